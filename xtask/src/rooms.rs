@@ -24,7 +24,7 @@ impl Room {
 }
 
 const ALL_ROOMS: &[&str] =
-    &["mail", "smtp", "spool", "schedule", "route", "filter", "list", "observe", "sim", "cluster", "os"];
+    &["mail", "smtp", "spool", "schedule", "route", "filter", "list", "observe", "operator", "sim", "cluster", "os"];
 
 /// Every room, present or planned.
 pub(crate) const ROOMS: &[Room] = &[
@@ -38,13 +38,14 @@ pub(crate) const ROOMS: &[Room] = &[
     Room { name: "observe", pure: true, may_use: &["mail"] },
     Room { name: "cluster", pure: true, may_use: &["mail"] },
     Room { name: "os", pure: false, may_use: &[] },
+    Room { name: "operator", pure: false, may_use: &["mail", "observe"] },
     Room { name: "server", pure: false, may_use: ALL_ROOMS },
     Room { name: "sim", pure: true, may_use: &["mail"] },
     Room { name: "bench", pure: false, may_use: &["mail", "smtp", "spool", "route", "observe", "sim", "server"] },
     Room {
         name: "mailrace",
         pure: false,
-        may_use: &["mail", "smtp", "spool", "observe", "route", "bench", "server", "sim"],
+        may_use: &["mail", "smtp", "spool", "observe", "operator", "route", "bench", "server", "sim"],
     },
     Room { name: "xtask", pure: false, may_use: &[] },
 ];

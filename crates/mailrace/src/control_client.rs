@@ -129,6 +129,11 @@ impl Control {
     }
 }
 
+/// Describes an answer with a field of another type than this version expects.
+pub(crate) fn other_version(error: &serde_json::Error) -> Failure {
+    Failure::new(Exit::Io, format!("the answer is that of another version of mailrace: {error}"))
+}
+
 /// What the server refused, with every single mistake on a line of its own.
 fn refusal(answer: &Value) -> Failure {
     let exit = match answer.get("reason").and_then(Value::as_str).and_then(Reason::from_name) {

@@ -7,11 +7,11 @@ use super::arguments::{Arguments, FilterKind};
 use super::exit;
 use super::site::Site;
 use super::{ctime, print, said};
-use crate::control_client::Control;
+use crate::control_client::{Control, other_version};
 use crate::exit::{Exit, Failure};
-use serde_json::Value;
+use operator::answers::{self, LineKind, MessageLine, QueueLine, RecipientLine, StatusAnswer};
 use server::control::Request;
-use server::queue::{Action, Command, Pattern, RecipientStatus, Selection};
+use server::queue::{Action, Command, LISTED_RECIPIENTS_MAX, Pattern, RecipientStatus, Selection};
 use server::submit::{PREAMBLE_BYTES, Submission};
 use std::fmt::Write as _;
 use std::fs::File;
@@ -33,27 +33,7 @@ pub(super) fn run(arguments: &Arguments, site: &Site) -> u8 {
             return exit::USAGE;
         }
     };
-    let listed = (|| {
-        let mut control = Control::connect(&site.config.control.path)?;
-        let mut messages = Vec::new();
-        let mut command = Command::new(Action::List, selection);
-        command.limit = Some(0);
-        control.ask_for_list(&Request::Queue(Box::new(command)), |line| {
-            messages.push(line.clone());
-            true
-        })?;
-        for message in messages.iter_mut().filter(|message| message.get("more_recipients").is_some()) {
-            let Some(id) = message.get("id").and_then(Value::as_str).and_then(|id| id.parse().ok()) else { continue };
-            let all = Selection { ids: vec![id], ..Selection::default() };
-            let mut recipients = Vec::new();
-            control.ask_for_list(&Request::Queue(Box::new(Command::new(Action::Show, all))), |line| {
-                recipients.extend(line.get("recipients").and_then(Value::as_array).into_iter().flatten().cloned());
-                true
-            })?;
-            message["recipients"] = Value::Array(recipients);
-        }
-        Ok(messages)
-    })();
+    let listed = messages(site, selection);
     match listed {
         Ok(mut messages) => {
             messages.retain(|message| is_wanted(message, arguments));
@@ -62,6 +42,36 @@ pub(super) fn run(arguments: &Arguments, site: &Site) -> u8 {
         }
         Err(failure) => refused(&failure),
     }
+}
+
+/// Asks for the messages, with all their recipients.
+fn messages(site: &Site, selection: Selection) -> Result<Vec<MessageLine>, Failure> {
+    let mut control = Control::connect(&site.config.control.path)?;
+    let mut command = Command::new(Action::List, selection);
+    command.limit = Some(0);
+    command.recipients = LISTED_RECIPIENTS_MAX;
+    let mut messages = message_lines(&mut control, command)?;
+    for message in messages.iter_mut().filter(|message| message.more_recipients > 0) {
+        let Ok(id) = message.id.parse() else { continue };
+        let all = Selection { ids: vec![id], ..Selection::default() };
+        let lines = message_lines(&mut control, Command::new(Action::Show, all))?;
+        message.recipients = lines.into_iter().flat_map(|line| line.recipients).collect();
+    }
+    Ok(messages)
+}
+
+/// Asks for messages, and returns the lines of the answer.
+pub(super) fn message_lines(control: &mut Control, command: Command) -> Result<Vec<MessageLine>, Failure> {
+    let (mut messages, mut failed) = (Vec::new(), None);
+    control.ask_for_list(&Request::Queue(Box::new(command)), |line| {
+        match QueueLine::from_line(line, LineKind::Messages) {
+            Ok(QueueLine::Message(message)) => messages.push(*message),
+            Ok(_) => {}
+            Err(error) => failed = Some(other_version(&error)),
+        }
+        true
+    })?;
+    failed.map_or(Ok(messages), Err)
 }
 
 /// In sendmail's words where the caller may not look.
@@ -75,16 +85,14 @@ fn refused(failure: &Failure) -> u8 {
 /// `-bP`: what a monitor reads.
 pub(super) fn totals(site: &Site) -> u8 {
     let asked = Control::connect(&site.config.control.path).and_then(|mut control| control.ask(&Request::Status));
-    match asked {
-        Ok(status) => {
-            let queue = |name: &str| status.pointer(&format!("/queue/{name}")).and_then(Value::as_u64).unwrap_or(0);
-            print(&format!(
-                "{}: entries={}\n\t\tTotal requests: {}\n",
-                site.config.spool.path.display(),
-                queue("messages"),
-                queue("messages")
-            ))
-        }
+    let read = asked.and_then(|line| answers::from_line::<StatusAnswer>(&line).map_err(|error| other_version(&error)));
+    match read {
+        Ok(StatusAnswer { queue, .. }) => print(&format!(
+            "{}: entries={}\n\t\tTotal requests: {}\n",
+            site.config.spool.path.display(),
+            queue.messages,
+            queue.messages
+        )),
         Err(failure) => refused(&failure),
     }
 }
@@ -110,30 +118,33 @@ pub(super) fn selection(arguments: &Arguments) -> Result<Selection, String> {
 }
 
 /// What the server has not decided: filters that say no, and ids of which a part is given.
-pub(super) fn is_wanted(message: &Value, arguments: &Arguments) -> bool {
-    let text = |name: &str| message.get(name).and_then(Value::as_str).unwrap_or_default();
+pub(super) fn is_wanted(message: &MessageLine, arguments: &Arguments) -> bool {
     arguments.filters.iter().all(|filter| {
         let found = match filter.what {
-            FilterKind::Id => text("id").contains(&filter.text),
-            FilterKind::Sender => text("from").contains(&filter.text),
-            FilterKind::Recipient => recipients(message).any(|one| field(one, "to").contains(&filter.text)),
-            FilterKind::Quarantine => recipients(message).any(|one| field(one, "state") == "held"),
+            FilterKind::Id => message.id.contains(&filter.text),
+            FilterKind::Sender => sender(message).contains(&filter.text),
+            FilterKind::Recipient => message.recipients.iter().any(|one| address(one).contains(&filter.text)),
+            FilterKind::Quarantine => message.recipients.iter().any(|one| one.state == "held"),
         };
         found != filter.is_not
     }) && !arguments.wants_lost
 }
 
-fn recipients(message: &Value) -> impl Iterator<Item = &Value> {
-    message.get("recipients").and_then(Value::as_array).into_iter().flatten()
+fn sender(message: &MessageLine) -> &str {
+    message.from.as_deref().unwrap_or_default()
 }
 
-fn field<'a>(value: &'a Value, name: &str) -> &'a str {
-    value.get(name).and_then(Value::as_str).unwrap_or_default()
+fn address(recipient: &RecipientLine) -> &str {
+    recipient.to.as_deref().unwrap_or_default()
+}
+
+fn reason(recipient: &RecipientLine) -> &str {
+    recipient.reason.as_deref().unwrap_or_default()
 }
 
 /// Only the report on it is to come.
-fn is_delivered(recipient: &Value) -> bool {
-    field(recipient, "state") == "delivered"
+fn is_delivered(recipient: &RecipientLine) -> bool {
+    recipient.state == "delivered"
 }
 
 /// As many characters of a text as a column has.
@@ -142,7 +153,7 @@ fn cut(text: &str, max: usize) -> String {
 }
 
 /// The whole list.
-fn laid_out(path: &str, messages: &[Value], is_verbose: bool) -> String {
+fn laid_out(path: &str, messages: &[MessageLine], is_verbose: bool) -> String {
     let mut text = String::new();
     if messages.is_empty() {
         return format!("{path} is empty\n\t\tTotal requests: 0\n");
@@ -157,20 +168,19 @@ fn laid_out(path: &str, messages: &[Value], is_verbose: bool) -> String {
     text
 }
 
-fn lay_out(message: &Value, is_verbose: bool, text: &mut String) -> std::fmt::Result {
-    let number = |name: &str| message.get(name).and_then(Value::as_u64).unwrap_or(0);
-    let is = |state: &str| recipients(message).any(|one| field(one, "state") == state);
-    let (id, size) = (field(message, "id"), number("size"));
+fn lay_out(message: &MessageLine, is_verbose: bool, text: &mut String) -> std::fmt::Result {
+    let is = |state: &str| message.recipients.iter().any(|one| one.state == state);
+    let (id, size) = (&message.id, message.size.unwrap_or(0));
     let flag = if is("active") { '*' } else { ' ' };
-    let time = ctime(number("arrived").saturating_mul(1_000_000));
-    let sender = match field(message, "from") {
+    let time = ctime(message.arrived.saturating_mul(1_000_000));
+    let sender = match sender(message) {
         "" => "MAILER-DAEMON",
         sender => sender,
     };
     if is_verbose {
-        let tries = recipients(message).filter_map(|one| one.get("tries").and_then(Value::as_u64)).max().unwrap_or(0);
-        let priority = size + 30_000 * number("waiting") + 90_000 * tries;
-        let is_warned = recipients(message).any(|one| one.get("warned") == Some(&Value::Bool(true)));
+        let tries = message.recipients.iter().filter_map(|one| one.tries).max().unwrap_or(0);
+        let priority = size + 30_000 * message.waiting + 90_000 * tries;
+        let is_warned = message.recipients.iter().any(|one| one.warned);
         let warned = if is_warned { '+' } else { ' ' };
         let time: String = time.chars().skip(4).take(12).collect();
         write!(text, "{id:>13}{flag}{size:>8} {priority:>10}{warned}{time} {}", cut(sender, 78))?;
@@ -180,10 +190,10 @@ fn lay_out(message: &Value, is_verbose: bool, text: &mut String) -> std::fmt::Re
     if is("held") {
         write!(text, "\n     QUARANTINE: held")?;
     }
-    let (body, width) = (field(message, "body"), if is_verbose { 100 } else { 60 });
-    let reasons = || recipients(message).map(|one| field(one, "reason")).filter(|reason| !reason.is_empty());
+    let (body, width) = (message.body.as_deref().unwrap_or_default(), if is_verbose { 100 } else { 60 });
+    let reasons = || message.recipients.iter().map(reason).filter(|reason| !reason.is_empty());
     match reasons().next() {
-        _ if recipients(message).next().is_some() && recipients(message).all(is_delivered) => {
+        _ if !message.recipients.is_empty() && message.recipients.iter().all(is_delivered) => {
             write!(text, "\n    {body:>10}   (delivered, its report is being written)")?;
         }
         Some(reason) => write!(text, "\n    {body:>10}   ({})", cut(&format!("Deferred: {reason}"), width))?,
@@ -192,14 +202,14 @@ fn lay_out(message: &Value, is_verbose: bool, text: &mut String) -> std::fmt::Re
     }
     let has_several = reasons().nth(1).is_some();
     // As sendmail, which drops whom it delivered; but a message has somebody.
-    let waits = recipients(message).any(|one| !is_delivered(one));
-    for one in recipients(message).filter(|one| !waits || !is_delivered(one)) {
+    let waits = message.recipients.iter().any(|one| !is_delivered(one));
+    for one in message.recipients.iter().filter(|one| !waits || !is_delivered(one)) {
         if !is_verbose {
-            write!(text, "\n\t\t\t\t\t {}", cut(field(one, "to"), 38))?;
+            write!(text, "\n\t\t\t\t\t {}", cut(address(one), 38))?;
             continue;
         }
-        write!(text, "\n\t\t\t\t\t\t{}", cut(field(one, "to"), 78))?;
-        let reason = field(one, "reason");
+        write!(text, "\n\t\t\t\t\t\t{}", cut(address(one), 78))?;
+        let reason = reason(one);
         if has_several && !reason.is_empty() {
             write!(text, "\n\t\t ({})", cut(&format!("Deferred: {reason}"), width))?;
         }
@@ -224,21 +234,27 @@ fn client_queue(site: &Site) -> u8 {
             return exit::NO_PERMISSION;
         }
     };
-    let mut messages: Vec<Value> = entries
+    let mut messages: Vec<MessageLine> = entries
         .filter_map(Result::ok)
         .filter(|entry| entry.file_name().to_string_lossy().starts_with("mail."))
         .filter_map(|entry| {
             let found = entry.metadata().ok()?;
             let submission = head_of(&entry.path())?;
             let name = entry.file_name().to_string_lossy().into_owned();
-            let to = submission.recipients.iter().map(|one| serde_json::json!({ "to": one.address.to_string() }));
-            Some(serde_json::json!({
-                "id": name.get(5..19), "arrived": found.mtime(), "size": found.size(), "waiting": submission.recipients.len(),
-                "from": submission.sender.address().map(ToString::to_string), "recipients": to.collect::<Vec<_>>(),
-            }))
+            let recipient = |address: String| RecipientLine { to: Some(address), ..RecipientLine::default() };
+            let recipients = submission.recipients.iter().map(|one| recipient(one.address.to_string()));
+            Some(MessageLine {
+                id: name.get(5..19).unwrap_or_default().to_owned(),
+                arrived: u64::try_from(found.mtime()).unwrap_or(0),
+                size: Some(found.size()),
+                waiting: submission.recipients.len() as u64,
+                from: submission.sender.address().map(ToString::to_string),
+                recipients: recipients.collect(),
+                ..MessageLine::default()
+            })
         })
         .collect();
-    messages.sort_by_key(|message| message.get("arrived").and_then(Value::as_i64));
+    messages.sort_by_key(|message| message.arrived);
     print(&laid_out(&directory.display().to_string(), &messages, false))
 }
 
@@ -254,7 +270,12 @@ fn head_of(path: &std::path::Path) -> Option<Submission> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use serde_json::{Value, json};
+
+    fn laid_out(path: &str, messages: &[Value], is_verbose: bool) -> String {
+        let read = |message| answers::from_line(message).unwrap();
+        super::laid_out(path, &messages.iter().map(read).collect::<Vec<MessageLine>>(), is_verbose)
+    }
 
     #[test]
     fn columns_are_sendmails() {

@@ -1,12 +1,11 @@
 //! `-q…` and `-Q…`: what waits is tried now, held, or let go; the server does it.
 
 use super::arguments::Arguments;
-use super::queue_list::selection;
+use super::queue_list::{message_lines, selection};
 use super::site::Site;
 use super::{exit, said};
 use crate::control_client::Control;
 use crate::exit::Failure;
-use serde_json::Value;
 use server::control::Request;
 use server::queue::{Action, Command, RecipientStatus, Selection};
 
@@ -59,14 +58,9 @@ fn has_partial_id(arguments: &Arguments, selection: &Selection) -> bool {
 }
 
 fn ids(control: &mut Control, arguments: &Arguments, selection: &Selection) -> Result<Vec<mail::QueueId>, Failure> {
-    let mut found = Vec::new();
     let mut command = Command::new(Action::List, Selection { ids: Vec::new(), ..selection.clone() });
     command.limit = Some(0);
-    control.ask_for_list(&Request::Queue(Box::new(command)), |line| {
-        if super::queue_list::is_wanted(line, arguments) {
-            found.extend(line.get("id").and_then(Value::as_str).and_then(|id| id.parse::<mail::QueueId>().ok()));
-        }
-        true
-    })?;
-    Ok(found)
+    let messages = message_lines(control, command)?;
+    let wanted = messages.iter().filter(|message| super::queue_list::is_wanted(message, arguments));
+    Ok(wanted.filter_map(|message| message.id.parse().ok()).collect())
 }

@@ -3,7 +3,8 @@
 use super::site::Site;
 use super::{ctime, print, said};
 use crate::control_client::Control;
-use serde_json::{Value, json};
+use crate::exit::Failure;
+use operator::answers::{self, HostsAnswer, MailerCounts, MailersAnswer};
 use server::control::Request;
 use std::fmt::Write as _;
 
@@ -11,17 +12,18 @@ const HOSTS_HEAD: &str = " -------------- Hostname --------------- How long ago 
 /// sendmail's numbers of its mailers, in their order.
 const MAILERS: [&str; 9] = ["prog", "*file*", "*include*", "local", "smtp", "esmtp", "smtp8", "dsmtp", "relay"];
 
-fn ask(site: &Site, request: &Request) -> Result<Value, crate::exit::Failure> {
+fn ask(site: &Site, request: &Request) -> Result<serde_json::Value, Failure> {
     Control::connect(&site.config.control.path)?.ask(request)
 }
 
-fn number(value: &Value, name: &str) -> u64 {
-    value.get(name).and_then(Value::as_u64).unwrap_or(0)
+/// Asks, and reads the answer by its type.
+fn ask_for<T: serde::de::DeserializeOwned>(site: &Site, request: &Request) -> Result<T, Failure> {
+    answers::from_line(&ask(site, request)?).map_err(|error| crate::control_client::other_version(&error))
 }
 
 /// `hoststat`: the exit status.
 pub(super) fn hosts(site: &Site, is_verbose: bool) -> u8 {
-    match ask(site, &Request::Hosts) {
+    match ask_for(site, &Request::Hosts) {
         Ok(answer) => print(&hosts_text(&answer, is_verbose)),
         Err(failure) => said("hoststat", &failure),
     }
@@ -35,22 +37,20 @@ pub(super) fn forget_hosts(site: &Site) -> u8 {
     }
 }
 
-fn hosts_text(answer: &Value, is_verbose: bool) -> String {
-    let hosts = answer.get("hosts").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+fn hosts_text(answer: &HostsAnswer, is_verbose: bool) -> String {
     let mut text = String::new();
-    if hosts.is_empty() {
+    if answer.hosts.is_empty() {
         return text;
     }
     text.push_str(HOSTS_HEAD);
-    for host in hosts {
-        let name = host.get("address").and_then(Value::as_str).unwrap_or_default();
-        let failures = number(host, "failures");
+    for host in &answer.hosts {
+        let (name, failures) = (&host.address, host.failures);
         let result = match failures {
             0 => "OK".to_owned(),
             _ => {
                 let plural = if failures == 1 { "" } else { "s" };
                 let mut text = format!("Deferred: {failures} failure{plural}");
-                if let Some(retry) = host.get("retry_in").and_then(Value::as_u64) {
+                if let Some(retry) = host.retry_in {
                     write!(text, ", passed over for {}", interval(retry)).expect("a string takes everything");
                 }
                 text
@@ -58,8 +58,7 @@ fn hosts_text(answer: &Value, is_verbose: bool) -> String {
         };
         let width = if is_verbose { 78 } else { 25 };
         let result: String = result.chars().take(width).collect();
-        writeln!(text, " {name:<39} {:>12} {result}", interval(number(host, "ago")))
-            .expect("a string takes everything");
+        writeln!(text, " {name:<39} {:>12} {result}", interval(host.ago)).expect("a string takes everything");
     }
     text
 }
@@ -96,32 +95,26 @@ pub(super) fn mailers(site: &Site, words: &[String]) -> u8 {
             }
         }
     }
-    match ask(site, &Request::Mailers) {
+    match ask_for(site, &Request::Mailers) {
         Ok(answer) => print(&mailers_text(&answer, form)),
         Err(failure) => said("mailstats", &failure),
     }
 }
 
-fn mailers_text(answer: &Value, form: Form) -> String {
-    let mut rows: Vec<(usize, &Value)> = answer
-        .get("mailers")
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten()
-        .map(|row| {
-            let name = row.get("mailer").and_then(Value::as_str).unwrap_or_default();
-            (MAILERS.iter().position(|one| *one == name).unwrap_or(MAILERS.len()), row)
-        })
-        .collect();
+fn mailers_text(answer: &MailersAnswer, form: Form) -> String {
+    let place = |name: &str| MAILERS.iter().position(|one| *one == name).unwrap_or(MAILERS.len());
+    let mut rows: Vec<(usize, &MailerCounts)> = answer.mailers.iter().map(|row| (place(&row.mailer), row)).collect();
     rows.sort_by_key(|(place, _)| *place);
-    let sum = |name: &str| rows.iter().map(|(_, row)| number(row, name)).sum::<u64>();
-    let total = json!({
-        "messages_from": sum("messages_from"), "bytes_from": sum("bytes_from"), "messages_to": sum("messages_to"),
-        "bytes_to": sum("bytes_to"), "rejected": sum("rejected"),
-    });
-    let (since, connections) = (number(answer, "since"), number(answer, "connections"));
-    let connections_to = number(answer, "connections_to");
-    let refused = number(answer, "connections_refused");
+    let sum = |count: fn(&MailerCounts) -> u64| rows.iter().map(|(_, row)| count(row)).sum::<u64>();
+    let total = MailerCounts {
+        mailer: String::new(),
+        messages_from: sum(|row| row.messages_from),
+        bytes_from: sum(|row| row.bytes_from),
+        messages_to: sum(|row| row.messages_to),
+        bytes_to: sum(|row| row.bytes_to),
+        rejected: sum(|row| row.rejected),
+    };
+    let MailersAnswer { since, connections, connections_to, connections_refused: refused, .. } = *answer;
     let mut text = String::new();
     if form.is_for_programs {
         writeln!(text, "{since} {}", server::env::clock::unix_us() / 1_000_000).expect("a string takes everything");
@@ -132,8 +125,7 @@ fn mailers_text(answer: &Value, form: Form) -> String {
         text.push_str(if form.is_nameless { "\n" } else { "  Mailer\n" });
     }
     for (place, row) in &rows {
-        let name = row.get("mailer").and_then(Value::as_str).unwrap_or_default();
-        let name = if form.is_nameless { String::new() } else { format!("  {name}") };
+        let name = if form.is_nameless { String::new() } else { format!("  {}", row.mailer) };
         text.push_str(&format!("{place:>2}{}{name}\n", columns(row, form)));
     }
     if form.is_for_programs {
@@ -147,16 +139,16 @@ fn mailers_text(answer: &Value, form: Form) -> String {
     text
 }
 
-fn columns(row: &Value, form: Form) -> String {
+fn columns(row: &MailerCounts, form: Form) -> String {
     let unit = if form.is_for_programs { "" } else { "K" };
-    let kib = |name: &str| number(row, name).div_ceil(1_024);
+    let kib = |bytes: u64| bytes.div_ceil(1_024);
     format!(
         " {:>8} {:>10}{unit} {:>8} {:>10}{unit}   {:>6}  {:>6}  {:>6}",
-        number(row, "messages_from"),
-        kib("bytes_from"),
-        number(row, "messages_to"),
-        kib("bytes_to"),
-        number(row, "rejected"),
+        row.messages_from,
+        kib(row.bytes_from),
+        row.messages_to,
+        kib(row.bytes_to),
+        row.rejected,
         0,
         0,
     )
@@ -165,6 +157,7 @@ fn columns(row: &Value, form: Form) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     /// With times as other runs have them.
     fn plain(text: &str) -> String {
@@ -186,7 +179,7 @@ mod tests {
             (Form { is_for_programs: true, ..Form::default() }, include_str!("recorded/mailstats-p")),
             (Form { is_nameless: true, ..Form::default() }, include_str!("recorded/mailstats-o")),
         ] {
-            assert_eq!(plain(&mailers_text(&answer, form)), plain(recorded));
+            assert_eq!(plain(&mailers_text(&answers::from_line(&answer).unwrap(), form)), plain(recorded));
         }
     }
 
@@ -195,7 +188,7 @@ mod tests {
         // Its words are the last reply of each host, ours say how it is.
         let recorded: Vec<&str> = include_str!("recorded/hoststat").lines().collect();
         let hosts = json!({ "hosts": [{ "address": "mx.down.test", "ago": 2, "failures": 1 }] });
-        let text = hosts_text(&hosts, false);
+        let text = hosts_text(&answers::from_line(&hosts).unwrap(), false);
         let lines: Vec<&str> = text.lines().collect();
         let theirs = recorded.iter().find(|line| line.contains("mx.down.test")).unwrap();
         assert_eq!((lines[0], lines[1].get(..45)), (recorded[0], theirs.get(..45)));
@@ -203,17 +196,21 @@ mod tests {
         let longest = recorded.iter().map(|line| line.chars().count()).filter(|length| *length <= 79).max();
         let long =
             json!({ "hosts": [{ "address": "mx.down.test", "ago": 2, "failures": 100_000, "retry_in": 99_999_999 }] });
-        assert_eq!(hosts_text(&long, false).lines().last().map(|line| line.chars().count()), longest);
+        assert_eq!(
+            hosts_text(&answers::from_line(&long).unwrap(), false).lines().last().map(|line| line.chars().count()),
+            longest
+        );
     }
 
     #[test]
     fn hosts_stand_in_sendmails_columns() {
-        assert_eq!(hosts_text(&json!({ "hosts": [] }), false), "");
+        assert_eq!(hosts_text(&HostsAnswer::default(), false), "");
         let hosts = json!({ "hosts": [
             { "address": "192.0.2.1:25", "ago": 44, "failures": 0 },
             { "address": "192.0.2.2:25", "ago": 90_061, "failures": 2, "retry_in": 60 },
         ]});
-        let lines: Vec<String> = hosts_text(&hosts, false).lines().map(str::to_owned).collect();
+        let lines: Vec<String> =
+            hosts_text(&answers::from_line(&hosts).unwrap(), false).lines().map(str::to_owned).collect();
         assert_eq!(lines[1], " 192.0.2.1:25                                00:00:44 OK");
         assert_eq!(lines[2], " 192.0.2.2:25                              1+01:01:01 Deferred: 2 failures, pas");
     }

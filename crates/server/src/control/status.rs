@@ -1,10 +1,14 @@
-//! The answer to `status`: one value that the server fills in and that becomes JSON here.
+//! Turns the state of the server into the answer to `status`.
 //!
 //! Field names are part of the protocol, `docs/operation.md` lists them; new ones may come, none changes its meaning.
 
 use super::answer::Answer;
 use crate::log::Trouble;
-use serde_json::{Value, json};
+use operator::answers::{
+    AcceptedMessages, ConnectionCounts, DeliveryConnections, DeliveryCounts, DestinationLine, ExpansionCounts,
+    FailingLog, LogStatus, LoginOverLimit, PickupStatus, QueueStatus, RefusedRecipients, SpoolStatus, StatusAnswer,
+    StopStatus, to_fields,
+};
 use spool::{Pressure, Statistics};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -59,9 +63,9 @@ pub struct Status {
     /// Messages wait for a command: `delivery.mode` is `queue`.
     pub queues_only: bool,
     /// The fullest destinations, as `queue destinations` shows them.
-    pub fullest: Vec<Value>,
+    pub fullest: Vec<DestinationLine>,
     /// Logins that had more than `auth.recipients_hour_max` recipients in the last hour.
-    pub logins_over: Vec<Value>,
+    pub logins_over: Vec<LoginOverLimit>,
     /// Files in the pickup directory that are not taken yet.
     pub pickup_files: u64,
     /// So many that somebody may hand in no more.
@@ -128,103 +132,105 @@ impl Status {
     /// The answer.
     #[must_use]
     pub fn into_answer(self) -> Answer {
-        match self.to_json() {
-            Value::Object(fields) => Answer::Done(fields),
-            other => unreachable!("{other} is no object"),
+        Answer::Done(to_fields(&self.to_answer()))
+    }
+
+    fn to_answer(&self) -> StatusAnswer {
+        let spool = &self.spool;
+        let stop =
+            self.stopping.map(|Stopping { deliveries, left }| StopStatus { deliveries, seconds_left: left.as_secs() });
+        let failing = self.log_failing.as_ref();
+        StatusAnswer {
+            version: self.version.clone(),
+            hostname: self.hostname.clone(),
+            pid: self.pid,
+            uptime_seconds: self.uptime.as_secs(),
+            stopping: stop.is_some(),
+            stop,
+            config: self.config.as_ref().map(|path| path.display().to_string()),
+            hardening: self.hardening.clone(),
+            listen: self.listen.clone(),
+            connections: ConnectionCounts {
+                open: self.connections,
+                max: self.connections_max,
+                total: self.connections_total,
+                refused: self.connections_refused,
+            },
+            messages: AcceptedMessages {
+                accepted: self.messages_accepted,
+                refused: self.messages_refused,
+                accepted_per_second: self.accepted_rate,
+            },
+            recipients: RefusedRecipients { refused: self.recipients_refused },
+            logins_over: self.logins_over.clone(),
+            deliveries: self.deliveries.map(Deliveries::counts),
+            queue: QueueStatus {
+                messages: spool.messages,
+                recipients: spool.recipients,
+                waiting: spool.recipients.saturating_sub(spool.held),
+                held: spool.held,
+                destinations: spool.destinations,
+                on_command: self.queues_only,
+                fullest: self.fullest.clone(),
+            },
+            pickup: PickupStatus { files: self.pickup_files, full: self.pickup_full },
+            expansions: ExpansionCounts {
+                made: self.expansions.made,
+                shared: self.expansions.shared,
+                refused: self.expansions.refused,
+                waiting: self.expansions.waiting,
+                kept: self.expansions.kept,
+                kept_bytes: self.expansions.kept_bytes,
+            },
+            log: LogStatus {
+                dropped: self.log_dropped,
+                failing: failing
+                    .map(|why| FailingLog { target: why.target.to_string(), reason: why.reason.to_string() }),
+                waiting: self.log_waiting,
+            },
+            spool: self.spool_status(),
         }
     }
 
-    fn to_json(&self) -> Value {
+    fn spool_status(&self) -> SpoolStatus {
         let spool = &self.spool;
-        json!({
-            "version": self.version,
-            "hostname": self.hostname,
-            "pid": self.pid,
-            "uptime_seconds": self.uptime.as_secs(),
-            "stopping": self.stopping.is_some(),
-            "stop": self.stopping.map(|Stopping { deliveries, left }| {
-                json!({ "deliveries": deliveries, "seconds_left": left.as_secs() })
-            }),
-            "config": self.config.as_ref().map(|path| path.display().to_string()),
-            "hardening": self.hardening,
-            "listen": self.listen,
-            "connections": {
-                "open": self.connections,
-                "max": self.connections_max,
-                "total": self.connections_total,
-                "refused": self.connections_refused,
-            },
-            "messages": {
-                "accepted": self.messages_accepted,
-                "refused": self.messages_refused,
-                "accepted_per_second": self.accepted_rate,
-            },
-            "recipients": { "refused": self.recipients_refused },
-            "logins_over": self.logins_over,
-            "deliveries": self.deliveries.map(|Deliveries { sent, deferred, failed, sent_rate, connections, connections_max, silent, silent_max }| {
-                json!({
-                    "sent": sent, "deferred": deferred, "failed": failed, "sent_per_second": sent_rate,
-                    "connections": { "open": connections, "max": connections_max, "silent": silent, "silent_max": silent_max },
-                })
-            }),
-            "queue": {
-                "messages": spool.messages,
-                "recipients": spool.recipients,
-                "waiting": spool.recipients.saturating_sub(spool.held),
-                "held": spool.held,
-                "destinations": spool.destinations,
-                "on_command": self.queues_only,
-                "fullest": self.fullest,
-            },
-            "pickup": { "files": self.pickup_files, "full": self.pickup_full },
-            "expansions": {
-                "made": self.expansions.made,
-                "shared": self.expansions.shared,
-                "refused": self.expansions.refused,
-                "waiting": self.expansions.waiting,
-                "kept": self.expansions.kept,
-                "kept_bytes": self.expansions.kept_bytes,
-            },
-            "log": {
-                "dropped": self.log_dropped,
-                "failing": self.log_failing.as_ref().map(|why| json!({ "target": why.target, "reason": why.reason })),
-                "waiting": self.log_waiting,
-            },
-            "spool": self.spool_json(),
-        })
+        SpoolStatus {
+            path: self.spool_path.display().to_string(),
+            file_system: self.file_system.clone(),
+            durable: !self.volatile,
+            pressure: pressure_name(self.pressure).to_owned(),
+            messages: spool.messages,
+            recipients: spool.recipients,
+            held: spool.held,
+            destinations: spool.destinations,
+            live_bytes: spool.live_bytes,
+            segments: spool.segments,
+            segments_free: spool.segments_free,
+            segments_bad: spool.segments_bad,
+            segments_max: spool.segments_max,
+            commits: spool.commits,
+            batches: spool.batches,
+            syncs: spool.syncs,
+            bytes_written: spool.bytes_written,
+            body_bytes: spool.body_bytes,
+            relocated: spool.relocated,
+            failures: spool.failures,
+            cache_hits: spool.cache_hits,
+            cache_misses: spool.cache_misses,
+            shared_hits: spool.shared_hits,
+            shared_misses: spool.shared_misses,
+            index_bytes: spool.index_bytes,
+            cache_bytes: spool.cache_bytes,
+            shared_bytes: spool.shared_bytes,
+        }
     }
+}
 
-    fn spool_json(&self) -> Value {
-        let spool = &self.spool;
-        json!({
-            "path": self.spool_path.display().to_string(),
-            "file_system": self.file_system,
-            "durable": !self.volatile,
-            "pressure": pressure_name(self.pressure),
-            "messages": spool.messages,
-            "recipients": spool.recipients,
-            "held": spool.held,
-            "destinations": spool.destinations,
-            "live_bytes": spool.live_bytes,
-            "segments": spool.segments,
-            "segments_free": spool.segments_free,
-            "segments_bad": spool.segments_bad,
-            "segments_max": spool.segments_max,
-            "commits": spool.commits,
-            "batches": spool.batches,
-            "syncs": spool.syncs,
-            "bytes_written": spool.bytes_written,
-            "body_bytes": spool.body_bytes,
-            "relocated": spool.relocated,
-            "failures": spool.failures,
-            "cache_hits": spool.cache_hits,
-            "cache_misses": spool.cache_misses,
-            "shared_hits": spool.shared_hits,
-            "shared_misses": spool.shared_misses,
-            "index_bytes": spool.index_bytes,
-            "cache_bytes": spool.cache_bytes,
-            "shared_bytes": spool.shared_bytes,
-        })
+impl Deliveries {
+    fn counts(self) -> DeliveryCounts {
+        let Self { sent, deferred, failed, sent_rate, connections, connections_max, silent, silent_max } = self;
+        let connections = DeliveryConnections { open: connections, max: connections_max, silent, silent_max };
+        DeliveryCounts { sent, deferred, failed, sent_per_second: sent_rate, connections }
     }
 }
 

@@ -319,8 +319,17 @@ fn a_status_is_one_line() {
         accepted_rate: 0.5,
         deliveries: Some(Deliveries { sent: 30, deferred: 4, failed: 1, silent: 7, ..Deliveries::default() }),
         queues_only: true,
-        logins_over: vec![json!({ "user": "ann", "client": "192.0.2.1", "recipients": 9, "ago": 1 })],
-        fullest: vec![json!({ "destination": "b.test", "recipients": 9 })],
+        logins_over: vec![operator::answers::LoginOverLimit {
+            user: "ann".to_owned(),
+            client: Some("192.0.2.1".to_owned()),
+            recipients: 9,
+            ago: 1,
+        }],
+        fullest: vec![operator::answers::DestinationLine {
+            destination: "b.test".to_owned(),
+            recipients: 9,
+            ..Default::default()
+        }],
         log_dropped: 0,
         pickup_files: 0,
         pickup_full: false,

@@ -11,6 +11,10 @@ use std::time::Duration;
 
 /// Messages that `list` and `destinations` show unless the request says otherwise.
 pub const LIST_MAX: u64 = 100;
+/// Recipients of each message that `list` shows unless the request says otherwise.
+pub const LISTED_RECIPIENTS: u64 = 20;
+/// The most recipients of each message that a request may have `list` show; their line has a few megabytes.
+pub const LISTED_RECIPIENTS_MAX: u64 = 10_000;
 /// Octets of the words that a bounce may have.
 pub(super) const REASON_BYTES_MAX: usize = 200;
 
@@ -116,6 +120,8 @@ pub struct Command {
     pub selection: Selection,
     /// At most so many messages, or destinations; `None` for all.
     pub limit: Option<u64>,
+    /// Recipients of each message that `list` shows, [`LISTED_RECIPIENTS_MAX`] at most.
+    pub recipients: u64,
     /// Only show what would be changed.
     pub dry_run: bool,
     /// Show the header section as well.
@@ -147,7 +153,16 @@ impl Command {
             Action::List | Action::Destinations | Action::Stragglers => Some(LIST_MAX),
             _ => None,
         };
-        Self { action, selection, limit, dry_run: false, headers: false, by: GroupBy::Destination, reason: None }
+        Self {
+            action,
+            selection,
+            limit,
+            recipients: LISTED_RECIPIENTS,
+            dry_run: false,
+            headers: false,
+            by: GroupBy::Destination,
+            reason: None,
+        }
     }
 
     /// The fields of the request.
@@ -167,6 +182,7 @@ impl Command {
         put("older", older.map(|age| json!(age.as_secs())));
         put("younger", younger.map(|age| json!(age.as_secs())));
         put("limit", Some(json!(self.limit.unwrap_or(0))));
+        put("recipients", (self.recipients != LISTED_RECIPIENTS).then(|| json!(self.recipients)));
         put("all", (self.action.changes() && self.selection.is_everything()).then_some(json!(true)));
         put("dry_run", self.dry_run.then_some(json!(true)));
         put("headers", self.headers.then_some(json!(true)));
@@ -203,6 +219,7 @@ impl Command {
             Some(0) => command.limit = None,
             limit => command.limit = limit,
         }
+        command.recipients = fields.number("recipients")?.unwrap_or(LISTED_RECIPIENTS);
         command.dry_run = fields.flag("dry_run")?;
         command.headers = fields.flag("headers")?;
         command.by = fields.by()?.unwrap_or_default();
@@ -222,6 +239,12 @@ impl Command {
             Action::Destinations if !is_everything => Err("\"destinations\" takes no conditions".to_owned()),
             action if action.changes() && is_everything && !all => {
                 Err(format!("\"{name}\" needs ids or another condition, or \"all\":true for the whole queue"))
+            }
+            action if self.recipients != LISTED_RECIPIENTS && action != Action::List => {
+                Err(format!("\"{name}\" takes no \"recipients\""))
+            }
+            _ if self.recipients > LISTED_RECIPIENTS_MAX => {
+                Err(format!("\"recipients\" is {}, not a number up to {LISTED_RECIPIENTS_MAX}", self.recipients))
             }
             _ if all && !is_everything => Err("\"all\" means the whole queue and stands with no condition".to_owned()),
             action if self.dry_run && !action.changes() => Err(format!("\"{name}\" changes nothing: no \"dry_run\"")),
@@ -333,7 +356,10 @@ mod tests {
                 let headers = flag && action == Action::Show;
                 let by = if action == Action::Stragglers { by } else { GroupBy::Destination };
                 let reason = (flag && action == Action::Bounce).then(|| "the list is closed".into());
-                let command = Command { action, selection: selection.clone(), limit, dry_run, headers, by, reason };
+                let recipients = if flag && action == Action::List { LISTED_RECIPIENTS_MAX } else { LISTED_RECIPIENTS };
+                let selection = selection.clone();
+                let command =
+                    Command { action, selection: selection.clone(), limit, recipients, dry_run, headers, by, reason };
                 let again = Command::from_fields(command.to_fields());
                 if action == Action::Destinations && !selection.is_everything()
                     || action == Action::Show && selection.ids.is_empty()

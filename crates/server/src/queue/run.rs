@@ -14,7 +14,9 @@ use super::view::{QueueView, text};
 use crate::control::{Answer, Piece, Reason};
 use crate::env::clock;
 use mail::QueueId;
-use serde_json::{Map, Value, json};
+use operator::answers::{
+    DestinationLine, MissingLine, ProgressLine, QueueLine, QueueTotals, UnreadableLine, to_fields,
+};
 use spool::{Error, Spool, Status, Store as _};
 use std::fmt;
 use std::sync::Arc;
@@ -141,9 +143,9 @@ impl QueueCommands {
     ///
     /// Blocks for as long as it takes to look at every destination: call it where that holds up nobody.
     #[must_use]
-    pub fn fullest(&self, limit: usize) -> Vec<Value> {
+    pub fn fullest(&self, limit: usize) -> Vec<DestinationLine> {
         let view = QueueView { delivery: self.delivery.as_ref(), now_us: self.delivery.now_us() };
-        destinations(&self.spool).iter().take(limit).map(|one| Value::Object(destination(&view, one))).collect()
+        destinations(&self.spool).iter().take(limit).map(|one| destination(&view, one)).collect()
     }
 }
 
@@ -154,11 +156,12 @@ fn destinations(spool: &Spool) -> Vec<(bytes::Bytes, u64)> {
     all
 }
 
-fn destination(view: &QueueView<'_>, (name, recipients): &(bytes::Bytes, u64)) -> Map<String, Value> {
-    let mut line = view.destination(name).unwrap_or_default();
-    line.insert("destination".to_owned(), json!(text(name)));
-    line.insert("recipients".to_owned(), json!(recipients));
-    line
+fn destination(view: &QueueView<'_>, (name, recipients): &(bytes::Bytes, u64)) -> DestinationLine {
+    DestinationLine {
+        destination: text(name),
+        recipients: *recipients,
+        status: view.destination(name).unwrap_or_default(),
+    }
 }
 
 /// Reports that the peer closed its connection.
@@ -202,13 +205,13 @@ impl CommandRun<'_> {
         }
     }
 
-    fn send(&self, line: Map<String, Value>) -> Result<(), PeerGone> {
-        self.to.blocking_send(Piece::Line(line)).map_err(|_| PeerGone)
+    fn send(&self, line: &QueueLine) -> Result<(), PeerGone> {
+        self.to.blocking_send(Piece::Line(line.to_fields())).map_err(|_| PeerGone)
     }
 
     fn send_unreadable(&self, id: QueueId, trouble: &str) -> Result<(), PeerGone> {
-        let fields = [("unreadable", json!(id.to_string())), ("trouble", json!(trouble))];
-        self.send(fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
+        let unreadable = id.to_string();
+        self.send(&QueueLine::Unreadable(UnreadableLine { unreadable, trouble: trouble.to_owned() }))
     }
 
     fn scan(&self, now_us: u64, reads: bool) -> QueueScan<'_> {
@@ -220,10 +223,11 @@ impl CommandRun<'_> {
         let all = destinations(self.spool);
         let limit = self.command.limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
         for one in all.iter().take(limit) {
-            self.send(destination(&view, one))?;
+            self.send(&QueueLine::Destination(Box::new(destination(&view, one))))?;
         }
         let more = all.len().saturating_sub(limit);
-        Ok(last([("destinations", all.len().min(limit).into()), ("more", more.into())]))
+        let destinations = Some(all.len().min(limit) as u64);
+        Ok(last(QueueTotals { destinations, more: more as u64, ..QueueTotals::default() }))
     }
 
     /// Adds up what is meant. The limit is one of lines, not of messages.
@@ -239,8 +243,8 @@ impl CommandRun<'_> {
         let limit = self.command.limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
         let unseen = sums.unseen;
         let (lines, more) = sums.lines(&view, limit);
-        lines.into_iter().try_for_each(|line| self.send(line))?;
-        Ok(ScanTotals { more: more as u64, unseen, ..scanned }.into_piece([]))
+        lines.into_iter().try_for_each(|line| self.send(&QueueLine::Straggler(Box::new(line))))?;
+        Ok(ScanTotals { more: more as u64, unseen, ..scanned }.into_last())
     }
 
     /// Shows messages, and changes nothing.
@@ -250,12 +254,12 @@ impl CommandRun<'_> {
         let totals = self.each(now_us, true, &mut |found| {
             let lines = match action {
                 Action::Show => view.shown(&found, self.spool, headers),
-                _ => vec![view.listed(&found)],
+                _ => vec![view.listed(&found, self.command.recipients)],
             };
-            lines.into_iter().try_for_each(|line| self.send(line))?;
+            lines.into_iter().try_for_each(|line| self.send(&QueueLine::Message(Box::new(line))))?;
             Ok(ScanStep::of(found.recipients.len()))
         })?;
-        Ok(totals.into_piece([]))
+        Ok(totals.into_last())
     }
 
     /// Shows what a command would change.
@@ -270,15 +274,12 @@ impl CommandRun<'_> {
             let before = found.recipients.len();
             found.recipients.retain(|one| changed(action, one, now_s).is_some());
             unchanged += before - found.recipients.len();
-            view.all(&found).into_iter().try_for_each(|line| self.send(line))?;
+            view.all(&found).into_iter().try_for_each(|line| self.send(&QueueLine::Message(Box::new(line))))?;
             Ok(ScanStep::of(found.recipients.len()))
         })?;
-        let figures = [("unchanged", unchanged.into()), ("kept", kept.into()), ("active", active.into())];
-        let mut last = totals.into_piece(figures);
-        if let Piece::Last(fields) = &mut last {
-            fields.insert("dry_run".to_owned(), true.into());
-        }
-        Ok(last)
+        let unchanged = Some(unchanged as u64);
+        let (kept, active) = (Some(kept), Some(active));
+        Ok(last(QueueTotals { unchanged, kept, active, dry_run: true, ..totals.into_totals() }))
     }
 
     /// Changes what is meant. Lines only of what is deleted: nobody can look at that afterwards.
@@ -322,7 +323,8 @@ impl CommandRun<'_> {
             return Ok(Piece::Failed { reason: Reason::Failed, error });
         }
         self.show_removed(&view, &deleted)?;
-        Ok(scanned?.into_piece([("unchanged", unchanged.into()), ("kept", kept.into()), ("active", active.into())]))
+        let (unchanged, kept, active) = (Some(unchanged), Some(kept), Some(active));
+        Ok(last(QueueTotals { unchanged, kept, active, ..scanned?.into_totals() }))
     }
 
     /// Fails what is meant, and has its senders told.
@@ -363,7 +365,12 @@ impl CommandRun<'_> {
         settled?;
         let scanned = scanned?;
         let scanned = ScanTotals { messages, recipients, unreadable: scanned.unreadable + unreadable, ..scanned };
-        Ok(scanned.into_piece([("unchanged", unchanged.into()), ("kept", 0.into()), ("active", active.into())]))
+        Ok(last(QueueTotals {
+            unchanged: Some(unchanged),
+            kept: Some(0),
+            active: Some(active),
+            ..scanned.into_totals()
+        }))
     }
 
     /// Keeps the times to come that senders gave; of how many recipients. What waits is not retried before, and what is released
@@ -400,7 +407,10 @@ impl CommandRun<'_> {
     }
 
     fn show_removed(&self, view: &QueueView<'_>, removed: &[FoundMessage]) -> Result<(), PeerGone> {
-        removed.iter().flat_map(|found| view.all(found)).try_for_each(|line| self.send(line))
+        removed
+            .iter()
+            .flat_map(|found| view.all(found))
+            .try_for_each(|line| self.send(&QueueLine::Message(Box::new(line))))
     }
 
     /// Hands every message that is meant to `take`, up to the limit, and counts the rest as far as that costs no reading.
@@ -435,7 +445,7 @@ impl CommandRun<'_> {
                 ScanResult::Missing if self.command.selection.ids.is_empty() => {}
                 ScanResult::Missing => {
                     scanned.missing += 1;
-                    self.send(Map::from_iter([("missing".to_owned(), json!(id.to_string()))]))?;
+                    self.send(&QueueLine::Missing(MissingLine { missing: id.to_string() }))?;
                 }
                 ScanResult::Unreadable(trouble) => {
                     scanned.unreadable += 1;
@@ -479,7 +489,7 @@ impl Progress {
             return Ok(());
         }
         self.reported_at = now;
-        run.send(Map::from_iter([("seen".to_owned(), json!(seen)), ("of".to_owned(), json!(self.of))]))
+        run.send(&QueueLine::Progress(ProgressLine { seen: seen as u64, of: self.of as u64 }))
     }
 }
 
@@ -508,22 +518,26 @@ impl ScanTotals {
         }
     }
 
-    fn into_piece<const N: usize>(self, others: [(&str, Value); N]) -> Piece {
+    fn into_totals(self) -> QueueTotals {
         let Self { messages, recipients, missing, unreadable, more, unseen } = self;
-        let figures = [
-            ("messages", messages),
-            ("recipients", recipients),
-            ("missing", missing),
-            ("unreadable", unreadable),
-            ("more", more),
-            ("unseen", unseen),
-        ];
-        last(figures.map(|(name, figure)| (name, figure.into())).into_iter().chain(others))
+        QueueTotals {
+            messages: Some(messages),
+            recipients: Some(recipients),
+            missing: Some(missing),
+            unreadable: Some(unreadable),
+            more,
+            unseen: Some(unseen),
+            ..QueueTotals::default()
+        }
+    }
+
+    fn into_last(self) -> Piece {
+        last(self.into_totals())
     }
 }
 
-fn last<'a>(fields: impl IntoIterator<Item = (&'a str, Value)>) -> Piece {
-    Piece::Last(fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
+fn last(totals: QueueTotals) -> Piece {
+    Piece::Last(to_fields(&totals))
 }
 
 /// Whole seconds since 1970, as states have them.

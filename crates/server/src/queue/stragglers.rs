@@ -11,7 +11,7 @@ use super::selection::RecipientStatus;
 use super::view::{QueueView, text};
 use bytes::Bytes;
 use mail::QueueId;
-use serde_json::{Map, Value, json};
+use operator::answers::StragglerLine;
 use std::collections::HashMap;
 
 /// Groups in memory, and destinations whose hosts are known.
@@ -112,7 +112,7 @@ impl<'a> Stragglers<'a> {
     }
 
     /// The lines, those that most wait for first, then by name; and how many the limit left out.
-    pub(super) fn lines(self, view: &QueueView<'_>, limit: usize) -> (Vec<Map<String, Value>>, usize) {
+    pub(super) fn lines(self, view: &QueueView<'_>, limit: usize) -> (Vec<StragglerLine>, usize) {
         let mut all: Vec<(Box<str>, Group)> = self.groups.into_iter().collect();
         all.sort_unstable_by(|(one, a), (other, b)| b.recipients.cmp(&a.recipients).then_with(|| one.cmp(other)));
         let more = all.len().saturating_sub(limit);
@@ -122,27 +122,19 @@ impl<'a> Stragglers<'a> {
     }
 }
 
-fn line(by: GroupBy, name: &str, group: Group, view: &QueueView<'_>) -> Map<String, Value> {
-    // What is known of the destination now says more than what was said to one message of it.
-    let mut line = view.destination(&group.destination).unwrap_or_default();
-    match by {
-        GroupBy::Destination => {}
-        GroupBy::Recipient => drop(line.insert("to".to_owned(), json!(name))),
-        GroupBy::Host => {
-            let named: Vec<String> = group.named.iter().map(|name| text(name)).collect();
-            line.insert("host".to_owned(), json!(name));
-            line.insert("destinations".to_owned(), json!(group.destinations));
-            line.insert("named".to_owned(), json!(named));
-        }
+fn line(by: GroupBy, name: &str, group: Group, view: &QueueView<'_>) -> StragglerLine {
+    let is_by_host = by == GroupBy::Host;
+    StragglerLine {
+        to: (by == GroupBy::Recipient).then(|| name.to_owned()),
+        host: is_by_host.then(|| name.to_owned()),
+        destination: (!is_by_host).then(|| text(&group.destination)),
+        destinations: is_by_host.then_some(group.destinations),
+        named: is_by_host.then(|| group.named.iter().map(|name| text(name)).collect()),
+        recipients: group.recipients,
+        messages: group.messages,
+        oldest: view.now_us.saturating_sub(group.oldest_us) / 1_000_000,
+        reason: group.reason,
+        // The present state of the destination says more than the last reply to one message.
+        status: view.destination(&group.destination).unwrap_or_default(),
     }
-    if by != GroupBy::Host {
-        line.insert("destination".to_owned(), json!(text(&group.destination)));
-    }
-    line.insert("recipients".to_owned(), json!(group.recipients));
-    line.insert("messages".to_owned(), json!(group.messages));
-    line.insert("oldest".to_owned(), json!(view.now_us.saturating_sub(group.oldest_us) / 1_000_000));
-    if let Some(reason) = group.reason {
-        line.insert("reason".to_owned(), json!(reason));
-    }
-    line
 }

@@ -16,6 +16,7 @@ use crate::session::{Connection, Opening, Transport, process_listen};
 use mail::Client;
 use observe::counters::{Counter, Temporary};
 use observe::{Event, Ruleset};
+use operator::answers::{Host, HostsAnswer, LoginOverLimit, MailersAnswer, to_fields};
 use smtp::server::{BareNewline, Dialect, Session, Settings};
 use std::sync::Arc;
 use std::time::Duration;
@@ -113,15 +114,13 @@ impl Server {
     }
 
     /// Logins that had too many recipients in the last hour.
-    fn logins_over(&self) -> Vec<serde_json::Value> {
+    fn logins_over(&self) -> Vec<LoginOverLimit> {
         let now = clock::now().saturating_duration_since(self.service.began);
-        let one = |over: LoginOver| {
-            serde_json::json!({
-                "user": over.user,
-                "client": over.client.map(|client| client.to_string()),
-                "recipients": over.count,
-                "ago": now.saturating_sub(over.at).as_secs(),
-            })
+        let one = |over: LoginOver| LoginOverLimit {
+            user: over.user.to_string(),
+            client: over.client.map(|client| client.to_string()),
+            recipients: over.count.into(),
+            ago: now.saturating_sub(over.at).as_secs(),
         };
         self.service.logins.over(now).into_iter().map(one).collect()
     }
@@ -145,22 +144,22 @@ impl Server {
     /// What is known of next hops.
     fn answer_hosts(&self) -> Answer {
         let now = self.service.unix_now();
-        let hosts: Vec<serde_json::Value> = self.service.hosts.look(|hosts| {
-            let host = |view: schedule::HostView| {
-                serde_json::json!({
-                    "address": view.address.to_string(),
-                    "seen": view.seen.as_secs(),
-                    "ago": now.saturating_sub(view.seen).as_secs(),
-                    "failures": view.failures,
-                    "retry_in": view.retry_at.map(|at| at.saturating_sub(now).as_secs()),
-                    "tls_worked_ago": view.tls_worked_at.map(|at| now.saturating_sub(at).as_secs()),
-                    "tls_fails_for": view.tls_fails_since.map(|at| now.saturating_sub(at).as_secs()),
-                    "in_clear_for": view.tls_broken_until.map(|at| at.saturating_sub(now).as_secs()),
-                })
+        let hosts = self.service.hosts.look(|hosts| {
+            let until = |at: Duration| at.saturating_sub(now).as_secs();
+            let since = |at: Duration| now.saturating_sub(at).as_secs();
+            let host = |view: schedule::HostView| Host {
+                address: view.address.to_string(),
+                seen: view.seen.as_secs(),
+                ago: since(view.seen),
+                failures: view.failures.into(),
+                retry_in: view.retry_at.map(until),
+                tls_worked_ago: view.tls_worked_at.map(since),
+                tls_fails_for: view.tls_fails_since.map(since),
+                in_clear_for: view.tls_broken_until.map(until),
             };
             hosts.views(now).map(host).collect()
         });
-        Answer::Done(serde_json::Map::from_iter([("hosts".to_owned(), hosts.into())]))
+        Answer::Done(to_fields(&HostsAnswer { hosts }))
     }
 
     /// Connections turned away since the start, by any limit.
@@ -180,13 +179,15 @@ impl Server {
     /// What went through which mailer.
     fn answer_mailers(&self) -> Answer {
         let count = |counter| self.service.log.counter(counter);
-        let mut fields = self.service.mailer_statistics.to_fields();
-        let began = clock::unix_us() / 1_000_000
-            - clock::now().saturating_duration_since(self.service.began).as_secs().min(clock::unix_us() / 1_000_000);
-        fields.insert("since".to_owned(), began.into());
-        fields.insert("connections".to_owned(), count(Counter::Connections).into());
-        fields.insert("connections_refused".to_owned(), self.connections_refused().into());
-        Answer::Done(fields)
+        let now = clock::unix_us() / 1_000_000;
+        let uptime = clock::now().saturating_duration_since(self.service.began).as_secs();
+        Answer::Done(to_fields(&MailersAnswer {
+            mailers: self.service.mailer_statistics.counts(),
+            since: now.saturating_sub(uptime),
+            connections: count(Counter::Connections),
+            connections_to: 0,
+            connections_refused: self.connections_refused(),
+        }))
     }
 
     /// Looks at the queue or changes what is in it, and logs what was changed.

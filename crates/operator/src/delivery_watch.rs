@@ -15,20 +15,20 @@ const WAITING_MAX: usize = 1_024;
 
 /// Holds the result of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct DeliveryResult {
+pub struct DeliveryResult {
     /// `<a@b>`
-    pub(crate) to: Vec<String>,
+    pub to: Vec<String>,
     /// `sent`, `deferred`, `failed`
-    pub(crate) stat: &'static str,
+    pub stat: &'static str,
     /// `5.1.1`
-    pub(crate) status: String,
+    pub status: String,
     /// In words.
-    pub(crate) text: String,
+    pub text: String,
 }
 
 /// Holds the watchers of all messages.
 #[derive(Debug, Default)]
-pub(crate) struct DeliveryWatchers {
+pub struct DeliveryWatchers {
     watched: Arc<WatcherTable>,
 }
 
@@ -46,7 +46,7 @@ impl WatcherTable {
 
 /// One message that is watched, until this is dropped.
 #[derive(Debug)]
-pub(crate) struct DeliveryWatch {
+pub struct DeliveryWatch {
     id: QueueId,
     outcomes: mpsc::Receiver<DeliveryResult>,
     watched: Arc<WatcherTable>,
@@ -54,7 +54,8 @@ pub(crate) struct DeliveryWatch {
 
 impl DeliveryWatchers {
     /// Watches a message from now on.
-    pub(crate) fn watch(&self, id: QueueId) -> DeliveryWatch {
+    #[must_use]
+    pub fn watch(&self, id: QueueId) -> DeliveryWatch {
         let (sender, outcomes) = mpsc::channel(WAITING_MAX);
         let mut listeners = self.watched.lock();
         listeners.insert(id, sender);
@@ -64,7 +65,7 @@ impl DeliveryWatchers {
     }
 
     /// Passes an event to the watcher of its message.
-    pub(crate) fn record(&self, event: &Event<'_>) {
+    pub fn record(&self, event: &Event<'_>) {
         let Event::Delivery { id, to, dsn, stat, reply, .. } = event else { return };
         // Nobody listens, most of the time.
         if self.watched.count.load(Ordering::Acquire) == 0 {
@@ -86,7 +87,7 @@ impl DeliveryWatch {
     ///
     /// # Cancel safety
     /// Yes.
-    pub(crate) async fn next(&mut self) -> Option<DeliveryResult> {
+    pub async fn next(&mut self) -> Option<DeliveryResult> {
         self.outcomes.recv().await
     }
 }

@@ -1,29 +1,19 @@
 //! Counts messages and octets by mailer since the start, for `mailstats`.
 
+use crate::answers::MailerCounts;
 use observe::{Event, Relay, Stat};
-use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Counts the messages of one mailer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct MailerCounts {
-    messages_from: u64,
-    bytes_from: u64,
-    messages_to: u64,
-    bytes_to: u64,
-    rejected: u64,
-}
-
 /// Holds the counts of all mailers.
 #[derive(Debug, Default)]
-pub(crate) struct MailerStatistics {
+pub struct MailerStatistics {
     rows: Mutex<BTreeMap<String, MailerCounts>>,
 }
 
 impl MailerStatistics {
     /// Counts an event.
-    pub(crate) fn record(&self, event: &Event<'_>) {
+    pub fn record(&self, event: &Event<'_>) {
         match event {
             Event::Accepted { relay, size, .. } => self.row(origin(relay), |row| {
                 row.messages_from += 1;
@@ -36,7 +26,7 @@ impl MailerStatistics {
     }
 
     /// Counts the octets of a message that a next hop accepted.
-    pub(crate) fn sent(&self, mailer: &str, bytes: u64) {
+    pub fn sent(&self, mailer: &str, bytes: u64) {
         self.row(mailer, |row| row.bytes_to += bytes);
     }
 
@@ -52,17 +42,11 @@ impl MailerStatistics {
         self.rows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the fields of the answer to `mailers`.
-    pub(crate) fn to_fields(&self) -> Map<String, Value> {
-        let rows = self.lock();
-        let mailers = rows.iter().map(|(name, row)| {
-            let MailerCounts { messages_from, bytes_from, messages_to, bytes_to, rejected } = row;
-            json!({
-                "mailer": name, "messages_from": messages_from, "bytes_from": bytes_from,
-                "messages_to": messages_to, "bytes_to": bytes_to, "rejected": rejected,
-            })
-        });
-        Map::from_iter([("mailers".to_owned(), mailers.collect())])
+    /// Returns the counts of every mailer, by name.
+    #[must_use]
+    pub fn counts(&self) -> Vec<MailerCounts> {
+        let with_name = |(name, row): (&String, &MailerCounts)| MailerCounts { mailer: name.clone(), ..row.clone() };
+        self.lock().iter().map(with_name).collect()
     }
 }
 
@@ -92,11 +76,9 @@ mod tests {
         statistics.record(&refused);
         statistics.record(&refused);
         statistics.sent("esmtp", 1_000);
-        let fields = statistics.to_fields();
-        assert_eq!(fields["mailers"][1]["rejected"], 2);
-        assert_eq!(
-            (&fields["mailers"][0]["mailer"], &fields["mailers"][0]["bytes_to"]),
-            (&json!("esmtp"), &json!(1_000))
-        );
+        let counts = statistics.counts();
+        let [esmtp, local] = counts.as_slice() else { panic!("{counts:?}") };
+        assert_eq!(local.rejected, 2);
+        assert_eq!((esmtp.mailer.as_str(), esmtp.bytes_to), ("esmtp", 1_000));
     }
 }

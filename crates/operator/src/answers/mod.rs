@@ -1,0 +1,53 @@
+//! The answers of the control socket as structs.
+//!
+//! Field names are part of the protocol; `docs/operation.md` lists them. New fields may come, no field changes its meaning.
+//! A field that is `None` is absent from the JSON, unless its comment says that it is `null`. A reader takes the default for an
+//! absent field, so that a command also understands a server of another version.
+
+mod hosts;
+mod mailers;
+mod queue;
+mod status;
+
+pub use hosts::{Host, HostsAnswer};
+pub use mailers::{MailerCounts, MailersAnswer};
+pub use queue::{
+    DestinationLine, DestinationStatus, LineKind, MessageLine, MissingLine, ProgressLine, QueueLine, QueueTotals,
+    RecipientLine, StragglerLine, UnreadableLine,
+};
+pub use status::{
+    AcceptedMessages, ConnectionCounts, DeliveryConnections, DeliveryCounts, ExpansionCounts, FailingLog, LogStatus,
+    LoginOverLimit, PickupStatus, QueueStatus, RefusedRecipients, SpoolStatus, StatusAnswer, StopStatus,
+};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+/// Turns an answer into the fields of its line.
+#[must_use]
+pub fn to_fields(answer: &impl Serialize) -> Map<String, Value> {
+    match serde_json::to_value(answer) {
+        Ok(Value::Object(fields)) => fields,
+        // Every answer is a struct of strings, numbers, lists and structs.
+        other => unreachable!("{other:?} is no object"),
+    }
+}
+
+/// Reads an answer from its line.
+///
+/// # Errors
+/// A field has another type than the answer gives it.
+pub fn from_line<T: DeserializeOwned>(line: &Value) -> Result<T, serde_json::Error> {
+    T::deserialize(line)
+}
+
+/// Whether a flag is absent from the JSON.
+fn is_false(flag: &bool) -> bool {
+    !*flag
+}
+
+/// Whether a count is absent from the JSON.
+fn is_zero(count: &u64) -> bool {
+    *count == 0
+}

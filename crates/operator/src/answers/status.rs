@@ -1,0 +1,266 @@
+//! The answer to `status`.
+
+use super::DestinationLine;
+use serde::{Deserialize, Serialize};
+
+/// The answer to `status`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct StatusAnswer {
+    /// The version of mailrace.
+    pub version: String,
+    /// `hostname`.
+    pub hostname: String,
+    /// The process.
+    pub pid: u32,
+    /// Seconds since the start.
+    pub uptime_seconds: u64,
+    /// The server begins no transaction any more.
+    pub stopping: bool,
+    /// What a server that stops waits for; `null` before.
+    pub stop: Option<StopStatus>,
+    /// The file of the configuration in force; `null` without one.
+    pub config: Option<String>,
+    /// The rights that the process has given up; `null` in a sink.
+    pub hardening: Option<String>,
+    /// Addresses of the listeners.
+    pub listen: Vec<String>,
+    /// Connections from clients.
+    pub connections: ConnectionCounts,
+    /// Messages from clients.
+    pub messages: AcceptedMessages,
+    /// Recipients from clients.
+    pub recipients: RefusedRecipients,
+    /// Logins that had more than `auth.recipients_hour_max` recipients in the last hour.
+    pub logins_over: Vec<LoginOverLimit>,
+    /// Results of deliveries; `null` if this server does not deliver.
+    pub deliveries: Option<DeliveryCounts>,
+    /// The queue.
+    pub queue: QueueStatus,
+    /// The pickup directory.
+    pub pickup: PickupStatus,
+    /// Expansions of long lists.
+    pub expansions: ExpansionCounts,
+    /// The log.
+    pub log: LogStatus,
+    /// The spool.
+    pub spool: SpoolStatus,
+}
+
+/// What a server that stops waits for, beside its sessions.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct StopStatus {
+    /// Transactions with next hops in progress.
+    pub deliveries: u64,
+    /// The rest of `server.shutdown_grace`, in seconds.
+    pub seconds_left: u64,
+}
+
+/// Connections from clients.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ConnectionCounts {
+    /// Open now.
+    pub open: u64,
+    /// `accept.connections_max`.
+    pub max: u64,
+    /// Since the start.
+    pub total: u64,
+    /// Refused by a limit since the start.
+    pub refused: u64,
+}
+
+/// Messages from clients since the start.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct AcceptedMessages {
+    /// Messages answered with 250.
+    pub accepted: u64,
+    /// Transactions without an accepted message.
+    pub refused: u64,
+    /// Messages accepted per second, over the last minute.
+    pub accepted_per_second: f64,
+}
+
+/// Recipients from clients since the start.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RefusedRecipients {
+    /// Recipients answered with 4xx or 5xx.
+    pub refused: u64,
+}
+
+/// A login with too many recipients.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LoginOverLimit {
+    /// Its name.
+    pub user: String,
+    /// The last client; `null` if it is not known.
+    pub client: Option<String>,
+    /// Recipients in an hour.
+    pub recipients: u64,
+    /// Seconds since the limit was passed.
+    pub ago: u64,
+}
+
+/// Results of deliveries since the start, by recipients.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DeliveryCounts {
+    /// Taken by a next hop.
+    pub sent: u64,
+    /// Attempts that are repeated.
+    pub deferred: u64,
+    /// Given up.
+    pub failed: u64,
+    /// Recipients sent per second, over the last minute.
+    pub sent_per_second: f64,
+    /// Connections to next hops.
+    pub connections: DeliveryConnections,
+}
+
+/// Connections to next hops.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DeliveryConnections {
+    /// Those that count for `delivery.connections_max`.
+    pub open: u64,
+    /// `delivery.connections_max`.
+    pub max: u64,
+    /// Those to silent hosts, beside the others.
+    pub silent: u64,
+    /// `delivery.connections_silent_max`.
+    pub silent_max: u64,
+}
+
+/// The queue.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct QueueStatus {
+    /// Messages.
+    pub messages: u64,
+    /// Recipients that are not done.
+    pub recipients: u64,
+    /// Of these, the ones that are not held.
+    pub waiting: u64,
+    /// Of these, the ones that are held.
+    pub held: u64,
+    /// Destinations with recipients.
+    pub destinations: u64,
+    /// Messages wait for a command: `delivery.mode` is `queue`.
+    pub on_command: bool,
+    /// The fullest destinations.
+    pub fullest: Vec<DestinationLine>,
+}
+
+/// The pickup directory.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PickupStatus {
+    /// Files that are not taken yet.
+    pub files: u64,
+    /// A user has so many files that more are refused.
+    pub full: bool,
+}
+
+/// Expansions of long lists.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ExpansionCounts {
+    /// Expansions since the start.
+    pub made: u64,
+    /// RCPTs since the start that a cached expansion answered.
+    pub shared: u64,
+    /// RCPTs since the start that were answered 451 because too many waited.
+    pub refused: u64,
+    /// RCPTs that wait for a thread.
+    pub waiting: u64,
+    /// Cached expansions.
+    pub kept: u64,
+    /// Their memory in octets, about.
+    pub kept_bytes: u64,
+}
+
+/// The log.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LogStatus {
+    /// Lines dropped since the start.
+    pub dropped: u64,
+    /// Why the log cannot be written; `null` if it can.
+    pub failing: Option<FailingLog>,
+    /// Lines that wait for the target.
+    pub waiting: u64,
+}
+
+/// A log that cannot be written.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct FailingLog {
+    /// The file or service.
+    pub target: String,
+    /// The error.
+    pub reason: String,
+}
+
+/// The spool.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SpoolStatus {
+    /// `spool.path`.
+    pub path: String,
+    /// Its file system.
+    pub file_system: String,
+    /// The messages survive a power cut.
+    pub durable: bool,
+    /// `none`, `slow`, `full` or `poisoned`.
+    pub pressure: String,
+    /// Messages.
+    pub messages: u64,
+    /// Recipients.
+    pub recipients: u64,
+    /// Held recipients.
+    pub held: u64,
+    /// Destinations.
+    pub destinations: u64,
+    /// Octets of live records.
+    pub live_bytes: u64,
+    /// Segments.
+    pub segments: u64,
+    /// Free segments.
+    pub segments_free: u64,
+    /// Segments put aside.
+    pub segments_bad: u64,
+    /// The most segments.
+    pub segments_max: u64,
+    /// Commits.
+    pub commits: u64,
+    /// Batches.
+    pub batches: u64,
+    /// Syncs.
+    pub syncs: u64,
+    /// Octets written.
+    pub bytes_written: u64,
+    /// Octets of content written.
+    pub body_bytes: u64,
+    /// Messages relocated.
+    pub relocated: u64,
+    /// Failed writes.
+    pub failures: u64,
+    /// Reads from the cache.
+    pub cache_hits: u64,
+    /// Reads beside the cache.
+    pub cache_misses: u64,
+    /// Shared contents found.
+    pub shared_hits: u64,
+    /// Shared contents not found.
+    pub shared_misses: u64,
+    /// Memory of the index.
+    pub index_bytes: u64,
+    /// Memory of the cache.
+    pub cache_bytes: u64,
+    /// Memory of shared contents.
+    pub shared_bytes: u64,
+}
