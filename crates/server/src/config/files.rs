@@ -43,6 +43,11 @@ pub trait Files {
         None
     }
 
+    /// Why a file cannot be trusted that decides about mail and holds no secret.
+    fn unsafe_map(&self, _: &Config, _: &Path) -> Option<String> {
+        None
+    }
+
     /// Why programs of aliases could read mail: what their user has in common with mailboxes.
     fn mailboxes_of_default_user(&self, _: &Local) -> Option<String> {
         None
@@ -68,6 +73,13 @@ impl Files for RealFiles {
         // A pipe, as of a shell that makes the configuration, belongs to whoever started the command.
         let is_file = std::fs::metadata(path).is_ok_and(|found| found.is_file());
         let trust = || Trust::secrets(&config.server.user, &config.server.group);
+        is_file.then(|| trust().complaint(path)).flatten()
+    }
+
+    fn unsafe_map(&self, config: &Config, path: &Path) -> Option<String> {
+        let is_file = std::fs::metadata(path).is_ok_and(|found| found.is_file());
+        let (user, group) = (&config.server.user, &config.server.group);
+        let trust = || Trust::maps_of_server(user, group, config.maps.group_writable);
         is_file.then(|| trust().complaint(path)).flatten()
     }
 
@@ -162,6 +174,7 @@ pub fn check_files(loaded: &Loaded, files: &dyn Files) -> Vec<Problem> {
     if let Some(program) = config.auth.program.first() {
         check.readable("auth.program", Path::new(program), false);
     }
+    check.owners(config);
     if let Some(path) = &config.delivery.classes {
         check.readable("delivery.classes", path, false);
         if let Some(text) = files.text(path)
@@ -197,9 +210,34 @@ struct Check<'a> {
 }
 
 impl Check<'_> {
+    /// Asks whether others could have written files that decide about mail.
+    fn owners(&mut self, config: &Config) {
+        let files = self.files;
+        for (index, table) in config.ldap.iter().enumerate() {
+            let why = table.password_file.as_ref().and_then(|path| files.unsafe_secret(config, path));
+            self.refuse("ldap.password_file", index, why);
+        }
+        for (index, table) in config.sqlite.iter().enumerate() {
+            self.refuse("sqlite.path", index, files.unsafe_map(config, &table.path));
+        }
+        let classes = config.delivery.classes.as_ref();
+        self.refuse("delivery.classes", 0, classes.and_then(|path| files.unsafe_map(config, path)));
+    }
+
+    fn refuse(&mut self, key: &'static str, index: usize, why: Option<String>) {
+        if let Some(why) = why {
+            self.add_at(Severity::Error, (key, index), format!("{key}: {why}"), "");
+        }
+    }
+
     fn add(&mut self, severity: Severity, key: &'static str, text: String, suggestion: &str) {
-        let name = find(key).map_or_else(String::new, |parameter| instance(parameter, 0));
-        let mut problem = Place::problem(self.loaded.places.of(key, 0), severity, name, text);
+        self.add_at(severity, (key, 0), text, suggestion);
+    }
+
+    /// Adds a problem of the table with this index, where a key comes in several.
+    fn add_at(&mut self, severity: Severity, (key, index): (&'static str, usize), text: String, suggestion: &str) {
+        let name = find(key).map_or_else(String::new, |parameter| instance(parameter, index));
+        let mut problem = Place::problem(self.loaded.places.of(key, index), severity, name, text);
         problem.suggestion = (!suggestion.is_empty()).then(|| suggestion.to_owned());
         self.problems.push(problem);
     }

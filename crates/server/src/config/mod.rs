@@ -61,6 +61,7 @@ pub use open::{DEFAULT_PATH, VARIABLE, choose, open};
 pub(crate) use paths::paths;
 pub use problem::{Problem, Severity, render};
 pub use reasons::read_reasons;
+pub(crate) use reasons::read_safe_reasons;
 pub use routing::{
     AccessRules, BadLine, CopyDsn, DelayChecks, Generics, MapSource, Maps, Precedence, RouteRule, RuleAcknowledge,
     RuleAt,

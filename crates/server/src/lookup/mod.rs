@@ -10,6 +10,7 @@ pub(crate) mod files;
 mod sqlite;
 
 use crate::config::{self, Config};
+use crate::env::safe_file::Trust;
 use accounts::{Library, Users};
 use cache::{Cache, Limits};
 use directory::Directory;
@@ -62,10 +63,11 @@ impl Lookups {
             let outside = outside.unwrap_or_else(|| Arc::new(Outside::of_ldap(table)));
             (name, outside)
         });
+        let trust = Trust::maps(&config.server.user, &config.server.group, config.maps.group_writable);
         let databases = config.sqlite.iter().map(|table| {
             let name: Box<str> = format!("sqlite:{}", table.name).into();
-            let outside = old.outside.get(&name).filter(|outside| outside.is_of_sqlite(table)).cloned();
-            let outside = outside.unwrap_or_else(|| Arc::new(Outside::of_sqlite(table)));
+            let outside = old.outside.get(&name).filter(|outside| outside.is_of_sqlite(table, &trust)).cloned();
+            let outside = outside.unwrap_or_else(|| Arc::new(Outside::of_sqlite(table, trust.clone())));
             (name, outside)
         });
         let outside = Arc::new(directories.chain(databases).collect());
@@ -132,22 +134,22 @@ impl Outside {
         Self { cache: Cache::new(limits), kind: Kind::Directory(Arc::new(Directory::new(table))) }
     }
 
-    fn of_sqlite(table: &config::Sqlite) -> Self {
+    fn of_sqlite(table: &config::Sqlite, trust: Trust) -> Self {
         let limits = Limits {
             positive: table.cache_time,
             negative: table.cache_time,
             stale_max: Duration::ZERO,
             entries_max: DATABASE_ENTRIES_MAX,
         };
-        Self { cache: Cache::new(limits), kind: Kind::Database(Arc::new(Database::new(table)), table.clone()) }
+        Self { cache: Cache::new(limits), kind: Kind::Database(Arc::new(Database::new(table, trust)), table.clone()) }
     }
 
     fn is_of_ldap(&self, table: &config::Ldap) -> bool {
         matches!(&self.kind, Kind::Directory(directory) if directory.table() == table)
     }
 
-    fn is_of_sqlite(&self, table: &config::Sqlite) -> bool {
-        matches!(&self.kind, Kind::Database(_, of) if of == table)
+    fn is_of_sqlite(&self, table: &config::Sqlite, trust: &Trust) -> bool {
+        matches!(&self.kind, Kind::Database(database, of) if of == table && database.trust() == trust)
     }
 
     async fn answer(&self, question: &Question) -> Answer {

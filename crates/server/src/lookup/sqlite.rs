@@ -4,6 +4,7 @@
 
 use crate::config;
 use crate::env::blocking;
+use crate::env::safe_file::Trust;
 use route::question::Answer;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, InterruptHandle, OpenFlags};
@@ -31,20 +32,28 @@ pub(super) struct Database {
     /// Connections that nobody uses, each with the number of the file it has open.
     idle: Mutex<Vec<(Identity, Connection)>>,
     places: Semaphore,
+    /// Whose files count.
+    trust: Trust,
 }
 
 /// A file that was put in another's place is another.
 type Identity = (u64, u64);
 
 impl Database {
-    pub(super) fn new(table: &config::Sqlite) -> Self {
+    pub(super) fn new(table: &config::Sqlite, trust: Trust) -> Self {
         Self {
             name: format!("sqlite:{}", table.name).into(),
             path: table.path.clone(),
             query: table.query.clone(),
             idle: Mutex::default(),
             places: Semaphore::new(QUESTIONS_MAX),
+            trust,
         }
+    }
+
+    /// Whose files count for it.
+    pub(super) fn trust(&self) -> &Trust {
+        &self.trust
     }
 
     /// The value of a key.
@@ -76,6 +85,9 @@ impl Database {
 
     fn ask(&self, key: &str, hand: oneshot::Sender<InterruptHandle>) -> Result<Option<String>, String> {
         let found = std::fs::metadata(&self.path).map_err(|error| error.to_string())?;
+        if let Some(why) = self.trust.complaint(&self.path) {
+            return Err(why);
+        }
         let identity = (found.dev(), found.ino());
         let kept = {
             let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
@@ -125,12 +137,13 @@ mod tests {
     use super::*;
 
     fn table(path: &std::path::Path, query: &str) -> Arc<Database> {
-        Arc::new(Database::new(&config::Sqlite {
+        let table = config::Sqlite {
             name: "t".to_owned(),
             path: path.to_owned(),
             query: query.to_owned(),
             cache_time: Duration::ZERO,
-        }))
+        };
+        Arc::new(Database::new(&table, Trust::secrets("", "")))
     }
 
     fn fill(path: &std::path::Path, pairs: &[(&str, &str)]) {
@@ -186,5 +199,22 @@ mod tests {
         std::fs::remove_file(&path).unwrap();
         fill(&path, &[("k", "other")]);
         assert!(is(&database.answer("k".into()).await, "other"));
+    }
+
+    #[tokio::test]
+    async fn a_file_that_others_can_write_is_trouble() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("routes.db");
+        fill(&path, &[("k", "v")]);
+        let database = table(&path, QUERY);
+        let mode = |mode: u32| std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+        mode(0o644);
+        assert!(is(&Arc::clone(&database).answer("k".into()).await, "v"));
+        mode(0o646);
+        let Answer::Trouble(why) = Arc::clone(&database).answer("k".into()).await else { panic!("it counts") };
+        assert!(why.contains("can be written by everybody") && why.contains("chmod go-w "), "{why}");
+        mode(0o644);
+        assert!(is(&database.answer("k".into()).await, "v"));
     }
 }

@@ -275,7 +275,7 @@ impl Prepared {
         };
         let message_store = message_store(opened.as_ref());
         let spool = opened.as_ref().map(|(spool, _)| Arc::clone(spool));
-        let reasons = config::read_reasons(config.delivery.classes.as_deref())
+        let reasons = config::read_safe_reasons(config.delivery.classes.as_deref(), &routing::load::trust(&config))
             .map_err(|faults| StartError::Config(lines(&faults)))?;
         let limits = limits::Limits::new(limits::Settings::new(&config), began);
         let connector = Connector::new(&config.tls).map_err(|error| StartError::Config(error.to_string()))?;

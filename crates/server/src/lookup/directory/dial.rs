@@ -5,6 +5,7 @@
 
 use crate::config;
 use crate::env::blocking;
+use crate::env::safe_file::{Refusal, Trust};
 use crate::tls::flaw::Flaw;
 use crate::tls::{authorities, validity};
 use ldap3::{Ldap, LdapConnAsync, LdapConnSettings, LdapError, StdStream};
@@ -14,7 +15,7 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 use socket2::{SockRef, TcpKeepalive};
-use std::io;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,6 +23,9 @@ use tokio::net::TcpStream;
 
 /// Silence after which the kernel asks whether the server is still there: firewalls forget what is silent for minutes.
 const KEEPALIVE: Duration = Duration::from_secs(60);
+
+/// Octets of a password file that are read; its first line counts.
+const PASSWORD_FILE_BYTES_MAX: u64 = 64 << 10;
 
 /// Result codes (RFC 4511 §4.1.9).
 const PROTOCOL_ERROR: u32 = 2;
@@ -83,7 +87,7 @@ async fn password(table: &config::Ldap) -> Result<String, String> {
         return Err("ldap.bind without ldap.password_file".to_owned());
     };
     let shown = path.display().to_string();
-    let read = blocking::run(move || std::fs::read_to_string(path)).await;
+    let read = blocking::run(move || read_password(&path)).await;
     let text = match read {
         Ok(Ok(text)) => text,
         Ok(Err(error)) => return Err(format!("ldap.password_file: {shown}: {error}")),
@@ -94,6 +98,14 @@ async fn password(table: &config::Ldap) -> Result<String, String> {
         None | Some("") => Err(format!("ldap.password_file: {shown} has no password in its first line")),
         Some(password) => Ok(password.to_owned()),
     }
+}
+
+/// Reads the beginning of a password file, if nobody but root and the server's user and group can have written it.
+fn read_password(path: &Path) -> Result<String, Refusal> {
+    let (file, _) = Trust::secrets("", "").open(path)?;
+    let mut text = String::new();
+    file.take(PASSWORD_FILE_BYTES_MAX).read_to_string(&mut text)?;
+    Ok(text)
 }
 
 /// TLS with the CAs of the file, or of the system.
@@ -255,6 +267,21 @@ fn bind_text(error: &LdapError, table: &config::Ldap) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_password_file_that_others_can_write_is_refused() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("password");
+        std::fs::write(&path, "secret\n").unwrap();
+        let read = |mode: u32| {
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+            read_password(&path).map_err(|error| error.to_string())
+        };
+        assert_eq!(read(0o600), Ok("secret\n".to_owned()));
+        let why = read(0o602).unwrap_err();
+        assert!(why.contains("can be written by everybody") && why.contains("chmod go-w "), "{why}");
+    }
 
     #[test]
     fn a_url_has_three_parts() {

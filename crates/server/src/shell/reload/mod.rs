@@ -104,7 +104,7 @@ impl Server {
         }
         let config = loaded.config.clone();
         let authenticator = open_authenticator(&config).map_err(|error| Refused::because(error.to_string()))?;
-        let reasons = config::read_reasons(config.delivery.classes.as_deref());
+        let reasons = config::read_safe_reasons(config.delivery.classes.as_deref(), &routing::load::trust(&config));
         let reasons = reasons.map_err(|faults| Refused::because(lines(&faults)))?;
         let log = log::Settings::from_config(&config.log, &config.hostname);
         log::check(&log)
