@@ -12,6 +12,7 @@ use crate::deliver::local::order::Settings;
 use crate::deliver::local::person;
 use crate::env::accounts::{Kept, Login};
 use crate::env::privileges::{self, Account};
+use crate::env::seccomp;
 use rustix::process::geteuid;
 use std::io::{self, BufReader, BufWriter};
 use std::os::unix::net::UnixStream;
@@ -77,6 +78,10 @@ impl Reader<'_> {
                     let (name, groups) = (login.name.clone(), login.groups.clone());
                     let account = Account { name, uid: login.uid, gid: login.gid, groups };
                     privileges::drop_to(&account).map_err(|error| Reply::Trouble(error.to_string()))?;
+                    // The process only reads files from here on. A kernel may have no filters.
+                    if self.settings.has_seccomp {
+                        drop(seccomp::apply());
+                    }
                 } else if geteuid().as_raw() != login.uid {
                     return Err(Reply::OtherUser);
                 }
