@@ -82,10 +82,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
             (End::Refuse(_) | End::Defer(_), Exit::Ok) => Exit::TryLater,
             (_, exit) => exit,
         };
+        let refused = explainer.take_refused_files();
         if arguments.json {
-            output.json(&json_of(&explainer, &recipient, &sender, &way))
+            output.json(&json_of(&explainer, &recipient, &sender, &way, &refused))
         } else {
-            show(&mut output, &explainer, &recipient, &way)
+            show(&mut output, &explainer, &recipient, &way);
+            refused.iter().for_each(|text| output.line(format!("  note: {}", plain(text))));
         }
     }
     output.finish()?;
@@ -177,7 +179,7 @@ fn hop_lines(hop: &NextHop) -> Vec<String> {
     lines
 }
 
-fn json_of(explainer: &Explainer, recipient: &Address, sender: &Sender, way: &Way) -> Value {
+fn json_of(explainer: &Explainer, recipient: &Address, sender: &Sender, way: &Way, refused_files: &[String]) -> Value {
     let steps: Vec<Value> = way.steps.iter().map(step_json).collect();
     let list = |deliveries: &[Delivery]| -> Vec<Value> {
         deliveries.iter().map(|one| delivery_json(one, explainer.next_hop(one).as_ref())).collect()
@@ -187,6 +189,7 @@ fn json_of(explainer: &Explainer, recipient: &Address, sender: &Sender, way: &Wa
         "sender": sender.address.to_string(),
         "client": sender.client.map(|ip| ip.to_string()),
         "steps": steps,
+        "refused_files": refused_files,
     });
     let end = match &way.end {
         End::Deliver(deliveries, failed) => {

@@ -13,7 +13,7 @@ use route::destination::To;
 use route::resolve::{Delivery, Failed, Outcome, Request};
 use route::{Lint, Refusal, Step};
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Who sends, and as whom.
 #[derive(Clone, Debug)]
@@ -71,6 +71,8 @@ pub struct Explainer {
     config: Config,
     routing: Routing,
     notes: Vec<String>,
+    /// Files of users and lists that were read and do not count, with the reason.
+    refused_files: Arc<Mutex<Vec<String>>>,
     runtime: tokio::runtime::Runtime,
 }
 
@@ -83,13 +85,24 @@ impl Explainer {
         let load::Loaded { routing, notes, .. } = load::load_always(&loaded.config)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| vec![format!("cannot start a thread: {error}")])?;
-        Ok(Self { config: loaded.config.clone(), routing, notes, runtime })
+        let refused_files = Arc::new(Mutex::new(Vec::new()));
+        let list = Arc::clone(&refused_files);
+        routing.lookups().begin(None, move |text| {
+            list.lock().unwrap_or_else(PoisonError::into_inner).push(text.to_owned());
+        });
+        Ok(Self { config: loaded.config.clone(), routing, notes, refused_files, runtime })
     }
 
     /// Lines of files that are wrong.
     #[must_use]
     pub fn notes(&self) -> &[String] {
         &self.notes
+    }
+
+    /// Returns the files of users and lists that do not count, each with the reason, which were read since the last call.
+    #[must_use]
+    pub fn take_refused_files(&self) -> Vec<String> {
+        std::mem::take(&mut *self.refused_files.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// What is doubtful in the maps. Files that aliases name are read.
