@@ -77,7 +77,7 @@ fn expn_is_for_clients_that_may_relay() {
         &[
             ("EXPN joe@ours.test", "250 2.1.5 <joe@ours.test>"),
             ("EXPN nosuch@ours.test", "550 5.1.1 "),
-            ("EXPN big@ours.test", "252 2.5.2 <big@ours.test>... More than 100 members"),
+            ("EXPN big@ours.test", "252 2.5.2 <big@ours.test>... "),
             ("EXPN some@ours.test", "250"),
         ],
     );

@@ -89,7 +89,7 @@ fn answer_long(admission: &Admission, question: Question, address: &Address, fou
     match (found, question) {
         (Expanded::Refused(refusal), _) => refused(refusal),
         (Expanded::Discarded, _) => here(address),
-        (Expanded::Members(_), Question::Expand) => too_many(address),
+        (Expanded::Members(_), Question::Expand) => not_listed(address),
         (Expanded::Members(_), _) if is_here(admission, address, &[]) => here(address),
         (Expanded::Members(_), _) => elsewhere(address),
     }
@@ -105,6 +105,11 @@ fn elsewhere(address: &Address) -> Reply {
 
 fn too_many(address: &Address) -> Reply {
     reply(252, &format!("2.5.2 <{address}>... More than {MEMBERS_MAX} members, not listed"))
+}
+
+/// A long expansion may have few members: one that reads much text is long too.
+fn not_listed(address: &Address) -> Reply {
+    reply(252, &format!("2.5.2 <{address}>... Members of large lists are not listed"))
 }
 
 /// The address that is asked about. A name alone is one of this host.
