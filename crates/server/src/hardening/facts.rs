@@ -57,6 +57,16 @@ impl Facts {
             environment: environment.flat_map(|value| std::env::split_paths(&value).collect::<Vec<_>>()).collect(),
             ..Self::default()
         };
+        if has_helper {
+            // The server itself opens only lists that root or it alone can have put where they are.
+            let accounts = Accounts::read_with(&config.local.accounts).unwrap_or_default();
+            let homes: Vec<&Path> = accounts
+                .homes()
+                .filter(|(uid, home)| *uid >= config.local.uid_min && is_home(Path::new(home)))
+                .map(|(_, home)| Path::new(home))
+                .collect();
+            facts.included.retain(|list| !homes.iter().any(|home| list.starts_with(home)));
+        }
         if facts.reads_homes && is_local(config) {
             let accounts = Accounts::read_with(&config.local.accounts).unwrap_or_default();
             facts.homes = homes(&accounts, config);

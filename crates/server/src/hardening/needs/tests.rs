@@ -119,3 +119,23 @@ fn every_path_of_the_table_is_a_need() {
     let origins: BTreeSet<&str> = needs(&config, &facts(false)).iter().map(|need| need.origin).collect();
     assert!(named.is_subset(&origins), "{named:?} {origins:?}");
 }
+
+#[test]
+fn lists_below_homes_are_open_only_to_a_server_that_reads_them_itself() {
+    let directory = tempfile::tempdir().unwrap();
+    let [aliases, passwd, list, other] = ["aliases", "passwd", "joe/list", "lists/a"].map(|n| directory.path().join(n));
+    let text = format!("staff: :include:{}\nall: :include:{}\n", list.display(), other.display());
+    std::fs::write(&aliases, text).unwrap();
+    let home = directory.path().join("joe");
+    std::fs::write(&passwd, format!("joe:x:4001:4001::{}:/bin/sh\n", home.display())).unwrap();
+    let config = config(&format!(
+        "local.domains = ['x.test']\nlocal.accounts = '{}'\nmaps.aliases = ['{}']\n",
+        passwd.display(),
+        aliases.display()
+    ));
+    for has_helper in [true, false] {
+        let needs = needs(&config, &Facts::find(&config, None, has_helper));
+        assert_eq!(needs.iter().any(|need| need.path == list), !has_helper);
+        assert!(needs.iter().any(|need| need.path == other));
+    }
+}
