@@ -126,13 +126,11 @@ pub(crate) fn page(groups: &[Group], cases: usize, questions: usize) -> String {
     )
     .expect("a string takes everything");
     for group in groups {
-        write!(
-            out,
-            "\n## {}\n\n{}\n\n| Setting | Question | sendmail | mailrace |\n|---|---|---|---|\n",
-            group.title,
-            group.reason.join("\n")
-        )
-        .expect("a string takes everything");
+        write!(out, "\n## {}\n\n{}\n", group.title, group.reason.join("\n")).expect("a string takes everything");
+        // What no question of the corpus shows is told in words alone; other tests check it.
+        if !group.entries.is_empty() {
+            out.push_str("\n| Setting | Question | sendmail | mailrace |\n|---|---|---|---|\n");
+        }
         for entry in &group.entries {
             let cell = |text: &str| {
                 let text: String = text.chars().take(120).collect();
