@@ -20,7 +20,7 @@ use std::fmt;
 use std::str::FromStr;
 
 pub use domain::{Domain, DomainName};
-pub(crate) use error::Fault;
+pub(crate) use error::AddressParseError;
 pub use error::{AddressError, AddressReason};
 pub use literal::{AddressLiteral, GeneralLiteral};
 pub use local_part::LocalPart;
@@ -105,7 +105,7 @@ impl Address {
         })
     }
 
-    pub(crate) fn scan(scan: &mut Scan<'_>) -> Result<Self, Fault> {
+    pub(crate) fn scan(scan: &mut Scan<'_>) -> Result<Self, AddressParseError> {
         let start = scan.at();
         let local = LocalPart::scan(scan)?;
         let domain = Domain::scan(scan)?;
@@ -115,13 +115,13 @@ impl Address {
     }
 
     // RFC 5321 §4.5.3.1.3
-    fn check_length(&self, start: usize) -> Result<(), Fault> {
+    fn check_length(&self, start: usize) -> Result<(), AddressParseError> {
         let domain = match &self.domain {
             Domain::Name(name) => name.as_str().len(),
             Domain::Literal(literal) => literal.to_string().len(),
         };
         if self.local.written_len() + 1 + domain > ADDRESS_OCTETS_MAX {
-            return Err(Fault::new(start, AddressReason::TooLong));
+            return Err(AddressParseError::new(start, AddressReason::TooLong));
         }
         Ok(())
     }
@@ -175,7 +175,7 @@ pub(crate) const fn is_atext(byte: u8) -> bool {
         || matches!(byte, b'{' | b'|' | b'}' | b'~' | 0x80..)
 }
 
-type Part<T> = fn(&mut Scan<'_>) -> Result<T, Fault>;
+type Part<T> = fn(&mut Scan<'_>) -> Result<T, AddressParseError>;
 
 /// Reads one value that fills `bytes`.
 fn parse_whole<T>(bytes: &[u8], part: Part<T>) -> Result<T, AddressError> {
@@ -183,7 +183,7 @@ fn parse_whole<T>(bytes: &[u8], part: Part<T>) -> Result<T, AddressError> {
     if rest.is_empty() {
         return Ok(value);
     }
-    Err(AddressError::new(bytes, Fault::new(bytes.len() - rest.len(), AddressReason::Trailing)))
+    Err(AddressError::new(bytes, AddressParseError::new(bytes.len() - rest.len(), AddressReason::Trailing)))
 }
 
 /// Reads the value at the beginning of `bytes`, all of which must be UTF-8 without C1 controls: one look at the whole
@@ -191,11 +191,12 @@ fn parse_whole<T>(bytes: &[u8], part: Part<T>) -> Result<T, AddressError> {
 fn parse_front<T>(bytes: &[u8], part: Part<T>) -> Result<(T, &[u8]), AddressError> {
     let fail = |fault| AddressError::new(bytes, fault);
     // RFC 6531 §3.3: non-ASCII is UTF-8 and nothing else
-    let text = str::from_utf8(bytes).map_err(|e| fail(Fault::new(e.valid_up_to(), AddressReason::NotUtf8)))?;
+    let text =
+        str::from_utf8(bytes).map_err(|e| fail(AddressParseError::new(e.valid_up_to(), AddressReason::NotUtf8)))?;
     if !text.is_ascii()
         && let Some((at, _)) = text.char_indices().find(|(_, c)| !c.is_ascii() && c.is_control())
     {
-        return Err(fail(Fault::new(at, AddressReason::Control)));
+        return Err(fail(AddressParseError::new(at, AddressReason::Control)));
     }
     let mut scan = Scan::new(bytes);
     let value = part(&mut scan).map_err(fail)?;

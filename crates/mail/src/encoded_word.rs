@@ -48,7 +48,7 @@ pub fn decode(value: &[u8], fallback: Option<Charset>) -> Decoded {
     let mut after_word = false;
     let slice = |from: usize, to: usize| value.get(from..to).unwrap_or_default();
     while let Some(start) = memchr::memmem::find(slice(at, value.len()), b"=?").map(|found| at + found) {
-        let Some((word, len)) = Word::read(slice(start, value.len())) else {
+        let Some((word, len)) = EncodedWord::read(slice(start, value.len())) else {
             at = start + 1;
             continue;
         };
@@ -70,14 +70,14 @@ pub fn decode(value: &[u8], fallback: Option<Charset>) -> Decoded {
 }
 
 /// An encoded word, taken apart.
-struct Word<'a> {
+struct EncodedWord<'a> {
     label: &'a str,
     charset: Option<Charset>,
     is_base64: bool,
     text: &'a [u8],
 }
 
-impl<'a> Word<'a> {
+impl<'a> EncodedWord<'a> {
     /// Longest charset label and language tag, in octets; the whole word should not exceed 75.
     const LABEL_OCTETS_MAX: usize = 75;
 
@@ -118,7 +118,7 @@ struct Decoder {
 
 impl Decoder {
     /// Takes an encoded word.
-    fn word(&mut self, charset: Charset, word: &Word<'_>) {
+    fn word(&mut self, charset: Charset, word: &EncodedWord<'_>) {
         // RFC 2047 §5 forbids to cut characters in half; here it is forgiven
         if self.pending.as_ref().is_some_and(|(current, _)| *current != charset) {
             self.flush();

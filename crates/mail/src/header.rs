@@ -46,7 +46,7 @@ impl<'a> HeaderSection<'a> {
     pub fn read(message: &'a [u8], line_end: LineEnd) -> Self {
         // RFC 5322 §2.1: the header section ends before the first empty line
         let mut at = 0;
-        while let Some(line) = Line::at(message, at, line_end) {
+        while let Some(line) = LineRange::at(message, at, line_end) {
             if line.text_end == line.start {
                 let bytes = message.get(..line.start).unwrap_or_default();
                 return Self { bytes, body_offset: line.end, line_end };
@@ -240,12 +240,12 @@ impl<'a> Iterator for Items<'a> {
     type Item = Item<'a>;
 
     fn next(&mut self) -> Option<Item<'a>> {
-        let first = Line::at(self.bytes, self.at, self.line_end)?;
+        let first = LineRange::at(self.bytes, self.at, self.line_end)?;
         let mut last = first;
         // RFC 5322 §2.2.3: a line that begins with white space continues the one before; so does one that has nothing
         // else (RFC 5322 §4.2)
         while matches!(self.bytes.get(last.end), Some(b' ' | b'\t')) {
-            last = Line::at(self.bytes, last.end, self.line_end)?;
+            last = LineRange::at(self.bytes, last.end, self.line_end)?;
         }
         self.at = last.end;
         let offset = first.start;
@@ -309,13 +309,13 @@ pub fn unfold(value: &[u8]) -> Cow<'_, [u8]> {
 
 /// A line of the message by its offsets: `start..text_end` without line end, `start..end` with it.
 #[derive(Clone, Copy)]
-struct Line {
+struct LineRange {
     start: usize,
     text_end: usize,
     end: usize,
 }
 
-impl Line {
+impl LineRange {
     /// The line that begins at `start`; `None` at the end of `bytes`.
     fn at(bytes: &[u8], start: usize, line_end: LineEnd) -> Option<Self> {
         let rest = bytes.get(start..).filter(|rest| !rest.is_empty())?;

@@ -11,12 +11,12 @@
 
 mod rewrite;
 
-pub use rewrite::{Written, rewrite};
+pub use rewrite::{LocatedAddress, rewrite};
 
 use std::fmt;
 
 use crate::address::{
-    Address, AddressError, AddressReason, Domain, DomainName, Fault, LocalPart, is_atext, write_local_part,
+    Address, AddressError, AddressParseError, AddressReason, Domain, DomainName, LocalPart, is_atext, write_local_part,
 };
 use crate::encoded_word;
 use crate::scan::Scan;
@@ -136,7 +136,7 @@ pub fn parse_list(text: &str, unqualified: Option<&DomainName>) -> Result<Vec<Ad
     list(&mut Scan::new(text.as_bytes()), unqualified).map_err(|fault| AddressError::new(text.as_bytes(), fault))
 }
 
-fn list(scan: &mut Scan<'_>, unqualified: Option<&DomainName>) -> Result<Vec<AddressItem>, Fault> {
+fn list(scan: &mut Scan<'_>, unqualified: Option<&DomainName>) -> Result<Vec<AddressItem>, AddressParseError> {
     let mut items = Vec::new();
     let mut open_group: Option<Group> = None;
     loop {
@@ -150,7 +150,7 @@ fn list(scan: &mut Scan<'_>, unqualified: Option<&DomainName>) -> Result<Vec<Add
                 open_group = Some(Group { name, members: Vec::new() });
                 continue;
             }
-            Element::GroupName(_) => return Err(Fault::new(scan.at(), AddressReason::Character)),
+            Element::GroupName(_) => return Err(AddressParseError::new(scan.at(), AddressReason::Character)),
             Element::Nothing => {}
         }
         if scan.peek() == Some(b';')
@@ -167,7 +167,7 @@ fn list(scan: &mut Scan<'_>, unqualified: Option<&DomainName>) -> Result<Vec<Add
             return Err(unexpected(scan, AddressReason::Character));
         }
     }
-    if open_group.is_some() { Err(Fault::new(scan.at(), AddressReason::Open)) } else { Ok(items) }
+    if open_group.is_some() { Err(AddressParseError::new(scan.at(), AddressReason::Open)) } else { Ok(items) }
 }
 
 enum Element {
@@ -178,7 +178,7 @@ enum Element {
 
 /// Reads up to the comma, semicolon, colon or end that closes the element. What the words at its beginning are, a name
 /// or a local part, is known only by the character behind them.
-fn element(scan: &mut Scan<'_>, unqualified: Option<&DomainName>) -> Result<Element, Fault> {
+fn element(scan: &mut Scan<'_>, unqualified: Option<&DomainName>) -> Result<Element, AddressParseError> {
     let start = *scan;
     let phrase = phrase(scan)?;
     match scan.peek() {
@@ -203,7 +203,7 @@ fn element(scan: &mut Scan<'_>, unqualified: Option<&DomainName>) -> Result<Elem
 
 /// Reads words, and dots between them, with single spaces for what separates them. The scan stands on the first word.
 // RFC 5322 §3.2.5: phrase; RFC 5322 §4.1: obs-phrase
-fn phrase(scan: &mut Scan<'_>) -> Result<String, Fault> {
+fn phrase(scan: &mut Scan<'_>) -> Result<String, AddressParseError> {
     let mut text = String::new();
     let mut is_apart = false;
     loop {
@@ -226,14 +226,14 @@ fn phrase(scan: &mut Scan<'_>) -> Result<String, Fault> {
 
 /// Reads what follows `<`, and the `>`.
 // RFC 5322 §3.4: angle-addr; RFC 5322 §4.4: obs-angle-addr, whose route is dropped
-fn angle_addr(scan: &mut Scan<'_>, unqualified: Option<&DomainName>) -> Result<AddrSpec, Fault> {
+fn angle_addr(scan: &mut Scan<'_>, unqualified: Option<&DomainName>) -> Result<AddrSpec, AddressParseError> {
     skip_cfws(scan)?;
     if matches!(scan.peek(), Some(b'@' | b',')) {
         while !scan.take(b':') {
             if scan.take(b'@') {
                 domain(scan)?;
             } else if !scan.take(b',') {
-                return Err(Fault::new(scan.at(), AddressReason::Route));
+                return Err(AddressParseError::new(scan.at(), AddressReason::Route));
             }
             skip_cfws(scan)?;
         }
@@ -248,7 +248,7 @@ fn angle_addr(scan: &mut Scan<'_>, unqualified: Option<&DomainName>) -> Result<A
 }
 
 // RFC 5322 §3.4.1: addr-spec = local-part "@" domain
-fn addr_spec(scan: &mut Scan<'_>, unqualified: Option<&DomainName>) -> Result<AddrSpec, Fault> {
+fn addr_spec(scan: &mut Scan<'_>, unqualified: Option<&DomainName>) -> Result<AddrSpec, AddressParseError> {
     let local = local_part(scan)?;
     if scan.take(b'@') {
         return Ok(AddrSpec { local: local.into(), domain: domain(scan)?.into() });
@@ -258,12 +258,12 @@ fn addr_spec(scan: &mut Scan<'_>, unqualified: Option<&DomainName>) -> Result<Ad
     }
     match unqualified {
         Some(name) => Ok(AddrSpec { local: local.into(), domain: name.as_str().into() }),
-        None => Err(Fault::new(scan.at(), AddressReason::NoDomain)),
+        None => Err(AddressParseError::new(scan.at(), AddressReason::NoDomain)),
     }
 }
 
 // RFC 5322 §3.4.1: local-part; RFC 5322 §4.4: obs-local-part = word *("." word)
-fn local_part(scan: &mut Scan<'_>) -> Result<String, Fault> {
+fn local_part(scan: &mut Scan<'_>) -> Result<String, AddressParseError> {
     let mut local = String::new();
     skip_cfws(scan)?;
     let start = scan.at();
@@ -287,7 +287,7 @@ fn local_part(scan: &mut Scan<'_>) -> Result<String, Fault> {
 }
 
 // RFC 5322 §3.4.1: domain; RFC 5322 §4.4: obs-domain = atom *("." atom)
-fn domain(scan: &mut Scan<'_>) -> Result<String, Fault> {
+fn domain(scan: &mut Scan<'_>) -> Result<String, AddressParseError> {
     skip_cfws(scan)?;
     let mut text = String::new();
     if scan.peek() == Some(b'[') {
@@ -319,7 +319,7 @@ fn domain(scan: &mut Scan<'_>) -> Result<String, Fault> {
 
 /// Reads a literal as it is spelt, without line ends.
 // RFC 5322 §3.4.1: domain-literal = "[" *([FWS] dtext) [FWS] "]"; RFC 5322 §4.4: obs-dtext
-fn domain_literal(scan: &mut Scan<'_>, text: &mut String) -> Result<(), Fault> {
+fn domain_literal(scan: &mut Scan<'_>, text: &mut String) -> Result<(), AddressParseError> {
     let start = scan.at();
     let mut bytes = Vec::new();
     bytes.extend(scan.next());
@@ -330,12 +330,12 @@ fn domain_literal(scan: &mut Scan<'_>, text: &mut String) -> Result<(), Fault> {
             Some(b']') => break,
             Some(b'\\') => {
                 bytes.push(b'\\');
-                bytes.push(scan.next().ok_or_else(|| Fault::new(at, AddressReason::OpenLiteral))?);
+                bytes.push(scan.next().ok_or_else(|| AddressParseError::new(at, AddressReason::OpenLiteral))?);
             }
-            Some(b'[') => return Err(Fault::new(at, AddressReason::Character)),
+            Some(b'[') => return Err(AddressParseError::new(at, AddressReason::Character)),
             Some(byte) if is_text(byte) => bytes.push(byte),
-            Some(_) => return Err(Fault::new(at, AddressReason::Control)),
-            None => return Err(Fault::new(at, AddressReason::OpenLiteral)),
+            Some(_) => return Err(AddressParseError::new(at, AddressReason::Control)),
+            None => return Err(AddressParseError::new(at, AddressReason::OpenLiteral)),
         }
     }
     bytes.push(b']');
@@ -344,7 +344,7 @@ fn domain_literal(scan: &mut Scan<'_>, text: &mut String) -> Result<(), Fault> {
 
 /// Appends the atom or quoted string at the scan; false if there is neither.
 // RFC 5322 §3.2.5: word = atom / quoted-string
-fn word(scan: &mut Scan<'_>, text: &mut String) -> Result<bool, Fault> {
+fn word(scan: &mut Scan<'_>, text: &mut String) -> Result<bool, AddressParseError> {
     let start = scan.at();
     if !scan.take(b'"') {
         let atom = scan.take_while(is_atext);
@@ -358,10 +358,10 @@ fn word(scan: &mut Scan<'_>, text: &mut String) -> Result<bool, Fault> {
         let at = scan.at();
         match scan.next() {
             Some(b'"') => break,
-            Some(b'\\') => bytes.push(scan.next().ok_or_else(|| Fault::new(at, AddressReason::OpenQuote))?),
+            Some(b'\\') => bytes.push(scan.next().ok_or_else(|| AddressParseError::new(at, AddressReason::OpenQuote))?),
             Some(byte) if is_text(byte) => bytes.push(byte),
-            Some(_) => return Err(Fault::new(at, AddressReason::Control)),
-            None => return Err(Fault::new(at, AddressReason::OpenQuote)),
+            Some(_) => return Err(AddressParseError::new(at, AddressReason::Control)),
+            None => return Err(AddressParseError::new(at, AddressReason::OpenQuote)),
         }
     }
     push_utf8(text, &bytes, start)?;
@@ -369,7 +369,7 @@ fn word(scan: &mut Scan<'_>, text: &mut String) -> Result<bool, Fault> {
 }
 
 // RFC 5322 §3.2.2: CFWS, comments nest
-fn skip_cfws(scan: &mut Scan<'_>) -> Result<(), Fault> {
+fn skip_cfws(scan: &mut Scan<'_>) -> Result<(), AddressParseError> {
     loop {
         skip_fws(scan, None)?;
         if scan.peek() != Some(b'(') {
@@ -385,10 +385,10 @@ fn skip_cfws(scan: &mut Scan<'_>) -> Result<(), Fault> {
                 Some(b')') if depth == 1 => break,
                 Some(b')') => depth -= 1,
                 Some(b'\\') if scan.next().is_some() => {}
-                Some(b'\\') | None => return Err(Fault::new(start, AddressReason::Open)),
+                Some(b'\\') | None => return Err(AddressParseError::new(start, AddressReason::Open)),
                 // RFC 5322 §4.1: obs-ctext
                 Some(byte) if is_text(byte) => {}
-                Some(_) => return Err(Fault::new(at, AddressReason::Control)),
+                Some(_) => return Err(AddressParseError::new(at, AddressReason::Control)),
             }
         }
     }
@@ -396,7 +396,7 @@ fn skip_cfws(scan: &mut Scan<'_>) -> Result<(), Fault> {
 
 /// Takes white space and folds; the white space goes to `kept` where it is part of the meaning.
 // RFC 5322 §3.2.2: FWS; RFC 5322 §4.2: obs-FWS, with several folds in a row
-fn skip_fws(scan: &mut Scan<'_>, mut kept: Option<&mut Vec<u8>>) -> Result<(), Fault> {
+fn skip_fws(scan: &mut Scan<'_>, mut kept: Option<&mut Vec<u8>>) -> Result<(), AddressParseError> {
     loop {
         let space = scan.take_while(|byte| matches!(byte, b' ' | b'\t'));
         if let Some(kept) = &mut kept {
@@ -407,7 +407,7 @@ fn skip_fws(scan: &mut Scan<'_>, mut kept: Option<&mut Vec<u8>>) -> Result<(), F
         }
         let is_fold = matches!(scan.rest(), [b'\r', b'\n', b' ' | b'\t', ..]);
         if !is_fold {
-            return Err(Fault::new(scan.at(), AddressReason::Control));
+            return Err(AddressParseError::new(scan.at(), AddressReason::Control));
         }
         scan.next();
         scan.next();
@@ -422,15 +422,15 @@ const fn is_text(byte: u8) -> bool {
 
 /// Text cut from UTF-8 at ASCII characters is UTF-8 again, except that a backslash may have stood before half a
 /// character.
-fn push_utf8(text: &mut String, bytes: &[u8], at: usize) -> Result<(), Fault> {
-    text.push_str(str::from_utf8(bytes).map_err(|_| Fault::new(at, AddressReason::NotUtf8))?);
+fn push_utf8(text: &mut String, bytes: &[u8], at: usize) -> Result<(), AddressParseError> {
+    text.push_str(str::from_utf8(bytes).map_err(|_| AddressParseError::new(at, AddressReason::NotUtf8))?);
     Ok(())
 }
 
 /// The fault of finding something else than expected.
-fn unexpected(scan: &Scan<'_>, reason: AddressReason) -> Fault {
+fn unexpected(scan: &Scan<'_>, reason: AddressReason) -> AddressParseError {
     let is_control = scan.peek().is_some_and(|byte| byte.is_ascii_control());
-    Fault::new(scan.at(), if is_control { AddressReason::Control } else { reason })
+    AddressParseError::new(scan.at(), if is_control { AddressReason::Control } else { reason })
 }
 
 /// Writes the address with quotes where they are needed. Control characters in the local part, which only obsolete

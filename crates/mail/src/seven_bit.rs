@@ -68,7 +68,7 @@ pub fn is_seven_bit(content: &[u8]) -> bool {
 // RFC 6152 §3: a relay converts, or returns the message
 pub fn convert(content: &[u8]) -> Result<Vec<u8>, Reason> {
     let mut out = Vec::with_capacity(content.len() + content.len() / 4);
-    entity(content, Place { depth: 0, is_message: true, is_in_digest: false }, &mut out)?;
+    entity(content, EntityContext { depth: 0, is_message: true, is_in_digest: false }, &mut out)?;
     // Base64 at the top level has no line end yet.
     if !content.is_empty() && content.ends_with(b"\r\n") && !out.ends_with(b"\r\n") {
         out.extend_from_slice(b"\r\n");
@@ -78,7 +78,7 @@ pub fn convert(content: &[u8]) -> Result<Vec<u8>, Reason> {
 
 /// Where an entity stands.
 #[derive(Clone, Copy)]
-struct Place {
+struct EntityContext {
     depth: usize,
     /// It is a message with a header of its own, rather than a part of a multipart.
     is_message: bool,
@@ -87,7 +87,7 @@ struct Place {
 }
 
 /// Appends a message or a part, encoded where needed.
-fn entity(bytes: &[u8], place: Place, out: &mut Vec<u8>) -> Result<(), Reason> {
+fn entity(bytes: &[u8], place: EntityContext, out: &mut Vec<u8>) -> Result<(), Reason> {
     let header = HeaderSection::read(bytes, LineEnd::Crlf);
     let body = bytes.get(header.body_offset()..).unwrap_or_default();
     if is_plain(body) {
@@ -109,31 +109,37 @@ fn entity(bytes: &[u8], place: Place, out: &mut Vec<u8>) -> Result<(), Reason> {
         ("multipart", subtype) => {
             let boundary = typed.boundary.as_deref().ok_or(Reason::Malformed)?;
             write_header(&header, "7bit", place, None, out);
-            let inner = Place { depth: place.depth + 1, is_message: false, is_in_digest: subtype == "digest" };
+            let inner = EntityContext { depth: place.depth + 1, is_message: false, is_in_digest: subtype == "digest" };
             multipart::write(body, boundary, inner, out)
         }
         ("message", "rfc822" | "news") => {
             write_header(&header, "7bit", place, None, out);
-            entity(body, Place { depth: place.depth + 1, is_message: true, is_in_digest: false }, out)
+            entity(body, EntityContext { depth: place.depth + 1, is_message: true, is_in_digest: false }, out)
         }
         // RFC 2046 §5.2.2, RFC 3464 §2.1.1: these must be 7bit and are not
         ("message", _) if !typed.is_global() => Err(Reason::NotEncodable),
         (kind, _) => {
             let charset = (is_untyped && place.is_message).then(|| guessed_charset(body));
-            leaf(&header, body, Leaf { is_text: kind == "text", encoding, charset }, place, out)
+            leaf(&header, body, LeafEntity { is_text: kind == "text", encoding, charset }, place, out)
         }
     }
 }
 
 /// What matters of a part without parts.
-struct Leaf {
+struct LeafEntity {
     is_text: bool,
     encoding: Encoding,
     /// Of a message without Content-Type.
     charset: Option<&'static str>,
 }
 
-fn leaf(header: &HeaderSection<'_>, body: &[u8], leaf: Leaf, place: Place, out: &mut Vec<u8>) -> Result<(), Reason> {
+fn leaf(
+    header: &HeaderSection<'_>,
+    body: &[u8],
+    leaf: LeafEntity,
+    place: EntityContext,
+    out: &mut Vec<u8>,
+) -> Result<(), Reason> {
     match leaf.encoding {
         // RFC 2045 §6.8: decoders may take such an octet for damage
         Encoding::Base64 => return Err(Reason::Malformed),
@@ -157,7 +163,7 @@ fn leaf(header: &HeaderSection<'_>, body: &[u8], leaf: Leaf, place: Place, out: 
 fn write_header(
     header: &HeaderSection<'_>,
     encoding: &str,
-    place: Place,
+    place: EntityContext,
     charset: Option<&'static str>,
     out: &mut Vec<u8>,
 ) {

@@ -70,7 +70,7 @@ pub struct Completion<'a> {
 
 /// Recipients that a header section names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Named {
+pub struct HeaderRecipients {
     /// In the order of the fields, each once.
     pub addresses: Vec<Address>,
     /// What is no address, as it stands there, and why.
@@ -120,12 +120,12 @@ impl<'a> Draft<'a> {
     ///
     /// A field that cannot be read as a whole is read element by element, so that one mistake costs one recipient.
     #[must_use]
-    pub fn recipients(&self, host: &DomainName) -> Named {
+    pub fn recipients(&self, host: &DomainName) -> HeaderRecipients {
         let wanted: &[&str] = match self.is_resent {
             true => &["resent-to", "resent-cc", "resent-bcc"],
             false => &["to", "cc", "bcc", "apparently-to"],
         };
-        let mut named = Named::default();
+        let mut named = HeaderRecipients::default();
         for field in self.fields.iter().filter(|field| wanted.iter().any(|name| field.has_name(name))) {
             let text = text_of(field);
             match parse_list(&text, Some(host)) {
@@ -210,7 +210,7 @@ impl<'a> Draft<'a> {
     }
 }
 
-impl Named {
+impl HeaderRecipients {
     fn take(&mut self, item: &AddressItem) {
         for mailbox in item.mailboxes() {
             let address = mailbox.address().to_address();

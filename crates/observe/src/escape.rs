@@ -8,7 +8,7 @@
 
 /// Where the text stands in the line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum TextPosition {
     /// A word: a space becomes `\040` and a comma `\054`, since a space of ours may follow.
     Word,
     /// A value that other fields follow: the space in `, ` becomes `\040`, so that a line splits at `, ` into the
@@ -24,7 +24,7 @@ pub(crate) enum Place {
 const CUT: &str = "...";
 
 /// Appends `text`, escaped for its place, at most `max` octets.
-pub(crate) fn push(out: &mut String, text: &str, place: Place, max: usize) {
+pub(crate) fn push(out: &mut String, text: &str, place: TextPosition, max: usize) {
     if text.len() <= max && is_plain(text, place) {
         out.push_str(text);
         return;
@@ -32,7 +32,7 @@ pub(crate) fn push(out: &mut String, text: &str, place: Place, max: usize) {
     let start = out.len();
     // Up to here there is room for the mark of a cut.
     let mut keep = start;
-    let mut before = if place == Place::Item { ',' } else { '\0' };
+    let mut before = if place == TextPosition::Item { ',' } else { '\0' };
     for c in text.chars() {
         push_char(out, c, before, place);
         before = c;
@@ -54,17 +54,17 @@ pub(crate) fn push_id(out: &mut String, id: mail::QueueId) {
 }
 
 /// How many octets [`push`] appends at most.
-pub(crate) fn cost(text: &str, place: Place, max: usize) -> usize {
+pub(crate) fn cost(text: &str, place: TextPosition, max: usize) -> usize {
     if is_plain(text, place) { text.len().min(max) } else { max }
 }
 
 /// True when nothing has to be escaped; may say false too often.
-fn is_plain(text: &str, place: Place) -> bool {
+fn is_plain(text: &str, place: TextPosition) -> bool {
     match place {
-        Place::Word => text.bytes().all(|b| b.is_ascii_graphic() && b != b','),
-        Place::End => text.bytes().all(|b| matches!(b, b' '..=b'~')),
-        Place::Value | Place::Item => {
-            let mut before = if place == Place::Item { b',' } else { 0 };
+        TextPosition::Word => text.bytes().all(|b| b.is_ascii_graphic() && b != b','),
+        TextPosition::End => text.bytes().all(|b| matches!(b, b' '..=b'~')),
+        TextPosition::Value | TextPosition::Item => {
+            let mut before = if place == TextPosition::Item { b',' } else { 0 };
             text.bytes().all(|b| {
                 let plain = matches!(b, b' '..=b'~') && !(b == b' ' && before == b',');
                 before = b;
@@ -74,11 +74,11 @@ fn is_plain(text: &str, place: Place) -> bool {
     }
 }
 
-fn push_char(out: &mut String, c: char, before: char, place: Place) {
+fn push_char(out: &mut String, c: char, before: char, place: TextPosition) {
     let escaped = match place {
-        Place::Word => is_unsafe(c) || c.is_whitespace() || c == ',',
-        Place::Value | Place::Item => is_unsafe(c) || (c == ' ' && before == ','),
-        Place::End => is_unsafe(c),
+        TextPosition::Word => is_unsafe(c) || c.is_whitespace() || c == ',',
+        TextPosition::Value | TextPosition::Item => is_unsafe(c) || (c == ' ' && before == ','),
+        TextPosition::End => is_unsafe(c),
     };
     if !escaped {
         out.push(c);
@@ -102,7 +102,7 @@ pub(crate) const fn is_unsafe(c: char) -> bool {
 mod tests {
     use super::*;
 
-    fn pushed(text: &str, place: Place, max: usize) -> String {
+    fn pushed(text: &str, place: TextPosition, max: usize) -> String {
         let mut out = String::new();
         push(&mut out, text, place, max);
         out
@@ -111,18 +111,18 @@ mod tests {
     #[test]
     fn what_is_escaped_and_what_is_not() {
         let table = [
-            (Place::Value, "<a@b>", "<a@b>"),
-            (Place::Value, "<\"a\\\"b\"@c>", "<\"a\\\"b\"@c>"),
-            (Place::Value, "<a,b@c>", "<a,b@c>"),
-            (Place::Value, "<a, relay=[10.0.0.1]>", "<a,\\040relay=[10.0.0.1]>"),
-            (Place::Value, "a\r\nb\0\x7f", "a\\015\\012b\\000\\177"),
-            (Place::Value, "grün", "grün"),
-            (Place::Value, "a\u{85}b", "a\\302\\205b"),
-            (Place::End, "5.7.1 no, \u{202e}never", "5.7.1 no, \\342\\200\\256never"),
-            (Place::Word, "a b,", "a\\040b\\054"),
-            (Place::End, "a\u{2066}b\u{200b}\u{e0041}", "a\\342\\201\\246b\\342\\200\\213\\363\\240\\201\\201"),
-            (Place::Item, " a", "\\040a"),
-            (Place::Word, "a\u{a0}b", "a\\302\\240b"),
+            (TextPosition::Value, "<a@b>", "<a@b>"),
+            (TextPosition::Value, "<\"a\\\"b\"@c>", "<\"a\\\"b\"@c>"),
+            (TextPosition::Value, "<a,b@c>", "<a,b@c>"),
+            (TextPosition::Value, "<a, relay=[10.0.0.1]>", "<a,\\040relay=[10.0.0.1]>"),
+            (TextPosition::Value, "a\r\nb\0\x7f", "a\\015\\012b\\000\\177"),
+            (TextPosition::Value, "grün", "grün"),
+            (TextPosition::Value, "a\u{85}b", "a\\302\\205b"),
+            (TextPosition::End, "5.7.1 no, \u{202e}never", "5.7.1 no, \\342\\200\\256never"),
+            (TextPosition::Word, "a b,", "a\\040b\\054"),
+            (TextPosition::End, "a\u{2066}b\u{200b}\u{e0041}", "a\\342\\201\\246b\\342\\200\\213\\363\\240\\201\\201"),
+            (TextPosition::Item, " a", "\\040a"),
+            (TextPosition::Word, "a\u{a0}b", "a\\302\\240b"),
         ];
         for (place, text, line) in table {
             assert_eq!(pushed(text, place, 100), line);
@@ -131,9 +131,9 @@ mod tests {
 
     #[test]
     fn long_values_are_cut_between_characters() {
-        assert_eq!(pushed("abcdefgh", Place::Value, 8), "abcdefgh");
-        assert_eq!(pushed("abcdefghi", Place::Value, 8), "abcde...");
-        assert_eq!(pushed("abcd\r\n", Place::Value, 8), "abcd...");
-        assert_eq!(pushed("aü\u{fc}üü", Place::Value, 8), "aüü...");
+        assert_eq!(pushed("abcdefgh", TextPosition::Value, 8), "abcdefgh");
+        assert_eq!(pushed("abcdefghi", TextPosition::Value, 8), "abcde...");
+        assert_eq!(pushed("abcd\r\n", TextPosition::Value, 8), "abcd...");
+        assert_eq!(pushed("aü\u{fc}üü", TextPosition::Value, 8), "aüü...");
     }
 }

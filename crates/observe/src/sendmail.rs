@@ -8,7 +8,7 @@ mod delivery;
 
 pub(crate) use delivery::split;
 
-use crate::escape::{self, Place};
+use crate::escape::{self, TextPosition};
 use crate::{Event, Limit, Relay};
 use mail::Reply;
 use std::fmt::Write as _;
@@ -52,10 +52,10 @@ pub fn prefix(time: Civil, host: Option<&str>, tag: &str, pid: u32, out: &mut St
     let Civil { day, hour, minute, second, .. } = time;
     put(out, format_args!("{month} {day:>2} {hour:02}:{minute:02}:{second:02} "));
     if let Some(host) = host {
-        escape::push(out, host, Place::Word, HOST_MAX);
+        escape::push(out, host, TextPosition::Word, HOST_MAX);
         out.push(' ');
     }
-    escape::push(out, tag, Place::Word, TAG_MAX);
+    escape::push(out, tag, TextPosition::Word, TAG_MAX);
     put(out, format_args!("[{pid}]: "));
 }
 
@@ -270,7 +270,7 @@ fn write_connection_refused(
             if let Relay::Host { name, address, .. } = relay {
                 out.push_str(", arg1=");
                 match name {
-                    Some(name) => escape::push(out, name, Place::Word, HOST_MAX),
+                    Some(name) => escape::push(out, name, TextPosition::Word, HOST_MAX),
                     None => write_address(address, out),
                 }
                 put(out, format_args!(", arg2={address}"));
@@ -321,8 +321,8 @@ fn write_process(event: &Event<'_>, out: &mut String) {
             let mut room = TEXT_MAX;
             for (index, error) in errors.iter().enumerate() {
                 let start = out.len();
-                escape::push(out, if index > 0 { "; " } else { "" }, Place::End, room);
-                escape::push(out, error, Place::End, room.saturating_sub(2).max(3));
+                escape::push(out, if index > 0 { "; " } else { "" }, TextPosition::End, room);
+                escape::push(out, error, TextPosition::End, room.saturating_sub(2).max(3));
                 room = room.saturating_sub(out.len() - start);
                 if room < WORD_MAX {
                     break;
@@ -358,7 +358,7 @@ fn write_relay(key: &str, relay: Relay<'_>, out: &mut String) {
     match relay {
         Relay::Host { name, address, may_be_forged } => {
             if let Some(name) = name {
-                escape::push(out, name, Place::Word, HOST_MAX);
+                escape::push(out, name, TextPosition::Word, HOST_MAX);
                 out.push(' ');
             }
             write_address(address, out);
@@ -367,7 +367,7 @@ fn write_relay(key: &str, relay: Relay<'_>, out: &mut String) {
             }
         }
         Relay::Local { user } => {
-            escape::push(out, user, Place::Word, WORD_MAX);
+            escape::push(out, user, TextPosition::Word, WORD_MAX);
             out.push_str("@localhost");
         }
     }
@@ -383,11 +383,11 @@ fn write_address(address: IpAddr, out: &mut String) {
 
 /// The reply at the end of the line: its commas are as they are.
 fn write_reply(reply: &Reply, out: &mut String) {
-    write_reply_text(", reject=", reply, Place::End, REPLY_MAX, out);
+    write_reply_text(", reject=", reply, TextPosition::End, REPLY_MAX, out);
 }
 
 /// Codes and text on one line, the lines joined by spaces.
-fn write_reply_text(key: &str, reply: &Reply, place: Place, max: usize, out: &mut String) {
+fn write_reply_text(key: &str, reply: &Reply, place: TextPosition, max: usize, out: &mut String) {
     put(out, format_args!("{key}{}", reply.code().get()));
     if let Some(enhanced) = reply.enhanced() {
         put(out, format_args!(" {enhanced}"));
@@ -405,17 +405,17 @@ fn write_reply_text(key: &str, reply: &Reply, place: Place, max: usize, out: &mu
 
 fn value(out: &mut String, key: &str, text: &str, max: usize) {
     out.push_str(key);
-    escape::push(out, text, Place::Value, max);
+    escape::push(out, text, TextPosition::Value, max);
 }
 
 fn word(out: &mut String, key: &str, text: &str) {
     out.push_str(key);
-    escape::push(out, text, Place::Word, WORD_MAX);
+    escape::push(out, text, TextPosition::Word, WORD_MAX);
 }
 
 fn end(out: &mut String, key: &str, text: &str) {
     out.push_str(key);
-    escape::push(out, text, Place::End, TEXT_MAX);
+    escape::push(out, text, TextPosition::End, TEXT_MAX);
 }
 
 fn put(out: &mut String, arguments: std::fmt::Arguments<'_>) {

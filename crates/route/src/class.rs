@@ -10,7 +10,7 @@
 
 use crate::lint::Lint;
 use crate::network::{self, Networks};
-use crate::question::Place;
+use crate::question::EntryLocation;
 use ipnet::IpNet;
 use mail::{Domain, DomainName};
 use std::collections::HashSet;
@@ -106,7 +106,7 @@ impl Class {
         let mut class = Self::default();
         let mut lints = Vec::new();
         for (number, line) in (1..).zip(text.lines()) {
-            let place = || Place { map: map.into(), file: file.into(), line: Some(number) };
+            let place = || EntryLocation { map: map.into(), file: file.into(), line: Some(number) };
             let mut words = line.split('#').next().unwrap_or_default().split_whitespace();
             let Some(word) = words.next() else { continue };
             if let Err((text, hint)) = class.add(kind, word) {

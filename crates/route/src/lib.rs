@@ -51,6 +51,6 @@ pub use class::{Class, Classes};
 pub use destination::Destination;
 pub use lint::{Lint, Severity};
 pub use map::{Hit, Table};
-pub use question::{Answer, Answers, Ask, Found, Place, Question, Source, Stop};
+pub use question::{Answer, Answers, Ask, EntryLocation, MapEntry, Question, Source, Stop};
 pub use refusal::Refusal;
 pub use step::Step;

@@ -1,6 +1,6 @@
 //! What is wrong or doubtful in a map, found before mail meets it.
 
-use crate::question::Place;
+use crate::question::EntryLocation;
 use std::fmt;
 
 /// How bad it is.
@@ -16,7 +16,7 @@ pub enum Severity {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lint {
     /// The entry.
-    pub place: Place,
+    pub place: EntryLocation,
     /// How bad it is.
     pub severity: Severity,
     /// What is wrong, with the key and the value.
@@ -28,13 +28,13 @@ pub struct Lint {
 impl Lint {
     /// A doubt.
     #[must_use]
-    pub fn warning(place: Place, text: impl Into<String>, hint: impl Into<String>) -> Self {
+    pub fn warning(place: EntryLocation, text: impl Into<String>, hint: impl Into<String>) -> Self {
         Self { place, severity: Severity::Warning, text: text.into(), hint: hint.into() }
     }
 
     /// A fault.
     #[must_use]
-    pub fn error(place: Place, text: impl Into<String>, hint: impl Into<String>) -> Self {
+    pub fn error(place: EntryLocation, text: impl Into<String>, hint: impl Into<String>) -> Self {
         Self { place, severity: Severity::Error, text: text.into(), hint: hint.into() }
     }
 }
@@ -56,7 +56,7 @@ mod tests {
 
     #[test]
     fn a_lint_names_place_fault_and_next_step() {
-        let place = Place { map: "mailertable".into(), file: "/etc/mail/mailertable".into(), line: Some(42) };
+        let place = EntryLocation { map: "mailertable".into(), file: "/etc/mail/mailertable".into(), line: Some(42) };
         let lint = Lint::error(place, "\"smtp:[10.0.0.5\" lacks \"]\"", "write smtp:[10.0.0.5]");
         assert_eq!(
             lint.to_string(),

@@ -159,7 +159,7 @@ pub enum Stop {
 
 /// Where an entry stands, for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct EntryLocation {
     /// The map: `mailertable`.
     pub map: Arc<str>,
     /// Its file, or what a map outside calls the place.
@@ -170,13 +170,13 @@ pub struct Place {
 
 /// An entry that was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct MapEntry {
     /// The key as it was asked for.
     pub key: Arc<str>,
     /// As it is stored.
     pub value: Arc<str>,
     /// Where it stands.
-    pub place: Place,
+    pub place: EntryLocation,
 }
 
 /// Looks up what is known and notes what is not.
@@ -221,20 +221,20 @@ impl<'a> Ask<'a> {
     ///
     /// # Errors
     /// [`Stop::Open`] if a source outside has to be asked first, [`Stop::Trouble`] if it cannot answer.
-    pub fn find(&mut self, map: &str, sources: &[Source], key: &str) -> Result<Option<Found>, Stop> {
+    pub fn find(&mut self, map: &str, sources: &[Source], key: &str) -> Result<Option<MapEntry>, Stop> {
         for source in sources {
             match source {
                 Source::Loaded(table) => {
                     if let Some(hit) = table.get(key) {
-                        let place = Place { map: map.into(), file: table.file().into(), line: hit.line };
-                        return Ok(Some(Found { key: key.into(), value: hit.value.into(), place }));
+                        let place = EntryLocation { map: map.into(), file: table.file().into(), line: hit.line };
+                        return Ok(Some(MapEntry { key: key.into(), value: hit.value.into(), place }));
                     }
                 }
                 Source::Outside(name) => {
                     let question = Question::Map { source: Arc::clone(name), key: key.into() };
                     if let Answer::Value { value, place } = self.answer(question)? {
-                        let place = Place { map: map.into(), file: place, line: None };
-                        return Ok(Some(Found { key: key.into(), value, place }));
+                        let place = EntryLocation { map: map.into(), file: place, line: None };
+                        return Ok(Some(MapEntry { key: key.into(), value, place }));
                     }
                 }
             }

@@ -3,7 +3,7 @@
 //! Invariants: the code begins with 4 or 5, its first digit and that of the enhanced code agree, the text has no
 //! control characters. Who builds one with [`Refusal::new`] gets all three, whatever a map says.
 
-use crate::question::Found;
+use crate::question::MapEntry;
 use mail::{EnhancedCode, Outcome};
 use std::fmt;
 
@@ -20,7 +20,7 @@ pub struct Refusal {
     /// The text behind both.
     pub text: String,
     /// The entry of a map that says so; `None` if it is a rule of the program.
-    pub found: Option<Found>,
+    pub found: Option<MapEntry>,
 }
 
 impl Refusal {
@@ -42,7 +42,7 @@ impl Refusal {
 
     /// The same, with the entry that says so.
     #[must_use]
-    pub fn with_found(self, found: Option<Found>) -> Self {
+    pub fn with_found(self, found: Option<MapEntry>) -> Self {
         Self { found, ..self }
     }
 

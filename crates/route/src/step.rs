@@ -1,6 +1,6 @@
 //! One decision on the way of a mail: which entry decided, and what follows. `mailrace route` prints them.
 
-use crate::question::Found;
+use crate::question::MapEntry;
 use std::fmt;
 
 /// One decision.
@@ -9,7 +9,7 @@ pub struct Step {
     /// What was asked: `virtusertable`, `mailertable`, `rule`, `aliases`, `access To:`.
     pub stage: &'static str,
     /// The entry that decided; `None`: none did, or the decision needs none.
-    pub found: Option<Found>,
+    pub found: Option<MapEntry>,
     /// What follows: `joe@new.example`, `smtp:[10.1.1.1]:25`.
     pub text: String,
 }
@@ -23,7 +23,7 @@ impl Step {
 
     /// A decision of an entry.
     #[must_use]
-    pub fn of(stage: &'static str, found: Found, text: impl Into<String>) -> Self {
+    pub fn of(stage: &'static str, found: MapEntry, text: impl Into<String>) -> Self {
         Self { stage, found: Some(found), text: text.into() }
     }
 }
@@ -47,12 +47,12 @@ impl fmt::Display for Step {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::question::Place;
+    use crate::question::EntryLocation;
 
     #[test]
     fn a_step_names_its_entry() {
-        let place = Place { map: "mailertable".into(), file: "/etc/mail/mailertable".into(), line: Some(7) };
-        let found = Found { key: "a.example".into(), value: "esmtp:[10.1.1.1]".into(), place };
+        let place = EntryLocation { map: "mailertable".into(), file: "/etc/mail/mailertable".into(), line: Some(7) };
+        let found = MapEntry { key: "a.example".into(), value: "esmtp:[10.1.1.1]".into(), place };
         assert_eq!(
             Step::of("mailertable", found, "smtp:[10.1.1.1]:25").to_string(),
             "mailertable /etc/mail/mailertable line 7: \"a.example\" = \"esmtp:[10.1.1.1]\" → smtp:[10.1.1.1]:25"

@@ -11,7 +11,7 @@ use std::str::FromStr;
 use idna::AsciiDenyList;
 use idna::uts46::{DnsLength, Hyphens, Uts46};
 
-use super::error::{AddressError, AddressReason, Fault};
+use super::error::{AddressError, AddressParseError, AddressReason};
 use super::literal::AddressLiteral;
 use crate::scan::Scan;
 
@@ -48,17 +48,19 @@ impl Domain {
         }
     }
 
-    pub(super) fn scan(scan: &mut Scan<'_>) -> Result<Self, Fault> {
+    pub(super) fn scan(scan: &mut Scan<'_>) -> Result<Self, AddressParseError> {
         let start = scan.at();
         if scan.take(b'[') {
             // RFC 5321 §4.1.3: dcontent is printable ASCII without brackets and backslash
             let content = scan.take_while(|byte| byte.is_ascii_graphic() && !matches!(byte, b'[' | b']' | b'\\'));
-            let content = str::from_utf8(content).map_err(|_| Fault::new(start, AddressReason::NotUtf8))?;
+            let content = str::from_utf8(content).map_err(|_| AddressParseError::new(start, AddressReason::NotUtf8))?;
             if !scan.take(b']') {
                 let reason = if scan.is_at_end() { AddressReason::OpenLiteral } else { AddressReason::Character };
-                return Err(Fault::new(scan.at(), reason));
+                return Err(AddressParseError::new(scan.at(), reason));
             }
-            return AddressLiteral::parse(content).map(Self::Literal).map_err(|reason| Fault::new(start, reason));
+            return AddressLiteral::parse(content)
+                .map(Self::Literal)
+                .map_err(|reason| AddressParseError::new(start, reason));
         }
         let text = scan.take_while(|byte| is_name_byte(byte) || byte == b'.');
         if text.is_empty() {
@@ -67,9 +69,10 @@ impl Domain {
                 Some(byte) if byte.is_ascii_control() => AddressReason::Control,
                 Some(_) => AddressReason::Character,
             };
-            return Err(Fault::new(start, reason));
+            return Err(AddressParseError::new(start, reason));
         }
-        let text = str::from_utf8(text).map_err(|e| Fault::new(start + e.valid_up_to(), AddressReason::NotUtf8))?;
+        let text = str::from_utf8(text)
+            .map_err(|e| AddressParseError::new(start + e.valid_up_to(), AddressReason::NotUtf8))?;
         DomainName::check(text).map(Self::Name).map_err(|fault| fault.shifted(start))
     }
 }
@@ -145,13 +148,13 @@ impl DomainName {
         Uts46::new().to_unicode(self.ascii().as_bytes(), AsciiDenyList::EMPTY, Hyphens::Allow).0
     }
 
-    fn check(text: &str) -> Result<Self, Fault> {
+    fn check(text: &str) -> Result<Self, AddressParseError> {
         if text.is_empty() {
-            return Err(Fault::new(0, AddressReason::NoDomain));
+            return Err(AddressParseError::new(0, AddressReason::NoDomain));
         }
         // Before anything whose cost grows faster than the name: Punycode is quadratic.
         if text.len() > TEXT_OCTETS_MAX {
-            return Err(Fault::new(0, AddressReason::DomainTooLong));
+            return Err(AddressParseError::new(0, AddressReason::DomainTooLong));
         }
         let mut at = 0;
         for label in text.split('.') {
@@ -167,21 +170,21 @@ impl DomainName {
                 None
             };
             if let Some(reason) = reason {
-                return Err(Fault::new(at, reason));
+                return Err(AddressParseError::new(at, reason));
             }
             if let Some(bad) = label.bytes().position(|byte| !is_name_byte(byte)) {
-                return Err(Fault::new(at + bad, AddressReason::Character));
+                return Err(AddressParseError::new(at + bad, AddressReason::Character));
             }
             at += label.len() + 1;
         }
         let ascii = if text.is_ascii() {
             text.bytes().any(|byte| byte.is_ascii_uppercase()).then(|| text.to_ascii_lowercase().into())
         } else {
-            Some(to_ascii(text).ok_or(Fault::new(0, AddressReason::Idna))?.into())
+            Some(to_ascii(text).ok_or(AddressParseError::new(0, AddressReason::Idna))?.into())
         };
         let name = Self { text: text.into(), ascii };
         if name.ascii().len() > DNS_OCTETS_MAX {
-            return Err(Fault::new(0, AddressReason::DomainTooLong));
+            return Err(AddressParseError::new(0, AddressReason::DomainTooLong));
         }
         Ok(name)
     }

@@ -90,7 +90,7 @@ pub struct AddressError {
 }
 
 impl AddressError {
-    pub(crate) fn new(value: &[u8], fault: Fault) -> Self {
+    pub(crate) fn new(value: &[u8], fault: AddressParseError) -> Self {
         let shown = value.get(..VALUE_BYTES_MAX).unwrap_or(value);
         let mut text = String::new();
         for chunk in shown.utf8_chunks() {
@@ -131,12 +131,12 @@ impl std::error::Error for AddressError {}
 
 /// A reason and its place, on the way out of a parser that does not hold the whole value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Fault {
+pub(crate) struct AddressParseError {
     pub(crate) at: usize,
     pub(crate) reason: AddressReason,
 }
 
-impl Fault {
+impl AddressParseError {
     pub(crate) const fn new(at: usize, reason: AddressReason) -> Self {
         Self { at, reason }
     }

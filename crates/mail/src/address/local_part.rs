@@ -7,7 +7,7 @@
 
 use std::fmt::{self, Write as _};
 
-use super::error::{AddressError, AddressReason, Fault};
+use super::error::{AddressError, AddressParseError, AddressReason};
 use super::{ADDRESS_OCTETS_MAX, is_atext};
 use crate::scan::Scan;
 
@@ -28,12 +28,15 @@ impl LocalPart {
     /// On control characters, and when the written form cannot fit into any address.
     pub fn new(meaning: &str) -> Result<Self, AddressError> {
         if let Some((at, _)) = meaning.char_indices().find(|(_, c)| c.is_control()) {
-            return Err(AddressError::new(meaning.as_bytes(), Fault::new(at, AddressReason::Control)));
+            return Err(AddressError::new(meaning.as_bytes(), AddressParseError::new(at, AddressReason::Control)));
         }
         let local = Self(meaning.into());
         // The shortest address has a domain of one letter.
         if local.written_len() + "@d".len() > ADDRESS_OCTETS_MAX {
-            return Err(AddressError::new(meaning.as_bytes(), Fault::new(meaning.len(), AddressReason::TooLong)));
+            return Err(AddressError::new(
+                meaning.as_bytes(),
+                AddressParseError::new(meaning.len(), AddressReason::TooLong),
+            ));
         }
         Ok(local)
     }
@@ -67,7 +70,7 @@ impl LocalPart {
     }
 
     /// Reads a local part up to the `@` that must follow, and takes that too. The text is UTF-8 without C1 controls.
-    pub(super) fn scan(scan: &mut Scan<'_>) -> Result<Self, Fault> {
+    pub(super) fn scan(scan: &mut Scan<'_>) -> Result<Self, AddressParseError> {
         let meaning = if scan.take(b'"') { quoted_string(scan)? } else { dot_string(scan)? };
         Ok(Self(meaning.into()))
     }
@@ -108,7 +111,7 @@ pub(crate) fn write_local_part(f: &mut fmt::Formatter<'_>, meaning: &str) -> fmt
 }
 
 // RFC 5321 §4.1.2: Dot-string = Atom *("." Atom); RFC 6531 §3.3 adds non-ASCII to the atoms
-fn dot_string(scan: &mut Scan<'_>) -> Result<String, Fault> {
+fn dot_string(scan: &mut Scan<'_>) -> Result<String, AddressParseError> {
     let start = scan.at();
     loop {
         let atom = scan.take_while(is_atext);
@@ -125,7 +128,7 @@ fn dot_string(scan: &mut Scan<'_>) -> Result<String, Fault> {
             (_, Some(byte)) if byte.is_ascii_control() => AddressReason::Control,
             (_, Some(_)) => AddressReason::Character,
         };
-        return Err(Fault::new(scan.at(), reason));
+        return Err(AddressParseError::new(scan.at(), reason));
     }
     let meaning = text(scan.since(start), start)?;
     scan.next();
@@ -133,7 +136,7 @@ fn dot_string(scan: &mut Scan<'_>) -> Result<String, Fault> {
 }
 
 // RFC 5321 §4.1.2: Quoted-string = DQUOTE *QcontentSMTP DQUOTE; RFC 6531 §3.3 adds non-ASCII to qtextSMTP
-fn quoted_string(scan: &mut Scan<'_>) -> Result<String, Fault> {
+fn quoted_string(scan: &mut Scan<'_>) -> Result<String, AddressParseError> {
     let start = scan.at();
     let mut meaning = Vec::new();
     loop {
@@ -143,22 +146,24 @@ fn quoted_string(scan: &mut Scan<'_>) -> Result<String, Fault> {
             Some(b'"') => break,
             Some(b'\\') => match scan.next() {
                 Some(byte @ b' '..=b'~') => meaning.push(byte),
-                Some(_) => return Err(Fault::new(at, AddressReason::QuotedPair)),
-                None => return Err(Fault::new(at, AddressReason::OpenQuote)),
+                Some(_) => return Err(AddressParseError::new(at, AddressReason::QuotedPair)),
+                None => return Err(AddressParseError::new(at, AddressReason::OpenQuote)),
             },
-            Some(_) => return Err(Fault::new(at, AddressReason::Control)),
-            None => return Err(Fault::new(at, AddressReason::OpenQuote)),
+            Some(_) => return Err(AddressParseError::new(at, AddressReason::Control)),
+            None => return Err(AddressParseError::new(at, AddressReason::OpenQuote)),
         }
     }
     let after = scan.at();
     if !scan.take(b'@') {
         let reason = if scan.is_at_end() { AddressReason::NoDomain } else { AddressReason::AfterQuote };
-        return Err(Fault::new(after, reason));
+        return Err(AddressParseError::new(after, reason));
     }
     text(&meaning, start)
 }
 
 /// Text cut from UTF-8 at ASCII characters is UTF-8 again.
-fn text(bytes: &[u8], at: usize) -> Result<String, Fault> {
-    str::from_utf8(bytes).map(String::from).map_err(|e| Fault::new(at + e.valid_up_to(), AddressReason::NotUtf8))
+fn text(bytes: &[u8], at: usize) -> Result<String, AddressParseError> {
+    str::from_utf8(bytes)
+        .map(String::from)
+        .map_err(|e| AddressParseError::new(at + e.valid_up_to(), AddressReason::NotUtf8))
 }

@@ -8,7 +8,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::domain::{Domain, DomainName};
-use super::error::{AddressError, AddressReason, Fault};
+use super::error::{AddressError, AddressParseError, AddressReason};
 use super::{Address, parse_front, parse_whole};
 use crate::scan::Scan;
 
@@ -48,7 +48,7 @@ impl ReversePath {
     }
 
     // RFC 5321 §4.1.2: Reverse-path = Path / "<>"
-    fn scan(scan: &mut Scan<'_>) -> Result<Self, Fault> {
+    fn scan(scan: &mut Scan<'_>) -> Result<Self, AddressParseError> {
         open(scan)?;
         if scan.take(b'>') {
             return Ok(Self::Null);
@@ -120,7 +120,7 @@ impl ForwardPath {
     }
 
     // RFC 5321 §4.1.1.3: "RCPT TO:" ( "<Postmaster@" Domain ">" / "<Postmaster>" / Forward-path )
-    fn scan(scan: &mut Scan<'_>) -> Result<Self, Fault> {
+    fn scan(scan: &mut Scan<'_>) -> Result<Self, AddressParseError> {
         const POSTMASTER: &[u8] = b"postmaster>";
         open(scan)?;
         if scan.rest().get(..POSTMASTER.len()).is_some_and(|front| front.eq_ignore_ascii_case(POSTMASTER)) {
@@ -157,11 +157,11 @@ impl fmt::Display for ForwardPath {
     }
 }
 
-fn open(scan: &mut Scan<'_>) -> Result<(), Fault> {
-    if scan.take(b'<') { Ok(()) } else { Err(Fault::new(scan.at(), AddressReason::NoBracket)) }
+fn open(scan: &mut Scan<'_>) -> Result<(), AddressParseError> {
+    if scan.take(b'<') { Ok(()) } else { Err(AddressParseError::new(scan.at(), AddressReason::NoBracket)) }
 }
 
-fn close(scan: &mut Scan<'_>) -> Result<(), Fault> {
+fn close(scan: &mut Scan<'_>) -> Result<(), AddressParseError> {
     if scan.take(b'>') {
         return Ok(());
     }
@@ -170,25 +170,25 @@ fn close(scan: &mut Scan<'_>) -> Result<(), Fault> {
         Some(byte) if byte.is_ascii_control() => AddressReason::Control,
         Some(_) => AddressReason::Character,
     };
-    Err(Fault::new(scan.at(), reason))
+    Err(AddressParseError::new(scan.at(), reason))
 }
 
 /// Reads `[A-d-l ":"] Mailbox`. The route must be well formed and is dropped.
 // RFC 5321 §4.1.1.3: source routes are accepted and ignored; RFC 5321 §4.1.2: A-d-l = At-domain *( "," At-domain )
-fn routed_address(scan: &mut Scan<'_>) -> Result<Address, Fault> {
+fn routed_address(scan: &mut Scan<'_>) -> Result<Address, AddressParseError> {
     if scan.peek() == Some(b'@') {
         loop {
             let at = scan.at();
             if !scan.take(b'@') {
-                return Err(Fault::new(at, AddressReason::Route));
+                return Err(AddressParseError::new(at, AddressReason::Route));
             }
             Domain::scan(scan)?;
             match scan.next() {
                 Some(b',') => {}
                 Some(b':') => break,
                 // `<@d>` is an address without local part rather than half a route.
-                Some(b'>') => return Err(Fault::new(at, AddressReason::NoLocalPart)),
-                _ => return Err(Fault::new(at, AddressReason::Route)),
+                Some(b'>') => return Err(AddressParseError::new(at, AddressReason::NoLocalPart)),
+                _ => return Err(AddressParseError::new(at, AddressReason::Route)),
             }
         }
     }

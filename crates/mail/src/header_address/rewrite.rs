@@ -10,7 +10,7 @@
 //! mailbox `Doe`.
 
 use super::{domain_literal, phrase, push_utf8, skip_cfws, unexpected, word};
-use crate::address::{Address, AddressReason, Domain, DomainName, Fault, LocalPart, is_atext};
+use crate::address::{Address, AddressParseError, AddressReason, Domain, DomainName, LocalPart, is_atext};
 use crate::scan::Scan;
 use std::borrow::Cow;
 use std::ops::Range;
@@ -21,7 +21,7 @@ const LINE_OCTETS_MAX: usize = 998;
 
 /// An address as a field has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Written {
+pub struct LocatedAddress {
     local: String,
     domain: Option<String>,
     at: Range<usize>,
@@ -30,7 +30,7 @@ pub struct Written {
     is_in_brackets: bool,
 }
 
-impl Written {
+impl LocatedAddress {
     /// The address as the envelope could have it, at `host` if it has no domain; `None` if it is no RFC 5321 mailbox.
     #[must_use]
     pub fn to_address(&self, host: &DomainName) -> Option<Address> {
@@ -61,7 +61,7 @@ impl Written {
 // RFC 5322 §3.4
 pub fn rewrite<E>(
     value: &[u8],
-    mut new: impl FnMut(&Written) -> Result<Option<Address>, E>,
+    mut new: impl FnMut(&LocatedAddress) -> Result<Option<Address>, E>,
 ) -> Result<Option<Vec<u8>>, E> {
     let mut out: Option<Vec<u8>> = None;
     let mut copied = 0;
@@ -99,7 +99,7 @@ fn column_end(text: &[u8]) -> usize {
 }
 
 /// The addresses of a value, in their order.
-fn located(value: &[u8]) -> Vec<Written> {
+fn located(value: &[u8]) -> Vec<LocatedAddress> {
     let text = readable(value);
     let mut scan = Scan::new(text.as_bytes());
     let (mut found, mut elements) = (Vec::new(), 0_usize);
@@ -142,7 +142,7 @@ const fn ends_element(next: Option<u8>) -> bool {
 }
 
 /// Reads up to the comma, semicolon, colon or end behind an element. The name of a group is one without an address.
-fn element(scan: &mut Scan<'_>) -> Result<Option<Written>, Fault> {
+fn element(scan: &mut Scan<'_>) -> Result<Option<LocatedAddress>, AddressParseError> {
     skip_cfws(scan)?;
     let start = *scan;
     phrase(scan)?;
@@ -161,7 +161,7 @@ fn element(scan: &mut Scan<'_>) -> Result<Option<Written>, Fault> {
 }
 
 /// Reads the same of what no grammar allows: its address is the one in angle brackets, if there is one such pair.
-fn unread_element(scan: &mut Scan<'_>) -> Result<Option<Written>, Fault> {
+fn unread_element(scan: &mut Scan<'_>) -> Result<Option<LocatedAddress>, AddressParseError> {
     let (mut found, mut brackets) = (None, 0_usize);
     loop {
         match scan.peek() {
@@ -183,7 +183,7 @@ fn unread_element(scan: &mut Scan<'_>) -> Result<Option<Written>, Fault> {
 }
 
 /// Reads angle brackets with an address and what is between it and the next element. A source route is none.
-fn in_brackets(scan: &mut Scan<'_>) -> Result<Option<Written>, Fault> {
+fn in_brackets(scan: &mut Scan<'_>) -> Result<Option<LocatedAddress>, AddressParseError> {
     scan.next();
     skip_cfws(scan)?;
     if scan.peek() == Some(b'>') {
@@ -197,12 +197,12 @@ fn in_brackets(scan: &mut Scan<'_>) -> Result<Option<Written>, Fault> {
         return Err(unexpected(scan, AddressReason::Character));
     }
     skip_cfws(scan)?;
-    Ok(Some(Written { is_in_brackets: true, ..found }))
+    Ok(Some(LocatedAddress { is_in_brackets: true, ..found }))
 }
 
 /// Reads an address in one piece, or a local part alone.
 // RFC 5322 §3.4.1
-fn addr_spec(scan: &mut Scan<'_>) -> Result<Written, Fault> {
+fn addr_spec(scan: &mut Scan<'_>) -> Result<LocatedAddress, AddressParseError> {
     let start = scan.at();
     let mut local = String::new();
     loop {
@@ -216,10 +216,10 @@ fn addr_spec(scan: &mut Scan<'_>) -> Result<Written, Fault> {
     }
     let local_end = scan.at();
     let domain = if scan.take(b'@') { Some(domain(scan)?) } else { None };
-    Ok(Written { local, domain, at: start..scan.at(), local_end, is_in_brackets: false })
+    Ok(LocatedAddress { local, domain, at: start..scan.at(), local_end, is_in_brackets: false })
 }
 
-fn domain(scan: &mut Scan<'_>) -> Result<String, Fault> {
+fn domain(scan: &mut Scan<'_>) -> Result<String, AddressParseError> {
     let mut text = String::new();
     if scan.peek() == Some(b'[') {
         let start = *scan;

@@ -1,6 +1,6 @@
 //! Putting the parts of a report together into a message (RFC 6522).
 
-use super::original::{self, Returned};
+use super::original::{self, ReturnedContent};
 use super::{Composed, Kind, Original, Report, date, fields, harmless, text};
 use crate::address::Address;
 use crate::encoded_word;
@@ -8,7 +8,7 @@ use crate::envelope::Body;
 use crate::seven_bit::{write_base64, write_quoted_printable};
 
 /// A part with its header, whose last line ends in CRLF.
-struct Part {
+struct MimePart {
     header: String,
     body: Vec<u8>,
 }
@@ -21,7 +21,7 @@ pub fn compose(report: &Report<'_>, original: Original<'_>) -> Composed {
     let to = report.to.to_ascii();
     // RFC 6533 §4: the international forms in full only for who can receive them anyway
     let smtputf8 = to.is_none();
-    let returned = Returned::of(original);
+    let returned = ReturnedContent::of(original);
     let mut parts =
         vec![text_part(report, original, returned.as_ref().map(|r| r.is_whole)), status_part(report, smtputf8)];
     parts.extend(returned.map(|returned| original_part(report, &returned, smtputf8)));
@@ -89,7 +89,7 @@ fn subject(report: &Report<'_>) -> String {
 }
 
 /// RFC 6522 §3: the first part is for people.
-fn text_part(report: &Report<'_>, original: Original<'_>, returns_whole: Option<bool>) -> Part {
+fn text_part(report: &Report<'_>, original: Original<'_>, returns_whole: Option<bool>) -> MimePart {
     let text = text::write(report, original::subject(original).as_deref(), returns_whole);
     let mut header = "Content-Description: What happened\r\nContent-Language: en\r\n".to_owned();
     let body = if text.is_ascii() {
@@ -101,21 +101,21 @@ fn text_part(report: &Report<'_>, original: Original<'_>, returns_whole: Option<
         write_quoted_printable(text.as_bytes(), &mut body);
         body
     };
-    Part { header, body }
+    MimePart { header, body }
 }
 
 /// RFC 6522 §3: the second part is for programs. RFC 3464 §2.1, RFC 6533 §4
-fn status_part(report: &Report<'_>, smtputf8: bool) -> Part {
+fn status_part(report: &Report<'_>, smtputf8: bool) -> MimePart {
     let (kind, encoding) =
         if smtputf8 { ("message/global-delivery-status", "8bit") } else { ("message/delivery-status", "7bit") };
     let header = format!(
         "Content-Description: Delivery status\r\nContent-Type: {kind}\r\nContent-Transfer-Encoding: {encoding}\r\n"
     );
-    Part { header, body: fields::write(report, smtputf8).into_bytes() }
+    MimePart { header, body: fields::write(report, smtputf8).into_bytes() }
 }
 
 /// RFC 6522 §3: the third part is the message, or RFC 6522 §4 its header section
-fn original_part(report: &Report<'_>, returned: &Returned<'_>, smtputf8: bool) -> Part {
+fn original_part(report: &Report<'_>, returned: &ReturnedContent<'_>, smtputf8: bool) -> MimePart {
     let octets = &returned.octets;
     let is_ascii = octets.is_ascii();
     // RFC 6533 §4: UTF-8 in header fields makes message/global, which may be encoded; message/rfc822 never is
@@ -142,13 +142,13 @@ fn original_part(report: &Report<'_>, returned: &Returned<'_>, smtputf8: bool) -
     } else {
         body.extend_from_slice(octets);
     }
-    Part { header, body }
+    MimePart { header, body }
 }
 
 /// A boundary that stands in no part. The queue id makes it unlike all earlier ones; should somebody have foreseen it,
 /// the number is counted up. Each step needs a text of this length in the content, so there are few.
 // RFC 2046 §5.1.1; RFC 2045 §6.7: "=_" stands in no quoted-printable text
-fn boundary(report: &Report<'_>, parts: &[Part]) -> String {
+fn boundary(report: &Report<'_>, parts: &[MimePart]) -> String {
     let stem = format!("=_{}.", report.id);
     let finder = memchr::memmem::Finder::new(&stem);
     let mut taken = std::collections::BTreeSet::<&[u8]>::new();

@@ -16,12 +16,12 @@ const HEADERS_OCTETS_MAX: usize = 65_536;
 const SUBJECT_OCTETS_MAX: usize = 150;
 
 /// What is returned, in the form it is returned in.
-pub(super) struct Returned<'a> {
+pub(super) struct ReturnedContent<'a> {
     pub(super) octets: Cow<'a, [u8]>,
     pub(super) is_whole: bool,
 }
 
-impl<'a> Returned<'a> {
+impl<'a> ReturnedContent<'a> {
     pub(super) fn of(original: Original<'a>) -> Option<Self> {
         match original {
             Original::Whole(content) => Some(Self { octets: cleaned(content, b"\r\n"), is_whole: true }),

@@ -1,9 +1,9 @@
 //! A multipart taken apart at its boundary and put together again with its parts converted (RFC 2046 §5.1).
 
-use super::{Place, Reason, entity};
+use super::{EntityContext, Reason, entity};
 
 /// Appends a multipart body. Delimiter lines are copied as they are.
-pub(super) fn write(body: &[u8], boundary: &[u8], parts: Place, out: &mut Vec<u8>) -> Result<(), Reason> {
+pub(super) fn write(body: &[u8], boundary: &[u8], parts: EntityContext, out: &mut Vec<u8>) -> Result<(), Reason> {
     let delimiter = [b"--", boundary].concat();
     let finder = memchr::memmem::Finder::new(&delimiter);
     let mut lines = finder.find_iter(body).filter_map(|at| Delimiter::at(body, at, delimiter.len()));

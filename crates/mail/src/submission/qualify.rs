@@ -7,7 +7,7 @@
 // RFC 5322 §3.4
 pub(super) fn qualified(value: &[u8], host: &str) -> Vec<u8> {
     let mut out = Vec::with_capacity(value.len() + 16);
-    let mut scan = Scan { value, at: 0 };
+    let mut scan = ElementScan { value, at: 0 };
     while scan.at < value.len() {
         let item = scan.item();
         let mark = value.get(scan.at).copied();
@@ -22,12 +22,12 @@ pub(super) fn qualified(value: &[u8], host: &str) -> Vec<u8> {
     out
 }
 
-struct Scan<'a> {
+struct ElementScan<'a> {
     value: &'a [u8],
     at: usize,
 }
 
-impl<'a> Scan<'a> {
+impl<'a> ElementScan<'a> {
     /// Up to the comma, colon or semicolon that ends an element. A colon ends the name of a group.
     fn item(&mut self) -> &'a [u8] {
         let start = self.at;
@@ -84,7 +84,7 @@ fn words(item: &[u8]) -> Vec<(usize, usize)> {
             _ if depth > 0 || byte.is_ascii_whitespace() => {}
             _ => {
                 if byte == b'"' {
-                    at = Scan { value: item, at }.closing_quote().min(item.len().saturating_sub(1));
+                    at = ElementScan { value: item, at }.closing_quote().min(item.len().saturating_sub(1));
                 } else if byte == b'\\' {
                     at = (at + 1).min(item.len().saturating_sub(1));
                 }

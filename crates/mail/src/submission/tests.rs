@@ -131,7 +131,7 @@ proptest! {
         prop_assert!(section.is_closed() && section.body_offset() == text.len());
         prop_assert!(section.items().all(|item| matches!(item, Item::Field(_))));
         prop_assert_eq!(section.find("from").count().min(1), 1);
-        drop::<Named>(Draft::read(message.as_bytes()).recipients(&host()));
+        drop::<HeaderRecipients>(Draft::read(message.as_bytes()).recipients(&host()));
     }
 }
 

@@ -12,7 +12,7 @@ use route::Source;
 use route::map::Format;
 use server::config::MapSource;
 use server::control::Request;
-use server::explain::aliases::{AliasFile, Surroundings};
+use server::explain::aliases::{AliasFile, AliasLintContext};
 use std::path::{Path, PathBuf};
 
 /// The file where no other is named.
@@ -45,7 +45,7 @@ pub(super) fn renew(site: &Site) -> u8 {
         let text = "maps.aliases is empty: no mail goes by this file; name it there";
         files.iter().for_each(|file| eprintln!("newaliases: {}: {text}", file.display()));
     }
-    let surroundings = Surroundings::new(&site.config);
+    let surroundings = AliasLintContext::new(&site.config);
     let mut status = exit::OK;
     let mut sources = Vec::new();
     for path in files {
@@ -80,7 +80,7 @@ pub(super) fn renew(site: &Site) -> u8 {
 }
 
 /// What sendmail says of a file, and the file. A database is made anew from the text beside it.
-fn renew_one(path: &Path, surroundings: &Surroundings) -> Result<(String, AliasFile), String> {
+fn renew_one(path: &Path, surroundings: &AliasLintContext) -> Result<(String, AliasFile), String> {
     let is_database = path.extension().is_some_and(|end| end == "db" || end == "cdb");
     let text_path = if is_database { path.with_extension("") } else { path.to_owned() };
     let name = text_path.display();
@@ -122,7 +122,7 @@ pub(super) fn show(words: &[String], site: &Site) -> u8 {
         }
     }
     let files = file.map_or_else(|| files(site), |file| vec![file]);
-    let surroundings = Surroundings::new(&site.config);
+    let surroundings = AliasLintContext::new(&site.config);
     let mut text = String::new();
     let mut known = std::collections::BTreeMap::new();
     for path in files {
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn what_newaliases_says_is_what_sendmail_says() {
-        let surroundings = Surroundings::new(&Config::default());
+        let surroundings = AliasLintContext::new(&Config::default());
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("aliases");
         std::fs::write(&path, "root: joe\nlist: joe, ann, ext@x.test\n").unwrap();

@@ -4,7 +4,7 @@ use super::arguments::{Arguments, Came, Delivery};
 use super::exit;
 use super::options::Limits;
 use super::site::{Site, Trouble};
-use mail::submission::{Completion, Draft, HEADER_BYTES_MAX, Named};
+use mail::submission::{Completion, Draft, HEADER_BYTES_MAX, HeaderRecipients};
 use mail::{AddressError, Recipient, RecipientParams, ReversePath};
 use server::env::clock;
 use server::submit::{Filed, Filing, Submission, Terms};
@@ -153,7 +153,7 @@ impl<'a> Composer<'a> {
             ));
         }
         if self.takes_recipients {
-            let Named { addresses, bad, .. } = draft.recipients(&self.site.host);
+            let HeaderRecipients { addresses, bad, .. } = draft.recipients(&self.site.host);
             let mut known: HashSet<String> =
                 self.submission.recipients.iter().map(|one| one.address.to_string()).collect();
             let new = addresses.into_iter().filter(|address| known.insert(address.to_string()));

@@ -8,7 +8,7 @@ use mail::DomainName;
 use route::map::{Reading, Table};
 use server::config::{Config, MapSource};
 use server::dns::{Family, LocalIdentity, Resolver};
-use server::explain::aliases::Surroundings;
+use server::explain::aliases::AliasLintContext;
 use std::fmt::Write as _;
 use std::io::{self, BufRead as _, Write as _};
 use std::path::Path;
@@ -170,7 +170,7 @@ fn map(name: &str, key: &str, config: &Config) -> String {
 fn look_up(name: &str, path: &Path, key: &str, config: &Config) -> Result<Option<String>, String> {
     let file = path.display().to_string();
     if name == route::alias::NAME {
-        let read = Surroundings::new(config).read(path).map_err(|error| format!("{file}: {error}"))?;
+        let read = AliasLintContext::new(config).read(path).map_err(|error| format!("{file}: {error}"))?;
         return Ok(read.table.get(key).map(|hit| hit.value.to_owned()));
     }
     let bytes = std::fs::read(path).map_err(|error| format!("{file}: {error}"))?;

@@ -11,7 +11,7 @@ mod rules;
 #[cfg(test)]
 mod tests;
 
-pub use rules::{Fault, Found, RULES_MAX, Rule, Rules};
+pub use rules::{RULES_MAX, Rule, RuleError, RuleMatch, Rules};
 
 use mail::{EnhancedCode, Reply};
 use std::fmt;

@@ -31,14 +31,14 @@ const DEFAULT: &str = include_str!("default.rules");
 
 /// What is wrong with a line of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fault {
+pub struct RuleError {
     /// Counted from 1.
     pub line: usize,
     /// What, and what was expected.
     pub text: String,
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for RuleError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "line {}: {}", self.line, self.text)
     }
@@ -133,7 +133,7 @@ pub struct Rules {
 
 /// What the rules say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Found<'a> {
+pub struct RuleMatch<'a> {
     /// The reason; [`Reason::Other`] when no rule fits.
     pub reason: Reason,
     /// The destination asks for less.
@@ -162,7 +162,7 @@ impl Rules {
     ///
     /// # Errors
     /// Every line that makes no sense.
-    pub fn parse(text: &str) -> Result<Self, Vec<Fault>> {
+    pub fn parse(text: &str) -> Result<Self, Vec<RuleError>> {
         let (mut rules, mut patterns, mut faults) = (Vec::new(), Vec::new(), Vec::new());
         for (line, number) in text.lines().zip(1..) {
             let line = line.trim();
@@ -171,10 +171,10 @@ impl Rules {
             }
             match Self::rule(line, number, &mut patterns) {
                 Ok(rule) => rules.push(rule),
-                Err(text) => faults.push(Fault { line: number, text }),
+                Err(text) => faults.push(RuleError { line: number, text }),
             }
             if rules.len() > RULES_MAX {
-                faults.push(Fault { line: number, text: format!("there are more than {RULES_MAX} rules") });
+                faults.push(RuleError { line: number, text: format!("there are more than {RULES_MAX} rules") });
                 break;
             }
         }
@@ -184,7 +184,7 @@ impl Rules {
         let expressions = RegexSetBuilder::new(&patterns).case_insensitive(true).size_limit(ALL_OCTETS_MAX).build();
         let expressions = expressions.map_err(|error| {
             let text = format!("all expressions together: {error}; make some of them simpler");
-            vec![Fault { line: rules.last().map_or(1, |rule| rule.line), text }]
+            vec![RuleError { line: rules.last().map_or(1, |rule| rule.line), text }]
         })?;
         Ok(Self { rules, expressions })
     }
@@ -244,7 +244,7 @@ impl Rules {
 
     /// The first rule that fits.
     #[must_use]
-    pub fn find(&self, case: &Case<'_>) -> Found<'_> {
+    pub fn find(&self, case: &Case<'_>) -> RuleMatch<'_> {
         let end = case.text.floor_char_boundary(TEXT_OCTETS_MAX);
         let mut hits = None;
         let mut has = |expression: usize| {
@@ -256,7 +256,7 @@ impl Rules {
                 && (rule.codes.is_empty() || rule.codes.iter().any(|code| code.fits(case)))
                 && rule.expression.is_none_or(&mut has)
         });
-        Found {
+        RuleMatch {
             reason: rule.map_or(Reason::Other, |rule| rule.reason),
             is_slow: rule.is_some_and(|rule| rule.is_slow),
             rule,

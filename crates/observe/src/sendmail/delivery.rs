@@ -5,7 +5,7 @@
 //! another server can write fields into its log.
 
 use super::{HOST_MAX, PATH_MAX, end, put, value, word, write_address, write_reply_text};
-use crate::escape::{self, Place};
+use crate::escape::{self, TextPosition};
 use crate::{Event, NextHop, Stat};
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ pub(crate) fn split<'a>(event: &Event<'a>) -> (Event<'a>, Option<Event<'a>>) {
 fn split_recipients<'a>(to: &'a [&'a str], max: usize) -> (&'a [&'a str], &'a [&'a str]) {
     let mut octets = 0;
     let fit = to.iter().take_while(|recipient| {
-        octets += 1 + escape::cost(recipient, Place::Item, PATH_MAX);
+        octets += 1 + escape::cost(recipient, TextPosition::Item, PATH_MAX);
         octets <= max
     });
     let fit = fit.count().max(1).min(to.len());
@@ -61,7 +61,7 @@ pub(super) fn write_to<'a>(event: &Event<'a>, out: &mut String) -> Option<Event<
             if index > 0 {
                 out.push(',');
             }
-            escape::push(out, recipient, Place::Item, PATH_MAX);
+            escape::push(out, recipient, TextPosition::Item, PATH_MAX);
         }
     }
     if later.is_some() {
@@ -80,7 +80,7 @@ pub(super) fn write_to<'a>(event: &Event<'a>, out: &mut String) -> Option<Event<
         Event::Delivery { controller, delay, xdelay, mailer, priority, relay, dsn, reply, stat, .. } => {
             if let Some(controller) = controller {
                 // A space of ours may follow.
-                let place = if controller.owner.is_some() { Place::Word } else { Place::Value };
+                let place = if controller.owner.is_some() { TextPosition::Word } else { TextPosition::Value };
                 out.push_str(", ctladdr=");
                 escape::push(out, controller.address, place, CONTROLLER_MAX);
                 if let Some((uid, gid)) = controller.owner {
@@ -94,7 +94,7 @@ pub(super) fn write_to<'a>(event: &Event<'a>, out: &mut String) -> Option<Event<
             write_next_hop(relay, out);
             put(out, format_args!(", dsn={dsn}"));
             if let Some(reply) = reply.filter(|_| !matches!(stat, Stat::Sent(_))) {
-                write_reply_text(", reply=", reply, Place::Value, REPLY_MAX, out);
+                write_reply_text(", reply=", reply, TextPosition::Value, REPLY_MAX, out);
             }
             write_stat(stat, out);
         }
@@ -156,7 +156,7 @@ fn write_stat(stat: Stat<'_>, out: &mut String) {
         Stat::Failed(_) => ("", ""),
     };
     out.push_str(before);
-    escape::push(out, stat.text(), Place::End, STAT_MAX);
+    escape::push(out, stat.text(), TextPosition::End, STAT_MAX);
     out.push_str(after);
 }
 
@@ -174,7 +174,7 @@ fn write_host(relay: NextHop<'_>, out: &mut String) {
     match (relay.name(), relay.address()) {
         (Some(name), _) => {
             out.push_str(", relay=");
-            escape::push(out, name, Place::Word, HOST_MAX);
+            escape::push(out, name, TextPosition::Word, HOST_MAX);
         }
         (None, Some(address)) => {
             out.push_str(", relay=");

@@ -31,7 +31,7 @@ pub mod value;
 pub(crate) mod tests;
 
 use crate::network::{self, Networks};
-use crate::question::{Ask, Found, Place, Source, Stop};
+use crate::question::{Ask, EntryLocation, MapEntry, Source, Stop};
 use crate::refusal::Refusal;
 use crate::step::Step;
 use key::{Group, Tag};
@@ -210,7 +210,7 @@ impl Ruled {
 /// An entry and what it says.
 #[derive(Clone, Debug)]
 struct Entry {
-    found: Found,
+    found: MapEntry,
     value: Value,
 }
 
@@ -251,7 +251,7 @@ impl Access {
     }
 
     /// The queue groups that sources in memory name: where, under which key, which.
-    pub fn groups(&self) -> impl Iterator<Item = (Place, &str, &str)> {
+    pub fn groups(&self) -> impl Iterator<Item = (EntryLocation, &str, &str)> {
         let tables = self.map.iter().filter_map(|source| match source {
             Source::Loaded(table) if self.may_have("QGRP") => Some(table),
             _ => None,
@@ -259,7 +259,7 @@ impl Access {
         tables.flat_map(|table| {
             let is_group = |key: &str| tag::split(key).0.is_some_and(|tag| tag.eq_ignore_ascii_case("QGRP"));
             table.iter().filter(move |hit| is_group(hit.key)).map(move |hit| {
-                let place = Place { map: MAP.into(), file: table.file().into(), line: hit.line };
+                let place = EntryLocation { map: MAP.into(), file: table.file().into(), line: hit.line };
                 (place, hit.key, hit.value.trim())
             })
         })
@@ -284,8 +284,8 @@ impl Access {
         &self,
         ask: &mut Ask<'_>,
         groups: &[Group],
-        skips: impl Fn(&Found) -> bool,
-    ) -> Result<Option<(Found, bool)>, Stop> {
+        skips: impl Fn(&MapEntry) -> bool,
+    ) -> Result<Option<(MapEntry, bool)>, Stop> {
         let mut open = false;
         for group in groups {
             for key in &group.keys {

@@ -6,14 +6,14 @@
 use super::key::{self, Group, Tag};
 use super::value::unquote;
 use super::{Access, Client, ClientName};
-use crate::question::{Ask, Found, Stop};
+use crate::question::{Ask, MapEntry, Stop};
 use mail::{Address, Domain};
 use std::fmt;
 use std::net::IpAddr;
 
 /// What is known of the map's tags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Known {
+pub(super) struct TagInfo {
     pub(super) name: &'static str,
     /// What its keys can be.
     pub(super) keys: Keys,
@@ -54,12 +54,12 @@ pub(super) enum Values {
     Any,
 }
 
-const fn known(name: &'static str, keys: Keys, values: Values, has_default: bool) -> Known {
-    Known { name, keys, values, has_default }
+const fn known(name: &'static str, keys: Keys, values: Values, has_default: bool) -> TagInfo {
+    TagInfo { name, keys, values, has_default }
 }
 
 /// All tags.
-pub(super) const TAGS: [Known; 22] = [
+pub(super) const TAGS: [TagInfo; 22] = [
     known("Connect", Keys::Hosts, Values::Ruling, false),
     known("From", Keys::Addresses, Values::Ruling, false),
     known("To", Keys::Addresses, Values::Ruling, false),
@@ -93,7 +93,7 @@ pub(super) fn split(key: &str) -> (Option<&str>, &str) {
 }
 
 /// What is known of a tag, in any case.
-pub(super) fn of(tag: &str) -> Option<&'static Known> {
+pub(super) fn of(tag: &str) -> Option<&'static TagInfo> {
     TAGS.iter().find(|known| known.name.eq_ignore_ascii_case(tag))
 }
 
@@ -108,7 +108,7 @@ pub struct Tagged<T> {
     /// The value.
     pub value: T,
     /// The entry.
-    pub found: Found,
+    pub found: MapEntry,
 }
 
 impl<T> Tagged<T> {
@@ -287,7 +287,7 @@ impl Access {
         groups: &[Group],
         read: impl Fn(&str) -> Option<T>,
     ) -> Result<Option<Tagged<T>>, Stop> {
-        let is_skip = |found: &Found| found.value.trim().eq_ignore_ascii_case("SKIP");
+        let is_skip = |found: &MapEntry| found.value.trim().eq_ignore_ascii_case("SKIP");
         let found = self.find(ask, groups, is_skip)?.filter(|(_, is_skip)| !is_skip);
         Ok(found.and_then(|(found, _)| Some(Tagged { value: read(found.value.trim())?, found })))
     }

@@ -17,7 +17,7 @@ use super::NAME;
 use super::file::shown;
 use super::member::{Member, list_members, value_members};
 use super::origin::{Controller, Link, Origin, Stage};
-use crate::question::{Answer, Ask, Found, Question, Reader, Source, Stop};
+use crate::question::{Answer, Ask, MapEntry, Question, Reader, Source, Stop};
 use crate::refusal::Refusal;
 use crate::step::Step;
 use crate::tables::error_value::ErrorValue;
@@ -528,7 +528,7 @@ impl Run<'_, '_> {
     }
 
     /// The alias of a name, and the key that has it: `joe+box`, `joe+*`, `joe`.
-    fn find(&mut self, name: &str) -> Result<Option<(Found, Box<str>)>, Stop> {
+    fn find(&mut self, name: &str) -> Result<Option<(MapEntry, Box<str>)>, Stop> {
         let whole = folded(name);
         let (user, detail) = self.detail(&whole);
         let mut keys: Vec<Box<str>> = vec![whole.clone()];

@@ -4,7 +4,7 @@ use super::NAME;
 use super::member::{Member, parse_list, parse_members};
 use crate::lint::Lint;
 use crate::map::{Hit, Table};
-use crate::question::Place;
+use crate::question::EntryLocation;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
@@ -92,8 +92,8 @@ pub fn lint(table: &Table, settings: &LintSettings<'_>) -> Vec<Lint> {
     lints
 }
 
-fn place(table: &Table, line: Option<u32>) -> Place {
-    Place { map: NAME.into(), file: table.file().into(), line }
+fn place(table: &Table, line: Option<u32>) -> EntryLocation {
+    EntryLocation { map: NAME.into(), file: table.file().into(), line }
 }
 
 fn of_members(table: &Table, hit: &Hit<'_>, members: &[Member], settings: &LintSettings<'_>, lints: &mut Vec<Lint>) {
@@ -128,7 +128,7 @@ fn of_members(table: &Table, hit: &Hit<'_>, members: &[Member], settings: &LintS
     }
 }
 
-fn of_program(place: Place, key: &str, command: &str, settings: &LintSettings<'_>) -> Option<Lint> {
+fn of_program(place: EntryLocation, key: &str, command: &str, settings: &LintSettings<'_>) -> Option<Lint> {
     let why = (settings.command)(command).err()?;
     Some(Lint::error(place, format!("{key}: \"|{command}\" will not run: {why}"), "until then mail for it waits"))
 }
@@ -152,7 +152,7 @@ fn of_owner(table: &Table, hit: &Hit<'_>, members: &[Member], settings: &LintSet
 
 /// Names that are neither aliases nor accounts.
 fn of_targets(
-    here: &dyn Fn() -> Place,
+    here: &dyn Fn() -> EntryLocation,
     key: &str,
     members: &[Member],
     table: &Table,
@@ -201,7 +201,7 @@ fn of_included(
     lints: &mut Vec<Lint>,
 ) {
     let key = hit.key;
-    let named = |members: &[Member], at: &Place, depth: usize| -> Vec<(Box<str>, Place, usize)> {
+    let named = |members: &[Member], at: &EntryLocation, depth: usize| -> Vec<(Box<str>, EntryLocation, usize)> {
         let paths = members.iter().filter_map(|member| match member {
             Member::Include(path) if path.starts_with('/') => Some(path.clone()),
             _ => None,
@@ -222,7 +222,7 @@ fn of_included(
             }
         };
         let (members, complaints) = parse_list(&included.text);
-        let at = |line: Option<u32>| Place { map: NAME.into(), file: path.clone().into(), line };
+        let at = |line: Option<u32>| EntryLocation { map: NAME.into(), file: path.clone().into(), line };
         let fix = "correct the line";
         lints
             .extend(complaints.into_iter().map(|one| Lint::warning(at(one.line), format!("{key}: {}", one.text), fix)));
@@ -315,7 +315,7 @@ fn loops(table: &Table, entries: &[(Hit<'_>, Vec<Member>)], settings: &LintSetti
     }
 }
 
-fn circle(place: Place, names: &[&str], is_only: bool) -> Option<Lint> {
+fn circle(place: EntryLocation, names: &[&str], is_only: bool) -> Option<Lint> {
     let first = names.first()?;
     if names.len() == 1 {
         // `joe: joe, ann` is how to keep a copy.

@@ -68,9 +68,9 @@ pub(super) fn value_members(value: &str) -> impl Iterator<Item = Member> {
     Items::new(value).filter_map(|item| read(item).0)
 }
 
-type Read = (Option<Member>, Option<String>);
+type ParsedMember = (Option<Member>, Option<String>);
 
-fn collect(read: impl Iterator<Item = (Option<u32>, Read)>) -> (Vec<Member>, Vec<Complaint>) {
+fn collect(read: impl Iterator<Item = (Option<u32>, ParsedMember)>) -> (Vec<Member>, Vec<Complaint>) {
     let (mut members, mut complaints) = (Vec::new(), Vec::new());
     for (line, (member, doubt)) in read {
         let bad = match &member {
@@ -166,7 +166,7 @@ fn bad(text: &str, why: impl Into<Box<str>>) -> Member {
 }
 
 /// Reads an element.
-fn read(item: &str) -> Read {
+fn read(item: &str) -> ParsedMember {
     if is_simple(item) {
         return (Some(simple(item)), None);
     }
@@ -266,7 +266,7 @@ fn shown(text: &str) -> String {
 }
 
 /// Users and addresses, as people write them.
-fn mailbox(item: &str) -> Read {
+fn mailbox(item: &str) -> ParsedMember {
     let (plain, mut doubt) = without_comments(item);
     let inside = match angle(&plain) {
         Some((inside, is_closed)) => {

@@ -9,7 +9,7 @@
 //! says where.
 
 use super::expand::{Called, Decided, Names};
-use super::macros::{self, Call, Piece};
+use super::macros::{self, Call, Statement};
 use super::mc;
 use super::settings::{FILES_MAX, Settings};
 
@@ -81,16 +81,16 @@ impl Run {
         self.depth -= 1;
     }
 
-    fn piece(&mut self, settings: &mut Settings<'_>, piece: Piece, place: impl Fn(usize) -> usize) {
+    fn piece(&mut self, settings: &mut Settings<'_>, piece: Statement, place: impl Fn(usize) -> usize) {
         if self.is_over {
             return;
         }
         match piece {
-            Piece::Call(call) => {
+            Statement::Call(call) => {
                 let line = place(call.line);
                 self.call(settings, Call { line, ..call });
             }
-            Piece::Raw { text, line } => {
+            Statement::Raw { text, line } => {
                 let (line, expanded) = (place(line), self.names.expand(&text));
                 if expanded != text {
                     return self.inner(settings, &expanded, line, &text);
@@ -98,7 +98,7 @@ impl Run {
                 let reason = "a line for sendmail.cf itself";
                 settings.missing(line, &text, reason, "if it is a rule, see [[route.rule]] and the access map");
             }
-            Piece::Open(call) => {
+            Statement::Open(call) => {
                 let reason = "a quote or a parenthesis is not closed; nothing behind it was read";
                 settings.missing(place(call.line), &call.name, reason, "close it and import again");
             }

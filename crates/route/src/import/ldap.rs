@@ -40,7 +40,7 @@ pub(super) struct Routing {
 
 /// All that was said of LDAP.
 #[derive(Default)]
-pub(super) struct Said {
+pub(super) struct LdapStatements {
     pub(super) default: Option<(String, usize)>,
     pub(super) cluster: Option<String>,
     pub(super) routing: Option<Routing>,
@@ -197,13 +197,13 @@ pub(super) fn finish(settings: &mut Settings<'_>) {
     }
 }
 
-type Refused = (String, String);
+type ImportRefusal = (String, String);
 
-fn refused(reason: &str, hint: &str) -> Refused {
+fn refused(reason: &str, hint: &str) -> ImportRefusal {
     (reason.to_owned(), hint.to_owned())
 }
 
-fn of_map(settings: &mut Settings<'_>, map: &Map, default: &Spec) -> Result<String, Refused> {
+fn of_map(settings: &mut Settings<'_>, map: &Map, default: &Spec) -> Result<String, ImportRefusal> {
     let own = if map.spec.is_empty() { own_schema(settings, map)? } else { map.spec.clone() };
     let spec = read(settings, &own, default, map.line);
     let filter = spec
@@ -226,7 +226,7 @@ fn of_map(settings: &mut Settings<'_>, map: &Map, default: &Spec) -> Result<Stri
     Ok(table)
 }
 
-fn of_routing(settings: &mut Settings<'_>, routing: &Routing, default: &Spec) -> Result<String, Refused> {
+fn of_routing(settings: &mut Settings<'_>, routing: &Routing, default: &Spec) -> Result<String, ImportRefusal> {
     let mut filters = Vec::new();
     let mut last = default.clone();
     for (spec, attribute) in routing.specs.iter().zip(ROUTING_ATTRIBUTES) {
@@ -288,7 +288,7 @@ fn of_routing(settings: &mut Settings<'_>, routing: &Routing, default: &Spec) ->
 }
 
 /// The table up to the bind.
-fn head(settings: &mut Settings<'_>, name: &str, spec: &Spec, line: usize) -> Result<String, Refused> {
+fn head(settings: &mut Settings<'_>, name: &str, spec: &Spec, line: usize) -> Result<String, ImportRefusal> {
     let base = spec.base.as_ref().ok_or_else(|| {
         refused(
             "no base (-b) is named; that of ldap.conf is not read",
@@ -325,7 +325,7 @@ fn head(settings: &mut Settings<'_>, name: &str, spec: &Spec, line: usize) -> Re
 }
 
 /// What sendmail asks where a map says `LDAP` and nothing more.
-fn own_schema(settings: &Settings<'_>, map: &Map) -> Result<String, Refused> {
+fn own_schema(settings: &Settings<'_>, map: &Map) -> Result<String, ImportRefusal> {
     let cluster = settings.said.ldap.cluster.as_ref().filter(|name| is_plain(name));
     let cluster = cluster.map(|name| format!("(sendmailMTACluster={name})"));
     let host = settings.hostname().map(|name| format!("(sendmailMTAHost={name})"));

@@ -17,7 +17,7 @@ pub(super) struct Call {
 
 /// What stands in a file, in its order.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Piece {
+pub(super) enum Statement {
     /// A macro with parentheses, or one of capitals alone on its line (`LOCAL_CONFIG`).
     Call(Call),
     /// A line for the `.cf` file that no macro makes.
@@ -32,7 +32,7 @@ pub(super) enum Piece {
 }
 
 /// Reads a file. Never fails: what is open at the end is the last piece.
-pub(super) fn read(text: &str) -> Vec<Piece> {
+pub(super) fn read(text: &str) -> Vec<Statement> {
     let mut reader = Reader { rest: text, line: 1, pieces: Vec::new(), raw: String::new(), is_hidden: false };
     reader.run();
     reader.pieces
@@ -41,7 +41,7 @@ pub(super) fn read(text: &str) -> Vec<Piece> {
 struct Reader<'a> {
     rest: &'a str,
     line: usize,
-    pieces: Vec<Piece>,
+    pieces: Vec<Statement>,
     raw: String,
     is_hidden: bool,
 }
@@ -100,9 +100,9 @@ impl Reader<'_> {
             self.is_hidden = call.arguments.first().is_some_and(|number| number.trim().starts_with('-'));
             self.raw.clear();
         } else if !is_closed {
-            self.pieces.push(Piece::Open(call));
+            self.pieces.push(Statement::Open(call));
         } else if !self.is_hidden {
-            self.pieces.push(Piece::Call(call));
+            self.pieces.push(Statement::Call(call));
         }
     }
 
@@ -164,7 +164,7 @@ impl Reader<'_> {
         let text = std::mem::take(&mut self.raw);
         let text = text.trim();
         if !text.is_empty() && !self.is_hidden {
-            self.pieces.push(Piece::Raw { text: text.to_owned(), line: self.line });
+            self.pieces.push(Statement::Raw { text: text.to_owned(), line: self.line });
         }
     }
 }
@@ -207,25 +207,25 @@ mod tests {
     use super::*;
 
     /// Name, arguments and line of a call.
-    type Seen = (String, Vec<String>, usize);
+    type CallFields = (String, Vec<String>, usize);
 
-    fn calls(text: &str) -> Vec<Seen> {
+    fn calls(text: &str) -> Vec<CallFields> {
         read(text)
             .into_iter()
             .filter_map(|piece| match piece {
-                Piece::Call(call) => Some((call.name, call.arguments, call.line)),
+                Statement::Call(call) => Some((call.name, call.arguments, call.line)),
                 _ => None,
             })
             .collect()
     }
 
-    fn call(name: &str, arguments: &[&str], line: usize) -> Seen {
+    fn call(name: &str, arguments: &[&str], line: usize) -> CallFields {
         (name.to_owned(), arguments.iter().map(|one| (*one).to_owned()).collect(), line)
     }
 
     #[test]
     fn calls_as_they_are_written() {
-        let table: [(&str, Vec<Seen>); 9] = [
+        let table: [(&str, Vec<CallFields>); 9] = [
             ("define(`confMAX_HOP', `30')dnl\n", vec![call("define", &["confMAX_HOP", "30"], 1)]),
             ("dnl define(`confMAX_HOP', `30')\n# define(`x', `y')\n", vec![]),
             ("FEATURE(`access_db', , `skip')", vec![call("FEATURE", &["access_db", "", "skip"], 1)]),
@@ -250,8 +250,8 @@ mod tests {
     #[test]
     fn raw_lines_and_what_is_open() {
         let pieces = read("LOCAL_CONFIG\nCPuucp # not\nKx hash (y)\ndefine(`confX', `v\n");
-        assert_eq!(pieces.get(1), Some(&Piece::Raw { text: "CPuucp".to_owned(), line: 2 }));
-        assert_eq!(pieces.get(2), Some(&Piece::Raw { text: "Kx hash (y)".to_owned(), line: 3 }));
-        assert!(matches!(pieces.last(), Some(Piece::Open(call)) if call.name == "define" && call.line == 4));
+        assert_eq!(pieces.get(1), Some(&Statement::Raw { text: "CPuucp".to_owned(), line: 2 }));
+        assert_eq!(pieces.get(2), Some(&Statement::Raw { text: "Kx hash (y)".to_owned(), line: 3 }));
+        assert!(matches!(pieces.last(), Some(Statement::Open(call)) if call.name == "define" && call.line == 4));
     }
 }

@@ -4,7 +4,7 @@ use super::settings::{Settings, Value};
 use super::values::{domain, hosts, time, time_text};
 
 /// How a value is carried over.
-enum Way {
+enum Conversion {
     /// A time; the unit of a number alone, and the range of our key in seconds.
     Time(&'static str, char, u64, u64),
     /// A number in a range; 0 is no limit where sendmail has it so, and then nothing is written.
@@ -17,15 +17,15 @@ enum Way {
     Needless(&'static str),
 }
 
-use Way::{Missing, Needless, Number, Special, Time};
+use Conversion::{Missing, Needless, Number, Special, Time};
 
 const DAY: u64 = 86_400;
-const LOAD: Way = Missing("load is no measure here", "connections are bounded by accept.connections_max");
-const QUEUE: Way = Needless("the queue is kept and run another way");
-const RIGHTS: Way = Needless("sendmail's own way of doing it; nothing to set here");
+const LOAD: Conversion = Missing("load is no measure here", "connections are bounded by accept.connections_max");
+const QUEUE: Conversion = Needless("the queue is kept and run another way");
+const RIGHTS: Conversion = Needless("sendmail's own way of doing it; nothing to set here");
 
 /// Name in `.mc` without `conf`, name in `.cf`, and the way.
-const OPTIONS: &[(&str, &str, Way)] = &[
+const OPTIONS: &[(&str, &str, Conversion)] = &[
     ("DOMAIN_NAME", "", Special),
     ("MAX_MESSAGE_SIZE", "MaxMessageSize", Number("message.size_max", 1 << 10, 4 << 30)),
     ("MAX_RCPTS_PER_MESSAGE", "MaxRecipientsPerMessage", Number("message.recipients_max", 1, 1_000_000)),
@@ -224,7 +224,7 @@ pub(super) fn of_cf(settings: &mut Settings<'_>, name: &str, value: &str, line: 
     }
 }
 
-fn carry(settings: &mut Settings<'_>, name: &str, mc: &str, way: &Way, value: &str, line: usize) {
+fn carry(settings: &mut Settings<'_>, name: &str, mc: &str, way: &Conversion, value: &str, line: usize) {
     let statement = format!("{name} {value}");
     match *way {
         Time(key, unit, min, max) => match time(value, unit) {

@@ -49,7 +49,7 @@ pub(super) struct Listener {
 
 /// What has been said that counts only together with other statements.
 #[derive(Default)]
-pub(super) struct Said {
+pub(super) struct CombinedStatements {
     pub(super) has_msa: Option<bool>,
     pub(super) has_access: bool,
     pub(super) has_generics: bool,
@@ -76,7 +76,7 @@ pub(super) struct Said {
     /// Users of class E, and the last line that names some.
     pub(super) exposed: (Vec<String>, usize),
     pub(super) lists: Vec<(String, usize)>,
-    pub(super) ldap: ldap::Said,
+    pub(super) ldap: ldap::LdapStatements,
 }
 
 pub(super) struct Settings<'a> {
@@ -88,7 +88,7 @@ pub(super) struct Settings<'a> {
     pub(super) is_quiet: bool,
     entries: Vec<Entry>,
     pub(super) listeners: Vec<Listener>,
-    pub(super) said: Said,
+    pub(super) said: CombinedStatements,
     notes: Vec<Note>,
 }
 
@@ -96,7 +96,7 @@ impl<'a> Settings<'a> {
     pub(super) fn new(file: &str, files: Files<'a>) -> Self {
         let (entries, listeners, notes) = Default::default();
         let (names, is_there) = (vec![file.to_owned()], files.is_there);
-        Self { names, files, is_there, is_quiet: false, entries, listeners, said: Said::default(), notes }
+        Self { names, files, is_there, is_quiet: false, entries, listeners, said: CombinedStatements::default(), notes }
     }
 
     /// Begins another file: what its lines are counted from.

@@ -9,7 +9,7 @@ use crate::refusal::Refusal;
 use crate::tables::ldap_routing::Routed;
 use crate::tables::mailer::MailerValue;
 use crate::tables::virtusertable::Target;
-use crate::tables::{Entry, Fault, domaintable, mailertable, smarttable, virtusertable};
+use crate::tables::{Entry, ValueError, domaintable, mailertable, smarttable, virtusertable};
 use mail::{Address, AddressLiteral, Domain, DomainName, LocalPart};
 
 impl Run<'_, '_, '_> {
@@ -154,7 +154,8 @@ impl Run<'_, '_, '_> {
             Target::Domain(domain) => self.at(job.address.local_part(), &domain),
             Target::Address(address) => Ok(address),
         };
-        let new = new.map_err(|why| trouble(&found, &Fault { text: why, hint: "write a shorter address".into() }))?;
+        let new =
+            new.map_err(|why| trouble(&found, &ValueError { text: why, hint: "write a shorter address".into() }))?;
         if new.key() == job.address.key() {
             self.step_of(virtusertable::NAME, &found, || "the address itself".to_owned());
             return Ok(Flow::On);

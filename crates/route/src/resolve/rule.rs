@@ -5,9 +5,9 @@
 //! up.
 
 use crate::destination::Hosts;
-use crate::question::Place;
+use crate::question::EntryLocation;
 use crate::refusal::Refusal;
-use crate::tables::Fault;
+use crate::tables::ValueError;
 use crate::tables::mailer::{self, MailerValue};
 use crate::tables::virtusertable::detail;
 use ipnet::IpNet;
@@ -21,7 +21,7 @@ pub struct Rule {
     /// What people call it.
     pub name: Box<str>,
     /// Where it stands.
-    pub place: Place,
+    pub place: EntryLocation,
     /// When it is asked.
     pub at: At,
     /// Senders it is for.
@@ -122,10 +122,12 @@ impl CopyTo {
     ///
     /// # Errors
     /// What is wrong, and what to write.
-    pub fn parse(text: &str, port: u16) -> Result<Self, Fault> {
+    pub fn parse(text: &str, port: u16) -> Result<Self, ValueError> {
         let text = text.trim();
-        let fault =
-            |why: String| Fault { text: why, hint: "write an address, or hosts as smtp:[archive.example.com]".into() };
+        let fault = |why: String| ValueError {
+            text: why,
+            hint: "write an address, or hosts as smtp:[archive.example.com]".into(),
+        };
         if mailer::split_mailer(text).is_none() && text.contains('@') {
             return Address::parse(text.as_bytes())
                 .map(Self::Address)
@@ -202,7 +204,7 @@ impl Patterns {
     ///
     /// # Errors
     /// What is wrong with the first that is none.
-    pub fn parse<T: AsRef<str>>(texts: &[T]) -> Result<Self, Fault> {
+    pub fn parse<T: AsRef<str>>(texts: &[T]) -> Result<Self, ValueError> {
         let mut patterns = Self { is_any: texts.is_empty(), ..Self::default() };
         for text in texts {
             patterns.add(text.as_ref().trim())?;
@@ -210,8 +212,8 @@ impl Patterns {
         Ok(patterns)
     }
 
-    fn add(&mut self, text: &str) -> Result<(), Fault> {
-        let fault = |why: String| Fault {
+    fn add(&mut self, text: &str) -> Result<(), ValueError> {
+        let fault = |why: String| ValueError {
             text: format!("\"{text}\" is neither an address nor a domain: {why}"),
             hint: "write user@example.com, @example.com, .example.com, user@, <> or *".into(),
         };

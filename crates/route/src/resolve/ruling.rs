@@ -3,7 +3,7 @@
 use super::rule::{At, CopyTo, Rule};
 use super::run::{Copy, Flow, Job, Run};
 use crate::alias::Origin;
-use crate::question::{Found, Stop};
+use crate::question::{MapEntry, Stop};
 use mail::Address;
 use std::rc::Rc;
 
@@ -104,7 +104,7 @@ impl Run<'_, '_, '_> {
     }
 }
 
-fn found_of(rule: &Rule, address: &Address, value: String) -> Found {
+fn found_of(rule: &Rule, address: &Address, value: String) -> MapEntry {
     let key = format!("{} for {address}", rule.name);
-    Found { key: key.into(), value: value.into(), place: rule.place.clone() }
+    MapEntry { key: key.into(), value: value.into(), place: rule.place.clone() }
 }

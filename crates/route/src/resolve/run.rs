@@ -8,10 +8,10 @@ use super::rule::{Acknowledge, CopyDsn, Rule};
 use super::{Delivery, Failed, Outcome, Request, Resolution, Router, STEPS_MAX, VIRTUAL_DEPTH_MAX};
 use crate::alias::Origin;
 use crate::destination::{Destination, TEXT_BYTES_MAX, To};
-use crate::question::{Ask, Found, Stop};
+use crate::question::{Ask, MapEntry, Stop};
 use crate::refusal::Refusal;
 use crate::step::Step;
-use crate::tables::Fault;
+use crate::tables::ValueError;
 use crate::tables::mailer::MailerValue;
 use mail::{Address, EnhancedCode, LocalPart, Outcome as Class, ReversePath};
 use std::collections::{HashSet, VecDeque};
@@ -70,7 +70,7 @@ pub(super) enum Flow {
 /// A copy that is to be made.
 pub(super) enum Copy {
     Job(Job),
-    Value(Job, MailerValue, Option<Found>),
+    Value(Job, MailerValue, Option<MapEntry>),
 }
 
 pub(super) struct Run<'r, 'q, 'a> {
@@ -228,7 +228,7 @@ impl<'r, 'q, 'a> Run<'r, 'q, 'a> {
     }
 
     /// Does what a value says.
-    pub(super) fn follow(&mut self, job: &Job, value: &MailerValue, found: Option<Found>) -> Result<Flow, Stop> {
+    pub(super) fn follow(&mut self, job: &Job, value: &MailerValue, found: Option<MapEntry>) -> Result<Flow, Stop> {
         match value {
             MailerValue::Hosts { hosts, recipient } => {
                 let address = recipient.clone().unwrap_or_else(|| job.address.clone());
@@ -327,7 +327,7 @@ impl<'r, 'q, 'a> Run<'r, 'q, 'a> {
         }
     }
 
-    pub(super) fn step_of(&mut self, stage: &'static str, found: &Found, text: impl FnOnce() -> String) {
+    pub(super) fn step_of(&mut self, stage: &'static str, found: &MapEntry, text: impl FnOnce() -> String) {
         if self.steps.len() < STEPS_MAX {
             self.steps.push(Step::of(stage, found.clone(), text()));
         }
@@ -340,7 +340,7 @@ impl<'r, 'q, 'a> Run<'r, 'q, 'a> {
 }
 
 /// An entry that cannot be understood: mail waits, for nobody can say where it was meant to go.
-pub(super) fn trouble(found: &Found, fault: &Fault) -> Stop {
+pub(super) fn trouble(found: &MapEntry, fault: &ValueError) -> Stop {
     let place = &found.place;
     let line = place.line.map(|line| format!(" line {line}")).unwrap_or_default();
     Stop::Trouble(format!("{} {}{line}: {}; {}", place.map, place.file, fault.text, fault.hint).into())

@@ -7,7 +7,7 @@ use super::Router;
 use super::run::trouble;
 use crate::class::Class;
 use crate::question::{Ask, Stop};
-use crate::tables::{Entry, Fault, domaintable, genericstable};
+use crate::tables::{Entry, ValueError, domaintable, genericstable};
 use mail::{Address, Domain, DomainName, LocalPart, ReversePath};
 
 /// Where an address stands.
@@ -104,7 +104,7 @@ impl Router {
         let bad = |why: String| {
             trouble(
                 &found,
-                &Fault { text: format!("\"{value}\" is no address: {why}"), hint: "write user@domain".into() },
+                &ValueError { text: format!("\"{value}\" is no address: {why}"), hint: "write user@domain".into() },
             )
         };
         if value.contains('@') {

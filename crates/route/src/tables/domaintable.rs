@@ -1,7 +1,7 @@
 //! domaintable: other names of domains. The whole domain is the key, the domain that is meant the value; one step, no
 //! chain.
 
-use super::{Entry, Fault, first};
+use super::{Entry, ValueError, first};
 use crate::question::{Ask, Source, Stop};
 use mail::DomainName;
 
@@ -20,11 +20,12 @@ pub fn find(ask: &mut Ask<'_>, sources: &[Source], domain: &str) -> Result<Optio
 ///
 /// # Errors
 /// It is no domain.
-pub fn parse(value: &str) -> Result<DomainName, Fault> {
+pub fn parse(value: &str) -> Result<DomainName, ValueError> {
     let value = value.trim();
     let name = value.strip_suffix('.').unwrap_or(value);
-    DomainName::new(name)
-        .map_err(|error| Fault::new(format!("\"{value}\" is no domain: {error}"), "write a domain, as new.example"))
+    DomainName::new(name).map_err(|error| {
+        ValueError::new(format!("\"{value}\" is no domain: {error}"), "write a domain, as new.example")
+    })
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@
 //! The words (`nouser`, `nohost`, `unavailable`, `tempfail`, …) are exit codes of a sendmail that is run by hand and
 //! change nothing in the reply. Only where there is no text at all they give one.
 
-use crate::question::Found;
+use crate::question::MapEntry;
 use crate::refusal::Refusal;
 use mail::{EnhancedCode, Outcome};
 
@@ -101,7 +101,7 @@ impl ErrorValue {
 
     /// The reply about this address, as the client wrote it.
     #[must_use]
-    pub fn refusal(&self, address: &str, found: Option<Found>) -> Refusal {
+    pub fn refusal(&self, address: &str, found: Option<MapEntry>) -> Refusal {
         Refusal::new(self.code, self.status, &format!("<{address}>... {}", self.text)).with_found(found)
     }
 }

@@ -17,7 +17,7 @@
 //!
 //! `[192.0.2.1]:2525` is no port: sendmail takes `2525` for a second host. A number alone is a fault here.
 
-use super::Fault;
+use super::ValueError;
 use super::error_value::ErrorValue;
 use crate::destination::{Hosts, NextHost, Protocol};
 use mail::{Address, Domain, DomainName, LocalPart};
@@ -47,13 +47,16 @@ impl MailerValue {
     ///
     /// # Errors
     /// What is wrong, and what to write.
-    pub fn parse(text: &str, port: u16) -> Result<Self, Fault> {
+    pub fn parse(text: &str, port: u16) -> Result<Self, ValueError> {
         let text = text.trim();
         if text.is_empty() {
-            return Err(Fault::new("the value is empty", "write a mailer and a host, as esmtp:[mail.example.com]"));
+            return Err(ValueError::new(
+                "the value is empty",
+                "write a mailer and a host, as esmtp:[mail.example.com]",
+            ));
         }
         if text.chars().any(char::is_control) {
-            return Err(Fault::new("the value has control characters", "write it anew"));
+            return Err(ValueError::new("the value has control characters", "write it anew"));
         }
         let Some((mailer, rest)) = split_mailer(text) else {
             return Ok(Self::Hosts { hosts: hosts(Protocol::Smtp, text, port)?, recipient: None });
@@ -67,7 +70,7 @@ impl MailerValue {
             "local" => Ok(Self::Local(local_user(rest)?)),
             "error" => Ok(Self::Error(ErrorValue::parse(rest))),
             "discard" => Ok(Self::Discard),
-            _ => Err(Fault::new(
+            _ => Err(ValueError::new(
                 format!("there is no mailer \"{mailer}\""),
                 "the mailers are esmtp, smtp, relay, lmtp, local, error and discard",
             )),
@@ -82,9 +85,9 @@ pub(crate) fn split_mailer(text: &str) -> Option<(&str, &str)> {
     is_one_word.then(|| (mailer, rest.trim()))
 }
 
-fn to_socket(path: &str) -> Result<MailerValue, Fault> {
+fn to_socket(path: &str) -> Result<MailerValue, ValueError> {
     if !path.starts_with('/') || path.contains([',', '|', ')', ' ']) {
-        return Err(Fault::new(
+        return Err(ValueError::new(
             format!("\"{path}\" is no full name of a socket"),
             "write it as lmtp:unix:/run/dovecot/lmtp, without blanks and commas",
         ));
@@ -93,9 +96,12 @@ fn to_socket(path: &str) -> Result<MailerValue, Fault> {
     Ok(MailerValue::Hosts { hosts: Hosts { protocol: Protocol::Lmtp, groups }, recipient: None })
 }
 
-fn to_hosts(protocol: Protocol, mailer: &str, rest: &str, port: u16) -> Result<MailerValue, Fault> {
+fn to_hosts(protocol: Protocol, mailer: &str, rest: &str, port: u16) -> Result<MailerValue, ValueError> {
     if rest.is_empty() {
-        return Err(Fault::new(format!("\"{mailer}:\" has no host"), format!("write {mailer}:[mail.example.com]")));
+        return Err(ValueError::new(
+            format!("\"{mailer}:\" has no host"),
+            format!("write {mailer}:[mail.example.com]"),
+        ));
     }
     let (user, list) = match split_user(rest) {
         Some((user, list)) => (Some(user), list),
@@ -122,8 +128,8 @@ fn split_user(text: &str) -> Option<(&str, &str)> {
     None
 }
 
-fn recipient_at(user: &str, hosts: &Hosts) -> Result<Address, Fault> {
-    let bad = |why: String| Fault::new(format!("\"{user}\" is no user: {why}"), "write mailer:user@[host]");
+fn recipient_at(user: &str, hosts: &Hosts) -> Result<Address, ValueError> {
+    let bad = |why: String| ValueError::new(format!("\"{user}\" is no user: {why}"), "write mailer:user@[host]");
     let local = LocalPart::new(user.trim_matches('"')).map_err(|error| bad(error.to_string()))?;
     let domain = match hosts.groups.first().and_then(|group| group.first()) {
         Some(NextHost::Address(ip, _)) => Domain::Literal((*ip).into()),
@@ -136,18 +142,18 @@ fn recipient_at(user: &str, hosts: &Hosts) -> Result<Address, Fault> {
 }
 
 // sendmail ignores the host behind `local:user@`.
-fn local_user(rest: &str) -> Result<Option<Box<str>>, Fault> {
+fn local_user(rest: &str) -> Result<Option<Box<str>>, ValueError> {
     let user = rest.split_once('@').map_or(rest, |(user, _)| user).trim();
     if user.is_empty() {
         return Ok(None);
     }
     if user.contains([':', ' ', ',', '|', '/']) || LocalPart::new(user).is_err() {
-        return Err(Fault::new(format!("\"{user}\" is no user"), "write local: or local:joe"));
+        return Err(ValueError::new(format!("\"{user}\" is no user"), "write local: or local:joe"));
     }
     Ok(Some(user.into()))
 }
 
-fn hosts(protocol: Protocol, list: &str, port: u16) -> Result<Hosts, Fault> {
+fn hosts(protocol: Protocol, list: &str, port: u16) -> Result<Hosts, ValueError> {
     let mut groups = Vec::new();
     for group in split(list, ':')? {
         groups.push(split(group, ',')?.into_iter().map(|host| next_host(host, port)).collect::<Result<Vec<_>, _>>()?);
@@ -156,7 +162,7 @@ fn hosts(protocol: Protocol, list: &str, port: u16) -> Result<Hosts, Fault> {
 }
 
 /// Cuts a list at a character that is not in brackets.
-fn split(list: &str, at: char) -> Result<Vec<&str>, Fault> {
+fn split(list: &str, at: char) -> Result<Vec<&str>, ValueError> {
     let mut parts = Vec::new();
     let (mut start, mut is_inside) = (0, false);
     for (place, c) in list.char_indices() {
@@ -179,27 +185,30 @@ fn split(list: &str, at: char) -> Result<Vec<&str>, Fault> {
     Ok(parts)
 }
 
-fn brackets(list: &str, what: &str) -> Fault {
-    Fault::new(
+fn brackets(list: &str, what: &str) -> ValueError {
+    ValueError::new(
         format!("\"{list}\" {what}"),
         "write a host that is not looked up for MX as [192.0.2.1] or [mail.example.com]",
     )
 }
 
-fn next_host(text: &str, port: u16) -> Result<NextHost, Fault> {
+fn next_host(text: &str, port: u16) -> Result<NextHost, ValueError> {
     let text = text.trim();
     let (host, port) = match text.rsplit_once('#') {
         Some((host, number)) => match number.parse() {
             Ok(port) if port > 0 => (host, port),
-            _ => return Err(Fault::new(format!("\"{number}\" is no port"), "write [192.0.2.1]#2525")),
+            _ => return Err(ValueError::new(format!("\"{number}\" is no port"), "write [192.0.2.1]#2525")),
         },
         None => (text, port),
     };
     if host.is_empty() {
-        return Err(Fault::new("a host is missing in the list", "write hosts with one \":\" or \",\" between them"));
+        return Err(ValueError::new(
+            "a host is missing in the list",
+            "write hosts with one \":\" or \",\" between them",
+        ));
     }
     if host.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(Fault::new(
+        return Err(ValueError::new(
             format!("\"{host}\" is a number, no host; \":\" stands between hosts, not before a port"),
             format!("write [192.0.2.1]#{host} for a port"),
         ));
@@ -226,12 +235,12 @@ fn ip(text: &str) -> Option<IpAddr> {
     }
 }
 
-fn name(text: &str) -> Result<Box<str>, Fault> {
+fn name(text: &str) -> Result<Box<str>, ValueError> {
     // A dot at the end says that the name is complete; all are.
     let text = text.strip_suffix('.').unwrap_or(text);
     match DomainName::new(text) {
         Ok(name) => Ok(name.ascii().into()),
-        Err(error) => Err(Fault::new(format!("\"{text}\" is no host: {error}"), "write a name or [192.0.2.1]")),
+        Err(error) => Err(ValueError::new(format!("\"{text}\" is no host: {error}"), "write a name or [192.0.2.1]")),
     }
 }
 

@@ -22,27 +22,27 @@ pub mod smarttable;
 pub mod substitute;
 pub mod virtusertable;
 
-use crate::question::{Ask, Found, Source, Stop};
+use crate::question::{Ask, MapEntry, Source, Stop};
 
 /// An entry, and its value with the parts of the key in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// Where it stands.
-    pub found: Found,
+    pub found: MapEntry,
     /// Its value, with `%1` and the others filled in.
     pub value: String,
 }
 
 /// What is wrong with a value, and what to write instead.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fault {
+pub struct ValueError {
     /// What is wrong.
     pub text: String,
     /// What to write instead.
     pub hint: String,
 }
 
-impl Fault {
+impl ValueError {
     fn new(text: impl Into<String>, hint: impl Into<String>) -> Self {
         Self { text: text.into(), hint: hint.into() }
     }

@@ -16,7 +16,7 @@
 //! value `@new.example` keeps the local part; sendmail refuses such mail.
 
 use super::error_value::ErrorValue;
-use super::{Entry, Fault, first};
+use super::{Entry, ValueError, first};
 use crate::question::{Ask, Source, Stop};
 use mail::{Address, LocalPart};
 
@@ -93,13 +93,13 @@ pub fn find(
 ///
 /// # Errors
 /// What is wrong, and what to write.
-pub fn parse(value: &str) -> Result<Target, Fault> {
+pub fn parse(value: &str) -> Result<Target, ValueError> {
     let value = value.trim();
     if let Some(rest) = value.strip_prefix("error:") {
         return Ok(Target::Error(ErrorValue::parse_virtual(rest)));
     }
     if value.starts_with(['|', '/', ':']) || value.starts_with("\"|") || value.starts_with("\"/") {
-        return Err(Fault::new(
+        return Err(ValueError::new(
             format!("\"{value}\" is a program, a file or a list, which only aliases may name"),
             "name a user here and give him an alias",
         ));
@@ -118,14 +118,14 @@ pub fn parse(value: &str) -> Result<Target, Fault> {
                 true => "write one address; name a user here and give him an alias for several",
                 false => "write user@domain, a user here, or error:nouser 550 text",
             };
-            Fault::new(format!("\"{value}\" is no address: {error}"), hint)
+            ValueError::new(format!("\"{value}\" is no address: {error}"), hint)
         });
     }
     let (is_mailbox, name) = value.strip_prefix('\\').map_or((false, value), |name| (true, name));
     let is_name = !name.is_empty() && !name.contains([' ', ',', ';', '<', '>']);
     match LocalPart::new(name.trim_matches('"')) {
         Ok(name) if is_name => Ok(Target::User { name, is_mailbox }),
-        _ => Err(Fault::new(
+        _ => Err(ValueError::new(
             format!("\"{value}\" is no address and no user"),
             "write user@domain, a user here, or error:nouser 550 text",
         )),

@@ -44,7 +44,7 @@ fn rules_of(path: Option<&Path>, open: impl Fn(&Path) -> Result<File, Refusal>) 
 pub(super) fn parse(path: &Path, text: &str) -> Result<Rules, Vec<String>> {
     let shown = path.display();
     Rules::parse(text).map_err(|faults| {
-        let line = |fault: &observe::reason::Fault| format!("{shown} line {}: {}", fault.line, fault.text);
+        let line = |fault: &observe::reason::RuleError| format!("{shown} line {}: {}", fault.line, fault.text);
         faults.iter().map(line).collect()
     })
 }

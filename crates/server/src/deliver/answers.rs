@@ -6,7 +6,7 @@
 use super::Candidate;
 use crate::settle::{Cause, Fate};
 use mail::{EnhancedCode, Outcome, QueueId, Reply, ReplyClass};
-use observe::reason::{self, Case, Found, Rules, words_of};
+use observe::reason::{self, Case, RuleMatch, Rules, words_of};
 use observe::{Reason, Stat};
 use schedule::Feedback;
 use smtp::client::{Answer, Loss, Misfit, Stage};
@@ -109,7 +109,7 @@ const fn stage_of(stage: Stage) -> Option<reason::Stage> {
 }
 
 /// Whether a destination that gives this reply wants less of everything.
-fn asks_for_less(stage: Stage, code: u16, found: &Found<'_>) -> bool {
+fn asks_for_less(stage: Stage, code: u16, found: &RuleMatch<'_>) -> bool {
     // What is about one recipient or one message says nothing of the destination.
     let is_about_one = matches!(
         found.reason,

@@ -22,7 +22,7 @@ use mail::{EnhancedCode, Envelope, Outcome};
 use observe::Reason;
 use route::access::demand::{Secured, Verify};
 use route::access::tag::{AuthInfo, Certified, Server, Tagged, TlsDemand};
-use route::{Access, Ask, Found, Refusal, Stop};
+use route::{Access, Ask, MapEntry, Refusal, Stop};
 use smtp::client::{Login, Mechanism};
 use std::sync::Arc;
 
@@ -43,7 +43,7 @@ pub(super) struct Peer {
     /// As whom we log in.
     pub(super) login: Option<Arc<Login>>,
     /// Where that is said.
-    login_entry: Option<Found>,
+    login_entry: Option<MapEntry>,
     /// PIPELINING is not used.
     pub(super) is_lockstep: bool,
     /// CHUNKING is not used.

@@ -22,10 +22,10 @@ use route::resolve::{
     Acknowledge, At, CopyDsn, CopyTo, Generics, LocalMailer, Maps, Masquerade, Patterns, Precedence, Router, Rule,
     RuleAction, Settings,
 };
-use route::tables::Fault;
+use route::tables::ValueError;
 use route::tables::ldap_routing::{Detail, LdapRouting};
 use route::tables::mailer::MailerValue;
-use route::{Place, Refusal, Source, Table};
+use route::{EntryLocation, Refusal, Source, Table};
 use std::collections::HashMap;
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt as _;
@@ -561,7 +561,7 @@ pub(crate) struct BadRule {
     pub(crate) index: usize,
     /// Which key of it.
     pub(crate) key: &'static str,
-    pub(crate) fault: Fault,
+    pub(crate) fault: ValueError,
 }
 
 impl std::fmt::Display for BadRule {
@@ -616,7 +616,7 @@ pub(crate) fn rules(config: &Config) -> Result<Vec<Rule>, Vec<BadRule>> {
                 Some(refusal) => action.reject = Some(refusal),
                 None => bad(
                     "reject",
-                    Fault {
+                    ValueError {
                         text: format!("\"{}\" is no reply", one.reject),
                         hint: "write a code, an enhanced code and a text: 550 5.7.1 not from here".to_owned(),
                     },
@@ -626,7 +626,7 @@ pub(crate) fn rules(config: &Config) -> Result<Vec<Rule>, Vec<BadRule>> {
         let (Ok(sender), Ok(recipient)) = (sender, recipient) else { continue };
         let name = format!("route.rule[{}]", index + 1);
         rules.push(Rule {
-            place: Place { map: "rule".into(), file: name.as_str().into(), line: None },
+            place: EntryLocation { map: "rule".into(), file: name.as_str().into(), line: None },
             name: name.into(),
             at: match one.at {
                 config::RuleAt::First => At::First,

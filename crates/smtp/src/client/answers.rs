@@ -9,7 +9,7 @@ use std::time::Duration;
 use mail::{Reply, ReplyClass};
 
 use super::ending::Farewell;
-use super::open::{Awaits, Open, Spoken};
+use super::open::{Awaits, GreetedProtocol, Open};
 use super::replies::Raw;
 use super::session::{DISMISSAL, Session};
 use super::settings::Dialect;
@@ -140,7 +140,7 @@ impl Open {
         }
         self.awaits = Awaits::Rcpt(0);
         // In a flight the replies to the rest of it follow.
-        if self.mail_refused && self.spoken == Spoken::Mail { Next::Over } else { Next::Go }
+        if self.mail_refused && self.spoken == GreetedProtocol::Mail { Next::Over } else { Next::Go }
     }
 
     // RFC 5321 §3.3: each RCPT has a reply of its own
@@ -161,7 +161,7 @@ impl Open {
         } else {
             self.awaits = Awaits::Data;
         }
-        let is_said = !matches!(self.spoken, Spoken::Rcpts(_));
+        let is_said = !matches!(self.spoken, GreetedProtocol::Rcpts(_));
         // RFC 5321 §3.3: without a recipient no content is sent
         match (self.pending(), is_said) {
             (0, false) if self.mail_refused => Next::Over,
@@ -185,7 +185,7 @@ impl Open {
                 }
                 // RFC 2920 §3.1: with no recipient left, the 354 is answered with a dot alone
                 self.left = Some(if has_recipient { self.transaction.content_bytes } else { 0 });
-                self.spoken = Spoken::Content;
+                self.spoken = GreetedProtocol::Content;
                 self.awaits = Awaits::End(self.pending_from(0).unwrap_or(0));
                 Next::Go
             }

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use mail::Body;
 
 use super::commands;
-use super::open::{Awaits, Open, Spoken};
+use super::open::{Awaits, GreetedProtocol, Open};
 use super::session::{Phase, Session};
 use super::settings::Dialect;
 use super::step::Transaction;
@@ -72,7 +72,7 @@ impl Session {
         self.open.back().is_none_or(|last| {
             // RFC 2920 §3.1: commands may follow the end of the content
             self.pipelining()
-                && last.spoken == Spoken::All
+                && last.spoken == GreetedProtocol::All
                 && self.open.len() < limits.transactions_ahead
                 && self.ahead_octets() < limits.content_ahead_octets as u64
         })
@@ -101,43 +101,47 @@ impl Session {
             let mut first_at = None;
             loop {
                 match (open.spoken, open.awaits) {
-                    (Spoken::Nothing, _) if open.has_rset => {
+                    (GreetedProtocol::Nothing, _) if open.has_rset => {
                         out.text(b"RSET\r\n");
-                        open.spoken = Spoken::Rset;
+                        open.spoken = GreetedProtocol::Rset;
                     }
-                    (Spoken::Nothing | Spoken::Rset, awaits) if pipelining || awaits == Awaits::Mail => {
+                    (GreetedProtocol::Nothing | GreetedProtocol::Rset, awaits)
+                        if pipelining || awaits == Awaits::Mail =>
+                    {
                         commands::mail(out, &open.transaction, offers, open.utf8);
-                        open.spoken = Spoken::Mail;
+                        open.spoken = GreetedProtocol::Mail;
                     }
-                    (Spoken::Mail, awaits) if pipelining || awaits == Awaits::Rcpt(0) => {
+                    (GreetedProtocol::Mail, awaits) if pipelining || awaits == Awaits::Rcpt(0) => {
                         commands::rcpt(out, &open.transaction, 0, offers, open.utf8);
-                        open.spoken = Spoken::Rcpts(1);
+                        open.spoken = GreetedProtocol::Rcpts(1);
                     }
-                    (Spoken::Rcpts(count), awaits)
+                    (GreetedProtocol::Rcpts(count), awaits)
                         if count < recipients && (pipelining || awaits == Awaits::Rcpt(count)) =>
                     {
                         commands::rcpt(out, &open.transaction, count, offers, open.utf8);
-                        open.spoken = Spoken::Rcpts(count + 1);
+                        open.spoken = GreetedProtocol::Rcpts(count + 1);
                     }
                     // RFC 2920 §3.1: DATA ends a flight
-                    (Spoken::Rcpts(_), awaits) if !open.uses_bdat && (pipelining || awaits == Awaits::Data) => {
+                    (GreetedProtocol::Rcpts(_), awaits)
+                        if !open.uses_bdat && (pipelining || awaits == Awaits::Data) =>
+                    {
                         out.text(b"DATA\r\n");
-                        open.spoken = Spoken::Data;
+                        open.spoken = GreetedProtocol::Data;
                     }
                     // RFC 3030 §2: the octets follow the command without waiting
-                    (Spoken::Rcpts(_), awaits)
+                    (GreetedProtocol::Rcpts(_), awaits)
                         if open.uses_bdat && (open.is_ahead || matches!(awaits, Awaits::End(_))) =>
                     {
                         out.write(format_args!("BDAT {} LAST\r\n", open.transaction.content_bytes));
-                        open.spoken = Spoken::Content;
+                        open.spoken = GreetedProtocol::Content;
                         open.left = Some(open.transaction.content_bytes);
                     }
-                    (Spoken::Content, _) if open.left == Some(0) => {
+                    (GreetedProtocol::Content, _) if open.left == Some(0) => {
                         if !open.uses_bdat {
                             std::mem::take(&mut open.dots).end(out);
                         }
                         open.left = None;
-                        open.spoken = Spoken::All;
+                        open.spoken = GreetedProtocol::All;
                         open.end_at = Some(out.written());
                         break;
                     }
@@ -152,7 +156,7 @@ impl Session {
 
     fn say_quit(&mut self) {
         // RFC 2920 §3.1: QUIT may follow the end of the content, as the last command of its flight
-        let may_follow = self.pipelining() && self.open.back().is_some_and(|last| last.spoken == Spoken::All);
+        let may_follow = self.pipelining() && self.open.back().is_some_and(|last| last.spoken == GreetedProtocol::All);
         if self.wants_quit && !self.is_cut && (self.open.is_empty() || may_follow) {
             self.out.text(b"QUIT\r\n");
             self.phase = Phase::Quit;

@@ -11,7 +11,7 @@ use super::step::{Answer, Finished, Loss, Outcome, Stage, Transaction};
 
 /// How far a transaction has been written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Spoken {
+pub(super) enum GreetedProtocol {
     /// Nothing.
     Nothing,
     /// RSET alone.
@@ -51,7 +51,7 @@ pub(super) struct Open {
     pub(super) has_rset: bool,
     /// SMTPUTF8 is said.
     pub(super) utf8: bool,
-    pub(super) spoken: Spoken,
+    pub(super) spoken: GreetedProtocol,
     pub(super) awaits: Awaits,
     /// MAIL was refused.
     pub(super) mail_refused: bool,
@@ -84,7 +84,7 @@ impl Open {
             is_ahead: false,
             has_rset: false,
             utf8: false,
-            spoken: Spoken::Nothing,
+            spoken: GreetedProtocol::Nothing,
             awaits: Awaits::Mail,
             mail_refused: false,
             is_odd: false,

@@ -11,7 +11,7 @@ use mail::base64;
 use zeroize::Zeroizing;
 
 use super::replies::Refusal;
-use super::session::{Asked, Phase, Session, check_class};
+use super::session::{PendingQuestion, Phase, Session, check_class};
 use super::{Note, Question, Step, Verdict};
 
 /// An exchange that has begun.
@@ -84,7 +84,7 @@ impl Session {
     fn take_auth(&mut self, call: &str, now: Duration) {
         self.times.wait_from(now);
         let asked = self.take_question();
-        assert!(matches!(asked, Asked::Auth), "{call}() when {asked:?} is asked");
+        assert!(matches!(asked, PendingQuestion::Auth), "{call}() when {asked:?} is asked");
     }
 
     /// The exchange, if there is one, ends without the driver.
@@ -135,7 +135,7 @@ impl Session {
                 },
             };
             self.exchange = Some(Exchange { mechanism, response });
-            return self.ask(Asked::Auth, Question::Auth);
+            return self.ask(PendingQuestion::Auth, Question::Auth);
         } else {
             Refusal::AuthMechanism
         };
@@ -154,7 +154,7 @@ impl Session {
                 if let Some(exchange) = &mut self.exchange {
                     exchange.response = Some(Zeroizing::new(response));
                 }
-                self.ask(Asked::Auth, Question::AuthResponse)
+                self.ask(PendingQuestion::Auth, Question::AuthResponse)
             }
             Err(refusal) => {
                 self.fail_exchange();

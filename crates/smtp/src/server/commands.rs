@@ -13,7 +13,7 @@ use mail::{
 
 use super::command::{self, Command};
 use super::replies::{Farewell, Refusal};
-use super::session::{Asked, Hello, Open, Phase, Session};
+use super::session::{Hello, Open, PendingQuestion, Phase, Session};
 use super::xclient;
 use super::{Dialect, Note, Question, Step, Transaction, Verdict};
 
@@ -138,7 +138,7 @@ impl Session {
             return None;
         }
         self.new_hello = Some(Hello { name, extended });
-        self.ask(Asked::Helo, Question::Helo)
+        self.ask(PendingQuestion::Helo, Question::Helo)
     }
 
     pub(super) fn answer_helo(&mut self, verdict: Verdict) {
@@ -313,7 +313,7 @@ impl Session {
         match self.read_mail(rest) {
             Ok(transaction) => {
                 self.new_transaction = Some(transaction);
-                self.ask(Asked::Mail, Question::Mail)
+                self.ask(PendingQuestion::Mail, Question::Mail)
             }
             Err(refusal) => {
                 if matches!(refusal, Refusal::MessageSize(_)) {
@@ -404,7 +404,7 @@ impl Session {
         match refusal.map_or_else(|| self.read_rcpt(rest), Err) {
             Ok(recipient) => {
                 self.candidate = Some(recipient);
-                self.ask(Asked::Recipient, Question::Recipient)
+                self.ask(PendingQuestion::Recipient, Question::Recipient)
             }
             Err(refusal) => {
                 self.refuse(line, &refusal);
@@ -507,7 +507,7 @@ impl Session {
         };
         if self.settings.verify && (is_verify || self.settings.expand) {
             argument.clone_into(&mut self.argument);
-            return self.ask(Asked::Look, question);
+            return self.ask(PendingQuestion::Look, question);
         }
         if is_verify {
             self.push_octets(b"252 2.5.2 Cannot VRFY user; try RCPT to attempt delivery\r\n");
@@ -526,7 +526,7 @@ impl Session {
             match xclient::read(rest, &self.client) {
                 Ok(attributes) => {
                     self.xclient = Some(attributes);
-                    return self.ask(Asked::Xclient, Question::Xclient);
+                    return self.ask(PendingQuestion::Xclient, Question::Xclient);
                 }
                 Err(why) => Refusal::XclientSyntax(why),
             }

@@ -14,7 +14,7 @@ use super::settings::{BareNewline, Limits};
 
 /// Why content is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Problem {
+pub(super) enum ContentError {
     /// CR without LF, or LF without CR.
     BareNewline,
     /// NUL where the body is not binary.
@@ -33,7 +33,7 @@ pub(super) enum Problem {
 
 /// Where the reader stands. CR and dot are held back until the next octet says what they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum At {
+enum LinePosition {
     /// At the beginning, or behind a true CRLF.
     LineStart,
     /// Behind CRLF and a dot.
@@ -49,7 +49,7 @@ enum At {
 /// Content on its way in.
 #[derive(Debug)]
 pub(super) struct Content {
-    at: At,
+    at: LinePosition,
     /// BODY=BINARYMIME: any octet goes.
     binary: bool,
     bare_newline: BareNewline,
@@ -64,7 +64,7 @@ pub(super) struct Content {
     /// Octets of the line so far.
     line: u64,
     header: HeaderWatch,
-    problem: Option<Problem>,
+    problem: Option<ContentError>,
 }
 
 impl Content {
@@ -82,7 +82,7 @@ impl Content {
         let mut waiting = Vec::with_capacity(expected.min(piece).saturating_add(trace.len()));
         waiting.extend_from_slice(trace);
         Self {
-            at: At::LineStart,
+            at: LinePosition::LineStart,
             binary,
             bare_newline,
             message_max: limits.message_bytes,
@@ -99,7 +99,7 @@ impl Content {
     }
 
     /// What is wrong with it.
-    pub(super) const fn problem(&self) -> Option<Problem> {
+    pub(super) const fn problem(&self) -> Option<ContentError> {
         self.problem
     }
 
@@ -143,25 +143,27 @@ impl Content {
         let mut run = 0;
         while let Some(byte) = input.get(at).copied() {
             match (self.at, byte) {
-                (At::LineStart, b'.') => {
+                (LinePosition::LineStart, b'.') => {
                     self.copy(input.get(run..at));
                     at += 1;
                     run = at;
-                    self.at = At::Dot;
+                    self.at = LinePosition::Dot;
                 }
-                (At::Dot, b'\r') => {
+                (LinePosition::Dot, b'\r') => {
                     at += 1;
                     run = at;
-                    self.at = At::DotCr;
+                    self.at = LinePosition::DotCr;
                 }
-                (At::DotCr, b'\n') => return (at + 1, true),
-                (At::Cr, b'\n') => {
+                (LinePosition::DotCr, b'\n') => return (at + 1, true),
+                (LinePosition::Cr, b'\n') => {
                     at += 1;
                     run = at;
                     self.true_newline();
                 }
-                (At::DotCr | At::Cr, _) => self.bare(),
-                (At::LineStart | At::Dot | At::Text, _) => (at, run) = self.text(input, at, run),
+                (LinePosition::DotCr | LinePosition::Cr, _) => self.bare(),
+                (LinePosition::LineStart | LinePosition::Dot | LinePosition::Text, _) => {
+                    (at, run) = self.text(input, at, run)
+                }
             }
         }
         self.copy(input.get(run..at));
@@ -180,12 +182,12 @@ impl Content {
         let mut run = 0;
         while let Some(byte) = input.get(at).copied() {
             match (self.at, byte) {
-                (At::Cr, b'\n') => {
+                (LinePosition::Cr, b'\n') => {
                     at += 1;
                     run = at;
                     self.true_newline();
                 }
-                (At::Cr, _) => self.bare(),
+                (LinePosition::Cr, _) => self.bare(),
                 _ => (at, run) = self.text(input, at, run),
             }
         }
@@ -194,7 +196,7 @@ impl Content {
 
     /// The last chunk has ended: a CR that was held back has no LF any more.
     pub(super) fn end_chunks(&mut self) {
-        if self.at == At::Cr {
+        if self.at == LinePosition::Cr {
             self.bare();
         }
     }
@@ -203,7 +205,7 @@ impl Content {
     /// and where the run of octets to be copied begins.
     fn text(&mut self, input: &[u8], mut at: usize, mut run: usize) -> (usize, usize) {
         loop {
-            self.at = At::Text;
+            self.at = LinePosition::Text;
             let rest = input.get(at..).unwrap_or_default();
             let Some(hit) = memchr3(b'\r', b'\n', 0, rest) else {
                 self.count_text(rest);
@@ -216,7 +218,7 @@ impl Content {
                 [b'\r', b'\n', after @ ..] => {
                     at += 2;
                     self.count_newline();
-                    self.at = At::LineStart;
+                    self.at = LinePosition::LineStart;
                     if matches!(after.first(), None | Some(b'.')) {
                         return (at, run);
                     }
@@ -226,9 +228,9 @@ impl Content {
                     at += 1;
                     run = at;
                     match first {
-                        b'\r' => self.at = At::Cr,
+                        b'\r' => self.at = LinePosition::Cr,
                         b'\n' => self.bare(),
-                        _ => self.refuse(Problem::Nul),
+                        _ => self.refuse(ContentError::Nul),
                     }
                     return (at, run);
                 }
@@ -254,15 +256,15 @@ impl Content {
     fn true_newline(&mut self) {
         self.count_newline();
         self.copy(Some(b"\r\n"));
-        self.at = At::LineStart;
+        self.at = LinePosition::LineStart;
     }
 
     /// A CR or LF alone. It never begins a line in the sense of the protocol: neither end nor dot is looked for.
     // RFC 5321 §2.3.8: CR and LF are only sent together; conversion to CRLF is what a client should have done
     fn bare(&mut self) {
-        self.at = At::Text;
+        self.at = LinePosition::Text;
         match self.bare_newline {
-            BareNewline::Reject => self.refuse(Problem::BareNewline),
+            BareNewline::Reject => self.refuse(ContentError::BareNewline),
             BareNewline::Normalize => {
                 self.count_newline();
                 self.copy(Some(b"\r\n"));
@@ -294,9 +296,9 @@ impl Content {
     fn judge_header(&mut self) {
         // RFC 5321 §6.3: a message with too many Received fields loops
         if self.header.hops() >= self.hops_max {
-            self.refuse(Problem::Hops);
+            self.refuse(ContentError::Hops);
         } else if self.header.fields() > self.fields_max {
-            self.refuse(Problem::HeaderFields);
+            self.refuse(ContentError::HeaderFields);
         }
     }
 
@@ -304,15 +306,15 @@ impl Content {
     /// named, so that pieces do not matter.
     fn count_octets(&mut self, octets: u64, line_max: u64) {
         let mut room = self.message_max.saturating_sub(self.stored);
-        let mut problem = Problem::Size;
+        let mut problem = ContentError::Size;
         let line_room = line_max.saturating_sub(self.line);
         if line_room < room {
-            (room, problem) = (line_room, Problem::Line);
+            (room, problem) = (line_room, ContentError::Line);
         }
         if self.header.is_open() {
             let header_room = self.header_max.saturating_sub(self.header.bytes());
             if header_room < room {
-                (room, problem) = (header_room, Problem::HeaderSize);
+                (room, problem) = (header_room, ContentError::HeaderSize);
             }
             self.header.count(octets);
         }
@@ -324,7 +326,7 @@ impl Content {
         }
     }
 
-    fn refuse(&mut self, problem: Problem) {
+    fn refuse(&mut self, problem: ContentError) {
         if self.problem.is_none() {
             self.problem = Some(problem);
             self.waiting = Vec::new();

@@ -17,7 +17,7 @@ pub(super) struct LineReader {
 
 /// A line has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum LineEnd {
     /// It is the input that was used.
     InInput,
     /// [`LineReader::take`] has it.
@@ -31,18 +31,18 @@ pub(super) enum Found {
 
 impl LineReader {
     /// Uses input up to the end of the line, and says whether it was found. `max` counts the line end.
-    pub(super) fn read(&mut self, input: &[u8], max: usize) -> (usize, Option<Found>) {
+    pub(super) fn read(&mut self, input: &[u8], max: usize) -> (usize, Option<LineEnd>) {
         let end = memchr(b'\n', input);
         let used = end.map_or(input.len(), |at| at + 1);
         let piece = input.get(..used).unwrap_or(input);
         if self.held.is_empty() && end.is_some() && piece.len() <= max && !self.overlong {
-            return (used, Some(Found::InInput));
+            return (used, Some(LineEnd::InInput));
         }
         if self.overlong || self.held.len() + piece.len() > max {
             return (used, self.swallow(piece, end.is_some()));
         }
         self.held.extend_from_slice(piece);
-        (used, end.map(|_| Found::Held))
+        (used, end.map(|_| LineEnd::Held))
     }
 
     /// The line that was found in pieces. Give the buffer back with [`LineReader::give_back`].
@@ -79,13 +79,13 @@ impl LineReader {
             && prefix.iter().all(|wanted| octets.next().is_some_and(|octet| octet.eq_ignore_ascii_case(wanted)))
     }
 
-    fn swallow(&mut self, piece: &[u8], ended: bool) -> Option<Found> {
+    fn swallow(&mut self, piece: &[u8], ended: bool) -> Option<LineEnd> {
         self.overlong = true;
         if ended {
             let mut back = piece.iter().rev().skip(1).chain(self.held.last()).copied();
             let bare = back.next() != Some(b'\r');
             self.clear();
-            return Some(Found::TooLong { bare });
+            return Some(LineEnd::TooLong { bare });
         }
         let last = piece.last().copied();
         if let Some(last) = last {
@@ -109,13 +109,13 @@ mod tests {
             while !rest.is_empty() {
                 let (used, found) = reader.read(rest, max);
                 match found {
-                    Some(Found::InInput) => out.push(rest[..used].escape_ascii().to_string()),
-                    Some(Found::Held) => {
+                    Some(LineEnd::InInput) => out.push(rest[..used].escape_ascii().to_string()),
+                    Some(LineEnd::Held) => {
                         let line = reader.take();
                         out.push(line.escape_ascii().to_string());
                         reader.give_back(line);
                     }
-                    Some(Found::TooLong { bare }) => out.push(format!("too long, {bare}")),
+                    Some(LineEnd::TooLong { bare }) => out.push(format!("too long, {bare}")),
                     None => assert_eq!(used, rest.len()),
                 }
                 rest = &rest[used..];

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use mail::{Body, Reply, ReplyClass};
 
-use super::content::{Content, Problem};
+use super::content::{Content, ContentError};
 use super::replies::{Refusal, printable};
-use super::session::{Asked, Phase, Session, check_class};
+use super::session::{PendingQuestion, Phase, Session, check_class};
 use super::{Note, Question, Step, Verdict};
 
 /// A chunk whose octets are coming.
@@ -36,7 +36,7 @@ impl Session {
             Some(open) if open.transaction.recipients.is_empty() => Refusal::RecipientFirst("DATA"),
             // RFC 3030 §3
             Some(open) if open.transaction.params.body == Some(Body::BinaryMime) => Refusal::BinaryNeedsChunks,
-            Some(_) => return self.ask(Asked::Data, Question::Data),
+            Some(_) => return self.ask(PendingQuestion::Data, Question::Data),
         };
         self.refuse(line, &refusal);
         None
@@ -57,7 +57,7 @@ impl Session {
             Some(_) if octets > max.saturating_sub(self.content_bytes()) => {
                 self.note(Note::Limit("message.size_max"));
                 let times = self.replies_wanted(last);
-                self.swallow_chunk(line, octets, times, &Refusal::Content(Problem::Size));
+                self.swallow_chunk(line, octets, times, &Refusal::Content(ContentError::Size));
                 self.reset();
                 return None;
             }
@@ -65,7 +65,7 @@ impl Session {
                 self.begin_chunk(octets, last, None);
                 return None;
             }
-            Some(_) => return self.ask(Asked::FirstChunk { octets, last }, Question::Data),
+            Some(_) => return self.ask(PendingQuestion::FirstChunk { octets, last }, Question::Data),
         };
         self.swallow_chunk(line, octets, 1, &refusal);
         None
@@ -105,12 +105,12 @@ impl Session {
         let binary = params.body == Some(Body::BinaryMime);
         let content = |expected| Content::new(&settings.limits, settings.bare_newline, binary, trace, expected);
         match asked {
-            Asked::Data => {
+            PendingQuestion::Data => {
                 open.content = Some(content(params.size));
                 self.push_octets(b"354 Enter mail, end with \".\" on a line by itself\r\n");
                 self.phase = Phase::Data;
             }
-            Asked::FirstChunk { octets, last } => {
+            PendingQuestion::FirstChunk { octets, last } => {
                 open.content = Some(content(params.size.or_else(|| last.then_some(octets))));
                 self.begin_chunk(octets, last, None);
             }
@@ -212,7 +212,7 @@ impl Session {
     fn message_complete(&mut self) -> Option<Step> {
         self.phase = Phase::Command;
         match self.content().and_then(Content::problem) {
-            None => self.ask(Asked::Message, Question::Message),
+            None => self.ask(PendingQuestion::Message, Question::Message),
             Some(problem) => {
                 self.refuse_content(problem, self.replies_wanted(true));
                 None
@@ -221,18 +221,18 @@ impl Session {
     }
 
     /// Refuses the message for its content; the transaction is over.
-    fn refuse_content(&mut self, problem: Problem, times: usize) {
+    fn refuse_content(&mut self, problem: ContentError, times: usize) {
         let reply = Refusal::Content(problem).reply(&self.settings.limits);
         for _ in 0..times {
             self.push(&reply);
         }
         match problem {
-            Problem::BareNewline | Problem::Nul => self.note(Note::BareNewline),
-            Problem::Size => self.note(Note::Limit("message.size_max")),
-            Problem::Line => self.note(Note::Limit("message.line_bytes_max")),
-            Problem::HeaderSize => self.note(Note::Limit("message.header_bytes_max")),
-            Problem::HeaderFields => self.note(Note::Limit("message.header_fields_max")),
-            Problem::Hops => self.note(Note::Limit("message.hops_max")),
+            ContentError::BareNewline | ContentError::Nul => self.note(Note::BareNewline),
+            ContentError::Size => self.note(Note::Limit("message.size_max")),
+            ContentError::Line => self.note(Note::Limit("message.line_bytes_max")),
+            ContentError::HeaderSize => self.note(Note::Limit("message.header_bytes_max")),
+            ContentError::HeaderFields => self.note(Note::Limit("message.header_fields_max")),
+            ContentError::Hops => self.note(Note::Limit("message.hops_max")),
         }
         self.note(Note::Content { reply, bytes: self.content_bytes() });
         self.reset();
@@ -252,7 +252,7 @@ impl Session {
     // RFC 5321 §6.1: the driver has made the message durable before it accepts
     pub fn finish(&mut self, verdicts: &[Verdict], now: Duration) {
         let asked = self.take_question();
-        assert!(matches!(asked, Asked::Message), "finish() when {asked:?} is asked");
+        assert!(matches!(asked, PendingQuestion::Message), "finish() when {asked:?} is asked");
         self.times.wait_from(now);
         let wanted = self.replies_wanted(true);
         assert!(verdicts.len() >= wanted, "{} verdicts for {wanted} replies", verdicts.len());

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 
 use mail::{EnhancedCode, HoldSeconds, HoldTime, Reply, ReplyCode};
 
-use super::content::Problem;
+use super::content::ContentError;
 use super::settings::Limits;
 
 /// Octets of a foreign word that a reply or a note repeats.
@@ -57,7 +57,7 @@ pub(super) enum Refusal<'a> {
     XclientSyntax(&'static str),
     NoExpand,
     NoSuchHere,
-    Content(Problem),
+    Content(ContentError),
 }
 
 /// Why the session is closed, always with 421.
@@ -169,27 +169,29 @@ impl Refusal<'_> {
     }
 }
 
-fn content(problem: Problem, limits: &Limits) -> (u16, &'static str, Cow<'static, str>) {
+fn content(problem: ContentError, limits: &Limits) -> (u16, &'static str, Cow<'static, str>) {
     let own = |code, status, text: String| (code, status, Cow::Owned(text));
     match problem {
-        Problem::BareNewline => (
+        ContentError::BareNewline => (
             554,
             "5.6.0",
             Cow::Borrowed("Bare <CR> or <LF> in the message, lines end with <CR><LF> (RFC 5321 section 2.3.8)"),
         ),
-        Problem::Nul => (554, "5.6.0", Cow::Borrowed("NUL in the message (RFC 5322 section 4)")),
-        Problem::Size => own(552, "5.3.4", format!("Message size exceeds maximum of {} octets", limits.message_bytes)),
-        Problem::Line => {
+        ContentError::Nul => (554, "5.6.0", Cow::Borrowed("NUL in the message (RFC 5322 section 4)")),
+        ContentError::Size => {
+            own(552, "5.3.4", format!("Message size exceeds maximum of {} octets", limits.message_bytes))
+        }
+        ContentError::Line => {
             own(554, "5.6.0", format!("Line in the message exceeds maximum of {} octets", limits.content_line_bytes))
         }
-        Problem::HeaderSize => {
+        ContentError::HeaderSize => {
             own(554, "5.6.0", format!("Header section exceeds maximum of {} octets", limits.header_bytes))
         }
-        Problem::HeaderFields => {
+        ContentError::HeaderFields => {
             own(554, "5.6.0", format!("Header section exceeds maximum of {} fields", limits.header_fields))
         }
         // RFC 3463 §3.5: X.4.6 is a routing loop
-        Problem::Hops => own(554, "5.4.6", format!("Too many hops, {} reached", limits.hops)),
+        ContentError::Hops => own(554, "5.4.6", format!("Too many hops, {} reached", limits.hops)),
     }
 }
 

@@ -15,7 +15,7 @@ use mail::{Client, HeloName, Recipient, Reply, ReplyClass};
 use super::auth::Exchange;
 use super::command::{self, TLS_RECORD};
 use super::content::Content;
-use super::lines::{Found, LineReader};
+use super::lines::{LineEnd, LineReader};
 use super::message::Chunk;
 use super::replies::{Farewell, Refusal, printable, say};
 use super::times::Times;
@@ -86,14 +86,14 @@ pub(super) enum Phase {
     AuthLine,
     Data,
     Chunk(Chunk),
-    Asked(Asked),
+    Asked(PendingQuestion),
     Handshake,
     Closing,
 }
 
 /// The open question, with what only its answer needs.
 #[derive(Debug)]
-pub(super) enum Asked {
+pub(super) enum PendingQuestion {
     Helo,
     Mail,
     Recipient,
@@ -270,14 +270,14 @@ impl Session {
         let (used, found) = self.lines.read(rest, max);
         let step = match found {
             None => None,
-            Some(Found::InInput) => self.line(rest.get(..used).unwrap_or_default(), now),
-            Some(Found::Held) => {
+            Some(LineEnd::InInput) => self.line(rest.get(..used).unwrap_or_default(), now),
+            Some(LineEnd::Held) => {
                 let line = self.lines.take();
                 let step = self.line(&line, now);
                 self.lines.give_back(line);
                 step
             }
-            Some(Found::TooLong { bare }) => {
+            Some(LineEnd::TooLong { bare }) => {
                 self.times.wait_from(now);
                 self.overlong_line(is_auth, bare);
                 None
@@ -368,12 +368,12 @@ impl Session {
         check_class(&verdict);
         self.times.wait_from(now);
         match self.take_question() {
-            Asked::Helo => self.answer_helo(verdict),
-            Asked::Mail => self.answer_mail(verdict, now),
-            Asked::Recipient => self.answer_recipient(verdict),
-            Asked::Xclient => self.answer_xclient(verdict),
-            Asked::Data => self.refuse_data(verdict),
-            Asked::FirstChunk { octets, last } => self.refuse_first_chunk(verdict, octets, last),
+            PendingQuestion::Helo => self.answer_helo(verdict),
+            PendingQuestion::Mail => self.answer_mail(verdict, now),
+            PendingQuestion::Recipient => self.answer_recipient(verdict),
+            PendingQuestion::Xclient => self.answer_xclient(verdict),
+            PendingQuestion::Data => self.refuse_data(verdict),
+            PendingQuestion::FirstChunk { octets, last } => self.refuse_first_chunk(verdict, octets, last),
             asked => panic!("answer() when {asked:?} is asked"),
         }
     }
@@ -385,13 +385,13 @@ impl Session {
     pub fn answer_with(&mut self, reply: Reply, now: Duration) {
         self.times.wait_from(now);
         let asked = self.take_question();
-        assert!(matches!(asked, Asked::Look), "answer_with() when {asked:?} is asked");
+        assert!(matches!(asked, PendingQuestion::Look), "answer_with() when {asked:?} is asked");
         self.push(&reply);
         self.argument.clear();
     }
 
     /// Takes the open question; the session is ready for the next command.
-    pub(super) fn take_question(&mut self) -> Asked {
+    pub(super) fn take_question(&mut self) -> PendingQuestion {
         match std::mem::replace(&mut self.phase, Phase::Command) {
             Phase::Asked(asked) => asked,
             phase => panic!("an answer although nothing is asked, in {phase:?}"),
@@ -567,7 +567,7 @@ impl Session {
         }
     }
 
-    pub(super) fn ask(&mut self, asked: Asked, question: Question) -> Option<Step> {
+    pub(super) fn ask(&mut self, asked: PendingQuestion, question: Question) -> Option<Step> {
         self.phase = Phase::Asked(asked);
         Some(Step::Ask(question))
     }

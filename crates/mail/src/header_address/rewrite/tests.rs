@@ -7,7 +7,7 @@ use std::convert::Infallible;
 /// The value with everybody of `in.test` moved to `out.test`, and names without a domain too.
 fn moved(value: &[u8]) -> Option<Vec<u8>> {
     let host: DomainName = "in.test".parse().unwrap();
-    let new = |written: &Written| {
+    let new = |written: &LocatedAddress| {
         let address = written.to_address(&host).filter(|address| address.domain().to_string() == "in.test");
         let out = address.map(|address| {
             let local = LocalPart::new(&format!("{}.new", address.local_part().as_str())).unwrap();
@@ -113,7 +113,7 @@ fn large_and_deep_fields_cost_no_more_than_their_length() {
 
 #[test]
 fn a_local_part_that_stays_keeps_its_spelling() {
-    let new = |_: &Written| Ok::<_, Infallible>(Some("joe@out.test".parse().unwrap()));
+    let new = |_: &LocatedAddress| Ok::<_, Infallible>(Some("joe@out.test".parse().unwrap()));
     assert_eq!(rewrite(b" \"joe\"@in.test, <joe>", new).unwrap().unwrap(), b" \"joe\"@out.test, <joe@out.test>");
     assert_eq!(rewrite(b" \"joe\"@out.test", new), Ok(None));
 }
@@ -183,7 +183,7 @@ proptest! {
     #[test]
     fn without_a_match_nothing_changes(value in anything()) {
         prop_assert_eq!(rewrite(&value, |_| Ok::<_, Infallible>(None)), Ok(None));
-        let same = |written: &Written| Ok::<_, Infallible>(written.to_address(&"in.test".parse().unwrap()));
+        let same = |written: &LocatedAddress| Ok::<_, Infallible>(written.to_address(&"in.test".parse().unwrap()));
         if let Ok(Some(new)) = rewrite(&value, same) {
             prop_assert!(!new.is_empty());
         }

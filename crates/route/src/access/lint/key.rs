@@ -2,12 +2,12 @@
 
 use super::super::Options;
 use super::super::tag::{Keys, TAGS};
-use super::{Doubt, Line, error, warning};
+use super::{CheckedEntry, LintMessage, error, warning};
 use crate::network;
 use std::net::{IpAddr, Ipv6Addr};
 
 /// Checks the key of an entry. The first doubt is enough.
-pub(super) fn check(line: &Line<'_>, options: &Options, doubts: &mut Vec<Doubt>) {
+pub(super) fn check(line: &CheckedEntry<'_>, options: &Options, doubts: &mut Vec<LintMessage>) {
     let first = unknown_tag(line)
         .or_else(|| empty(line))
         .or_else(|| network(line))
@@ -18,7 +18,7 @@ pub(super) fn check(line: &Line<'_>, options: &Options, doubts: &mut Vec<Doubt>)
 }
 
 /// The key with another text behind its tag.
-fn write(line: &Line<'_>, body: &str) -> String {
+fn write(line: &CheckedEntry<'_>, body: &str) -> String {
     line.known.map_or_else(|| format!("write {body}"), |known| format!("write {}:{body}", known.name))
 }
 
@@ -31,7 +31,7 @@ fn is_ipv6(body: &str) -> bool {
 }
 
 /// A word before a colon that is no tag.
-fn unknown_tag(line: &Line<'_>) -> Option<Doubt> {
+fn unknown_tag(line: &CheckedEntry<'_>) -> Option<LintMessage> {
     if line.tag.is_some() || is_ipv6(line.body) || line.body.starts_with('[') {
         return None;
     }
@@ -74,13 +74,13 @@ fn distance(a: &str, b: &str) -> usize {
     rows.last().and_then(|row| row.last()).copied().unwrap_or_default()
 }
 
-fn empty(line: &Line<'_>) -> Option<Doubt> {
+fn empty(line: &CheckedEntry<'_>) -> Option<LintMessage> {
     let known = line.known.filter(|known| line.body.is_empty() && !known.has_default)?;
     Some(error(format!("\"{}:\" alone is never looked up", known.name), "write what it is for behind the tag"))
 }
 
 /// Networks and addresses of clients.
-fn network(line: &Line<'_>) -> Option<Doubt> {
+fn network(line: &CheckedEntry<'_>) -> Option<LintMessage> {
     let body = line.body;
     if let Some((_, length)) =
         body.split_once('/').filter(|(ip, _)| network::without_ipv6(ip).parse::<IpAddr>().is_ok())
@@ -115,7 +115,7 @@ fn network(line: &Line<'_>) -> Option<Doubt> {
 }
 
 /// Spellings under which nothing is looked up.
-fn spelling(line: &Line<'_>, options: &Options) -> Option<Doubt> {
+fn spelling(line: &CheckedEntry<'_>, options: &Options) -> Option<LintMessage> {
     let body = line.body;
     if line.known.is_some_and(|known| known.keys == Keys::Any) {
         return None;
@@ -151,7 +151,7 @@ fn spelling(line: &Line<'_>, options: &Options) -> Option<Doubt> {
 }
 
 /// Keys of another kind than the tag asks for.
-fn kind(line: &Line<'_>) -> Option<Doubt> {
+fn kind(line: &CheckedEntry<'_>) -> Option<LintMessage> {
     let (known, body) = (line.known?, line.body);
     let is_ip = is_ipv4(body) || is_ipv6(body) || network::cidr(body).is_some();
     match known.keys {
@@ -172,7 +172,7 @@ fn kind(line: &Line<'_>) -> Option<Doubt> {
     }
 }
 
-fn untagged(line: &Line<'_>) -> Option<Doubt> {
+fn untagged(line: &CheckedEntry<'_>) -> Option<LintMessage> {
     if line.tag.is_some() {
         return None;
     }

@@ -8,37 +8,37 @@ mod key;
 mod value;
 
 use super::Access;
-use super::tag::{self, Known};
+use super::tag::{self, TagInfo};
 use super::value::Value;
 use crate::lint::{Lint, Severity};
 use crate::map::Hit;
 use crate::network;
-use crate::question::{Place, Source};
+use crate::question::{EntryLocation, Source};
 use std::collections::{HashMap, HashSet};
 
 /// What is wrong, and what to write instead.
-type Doubt = (Severity, String, String);
+type LintMessage = (Severity, String, String);
 
-fn warning(text: impl Into<String>, hint: impl Into<String>) -> Doubt {
+fn warning(text: impl Into<String>, hint: impl Into<String>) -> LintMessage {
     (Severity::Warning, text.into(), hint.into())
 }
 
-fn error(text: impl Into<String>, hint: impl Into<String>) -> Doubt {
+fn error(text: impl Into<String>, hint: impl Into<String>) -> LintMessage {
     (Severity::Error, text.into(), hint.into())
 }
 
 /// An entry as the checks see it.
-struct Line<'a> {
+struct CheckedEntry<'a> {
     /// Its tag, as it is written.
     tag: Option<&'a str>,
-    known: Option<&'static Known>,
+    known: Option<&'static TagInfo>,
     /// Behind the tag.
     body: &'a str,
     text: &'a str,
     value: Value,
 }
 
-impl<'a> Line<'a> {
+impl<'a> CheckedEntry<'a> {
     fn of(hit: Hit<'a>) -> Self {
         let (tag, body) = tag::split(hit.key);
         Self { tag, known: tag.and_then(tag::of), body, text: hit.value.trim(), value: Value::parse(hit.value) }
@@ -65,8 +65,8 @@ impl Access {
         for source in &self.map {
             let Source::Loaded(table) = source else { continue };
             for hit in table.iter() {
-                let line = Line::of(hit);
-                let place = Place { map: super::MAP.into(), file: table.file().into(), line: hit.line };
+                let line = CheckedEntry::of(hit);
+                let place = EntryLocation { map: super::MAP.into(), file: table.file().into(), line: hit.line };
                 let mut doubts = Vec::new();
                 key::check(&line, &self.options, &mut doubts);
                 value::check(&line, &self.options, &mut doubts);
@@ -94,7 +94,7 @@ impl Access {
                 let tags: &[&str] = if hit.key.contains('@') { &["from", "to"] } else { &["connect", "from", "to"] };
                 let key = hit.key.to_lowercase();
                 if tags.iter().all(|tag| keys.contains(&format!("{tag}:{key}"))) {
-                    let place = Place { map: super::MAP.into(), file: table.file().into(), line: hit.line };
+                    let place = EntryLocation { map: super::MAP.into(), file: table.file().into(), line: hit.line };
                     let doubt = error(
                         "each tag has an entry of its own for this key, so this one is never reached",
                         "remove it",
@@ -106,7 +106,7 @@ impl Access {
     }
 }
 
-fn lint(place: Place, hit: Hit<'_>, (severity, text, hint): Doubt) -> Lint {
+fn lint(place: EntryLocation, hit: Hit<'_>, (severity, text, hint): LintMessage) -> Lint {
     // A password is nobody's business who reads the list.
     let is_secret = tag::split(hit.key).0.is_some_and(|tag| tag.eq_ignore_ascii_case("AuthInfo"));
     let value = if is_secret { "…" } else { hit.value };

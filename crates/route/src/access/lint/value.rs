@@ -3,13 +3,13 @@
 use super::super::tag::{AuthInfo, TlsDemand, Values, is_group, letters};
 use super::super::value::{ErrorText, Value, unquote};
 use super::super::{DelayChecks, Options, RelayMailFrom};
-use super::{Doubt, Line, error, warning};
+use super::{CheckedEntry, LintMessage, error, warning};
 use mail::Outcome;
 
 const WORDS: &str = "write OK, RELAY, REJECT, DISCARD, SKIP, QUARANTINE:reason or ERROR:5.7.1:\"550 text\"";
 
 /// Checks the value of an entry. The first doubt is enough.
-pub(super) fn check(line: &Line<'_>, options: &Options, doubts: &mut Vec<Doubt>) {
+pub(super) fn check(line: &CheckedEntry<'_>, options: &Options, doubts: &mut Vec<LintMessage>) {
     let values = line.known.map_or(Values::Ruling, |known| known.values);
     // Tags whose meaning is a number or a word take SKIP, too.
     let is_skip = line.value == Value::Skip && values != Values::FriendOrHater;
@@ -55,7 +55,7 @@ pub(super) fn check(line: &Line<'_>, options: &Options, doubts: &mut Vec<Doubt>)
 }
 
 /// Letters of `Srv_Features:`.
-fn offers(text: &str) -> Option<Doubt> {
+fn offers(text: &str) -> Option<LintMessage> {
     const KNOWN: &str = "SsAaLlCcDdPpXxVvGgUu";
     let Some(letters) = letters(text) else {
         return Some(error("these are no letters", "write letters, as in S l"));
@@ -87,7 +87,7 @@ fn offers(text: &str) -> Option<Doubt> {
     })
 }
 
-fn auth(line: &Line<'_>) -> Option<Doubt> {
+fn auth(line: &CheckedEntry<'_>) -> Option<LintMessage> {
     let hint = "write \"U:user\" \"P:password\"";
     match AuthInfo::parse(line.text) {
         None => Some(error("it is no login", hint)),
@@ -95,7 +95,7 @@ fn auth(line: &Line<'_>) -> Option<Doubt> {
     }
 }
 
-fn friend(line: &Line<'_>, options: &Options) -> Option<Doubt> {
+fn friend(line: &CheckedEntry<'_>, options: &Options) -> Option<LintMessage> {
     let wanted = match (&line.value, options.delay_checks) {
         (Value::Friend, DelayChecks::Friend) | (Value::Hater, DelayChecks::Hater) => return None,
         (Value::Friend, _) => "friend",
@@ -105,7 +105,7 @@ fn friend(line: &Line<'_>, options: &Options) -> Option<Doubt> {
     Some(error("it has no effect with these options", format!("set delay_checks in [access] to \"{wanted}\"")))
 }
 
-fn ruling(line: &Line<'_>, options: &Options) -> Option<Doubt> {
+fn ruling(line: &CheckedEntry<'_>, options: &Options) -> Option<LintMessage> {
     match &line.value {
         Value::Friend | Value::Hater => {
             Some(error(format!("only Spam: knows {}", line.value.word()), format!("write Spam:{}", line.body)))
@@ -125,7 +125,7 @@ fn ruling(line: &Line<'_>, options: &Options) -> Option<Doubt> {
 }
 
 /// `RELAY` that gives no right.
-fn relay(line: &Line<'_>, options: &Options) -> Option<Doubt> {
+fn relay(line: &CheckedEntry<'_>, options: &Options) -> Option<LintMessage> {
     let (user, domain) = line.body.rsplit_once('@').map_or((None, line.body), |(user, domain)| (Some(user), domain));
     match (line.name(), user, options.relay_mail_from) {
         ("From", Some(_), RelayMailFrom::No) | ("From", None, RelayMailFrom::No | RelayMailFrom::Address) => {
@@ -143,7 +143,7 @@ fn relay(line: &Line<'_>, options: &Options) -> Option<Doubt> {
 }
 
 /// Texts of refusals: what sendmail makes of them, and what is missing.
-fn refusal(written: &str, error_text: &ErrorText) -> Option<Doubt> {
+fn refusal(written: &str, error_text: &ErrorText) -> Option<LintMessage> {
     let ErrorText { code, status, text } = error_text;
     let is_tagged = written.get(..5).is_some_and(|word| word.eq_ignore_ascii_case("ERROR"));
     if !is_tagged && code.is_none() {

@@ -30,13 +30,13 @@ fn unreadable(line: usize, text: impl Into<String>) -> Unreadable {
 }
 
 /// A logical line: its number, its letter, its value with the lines that go on with it.
-struct Line<'a> {
+struct ControlLine<'a> {
     number: usize,
     code: u8,
     value: &'a [u8],
 }
 
-impl Line<'_> {
+impl ControlLine<'_> {
     fn text(&self) -> Result<&str, Unreadable> {
         str::from_utf8(self.value).map(str::trim_end).map_err(|_| unreadable(self.number, "it is no text"))
     }
@@ -69,9 +69,9 @@ impl<'a> Lines<'a> {
 }
 
 impl<'a> Iterator for Lines<'a> {
-    type Item = Line<'a>;
+    type Item = ControlLine<'a>;
 
-    fn next(&mut self) -> Option<Line<'a>> {
+    fn next(&mut self) -> Option<ControlLine<'a>> {
         let before = self.rest;
         let first = self.physical()?;
         let number = self.number;
@@ -82,7 +82,7 @@ impl<'a> Iterator for Lines<'a> {
         let whole = before.get(..octets).unwrap_or_default();
         let whole = whole.strip_suffix(b"\n").unwrap_or(whole);
         let code = whole.first().copied().unwrap_or(b'\n');
-        Some(Line { number, code, value: whole.get(1..).unwrap_or_default() })
+        Some(ControlLine { number, code, value: whole.get(1..).unwrap_or_default() })
     }
 }
 
@@ -148,7 +148,7 @@ impl Reading {
         self.notes.push(LineNote { line, text });
     }
 
-    fn take(&mut self, line: &Line<'_>, host: &DomainName, limits: &Limits) -> Result<(), Unreadable> {
+    fn take(&mut self, line: &ControlLine<'_>, host: &DomainName, limits: &Limits) -> Result<(), Unreadable> {
         if self.version.is_none() && line.code != b'V' {
             return Err(unreadable(
                 line.number,
@@ -196,7 +196,7 @@ impl Reading {
         Ok(())
     }
 
-    fn take_version(&mut self, line: &Line<'_>) -> Result<(), Unreadable> {
+    fn take_version(&mut self, line: &ControlLine<'_>) -> Result<(), Unreadable> {
         let version = line.number("version")?;
         let newest = QueuedMessage::VERSION_MAX;
         if !(1..=newest).contains(&version) {
@@ -207,7 +207,7 @@ impl Reading {
         Ok(())
     }
 
-    fn take_body(&mut self, line: &Line<'_>) -> Result<(), Unreadable> {
+    fn take_body(&mut self, line: &ControlLine<'_>) -> Result<(), Unreadable> {
         let text = line.text()?;
         match MailParams::parse(format!("BODY={text}").as_bytes()) {
             Ok(params) => self.params.body = params.body,
@@ -218,7 +218,7 @@ impl Reading {
         Ok(())
     }
 
-    fn take_envid(&mut self, line: &Line<'_>) -> Result<(), Unreadable> {
+    fn take_envid(&mut self, line: &ControlLine<'_>) -> Result<(), Unreadable> {
         match MailParams::parse(format!("ENVID={}", line.text()?).as_bytes()) {
             Ok(params) if params.envid.is_some() => self.params.envid = params.envid,
             _ => self.note(line.number, format!("ENVID \"{}\" is none; reports go without it", plain(line.value))),
@@ -226,7 +226,7 @@ impl Reading {
         Ok(())
     }
 
-    fn take_auth(&mut self, line: &Line<'_>) -> Result<(), Unreadable> {
+    fn take_auth(&mut self, line: &ControlLine<'_>) -> Result<(), Unreadable> {
         match MailParams::parse(format!("AUTH={}", line.text()?).as_bytes()) {
             Ok(params) if params.auth.is_some() => self.params.auth = params.auth,
             _ => self.note(line.number, format!("AUTH \"{}\" is none; it goes without it", plain(line.value))),
@@ -234,7 +234,7 @@ impl Reading {
         Ok(())
     }
 
-    fn take_macro(&mut self, line: &Line<'_>) {
+    fn take_macro(&mut self, line: &ControlLine<'_>) {
         let value = line.value.trim_ascii_end();
         let (name, value) = match value.strip_prefix(b"{") {
             Some(rest) => {
@@ -247,7 +247,7 @@ impl Reading {
         self.macros.push((plain(name), plain(value)));
     }
 
-    fn take_original(&mut self, line: &Line<'_>) -> Result<(), Unreadable> {
+    fn take_original(&mut self, line: &ControlLine<'_>) -> Result<(), Unreadable> {
         self.original = orcpt(line.text()?);
         if self.original.is_none() {
             self.note(
@@ -258,7 +258,7 @@ impl Reading {
         Ok(())
     }
 
-    fn take_recipient(&mut self, line: &Line<'_>, host: &DomainName, limits: &Limits) -> Result<(), Unreadable> {
+    fn take_recipient(&mut self, line: &ControlLine<'_>, host: &DomainName, limits: &Limits) -> Result<(), Unreadable> {
         if self.recipients.len() >= limits.recipients_max {
             return Err(unreadable(line.number, format!("it has more than {} recipients", limits.recipients_max)));
         }
@@ -326,7 +326,7 @@ impl Reading {
     }
 }
 
-fn sender(line: &Line<'_>, host: &DomainName) -> Result<ReversePath, Unreadable> {
+fn sender(line: &ControlLine<'_>, host: &DomainName) -> Result<ReversePath, Unreadable> {
     match line.text()?.trim() {
         "" | "<>" => Ok(ReversePath::Null),
         text => address(text, host).map(ReversePath::Address).map_err(|why| unreadable(line.number, why)),

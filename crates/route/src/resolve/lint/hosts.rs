@@ -1,13 +1,13 @@
 //! Doubts about mailertable and smarttable.
 
-use super::Doubts;
+use super::LintMessages;
 use crate::destination::{Hosts, NextHost};
 use crate::map::Hit;
 use crate::tables::mailer::{MailerValue, split_mailer};
 use crate::tables::substitute::substitute;
 use mail::Domain;
 
-pub(super) fn mailertable(doubts: &mut Doubts<'_>) {
+pub(super) fn mailertable(doubts: &mut LintMessages<'_>) {
     for hit in doubts.entries() {
         key_of_mailertable(doubts, &hit);
         value(doubts, &hit);
@@ -27,7 +27,7 @@ pub(super) fn mailertable(doubts: &mut Doubts<'_>) {
     }
 }
 
-fn key_of_mailertable(doubts: &mut Doubts<'_>, hit: &Hit<'_>) {
+fn key_of_mailertable(doubts: &mut LintMessages<'_>, hit: &Hit<'_>) {
     let key = hit.key;
     if key == "." {
         return;
@@ -59,7 +59,7 @@ fn key_of_mailertable(doubts: &mut Doubts<'_>, hit: &Hit<'_>) {
 }
 
 /// Keys that no domain is equal to.
-fn never_fits(doubts: &mut Doubts<'_>, hit: &Hit<'_>, key: &str) -> bool {
+fn never_fits(doubts: &mut LintMessages<'_>, hit: &Hit<'_>, key: &str) -> bool {
     let why = if key.starts_with('*') {
         format!("the key \"{key}\" never fits; a leading dot stands for everything below a domain")
     } else if key.ends_with('.') {
@@ -74,7 +74,7 @@ fn never_fits(doubts: &mut Doubts<'_>, hit: &Hit<'_>, key: &str) -> bool {
     true
 }
 
-pub(super) fn smarttable(doubts: &mut Doubts<'_>) {
+pub(super) fn smarttable(doubts: &mut LintMessages<'_>) {
     for hit in doubts.entries() {
         if hit.key == "<>" {
             doubts.error(&hit, "the key \"<>\" never fits", "the null sender has the key @");
@@ -89,7 +89,7 @@ pub(super) fn smarttable(doubts: &mut Doubts<'_>) {
     }
 }
 
-fn value(doubts: &mut Doubts<'_>, hit: &Hit<'_>) {
+fn value(doubts: &mut LintMessages<'_>, hit: &Hit<'_>) {
     let filled = substitute(hit.value, hit.key, &["x.x", "x", ""]);
     match MailerValue::parse(&filled, doubts.router.settings.port) {
         Err(fault) => doubts.fault(hit, fault),
@@ -103,7 +103,7 @@ fn value(doubts: &mut Doubts<'_>, hit: &Hit<'_>) {
     }
 }
 
-fn of_hosts(doubts: &mut Doubts<'_>, hit: &Hit<'_>, hosts: &Hosts) {
+fn of_hosts(doubts: &mut LintMessages<'_>, hit: &Hit<'_>, hosts: &Hosts) {
     for host in hosts.groups.iter().flatten() {
         let (name, is_default_port) = match host {
             NextHost::Address(ip, port) => {

@@ -10,8 +10,8 @@ mod users;
 use super::{Precedence, Router};
 use crate::lint::Lint;
 use crate::map::{Hit, Table};
-use crate::question::{Place, Source};
-use crate::tables::Fault;
+use crate::question::{EntryLocation, Source};
+use crate::tables::ValueError;
 use crate::tables::error_value::reply_code;
 use mail::EnhancedCode;
 
@@ -31,7 +31,7 @@ impl Router {
             ("genericstable", &self.maps.genericstable, names::genericstable),
         ] {
             for table in loaded(sources) {
-                let mut doubts = Doubts { router: self, name, table, lints: Vec::new() };
+                let mut doubts = LintMessages { router: self, name, table, lints: Vec::new() };
                 check(&mut doubts);
                 lints.append(&mut doubts.lints);
             }
@@ -85,17 +85,17 @@ impl Router {
     }
 }
 
-type Check = fn(&mut Doubts<'_>);
+type Check = fn(&mut LintMessages<'_>);
 
 /// Doubts about one map, as they are found.
-struct Doubts<'a> {
+struct LintMessages<'a> {
     router: &'a Router,
     name: &'static str,
     table: &'a Table,
     lints: Vec<Lint>,
 }
 
-impl<'a> Doubts<'a> {
+impl<'a> LintMessages<'a> {
     fn error(&mut self, hit: &Hit<'_>, text: impl Into<String>, hint: impl Into<String>) {
         if self.lints.len() < LINTS_MAX {
             self.lints.push(Lint::error(place(self.name, self.table, hit), text, hint));
@@ -108,7 +108,7 @@ impl<'a> Doubts<'a> {
         }
     }
 
-    fn fault(&mut self, hit: &Hit<'_>, fault: Fault) {
+    fn fault(&mut self, hit: &Hit<'_>, fault: ValueError) {
         let text = format!("\"{}\": {}", hit.key, fault.text);
         self.error(hit, text, fault.hint);
     }
@@ -183,6 +183,6 @@ fn loaded(sources: &[Source]) -> impl Iterator<Item = &Table> {
     })
 }
 
-fn place(name: &str, table: &Table, hit: &Hit<'_>) -> Place {
-    Place { map: name.into(), file: table.file().into(), line: hit.line }
+fn place(name: &str, table: &Table, hit: &Hit<'_>) -> EntryLocation {
+    EntryLocation { map: name.into(), file: table.file().into(), line: hit.line }
 }

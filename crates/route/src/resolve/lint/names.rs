@@ -1,10 +1,10 @@
 //! Doubts about domaintable and genericstable.
 
-use super::Doubts;
+use super::LintMessages;
 use crate::tables::{domaintable as table, substitute};
 use mail::{Address, Domain, LocalPart};
 
-pub(super) fn domaintable(doubts: &mut Doubts<'_>) {
+pub(super) fn domaintable(doubts: &mut LintMessages<'_>) {
     for hit in doubts.entries() {
         if hit.key.contains('@') || hit.key.starts_with(['.', '*']) || hit.key.ends_with('.') {
             let text = format!("the key \"{}\" never fits", hit.key);
@@ -25,7 +25,7 @@ pub(super) fn domaintable(doubts: &mut Doubts<'_>) {
     }
 }
 
-pub(super) fn genericstable(doubts: &mut Doubts<'_>) {
+pub(super) fn genericstable(doubts: &mut LintMessages<'_>) {
     let domains = &doubts.router.settings.generics.domains;
     for hit in doubts.entries() {
         if let Some((_, domain)) = hit.key.rsplit_once('@') {

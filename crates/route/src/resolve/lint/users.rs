@@ -1,6 +1,6 @@
 //! Doubts about virtusertable.
 
-use super::Doubts;
+use super::LintMessages;
 use crate::map::Hit;
 use crate::tables::mailer::split_mailer;
 use crate::tables::substitute::substitute;
@@ -8,7 +8,7 @@ use crate::tables::virtusertable::{Target, parse};
 use mail::{Domain, DomainName};
 use std::collections::HashSet;
 
-pub(super) fn virtusertable(doubts: &mut Doubts<'_>) {
+pub(super) fn virtusertable(doubts: &mut LintMessages<'_>) {
     let mut domains = HashSet::new();
     for hit in doubts.entries() {
         let Some((user, domain)) = hit.key.rsplit_once('@') else {
@@ -30,7 +30,7 @@ pub(super) fn virtusertable(doubts: &mut Doubts<'_>) {
 }
 
 /// What is told of a domain once.
-fn of_domain(doubts: &mut Doubts<'_>, hit: &Hit<'_>, domain: &str) {
+fn of_domain(doubts: &mut LintMessages<'_>, hit: &Hit<'_>, domain: &str) {
     let classes = &doubts.router.classes;
     let Ok(parsed) = Domain::parse(domain.as_bytes()) else {
         let text = format!("the key \"{}\" never fits: \"{domain}\" is no domain", hit.key);
@@ -49,7 +49,7 @@ fn of_domain(doubts: &mut Doubts<'_>, hit: &Hit<'_>, domain: &str) {
     }
 }
 
-fn value(doubts: &mut Doubts<'_>, hit: &Hit<'_>) {
+fn value(doubts: &mut LintMessages<'_>, hit: &Hit<'_>) {
     let filled = substitute(hit.value, hit.key, &["x", "x", "+x"]);
     let target = match parse(&filled) {
         Ok(target) => target,
@@ -78,7 +78,7 @@ fn value(doubts: &mut Doubts<'_>, hit: &Hit<'_>) {
 }
 
 /// Entries that lead back to themselves.
-fn loops(doubts: &mut Doubts<'_>) {
+fn loops(doubts: &mut LintMessages<'_>) {
     let mut done: HashSet<String> = HashSet::new();
     for hit in doubts.entries() {
         let mut way: Vec<String> = Vec::new();
@@ -100,7 +100,7 @@ fn loops(doubts: &mut Doubts<'_>) {
 }
 
 /// The entry that a plain address in a value leads to.
-fn next<'a>(doubts: &Doubts<'a>, hit: &Hit<'_>) -> Option<Hit<'a>> {
+fn next<'a>(doubts: &LintMessages<'a>, hit: &Hit<'_>) -> Option<Hit<'a>> {
     if hit.value.contains('%') {
         return None;
     }

@@ -96,7 +96,7 @@ fn rules_and_copies_of_members() {
     let mut router = world();
     let rule = Rule {
         name: "rule 1".into(),
-        place: crate::question::Place { map: "rule".into(), file: "mailrace.toml".into(), line: Some(1) },
+        place: crate::question::EntryLocation { map: "rule".into(), file: "mailrace.toml".into(), line: Some(1) },
         at: At::BeforeMailertable,
         sender: Patterns::parse::<&str>(&[]).unwrap(),
         recipient: Patterns::parse(&["@c.example"]).unwrap(),

@@ -1,7 +1,7 @@
 //! Each doubt, and entries about which there is none.
 
 use super::*;
-use crate::question::{Place, Source};
+use crate::question::{EntryLocation, Source};
 use std::sync::Arc;
 
 /// The doubts about one map of these lines, each `severity line: text`.
@@ -192,7 +192,7 @@ fn of_a_smarttable_that_is_never_asked_and_of_rules() {
     assert_eq!(router.lint(), []);
     let rule = |name: &str, action: RuleAction| Rule {
         name: name.into(),
-        place: Place { map: "rule".into(), file: "mailrace.toml".into(), line: Some(1) },
+        place: EntryLocation { map: "rule".into(), file: "mailrace.toml".into(), line: Some(1) },
         at: At::First,
         sender: Patterns::parse::<&str>(&[]).unwrap(),
         recipient: Patterns::parse::<&str>(&[]).unwrap(),

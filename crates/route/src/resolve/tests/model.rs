@@ -108,7 +108,7 @@ fn rule() -> impl Strategy<Value = Rule> {
     (at, pattern(), pattern(), copy, prop::option::of(hosts()), any::<bool>()).prop_map(
         |(at, sender, recipient, copy, via, is_held)| Rule {
             name: "rule".into(),
-            place: crate::question::Place { map: "rule".into(), file: "mailrace.toml".into(), line: Some(1) },
+            place: crate::question::EntryLocation { map: "rule".into(), file: "mailrace.toml".into(), line: Some(1) },
             at,
             sender: Patterns::parse(&sender).unwrap(),
             recipient: Patterns::parse(&recipient).unwrap(),

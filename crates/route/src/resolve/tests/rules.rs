@@ -1,12 +1,12 @@
 //! Rules: where they stand, what they do, and copies.
 
 use super::*;
-use crate::question::Place;
+use crate::question::EntryLocation;
 
 fn rule(at: At, sender: &[&str], recipient: &[&str], action: RuleAction) -> Rule {
     Rule {
         name: "rule 1".into(),
-        place: Place { map: "rule".into(), file: "mailrace.toml".into(), line: Some(12) },
+        place: EntryLocation { map: "rule".into(), file: "mailrace.toml".into(), line: Some(12) },
         at,
         sender: Patterns::parse(sender).unwrap(),
         recipient: Patterns::parse(recipient).unwrap(),

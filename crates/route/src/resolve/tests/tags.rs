@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::access::{Access, Options};
-use crate::question::Place;
+use crate::question::EntryLocation;
 
 /// A router with this access map.
 fn tagged(entries: &[(&str, &str)]) -> Router {
@@ -47,7 +47,7 @@ fn a_copy_adds_to_those_of_rules_and_is_explained() {
     let action = RuleAction { copies: vec![CopyTo::Address("rule@b.test".parse().unwrap())], ..RuleAction::default() };
     router.rules.push(Rule {
         name: "route.rule[0]".into(),
-        place: Place { map: "rule".into(), file: "route.rule[0]".into(), line: None },
+        place: EntryLocation { map: "rule".into(), file: "route.rule[0]".into(), line: None },
         at: At::First,
         sender: Patterns::parse::<&str>(&[]).unwrap(),
         recipient: Patterns::parse(&["@d.test"]).unwrap(),

@@ -14,7 +14,7 @@ use route::alias::{self, Included, LintSettings, Summary};
 use route::class::Classes;
 use route::map::{Complaint, Format, Reading};
 use route::question::Answer;
-use route::{Lint, Place, Source, Table};
+use route::{EntryLocation, Lint, Source, Table};
 use std::collections::HashSet;
 use std::io;
 use std::path::Path;
@@ -38,7 +38,7 @@ pub struct AliasFile {
 
 /// What files of aliases are looked at with.
 #[derive(Debug)]
-pub struct Surroundings {
+pub struct AliasLintContext {
     classes: Classes,
     lookups: Lookups,
     /// Names of accounts; `None`: somebody else knows who is there.
@@ -54,7 +54,7 @@ pub struct Surroundings {
     runs_programs: bool,
 }
 
-impl Surroundings {
+impl AliasLintContext {
     /// As the configuration has them. Files of domains and accounts are read; what cannot be read counts as empty.
     #[must_use]
     pub fn new(config: &Config) -> Self {
@@ -127,7 +127,7 @@ impl Surroundings {
     /// Whoever can write aliases can have programs run: the server reads no such file.
     fn rights(&self, file: &str) -> Option<Lint> {
         let why = self.trust.complaint(Path::new(file))?;
-        let place = Place { map: alias::NAME.into(), file: file.into(), line: None };
+        let place = EntryLocation { map: alias::NAME.into(), file: file.into(), line: None };
         Some(Lint::error(place, format!("{why}, for mail runs programs as it says"), "then run mailrace reload"))
     }
 
@@ -165,9 +165,9 @@ mod tests {
     use std::fs::Permissions;
     use std::os::unix::fs::PermissionsExt as _;
 
-    fn surroundings(place: &Path) -> Surroundings {
+    fn surroundings(place: &Path) -> AliasLintContext {
         std::fs::write(place.join("passwd"), "joe:x:1000:1000::/h/joe:/bin/sh\n").unwrap();
-        Surroundings {
+        AliasLintContext {
             classes: Classes::default(),
             lookups: Lookups::new(&Config::default()),
             accounts: Some(HashSet::from(["joe".to_owned()])),
@@ -191,7 +191,7 @@ mod tests {
         );
         std::fs::write(&path, text).unwrap();
         std::fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
-        let seen = |what: &Surroundings| -> Vec<String> {
+        let seen = |what: &AliasLintContext| -> Vec<String> {
             let table = what.read(&path).unwrap().table;
             let lints = what.lint(&[Source::Loaded(table)]);
             lints.iter().map(|lint| lint.to_string().replace(place.path().to_str().unwrap(), "")).collect()
@@ -215,12 +215,12 @@ mod tests {
         std::fs::set_permissions(&path, Permissions::from_mode(0o664)).unwrap();
         assert!(seen(&what)[0].contains("can be written by its group: run \"chmod g-w"), "{:?}", seen(&what));
         // Started without root, the server runs nothing.
-        let what = Surroundings { runs_programs: false, ..what };
+        let what = AliasLintContext { runs_programs: false, ..what };
         let told = seen(&what);
         let (run, ran): (Vec<_>, Vec<_>) = told.iter().partition(|lint| lint.contains("local.programs_as_server"));
         assert!(run.len() == 1 && run[0].contains("line 7: p: ") && !ran.is_empty(), "{told:#?}");
         // Others may know aliases, and users.
-        let what = Surroundings { has_outside: true, accounts: None, ..what };
+        let what = AliasLintContext { has_outside: true, accounts: None, ..what };
         assert!(!seen(&what).iter().any(|lint| lint.contains("nosuch")));
     }
 }

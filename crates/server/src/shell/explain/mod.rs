@@ -118,7 +118,7 @@ impl Explainer {
                 format!("add a [[destination]] with match = [\"group:{group}\"]"),
             ));
         }
-        lints.extend(aliases::Surroundings::new(&self.config).lint(&router.maps.aliases));
+        lints.extend(aliases::AliasLintContext::new(&self.config).lint(&router.maps.aliases));
         lints
     }
 
