@@ -7,6 +7,7 @@
 use crate::buffer::{AlignedBuf, round_up};
 use crate::commit::Cell;
 use crate::disk::BLOCK;
+use crate::error::Error;
 use crate::format::{ALIGN, BatchHeader, FrameHeader, Kind, NO_ORDINAL, Seed};
 use crate::sections::{CHUNK_LIST_ENTRY, CHUNK_LIST_HEAD, StateEntry};
 use crate::store::Chunk;
@@ -36,15 +37,16 @@ enum Where {
 /// What a frame holds, as far as it is needed later.
 #[derive(Debug)]
 pub(crate) enum Content {
-    /// A message with its body: both go to the cache.
-    Message { envelope: Bytes, body: Bytes },
+    /// A message with its body: both go to the cache. Messages that are stored all or none share a cell; `None` is the
+    /// cell of the batch.
+    Message { envelope: Bytes, body: Bytes, cell: Option<Arc<Cell>> },
     /// A message in chunks; the committer fills in the chunk list.
     Reference {
         envelope: Bytes,
         chunks: u32,
         bytes: u64,
         list: Option<Vec<u8>>,
-        /// Its own fate: it fails if one of its chunks did.
+        /// Its own result: it fails if one of its chunks did. Messages that are stored all or none share it.
         cell: Arc<Cell>,
     },
     /// A piece of a large body.
@@ -57,6 +59,29 @@ pub(crate) enum Content {
     Done(Vec<u64>),
     /// Anything that needs no more care.
     Other,
+}
+
+impl Content {
+    /// The cell of this message, if that is another than the cell of its batch.
+    fn cell(&self) -> Option<&Arc<Cell>> {
+        match self {
+            Self::Message { cell, .. } => cell.as_ref(),
+            Self::Reference { cell, .. } => Some(cell),
+            _ => None,
+        }
+    }
+}
+
+/// A message that is laid out for a batch.
+#[derive(Debug)]
+pub(crate) struct MessageFrame {
+    pub(crate) header: FrameHeader,
+    pub(crate) first: Bytes,
+    /// May be shorter than the header says: the rest is filled in by [`Batch::fill_list`].
+    pub(crate) second: Bytes,
+    /// Bytes that it adds to the footer.
+    pub(crate) footer_bytes: usize,
+    pub(crate) content: Content,
 }
 
 /// Frames for one write.
@@ -241,6 +266,23 @@ impl Batch {
         }
     }
 
+    /// Fails all messages that share this cell and takes them out of the batch; returns the queue ids of those in chunks.
+    pub(crate) fn fail(&mut self, cell: &Arc<Cell>) -> Vec<u64> {
+        let mut chunked = Vec::new();
+        for at in 0..self.items.len() {
+            let Some(item) = self.items.get(at) else { break };
+            if item.content.cell().is_none_or(|of| !Arc::ptr_eq(of, cell)) {
+                continue;
+            }
+            if matches!(item.content, Content::Reference { .. }) {
+                chunked.push(item.header.id);
+            }
+            self.void(at);
+        }
+        cell.settle(&Err(Error::Failed));
+        chunked
+    }
+
     /// Takes an item out of what will be published: its frame becomes filler.
     pub(crate) fn void(&mut self, index: usize) {
         let Some(item) = self.items.get_mut(index) else { return };
@@ -298,11 +340,8 @@ impl Batch {
 
     /// Everybody who waits for the batch.
     pub(crate) fn cells(&self) -> Vec<Arc<Cell>> {
-        let references = self.items.iter().filter_map(|item| match &item.content {
-            Content::Reference { cell, .. } => Some(Arc::clone(cell)),
-            _ => None,
-        });
-        references.chain([Arc::clone(&self.cell)]).collect()
+        let own = self.items.iter().filter_map(|item| item.content.cell().cloned());
+        own.chain([Arc::clone(&self.cell)]).collect()
     }
 
     /// The chunks, in the order in which they were pushed, for the cache.

@@ -229,32 +229,46 @@ impl Committer {
         self.open = Some(open);
     }
 
-    /// Writes the chunk lists of references; one whose chunks are not all there fails alone.
+    /// Writes the chunk lists of references. One whose chunks are not all there fails, and with it the messages that are
+    /// stored with it or not at all.
     fn fill_lists(&self, open: &OpenSegment, base: usize, batch: &mut Batch) {
+        // Without the frames of a failed message the others have other ordinals, so the lists are made again.
+        let lists = loop {
+            match self.chunk_lists(open, base, batch) {
+                Ok(lists) => break lists,
+                Err(cell) => {
+                    let mut book = lock(&self.shard.book);
+                    batch.fail(&cell).into_iter().for_each(|id| book.reference_failed(id));
+                }
+            }
+        };
+        for (at, list) in lists {
+            batch.fill_list(at, list);
+        }
+    }
+
+    /// The chunk lists of the references in a batch, each with the index of its item.
+    ///
+    /// # Errors
+    /// The cell of the first message whose chunks are not all there.
+    fn chunk_lists(&self, open: &OpenSegment, base: usize, batch: &Batch) -> Result<Vec<(usize, Vec<u8>)>, Arc<Cell>> {
         let mut fresh: Vec<(u64, u32, ChunkPlace)> = Vec::new();
+        let mut lists = Vec::new();
         let mut ordinal = open.next_ordinal();
-        for at in 0..batch.items.len() {
-            let Some(item) = batch.items.get(at) else { break };
+        for (at, item) in batch.items.iter().enumerate() {
             match &item.content {
                 Content::Chunk { number } => {
                     fresh.push((item.header.id, *number, open.chunk_place(base, item.offset, &item.header, ordinal)));
                 }
                 Content::Reference { chunks, bytes, cell, .. } => {
                     let list = lock(&self.shard.book).chunk_list(item.header.id, *chunks, *bytes, &fresh);
-                    match list {
-                        Some(places) => batch.fill_list(at, write_chunk_list(&places)),
-                        None => {
-                            cell.settle(&Err(Error::Failed));
-                            lock(&self.shard.book).reference_failed(item.header.id);
-                            batch.void(at);
-                            continue;
-                        }
-                    }
+                    lists.push((at, write_chunk_list(&list.ok_or_else(|| Arc::clone(cell))?)));
                 }
                 _ => {}
             }
-            ordinal += u32::from(batch.items.get(at).is_some_and(|item| item.header.kind.kept()));
+            ordinal += u32::from(item.header.kind.kept());
         }
+        Ok(lists)
     }
 
     /// Puts a durable batch into the books and wakes its waiters.
@@ -319,7 +333,7 @@ impl Committer {
         for item in &mut taken.batch.items {
             let id = item.header.id;
             match std::mem::replace(&mut item.content, Content::Other) {
-                Content::Message { envelope, body } => cache.put(id, envelope, body),
+                Content::Message { envelope, body, .. } => cache.put(id, envelope, body),
                 Content::Reference { envelope, chunks, .. } => cache.complete(id, chunks, envelope),
                 Content::Chunk { number } => {
                     if let Some(chunk) = chunks.next() {

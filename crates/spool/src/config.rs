@@ -53,6 +53,8 @@ pub struct Sabotage {
     pub skip_livemap: bool,
     /// Open a used segment under its old generation (section 3).
     pub reuse_generation: bool,
+    /// Write the messages of one transaction in batches of their own (rule 2).
+    pub split_transactions: bool,
 }
 
 impl Config {

@@ -17,6 +17,15 @@
 //! inspect    what a stopped spool holds, in words
 //! ```
 //!
+//! [`Spool::append_all`] stores the messages that one transaction became all or none. A crash at each point leaves:
+//!
+//! | Crash | After recovery |
+//! |---|---|
+//! | chunks are appended, the call was not made | none; the chunks are dead |
+//! | the frames are staged, or their batch is being written | none, or all if the whole batch reached the disk |
+//! | the sync has returned | all |
+//! | the write or sync failed | all, or none once the next batch with their DONEs is durable |
+//!
 //! Invariants: a [`Commit`] resolves after the sync that covers it; nothing acknowledged is in memory only; a finished
 //! message does not come back, but for outcomes recorded within `state_delay_ms` of a crash; what reads is never thrown away.
 //!

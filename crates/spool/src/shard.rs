@@ -3,7 +3,7 @@
 //! Lock order: book before staging queue; no other two are held together. No lock is held across a read, a write or a
 //! sync.
 
-use crate::batch::{Batch, Content};
+use crate::batch::{Batch, Content, MessageFrame};
 use crate::book::{Book, Recorded};
 use crate::buffer::{AlignedBuf, round_down, round_up};
 use crate::cache::{Cache, Found as Cached};
@@ -254,6 +254,35 @@ impl Shard {
 
     pub(crate) fn append(&self, message: NewMessage<'_>) -> Result<Commit, Error> {
         self.admit(message.reserved)?;
+        let is_whole = matches!(message.body, NewBody::Whole(_));
+        let cell = (!is_whole).then(Arc::<Cell>::default);
+        let frame = self.lay_out(&message, cell.as_ref())?;
+        let batch = self.staging.push(frame)?;
+        Ok(cell.map_or(batch, |cell| Commit::new(&cell)))
+    }
+
+    /// Takes several messages that are stored all or none.
+    pub(crate) fn append_all(&self, messages: &[NewMessage<'_>]) -> Result<Commit, Error> {
+        self.admit(messages.iter().all(|message| message.reserved))?;
+        let cell = Arc::<Cell>::default();
+        let mut frames = Vec::with_capacity(messages.len());
+        for (at, message) in messages.iter().enumerate() {
+            if messages.iter().take(at).any(|other| other.id == message.id) {
+                return Err(Error::Exists(message.id));
+            }
+            frames.push(self.lay_out(message, Some(&cell))?);
+        }
+        let bytes: usize = frames.iter().map(|frame| frame.header.frame_bytes()).sum();
+        let max = self.limits.frame_bytes_max();
+        if bytes > max {
+            return Err(Error::TooLarge { bytes: bytes as u64, max: max as u64 });
+        }
+        self.staging.push_all(frames, self.config.sabotage().split_transactions)?;
+        Ok(Commit::new(&cell))
+    }
+
+    /// The frame of a message; `cell` is its own or that of the messages that are stored with it.
+    fn lay_out(&self, message: &NewMessage<'_>, cell: Option<&Arc<Cell>>) -> Result<MessageFrame, Error> {
         let id = message.id.to_u64();
         if lock(&self.book).index.contains(id) {
             return Err(Error::Exists(message.id));
@@ -261,37 +290,33 @@ impl Shard {
         let too_large =
             |bytes: usize| Error::TooLarge { bytes: bytes as u64, max: self.limits.frame_bytes_max() as u64 };
         let count = u32::try_from(message.recipients.len()).map_err(|_| too_large(usize::MAX))?;
-        let envelope = encode_envelope(&message, count).ok_or_else(|| too_large(usize::MAX))?;
+        let envelope = encode_envelope(message, count).ok_or_else(|| too_large(usize::MAX))?;
         let names: usize = message.recipients.iter().map(|recipient| recipient.destination.len()).sum();
-        match message.body {
-            NewBody::Whole(body) => {
-                let bytes = Batch::frame_bytes(envelope.len(), body.len());
-                if bytes > self.limits.frame_bytes_max() {
-                    return Err(too_large(bytes));
-                }
-                let footer = FooterBuilder::message_bytes(message.recipients.len(), names, 0);
-                let header =
-                    FrameHeader::over(Kind::Message, 0, id, &envelope, &body).ok_or_else(|| too_large(bytes))?;
-                let content = Content::Message { envelope: envelope.clone(), body: body.clone() };
-                self.staging.push(header, &envelope, &body, footer, content)
-            }
-            NewBody::Chunks { count: chunks, bytes: body_bytes } => {
-                let list = Batch::list_bytes(chunks);
-                let bytes = Batch::frame_bytes(envelope.len(), list);
-                if bytes > self.limits.frame_bytes_max() {
-                    return Err(too_large(bytes));
-                }
-                let footer = FooterBuilder::message_bytes(message.recipients.len(), names, list);
-                let mut header =
-                    FrameHeader::over(Kind::Reference, 0, id, &envelope, &[]).ok_or_else(|| too_large(bytes))?;
-                header.lengths.1 = u32::try_from(list).unwrap_or(u32::MAX);
-                let cell = Arc::new(Cell::default());
-                let commit = Commit::new(&cell);
-                let content =
-                    Content::Reference { envelope: envelope.clone(), chunks, bytes: body_bytes, list: None, cell };
-                self.staging.push(header, &envelope, &[], footer, content).map(|_| commit)
-            }
+        let list = match &message.body {
+            NewBody::Whole(_) => 0,
+            NewBody::Chunks { count, .. } => Batch::list_bytes(*count),
+        };
+        let (kind, second) = match &message.body {
+            NewBody::Whole(body) => (Kind::Message, body.clone()),
+            NewBody::Chunks { .. } => (Kind::Reference, Bytes::new()),
+        };
+        let bytes = Batch::frame_bytes(envelope.len(), list + second.len());
+        if bytes > self.limits.frame_bytes_max() {
+            return Err(too_large(bytes));
         }
+        let mut header = FrameHeader::over(kind, 0, id, &envelope, &second).ok_or_else(|| too_large(bytes))?;
+        let content = match &message.body {
+            NewBody::Whole(body) => {
+                Content::Message { envelope: envelope.clone(), body: body.clone(), cell: cell.cloned() }
+            }
+            NewBody::Chunks { count, bytes } => {
+                header.lengths.1 = u32::try_from(list).unwrap_or(u32::MAX);
+                let cell = cell.cloned().unwrap_or_default();
+                Content::Reference { envelope: envelope.clone(), chunks: *count, bytes: *bytes, list: None, cell }
+            }
+        };
+        let footer_bytes = FooterBuilder::message_bytes(message.recipients.len(), names, list);
+        Ok(MessageFrame { header, first: envelope, second, footer_bytes, content })
     }
 
     pub(crate) fn append_chunk(&self, id: QueueId, number: u32, mut chunk: Chunk) -> Result<Commit, Error> {

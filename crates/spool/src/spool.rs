@@ -179,6 +179,34 @@ impl Spool {
         order.filter_map(|number| self.shards.get(number)).find(|shard| shard.contains(id)).ok_or(Error::Unknown(id))
     }
 
+    /// Takes the messages that one transaction became. They are stored all or none: one frame each, in one batch with one
+    /// sync, which recovery takes or drops whole.
+    ///
+    /// All go to the shard of the first message. Bodies in chunks come by [`Spool::append_chunk_of`], with the queue id of
+    /// the first message as `first`.
+    ///
+    /// # Errors
+    /// As [`Store::append`]; nothing of any message was taken. `TooLarge`: also if all frames together exceed the limit of
+    /// one. The handle is `Failed` for all, also if the chunks of one are not all there; call [`Store::abort`] for those
+    /// in chunks if this call fails.
+    /// # Cancel safety
+    /// As [`Store::append`].
+    pub fn append_all(&self, messages: &[NewMessage<'_>]) -> Result<Commit, Error> {
+        match messages {
+            [] => Ok(Commit::settled(&Ok(()))),
+            [only] => self.home(only.id)?.append(only.clone()),
+            [first, ..] => self.home(first.id)?.append_all(messages),
+        }
+    }
+
+    /// Takes the next piece of the body of a message that [`Spool::append_all`] will store together with message `first`.
+    ///
+    /// # Errors
+    /// As [`Store::append_chunk`].
+    pub fn append_chunk_of(&self, first: QueueId, id: QueueId, number: u32, chunk: Chunk) -> Result<Commit, Error> {
+        self.home(first)?.append_chunk(id, number, chunk)
+    }
+
     /// Shards. What two of them write becomes durable in no order.
     #[must_use]
     pub fn shards(&self) -> usize {

@@ -3,7 +3,7 @@
 //! A lock held for one copy of one frame; nothing here touches the disk. Whatever gathers while the committer writes is
 //! its next batch: there is no timer but the one that bounds how long a recorded state waits on an idle spool.
 
-use crate::batch::{Batch, Content};
+use crate::batch::{Batch, Content, MessageFrame};
 use crate::buffer::AlignedBuf;
 use crate::commit::{Cell, Commit};
 use crate::config::Config;
@@ -174,23 +174,37 @@ impl Staging {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a frame to the open batch.
-    pub(crate) fn push(
-        &self,
-        header: FrameHeader,
-        first: &[u8],
-        second: &[u8],
-        footer_bytes: usize,
-        content: Content,
-    ) -> Result<Commit, Error> {
+    /// Adds a message to the open batch.
+    pub(crate) fn push(&self, message: MessageFrame) -> Result<Commit, Error> {
+        let MessageFrame { header, first, second, footer_bytes, content } = message;
         let bytes = header.frame_bytes();
         let mut queue = self.lock();
         self.admit(&queue, bytes)?;
         let batch = self.open_batch(&mut queue, bytes + footer_bytes);
-        batch.push(header, first, second, footer_bytes, content);
+        batch.push(header, &first, &second, footer_bytes, content);
         let commit = Commit::new(&batch.cell);
         self.staged(queue, bytes);
         Ok(commit)
+    }
+
+    /// Adds several messages to one batch. Recovery takes or drops a batch whole, so a crash leaves all of them or none.
+    ///
+    /// With `apart` each gets a batch of its own: the rule that the proofs must miss.
+    pub(crate) fn push_all(&self, messages: Vec<MessageFrame>, apart: bool) -> Result<(), Error> {
+        let sizes = |one: &MessageFrame| (one.header.frame_bytes(), one.footer_bytes);
+        let (bytes, footer) = messages.iter().map(sizes).fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+        let mut queue = self.lock();
+        self.admit(&queue, bytes)?;
+        let mut batch = self.open_batch(&mut queue, bytes + footer);
+        for MessageFrame { header, first, second, footer_bytes, content } in messages {
+            batch.push(header, &first, &second, footer_bytes, content);
+            if apart {
+                queue.batches.push_back((Batch::new(self.limits.batch_capacity().max(bytes)), 0));
+                batch = self.open_batch(&mut queue, 0);
+            }
+        }
+        self.staged(queue, bytes);
+        Ok(())
     }
 
     /// Adds a chunk of a large body to the open batch.
@@ -450,8 +464,10 @@ fn take_recorded(queue: &mut Queue, batch: &mut Batch, state_room: usize) -> Opt
     queue.oldest_us?;
     let mut room = state_room.min(batch.room()).saturating_sub(4 * Batch::frame_bytes(0, 0));
     for (recorded, flags) in [(&mut queue.own, 0), (&mut queue.foreign, FLAG_FOREIGN)] {
-        room -= take_states(&mut recorded.states, flags, batch, room);
+        // First the ends: those of a failed batch stand in front and go together, so that messages that are stored all or
+        // none are also revoked all or none.
         room -= take_done(&mut recorded.done, flags, batch, room);
+        room -= take_states(&mut recorded.states, flags, batch, room);
     }
     if queue.own.is_empty() && queue.foreign.is_empty() {
         queue.oldest_us = None;

@@ -90,6 +90,7 @@ impl SpoolArguments {
             ack_before_sync: self.sabotage == Some(Saboteur::AckBeforeSync),
             skip_livemap: self.sabotage == Some(Saboteur::SkipLivemap),
             reuse_generation: self.sabotage == Some(Saboteur::ReuseGeneration),
+            split_transactions: false,
         };
         config
     }

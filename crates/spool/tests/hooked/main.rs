@@ -16,6 +16,7 @@ mod chunks;
 mod closing;
 mod disk;
 mod failures;
+mod groups;
 mod rot;
 mod shards;
 mod sharing;

@@ -35,7 +35,15 @@ fn small(segments: u64) -> Config {
 }
 
 fn plan() -> Plan {
-    Plan { config: small(24), steps: 400, crash_percent: 2, fault_percent: 0, finish_percent: 70, images: 1 }
+    Plan {
+        config: small(24),
+        steps: 400,
+        crash_percent: 2,
+        fault_percent: 0,
+        finish_percent: 70,
+        group_percent: 0,
+        images: 1,
+    }
 }
 
 fn run(seed: u64, plan: Plan) -> (u64, Result<(), String>) {
@@ -87,6 +95,11 @@ fn failing_writes_and_syncs_lose_nothing() {
     all(KEPT, 80, |_| Plan { fault_percent: 2, ..plan() });
 }
 
+#[test]
+fn messages_of_one_transaction_are_stored_all_or_none() {
+    all(&[], 60, |seed| Plan { group_percent: 20, fault_percent: seed % 3, crash_percent: 4, ..plan() });
+}
+
 /// The rigs must be able to fail: with one rule left out, some seed shows it.
 #[cfg(feature = "sabotage")]
 mod controls {
@@ -121,6 +134,12 @@ mod controls {
     fn reuse_under_an_old_generation_is_noticed() {
         let reuse = |_| Plan { config: small(10), finish_percent: 95, steps: 1500, images: 0, ..plan() };
         caught(Sabotage { reuse_generation: true, ..Sabotage::default() }, 60, reuse);
+    }
+
+    #[test]
+    fn messages_of_one_transaction_in_batches_of_their_own_are_noticed() {
+        let groups = |_| Plan { group_percent: 20, crash_percent: 4, ..plan() };
+        caught(Sabotage { split_transactions: true, ..Sabotage::default() }, 20, groups);
     }
 
     #[test]

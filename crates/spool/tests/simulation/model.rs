@@ -49,6 +49,8 @@ pub struct Message {
     pub recipients: Vec<Recipient>,
     /// 250 was said.
     pub acknowledged: bool,
+    /// The first queue id of the messages that are stored with it or not at all.
+    pub group: u64,
 }
 
 impl Message {
@@ -131,6 +133,12 @@ impl Model {
             let may_be_gone = !message.acknowledged || message.recipients.iter().all(Recipient::may_be_done);
             if !may_be_gone && !found.contains(id) {
                 return Err(format!("{id:x}: acknowledged and lost: {:?}", message.recipients));
+            }
+        }
+        for (id, message) in &self.messages {
+            let first = self.messages.get(&message.group).is_some_and(|first| !first.acknowledged);
+            if first && !message.acknowledged && found.contains(id) != found.contains(&message.group) {
+                return Err(format!("{id:x}: only some of the messages stored with {:x} are there", message.group));
             }
         }
         for id in &found {

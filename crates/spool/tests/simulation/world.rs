@@ -44,6 +44,8 @@ pub struct Plan {
     pub fault_percent: u64,
     /// Percent of acknowledged messages that are finished soon.
     pub finish_percent: u64,
+    /// Percent of steps that store several messages all or none.
+    pub group_percent: u64,
     /// Images taken at each step and recovered beside the running spool.
     pub images: u64,
 }
@@ -51,7 +53,7 @@ pub struct Plan {
 /// A transaction that waits for its 250.
 #[derive(Debug)]
 struct InFlight {
-    id: u64,
+    ids: Vec<u64>,
     commit: Commit,
 }
 
@@ -135,6 +137,9 @@ impl World {
             let n = self.random.below(3);
             self.disk.fail(op, n);
         }
+        if self.plan.group_percent > 0 && self.random.chance(self.plan.group_percent) {
+            self.append_group();
+        }
         match self.random.below(100) {
             0..30 => self.append(),
             30..33 => self.append_large(),
@@ -202,7 +207,7 @@ impl World {
         let id = QueueId::from_u64(self.next_id).expect("in range");
         let head = format!("head of {id}").into_bytes();
         let recipients = self.recipients();
-        (id, Message { head, body, recipients, acknowledged: false })
+        (id, Message { head, body, recipients, acknowledged: false, group: id.to_u64() })
     }
 
     fn give(&mut self, id: QueueId, message: Message, body: NewBody) {
@@ -221,7 +226,7 @@ impl World {
         };
         match self.spool().append(new) {
             Ok(commit) => {
-                self.in_flight.push(InFlight { id: id.to_u64(), commit });
+                self.in_flight.push(InFlight { ids: vec![id.to_u64()], commit });
                 self.model.messages.insert(id.to_u64(), message);
             }
             Err(Error::Full | Error::Busy | Error::Poisoned | Error::Failed) => self.spool().abort(id),
@@ -263,6 +268,80 @@ impl World {
             return;
         }
         self.give(id, message, NewBody::Chunks { count: count as u32, bytes });
+    }
+
+    /// Stores two to five messages all or none, some of them in chunks.
+    fn append_group(&mut self) {
+        let mut group: Vec<(QueueId, Message, NewBody)> = Vec::new();
+        for _ in 0..2 + self.random.below(4) {
+            let bytes_max = if self.random.chance(20) { 5000 } else { 500 };
+            let bytes = self.random.below(bytes_max);
+            let body = self.body(bytes);
+            let (id, mut message) = self.begin(body.clone());
+            message.group = group.first().map_or(id, |(first, ..)| *first).to_u64();
+            let whole = NewBody::Whole(Bytes::from(body.clone()));
+            group.push((
+                id,
+                message,
+                if body.is_empty() || self.random.chance(70) { whole } else { self.chunks(body) },
+            ));
+        }
+        let first = group[0].0;
+        for (id, message, body) in &group {
+            let NewBody::Chunks { count, .. } = body else { continue };
+            let each = message.body.len().div_ceil(*count as usize);
+            for (piece, number) in message.body.chunks(each).zip(0..) {
+                let mut chunk = Chunk::new(piece.len());
+                chunk.push(piece);
+                if self.spool().append_chunk_of(first, *id, number, chunk).is_err() {
+                    group.iter().for_each(|(id, ..)| self.spool().abort(*id));
+                    return;
+                }
+                if self.random.chance(30) {
+                    self.commit();
+                }
+            }
+        }
+        let recipients: Vec<Vec<NewRecipient<'_>>> = group
+            .iter()
+            .map(|(_, message, _)| {
+                message
+                    .recipients
+                    .iter()
+                    .map(|of| NewRecipient { data: &of.data, destination: &of.durable.destination })
+                    .collect()
+            })
+            .collect();
+        let messages: Vec<NewMessage<'_>> = group
+            .iter()
+            .zip(&recipients)
+            .map(|((id, message, body), recipients)| NewMessage {
+                id: *id,
+                head: &message.head,
+                recipients,
+                body: body.clone(),
+                reserved: false,
+                state: State::default(),
+            })
+            .collect();
+        match self.spool().append_all(&messages) {
+            Ok(commit) => {
+                let ids = group.iter().map(|(id, ..)| id.to_u64()).collect();
+                self.in_flight.push(InFlight { ids, commit });
+                self.model.messages.extend(group.into_iter().map(|(id, message, _)| (id.to_u64(), message)));
+            }
+            Err(Error::Full | Error::Busy | Error::Poisoned | Error::Failed) => {
+                group.iter().for_each(|(id, ..)| self.spool().abort(*id));
+            }
+            Err(error) => panic!("append_all refused: {error}"),
+        }
+    }
+
+    fn chunks(&mut self, body: Vec<u8>) -> NewBody {
+        let count = (1 + self.random.below(3)).min(body.len() as u64);
+        // As many as pieces of equal length give.
+        let count = (body.len() as u64).div_ceil((body.len() as u64).div_ceil(count));
+        NewBody::Chunks { count: count as u32, bytes: body.len() as u64 }
     }
 
     /// Records what became of some recipients.
@@ -330,7 +409,9 @@ impl World {
             match flight.commit.poll_now() {
                 None => self.in_flight.push(flight),
                 Some(Ok(())) => {
-                    self.model.messages.get_mut(&flight.id).expect("given").acknowledged = true;
+                    for id in flight.ids {
+                        self.model.messages.get_mut(&id).expect("given").acknowledged = true;
+                    }
                 }
                 // 451: the client gives it again under another id; this one may still turn up after a crash.
                 Some(Err(_)) => {}
