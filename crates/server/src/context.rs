@@ -26,7 +26,6 @@ use arc_swap::ArcSwap;
 use mail::{Address, Envelope, QueueId};
 use observe::reason::Rules;
 use observe::{Event, Limit};
-use schedule::Class;
 use smtp::server::Settings;
 use spool::Spool;
 use spool::envelope::Encoded;
@@ -105,15 +104,6 @@ impl Context {
         match &self.message_store {
             MessageStore::Spool { spool, .. } => Some(spool),
             MessageStore::Discard { .. } => None,
-        }
-    }
-
-    /// A message is durable: it goes in line, unless delivery waits for a command.
-    pub(crate) fn dispatch(&self, envelope: &Envelope, encoded: &Encoded, bytes: u64, class: Class) {
-        let Some(dispatch) = self.dispatch.as_ref().filter(|_| !self.live.load().queues_only()) else { return };
-        let deferred = dispatch.accepted(envelope, encoded, class);
-        if !deferred.is_empty() {
-            crate::dispatch::log_deferred(self, envelope, bytes, &deferred);
         }
     }
 
@@ -415,15 +405,21 @@ impl Context {
 
     /// The same with an empty spool on a simulated disk, and with what dispatches it.
     pub(crate) fn trial_with_spool(config: Config) -> (Arc<Self>, Arc<Dispatch>, Arc<Spool>) {
-        let mut service = Self::trial(config, Behaviour::default());
         let spool = crate::simulation::spool_with(|config| {
             (config.segment_bytes, config.size_max) = (8 << 20, 64 << 20);
             config.state_delay_ms = 0;
         });
-        let dispatch = Dispatch::new(Arc::clone(&spool), &service.live.load().config, Arc::default());
-        let inner = Arc::get_mut(&mut service).unwrap();
-        inner.message_store = MessageStore::spool(Arc::clone(&spool), mail::QueueIds::new(mail::Node::default()), 1);
+        let (context, dispatch) = Self::trial_on(config, &spool);
+        (context, dispatch, spool)
+    }
+
+    /// A context for trials, that stores messages in `spool`.
+    pub(crate) fn trial_on(config: Config, spool: &Arc<Spool>) -> (Arc<Self>, Arc<Dispatch>) {
+        let mut context = Self::trial(config, Behaviour::default());
+        let dispatch = Dispatch::new(Arc::clone(spool), &context.live.load().config, Arc::default());
+        let inner = Arc::get_mut(&mut context).unwrap();
+        inner.message_store = MessageStore::spool(Arc::clone(spool), mail::QueueIds::new(mail::Node::default()), 1);
         inner.dispatch = Some(Arc::clone(&dispatch));
-        (service, dispatch, spool)
+        (context, dispatch)
     }
 }

@@ -1,10 +1,12 @@
 //! What was accepted goes in line: at once, when it is due, or again when what was in memory is stored.
 
 use super::Dispatch;
+use crate::context::Context;
+use crate::intake::{Enqueue, NewMessage};
 use crate::settle;
 #[cfg(test)]
 use crate::simulation::{Sabotage, hold_back, is_sabotaged};
-use mail::Envelope;
+use mail::{Envelope, QueueId};
 use schedule::{AddResult, Class, Job, Positions, Scheduler};
 use spool::envelope::Encoded;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,6 +22,23 @@ struct Lined {
     deferred: Vec<(Positions, Arc<str>)>,
     /// Some wait in the spool until there is room.
     waits: bool,
+}
+
+impl Enqueue for Dispatch {
+    fn enqueue(&self, context: &Context, message: &NewMessage, bytes: u64, class: Class) {
+        let deferred = self.accepted(&message.envelope, &message.encoded, class);
+        if !deferred.is_empty() {
+            super::log_deferred(context, &message.envelope, bytes, &deferred);
+        }
+    }
+
+    fn enqueue_later(&self, message: &NewMessage) {
+        self.accepted_for_later(&message.envelope, &message.encoded);
+    }
+
+    fn remember_hold(&self, message: QueueId, recipient: u32, reason: &str) {
+        self.reasons.remember(message, recipient, spool::Status::Held, observe::Reason::Other, reason);
+    }
 }
 
 impl Dispatch {

@@ -4,9 +4,8 @@
 //! A report may be for a user, a list owner or a program of this machine. It keeps the null sender on every way, also through
 //! a list with an owner: what has no sender is never answered, and so no chain of reports goes on for ever.
 
-use super::{Content, PIECE_BYTES, append, class_of, first_state};
+use super::{Content, HeaderHints, NewMessage, Origin, PIECE_BYTES, class_of, commit, finish_all};
 use crate::context::Context;
-use crate::intake::HeaderHints;
 use crate::routing::Routing;
 use crate::routing::expansions::{
     ClientKey, ExpandError, Expanded, PlannedMessage, PlannedMessages, Resolved, Settings, Wanted,
@@ -17,9 +16,7 @@ use mail::report::{Original, Report, compose, fitting};
 use mail::{Envelope, QueueId};
 use observe::Event;
 use route::resolve::{Failed, Outcome, Resolution};
-use schedule::Class;
-use spool::envelope::Encoded;
-use spool::{Error, NewBody, Spool, Status, Store as _};
+use spool::Error;
 use std::fmt;
 use std::sync::Arc;
 
@@ -59,18 +56,17 @@ pub(crate) struct Reported {
 /// small messages only, the report tells of fewer and returns less of the message it is about.
 ///
 /// # Errors
-/// As [`Store::append`](spool::Store::append), or a map cannot be asked. Whoever tries again may send a part of it twice, if rules
-/// made several messages of it.
+/// As [`Store::append`](spool::Store::append), or a map cannot be asked. No message of the report remains.
 /// # Cancel safety
 /// No: the message may be durable and not in line; it is after the next start.
 pub(crate) async fn submit_report(
-    service: &Context,
+    context: &Arc<Context>,
     report: &Report<'_>,
     original: Original<'_>,
 ) -> Result<Reported, NotStored> {
     let composed = compose(report, original);
     let is_small = composed.content.len() <= PIECE_BYTES;
-    let full = match give(service, &report.envelope_for(&composed), composed.content).await {
+    let full = match give(context, &report.envelope_for(&composed), composed.content).await {
         Err(error @ NotStored::Spool(Error::Full)) if !is_small => error,
         given => {
             return given.map(|()| Reported { id: report.id, recipients: report.recipients.len(), is_less: false });
@@ -84,10 +80,10 @@ pub(crate) async fn submit_report(
     for less in [header, Original::None] {
         // What was begun under the first id is forgotten there.
         let some = report.recipients.get(..recipients).unwrap_or(report.recipients);
-        let again = Report { id: service.message_store.next_id(), recipients: some, ..*report };
+        let again = Report { id: context.message_store.next_id(), recipients: some, ..*report };
         let composed = compose(&again, less);
         if composed.content.len() <= PIECE_BYTES {
-            let given = give(service, &again.envelope_for(&composed), composed.content).await;
+            let given = give(context, &again.envelope_for(&composed), composed.content).await;
             return given.map(|()| Reported { id: again.id, recipients: some.len(), is_less: true });
         }
     }
@@ -95,28 +91,44 @@ pub(crate) async fn submit_report(
 }
 
 /// Stores a message of our own.
-async fn give(service: &Context, envelope: &Envelope, content: Vec<u8>) -> Result<(), NotStored> {
-    let Some(spool) = service.spool() else { return Ok(()) };
-    let content = Bytes::from(content);
-    let class = class_of(&envelope.params, HeaderHints::default(), false);
-    let routing = service.routing.load_full();
-    if routing.is_plain() {
-        let encoded = Arc::new(service.live.load().encode(envelope));
-        return store(service, spool, envelope, &encoded, &Kind::default(), content, class).await;
-    }
-    let mut plan = plan(service, &routing, envelope).await?;
-    service.tell_discarded(envelope.id, &plan.take_discarded());
-    if plan.is_nothing() {
-        service.tell(&Event::Discarded { id: envelope.id });
+async fn give(context: &Arc<Context>, envelope: &Envelope, content: Vec<u8>) -> Result<(), NotStored> {
+    if context.spool().is_none() {
         return Ok(());
     }
-    let more = (1..plan.len()).map(|_| service.message_store.next_id());
-    let ids = std::iter::once(envelope.id).chain(more).collect();
-    let made = service.expansions.messages(ClientKey::Internal, plan, envelope.clone(), ids).await;
-    let PlannedMessages { messages, turn: _turn } = made.map_err(not_now)?;
-    for PlannedMessage { envelope, encoded, kind } in messages {
-        store(service, spool, &envelope, &encoded, &kind, content.clone(), class).await?;
+    let content = Bytes::from(content);
+    let class = class_of(&envelope.params, HeaderHints::default(), false);
+    let routing = context.routing.load_full();
+    let (planned, _turn) = if routing.is_plain() {
+        let encoded = Arc::new(context.live.load().encode(envelope));
+        let envelope = Arc::new(envelope.clone());
+        (vec![PlannedMessage { envelope, encoded, kind: Kind::default() }], None)
+    } else {
+        let mut plan = plan(context, &routing, envelope).await?;
+        context.tell_discarded(envelope.id, &plan.take_discarded());
+        if plan.is_nothing() {
+            context.tell(&Event::Discarded { id: envelope.id });
+            return Ok(());
+        }
+        let more = (1..plan.len()).map(|_| context.message_store.next_id());
+        let ids = std::iter::once(envelope.id).chain(more).collect();
+        let made = context.expansions.messages(ClientKey::Internal, plan, envelope.clone(), ids).await;
+        let PlannedMessages { messages, turn } = made.map_err(not_now)?;
+        (messages, turn)
+    };
+    let messages: Vec<NewMessage> =
+        planned.into_iter().map(|planned| NewMessage::new(context, planned, class)).collect();
+    let mut contents: Vec<Content> = messages.iter().map(|message| Content::new(message.envelope.id)).collect();
+    let octets = content.len() as u64;
+    let mut rest = content;
+    if rest.len() > PIECE_BYTES {
+        for content in &mut contents {
+            content.push(&context.message_store, &rest).await;
+        }
+        rest = Bytes::new();
     }
+    let messages = finish_all(&context.message_store, messages, contents, rest).await.map_err(NotStored::Spool)?;
+    let stored = commit(context, Origin::Report, class, messages).await.map_err(NotStored::Spool)?;
+    stored.enqueue(context, octets).await;
     Ok(())
 }
 
@@ -125,11 +137,11 @@ fn not_now(error: ExpandError) -> NotStored {
 }
 
 /// What the recipients of a message of ours become. Whoever is refused is in it as one who fails: then the postmaster hears of it.
-async fn plan(service: &Context, routing: &Arc<Routing>, envelope: &Envelope) -> Result<Plan, NotStored> {
+async fn plan(context: &Arc<Context>, routing: &Arc<Routing>, envelope: &Envelope) -> Result<Plan, NotStored> {
     // RFC 5321 §4.5.5: a report has the null sender
     let mut plan = Plan::default();
     plan.is_report = true;
-    let settings = Settings::of(&service.live.load().config.maps);
+    let settings = Settings::of(&context.live.load().config.maps);
     for recipient in &envelope.recipients {
         let wanted = Wanted {
             client: ClientKey::Internal,
@@ -138,7 +150,7 @@ async fn plan(service: &Context, routing: &Arc<Routing>, envelope: &Envelope) ->
             ip: None,
             is_local_submission: false,
         };
-        let resolved = service.expansions.resolve(routing, &wanted, &settings).await.map_err(not_now)?;
+        let resolved = context.expansions.resolve(routing, &wanted, &settings).await.map_err(not_now)?;
         let added = match resolved {
             Resolved::Short(Resolution { outcome: Outcome::Deliver(deliveries), failed, .. }) => {
                 plan.add(recipient, deliveries, failed)
@@ -160,46 +172,4 @@ async fn plan(service: &Context, routing: &Arc<Routing>, envelope: &Envelope) ->
         })?;
     }
     Ok(plan)
-}
-
-/// Makes a message durable, and puts it in line if it is not held.
-async fn store(
-    service: &Context,
-    spool: &Arc<Spool>,
-    envelope: &Envelope,
-    encoded: &Arc<Encoded>,
-    kind: &Kind,
-    content: Bytes,
-    class: Class,
-) -> Result<(), NotStored> {
-    let bytes = content.len() as u64;
-    let body = if content.len() <= PIECE_BYTES {
-        NewBody::Whole(content)
-    } else {
-        let mut pieces = Content::new(envelope.id);
-        pieces.push(&service.message_store, &content).await;
-        pieces.hand_over(spool);
-        pieces.wait_for_chunk().await;
-        if let Some(error) = pieces.failed {
-            spool.abort(envelope.id);
-            return Err(NotStored::Spool(error));
-        }
-        NewBody::Chunks { count: pieces.chunks, bytes: pieces.bytes }
-    };
-    let mut first = first_state(envelope, class);
-    if kind.hold.is_some() {
-        first.status = Status::Held;
-    } else if kind.queue_only {
-        first = first.until(service.unix_now() + service.live.load().config.delivery.give_up_after);
-    }
-    append(spool, encoded, body, first, true).await.map_err(NotStored::Spool)?;
-    if kind.queue_only
-        && let Some(dispatch) = &service.dispatch
-    {
-        dispatch.accepted_for_later(envelope, encoded);
-    }
-    if first.status == Status::Waiting && !kind.queue_only {
-        service.dispatch(envelope, encoded, bytes, class);
-    }
-    Ok(())
 }

@@ -1,9 +1,20 @@
 //! Content on its way into a real spool on a simulated disk.
 
+use super::commit::store_all;
+use super::content::CHUNK_BYTES;
 use super::*;
-use crate::simulation::{spool_on, spool_with};
-use mail::{AddressError, Client, Node, Protocol, Received, ReversePath};
+use crate::config::Config;
+use crate::context::Context;
+use crate::routing::expansions::PlannedMessage;
+use crate::routing::plan::Kind;
+use crate::simulation::{Sabotage, sabotage, spool_on, spool_with};
+use bytes::Bytes;
+use mail::{AddressError, Client, Envelope, Node, Protocol, QueueId, QueueIds, Received, ReversePath};
+use schedule::Class;
 use spool::disk::sim::{Op, SimDisk};
+use spool::envelope::Encoded;
+use spool::{Error, Spool, State, Store as _};
+use std::sync::Arc;
 
 /// A message with no recipient but one.
 fn envelope(id: QueueId) -> Result<Envelope, AddressError> {
@@ -15,6 +26,28 @@ fn envelope(id: QueueId) -> Result<Envelope, AddressError> {
         received: Received { at_us: 1, client: Client::Internal, helo: None, protocol: Protocol::Local },
         recipients: vec![mail::Recipient { address, params: mail::RecipientParams::default() }],
     })
+}
+
+/// A message to `b@d.test` that begins in the default state.
+fn message(id: QueueId) -> NewMessage {
+    let envelope = envelope(id).unwrap();
+    let encoded = Arc::new(Encoded::new(&envelope));
+    NewMessage { envelope: Arc::new(envelope), encoded, first: State::default(), kind: Kind::default() }
+}
+
+/// Finishes the content and stores the message; returns the octets.
+async fn store(message_store: &MessageStore, content: Content, rest: Vec<u8>) -> Result<u64, Error> {
+    let message = message(content.id());
+    let content = content.finish(message_store, inline(rest)).await?;
+    let bytes = content.bytes;
+    let messages = [(message, content)];
+    match store_all(message_store, &messages, false).await {
+        Ok(()) => Ok(bytes),
+        Err((error, _)) => {
+            messages[0].1.abandon(message_store);
+            Err(error)
+        }
+    }
 }
 
 struct Trial {
@@ -42,14 +75,7 @@ impl Trial {
         let mut pieces = body.chunks(PIECE_BYTES).peekable();
         while let Some(piece) = pieces.next() {
             if pieces.peek().is_none() {
-                let stored = content
-                    .commit(
-                        &self.message_store,
-                        &Arc::new(Encoded::new(&envelope(id).unwrap())),
-                        piece.to_vec(),
-                        State::default(),
-                    )
-                    .await?;
+                let stored = store(&self.message_store, content, piece.to_vec()).await?;
                 assert_eq!(stored, body.len() as u64);
                 return Ok(id);
             }
@@ -113,7 +139,6 @@ async fn content_that_is_given_up_takes_no_room() {
         for piece in body(1 << 20).chunks(PIECE_BYTES) {
             content.push(&trial.message_store, piece).await;
         }
-        assert_eq!(content.failed, None);
         content.abandon(&trial.message_store);
     }
     assert!(trial.spool.messages().is_empty());
@@ -131,18 +156,85 @@ async fn a_busy_disk_is_waited_for() {
             let message_store = Arc::clone(&message_store);
             tokio::spawn(async move {
                 let id = message_store.next_id();
-                Content::new(id)
-                    .commit(
-                        &message_store,
-                        &Arc::new(Encoded::new(&envelope(id).unwrap())),
-                        body(50_000),
-                        State::default(),
-                    )
-                    .await
+                store(&message_store, Content::new(id), body(50_000)).await
             })
         })
         .collect();
     for one in bringing {
         assert_eq!(one.await.unwrap(), Ok(50_000));
     }
+}
+
+/// Messages that one transaction becomes in the trials.
+const MESSAGES: usize = 3;
+
+/// Commits a transaction of [`MESSAGES`] messages with `bytes` octets of content while the `fail_at`th sync fails. Returns whether
+/// it was taken and how many of its messages are in the spool.
+async fn commit_while_a_sync_fails(origin: Origin, bytes: usize, fail_at: Option<u64>) -> (bool, usize) {
+    let disk = SimDisk::new(1);
+    let spool = spool_on(&disk, |config| {
+        (config.segment_bytes, config.size_max) = (8 << 20, 64 << 20);
+        config.state_delay_ms = 0;
+    });
+    let (context, _dispatch) = Context::trial_on(Config::default(), &spool);
+    let message_store = &context.message_store;
+    let messages: Vec<NewMessage> = (0..MESSAGES)
+        .map(|_| {
+            let envelope = Arc::new(envelope(message_store.next_id()).unwrap());
+            let encoded = Arc::new(Encoded::new(&envelope));
+            NewMessage::new(&context, PlannedMessage { envelope, encoded, kind: Kind::default() }, Class::Normal)
+        })
+        .collect();
+    let mut contents: Vec<Content> = messages.iter().map(|message| Content::new(message.envelope.id)).collect();
+    let content = body(bytes);
+    let mut rest = Bytes::from(content.clone());
+    if bytes > PIECE_BYTES {
+        for one in &mut contents {
+            one.push(message_store, &content).await;
+        }
+        rest = Bytes::new();
+    }
+    let ids: Vec<QueueId> = messages.iter().map(|message| message.envelope.id).collect();
+    let finished = finish_all(message_store, messages, contents, rest).await.unwrap();
+    if let Some(fail_at) = fail_at {
+        disk.fail(Op::Sync, fail_at);
+    }
+    let committed = commit(&context, origin, Class::Normal, finished).await;
+    disk.clear_faults();
+    if let Ok(stored) = &committed {
+        assert_eq!(stored.messages().iter().map(|one| one.envelope.id).collect::<Vec<_>>(), ids);
+        for id in &ids {
+            assert!(spool.body(*id).unwrap().concat() == content);
+        }
+    }
+    (committed.is_ok(), spool.messages().len())
+}
+
+const ORIGINS: [Origin; 3] = [Origin::Session, Origin::Import, Origin::Report];
+
+#[tokio::test]
+async fn a_transaction_of_any_origin_is_stored_whole_or_not_at_all() {
+    for origin in ORIGINS {
+        for bytes in [1_000, 3 * CHUNK_BYTES] {
+            let mut refused = 0;
+            for fail_at in [None, Some(0), Some(1), Some(2)] {
+                let (is_taken, stored) = commit_while_a_sync_fails(origin, bytes, fail_at).await;
+                assert_eq!(stored, if is_taken { MESSAGES } else { 0 }, "{origin:?} {bytes} {fail_at:?}");
+                refused += usize::from(!is_taken);
+            }
+            assert!((1..=3).contains(&refused), "{origin:?} {bytes}: {refused} of four were refused");
+        }
+    }
+}
+
+/// The trial above notices a store that leaves a part of a transaction.
+#[tokio::test]
+async fn a_part_of_a_transaction_that_stays_is_noticed() {
+    let _guard = sabotage(Some(Sabotage::KeepPartOfTransaction));
+    let mut parts = 0;
+    for fail_at in 0..MESSAGES as u64 {
+        let (is_taken, stored) = commit_while_a_sync_fails(Origin::Session, 1_000, Some(fail_at)).await;
+        parts += usize::from(!is_taken && stored > 0);
+    }
+    assert!(parts > 0, "no failed sync lay between two messages");
 }

@@ -15,6 +15,7 @@
 //! Only a message whose outcome nobody needs to be told of goes this way: small enough to be in memory, without
 //! NOTIFY=SUCCESS, HOLDFOR or BY. All others are durable first.
 
+use super::{Enqueue as _, NewMessage};
 use crate::config::Acknowledge;
 use crate::context::Context;
 use crate::deliver::{Outgoing, Unfit};
@@ -257,8 +258,12 @@ pub(crate) async fn commit(service: &Arc<Context>, how: Acknowledge, message: Me
     let (bytes, first) = (content.len() as u64, super::first_state(&envelope, class));
     let (Some(dispatch), Some(spool)) = (service.dispatch.clone(), service.spool().cloned()) else { return Ok(bytes) };
     let Some(early) = dispatch.early.begin(&envelope, &content, first) else {
-        super::append(&spool, &encoded, NewBody::Whole(content), first, false).await?;
-        service.dispatch(&envelope, &encoded, bytes, class);
+        super::commit::append(&spool, &encoded, NewBody::Whole(content), first, false).await?;
+        if !service.live.load().queues_only() {
+            let kind = crate::routing::plan::Kind::default();
+            let message = NewMessage { envelope: Arc::new(envelope), encoded, first, kind };
+            dispatch.enqueue(service, &message, bytes, class);
+        }
         return Ok(bytes);
     };
     let mut guard = Guard { dispatch: Arc::clone(&dispatch), early: Arc::clone(&early), is_ended: false };
@@ -275,7 +280,7 @@ pub(crate) async fn commit(service: &Arc<Context>, how: Acknowledge, message: Me
     let (tell, mut written) = oneshot::channel();
     let writer = Arc::clone(service);
     dispatch.spawn(Box::pin(async move {
-        let stored = super::append(&spool, &encoded, NewBody::Whole(content), first, false).await;
+        let stored = super::commit::append(&spool, &encoded, NewBody::Whole(content), first, false).await;
         let mut deferred = Vec::new();
         if stored.is_ok() {
             // Before it counts as stored: what a next hop defers meanwhile is still under way, and not lined up again.

@@ -9,22 +9,22 @@ use super::file::Handed;
 use super::session::PickupResult;
 use crate::context::Context;
 use crate::env::blocking;
-use crate::intake::{Content, HeaderHints, PIECE_BYTES, class_of, first_state};
+use crate::intake::{
+    self, Content, FinishedContent, HeaderHints, NewMessage, Origin, PIECE_BYTES, StoredTransaction, class_of,
+};
 use crate::routing::expansions::{
     ClientKey, ExpandError, Expanded, HeldTurn, PlannedMessage, Resolved, Settings, Wanted,
 };
 use crate::routing::members::Members;
 use crate::routing::plan::{Kind, Plan};
 use crate::routing::{Admission, Routing};
-use crate::settle;
 use crate::submit::import::ImportedMessage;
 use mail::header::{HeaderSection, Item, LineEnd};
 use mail::{Address, Client, Envelope, Protocol, QueueId, Received, Recipient, ReversePath};
 use observe::{Event, Relay, Severity};
 use route::resolve::{Failed, Outcome, Resolution, SenderKind};
 use schedule::Class;
-use spool::envelope::Encoded;
-use spool::{Change, Pressure, State, Status, Store as _};
+use spool::{Pressure, State};
 use std::sync::Arc;
 
 /// Recipients in one message.
@@ -43,14 +43,6 @@ pub(super) struct Import {
     pub(super) id: QueueId,
     /// Login name or number of who wrote the file.
     pub(super) user: String,
-}
-
-/// A message as it is stored.
-struct NewMessage {
-    envelope: Arc<Envelope>,
-    encoded: Arc<Encoded>,
-    first: State,
-    kind: Kind,
 }
 
 /// What its header says.
@@ -76,17 +68,12 @@ impl Import {
             Ok(outgoing) => outgoing,
             Err(why) => return PickupResult::Later(why.to_string(), Vec::new()),
         };
-        // The one with the name of the file is the last: where it is, all are.
-        for (number, message) in messages.iter().enumerate().rev() {
-            if let Err(why) = self.store(message).await {
-                self.take_back(messages.get(number + 1..).unwrap_or_default());
-                return PickupResult::Later(why, Vec::new());
-            }
-        }
-        self.tell(&messages, &dropped, &said);
-        for message in &messages {
-            self.dispatch(message, class);
-        }
+        let stored = match self.store(messages, class).await {
+            Ok(stored) => stored,
+            Err(why) => return PickupResult::Later(why, Vec::new()),
+        };
+        self.tell(stored.messages(), &dropped, &said);
+        stored.enqueue(&self.service, self.handed.content_bytes).await;
         PickupResult::Done(None)
     }
 
@@ -132,11 +119,7 @@ impl Import {
                 (recipients.chunks(RECIPIENTS_MAX).enumerate().map(part).collect(), Vec::new(), None)
             }
         };
-        let messages = parts.into_iter().map(|PlannedMessage { envelope, encoded, kind }| {
-            let first = self.first_state(&envelope, class, &kind);
-            NewMessage { envelope, encoded, first, kind }
-        });
-        Ok((messages.collect(), dropped, turns))
+        Ok((parts.into_iter().map(|planned| self.new_message(planned, class)).collect(), dropped, turns))
     }
 
     async fn by_maps(
@@ -225,38 +208,49 @@ impl Import {
         }
     }
 
-    fn first_state(&self, envelope: &Envelope, class: Class, kind: &Kind) -> State {
-        let mut first = first_state(envelope, class);
+    /// A message with the tries and the warning that it had on the other server.
+    fn new_message(&self, planned: PlannedMessage, class: Class) -> NewMessage {
+        let mut message = NewMessage::new(&self.service, planned, class);
         for _ in 0..self.adopted.tries.min(State::TRIES_MAX.into()) {
-            first = first.tried();
+            message.first = message.first.tried();
         }
         if self.adopted.is_warned {
-            first = first.warned();
+            message.first = message.first.warned();
         }
-        if kind.hold.is_some() {
-            first.status = Status::Held;
-        } else if kind.queue_only {
-            first = first.until(self.service.unix_now() + self.service.live.load().config.delivery.give_up_after);
-        }
-        first
+        message
     }
 
-    async fn store(&self, message: &NewMessage) -> Result<(), String> {
-        let mut content = Content::new(message.envelope.id);
+    /// Makes all messages durable, or none; the text says why not.
+    async fn store(&self, messages: Vec<NewMessage>, class: Class) -> Result<StoredTransaction, String> {
+        let message_store = &self.service.message_store;
+        let mut finished: Vec<(NewMessage, FinishedContent)> = Vec::with_capacity(messages.len());
+        for message in messages {
+            match self.content(message.envelope.id).await {
+                Ok(content) => finished.push((message, content)),
+                Err(why) => {
+                    finished.iter().for_each(|(_, content)| content.abandon(message_store));
+                    return Err(why);
+                }
+            }
+        }
+        let stored = intake::commit(&self.service, Origin::Import, class, finished).await;
+        stored.map_err(|error| error.to_string())
+    }
+
+    /// Reads the file into the content of one message.
+    async fn content(&self, id: QueueId) -> Result<FinishedContent, String> {
+        let mut content = Content::new(id);
         let mut rest = Vec::new();
         let is_small = self.handed.content_bytes <= PIECE_BYTES as u64;
         let mut at = 0;
         while at < self.handed.content_bytes {
             let handed = Arc::clone(&self.handed);
-            let piece = match blocking::run(move || handed.piece(at)).await {
-                Ok(Ok(piece)) => piece,
-                Ok(Err(error)) => {
+            let read = blocking::run(move || handed.piece(at)).await;
+            let piece = match read.map_err(|error| error.to_string()).and_then(|read| read.map_err(|e| e.to_string())) {
+                Ok(piece) => piece,
+                Err(why) => {
                     content.abandon(&self.service.message_store);
-                    return Err(error.to_string());
-                }
-                Err(error) => {
-                    content.abandon(&self.service.message_store);
-                    return Err(error.to_string());
+                    return Err(why);
                 }
             };
             at += piece.len() as u64;
@@ -266,23 +260,8 @@ impl Import {
                 content.push(&self.service.message_store, &piece).await;
             }
         }
-        let stored = content.commit(&self.service.message_store, &message.encoded, rest, message.first).await;
-        stored.map(|_| ()).map_err(|error| error.to_string())
-    }
-
-    /// What is stored of it although not all could be is done, and nobody gets it.
-    fn take_back(&self, stored: &[NewMessage]) {
-        let Some(spool) = self.service.spool() else { return };
-        for message in stored {
-            let id = message.envelope.id;
-            let state = State { status: Status::Done, ..message.first };
-            let done = |recipient| Change { id, recipient, state, destination: None };
-            let changes: Vec<Change> = (0..).zip(&message.envelope.recipients).map(|(at, _)| done(at)).collect();
-            if let Err(error) = spool.record(&changes) {
-                let text = format!("{id} was not taken and cannot be removed: {error}; it may be delivered twice");
-                self.service.tell(&Event::Spool { severity: Severity::Error, text: &text });
-            }
-        }
+        let finished = content.finish(&self.service.message_store, intake::inline(rest)).await;
+        finished.map_err(|error| error.to_string())
     }
 
     fn tell(&self, messages: &[NewMessage], dropped: &[Address], said: &Said) {
@@ -312,30 +291,6 @@ impl Import {
             let owner = message.envelope.sender.to_string();
             self.service.tell(&Event::Cloned { id: message.envelope.id, owner: owner.trim_matches(['<', '>']) });
         }
-    }
-
-    fn dispatch(&self, message: &NewMessage, class: Class) {
-        let NewMessage { envelope, encoded, first, kind } = message;
-        if kind.hold.is_some() || kind.queue_only {
-            self.tell_waiting(envelope, kind.hold.as_deref());
-        }
-        let Some(dispatch) = &self.service.dispatch else { return };
-        if let Some(reason) = &kind.hold {
-            for (position, _) in (0..).zip(&envelope.recipients) {
-                dispatch.reasons.remember(envelope.id, position, Status::Held, observe::Reason::Other, reason);
-            }
-        } else if kind.queue_only {
-            dispatch.accepted_for_later(envelope, encoded);
-        } else if first.status == Status::Waiting {
-            self.service.dispatch(envelope, encoded, self.handed.content_bytes, class);
-        }
-    }
-
-    fn tell_waiting(&self, envelope: &Envelope, quarantine: Option<&str>) {
-        let recipients: Vec<String> = envelope.recipients.iter().map(|one| format!("<{}>", one.address)).collect();
-        let to: Vec<&str> = recipients.iter().map(String::as_str).collect();
-        let priority = settle::priority(self.handed.content_bytes, to.len(), 0);
-        self.service.tell(&Event::Queued { id: envelope.id, to: &to, mailer: "esmtp", priority, quarantine });
     }
 }
 

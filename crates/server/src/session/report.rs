@@ -268,13 +268,7 @@ impl Connection {
 }
 
 /// A message waits for a queue run; with a reason it is held for a person. `octets`: of its content, without trace lines.
-pub(super) fn report_waiting(
-    service: &Context,
-    envelope: &Envelope,
-    octets: u64,
-    class: i32,
-    quarantine: Option<&str>,
-) {
+fn report_waiting(service: &Context, envelope: &Envelope, octets: u64, class: i32, quarantine: Option<&str>) {
     let id = envelope.id;
     let recipients: Vec<String> = envelope.recipients.iter().map(|one| format!("<{}>", one.address)).collect();
     let to: Vec<&str> = recipients.iter().map(String::as_str).collect();

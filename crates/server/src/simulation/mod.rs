@@ -43,7 +43,7 @@ mod world;
 
 use crate::config::Acknowledge;
 pub(crate) use disk::{spool_on, spool_with};
-pub(crate) use sabotage::{Sabotage, hold_back, is_sabotaged, let_go};
+pub(crate) use sabotage::{Sabotage, begin as sabotage, hold_back, is_sabotaged, let_go};
 pub(crate) use world::Sizes;
 
 /// Seeds that once showed a fault.

@@ -59,6 +59,8 @@ pub(crate) enum Sabotage {
     PassEach,
     /// What is under way is looked through for ever.
     PassOn,
+    /// Messages of a transaction that was not taken stay in the spool.
+    KeepPartOfTransaction,
 }
 
 impl Sabotage {
@@ -88,14 +90,14 @@ pub(crate) fn is_sabotaged(how: Sabotage) -> bool {
 }
 
 /// Breaks a rule until the guard goes.
-pub(super) fn begin(how: Option<Sabotage>) -> Guard {
+pub(crate) fn begin(how: Option<Sabotage>) -> Guard {
     NOW.set(how);
     HELD_BACK.take();
     Guard(())
 }
 
 /// Ends it.
-pub(super) struct Guard(());
+pub(crate) struct Guard(());
 
 impl Drop for Guard {
     fn drop(&mut self) {

@@ -1,0 +1,292 @@
+//! Stores the messages of one transaction, all or none, and enqueues them.
+//!
+//! The messages go into the spool one after another, the message with the name of the transaction last: where it is, all are, and
+//! the pickup directory relies on that after a crash. If one is not taken, those before it are declared done, and no recipient
+//! gets them. A crash between two messages leaves some of them; the client, which has no answer, sends the transaction again.
+
+use super::content::{Content, FinishedContent};
+use super::message_store::MessageStore;
+use crate::context::Context;
+use crate::env::blocking;
+use crate::routing::expansions::{MEMBERS_AT_ONCE, PlannedMessage};
+use crate::routing::plan::Kind;
+use crate::settle::deadline;
+#[cfg(test)]
+use crate::simulation::{Sabotage, is_sabotaged};
+use bytes::Bytes;
+use mail::{Envelope, QueueId};
+use observe::{Event, Severity};
+use schedule::Class;
+use spool::envelope::Encoded;
+use spool::{Change, Error, NewBody, Spool, State, Status, Store as _};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// The source of a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// A client over SMTP or LMTP, or a program through the pickup directory.
+    Session,
+    /// A message that another server accepted before.
+    Import,
+    /// A report of this server. It may use the room that the spool keeps from ordinary mail, and no line says that it waits.
+    Report,
+}
+
+/// A message as it is stored.
+#[derive(Clone, Debug)]
+pub(crate) struct NewMessage {
+    pub(crate) envelope: Arc<Envelope>,
+    pub(crate) encoded: Arc<Encoded>,
+    /// The state in which its recipients begin.
+    pub(crate) first: State,
+    pub(crate) kind: Kind,
+}
+
+impl NewMessage {
+    /// A message of a plan. One that is in quarantine is held; one that waits for an operator is due when it would expire.
+    pub(crate) fn new(context: &Context, planned: PlannedMessage, class: Class) -> Self {
+        let PlannedMessage { envelope, encoded, kind } = planned;
+        let mut first = first_state(&envelope, class);
+        if kind.hold.is_some() {
+            first.status = Status::Held;
+        } else if kind.queue_only {
+            first = first.until(context.unix_now() + context.live.load().config.delivery.give_up_after);
+        }
+        Self { envelope, encoded, first, kind }
+    }
+
+    /// Whether it is attempted without a command of an operator.
+    fn is_due(&self) -> bool {
+        self.first.status == Status::Waiting && !self.kind.queue_only
+    }
+}
+
+/// The queue, as far as intake uses it.
+pub(crate) trait Enqueue {
+    /// Puts the recipients of a durable message in line. `bytes`: of its content.
+    fn enqueue(&self, context: &Context, message: &NewMessage, bytes: u64, class: Class);
+
+    /// Has the destinations of a durable message looked through when its recipients are due.
+    fn enqueue_later(&self, message: &NewMessage);
+
+    /// Shows `reason` as the cause that a recipient is held.
+    fn remember_hold(&self, message: QueueId, recipient: u32, reason: &str);
+}
+
+/// The durable messages of a transaction.
+#[derive(Debug)]
+#[must_use = "without enqueue the messages wait for the next start"]
+pub(crate) struct StoredTransaction {
+    origin: Origin,
+    class: Class,
+    messages: Vec<NewMessage>,
+    /// Octets of content of each message.
+    bytes: u64,
+}
+
+impl StoredTransaction {
+    /// The messages, the one with the name of the transaction first.
+    pub(crate) fn messages(&self) -> &[NewMessage] {
+        &self.messages
+    }
+
+    /// Puts each message that is due in line, and logs those that wait. `octets`: of the content that the client sent, for the
+    /// priority in the log.
+    ///
+    /// # Cancel safety
+    /// Not cancel-safe: a message that is not in line is after the next start.
+    pub(crate) async fn enqueue(self, context: &Arc<Context>, octets: u64) {
+        let Self { origin, class, messages, bytes } = self;
+        let context = Arc::clone(context);
+        run_where_it_fits(messages, move |messages| {
+            messages.iter().for_each(|message| enqueue(&context, origin, message, octets, bytes, class));
+        })
+        .await;
+    }
+}
+
+/// Makes all messages of a transaction durable, or none. Each has its finished content.
+///
+/// # Errors
+/// As [`Store::append`](spool::Store::append). No message of the transaction will be delivered, except where the spool fails so
+/// hard that it takes no change either; that is logged.
+/// # Cancel safety
+/// Not cancel-safe: a dropped call may leave some of the messages in the spool.
+pub(crate) async fn commit(
+    context: &Arc<Context>,
+    origin: Origin,
+    class: Class,
+    messages: Vec<(NewMessage, FinishedContent)>,
+) -> Result<StoredTransaction, Error> {
+    let message_store = &context.message_store;
+    let bytes = messages.first().map_or(0, |(_, content)| content.bytes);
+    let stored = store_all(message_store, &messages, origin == Origin::Report).await;
+    if let Err((error, stored_from)) = stored {
+        messages.iter().take(stored_from).for_each(|(_, content)| content.abandon(message_store));
+        let stored: Vec<NewMessage> = messages.into_iter().skip(stored_from).map(|(message, _)| message).collect();
+        let context = Arc::clone(context);
+        run_where_it_fits(stored, move |stored| roll_back(&context, stored)).await;
+        return Err(error);
+    }
+    let messages = messages.into_iter().map(|(message, _)| message).collect();
+    Ok(StoredTransaction { origin, class, messages, bytes })
+}
+
+/// Finishes the contents of a transaction, which end with the same `rest`, and joins each with its message.
+///
+/// # Errors
+/// As [`Content::finish`]; all contents are abandoned.
+/// # Cancel safety
+/// As [`Content::finish`].
+pub(crate) async fn finish_all(
+    message_store: &MessageStore,
+    messages: Vec<NewMessage>,
+    contents: Vec<Content>,
+    rest: Bytes,
+) -> Result<Vec<(NewMessage, FinishedContent)>, Error> {
+    let mut contents = contents;
+    // Lists with members in common become fewer messages than there were contents.
+    for content in contents.split_off(messages.len().min(contents.len())) {
+        content.abandon(message_store);
+    }
+    let mut finished: Vec<(NewMessage, FinishedContent)> = Vec::with_capacity(messages.len());
+    let mut pairs = messages.into_iter().zip(contents);
+    while let Some((message, content)) = pairs.next() {
+        match content.finish(message_store, rest.clone()).await {
+            Ok(content) => finished.push((message, content)),
+            Err(error) => {
+                finished.iter().for_each(|(_, content)| content.abandon(message_store));
+                pairs.for_each(|(_, content)| content.abandon(message_store));
+                return Err(error);
+            }
+        }
+    }
+    Ok(finished)
+}
+
+/// Appends all messages, the first of them last. On an error also returns from which position on messages are stored.
+pub(super) async fn store_all(
+    message_store: &MessageStore,
+    messages: &[(NewMessage, FinishedContent)],
+    reserved: bool,
+) -> Result<(), (Error, usize)> {
+    let spool = match message_store {
+        MessageStore::Spool { spool, .. } => spool,
+        MessageStore::Discard { messages: count, bytes, .. } => {
+            for (_, content) in messages {
+                count.fetch_add(1, Ordering::Relaxed);
+                bytes.fetch_add(content.bytes, Ordering::Relaxed);
+            }
+            return Ok(());
+        }
+    };
+    for (number, (message, content)) in messages.iter().enumerate().rev() {
+        let stored = append(spool, &message.encoded, content.body.clone(), message.first, reserved).await;
+        stored.map_err(|error| (error, number + 1))?;
+    }
+    Ok(())
+}
+
+/// Declares stored messages of a transaction that was not taken done.
+fn roll_back(context: &Context, stored: &[NewMessage]) {
+    #[cfg(test)]
+    if is_sabotaged(Sabotage::KeepPartOfTransaction) {
+        return;
+    }
+    let Some(spool) = context.spool() else { return };
+    for message in stored {
+        let id = message.envelope.id;
+        let state = State { status: Status::Done, ..message.first };
+        let done = |recipient| Change { id, recipient, state, destination: None };
+        let changes: Vec<Change> = (0..).zip(&message.envelope.recipients).map(|(at, _)| done(at)).collect();
+        if let Err(error) = spool.record(&changes) {
+            let text = format!("{id} was not taken and cannot be removed: {error}; it may be delivered twice");
+            context.tell(&Event::Spool { severity: Severity::Error, text: &text });
+        }
+    }
+}
+
+fn enqueue(context: &Context, origin: Origin, message: &NewMessage, octets: u64, bytes: u64, class: Class) {
+    let NewMessage { envelope, kind, .. } = message;
+    if origin != Origin::Report && (kind.hold.is_some() || kind.queue_only) {
+        report_waiting(context, envelope, octets, kind.hold.as_deref());
+    }
+    let Some(queue) = &context.dispatch else { return };
+    if let Some(reason) = &kind.hold {
+        if origin == Origin::Import {
+            for (position, _) in (0..).zip(&envelope.recipients) {
+                queue.remember_hold(envelope.id, position, reason);
+            }
+        }
+    } else if kind.queue_only {
+        queue.enqueue_later(message);
+    }
+    if message.is_due() && !context.live.load().queues_only() {
+        queue.enqueue(context, message, bytes, class);
+    }
+}
+
+/// Logs that a message waits, with its priority by sendmail's formula.
+fn report_waiting(context: &Context, envelope: &Envelope, octets: u64, quarantine: Option<&str>) {
+    let recipients: Vec<String> = envelope.recipients.iter().map(|one| format!("<{}>", one.address)).collect();
+    let to: Vec<&str> = recipients.iter().map(String::as_str).collect();
+    let priority = crate::settle::priority(octets, to.len(), 0);
+    context.tell(&Event::Queued { id: envelope.id, to: &to, mailer: "esmtp", priority, quarantine });
+}
+
+/// Works on messages here if they have few recipients, else on a thread where it blocks no connection.
+async fn run_where_it_fits(messages: Vec<NewMessage>, work: impl FnOnce(&[NewMessage]) + Send + 'static) {
+    if messages.iter().map(|message| message.encoded.len()).sum::<usize>() <= MEMBERS_AT_ONCE {
+        return work(&messages);
+    }
+    // The panic hook reports a panic.
+    drop(blocking::run(move || work(&messages)).await);
+}
+
+/// The state in which the recipients of a new message begin: their class, a mark if the sender gave a time by which to deliver
+/// it, and the time at which the message is released, so that a crash forgets none of it.
+// RFC 4865 §4.2: it is kept until then
+pub(crate) fn first_state(envelope: &Envelope, class: Class) -> State {
+    let state = State::default().of_class(class.bits(), deadline::to_come(envelope).is_some());
+    match envelope.release_at() {
+        // Up to the next second: never too early.
+        Some(at) => state.until(at + Duration::from_millis(999)),
+        None => state,
+    }
+}
+
+/// Appends one message and waits until it is durable. While the disk is behind, the client waits, and with it the network.
+///
+/// # Errors
+/// As [`Store::append`].
+pub(super) async fn append(
+    spool: &Arc<Spool>,
+    encoded: &Arc<Encoded>,
+    body: NewBody,
+    state: State,
+    reserved: bool,
+) -> Result<(), Error> {
+    let hand_over = move |spool: &Spool, encoded: &Encoded, body: NewBody| {
+        let recipients = encoded.recipients();
+        spool.append(spool::NewMessage { reserved, state, ..encoded.message(&recipients, body) })
+    };
+    loop {
+        let handed_over = if encoded.len() > MEMBERS_AT_ONCE {
+            let (spool, encoded, body) = (Arc::clone(spool), Arc::clone(encoded), body.clone());
+            let done = blocking::run(move || hand_over(&spool, &encoded, body)).await;
+            // A panic: whether the message is in the spool is unknown, as after a failed write.
+            done.unwrap_or(Err(Error::Failed))
+        } else {
+            hand_over(spool, encoded, body.clone())
+        };
+        match handed_over {
+            #[cfg(test)]
+            Ok(_) if is_sabotaged(Sabotage::AnswerEarly) => return Ok(()),
+            Ok(commit) => return commit.await,
+            Err(Error::Busy) => spool.room(encoded.id()).await?,
+            Err(error) => return Err(error),
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Where accepted messages go: the spool, or nowhere (`mailrace sink`).
+
+use crate::env::clock;
+use mail::{PastIds, QueueId, QueueIds};
+use spool::{Pressure, Spool, Store as _};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Where accepted messages go.
+#[derive(Debug)]
+pub enum MessageStore {
+    /// The durable store.
+    Spool {
+        /// The store.
+        spool: Arc<Spool>,
+        /// Names for new messages.
+        ids: Mutex<QueueIds>,
+        /// Names for messages that another server accepted earlier.
+        past: Mutex<PastIds>,
+    },
+    /// Counts messages and forgets them; `mailrace sink` uses it.
+    Discard {
+        /// Names for new messages.
+        ids: Mutex<QueueIds>,
+        /// Messages so far.
+        messages: AtomicU64,
+        /// Octets of content, with trace lines.
+        bytes: AtomicU64,
+    },
+}
+
+impl MessageStore {
+    /// Stores messages in `spool`, which is open for the `epoch`th time.
+    #[must_use]
+    pub fn spool(spool: Arc<Spool>, ids: QueueIds, epoch: u64) -> Self {
+        Self::Spool { spool, ids: Mutex::new(ids), past: Mutex::new(PastIds::of_epoch(epoch)) }
+    }
+
+    /// Stores nothing.
+    #[must_use]
+    pub fn discard(ids: QueueIds) -> Self {
+        Self::Discard { ids: Mutex::new(ids), messages: AtomicU64::new(0), bytes: AtomicU64::new(0) }
+    }
+
+    /// The name of a new message.
+    pub fn next_id(&self) -> QueueId {
+        let (Self::Spool { ids, .. } | Self::Discard { ids, .. }) = self;
+        ids.lock().unwrap_or_else(PoisonError::into_inner).next(clock::unix_us())
+    }
+
+    /// The name of a message that came at `at_us`, in microseconds since 1970, and waited elsewhere until now.
+    pub(crate) fn past_id(&self, at_us: u64) -> QueueId {
+        let Self::Spool { past, spool, .. } = self else { return self.next_id() };
+        let mut past = past.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            let id = past.next(at_us, clock::unix_us());
+            if spool.states(id).is_empty() {
+                return id;
+            }
+        }
+    }
+
+    /// How short of room the store is.
+    #[must_use]
+    pub fn pressure(&self) -> Pressure {
+        match self {
+            Self::Spool { spool, .. } => spool.pressure(),
+            Self::Discard { .. } => Pressure::None,
+        }
+    }
+
+    /// Figures of the spool; zeroes for a sink.
+    #[must_use]
+    pub fn statistics(&self) -> spool::Statistics {
+        match self {
+            Self::Spool { spool, .. } => spool.statistics(),
+            Self::Discard { .. } => spool::Statistics::default(),
+        }
+    }
+
+    /// Messages and octets forgotten so far; zero for a spool, whose own figures say more.
+    #[must_use]
+    pub fn forgotten(&self) -> (u64, u64) {
+        match self {
+            Self::Spool { .. } => (0, 0),
+            Self::Discard { messages, bytes, .. } => (messages.load(Ordering::Relaxed), bytes.load(Ordering::Relaxed)),
+        }
+    }
+}
