@@ -1,13 +1,13 @@
 //! What is known of next hops, one table for all connections, kept over restarts in the file `hosts` of the spool directory.
 //!
 //! *deliver* asks it before it connects and tells it what came of that; what the table makes of it is `schedule::Hosts`. A
-//! file that is lost or damaged costs a few slow connections (`kept_file`).
+//! file that is lost or damaged costs a few slow connections (`state_file`).
 //!
 //! Not here: which hosts a destination has (`resolve`), what a failure means for a destination (`dispatch`).
 
 use crate::config::Config;
 use crate::env::clock;
-use crate::kept_file::KeptFile;
+use crate::state_file::StateFile;
 use schedule::{HostSettings, Hosts};
 use std::net::SocketAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -33,7 +33,7 @@ pub(crate) const TLS_SEEN_DAYS: u64 = 30;
 #[derive(Debug)]
 pub(crate) struct HostTable {
     hosts: Mutex<Hosts>,
-    file: KeptFile,
+    file: StateFile,
 }
 
 fn settings(config: &Config) -> HostSettings {
@@ -50,12 +50,12 @@ fn settings(config: &Config) -> HostSettings {
 impl HostTable {
     /// A table that is forgotten at the end.
     pub(crate) fn forgetful(config: &Config) -> Self {
-        Self { hosts: Mutex::new(Hosts::new(settings(config), clock::unix_us())), file: KeptFile::default() }
+        Self { hosts: Mutex::new(Hosts::new(settings(config), clock::unix_us())), file: StateFile::default() }
     }
 
     /// The table as the last server left it. What to tell the operator, if it cannot be used: it is empty then.
     pub(crate) fn open(config: &Config) -> (Self, Option<String>) {
-        let file = KeptFile::new(&config.spool.path, FILE, WHAT);
+        let file = StateFile::new(&config.spool.path, FILE, WHAT);
         let (settings, now_us) = (settings(config), clock::unix_us());
         let (hosts, problem) = match file.read(Hosts::bytes_max(&settings)) {
             Ok(Some(bytes)) => {
@@ -94,7 +94,7 @@ impl HostTable {
     /// Writes the file if something changed.
     ///
     /// # Errors
-    /// As [`KeptFile::save`].
+    /// As [`StateFile::save`].
     pub(crate) fn save(&self) -> Result<(), String> {
         self.file.save(|| self.lock().to_bytes())
     }

@@ -2,7 +2,7 @@
 //!
 //! The files follow the way of a message: [`accept`] takes connections, `session` drives the protocol, [`admit`] decides
 //! who may send to whom, [`intake`] makes messages durable. `shell` starts, reloads and ends the server, `context`
-//! what all connections share, `hosts` what is known of next hops, `kept_file` what helps and may be lost. [`config`], [`log`], [`control`], [`queue`], [`auth`], [`tls`], [`dns`] and [`env`]
+//! what all connections share, `hosts` what is known of next hops, `state_file` what helps and may be lost. [`config`], [`log`], [`control`], [`queue`], [`auth`], [`tls`], [`dns`] and [`env`]
 //! serve them. [`submit`] and `pickup` are the two ends of the directory where programs of this machine hand mail in.
 
 #![forbid(unsafe_code)]
@@ -20,7 +20,6 @@ pub mod file_system;
 pub mod hardening;
 mod hosts;
 pub mod intake;
-mod kept_file;
 pub mod log;
 mod lookup;
 mod pickup;
@@ -34,6 +33,7 @@ mod shell;
 mod simulation;
 pub mod sink;
 mod sliding_window;
+mod state_file;
 pub mod submit;
 pub mod tls;
 mod user_share;

@@ -14,7 +14,7 @@ use crate::accept::proxy;
 use crate::context::{ActiveConfig, Context, Listener, ListenerProfile, Open};
 use crate::env::clock;
 use crate::session::{Connection, Opening, Transport};
-use crate::tls::Shown;
+use crate::tls::ClientCertificate;
 use mail::Client;
 use observe::{Event, Relay, Ruleset};
 use smtp::server::{Session, Tls};
@@ -90,7 +90,7 @@ fn take(service: &Arc<Context>, listener: &Listener, stream: TcpStream, peer: So
                 } else if arrival.lane.is_implicit_tls() {
                     Box::pin(arrival.encrypted(stream)).await;
                 } else {
-                    arrival.open(Transport::Plain(stream), None, Shown::NotAsked).await;
+                    arrival.open(Transport::Plain(stream), None, ClientCertificate::NotAsked).await;
                 }
                 drop(open);
             });
@@ -164,7 +164,7 @@ impl Arrival {
         if self.lane.is_implicit_tls() {
             return self.encrypted(stream).await;
         }
-        self.open(Transport::Plain(stream), None, Shown::NotAsked).await;
+        self.open(Transport::Plain(stream), None, ClientCertificate::NotAsked).await;
     }
 
     /// The map that has the client's limits cannot be asked.
@@ -200,7 +200,7 @@ impl Arrival {
     }
 
     /// Lets the session run.
-    async fn open(self, transport: Transport, tls: Option<Tls>, shown: Shown) {
+    async fn open(self, transport: Transport, tls: Option<Tls>, shown: ClientCertificate) {
         let Self { service, lane, peer, began, guard } = self;
         service.tell(&Event::Connected { relay: Relay::address(peer.ip()), daemon: &lane.listen.name });
         let live = service.live.load_full();

@@ -24,7 +24,6 @@ mod shuffle;
 pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
-pub(crate) mod together;
 
 use std::collections::HashMap;
 use std::fmt;

@@ -9,7 +9,7 @@ use crate::auth::{self, Outcome};
 use crate::dns::ClientName;
 use crate::env::clock;
 use crate::intake::Content;
-use crate::tls::Shown;
+use crate::tls::ClientCertificate;
 use mail::{Client, Received, Reply, ReplyCode};
 use observe::Ruleset;
 use smtp::server::{Dialect, Question, Verdict};
@@ -191,7 +191,7 @@ impl Connection {
         }
         self.opening.listings = Listings::default();
         // The certificate is the front end's, and so are the rights that come of it.
-        self.opening.shown = Arc::new(Shown::NotAsked);
+        self.opening.shown = Arc::new(ClientCertificate::NotAsked);
         self.session.answer(Verdict::Accept, now);
     }
 

@@ -9,7 +9,7 @@ use crate::admit::features::features;
 use crate::context::Context;
 use crate::dns::ClientName;
 use crate::routing::Admission;
-use crate::tls::Shown;
+use crate::tls::ClientCertificate;
 use mail::Client;
 use observe::{Event, Relay, Ruleset};
 use route::{Ask, Stop, access};
@@ -31,7 +31,7 @@ pub(crate) struct Opening {
     /// What block lists say of it.
     pub(super) listings: Listings,
     /// What certificate it showed.
-    pub(super) shown: Arc<Shown>,
+    pub(super) shown: Arc<ClientCertificate>,
     /// Whether STARTTLS asks it for one.
     pub(super) asks_certificate: bool,
 }
@@ -42,7 +42,7 @@ impl Default for Opening {
             name: ClientName::default(),
             user: None,
             listings: Listings::default(),
-            shown: Arc::new(Shown::NotAsked),
+            shown: Arc::new(ClientCertificate::NotAsked),
             asks_certificate: true,
         }
     }
@@ -50,7 +50,7 @@ impl Default for Opening {
 
 impl Opening {
     /// The same of a client that showed a certificate, or none.
-    pub(crate) fn showing(self, shown: Shown) -> Self {
+    pub(crate) fn showing(self, shown: ClientCertificate) -> Self {
         Self { shown: Arc::new(shown), ..self }
     }
 

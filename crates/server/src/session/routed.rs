@@ -19,7 +19,7 @@ use crate::dns::ClientName;
 use crate::routing::expansions::{self, ClientKey, Expanded, Resolved, Wanted};
 use crate::routing::plan::{NotAdded, Plan};
 use crate::routing::{Admission, Routing};
-use crate::tls::Shown;
+use crate::tls::ClientCertificate;
 use mail::{Client, Recipient, Reply, ReplyCode, ReversePath};
 use observe::Ruleset;
 use route::access::demand::{Secured, Verify};
@@ -54,7 +54,7 @@ pub(super) struct Subject {
     sender: ReversePath,
     /// Bits of the encryption; `None`: there is none.
     tls_bits: Option<u16>,
-    shown: Arc<Shown>,
+    shown: Arc<ClientCertificate>,
 }
 
 /// The name of a client as the access map asks for it. `asks_names`: whether names are looked up at all.
@@ -88,10 +88,10 @@ impl Subject {
         let name = if let ClientName::Verified(name) = &self.name { Some(&**name) } else { None };
         let Some(bits) = self.tls_bits else { return Secured { name, ..Secured::default() } };
         let verify = match &*self.shown {
-            Shown::NotAsked => Verify::Not,
-            Shown::Nothing => Verify::No,
-            Shown::Unverified { .. } => Verify::Fail,
-            Shown::Verified(_) => Verify::Ok,
+            ClientCertificate::NotAsked => Verify::Not,
+            ClientCertificate::Nothing => Verify::No,
+            ClientCertificate::Unverified { .. } => Verify::Fail,
+            ClientCertificate::Verified(_) => Verify::Ok,
         };
         let names = self.shown.verified();
         Secured {

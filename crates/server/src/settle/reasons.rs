@@ -4,7 +4,7 @@
 //! first line it has one for each recipient, in the order of their first mention: queue id, position, reason in a word, and
 //! in words where these are not those of the line before. What fits none of this is left out.
 
-use crate::kept_file::KeptFile;
+use crate::state_file::StateFile;
 use mail::QueueId;
 use observe::Reason;
 use spool::{Spool, Status};
@@ -32,7 +32,7 @@ type Line = (Key, Reason, Arc<str>);
 #[derive(Debug, Default)]
 pub(crate) struct Reasons {
     kept: Mutex<Kept>,
-    file: KeptFile,
+    file: StateFile,
 }
 
 #[derive(Debug, Default)]
@@ -93,7 +93,7 @@ impl Kept {
 impl Reasons {
     /// What the last server knew of those who still wait in `spool`; what to tell the operator, if the file cannot be used.
     pub(crate) fn open(directory: &Path, spool: &Spool) -> (Self, Option<String>) {
-        let file = KeptFile::new(directory, FILE, WHAT);
+        let file = StateFile::new(directory, FILE, WHAT);
         let mut kept = Kept::default();
         let problem = match file.read(REASONS_MAX * (REASON_BYTES_MAX + LINE_BYTES_MAX)) {
             Ok(Some(bytes)) => {
@@ -136,7 +136,7 @@ impl Reasons {
     /// Writes the file if something changed.
     ///
     /// # Errors
-    /// As [`KeptFile::save`].
+    /// As [`StateFile::save`].
     pub(crate) fn save(&self) -> Result<(), String> {
         self.file.save(|| {
             // Who delivers does not wait for the text to be made.

@@ -11,10 +11,10 @@ use crate::dispatch;
 use crate::env::{clock, signals, systemd};
 use crate::hardening::Hardening;
 use crate::intake::MessageStore;
-use crate::kept_file;
 use crate::pickup;
 use crate::queue;
 use crate::routing;
+use crate::state_file;
 use crate::tls::Acceptor;
 use arc_swap::ArcSwap;
 use observe::Event;
@@ -143,7 +143,7 @@ impl Server {
     /// Delivers what is accepted, and what the spool holds from before.
     pub(crate) fn deliver(self: &Arc<Self>) {
         *lock(&self.deliveries) = Some(tokio::spawn(dispatch::run(Arc::clone(&self.service))));
-        lock(&self.tasks).spawn(kept_file::keep(Arc::clone(&self.service)));
+        lock(&self.tasks).spawn(state_file::keep(Arc::clone(&self.service)));
         lock(&self.tasks).spawn(routing::watch::run(Arc::clone(&self.service)));
     }
 
@@ -211,7 +211,7 @@ impl Server {
         let mut tasks = std::mem::take(&mut *lock(&self.tasks));
         tasks.abort_all();
         while tasks.join_next().await.is_some() {}
-        kept_file::save(service).await;
+        state_file::save(service).await;
         service.tell(&Event::Stopped { cut_off: ended.cut_off, deliveries_cut_off });
         ended
     }

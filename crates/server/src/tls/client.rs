@@ -21,7 +21,7 @@ use std::time::Duration;
 
 /// What came of asking a client for its certificate.
 #[derive(Debug)]
-pub(crate) enum Shown {
+pub(crate) enum ClientCertificate {
     /// It was not asked: `verify=NOT`.
     NotAsked,
     /// It showed none: `verify=NO`.
@@ -37,7 +37,7 @@ pub(crate) enum Shown {
     Verified(Box<Names>),
 }
 
-impl Shown {
+impl ClientCertificate {
     /// sendmail's word in log lines.
     const fn word(&self) -> &'static str {
         match self {
@@ -117,16 +117,16 @@ impl Authorities {
     }
 
     /// What the client showed, after the handshake.
-    pub(super) fn judge(&self, connection: &ServerConnection) -> Shown {
+    pub(super) fn judge(&self, connection: &ServerConnection) -> ClientCertificate {
         let Some((own, chain)) = connection.peer_certificates().and_then(<[_]>::split_first) else {
-            return Shown::Nothing;
+            return ClientCertificate::Nothing;
         };
         let now = UnixTime::since_unix_epoch(Duration::from_micros(clock::unix_us()));
         let verified = self.0.verify_client_cert(own, chain, now);
         match (verified, names(own).map(Box::new)) {
-            (Ok(_), Some(names)) => Shown::Verified(names),
-            (Ok(_), None) => Shown::Unverified { names: None, why: "its names cannot be read".into() },
-            (Err(error), names) => Shown::Unverified { names, why: reason(&error).into() },
+            (Ok(_), Some(names)) => ClientCertificate::Verified(names),
+            (Ok(_), None) => ClientCertificate::Unverified { names: None, why: "its names cannot be read".into() },
+            (Err(error), names) => ClientCertificate::Unverified { names, why: reason(&error).into() },
         }
     }
 }

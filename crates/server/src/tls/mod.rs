@@ -19,7 +19,7 @@ mod report;
 mod tests;
 pub(crate) mod validity;
 
-pub(crate) use client::Shown;
+pub(crate) use client::ClientCertificate;
 pub use connector::{ClientStream, Connector, Fault, ServerCertificate, TlsInfo};
 pub use report::HandshakeError;
 
@@ -145,7 +145,7 @@ impl Acceptor {
         stream: S,
         deadline: Instant,
         asks: bool,
-    ) -> Result<(Stream<S>, smtp::server::Tls, Shown), HandshakeError>
+    ) -> Result<(Stream<S>, smtp::server::Tls, ClientCertificate), HandshakeError>
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
@@ -161,7 +161,8 @@ impl Acceptor {
         match tokio::time::timeout_at(deadline.into(), handshake).await {
             Ok(Ok(stream)) => {
                 let connection = stream.get_ref().1;
-                let shown = authorities.map_or(Shown::NotAsked, |authorities| authorities.judge(connection));
+                let shown =
+                    authorities.map_or(ClientCertificate::NotAsked, |authorities| authorities.judge(connection));
                 let tls = report::describe(connection);
                 Ok((stream, tls, shown))
             }

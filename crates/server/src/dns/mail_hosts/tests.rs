@@ -493,7 +493,7 @@ async fn deliveries_and_sessions_have_places_of_their_own() {
     assert_eq!(resolver.a_records("nomx.example").await.unwrap().len(), 1);
     let names: Vec<String> =
         (0..10).map(|number| format!("{number}.example")).chain(["one.example".to_owned()]).collect();
-    for answer in together::all(names.iter().map(|name| ask(&resolver, name, 0))).await {
+    for answer in futures_util::future::join_all(names.iter().map(|name| ask(&resolver, name, 0))).await {
         assert!(!answer.unwrap_err().permanent);
     }
     drop(taken);

@@ -52,7 +52,7 @@ fn client(rig: &Rig, versions: &[&'static SupportedProtocolVersion], own: Option
     })
 }
 
-async fn shown(acceptor: &Acceptor, client: &Arc<ClientConfig>, asks: bool) -> Shown {
+async fn shown(acceptor: &Acceptor, client: &Arc<ClientConfig>, asks: bool) -> ClientCertificate {
     let (ours, theirs) = tokio::io::duplex(64 * 1024);
     let name = ServerName::try_from("mx.example.org").unwrap();
     let connector = TlsConnector::from(Arc::clone(client));
@@ -69,12 +69,12 @@ async fn shown(acceptor: &Acceptor, client: &Arc<ClientConfig>, asks: bool) -> S
     tokio::join!(accept, connect).0
 }
 
-fn told(shown: &Shown) -> (&str, String) {
+fn told(shown: &ClientCertificate) -> (&str, String) {
     match shown {
-        Shown::NotAsked => ("NOT", String::new()),
-        Shown::Nothing => ("NO", String::new()),
-        Shown::Unverified { why, .. } => ("FAIL", why.to_string()),
-        Shown::Verified(names) => ("OK", format!("{} {}", names.subject, names.issuer)),
+        ClientCertificate::NotAsked => ("NOT", String::new()),
+        ClientCertificate::Nothing => ("NO", String::new()),
+        ClientCertificate::Unverified { why, .. } => ("FAIL", why.to_string()),
+        ClientCertificate::Verified(names) => ("OK", format!("{} {}", names.subject, names.issuer)),
     }
 }
 

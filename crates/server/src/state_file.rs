@@ -1,9 +1,7 @@
-//! A file beside the mail in the spool directory, with what helps and may be lost: `hosts`, `replies`.
+//! A file beside the mail in the spool directory, with data that helps and may be lost: `hosts`, `replies`.
 //!
-//! It is read at the start, replaced once a minute when something changed, and at the end of the server, and not synced. One
-//! that is lost or damaged costs no mail, so nothing here stops the server.
-//!
-//! Not here: what stands in it.
+//! The server reads it at the start, replaces it once a minute if something changed, and once more at its end. It is never synced.
+//! Loss or damage of the file costs no mail, so no error here stops the server.
 
 use crate::context::Context;
 use crate::env::blocking;
@@ -21,7 +19,7 @@ const SAVE_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Where it is, and whether it is to be written.
 #[derive(Debug, Default)]
-pub(crate) struct KeptFile {
+pub(crate) struct StateFile {
     /// Nowhere without a spool.
     path: Option<PathBuf>,
     /// What is lost without it: "what was known of next hops".
@@ -33,7 +31,7 @@ pub(crate) struct KeptFile {
     is_told: AtomicBool,
 }
 
-impl KeptFile {
+impl StateFile {
     /// The file with this name in the spool directory. `what` is lost without it.
     pub(crate) fn new(directory: &Path, name: &str, what: &'static str) -> Self {
         Self { path: Some(directory.join(name)), what, ..Self::default() }
@@ -145,7 +143,7 @@ mod tests {
     fn it_is_written_when_something_changed_and_told_of_once() {
         let directory = tempfile::tempdir().unwrap();
         let within = directory.path().join("gone");
-        let kept = KeptFile::new(&within, "facts", "what we knew");
+        let kept = StateFile::new(&within, "facts", "what we knew");
         assert_eq!((kept.read(9), kept.save(|| unreachable!())), (Ok(None), Ok(())));
         kept.changed();
         let text = kept.save(|| b"one".to_vec()).unwrap_err();
@@ -163,7 +161,7 @@ mod tests {
 
     #[test]
     fn what_is_nowhere_is_not_written() {
-        let kept = KeptFile::default();
+        let kept = StateFile::default();
         kept.changed();
         assert_eq!((kept.save(|| unreachable!()), kept.read(9)), (Ok(()), Ok(None)));
     }

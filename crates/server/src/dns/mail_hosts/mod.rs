@@ -20,7 +20,7 @@ use hickory_resolver::proto::rr::{Name, RecordType};
 use mail::{DomainName, EnhancedCode, Outcome};
 
 use super::shuffle::Shuffle;
-use super::{Failure, Kind, Known, Limit, Resolver, now, together};
+use super::{Failure, Kind, Known, Limit, Resolver, now};
 use crate::config::DnsOverride;
 use choose::{Addresses, candidates, choose, order};
 
@@ -345,7 +345,8 @@ impl Resolver {
                 None => self.addresses_of(&host.name, family, limit).await,
             }
         });
-        let (answers, holds): (Vec<Addresses>, Vec<Hold>) = together::all(asking).await.into_iter().unzip();
+        let (answers, holds): (Vec<Addresses>, Vec<Hold>) =
+            futures_util::future::join_all(asking).await.into_iter().unzip();
         holds.into_iter().for_each(|other| hold.add(other));
         let is_us = |ip: &IpAddr| us.is_address(*ip, port);
         let ours = candidates.iter().zip(&answers).filter_map(|(host, answer)| match answer {
