@@ -14,7 +14,7 @@
 
 use crate::config::{AddressFamily, Config, EffectiveRule, Host, HostPort, Route, RouteProtocol};
 use crate::deliver::{Where, local};
-use crate::dns::{Family, LocalIdentity, MailHost, NoHosts, Resolver, together};
+use crate::dns::{Family, LocalIdentity, MailHost, NoHosts, Resolver};
 use crate::env::clock;
 use crate::routing::{Routing, Way};
 use mail::{Address, AddressLiteral, Domain, DomainName, EnhancedCode, Outcome};
@@ -391,7 +391,7 @@ async fn by_list(hosts: &Hosts, names: Names<'_>) -> Result<Vec<Candidate>, NoHo
     }
     // All at once: hosts whose name servers are silent cost the time of one of them.
     let (mut found, mut trouble) = (Vec::new(), None);
-    for answer in together::all(asking).await {
+    for answer in futures_util::future::join_all(asking).await {
         match answer {
             Ok(candidates) => found.extend(candidates),
             // A host that we name and the DNS does not know is a mistake of ours, not of the sender.
