@@ -47,6 +47,7 @@ pub(crate) const ROOMS: &[Room] = &[
         pure: false,
         may_use: &["mail", "smtp", "spool", "observe", "operator", "route", "bench", "server", "sim"],
     },
+    Room { name: "testkit", pure: false, may_use: &["mail", "spool"] },
     Room { name: "xtask", pure: false, may_use: &[] },
 ];
 

@@ -47,10 +47,10 @@ impl Source {
         self.is_test_file() || self.tests.iter().any(|(first, last)| (*first..=*last).contains(&line))
     }
 
-    /// `tests/…`, `benches/…`, `tests.rs`, `NAME_tests.rs`.
+    /// `tests/…`, `benches/…`, `testkit/…`, `tests.rs`, `NAME_tests.rs`.
     fn is_test_file(&self) -> bool {
         self.path.split('/').any(|part| {
-            matches!(part, "tests" | "benches" | "tests.rs")
+            matches!(part, "tests" | "benches" | "testkit" | "tests.rs")
                 || part.ends_with("_tests.rs")
                 || part.ends_with("_test.rs")
         })

@@ -53,7 +53,9 @@ fn check_package(manifest: &str, package: &Value, findings: &mut Vec<Finding>) {
         let target = field(dependency, "name");
         let kind = dependency.get("kind").and_then(Value::as_str).unwrap_or("normal");
         if let Some(other) = ROOMS.iter().find(|room| room.package() == target) {
-            if !room.may_use.contains(&other.name) && room.name != other.name {
+            // Support of tests is for tests of every room, and for nothing else.
+            let is_support = other.name == "testkit" && kind == "dev";
+            if !room.may_use.contains(&other.name) && room.name != other.name && !is_support {
                 findings.push(Finding::error(manifest, 0, forbidden_arrow(room, other)));
             }
         } else if room.pure && kind == "normal" && NOT_FOR_PURE_ROOMS.contains(&target) {

@@ -1,9 +1,9 @@
 //! Disks that are full, read-only, or lost power: nothing is lost, nothing stands there twice, and the log says where and why.
 
-use crate::harness::{Server, needs};
 use crate::office::{As, NOBODY, give, is_skipped, line, retry, start, stored, with_boxes};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use testkit::harness::{Server, needs};
 
 /// A file system in memory, of a size, unmounted when this goes.
 struct Small(PathBuf);
@@ -125,7 +125,7 @@ fn after_a_power_cut(keep: f64) -> (String, String) {
     assert!(Command::new("cp").arg("-a").args([&spool, &before]).status().expect("there is cp").success());
     let mut server = start(setup.set("delivery.mode", "\"background\""), As::Us);
     line(&mut server, &["to=<nobody@x.test>", "stat=Sent"]);
-    let setup = std::mem::replace(&mut server.setup, crate::harness::Setup::new());
+    let setup = std::mem::replace(&mut server.setup, testkit::harness::Setup::new());
     assert!(server.stop().status.success());
     let whole = std::fs::read_to_string(&path).expect("a mailbox");
     std::fs::remove_dir_all(&spool).expect("removed");

@@ -1,10 +1,10 @@
 //! Mailboxes that are with Dovecot: LMTP over a socket of the machine.
 
-use crate::harness::{needs, poll};
 use crate::office::{As, NOBODY, is_skipped, line, make_directory, setup, start, stored};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use testkit::harness::{needs, poll};
 
 const PROGRAM: &str = "/usr/sbin/dovecot";
 const LMTP: &str = "/usr/lib/dovecot/lmtp";

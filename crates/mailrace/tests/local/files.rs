@@ -3,8 +3,6 @@
 //! joe is the attacker, ann another user. Secrets are what the server may read and users may not: each has a mark, and no mark may come
 //! out, whatever joe puts into his home. Races run for a few seconds.
 
-use crate::client::greeted;
-use crate::harness::{SOON, Server, Setup, pause, poll, write_program};
 use crate::office::{As, NOBODY, is_skipped, make_directory, setup, start};
 use rustix::fs::{CWD, FileType, Mode, RenameFlags, mknodat, renameat_with, symlinkat};
 use std::net::SocketAddr;
@@ -13,6 +11,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use testkit::client::greeted;
+use testkit::harness::{SOON, Server, Setup, pause, poll, write_program};
 
 const JOE: u32 = 4_001;
 const ANN: u32 = 4_002;
@@ -297,7 +297,7 @@ fn attacked(machine: Machine, who: As) {
     }
     poll("mail is under way", || {
         let output = server.control(&["queue", "list", "--json", "--limit", "0"], b"");
-        (!crate::harness::text(&output).contains("\"state\":\"active\"")).then_some(())
+        (!testkit::harness::text(&output).contains("\"state\":\"active\"")).then_some(())
     });
     let ended = server.stop();
     assert!(ended.status.success(), "{ended:?}");

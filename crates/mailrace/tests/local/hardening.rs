@@ -1,10 +1,10 @@
 //! What the helper, its workers and programs of users may do, from `/proc`: few capabilities, few system calls for what writes
 //! mailboxes, nothing taken from programs of users.
 
-use crate::harness::{Server, needs, poll};
 use crate::office::{As, NOBODY, is_skipped, line, start, stored, with_boxes};
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
+use testkit::harness::{Server, needs, poll};
 
 /// SETUID, SETGID, KILL, CHOWN, DAC_OVERRIDE, FOWNER.
 const OF_HELPER: u64 = 1 << 7 | 1 << 6 | 1 << 5 | 1 | 1 << 1 | 1 << 3;
@@ -54,7 +54,7 @@ fn delivered(seccomp: &str) -> Option<(Process, Process, Process)> {
     let setup = with_boxes(NOBODY).set("server.seccomp", seccomp).set("server.user", "\"daemon\"");
     let (boxes, _directory) = (setup.path("boxes"), setup.dir.clone());
     let keep = "#!/bin/sh\ncat > /dev/null\ncat /proc/self/status > \"$1\"\n";
-    crate::harness::write_program(&setup.path("programs").join("status"), keep.as_bytes());
+    testkit::harness::write_program(&setup.path("programs").join("status"), keep.as_bytes());
     let out = boxes.join("of-program");
     let mail = [("nobody@x.test", "local:".to_owned()), ("p@x.test", format!("prog:nobody:status {}", out.display()))];
     let setup = stored(setup, As::Us, 1, &mail, b"Subject: x\r\n\r\ntext\r\n");

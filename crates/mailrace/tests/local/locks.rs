@@ -1,11 +1,11 @@
 //! Locks of other programs on a mailbox file: they are waited for, and they hold while we write.
 
-use crate::harness::{Server, needs, poll};
-use crate::holder::holder;
 use crate::office::{As, NOBODY, give, is_skipped, line, retry, start, stored, with_boxes};
 use crate::workers::workers_of;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use testkit::harness::{Server, needs, poll};
+use testkit::lock_holder::holder;
 
 /// Programs that lock mailbox files, and where they are.
 const LOCKERS: [(&str, &str); 2] = [("dotlockfile", "/usr/bin/dotlockfile"), ("procmail", "/usr/bin/lockfile")];

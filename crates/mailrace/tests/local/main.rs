@@ -5,25 +5,16 @@
 //! spool, and starts a server that delivers. Most of it needs root, to be somebody else; what cannot be shown is said and passed over.
 #![allow(clippy::indexing_slicing, reason = "a test program: an index that is out of range is a failure")]
 
-#[path = "../server/client.rs"]
-#[allow(dead_code, reason = "shared with the tests of the server, which use the rest")]
-mod client;
-#[path = "../server/harness.rs"]
-#[allow(dead_code, reason = "shared with the tests of the server, which use the rest")]
-mod harness;
-
 mod disk;
 mod dovecot;
 mod files;
 mod hardening;
-mod holder;
 mod locks;
 mod office;
 mod programs;
 mod reload;
 mod repeats;
 mod rights;
+mod sendmail;
 mod speed;
 mod workers;
-
-use harness::needs;

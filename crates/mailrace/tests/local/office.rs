@@ -1,7 +1,5 @@
 //! Servers with mail for their own machine.
 
-use crate::client::greeted;
-use crate::harness::{Server, Setup, let_go, needs, write_program};
 use spool::disk::real::RealDisk;
 use spool::{Change, Config, Spool, Store as _};
 use std::os::unix::fs::PermissionsExt as _;
@@ -9,6 +7,8 @@ use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
+use testkit::client::greeted;
+use testkit::harness::{Server, Setup, let_go, needs, write_program};
 
 /// The user that every machine has and that owns nothing.
 pub(crate) const NOBODY: u32 = 65_534;

@@ -1,10 +1,10 @@
 //! Programs that mail is really piped to: procmail, vacation, Dovecot's agent, as the user and with what they find.
 
-use crate::harness::needs;
 use crate::office::{As, NOBODY, give, is_skipped, line, make_directory, start, stored, with_boxes};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use testkit::harness::needs;
 
 /// Delivers a message to each of these commands of what is called `name`, run by nobody, and returns the lines of the log about
 /// them.

@@ -1,7 +1,7 @@
 //! What a reload brings to deliveries, and what it refuses.
 
-use crate::harness::{Setup, text};
 use crate::office::{As, NOBODY, is_skipped, line, start, stored, with_boxes};
+use testkit::harness::{Setup, text};
 
 #[test]
 fn what_the_privileged_process_was_told_at_the_start_is_not_changed_silently() {

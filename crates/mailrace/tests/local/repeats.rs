@@ -1,10 +1,10 @@
 //! Mail whose `Delivered-To:` fields say that it was here before: nobody outside makes us send reports with them, and loops end.
 
-use crate::client::greeted;
-use crate::harness::{Server, Setup, letters, program};
 use crate::office::{As, NOBODY, is_skipped, line, start, with_boxes};
 use std::io::Write as _;
 use std::process::Stdio;
+use testkit::client::greeted;
+use testkit::harness::{Server, Setup, letters, program};
 
 const FIELD: &str = "Delivered-To: nobody@x.test\r\n";
 

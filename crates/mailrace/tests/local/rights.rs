@@ -1,9 +1,9 @@
 //! Deliveries as users: by a server that was started as root, by one that gave root up, and by one that never had it.
 
-use crate::harness::{Setup, poll};
 use crate::office::{As, NOBODY, give, is_skipped, line, start, stored, with_boxes};
 use rustix::process::{Pid, Signal, kill_process};
 use std::os::unix::fs::MetadataExt as _;
+use testkit::harness::{Setup, poll};
 
 fn everything(setup: &Setup) -> Vec<(&'static str, String)> {
     let boxes = setup.path("boxes").display().to_string();

@@ -3,12 +3,12 @@
 //! `MAILRACE_BESIDE` names other builds, `:` between them; `MAILRACE_MESSAGES` how many messages each round has. Where `TMPDIR` is a file
 //! system in memory, what a sync costs is left out.
 
-use crate::harness::{Server, program};
 use crate::office::{As, NOBODY, give, is_skipped, stored, with_boxes};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::Command;
+use testkit::harness::{Server, program};
 
 const ROUNDS: usize = 3;
 

@@ -1,13 +1,13 @@
 //! Processes that have become users and are kept: who they are, what a user can do to them, and whom that touches.
 
-use crate::harness::{Server, poll};
-use crate::holder::holder;
 use crate::office::{As, NOBODY, is_skipped, line, retry, start, stored, with_boxes};
 use rustix::process::{Pid, Signal, kill_process};
 use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use testkit::harness::{Server, poll};
+use testkit::lock_holder::holder;
 
 /// Another user that every Debian has.
 const GAMES: u32 = 5;
@@ -108,7 +108,7 @@ fn a_worker_that_is_killed_while_it_waits_is_replaced() {
     assert_eq!(before.len(), 1);
     kill_process(before[0], Signal::KILL).expect("killed");
     poll("it does not end", || (!workers_of(&server, NOBODY).contains(&before[0])).then_some(()));
-    let mut client = crate::client::greeted(server.address());
+    let mut client = testkit::client::greeted(server.address());
     client.expect("MAIL FROM:<ann@a.test>", "250 2.1.0");
     client.expect("RCPT TO:<nobody@local.test>", "250 2.1.5");
     client.data(b"Subject: x\r\n\r\nx\r\n");

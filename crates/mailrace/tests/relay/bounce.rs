@@ -1,11 +1,11 @@
 //! `mailrace queue bounce`: mail that an operator gives up, and what its senders hear.
 
-use crate::harness::{Server, Setup, poll, text};
 use crate::hop::{Act, At, Hop, Manners};
 use crate::report::Report;
 use crate::world::{any_line, ends_empty, lines, relay, retrying, send, wait_line, waiting};
 use serde_json::Value;
 use std::sync::atomic::Ordering;
+use testkit::harness::{Server, Setup, poll, text};
 
 const CONTENT: &[u8] = b"Subject: x\r\n\r\nhello\r\n";
 

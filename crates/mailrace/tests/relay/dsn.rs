@@ -1,7 +1,5 @@
 //! What senders hear: reports of each kind, to whom they go, and when there is silence.
 
-use crate::client::greeted;
-use crate::harness::{Server, letters};
 use crate::hop::{Act, At, Hop, Mail, Manners, Moment};
 use crate::report::Report;
 use crate::restart::fill;
@@ -10,6 +8,8 @@ use crate::world::{
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use testkit::client::greeted;
+use testkit::harness::{Server, letters};
 
 const CONTENT: &[u8] = b"Subject: lunch\r\nFrom: a@client.test\r\n\r\nAt noon.\r\n..dots\r\n";
 const DSN: [&str; 5] = ["PIPELINING", "8BITMIME", "SIZE", "DSN", "ENHANCEDSTATUSCODES"];

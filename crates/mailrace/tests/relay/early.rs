@@ -1,12 +1,12 @@
 //! `listen.acknowledge`: what a client hears when, and what is written, where delivery comes before the disk.
 
-use crate::client::greeted;
-use crate::harness::{Setup, poll};
 use crate::hop::{Act, At, Hop, Manners};
 use crate::world::{ends_empty, relay, send, send_over, waiting};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use testkit::client::greeted;
+use testkit::harness::{Setup, poll};
 
 const CONTENT: &[u8] = b"Subject: x\r\n\r\nhello\r\n";
 
@@ -19,7 +19,7 @@ fn at_the_dot(act: impl Fn() -> Act + Send + Sync + 'static) -> Manners {
 }
 
 /// Messages that were written, by the counters of the server.
-fn written(server: &crate::harness::Server) -> u64 {
+fn written(server: &testkit::harness::Server) -> u64 {
     server.status("/spool/commits")
 }
 

@@ -1,11 +1,11 @@
 //! Long lists: expanded once for each version of their file, beside other sessions, and delivered whole.
 
-use crate::client::greeted;
-use crate::harness::{Server, Setup, letters, poll};
 use crate::hop::{Hop, Manners};
 use crate::world::{by_literal, ends_empty, impatient, send};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
+use testkit::client::greeted;
+use testkit::harness::{Server, Setup, letters, poll};
 
 const CONTENT: &[u8] = b"Subject: to all\r\n\r\nhello\r\n";
 
@@ -33,7 +33,7 @@ fn members(count: usize) -> String {
 fn recipients(server: Server) -> Vec<Vec<String>> {
     let (path, _dir) = (server.setup.path("spool"), server.setup.dir.clone());
     assert!(server.stop().status.success());
-    let of = |one: &crate::harness::Letter| one.envelope.recipients.iter().map(|to| to.address.to_string()).collect();
+    let of = |one: &testkit::harness::Letter| one.envelope.recipients.iter().map(|to| to.address.to_string()).collect();
     letters(&path).iter().map(of).collect()
 }
 

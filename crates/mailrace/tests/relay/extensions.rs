@@ -1,9 +1,9 @@
 //! What next hops offer and what they do not: content arrives octet for octet, is converted, or comes back.
 
-use crate::client::{greeted, stuffed};
 use crate::hop::{Act, At, Hop, Manners};
 use crate::report::Report;
 use crate::world::{ends_empty, relay, send, send_over, wait_line};
+use testkit::client::{greeted, stuffed};
 
 /// Lines of all lengths, many with dots in front, of this many octets or a little more.
 fn dotty(size: usize) -> Vec<u8> {
@@ -49,12 +49,12 @@ fn content_arrives_octet_for_octet() {
 #[test]
 fn binary_content_goes_by_bdat_or_comes_back() {
     let binary: Vec<u8> = [&b"Subject: raw\r\n\r\n"[..], &(0..=255).collect::<Vec<u8>>(), b"no end"].concat();
-    let post = |server: &crate::harness::Server| {
+    let post = |server: &testkit::harness::Server| {
         let mut client = greeted(server.address());
         client.expect("MAIL FROM:<a@client.test> BODY=BINARYMIME", "250");
         client.expect("RCPT TO:<b@d.test>", "250");
         client.send(&[format!("BDAT {} LAST\r\n", binary.len()).as_bytes(), &binary].concat());
-        crate::client::id(&client.reply());
+        testkit::client::id(&client.reply());
     };
     let hop = Hop::new(Manners::offering(&["PIPELINING", "CHUNKING", "BINARYMIME", "8BITMIME"]));
     let server = relay(&[&hop]).start();

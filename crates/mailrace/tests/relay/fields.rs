@@ -1,11 +1,11 @@
 //! What `mailrace queue … --json` prints, field by field, beside the tables of docs/operation.md, section 9: what is given is
 //! written there, and what is written there is given, but for what is named here.
 
-use crate::harness::{Server, poll};
 use crate::hop::{Hop, Manners};
 use crate::world::{by_literal, retrying, send, wait_line};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
+use testkit::harness::{Server, poll};
 
 const PAGE: &str = include_str!("../../../../docs/operation.md");
 const CONTENT: &[u8] = b"Subject: x\r\n\r\nhello\r\n";

@@ -1,6 +1,5 @@
 //! What senders ask of time and priority, on the way to the next hop and in what they hear.
 
-use crate::harness::{let_go, pause};
 use crate::hop::{Act, At, Hop, Manners, Moment};
 use crate::report::{Fields, Report};
 use crate::world::{by_literal, ends_empty, relay, retrying, send, stopped, wait_line};
@@ -9,6 +8,7 @@ use spool::{Change, Config, Entry, Spool, State, Store as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use testkit::harness::{let_go, pause};
 
 const CONTENT: &[u8] = b"Subject: lunch\r\nFrom: a@client.test\r\n\r\nAt noon.\r\n";
 const LATER: &str = "451 4.7.1 Greylisted, come back";

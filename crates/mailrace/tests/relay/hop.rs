@@ -3,7 +3,6 @@
 //! A [`Script`] is asked at each [`At`] of each connection and says what to do; what it leaves alone is done as a good server
 //! does it. Every hop has a loopback address of its own, so that it can close its port and open it again.
 
-use crate::harness::{SOON, pause, poll};
 use crate::wire::Wire;
 use rustls::ServerConfig;
 use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -11,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
+use testkit::harness::{SOON, pause, poll};
 
 /// In this the most that any test sends has come: some tens of thousands, on a machine that is busy with something else too.
 const STORM: Duration = Duration::from_secs(180);

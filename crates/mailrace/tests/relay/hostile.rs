@@ -1,12 +1,12 @@
 //! Next hops that misbehave: nothing is lost, nothing comes twice that need not, and mail for others is not held up.
 
-use crate::client::greeted;
-use crate::harness::{Ended, poll};
 use crate::hop::{Act, At, Hop, Manners, Moment};
 use crate::report::Report;
 use crate::world::{any_line, by_literal, ends_empty, lines, relay, retrying, send, send_over, wait_line};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
+use testkit::client::greeted;
+use testkit::harness::{Ended, poll};
 
 const CONTENT: &[u8] = b"Subject: x\r\n\r\nhello\r\n";
 

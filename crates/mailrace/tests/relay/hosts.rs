@@ -1,7 +1,5 @@
 //! Hosts of one site: the dead are passed over, those that hang hold up nobody for long, broken TLS is remembered.
 
-use crate::client::greeted;
-use crate::harness::{SLACK, Setup, text, time};
 use crate::hop::{Act, At, Hop, Manners, Moment};
 use crate::names::{Names, Record};
 use crate::world::{
@@ -11,6 +9,8 @@ use crate::world::{
 use std::collections::BTreeSet;
 use std::sync::Mutex;
 use std::time::Duration;
+use testkit::client::greeted;
+use testkit::harness::{SLACK, Setup, text, time};
 
 const CONTENT: &[u8] = b"Subject: x\r\n\r\nhello\r\n";
 
@@ -260,7 +260,7 @@ fn a_damaged_table_is_told_and_stops_nobody() {
     hop.wait(1);
     let (_, setup) = stopped(server);
     // As the spool's own tools see it, it is no part of the spool.
-    let mut verify = crate::harness::program();
+    let mut verify = testkit::harness::program();
     verify.arg("spool").arg("verify").arg(setup.path("spool"));
     let output = verify.output().expect("it runs");
     assert!(output.status.success(), "{}", text(&output));

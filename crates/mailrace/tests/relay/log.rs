@@ -1,9 +1,9 @@
 //! The lines of deliveries, to the letter.
 
-use crate::harness::{SLACK, time};
 use crate::hop::{Act, At, Hop, Manners};
 use crate::world::{ends_empty, relay, send, wait_line};
 use serde_json::Value;
+use testkit::harness::{SLACK, time};
 
 const CONTENT: &[u8] = b"Subject: x\r\n\r\n0123456789\r\n";
 

@@ -5,13 +5,6 @@
 //! more than that is asked when the server has ended and its spool is empty.
 #![allow(clippy::indexing_slicing, reason = "a test program: an index that is out of range is a failure")]
 
-#[path = "../server/client.rs"]
-#[allow(dead_code, reason = "shared with the tests of the server, which use the rest")]
-mod client;
-#[path = "../server/harness.rs"]
-#[allow(dead_code, reason = "shared with the tests of the server, which use the rest")]
-mod harness;
-
 mod bounce;
 mod dsn;
 mod early;

@@ -1,10 +1,10 @@
 //! sendmail's maps in the running server: hosts by domain and by sender, lists with owners, copies, what is held, dropped,
 //! refused; files that change while it runs.
 
-use crate::client::greeted;
-use crate::harness::{Server, Setup, poll, text};
 use crate::hop::{Act, At, Hop, Manners, address};
 use crate::world::{any_line, by_literal, ends_empty, send, wait_line, waiting};
+use testkit::client::greeted;
+use testkit::harness::{Server, Setup, poll, text};
 
 const CONTENT: &[u8] = b"Subject: x\r\n\r\nhello\r\n";
 

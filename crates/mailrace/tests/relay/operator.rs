@@ -1,7 +1,5 @@
 //! What an operator does to mail that waits: keep it, let it go, send it another way.
 
-use crate::client::greeted;
-use crate::harness::{Server, Setup, pause, poll};
 use crate::hop::{Act, At, Hop, Manners};
 use crate::world::{
     any_line, by_literal, ends_empty, impatient, killed, relay, reload, retrying, send, send_over, stopped, wait_line,
@@ -11,6 +9,8 @@ use serde_json::Value;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use testkit::client::greeted;
+use testkit::harness::{Server, Setup, pause, poll};
 
 const CONTENT: &[u8] = b"Subject: x\r\n\r\nhello\r\n";
 
@@ -18,7 +18,7 @@ const CONTENT: &[u8] = b"Subject: x\r\n\r\nhello\r\n";
 #[track_caller]
 fn queue(server: &Server, words: &[&str]) -> String {
     let output = server.control(&[&["queue"], words].concat(), b"");
-    assert!(output.status.success(), "{words:?}: {}", crate::harness::text(&output));
+    assert!(output.status.success(), "{words:?}: {}", testkit::harness::text(&output));
     String::from_utf8(output.stdout).expect("UTF-8")
 }
 
@@ -186,7 +186,7 @@ fn mail_that_is_due_and_not_tried_says_what_it_waits_for() {
     assert!(listed.contains(words) && listed.contains(" of delivery.connections_max = 2 is in use\n"), "{listed}");
     assert!(listed.contains("            1 message in memory\n"), "{listed}");
     let output = server.control(&["status"], b"");
-    assert!(String::from_utf8_lossy(&output.stdout).contains(words), "{}", crate::harness::text(&output));
+    assert!(String::from_utf8_lossy(&output.stdout).contains(words), "{}", testkit::harness::text(&output));
     gate.store(true, Ordering::Release);
     hops[1].wait(1);
     ends_empty(server);

@@ -1,9 +1,9 @@
 //! Header fields of our users' mail have the addresses by which people are known outside; mail of others goes on as it came.
 
-use crate::client::{Plain, connect, greeted};
-use crate::harness::{Server, Setup};
 use crate::hop::{Hop, Manners};
 use crate::world::{any_line, by_literal, ends_empty, relay, send, send_over};
+use testkit::client::{Plain, connect, greeted};
+use testkit::harness::{Server, Setup};
 
 const GENERICSTABLE: &str = "joe\tJoe.Doe@corp.test\nann@g.test\tAnn.Arbor@corp.test\n";
 

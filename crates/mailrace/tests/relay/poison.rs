@@ -1,12 +1,12 @@
 //! A message whose end a host never answers, and a recipient at whom it hangs up: the other mail goes its way.
 
-use crate::client::greeted;
-use crate::harness::poll;
 use crate::hop::{Act, At, Hop, Manners, Moment};
 use crate::world::{relay, send, send_over, waiting};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use testkit::client::greeted;
+use testkit::harness::poll;
 
 const CONTENT: &[u8] = b"Subject: x\r\n\r\nhello\r\n";
 

@@ -1,7 +1,5 @@
 //! `kill -9`, SIGTERM and full disks in the middle of work, with a ledger at both ends: what was accepted arrives.
 
-use crate::client::{Plain, greeted};
-use crate::harness::{Setup, poll};
 use crate::hop::{Act, At, Hop, Mail, Manners};
 use crate::world::{ends_empty, killed, relay, send, send_over, stopped, wait_line};
 use bench::storm::{Plan, Sizes, arrived};
@@ -11,6 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
+use testkit::client::{Plain, greeted};
+use testkit::harness::{Setup, poll};
 
 /// A storm of which the acknowledged numbers are told.
 struct Storm {
@@ -148,7 +148,7 @@ fn sigterm_waits_for_the_answer_to_a_message() {
     let (path, _dir) = (server.setup.path("spool"), server.setup.dir.clone());
     let ended = server.ended();
     assert!(ended.status.success(), "{ended:?}");
-    assert_eq!(crate::harness::letters(&path).len(), 0);
+    assert_eq!(testkit::harness::letters(&path).len(), 0);
     assert_eq!(hop.count(), 1);
 }
 
@@ -162,7 +162,7 @@ fn deliveries_that_are_cut_off_are_counted() {
     let (path, _dir) = (server.setup.path("spool"), server.setup.dir.clone());
     let ended = server.stop();
     assert!(ended.log.last().is_some_and(|line| line.ends_with("cut_off=0, deliveries_cut_off=1")), "{:#?}", ended.log);
-    assert_eq!(crate::harness::letters(&path).len(), 1);
+    assert_eq!(testkit::harness::letters(&path).len(), 1);
 }
 
 #[test]

@@ -1,7 +1,5 @@
 //! Where mail goes: lists of hosts, MX records, LMTP, IPv6, TLS.
 
-use crate::client::greeted;
-use crate::harness::{Server, Setup, needs, poll, program};
 use crate::hop::{Act, At, Hop, Manners};
 use crate::names::{Names, Record};
 use crate::report::Report;
@@ -11,6 +9,8 @@ use std::io::{BufRead as _, BufReader};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use testkit::client::greeted;
+use testkit::harness::{Server, Setup, needs, poll, program};
 
 const CONTENT: &[u8] = b"Subject: x\r\n\r\nhello\r\n";
 

@@ -1,6 +1,5 @@
 //! Much mail from other programs: each message arrives exactly once and as it was sent.
 
-use crate::harness::{needs, poll};
 use crate::hop::{Act, At, Hop, Mail, Manners, Moment};
 use crate::world::{ends_empty, relay, send};
 use bench::storm::{Plan, Sizes, arrived};
@@ -8,6 +7,7 @@ use std::collections::HashSet;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use testkit::harness::{needs, poll};
 
 /// Messages of `smtp-source`.
 const MESSAGES: usize = 20_000;

@@ -1,12 +1,12 @@
 //! What the access map says of servers and of routing: TLS that is demanded or not tried, logins, extensions that are left alone,
 //! copies, queue groups. Next hops must not see in clear what is not meant for everybody.
 
-use crate::harness::{Server, Setup, poll, text};
 use crate::hop::{Act, At, Hop, Manners};
 use crate::wire::{signed, tls_config};
 use crate::world::{any_line, by_literal, ends_empty, send, wait_line, waiting};
 use server::auth::{Scheme, hash_password};
 use std::os::unix::fs::PermissionsExt as _;
+use testkit::harness::{Server, Setup, poll, text};
 
 const CONTENT: &[u8] = b"Subject: x\r\n\r\nhello\r\n";
 const TLS: [&str; 3] = ["PIPELINING", "STARTTLS", "ENHANCEDSTATUSCODES"];
@@ -238,7 +238,7 @@ fn a_queue_group_has_limits_of_its_own() {
     assert_eq!(counts, [1, 1, 2]);
     assert!(mails.iter().filter(|mail| mail.rcpts.len() == 1).all(|mail| mail.to().starts_with("slow")));
     let path = server.setup.write();
-    let checked = crate::harness::program().args(["check", "--config"]).arg(path).output().expect("it runs");
+    let checked = testkit::harness::program().args(["check", "--config"]).arg(path).output().expect("it runs");
     let said = text(&checked);
     assert!(said.contains("unknown") && said.contains("group:unknown") && !said.contains("group:slow"), "{said}");
     ends_empty(server);

@@ -1,6 +1,5 @@
 //! `mailrace import queue`: what sendmail has promised arrives as it would have, once, whenever the command is stopped.
 
-use crate::harness::{Setup, copy_program, needs, poll, program, text};
 use crate::hop::{Act, At, Hop, Mail, Manners, address};
 use crate::world::{any_line, ends_empty, impatient, killed, relay, stopped, waiting};
 use rustix::fs::{FlockOperation, flock};
@@ -9,6 +8,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
+use testkit::harness::{Setup, copy_program, needs, poll, program, text};
 
 const PARTIAL: &[u8] = include_bytes!("../../../route/src/import/queue/tests/partial.qf");
 const ALIASES: &[u8] = include_bytes!("../../../route/src/import/queue/tests/aliases.qf");

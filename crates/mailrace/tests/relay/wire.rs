@@ -1,12 +1,12 @@
 //! A connection as a next hop sees it, in clear or under TLS: lines and octets in, replies out.
 
-use crate::harness::SOON;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
+use testkit::harness::SOON;
 
 enum Stream {
     Plain(Socket),

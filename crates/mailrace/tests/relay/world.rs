@@ -1,8 +1,8 @@
 //! Servers with next hops, and what tests ask of them at the end.
 
-use crate::client::{Plain, greeted};
-use crate::harness::{Ended, Server, Setup, letters, poll, text};
 use crate::hop::Hop;
+use testkit::client::{Plain, greeted};
+use testkit::harness::{Ended, Server, Setup, letters, poll, text};
 
 /// A server that sends everything to these hosts, in this order, and repeats after a second.
 pub(crate) fn relay(hops: &[&Hop]) -> Setup {

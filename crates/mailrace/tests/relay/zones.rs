@@ -2,7 +2,6 @@
 //! delivered, fails at once, or waits, as docs/dns.md says for the answer, with the status and the reason that stand there;
 //! none costs more than its time. `MAILRACE_TESTS_NEED=nsd` (.ci/run as root) makes a failure of nsd's absence.
 
-use crate::harness::{needs, poll};
 use crate::hop::{Hop, Manners, own_ip};
 use crate::world::{any_line, impatient, lines, send, waiting};
 use std::fmt::Write as _;
@@ -10,6 +9,7 @@ use std::net::{IpAddr, UdpSocket};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+use testkit::harness::{needs, poll};
 
 const CONTENT: &[u8] = b"Subject: x\r\n\r\nhello\r\n";
 

@@ -1,9 +1,9 @@
 //! Who is let in: PROXY headers, XCLIENT, greeting pauses, limits of connections, relay rights.
 
-use crate::client::{Plain, connect, greeted};
-use crate::harness::{Server, Setup, poll};
 use std::io::Write as _;
 use std::net::TcpStream;
+use testkit::client::{Plain, connect, greeted};
+use testkit::harness::{Server, Setup, poll};
 
 fn proxied(server: &Server, header: &[u8]) -> Plain {
     let mut client = connect(server.address());

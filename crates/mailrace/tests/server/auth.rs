@@ -1,13 +1,13 @@
 //! Passwords: PLAIN, LOGIN and SCRAM-SHA-256 under TLS, and none in clear.
 
-use crate::client::{connect, greeted, tls};
-use crate::harness::{Server, Setup, needs, text, write_program};
 use crate::tls::with_certificate;
 use rsasl::prelude::{Mechname, SASLClient, SASLConfig};
 use server::auth::{Scheme, hash_password};
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
+use testkit::client::{connect, greeted, tls};
+use testkit::harness::{Server, Setup, needs, text, write_program};
 
 fn with_users(setup: Setup) -> Setup {
     let path = setup.path("users");
@@ -63,7 +63,7 @@ fn every_mechanism_under_tls() {
 }
 
 /// RFC 7677, by rsasl.
-fn scram<S: std::io::Read + std::io::Write>(client: &mut crate::client::Client<S>) {
+fn scram<S: std::io::Read + std::io::Write>(client: &mut testkit::client::Client<S>) {
     let config = SASLConfig::with_credentials(None, "tim".to_owned(), "tanstaaftanstaaf".to_owned()).expect("a config");
     let offered = [Mechname::parse(b"SCRAM-SHA-256").expect("a name")];
     let mut session = SASLClient::new(config).start_suggested(&offered).expect("it is known");

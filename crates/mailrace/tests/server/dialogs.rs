@@ -3,8 +3,6 @@
 //! Left out is what cannot be set up from outside: verdicts laid down in the file, limits below what the configuration
 //! allows, the passing of minutes.
 
-use crate::client::{Client, connect, tls};
-use crate::harness::{SOON, Server, Setup};
 use crate::tls::with_certificate;
 use server::auth::{Scheme, hash_password};
 use smtp::dialog::{Dialog, Step, fits};
@@ -14,6 +12,8 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
+use testkit::client::{Client, connect, tls};
+use testkit::harness::{SOON, Server, Setup};
 
 /// What a message that was accepted should be: content, if the dialog says it.
 type Accepted = BTreeMap<String, Option<Vec<u8>>>;
@@ -195,7 +195,7 @@ fn dialogs_over_tcp() {
     for entry in std::fs::read_dir(folder).expect("a folder") {
         let path = entry.expect("an entry").path();
         let name = path.file_name().expect("a name").to_string_lossy().into_owned();
-        let dialog = Dialog::parse(&crate::harness::read(&path)).expect("a dialog");
+        let dialog = Dialog::parse(&testkit::harness::read(&path)).expect("a dialog");
         let sets: Vec<_> = dialog.sets.iter().map(|(_, name, value)| (name, value)).collect();
         let xclient = dialog.steps.iter().any(|(_, step)| *step == Step::TrustXclient);
         groups.entry(format!("{sets:?} {:?} {xclient}", dialog.users)).or_default().push((name, dialog));

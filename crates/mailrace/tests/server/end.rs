@@ -1,9 +1,9 @@
 //! The end: open transactions finish, nothing that was accepted is lost, and it does not take long.
 
-use crate::client::{connect, greeted, id};
-use crate::harness::{Setup, letters, poll};
 use rustix::process::Signal;
 use std::net::TcpStream;
+use testkit::client::{connect, greeted, id};
+use testkit::harness::{Setup, letters, poll};
 
 #[test]
 fn sigterm_lets_transactions_finish() {

@@ -1,9 +1,9 @@
 //! Files and system calls that a running server has given up, as `auth.program` finds them: it has the rights of the server.
 
-use crate::client::greeted;
-use crate::harness::{Server, Setup, needs, text};
 use std::fs;
 use std::path::Path;
+use testkit::client::greeted;
+use testkit::harness::{Server, Setup, needs, text};
 
 /// A server whose logins are right where `script` ends with 0.
 fn with_program(setup: Setup, script: &str) -> Setup {
@@ -122,10 +122,10 @@ fn a_log_is_rotated_and_the_control_socket_is_removed() {
     fs::create_dir(setup.path("log")).expect("made");
     let (log, rotated) = (setup.path("log/mail"), setup.path("log/mail.1"));
     let server = setup.set("log.path", format!("{log:?}")).start();
-    crate::harness::poll("no log", || log.exists().then_some(()));
+    testkit::harness::poll("no log", || log.exists().then_some(()));
     rustix::fs::rename(&log, &rotated).expect("renamed");
     server.signal(rustix::process::Signal::USR1);
-    crate::harness::poll("no new log", || log.exists().then_some(()));
+    testkit::harness::poll("no new log", || log.exists().then_some(()));
     greeted(server.address()).message(b"hi\r\n");
     let control = server.setup.path("control");
     let directory = server.setup.dir.clone();

@@ -1,7 +1,7 @@
 //! What one session may cost: commands, errors, recipients, sizes, time.
 
-use crate::client::{connect, greeted, id};
-use crate::harness::Setup;
+use testkit::client::{connect, greeted, id};
+use testkit::harness::Setup;
 
 #[test]
 fn recipients_sizes_and_hops() {

@@ -1,8 +1,8 @@
 //! The log of whole sessions, to the letter.
 
-use crate::client::{connect, greeted};
-use crate::harness::{SLACK, Server, Setup, poll, read, time};
 use rustix::process::Signal;
+use testkit::client::{connect, greeted};
+use testkit::harness::{SLACK, Server, Setup, poll, read, time};
 
 /// Two sessions, one after the other, with most that can happen; the queue id of the message that was taken. `lost` is in
 /// the line at the end of the first.

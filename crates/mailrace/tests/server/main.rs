@@ -6,12 +6,9 @@
 
 mod accept;
 mod auth;
-mod client;
 mod dialogs;
 mod end;
 mod hardening;
-#[allow(dead_code, reason = "shared with the other tests, which use the rest")]
-mod harness;
 mod limits;
 mod log;
 mod operator;

@@ -1,7 +1,7 @@
 //! The control socket of the running server: `status` and `smtp`.
 
-use crate::client::greeted;
-use crate::harness::{Setup, control, text};
+use testkit::client::greeted;
+use testkit::harness::{Setup, control, text};
 
 #[test]
 fn status_counts() {
@@ -63,7 +63,7 @@ fn status_counts_what_is_refused_before_its_content_too() {
 fn status_says_that_the_log_cannot_be_written() {
     let server = Setup::new().set("log.path", "\"/dev/full\"").start();
     greeted(server.address()).message(b"one\r\n");
-    let said = crate::harness::poll("nothing is said of the log", || {
+    let said = testkit::harness::poll("nothing is said of the log", || {
         let said = text(&server.control(&["status"], b""));
         said.contains("  LOG ").then_some(said)
     });
@@ -83,9 +83,9 @@ fn a_configuration_that_is_named_relatively_has_whole_paths() {
         setup = setup.set(key, format!("{name:?}"));
     }
     setup.write();
-    let mut command = crate::harness::program();
+    let mut command = testkit::harness::program();
     command.args(["serve", "--config", "mailrace.toml"]).current_dir(setup.dir.path());
-    let server = crate::harness::Server::start(setup, command);
+    let server = testkit::harness::Server::start(setup, command);
     let status = server.whole_status();
     let here = server.setup.path("spool").display().to_string();
     assert_eq!(status["spool"]["path"], here, "{status}");

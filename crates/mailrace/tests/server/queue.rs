@@ -1,8 +1,8 @@
 //! `mailrace queue` against a server that accepts and does not deliver.
 
-use crate::client::{Plain, greeted};
-use crate::harness::{Server, Setup, control, poll, text};
 use serde_json::Value;
+use testkit::client::{Plain, greeted};
+use testkit::harness::{Server, Setup, control, poll, text};
 
 /// A server that keeps what it accepts.
 fn server() -> Server {

@@ -1,9 +1,9 @@
 //! A reload is whole or not at all, and closes no connection.
 
-use crate::client::{connect, greeted};
-use crate::harness::{Server, Setup, poll, text};
 use rustix::process::Signal;
 use std::net::TcpStream;
+use testkit::client::{connect, greeted};
+use testkit::harness::{Server, Setup, poll, text};
 
 /// Writes the file with one more setting.
 fn change(server: &mut Server, key: &str, value: &str) {

@@ -1,11 +1,11 @@
 //! The start: what it says when it cannot, and how it takes what root and systemd give it.
 
-use crate::client::greeted;
-use crate::harness::{SOON, Server, Setup, failed, program, words};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixDatagram;
 use std::process::{Command, Stdio};
 use std::sync::mpsc::channel;
+use testkit::client::greeted;
+use testkit::harness::{SOON, Server, Setup, failed, program, words};
 
 #[test]
 fn mistakes_in_the_configuration() {
@@ -94,7 +94,7 @@ fn root_becomes_the_user_that_is_configured() {
     let permissions = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(setup.dir.path(), permissions).expect("set");
     let server = setup.start();
-    let status = crate::harness::read(format!("/proc/{}/status", server.pid()).as_ref());
+    let status = testkit::harness::read(format!("/proc/{}/status", server.pid()).as_ref());
     let field = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("the kernel says it");
         line.split_ascii_whitespace().map(str::to_owned).collect::<Vec<_>>()

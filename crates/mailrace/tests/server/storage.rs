@@ -1,9 +1,9 @@
 //! A 250 means that the message is in the spool, byte for byte, whatever happens to the server next.
 
-use crate::client::{greeted, id, stuffed};
-use crate::harness::{Letter, Server, Setup, letters, program, text};
 use mail::Body;
 use std::collections::BTreeSet;
+use testkit::client::{greeted, id, stuffed};
+use testkit::harness::{Letter, Server, Setup, letters, program, text};
 
 /// Every octet that content may have, in lines of all lengths up to 400.
 fn octets(size: usize) -> Vec<u8> {
@@ -194,7 +194,7 @@ fn a_large_message_needs_little_memory() {
 #[test]
 fn lmtp_answers_for_each_recipient() {
     let server = Setup::new().listen("protocol = \"lmtp\"").set("relay.to", "[\"example.com\"]").start();
-    let mut client = crate::client::connect(server.address());
+    let mut client = testkit::client::connect(server.address());
     assert!(client.reply().starts_with("220 mx.test LMTP"));
     client.expect("EHLO client.test", "500");
     client.expect("LHLO client.test", "250");

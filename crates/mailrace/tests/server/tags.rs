@@ -1,7 +1,5 @@
 //! What the access map says of connections: rates, counts, pauses, offers, TLS and certificates of clients.
 
-use crate::client::{Encrypted, Plain, connect, greeted};
-use crate::harness::{Server, Setup, poll, text};
 use crate::tls::with_certificate;
 use rcgen::{
     BasicConstraints, Certificate, CertificateParams, CertifiedIssuer, DistinguishedName, DnType,
@@ -13,6 +11,8 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use socket2::{Domain, Socket, Type};
 use std::net::SocketAddr;
 use std::sync::Arc;
+use testkit::client::{Encrypted, Plain, connect, greeted};
+use testkit::harness::{Server, Setup, poll, text};
 
 /// A setup whose access map has these lines.
 fn with_access(setup: Setup, lines: &str) -> Setup {

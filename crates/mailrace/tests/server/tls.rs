@@ -1,8 +1,8 @@
 //! TLS: STARTTLS with its injection, implicit TLS, new certificates without a restart.
 
-use crate::client::{connect, greeted, tls};
-use crate::harness::{Setup, text};
 use std::io::Read as _;
+use testkit::client::{connect, greeted, tls};
+use testkit::harness::{Setup, text};
 
 /// Writes a new certificate for mx.test.
 pub(crate) fn new_certificate(setup: &Setup) {

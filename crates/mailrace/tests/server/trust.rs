@@ -1,12 +1,12 @@
 //! Whom the server trusts: which clients may relay, which files count, and what a process of it gives to others of its machine.
 
-use crate::client::{Plain, connect, greeted};
-use crate::harness::{Server, Setup, control, failed, needs, poll, program};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use testkit::client::{Plain, connect, greeted};
+use testkit::harness::{Server, Setup, control, failed, needs, poll, program};
 
 fn mode(path: &Path, mode: u32) {
     fs::set_permissions(path, Permissions::from_mode(mode)).expect("ours");

@@ -1,8 +1,8 @@
 //! VRFY and EXPN: offered where they are answered, and never more than a client may know.
 
-use crate::client::greeted;
-use crate::harness::{Server, Setup};
 use std::fs;
+use testkit::client::greeted;
+use testkit::harness::{Server, Setup};
 
 /// A server with a user and aliases; `relay`: which clients may relay.
 fn with_aliases(relay: &str) -> Setup {

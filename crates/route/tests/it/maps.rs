@@ -2,16 +2,13 @@
 //!
 //! `maps/make.sh` says how the files were made.
 
-#[path = "../../../mailrace/tests/server/needs.rs"]
-#[allow(dead_code, reason = "shared with the tests of the program")]
-mod needs;
-
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use proptest::prelude::*;
 use route::map::{Format, Loaded, Reading, Table, Unreadable, berkeley, cdb};
+use testkit::needs;
 
 fn read_bytes(bytes: Vec<u8>, fold: bool) -> Result<Loaded, Unreadable> {
     Table::read(Reading { name: "test", file: "test.db", bytes, fold })

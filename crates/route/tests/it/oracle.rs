@@ -4,18 +4,6 @@
 //! these rooms alone, in a second. Questions that other rooms answer are left out: addresses that cannot be read,
 //! dialogs, what becomes of a message that was accepted.
 
-#[path = "../../../mailrace/tests/oracle/answer.rs"]
-#[allow(dead_code, reason = "shared with the test of the whole program")]
-mod answer;
-#[path = "../../../mailrace/tests/oracle/corpus.rs"]
-#[allow(dead_code, reason = "shared with the test of the whole program")]
-mod corpus;
-#[path = "../../../mailrace/tests/oracle/differences.rs"]
-#[allow(dead_code, reason = "shared with the test of the whole program")]
-mod differences;
-
-use self::answer::{Answer, address, qualified};
-use self::corpus::{Asked, Case, Extent};
 use mail::{Address, Domain, DomainName, ReversePath};
 use route::access::{Access, Client, ClientName, DelayChecks, Options, RelayMailFrom, Ruled, Ruling};
 use route::class::{Class, Classes, Kind};
@@ -27,6 +15,8 @@ use route::tables::mailer::MailerValue;
 use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
+use testkit::oracle::answer::{Answer, address, qualified};
+use testkit::oracle::corpus::{Asked, Case, Extent};
 
 const HOST: &str = "oracle.example";
 
@@ -225,7 +215,7 @@ impl Site {
                         To::Error { .. } => answer.lines.push("undeliverable".to_owned()),
                         To::Domain(_) | To::Literal(_) | To::Hosts(_) => {
                             let text = delivery.via.clone().unwrap_or_else(|| delivery.destination.to_string());
-                            answer.delivery("smtp", &answer::hosts(&text), &address(&to));
+                            answer.delivery("smtp", &testkit::oracle::answer::hosts(&text), &address(&to));
                         }
                     }
                 }
@@ -254,7 +244,7 @@ impl Site {
         let section = format!("{field}: {value}\r\n");
         let new = self.known(|ask| self.router.header(ask, section.as_bytes())).expect("maps in memory");
         let new = new.map_or(section, |new| String::from_utf8(new).expect("text"));
-        let mut lines = vec![answer::field(new.split_once(':').expect("a colon").1)];
+        let mut lines = vec![testkit::oracle::answer::field(new.split_once(':').expect("a colon").1)];
         if field == "Subject" {
             lines.push("test".to_owned());
         }
@@ -366,16 +356,16 @@ fn hosts(text: &str) -> Option<Hosts> {
 
 #[test]
 fn these_rooms_answer_as_sendmail_did() {
-    let (_, groups) = differences::read(
-        &std::fs::read_to_string(corpus::home().join("differences")).expect("the file of differences"),
+    let (_, groups) = testkit::oracle::differences::read(
+        &std::fs::read_to_string(testkit::oracle::corpus::home().join("differences")).expect("the file of differences"),
     );
     let (mut asked, mut wrong) = (0, String::new());
-    for case in corpus::cases() {
+    for case in testkit::oracle::corpus::cases() {
         let site = Site::new(case);
         for question in &site.case.questions {
             let Some(ours) = site.answer(&question.asked) else { continue };
             asked += 1;
-            let theirs = answer::theirs(question);
+            let theirs = testkit::oracle::answer::theirs(question);
             let is_known =
                 groups.iter().flat_map(|group| &group.entries).any(|entry| entry.fits(&site.case.name, &question.text));
             if theirs.lines != ours.lines && !is_known {

@@ -1,18 +1,12 @@
 //! Trials of mailbox files: faults at every octet, two writers, and what must not be written to.
 
-#[path = "../../../../mailrace/tests/local/holder.rs"]
-mod holder;
-#[path = "../../../../mailrace/tests/server/needs.rs"]
-#[allow(dead_code, reason = "shared with the tests of the program")]
-mod needs;
-
 use super::super::letter::tests::{Pieces, Text, order, split};
 use super::super::order::End;
 use super::*;
 use crate::config::Config;
 use crate::env::accounts::Login;
-use holder::holder;
 use std::os::unix::fs::PermissionsExt as _;
+use testkit::lock_holder::holder;
 
 fn me() -> Person {
     let uid = rustix::process::geteuid().as_raw();

@@ -1,0 +1,15 @@
+//! Commands of the built program as a user meets them, and the program beside directories, name services and sendmail's answers.
+
+#![allow(clippy::indexing_slicing, reason = "an index out of bounds fails the test")]
+
+mod auth;
+mod config;
+mod control;
+mod demo;
+mod import;
+mod ldap;
+mod nss;
+mod oracle;
+mod reason;
+mod sim;
+mod spool;
