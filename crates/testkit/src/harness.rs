@@ -28,7 +28,8 @@ pub fn program() -> Command {
     Command::new(program_path())
 }
 
-/// Finds the built program: cargo names it to an integration test; without cargo it is beside `deps`, where the test is.
+/// Finds the built program: cargo names it to an integration test; without cargo it is beside `deps`, where the test
+/// is.
 ///
 /// # Panics
 /// It is not built.
@@ -251,8 +252,8 @@ impl Server {
         self.found = self.log.len();
     }
 
-    /// Waits until no delivery is under way. The log tells of an outcome before it is recorded: a command that comes in between
-    /// finds the recipient as it was before, and what it says of it is written over.
+    /// Waits until no delivery is under way. The log tells of an outcome before it is recorded: a command that comes in
+    /// between finds the recipient as it was before, and what it says of it is written over.
     #[track_caller]
     pub fn rests(&self) {
         poll("a delivery is under way", || {
@@ -414,8 +415,8 @@ pub fn letters(path: &Path) -> Vec<Letter> {
     letters
 }
 
-/// Waits until nobody has the lock of a spool that was open here: a process that another test is just starting has our files, and
-/// with them the lock, until it is itself. A server that is started meanwhile would find the spool in use.
+/// Waits until nobody has the lock of a spool that was open here: a process that another test is just starting has our
+/// files, and with them the lock, until it is itself. A server that is started meanwhile would find the spool in use.
 #[track_caller]
 pub fn let_go(spool: &Path) {
     use std::os::unix::fs::MetadataExt as _;
@@ -429,8 +430,8 @@ pub fn let_go(spool: &Path) {
     });
 }
 
-/// Writes a program. A process of its own does it: a file that is open here for writing is open in whatever another test is just
-/// starting too, and as long as it is, the kernel runs it for nobody.
+/// Writes a program. A process of its own does it: a file that is open here for writing is open in whatever another
+/// test is just starting too, and as long as it is, the kernel runs it for nobody.
 pub fn write_program(path: &Path, text: &[u8]) {
     use std::io::Write as _;
     let mut command = Command::new("sh");

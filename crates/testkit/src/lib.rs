@@ -1,4 +1,5 @@
-//! Support of tests that several crates share: a server to start, clients, what a machine has, sendmail's recorded answers.
+//! Support of tests that several crates share: a server to start, clients, what a machine has, sendmail's recorded
+//! answers.
 //!
 //! Only `dev-dependencies` name this crate. A helper that panics fails its test.
 #![forbid(unsafe_code)]

@@ -1,4 +1,5 @@
-//! Addresses, MIME conversion and DSN texts seen from outside, with published test cases and a MIME reader of the tests' own.
+//! Addresses, MIME conversion and DSN texts seen from outside, with published test cases and a MIME reader of the
+//! tests' own.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a panic fails the test")]
 

@@ -1,4 +1,5 @@
-//! `mailrace auth` as a user meets it: a hash that the next command accepts, exit statuses, no secret in what is printed.
+//! `mailrace auth` as a user meets it: a hash that the next command accepts, exit statuses, no secret in what is
+//! printed.
 
 use std::fs;
 use std::io::Write as _;

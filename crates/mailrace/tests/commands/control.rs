@@ -1,4 +1,5 @@
-//! `mailrace reload`, `status` and `smtp` against the server's own control socket, with a handler of the test's behind it.
+//! `mailrace reload`, `status` and `smtp` against the server's own control socket, with a handler of the test's behind
+//! it.
 
 use server::control::{Answer, ControlSocket, Gate, Handler, Peer, Problem, Reason, Request, Rights, serve};
 use std::io::{Read as _, Write as _};

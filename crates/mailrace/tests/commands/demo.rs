@@ -44,8 +44,8 @@ fn it_counts_and_can_be_repeated() {
             (Some(900), Some(900), Some(0)),
             "{story}"
         );
-        // Half, and what was acknowledged until the kill came: on a busy machine that is not at once. And at most what five
-        // sessions had under way.
+        // Half, and what was acknowledged until the kill came: on a busy machine that is not at once. And at most what
+        // five sessions had under way.
         let (acknowledged, arrived) = (figure("acknowledged").unwrap_or(0), figure("arrived").unwrap_or(0));
         assert!((450..=900).contains(&acknowledged) && (acknowledged..=acknowledged + 5).contains(&arrived), "{story}");
         let path = dir.display().to_string();

@@ -1,4 +1,5 @@
-//! Commands of the built program as a user meets them, and the program beside directories, name services and sendmail's answers.
+//! Commands of the built program as a user meets them, and the program beside directories, name services and sendmail's
+//! answers.
 
 #![allow(clippy::indexing_slicing, reason = "an index out of bounds fails the test")]
 

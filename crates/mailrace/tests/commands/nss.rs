@@ -1,7 +1,7 @@
 //! Users who are in no file of the machine, as those of SSSD or LDAP are: the C library finds them.
 //!
-//! `libnss_wrapper` gives the library users of the test's own, and a few lines of C a service that fails. Where they are missing the
-//! tests say so and do nothing.
+//! `libnss_wrapper` gives the library users of the test's own, and a few lines of C a service that fails. Where they
+//! are missing the tests say so and do nothing.
 
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
 use std::os::unix::process::CommandExt as _;
@@ -96,8 +96,8 @@ impl Users {
         Server::start(self.setup, command)
     }
 
-    /// The same users from a service of /etc/nsswitch.conf, which processes of the server meet too: they do not inherit what the
-    /// library is told. `None` where the service is not installed, or nothing can be mounted.
+    /// The same users from a service of /etc/nsswitch.conf, which processes of the server meet too: they do not inherit
+    /// what the library is told. `None` where the service is not installed, or nothing can be mounted.
     fn start_with_service(self) -> Option<Server> {
         let place = Path::new("/var/lib/extrausers");
         let switch = self.setup.path("nsswitch.conf");

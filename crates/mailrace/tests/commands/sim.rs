@@ -1,4 +1,5 @@
-//! `mailrace sim` as a user meets it: 300 hosts, mail by `mailrace storm` and by swaks where there is one, a summary at the end.
+//! `mailrace sim` as a user meets it: 300 hosts, mail by `mailrace storm` and by swaks where there is one, a summary at
+//! the end.
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;

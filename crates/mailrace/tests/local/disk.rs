@@ -1,4 +1,5 @@
-//! Disks that are full, read-only, or lost power: nothing is lost, nothing stands there twice, and the log says where and why.
+//! Disks that are full, read-only, or lost power: nothing is lost, nothing stands there twice, and the log says where
+//! and why.
 
 use crate::office::{As, NOBODY, give, is_skipped, line, retry, start, stored, with_boxes};
 use std::path::{Path, PathBuf};
@@ -112,7 +113,8 @@ fn a_limit_on_the_size_of_files_is_told_and_ends_no_process() {
     }
 }
 
-/// A mailbox as a power cut leaves it: the spool has no record of the delivery, and of the message stands so much there.
+/// A mailbox as a power cut leaves it: the spool has no record of the delivery, and of the message stands so much
+/// there.
 fn after_a_power_cut(keep: f64) -> (String, String) {
     let setup = with_boxes(NOBODY);
     let (boxes, spool, _directory) = (setup.path("boxes"), setup.path("spool"), setup.dir.clone());

@@ -1,7 +1,8 @@
-//! Files of users and lists, `.forward` and `:include:`, of a user who tries to learn, to run or to stop what is not his.
+//! Files of users and lists, `.forward` and `:include:`, of a user who tries to learn, to run or to stop what is not
+//! his.
 //!
-//! joe is the attacker, ann another user. Secrets are what the server may read and users may not: each has a mark, and no mark may come
-//! out, whatever joe puts into his home. Races run for a few seconds.
+//! joe is the attacker, ann another user. Secrets are what the server may read and users may not: each has a mark, and
+//! no mark may come out, whatever joe puts into his home. Races run for a few seconds.
 
 use crate::office::{As, NOBODY, is_skipped, make_directory, setup, start};
 use rustix::fs::{CWD, FileType, Mode, RenameFlags, mknodat, renameat_with, symlinkat};

@@ -1,5 +1,5 @@
-//! What the helper, its workers and programs of users may do, from `/proc`: few capabilities, few system calls for what writes
-//! mailboxes, nothing taken from programs of users.
+//! What the helper, its workers and programs of users may do, from `/proc`: few capabilities, few system calls for what
+//! writes mailboxes, nothing taken from programs of users.
 
 use crate::office::{As, NOBODY, is_skipped, line, start, stored, with_boxes};
 use std::fs;
@@ -46,7 +46,8 @@ fn helper_and_worker(server: &Server) -> (Process, Process) {
     (helper, worker)
 }
 
-/// Delivers to a mailbox and to a program that keeps its status; the helper, the worker of the mailbox, and the program.
+/// Delivers to a mailbox and to a program that keeps its status; the helper, the worker of the mailbox, and the
+/// program.
 fn delivered(seccomp: &str) -> Option<(Process, Process, Process)> {
     if is_skipped() {
         return None;

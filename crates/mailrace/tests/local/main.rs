@@ -1,8 +1,9 @@
-//! The built server and the mailboxes, programs and files of a machine: with the rights of users, without them, and with
-//! other programs that deliver or lock.
+//! The built server and the mailboxes, programs and files of a machine: with the rights of users, without them, and
+//! with other programs that deliver or lock.
 //!
-//! A test stores messages over SMTP in a server that delivers nothing, gives their recipients the destinations it wants in the
-//! spool, and starts a server that delivers. Most of it needs root, to be somebody else; what cannot be shown is said and passed over.
+//! A test stores messages over SMTP in a server that delivers nothing, gives their recipients the destinations it wants
+//! in the spool, and starts a server that delivers. Most of it needs root, to be somebody else; what cannot be shown is
+//! said and passed over.
 #![allow(clippy::indexing_slicing, reason = "a test program: an index that is out of range is a failure")]
 
 mod disk;

@@ -76,7 +76,8 @@ pub(crate) fn start(setup: Setup, who: As) -> Server {
     Server::start(setup, command)
 }
 
-/// Stores a message for each of these recipients and gives it its destination. Returns what a server can be started from.
+/// Stores a message for each of these recipients and gives it its destination. Returns what a server can be started
+/// from.
 pub(crate) fn stored(setup: Setup, who: As, owner: u32, mail: &[(&str, String)], content: &[u8]) -> Setup {
     let mut server = start(setup, who);
     let mut client = greeted(server.address());

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use testkit::harness::needs;
 
-/// Delivers a message to each of these commands of what is called `name`, run by nobody, and returns the lines of the log about
-/// them.
+/// Delivers a message to each of these commands of what is called `name`, run by nobody, and returns the lines of the
+/// log about them.
 fn piped(
     (name, program): (&str, &str),
     commands: impl Fn(&Path) -> Vec<String>,

@@ -1,4 +1,5 @@
-//! Mail whose `Delivered-To:` fields say that it was here before: nobody outside makes us send reports with them, and loops end.
+//! Mail whose `Delivered-To:` fields say that it was here before: nobody outside makes us send reports with them, and
+//! loops end.
 
 use crate::office::{As, NOBODY, is_skipped, line, start, with_boxes};
 use std::io::Write as _;

@@ -336,7 +336,8 @@ fn the_end_of_a_given_time_is_told_when_it_comes_although_the_host_is_down() {
         let to = if to.contains('<') { to.to_owned() } else { format!("<{}>", hops[1].mailbox(to)) };
         send(server, &format!("<{from}> {params}"), &[&to], CONTENT)
     };
-    // Nothing is tried behind this one: whoever is late, the server or this test, the time of the others ends all the same.
+    // Nothing is tried behind this one: whoever is late, the server or this test, the time of the others ends all the
+    // same.
     post(&server, "plain", "SIZE=100");
     wait_line(&mut server, &["to=<plain@", "stat=Deferred: Connection refused"]);
     post(&server, "first", "BY=3;R");

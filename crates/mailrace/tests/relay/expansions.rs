@@ -80,7 +80,8 @@ fn lists_in_one_transaction_have_their_order_their_owners_and_nobody_twice() {
     let mut messages = recipients(server);
     messages.sort_by_key(Vec::len);
     let sizes: Vec<usize> = messages.iter().map(Vec::len).collect();
-    // before, user7, the others of the list, after; extra with the owner for a sender; and the second with all of them so.
+    // before, user7, the others of the list, after; extra with the owner for a sender; and the second with all of them
+    // so.
     assert_eq!(sizes, [1, 1_001, 1_002]);
     let all: usize = messages.iter().map(Vec::len).sum();
     let different: BTreeSet<&String> = messages.iter().flatten().collect();

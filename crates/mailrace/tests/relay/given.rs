@@ -149,8 +149,8 @@ fn reports_on_held_mail_tell_what_was_asked_and_when_it_ends() {
     ends_empty(server);
 }
 
-/// It is older than mail whose sender hears of a delay when it is tried first. That is no reason not to try it again, although its list
-/// was read meanwhile for the mail beside it.
+/// It is older than mail whose sender hears of a delay when it is tried first. That is no reason not to try it again,
+/// although its list was read meanwhile for the mail beside it.
 #[test]
 fn held_mail_is_tried_as_other_mail_is_once_its_time_has_come() {
     let gate = Arc::new(AtomicBool::new(false));

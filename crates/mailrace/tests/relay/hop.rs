@@ -1,7 +1,7 @@
 //! A next hop in the test: takes mail over SMTP or LMTP, keeps it for inspection, and misbehaves where it is told to.
 //!
-//! A [`Script`] is asked at each [`At`] of each connection and says what to do; what it leaves alone is done as a good server
-//! does it. Every hop has a loopback address of its own, so that it can close its port and open it again.
+//! A [`Script`] is asked at each [`At`] of each connection and says what to do; what it leaves alone is done as a good
+//! server does it. Every hop has a loopback address of its own, so that it can close its port and open it again.
 
 use crate::wire::Wire;
 use rustls::ServerConfig;
@@ -12,7 +12,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use testkit::harness::{SOON, pause, poll};
 
-/// In this the most that any test sends has come: some tens of thousands, on a machine that is busy with something else too.
+/// In this the most that any test sends has come: some tens of thousands, on a machine that is busy with something else
+/// too.
 const STORM: Duration = Duration::from_secs(180);
 
 /// A moment of a session.

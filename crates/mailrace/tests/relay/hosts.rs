@@ -205,7 +205,8 @@ fn broken_tls_is_remembered_over_a_restart() {
     assert_eq!(says_tls(), 2);
 }
 
-/// STARTTLS that is gone, or a handshake that fails, is suspicious at a host that had TLS before the server was started again.
+/// STARTTLS that is gone, or a handshake that fails, is suspicious at a host that had TLS before the server was started
+/// again.
 #[test]
 fn a_host_that_had_tls_waits_for_it_over_a_restart() {
     std::thread::scope(|scope| {

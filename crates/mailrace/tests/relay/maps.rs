@@ -1,5 +1,5 @@
-//! sendmail's maps in the running server: hosts by domain and by sender, lists with owners, copies, what is held, dropped,
-//! refused; files that change while it runs.
+//! sendmail's maps in the running server: hosts by domain and by sender, lists with owners, copies, what is held,
+//! dropped, refused; files that change while it runs.
 
 use crate::hop::{Act, At, Hop, Manners, address};
 use crate::world::{any_line, by_literal, ends_empty, send, wait_line, waiting};

@@ -1,4 +1,5 @@
-//! Header fields of our users' mail have the addresses by which people are known outside; mail of others goes on as it came.
+//! Header fields of our users' mail have the addresses by which people are known outside; mail of others goes on as it
+//! came.
 
 use crate::hop::{Hop, Manners};
 use crate::world::{any_line, by_literal, ends_empty, relay, send, send_over};

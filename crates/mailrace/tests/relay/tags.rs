@@ -1,5 +1,5 @@
-//! What the access map says of servers and of routing: TLS that is demanded or not tried, logins, extensions that are left alone,
-//! copies, queue groups. Next hops must not see in clear what is not meant for everybody.
+//! What the access map says of servers and of routing: TLS that is demanded or not tried, logins, extensions that are
+//! left alone, copies, queue groups. Next hops must not see in clear what is not meant for everybody.
 
 use crate::hop::{Act, At, Hop, Manners};
 use crate::wire::{signed, tls_config};

@@ -556,8 +556,8 @@ fn the_maps_of_today_say_where_it_goes() {
     }
 }
 
-/// Makes a queue with the real sendmail: what a user sends, a session with DSN, mail of which one recipient was reached, mail in
-/// quarantine. `OUT` is where it goes.
+/// Makes a queue with the real sendmail: what a user sends, a session with DSN, mail of which one recipient was
+/// reached, mail in quarantine. `OUT` is where it goes.
 const SENDMAIL: &str = r#"
 printf '#!/bin/sh\nfor a; do last=$a; done\ncat >/dev/null\n[ "$last" = ann ] && exit 0\nexit 75\n' >/run/bin/later
 chmod 755 /run/bin/later

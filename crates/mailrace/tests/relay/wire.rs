@@ -66,7 +66,8 @@ pub(crate) fn tls_config() -> Arc<ServerConfig> {
     Arc::new(config)
 }
 
-/// A next hop's side of TLS with a certificate for `name` by an authority of its own, and the certificate of that in PEM.
+/// A next hop's side of TLS with a certificate for `name` by an authority of its own, and the certificate of that in
+/// PEM.
 pub(crate) fn signed(name: &str) -> (Arc<ServerConfig>, String) {
     let mut authority = rcgen::CertificateParams::new(Vec::new()).expect("no names");
     authority.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
@@ -163,7 +164,8 @@ impl Wire {
         }
     }
 
-    /// Of what leaves the socket from now on, under TLS with all that belongs to that, so many octets are sent; then it closes.
+    /// Of what leaves the socket from now on, under TLS with all that belongs to that, so many octets are sent; then it
+    /// closes.
     pub(crate) fn cut_after(&mut self, octets: usize) {
         self.flush();
         if let Some(socket) = self.socket() {

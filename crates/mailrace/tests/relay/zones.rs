@@ -1,6 +1,6 @@
-//! Broken zones of a real name server (nsd): loops, chains, hosts that are not there, a hundred records. Each recipient is
-//! delivered, fails at once, or waits, as docs/dns.md says for the answer, with the status and the reason that stand there;
-//! none costs more than its time. `MAILRACE_TESTS_NEED=nsd` (.ci/run as root) makes a failure of nsd's absence.
+//! Broken zones of a real name server (nsd): loops, chains, hosts that are not there, a hundred records. Each recipient
+//! is delivered, fails at once, or waits, as docs/dns.md says for the answer, with the status and the reason that stand
+//! there; none costs more than its time. `MAILRACE_TESTS_NEED=nsd` (.ci/run as root) makes a failure of nsd's absence.
 
 use crate::hop::{Hop, Manners, own_ip};
 use crate::world::{any_line, impatient, lines, send, waiting};

@@ -1,4 +1,5 @@
-//! Files and system calls that a running server has given up, as `auth.program` finds them: it has the rights of the server.
+//! Files and system calls that a running server has given up, as `auth.program` finds them: it has the rights of the
+//! server.
 
 use std::fs;
 use std::path::Path;

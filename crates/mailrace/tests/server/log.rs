@@ -4,8 +4,8 @@ use rustix::process::Signal;
 use testkit::client::{connect, greeted};
 use testkit::harness::{SLACK, Server, Setup, poll, read, time};
 
-/// Two sessions, one after the other, with most that can happen; the queue id of the message that was taken. `lost` is in
-/// the line at the end of the first.
+/// Two sessions, one after the other, with most that can happen; the queue id of the message that was taken. `lost` is
+/// in the line at the end of the first.
 fn sessions(server: &mut Server, lost: &str) -> String {
     let address = server.address();
     let mut client = greeted(address);
@@ -132,7 +132,8 @@ fn a_file_is_opened_again() {
     #[expect(clippy::disallowed_methods, reason = "what logrotate does")]
     std::fs::rename(&path, &moved).expect("renamed");
     let before = greeted(server.address()).message(b"two\r\n");
-    // The file is there as soon as the reload has tried whether it can be opened; its first line comes when it is in use.
+    // The file is there as soon as the reload has tried whether it can be opened; its first line comes when it is in
+    // use.
     server.signal(Signal::HUP);
     poll("nothing is written to the new file", || {
         greeted(server.address()).quit();

@@ -180,8 +180,8 @@ fn a_large_message_needs_little_memory() {
         id(&client.reply());
         server.memory_kib("VmHWM")
     };
-    // Buffers of the spool and of the allocator have their size after the first, more or less; a message that was held in
-    // memory would take all of its size.
+    // Buffers of the spool and of the allocator have their size after the first, more or less; a message that was held
+    // in memory would take all of its size.
     let before = send(8);
     // The kernel sums up what each core has counted: a peak may be told a little lower than before.
     let grown = send(96).saturating_sub(before);

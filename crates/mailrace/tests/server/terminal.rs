@@ -1,10 +1,12 @@
-//! Text of peers on the operator's terminal: addresses may hold any character (RFC 6531), and none of them may act there.
+//! Text of peers on the operator's terminal: addresses may hold any character (RFC 6531), and none of them may act
+//! there.
 
 use std::process::{Command, Output};
 use testkit::client::greeted;
 use testkit::harness::{Setup, program};
 
-/// One of each kind: turns the order of the line, isolates, is not seen, begins a command to a terminal (C1 CSI), ends a line.
+/// One of each kind: turns the order of the line, isolates, is not seen, begins a command to a terminal (C1 CSI), ends
+/// a line.
 const HOSTILE: &str = "a\u{202e}b\u{2066}c\u{2028}d\u{200b}e\u{feff}f\u{e0041}";
 
 #[track_caller]

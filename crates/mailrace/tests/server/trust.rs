@@ -1,4 +1,5 @@
-//! Whom the server trusts: which clients may relay, which files count, and what a process of it gives to others of its machine.
+//! Whom the server trusts: which clients may relay, which files count, and what a process of it gives to others of its
+//! machine.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};

@@ -1,8 +1,8 @@
 //! Router and access map beside the recorded answers of the real sendmail, without a server.
 //!
-//! The whole program is compared in `crates/mailrace/tests/oracle`, which says where it differs on purpose. This is the same for
-//! these rooms alone, in a second. Questions that other rooms answer are left out: addresses that cannot be read,
-//! dialogs, what becomes of a message that was accepted.
+//! The whole program is compared in `crates/mailrace/tests/commands/oracle`, which says where it differs on purpose.
+//! This is the same for these rooms alone, in a second. Questions that other rooms answer are left out: addresses that
+//! cannot be read, dialogs, what becomes of a message that was accepted.
 
 use mail::{Address, Domain, DomainName, ReversePath};
 use route::access::{Access, Client, ClientName, DelayChecks, Options, RelayMailFrom, Ruled, Ruling};

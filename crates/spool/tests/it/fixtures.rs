@@ -1,7 +1,8 @@
 //! Spools of each format version that was ever written, opened by the present code.
 //!
-//! `fixtures/vN` holds a spool as a power cut left it, each file as a dump that a person can read, and `MANIFEST` with what must
-//! be found in it. A version's fixtures never change once the version is released. New ones are made by the ignored test.
+//! `fixtures/vN` holds a spool as a power cut left it, each file as a dump that a person can read, and `MANIFEST` with
+//! what must be found in it. A version's fixtures never change once the version is released. New ones are made by the
+//! ignored test.
 
 use spool::disk::Disk;
 use spool::disk::real::RealDisk;

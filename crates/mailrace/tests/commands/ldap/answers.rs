@@ -1,4 +1,5 @@
-//! What directories answer: limits, references, several values, keys that look like filters, and servers that talk nonsense.
+//! What directories answer: limits, references, several values, keys that look like filters, and servers that talk
+//! nonsense.
 
 use super::slapd::{Extra, Slapd};
 use super::{deliveries, people, person, route, setup};

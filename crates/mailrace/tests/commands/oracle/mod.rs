@@ -1,9 +1,9 @@
 //! What the real sendmail answered, and what mailrace does: the same, or a difference that is written down.
 //!
-//! `bench/oracle/corpus` has the files of `/etc/mail` of many settings, questions, and sendmail's recorded answers; no sendmail is
-//! needed here. Where mailrace answers otherwise on purpose, `bench/oracle/differences` says why. A difference that
-//! is not there fails the test, and so does one that is there and no longer is one. `ORACLE=write` renews the
-//! answers in that file and the page; `ORACLE=show` prints all differences, and texts that are not the same.
+//! `bench/oracle/corpus` has the files of `/etc/mail` of many settings, questions, and sendmail's recorded answers; no
+//! sendmail is needed here. Where mailrace answers otherwise on purpose, `bench/oracle/differences` says why. A
+//! difference that is not there fails the test, and so does one that is there and no longer is one. `ORACLE=write`
+//! renews the answers in that file and the page; `ORACLE=show` prints all differences, and texts that are not the same.
 
 mod ours;
 mod setting;

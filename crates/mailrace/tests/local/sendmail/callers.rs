@@ -53,8 +53,8 @@ fn cron() {
     }
 }
 
-/// What cron needs, in mounts of its own: no jobs but ours, no other cron, and our program as `/usr/sbin/sendmail`. Status 77 if
-/// there can be no such room.
+/// What cron needs, in mounts of its own: no jobs but ours, no other cron, and our program as `/usr/sbin/sendmail`.
+/// Status 77 if there can be no such room.
 const CRON_ROOM: &str = r#"
 mount --bind "$1/crontabs" /var/spool/cron/crontabs && mount --bind "$1/cron.d" /etc/cron.d &&
     mount --bind "$1/crontab" /etc/crontab && mount -t tmpfs none /run && mount --bind "$1/mailer" /usr/sbin/sendmail || exit 77

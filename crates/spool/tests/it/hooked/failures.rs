@@ -1,4 +1,5 @@
-//! Writes, syncs and growth that fail: what was answered 451 stays away, and a failure that passes leaves nothing behind.
+//! Writes, syncs and growth that fail: what was answered 451 stays away, and a failure that passes leaves nothing
+//! behind.
 
 use super::disk::{Call, HookedDisk, below, failure};
 use super::{append, body, done, find, id, open, small};

@@ -1,8 +1,8 @@
 //! The spool on a disk whose calls a test can watch, fail, or use as the moment to do something else.
 //!
-//! The simulation finds what seeds can find; here are the meetings of threads, failures and moves that need exact timing:
-//! a message aborted while it is being synced, a body read while its segment is emptied, a pool that can no longer grow.
-//! Most tests step the spool by hand; those that need its threads wait for them through channels.
+//! The simulation finds what seeds can find; here are the meetings of threads, failures and moves that need exact
+//! timing: a message aborted while it is being synced, a body read while its segment is emptied, a pool that can no
+//! longer grow. Most tests step the spool by hand; those that need its threads wait for them through channels.
 
 #![allow(
     clippy::cast_possible_truncation,

@@ -1,4 +1,5 @@
-//! States that a shard has taken for one that cannot write: they are nowhere else, so that a second failure must spare them.
+//! States that a shard has taken for one that cannot write: they are nowhere else, so that a second failure must spare
+//! them.
 
 use super::disk::{Call, HookedDisk, below, failure};
 use super::{append, done, id, open, small, work};

@@ -1,4 +1,5 @@
-//! What was read for one attempt and serves others: how often the disk is asked, and that nothing out of date comes of it.
+//! What was read for one attempt and serves others: how often the disk is asked, and that nothing out of date comes of
+//! it.
 
 use super::disk::{Call, HookedDisk};
 use super::{append, append_chunks, body, change, done, id, open, small, work};

@@ -1,5 +1,5 @@
-//! Recorded states: when they count as durable, what those that cannot be stored do to the others, and what of them is known
-//! without reading from the disk.
+//! Recorded states: when they count as durable, what those that cannot be stored do to the others, and what of them is
+//! known without reading from the disk.
 
 use super::disk::{Call, HookedDisk};
 use super::{append, append_chunks, body, change, done, give, id, open, small, work};

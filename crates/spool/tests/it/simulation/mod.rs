@@ -58,7 +58,8 @@ fn run(seed: u64, plan: Plan) -> (u64, Result<(), String>) {
 
 fn all(kept: &[u64], count: u64, plan: impl Fn(u64) -> Plan) {
     let mut recoveries = 0;
-    // To look at one failure: SIM_SEED=17 cargo test -p mailrace-spool --test it NAME. For a long campaign: SIM_COUNT=100000.
+    // To look at one failure: SIM_SEED=17 cargo test -p mailrace-spool --test it NAME. For a long campaign:
+    // SIM_COUNT=100000.
     let count = std::env::var("SIM_COUNT").ok().and_then(|count| count.parse().ok()).unwrap_or(count);
     let only: Option<u64> = std::env::var("SIM_SEED").ok().and_then(|seed| seed.parse().ok());
     for seed in kept.iter().copied().chain(1..=count).filter(|seed| only.is_none_or(|only| only == *seed)) {

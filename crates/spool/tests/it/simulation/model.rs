@@ -1,7 +1,7 @@
 //! What a spool must hold, kept in plain maps: the model that simulations compare with.
 //!
-//! For each recipient it knows the state that is durable for certain and those recorded since, of which a crash keeps any
-//! one. After each recovery the model takes over what was found, once that was found to be allowed.
+//! For each recipient it knows the state that is durable for certain and those recorded since, of which a crash keeps
+//! any one. After each recovery the model takes over what was found, once that was found to be allowed.
 
 use mail::QueueId;
 use spool::{State, Status, Store};

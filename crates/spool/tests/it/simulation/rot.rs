@@ -1,4 +1,5 @@
-//! Bit rot in a closed spool: nothing wrong is ever read, nothing that is whole is ever lost, and what is hit is reported.
+//! Bit rot in a closed spool: nothing wrong is ever read, nothing that is whole is ever lost, and what is hit is
+//! reported.
 
 use super::world::{Plan, Random, World};
 use super::{plan, small};
