@@ -339,9 +339,9 @@ fn route_says_why_a_file_does_not_count() {
     let config = setup.write();
     let forward = home.join(".forward");
     let routed = |name: &str, more: &[&str]| {
-        let mut command = crate::harness::program();
+        let mut command = testkit::harness::program();
         command.args(["route", "--config"]).arg(&config).args(more).arg(format!("{name}@here.test"));
-        crate::harness::text(&command.output().expect("it runs"))
+        testkit::harness::text(&command.output().expect("it runs"))
     };
     put(&forward, "ann\n");
     let good = routed("joe", &[]);
@@ -377,7 +377,7 @@ fn a_process_that_reads_files_of_a_user_has_few_system_calls() {
     let status = status_of_reader(JOE).expect("it waits for the next request");
     assert!(status.contains("\nCapPrm:\t0000000000000000\n"), "{status}");
     if server.log.iter().any(|line| line.contains("seccomp: ")) {
-        return crate::harness::needs::skip("seccomp", "is not in this kernel");
+        return testkit::needs::skip("seccomp", "is not in this kernel");
     }
     assert!(status.contains("\nSeccomp:\t2\n") && status.contains("\nNoNewPrivs:\t1\n"), "{status}");
     assert!(server.stop().status.success());

@@ -1,7 +1,7 @@
 //! TLS towards a directory, and binds: what is trusted, what is refused, and what is said of it.
 
 use super::slapd::{Extra, Slapd};
-use super::{deliveries, harness, people, route, setup};
+use super::{deliveries, people, route, setup};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use std::net::{Ipv4Addr, TcpListener};
 use testkit::harness::Setup;

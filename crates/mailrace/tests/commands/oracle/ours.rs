@@ -4,9 +4,9 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
-use testkit::client::{self, Plain};
+use testkit::client::Plain;
 use testkit::harness::{Server, Setup, program, text};
-use testkit::oracle::answer::{self, Answer, address, hosts, qualified};
+use testkit::oracle::answer::{Answer, address, hosts, qualified};
 use testkit::oracle::corpus::{Asked, Case, Extent};
 
 /// A server with the files of a case, and what `route` says.
