@@ -257,6 +257,14 @@ fn tricks(home: &Path, secret: &Path) -> Vec<(String, Box<dyn Fn()>)> {
     all
 }
 
+/// The segment of a spool whose bytes contain this text.
+fn segment_with(spool: &Path, text: &str) -> Option<PathBuf> {
+    let entries = |path: &Path| std::fs::read_dir(path).into_iter().flatten().filter_map(Result::ok);
+    let shards = entries(spool).filter(|entry| entry.path().is_dir());
+    let mut files = shards.flat_map(|shard| entries(&shard.path())).map(|entry| entry.path());
+    files.find(|path| std::fs::read(path).is_ok_and(|bytes| String::from_utf8_lossy(&bytes).contains(text)))
+}
+
 /// Whatever joe tries with each secret, one after the other and then as fast as he can. All that came out of it.
 fn attacked(machine: Machine, who: As) {
     let Machine { setup, home, secrets } = machine;
@@ -269,9 +277,7 @@ fn attacked(machine: Machine, who: As) {
     client.expect("RCPT TO:<ann@x.test>", "250");
     client.data(format!("Subject: {MARK}\r\n\r\n{MARK}@x.test\r\n").as_bytes());
     client.quit();
-    let segment = spool.join("00").join("seg-000000");
-    let stored = std::fs::read(&segment).expect("the first segment");
-    assert!(String::from_utf8_lossy(&stored).contains(MARK), "the mail of others is there");
+    let segment = segment_with(&spool, MARK).expect("the mail of others is in a segment");
     let mut starved = Vec::new();
     for secret in secrets.iter().chain([&segment]) {
         for (name, trick) in tricks(&home, secret) {
