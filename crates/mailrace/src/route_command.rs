@@ -9,7 +9,7 @@ use route::resolve::Delivery;
 use route::{Refusal, Step};
 use serde_json::{Value, json};
 use server::config::render;
-use server::explain::{End, Explainer, NextHop, Sender, Way};
+use server::explain::{End, Explainer, NextHop, RouteTrace, Sender};
 use std::net::IpAddr;
 
 /// What `--help` says behind the options.
@@ -101,7 +101,7 @@ fn read(text: &str, hostname: &DomainName) -> Result<Address, Failure> {
     read.map_err(|error| Failure::new(Exit::Usage, format!("{error}")))
 }
 
-fn show(output: &mut Output, explainer: &Explainer, recipient: &Address, way: &Way) {
+fn show(output: &mut Output, explainer: &Explainer, recipient: &Address, way: &RouteTrace) {
     output.line(format!("<{recipient}>"));
     for step in &way.steps {
         output.line(format!("  {}", plain(&step_line(step))));
@@ -179,7 +179,13 @@ fn hop_lines(hop: &NextHop) -> Vec<String> {
     lines
 }
 
-fn json_of(explainer: &Explainer, recipient: &Address, sender: &Sender, way: &Way, refused_files: &[String]) -> Value {
+fn json_of(
+    explainer: &Explainer,
+    recipient: &Address,
+    sender: &Sender,
+    way: &RouteTrace,
+    refused_files: &[String],
+) -> Value {
     let steps: Vec<Value> = way.steps.iter().map(step_json).collect();
     let list = |deliveries: &[Delivery]| -> Vec<Value> {
         deliveries.iter().map(|one| delivery_json(one, explainer.next_hop(one).as_ref())).collect()

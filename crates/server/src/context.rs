@@ -8,7 +8,7 @@ use crate::admit::logins::Logins;
 use crate::admit::relay::Rights;
 use crate::auth::Authenticator;
 use crate::config::{Config, DeliveryMode, Listen, ListenTls};
-use crate::deliver::local::Office;
+use crate::deliver::local::LocalDelivery;
 use crate::delivery_watch::DeliveryWatchers;
 use crate::dispatch::Dispatch;
 use crate::dns::{LocalIdentity, Resolver};
@@ -59,7 +59,7 @@ pub(crate) struct Context {
     /// What is known of next hops.
     pub(crate) hosts: HostTable,
     /// Mail for this machine.
-    pub(crate) office: Office,
+    pub(crate) local_delivery: LocalDelivery,
     /// Connections and their rates.
     pub(crate) limits: Arc<Limits>,
     /// Who waits to hear what becomes of a message.
@@ -385,7 +385,7 @@ impl Context {
             routing: ArcSwap::from_pointee(Routing::plain()),
             resolver: ArcSwap::from_pointee(Resolver::new(&config.dns).unwrap()),
             hosts: HostTable::forgetful(&config),
-            office: Office::new(&config),
+            local_delivery: LocalDelivery::new(&config),
             limits: Limits::new(limits, began),
             delivery_watchers: DeliveryWatchers::default(),
             mailer_statistics: MailerStatistics::default(),

@@ -9,13 +9,13 @@
 
 mod accepted;
 mod bounce;
-mod claims;
+mod completion_guard;
 mod delivery_control;
-mod errands;
 mod overdue;
-mod owed;
 mod rehome;
 mod renewal;
+mod reservations;
+mod tasks;
 
 use crate::config::{Config, DeliveryMode};
 use crate::context::Context;
@@ -28,13 +28,11 @@ use crate::routing::Routing;
 use crate::settle;
 #[cfg(test)]
 use crate::simulation::{Sabotage, Sizes, is_sabotaged, let_go};
-pub(crate) use claims::Claims;
-use errands::{Errand, Task};
-pub(crate) use errands::{reconfigure, run};
+pub(crate) use completion_guard::CompletionGuard;
 use mail::{Envelope, QueueId};
 use observe::Event;
-pub(crate) use owed::Owed;
 pub(crate) use renewal::Renewal;
+pub(crate) use reservations::Reservations;
 use resolve::Site;
 use schedule::{
     Action, Class, ConnectionId, DestinationId, Feedback, Health, Job, Lag, NextJob, Overdue, Positions, QueueEntry,
@@ -47,6 +45,8 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use tasks::{Task, TaskFuture};
+pub(crate) use tasks::{reconfigure, run};
 use tokio::sync::{Notify, Semaphore, mpsc};
 
 /// Connections of a destination of which nothing is known yet.
@@ -70,7 +70,7 @@ const STATES_MAX: usize = 1_024;
 
 /// What a connection is opened for.
 #[derive(Clone, Debug)]
-pub(crate) struct Way {
+pub(crate) struct ConnectTarget {
     /// The name of the site.
     pub(crate) site: Arc<[u8]>,
     /// One of the destinations whose mail goes there.
@@ -84,14 +84,14 @@ const PURGE_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Where a connection waits for work.
 #[derive(Debug, Default)]
-pub(crate) struct Post {
+pub(crate) struct ConnectionSignal {
     /// There is work, or the place is needed.
     pub(crate) bell: Notify,
     /// The place is needed: close.
     pub(crate) is_called_off: AtomicBool,
 }
 
-impl Post {
+impl ConnectionSignal {
     /// The place is needed while the connection is still opening.
     ///
     /// # Cancel safety
@@ -113,17 +113,17 @@ pub(crate) struct Dispatch {
     /// Messages in line that are not in the spool.
     pub(crate) early: UncommittedMessages,
     state: Mutex<State>,
-    errands: mpsc::UnboundedSender<Errand>,
+    tasks: mpsc::UnboundedSender<Task>,
     /// Until [`run`] takes it.
-    inbox: Mutex<Option<mpsc::UnboundedReceiver<Errand>>>,
+    inbox: Mutex<Option<mpsc::UnboundedReceiver<Task>>>,
     /// Something is due before `sleeps_until`.
     earlier: Notify,
     /// Until when [`run`] sleeps, in microseconds since 1970.
     sleeps_until: AtomicU64,
     /// What senders are told of in a moment.
-    pub(crate) gathering: settle::Gathering,
+    pub(crate) dsn_batcher: settle::DsnBatcher,
     /// Of whom somebody is told without an attempt.
-    pub(crate) claims: Claims,
+    pub(crate) reservations: Reservations,
     /// Why recipients were deferred last; for people who ask.
     pub(crate) reasons: settle::Reasons,
     /// Messages that are made 7-bit at a time.
@@ -144,7 +144,7 @@ pub(crate) struct Dispatch {
 
 struct State {
     scheduler: Scheduler,
-    posts: HashMap<ConnectionId, Arc<Post>>,
+    posts: HashMap<ConnectionId, Arc<ConnectionSignal>>,
     /// Since when sites, and destinations without one, cannot be reached.
     down: HashMap<Arc<[u8]>, Duration>,
     /// When `down` was looked through last.
@@ -219,7 +219,7 @@ impl Dispatch {
         config: &Config,
         routing: Arc<Routing>,
     ) -> Arc<Self> {
-        let (errands, inbox) = mpsc::unbounded_channel();
+        let (tasks, inbox) = mpsc::unbounded_channel();
         let epoch = Duration::from_micros(clock::unix_us());
         let seed = u64::try_from(epoch.as_nanos() & u128::from(u64::MAX)).unwrap_or(0);
         Arc::new(Self {
@@ -235,12 +235,12 @@ impl Dispatch {
                 config: config.clone(),
                 routing,
             }),
-            errands,
+            tasks,
             inbox: Mutex::new(Some(inbox)),
             earlier: Notify::new(),
             sleeps_until: AtomicU64::new(u64::MAX),
-            gathering: settle::Gathering::default(),
-            claims: Claims::default(),
+            dsn_batcher: settle::DsnBatcher::default(),
+            reservations: Reservations::default(),
             reasons,
             conversions: Semaphore::new(CONVERSIONS_MAX),
             moves_until: AtomicU64::new(0),
@@ -308,7 +308,7 @@ impl Dispatch {
             Some(Health::Down { why, .. }) => why,
             _ => Arc::from("its hosts cannot be reached"),
         };
-        self.send(Errand::Defer { jobs, why });
+        self.send(Task::Defer { jobs, why });
     }
 
     /// The hosts of a destination cannot be known now. Returns the jobs that are deferred by it.
@@ -325,16 +325,16 @@ impl Dispatch {
     }
 
     /// The hosts of the destination that a connection is for are not those of its site any more: it is asked for anew.
-    pub(crate) fn misplaced(&self, way: &Way, connection: ConnectionId) {
+    pub(crate) fn misplaced(&self, way: &ConnectTarget, connection: ConnectionId) {
         let jobs = self.tell(|scheduler, now| scheduler.site_changed(connection, &way.destination, now));
         self.lock().posts.remove(&connection);
         if !jobs.is_empty() {
-            self.send(Errand::Defer { jobs, why: Arc::from(schedule::HOSTS_CHANGED) });
+            self.send(Task::Defer { jobs, why: Arc::from(schedule::HOSTS_CHANGED) });
         }
     }
 
     /// A connection can take work: its site is alive.
-    pub(crate) fn reached(&self, service: &Context, way: &Way, connection: ConnectionId) {
+    pub(crate) fn reached(&self, service: &Context, way: &ConnectTarget, connection: ConnectionId) {
         self.tell(|scheduler, now| scheduler.greeted(connection, now));
         self.note_up(service, &way.site);
     }
@@ -427,7 +427,7 @@ impl Dispatch {
     pub(crate) fn unreachable(
         &self,
         service: &Context,
-        way: &Way,
+        way: &ConnectTarget,
         connection: ConnectionId,
         failure: schedule::Failure,
         why: &str,
@@ -441,7 +441,7 @@ impl Dispatch {
     }
 
     /// A connection is over. Returns the jobs that are deferred by it: it may have ended without one answer.
-    pub(crate) fn broken(&self, service: &Context, way: &Way, connection: ConnectionId) -> Vec<Job> {
+    pub(crate) fn broken(&self, service: &Context, way: &ConnectTarget, connection: ConnectionId) -> Vec<Job> {
         let jobs = self.closed(connection);
         if !service.stop.has_begun() {
             let why = "Connection closed before a message was answered";
@@ -549,7 +549,7 @@ impl Dispatch {
                 Action::Resolve { destination } => {
                     let Some(name) = state.scheduler.destination_name(destination).cloned() else { continue };
                     let Some(site) = resolve::site_at_once(&state.config, &state.routing, &name) else {
-                        self.send(Errand::Resolve { destination, name });
+                        self.send(Task::Resolve { destination, name });
                         continue;
                     };
                     let jobs = state.scheduler.resolved(destination, &place(&site, None, now), now);
@@ -562,10 +562,10 @@ impl Dispatch {
                     else {
                         continue;
                     };
-                    let way = Way { site: Arc::clone(site), destination: Arc::clone(destination), lane };
-                    let post = Arc::new(Post::default());
+                    let way = ConnectTarget { site: Arc::clone(site), destination: Arc::clone(destination), lane };
+                    let post = Arc::new(ConnectionSignal::default());
                     state.posts.insert(connection, Arc::clone(&post));
-                    self.send(Errand::Connect { way, connection, post });
+                    self.send(Task::Connect { way, connection, post });
                 }
                 Action::Wake(connection) => {
                     if let Some(post) = state.posts.get(&connection) {
@@ -580,11 +580,11 @@ impl Dispatch {
                 }
                 Action::Load { destination, after, limit } => {
                     let name = state.scheduler.destination_name(destination).cloned().unwrap_or_else(|| Arc::from([]));
-                    self.send(Errand::Load { destination, name, after, limit });
+                    self.send(Task::Load { destination, name, after, limit });
                 }
                 Action::Overdue { destination, message, recipients, kind } => {
                     let name = state.scheduler.destination_name(destination).cloned().unwrap_or_else(|| Arc::from([]));
-                    self.send(Errand::Overdue { destination, name, message, recipients, kind });
+                    self.send(Task::Overdue { destination, name, message, recipients, kind });
                 }
             }
         }
@@ -596,7 +596,7 @@ impl Dispatch {
         let after =
             after.map(|one| Entry { id: one.message, recipient: one.recipient, state: spool::State::default() });
         let mut entries: Vec<QueueEntry> = self.spool.by_destination(name, after, limit).iter().map(waiting).collect();
-        self.gathering.shows(&mut entries);
+        self.dsn_batcher.shows(&mut entries);
         let is_end = entries.len() < limit;
         self.tell(|scheduler, now| scheduler.page_loaded(destination, &entries, is_end, now));
     }
@@ -618,8 +618,8 @@ impl Dispatch {
     }
 
     /// Has a task done that the end of the server waits for; it is dropped if that has come.
-    pub(crate) fn spawn(&self, task: Task) {
-        self.send(Errand::Task(task));
+    pub(crate) fn spawn(&self, task: TaskFuture) {
+        self.send(Task::TaskFuture(task));
     }
 
     /// What is in memory.
@@ -649,9 +649,9 @@ impl Dispatch {
         self.tell(|scheduler, now| scheduler.reconfigure(settings, now));
     }
 
-    fn send(&self, errand: Errand) {
+    fn send(&self, errand: Task) {
         // At the end of the server nobody begins anything any more.
-        drop(self.errands.send(errand));
+        drop(self.tasks.send(errand));
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

@@ -16,7 +16,7 @@ use crate::config::{AddressFamily, Config, EffectiveRule, Host, HostPort, Route,
 use crate::deliver::{Where, local};
 use crate::dns::{Family, LocalIdentity, MailHost, NoHosts, Resolver};
 use crate::env::clock;
-use crate::routing::{Routing, Way};
+use crate::routing::{DomainRoute, Routing};
 use mail::{Address, AddressLiteral, Domain, DomainName, EnhancedCode, Outcome};
 use route::destination::{Destination, Hosts, NextHost, Protocol, To};
 use route::{Answers, Ask, Stop};
@@ -186,19 +186,19 @@ fn target(config: &Config, routing: &Routing, ask: &mut Ask<'_>, destination: &[
             Err(_) => Err(NoTarget::NoHosts(no_host(destination))),
         },
         To::Domain(domain) => match routing.way_of(ask, &domain) {
-            Ok(Way::Hosts(hosts)) => Ok(Target::Hosts(hosts, own)),
-            Ok(Way::Mx) => match DomainName::new(&domain) {
+            Ok(DomainRoute::Hosts(hosts)) => Ok(Target::Hosts(hosts, own)),
+            Ok(DomainRoute::Mx) => match DomainName::new(&domain) {
                 Ok(domain) => Ok(Target::Mx(domain, own)),
                 Err(_) => Err(NoTarget::NoHosts(no_host(destination))),
             },
-            Ok(Way::Local) => {
+            Ok(DomainRoute::Local) => {
                 let status = EnhancedCode::of(Outcome::Transient, 4, 4);
                 let text = format!(
                     "mailertable says that {domain} is here now; its mail follows when nothing of it is under way"
                 );
                 Err(NoTarget::NoHosts(NoHosts { permanent: false, status, text, is_ours: false }))
             }
-            Ok(Way::Refused(status, text)) => Err(NoTarget::NoHosts(NoHosts {
+            Ok(DomainRoute::Refused(status, text)) => Err(NoTarget::NoHosts(NoHosts {
                 permanent: status.outcome() == Outcome::Permanent,
                 status,
                 text,

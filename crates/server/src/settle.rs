@@ -17,12 +17,12 @@
 //! | a report to the postmaster that failed | held, for a person | nobody is left |
 
 pub(crate) mod deadline;
-mod gather;
+mod dsn_batcher;
 mod reasons;
 mod receipt;
 mod report;
 
-pub(crate) use gather::{Gathering, Word, report_owed};
+pub(crate) use dsn_batcher::{DsnBatcher, PendingReport, report_owed};
 pub(crate) use reasons::Reasons;
 pub(crate) use receipt::Receipt;
 pub(crate) use report::REPORT_OCTETS;
@@ -32,12 +32,12 @@ use crate::deliver::local::loops::is_from_outside;
 use crate::env::clock;
 #[cfg(test)]
 use crate::simulation::{Sabotage, is_sabotaged};
-use gather::Gathered;
+use dsn_batcher::Gathered;
 use mail::report::{Kind, wants};
 use mail::{EnhancedCode, Envelope, Outcome, Recipient, Reply};
 use observe::reason::{Case, Rules, Stage, words_of};
 use observe::{Controller, Event, NextHop, Reason, Stat};
-use report::Told;
+use report::ReportResult;
 use spool::{Change, State, Status, Store as _};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -81,7 +81,7 @@ pub(crate) struct Attempt<'a> {
 
 /// What became of one recipient in an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub(crate) enum AttemptOutcome {
     /// The next hop has it.
     Delivered(Reply),
     /// Not now.
@@ -142,7 +142,7 @@ pub(crate) fn reason_of(rules: &Rules, why: &str) -> Reason {
     rules.find(&Case { stage: Some(Stage::Connect), code: None, status: None, text: why }).reason
 }
 
-impl Fate {
+impl AttemptOutcome {
     /// The same, with the kind of reason.
     fn with_reason(mut self, rules: &Rules) -> Self {
         if let Self::Deferred(cause) | Self::Failed(cause) = &mut self {
@@ -171,13 +171,13 @@ pub(crate) struct Settled {
 }
 
 /// What became of a recipient, with its age taken into account.
-struct Judged {
-    fate: Fate,
+struct RecipientDecision {
+    fate: AttemptOutcome,
     kind: Option<Kind>,
     state: State,
 }
 
-impl Judged {
+impl RecipientDecision {
     /// What is to be recorded. Where nobody was tried, who waits on is due as before, and no attempt is counted.
     fn change(&self, attempt: &Attempt<'_>, (position, before): &(u32, State)) -> Change {
         let mut state = self.state;
@@ -194,10 +194,10 @@ impl Judged {
 ///
 /// # Cancel safety
 /// No: a report may have been stored whose recipient is not done.
-pub(crate) async fn settle(service: &Arc<Context>, attempt: &Attempt<'_>, fates: Vec<Fate>) -> Settled {
+pub(crate) async fn settle(service: &Arc<Context>, attempt: &Attempt<'_>, fates: Vec<AttemptOutcome>) -> Settled {
     let id = attempt.envelope.id;
     let reasons = Arc::clone(&service.live.load().reasons);
-    let mut judged: Vec<Judged> = fates
+    let mut judged: Vec<RecipientDecision> = fates
         .into_iter()
         .map(|fate| fate.with_reason(&reasons))
         .zip(attempt.positions)
@@ -220,7 +220,9 @@ pub(crate) async fn settle(service: &Arc<Context>, attempt: &Attempt<'_>, fates:
         if matches!(one.state.status, Status::Waiting | Status::Owed) {
             settled.retry = Some(settled.retry.map_or(due, |earliest| earliest.min(due)));
         }
-        if let (Some(dispatch), Fate::Deferred(cause) | Fate::Failed(cause)) = (&service.dispatch, &one.fate) {
+        if let (Some(dispatch), AttemptOutcome::Deferred(cause) | AttemptOutcome::Failed(cause)) =
+            (&service.dispatch, &one.fate)
+        {
             let reason = cause.reason.unwrap_or(Reason::Other);
             dispatch.reasons.remember(id, *position, one.state.status, reason, &cause.text);
         } else if let (Some(dispatch), 1..) = (&service.dispatch, place.1.tries()) {
@@ -232,13 +234,13 @@ pub(crate) async fn settle(service: &Arc<Context>, attempt: &Attempt<'_>, fates:
 }
 
 /// What a sender is to hear of a message that has recipients elsewhere waits a little for what he is to hear of the others.
-fn put_off_reports(service: &Arc<Context>, attempt: &Attempt<'_>, judged: &mut [Judged]) {
+fn put_off_reports(service: &Arc<Context>, attempt: &Attempt<'_>, judged: &mut [RecipientDecision]) {
     let Some(dispatch) = &service.dispatch else { return };
-    if !gather::may_have_more(service, attempt) {
+    if !dsn_batcher::may_have_more(service, attempt) {
         return;
     }
     let id = attempt.envelope.id;
-    let host = gather::host_of(&attempt.next_hop);
+    let host = dsn_batcher::host_of(&attempt.next_hop);
     let mut is_first = false;
     for ((one, (position, before)), recipient) in
         judged.iter_mut().zip(attempt.positions).zip(&attempt.envelope.recipients)
@@ -248,12 +250,14 @@ fn put_off_reports(service: &Arc<Context>, attempt: &Attempt<'_>, judged: &mut [
             continue;
         }
         let fate = match one.fate.clone() {
-            Fate::Failed(cause) => Fate::Failed(cause.said_by(host.as_ref())),
-            Fate::Deferred(cause) => Fate::Deferred(cause.said_by(host.as_ref())),
-            Fate::Delivered(reply) => Fate::Receipt(Receipt { reply: Some(reply), host: host.clone() }),
-            Fate::Receipt(_) => continue,
+            AttemptOutcome::Failed(cause) => AttemptOutcome::Failed(cause.said_by(host.as_ref())),
+            AttemptOutcome::Deferred(cause) => AttemptOutcome::Deferred(cause.said_by(host.as_ref())),
+            AttemptOutcome::Delivered(reply) => {
+                AttemptOutcome::Receipt(Receipt { reply: Some(reply), host: host.clone() })
+            }
+            AttemptOutcome::Receipt(_) => continue,
         };
-        match dispatch.gathering.add(id, *position, fate) {
+        match dispatch.dsn_batcher.add(id, *position, fate) {
             Gathered::No if matches!(kind, Kind::Failed | Kind::Delayed) => continue,
             // A walk finds what is owed, when there may be room.
             Gathered::No => {}
@@ -261,7 +265,7 @@ fn put_off_reports(service: &Arc<Context>, attempt: &Attempt<'_>, judged: &mut [
             Gathered::More => {}
         }
         one.kind = None;
-        let parked = || service.unix_now() + dispatch.gathering.parked(id);
+        let parked = || service.unix_now() + dispatch.dsn_batcher.parked(id);
         one.state = match kind {
             Kind::Failed => before.tried().until(parked()),
             Kind::Delayed => one.state,
@@ -271,13 +275,18 @@ fn put_off_reports(service: &Arc<Context>, attempt: &Attempt<'_>, judged: &mut [
         };
     }
     if is_first {
-        gather::report_later(service, id);
+        dsn_batcher::report_later(service, id);
     }
 }
 
 /// What an operator held while it was tried stays held, and whose sender was warned meanwhile stays warned. `these` are numbers of
 /// recipients in the attempt.
-fn keep_marks(service: &Context, attempt: &Attempt<'_>, judged: &mut [Judged], these: impl Iterator<Item = usize>) {
+fn keep_marks(
+    service: &Context,
+    attempt: &Attempt<'_>,
+    judged: &mut [RecipientDecision],
+    these: impl Iterator<Item = usize>,
+) {
     let Some(spool) = service.spool() else { return };
     let waits = |at: &usize| judged.get(*at).is_some_and(|one| one.state.status == Status::Waiting);
     let place = |at: usize| Some((attempt.positions.get(at)?.0, at));
@@ -296,7 +305,13 @@ fn keep_marks(service: &Context, attempt: &Attempt<'_>, judged: &mut [Judged], t
 }
 
 /// Age decides on what is deferred.
-fn judge(service: &Context, attempt: &Attempt<'_>, recipient: &Recipient, fate: Fate, before: State) -> Judged {
+fn judge(
+    service: &Context,
+    attempt: &Attempt<'_>,
+    recipient: &Recipient,
+    fate: AttemptOutcome,
+    before: State,
+) -> RecipientDecision {
     let live = service.live.load();
     let delivery = &live.config.delivery;
     let done = State { status: Status::Done, ..before.tried() };
@@ -304,31 +319,31 @@ fn judge(service: &Context, attempt: &Attempt<'_>, recipient: &Recipient, fate: 
         return receipt::judged(fate, kind, before);
     }
     let cause = match fate {
-        Fate::Delivered(_) | Fate::Receipt(_) => {
+        AttemptOutcome::Delivered(_) | AttemptOutcome::Receipt(_) => {
             let kind = match attempt.is_final {
                 true => Some(Kind::Delivered),
                 false if !attempt.passes_dsn && wants(recipient.params.notify, Kind::Relayed) => Some(Kind::Relayed),
                 false => deadline::traces(attempt.envelope, attempt.passes_by, before).then_some(Kind::Traced),
             };
-            return Judged { fate, kind, state: done };
+            return RecipientDecision { fate, kind, state: done };
         }
-        Fate::Failed(cause) => {
+        AttemptOutcome::Failed(cause) => {
             // Fields that anybody can write do not make us send mail to whom he names as the sender.
             let is_forgeable = attempt.is_final && cause.is_loop() && is_from_outside(attempt.envelope);
             let kind = (!is_forgeable).then_some(Kind::Failed);
-            return Judged { fate: Fate::Failed(cause), kind, state: done };
+            return RecipientDecision { fate: AttemptOutcome::Failed(cause), kind, state: done };
         }
-        Fate::Deferred(cause) => cause,
+        AttemptOutcome::Deferred(cause) => cause,
     };
     let now = service.unix_now();
     let envelope = attempt.envelope;
     if let Some(cause) = deadline::too_late(envelope, now) {
-        return Judged { fate: Fate::Failed(cause), kind: Some(Kind::Failed), state: done };
+        return RecipientDecision { fate: AttemptOutcome::Failed(cause), kind: Some(Kind::Failed), state: done };
     }
     // RFC 4865 §4.2: what was held has waited since it was released
     let age = now.saturating_sub(envelope.waits_since());
     if age >= delivery.give_up_after {
-        return Judged { fate: Fate::Failed(cause), kind: Some(Kind::Failed), state: done };
+        return RecipientDecision { fate: AttemptOutcome::Failed(cause), kind: Some(Kind::Failed), state: done };
     }
     let tried = before.tried();
     let due = match cause.is_crowded {
@@ -344,7 +359,7 @@ fn judge(service: &Context, attempt: &Attempt<'_>, recipient: &Recipient, fate: 
         None => !delivery.warn_after.is_zero() && age >= delivery.warn_after,
     };
     let is_late = is_late && !before.is_warned();
-    Judged { fate: Fate::Deferred(cause), kind: is_late.then_some(Kind::Delayed), state }
+    RecipientDecision { fate: AttemptOutcome::Deferred(cause), kind: is_late.then_some(Kind::Delayed), state }
 }
 
 /// What spreads the next attempts: another one for each message, attempt and transaction. Those of one transaction stay together.
@@ -358,20 +373,20 @@ fn seed_of(attempt: &Attempt<'_>, tries: u8) -> u64 {
 
 /// Tells the sender, and marks what he was told: in one report, or in as many as it takes. Those of whom one report tells are
 /// recorded before the next is made, so that a crash in between repeats none of it.
-async fn report_to_sender(service: &Arc<Context>, attempt: &Attempt<'_>, judged: &mut [Judged]) {
+async fn report_to_sender(service: &Arc<Context>, attempt: &Attempt<'_>, judged: &mut [RecipientDecision]) {
     let now = service.unix_now();
-    let mark = |judged: &mut [Judged], these: &[usize], told: Told| {
+    let mark = |judged: &mut [RecipientDecision], these: &[usize], told: ReportResult| {
         for at in these {
             let Some(one) = judged.get_mut(*at) else { continue };
             match (&one.kind, told) {
-                (Some(Kind::Failed), Told::NotStored) => {
+                (Some(Kind::Failed), ReportResult::NotStored) => {
                     // It will fail again, and then perhaps the report can be stored.
                     one.state = one.state.until(now + TELL_AGAIN);
                 }
-                (Some(Kind::Failed), Told::NobodyLeft) => one.state.status = Status::Held,
-                (Some(Kind::Delayed), Told::Yes | Told::NotWanted) => one.state = one.state.warned(),
+                (Some(Kind::Failed), ReportResult::NobodyLeft) => one.state.status = Status::Held,
+                (Some(Kind::Delayed), ReportResult::Yes | ReportResult::NotWanted) => one.state = one.state.warned(),
                 // It is not delivered again for that.
-                (Some(kind), Told::NotStored) => {
+                (Some(kind), ReportResult::NotStored) => {
                     one.state = receipt::owing(one.state, *kind, now + TELL_AGAIN).unwrap_or(one.state);
                 }
                 _ => {}
@@ -379,13 +394,13 @@ async fn report_to_sender(service: &Arc<Context>, attempt: &Attempt<'_>, judged:
         }
     };
     let report::Due { wanted, unwanted, nobody_left } = report::due(service, attempt, judged);
-    mark(judged, &unwanted, Told::NotWanted);
-    mark(judged, &nobody_left, Told::NobodyLeft);
+    mark(judged, &unwanted, ReportResult::NotWanted);
+    mark(judged, &nobody_left, ReportResult::NobodyLeft);
     let mut rest = wanted.as_slice();
     while !rest.is_empty() {
         let (told, count) = report::to_sender(service, attempt, judged, rest).await;
         // Where the spool takes no report it takes no other.
-        let count = if told == Told::Yes { count.max(1) } else { rest.len() };
+        let count = if told == ReportResult::Yes { count.max(1) } else { rest.len() };
         let (these, others) = rest.split_at_checked(count).unwrap_or((rest, &[]));
         mark(judged, these, told);
         rest = others;
@@ -400,7 +415,7 @@ async fn report_to_sender(service: &Arc<Context>, attempt: &Attempt<'_>, judged:
 }
 
 /// Gives the spool what came of some of an attempt, so that it is durable no later than the next report.
-async fn record(service: &Context, attempt: &Attempt<'_>, judged: &mut [Judged], these: &[usize]) {
+async fn record(service: &Context, attempt: &Attempt<'_>, judged: &mut [RecipientDecision], these: &[usize]) {
     let Some(spool) = service.spool() else { return };
     keep_marks(service, attempt, judged, these.iter().copied());
     let change = |at: &usize| Some(judged.get(*at)?.change(attempt, attempt.positions.get(*at)?));
@@ -422,25 +437,25 @@ pub(crate) fn log_deferred(service: &Context, attempt: &Attempt<'_>, cause: &Cau
             dispatch.reasons.remember(attempt.envelope.id, *position, Status::Waiting, reason, &cause.text);
         }
     }
-    log_fate(service, attempt, &Fate::Deferred(cause));
+    log_fate(service, attempt, &AttemptOutcome::Deferred(cause));
 }
 
 /// Says in the log that recipients came to the same.
-pub(crate) fn log_fate(service: &Context, attempt: &Attempt<'_>, fate: &Fate) {
-    let judged = |(_, state): &(u32, State)| Judged { fate: fate.clone(), kind: None, state: *state };
-    let judged: Vec<Judged> = attempt.positions.iter().map(judged).collect();
+pub(crate) fn log_fate(service: &Context, attempt: &Attempt<'_>, fate: &AttemptOutcome) {
+    let judged = |(_, state): &(u32, State)| RecipientDecision { fate: fate.clone(), kind: None, state: *state };
+    let judged: Vec<RecipientDecision> = attempt.positions.iter().map(judged).collect();
     log(service, attempt, &judged);
 }
 
 /// One line for those that share an answer.
-fn log(service: &Context, attempt: &Attempt<'_>, judged: &[Judged]) {
+fn log(service: &Context, attempt: &Attempt<'_>, judged: &[RecipientDecision]) {
     let envelope = attempt.envelope;
     let delay = service.unix_now().saturating_sub(Duration::from_micros(envelope.received.at_us));
     let names: Vec<String> = envelope.recipients.iter().map(|one| format!("<{}>", one.address)).collect();
     let mut is_logged = vec![false; judged.len()];
     for (number, one) in judged.iter().enumerate() {
         // What only grew old was logged when it was tried.
-        if is_logged.get(number) == Some(&true) || !attempt.is_try && matches!(one.fate, Fate::Deferred(_)) {
+        if is_logged.get(number) == Some(&true) || !attempt.is_try && matches!(one.fate, AttemptOutcome::Deferred(_)) {
             continue;
         }
         let mut to = Vec::new();
@@ -454,22 +469,22 @@ fn log(service: &Context, attempt: &Attempt<'_>, judged: &[Judged]) {
     }
 }
 
-fn log_one(service: &Context, attempt: &Attempt<'_>, to: &[&str], one: &Judged, delay: Duration) {
+fn log_one(service: &Context, attempt: &Attempt<'_>, to: &[&str], one: &RecipientDecision, delay: Duration) {
     let text;
     let reason = match &one.fate {
-        Fate::Delivered(_) | Fate::Receipt(_) => None,
-        Fate::Deferred(cause) | Fate::Failed(cause) => cause.reason,
+        AttemptOutcome::Delivered(_) | AttemptOutcome::Receipt(_) => None,
+        AttemptOutcome::Deferred(cause) | AttemptOutcome::Failed(cause) => cause.reason,
     };
     let (dsn, reply, stat) = match &one.fate {
-        Fate::Delivered(reply) => {
+        AttemptOutcome::Delivered(reply) => {
             text = reply.lines().next().unwrap_or_default().to_owned();
             let dsn = reply.status().unwrap_or(EnhancedCode::of(Outcome::Success, 0, 0));
             (dsn, Some(reply), Stat::Sent(&text))
         }
         // It was logged when it was delivered.
-        Fate::Receipt(_) => return,
-        Fate::Deferred(cause) => (cause.status, cause.reply.as_ref(), Stat::Deferred(&cause.text)),
-        Fate::Failed(cause) => {
+        AttemptOutcome::Receipt(_) => return,
+        AttemptOutcome::Deferred(cause) => (cause.status, cause.reply.as_ref(), Stat::Deferred(&cause.text)),
+        AttemptOutcome::Failed(cause) => {
             (cause.status.with_outcome(Outcome::Permanent), cause.reply.as_ref(), Stat::Failed(&cause.text))
         }
     };

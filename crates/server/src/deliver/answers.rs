@@ -4,7 +4,7 @@
 //! at the end of the content (RFC 5321 §4.2.5), everything else that is not permanent may work later.
 
 use super::Candidate;
-use crate::settle::{Cause, Fate};
+use crate::settle::{AttemptOutcome, Cause};
 use mail::{EnhancedCode, Outcome, QueueId, Reply, ReplyClass};
 use observe::reason::{self, Case, RuleMatch, Rules, words_of};
 use observe::{Reason, Stat};
@@ -17,8 +17,8 @@ pub(super) fn judge_all(
     rules: &Rules,
     peer: &Candidate,
     outcomes: Vec<smtp::client::Outcome>,
-) -> Vec<(Fate, Feedback)> {
-    let mut judged: Vec<(Fate, Feedback)> = Vec::with_capacity(outcomes.len());
+) -> Vec<(AttemptOutcome, Feedback)> {
+    let mut judged: Vec<(AttemptOutcome, Feedback)> = Vec::with_capacity(outcomes.len());
     let mut before: Option<smtp::client::Outcome> = None;
     for outcome in outcomes {
         let same = judged.last().filter(|_| before.as_ref() == Some(&outcome)).cloned();
@@ -29,20 +29,21 @@ pub(super) fn judge_all(
 }
 
 /// Says of what was lost behind a message whose end the host did not answer that this may be all there was to it.
-pub(super) fn behind(fate: Fate, message: Option<QueueId>) -> Fate {
+pub(super) fn behind(fate: AttemptOutcome, message: Option<QueueId>) -> AttemptOutcome {
     match (fate, message) {
-        (Fate::Deferred(mut cause), Some(message)) if cause.reply.is_none() => {
+        (AttemptOutcome::Deferred(mut cause), Some(message)) if cause.reply.is_none() => {
             cause.text = format!("{}, behind {message}, whose end the host did not answer", cause.text).into();
-            Fate::Deferred(cause)
+            AttemptOutcome::Deferred(cause)
         }
         (fate, _) => fate,
     }
 }
 
 /// Judges the answer to one recipient. The rules say what kind of reason it is, and whether less is asked for.
-fn judge(rules: &Rules, peer: &Candidate, stage: Stage, answer: Answer) -> (Fate, Feedback) {
+fn judge(rules: &Rules, peer: &Candidate, stage: Stage, answer: Answer) -> (AttemptOutcome, Feedback) {
     let name = &peer.name;
-    let deferred = |text: String| Fate::Deferred(Cause::new(EnhancedCode::of(Outcome::Transient, 4, 2), text, None));
+    let deferred =
+        |text: String| AttemptOutcome::Deferred(Cause::new(EnhancedCode::of(Outcome::Transient, 4, 2), text, None));
     match answer {
         Answer::Reply(reply) => judge_reply(rules, stage, reply),
         Answer::Lost(loss) => {
@@ -120,14 +121,14 @@ fn asks_for_less(stage: Stage, code: u16, found: &RuleMatch<'_>) -> bool {
 }
 
 /// What a reply means for a recipient, and for the destination.
-fn judge_reply(rules: &Rules, stage: Stage, reply: Reply) -> (Fate, Feedback) {
+fn judge_reply(rules: &Rules, stage: Stage, reply: Reply) -> (AttemptOutcome, Feedback) {
     let status = |outcome| reply.status().unwrap_or_else(|| EnhancedCode::of(outcome, 0, 0)).with_outcome(outcome);
     // RFC 5321 §4.5.3.1.10: old servers say 552 for too many recipients; the others of them fit into the next transaction
     let is_too_many = stage == Stage::Rcpt
         && reply.code().get() == 552
         && reply.enhanced().is_none_or(|code| (code.subject(), code.detail()) == (5, 3));
     match reply.code().class() {
-        ReplyClass::Success if stage == Stage::End => (Fate::Delivered(reply), Feedback::Good),
+        ReplyClass::Success if stage == Stage::End => (AttemptOutcome::Delivered(reply), Feedback::Good),
         class => {
             let code = reply.code().get();
             let words = words_of(&reply);
@@ -138,11 +139,11 @@ fn judge_reply(rules: &Rules, stage: Stage, reply: Reply) -> (Fate, Feedback) {
             if class == ReplyClass::Permanent && !is_too_many {
                 let words = Stat::refusal(&reply, stage == Stage::Rcpt);
                 let cause = Cause::new(status(Outcome::Permanent), words, Some(reply));
-                return (Fate::Failed(cause.because(reason)), feedback);
+                return (AttemptOutcome::Failed(cause.because(reason)), feedback);
             }
             // A success where none belongs is no promise.
             let cause = Cause::new(status(Outcome::Transient), reply.to_string(), Some(reply));
-            (Fate::Deferred(cause.because(reason)), feedback)
+            (AttemptOutcome::Deferred(cause.because(reason)), feedback)
         }
     }
 }
@@ -173,9 +174,9 @@ mod tests {
         let reply = Reply::parse(format!("{line}\r\n").as_bytes(), 512).unwrap();
         let (fate, feedback) = judge_reply(&Rules::usual(), stage, reply);
         let text = match fate {
-            Fate::Delivered(_) | Fate::Receipt(_) => "delivered".to_owned(),
-            Fate::Deferred(cause) => format!("deferred {}: {}", cause.status, cause.text),
-            Fate::Failed(cause) => format!("failed {}: {}", cause.status, cause.text),
+            AttemptOutcome::Delivered(_) | AttemptOutcome::Receipt(_) => "delivered".to_owned(),
+            AttemptOutcome::Deferred(cause) => format!("deferred {}: {}", cause.status, cause.text),
+            AttemptOutcome::Failed(cause) => format!("failed {}: {}", cause.status, cause.text),
         };
         (text, feedback)
     }
@@ -224,7 +225,7 @@ mod tests {
         let texts: std::collections::HashSet<_> = judged
             .iter()
             .map(|(fate, _)| match fate {
-                Fate::Deferred(cause) => cause.text.as_ptr(),
+                AttemptOutcome::Deferred(cause) => cause.text.as_ptr(),
                 other => panic!("{other:?}"),
             })
             .collect();

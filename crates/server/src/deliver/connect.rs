@@ -10,12 +10,12 @@
 mod tls;
 
 use super::Candidate;
-use super::dial::{Dialler, Miss, Raced};
+use super::dial::{DialError, Dialler, Raced};
 use super::link::{Link, Next};
 use super::peer::Peer;
 use crate::config::{Config, Delivery, EffectiveRule, RouteProtocol};
 use crate::context::Context;
-use crate::dispatch::Post;
+use crate::dispatch::ConnectionSignal;
 use crate::dns::NoHosts;
 use crate::env::clock;
 use crate::routing::Routing;
@@ -46,7 +46,7 @@ const FAREWELL_TIME: Duration = Duration::from_secs(1);
 
 /// Why a site could not be reached.
 #[derive(Clone, Debug)]
-pub(super) struct Trouble {
+pub(super) struct ConnectError {
     /// For reports and log lines.
     pub(super) status: EnhancedCode,
     /// In sendmail's words.
@@ -68,7 +68,7 @@ pub(super) struct Trouble {
     pub(super) is_of_map: bool,
 }
 
-impl Trouble {
+impl ConnectError {
     /// Something that time may mend; subject and detail of its enhanced code.
     pub(super) const fn deferral(status: (u16, u16), text: String) -> Self {
         Self {
@@ -165,9 +165,9 @@ pub(super) async fn open<N: Future<Output = ()>>(
     mut candidates: Vec<Candidate>,
     lane: Lane,
     rule: &EffectiveRule,
-    post: &Post,
+    post: &ConnectionSignal,
     wait: &mut Wait<'_, N>,
-) -> Result<Box<Link>, Trouble> {
+) -> Result<Box<Link>, ConnectError> {
     let live = service.live.load_full();
     let config = &live.config;
     let patience = Patience::of(&config.delivery, lane);
@@ -184,7 +184,7 @@ pub(super) async fn open<N: Future<Output = ()>>(
     order(&mut candidates, false);
     let all: Vec<SocketAddr> = candidates.iter().filter_map(|one| one.address.socket()).collect();
     let mut left = VecDeque::from(candidates);
-    let mut last: Option<Trouble> = None;
+    let mut last: Option<ConnectError> = None;
     while last.is_none() || since(began) < patience.all {
         let Some(candidate) = left.pop_front() else { break };
         let reached = tokio::select! {
@@ -224,7 +224,7 @@ pub(super) async fn open<N: Future<Output = ()>>(
             tried.any(|one| hosts.is_doubted(*one)) && untried.iter().any(|one| !hosts.is_doubted(*one))
         });
     }
-    Err(last.unwrap_or_else(|| Trouble::deferral((4, 4), "no address to connect to".to_owned())))
+    Err(last.unwrap_or_else(|| ConnectError::deferral((4, 4), "no address to connect to".to_owned())))
 }
 
 fn since(began: Instant) -> Duration {
@@ -249,7 +249,7 @@ impl Opening<'_> {
         candidate: Candidate,
         left: &mut VecDeque<Candidate>,
         wait: &mut Wait<'_, N>,
-    ) -> Result<Box<Link>, Trouble> {
+    ) -> Result<Box<Link>, ConnectError> {
         let mut began = clock::now();
         self.learn(&candidate, Hosts::trying);
         let (candidate, transport) = self.connect(candidate, left).await?;
@@ -279,7 +279,7 @@ impl Opening<'_> {
         self,
         candidate: Candidate,
         left: &mut VecDeque<Candidate>,
-    ) -> Result<(Candidate, Transport), Trouble> {
+    ) -> Result<(Candidate, Transport), ConnectError> {
         let is_ipv4 = |one: &Candidate| one.address.ip().is_some_and(|ip| ip.is_ipv4());
         let is_other = |one: &Candidate| is_ipv4(one) && one.name == candidate.name;
         let may_race = self.lane == Lane::Fast && candidate.address.ip().is_some_and(|ip| ip.is_ipv6());
@@ -304,20 +304,23 @@ impl Opening<'_> {
                 let Some(other) = other() else { return Err(first) };
                 let failure = first.failure;
                 let trouble = self.missed(other, &second);
-                Err(Trouble { failure: if failure == Failure::Silent { failure } else { trouble.failure }, ..trouble })
+                Err(ConnectError {
+                    failure: if failure == Failure::Silent { failure } else { trouble.failure },
+                    ..trouble
+                })
             }
         }
     }
 
     /// No connection to a host came about.
-    fn missed(self, candidate: Candidate, miss: &Miss) -> Trouble {
+    fn missed(self, candidate: Candidate, miss: &DialError) -> ConnectError {
         if miss.is_about_host() {
             self.learn(&candidate, Hosts::failed);
         }
         // RFC 3463 §3.4: system incorrectly configured, or no answer from host
         let status = if miss.is_ours() { (3, 5) } else { (4, 1) };
         let text = miss.text(&candidate, self.rule);
-        Trouble { peer: Some(candidate), failure: miss.failure(), ..Trouble::deferral(status, text) }
+        ConnectError { peer: Some(candidate), failure: miss.failure(), ..ConnectError::deferral(status, text) }
     }
 
     /// Waits until a server is ready for mail.
@@ -392,14 +395,14 @@ impl Opening<'_> {
         Dialler { service: self.service, rule: self.rule, limit: self.patience.connect }
     }
 
-    fn stopping(self, candidate: &Candidate) -> Trouble {
-        let trouble = Trouble::deferral((3, 2), "the server is going down".to_owned());
-        Trouble { is_ours: true, peer: Some(candidate.clone()), ..trouble }
+    fn stopping(self, candidate: &Candidate) -> ConnectError {
+        let trouble = ConnectError::deferral((3, 2), "the server is going down".to_owned());
+        ConnectError { is_ours: true, peer: Some(candidate.clone()), ..trouble }
     }
 
-    fn called_off(self, candidate: &Candidate) -> Trouble {
+    fn called_off(self, candidate: &Candidate) -> ConnectError {
         let text = format!("{} is silent, and its place was needed (delivery.connections_max)", candidate.name);
-        Trouble { is_ours: true, peer: Some(candidate.clone()), ..Trouble::deferral((4, 1), text) }
+        ConnectError { is_ours: true, peer: Some(candidate.clone()), ..ConnectError::deferral((4, 1), text) }
     }
 
     fn learn(self, peer: &Candidate, happens: impl FnOnce(&mut Hosts, SocketAddr, Duration)) {
@@ -408,10 +411,10 @@ impl Opening<'_> {
 }
 
 /// What a session that ended before it took anything had to say.
-pub(super) fn refused(closing: Option<&Closing>, candidate: &Candidate) -> Trouble {
-    let mut trouble = Trouble {
+pub(super) fn refused(closing: Option<&Closing>, candidate: &Candidate) -> ConnectError {
+    let mut trouble = ConnectError {
         peer: Some(candidate.clone()),
-        ..Trouble::deferral((4, 2), format!("Connection to {} was closed", candidate.name))
+        ..ConnectError::deferral((4, 2), format!("Connection to {} was closed", candidate.name))
     };
     let Some(closing) = closing else { return trouble };
     let during = match closing.stage {

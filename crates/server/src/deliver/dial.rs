@@ -21,7 +21,7 @@ const HEAD_START: Duration = Duration::from_millis(250);
 
 /// Why there is no connection.
 #[derive(Debug)]
-pub(super) enum Miss {
+pub(super) enum DialError {
     /// The time limit passed.
     Silent,
     /// The kernel does not let us connect from the configured source.
@@ -30,7 +30,7 @@ pub(super) enum Miss {
     Error(io::Error),
 }
 
-impl Miss {
+impl DialError {
     /// For the log, in sendmail's words where it has some.
     pub(super) fn text(&self, host: &Candidate, rule: &EffectiveRule) -> String {
         let name = &host.name;
@@ -90,7 +90,7 @@ pub(super) enum Raced {
     First(Transport),
     Second(Transport),
     /// Neither. `None`: the second was not begun.
-    Nobody(Miss, Option<Miss>),
+    Nobody(DialError, Option<DialError>),
 }
 
 /// Connects as a rule says, within a time for each address.
@@ -108,8 +108,8 @@ impl Dialler<'_> {
     /// Why not.
     /// # Cancel safety
     /// Yes.
-    pub(super) async fn one(self, address: &Where) -> Result<Transport, Miss> {
-        tokio::time::timeout(self.limit, self.dial(address)).await.unwrap_or(Err(Miss::Silent))
+    pub(super) async fn one(self, address: &Where) -> Result<Transport, DialError> {
+        tokio::time::timeout(self.limit, self.dial(address)).await.unwrap_or(Err(DialError::Silent))
     }
 
     /// Connects to `first`, and after a moment of silence to `second` in its place; if that says no, to `first` again for the rest of
@@ -132,7 +132,7 @@ impl Dialler<'_> {
         };
         let took = HEAD_START + clock::now().saturating_duration_since(began);
         match self.limit.saturating_sub(took) {
-            Duration::ZERO => Raced::Nobody(Miss::Silent, Some(other)),
+            Duration::ZERO => Raced::Nobody(DialError::Silent, Some(other)),
             limit => {
                 let again = Self { limit, ..self }.one(first).await;
                 again.map_or_else(|miss| Raced::Nobody(miss, Some(other)), Raced::First)
@@ -140,26 +140,28 @@ impl Dialler<'_> {
         }
     }
 
-    async fn dial(self, address: &Where) -> Result<Transport, Miss> {
+    async fn dial(self, address: &Where) -> Result<Transport, DialError> {
         let address = match address {
             Where::Socket(address) => *address,
-            Where::Unix(path) => return UnixStream::connect(path).await.map(Transport::Local).map_err(Miss::Error),
+            Where::Unix(path) => {
+                return UnixStream::connect(path).await.map(Transport::Local).map_err(DialError::Error);
+            }
         };
         #[cfg(test)]
         if let Some(internet) = &self.service.internet {
-            return internet.connect(address).await.map_err(Miss::Error);
+            return internet.connect(address).await.map_err(DialError::Error);
         }
         let _ = self.service;
         let (socket, source) = match address {
             SocketAddr::V4(_) => (TcpSocket::new_v4(), self.rule.source4.map(IpAddr::from)),
             SocketAddr::V6(_) => (TcpSocket::new_v6(), self.rule.source6.map(IpAddr::from)),
         };
-        let socket = socket.map_err(Miss::Error)?;
+        let socket = socket.map_err(DialError::Error)?;
         if let Some(ip) = source {
-            socket.bind(SocketAddr::new(ip, 0)).map_err(|error| Miss::Source(ip, error))?;
+            socket.bind(SocketAddr::new(ip, 0)).map_err(|error| DialError::Source(ip, error))?;
         }
-        let stream: TcpStream = socket.connect(address).await.map_err(Miss::Error)?;
-        stream.set_nodelay(true).map_err(Miss::Error)?;
+        let stream: TcpStream = socket.connect(address).await.map_err(DialError::Error)?;
+        stream.set_nodelay(true).map_err(DialError::Error)?;
         Ok(Transport::Plain(stream))
     }
 }

@@ -4,7 +4,7 @@
 //! want it ([`Reading`]): the recipients at once, the content in pieces of [`PIECE_BYTES`] when the session asks for them, so that a
 //! connection never holds more than a few of those.
 
-use super::reading::{Reading, Unread};
+use super::reading::{ReadError, Reading};
 use crate::dispatch::Dispatch;
 use bytes::Bytes;
 use mail::{Envelope, QueueId};
@@ -22,7 +22,7 @@ const HELD_BYTES_MAX: u64 = 256 << 10;
 
 /// A message on a connection.
 #[derive(Debug)]
-pub(crate) struct Outgoing {
+pub(crate) struct OutboundMessage {
     /// With the recipients of this transaction, in the order of `positions`.
     pub(crate) envelope: Envelope,
     /// Where each recipient stands in the message, and its state.
@@ -49,25 +49,25 @@ pub(crate) enum Content {
 
 /// Why a message is not sent now.
 #[derive(Debug)]
-pub(crate) enum Unfit {
+pub(crate) enum LoadError {
     /// No recipient of the job is waiting any more: held, deleted, or done.
     Nothing,
     /// It could not be read.
-    Unread(Unread),
+    Unread(ReadError),
 }
 
-impl Outgoing {
+impl OutboundMessage {
     /// Loads the message of a job, with those of the recipients that wait and that nobody bounces.
     ///
     /// # Errors
     /// Nothing is left to do for it, or the spool cannot read it.
     /// # Cancel safety
     /// Yes.
-    pub(crate) async fn load(dispatch: &Dispatch, id: QueueId, recipients: &Positions) -> Result<Self, Unfit> {
+    pub(crate) async fn load(dispatch: &Dispatch, id: QueueId, recipients: &Positions) -> Result<Self, LoadError> {
         let is_meant = |status| status == Status::Waiting;
-        match dispatch.claims.open(id, recipients) {
+        match dispatch.reservations.open(id, recipients) {
             Cow::Borrowed(_) => Self::load_those(dispatch, id, recipients, &is_meant).await,
-            Cow::Owned(open) if open.is_empty() => Err(Unfit::Nothing),
+            Cow::Owned(open) if open.is_empty() => Err(LoadError::Nothing),
             Cow::Owned(open) => Self::load_those(dispatch, id, &Positions::from(open.as_slice()), &is_meant).await,
         }
     }
@@ -78,7 +78,7 @@ impl Outgoing {
     /// As [`Self::load`].
     /// # Cancel safety
     /// Yes.
-    pub(crate) async fn load_claimed(dispatch: &Dispatch, id: QueueId, recipients: &[u32]) -> Result<Self, Unfit> {
+    pub(crate) async fn load_claimed(dispatch: &Dispatch, id: QueueId, recipients: &[u32]) -> Result<Self, LoadError> {
         let is_meant = |status| matches!(status, Status::Waiting | Status::Held);
         Self::load_those(dispatch, id, &Positions::from(recipients), &is_meant).await
     }
@@ -89,7 +89,11 @@ impl Outgoing {
     /// As [`Self::load`].
     /// # Cancel safety
     /// Yes.
-    pub(crate) async fn load_to_tell(dispatch: &Dispatch, id: QueueId, recipients: &Positions) -> Result<Self, Unfit> {
+    pub(crate) async fn load_to_tell(
+        dispatch: &Dispatch,
+        id: QueueId,
+        recipients: &Positions,
+    ) -> Result<Self, LoadError> {
         Self::load_those(dispatch, id, recipients, &|status| matches!(status, Status::Waiting | Status::Owed)).await
     }
 
@@ -98,7 +102,7 @@ impl Outgoing {
         id: QueueId,
         recipients: &Positions,
         is_meant: &(dyn Fn(Status) -> bool + Sync),
-    ) -> Result<Self, Unfit> {
+    ) -> Result<Self, LoadError> {
         if let Some(early) = dispatch.early.get(id) {
             return early.outgoing(recipients);
         }
@@ -111,8 +115,8 @@ impl Outgoing {
             Ok(Part { envelope, recipients_left }) => {
                 Self::assemble(id, &envelope, recipients_left, recipients, is_meant, Content::Stored { read: 0 })
             }
-            Err(Unread::Gone) => Err(Unfit::Nothing),
-            Err(why) => Err(Unfit::Unread(why)),
+            Err(ReadError::Gone) => Err(LoadError::Nothing),
+            Err(why) => Err(LoadError::Unread(why)),
         }
     }
 
@@ -134,8 +138,8 @@ impl Outgoing {
         recipients: &Positions,
         is_meant: &(dyn Fn(Status) -> bool + Sync),
         content: Content,
-    ) -> Result<Self, Unfit> {
-        let unreadable = |error: spool::envelope::EnvelopeError| Unfit::Unread(Unread::Bad(error.to_string()));
+    ) -> Result<Self, LoadError> {
+        let unreadable = |error: spool::envelope::EnvelopeError| LoadError::Unread(ReadError::Bad(error.to_string()));
         let mut envelope = decode_head(id, &stored.head).map_err(unreadable)?;
         let mut positions = Vec::new();
         // Both are in the order of positions: one pass.
@@ -149,7 +153,7 @@ impl Outgoing {
             }
         }
         if positions.is_empty() {
-            return Err(Unfit::Nothing);
+            return Err(LoadError::Nothing);
         }
         Ok(Self { envelope, positions, recipients_left, content_bytes: stored.body_bytes, content })
     }
@@ -169,7 +173,7 @@ impl Outgoing {
     /// The spool cannot read it.
     /// # Cancel safety
     /// No: a piece may be lost.
-    pub(crate) async fn next_piece(&mut self, reading: &Reading) -> Result<Option<Bytes>, Unread> {
+    pub(crate) async fn next_piece(&mut self, reading: &Reading) -> Result<Option<Bytes>, ReadError> {
         let read = match &mut self.content {
             Content::Here(pieces) => return Ok(pieces.pop_front()),
             Content::Stored { read } => read,
@@ -181,7 +185,7 @@ impl Outgoing {
         let end = (start + PIECE_BYTES).min(self.content_bytes);
         let piece = Self::part(reading, id, start, end).await?;
         if piece.is_empty() {
-            return Err(Unread::Bad(format!("its content ends at octet {start} of {}", self.content_bytes)));
+            return Err(ReadError::Bad(format!("its content ends at octet {start} of {}", self.content_bytes)));
         }
         *read = start + piece.len() as u64;
         Ok(Some(piece))
@@ -201,7 +205,7 @@ impl Outgoing {
     /// The spool cannot read it.
     /// # Cancel safety
     /// Yes.
-    pub(crate) async fn part(reading: &Reading, id: QueueId, start: u64, end: u64) -> Result<Bytes, Unread> {
+    pub(crate) async fn part(reading: &Reading, id: QueueId, start: u64, end: u64) -> Result<Bytes, ReadError> {
         reading.content(id, start..end).await
     }
 
@@ -211,7 +215,7 @@ impl Outgoing {
     /// The spool cannot read it.
     /// # Cancel safety
     /// Yes.
-    pub(crate) async fn whole(reading: &Reading, id: QueueId) -> Result<Vec<u8>, Unread> {
+    pub(crate) async fn whole(reading: &Reading, id: QueueId) -> Result<Vec<u8>, ReadError> {
         reading.read(move |spool| spool.body(id)).await.map(|parts| parts.concat())
     }
 }

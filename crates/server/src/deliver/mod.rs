@@ -1,9 +1,9 @@
 //! The stop *deliver*: messages are handed to the next hop over connections that are fed while there is work.
 //!
-//! [`run`] is the life of one connection: hosts are found and tried ([`connect`]), then the [`Conversation`] takes jobs from
+//! [`run`] is the life of one connection: hosts are found and tried ([`connect`]), then the [`OutboundSession`] takes jobs from
 //! *dispatch*, sends them as the client's machine of `smtp` says, and gives what became of them to *settle*. A connection
 //! takes the next job while the last one still awaits its reply, so that a busy one never waits for a round trip more
-//! than it must. Idle, it waits for `delivery.idle_time` at its [`Post`].
+//! than it must. Idle, it waits for `delivery.idle_time` at its [`ConnectionSignal`].
 //!
 //! What a crash or a bad peer does here: nothing is written before an outcome is known, so a crash repeats at most what
 //! was under way. A peer that is silent costs its connection until the time limits of RFC 5321 §4.5.3.2; one that closes
@@ -12,7 +12,6 @@
 
 mod answers;
 mod connect;
-mod conversation;
 mod deferrals;
 mod dial;
 #[cfg(test)]
@@ -20,6 +19,7 @@ mod internet;
 mod link;
 pub(crate) mod local;
 mod message;
+mod outbound_session;
 mod peer;
 mod place;
 mod reading;
@@ -28,23 +28,23 @@ pub(crate) use crate::resolve::Candidate;
 pub(crate) use deferrals::Deferrals;
 #[cfg(test)]
 pub(crate) use internet::Internet;
-pub(crate) use message::{Outgoing, Unfit};
+pub(crate) use message::{LoadError, OutboundMessage};
 pub(crate) use place::Where;
-pub(crate) use reading::{Reading, Unread};
+pub(crate) use reading::{ReadError, Reading};
 
 use crate::config::RouteProtocol;
 use crate::context::Context;
-use crate::dispatch::{Dispatch, Post, Way};
+use crate::dispatch::{ConnectTarget, ConnectionSignal, Dispatch};
 use crate::dns::NoHosts;
 use crate::resolve;
 use crate::session::Wait;
-use crate::settle::{self, Attempt, Fate};
+use crate::settle::{self, Attempt, AttemptOutcome};
 #[cfg(test)]
 use crate::simulation::{Sabotage, is_sabotaged};
-use connect::{Trouble, next_hop};
-use conversation::Conversation;
+use connect::{ConnectError, next_hop};
 use mail::MailParams;
 use observe::{Event, NextHop, Severity};
+use outbound_session::OutboundSession;
 use schedule::{ConnectionId, Failure, Feedback, Hosts, Job, NextJob};
 use smtp::client::Transaction;
 use spool::{Change, Pressure, Status, Store as _};
@@ -57,7 +57,12 @@ use std::time::Duration;
 ///
 /// # Cancel safety
 /// No: what was delivered may not be recorded. The server's end waits for it.
-pub(crate) async fn run(service: Arc<Context>, way: Way, connection: ConnectionId, post: Arc<Post>) {
+pub(crate) async fn run(
+    service: Arc<Context>,
+    way: ConnectTarget,
+    connection: ConnectionId,
+    post: Arc<ConnectionSignal>,
+) {
     let Some(dispatch) = service.dispatch.clone() else { return };
     let timer = pin!(link::timer());
     let stopping = pin!(service.stop.begun());
@@ -81,7 +86,7 @@ pub(crate) async fn run(service: Arc<Context>, way: Way, connection: ConnectionI
         Ok(site) if *site.name == *way.site => site,
         Err(no) if no.permanent && way.site.starts_with(b"!") => {
             dispatch.reached(&service, &way, connection);
-            Box::pin(work.refuse_all(&Trouble::no_hosts(no))).await;
+            Box::pin(work.refuse_all(&ConnectError::no_hosts(no))).await;
             return drop(dispatch.closed(connection));
         }
         // It went somewhere else meanwhile, or the DNS fails: which, is asked for this destination.
@@ -92,7 +97,7 @@ pub(crate) async fn run(service: Arc<Context>, way: Way, connection: ConnectionI
     match opened {
         Ok(link) => {
             dispatch.reached(&service, &way, connection);
-            let mut conversation = Conversation::new(work, link, &post, addresses);
+            let mut conversation = OutboundSession::new(work, link, &post, addresses);
             Box::pin(conversation.hold(&mut wait)).await;
             let (has_failed, dismissal) = (conversation.has_failed(), conversation.dismissal());
             if has_failed {
@@ -130,23 +135,23 @@ pub(crate) async fn run(service: Arc<Context>, way: Way, connection: ConnectionI
     if !jobs.is_empty() && !service.stop.has_begun() {
         // It could be reached, and then there was not one answer: for what waits that is the same.
         let text = "Connection closed before a message was answered".to_owned();
-        Box::pin(defer_all(&service, jobs, &Trouble::deferral((4, 2), text))).await;
+        Box::pin(defer_all(&service, jobs, &ConnectError::deferral((4, 2), text))).await;
     }
 }
 
 /// Logs jobs as deferred whose destination has no hosts for now.
 pub(crate) async fn unplaced(service: &Arc<Context>, jobs: Vec<Job>, no: NoHosts) {
-    Box::pin(defer_all(service, jobs, &Trouble::no_hosts(no))).await;
+    Box::pin(defer_all(service, jobs, &ConnectError::no_hosts(no))).await;
 }
 
 /// Logs jobs as deferred whose site was found to be down before.
 pub(crate) async fn defer(service: &Arc<Context>, jobs: Vec<Job>, why: &str) {
-    Box::pin(defer_all(service, jobs, &Trouble::deferral((4, 1), why.to_owned()))).await;
+    Box::pin(defer_all(service, jobs, &ConnectError::deferral((4, 1), why.to_owned()))).await;
 }
 
 /// A site cannot be reached: these were to go there now. They are logged, and wait as they are: not a message but its site
 /// is tried again.
-async fn defer_all(service: &Arc<Context>, jobs: Vec<Job>, trouble: &Trouble) {
+async fn defer_all(service: &Arc<Context>, jobs: Vec<Job>, trouble: &ConnectError) {
     let Some(dispatch) = &service.dispatch else { return };
     for job in &jobs {
         if let Some(early) = dispatch.early.get(job.message) {
@@ -159,7 +164,7 @@ async fn defer_all(service: &Arc<Context>, jobs: Vec<Job>, trouble: &Trouble) {
             // The next start finds out again.
             return;
         }
-        let outgoing = Outgoing::load(dispatch, job.message, &job.recipients).await;
+        let outgoing = OutboundMessage::load(dispatch, job.message, &job.recipients).await;
         drop(turn);
         let Ok(outgoing) = outgoing else { continue };
         settle::log_deferred(service, &unsent(service, &outgoing, trouble), &trouble.cause());
@@ -168,7 +173,7 @@ async fn defer_all(service: &Arc<Context>, jobs: Vec<Job>, trouble: &Trouble) {
 }
 
 /// The attempt that came to no transaction.
-fn unsent<'o>(service: &Context, outgoing: &'o Outgoing, trouble: &'o Trouble) -> Attempt<'o> {
+fn unsent<'o>(service: &Context, outgoing: &'o OutboundMessage, trouble: &'o ConnectError) -> Attempt<'o> {
     let relay = trouble.peer.as_ref().map_or(NextHop::None, next_hop);
     let mailer = match trouble.peer.as_ref().map(|peer| peer.protocol) {
         Some(RouteProtocol::Lmtp) => "lmtp",
@@ -221,11 +226,11 @@ impl Work<'_> {
         &mut self,
         job: &Job,
         attempt: &Attempt<'_>,
-        fates: Vec<Fate>,
+        fates: Vec<AttemptOutcome>,
         feedback: Feedback,
     ) -> Option<Duration> {
         let early = self.dispatch.early.get(job.message);
-        if fates.iter().any(|fate| !matches!(fate, Fate::Delivered(_))) {
+        if fates.iter().any(|fate| !matches!(fate, AttemptOutcome::Delivered(_))) {
             // A report may have to be stored first; what was delivered before does not wait for that.
             self.flush();
             if let Some(early) = &early
@@ -259,7 +264,7 @@ impl Work<'_> {
     }
 
     /// Every message for a destination that does not exist has failed.
-    async fn refuse_all(&mut self, trouble: &Trouble) {
+    async fn refuse_all(&mut self, trouble: &ConnectError) {
         while let NextJob::Job(job) = self.dispatch.take(self.connection) {
             self.fail(&job, trouble).await;
             self.flush();
@@ -270,19 +275,19 @@ impl Work<'_> {
     }
 
     /// Settles a job that cannot be sent to anybody.
-    async fn fail(&mut self, job: &Job, trouble: &Trouble) {
-        let outgoing = match Outgoing::load(self.dispatch, job.message, &job.recipients).await {
+    async fn fail(&mut self, job: &Job, trouble: &ConnectError) {
+        let outgoing = match OutboundMessage::load(self.dispatch, job.message, &job.recipients).await {
             Ok(outgoing) => outgoing,
-            Err(Unfit::Nothing) => return self.records.push((job.clone(), Feedback::Unsent, None)),
-            Err(Unfit::Unread(why)) => return self.put_aside(job, &why),
+            Err(LoadError::Nothing) => return self.records.push((job.clone(), Feedback::Unsent, None)),
+            Err(LoadError::Unread(why)) => return self.put_aside(job, &why),
         };
-        let fates = vec![Fate::Failed(trouble.cause()); outgoing.positions.len()];
+        let fates = vec![AttemptOutcome::Failed(trouble.cause()); outgoing.positions.len()];
         let attempt = unsent(self.service, &outgoing, trouble);
         self.settle(job, &attempt, fates, Feedback::Unsent).await;
     }
 
     /// A message cannot be read: its recipients wait, and somebody has to look. One that is gone was deleted meanwhile.
-    fn put_aside(&mut self, job: &Job, why: &Unread) {
+    fn put_aside(&mut self, job: &Job, why: &ReadError) {
         let Some(spool) = self.service.spool() else { return };
         let due = self.service.unix_now() + why.pause();
         let mut is_there = false;
@@ -313,9 +318,9 @@ impl Drop for Work<'_> {
     }
 }
 
-impl Outgoing {
+impl OutboundMessage {
     /// As the session takes it, without those who are left out, with what is left of the time by which it is to be delivered.
-    fn transaction(&self, token: u64, now: Duration, left_out: &[Option<Fate>]) -> Transaction {
+    fn transaction(&self, token: u64, now: Duration, left_out: &[Option<AttemptOutcome>]) -> Transaction {
         let recipients = &self.envelope.recipients;
         let is_sent = |at: usize| left_out.get(at).is_none_or(Option::is_none);
         let sent = || recipients.iter().enumerate().filter(|(at, _)| is_sent(*at)).map(|(_, one)| one.clone());

@@ -11,11 +11,11 @@
 //! | TLS is not tried | `Try_TLS: NO`, `tls = "none"` | over `opportunistic` |
 
 use super::Candidate;
-use super::connect::Trouble;
+use super::connect::ConnectError;
 use super::link::Link;
 use crate::config::Config;
 use crate::routing::{Admission, Routing};
-use crate::settle::{Cause, Fate};
+use crate::settle::{AttemptOutcome, Cause};
 use crate::tls::{ServerCertificate, TlsInfo};
 use base64ct::{Base64, Encoding as _};
 use mail::{EnhancedCode, Envelope, Outcome};
@@ -96,12 +96,12 @@ impl Peer {
     /// The map cannot be asked now.
     /// # Cancel safety
     /// Yes.
-    pub(super) async fn ask(routing: &Routing, config: &Config, host: &Candidate) -> Result<Self, Trouble> {
+    pub(super) async fn ask(routing: &Routing, config: &Config, host: &Candidate) -> Result<Self, ConnectError> {
         // Nobody is between two processes of a machine.
         let (Some(access), Some(ip)) = (access(routing), host.address.ip()) else { return Ok(Self::default()) };
         let server = Server { name: Some(&*host.name).filter(|name| !name.starts_with('[')), ip: Some(ip) };
         let asked = routing.decide(|ask| Self::asked(access, ask, server, config, host)).await;
-        asked.map_err(|why| Trouble::map(host, &why))
+        asked.map_err(|why| ConnectError::map(host, &why))
     }
 
     fn asked(
@@ -150,7 +150,7 @@ impl Peer {
     }
 
     /// Says of a login that came to nothing who wanted it.
-    pub(super) fn explain(&self, host: &Candidate, trouble: &mut Trouble) {
+    pub(super) fn explain(&self, host: &Candidate, trouble: &mut ConnectError) {
         let (Some(login), Some(entry)) = (&self.login, &self.login_entry) else { return };
         let line = entry.place.line.map(|line| format!(" line {line}")).unwrap_or_default();
         let (key, file) = (&entry.key, &entry.place.file);
@@ -210,7 +210,7 @@ fn secured<'a>(
 ///
 /// # Cancel safety
 /// Yes.
-pub(super) async fn unserved(link: &Link, envelope: &Envelope) -> Vec<Option<Fate>> {
+pub(super) async fn unserved(link: &Link, envelope: &Envelope) -> Vec<Option<AttemptOutcome>> {
     let Some(routing) = &link.routing else { return Vec::new() };
     let access = access(routing).filter(|access| access.may_have("TLS_Rcpt") && link.peer.address.ip().is_some());
     let Some(access) = access else { return Vec::new() };
@@ -227,13 +227,17 @@ pub(super) async fn unserved(link: &Link, envelope: &Envelope) -> Vec<Option<Fat
                 let unmet = Unmet::of(refusal, info);
                 let cause = Cause::new(unmet.status, unmet.text, None).because(Reason::Auth);
                 Some(match unmet.status.outcome() {
-                    Outcome::Permanent => Fate::Failed(cause),
-                    _ => Fate::Deferred(cause),
+                    Outcome::Permanent => AttemptOutcome::Failed(cause),
+                    _ => AttemptOutcome::Deferred(cause),
                 })
             }
             Err(why) => {
                 let status = EnhancedCode::of(Outcome::Transient, 3, 0);
-                Some(Fate::Deferred(Cause::new(status, format!("the access map cannot be asked: {why}"), None)))
+                Some(AttemptOutcome::Deferred(Cause::new(
+                    status,
+                    format!("the access map cannot be asked: {why}"),
+                    None,
+                )))
             }
         });
     }

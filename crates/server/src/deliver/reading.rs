@@ -25,7 +25,7 @@ const READS_MAX: usize = 32;
 
 /// Why something of a message was not read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Unread {
+pub(crate) enum ReadError {
     /// It is not in the spool any more.
     Gone,
     /// The spool cannot read it, or what it read makes no sense.
@@ -34,7 +34,7 @@ pub(crate) enum Unread {
     NoThread,
 }
 
-impl Unread {
+impl ReadError {
     /// How long it makes no sense to try again.
     pub(crate) const fn pause(&self) -> Duration {
         match self {
@@ -54,7 +54,7 @@ impl Unread {
     }
 }
 
-impl fmt::Display for Unread {
+impl fmt::Display for ReadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Gone => f.write_str("it is not in the spool any more"),
@@ -64,7 +64,7 @@ impl fmt::Display for Unread {
     }
 }
 
-impl From<spool::Error> for Unread {
+impl From<spool::Error> for ReadError {
     fn from(error: spool::Error) -> Self {
         match error {
             spool::Error::Unknown(_) => Self::Gone,
@@ -98,7 +98,7 @@ impl Reading {
     /// Those of [`read`](Self::read).
     /// # Cancel safety
     /// Yes, as [`read`](Self::read).
-    pub(super) async fn part(&self, id: QueueId, recipients: &Positions) -> Result<Part, Unread> {
+    pub(super) async fn part(&self, id: QueueId, recipients: &Positions) -> Result<Part, ReadError> {
         if let Some(part) = self.spool.known_part(id, recipients.iter()) {
             return Ok(part);
         }
@@ -117,7 +117,7 @@ impl Reading {
     /// Those of [`read`](Self::read).
     /// # Cancel safety
     /// Yes, as [`read`](Self::read).
-    pub(super) async fn content(&self, id: QueueId, range: Range<u64>) -> Result<Bytes, Unread> {
+    pub(super) async fn content(&self, id: QueueId, range: Range<u64>) -> Result<Bytes, ReadError> {
         if let Some(piece) = self.spool.known_body_range(id, range.clone()) {
             return Ok(piece);
         }
@@ -143,12 +143,12 @@ impl Reading {
     pub(super) async fn read<T: Send + 'static>(
         &self,
         read: impl FnOnce(&Spool) -> Result<T, spool::Error> + Send + 'static,
-    ) -> Result<T, Unread> {
+    ) -> Result<T, ReadError> {
         let spool = Arc::clone(&self.spool);
         match self.threads.run(move || read(&spool)).await {
-            Ok(done) => done.map_err(Unread::from),
-            Err(Undone::BrokeOff) => Err(Unread::Bad("reading it broke off".to_owned())),
-            Err(Undone::NoThread) => Err(Unread::NoThread),
+            Ok(done) => done.map_err(ReadError::from),
+            Err(Undone::BrokeOff) => Err(ReadError::Bad("reading it broke off".to_owned())),
+            Err(Undone::NoThread) => Err(ReadError::NoThread),
         }
     }
 

@@ -1,16 +1,16 @@
 //! What an operator bounces: recipients fail at his word, their senders are told, and then they are done.
 //!
-//! The order is that of [`settle`]: a report is durable before those it tells of are done. In between nobody tries them ([`Claim`]).
+//! The order is that of [`settle`]: a report is durable before those it tells of are done. In between nobody tries them ([`Reservation`]).
 //! What a connection has at that moment stays, and so does whom somebody is about to report anyway.
 
 use super::Dispatch;
-use super::claims::Claim;
-use super::errands::Errand;
+use super::reservations::Reservation;
+use super::tasks::Task;
 use crate::context::Context;
-use crate::deliver::{Outgoing, Unfit};
+use crate::deliver::{LoadError, OutboundMessage};
 use crate::queue::{BounceError, Bounced, RecipientSelection};
 use crate::resolve;
-use crate::settle::{self, Attempt, Cause, Fate};
+use crate::settle::{self, Attempt, AttemptOutcome, Cause};
 use mail::{EnhancedCode, Envelope, Outcome};
 use observe::{NextHop, Reason};
 use spool::{Status, Store as _};
@@ -23,7 +23,7 @@ impl Dispatch {
     /// Has recipients bounced. What is heard comes when all of it is durable; nothing, if the server ends before it begins.
     pub(crate) fn bounce_some(&self, meant: Vec<RecipientSelection>, why: Arc<str>) -> oneshot::Receiver<Vec<Bounced>> {
         let (answer, heard) = oneshot::channel();
-        self.send(Errand::Bounce { meant, why, answer });
+        self.send(Task::Bounce { meant, why, answer });
         heard
     }
 }
@@ -54,23 +54,23 @@ pub(super) async fn bounce(
 
 async fn one(service: &Arc<Context>, dispatch: &Arc<Dispatch>, meant: &RecipientSelection, why: &Arc<str>) -> Bounced {
     let id = meant.id;
-    let claim = Claim::bounce(dispatch, id, &meant.recipients);
+    let claim = Reservation::bounce(dispatch, id, &meant.recipients);
     let active = (meant.recipients.len() - claim.recipients.len()) as u64;
     let mut bounced = Bounced { id, done: Vec::new(), active, held: 0, trouble: None };
     if claim.recipients.is_empty() {
         return bounced;
     }
-    let outgoing = match Outgoing::load_claimed(dispatch, id, &claim.recipients).await {
+    let outgoing = match OutboundMessage::load_claimed(dispatch, id, &claim.recipients).await {
         Ok(outgoing) => outgoing,
-        Err(Unfit::Nothing) => return bounced,
-        Err(Unfit::Unread(why)) => {
+        Err(LoadError::Nothing) => return bounced,
+        Err(LoadError::Unread(why)) => {
             bounced.trouble = Some(BounceError::Unreadable(why.to_string()));
             return bounced;
         }
     };
     // RFC 3463 §3.1: other undefined status
     let status = EnhancedCode::of(Outcome::Permanent, 0, 0);
-    let fate = Fate::Failed(Cause::new(status, Arc::clone(why), None).because(Reason::Other));
+    let fate = AttemptOutcome::Failed(Cause::new(status, Arc::clone(why), None).because(Reason::Other));
     let fates = vec![fate.clone(); outgoing.positions.len()];
     let live = service.live.load_full();
     let mailer = resolve::mailer(&live.config.route);

@@ -3,11 +3,11 @@
 //! told.
 
 use super::Dispatch;
-use super::claims::Claim;
+use super::reservations::Reservation;
 use crate::context::Context;
-use crate::deliver::{Outgoing, Unfit};
+use crate::deliver::{LoadError, OutboundMessage};
 use crate::resolve;
-use crate::settle::{self, Attempt, Cause, Fate, Word, deadline};
+use crate::settle::{self, Attempt, AttemptOutcome, Cause, PendingReport, deadline};
 use mail::{EnhancedCode, Envelope, Outcome, QueueId, Reply, ReplyClass};
 use observe::{Event, NextHop, Severity};
 use schedule::{Health, Overdue, Positions};
@@ -39,14 +39,14 @@ pub(super) async fn settle(
     let (outgoing, _claim) = match load(service, dispatch, message, recipients).await {
         Ok(Some(loaded)) => loaded,
         Ok(None) => return Duration::ZERO,
-        Err(Unread) => return settle::TELL_AGAIN,
+        Err(EnvelopeReadError) => return settle::TELL_AGAIN,
     };
     // RFC 4865 §4.2: what is held until a time grows no older before it
     if let Some(pause) = younger_than_thought(service, &outgoing.envelope, kind) {
         return pause;
     }
     let told = tell(service, dispatch, destination, &outgoing).await;
-    if told == Told::No { settle::TELL_AGAIN } else { Duration::ZERO }
+    if told == ExpiryReport::No { settle::TELL_AGAIN } else { Duration::ZERO }
 }
 
 /// Gives back, or tells of the delay, what is not delivered by the time that the sender gave, as he wanted it. Returns when to
@@ -66,21 +66,21 @@ pub(super) async fn settle_by_time(
     }
     let (outgoing, _claim) = match load(service, dispatch, message, recipients).await {
         Ok(loaded) => loaded?,
-        Err(Unread) => return Some(later),
+        Err(EnvelopeReadError) => return Some(later),
     };
     let Some(at) = deadline::to_come(&outgoing.envelope) else { return Some(Duration::MAX) };
     if service.unix_now() < at {
         return Some(at.max(soon));
     }
     match tell(service, dispatch, destination, &outgoing).await {
-        Told::Done => None,
-        Told::Waits => Some(Duration::MAX),
-        Told::Soon | Told::No => Some(later),
+        ExpiryReport::Done => None,
+        ExpiryReport::Waits => Some(Duration::MAX),
+        ExpiryReport::Soon | ExpiryReport::No => Some(later),
     }
 }
 
 /// It cannot be read, and an operator was told.
-struct Unread;
+struct EnvelopeReadError;
 
 /// Reads what is overdue, and claims it; `None` if nothing of it waits any more, or it was given up and goes into a report.
 async fn load(
@@ -88,27 +88,27 @@ async fn load(
     dispatch: &Arc<Dispatch>,
     message: QueueId,
     recipients: &Positions,
-) -> Result<Option<(Outgoing, Claim)>, Unread> {
-    let is_open = |position: &u32| !dispatch.gathering.word(message, *position).is_some_and(Word::is_last);
+) -> Result<Option<(OutboundMessage, Reservation)>, EnvelopeReadError> {
+    let is_open = |position: &u32| !dispatch.dsn_batcher.word(message, *position).is_some_and(PendingReport::is_last);
     let recipients: Vec<u32> = recipients.iter().filter(is_open).collect();
-    let claim = Claim::overdue(dispatch, message, &recipients);
+    let claim = Reservation::overdue(dispatch, message, &recipients);
     if claim.recipients.is_empty() {
         return Ok(None);
     }
-    match Outgoing::load(dispatch, message, &Positions::from(claim.recipients.as_slice())).await {
+    match OutboundMessage::load(dispatch, message, &Positions::from(claim.recipients.as_slice())).await {
         Ok(outgoing) => Ok(Some((outgoing, claim))),
-        Err(Unfit::Nothing) => Ok(None),
-        Err(Unfit::Unread(why)) => {
+        Err(LoadError::Nothing) => Ok(None),
+        Err(LoadError::Unread(why)) => {
             let text = format!("message {message} is overdue and cannot be read: {why}; {}", why.advice());
             service.tell(&Event::Spool { severity: Severity::Error, text: &text });
-            Err(Unread)
+            Err(EnvelopeReadError)
         }
     }
 }
 
 /// What came of telling a sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Told {
+enum ExpiryReport {
     /// All recipients are done.
     Done,
     /// Some wait on, and he was told or is not to be told.
@@ -120,7 +120,12 @@ enum Told {
 }
 
 /// Settles mail that nobody tried by its age, and records it.
-async fn tell(service: &Arc<Context>, dispatch: &Arc<Dispatch>, destination: &[u8], outgoing: &Outgoing) -> Told {
+async fn tell(
+    service: &Arc<Context>,
+    dispatch: &Arc<Dispatch>,
+    destination: &[u8],
+    outgoing: &OutboundMessage,
+) -> ExpiryReport {
     let message = outgoing.envelope.id;
     let down = dispatch.lock().scheduler.destination_view(destination).map(|view| view.health);
     // Each recipient has his own reason; a host that cannot be reached is the reason of all.
@@ -129,7 +134,7 @@ async fn tell(service: &Arc<Context>, dispatch: &Arc<Dispatch>, destination: &[u
             Some(Health::Down { why, .. }) => Some(Arc::clone(why)),
             _ => dispatch.reasons.of(message, position).map(|(_, text)| text),
         };
-        Fate::Deferred(cause(why.as_deref()))
+        AttemptOutcome::Deferred(cause(why.as_deref()))
     };
     let fates = outgoing.positions.iter().map(|(position, _)| fate(*position)).collect();
     let mailer = resolve::mailer(&service.live.load().config.route);
@@ -138,12 +143,12 @@ async fn tell(service: &Arc<Context>, dispatch: &Arc<Dispatch>, destination: &[u
     // If it cannot be recorded, the next walk finds it again.
     let waits = |change: &&Change| change.state.status == Status::Waiting;
     let untold: Vec<&Change> = changes.iter().filter(waits).filter(|change| !change.state.is_warned()).collect();
-    let is_kept = |change: &&Change| dispatch.gathering.word(message, change.recipient).is_some();
+    let is_kept = |change: &&Change| dispatch.dsn_batcher.word(message, change.recipient).is_some();
     match dispatch.spool.record(&changes).is_ok() {
-        true if !untold.is_empty() && untold.iter().all(is_kept) => Told::Soon,
-        true if untold.is_empty() && changes.iter().any(|change| waits(&change)) => Told::Waits,
-        true if untold.is_empty() => Told::Done,
-        _ => Told::No,
+        true if !untold.is_empty() && untold.iter().all(is_kept) => ExpiryReport::Soon,
+        true if untold.is_empty() && changes.iter().any(|change| waits(&change)) => ExpiryReport::Waits,
+        true if untold.is_empty() => ExpiryReport::Done,
+        _ => ExpiryReport::No,
     }
 }
 

@@ -3,7 +3,7 @@
 use super::{Dispatch, READY_MAX, micros};
 use crate::config::Config;
 use crate::resolve;
-use crate::routing::{Admission, Routing, Way};
+use crate::routing::{Admission, DomainRoute, Routing};
 use bytes::Bytes;
 use mail::{Address, QueueId, ReversePath};
 use route::destination::{Destination, To};
@@ -154,7 +154,7 @@ impl<'a> Mover<'a> {
             }
             To::Hosts(_) => !read.is_copy,
             To::Domain(domain) => {
-                matches!(Routing::decide_at_once(|ask| self.routing.way_of(ask, &domain)), Some(Ok(Way::Local)))
+                matches!(Routing::decide_at_once(|ask| self.routing.way_of(ask, &domain)), Some(Ok(DomainRoute::Local)))
             }
             _ => false,
         }

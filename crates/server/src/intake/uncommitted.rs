@@ -18,7 +18,7 @@
 use super::{Enqueue as _, NewMessage};
 use crate::config::Acknowledge;
 use crate::context::Context;
-use crate::deliver::{Outgoing, Unfit};
+use crate::deliver::{LoadError, OutboundMessage};
 use crate::dispatch::Dispatch;
 use bytes::Bytes;
 use mail::report::{Kind, wants};
@@ -82,7 +82,7 @@ impl UncommittedMessage {
     ///
     /// # Errors
     /// All have been taken.
-    pub(crate) fn outgoing(&self, recipients: &Positions) -> Result<Outgoing, Unfit> {
+    pub(crate) fn outgoing(&self, recipients: &Positions) -> Result<OutboundMessage, LoadError> {
         let progress = self.progress();
         let mut envelope = self.head.clone();
         let mut positions = Vec::new();
@@ -94,10 +94,10 @@ impl UncommittedMessage {
             }
         }
         if positions.is_empty() {
-            return Err(Unfit::Nothing);
+            return Err(LoadError::Nothing);
         }
         let recipients_left = self.recipients.len() - progress.taken.len();
-        Ok(Outgoing::early(envelope, positions, recipients_left, self.content.clone()))
+        Ok(OutboundMessage::early(envelope, positions, recipients_left, self.content.clone()))
     }
 
     /// Keeps what next hops have taken until the message is stored. False: it is, and this is to be recorded in the spool.

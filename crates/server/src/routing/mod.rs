@@ -54,7 +54,7 @@ pub(crate) struct Admission {
 
 /// Where the mail of a domain goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum DomainRoute {
     /// To these hosts.
     Hosts(Hosts),
     /// To its MX hosts.
@@ -109,13 +109,13 @@ impl Routing {
     ///
     /// # Errors
     /// Somebody has to be asked first, or cannot answer.
-    pub(crate) fn way_of(&self, ask: &mut Ask<'_>, domain: &str) -> Result<Way, Stop> {
-        let Some(admission) = &self.admission else { return Ok(Way::Mx) };
+    pub(crate) fn way_of(&self, ask: &mut Ask<'_>, domain: &str) -> Result<DomainRoute, Stop> {
+        let Some(admission) = &self.admission else { return Ok(DomainRoute::Mx) };
         Ok(match admission.router.hosts_of(ask, domain)? {
-            None => Way::Mx,
-            Some(HostsOrElse::Hosts(hosts)) => Way::Hosts(hosts),
-            Some(HostsOrElse::Local) => Way::Local,
-            Some(HostsOrElse::Refuse(refusal)) => Way::Refused(refusal.status, refusal.text),
+            None => DomainRoute::Mx,
+            Some(HostsOrElse::Hosts(hosts)) => DomainRoute::Hosts(hosts),
+            Some(HostsOrElse::Local) => DomainRoute::Local,
+            Some(HostsOrElse::Refuse(refusal)) => DomainRoute::Refused(refusal.status, refusal.text),
         })
     }
 

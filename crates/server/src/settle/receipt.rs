@@ -5,7 +5,7 @@
 //! command holds or retries him. He is done when the report is durable. What his host answered is in memory alone
 //! ([`gather`](super::gather)); after a start a walk finds him, and the report says that it is not known any more.
 
-use super::{Fate, Judged};
+use super::{AttemptOutcome, RecipientDecision};
 use mail::Reply;
 use mail::report::Kind;
 use spool::{State, Status};
@@ -59,6 +59,6 @@ pub(super) fn owing(state: State, kind: Kind, due: Duration) -> Option<State> {
 }
 
 /// What became of a recipient whose report is owed.
-pub(super) fn judged(fate: Fate, kind: Kind, state: State) -> Judged {
-    Judged { fate, kind: Some(kind), state: State { status: Status::Done, ..state } }
+pub(super) fn judged(fate: AttemptOutcome, kind: Kind, state: State) -> RecipientDecision {
+    RecipientDecision { fate, kind: Some(kind), state: State { status: Status::Done, ..state } }
 }

@@ -5,9 +5,9 @@
 //! message like any other, from the null sender.
 
 use super::receipt::FORGOTTEN;
-use super::{Attempt, Fate, Judged, Receipt, deadline, report_time};
+use super::{Attempt, AttemptOutcome, Receipt, RecipientDecision, deadline, report_time};
 use crate::context::Context;
-use crate::deliver::Outgoing;
+use crate::deliver::OutboundMessage;
 use crate::intake;
 #[cfg(test)]
 use crate::simulation::{Sabotage, is_sabotaged};
@@ -21,7 +21,7 @@ pub(crate) const REPORT_OCTETS: usize = 512 << 10;
 
 /// What came of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Told {
+pub(super) enum ReportResult {
     /// It is durable.
     Yes,
     /// Nobody wants it.
@@ -54,7 +54,7 @@ pub(super) struct Due {
 }
 
 /// Finds out what is to be reported of what was judged.
-pub(super) fn due(service: &Context, attempt: &Attempt<'_>, judged: &[Judged]) -> Due {
+pub(super) fn due(service: &Context, attempt: &Attempt<'_>, judged: &[RecipientDecision]) -> Due {
     let postmaster = service.live.load().config.postmaster();
     let sender = &attempt.envelope.sender;
     let mut due = Due::default();
@@ -81,9 +81,9 @@ pub(super) fn due(service: &Context, attempt: &Attempt<'_>, judged: &[Judged]) -
 pub(super) async fn to_sender(
     service: &Arc<Context>,
     attempt: &Attempt<'_>,
-    judged: &[Judged],
+    judged: &[RecipientDecision],
     wanted: &[usize],
-) -> (Told, usize) {
+) -> (ReportResult, usize) {
     let live = service.live.load_full();
     let postmaster = live.config.postmaster();
     let envelope = attempt.envelope;
@@ -96,10 +96,10 @@ pub(super) async fn to_sender(
         let (one, recipient) = (judged.get(*at)?, envelope.recipients.get(*at)?);
         let kind = one.kind?;
         let (status, reply, text, host, reason) = match &one.fate {
-            Fate::Delivered(reply) => {
+            AttemptOutcome::Delivered(reply) => {
                 (reply.status().unwrap_or(EnhancedCode::of(Outcome::Success, 0, 0)), Some(reply), "", None, None)
             }
-            Fate::Receipt(Receipt { reply, host }) => {
+            AttemptOutcome::Receipt(Receipt { reply, host }) => {
                 let status = reply.as_ref().and_then(Reply::status);
                 let text = if reply.is_some() { "" } else { FORGOTTEN };
                 (
@@ -111,7 +111,7 @@ pub(super) async fn to_sender(
                 )
             }
             // The other server's own words say more than ours for them.
-            Fate::Deferred(cause) | Fate::Failed(cause) => {
+            AttemptOutcome::Deferred(cause) | AttemptOutcome::Failed(cause) => {
                 let text = if cause.reply.is_some() { "" } else { &*cause.text };
                 (cause.status, cause.reply.as_ref(), text, cause.host.as_deref(), cause.reason.map(Reason::name))
             }
@@ -134,7 +134,7 @@ pub(super) async fn to_sender(
     let (to, is_postmaster) = match first {
         Some(Addressee::Sender(to)) => (to, false),
         Some(Addressee::Postmaster(to)) => (to, true),
-        Some(Addressee::Nobody) | None => return (Told::NotWanted, wanted.len()),
+        Some(Addressee::Nobody) | None => return (ReportResult::NotWanted, wanted.len()),
     };
     let mut report = Report {
         reporting_mta: &live.config.hostname,
@@ -147,13 +147,13 @@ pub(super) async fn to_sender(
         is_further: service
             .dispatch
             .as_ref()
-            .is_some_and(|it| it.gathering.reports(envelope.id, foremost(&reports)) > 0),
+            .is_some_and(|it| it.dsn_batcher.reports(envelope.id, foremost(&reports)) > 0),
         to,
     };
     report.recipients = reports.get(..fitting(&report, REPORT_OCTETS)).unwrap_or(&reports);
     let these = wanted.get(..report.recipients.len()).unwrap_or(wanted);
     let reason = these.iter().filter_map(|at| judged.get(*at)).find_map(|one| match &one.fate {
-        Fate::Failed(cause) => Some(&*cause.text),
+        AttemptOutcome::Failed(cause) => Some(&*cause.text),
         _ => None,
     });
     store(service, attempt, &report, live.config.delivery.return_bytes_max, reason).await
@@ -172,7 +172,7 @@ async fn store(
     report: &Report<'_>,
     return_bytes_max: u64,
     reason: Option<&str>,
-) -> (Told, usize) {
+) -> (ReportResult, usize) {
     let id = attempt.envelope.id;
     let foremost = foremost(report.recipients);
     let has_failures = foremost == Kind::Failed;
@@ -190,13 +190,13 @@ async fn store(
     };
     #[cfg(test)]
     if is_sabotaged(Sabotage::DropReport) {
-        return (Told::Yes, report.recipients.len());
+        return (ReportResult::Yes, report.recipients.len());
     }
     match intake::submit_report(service, report, original).await {
         Ok(stored) => {
             // One that had to leave something out is no reason to do so in the next.
             if let Some(dispatch) = service.dispatch.as_ref().filter(|_| !stored.is_less) {
-                dispatch.gathering.reported(id, foremost);
+                dispatch.dsn_batcher.reported(id, foremost);
             }
             let first = report.recipients.first().map(|one| one.kind);
             let kind = match (report.postmaster, has_failures, first) {
@@ -210,13 +210,13 @@ async fn store(
                 _ => "Return receipt",
             };
             service.tell(&Event::Reported { id, report: stored.id, kind, text });
-            (Told::Yes, stored.recipients)
+            (ReportResult::Yes, stored.recipients)
         }
         Err(error) => {
             let text =
                 format!("report on {id} to <{}> not stored: {error}; its recipients stay in the queue", report.to);
             service.tell(&Event::Spool { severity: Severity::Error, text: &text });
-            (Told::NotStored, report.recipients.len())
+            (ReportResult::NotStored, report.recipients.len())
         }
     }
 }
@@ -227,7 +227,7 @@ async fn original(service: &Arc<Context>, attempt: &Attempt<'_>, is_whole: bool)
     const HEADER_BYTES_MAX: u64 = 64 << 10;
     let reading = &service.dispatch.as_ref()?.reading;
     let end = if is_whole { attempt.content_bytes } else { attempt.content_bytes.min(HEADER_BYTES_MAX) };
-    match Outgoing::part(reading, attempt.envelope.id, 0, end).await {
+    match OutboundMessage::part(reading, attempt.envelope.id, 0, end).await {
         Ok(content) => Some(content.to_vec()),
         Err(why) => {
             let text = format!("report on {} goes without the message: {why}; {}", attempt.envelope.id, why.advice());

@@ -65,7 +65,7 @@ impl Trial {
     /// Defers what was in one transaction, and says how they are then.
     async fn defer_all(&self, envelope: &Envelope, positions: &[(u32, State)]) -> Vec<State> {
         let later = Cause::new(EnhancedCode::of(Outcome::Transient, 7, 1), "greylisted", None);
-        self.settle(envelope, positions, &Fate::Deferred(later), false)
+        self.settle(envelope, positions, &AttemptOutcome::Deferred(later), false)
             .await
             .changes
             .iter()
@@ -74,7 +74,13 @@ impl Trial {
     }
 
     /// Settles what was in one transaction and had one fate.
-    async fn settle(&self, envelope: &Envelope, positions: &[(u32, State)], fate: &Fate, is_final: bool) -> Settled {
+    async fn settle(
+        &self,
+        envelope: &Envelope,
+        positions: &[(u32, State)],
+        fate: &AttemptOutcome,
+        is_final: bool,
+    ) -> Settled {
         let recipients = positions.iter().map(|(one, _)| envelope.recipients.get(*one as usize).unwrap().clone());
         let attempt = Attempt {
             envelope: &Envelope { recipients: recipients.collect(), ..envelope.clone() },
@@ -182,7 +188,7 @@ async fn a_delivery_that_is_to_be_told_of_with_others_is_owed_until_its_report_i
     let fresh = State::default();
     let owed_of = |change: &Change| (change.state.status, change.state.owed());
     let list = trial.store_from(sender.clone(), "", 4, asks);
-    let delivered = Fate::Delivered(Reply::parse(b"250 2.0.0 it is there\r\n", 512).unwrap());
+    let delivered = AttemptOutcome::Delivered(Reply::parse(b"250 2.0.0 it is there\r\n", 512).unwrap());
     // One in a mailbox, one at a next hop.
     let local = trial.settle(&list, &[(0, fresh)], &delivered, true).await;
     let remote = trial.settle(&list, &[(1, fresh)], &delivered, false).await;
@@ -190,16 +196,16 @@ async fn a_delivery_that_is_to_be_told_of_with_others_is_owed_until_its_report_i
     let changes = [local.changes, remote.changes].concat();
     assert_eq!(changes.iter().map(owed_of).collect::<Vec<_>>(), [(Status::Owed, Some(1)), (Status::Owed, Some(2))]);
     // What is not recorded is not told of: it might not be so after a crash.
-    gather::report(&trial.service, list.id).await;
+    dsn_batcher::report(&trial.service, list.id).await;
     assert_eq!(trial.spool.messages().len(), 1, "no report");
     drop(trial.spool.record(&changes).unwrap().await);
     for position in [0, 1] {
-        assert_eq!(trial.dispatch.gathering.word(list.id, position), None);
+        assert_eq!(trial.dispatch.dsn_batcher.word(list.id, position), None);
     }
     assert_eq!(report_owed(&trial.service, list.id, &[0, 1].as_slice().into()), Duration::ZERO);
-    assert_eq!(trial.dispatch.gathering.word(list.id, 1), Some(Word::Delivered));
-    gather::report(&trial.service, list.id).await;
-    assert_eq!(trial.dispatch.gathering.word(list.id, 1), None);
+    assert_eq!(trial.dispatch.dsn_batcher.word(list.id, 1), Some(PendingReport::Delivered));
+    dsn_batcher::report(&trial.service, list.id).await;
+    assert_eq!(trial.dispatch.dsn_batcher.word(list.id, 1), None);
     let left: Vec<u32> = trial.spool.states(list.id).iter().map(|(entry, _)| entry.recipient).collect();
     assert_eq!((left, trial.spool.messages().len()), (vec![2, 3], 2), "one report on both");
     let report = trial.spool.messages().into_iter().find(|id| *id != list.id).unwrap();
@@ -221,15 +227,15 @@ async fn a_sender_hears_of_a_delay_once_although_an_attempt_began_before() {
     let trial = Trial::with(config);
     let list = trial.store_from("<a@d0.test>".parse().unwrap(), "", 4, |_| ());
     let fresh = State::default();
-    let later = Fate::Deferred(Cause::new(EnhancedCode::of(Outcome::Transient, 7, 1), "greylisted", None));
+    let later = AttemptOutcome::Deferred(Cause::new(EnhancedCode::of(Outcome::Transient, 7, 1), "greylisted", None));
     let mut states = Vec::new();
     for _ in 0..2 {
         let settled = trial.settle(&list, &[(0, fresh)], &later, false).await;
         states.extend(settled.changes.iter().map(|one| one.state.is_warned()));
         drop(trial.spool.record(&settled.changes).unwrap().await);
-        assert_eq!(trial.dispatch.gathering.word(list.id, 0), Some(Word::Delayed));
-        gather::report(&trial.service, list.id).await;
-        assert_eq!(trial.dispatch.gathering.word(list.id, 0), None);
+        assert_eq!(trial.dispatch.dsn_batcher.word(list.id, 0), Some(PendingReport::Delayed));
+        dsn_batcher::report(&trial.service, list.id).await;
+        assert_eq!(trial.dispatch.dsn_batcher.word(list.id, 0), None);
     }
     assert_eq!(states, [false, true]);
     assert!(trial.spool.states_of(list.id, [0]).first().unwrap().0.state.is_warned());
@@ -243,24 +249,24 @@ async fn a_delivery_that_there_is_no_room_to_remember_is_owed_and_is_told_of_lat
     let list = trial.store_from("<a@d0.test>".parse().unwrap(), "", 4, asks);
     let other = trial.store(1).id;
     let said = "x".repeat(100_000);
-    let gone = || Fate::Failed(Cause::new(EnhancedCode::of(Outcome::Permanent, 1, 1), said.as_str(), None));
+    let gone = || AttemptOutcome::Failed(Cause::new(EnhancedCode::of(Outcome::Permanent, 1, 1), said.as_str(), None));
     // Nearly all of it, and then what is left.
     for position in 1..2_000 {
-        let fate = if position < 1_000 { gone() } else { Fate::Receipt(Receipt::default()) };
-        trial.dispatch.gathering.add(other, position, fate);
+        let fate = if position < 1_000 { gone() } else { AttemptOutcome::Receipt(Receipt::default()) };
+        trial.dispatch.dsn_batcher.add(other, position, fate);
     }
-    let delivered = Fate::Delivered(Reply::parse(b"250 2.0.0 it is there\r\n", 512).unwrap());
+    let delivered = AttemptOutcome::Delivered(Reply::parse(b"250 2.0.0 it is there\r\n", 512).unwrap());
     let settled = trial.settle(&list, &[(0, State::default())], &delivered, false).await;
     assert_eq!(settled.changes.first().unwrap().state.owed(), Some(2));
-    assert_eq!(trial.dispatch.gathering.word(list.id, 0), None, "there is no room");
+    assert_eq!(trial.dispatch.dsn_batcher.word(list.id, 0), None, "there is no room");
     assert_eq!(trial.spool.messages().len(), 2, "no report on one alone");
     drop(trial.spool.record(&settled.changes).unwrap().await);
     let due = || trial.spool.states_of(list.id, [0]).first().unwrap().0.state.due;
     let before = due();
     assert_eq!(report_owed(&trial.service, list.id, &Positions::One(0)), TELL_AGAIN);
     assert!(due() > before + 100, "not each walk asks again");
-    gather::report(&trial.service, other).await;
+    dsn_batcher::report(&trial.service, other).await;
     assert_eq!(report_owed(&trial.service, list.id, &Positions::One(0)), Duration::ZERO, "there is room again");
-    gather::report(&trial.service, list.id).await;
+    dsn_batcher::report(&trial.service, list.id).await;
     assert_eq!((trial.spool.states(list.id).len(), trial.spool.messages().len()), (3, 3));
 }

@@ -17,7 +17,7 @@ use crate::auth::Authenticator;
 use crate::config::{self, Config, Loaded};
 use crate::context::{ActiveConfig, Context, Stop};
 use crate::control::{self, ControlSocket};
-use crate::deliver::local::{self, Office};
+use crate::deliver::local::{self, LocalDelivery};
 use crate::delivery_watch::DeliveryWatchers;
 use crate::dispatch::Dispatch;
 use crate::dns::Resolver;
@@ -98,7 +98,7 @@ pub struct Prepared {
     open_files_max: u64,
     behaviour: Option<Behaviour>,
     /// Who delivers to users; none in a sink.
-    office: Option<Office>,
+    local_delivery: Option<LocalDelivery>,
     /// Messages are counted and forgotten.
     keeps_nothing: bool,
     /// Where values were set, for complaints; not in a sink.
@@ -153,10 +153,10 @@ impl Prepared {
         }
         prepared.control = Some(control);
         if machine::is_root() {
-            let office = Office::as_root(config).map_err(|error| {
+            let local_delivery = LocalDelivery::as_root(config).map_err(|error| {
                 StartError::Unavailable(format!("the process that delivers to users cannot be started: {error}"))
             })?;
-            prepared.office = Some(office);
+            prepared.local_delivery = Some(local_delivery);
         }
         match config.submit.directory.as_deref().map(|path| (path, pickup::Directory::open(path, owner))) {
             Some((_, Ok(directory))) => prepared.pickup = Some(directory),
@@ -173,7 +173,7 @@ impl Prepared {
         // A rule is for a directory that is there. If this fails, opening the spool says why.
         drop(RealDisk::new().create_dir(&config.spool.path));
         let config_file = prepared.source.as_ref().and_then(|source| source.path.as_deref());
-        prepared.hardening = Some(Hardening::apply(config, config_file, prepared.office.is_some()));
+        prepared.hardening = Some(Hardening::apply(config, config_file, prepared.local_delivery.is_some()));
         Ok(prepared)
     }
 
@@ -212,7 +212,7 @@ impl Prepared {
             tls: None,
             open_files_max,
             behaviour: None,
-            office: None,
+            local_delivery: None,
             keeps_nothing: false,
             loaded: None,
             hardening: None,
@@ -259,12 +259,12 @@ impl Prepared {
             tls,
             open_files_max,
             behaviour,
-            office,
+            local_delivery,
             loaded: from_file,
             hardening,
             ..
         } = self;
-        let office = office.unwrap_or_else(|| Office::new(&config));
+        let local_delivery = local_delivery.unwrap_or_else(|| LocalDelivery::new(&config));
         let mut signals = signals::Signals::new()
             .map_err(|error| StartError::Unavailable(format!("cannot catch signals: {error}")))?;
         let resolver = Resolver::new(&config.dns).map_err(|error| StartError::Config(error.to_string()))?;
@@ -300,7 +300,7 @@ impl Prepared {
             routing: ArcSwap::new(maps),
             resolver: ArcSwap::from_pointee(resolver),
             hosts,
-            office,
+            local_delivery,
             limits,
             delivery_watchers: DeliveryWatchers::default(),
             mailer_statistics: MailerStatistics::default(),
@@ -318,7 +318,7 @@ impl Prepared {
             live: ArcSwap::from_pointee(ActiveConfig::new(config, authenticator).with_reasons(reasons)),
         });
         let told = Arc::downgrade(&service);
-        service.routing.load().lookups().begin(service.office.readers(), move |text| {
+        service.routing.load().lookups().begin(service.local_delivery.readers(), move |text| {
             if let Some(service) = told.upgrade() {
                 service.tell(&Event::ConfigWarning { text });
             }
@@ -355,7 +355,7 @@ fn warn_at_start(service: &Context, texts: &[String], notes: &[String], of_spool
     for text in texts {
         service.tell(&Event::ConfigWarning { text });
     }
-    if let Some(place) = service.routing.load().program().filter(|_| !service.office.runs_programs()) {
+    if let Some(place) = service.routing.load().program().filter(|_| !service.local_delivery.runs_programs()) {
         let text = format!("program destinations of aliases wait ({place}): {}", local::NO_PROGRAMS);
         service.tell(&Event::ConfigWarning { text: &text });
     }

@@ -159,7 +159,7 @@ impl Machine {
             resolver: ArcSwap::from_pointee(Resolver::new(&config.dns).unwrap()),
             hosts: HostTable::forgetful(&config),
             limits: limits::Limits::new(limits::Settings::new(&config), began),
-            office: crate::deliver::local::Office::new(&config),
+            local_delivery: crate::deliver::local::LocalDelivery::new(&config),
             delivery_watchers: crate::delivery_watch::DeliveryWatchers::default(),
             mailer_statistics: crate::mailer_statistics::MailerStatistics::default(),
             expansions: crate::routing::expansions::Expansions::new(),

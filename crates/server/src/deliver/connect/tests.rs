@@ -191,11 +191,11 @@ impl World {
     }
 
     /// Opens a connection; how that took, in milliseconds.
-    async fn open(&self, lane: Lane) -> (Result<Box<Link>, Trouble>, u128) {
-        self.open_at(&Post::default(), lane).await
+    async fn open(&self, lane: Lane) -> (Result<Box<Link>, ConnectError>, u128) {
+        self.open_at(&ConnectionSignal::default(), lane).await
     }
 
-    async fn open_at(&self, post: &Post, lane: Lane) -> (Result<Box<Link>, Trouble>, u128) {
+    async fn open_at(&self, post: &ConnectionSignal, lane: Lane) -> (Result<Box<Link>, ConnectError>, u128) {
         let began = clock::now();
         let timer = pin!(timer());
         let stopping = pin!(self.service.stop.begun());
@@ -406,7 +406,7 @@ async fn a_host_that_is_silent_about_tls_is_spoken_to_in_clear_for_an_hour() {
 async fn one_that_is_called_off_ends_and_the_next_one_begins_with_another_host() {
     for mood in [Mood::Silent, Mood::Mute, Mood::Deaf] {
         let world = World::new(&[("one", ONE, mood), ("two", TWO, Mood::Good)]);
-        let post = Post::default();
+        let post = ConnectionSignal::default();
         let needs = async {
             after(Duration::from_millis(300)).await;
             post.is_called_off.store(true, Ordering::Release);

@@ -15,7 +15,7 @@
 //!
 //! Not here: the handshake itself (`crate::tls`), what the access map demands (`peer`).
 
-use super::{Opening, Trouble, next_hop, refused};
+use super::{ConnectError, Opening, next_hop, refused};
 use crate::config::{EffectiveRule, RouteTls};
 use crate::deliver::link::Link;
 use crate::deliver::peer::{Peer, Unmet};
@@ -64,18 +64,18 @@ const fn policy_of(rule: &EffectiveRule, host: &Candidate, peer: &Peer) -> TlsPo
 /// Why a server is not ready for mail.
 pub(super) enum Unready {
     /// TLS did not come about; in clear it might work.
-    Tls(Trouble),
+    Tls(ConnectError),
     /// The server refused STARTTLS with a reply.
-    Declined(Trouble),
+    Declined(ConnectError),
     /// Somebody on the way put text into the connection: no clear text with this host now.
-    Injected(Trouble),
+    Injected(ConnectError),
     /// TLS is there and not what is demanded: nothing against the host, and no reason to go on in clear.
-    Unmet(Trouble),
-    Other(Trouble),
+    Unmet(ConnectError),
+    Other(ConnectError),
 }
 
 impl Unready {
-    pub(super) fn into_trouble(self) -> Trouble {
+    pub(super) fn into_trouble(self) -> ConnectError {
         let (Self::Tls(trouble)
         | Self::Declined(trouble)
         | Self::Injected(trouble)
@@ -159,7 +159,7 @@ impl Opening<'_> {
         let text =
             format!("{}, and it had TLS in the last {TLS_SEEN_DAYS} days; mail waits for TLS: {key}", trouble.text);
         self.report_no_tls(&peer, &text);
-        Err(Unready::Tls(Trouble { text, reply: None, ..trouble }))
+        Err(Unready::Tls(ConnectError { text, reply: None, ..trouble }))
     }
 
     /// After a handshake that failed: the same host on a new connection, in clear. If that works it is remembered by `happens`.
@@ -223,7 +223,11 @@ impl Opening<'_> {
                 Handshake::NoRecord => self.attacked(&candidate),
                 Handshake::Failed(text, failure) => {
                     let text = format!("TLS handshake with {} failed: {text}", candidate.name);
-                    Unready::Tls(Trouble { peer: Some(candidate), failure, ..Trouble::deferral((7, 5), text) })
+                    Unready::Tls(ConnectError {
+                        peer: Some(candidate),
+                        failure,
+                        ..ConnectError::deferral((7, 5), text)
+                    })
                 }
             });
         }
@@ -277,12 +281,12 @@ impl Opening<'_> {
     }
 
     /// Whether a connection under TLS is what is demanded of it.
-    async fn judge(self, link: &Link, said: &Peer) -> Result<(), Trouble> {
+    async fn judge(self, link: &Link, said: &Peer) -> Result<(), ConnectError> {
         let Some(info) = &link.tls else { return Ok(()) };
         match said.unmet(self.routing, &link.peer, info).await {
             Ok(None) => Ok(()),
             Ok(Some(unmet)) => Err(missing(&unmet, &link.peer)),
-            Err(why) => Err(Trouble::map(&link.peer, &why)),
+            Err(why) => Err(ConnectError::map(&link.peer, &why)),
         }
     }
 
@@ -290,7 +294,7 @@ impl Opening<'_> {
     fn attacked(self, candidate: &Candidate) -> Unready {
         let text = injected(&candidate.name);
         self.report_no_tls(candidate, &text);
-        Unready::Injected(Trouble { peer: Some(candidate.clone()), ..Trouble::deferral((7, 0), text) })
+        Unready::Injected(ConnectError { peer: Some(candidate.clone()), ..ConnectError::deferral((7, 0), text) })
     }
 
     fn report_no_tls(self, candidate: &Candidate, reason: &str) {
@@ -325,17 +329,17 @@ pub(super) fn injected(name: &str) -> String {
 }
 
 /// STARTTLS is missing.
-fn no_tls(text: String, trouble: Trouble) -> Trouble {
+fn no_tls(text: String, trouble: ConnectError) -> ConnectError {
     // RFC 3463 §3.8: security features not supported
-    Trouble { status: EnhancedCode::of(Outcome::Transient, 7, 4), text, ..trouble }
+    ConnectError { status: EnhancedCode::of(Outcome::Transient, 7, 4), text, ..trouble }
 }
 
 /// What a connection lacks that the access map demands.
-fn missing(unmet: &Unmet, candidate: &Candidate) -> Trouble {
-    Trouble {
+fn missing(unmet: &Unmet, candidate: &Candidate) -> ConnectError {
+    ConnectError {
         status: unmet.status,
         is_permanent: unmet.status.outcome() == Outcome::Permanent,
         peer: Some(candidate.clone()),
-        ..Trouble::deferral((7, 0), unmet.text.clone())
+        ..ConnectError::deferral((7, 0), unmet.text.clone())
     }
 }

@@ -17,7 +17,7 @@
 
 use super::file::Medium;
 use super::letter::from_line_begin;
-use super::order::Order;
+use super::order::DeliveryRequest;
 use rustix::io::Errno;
 use std::io::{self, Write};
 
@@ -45,7 +45,12 @@ impl Lines {
     ///
     /// # Errors
     /// The file cannot be read.
-    pub(super) fn candidates(&mut self, medium: &dyn Medium, length: u64, order: &Order) -> io::Result<Vec<Candidate>> {
+    pub(super) fn candidates(
+        &mut self,
+        medium: &dyn Medium,
+        length: u64,
+        order: &DeliveryRequest,
+    ) -> io::Result<Vec<Candidate>> {
         let window = order.bytes.saturating_mul(2).saturating_add(WINDOW_BYTES);
         if self.window < window {
             *self = Self { window, found: find(medium, length.saturating_sub(window), length)? };

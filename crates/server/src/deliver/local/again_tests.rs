@@ -1,7 +1,7 @@
 //! Trials of deliveries that were cut short: at every octet, and with others who have written meanwhile.
 
 use super::super::file::Tail;
-use super::super::letter::Letter;
+use super::super::letter::MailboxMessage;
 use super::super::letter::tests::{Text, order, split};
 use super::*;
 use proptest::prelude::*;
@@ -43,9 +43,9 @@ const TEXT: &str =
 fn put(file: &mut Vec<u8>, text: &str, is_again: bool) {
     // Some time later.
     let date = if is_again { "Sat Jan 16 09:00:00 2027" } else { "Fri Jan 15 08:00:00 2027" };
-    let order = Order { is_again, date: date.into(), ..order() };
+    let order = DeliveryRequest { is_again, date: date.into(), ..order() };
     let mut content = Text::new(text, 7);
-    let mut letter = Letter::open(&order, &mut content, 1 << 20).unwrap();
+    let mut letter = MailboxMessage::open(&order, &mut content, 1 << 20).unwrap();
     let length = file.len() as u64;
     let mut tail = Tail::new(Memory(std::mem::take(file)), length, u64::MAX);
     assert!(tail.put(&mut letter).is_ok() && tail.close(|| Ok(())).is_ok());
@@ -150,9 +150,9 @@ fn of_several_messages_that_come_again_each_is_looked_for() {
     let length = file.len() as u64;
     let mut tail = Tail::new(Memory(file), length, u64::MAX);
     for number in [2, 4, 0, 3, 1] {
-        let order = Order { is_again: true, ..order() };
+        let order = DeliveryRequest { is_again: true, ..order() };
         let mut content = Text::new(&texts[number], 7);
-        assert!(tail.put(&mut Letter::open(&order, &mut content, 1 << 20).unwrap()).is_ok());
+        assert!(tail.put(&mut MailboxMessage::open(&order, &mut content, 1 << 20).unwrap()).is_ok());
     }
     let file = String::from_utf8(tail.into_medium().0).unwrap();
     let order_of: Vec<_> =
@@ -174,9 +174,9 @@ fn messages_without_their_queue_id_are_not_compared() {
 fn a_file_that_is_full_takes_the_rest_of_a_message_or_nothing() {
     let whole = once(TEXT);
     for (max, is_taken) in [(whole.len(), true), (whole.len() - 1, false)] {
-        let order = Order { is_again: true, ..order() };
+        let order = DeliveryRequest { is_again: true, ..order() };
         let mut content = Text::new(TEXT, 7);
-        let mut letter = Letter::open(&order, &mut content, 1 << 20).unwrap();
+        let mut letter = MailboxMessage::open(&order, &mut content, 1 << 20).unwrap();
         let mut tail = Tail::new(Memory(whole[..150].to_vec()), 150, max as u64);
         assert_eq!(tail.put(&mut letter).is_ok(), is_taken);
         let wanted = if is_taken { &whole } else { &whole[..150] };

@@ -5,10 +5,10 @@
 //! say about orders for another: they are deferred. Orders that follow one another to the same place are put there together.
 
 use super::file::{Mailbox, NOWHERE};
-use super::letter::{Content, Letter, Orders};
+use super::letter::{Content, MailboxMessage, Orders};
 use super::maildir::Maildir;
-use super::order::{Order, Settings, Verdict, What};
-use super::person::{self, Person, Rights};
+use super::order::{DeliveryRequest, Settings, Verdict, What};
+use super::person::{self, Rights, TargetUser};
 use super::program::into_program;
 use crate::config;
 use crate::env::accounts::{Kept, Login};
@@ -31,7 +31,7 @@ pub(crate) struct Agent {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     /// Whose rights it takes.
-    pub(crate) person: Person,
+    pub(crate) person: TargetUser,
     kind: Kind,
 }
 
@@ -80,7 +80,7 @@ impl Agent {
     ///
     /// # Errors
     /// Nowhere, or not with these rights.
-    pub(crate) fn place(&self, order: &Order) -> Result<Place, Verdict> {
+    pub(crate) fn place(&self, order: &DeliveryRequest) -> Result<Place, Verdict> {
         let accounts = self.accounts.now().map_err(|error| Verdict::deferred((3, 0), error.to_string()))?;
         let mut person = person::find(order, &self.settings, &accounts, self.rights)?;
         let has_folders = self.settings.subfolders && matches!(self.settings.mailbox, config::Mailbox::Maildir(_));
@@ -148,11 +148,11 @@ impl Agent {
     /// Delivers a message, and those that follow it to the same place. The first order for another one, if there is one.
     fn deliver(
         &self,
-        order: Order,
+        order: DeliveryRequest,
         place: &Place,
         orders: &mut dyn Orders,
         verdicts: &mut Vec<Verdict>,
-    ) -> Option<Order> {
+    ) -> Option<DeliveryRequest> {
         let mut drawer = self.open(place);
         // Where it stands among the verdicts, of each that is delivered if all is well in the end.
         let mut put = Vec::new();
@@ -197,9 +197,15 @@ impl Agent {
         }
     }
 
-    fn put(&self, drawer: &mut Drawer, order: &Order, place: &Place, content: &mut dyn Orders) -> Result<(), Verdict> {
+    fn put(
+        &self,
+        drawer: &mut Drawer,
+        order: &DeliveryRequest,
+        place: &Place,
+        content: &mut dyn Orders,
+    ) -> Result<(), Verdict> {
         let content: &mut dyn Content = content;
-        let mut letter = Letter::open(order, content, order.header_max.min(HEADER_MAX))?;
+        let mut letter = MailboxMessage::open(order, content, order.header_max.min(HEADER_MAX))?;
         match (drawer, &place.kind) {
             (Drawer::File(file), _) => file.put(&mut letter),
             (Drawer::Maildir(maildir), _) => maildir.put(&mut letter),

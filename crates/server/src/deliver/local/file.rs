@@ -7,10 +7,10 @@
 //! link is never followed. Every refusal of the system is a deferral that names the file.
 
 use super::again::{Append, Full, Lines};
-use super::letter::{Broken, Form, Letter, from_line, unreadable};
+use super::letter::{Broken, Form, MailboxMessage, from_line, unreadable};
 use super::lock::{Dotlock, NoLock, Turn, lock_file};
 use super::order::{Settings, Verdict};
-use super::person::Person;
+use super::person::TargetUser;
 use crate::env::clock;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -57,7 +57,7 @@ impl Medium for File {
 /// An open file, locked for as long as this lives: messages are put behind its end, and synced together.
 pub(crate) struct Mailbox {
     path: PathBuf,
-    person: Person,
+    person: TargetUser,
     is_new: bool,
     // In this order: the kernel's lock goes with the file, before the others.
     tail: Tail<File>,
@@ -70,7 +70,7 @@ impl Mailbox {
     ///
     /// # Errors
     /// It is locked, cannot be opened, or is nothing to write to.
-    pub(crate) fn open(path: &Path, person: &Person, settings: &Settings) -> Result<Self, Verdict> {
+    pub(crate) fn open(path: &Path, person: &TargetUser, settings: &Settings) -> Result<Self, Verdict> {
         Self::open_any(path, person, settings, false)
     }
 
@@ -78,11 +78,11 @@ impl Mailbox {
     ///
     /// # Errors
     /// The same, or it must not be written to.
-    pub(crate) fn open_file(path: &Path, person: &Person, settings: &Settings) -> Result<Self, Verdict> {
+    pub(crate) fn open_file(path: &Path, person: &TargetUser, settings: &Settings) -> Result<Self, Verdict> {
         Self::open_any(&allowed(path, person, settings)?, person, settings, true)
     }
 
-    fn open_any(path: &Path, person: &Person, settings: &Settings, is_alias: bool) -> Result<Self, Verdict> {
+    fn open_any(path: &Path, person: &TargetUser, settings: &Settings, is_alias: bool) -> Result<Self, Verdict> {
         let until = clock::now() + settings.lock_time;
         let locked = |no: NoLock| no_lock(path, person, no);
         let turn = Turn::take(path, until).map_err(locked)?;
@@ -110,7 +110,7 @@ impl Mailbox {
     ///
     /// # Errors
     /// Why it is not delivered. What was written of it is gone again.
-    pub(crate) fn put(&mut self, letter: &mut Letter<'_>) -> Result<(), Verdict> {
+    pub(crate) fn put(&mut self, letter: &mut MailboxMessage<'_>) -> Result<(), Verdict> {
         self.tail.put(letter).map_err(|failure| self.failed(failure))
     }
 
@@ -187,7 +187,7 @@ impl<M: Medium> Tail<M> {
     ///
     /// # Errors
     /// What was refused.
-    pub(crate) fn put(&mut self, letter: &mut Letter<'_>) -> Result<(), Failure> {
+    pub(crate) fn put(&mut self, letter: &mut MailboxMessage<'_>) -> Result<(), Failure> {
         let length = self.end;
         match self.append(letter) {
             Ok(written) => {
@@ -203,7 +203,7 @@ impl<M: Medium> Tail<M> {
         }
     }
 
-    fn append(&mut self, letter: &mut Letter<'_>) -> Result<u64, Broken> {
+    fn append(&mut self, letter: &mut MailboxMessage<'_>) -> Result<u64, Broken> {
         let (medium, length) = (&mut self.medium, self.end);
         let order = letter.order();
         let looks = order.is_again && letter.is_marked();
@@ -252,7 +252,7 @@ fn gap(medium: &dyn Medium, length: u64) -> io::Result<&'static [u8]> {
 }
 
 /// Opens a file to write behind its end, or makes it. Whether it was made.
-fn open(path: &Path, person: &Person, is_alias: bool) -> Result<(File, bool), Verdict> {
+fn open(path: &Path, person: &TargetUser, is_alias: bool) -> Result<(File, bool), Verdict> {
     // Without blocking: what is no regular file, as a pipe, is found out here.
     let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let opened = match rustix::fs::open(path, flags, Mode::empty()) {
@@ -299,7 +299,7 @@ pub(crate) fn sync_directory(path: &Path) -> io::Result<()> {
 
 /// The real name of a file of an alias, if it may be written to: it lies in or below a directory of `local.files`, and no
 /// directory on the way from there may be written to by others.
-fn allowed(path: &Path, person: &Person, settings: &Settings) -> Result<PathBuf, Verdict> {
+fn allowed(path: &Path, person: &TargetUser, settings: &Settings) -> Result<PathBuf, Verdict> {
     let shown = path.display();
     let no = |what: String| Verdict::deferred((2, 0), format!("{shown} {what}; nothing is written to it"));
     let is_odd = |part: Component<'_>| matches!(part, Component::ParentDir | Component::CurDir);
@@ -337,7 +337,7 @@ fn allowed(path: &Path, person: &Person, settings: &Settings) -> Result<PathBuf,
 }
 
 /// What it means that the system refuses to have a file written.
-pub(crate) fn refused(path: &Path, person: &Person, error: &io::Error) -> Verdict {
+pub(crate) fn refused(path: &Path, person: &TargetUser, error: &io::Error) -> Verdict {
     let (file, user) = (path.display(), &person.login.name);
     if error.get_ref().is_some_and(|inner| inner.is::<Full>()) {
         let text = format!("{file} is full: with this message it would be larger than local.mailbox_size_max allows");
@@ -368,7 +368,7 @@ pub(crate) fn refused(path: &Path, person: &Person, error: &io::Error) -> Verdic
     Verdict::deferred(status, text)
 }
 
-fn no_lock(path: &Path, person: &Person, no: NoLock) -> Verdict {
+fn no_lock(path: &Path, person: &TargetUser, no: NoLock) -> Verdict {
     let file = path.display();
     match no {
         NoLock::Busy(who) => Verdict::deferred((2, 0), format!("{file} is locked by {who}")),

@@ -8,12 +8,12 @@ use crate::env::accounts::Login;
 use std::os::unix::fs::PermissionsExt as _;
 use testkit::lock_holder::holder;
 
-fn me() -> Person {
+fn me() -> TargetUser {
     let uid = rustix::process::geteuid().as_raw();
     let gid = rustix::process::getegid().as_raw();
     let login =
         Login { name: "joe".into(), uid, gid, groups: vec![gid], home: "/nonexistent".into(), shell: String::new() };
-    Person { login, detail: None, user: "joe".into(), mailbox: None }
+    TargetUser { login, detail: None, user: "joe".into(), mailbox: None }
 }
 
 fn settings() -> Settings {
@@ -25,11 +25,11 @@ fn settings() -> Settings {
 fn deliver(path: &Path, text: &str, settings: &Settings) -> Verdict {
     let order = order();
     let mut content = Text::new(text, 7);
-    let mut letter = Letter::open(&order, &mut content, 1 << 20).unwrap();
+    let mut letter = MailboxMessage::open(&order, &mut content, 1 << 20).unwrap();
     into_mailbox(&mut letter, path, &me(), settings)
 }
 
-fn into_mailbox(letter: &mut Letter<'_>, path: &Path, person: &Person, settings: &Settings) -> Verdict {
+fn into_mailbox(letter: &mut MailboxMessage<'_>, path: &Path, person: &TargetUser, settings: &Settings) -> Verdict {
     let put = |mut mailbox: Mailbox| {
         let put = mailbox.put(letter);
         mailbox.close().and(put)
@@ -40,7 +40,7 @@ fn into_mailbox(letter: &mut Letter<'_>, path: &Path, person: &Person, settings:
 fn to_file(path: &Path, settings: &Settings) -> Verdict {
     let order = order();
     let mut content = Text::new("A: b\r\n\r\nx\r\n", 100);
-    let mut letter = Letter::open(&order, &mut content, 1 << 20).unwrap();
+    let mut letter = MailboxMessage::open(&order, &mut content, 1 << 20).unwrap();
     let put = |mut mailbox: Mailbox| mailbox.put(&mut letter).and_then(|()| mailbox.close());
     Mailbox::open_file(path, &me(), settings).and_then(put).err().unwrap_or_else(Verdict::delivered)
 }
@@ -120,7 +120,7 @@ fn a_fault_at_any_octet_leaves_whole_messages() {
         for _ in 0..2 {
             let order = order();
             let mut content = Text::new("A: b\r\n\r\nFrom here\r\nto there\r\n", 5);
-            let mut letter = Letter::open(&order, &mut content, 1 << 20).unwrap();
+            let mut letter = MailboxMessage::open(&order, &mut content, 1 << 20).unwrap();
             put += usize::from(tail.put(&mut letter).is_ok());
         }
         let closed = tail.close(|| Ok(()));
@@ -170,7 +170,7 @@ fn content_that_breaks_off_leaves_whole_messages() {
         }
         let order = order();
         let mut content = broken();
-        let mut letter = Letter::open(&order, &mut content, 1 << 20).unwrap();
+        let mut letter = MailboxMessage::open(&order, &mut content, 1 << 20).unwrap();
         let verdict = into_mailbox(&mut letter, &path, &me(), &settings());
         assert_eq!(verdict, Verdict::deferred((3, 0), "the message cannot be read: it is gone"));
         assert_eq!(std::fs::read_to_string(&path).ok().as_deref(), before);
@@ -287,7 +287,7 @@ fn storm(path: &Path, settings: &Settings, bodies: usize) -> Vec<String> {
                     let body = format!("{thread}.{number} {}\r\n", "x".repeat(40)).repeat(3_000);
                     let order = order();
                     let mut content = Text::new(format!("A: b\r\n\r\n{body}"), 10_000);
-                    let mut letter = Letter::open(&order, &mut content, 1 << 20).unwrap();
+                    let mut letter = MailboxMessage::open(&order, &mut content, 1 << 20).unwrap();
                     drop(into_mailbox(&mut letter, path, &me(), settings));
                 }
             });
@@ -344,7 +344,7 @@ fn a_lock_that_is_ignored_shows() {
         let mut file = file;
         let length = file.seek(SeekFrom::End(0)).unwrap();
         let mut content = Text::new(format!("A: b\r\n\r\n{}", "x\r\n".repeat(100)), 10_000);
-        let mut letter = Letter::open(&order, &mut content, 1 << 20).unwrap();
+        let mut letter = MailboxMessage::open(&order, &mut content, 1 << 20).unwrap();
         START.wait();
         // Both have found its end before one of them writes.
         assert!(Tail::new(file, length, u64::MAX).put(&mut letter).is_ok());

@@ -6,7 +6,7 @@
 //! `>From `: so each can be taken away again (the form that is called mboxrd).
 
 use super::loops::{REPEATS_MAX, names};
-use super::order::{Order, Verdict};
+use super::order::{DeliveryRequest, Verdict};
 use bytes::Bytes;
 use std::io::{self, Write};
 
@@ -22,7 +22,7 @@ pub(crate) trait Content {
 /// Orders with their messages, one after the other: [`Content`] is that of the order that was given last.
 pub(crate) trait Orders: Content {
     /// The next order; `None` behind the last. What was not read of the message before is passed over.
-    fn next_order(&mut self) -> Option<Order>;
+    fn next_order(&mut self) -> Option<DeliveryRequest>;
 }
 
 /// How a message is written.
@@ -35,8 +35,8 @@ pub(crate) struct Form {
 }
 
 /// A message of which the header was read.
-pub(crate) struct Letter<'a> {
-    order: &'a Order,
+pub(crate) struct MailboxMessage<'a> {
+    order: &'a DeliveryRequest,
     content: &'a mut dyn Content,
     /// The header without `Return-Path:`, and whatever came with it in the last piece.
     begin: Vec<u8>,
@@ -57,12 +57,16 @@ impl From<io::Error> for Broken {
     }
 }
 
-impl<'a> Letter<'a> {
+impl<'a> MailboxMessage<'a> {
     /// Reads the header. One of more than `header_max` octets is taken as it is behind that.
     ///
     /// # Errors
     /// The message has gone in a circle, or cannot be read.
-    pub(crate) fn open(order: &'a Order, content: &'a mut dyn Content, header_max: u64) -> Result<Self, Verdict> {
+    pub(crate) fn open(
+        order: &'a DeliveryRequest,
+        content: &'a mut dyn Content,
+        header_max: u64,
+    ) -> Result<Self, Verdict> {
         let mut read = Vec::new();
         let mut end = None;
         while end.is_none() && (read.len() as u64) < header_max {
@@ -92,7 +96,7 @@ impl<'a> Letter<'a> {
     }
 
     /// The order that it belongs to.
-    pub(crate) const fn order(&self) -> &'a Order {
+    pub(crate) const fn order(&self) -> &'a DeliveryRequest {
         self.order
     }
 
@@ -129,7 +133,7 @@ impl<'a> Letter<'a> {
 }
 
 /// The line before a message in a mailbox file up to its date.
-pub(crate) fn from_line_begin(order: &Order) -> String {
+pub(crate) fn from_line_begin(order: &DeliveryRequest) -> String {
     let sender = if order.sender.is_empty() { "MAILER-DAEMON" } else { &order.sender };
     // Readers take the sender up to the first space.
     let sender: String = sender.chars().map(|letter| if letter == ' ' { '_' } else { letter }).collect();
@@ -137,12 +141,12 @@ pub(crate) fn from_line_begin(order: &Order) -> String {
 }
 
 /// The line before a message in a mailbox file.
-pub(crate) fn from_line(order: &Order) -> String {
+pub(crate) fn from_line(order: &DeliveryRequest) -> String {
     format!("{}{}\n", from_line_begin(order), order.date)
 }
 
 /// The fields that stand before all others.
-pub(crate) fn first_fields(order: &Order) -> String {
+pub(crate) fn first_fields(order: &DeliveryRequest) -> String {
     format!("Return-Path: <{}>\nDelivered-To: {}\n", order.sender, order.recipient)
 }
 
@@ -300,8 +304,8 @@ pub(crate) mod tests {
         }
     }
 
-    pub(crate) fn order() -> Order {
-        Order {
+    pub(crate) fn order() -> DeliveryRequest {
+        DeliveryRequest {
             what: What::Mailbox,
             unique: "6AK84ct0028759R0".into(),
             received: 1_800_000_000,
@@ -325,7 +329,7 @@ pub(crate) mod tests {
         let order = order();
         let mut content = Text::new(text, piece);
         let mut out = Vec::new();
-        Letter::open(&order, &mut content, 1 << 20)?.write_to(&mut out, form).unwrap();
+        MailboxMessage::open(&order, &mut content, 1 << 20)?.write_to(&mut out, form).unwrap();
         Ok(String::from_utf8(out).unwrap())
     }
 

@@ -6,9 +6,9 @@
 //! The directories are made as the user when they are missing; folders are not.
 
 use super::file::refused;
-use super::letter::{Broken, Form, Letter, unreadable};
+use super::letter::{Broken, Form, MailboxMessage, unreadable};
 use super::order::{Settings, Verdict};
-use super::person::Person;
+use super::person::TargetUser;
 use super::quota::Quota;
 use super::sweep;
 use crate::env::clock;
@@ -29,7 +29,7 @@ const SYNCS_MAX: usize = 8;
 /// A Maildir, or a folder of one, and the files that are on their way into it.
 pub(crate) struct Maildir {
     directory: PathBuf,
-    person: Person,
+    person: TargetUser,
     quota: Option<Quota>,
     drafts: Vec<Draft>,
 }
@@ -46,7 +46,7 @@ impl Maildir {
     ///
     /// # Errors
     /// It cannot be made.
-    pub(crate) fn open(base: &Path, person: &Person, settings: &Settings) -> Result<Self, Verdict> {
+    pub(crate) fn open(base: &Path, person: &TargetUser, settings: &Settings) -> Result<Self, Verdict> {
         let directory = folder(base, person, settings);
         for part in ["tmp", "cur", "new"] {
             make(&directory.join(part)).map_err(|error| refused(&directory.join(part), person, &error))?;
@@ -60,7 +60,7 @@ impl Maildir {
     ///
     /// # Errors
     /// Why it is not delivered. Nothing of it is left.
-    pub(crate) fn put(&mut self, letter: &mut Letter<'_>) -> Result<(), Verdict> {
+    pub(crate) fn put(&mut self, letter: &mut MailboxMessage<'_>) -> Result<(), Verdict> {
         let order = letter.order();
         let host: String =
             order.host.chars().map(|letter| if matches!(letter, '/' | ':') { '_' } else { letter }).collect();
@@ -133,7 +133,7 @@ fn sync_all(drafts: &[Draft]) -> Vec<io::Result<()>> {
 }
 
 /// The folder of the detail, where it is wanted and there; in the form of Maildir++, `.lists`.
-fn folder(base: &Path, person: &Person, settings: &Settings) -> PathBuf {
+fn folder(base: &Path, person: &TargetUser, settings: &Settings) -> PathBuf {
     let is_name = |name: &&String| !name.is_empty() && !name.contains(['/', '.', '\0']);
     let detail = person.detail.as_ref().filter(|_| settings.subfolders).filter(is_name);
     let folder = detail.map(|detail| base.join(format!(".{detail}")));
@@ -146,7 +146,7 @@ fn make(directory: &Path) -> io::Result<()> {
 }
 
 /// Writes a message; says how large it is.
-fn write(letter: &mut Letter<'_>, path: &Path) -> Result<(File, u64), Broken> {
+fn write(letter: &mut MailboxMessage<'_>, path: &Path) -> Result<(File, u64), Broken> {
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = File::from(rustix::fs::open(path, flags, Mode::from_raw_mode(0o600)).map_err(io::Error::from)?);
     let mut out = BufWriter::with_capacity(64 << 10, file);
@@ -169,26 +169,31 @@ fn move_to(draft: &Path, place: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::super::letter::tests::{Pieces, Text, order};
-    use super::super::order::{End, Order};
+    use super::super::order::{DeliveryRequest, End};
     use super::*;
     use crate::config::Config;
     use crate::env::accounts::Login;
 
-    fn me(detail: Option<&str>) -> Person {
+    fn me(detail: Option<&str>) -> TargetUser {
         let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
         let login = Login { name: "joe".into(), uid, gid, groups: vec![gid], home: "/".into(), shell: String::new() };
-        Person { login, detail: detail.map(str::to_owned), user: "joe".into(), mailbox: None }
+        TargetUser { login, detail: detail.map(str::to_owned), user: "joe".into(), mailbox: None }
     }
 
-    fn deliver(base: &Path, order: &Order, detail: Option<&str>, subfolders: bool) -> Verdict {
+    fn deliver(base: &Path, order: &DeliveryRequest, detail: Option<&str>, subfolders: bool) -> Verdict {
         let mut config = Config::default();
         config.local.subfolders = subfolders;
         let mut content = Text::new("A: b\r\n\r\nFrom x\r\n", 5);
-        let mut letter = Letter::open(order, &mut content, 1 << 20).unwrap();
+        let mut letter = MailboxMessage::open(order, &mut content, 1 << 20).unwrap();
         put(&mut letter, base, &me(detail), &Settings::new(&config)).err().unwrap_or_else(Verdict::delivered)
     }
 
-    fn put(letter: &mut Letter<'_>, base: &Path, person: &Person, settings: &Settings) -> Result<(), Verdict> {
+    fn put(
+        letter: &mut MailboxMessage<'_>,
+        base: &Path,
+        person: &TargetUser,
+        settings: &Settings,
+    ) -> Result<(), Verdict> {
         let mut maildir = Maildir::open(base, person, settings)?;
         maildir.put(letter)?;
         maildir.close().remove(0)
@@ -214,7 +219,7 @@ mod tests {
         assert_eq!(text.len(), 70);
         // Again, as after a crash; then another recipient.
         assert_eq!(deliver(&base, &order(), None, false), Verdict::delivered());
-        let other = Order { unique: "6AK84ct0028759R1".into(), host: "a/b:c".into(), ..order() };
+        let other = DeliveryRequest { unique: "6AK84ct0028759R1".into(), host: "a/b:c".into(), ..order() };
         assert_eq!(deliver(&base, &other, None, false), Verdict::delivered());
         assert_eq!(names(&base.join("new")), [name, "1800000000.Q6AK84ct0028759R1.a_b_c,S=70"]);
         assert!(names(&base.join("tmp")).is_empty());
@@ -227,7 +232,7 @@ mod tests {
         assert_eq!(deliver(directory.path(), &order(), None, false), Verdict::delivered());
         // The same one again has its place.
         assert_eq!(deliver(directory.path(), &order(), None, false), Verdict::delivered());
-        let other = Order { unique: "6AK84ct0028759R1".into(), ..order() };
+        let other = DeliveryRequest { unique: "6AK84ct0028759R1".into(), ..order() };
         let verdict = deliver(directory.path(), &other, None, false);
         assert!(
             verdict.end == End::Deferred && verdict.status == (2, 2) && verdict.text.contains("100S"),
@@ -244,9 +249,9 @@ mod tests {
         for number in 0..3 * SYNCS_MAX + 1 {
             // One of them comes twice.
             let unique = format!("6AK84ct0028759R{}", number.max(1));
-            let order = Order { unique, ..order() };
+            let order = DeliveryRequest { unique, ..order() };
             let mut content = Text::new("A: b\r\n\r\nx\r\n", 5);
-            maildir.put(&mut Letter::open(&order, &mut content, 1 << 20).unwrap()).unwrap();
+            maildir.put(&mut MailboxMessage::open(&order, &mut content, 1 << 20).unwrap()).unwrap();
         }
         assert!(names(&directory.path().join("new")).is_empty(), "not before they are synced");
         let ends = maildir.close();
@@ -267,7 +272,7 @@ mod tests {
             ("", true, "new"),
         ] {
             let before = if base.join(place).exists() { names(&base.join(place)).len() } else { 0 };
-            let order = Order { unique: format!("{detail}{wanted}").replace('/', ""), ..order() };
+            let order = DeliveryRequest { unique: format!("{detail}{wanted}").replace('/', ""), ..order() };
             assert_eq!(deliver(base, &order, Some(detail), wanted), Verdict::delivered());
             assert_eq!(names(&base.join(place)).len(), before + 1, "{detail}");
         }
@@ -278,7 +283,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let order = order();
         let mut content = Pieces(vec![Ok(b"A: b\r\n\r\n"), Err("gone")]);
-        let mut letter = Letter::open(&order, &mut content, 1 << 20).unwrap();
+        let mut letter = MailboxMessage::open(&order, &mut content, 1 << 20).unwrap();
         let settings = Settings::new(&Config::default());
         let verdict = put(&mut letter, directory.path(), &me(None), &settings).unwrap_err();
         assert_eq!(verdict.end, End::Deferred);

@@ -14,7 +14,7 @@
 //! | [`program`], [`command`], [`status`] | programs |
 //! | [`again`], [`sweep`] | what crashes leave in them |
 //! | [`agent`] | deliveries, whoever makes them |
-//! | [`office`] | who makes them, and which are made together |
+//! | [`local_delivery`] | who makes them, and which are made together |
 //! | [`privileged`], [`workers`], [`stream`] | the process that is root, those that have become users, and what is said to them |
 //!
 //! Invariant: a recipient is done when his copy is durable, or a program has taken it. A crash before that is recorded repeats that
@@ -25,10 +25,10 @@ mod agent;
 pub(crate) mod command;
 mod file;
 mod letter;
+mod local_delivery;
 mod lock;
 pub(crate) mod loops;
 mod maildir;
-mod office;
 pub(crate) mod order;
 pub(crate) mod person;
 pub mod privileged;
@@ -39,21 +39,21 @@ mod stream;
 mod sweep;
 mod workers;
 
-pub(crate) use office::Office;
+pub(crate) use local_delivery::LocalDelivery;
 pub(crate) use person::NO_PROGRAMS;
 
-use super::connect::Trouble;
-use super::message::{Outgoing, Unfit};
+use super::connect::ConnectError;
+use super::message::{LoadError, OutboundMessage};
 use super::{Work, settle};
 use crate::config::{Config, Mailbox};
 use crate::context::Context;
-use crate::dispatch::{Post, Way};
+use crate::dispatch::{ConnectTarget, ConnectionSignal};
 use crate::env::clock;
-use crate::settle::{Cause, Fate};
+use crate::settle::{AttemptOutcome, Cause};
+use local_delivery::{LocalJob, Source};
 use mail::{Address, EnhancedCode, Outcome, Recipient, Reply, ReplyCode};
 use observe::{Event, NextHop, Severity};
-use office::{Letters, Source};
-use order::{End, Order, Verdict, What};
+use order::{DeliveryRequest, End, Verdict, What};
 use privileged::Handed;
 use route::destination::{Destination, Hosts, NextHost, Protocol, To};
 use schedule::{ConnectionId, Feedback, Job, NextJob};
@@ -102,7 +102,7 @@ pub(crate) const fn connections(config: &Config, to: &To) -> u32 {
 ///
 /// # Cancel safety
 /// No: what was delivered may not be recorded. The server's end waits for it.
-pub(super) async fn run(mut work: Work<'_>, to: To, way: &Way, post: &Post) {
+pub(super) async fn run(mut work: Work<'_>, to: To, way: &ConnectTarget, post: &ConnectionSignal) {
     let (service, dispatch, connection) = (work.service, work.dispatch, work.connection);
     dispatch.reached(service, way, connection);
     while !service.stop.has_begun() && !post.is_called_off.load(Ordering::Acquire) {
@@ -127,22 +127,22 @@ pub(super) async fn run(mut work: Work<'_>, to: To, way: &Way, post: &Post) {
 
 /// Carries out a job.
 async fn one(work: &mut Work<'_>, to: &To, job: &Job) {
-    let mut outgoing = match Outgoing::load(work.dispatch, job.message, &job.recipients).await {
+    let mut outgoing = match OutboundMessage::load(work.dispatch, job.message, &job.recipients).await {
         Ok(outgoing) => outgoing,
-        Err(Unfit::Nothing) => return work.records.push((job.clone(), Feedback::Unsent, None)),
-        Err(Unfit::Unread(why)) => return work.put_aside(job, &why),
+        Err(LoadError::Nothing) => return work.records.push((job.clone(), Feedback::Unsent, None)),
+        Err(LoadError::Unread(why)) => return work.put_aside(job, &why),
     };
     let now = work.service.unix_now();
     if let Some(cause) = settle::deadline::too_late(&outgoing.envelope, now) {
         return work
-            .fail(job, &Trouble { text: cause.text.to_string(), ..Trouble::deferral((4, 7), String::new()) })
+            .fail(job, &ConnectError { text: cause.text.to_string(), ..ConnectError::deferral((4, 7), String::new()) })
             .await;
     }
     let began = clock::now();
     let what = what_of(to);
     let fates = deliver(work.service, &what, &mut outgoing).await;
     let xdelay = clock::now().saturating_duration_since(began);
-    let feedback = match fates.iter().any(|fate| matches!(fate, Fate::Delivered(_))) {
+    let feedback = match fates.iter().any(|fate| matches!(fate, AttemptOutcome::Delivered(_))) {
         true => Feedback::Good,
         false => Feedback::Neutral,
     };
@@ -168,14 +168,18 @@ fn what_of(to: &To) -> What {
 ///
 /// # Cancel safety
 /// No: what was begun is finished, and nobody hears of it.
-pub(crate) async fn deliver(service: &Arc<Context>, what: &What, outgoing: &mut Outgoing) -> Vec<Fate> {
+pub(crate) async fn deliver(
+    service: &Arc<Context>,
+    what: &What,
+    outgoing: &mut OutboundMessage,
+) -> Vec<AttemptOutcome> {
     let mut tasks = JoinSet::new();
     for (at, recipient) in outgoing.envelope.recipients.iter().enumerate() {
         let Some((position, state)) = outgoing.positions.get(at) else { continue };
         let order = order_of(service, what, outgoing, recipient, (*position, *state));
-        let letters = Letters { order, source: Source::of(service, outgoing) };
+        let letters = LocalJob { order, source: Source::of(service, outgoing) };
         let service = Arc::clone(service);
-        tasks.spawn(async move { (at, office::deliver(service, letters).await) });
+        tasks.spawn(async move { (at, local_delivery::deliver(service, letters).await) });
     }
     let broke_off = || Verdict::deferred((3, 0), "the delivering task broke off");
     let mut verdicts: Vec<Verdict> = outgoing.positions.iter().map(|_| broke_off()).collect();
@@ -201,10 +205,10 @@ const SLACK_US: u64 = 2_000_000;
 fn order_of(
     service: &Context,
     what: &What,
-    outgoing: &Outgoing,
+    outgoing: &OutboundMessage,
     recipient: &Recipient,
     (position, state): (u32, State),
-) -> Order {
+) -> DeliveryRequest {
     let envelope = &outgoing.envelope;
     let address = &recipient.address;
     let at_us = clock::unix_us();
@@ -215,7 +219,7 @@ fn order_of(
         u64::try_from(clock::now().saturating_duration_since(service.began).as_micros()).unwrap_or(u64::MAX);
     let is_older = envelope.received.at_us <= at_us.saturating_sub(running_us).saturating_add(SLACK_US);
     let sender = envelope.sender.address().map(Address::to_string).unwrap_or_default();
-    Order {
+    DeliveryRequest {
         what: what.clone(),
         unique: format!("{}R{position}", envelope.id),
         received: envelope.received.at_us / 1_000_000,
@@ -234,14 +238,18 @@ fn order_of(
     }
 }
 
-fn fate(verdict: Verdict) -> Fate {
+fn fate(verdict: Verdict) -> AttemptOutcome {
     let Verdict { end, status: (subject, detail), text } = verdict;
     match end {
         End::Delivered => {
             let code = ReplyCode::new(250).expect("250 is a code");
-            Fate::Delivered(Reply::new(code, Some(EnhancedCode::of(Outcome::Success, 0, 0)), ""))
+            AttemptOutcome::Delivered(Reply::new(code, Some(EnhancedCode::of(Outcome::Success, 0, 0)), ""))
         }
-        End::Deferred => Fate::Deferred(Cause::new(EnhancedCode::of(Outcome::Transient, subject, detail), text, None)),
-        End::Failed => Fate::Failed(Cause::new(EnhancedCode::of(Outcome::Permanent, subject, detail), text, None)),
+        End::Deferred => {
+            AttemptOutcome::Deferred(Cause::new(EnhancedCode::of(Outcome::Transient, subject, detail), text, None))
+        }
+        End::Failed => {
+            AttemptOutcome::Failed(Cause::new(EnhancedCode::of(Outcome::Permanent, subject, detail), text, None))
+        }
     }
 }

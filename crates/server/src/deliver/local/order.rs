@@ -14,7 +14,7 @@ const TEXT_MAX: usize = 1_000;
 
 /// One recipient of one message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Order {
+pub(crate) struct DeliveryRequest {
     /// What is done with it.
     pub(crate) what: What,
     /// The queue id and the place of the recipient in the message: the same for the same delivery, tried again.
@@ -179,7 +179,7 @@ fn text_of(value: &Value, key: &str) -> Option<String> {
     Some(value.get(key)?.as_str()?.to_owned())
 }
 
-impl Order {
+impl DeliveryRequest {
     /// The queue id.
     pub(crate) fn id(&self) -> &str {
         self.unique.rsplit_once('R').map_or("", |(id, _)| id)
@@ -372,7 +372,7 @@ mod tests {
     fn values_cross_the_border_between_processes_unchanged() {
         let settings = Settings::new(&Config::default());
         assert_eq!(Settings::from_json(&settings.to_json()), Some(settings));
-        let order = |what| Order {
+        let order = |what| DeliveryRequest {
             what,
             unique: "x.1".into(),
             received: 7,
@@ -393,7 +393,7 @@ mod tests {
             [What::Mailbox, What::Program { user: user.clone(), command }, What::File { user: String::new(), path }]
         {
             let order = order(what);
-            assert_eq!(Order::from_json(order.to_json().as_bytes()), Some(order));
+            assert_eq!(DeliveryRequest::from_json(order.to_json().as_bytes()), Some(order));
         }
         for verdict in
             [Verdict::delivered(), Verdict::deferred((2, 2), "full \"x\""), Verdict::failed((1, 1), "User unknown")]
@@ -405,7 +405,10 @@ mod tests {
         assert!(told.text.starts_with("a?Nov 22 forged: linexx") && told.text.len() == TEXT_MAX, "{}", told.text.len());
         let odd = Verdict::failed((1, 1_000), "x").to_json();
         assert_eq!(Verdict::from_json(odd.as_bytes()), None);
-        assert_eq!((Order::from_json(b"{}"), Verdict::from_json(b"x"), Settings::from_json("[]")), (None, None, None));
+        assert_eq!(
+            (DeliveryRequest::from_json(b"{}"), Verdict::from_json(b"x"), Settings::from_json("[]")),
+            (None, None, None)
+        );
     }
 
     #[test]

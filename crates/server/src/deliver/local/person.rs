@@ -4,7 +4,7 @@
 //! that still is root, or by the server for itself alone. Nobody ever is root in a delivery.
 
 use super::command::{self, Command};
-use super::order::{Order, Settings, Verdict, What};
+use super::order::{DeliveryRequest, Settings, Verdict, What};
 use crate::config::{Local, Names};
 use crate::env::accounts::{Accounts, Login};
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ pub(crate) enum Rights {
 
 /// As whom a delivery is made.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Person {
+pub(crate) struct TargetUser {
     /// Names, numbers and groups.
     pub(crate) login: Login,
     /// The detail of the address.
@@ -39,7 +39,12 @@ pub(crate) const NO_PROGRAMS: &str = "programs are not run with the rights of th
 ///
 /// # Errors
 /// There is none, or not with these rights.
-pub(crate) fn find(order: &Order, settings: &Settings, accounts: &Accounts, rights: Rights) -> Result<Person, Verdict> {
+pub(crate) fn find(
+    order: &DeliveryRequest,
+    settings: &Settings,
+    accounts: &Accounts,
+    rights: Rights,
+) -> Result<TargetUser, Verdict> {
     if let (What::Program { command, .. }, Rights::Own(_), false) = (&order.what, rights, settings.programs_as_server)
         && !matches!(command::parse(command), Ok(Command::Exit(_)))
     {
@@ -83,7 +88,7 @@ pub(crate) fn find(order: &Order, settings: &Settings, accounts: &Accounts, righ
 }
 
 /// The person to whom a mailbox belongs.
-fn of_mailbox(order: &Order, settings: &Settings, accounts: &Accounts) -> Result<Person, Verdict> {
+fn of_mailbox(order: &DeliveryRequest, settings: &Settings, accounts: &Accounts) -> Result<TargetUser, Verdict> {
     let Some(template) = settings.template() else {
         let text =
             format!("local.mailbox = \"{}\" has no mailbox files; the mail waits for another value", settings.mailbox);
@@ -103,7 +108,7 @@ fn of_mailbox(order: &Order, settings: &Settings, accounts: &Accounts) -> Result
         let text = format!("local.mailbox = \"{}\" makes no name of a mailbox for user {user}", settings.mailbox);
         return Err(if settings.mailbox_user.is_empty() { Verdict::deferred((2, 0), text) } else { unknown() });
     };
-    let mut person = Person { login, detail: detail.map(str::to_owned), user, mailbox: Some(mailbox) };
+    let mut person = TargetUser { login, detail: detail.map(str::to_owned), user, mailbox: Some(mailbox) };
     if !template.needs_home()
         && !settings.mailbox_group.is_empty()
         && let Some(group) = accounts.find_group(&settings.mailbox_group).map_err(unanswered)?
@@ -118,7 +123,10 @@ fn of_mailbox(order: &Order, settings: &Settings, accounts: &Accounts) -> Result
 
 /// The user whose name is the local part: all of it, or what is before the detail; as it is, or in small letters.
 #[expect(clippy::type_complexity, reason = "user, name and detail, taken apart at once")]
-fn owner<'o>(order: &'o Order, accounts: &Accounts) -> Result<Option<(Login, String, Option<&'o str>)>, Verdict> {
+fn owner<'o>(
+    order: &'o DeliveryRequest,
+    accounts: &Accounts,
+) -> Result<Option<(Login, String, Option<&'o str>)>, Verdict> {
     let (user, detail) = split(&order.local, order.delimiter);
     for (name, detail) in [(order.local.as_str(), None), (user, detail)] {
         for name in [name, &name.to_lowercase()] {
@@ -147,11 +155,11 @@ pub(crate) fn split(local: &str, delimiter: Option<char>) -> (&str, Option<&str>
 /// The person as whom an alias, or a user's `.forward`, has something done.
 fn of_alias(
     user: &str,
-    order: &Order,
+    order: &DeliveryRequest,
     settings: &Settings,
     accounts: &Accounts,
     rights: Rights,
-) -> Result<Person, Verdict> {
+) -> Result<TargetUser, Verdict> {
     let is_default = user.is_empty();
     let login = match rights {
         // Without root there is nobody else.
@@ -174,7 +182,7 @@ fn of_alias(
         ));
     }
     let (before, detail) = split(&order.local, order.delimiter);
-    Ok(Person { login, user: before.to_owned(), detail: detail.map(str::to_owned), mailbox: None })
+    Ok(TargetUser { login, user: before.to_owned(), detail: detail.map(str::to_owned), mailbox: None })
 }
 
 /// A user of the configuration: `USER` or `USER:GROUP`, each a name or a number.
@@ -226,8 +234,8 @@ mod tests {
         Settings::new(&config)
     }
 
-    fn look(local: &str, settings: &Settings, rights: Rights) -> Result<Person, Verdict> {
-        find(&Order { local: local.into(), ..order() }, settings, &accounts(), rights)
+    fn look(local: &str, settings: &Settings, rights: Rights) -> Result<TargetUser, Verdict> {
+        find(&DeliveryRequest { local: local.into(), ..order() }, settings, &accounts(), rights)
     }
 
     #[test]
@@ -280,13 +288,13 @@ mod tests {
     fn aliases_have_their_user_and_forwards_the_users_own() {
         let run = |user: &str, settings: &Settings, rights| {
             let what = What::Program { user: user.into(), command: "/bin/x".into() };
-            find(&Order { what, ..order() }, settings, &accounts(), rights).map(|person| person.login.uid)
+            find(&DeliveryRequest { what, ..order() }, settings, &accounts(), rights).map(|person| person.login.uid)
         };
         let usual = settings(|_| {});
         assert_eq!((run("", &usual, Rights::Anybody), run("joe", &usual, Rights::Anybody)), (Ok(65_534), Ok(1000)));
         let own = Accounts::from_text("mailnull:x:47:47::/:\nnobody:x:65534:65534::/:\n", "");
         let program = What::Program { user: String::new(), command: "x".to_owned() };
-        let found = find(&Order { what: program, ..order() }, &usual, &own, Rights::Anybody);
+        let found = find(&DeliveryRequest { what: program, ..order() }, &usual, &own, Rights::Anybody);
         assert_eq!(found.map(|person| person.login.uid), Ok(47), "sendmail's own user, where there is one");
         for (user, word) in [("list", "local.uid_min"), ("root", "root"), ("gone", "no user gone")] {
             let verdict = run(
@@ -311,11 +319,14 @@ mod tests {
         assert_eq!(run("", &allowed, Rights::Own(1000)), Ok(1000));
         assert!(run("mail", &allowed, Rights::Own(1000)).is_err());
         let exit = What::Program { user: String::new(), command: "exit 75".to_owned() };
-        assert!(find(&Order { what: exit, ..order() }, &usual, &accounts(), Rights::Own(1000)).is_ok(), "nothing runs");
+        assert!(
+            find(&DeliveryRequest { what: exit, ..order() }, &usual, &accounts(), Rights::Own(1000)).is_ok(),
+            "nothing runs"
+        );
         // A file of an alias is no file in the home of the server.
         let file = || What::File { user: String::new(), path: "/users/joe/x".to_owned() };
         let home = |settings: &Settings, rights| {
-            find(&Order { what: file(), ..order() }, settings, &accounts(), rights).unwrap().login.home
+            find(&DeliveryRequest { what: file(), ..order() }, settings, &accounts(), rights).unwrap().login.home
         };
         assert_eq!(home(&usual, Rights::Own(1000)), "");
         assert_eq!(

@@ -21,7 +21,7 @@
 //! |---|---|
 //! | kills it while it waits | the server sees that nothing was begun, and takes another |
 //! | kills it at work | his messages in it are deferred: it is not known whether he has them, and they come again |
-//! | stops it, so that it answers nothing | his messages are deferred after their time ([`Settings::time_max`]); the place of the server's end of the socket tells the helper, which kills it [`Settings::any_time_max`] later. He keeps no more than a quarter of the deliveries busy with that ([`office`](super::office)) |
+//! | stops it, so that it answers nothing | his messages are deferred after their time ([`Settings::time_max`]); the place of the server's end of the socket tells the helper, which kills it [`Settings::any_time_max`] later. He keeps no more than a quarter of the deliveries busy with that ([`local_delivery`](super::office)) |
 //! | makes it his own, by a debugger | the kernel forbids it: a process that was root is not dumpable. If he could: it knows its own orders, which are his mail, and can lie about them. Its verdicts are counted, cut and made plain ([`Verdict`]). Its one other descriptor is `/dev/null` |
 //!
 //! Files of users, `.forward` and `:include:`, are read by processes of a third form ([`READER`], `lookup::files`): root until the

@@ -8,9 +8,9 @@
 //! A program that ends without having read all of it has done what it wanted: only its exit status counts.
 
 use super::command::{self, Command};
-use super::letter::{Broken, Form, Letter, unreadable};
-use super::order::{Order, Settings, Verdict};
-use super::person::{Person, Rights};
+use super::letter::{Broken, Form, MailboxMessage, unreadable};
+use super::order::{DeliveryRequest, Settings, Verdict};
+use super::person::{Rights, TargetUser};
 use super::status::{of_exit, with_output};
 use crate::env::clock;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -33,10 +33,10 @@ const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// Gives a message to the program of an alias.
 pub(crate) fn into_program(
-    letter: &mut Letter<'_>,
-    order: &Order,
+    letter: &mut MailboxMessage<'_>,
+    order: &DeliveryRequest,
     command: &str,
-    person: &Person,
+    person: &TargetUser,
     settings: &Settings,
     rights: Rights,
 ) -> Verdict {
@@ -62,7 +62,7 @@ pub(crate) fn into_program(
 }
 
 /// What a program finds in its environment; nothing else.
-fn environment(order: &Order, person: &Person) -> Vec<(&'static str, String)> {
+fn environment(order: &DeliveryRequest, person: &TargetUser) -> Vec<(&'static str, String)> {
     let login = &person.login;
     let shell = if login.shell.is_empty() { "/bin/sh" } else { &login.shell };
     let mut all = vec![
@@ -90,8 +90,8 @@ fn environment(order: &Order, person: &Person) -> Vec<(&'static str, String)> {
 fn start(
     file: &Path,
     words: &[String],
-    order: &Order,
-    person: &Person,
+    order: &DeliveryRequest,
+    person: &TargetUser,
     settings: &Settings,
     rights: Rights,
 ) -> io::Result<Running> {
@@ -175,7 +175,7 @@ struct Running {
 
 impl Running {
     /// Gives it the message and waits for its end.
-    fn feed(mut self, letter: &mut Letter<'_>, settings: &Settings) -> Verdict {
+    fn feed(mut self, letter: &mut MailboxMessage<'_>, settings: &Settings) -> Verdict {
         let form = Form { from_line: true, quotes: false };
         let mut out = io::BufWriter::with_capacity(32 << 10, &mut self);
         let written = letter.write_to(&mut out, form).and_then(|()| Ok(out.flush()?));

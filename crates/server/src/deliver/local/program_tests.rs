@@ -7,11 +7,11 @@ use crate::config::Config;
 use crate::env::accounts::Login;
 use std::path::PathBuf;
 
-fn me(home: &Path) -> Person {
+fn me(home: &Path) -> TargetUser {
     let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     let home = home.to_str().unwrap().to_owned();
     let login = Login { name: "joe".into(), uid, gid, groups: vec![gid], home, shell: "/bin/bash".into() };
-    Person { login, detail: Some("lists".into()), user: "joe".into(), mailbox: None }
+    TargetUser { login, detail: Some("lists".into()), user: "joe".into(), mailbox: None }
 }
 
 fn settings() -> Settings {
@@ -24,7 +24,7 @@ fn settings() -> Settings {
 
 fn run(command: &str, content: &mut dyn super::super::letter::Content, home: &Path, settings: &Settings) -> Verdict {
     let order = order();
-    let mut letter = Letter::open(&order, content, 1 << 20).unwrap();
+    let mut letter = MailboxMessage::open(&order, content, 1 << 20).unwrap();
     let own = Rights::Own(rustix::process::geteuid().as_raw());
     into_program(&mut letter, &order, command, &me(home), settings, own)
 }

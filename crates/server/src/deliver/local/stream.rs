@@ -15,7 +15,7 @@
 //! After a batch the server may send another.
 
 use super::letter::{Content, Orders};
-use super::order::{Order, Verdict};
+use super::order::{DeliveryRequest, Verdict};
 use bytes::Bytes;
 use std::io::{self, Read, Write};
 
@@ -104,7 +104,7 @@ fn receive(from: &mut impl Read, max: u32) -> io::Result<Vec<u8>> {
 pub(super) struct Incoming<R> {
     from: R,
     /// An order that was read and is not given yet.
-    first: Option<Order>,
+    first: Option<DeliveryRequest>,
     state: State,
 }
 
@@ -136,14 +136,14 @@ impl<R: Read> Incoming<R> {
 }
 
 /// The next order; `None`: the batch, or the stream between batches, ends.
-fn order(from: &mut impl Read) -> io::Result<Option<Order>> {
+fn order(from: &mut impl Read) -> io::Result<Option<DeliveryRequest>> {
     let text = match receive(from, TEXT_MAX) {
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
         other => other?,
     };
     match text.as_slice() {
         [] => Ok(None),
-        text => Order::from_json(text).map(Some).ok_or_else(|| io::ErrorKind::InvalidData.into()),
+        text => DeliveryRequest::from_json(text).map(Some).ok_or_else(|| io::ErrorKind::InvalidData.into()),
     }
 }
 
@@ -179,7 +179,7 @@ impl<R: Read> Content for Incoming<R> {
 }
 
 impl<R: Read> Orders for Incoming<R> {
-    fn next_order(&mut self) -> Option<Order> {
+    fn next_order(&mut self) -> Option<DeliveryRequest> {
         while let Ok(Some(_)) = self.next() {}
         if matches!(self.state, State::Whole | State::Over) {
             return None;
@@ -202,7 +202,7 @@ impl<R: Read> Orders for Incoming<R> {
             Ok(_) => Err(io::ErrorKind::InvalidData.into()),
             Err(error) => Err(error),
         };
-        let order = text.ok().and_then(|text| Order::from_json(&text));
+        let order = text.ok().and_then(|text| DeliveryRequest::from_json(&text));
         self.state = if order.is_some() { State::InMessage } else { State::Over };
         order
     }
@@ -214,7 +214,7 @@ mod tests {
     use super::*;
 
     /// Orders from a list.
-    struct List(Vec<(Order, Box<dyn Content>)>, Option<Box<dyn Content>>);
+    struct List(Vec<(DeliveryRequest, Box<dyn Content>)>, Option<Box<dyn Content>>);
 
     impl Content for List {
         fn next(&mut self) -> Result<Option<Bytes>, String> {
@@ -223,7 +223,7 @@ mod tests {
     }
 
     impl Orders for List {
-        fn next_order(&mut self) -> Option<Order> {
+        fn next_order(&mut self) -> Option<DeliveryRequest> {
             if self.0.is_empty() {
                 return None;
             }
@@ -235,7 +235,7 @@ mod tests {
 
     fn sent() -> (Vec<u8>, Vec<Option<String>>) {
         let mut wire = Vec::new();
-        let other = Order { local: "other".into(), ..an_order() };
+        let other = DeliveryRequest { local: "other".into(), ..an_order() };
         let broken = Pieces(vec![Ok(b"abc"), Err("gone")]);
         let mut list = List(
             vec![

@@ -5,8 +5,8 @@
 //! [`IDLE_TIME`] without an order; when too many wait, that which waited longest is sent away.
 
 use super::letter::{Content, Orders};
-use super::office::{Letters, Source};
-use super::order::{Order, Settings, Verdict};
+use super::local_delivery::{LocalJob, Source};
+use super::order::{DeliveryRequest, Settings, Verdict};
 use super::privileged::{Handed, Helper, IDLE_TIME, Worker};
 use super::stream;
 use crate::env::accounts::Login;
@@ -39,7 +39,7 @@ struct Waiting {
 }
 
 /// Why a batch has no verdicts.
-enum Trouble {
+enum WorkerError {
     /// Nothing was begun.
     NotBegun(io::Error),
     /// It is not known what was done.
@@ -54,10 +54,10 @@ impl Workers {
     /// Has a batch carried out as a person; `None`: a worker finds out who that is. For a thread that may wait.
     ///
     /// A worker for one batch alone is not kept.
-    pub(super) fn carry_out(&self, who: Option<&Login>, batch: &[Letters], settings: &Settings) -> Vec<Handed> {
+    pub(super) fn carry_out(&self, who: Option<&Login>, batch: &[LocalJob], settings: &Settings) -> Vec<Handed> {
         while let Some(worker) = who.and_then(|login| self.take(login)) {
             match talk(&worker, batch, settings) {
-                Err(Trouble::NotBegun(_)) => {}
+                Err(WorkerError::NotBegun(_)) => {}
                 told => return self.settle(told, who, worker, batch),
             }
         }
@@ -75,10 +75,10 @@ impl Workers {
 
     fn settle(
         &self,
-        told: Result<Vec<Verdict>, Trouble>,
+        told: Result<Vec<Verdict>, WorkerError>,
         who: Option<&Login>,
         worker: Worker,
-        batch: &[Letters],
+        batch: &[LocalJob],
     ) -> Vec<Handed> {
         let verdicts = match told {
             Ok(verdicts) => {
@@ -116,7 +116,7 @@ impl Workers {
     }
 }
 
-impl Trouble {
+impl WorkerError {
     fn text(&self) -> String {
         let (error, so) = match self {
             Self::NotBegun(error) => (error, ""),
@@ -137,18 +137,18 @@ impl Trouble {
 }
 
 /// Gives a worker a batch and waits for its verdicts.
-fn talk(worker: &Worker, batch: &[Letters], settings: &Settings) -> Result<Vec<Verdict>, Trouble> {
+fn talk(worker: &Worker, batch: &[LocalJob], settings: &Settings) -> Result<Vec<Verdict>, WorkerError> {
     let stream = &worker.stream;
     let limit = batch.iter().map(|letters| settings.time_max(&letters.order.what)).max().unwrap_or_default() + SPARE;
     let timed = stream.set_read_timeout(Some(limit)).and_then(|()| stream.set_write_timeout(Some(limit)));
-    timed.map_err(Trouble::NotBegun)?;
+    timed.map_err(WorkerError::NotBegun)?;
     let mut sending = Sending { rest: batch.iter(), now: None };
     let sent = stream::send_batch(&mut BufWriter::with_capacity(BUFFER_BYTES, stream), &mut sending);
     let mut from = BufReader::new(stream);
-    stream::begun(&mut from).map_err(Trouble::NotBegun)?;
-    let unread = sent.map_err(Trouble::Unknown)?;
+    stream::begun(&mut from).map_err(WorkerError::NotBegun)?;
+    let unread = sent.map_err(WorkerError::Unknown)?;
     let verdicts = batch.iter().map(|_| stream::verdict(&mut from)).collect::<io::Result<Vec<_>>>();
-    let mut verdicts = verdicts.map_err(Trouble::Unknown)?;
+    let mut verdicts = verdicts.map_err(WorkerError::Unknown)?;
     // The worker knows that a message broke off, and not why.
     for (verdict, why) in verdicts.iter_mut().zip(unread) {
         if let Some(why) = why {
@@ -160,7 +160,7 @@ fn talk(worker: &Worker, batch: &[Letters], settings: &Settings) -> Result<Vec<V
 
 /// A batch on its way: it can be sent again, to another.
 struct Sending<'b> {
-    rest: std::slice::Iter<'b, Letters>,
+    rest: std::slice::Iter<'b, LocalJob>,
     now: Option<Source>,
 }
 
@@ -171,7 +171,7 @@ impl Content for Sending<'_> {
 }
 
 impl Orders for Sending<'_> {
-    fn next_order(&mut self) -> Option<Order> {
+    fn next_order(&mut self) -> Option<DeliveryRequest> {
         let next = self.rest.next()?;
         self.now = Some(next.source.clone());
         Some(next.order.clone())

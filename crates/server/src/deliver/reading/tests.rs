@@ -1,7 +1,7 @@
 //! Reads are counted while they are made to wait.
 
 use super::*;
-use crate::deliver::message::{Outgoing, Unfit};
+use crate::deliver::message::{LoadError, OutboundMessage};
 use crate::dispatch::Dispatch;
 use crate::simulation::{spool_on, spool_with};
 use mail::{Client, Envelope, MailParams, Node, Protocol, QueueIds, Received, Recipient, ReversePath};
@@ -87,7 +87,7 @@ async fn whoever_goes_away_leaves_the_turn_to_the_end_of_the_read_and_not_longer
     release.send(()).unwrap();
     timeout(SOON, reading.read(|_| Ok(()))).await.unwrap().unwrap();
     let broken = timeout(SOON, reading.read::<()>(|_| panic!("a test"))).await.unwrap();
-    assert!(matches!(broken, Err(Unread::Bad(_))), "{broken:?}");
+    assert!(matches!(broken, Err(ReadError::Bad(_))), "{broken:?}");
     timeout(SOON, reading.read(|_| Ok(()))).await.unwrap().unwrap();
 }
 
@@ -117,21 +117,21 @@ async fn every_way_to_a_stored_message_waits_for_a_turn() {
     let one = Positions::One(0);
 
     let turns = Taken::all(reading).await;
-    let load = || Outgoing::load(&dispatch, id, &one);
+    let load = || OutboundMessage::load(&dispatch, id, &one);
     assert!(timeout(A_WHILE, load()).await.is_err());
     drop(turns);
     let mut outgoing = timeout(SOON, load()).await.unwrap().unwrap();
 
     let turns = Taken::all(reading).await;
     assert!(timeout(A_WHILE, outgoing.next_piece(reading)).await.is_err());
-    assert!(timeout(A_WHILE, Outgoing::part(reading, id, 0, 1)).await.is_err());
-    assert!(timeout(A_WHILE, Outgoing::whole(reading, id)).await.is_err());
+    assert!(timeout(A_WHILE, OutboundMessage::part(reading, id, 0, 1)).await.is_err());
+    assert!(timeout(A_WHILE, OutboundMessage::whole(reading, id)).await.is_err());
     drop(turns);
     // Where the system gives no thread, the message is sound: it is tried again soon, and nobody looks for rot.
     let short = Reading::with_threads(Arc::clone(&reading.spool), 1);
     short.run_short(true);
     let why = short.content(id, 0..1).await.unwrap_err();
-    assert_eq!((&why, why.pause()), (&Unread::NoThread, Duration::from_secs(120)));
+    assert_eq!((&why, why.pause()), (&ReadError::NoThread, Duration::from_secs(120)));
     assert!(why.advice().contains("TasksMax=") && !why.advice().contains("verify"));
     short.run_short(false);
     assert_eq!(short.content(id, 0..1).await.unwrap(), "a");
@@ -186,7 +186,7 @@ async fn a_list_is_read_once_and_never_served_as_it_was() {
     for at in 0..MANY {
         let dispatch = Arc::clone(&dispatch);
         loads.spawn(async move {
-            let mut outgoing = Outgoing::load(&dispatch, id, &Positions::One(at)).await.unwrap();
+            let mut outgoing = OutboundMessage::load(&dispatch, id, &Positions::One(at)).await.unwrap();
             let piece = outgoing.next_piece(&dispatch.reading).await.unwrap().unwrap();
             let address = outgoing.envelope.recipients[0].address.to_string();
             assert_eq!((address, outgoing.recipients_left), (format!("u@d{at}.test"), MANY as usize));
@@ -206,17 +206,17 @@ async fn a_list_is_read_once_and_never_served_as_it_was() {
         // In force at once, whenever it is durable.
         drop(spool.record(&[Change { id, recipient, state, destination: None }]).unwrap());
     };
-    let load = async |at: u32| Outgoing::load(&dispatch, id, &Positions::One(at)).await;
+    let load = async |at: u32| OutboundMessage::load(&dispatch, id, &Positions::One(at)).await;
     set(0, Status::Held, 0);
-    assert!(matches!(load(0).await, Err(Unfit::Nothing)));
+    assert!(matches!(load(0).await, Err(LoadError::Nothing)));
     set(0, Status::Waiting, 77);
     let released = load(0).await.unwrap();
     assert_eq!((released.positions[0].1.due, released.recipients_left), (77, MANY as usize));
     set(1, Status::Done, 0);
-    assert!(matches!(load(1).await, Err(Unfit::Nothing)));
+    assert!(matches!(load(1).await, Err(LoadError::Nothing)));
     assert_eq!(load(2).await.unwrap().recipients_left, MANY as usize - 1);
     (0..MANY).for_each(|at| set(at, Status::Done, 0));
-    assert!(matches!(load(2).await, Err(Unfit::Nothing)));
+    assert!(matches!(load(2).await, Err(LoadError::Nothing)));
     assert_eq!(disk.counters().reads - before, 2, "and nothing is read for it");
     assert_eq!(spool.statistics().shared_bytes, 0);
 }

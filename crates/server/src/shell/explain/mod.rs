@@ -28,7 +28,7 @@ pub struct Sender {
 
 /// The way of one recipient.
 #[derive(Clone, Debug)]
-pub struct Way {
+pub struct RouteTrace {
     /// Each decision, in order.
     pub steps: Vec<Step>,
     /// What becomes of him.
@@ -124,7 +124,7 @@ impl Explainer {
 
     /// The way of a recipient. It waits for who has to be asked.
     #[must_use]
-    pub fn route(&self, sender: &Sender, recipient: &Address) -> Way {
+    pub fn route(&self, sender: &Sender, recipient: &Address) -> RouteTrace {
         let mut sender = sender.clone();
         // The one name that the server knows without the DNS: see `dns::reverse`.
         if sender.client.is_some_and(|ip| ip.to_canonical().is_loopback()) && self.config.accept.reverse_dns {
@@ -133,10 +133,10 @@ impl Explainer {
         let Some(admission) = self.routing.admission() else {
             let refusal =
                 Refusal::new(451, mail::EnhancedCode::of(mail::Outcome::Transient, 3, 5), "there are no maps");
-            return Way { steps: Vec::new(), end: End::Refuse(refusal) };
+            return RouteTrace { steps: Vec::new(), end: End::Refuse(refusal) };
         };
         let decided = self.runtime.block_on(self.routing.decide(|ask| way(admission, ask, &sender, recipient)));
-        decided.unwrap_or_else(|why| Way { steps: Vec::new(), end: End::Defer(why) })
+        decided.unwrap_or_else(|why| RouteTrace { steps: Vec::new(), end: End::Defer(why) })
     }
 
     /// What the configuration says of the hosts of a delivery; `None` if it stays on this machine.
@@ -172,7 +172,7 @@ fn way(
     ask: &mut route::Ask<'_>,
     sender: &Sender,
     recipient: &Address,
-) -> Result<Way, route::Stop> {
+) -> Result<RouteTrace, route::Stop> {
     let client = Client {
         ip: sender.client.map(|ip| ip.to_canonical()),
         name: sender.name.as_deref().map_or(ClientName::NotAsked, ClientName::Verified),
@@ -192,7 +192,7 @@ fn way(
     for ruled in judged {
         steps.extend(ruled.steps);
         match ruled.ruling {
-            Ruling::Refuse(refusal) => return Ok(Way { steps, end: End::Refuse(refusal) }),
+            Ruling::Refuse(refusal) => return Ok(RouteTrace { steps, end: End::Refuse(refusal) }),
             Ruling::Discard => is_discarded = true,
             Ruling::Quarantine(reason) => hold = Some(reason),
             Ruling::Continue | Ruling::Accept | Ruling::Relay => {}
@@ -215,5 +215,5 @@ fn way(
             None => End::Deliver(deliveries, resolution.failed),
         },
     };
-    Ok(Way { steps, end })
+    Ok(RouteTrace { steps, end })
 }

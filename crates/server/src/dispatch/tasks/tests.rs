@@ -16,7 +16,7 @@ struct Trial {
     service: Arc<Context>,
     dispatch: Arc<Dispatch>,
     spool: Arc<Spool>,
-    inbox: UnboundedReceiver<Errand>,
+    inbox: UnboundedReceiver<Task>,
 }
 
 impl Trial {
@@ -48,7 +48,7 @@ impl Trial {
     }
 
     /// The next errand of a kind; pages of lists are read meanwhile, and hosts are not found.
-    fn next(&mut self, is_it: impl Fn(&Errand) -> bool) -> Errand {
+    fn next(&mut self, is_it: impl Fn(&Task) -> bool) -> Task {
         for _ in 0..20 {
             let Ok(errand) = self.inbox.try_recv() else {
                 self.dispatch.tell(|_, _| ());
@@ -56,10 +56,10 @@ impl Trial {
             };
             match errand {
                 errand if is_it(&errand) => return errand,
-                Errand::Load { destination, name, after, limit } => {
+                Task::Load { destination, name, after, limit } => {
                     self.dispatch.load(destination, &name, after, limit);
                 }
-                Errand::Resolve { destination, name } => {
+                Task::Resolve { destination, name } => {
                     let no = NoHosts {
                         permanent: false,
                         status: EnhancedCode::of(Outcome::Transient, 4, 4),
@@ -75,7 +75,7 @@ impl Trial {
     }
 
     /// Begins an errand whose task is cut off.
-    async fn break_off(&self, errand: Errand) {
+    async fn break_off(&self, errand: Task) {
         let mut tasks = JoinSet::new();
         begin(&self.service, &self.dispatch, &mut tasks, errand);
         assert_eq!(tasks.len(), 1);
@@ -101,11 +101,11 @@ async fn a_destination_whose_look_up_breaks_off_is_looked_up_again() {
     let id = trial.store(micros(trial.dispatch.now()), "");
     let job = Job { message: id, recipients: Positions::One(0), probe: false };
     trial.dispatch.tell(|scheduler, now| scheduler.add(NAME, job, Class::Normal, now));
-    let errand = trial.next(|errand| matches!(errand, Errand::Resolve { .. }));
+    let errand = trial.next(|errand| matches!(errand, Task::Resolve { .. }));
     assert_eq!(trial.down(), None);
     trial.break_off(errand).await;
     assert_eq!(trial.down().as_deref(), Some(BROKE_OFF));
-    let Errand::Defer { jobs, .. } = trial.next(|errand| matches!(errand, Errand::Defer { .. })) else { panic!() };
+    let Task::Defer { jobs, .. } = trial.next(|errand| matches!(errand, Task::Defer { .. })) else { panic!() };
     assert_eq!(jobs.first().map(|job| job.message), Some(id));
 }
 
@@ -121,7 +121,7 @@ async fn mail_whose_telling_breaks_off_is_told_of_later() {
             trial.dispatch.tell(|scheduler, _| scheduler.set_deadline(NAME, id, &Positions::One(0), at));
         }
         let errand = trial
-            .next(|errand| matches!(errand, Errand::Overdue { kind, .. } if (*kind == Overdue::ByTime) == is_by_time));
+            .next(|errand| matches!(errand, Task::Overdue { kind, .. } if (*kind == Overdue::ByTime) == is_by_time));
         assert!(trial.is_active(id), "{params}");
         trial.break_off(errand).await;
         assert!(!trial.is_active(id), "{params}");
@@ -137,7 +137,7 @@ async fn the_start_leaves_alone_what_is_on_its_way() {
         // Nobody is asked where that is.
         trial.dispatch.tell(|scheduler, now| scheduler.add(b"[127.0.0.1]", job, Class::Normal, now));
         restore(&trial.service, &trial.dispatch, pass).await;
-        let errands = std::iter::from_fn(|| trial.inbox.try_recv().ok());
-        assert_eq!(errands.filter(|errand| matches!(errand, Errand::Connect { .. })).count(), opened);
+        let tasks = std::iter::from_fn(|| trial.inbox.try_recv().ok());
+        assert_eq!(tasks.filter(|errand| matches!(errand, Task::Connect { .. })).count(), opened);
     }
 }

@@ -12,14 +12,14 @@
 //! the one before, up to [`GATHER_MAX`].
 //!
 //! Until the report is recorded a failure stands, as does a delivery: it was logged and counted, so nobody looks at its
-//! recipient again ([`Gathering::shows`]). A warning keeps nobody from the next attempt. Where the report cannot be stored it is
+//! recipient again ([`DsnBatcher::shows`]). A warning keeps nobody from the next attempt. Where the report cannot be stored it is
 //! made again after [`TELL_AGAIN`], of the same.
 
 use super::receipt::{owed, owing};
-use super::{Attempt, Cause, Fate, Receipt, TELL_AGAIN};
+use super::{Attempt, AttemptOutcome, Cause, Receipt, TELL_AGAIN};
 use crate::context::Context;
-use crate::deliver::{Outgoing, Unfit};
-use crate::dispatch::{Dispatch, Owed};
+use crate::deliver::{LoadError, OutboundMessage};
+use crate::dispatch::{CompletionGuard, Dispatch};
 use crate::resolve;
 use mail::QueueId;
 use mail::report::Kind;
@@ -44,15 +44,15 @@ const OCTETS_MAX: usize = 32 << 20;
 
 /// What is to be told.
 #[derive(Debug, Default)]
-pub(crate) struct Gathering(Mutex<Kept>);
+pub(crate) struct DsnBatcher(Mutex<Kept>);
 
 #[derive(Debug, Default)]
 struct Kept {
-    messages: HashMap<QueueId, BTreeMap<u32, Fate>>,
+    messages: HashMap<QueueId, BTreeMap<u32, AttemptOutcome>>,
     recipients: usize,
     octets: usize,
     /// Of whom a report is being made.
-    told: HashMap<QueueId, BTreeMap<u32, Word>>,
+    told: HashMap<QueueId, BTreeMap<u32, PendingReport>>,
     reported: HashMap<QueueId, Reported>,
     /// Those, the oldest first.
     reported_order: VecDeque<QueueId>,
@@ -78,7 +78,7 @@ impl Reported {
 
 /// What a sender is about to hear of a recipient.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Word {
+pub(crate) enum PendingReport {
     /// That he failed.
     Failed,
     /// That he waits for longer.
@@ -87,12 +87,12 @@ pub(crate) enum Word {
     Delivered,
 }
 
-impl Word {
-    const fn of(fate: &Fate) -> Self {
+impl PendingReport {
+    const fn of(fate: &AttemptOutcome) -> Self {
         match fate {
-            Fate::Failed(_) => Self::Failed,
-            Fate::Deferred(_) => Self::Delayed,
-            Fate::Delivered(_) | Fate::Receipt(_) => Self::Delivered,
+            AttemptOutcome::Failed(_) => Self::Failed,
+            AttemptOutcome::Deferred(_) => Self::Delayed,
+            AttemptOutcome::Delivered(_) | AttemptOutcome::Receipt(_) => Self::Delivered,
         }
     }
 
@@ -113,13 +113,13 @@ pub(super) enum Gathered {
     No,
 }
 
-impl Gathering {
+impl DsnBatcher {
     fn kept(&self) -> MutexGuard<'_, Kept> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Keeps what is to be told of a recipient; what was said of him last counts.
-    pub(super) fn add(&self, id: QueueId, position: u32, fate: Fate) -> Gathered {
+    pub(super) fn add(&self, id: QueueId, position: u32, fate: AttemptOutcome) -> Gathered {
         let mut kept = self.kept();
         let octets = octets_of(&fate);
         if kept.recipients >= RECIPIENTS_MAX || kept.octets + octets > OCTETS_MAX {
@@ -165,7 +165,7 @@ impl Gathering {
     }
 
     /// What a sender is about to hear of a recipient, if he is.
-    pub(crate) fn word(&self, id: QueueId, position: u32) -> Option<Word> {
+    pub(crate) fn word(&self, id: QueueId, position: u32) -> Option<PendingReport> {
         self.kept().word(id, position)
     }
 
@@ -178,20 +178,20 @@ impl Gathering {
         }
         for entry in entries {
             match kept.word(entry.message, entry.recipient) {
-                Some(Word::Failed | Word::Delivered) => entry.held = true,
-                Some(Word::Delayed) => entry.warned = true,
+                Some(PendingReport::Failed | PendingReport::Delivered) => entry.held = true,
+                Some(PendingReport::Delayed) => entry.warned = true,
                 None => {}
             }
         }
     }
 
     /// Takes what is to be told of a message. It stands until [`Self::told`].
-    fn take(&self, id: QueueId) -> BTreeMap<u32, Fate> {
+    fn take(&self, id: QueueId) -> BTreeMap<u32, AttemptOutcome> {
         let mut kept = self.kept();
         let message = kept.messages.remove(&id).unwrap_or_default();
         kept.recipients -= message.len();
         kept.octets -= message.values().map(octets_of).sum::<usize>();
-        let words = message.iter().map(|(position, fate)| (*position, Word::of(fate)));
+        let words = message.iter().map(|(position, fate)| (*position, PendingReport::of(fate)));
         kept.told.entry(id).or_default().extend(words);
         message
     }
@@ -209,23 +209,23 @@ impl Gathering {
 }
 
 impl Kept {
-    fn word(&self, id: QueueId, position: u32) -> Option<Word> {
-        let waits = self.messages.get(&id).and_then(|message| message.get(&position)).map(Word::of);
+    fn word(&self, id: QueueId, position: u32) -> Option<PendingReport> {
+        let waits = self.messages.get(&id).and_then(|message| message.get(&position)).map(PendingReport::of);
         waits.or_else(|| self.told.get(&id)?.get(&position).copied())
     }
 }
 
 /// What it takes to keep this.
-fn octets_of(fate: &Fate) -> usize {
+fn octets_of(fate: &AttemptOutcome) -> usize {
     let said = match fate {
-        Fate::Delivered(reply) => reply.text_octets(),
-        Fate::Receipt(receipt) => receipt.octets(),
-        Fate::Deferred(cause) | Fate::Failed(cause) => {
+        AttemptOutcome::Delivered(reply) => reply.text_octets(),
+        AttemptOutcome::Receipt(receipt) => receipt.octets(),
+        AttemptOutcome::Deferred(cause) | AttemptOutcome::Failed(cause) => {
             let reply = cause.reply.as_ref().map_or(0, mail::Reply::text_octets);
             cause.text.len() + reply + cause.host.as_ref().map_or(0, |host| host.len())
         }
     };
-    said + size_of::<(u32, Fate)>()
+    said + size_of::<(u32, AttemptOutcome)>()
 }
 
 /// Whether others may have to be told of with the recipients of this attempt.
@@ -239,7 +239,7 @@ pub(super) fn may_have_more(service: &Context, attempt: &Attempt<'_>) -> bool {
 /// Has the report made when its time has come.
 pub(super) fn report_later(service: &Arc<Context>, id: QueueId) {
     let Some(dispatch) = &service.dispatch else { return };
-    report_after(service, id, dispatch.gathering.patience(id));
+    report_after(service, id, dispatch.dsn_batcher.patience(id));
 }
 
 fn report_after(service: &Arc<Context>, id: QueueId, pause: Duration) {
@@ -260,19 +260,19 @@ pub(super) async fn report(service: &Arc<Context>, id: QueueId) {
     let (fates, owed) = taken(dispatch, id);
     let positions: Vec<u32> = fates.keys().copied().collect();
     let (mut is_first, mut is_left) = (false, false);
-    let untold = tell(service, id, fates).await.unwrap_or_else(|Unread| {
+    let untold = tell(service, id, fates).await.unwrap_or_else(|EnvelopeReadError| {
         is_left = true;
         BTreeMap::new()
     });
     for (position, fate) in untold {
-        match dispatch.gathering.add(id, position, fate) {
+        match dispatch.dsn_batcher.add(id, position, fate) {
             Gathered::First => is_first = true,
             Gathered::More => {}
             Gathered::No => is_left = true,
         }
     }
-    dispatch.gathering.told(id, &positions);
-    owed.paid();
+    dispatch.dsn_batcher.told(id, &positions);
+    owed.complete();
     if is_first {
         report_after(service, id, TELL_AGAIN);
     }
@@ -283,41 +283,45 @@ pub(super) async fn report(service: &Arc<Context>, id: QueueId) {
 
 /// What is to be told of a message. If the telling breaks off, what was to be told is forgotten as in a crash: its recipients are tried
 /// again.
-fn taken(dispatch: &Arc<Dispatch>, id: QueueId) -> (BTreeMap<u32, Fate>, Owed<impl FnOnce() + use<>>) {
-    let fates = dispatch.gathering.take(id);
+fn taken(
+    dispatch: &Arc<Dispatch>,
+    id: QueueId,
+) -> (BTreeMap<u32, AttemptOutcome>, CompletionGuard<impl FnOnce() + use<>>) {
+    let fates = dispatch.dsn_batcher.take(id);
     let (dispatch, positions) = (Arc::clone(dispatch), fates.keys().copied().collect::<Vec<u32>>());
     let forget = move || {
-        dispatch.gathering.told(id, &positions);
+        dispatch.dsn_batcher.told(id, &positions);
         dispatch.look_at(id);
     };
-    (fates, Owed::new(forget))
+    (fates, CompletionGuard::new(forget))
 }
 
 /// The message cannot be read: it is tried again, and then that is said.
-struct Unread;
+struct EnvelopeReadError;
 
 /// Tells the sender, and records it. Returns those of whom it could not be told, with what is to be said.
 async fn tell(
     service: &Arc<Context>,
     id: QueueId,
-    mut fates: BTreeMap<u32, Fate>,
-) -> Result<BTreeMap<u32, Fate>, Unread> {
+    mut fates: BTreeMap<u32, AttemptOutcome>,
+) -> Result<BTreeMap<u32, AttemptOutcome>, EnvelopeReadError> {
     let (Some(dispatch), Some(spool)) = (&service.dispatch, service.spool()) else { return Ok(fates) };
     let positions: Vec<u32> = fates.keys().copied().collect();
     // What was held, deleted or delivered meanwhile is not told of. Nor is a delivery that is not recorded yet: a walk finds it.
-    let mut outgoing = match Outgoing::load_to_tell(dispatch, id, &Positions::from(positions.as_slice())).await {
+    let mut outgoing = match OutboundMessage::load_to_tell(dispatch, id, &Positions::from(positions.as_slice())).await {
         Ok(outgoing) => outgoing,
-        Err(Unfit::Nothing) => return Ok(BTreeMap::new()),
-        Err(_) => return Err(Unread),
+        Err(LoadError::Nothing) => return Ok(BTreeMap::new()),
+        Err(_) => return Err(EnvelopeReadError),
     };
     outgoing.retain(|position, state| {
-        let is_owed = matches!(fates.get(&position), Some(Fate::Receipt(_)));
+        let is_owed = matches!(fates.get(&position), Some(AttemptOutcome::Receipt(_)));
         is_owed == state.owed().is_some()
     });
     if outgoing.positions.is_empty() {
         return Ok(BTreeMap::new());
     }
-    let there: Vec<Fate> = outgoing.positions.iter().filter_map(|(position, _)| fates.get(position).cloned()).collect();
+    let there: Vec<AttemptOutcome> =
+        outgoing.positions.iter().filter_map(|(position, _)| fates.get(position).cloned()).collect();
     let mailer = resolve::mailer(&service.live.load().config.route);
     let attempt = outgoing.attempt(NextHop::None, mailer, Duration::ZERO, false);
     let attempt = Attempt { is_try: false, is_told: true, ..attempt };
@@ -326,9 +330,10 @@ async fn tell(
         return Ok(fates);
     }
     let is_untold = |change: &&spool::Change| {
-        let word = fates.get(&change.recipient).map(Word::of);
+        let word = fates.get(&change.recipient).map(PendingReport::of);
         let waits = change.state.status == Status::Waiting;
-        change.state.status == Status::Owed || waits && (word == Some(Word::Failed) || !change.state.is_warned())
+        change.state.status == Status::Owed
+            || waits && (word == Some(PendingReport::Failed) || !change.state.is_warned())
     };
     let untold: BTreeSet<u32> = changes.iter().filter(is_untold).map(|change| change.recipient).collect();
     fates.retain(|position, _| untold.contains(position));
@@ -341,8 +346,8 @@ pub(crate) fn report_owed(service: &Arc<Context>, id: QueueId, recipients: &Posi
     let Some(dispatch) = &service.dispatch else { return TELL_AGAIN };
     let mut is_first = false;
     let mut crowded = Vec::new();
-    for position in recipients.iter().filter(|position| dispatch.gathering.word(id, *position).is_none()) {
-        match dispatch.gathering.add(id, position, Fate::Receipt(Receipt::default())) {
+    for position in recipients.iter().filter(|position| dispatch.dsn_batcher.word(id, *position).is_none()) {
+        match dispatch.dsn_batcher.add(id, position, AttemptOutcome::Receipt(Receipt::default())) {
             Gathered::First => is_first = true,
             Gathered::More => {}
             Gathered::No => crowded.push(position),
@@ -386,73 +391,81 @@ mod tests {
 
     #[test]
     fn the_first_of_a_message_is_told_from_the_others_and_room_is_bounded() {
-        let gathering = Gathering::default();
-        let fate = |text: &str| Fate::Failed(Cause::new(EnhancedCode::of(Outcome::Permanent, 1, 1), text, None));
+        let dsn_batcher = DsnBatcher::default();
+        let fate =
+            |text: &str| AttemptOutcome::Failed(Cause::new(EnhancedCode::of(Outcome::Permanent, 1, 1), text, None));
         let other = QueueId::from_u64(QueueId::MIN.to_u64() + 1).unwrap();
-        assert_eq!(gathering.add(QueueId::MIN, 3, fate("a")), Gathered::First);
-        assert_eq!(gathering.add(QueueId::MIN, 1, fate("b")), Gathered::More);
-        assert_eq!(gathering.add(QueueId::MIN, 1, fate("c")), Gathered::More);
-        assert_eq!(gathering.add(other, 0, fate("d")), Gathered::First);
-        let taken = gathering.take(QueueId::MIN);
+        assert_eq!(dsn_batcher.add(QueueId::MIN, 3, fate("a")), Gathered::First);
+        assert_eq!(dsn_batcher.add(QueueId::MIN, 1, fate("b")), Gathered::More);
+        assert_eq!(dsn_batcher.add(QueueId::MIN, 1, fate("c")), Gathered::More);
+        assert_eq!(dsn_batcher.add(other, 0, fate("d")), Gathered::First);
+        let taken = dsn_batcher.take(QueueId::MIN);
         assert_eq!(taken.into_iter().collect::<Vec<_>>(), [(1, fate("c")), (3, fate("a"))]);
-        assert_eq!(gathering.kept().recipients, 1);
+        assert_eq!(dsn_batcher.kept().recipients, 1);
         // While it is told it stands, and afterwards nothing is known of it.
-        assert_eq!(gathering.word(QueueId::MIN, 1), Some(Word::Failed));
-        gathering.told(QueueId::MIN, &[1]);
-        assert_eq!((gathering.word(QueueId::MIN, 1), gathering.word(QueueId::MIN, 3)), (None, Some(Word::Failed)));
-        gathering.told(QueueId::MIN, &[3]);
-        assert!(gathering.kept().told.is_empty());
-        assert_eq!(gathering.word(other, 0), Some(Word::Failed));
-        gathering.kept().recipients = RECIPIENTS_MAX;
-        assert_eq!(gathering.add(other, 1, fate("e")), Gathered::No);
+        assert_eq!(dsn_batcher.word(QueueId::MIN, 1), Some(PendingReport::Failed));
+        dsn_batcher.told(QueueId::MIN, &[1]);
+        assert_eq!(
+            (dsn_batcher.word(QueueId::MIN, 1), dsn_batcher.word(QueueId::MIN, 3)),
+            (None, Some(PendingReport::Failed))
+        );
+        dsn_batcher.told(QueueId::MIN, &[3]);
+        assert!(dsn_batcher.kept().told.is_empty());
+        assert_eq!(dsn_batcher.word(other, 0), Some(PendingReport::Failed));
+        dsn_batcher.kept().recipients = RECIPIENTS_MAX;
+        assert_eq!(dsn_batcher.add(other, 1, fate("e")), Gathered::No);
     }
 
     #[test]
     fn a_telling_that_breaks_off_leaves_nobody_as_if_he_were_told() {
         let (_service, dispatch, _spool) = Context::trial_with_spool(crate::config::Config::default());
-        let gathering = &dispatch.gathering;
+        let dsn_batcher = &dispatch.dsn_batcher;
         let cause = Cause::new(EnhancedCode::of(Outcome::Permanent, 1, 1), "gone", None);
         for is_paid in [false, true] {
-            gathering.add(QueueId::MIN, 3, Fate::Failed(cause.clone()));
+            dsn_batcher.add(QueueId::MIN, 3, AttemptOutcome::Failed(cause.clone()));
             let (fates, owed) = taken(&dispatch, QueueId::MIN);
-            assert_eq!((fates.len(), gathering.word(QueueId::MIN, 3)), (1, Some(Word::Failed)));
+            assert_eq!((fates.len(), dsn_batcher.word(QueueId::MIN, 3)), (1, Some(PendingReport::Failed)));
             if is_paid {
-                owed.paid();
+                owed.complete();
             } else {
                 drop(owed);
             }
-            assert_eq!(gathering.word(QueueId::MIN, 3), is_paid.then_some(Word::Failed));
+            assert_eq!(dsn_batcher.word(QueueId::MIN, 3), is_paid.then_some(PendingReport::Failed));
         }
     }
 
     #[test]
     fn a_message_with_many_reports_waits_longer_for_each_and_the_memory_of_them_is_bounded() {
-        let gathering = Gathering::default();
+        let dsn_batcher = DsnBatcher::default();
         let id = |nth: u64| QueueId::from_u64(QueueId::MIN.to_u64() + nth).unwrap();
         let mut waits = Vec::new();
         for _ in 0..9 {
-            waits.push(gathering.patience(id(0)).as_secs());
-            gathering.reported(id(0), Kind::Failed);
+            waits.push(dsn_batcher.patience(id(0)).as_secs());
+            dsn_batcher.reported(id(0), Kind::Failed);
         }
         assert_eq!(waits, [5, 10, 20, 40, 80, 160, 300, 300, 300]);
-        assert_eq!(gathering.parked(id(0)), GATHER_MAX + PARKED);
-        assert_eq!([Kind::Failed, Kind::Delayed, Kind::Relayed].map(|kind| gathering.reports(id(0), kind)), [9, 0, 0]);
+        assert_eq!(dsn_batcher.parked(id(0)), GATHER_MAX + PARKED);
+        assert_eq!(
+            [Kind::Failed, Kind::Delayed, Kind::Relayed].map(|kind| dsn_batcher.reports(id(0), kind)),
+            [9, 0, 0]
+        );
         for nth in 1..=REPORTED_MAX as u64 {
-            gathering.reported(id(nth), Kind::Delayed);
+            dsn_batcher.reported(id(nth), Kind::Delayed);
         }
-        assert_eq!((gathering.reports(id(0), Kind::Failed), gathering.reports(id(1), Kind::Delayed)), (0, 1));
-        assert_eq!((gathering.patience(id(1)), gathering.kept().reported.len()), (GATHER, REPORTED_MAX));
+        assert_eq!((dsn_batcher.reports(id(0), Kind::Failed), dsn_batcher.reports(id(1), Kind::Delayed)), (0, 1));
+        assert_eq!((dsn_batcher.patience(id(1)), dsn_batcher.kept().reported.len()), (GATHER, REPORTED_MAX));
     }
 
     #[test]
     fn what_hosts_say_at_length_is_bounded_in_octets() {
-        let gathering = Gathering::default();
+        let dsn_batcher = DsnBatcher::default();
         let said = "x".repeat(4_000);
-        let fate = || Fate::Failed(Cause::new(EnhancedCode::of(Outcome::Permanent, 1, 1), said.as_str(), None));
-        let most = (0..).find(|position| gathering.add(QueueId::MIN, *position, fate()) == Gathered::No).unwrap();
+        let fate =
+            || AttemptOutcome::Failed(Cause::new(EnhancedCode::of(Outcome::Permanent, 1, 1), said.as_str(), None));
+        let most = (0..).find(|position| dsn_batcher.add(QueueId::MIN, *position, fate()) == Gathered::No).unwrap();
         assert!((7_000..8_400).contains(&most), "{most} recipients");
-        assert_eq!(gathering.take(QueueId::MIN).len(), most as usize);
-        let kept = gathering.kept();
+        assert_eq!(dsn_batcher.take(QueueId::MIN).len(), most as usize);
+        let kept = dsn_batcher.kept();
         assert_eq!((kept.recipients, kept.octets), (0, 0));
     }
 }

@@ -1,9 +1,9 @@
 //! What dispatch has done by tasks: opening connections, asking for hosts, reading lists, reports on mail that is overdue.
 //!
-//! Decisions only send an [`Errand`] and never wait. One task ([`run`]) takes them, and owns what they begin; at the end of the
+//! Decisions only send an [`Task`] and never wait. One task ([`run`]) takes them, and owns what they begin; at the end of the
 //! server it waits for what is open.
 
-use super::{Dispatch, Owed, Post, Renewal, Way, bounce, overdue, rehome};
+use super::{CompletionGuard, ConnectTarget, ConnectionSignal, Dispatch, Renewal, bounce, overdue, rehome};
 use crate::context::Context;
 use crate::deliver;
 use crate::dns::NoHosts;
@@ -31,16 +31,16 @@ const BROKE_OFF: &str = "the look-up of its hosts broke off";
 /// How long mail of old smart hosts that is under way is waited for.
 const REHOME_AGAIN: Duration = Duration::from_secs(30);
 
-pub(super) type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
+pub(super) type TaskFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// What the task that owns connections is to begin.
-pub(super) enum Errand {
+pub(super) enum Task {
     /// All that waits is due.
     Restore,
     /// Mail of old destinations that was under way is given new ones.
     Rehome,
     /// Something else that the end of the server waits for.
-    Task(Task),
+    TaskFuture(TaskFuture),
     Resolve {
         destination: DestinationId,
         name: Arc<[u8]>,
@@ -56,9 +56,9 @@ pub(super) enum Errand {
         limit: usize,
     },
     Connect {
-        way: Way,
+        way: ConnectTarget,
         connection: ConnectionId,
-        post: Arc<Post>,
+        post: Arc<ConnectionSignal>,
     },
     Overdue {
         destination: DestinationId,
@@ -148,7 +148,7 @@ async fn restore(service: &Arc<Context>, dispatch: &Arc<Dispatch>, pass: Pass) {
             () = service.stop.begun() => {}
             () = tokio::time::sleep(REHOME_AGAIN) => {
                 dispatch.rehomes_again.store(false, Ordering::Release);
-                dispatch.send(Errand::Rehome);
+                dispatch.send(Task::Rehome);
             }
         }
     }
@@ -159,44 +159,44 @@ pub(crate) fn reconfigure(service: &Arc<Context>, renewal: &Renewal) {
     let Some(dispatch) = &service.dispatch else { return };
     dispatch.configure(&service.live.load().config, service.routing.load_full(), renewal);
     if !renewal.ways().is_empty() {
-        dispatch.send(Errand::Restore);
+        dispatch.send(Task::Restore);
     }
 }
 
-fn begin(service: &Arc<Context>, dispatch: &Arc<Dispatch>, tasks: &mut JoinSet<()>, errand: Errand) {
+fn begin(service: &Arc<Context>, dispatch: &Arc<Dispatch>, tasks: &mut JoinSet<()>, errand: Task) {
     let service = Arc::clone(service);
     match errand {
-        Errand::Restore => {
+        Task::Restore => {
             let dispatch = Arc::clone(dispatch);
             tasks.spawn(async move { restore(&service, &dispatch, Pass::Anew).await });
         }
-        Errand::Rehome => {
+        Task::Rehome => {
             let dispatch = Arc::clone(dispatch);
             tasks.spawn(async move { restore(&service, &dispatch, Pass::Moved).await });
         }
-        Errand::Load { destination, name, after, limit } => dispatch.load(destination, &name, after, limit),
-        Errand::Task(task) => {
+        Task::Load { destination, name, after, limit } => dispatch.load(destination, &name, after, limit),
+        Task::TaskFuture(task) => {
             tasks.spawn(task);
         }
-        Errand::Defer { jobs, why } => {
+        Task::Defer { jobs, why } => {
             tasks.spawn(async move { deliver::defer(&service, jobs, &why).await });
         }
-        Errand::Resolve { destination, name } => {
+        Task::Resolve { destination, name } => {
             let dispatch = Arc::clone(dispatch);
-            let owed = Owed::new({
+            let owed = CompletionGuard::new({
                 let (service, dispatch, name) = (Arc::clone(&service), Arc::clone(&dispatch), Arc::clone(&name));
                 move || hosts_not_found(&service, &dispatch, destination, &name)
             });
             tasks.spawn(async move { find_hosts(&service, &dispatch, destination, &name, owed).await });
         }
-        Errand::Connect { way, connection, post } => {
+        Task::Connect { way, connection, post } => {
             let guard = Closing { dispatch: Arc::clone(dispatch), connection };
             tasks.spawn(async move {
                 deliver::run(service, way, connection, post).await;
                 drop(guard);
             });
         }
-        Errand::Bounce { meant, why, answer } => {
+        Task::Bounce { meant, why, answer } => {
             let dispatch = Arc::clone(dispatch);
             tasks.spawn(async move {
                 let bounced = bounce::bounce(&service, &dispatch, meant, &why).await;
@@ -204,9 +204,9 @@ fn begin(service: &Arc<Context>, dispatch: &Arc<Dispatch>, tasks: &mut JoinSet<(
                 drop(answer.send(bounced));
             });
         }
-        Errand::Overdue { destination, name, message, recipients, kind } => {
+        Task::Overdue { destination, name, message, recipients, kind } => {
             let dispatch = Arc::clone(dispatch);
-            let owed = Owed::new({
+            let owed = CompletionGuard::new({
                 let (dispatch, recipients) = (Arc::clone(&dispatch), recipients.clone());
                 move || {
                     if kind == Overdue::ByTime {
@@ -222,12 +222,12 @@ fn begin(service: &Arc<Context>, dispatch: &Arc<Dispatch>, tasks: &mut JoinSet<(
                 if kind == Overdue::ByTime {
                     let again = overdue::settle_by_time(&service, &dispatch, &name, message, &recipients).await;
                     drop(permit);
-                    owed.paid();
+                    owed.complete();
                     return dispatch.timed(destination, message, &recipients, again);
                 }
                 let pause = overdue::settle(&service, &dispatch, &name, message, &recipients, kind).await;
                 drop(permit);
-                owed.paid();
+                owed.complete();
                 dispatch.settled(destination, message, &recipients, kind, pause);
             });
         }
@@ -240,7 +240,7 @@ async fn find_hosts<F: FnOnce()>(
     dispatch: &Arc<Dispatch>,
     destination: DestinationId,
     name: &Arc<[u8]>,
-    owed: Owed<F>,
+    owed: CompletionGuard<F>,
 ) {
     let live = service.live.load_full();
     let resolver = service.resolver.load_full();
@@ -250,9 +250,9 @@ async fn find_hosts<F: FnOnce()>(
         biased;
         found = asked => found,
         // What is in line is in the spool.
-        () = service.stop.begun() => return owed.paid(),
+        () = service.stop.begun() => return owed.complete(),
     };
-    owed.paid();
+    owed.complete();
     match found {
         Ok(site) => dispatch.placed(service, destination, name, &site),
         Err(no) if no.permanent => dispatch.placed(service, destination, name, &resolve::nowhere(&live.config, name)),
@@ -270,7 +270,7 @@ fn hosts_not_found(service: &Context, dispatch: &Dispatch, destination: Destinat
     let no = NoHosts { permanent: false, status, text: BROKE_OFF.to_owned(), is_ours: true };
     let jobs = dispatch.unplaced(service, destination, name, &no);
     if !jobs.is_empty() {
-        dispatch.send(Errand::Defer { jobs, why: Arc::from(BROKE_OFF) });
+        dispatch.send(Task::Defer { jobs, why: Arc::from(BROKE_OFF) });
     }
 }
 

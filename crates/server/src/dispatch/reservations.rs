@@ -5,7 +5,7 @@
 //! a recipient who waits, or one who is done and reported.
 
 use super::Dispatch;
-use crate::settle::Word;
+use crate::settle::PendingReport;
 #[cfg(test)]
 use crate::simulation::{Sabotage, is_sabotaged};
 use mail::QueueId;
@@ -33,13 +33,13 @@ pub(super) enum Purpose {
 
 /// All that is claimed.
 #[derive(Debug, Default)]
-pub(crate) struct Claims {
+pub(crate) struct Reservations {
     /// Messages.
     count: AtomicUsize,
     claimed: Mutex<HashMap<QueueId, BTreeMap<u32, Purpose>>>,
 }
 
-impl Claims {
+impl Reservations {
     fn lock(&self) -> MutexGuard<'_, HashMap<QueueId, BTreeMap<u32, Purpose>>> {
         self.claimed.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -99,7 +99,7 @@ impl Claims {
 
 /// Recipients of a message that are claimed until this is dropped.
 #[must_use]
-pub(super) struct Claim {
+pub(super) struct Reservation {
     dispatch: Arc<Dispatch>,
     id: QueueId,
     /// In their order.
@@ -108,10 +108,10 @@ pub(super) struct Claim {
     is_left: bool,
 }
 
-impl Claim {
+impl Reservation {
     /// For telling that they are overdue; those that somebody else tells of are left out.
     pub(super) fn overdue(dispatch: &Arc<Dispatch>, id: QueueId, recipients: &[u32]) -> Self {
-        let recipients = dispatch.claims.take(id, recipients.iter().copied(), Purpose::Overdue, |_| true);
+        let recipients = dispatch.reservations.take(id, recipients.iter().copied(), Purpose::Overdue, |_| true);
         Self { dispatch: Arc::clone(dispatch), id, recipients, is_left: false }
     }
 
@@ -123,9 +123,9 @@ impl Claim {
             let state = dispatch.lock();
             let is_free = |position: u32| {
                 !state.scheduler.is_in_flight(id, position)
-                    && !dispatch.gathering.word(id, position).is_some_and(Word::is_last)
+                    && !dispatch.dsn_batcher.word(id, position).is_some_and(PendingReport::is_last)
             };
-            claim.recipients.extend(dispatch.claims.take(id, some.iter().copied(), Purpose::Bounce, is_free));
+            claim.recipients.extend(dispatch.reservations.take(id, some.iter().copied(), Purpose::Bounce, is_free));
             drop(state);
         }
         claim
@@ -137,9 +137,9 @@ impl Claim {
     }
 }
 
-impl Drop for Claim {
+impl Drop for Reservation {
     fn drop(&mut self) {
-        self.dispatch.claims.release(self.id, &self.recipients);
+        self.dispatch.reservations.release(self.id, &self.recipients);
         if self.is_left && !self.recipients.is_empty() {
             let (dispatch, id) = (Arc::clone(&self.dispatch), self.id);
             self.dispatch.spawn(Box::pin(async move {
@@ -156,19 +156,19 @@ mod tests {
 
     #[test]
     fn who_is_bounced_is_not_tried_and_told_of_by_nobody_else() {
-        let claims = Claims::default();
+        let reservations = Reservations::default();
         let all = Positions::from([0, 1, 2, 3].as_slice());
         let take = |purpose, positions: &[u32]| {
-            claims.take(QueueId::MIN, positions.iter().copied(), purpose, |position| position != 3)
+            reservations.take(QueueId::MIN, positions.iter().copied(), purpose, |position| position != 3)
         };
         assert_eq!(take(Purpose::Bounce, &[0, 1, 3]), [0, 1]);
         assert_eq!(take(Purpose::Overdue, &[1, 2]), [2]);
         assert!(take(Purpose::Bounce, &[1, 2, 3]).is_empty());
-        assert_eq!(*claims.open(QueueId::MIN, &all), [2, 3]);
-        assert_eq!(*claims.open(QueueId::MAX, &all), [0, 1, 2, 3]);
-        claims.release(QueueId::MIN, &[0, 1]);
-        assert_eq!(*claims.open(QueueId::MIN, &all), [0, 1, 2, 3]);
-        claims.release(QueueId::MIN, &[2]);
-        assert!(claims.lock().is_empty() && claims.count.load(Ordering::Acquire) == 0);
+        assert_eq!(*reservations.open(QueueId::MIN, &all), [2, 3]);
+        assert_eq!(*reservations.open(QueueId::MAX, &all), [0, 1, 2, 3]);
+        reservations.release(QueueId::MIN, &[0, 1]);
+        assert_eq!(*reservations.open(QueueId::MIN, &all), [0, 1, 2, 3]);
+        reservations.release(QueueId::MIN, &[2]);
+        assert!(reservations.lock().is_empty() && reservations.count.load(Ordering::Acquire) == 0);
     }
 }

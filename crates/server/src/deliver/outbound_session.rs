@@ -2,16 +2,16 @@
 //! what became of them to *settle*.
 //!
 //! A message is sent while the one before still awaits its reply. What the peer says, or does not say, of the connection as a
-//! whole is read from it afterwards: [`Conversation::dismissal`], [`Conversation::has_failed`].
+//! whole is read from it afterwards: [`OutboundSession::dismissal`], [`OutboundSession::has_failed`].
 
-use super::connect::{Trouble, next_hop, refused};
+use super::connect::{ConnectError, next_hop, refused};
 use super::link::{Link, Next};
 use super::message::Content;
-use super::{Outgoing, Unfit, Unread, Work, answers, learn, peer};
-use crate::dispatch::Post;
+use super::{LoadError, OutboundMessage, ReadError, Work, answers, learn, peer};
+use crate::dispatch::ConnectionSignal;
 use crate::env::{blocking, clock};
 use crate::session::Wait;
-use crate::settle::{self, Attempt, Cause, Fate};
+use crate::settle::{self, Attempt, AttemptOutcome, Cause};
 #[cfg(test)]
 use crate::simulation::{Sabotage, is_sabotaged};
 use mail::{Body, EnhancedCode, Outcome, QueueId};
@@ -39,19 +39,19 @@ const AHEAD_RECIPIENTS: usize = 16;
 
 /// Whether a connection wants work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Appetite {
+enum WorkState {
     /// It asks for the next job.
-    Hungry,
+    WantsJob,
     /// There was none: the bell tells.
-    Sated,
+    Idle,
     /// It finishes what is open and closes.
-    Leaving,
+    Closing,
 }
 
 /// Why content is not made 7-bit.
 enum Unconverted {
     /// It cannot be read.
-    Unread(Unread),
+    ReadError(ReadError),
     /// It must not be changed.
     Impossible(String),
 }
@@ -60,17 +60,17 @@ enum Unconverted {
 struct Open {
     token: u64,
     job: Job,
-    outgoing: Outgoing,
+    outgoing: OutboundMessage,
     /// What became of recipients who were left out; empty: nobody was.
-    left_out: Vec<Option<Fate>>,
+    left_out: Vec<Option<AttemptOutcome>>,
     /// Why its content could not be read to the end.
-    unread: Option<Unread>,
+    unread: Option<ReadError>,
     began: Instant,
 }
 
 impl Open {
     /// What became of all recipients, with those who were sent.
-    fn fates(&mut self, sent: Vec<Fate>) -> Vec<Fate> {
+    fn fates(&mut self, sent: Vec<AttemptOutcome>) -> Vec<AttemptOutcome> {
         if self.left_out.is_empty() {
             return sent;
         }
@@ -80,16 +80,16 @@ impl Open {
 }
 
 /// A connection that is ready for mail.
-pub(super) struct Conversation<'a> {
+pub(super) struct OutboundSession<'a> {
     pub(super) work: Work<'a>,
     pub(super) link: Box<Link>,
-    post: &'a Post,
+    post: &'a ConnectionSignal,
     /// Of all hosts of the site.
     addresses: Vec<SocketAddr>,
     open: VecDeque<Open>,
     /// Names of transactions between the session and us.
     tokens: u64,
-    appetite: Appetite,
+    appetite: WorkState,
     idle_since: Instant,
     /// Transactions that are over.
     tried: u64,
@@ -113,9 +113,9 @@ pub(super) struct Conversation<'a> {
     is_broken_off: bool,
 }
 
-impl<'a> Conversation<'a> {
+impl<'a> OutboundSession<'a> {
     /// Over a link that is ready for mail, to one of the hosts of a site at these addresses.
-    pub(super) fn new(work: Work<'a>, link: Box<Link>, post: &'a Post, addresses: Vec<SocketAddr>) -> Self {
+    pub(super) fn new(work: Work<'a>, link: Box<Link>, post: &'a ConnectionSignal, addresses: Vec<SocketAddr>) -> Self {
         let address = link.peer.address.socket();
         let is_doubted = |hosts: &Hosts| address.is_some_and(|address| hosts.is_doubted(address));
         Self {
@@ -126,7 +126,7 @@ impl<'a> Conversation<'a> {
             addresses,
             open: VecDeque::new(),
             tokens: 0,
-            appetite: Appetite::Hungry,
+            appetite: WorkState::WantsJob,
             idle_since: clock::now(),
             tried: 0,
             answered: 0,
@@ -141,7 +141,7 @@ impl<'a> Conversation<'a> {
     }
 }
 
-impl Conversation<'_> {
+impl OutboundSession<'_> {
     /// Takes jobs and sends them until there is no work, or the connection breaks.
     pub(super) async fn hold<N: Future<Output = ()>>(&mut self, wait: &mut Wait<'_, N>) {
         let post = self.post;
@@ -149,8 +149,10 @@ impl Conversation<'_> {
         let mut step = self.link.session.step();
         loop {
             match step {
-                Step::Ready if self.appetite == Appetite::Hungry && !self.waits && self.is_light() => self.take().await,
-                Step::Ready if self.appetite == Appetite::Leaving && self.link.session.in_flight() == 0 => {
+                Step::Ready if self.appetite == WorkState::WantsJob && !self.waits && self.is_light() => {
+                    self.take().await
+                }
+                Step::Ready if self.appetite == WorkState::Closing && self.link.session.in_flight() == 0 => {
                     let now = self.link.now();
                     self.link.session.quit(now);
                 }
@@ -167,7 +169,7 @@ impl Conversation<'_> {
                         Next::Rung => {
                             bell = Box::pin(post.bell.notified());
                             if post.is_called_off.swap(false, Ordering::AcqRel) {
-                                self.appetite = Appetite::Leaving;
+                                self.appetite = WorkState::Closing;
                                 match self.lag {
                                     // The content has gone out meanwhile.
                                     Some(lag) if !lag.is_whole && self.may_be_taken() => self.lags(),
@@ -178,7 +180,7 @@ impl Conversation<'_> {
                                 self.asks_again();
                             }
                         }
-                        Next::Idle | Next::Stopping => self.appetite = Appetite::Leaving,
+                        Next::Idle | Next::Stopping => self.appetite = WorkState::Closing,
                         // It is waited for: dispatch rings when others need the place.
                         Next::Lagging => self.lags(),
                         Next::Silent => self.falls_silent(),
@@ -245,8 +247,8 @@ impl Conversation<'_> {
 
     /// It asks for work as soon as it may have some: there is some, or it is not rung for while the peer owes it an answer.
     fn asks_again(&mut self) {
-        if self.appetite == Appetite::Sated {
-            self.appetite = Appetite::Hungry;
+        if self.appetite == WorkState::Idle {
+            self.appetite = WorkState::WantsJob;
         }
     }
 
@@ -259,7 +261,7 @@ impl Conversation<'_> {
             let status = EnhancedCode::of(Outcome::Transient, 4, 2);
             let text =
                 format!("{} is silent, and its place was needed (delivery.connections_max)", self.link.peer.name);
-            let fates = vec![Fate::Deferred(Cause::new(status, text, None)); open.outgoing.positions.len()];
+            let fates = vec![AttemptOutcome::Deferred(Cause::new(status, text, None)); open.outgoing.positions.len()];
             let xdelay = clock::now().saturating_duration_since(open.began);
             let attempt = open.outgoing.attempt(next_hop(&self.link.peer), self.mailer(), xdelay, false);
             let retry = self.work.settle(&open.job, &attempt, fates, Feedback::NoReply).await;
@@ -282,7 +284,7 @@ impl Conversation<'_> {
 
     /// Until when a connection without work is kept.
     fn idle_until(&self) -> Option<Instant> {
-        let is_idle = self.link.session.in_flight() == 0 && self.appetite == Appetite::Sated;
+        let is_idle = self.link.session.in_flight() == 0 && self.appetite == WorkState::Idle;
         is_idle.then(|| self.idle_since + self.work.service.live.load().config.delivery.idle_time)
     }
 
@@ -291,19 +293,19 @@ impl Conversation<'_> {
         let work = &mut self.work;
         let is_poisoned = work.service.message_store.pressure() == Pressure::Poisoned;
         if work.service.stop.has_begun() || is_poisoned {
-            self.appetite = Appetite::Leaving;
+            self.appetite = WorkState::Closing;
             return;
         }
         // What is done must be known before more is asked for.
         work.flush();
         if self.link.routing.as_ref().is_some_and(|old| peer::is_out_of_date(old, &work.service.routing.load())) {
-            self.appetite = Appetite::Leaving;
+            self.appetite = WorkState::Closing;
             return;
         }
         let job = match work.dispatch.take(work.connection) {
             NextJob::Job(job) => job,
             NextJob::Idle => {
-                self.appetite = Appetite::Sated;
+                self.appetite = WorkState::Idle;
                 self.idle_since = clock::now();
                 return;
             }
@@ -312,19 +314,19 @@ impl Conversation<'_> {
                 return;
             }
             NextJob::Close => {
-                self.appetite = Appetite::Leaving;
+                self.appetite = WorkState::Closing;
                 return;
             }
         };
-        match Outgoing::load(work.dispatch, job.message, &job.recipients).await {
+        match OutboundMessage::load(work.dispatch, job.message, &job.recipients).await {
             Ok(outgoing) => self.begin(job, outgoing).await,
-            Err(Unfit::Nothing) => work.records.push((job, Feedback::Unsent, None)),
-            Err(Unfit::Unread(why)) => work.put_aside(&job, &why),
+            Err(LoadError::Nothing) => work.records.push((job, Feedback::Unsent, None)),
+            Err(LoadError::Unread(why)) => work.put_aside(&job, &why),
         }
     }
 
     /// Begins the transaction of a job, or settles it when this peer cannot take it.
-    async fn begin(&mut self, job: Job, mut outgoing: Outgoing) {
+    async fn begin(&mut self, job: Job, mut outgoing: OutboundMessage) {
         self.tokens += 1;
         let now = self.work.service.unix_now();
         if let Some(cause) = settle::deadline::too_late(&outgoing.envelope, now) {
@@ -355,7 +357,7 @@ impl Conversation<'_> {
                     transaction = outgoing.transaction(self.tokens, now, &left_out);
                     fits = self.link.session.fits(&transaction);
                 }
-                Err(Unconverted::Unread(why)) => return self.work.put_aside(&job, &why),
+                Err(Unconverted::ReadError(why)) => return self.work.put_aside(&job, &why),
                 Err(Unconverted::Impossible(text)) => {
                     let status = EnhancedCode::of(Outcome::Permanent, 6, 3);
                     return self.refuse(&job, &outgoing, Cause::new(status, text, None)).await;
@@ -384,23 +386,23 @@ impl Conversation<'_> {
     fn try_tls_again(&mut self) {
         if self.link.tls.is_none() && self.link.session.offers().starttls {
             learn(self.work.service, &self.link.peer, |hosts, address, _| hosts.try_tls(address));
-            self.appetite = Appetite::Leaving;
+            self.appetite = WorkState::Closing;
         }
     }
 
     /// Makes the content 7-bit for a peer that takes nothing else.
     // RFC 6152 §3: convert, or give it back
-    async fn convert(&self, outgoing: &mut Outgoing) -> Result<(), Unconverted> {
+    async fn convert(&self, outgoing: &mut OutboundMessage) -> Result<(), Unconverted> {
         // Whole messages in memory: a few at a time. Closed never.
         let _permit = self.work.dispatch.conversions.acquire().await;
-        let content = Outgoing::whole(&self.work.dispatch.reading, outgoing.envelope.id).await;
-        let content = content.map_err(Unconverted::Unread)?;
+        let content = OutboundMessage::whole(&self.work.dispatch.reading, outgoing.envelope.id).await;
+        let content = content.map_err(Unconverted::ReadError)?;
         if mail::seven_bit::is_seven_bit(&content) {
             outgoing.envelope.params.body = None;
             return Ok(());
         }
         let converted = blocking::run(move || mail::seven_bit::convert(&content)).await;
-        let broken = |_| Unconverted::Unread(Unread::Bad("the conversion broke off".to_owned()));
+        let broken = |_| Unconverted::ReadError(ReadError::Bad("the conversion broke off".to_owned()));
         let converted = converted.map_err(broken)?;
         let converted = converted.map_err(|reason| {
             Unconverted::Impossible(format!("{} does not offer 8BITMIME: {reason}", self.link.peer.name))
@@ -412,8 +414,8 @@ impl Conversation<'_> {
     }
 
     /// This peer will never take the message.
-    async fn refuse(&mut self, job: &Job, outgoing: &Outgoing, cause: Cause) {
-        let fates = vec![Fate::Failed(cause); outgoing.positions.len()];
+    async fn refuse(&mut self, job: &Job, outgoing: &OutboundMessage, cause: Cause) {
+        let fates = vec![AttemptOutcome::Failed(cause); outgoing.positions.len()];
         let attempt = outgoing.attempt(next_hop(&self.link.peer), self.mailer(), Duration::ZERO, false);
         Box::pin(self.work.settle(job, &attempt, fates, Feedback::Unsent)).await;
     }
@@ -427,7 +429,7 @@ impl Conversation<'_> {
         let now = self.link.now();
         match piece {
             Ok(Some(piece)) => return self.link.session.content(piece, now),
-            Ok(None) => open.unread = Some(Unread::Bad("its content is shorter than it should be".to_owned())),
+            Ok(None) => open.unread = Some(ReadError::Bad("its content is shorter than it should be".to_owned())),
             Err(why) => open.unread = Some(why),
         }
         self.link.session.abort_content(now);
@@ -443,7 +445,7 @@ impl Conversation<'_> {
             (self.lag, self.waits) = (None, false);
             self.link.forget_silences();
         }
-        if self.appetite == Appetite::Sated && self.open.is_empty() {
+        if self.appetite == WorkState::Idle && self.open.is_empty() {
             self.idle_since = clock::now();
         }
         if let Some(why) = &open.unread {
@@ -451,7 +453,7 @@ impl Conversation<'_> {
         }
         if self.is_untried(&finished) {
             if finished.outcomes.iter().any(is_used_up) {
-                self.appetite = Appetite::Leaving;
+                self.appetite = WorkState::Closing;
             }
             self.has_given_back = true;
             return self.work.dispatch.give_back(self.work.connection, &open.job);
@@ -471,12 +473,12 @@ impl Conversation<'_> {
         }
         self.tried += 1;
         self.answered += u64::from(is_answered);
-        if fates.iter().any(|fate| matches!(fate, Fate::Delivered(_))) {
-            fates.iter_mut().for_each(Fate::hurry);
+        if fates.iter().any(|fate| matches!(fate, AttemptOutcome::Delivered(_))) {
+            fates.iter_mut().for_each(AttemptOutcome::hurry);
         } else {
             self.barren += 1;
             if self.barren >= BARREN_MAX {
-                self.appetite = Appetite::Leaving;
+                self.appetite = WorkState::Closing;
             }
         }
         let fates = open.fates(fates);
@@ -513,7 +515,7 @@ impl Conversation<'_> {
     fn is_over_early(&self) -> bool {
         let is_its =
             |closing: &Closing| closing.stage != Stage::Quit && (closing.reply.is_some() || closing.loss.is_some());
-        let has_work = self.has_given_back || self.tokens == 0 && self.appetite == Appetite::Hungry;
+        let has_work = self.has_given_back || self.tokens == 0 && self.appetite == WorkState::WantsJob;
         self.tried == 0 && has_work && self.link.session.closing().is_some_and(is_its)
     }
 
@@ -521,7 +523,7 @@ impl Conversation<'_> {
     /// one answer. Whoever wants nothing now is as good as away: the message has had its attempt, and what waits behind it shall
     /// not have one each. One that took or refused a message, or said something of one recipient, has served: it works.
     /// One that ended it before there was a message is no better.
-    pub(super) fn dismissal(&self) -> Option<Trouble> {
+    pub(super) fn dismissal(&self) -> Option<ConnectError> {
         let closing = self.link.session.closing().filter(|_| !self.has_served)?;
         if self.tried == 0 && !self.is_over_early() {
             return None;
@@ -541,7 +543,7 @@ impl Conversation<'_> {
             Failure::Refused if is_broken => Failure::Broken,
             other => other,
         };
-        Some(Trouble { failure, ..trouble })
+        Some(ConnectError { failure, ..trouble })
     }
 
     /// Whether the peer had nothing to do with the transaction: it was behind one that ended the connection, or the

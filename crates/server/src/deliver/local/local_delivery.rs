@@ -9,13 +9,13 @@
 
 use super::agent::{Agent, Place};
 use super::letter::{Content, Orders};
-use super::order::{Order, Settings, Verdict, What};
+use super::order::{DeliveryRequest, Settings, Verdict, What};
 use super::person::Rights;
 use super::privileged::{Handed, Helper};
 use super::workers::Workers;
 use crate::config::Config;
 use crate::context::Context;
-use crate::deliver::message::{Content as Stored, Outgoing};
+use crate::deliver::message::{Content as Stored, OutboundMessage};
 use crate::env::accounts::Kept;
 use crate::env::{blocking, clock};
 use crate::lookup::files::Readers;
@@ -37,7 +37,7 @@ const PIECE_BYTES: u64 = 256 << 10;
 
 /// What local delivery has of its own.
 #[derive(Debug)]
-pub(crate) struct Office {
+pub(crate) struct LocalDelivery {
     settings: Settings,
     /// Finds places, and delivers with the rights of this process.
     agent: Agent,
@@ -49,14 +49,14 @@ pub(crate) struct Office {
     programs: Semaphore,
     files: Semaphore,
     /// Mailboxes that are written to, by their names.
-    busy: Mutex<BTreeMap<String, Line>>,
+    busy: Mutex<BTreeMap<String, MailboxQueue>>,
     /// Deliveries that may wait for a mailbox that takes nothing.
     stuck_max: usize,
 }
 
 /// Those who wait for a mailbox.
 #[derive(Debug)]
-struct Line {
+struct MailboxQueue {
     /// Since when the present batch is written.
     since: Instant,
     waiting: VecDeque<Waiting>,
@@ -65,34 +65,34 @@ struct Line {
 #[derive(Debug)]
 struct Waiting {
     place: Place,
-    letters: Letters,
-    tell: oneshot::Sender<News>,
+    letters: LocalJob,
+    tell: oneshot::Sender<JobReply>,
 }
 
 /// An order and its message.
 #[derive(Clone, Debug)]
-pub(super) struct Letters {
-    pub(super) order: Order,
+pub(super) struct LocalJob {
+    pub(super) order: DeliveryRequest,
     pub(super) source: Source,
 }
 
 /// What whoever waits is told.
 #[derive(Debug)]
-enum News {
+enum JobReply {
     /// It was carried out.
     Done(Handed),
     /// It is his turn.
-    Turn(Box<(Place, Letters)>),
+    Turn(Box<(Place, LocalJob)>),
 }
 
 /// What came of handing an order in.
 enum HandedIn {
     Done(Handed),
     /// Somebody else is at work there.
-    Wait(oneshot::Receiver<News>),
+    Wait(oneshot::Receiver<JobReply>),
 }
 
-impl Office {
+impl LocalDelivery {
     /// Without a helper: deliveries are made with the rights of this process.
     pub(crate) fn new(config: &Config) -> Self {
         Self::with(config, None)
@@ -156,7 +156,7 @@ impl Office {
     }
 
     /// Hands an order in. For a thread that may wait.
-    fn hand_in(&self, letters: Letters) -> HandedIn {
+    fn hand_in(&self, letters: LocalJob) -> HandedIn {
         if self.workers.is_some() && !self.agent.reads_accounts() {
             // A worker sees more of the machine.
             return HandedIn::Done(self.carry_out_one(None, letters));
@@ -182,14 +182,14 @@ impl Office {
             line.waiting.push_back(Waiting { place, letters, tell });
             return HandedIn::Wait(told);
         }
-        busy.insert(place.name(), Line { since: now, waiting: VecDeque::new() });
+        busy.insert(place.name(), MailboxQueue { since: now, waiting: VecDeque::new() });
         drop(busy);
         HandedIn::Done(self.lead(&place, letters))
     }
 
     /// Carries an order out together with those that wait for the same place, and passes on. What became of the first.
-    fn lead(&self, place: &Place, first: Letters) -> Handed {
-        let passing = PassOn { office: self, name: place.name() };
+    fn lead(&self, place: &Place, first: LocalJob) -> Handed {
+        let passing = PassOn { local_delivery: self, name: place.name() };
         let mut bytes = first.source.bytes();
         let mut batch = vec![(first, None)];
         if let Some(line) = self.busy().get_mut(&passing.name) {
@@ -213,7 +213,7 @@ impl Office {
             let handed = handed.next().unwrap_or_else(lost);
             match tell {
                 // Who does not listen any more cannot be helped.
-                Some(tell) => drop(tell.send(News::Done(handed))),
+                Some(tell) => drop(tell.send(JobReply::Done(handed))),
                 None => own = Some(handed),
             }
         }
@@ -221,12 +221,12 @@ impl Office {
         own.unwrap_or_else(lost)
     }
 
-    fn carry_out_one(&self, place: Option<&Place>, letters: Letters) -> Handed {
+    fn carry_out_one(&self, place: Option<&Place>, letters: LocalJob) -> Handed {
         self.carry_out(place, vec![letters]).pop().unwrap_or_else(lost)
     }
 
     /// Has a batch carried out. As many answers as there are orders.
-    fn carry_out(&self, place: Option<&Place>, batch: Vec<Letters>) -> Vec<Handed> {
+    fn carry_out(&self, place: Option<&Place>, batch: Vec<LocalJob>) -> Vec<Handed> {
         let who = place.filter(|place| !place.is_program()).map(|place| &place.person.login);
         match &self.workers {
             Some(workers) => workers.carry_out(who, &batch, &self.settings),
@@ -237,24 +237,24 @@ impl Office {
         }
     }
 
-    fn busy(&self) -> MutexGuard<'_, BTreeMap<String, Line>> {
+    fn busy(&self) -> MutexGuard<'_, BTreeMap<String, MailboxQueue>> {
         self.busy.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Gives the turn at a mailbox to the next when it goes, also if whoever had it broke off.
 struct PassOn<'o> {
-    office: &'o Office,
+    local_delivery: &'o LocalDelivery,
     name: String,
 }
 
 impl Drop for PassOn<'_> {
     fn drop(&mut self) {
-        let mut busy = self.office.busy();
+        let mut busy = self.local_delivery.busy();
         while let Some(Waiting { place, letters, tell }) =
             busy.get_mut(&self.name).and_then(|line| line.waiting.pop_front())
         {
-            if tell.send(News::Turn(Box::new((place, letters)))).is_ok() {
+            if tell.send(JobReply::Turn(Box::new((place, letters)))).is_ok() {
                 return;
             }
         }
@@ -271,23 +271,23 @@ fn lost() -> Handed {
 ///
 /// # Cancel safety
 /// No: what was begun is finished, and nobody hears of it.
-pub(super) async fn deliver(service: Arc<Context>, letters: Letters) -> Handed {
-    let office = &service.office;
-    let _permit = office.turn(&letters.order.what).await;
+pub(super) async fn deliver(service: Arc<Context>, letters: LocalJob) -> Handed {
+    let local_delivery = &service.local_delivery;
+    let _permit = local_delivery.turn(&letters.order.what).await;
     let at_work = Arc::clone(&service);
-    let handed = blocking::run(move || at_work.office.hand_in(letters)).await;
+    let handed = blocking::run(move || at_work.local_delivery.hand_in(letters)).await;
     let told = match handed {
         Ok(HandedIn::Done(handed)) => return handed,
         Ok(HandedIn::Wait(told)) => told.await,
         Err(_) => return lost(),
     };
     match told {
-        Ok(News::Done(handed)) => handed,
-        Ok(News::Turn(turn)) => {
+        Ok(JobReply::Done(handed)) => handed,
+        Ok(JobReply::Turn(turn)) => {
             let at_work = Arc::clone(&service);
             let led = blocking::run(move || {
                 let (place, letters) = *turn;
-                at_work.office.lead(&place, letters)
+                at_work.local_delivery.lead(&place, letters)
             });
             led.await.unwrap_or_else(|_| lost())
         }
@@ -297,7 +297,7 @@ pub(super) async fn deliver(service: Arc<Context>, letters: Letters) -> Handed {
 
 /// A batch for this process.
 struct Batch {
-    rest: VecDeque<Letters>,
+    rest: VecDeque<LocalJob>,
     now: Option<Source>,
 }
 
@@ -308,8 +308,8 @@ impl Content for Batch {
 }
 
 impl Orders for Batch {
-    fn next_order(&mut self) -> Option<Order> {
-        let Letters { order, source } = self.rest.pop_front()?;
+    fn next_order(&mut self) -> Option<DeliveryRequest> {
+        let LocalJob { order, source } = self.rest.pop_front()?;
         self.now = Some(source);
         Some(order)
     }
@@ -334,7 +334,7 @@ pub(super) enum Source {
 }
 
 impl Source {
-    pub(super) fn of(service: &Context, outgoing: &Outgoing) -> Self {
+    pub(super) fn of(service: &Context, outgoing: &OutboundMessage) -> Self {
         match (&outgoing.content, service.spool()) {
             (Stored::Here(pieces), _) => Self::Here(pieces.iter().filter(|piece| !piece.is_empty()).cloned().collect()),
             (Stored::Stored { .. }, Some(spool)) => Self::Stored {
@@ -376,5 +376,5 @@ impl Content for Source {
 }
 
 #[cfg(test)]
-#[path = "office_tests.rs"]
+#[path = "local_delivery_tests.rs"]
 mod tests;

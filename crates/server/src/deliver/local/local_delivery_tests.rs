@@ -12,7 +12,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 /// What a worker does with a batch when it is told to go on.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum WorkerBehaviour {
     Deliver,
     /// Ends before it begins.
     EndAtOnce,
@@ -23,14 +23,14 @@ enum Way {
 }
 
 struct Trial {
-    office: Arc<Office>,
+    local_delivery: Arc<LocalDelivery>,
     /// The orders of each batch, as it begins.
     batches: Receiver<Vec<String>>,
-    go: Sender<Way>,
+    go: Sender<WorkerBehaviour>,
     _directory: tempfile::TempDir,
 }
 
-fn work(stream: &UnixStream, batches: &Sender<Vec<String>>, go: &Mutex<Receiver<Way>>) {
+fn work(stream: &UnixStream, batches: &Sender<Vec<String>>, go: &Mutex<Receiver<WorkerBehaviour>>) {
     let mut from = std::io::BufReader::new(stream);
     while let Ok(Some(mut batch)) = stream::Incoming::wait(&mut from) {
         let mut orders = Vec::new();
@@ -40,15 +40,15 @@ fn work(stream: &UnixStream, batches: &Sender<Vec<String>>, go: &Mutex<Receiver<
         assert!(batch.is_whole());
         let count = orders.len();
         batches.send(orders).unwrap();
-        let way = go.lock().unwrap().recv().unwrap_or(Way::EndAtOnce);
-        if way == Way::EndAtOnce {
+        let way = go.lock().unwrap().recv().unwrap_or(WorkerBehaviour::EndAtOnce);
+        if way == WorkerBehaviour::EndAtOnce {
             return;
         }
         let mut out = stream;
         stream::send_begun(&mut out).unwrap();
         match way {
-            Way::EndAtWork => return,
-            Way::Babble => out.write_all(b"\x02\0\0\0{}").unwrap(),
+            WorkerBehaviour::EndAtWork => return,
+            WorkerBehaviour::Babble => out.write_all(b"\x02\0\0\0{}").unwrap(),
             _ => stream::send_verdicts(&mut out, &vec![Verdict::delivered(); count]).unwrap(),
         }
     }
@@ -65,24 +65,29 @@ fn trial() -> Trial {
     let (batches, told) = channel();
     let (go, gone) = channel();
     std::thread::spawn(move || serve(&control, &batches, &Arc::new(Mutex::new(gone))));
-    Trial { office: Arc::new(Office::with(&config, Some(helper))), batches: told, go, _directory: directory }
+    Trial {
+        local_delivery: Arc::new(LocalDelivery::with(&config, Some(helper))),
+        batches: told,
+        go,
+        _directory: directory,
+    }
 }
 
-fn serve(control: &OwnedFd, batches: &Sender<Vec<String>>, go: &Arc<Mutex<Receiver<Way>>>) {
+fn serve(control: &OwnedFd, batches: &Sender<Vec<String>>, go: &Arc<Mutex<Receiver<WorkerBehaviour>>>) {
     while let Ok(Taken::Worker(stream, _leash)) = take_over(control.as_fd()) {
         let (batches, go) = (batches.clone(), Arc::clone(go));
         std::thread::spawn(move || work(&UnixStream::from(stream), &batches, &go));
     }
 }
 
-fn letters(user: &str, unique: &str) -> Letters {
-    let order = Order { local: user.into(), unique: unique.into(), ..order() };
-    Letters { order, source: Source::Here(VecDeque::from([Bytes::from_static(b"A: b\r\n\r\nx\r\n")])) }
+fn letters(user: &str, unique: &str) -> LocalJob {
+    let order = DeliveryRequest { local: user.into(), unique: unique.into(), ..order() };
+    LocalJob { order, source: Source::Here(VecDeque::from([Bytes::from_static(b"A: b\r\n\r\nx\r\n")])) }
 }
 
-fn in_thread(trial: &Trial, letters: Letters) -> std::thread::JoinHandle<Verdict> {
-    let office = Arc::clone(&trial.office);
-    std::thread::spawn(move || done(office.hand_in(letters)))
+fn in_thread(trial: &Trial, letters: LocalJob) -> std::thread::JoinHandle<Verdict> {
+    let local_delivery = Arc::clone(&trial.local_delivery);
+    std::thread::spawn(move || done(local_delivery.hand_in(letters)))
 }
 
 fn done(handed: HandedIn) -> Verdict {
@@ -101,7 +106,7 @@ fn what_comes_while_a_mailbox_is_written_to_is_written_together() {
         .map(|number| {
             let mut letters = letters("joe", &number.to_string());
             letters.order.is_again = number == 5;
-            match trial.office.hand_in(letters) {
+            match trial.local_delivery.hand_in(letters) {
                 HandedIn::Wait(told) => told,
                 HandedIn::Done(_) => panic!("it is being written to"),
             }
@@ -111,23 +116,23 @@ fn what_comes_while_a_mailbox_is_written_to_is_written_together() {
     drop(waiting.remove(0));
     let other = in_thread(&trial, letters("ann", "a"));
     assert_eq!(trial.batches.recv().unwrap(), ["a"]);
-    trial.go.send(Way::Deliver).unwrap();
-    trial.go.send(Way::Deliver).unwrap();
+    trial.go.send(WorkerBehaviour::Deliver).unwrap();
+    trial.go.send(WorkerBehaviour::Deliver).unwrap();
     assert_eq!((first.join().unwrap(), other.join().unwrap()), (Verdict::delivered(), Verdict::delivered()));
     // The next leads, and takes those behind him along. What may be there already goes first.
-    let Ok(News::Turn(turn)) = waiting.remove(0).blocking_recv() else { panic!("it is his turn") };
-    let office = Arc::clone(&trial.office);
+    let Ok(JobReply::Turn(turn)) = waiting.remove(0).blocking_recv() else { panic!("it is his turn") };
+    let local_delivery = Arc::clone(&trial.local_delivery);
     let (place, letters) = *turn;
-    let led = std::thread::spawn(move || office.lead(&place, letters));
+    let led = std::thread::spawn(move || local_delivery.lead(&place, letters));
     assert_eq!(trial.batches.recv().unwrap(), ["5", "2", "3", "4", "6", "7", "8", "9"]);
-    trial.go.send(Way::Deliver).unwrap();
+    trial.go.send(WorkerBehaviour::Deliver).unwrap();
     assert!(matches!(led.join().unwrap(), Handed::Verdict(verdict) if verdict == Verdict::delivered()));
     for told in waiting {
         assert!(
-            matches!(told.blocking_recv(), Ok(News::Done(Handed::Verdict(verdict))) if verdict.end == End::Delivered)
+            matches!(told.blocking_recv(), Ok(JobReply::Done(Handed::Verdict(verdict))) if verdict.end == End::Delivered)
         );
     }
-    assert!(trial.office.busy().is_empty());
+    assert!(trial.local_delivery.busy().is_empty());
 }
 
 #[test]
@@ -138,15 +143,15 @@ fn a_mailbox_that_takes_nothing_keeps_few_waiting() {
     let mut waiting = Vec::new();
     for number in 1..=10 {
         // For a while, everybody may wait.
-        if let HandedIn::Wait(told) = trial.office.hand_in(letters("joe", &number.to_string())) {
+        if let HandedIn::Wait(told) = trial.local_delivery.hand_in(letters("joe", &number.to_string())) {
             waiting.push(told);
         }
     }
     assert_eq!(waiting.len(), 10);
-    for line in trial.office.busy().values_mut() {
+    for line in trial.local_delivery.busy().values_mut() {
         line.since = line.since.checked_sub(STUCK_AFTER + Duration::from_secs(1)).unwrap();
     }
-    let verdict = done(trial.office.hand_in(letters("joe", "late")));
+    let verdict = done(trial.local_delivery.hand_in(letters("joe", "late")));
     assert!(
         verdict.end == End::Deferred && verdict.text.contains("/var/mail/joe takes nothing now, and 11 messages"),
         "{verdict:?}"
@@ -154,15 +159,15 @@ fn a_mailbox_that_takes_nothing_keeps_few_waiting() {
     // Others are not held up.
     let other = in_thread(&trial, letters("ann", "a"));
     trial.batches.recv().unwrap();
-    trial.go.send(Way::Deliver).unwrap();
-    trial.go.send(Way::Deliver).unwrap();
+    trial.go.send(WorkerBehaviour::Deliver).unwrap();
+    trial.go.send(WorkerBehaviour::Deliver).unwrap();
     assert_eq!((first.join().unwrap(), other.join().unwrap()), (Verdict::delivered(), Verdict::delivered()));
 }
 
 #[test]
 fn a_worker_is_used_again_and_replaced_when_it_is_gone() {
     let trial = trial();
-    let deliver = |way: &[Way], unique: &str| {
+    let deliver = |way: &[WorkerBehaviour], unique: &str| {
         let handed = in_thread(&trial, letters("joe", unique));
         for way in way {
             assert_eq!(trial.batches.recv().unwrap(), [unique]);
@@ -170,21 +175,24 @@ fn a_worker_is_used_again_and_replaced_when_it_is_gone() {
         }
         handed.join().unwrap()
     };
-    let waiting = || trial.office.workers.as_ref().unwrap().waiting();
-    assert_eq!((deliver(&[Way::Deliver], "1"), waiting()), (Verdict::delivered(), 1));
-    assert_eq!((deliver(&[Way::Deliver], "2"), waiting()), (Verdict::delivered(), 1));
+    let waiting = || trial.local_delivery.workers.as_ref().unwrap().waiting();
+    assert_eq!((deliver(&[WorkerBehaviour::Deliver], "1"), waiting()), (Verdict::delivered(), 1));
+    assert_eq!((deliver(&[WorkerBehaviour::Deliver], "2"), waiting()), (Verdict::delivered(), 1));
     // It ends before it begins: another one has it, and nobody notices.
-    assert_eq!((deliver(&[Way::EndAtOnce, Way::Deliver], "3"), waiting()), (Verdict::delivered(), 1));
+    assert_eq!(
+        (deliver(&[WorkerBehaviour::EndAtOnce, WorkerBehaviour::Deliver], "3"), waiting()),
+        (Verdict::delivered(), 1)
+    );
     // It ends at work, or says what is none: nobody knows, and it is not used again.
-    for way in [Way::EndAtWork, Way::Babble] {
+    for way in [WorkerBehaviour::EndAtWork, WorkerBehaviour::Babble] {
         let verdict = deliver(&[way], "4");
         assert!(verdict.end == End::Deferred && verdict.text.contains("it is not known"), "{verdict:?}");
         assert_eq!(waiting(), 0);
-        assert_eq!((deliver(&[Way::Deliver], "5"), waiting()), (Verdict::delivered(), 1));
+        assert_eq!((deliver(&[WorkerBehaviour::Deliver], "5"), waiting()), (Verdict::delivered(), 1));
     }
     // A new one that ends at once has no successor.
-    drop(deliver(&[Way::EndAtWork], "6"));
-    let verdict = deliver(&[Way::EndAtOnce], "7");
+    drop(deliver(&[WorkerBehaviour::EndAtWork], "6"));
+    let verdict = deliver(&[WorkerBehaviour::EndAtOnce], "7");
     assert!(verdict.end == End::Deferred && verdict.text.ends_with("ended without an answer"), "{verdict:?}");
 }
 
@@ -195,13 +203,13 @@ fn when_nobody_starts_workers_the_first_is_told_aloud() {
     drop(other);
     let mut config = Config::default();
     config.local.accounts = trial._directory.path().join("passwd");
-    trial.office = Arc::new(Office::with(&config, Some(helper)));
-    let handed = |trial: &Trial| trial.office.hand_in(letters("joe", "1"));
+    trial.local_delivery = Arc::new(LocalDelivery::with(&config, Some(helper)));
+    let handed = |trial: &Trial| trial.local_delivery.hand_in(letters("joe", "1"));
     assert!(
         matches!(handed(&trial), HandedIn::Done(Handed::Gone(verdict)) if verdict.text.contains("restart mailrace"))
     );
     assert!(
         matches!(handed(&trial), HandedIn::Done(Handed::Verdict(verdict)) if verdict.text.contains("restart mailrace"))
     );
-    assert!(trial.office.busy().is_empty());
+    assert!(trial.local_delivery.busy().is_empty());
 }

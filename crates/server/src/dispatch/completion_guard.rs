@@ -5,21 +5,21 @@
 
 /// An answer that is given when this is dropped, unless there was a better one.
 #[must_use]
-pub(crate) struct Owed<F: FnOnce()>(Option<F>);
+pub(crate) struct CompletionGuard<F: FnOnce()>(Option<F>);
 
-impl<F: FnOnce()> Owed<F> {
+impl<F: FnOnce()> CompletionGuard<F> {
     /// `otherwise` gives the answer.
     pub(crate) const fn new(otherwise: F) -> Self {
         Self(Some(otherwise))
     }
 
     /// Another answer was given.
-    pub(crate) fn paid(mut self) {
+    pub(crate) fn complete(mut self) {
         self.0 = None;
     }
 }
 
-impl<F: FnOnce()> Drop for Owed<F> {
+impl<F: FnOnce()> Drop for CompletionGuard<F> {
     fn drop(&mut self) {
         if let Some(otherwise) = self.0.take() {
             otherwise();
