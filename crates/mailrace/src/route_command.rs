@@ -9,7 +9,7 @@ use route::resolve::Delivery;
 use route::{Refusal, Step};
 use serde_json::{Value, json};
 use server::config::render;
-use server::explain::{End, Explainer, NextHop, RouteTrace, Sender};
+use server::explain::{Disposition, Explainer, NextHop, RouteTrace, Sender};
 use std::net::IpAddr;
 
 /// What `--help` says behind the options.
@@ -78,8 +78,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
         let recipient = read(text, &hostname)?;
         let way = explainer.route(&sender, &recipient);
         exit = match (&way.end, exit) {
-            (End::Refuse(refusal), _) if refusal.code >= 500 => Exit::NoUser,
-            (End::Refuse(_) | End::Defer(_), Exit::Ok) => Exit::TryLater,
+            (Disposition::Refuse(refusal), _) if refusal.code >= 500 => Exit::NoUser,
+            (Disposition::Refuse(_) | Disposition::Defer(_), Exit::Ok) => Exit::TryLater,
             (_, exit) => exit,
         };
         let refused = explainer.take_refused_files();
@@ -107,7 +107,7 @@ fn show(output: &mut Output, explainer: &Explainer, recipient: &Address, way: &R
         output.line(format!("  {}", plain(&step_line(step))));
     }
     match &way.end {
-        End::Deliver(deliveries, failed) => {
+        Disposition::Deliver(deliveries, failed) => {
             for one in deliveries {
                 output.line(format!("  => {}", plain(&delivery_line(one))));
                 let hop = explainer.next_hop(one);
@@ -117,13 +117,13 @@ fn show(output: &mut Output, explainer: &Explainer, recipient: &Address, way: &R
                 output.line(format!("  => <{}> is refused: {}", one.address, plain(&one.refusal.to_string())));
             }
         }
-        End::Hold(reason, deliveries) => {
+        Disposition::Hold(reason, deliveries) => {
             output.line(format!("  => held until a person releases it: {}", plain(reason)));
             deliveries.iter().for_each(|one| output.line(format!("     then {}", plain(&delivery_line(one)))));
         }
-        End::Discard => output.line("  => accepted and dropped"),
-        End::Refuse(refusal) => output.line(format!("  => refused: {}", plain(&refusal.to_string()))),
-        End::Defer(why) => output.line(format!("  => 451 4.3.0, cannot be said now: {}", plain(why))),
+        Disposition::Discard => output.line("  => accepted and dropped"),
+        Disposition::Refuse(refusal) => output.line(format!("  => refused: {}", plain(&refusal.to_string()))),
+        Disposition::Defer(why) => output.line(format!("  => 451 4.3.0, cannot be said now: {}", plain(why))),
     }
 }
 
@@ -198,19 +198,19 @@ fn json_of(
         "refused_files": refused_files,
     });
     let end = match &way.end {
-        End::Deliver(deliveries, failed) => {
+        Disposition::Deliver(deliveries, failed) => {
             let failed: Vec<Value> = failed
                 .iter()
                 .map(|one| json!({ "address": one.address.to_string(), "refusal": refusal_json(&one.refusal) }))
                 .collect();
             json!({ "outcome": "deliver", "deliveries": list(deliveries), "failed": failed })
         }
-        End::Hold(reason, deliveries) => {
+        Disposition::Hold(reason, deliveries) => {
             json!({ "outcome": "hold", "reason": reason, "deliveries": list(deliveries) })
         }
-        End::Discard => json!({ "outcome": "discard" }),
-        End::Refuse(refusal) => json!({ "outcome": "refuse", "refusal": refusal_json(refusal) }),
-        End::Defer(why) => json!({ "outcome": "defer", "reason": &**why }),
+        Disposition::Discard => json!({ "outcome": "discard" }),
+        Disposition::Refuse(refusal) => json!({ "outcome": "refuse", "refusal": refusal_json(refusal) }),
+        Disposition::Defer(why) => json!({ "outcome": "defer", "reason": &**why }),
     };
     if let (Some(value), Value::Object(end)) = (value.as_object_mut(), end) {
         value.extend(end);

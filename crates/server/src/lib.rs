@@ -41,4 +41,4 @@ mod user_share;
 pub(crate) use ::operator::{delivery_watch, mailer_statistics};
 pub use deliver::local::privileged as local_delivery;
 pub use os as env;
-pub use shell::{Ended, Source, explain, start};
+pub use shell::{ShutdownSummary, Source, explain, start};

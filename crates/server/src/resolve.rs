@@ -130,16 +130,16 @@ enum Target {
     /// This machine.
     Here(To),
     /// These hosts.
-    Hosts(Hosts, Own),
+    Hosts(Hosts, ConnectionOptions),
     /// This address.
-    Literal(Domain, Own),
+    Literal(Domain, ConnectionOptions),
     /// The MX hosts of a domain.
-    Mx(DomainName, Own),
+    Mx(DomainName, ConnectionOptions),
 }
 
 /// What a destination says about its connections.
 #[derive(Clone, Debug, Default)]
-struct Own {
+struct ConnectionOptions {
     source4: Option<std::net::Ipv4Addr>,
     source6: Option<std::net::Ipv6Addr>,
     hello: Option<Box<str>>,
@@ -159,21 +159,21 @@ fn target(config: &Config, routing: &Routing, ask: &mut Ask<'_>, destination: &[
         return Ok(Target::Here(to));
     }
     if let Some(hosts) = local::server(config).filter(|_| destination == b"local:") {
-        return Ok(Target::Hosts(hosts, Own::default()));
+        return Ok(Target::Hosts(hosts, ConnectionOptions::default()));
     }
     let smart = (!config.route.smart_host.is_empty()).then(|| smart_host_list(&config.route));
     if let Some(hosts) = smart.clone().filter(|_| routing.is_plain()) {
-        return Ok(Target::Hosts(hosts, Own::default()));
+        return Ok(Target::Hosts(hosts, ConnectionOptions::default()));
     }
     let Ok(read) = Destination::parse(destination) else {
         // A name that was cut is that of a long list of smart hosts.
         return match (smart, is_smart_hosts(destination)) {
-            (Some(hosts), true) => Ok(Target::Hosts(hosts, Own::default())),
+            (Some(hosts), true) => Ok(Target::Hosts(hosts, ConnectionOptions::default())),
             (None, true) => Err(NoTarget::NoHosts(gone())),
             _ => Err(NoTarget::NoHosts(no_host(destination))),
         };
     };
-    let own = Own { source4: read.source4, source6: read.source6, hello: read.hello, group: read.group };
+    let own = ConnectionOptions { source4: read.source4, source6: read.source6, hello: read.hello, group: read.group };
     match read.to {
         To::Hosts(hosts) if !routing.is_plain() => Ok(Target::Hosts(hosts, own)),
         // The smart hosts are gone: it is given the destinations of its domains, if not just now.
@@ -304,7 +304,7 @@ struct Names<'a> {
 }
 
 /// The site of hosts that are named one by one.
-fn of_list(config: &Config, hosts: &Hosts, own: &Own, candidates: Vec<Candidate>) -> Site {
+fn of_list(config: &Config, hosts: &Hosts, own: &ConnectionOptions, candidates: Vec<Candidate>) -> Site {
     let mut name = bounded(hosts.to_string());
     let mut asked = name.clone();
     if let Some(group) = &own.group {
@@ -317,7 +317,7 @@ fn of_list(config: &Config, hosts: &Hosts, own: &Own, candidates: Vec<Candidate>
 }
 
 /// A rule, with what the destination itself says before what the rule does.
-fn with_own(mut rule: EffectiveRule, own: &Own) -> EffectiveRule {
+fn with_own(mut rule: EffectiveRule, own: &ConnectionOptions) -> EffectiveRule {
     rule.source4 = own.source4.or(rule.source4);
     rule.source6 = own.source6.or(rule.source6);
     rule.hello = own.hello.clone().or(rule.hello);
@@ -325,13 +325,13 @@ fn with_own(mut rule: EffectiveRule, own: &Own) -> EffectiveRule {
 }
 
 /// What the name of a site has of the queue group, if a rule sets its mail apart.
-fn apart(config: &Config, own: &Own) -> String {
+fn apart(config: &Config, own: &ConnectionOptions) -> String {
     let group = own.group.as_ref().filter(|group| config.has_group(group));
     group.map_or_else(String::new, |group| format!(" group={group}"))
 }
 
 /// What the name of a site has of its own connections.
-fn manner(own: &Own) -> String {
+fn manner(own: &ConnectionOptions) -> String {
     let mut text = String::new();
     for source in [own.source4.map(IpAddr::from), own.source6.map(IpAddr::from)].into_iter().flatten() {
         text.push_str(&format!(" from={source}"));
@@ -346,7 +346,7 @@ fn manner(own: &Own) -> String {
 fn of_hosts(
     config: &Config,
     destination: &[u8],
-    own: &Own,
+    own: &ConnectionOptions,
     hosts: &[(&str, u16)],
     until: Option<Instant>,
     candidates: Vec<Candidate>,
@@ -441,7 +441,7 @@ async fn by_domain(
     config: &Config,
     destination: &[u8],
     domain: &DomainName,
-    own: &Own,
+    own: &ConnectionOptions,
     names: Names<'_>,
 ) -> Result<Site, NoHosts> {
     let Names { resolver, us, family, turn } = names;

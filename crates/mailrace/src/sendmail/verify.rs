@@ -7,7 +7,7 @@ use mail::{Address, ReversePath};
 use route::Refusal;
 use route::destination::To;
 use route::resolve::Delivery;
-use server::explain::{End, Explainer, Sender};
+use server::explain::{Disposition, Explainer, Sender};
 
 /// Prints where each address goes; the exit status.
 pub(super) fn run(arguments: &Arguments, site: &Site) -> u8 {
@@ -80,19 +80,19 @@ fn without_aliases(site: &Site) -> Result<Explainer, (u8, String)> {
 pub(super) fn verify(address: &Address, site: &Site, explainer: &Explainer) -> Result<Vec<String>, (u8, String)> {
     let sender = site.own_address().map_or(ReversePath::Null, ReversePath::Address);
     match explainer.route(&Sender { address: sender, client: None, name: None }, address).end {
-        End::Deliver(deliveries, failed) => {
+        Disposition::Deliver(deliveries, failed) => {
             if let ([], [only]) = (deliveries.as_slice(), failed.as_slice()) {
                 return Err(refused(&only.refusal));
             }
             let lines = deliveries.iter().map(|one| format!("deliverable: {}", place(one)));
             Ok(lines.chain(failed.iter().map(|one| format!("{}: {}", one.address, refused(&one.refusal).1))).collect())
         }
-        End::Hold(reason, deliveries) => {
+        Disposition::Hold(reason, deliveries) => {
             Ok(deliveries.iter().map(|one| format!("deliverable: {}, held: {reason}", place(one))).collect())
         }
-        End::Discard => Ok(vec!["deliverable: mailer discard, host , user ".to_owned()]),
-        End::Refuse(refusal) => Err(refused(&refusal)),
-        End::Defer(why) => Err((exit::LATER, format!("Deferred: {why}"))),
+        Disposition::Discard => Ok(vec!["deliverable: mailer discard, host , user ".to_owned()]),
+        Disposition::Refuse(refusal) => Err(refused(&refusal)),
+        Disposition::Defer(why) => Err((exit::LATER, format!("Deferred: {why}"))),
     }
 }
 

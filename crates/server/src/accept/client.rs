@@ -5,7 +5,7 @@
 //!
 //! Invariant: a map that cannot be asked refuses for now; it never lifts a limit.
 
-use super::limits::{Own, OwnMax};
+use super::limits::{ClientLimits, OwnMax};
 use crate::routing::Routing;
 use route::access::Access;
 use route::access::tag::Tagged;
@@ -18,19 +18,19 @@ pub(super) const CANNOT_SAY: &str = "421 4.3.0 Temporary system failure, try aga
 
 /// What is known of a client at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Known {
+pub(super) enum ClientLimitsLookup {
     /// This; nothing, if the map says nothing.
-    Own(Own),
+    ClientLimits(ClientLimits),
     /// Somebody has to be asked: [`ask`].
     Later,
 }
 
 /// What can be known without waiting.
-pub(super) fn at_once(routing: &Routing, ip: IpAddr) -> Known {
-    let Some(access) = access(routing) else { return Known::Own(Own::default()) };
+pub(super) fn at_once(routing: &Routing, ip: IpAddr) -> ClientLimitsLookup {
+    let Some(access) = access(routing) else { return ClientLimitsLookup::ClientLimits(ClientLimits::default()) };
     match Routing::decide_at_once(|ask| said(access, ask, ip)) {
-        Some(Ok(own)) => Known::Own(own),
-        Some(Err(_)) | None => Known::Later,
+        Some(Ok(own)) => ClientLimitsLookup::ClientLimits(own),
+        Some(Err(_)) | None => ClientLimitsLookup::Later,
     }
 }
 
@@ -40,8 +40,8 @@ pub(super) fn at_once(routing: &Routing, ip: IpAddr) -> Known {
 /// Why the map cannot be asked.
 /// # Cancel safety
 /// Yes.
-pub(super) async fn ask(routing: &Routing, ip: IpAddr) -> Result<Own, Arc<str>> {
-    let Some(access) = access(routing) else { return Ok(Own::default()) };
+pub(super) async fn ask(routing: &Routing, ip: IpAddr) -> Result<ClientLimits, Arc<str>> {
+    let Some(access) = access(routing) else { return Ok(ClientLimits::default()) };
     routing.decide(|ask| said(access, ask, ip)).await
 }
 
@@ -50,10 +50,10 @@ fn access(routing: &Routing) -> Option<&Access> {
     (access.may_have("ClientRate") || access.may_have("ClientConn")).then_some(access)
 }
 
-fn said(access: &Access, ask: &mut Ask<'_>, ip: IpAddr) -> Result<Own, Stop> {
+fn said(access: &Access, ask: &mut Ask<'_>, ip: IpAddr) -> Result<ClientLimits, Stop> {
     // Both before either is looked at, so that one round asks for both.
     let (connections, rate) = (access.connections(ask, ip), access.rate(ask, ip));
-    Ok(Own { connections: connections?.map(max), rate: rate?.map(max) })
+    Ok(ClientLimits { connections: connections?.map(max), rate: rate?.map(max) })
 }
 
 fn max(found: Tagged<u32>) -> OwnMax {

@@ -7,7 +7,7 @@
 //! One loop for each socket takes connections and spawns one task for each; it waits for nothing else, so a slow client
 //! holds up nobody. A connection over a limit gets its 421 from the loop itself and has no task.
 
-use crate::accept::client::{self, CANNOT_SAY, Known};
+use crate::accept::client::{self, CANNOT_SAY, ClientLimitsLookup};
 use crate::accept::limits::{Guard, Limit, Refusal};
 use crate::accept::listener::{Accepted, Acceptor, refuse};
 use crate::accept::proxy;
@@ -76,8 +76,9 @@ fn take(service: &Arc<Context>, listener: &Listener, stream: TcpStream, peer: So
     // Replies are whole flights already; waiting to fill packets only delays them. A failure costs nothing but time.
     drop(stream.set_nodelay(true));
     let comes_by_proxy = proxy::expected(&lane.listen.proxy_protocol, peer.ip());
-    let client = if comes_by_proxy { Known::Later } else { client::at_once(&service.routing.load(), peer.ip()) };
-    let known = if let Known::Own(own) = client { Some((peer.ip(), own)) } else { None };
+    let client =
+        if comes_by_proxy { ClientLimitsLookup::Later } else { client::at_once(&service.routing.load(), peer.ip()) };
+    let known = if let ClientLimitsLookup::ClientLimits(own) = client { Some((peer.ip(), own)) } else { None };
     match service.limits.admit_own(listener.entry, known, began) {
         Ok(guard) => {
             let open = Open::new(service);
@@ -85,7 +86,7 @@ fn take(service: &Arc<Context>, listener: &Listener, stream: TcpStream, peer: So
             tokio::spawn(async move {
                 if comes_by_proxy {
                     Box::pin(arrival.proxied(stream)).await;
-                } else if client == Known::Later {
+                } else if client == ClientLimitsLookup::Later {
                     Box::pin(arrival.asked_about(stream)).await;
                 } else if arrival.lane.is_implicit_tls() {
                     Box::pin(arrival.encrypted(stream)).await;

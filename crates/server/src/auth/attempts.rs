@@ -63,7 +63,7 @@ struct State {
     clients: SlidingWindows<Key>,
     users: SlidingWindows<u64>,
     pairs: SlidingWindows<Pair>,
-    known: Known,
+    known: KnownPairs,
 }
 
 /// What is counted. One for the server.
@@ -82,7 +82,7 @@ impl Attempts {
             clients: SlidingWindows::new(window),
             users: SlidingWindows::new(window),
             pairs: SlidingWindows::new(window),
-            known: Known::default(),
+            known: KnownPairs::default(),
         };
         Self { state: Mutex::new(state), names: RandomState::new() }
     }
@@ -161,13 +161,13 @@ fn nanoseconds(time: Duration) -> u64 {
 
 /// Pairs that have logged in, with the time of their last login: those since `rotated`, and those from before.
 #[derive(Debug, Default)]
-struct Known {
+struct KnownPairs {
     young: HashMap<Pair, u64>,
     old: HashMap<Pair, u64>,
     rotated: u64,
 }
 
-impl Known {
+impl KnownPairs {
     fn has(&self, pair: &Pair, now: u64) -> bool {
         let last = self.young.get(pair).or_else(|| self.old.get(pair));
         last.is_some_and(|last| now.saturating_sub(*last) < nanoseconds(KNOWN_TIME))

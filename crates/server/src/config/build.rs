@@ -3,8 +3,8 @@
 use super::overrides;
 use super::parameter::{Parameter, Preset, Section};
 use super::parameters::{SECTIONS, find, section, section_of};
-use super::problem::{Place, Problem, Severity, Source};
-use super::reader::{Draft, Given, Reader, Table};
+use super::problem::{Problem, Severity, Source, SourceLocation};
+use super::reader::{ConfiguredValue, Draft, Reader, Table};
 use super::{Config, Machine, blank, rules};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -67,10 +67,10 @@ impl Loaded {
         let name = text.split([' ', ':']).next().unwrap_or_default();
         let place = self.place_of(name);
         let key = if place.is_some() { name.to_owned() } else { String::new() };
-        Place::problem(place, severity, key, text)
+        SourceLocation::problem(place, severity, key, text)
     }
 
-    fn place_of(&self, name: &str) -> Option<&Place> {
+    fn place_of(&self, name: &str) -> Option<&SourceLocation> {
         let Some((table, rest)) = name.split_once('[') else {
             return self.places.of(find(name)?.key, 0);
         };
@@ -93,20 +93,20 @@ impl Loaded {
 /// Where values were set.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Places {
-    given: BTreeMap<(&'static str, usize), Place>,
-    tables: BTreeMap<(&'static str, usize), Place>,
+    given: BTreeMap<(&'static str, usize), SourceLocation>,
+    tables: BTreeMap<(&'static str, usize), SourceLocation>,
     /// Keys with values that could not be read.
     unread: BTreeSet<&'static str>,
 }
 
 impl Places {
     /// Where a key was set.
-    pub(crate) fn of(&self, key: &'static str, index: usize) -> Option<&Place> {
+    pub(crate) fn of(&self, key: &'static str, index: usize) -> Option<&SourceLocation> {
         self.given.get(&(key, index))
     }
 
     /// Where a table of a list begins.
-    pub(crate) fn of_table(&self, key: &'static str, index: usize) -> Option<&Place> {
+    pub(crate) fn of_table(&self, key: &'static str, index: usize) -> Option<&SourceLocation> {
         self.tables.get(&(key, index))
     }
 
@@ -189,7 +189,7 @@ pub(crate) fn fill(mut config: Config, draft: &mut Draft, machine: &Machine) -> 
     }
     // They may look at those.
     for (parameter, index) in derived {
-        if let Preset::Given { value, .. } = parameter.preset {
+        if let Preset::ConfiguredValue { value, .. } = parameter.preset {
             let value = value(&config, &given);
             parameter.set(&mut config, index, &value);
         }
@@ -218,8 +218,8 @@ fn preset_table(section: &'static Section, texts: &[(&str, &str)]) -> Table {
     for parameter in section.parameters {
         if let Some((_, text)) = texts.iter().find(|(name, _)| *name == parameter.name()) {
             let value = parameter.kind.read_bare(text).expect("a test of the table reads all defaults");
-            let place = Place { file: String::new(), line: 0, column: 0, width: 0, source: String::new() };
-            table.given.insert(parameter.key, Given { value, place });
+            let place = SourceLocation { file: String::new(), line: 0, column: 0, width: 0, source: String::new() };
+            table.given.insert(parameter.key, ConfiguredValue { value, place });
         }
     }
     table

@@ -4,7 +4,7 @@
 
 use super::build::{Loaded, instance};
 use super::parameters::find;
-use super::problem::{Place, Problem, Severity};
+use super::problem::{Problem, Severity, SourceLocation};
 use super::{Config, Local, LogPath, Mailbox, Tls, reasons};
 use crate::env::accounts::Accounts;
 use crate::env::safe_file::Trust;
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 /// What was found at a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum FileStatus {
     /// A file that can be read; `open_to_others`: by anybody on this host.
     File {
         /// Others than its owner and group may read it.
@@ -31,7 +31,7 @@ pub enum Found {
 /// Looks at files.
 pub trait Files {
     /// Says what is at a path.
-    fn look(&self, path: &Path) -> Found;
+    fn look(&self, path: &Path) -> FileStatus;
 
     /// The text of a file, up to a megabyte; `None` where that cannot be had, and where nobody looks into files.
     fn text(&self, _: &Path) -> Option<String> {
@@ -118,20 +118,20 @@ impl Files for RealFiles {
         wrong.into_iter().map(|problem| (problem.object().to_owned(), problem.to_string())).collect()
     }
 
-    fn look(&self, path: &Path) -> Found {
+    fn look(&self, path: &Path) -> FileStatus {
         use std::os::unix::fs::PermissionsExt as _;
         let metadata = match std::fs::metadata(path) {
             Ok(metadata) => metadata,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Found::Missing,
-            Err(error) => return Found::Unreadable(error.to_string()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return FileStatus::Missing,
+            Err(error) => return FileStatus::Unreadable(error.to_string()),
         };
         if metadata.is_dir() {
-            return Found::Directory;
+            return FileStatus::Directory;
         }
         // Only a plain file is opened: opening a pipe would wait for its writer.
         match if metadata.is_file() { std::fs::File::open(path).map(drop) } else { Ok(()) } {
-            Ok(()) => Found::File { open_to_others: metadata.permissions().mode() & 0o004 != 0 },
-            Err(error) => Found::Unreadable(error.to_string()),
+            Ok(()) => FileStatus::File { open_to_others: metadata.permissions().mode() & 0o004 != 0 },
+            Err(error) => FileStatus::Unreadable(error.to_string()),
         }
     }
 }
@@ -141,7 +141,7 @@ impl Files for RealFiles {
 pub fn check_own_file(loaded: &Loaded, files: &dyn Files) -> Option<Problem> {
     let path = loaded.path.as_deref()?;
     let why = files.unsafe_secret(&loaded.config, path)?;
-    Some(Place::problem(None, Severity::Error, "", format!("the configuration does not count: {why}")))
+    Some(SourceLocation::problem(None, Severity::Error, "", format!("the configuration does not count: {why}")))
 }
 
 /// Problems with the files that a configuration names, and with its own.
@@ -237,7 +237,7 @@ impl Check<'_> {
     /// Adds a problem of the table with this index, where a key comes in several.
     fn add_at(&mut self, severity: Severity, (key, index): (&'static str, usize), text: String, suggestion: &str) {
         let name = find(key).map_or_else(String::new, |parameter| instance(parameter, index));
-        let mut problem = Place::problem(self.loaded.places.of(key, index), severity, name, text);
+        let mut problem = SourceLocation::problem(self.loaded.places.of(key, index), severity, name, text);
         problem.suggestion = (!suggestion.is_empty()).then(|| suggestion.to_owned());
         self.problems.push(problem);
     }
@@ -245,14 +245,14 @@ impl Check<'_> {
     fn readable(&mut self, key: &'static str, path: &Path, is_secret: bool) {
         let shown = path.display();
         match self.files.look(path) {
-            Found::File { open_to_others: true } if is_secret => self.add(
+            FileStatus::File { open_to_others: true } if is_secret => self.add(
                 Severity::Warning,
                 key,
                 format!("{key}: every user of this host can read {shown}"),
                 &format!("chmod o-r {shown}"),
             ),
-            Found::File { .. } => {}
-            Found::Missing => {
+            FileStatus::File { .. } => {}
+            FileStatus::Missing => {
                 self.add(
                     Severity::Error,
                     key,
@@ -260,10 +260,10 @@ impl Check<'_> {
                     "relative paths begin at the directory of the configuration file",
                 );
             }
-            Found::Directory => {
+            FileStatus::Directory => {
                 self.add(Severity::Error, key, format!("{key}: {shown} is a directory"), "name the file in it")
             }
-            Found::Unreadable(why) => {
+            FileStatus::Unreadable(why) => {
                 self.add(Severity::Error, key, format!("{key}: {shown} cannot be read: {why}"), "")
             }
         }
@@ -287,25 +287,25 @@ impl Check<'_> {
     /// Directories in which files will be made.
     fn places(&mut self, config: &Config) {
         match self.files.look(&config.spool.path) {
-            Found::Directory | Found::Missing => {}
-            Found::File { .. } => {
+            FileStatus::Directory | FileStatus::Missing => {}
+            FileStatus::File { .. } => {
                 let text = format!("spool.path: {} is a file", config.spool.path.display());
                 self.add(Severity::Error, "spool.path", text, "name a directory, or one that can be made");
             }
-            Found::Unreadable(why) => {
+            FileStatus::Unreadable(why) => {
                 let text = format!("spool.path: {} cannot be read: {why}", config.spool.path.display());
                 self.add(Severity::Error, "spool.path", text, "");
             }
         }
         if let Some(path) = &config.maps.directory
-            && self.files.look(path) == Found::Missing
+            && self.files.look(path) == FileStatus::Missing
         {
             // Maps may come later; until then there are none.
             let text = format!("maps.directory: there is no directory {}, so no map is read from it", path.display());
             self.add(Severity::Warning, "maps.directory", text, &format!("mkdir -p {}", path.display()));
         }
         if let LogPath::File(path) = &config.log.path {
-            if self.files.look(path) == Found::Directory {
+            if self.files.look(path) == FileStatus::Directory {
                 self.add(
                     Severity::Error,
                     "log.path",
@@ -327,15 +327,15 @@ impl Check<'_> {
             None => return,
         };
         match self.files.look(directory) {
-            Found::Directory => {}
-            Found::Missing => {
+            FileStatus::Directory => {}
+            FileStatus::Missing => {
                 let text = format!("{key}: there is no directory {}", directory.display());
                 self.add(Severity::Error, key, text, &format!("mkdir -p {}", directory.display()));
             }
-            Found::File { .. } => {
+            FileStatus::File { .. } => {
                 self.add(Severity::Error, key, format!("{key}: {} is no directory", directory.display()), "");
             }
-            Found::Unreadable(why) => {
+            FileStatus::Unreadable(why) => {
                 self.add(Severity::Error, key, format!("{key}: {} cannot be read: {why}", directory.display()), "");
             }
         }

@@ -21,7 +21,7 @@ pub(crate) use line;
 pub(crate) fn default_words(parameter: &Parameter) -> String {
     match parameter.preset {
         Preset::Fixed(_) => parameter.fixed().map_or_else(String::new, |value| value_text(&parameter.kind, &value)),
-        Preset::Derived { text, .. } | Preset::Given { text, .. } => text.to_owned(),
+        Preset::Derived { text, .. } | Preset::ConfiguredValue { text, .. } => text.to_owned(),
         Preset::Required => "none, it must be set".to_owned(),
     }
 }
@@ -151,7 +151,7 @@ pub(crate) fn example() -> String {
             text.push_str(&wrapped(parameter.reason, 78, "# "));
             match parameter.preset {
                 Preset::Fixed(_) => line!(text, "#{} = {}", parameter.name(), default_words(parameter)),
-                Preset::Derived { .. } | Preset::Given { .. } | Preset::Required => {
+                Preset::Derived { .. } | Preset::ConfiguredValue { .. } | Preset::Required => {
                     text.push_str(&wrapped(&format!("Default: {}.", default_words(parameter)), 78, "# "));
                     line!(text, "#{} = {}", parameter.name(), example_text(parameter));
                 }

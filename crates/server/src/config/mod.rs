@@ -51,7 +51,7 @@ pub use build::{Loaded, Origin, load};
 pub use destination::{DestinationRule, EffectiveRule, MxPattern, NextHop, NoNextHop};
 pub use difference::{Difference, differences, refuses_reload};
 pub use domain::RelayDomain;
-pub use files::{Files, Found, RealFiles, check_files, check_own_file};
+pub use files::{FileStatus, Files, RealFiles, check_files, check_own_file};
 pub use local::{Local, Mailbox, Names, NoMailbox, Template, Unknown};
 pub use lookup::{Ldap, LdapDetail, LdapReferrals, Sqlite};
 pub use machine::Machine;

@@ -2,7 +2,7 @@
 
 use super::Machine;
 use super::build::{Loaded, load};
-use super::problem::{Place, Problem, Severity};
+use super::problem::{Problem, Severity, SourceLocation};
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -44,14 +44,15 @@ fn decode(bytes: Vec<u8>, path: Option<&Path>) -> Result<String, Vec<Problem>> {
         let start = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
         let rest = error.as_bytes().get(start..).unwrap_or_default();
         let source = rest.split(|byte| *byte == b'\n').next().unwrap_or_default();
-        let place = Place {
+        let place = SourceLocation {
             file: path.map_or_else(String::new, |path| path.display().to_string()),
             line: line + 1,
             column: String::from_utf8_lossy(before.get(start..).unwrap_or_default()).chars().count() + 1,
             width: 1,
             source: String::from_utf8_lossy(source).into_owned(),
         };
-        let mut problem = Place::problem(Some(&place), Severity::Error, "", "not TOML: a byte that is not UTF-8");
+        let mut problem =
+            SourceLocation::problem(Some(&place), Severity::Error, "", "not TOML: a byte that is not UTF-8");
         problem.suggestion = Some("save the file as UTF-8".to_owned());
         vec![problem]
     })

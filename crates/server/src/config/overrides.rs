@@ -4,8 +4,8 @@
 //! paths begin at the working directory.
 
 use super::parameters::{find, section, section_of};
-use super::problem::{Place, Problem, Severity, Source};
-use super::reader::{Draft, Given, Reader, Table, meant};
+use super::problem::{Problem, Severity, Source, SourceLocation};
+use super::reader::{ConfiguredValue, Draft, Reader, Table, meant};
 use toml::de::DeValue;
 
 /// What problems and origins call the command line.
@@ -16,7 +16,7 @@ pub(crate) fn apply(text: &str, draft: &mut Draft, problems: &mut Vec<Problem>) 
     let source = Source::new(FILE, text);
     let whole = source.place(&(0..text.len()));
     let Some((key, value)) = text.split_once('=') else {
-        let mut problem = Place::problem(Some(&whole), Severity::Error, "", "there is no \"=\"");
+        let mut problem = SourceLocation::problem(Some(&whole), Severity::Error, "", "there is no \"=\"");
         problem.expected = "KEY=VALUE, such as log.level=10".to_owned();
         problems.push(problem);
         return;
@@ -30,7 +30,7 @@ pub(crate) fn apply(text: &str, draft: &mut Draft, problems: &mut Vec<Problem>) 
         if let Some(error) = errors.first() {
             let place = source.place(&error.span().unwrap_or_default());
             let text = format!("{key}: not TOML: {}", error.message());
-            problems.push(Place::problem(Some(&place), Severity::Error, key, text));
+            problems.push(SourceLocation::problem(Some(&place), Severity::Error, key, text));
             return;
         }
         draft.tables.remove(group.key);
@@ -40,7 +40,7 @@ pub(crate) fn apply(text: &str, draft: &mut Draft, problems: &mut Vec<Problem>) 
     let parameter = find(key).filter(|parameter| section_of(parameter).group.is_none());
     let Some(parameter) = parameter else {
         let place = source.place(&(0..key.len()));
-        let mut problem = Place::problem(Some(&place), Severity::Error, key, format!("unknown key \"{key}\""));
+        let mut problem = SourceLocation::problem(Some(&place), Severity::Error, key, format!("unknown key \"{key}\""));
         problem.suggestion = match key.rsplit_once('.').and_then(|(table, _)| section(table)) {
             Some(group) if group.group.is_some() => {
                 Some(format!("{} is a list of tables; set it as a whole: {}=[{{…}}]", group.key, group.key))
@@ -57,7 +57,7 @@ pub(crate) fn apply(text: &str, draft: &mut Draft, problems: &mut Vec<Problem>) 
                 tables.push(Table::default());
             }
             if let Some(table) = tables.first_mut() {
-                table.given.insert(parameter.key, Given { value: read, place: whole });
+                table.given.insert(parameter.key, ConfiguredValue { value: read, place: whole });
             }
         }
         Err(mut misfits) => {

@@ -13,7 +13,7 @@ pub(crate) enum Preset {
     /// The machine or other values decide. `text` says how.
     Derived { text: &'static str, value: fn(&Config, &Machine, usize) -> Value },
     /// What else was set decides, by its keys. `text` says how.
-    Given { text: &'static str, value: fn(&Config, &BTreeSet<&'static str>) -> Value },
+    ConfiguredValue { text: &'static str, value: fn(&Config, &BTreeSet<&'static str>) -> Value },
     /// There is none; the table it stands in needs it.
     Required,
 }
@@ -75,7 +75,7 @@ impl Parameter {
     pub(crate) fn fixed(&self) -> Option<Value> {
         match self.preset {
             Preset::Fixed(text) => Some(self.kind.read_bare(text).expect("a test of the table reads all defaults")),
-            Preset::Derived { .. } | Preset::Given { .. } | Preset::Required => None,
+            Preset::Derived { .. } | Preset::ConfiguredValue { .. } | Preset::Required => None,
         }
     }
 }

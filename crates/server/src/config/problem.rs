@@ -168,7 +168,7 @@ impl<'a> Source<'a> {
     }
 
     /// Place of some bytes; what lies behind the text counts as its end.
-    pub(crate) fn place(&self, span: &std::ops::Range<usize>) -> Place {
+    pub(crate) fn place(&self, span: &std::ops::Range<usize>) -> SourceLocation {
         let line = self.lines.partition_point(|start| *start <= span.start).max(1);
         let start = self.lines.get(line - 1).copied().unwrap_or_default();
         let rest = self.text.get(start..).unwrap_or_default();
@@ -177,13 +177,13 @@ impl<'a> Source<'a> {
         let chars = |bytes: usize| source.char_indices().take_while(|(at, _)| *at < bytes).count();
         let column = chars(span.start.saturating_sub(start));
         let width = chars(span.end.max(span.start).saturating_sub(start)).saturating_sub(column).max(1);
-        Place { file: self.file.to_owned(), line, column: column + 1, width, source: source.to_owned() }
+        SourceLocation { file: self.file.to_owned(), line, column: column + 1, width, source: source.to_owned() }
     }
 }
 
 /// Where something stands in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct SourceLocation {
     pub(crate) file: String,
     pub(crate) line: usize,
     pub(crate) column: usize,
@@ -191,7 +191,7 @@ pub(crate) struct Place {
     pub(crate) source: String,
 }
 
-impl Place {
+impl SourceLocation {
     /// A problem here.
     pub(crate) fn problem(
         place: Option<&Self>,

@@ -7,7 +7,7 @@ use super::build::table_name;
 use super::kind::{Kind, Misfit, did_you_mean};
 use super::parameter::{Parameter, Section};
 use super::parameters::{SECTIONS, all, find, section};
-use super::problem::{Place, Problem, Severity, Source};
+use super::problem::{Problem, Severity, Source, SourceLocation};
 use super::suggestion::nearest;
 use super::toml_text::quoted;
 use super::value::Value;
@@ -18,18 +18,18 @@ use toml::de::{DeTable, DeValue};
 
 /// A value and where it was set.
 #[derive(Clone, Debug)]
-pub(crate) struct Given {
+pub(crate) struct ConfiguredValue {
     pub(crate) value: Value,
-    pub(crate) place: Place,
+    pub(crate) place: SourceLocation,
 }
 
 /// What was set in a table.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Table {
     /// Where it begins; none for tables that are no list.
-    pub(crate) place: Option<Place>,
+    pub(crate) place: Option<SourceLocation>,
     /// By key.
-    pub(crate) given: BTreeMap<&'static str, Given>,
+    pub(crate) given: BTreeMap<&'static str, ConfiguredValue>,
 }
 
 /// What was understood.
@@ -87,7 +87,7 @@ impl Reader<'_> {
                 faults.hidden.extend(place.line + 1..=place.line + below.count());
             }
             let text = format!("not TOML: {}", error.message());
-            let mut problem = Place::problem(Some(&place), Severity::Error, "", text);
+            let mut problem = SourceLocation::problem(Some(&place), Severity::Error, "", text);
             problem.suggestion = syntax_help(error.message(), &place.source);
             faults.problems.push(problem);
         }
@@ -180,7 +180,13 @@ impl Reader<'_> {
         }
     }
 
-    fn group_table(&mut self, group: &'static Section, index: usize, place: Place, table: &DeTable<'_>) -> Vec<Table> {
+    fn group_table(
+        &mut self,
+        group: &'static Section,
+        index: usize,
+        place: SourceLocation,
+        table: &DeTable<'_>,
+    ) -> Vec<Table> {
         let mut read = Table { place: Some(place), given: BTreeMap::new() };
         let mut misread = BTreeSet::new();
         let mut entries: Vec<_> = table.iter().collect();
@@ -208,7 +214,7 @@ impl Reader<'_> {
             if is_required && !read.given.contains_key(parameter.key) && !misread.contains(parameter.key) {
                 let instance = format!("{}.{}", table_name(group.key, index), parameter.name());
                 let text = format!("[[{}]] without \"{}\"", group.key, parameter.name());
-                let mut problem = Place::problem(read.place.as_ref(), Severity::Error, instance, text);
+                let mut problem = SourceLocation::problem(read.place.as_ref(), Severity::Error, instance, text);
                 problem.expected = match parameter.kind {
                     // "A list of text" says nothing.
                     Kind::List { of: Kind::Text, .. } => format!("a list such as {}", parameter.example),
@@ -223,12 +229,12 @@ impl Reader<'_> {
     }
 
     /// Reads a value; a value that does not fit becomes problems.
-    fn given(&mut self, parameter: &Parameter, key: &str, value: &Spanned<DeValue<'_>>) -> Option<Given> {
+    fn given(&mut self, parameter: &Parameter, key: &str, value: &Spanned<DeValue<'_>>) -> Option<ConfiguredValue> {
         let mut misfits = Vec::new();
         let read = parameter.kind.read(value, &mut misfits);
         let place = self.source.place(&value.span());
         match read {
-            Some(value) => Some(Given { value: self.resolved(value), place }),
+            Some(value) => Some(ConfiguredValue { value: self.resolved(value), place }),
             None => {
                 self.misfits(parameter, key, misfits);
                 None
@@ -256,7 +262,7 @@ impl Reader<'_> {
     }
 
     fn problem(&self, span: &std::ops::Range<usize>, key: impl Into<String>, text: String) -> Problem {
-        Place::problem(Some(&self.source.place(span)), Severity::Error, key, text)
+        SourceLocation::problem(Some(&self.source.place(span)), Severity::Error, key, text)
     }
 }
 

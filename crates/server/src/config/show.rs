@@ -120,7 +120,7 @@ pub(crate) fn default_text(parameter: &Parameter, config: &Config, machine: &Mac
 fn default_value(parameter: &Parameter, config: &Config, machine: &Machine, index: usize) -> Option<Value> {
     match parameter.preset {
         Preset::Derived { value, .. } => Some(value(config, machine, index)),
-        Preset::Fixed(_) | Preset::Given { .. } | Preset::Required => parameter.fixed(),
+        Preset::Fixed(_) | Preset::ConfiguredValue { .. } | Preset::Required => parameter.fixed(),
     }
 }
 

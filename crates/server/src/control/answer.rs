@@ -77,7 +77,7 @@ pub type Takeover = Box<dyn FnOnce(UnixStream) -> Pin<Box<dyn Future<Output = ()
 
 /// A part of a list.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Piece {
+pub enum ListPart {
     /// A line.
     Line(Map<String, Value>),
     /// All was said; these fields go with the number of lines.
@@ -97,7 +97,7 @@ pub enum Answer {
     Done(Map<String, Value>),
     /// Line by line as they come, until the last. The sender waits while the peer does not read, and learns by a closed
     /// channel that the peer is gone.
-    List(mpsc::Receiver<Piece>),
+    List(mpsc::Receiver<ListPart>),
     /// It was not done.
     Refused {
         /// For programs.

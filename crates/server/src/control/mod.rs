@@ -20,7 +20,7 @@ mod serve;
 mod socket;
 mod status;
 
-pub use answer::{Answer, Piece, Problem, Reason, Takeover};
+pub use answer::{Answer, ListPart, Problem, Reason, Takeover};
 pub use peer::{Gate, Peer, Rights};
 pub use rate::Rate;
 pub use request::{LINE_BYTES_MAX, Request, RequestError};

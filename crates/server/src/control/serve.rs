@@ -5,7 +5,7 @@
 //! [`super::LINE_BYTES_MAX`] octets in a request (reason `request`, connection closed), [`LINE_TIME_MAX`] for a request to arrive and for
 //! each line of an answer to be taken (connection closed). How long the server may think is the handler's matter.
 
-use super::answer::{self, Answer, Piece, Reason};
+use super::answer::{self, Answer, ListPart, Reason};
 use super::peer::{Gate, Peer, Rights};
 use super::request::{LINE_BYTES_MAX, Request};
 use super::socket::ControlSocket;
@@ -95,12 +95,12 @@ struct Rooms {
 }
 
 /// A place that is free again when this is dropped.
-pub(super) enum Room {
+pub(super) enum RequestSlot {
     Operator { _place: OwnedSemaphorePermit },
     Guest { _place: UserPlace },
 }
 
-impl Room {
+impl RequestSlot {
     pub(super) const fn of(place: OwnedSemaphorePermit) -> Self {
         Self::Operator { _place: place }
     }
@@ -119,14 +119,14 @@ impl Default for Rooms {
 impl Rooms {
     /// Whoever is not known to be an operator has the room of guests, also where there are none: that he is turned away is said to
     /// him, which takes time, and the mode of the socket may let in more than it should.
-    fn take(&self, gate: &Gate, peer: &Peer) -> Option<Room> {
+    fn take(&self, gate: &Gate, peer: &Peer) -> Option<RequestSlot> {
         let take = |room: &Arc<Semaphore>| Arc::clone(room).try_acquire_owned().ok();
         if !gate.admits(peer, None) {
             let place = self.guests.take(peer.uid, GUESTS_MAX, GUEST_CONNECTIONS_MAX).ok()?;
-            return Some(Room::Guest { _place: place });
+            return Some(RequestSlot::Guest { _place: place });
         }
         let place = take(&self.ordinary).or_else(|| gate.is_keeper(peer).then(|| take(&self.reserved)).flatten());
-        place.map(Room::of)
+        place.map(RequestSlot::of)
     }
 }
 
@@ -143,12 +143,12 @@ fn turn_away(stream: &UnixStream) {
 pub(super) struct Connection {
     pub(super) stream: UnixStream,
     pub(super) peer: Peer,
-    pub(super) room: Room,
+    pub(super) room: RequestSlot,
     pub(super) stopping: watch::Receiver<bool>,
 }
 
 /// What the reading of a line came to.
-enum Line {
+enum RequestLine {
     Whole(Vec<u8>),
     TooLong,
     /// The peer has gone, or was too slow, or the server is going down.
@@ -173,13 +173,13 @@ impl Connection {
         let mut received = Vec::new();
         loop {
             let line = match self.next_line(&mut received).await {
-                Line::Whole(line) => line,
-                Line::TooLong => {
+                RequestLine::Whole(line) => line,
+                RequestLine::TooLong => {
                     let error = format!("a request has at most {LINE_BYTES_MAX} octets");
                     self.send(&answer::refusal_line(Reason::Request, &error, &[])).await;
                     return;
                 }
-                Line::Over => return,
+                RequestLine::Over => return,
             };
             let answer = match Request::parse(&line) {
                 Ok(request) if rights == Rights::Guest && !request.is_for_guests() => {
@@ -218,7 +218,7 @@ impl Connection {
     }
 
     /// Takes a line out of `received`, reading until there is one. The last line before the end may lack its line feed.
-    async fn next_line(&mut self, received: &mut Vec<u8>) -> Line {
+    async fn next_line(&mut self, received: &mut Vec<u8>) -> RequestLine {
         let stream = &mut self.stream;
         let read = async {
             let mut searched = 0;
@@ -228,44 +228,44 @@ impl Connection {
                     let rest = received.split_off(at + 1);
                     let mut line = std::mem::replace(received, rest);
                     line.pop();
-                    return if line.len() > LINE_BYTES_MAX { Line::TooLong } else { Line::Whole(line) };
+                    return if line.len() > LINE_BYTES_MAX { RequestLine::TooLong } else { RequestLine::Whole(line) };
                 }
                 searched = received.len();
                 if searched > LINE_BYTES_MAX {
-                    return Line::TooLong;
+                    return RequestLine::TooLong;
                 }
                 match stream.read_buf(received).await {
-                    Ok(0) if received.is_empty() => return Line::Over,
-                    Ok(0) => return Line::Whole(std::mem::take(received)),
+                    Ok(0) if received.is_empty() => return RequestLine::Over,
+                    Ok(0) => return RequestLine::Whole(std::mem::take(received)),
                     Ok(_) => {}
-                    Err(_) => return Line::Over,
+                    Err(_) => return RequestLine::Over,
                 }
             }
         };
         tokio::select! {
             biased;
-            _ = self.stopping.wait_for(|stopping| *stopping) => Line::Over,
-            line = timeout(LINE_TIME_MAX, read) => line.unwrap_or(Line::Over),
+            _ = self.stopping.wait_for(|stopping| *stopping) => RequestLine::Over,
+            line = timeout(LINE_TIME_MAX, read) => line.unwrap_or(RequestLine::Over),
         }
     }
 
     /// Sends lines as they come, then how it ended. A peer that does not take them ends the list.
-    async fn send_list(&mut self, mut pieces: tokio::sync::mpsc::Receiver<Piece>) -> bool {
+    async fn send_list(&mut self, mut pieces: tokio::sync::mpsc::Receiver<ListPart>) -> bool {
         let mut count: u64 = 0;
         loop {
             let last = match pieces.recv().await {
-                Some(Piece::Line(fields)) => {
+                Some(ListPart::Line(fields)) => {
                     count += 1;
                     if !self.send(&answer::list_line(fields)).await {
                         return false;
                     }
                     continue;
                 }
-                Some(Piece::Last(mut fields)) => {
+                Some(ListPart::Last(mut fields)) => {
                     fields.insert("lines".to_owned(), count.into());
                     answer::last_line(true, fields)
                 }
-                Some(Piece::Failed { reason, error }) => answer::refusal_line(reason, &error, &[]),
+                Some(ListPart::Failed { reason, error }) => answer::refusal_line(reason, &error, &[]),
                 None => answer::refusal_line(Reason::Failed, "the answer broke off; the log says why", &[]),
             };
             return self.send(&last).await;

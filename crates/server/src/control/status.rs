@@ -3,7 +3,7 @@
 //! Field names are part of the protocol, `docs/operation.md` lists them; new ones may come, none changes its meaning.
 
 use super::answer::Answer;
-use crate::log::Trouble;
+use crate::log::LogError;
 use operator::answers::{
     AcceptedMessages, ConnectionCounts, DeliveryConnections, DeliveryCounts, DestinationLine, ExpansionCounts,
     FailingLog, LogStatus, LoginOverLimit, PickupStatus, QueueStatus, RefusedRecipients, SpoolStatus, StatusAnswer,
@@ -75,7 +75,7 @@ pub struct Status {
     /// Lines the log had to drop since the start.
     pub log_dropped: u64,
     /// Why the log cannot be written now.
-    pub log_failing: Option<Trouble>,
+    pub log_failing: Option<LogError>,
     /// Lines that wait for the log's target.
     pub log_waiting: u64,
     /// `spool.path`.

@@ -34,16 +34,16 @@ impl Handler for Fake {
                 tokio::spawn(async move {
                     for number in 0..3 {
                         let line = Map::from_iter([("number".to_owned(), json!(number))]);
-                        sender.send(Piece::Line(line)).await.unwrap();
+                        sender.send(ListPart::Line(line)).await.unwrap();
                     }
-                    sender.send(Piece::Last(Map::from_iter([("more".to_owned(), json!(0))]))).await.unwrap();
+                    sender.send(ListPart::Last(Map::from_iter([("more".to_owned(), json!(0))]))).await.unwrap();
                 });
                 Answer::List(receiver)
             }
             Request::LogReopen => Answer::done(),
             Request::Queue(_) => {
                 let (sender, receiver) = mpsc::channel(1);
-                tokio::spawn(async move { sender.send(Piece::Line(Map::new())).await.unwrap() });
+                tokio::spawn(async move { sender.send(ListPart::Line(Map::new())).await.unwrap() });
                 Answer::List(receiver)
             }
             Request::Smtp => Answer::Takeover(Box::new(move |mut stream| {
@@ -76,7 +76,7 @@ impl Client {
         let (stop, stopping) = watch::channel(false);
         let rooms = Arc::new(Semaphore::new(1));
         let room = Arc::clone(&rooms).try_acquire_owned().unwrap();
-        let connection = Connection { stream: theirs, peer, room: serve::Room::of(room), stopping };
+        let connection = Connection { stream: theirs, peer, room: serve::RequestSlot::of(room), stopping };
         let task = tokio::spawn(async move { connection.converse(&gate, &Fake).await });
         Self { stream, task, stop, rooms }
     }

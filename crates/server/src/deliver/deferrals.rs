@@ -22,7 +22,7 @@ pub(crate) struct Deferrals {
 
 /// Jobs in line, which leave it when they are dropped.
 #[derive(Debug)]
-pub(super) struct Line<'a> {
+pub(super) struct DeferredJobs<'a> {
     deferrals: &'a Deferrals,
     jobs: std::vec::IntoIter<Job>,
 }
@@ -35,10 +35,10 @@ impl Default for Deferrals {
 
 impl Deferrals {
     /// Puts those jobs in line that are not there.
-    pub(super) fn line_up(&self, mut jobs: Vec<Job>) -> Line<'_> {
+    pub(super) fn line_up(&self, mut jobs: Vec<Job>) -> DeferredJobs<'_> {
         let mut waiting = self.waiting();
         jobs.retain(|job| waiting.insert((job.message, job.recipients.clone())));
-        Line { deferrals: self, jobs: jobs.into_iter() }
+        DeferredJobs { deferrals: self, jobs: jobs.into_iter() }
     }
 
     fn waiting(&self) -> MutexGuard<'_, HashSet<(QueueId, Positions)>> {
@@ -46,7 +46,7 @@ impl Deferrals {
     }
 }
 
-impl Line<'_> {
+impl DeferredJobs<'_> {
     /// The next job, when it may be read: until the turn that comes with it is dropped. From now on it may be in line again.
     ///
     /// # Cancel safety
@@ -63,7 +63,7 @@ impl Line<'_> {
     }
 }
 
-impl Drop for Line<'_> {
+impl Drop for DeferredJobs<'_> {
     fn drop(&mut self) {
         let mut waiting = self.deferrals.waiting();
         for job in self.jobs.by_ref() {

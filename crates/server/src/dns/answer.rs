@@ -48,23 +48,23 @@ pub(super) enum Data {
 
 /// An answer; it may be empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct RecordSet {
     pub(super) records: Arc<[Data]>,
     /// False if the DNS says that there is no such name at all.
     pub(super) exists: bool,
 }
 
-impl Found {
+impl RecordSet {
     pub(super) fn addresses(&self) -> impl Iterator<Item = IpAddr> {
         self.records.iter().filter_map(|data| if let Data::Address(ip) = data { Some(*ip) } else { None })
     }
 }
 
-pub(super) type Answer = Result<Found, Failure>;
+pub(super) type Answer = Result<RecordSet, Failure>;
 
 /// An answer and its time.
 #[derive(Clone, Debug)]
-pub(super) struct Known {
+pub(super) struct CachedAnswer {
     pub(super) answer: Answer,
     /// When it has to be asked for again.
     pub(super) until: Instant,
@@ -72,7 +72,7 @@ pub(super) struct Known {
     pub(super) is_stale: bool,
 }
 
-impl Known {
+impl CachedAnswer {
     /// There is no answer for now.
     pub(super) fn failed(failure: Failure, now: Instant) -> Self {
         Self { answer: Err(failure), until: now + FAILURE, is_stale: false }
@@ -106,7 +106,7 @@ impl Reading {
     }
 
     pub(super) fn empty(exists: bool, time: Duration) -> Self {
-        Self::Answer(Ok(Found { records: Arc::from([]), exists }), time)
+        Self::Answer(Ok(RecordSet { records: Arc::from([]), exists }), time)
     }
 }
 
@@ -159,7 +159,7 @@ fn read_records(kind: Kind, lookup: &Lookup) -> Reading {
         _ => Ordering::Equal,
     });
     data.truncate(RECORDS_MAX);
-    let found = Found { records: data.into(), exists: true };
+    let found = RecordSet { records: data.into(), exists: true };
     // A set of hosts that changes with each look would keep its mail from going anywhere.
     let least = if kind == Kind::Mx { EXCHANGES_MIN } else { Duration::ZERO };
     Reading::Answer(Ok(found), Duration::from_secs(ttl.into()).clamp(least, POSITIVE_MAX))

@@ -43,7 +43,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant as Timer, timeout_at};
 
 pub use answer::RECORDS_MAX;
-use answer::{Answer, Data, Found, Kind, Known, Reading};
+use answer::{Answer, CachedAnswer, Data, Kind, Reading, RecordSet};
 use breaker::{Breaker, Course};
 use cache::Cache;
 pub use mail_hosts::{ADDRESSES_MAX, Family, HOLD_MIN, HOSTS_MAX, LocalIdentity, MailHost, MailHosts, NoHosts};
@@ -161,10 +161,10 @@ impl fmt::Display for SetupError {
 impl std::error::Error for SetupError {}
 
 struct State {
-    cache: Cache<Key, Known>,
+    cache: Cache<Key, CachedAnswer>,
     /// Questions under way, as many as there are callers at most; who waits gets the answer, or learns that the one who
     /// asked is gone.
-    open: HashMap<Key, watch::Receiver<Option<Known>>>,
+    open: HashMap<Key, watch::Receiver<Option<CachedAnswer>>>,
     breaker: Breaker,
     counts: Counts,
     notes: Vec<DnsNote>,
@@ -337,19 +337,19 @@ impl Resolver {
     }
 
     /// The same, with the time of the answer; it may be over where the limit allows it.
-    async fn known(&self, name: &str, kind: Kind, limit: Limit<'_>) -> Known {
+    async fn known(&self, name: &str, kind: Kind, limit: Limit<'_>) -> CachedAnswer {
         let key = (name.to_ascii_lowercase().into_boxed_str(), kind);
         if !limit.asks {
             // Answers out of date that serve for a while are kept like others.
             let kept = self.state().cache.get(&key, now());
-            return kept.unwrap_or_else(|| Known::failed(Failure::NotKept, now()));
+            return kept.unwrap_or_else(|| CachedAnswer::failed(Failure::NotKept, now()));
         }
         // Whoever asks gives up in time by itself; this is for those who wait for somebody else's answer.
         let known = timeout_at(limit.until, self.ask_or_share(&key, limit)).await;
-        let known = known.unwrap_or_else(|_| Known::failed(Failure::TimedOut, now()));
+        let known = known.unwrap_or_else(|_| CachedAnswer::failed(Failure::TimedOut, now()));
         match (&known.answer, limit.stale) {
             (Ok(_), _) if !known.is_stale => known,
-            (Ok(_), false) => Known::failed(Failure::Failed, now()),
+            (Ok(_), false) => CachedAnswer::failed(Failure::Failed, now()),
             (Ok(_), true) => {
                 self.state().counts.stale += 1;
                 known
@@ -359,12 +359,12 @@ impl Resolver {
                 let mut state = self.state();
                 let old = state.cache.get_stale(&key, now()).filter(|old| old.answer.is_ok());
                 state.counts.stale += u64::from(old.is_some());
-                old.map_or(known, |old| Known { until: now() + STALE_TIME, is_stale: true, ..old })
+                old.map_or(known, |old| CachedAnswer { until: now() + STALE_TIME, is_stale: true, ..old })
             }
         }
     }
 
-    async fn ask_or_share(&self, key: &Key, limit: Limit<'_>) -> Known {
+    async fn ask_or_share(&self, key: &Key, limit: Limit<'_>) -> CachedAnswer {
         loop {
             let (mut other, mine) = {
                 let mut state = self.state();
@@ -516,14 +516,14 @@ impl fmt::Debug for Resolver {
 struct Open<'a> {
     resolver: &'a Resolver,
     key: &'a Key,
-    sender: watch::Sender<Option<Known>>,
+    sender: watch::Sender<Option<CachedAnswer>>,
 }
 
 impl Open<'_> {
     /// Keeps the answer for `time` and gives it to all who wait.
-    fn finish(self, answer: Answer, time: Duration) -> Known {
+    fn finish(self, answer: Answer, time: Duration) -> CachedAnswer {
         let now = now();
-        let known = Known { answer, until: now + time, is_stale: false };
+        let known = CachedAnswer { answer, until: now + time, is_stale: false };
         let mut state = self.resolver.state();
         let is_old =
             known.answer.is_err() && state.cache.get_stale(self.key, now).is_some_and(|old| old.answer.is_ok());

@@ -8,7 +8,7 @@ use super::{Content, HeaderHints, NewMessage, Origin, PIECE_BYTES, class_of, com
 use crate::context::Context;
 use crate::routing::Routing;
 use crate::routing::expansions::{
-    ClientKey, ExpandError, Expanded, PlannedMessage, PlannedMessages, Resolved, Settings, Wanted,
+    ClientKey, ExpandError, Expanded, ExpansionRequest, PlannedMessage, PlannedMessages, Resolved, Settings,
 };
 use crate::routing::plan::{Kind, NotAdded, Plan};
 use bytes::Bytes;
@@ -143,7 +143,7 @@ async fn plan(context: &Arc<Context>, routing: &Arc<Routing>, envelope: &Envelop
     plan.is_report = true;
     let settings = Settings::of(&context.live.load().config.maps);
     for recipient in &envelope.recipients {
-        let wanted = Wanted {
+        let wanted = ExpansionRequest {
             client: ClientKey::Internal,
             sender: envelope.sender.clone(),
             recipient: recipient.address.clone(),

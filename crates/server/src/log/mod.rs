@@ -146,12 +146,12 @@ struct Shared {
     level: AtomicU8,
     counters: [AtomicU64; Counter::COUNT],
     writer: Mutex<Option<JoinHandle<()>>>,
-    trouble: Mutex<Option<Trouble>>,
+    trouble: Mutex<Option<LogError>>,
 }
 
 /// Why the log is not written now.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Trouble {
+pub struct LogError {
     /// Where it goes: a file, a socket.
     pub target: String,
     /// What the system says.
@@ -216,7 +216,7 @@ impl Log {
 
     /// Why the target takes nothing now; `None` while it does, or nobody knows better.
     #[must_use]
-    pub fn trouble(&self) -> Option<Trouble> {
+    pub fn trouble(&self) -> Option<LogError> {
         self.shared.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -262,7 +262,7 @@ impl Log {
 }
 
 impl Shared {
-    fn set_trouble(&self, why: Option<Trouble>) {
+    fn set_trouble(&self, why: Option<LogError>) {
         *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = why;
     }
 

@@ -7,7 +7,7 @@
 
 use super::queue::Work;
 use super::target::{Lines, Sink};
-use super::{Shared, Target, Trouble};
+use super::{LogError, Shared, Target};
 use crate::env::clock;
 use observe::Event;
 use std::collections::VecDeque;
@@ -121,7 +121,7 @@ impl Writer<'_> {
         self.failing = true;
         let target = self.sink.name();
         let text = format!("mailrace: log: {target}: {error}; tried again each second, mail goes on without a log\n");
-        self.shared.set_trouble(Some(Trouble { target, reason: error.to_string() }));
+        self.shared.set_trouble(Some(LogError { target, reason: error.to_string() }));
         // If even that cannot be written there is nobody left to tell.
         io::stderr().write_all(text.as_bytes()).ok();
     }

@@ -14,7 +14,7 @@ use crate::env::safe_file::Trust;
 use accounts::{Library, Users};
 use cache::{Cache, Limits};
 use directory::Directory;
-use files::{Files, Readers, Wanted};
+use files::{FileQuery, Files, Readers};
 use route::question::{Answer, Question, Reader};
 use sqlite::Database;
 use std::collections::HashMap;
@@ -94,7 +94,7 @@ impl Lookups {
 
     /// Reads a file of members. Blocks.
     pub(crate) fn include(&self, path: &str) -> Answer {
-        self.files.find(&self.users, &Wanted::include(path, &Reader::Aliases, self.list_bytes_max))
+        self.files.find(&self.users, &FileQuery::include(path, &Reader::Aliases, self.list_bytes_max))
     }
 
     /// Finds the answer to a question.
@@ -109,7 +109,7 @@ impl Lookups {
             },
             Question::User { name } => self.users.user(name).await,
             Question::Include { path, reader } => {
-                let wanted = Wanted::include(path, reader, self.list_bytes_max);
+                let wanted = FileQuery::include(path, reader, self.list_bytes_max);
                 self.files.answer(&self.users, wanted).await
             }
             Question::Forward { user, detail } => {
@@ -117,7 +117,7 @@ impl Lookups {
                     Answer::User { home } => home,
                     other => return other,
                 };
-                self.files.answer(&self.users, Wanted::forward(user, home, detail.as_deref())).await
+                self.files.answer(&self.users, FileQuery::forward(user, home, detail.as_deref())).await
             }
         }
     }

@@ -51,7 +51,7 @@ pub(super) struct Opened {
 
 /// A message that was handed in.
 #[derive(Debug)]
-pub(super) struct Handed {
+pub(super) struct SubmittedFile {
     pub(super) submission: Submission,
     /// Who wrote it, as the kernel says.
     pub(super) uid: u32,
@@ -65,7 +65,7 @@ pub(super) struct Handed {
 
 /// Why there is no message.
 #[derive(Debug)]
-pub(super) enum Trouble {
+pub(super) enum PickupFileError {
     /// The file is gone.
     Gone,
     /// It will never be one.
@@ -74,7 +74,7 @@ pub(super) enum Trouble {
     Io(io::Error),
 }
 
-impl From<io::Error> for Trouble {
+impl From<io::Error> for PickupFileError {
     fn from(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::NotFound => Self::Gone,
@@ -84,7 +84,7 @@ impl From<io::Error> for Trouble {
     }
 }
 
-impl From<Malformed> for Trouble {
+impl From<Malformed> for PickupFileError {
     fn from(error: Malformed) -> Self {
         Self::Bad(error.to_string())
     }
@@ -95,20 +95,20 @@ impl Opened {
     ///
     /// # Errors
     /// Why it is no message.
-    pub(super) fn open(directory: BorrowedFd<'_>, name: &str, content_max: u64) -> Result<Self, Trouble> {
+    pub(super) fn open(directory: BorrowedFd<'_>, name: &str, content_max: u64) -> Result<Self, PickupFileError> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let opened = openat(directory, name, flags, Mode::empty()).map_err(|error| match error {
-            Errno::LOOP => Trouble::Bad("it is a symbolic link".to_owned()),
-            Errno::NXIO | Errno::NODEV => Trouble::Bad("it is no file".to_owned()),
+            Errno::LOOP => PickupFileError::Bad("it is a symbolic link".to_owned()),
+            Errno::NXIO | Errno::NODEV => PickupFileError::Bad("it is no file".to_owned()),
             Errno::ACCESS => is_closed(directory, name).unwrap_or_else(|| io::Error::from(error).into()),
             error => io::Error::from(error).into(),
         })?;
         let found = fstat(&opened).map_err(io::Error::from)?;
         if FileType::from_raw_mode(found.st_mode) != FileType::RegularFile {
-            return Err(Trouble::Bad("it is no file".to_owned()));
+            return Err(PickupFileError::Bad("it is no file".to_owned()));
         }
         if found.st_nlink != 1 {
-            return Err(Trouble::Bad(format!("it has {} names", found.st_nlink)));
+            return Err(PickupFileError::Bad(format!("it has {} names", found.st_nlink)));
         }
         let group = fstat(directory).map_err(io::Error::from)?.st_gid;
         if found.st_gid != group && !is_ours(found.st_uid) {
@@ -117,19 +117,19 @@ impl Opened {
                  chgrp it and give it its name with mail. again)",
                 found.st_gid
             );
-            return Err(Trouble::Bad(text));
+            return Err(PickupFileError::Bad(text));
         }
         let bytes = u64::try_from(found.st_size).unwrap_or(0);
         let most = content_max.saturating_add((PREAMBLE_BYTES + HEAD_BYTES_MAX + TRAILER_BYTES) as u64);
         if bytes > most {
-            return Err(Trouble::Bad(format!("it has {bytes} octets, of {most} allowed")));
+            return Err(PickupFileError::Bad(format!("it has {bytes} octets, of {most} allowed")));
         }
         let file = File::from(opened);
         let mut preamble = [0; PREAMBLE_BYTES];
         file.read_exact_at(&mut preamble, 0)?;
         let head_bytes = Submission::head_bytes(&preamble)?;
         if (PREAMBLE_BYTES + head_bytes + TRAILER_BYTES) as u64 > bytes {
-            return Err(Trouble::Bad("it is cut off".to_owned()));
+            return Err(PickupFileError::Bad("it is cut off".to_owned()));
         }
         let finished = u64::try_from(found.st_mtime).unwrap_or(0);
         Ok(Self { file, owner: found.st_uid, finished, bytes, preamble, head_bytes })
@@ -150,7 +150,7 @@ impl Opened {
     ///
     /// # Errors
     /// Why it is no message.
-    pub(super) fn read(self) -> Result<Handed, Trouble> {
+    pub(super) fn read(self) -> Result<SubmittedFile, PickupFileError> {
         let Self { file, owner, finished, bytes, preamble, head_bytes } = self;
         let mut head = vec![0; head_bytes];
         file.read_exact_at(&mut head, PREAMBLE_BYTES as u64)?;
@@ -158,17 +158,19 @@ impl Opened {
         let uid = match submission.on_behalf_of {
             None => owner,
             Some(uid) if is_ours(owner) => uid,
-            Some(_) => return Err(Trouble::Bad("it is in the name of another user".to_owned())),
+            Some(_) => return Err(PickupFileError::Bad("it is in the name of another user".to_owned())),
         };
         if submission.adopted.is_some() && !is_ours(owner) {
-            return Err(Trouble::Bad("it says that it waited elsewhere, and its writer may not say so".to_owned()));
+            return Err(PickupFileError::Bad(
+                "it says that it waited elsewhere, and its writer may not say so".to_owned(),
+            ));
         }
         let content_at = (PREAMBLE_BYTES + head.len()) as u64;
         let content_bytes = bytes
             .checked_sub(content_at + TRAILER_BYTES as u64)
-            .ok_or_else(|| Trouble::Bad("it is cut off".to_owned()))?;
+            .ok_or_else(|| PickupFileError::Bad("it is cut off".to_owned()))?;
         let digest = [0; DIGEST_BYTES];
-        let mut handed = Handed { submission, uid, finished, file, content_at, content_bytes, digest };
+        let mut handed = SubmittedFile { submission, uid, finished, file, content_at, content_bytes, digest };
         let mut hash = Context::new(&SHA256);
         hash.update(&preamble);
         hash.update(&head);
@@ -184,18 +186,18 @@ fn is_ours(uid: u32) -> bool {
 
 /// Whether a file that may not be read was made so by its owner: then it is bad. Otherwise something else of this machine forbids it,
 /// and the message waits.
-fn is_closed(directory: BorrowedFd<'_>, name: &str) -> Option<Trouble> {
+fn is_closed(directory: BorrowedFd<'_>, name: &str) -> Option<PickupFileError> {
     let found = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
     let is_file = FileType::from_raw_mode(found.st_mode) == FileType::RegularFile;
     let mode = found.st_mode & 0o777;
     if is_file && mode & 0o040 != 0 {
         return None;
     }
-    Some(Trouble::Bad(format!("its mode is {mode:03o}, which does not let the server read it")))
+    Some(PickupFileError::Bad(format!("its mode is {mode:03o}, which does not let the server read it")))
 }
 
-impl Handed {
-    fn verify(&mut self, mut hash: Context) -> Result<(), Trouble> {
+impl SubmittedFile {
+    fn verify(&mut self, mut hash: Context) -> Result<(), PickupFileError> {
         let mut lines = LineEnds::default();
         let mut content = Context::new(&SHA256);
         let mut at = 0;
@@ -211,10 +213,10 @@ impl Handed {
         let (octets, digest) = trailer.split_at(8);
         hash.update(octets);
         if octets != self.content_bytes.to_le_bytes() || hash.finish().as_ref() != digest {
-            return Err(Trouble::Bad("its check sum is wrong: it is damaged or was changed".to_owned()));
+            return Err(PickupFileError::Bad("its check sum is wrong: it is damaged or was changed".to_owned()));
         }
         if !lines.are_right() {
-            return Err(Trouble::Bad("its lines do not all end with CRLF".to_owned()));
+            return Err(PickupFileError::Bad("its lines do not all end with CRLF".to_owned()));
         }
         self.digest = digest_of(content);
         Ok(())
@@ -269,7 +271,7 @@ impl Handed {
     /// The first octets of the content, up to a number. Blocks.
     ///
     /// # Errors
-    /// As [`Handed::piece`].
+    /// As [`SubmittedFile::piece`].
     pub(super) fn beginning(&self, most: u64) -> io::Result<Vec<u8>> {
         let bytes = self.content_bytes.min(most);
         let mut content = vec![0; usize::try_from(bytes).unwrap_or(0)];
@@ -361,12 +363,12 @@ mod tests {
         filing.commit().unwrap().name().to_owned()
     }
 
-    fn open(place: &Path, name: &str) -> Result<Handed, String> {
+    fn open(place: &Path, name: &str) -> Result<SubmittedFile, String> {
         let directory = File::open(place).unwrap();
         Opened::open(directory.as_fd(), name, 1 << 20).and_then(Opened::read).map_err(|trouble| match trouble {
-            Trouble::Gone => "gone".to_owned(),
-            Trouble::Bad(text) => text,
-            Trouble::Io(error) => panic!("{error}"),
+            PickupFileError::Gone => "gone".to_owned(),
+            PickupFileError::Bad(text) => text,
+            PickupFileError::Io(error) => panic!("{error}"),
         })
     }
 

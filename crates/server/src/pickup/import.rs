@@ -5,7 +5,7 @@
 //! at which it came there, so that its age counts from then; tries and the warning of its sender are kept; what was in
 //! quarantine is held.
 
-use super::file::Handed;
+use super::file::SubmittedFile;
 use super::session::PickupResult;
 use crate::context::Context;
 use crate::env::blocking;
@@ -13,7 +13,7 @@ use crate::intake::{
     self, Content, FinishedContent, HeaderHints, NewMessage, Origin, PIECE_BYTES, StoredTransaction, class_of,
 };
 use crate::routing::expansions::{
-    ClientKey, ExpandError, Expanded, HeldTurn, PlannedMessage, Resolved, Settings, Wanted,
+    ClientKey, ExpandError, Expanded, ExpansionRequest, HeldTurn, PlannedMessage, Resolved, Settings,
 };
 use crate::routing::members::Members;
 use crate::routing::plan::{Kind, Plan};
@@ -37,7 +37,7 @@ const DAEMON: &str = "import";
 /// A message on its way.
 pub(super) struct Import {
     pub(super) service: Arc<Context>,
-    pub(super) handed: Arc<Handed>,
+    pub(super) handed: Arc<SubmittedFile>,
     pub(super) adopted: ImportedMessage,
     /// The name it will have in the spool.
     pub(super) id: QueueId,
@@ -47,7 +47,7 @@ pub(super) struct Import {
 
 /// What its header says.
 #[derive(Default)]
-struct Said {
+struct HeaderFacts {
     sort: HeaderHints,
     message_id: Option<String>,
 }
@@ -77,7 +77,7 @@ impl Import {
         PickupResult::Done(None)
     }
 
-    async fn header(&self) -> Said {
+    async fn header(&self) -> HeaderFacts {
         let handed = Arc::clone(&self.handed);
         let read = blocking::run(move || handed.beginning(HEADER_BYTES_MAX)).await;
         let content = read.ok().and_then(Result::ok).unwrap_or_default();
@@ -134,7 +134,7 @@ impl Import {
         let settings = Settings::of(&self.service.live.load().config.maps);
         let (mut plans, mut dropped) = (vec![self.plan()], Vec::new());
         for recipient in &self.handed.submission.recipients {
-            let wanted = Wanted {
+            let wanted = ExpansionRequest {
                 client: client.clone(),
                 sender: envelope.sender.clone(),
                 recipient: recipient.address.clone(),
@@ -264,7 +264,7 @@ impl Import {
         finished.map_err(|error| error.to_string())
     }
 
-    fn tell(&self, messages: &[NewMessage], dropped: &[Address], said: &Said) {
+    fn tell(&self, messages: &[NewMessage], dropped: &[Address], said: &HeaderFacts) {
         let submission = &self.handed.submission;
         let from = submission.sender.to_string();
         self.service.tell(&Event::Accepted {
@@ -295,8 +295,8 @@ impl Import {
 }
 
 /// Of what sort a message is, and its id, by its header.
-fn said(content: &[u8]) -> Said {
-    let mut said = Said::default();
+fn said(content: &[u8]) -> HeaderFacts {
+    let mut said = HeaderFacts::default();
     for item in HeaderSection::read(content, LineEnd::Crlf).items() {
         let Item::Field(field) = item else { continue };
         let value = || String::from_utf8_lossy(&field.unfolded()).trim().to_owned();

@@ -36,11 +36,11 @@ use crate::context::{Context, Open};
 use crate::env::{blocking, clock};
 use crate::submit::FULL;
 use crate::user_share::{UserPlace, UserShares};
-use file::{Handed, Opened, Trouble};
+use file::{Opened, PickupFileError, SubmittedFile};
 use import::Import;
 use mail::{EnhancedCode, Outcome, QueueId, Reply, ReplyCode};
 use observe::{Event, Limit, Relay, Severity};
-use scan::{DirectoryScanner, Found, Message, Waste};
+use scan::{Cleanup, DirectoryScan, DirectoryScanner, Message};
 use session::{PickupResult, PickupSession, Refused};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -50,7 +50,7 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 use user_turns::Turns;
 use waiter::SubmitWaiter;
-use warnings::{Complaints, Said, Unsaid};
+use warnings::{Complaints, LoggedWarning, SuppressedWarnings};
 
 /// Messages that are stored at the same time: they share the flushes of the spool.
 const AT_ONCE: usize = 64;
@@ -98,7 +98,7 @@ impl Name {
 }
 
 /// What became of a file.
-enum Ended {
+enum FileOutcome {
     /// It is gone. Somebody may want to hear more.
     Gone(Option<(SubmitWaiter, crate::delivery_watch::DeliveryWatch)>),
     /// It stays, and is tried again under this name; why. Of these recipients the sender was told: they are done.
@@ -130,7 +130,7 @@ impl Waiting {
 
 /// A file that is ready, running or waiting.
 #[derive(Debug)]
-struct Known {
+struct QueuedFile {
     /// Who wrote it, or asks for it: it counts for him.
     uid: u32,
     /// When this process saw it first.
@@ -139,10 +139,10 @@ struct Known {
     tries: u32,
     /// Recipients, by their places in the file, of whom the sender was told: they are tried no more.
     told: HashSet<usize>,
-    said: Option<Said>,
+    said: Option<LoggedWarning>,
 }
 
-impl Known {
+impl QueuedFile {
     fn new(uid: u32) -> Self {
         Self { uid, since: clock::now(), tries: 0, told: HashSet::new(), said: None }
     }
@@ -157,11 +157,11 @@ struct Pickup {
     directory: Arc<Directory>,
     /// There while nobody looks.
     scanner: Option<DirectoryScanner>,
-    looking: JoinSet<(DirectoryScanner, std::io::Result<Option<Found>>)>,
+    looking: JoinSet<(DirectoryScanner, std::io::Result<Option<DirectoryScan>>)>,
     complaints: Complaints,
     /// What was said last of the directory as a whole.
-    said: Option<Said>,
-    known: HashMap<String, Known>,
+    said: Option<LoggedWarning>,
+    known: HashMap<String, QueuedFile>,
     /// How many of them are of a user.
     known_of: HashMap<u32, usize>,
     ready: Turns<Ready>,
@@ -170,7 +170,7 @@ struct Pickup {
     waiting_names: HashMap<String, (Name, Instant)>,
     /// How many of them are of a user.
     waiting_of: HashMap<u32, u32>,
-    running: JoinSet<(String, Ended)>,
+    running: JoinSet<(String, FileOutcome)>,
     shares: Arc<UserShares>,
     /// Memory for large heads, in KiB.
     heads: Arc<Semaphore>,
@@ -262,18 +262,18 @@ impl Pickup {
     }
 
     fn know(&mut self, base: &str, uid: u32) {
-        self.known.insert(base.to_owned(), Known::new(uid));
+        self.known.insert(base.to_owned(), QueuedFile::new(uid));
         *self.known_of.entry(uid).or_default() += 1;
     }
 
-    fn forget(&mut self, base: &str) -> Option<Known> {
+    fn forget(&mut self, base: &str) -> Option<QueuedFile> {
         let known = self.known.remove(base)?;
         less(&mut self.known_of, known.uid);
         Some(known)
     }
 
     fn tell_unsaid(&mut self, now: Instant) {
-        for Unsaid { uid, reason, messages } in self.complaints.counted(now) {
+        for SuppressedWarnings { uid, reason, messages } in self.complaints.counted(now) {
             let more = if reason.is_empty() { "for other reasons" } else { reason.as_str() };
             self.warn(&format!("{messages} more messages of user {uid} are not taken: {more}"));
         }
@@ -300,7 +300,7 @@ impl Pickup {
     /// What came of looking. Whether there is more than is known.
     fn looked(
         &mut self,
-        looked: Result<(DirectoryScanner, std::io::Result<Option<Found>>), tokio::task::JoinError>,
+        looked: Result<(DirectoryScanner, std::io::Result<Option<DirectoryScan>>), tokio::task::JoinError>,
     ) -> bool {
         let (scanner, found) = looked.unwrap_or_else(|_| (DirectoryScanner::default(), Ok(None)));
         self.scanner = Some(scanner);
@@ -321,7 +321,7 @@ impl Pickup {
         false
     }
 
-    fn found(&mut self, found: Found) {
+    fn found(&mut self, found: DirectoryScan) {
         let files = u64::try_from(found.files).unwrap_or(u64::MAX);
         self.service.pickup.files.store(files, Ordering::Relaxed);
         if let Some(why) = found.trouble {
@@ -348,7 +348,7 @@ impl Pickup {
         }
     }
 
-    fn tell_waste(&mut self, Waste { removed, stays }: Waste) {
+    fn tell_waste(&mut self, Cleanup { removed, stays }: Cleanup) {
         let days = scan::BAD_MAX.as_secs() / (24 * 3_600);
         if removed > 0 {
             self.warn(&format!(
@@ -450,11 +450,11 @@ impl Pickup {
         }
     }
 
-    fn end(&mut self, ended: Result<(String, Ended), tokio::task::JoinError>) {
+    fn end(&mut self, ended: Result<(String, FileOutcome), tokio::task::JoinError>) {
         // A panic was told; its file stays known, and is tried at the next start.
         let Ok((base, ended)) = ended else { return };
         match ended {
-            Ended::Gone(told) => {
+            FileOutcome::Gone(told) => {
                 if self.forget(&base).is_some_and(|known| known.tries > 0) {
                     self.hurry();
                 }
@@ -462,7 +462,7 @@ impl Pickup {
                     self.listening.spawn(session::tell_outcomes(Arc::clone(&self.service), waiter, watch));
                 }
             }
-            Ended::Later(name, why, told) => {
+            FileOutcome::Later(name, why, told) => {
                 let now = clock::now();
                 let Some(known) = self.known.get_mut(&base) else { return };
                 let uid = known.uid;
@@ -477,8 +477,8 @@ impl Pickup {
                 }
                 self.wait(uid, name, now + pause);
             }
-            Ended::Bad { why, aside } => self.bad(&base, &why, aside),
-            Ended::Stuck => {}
+            FileOutcome::Bad { why, aside } => self.bad(&base, &why, aside),
+            FileOutcome::Stuck => {}
         }
     }
 
@@ -542,7 +542,7 @@ struct FileTask {
 
 impl FileTask {
     /// Brings it as far as it goes.
-    async fn carry(self, waiter: Option<SubmitWaiter>) -> Ended {
+    async fn carry(self, waiter: Option<SubmitWaiter>) -> FileOutcome {
         let Self { service, directory, name, .. } = &self;
         // Counted as a session until its file is gone: the end of the server waits for it.
         let _open = Open::new(service);
@@ -588,7 +588,7 @@ impl FileTask {
                 match blocking::run(move || whole.divide(there.path(), &apart)).await {
                     Ok(Ok(())) => return remove(service, directory, &tried, None).await,
                     Ok(Err(error)) => (format!("it cannot be divided: {error}"), Vec::new()),
-                    Err(_) => return Ended::Stuck,
+                    Err(_) => return FileOutcome::Stuck,
                 }
             }
             PickupResult::Later(why, told) => (why, told),
@@ -603,28 +603,28 @@ impl FileTask {
             }
         }
         let told = told.into_iter().filter_map(|position| places.get(position).copied());
-        Ended::Later(tried, why, told.collect())
+        FileOutcome::Later(tried, why, told.collect())
     }
 
     /// How long it waits. The time of the file is what its owner has set, who may not let it wait for ever.
-    fn age(&self, handed: &Handed) -> Duration {
+    fn age(&self, handed: &SubmittedFile) -> Duration {
         let written = Duration::from_secs((clock::unix_us() / 1_000_000).saturating_sub(handed.finished));
         written.max(clock::now().saturating_duration_since(self.since))
     }
 
-    async fn open(&self) -> Result<Opened, Ended> {
+    async fn open(&self) -> Result<Opened, FileOutcome> {
         let content_max = self.service.live.load().config.message.size_max;
         let (directory, text) = (Arc::clone(&self.directory), self.name.text());
         let open = move || Opened::open(rustix::fd::AsFd::as_fd(&*directory), &text, content_max);
         match blocking::run(open).await {
             Ok(Ok(opened)) => Ok(opened),
             Ok(Err(trouble)) => Err(self.ended(trouble).await),
-            Err(_) => Err(Ended::Stuck),
+            Err(_) => Err(FileOutcome::Stuck),
         }
     }
 
     /// Reads it, and gives it the name with which it is tried.
-    async fn read(&self, opened: Opened) -> Result<(Handed, Name, QueueId), Ended> {
+    async fn read(&self, opened: Opened) -> Result<(SubmittedFile, Name, QueueId), FileOutcome> {
         let (service, directory, name) = (Arc::clone(&self.service), Arc::clone(&self.directory), self.name.clone());
         let read = blocking::run(move || {
             let handed = opened.read()?;
@@ -635,20 +635,22 @@ impl FileTask {
             };
             let tried = Name { base: name.base.clone(), id: Some(id) };
             directory.rename(&name.text(), &tried.text())?;
-            Ok::<_, Trouble>((handed, tried, id))
+            Ok::<_, PickupFileError>((handed, tried, id))
         });
         match read.await {
             Ok(Ok(read)) => Ok(read),
             Ok(Err(trouble)) => Err(self.ended(trouble).await),
-            Err(_) => Err(Ended::Stuck),
+            Err(_) => Err(FileOutcome::Stuck),
         }
     }
 
-    async fn ended(&self, trouble: Trouble) -> Ended {
+    async fn ended(&self, trouble: PickupFileError) -> FileOutcome {
         match trouble {
-            Trouble::Gone => Ended::Gone(None),
-            Trouble::Bad(why) => Ended::Bad { why, aside: self.put_aside().await },
-            Trouble::Io(error) => Ended::Later(self.name.clone(), format!("it cannot be read: {error}"), Vec::new()),
+            PickupFileError::Gone => FileOutcome::Gone(None),
+            PickupFileError::Bad(why) => FileOutcome::Bad { why, aside: self.put_aside().await },
+            PickupFileError::Io(error) => {
+                FileOutcome::Later(self.name.clone(), format!("it cannot be read: {error}"), Vec::new())
+            }
         }
     }
 
@@ -671,7 +673,7 @@ async fn remove(
     directory: &Arc<Directory>,
     name: &Name,
     told: Option<(SubmitWaiter, crate::delivery_watch::DeliveryWatch)>,
-) -> Ended {
+) -> FileOutcome {
     let (there, text) = (Arc::clone(directory), name.text());
     match blocking::run(move || there.remove(&text)).await {
         Ok(Err(error)) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -680,9 +682,9 @@ async fn remove(
                 name.text()
             );
             warn(service, directory, &what);
-            Ended::Stuck
+            FileOutcome::Stuck
         }
-        _ => Ended::Gone(told),
+        _ => FileOutcome::Gone(told),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Tells the sender of a message that was handed in who is refused, where nobody waits at the command line to hear it.
 
-use super::file::Handed;
+use super::file::SubmittedFile;
 use super::session::Refused;
 use crate::context::Context;
 use crate::env::{blocking, clock};
@@ -17,7 +17,7 @@ const HEADER_BYTES_MAX: u64 = 64 << 10;
 /// Stores reports on the refused. Returns the positions of those who are told of: durably, or nobody wants to hear of them.
 pub(super) async fn to_sender(
     service: &Arc<Context>,
-    handed: &Arc<Handed>,
+    handed: &Arc<SubmittedFile>,
     id: QueueId,
     refused: &[Refused],
 ) -> Vec<usize> {

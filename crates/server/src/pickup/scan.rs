@@ -3,7 +3,7 @@
 //! Anybody can fill the directory. So everything in it counts for its owner, by any name; of one user at most
 //! `submit.user_files_max` messages are known to the server at a time, and count for `submit.files_max`: the others wait until
 //! those have gone, and take no room from other users. What is no message and nobody needs any more is removed when it is old
-//! ([`Waste`]). All names are read, and no more are kept than the limits allow.
+//! ([`Cleanup`]). All names are read, and no more are kept than the limits allow.
 //!
 //! A directory that has not changed since it was looked through is not looked through again, and one that takes long is looked
 //! through more rarely: the looking costs a twentieth of a core at most, and has a thread of its own.
@@ -93,7 +93,7 @@ pub(super) struct Message {
 
 /// What came of looking.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct DirectoryScan {
     /// Messages, in no order: of each user as many as he may have there.
     pub(super) messages: Vec<Message>,
     /// Those of them that were written a moment ago.
@@ -106,12 +106,12 @@ pub(super) struct Found {
     pub(super) full: Option<String>,
     /// Why that could not be written down. Mail is taken all the same.
     pub(super) trouble: Option<String>,
-    pub(super) waste: Waste,
+    pub(super) waste: Cleanup,
 }
 
 /// What was old enough to be removed, and is no message.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Waste {
+pub(super) struct Cleanup {
     pub(super) removed: usize,
     /// Some could not be, and why.
     pub(super) stays: Option<(String, String)>,
@@ -143,7 +143,7 @@ struct Count {
     kept: HashMap<u32, usize>,
     owners: HashMap<String, u32>,
     has_more: bool,
-    waste: Waste,
+    waste: Cleanup,
 }
 
 impl DirectoryScanner {
@@ -151,12 +151,12 @@ impl DirectoryScanner {
     ///
     /// # Errors
     /// The directory cannot be listed.
-    pub(super) fn look(&mut self, directory: &Directory, limits: Limits) -> io::Result<Option<Found>> {
+    pub(super) fn look(&mut self, directory: &Directory, limits: Limits) -> io::Result<Option<DirectoryScan>> {
         self.look_at(directory, limits, Duration::from_micros(clock::unix_us()))
     }
 
     /// The same at this time, since 1970.
-    fn look_at(&mut self, directory: &Directory, limits: Limits, now: Duration) -> io::Result<Option<Found>> {
+    fn look_at(&mut self, directory: &Directory, limits: Limits, now: Duration) -> io::Result<Option<DirectoryScan>> {
         let changed = directory.changed()?;
         let is_tidying = now.saturating_sub(self.tidied) >= TIDY_INTERVAL;
         if !is_tidying && self.seen == Some((changed, limits)) {
@@ -191,7 +191,7 @@ impl DirectoryScanner {
             .map(|(uid, _)| *uid)
             .collect();
         let Count { messages, fresh, files, has_more, waste, .. } = count;
-        let mut found = Found { messages, fresh, files, has_more, waste, ..Found::default() };
+        let mut found = DirectoryScan { messages, fresh, files, has_more, waste, ..DirectoryScan::default() };
         if self.full.as_ref() != Some(&full) {
             match directory.set_full(&full) {
                 Ok(()) => {
@@ -445,7 +445,7 @@ mod tests {
             (names.join(","), found.waste, found.full.unwrap_or_default())
         };
         let all = "bad.1,empty,filled,link,mail.x,new.1,notes,odd \n\u{202e},wait.1,wait.2";
-        assert_eq!(left(day / 2, limits), (all.to_owned(), Waste::default(), String::new()));
+        assert_eq!(left(day / 2, limits), (all.to_owned(), Cleanup::default(), String::new()));
         let (names, waste, full) = left(day * 2, Limits { all: 100, user: 4 });
         assert_eq!((names, waste.removed), (all.replace("new.1,", ""), 1));
         assert_eq!(full, "1000 4\n", "a message or not, it is one of his files");

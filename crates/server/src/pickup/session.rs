@@ -5,7 +5,7 @@
 //! are stored; the message is in the spool before the file may go. Who was told of is left out of the next try of the others; the
 //! process alone knows that, so a crash, or a stop before they are taken, repeats at most what was told of that message.
 
-use super::file::Handed;
+use super::file::SubmittedFile;
 use super::report;
 use super::user::User;
 use super::waiter::SubmitWaiter;
@@ -46,7 +46,7 @@ pub(super) type Refused = (usize, Reply);
 /// One message on its way.
 pub(super) struct PickupSession {
     pub(super) service: Arc<Context>,
-    pub(super) handed: Arc<Handed>,
+    pub(super) handed: Arc<SubmittedFile>,
     /// The name it will have in the spool.
     pub(super) id: QueueId,
     /// Who wrote it.
@@ -60,7 +60,7 @@ pub(super) struct PickupSession {
 }
 
 /// What the session has said at its end.
-enum Said {
+enum SessionResult {
     Taken,
     Divide(HashSet<usize>),
     Refused(Vec<Refused>),
@@ -92,21 +92,21 @@ impl PickupSession {
     }
 
     /// What follows from the end of the session.
-    async fn end(&mut self, said: io::Result<Said>, watch: Option<DeliveryWatch>) -> PickupResult {
+    async fn end(&mut self, said: io::Result<SessionResult>, watch: Option<DeliveryWatch>) -> PickupResult {
         match said {
-            Ok(Said::Taken) => {
+            Ok(SessionResult::Taken) => {
                 let told = match self.waiter.take() {
                     Some(mut waiter) => waiter.taken(self.id).await.then_some(waiter),
                     None => None,
                 };
                 PickupResult::Done(told.zip(watch))
             }
-            Ok(Said::Refused(refused)) => match self.tell(&refused).await {
+            Ok(SessionResult::Refused(refused)) => match self.tell(&refused).await {
                 true => PickupResult::Done(None),
                 false => self.later("its sender could not be told that it is refused".to_owned()),
             },
-            Ok(Said::Later(why)) => self.later(why),
-            Ok(Said::Divide(apart)) => PickupResult::Divide(apart),
+            Ok(SessionResult::Later(why)) => self.later(why),
+            Ok(SessionResult::Divide(apart)) => PickupResult::Divide(apart),
             Err(error) => self.later(error.to_string()),
         }
     }
@@ -147,7 +147,7 @@ impl PickupSession {
     }
 
     /// The client's side of the session.
-    async fn talk(&mut self, stream: BufReader<UnixStream>) -> io::Result<Said> {
+    async fn talk(&mut self, stream: BufReader<UnixStream>) -> io::Result<SessionResult> {
         let mut peer = Peer { stream };
         let said = self.converse(&mut peer).await?;
         // What was said counts, whatever becomes of the farewell.
@@ -157,7 +157,7 @@ impl PickupSession {
         Ok(said)
     }
 
-    async fn converse(&mut self, peer: &mut Peer) -> io::Result<Said> {
+    async fn converse(&mut self, peer: &mut Peer) -> io::Result<SessionResult> {
         let greeting = peer.reply().await?;
         if let Some(said) = self.refused_all(&greeting) {
             return Ok(said);
@@ -172,19 +172,19 @@ impl PickupSession {
         }
         let (refused, apart) = match self.name_recipients(peer).await? {
             Ok(named) => named,
-            Err(why) => return Ok(Said::Later(why)),
+            Err(why) => return Ok(SessionResult::Later(why)),
         };
         let others = self.handed.submission.recipients.len() - apart.len();
         match (apart.is_empty(), others) {
             (true, _) => {}
-            (false, 0) => return Ok(Said::Later("452 4.5.3 Too many recipients".to_owned())),
-            (false, _) => return Ok(Said::Divide(apart)),
+            (false, 0) => return Ok(SessionResult::Later("452 4.5.3 Too many recipients".to_owned())),
+            (false, _) => return Ok(SessionResult::Divide(apart)),
         }
         if refused.len() == self.handed.submission.recipients.len() {
-            return Ok(Said::Refused(refused));
+            return Ok(SessionResult::Refused(refused));
         }
         if !refused.is_empty() && !self.tell(&refused).await {
-            return Ok(Said::Later("its sender could not be told who is refused".to_owned()));
+            return Ok(SessionResult::Later("its sender could not be told who is refused".to_owned()));
         }
         peer.send(b"DATA\r\n").await?;
         let reply = peer.reply().await?;
@@ -194,7 +194,7 @@ impl PickupSession {
         self.send_content(peer).await?;
         let reply = peer.reply().await?;
         match reply.code().class() {
-            ReplyClass::Success => Ok(Said::Taken),
+            ReplyClass::Success => Ok(SessionResult::Taken),
             _ => Ok(self.refused_rest(&reply, &refused)),
         }
     }
@@ -250,7 +250,7 @@ impl PickupSession {
         peer.send(b".\r\n").await
     }
 
-    fn refused_all(&self, reply: &Reply) -> Option<Said> {
+    fn refused_all(&self, reply: &Reply) -> Option<SessionResult> {
         match reply.code().class() {
             ReplyClass::Success => None,
             _ => Some(self.refused_rest(reply, &[])),
@@ -258,13 +258,13 @@ impl PickupSession {
     }
 
     /// What a refusal of the whole message means to those who were not refused before.
-    fn refused_rest(&self, reply: &Reply, before: &[Refused]) -> Said {
+    fn refused_rest(&self, reply: &Reply, before: &[Refused]) -> SessionResult {
         if reply.code().class() != ReplyClass::Permanent {
-            return Said::Later(reply.to_string());
+            return SessionResult::Later(reply.to_string());
         }
         let told: HashSet<usize> = before.iter().map(|(position, _)| *position).collect();
         let all = 0..self.handed.submission.recipients.len();
-        Said::Refused(
+        SessionResult::Refused(
             all.filter(|position| !told.contains(position)).map(|position| (position, reply.clone())).collect(),
         )
     }

@@ -16,13 +16,13 @@ const REASONS_MAX: usize = 20;
 
 /// What was said of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Said {
+pub(super) struct LoggedWarning {
     reason: u64,
     at: Instant,
 }
 
 #[derive(Debug)]
-struct Reason {
+struct ReasonCount {
     since: Instant,
     lines: u32,
     unsaid: u64,
@@ -31,12 +31,12 @@ struct Reason {
 /// What was said of late, by user.
 #[derive(Debug, Default)]
 pub(super) struct Complaints {
-    users: HashMap<u32, HashMap<String, Reason>>,
+    users: HashMap<u32, HashMap<String, ReasonCount>>,
 }
 
 /// Messages of which nothing was said.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Unsaid {
+pub(super) struct SuppressedWarnings {
     pub(super) uid: u32,
     /// Empty: several.
     pub(super) reason: String,
@@ -45,8 +45,8 @@ pub(super) struct Unsaid {
 
 impl Complaints {
     /// Whether the reason of a message of this user is to be said now. `before` is what was said of it.
-    pub(super) fn is_due(&mut self, uid: u32, reason: &str, before: &mut Option<Said>, now: Instant) -> bool {
-        let this = Said { reason: hash(reason), at: now };
+    pub(super) fn is_due(&mut self, uid: u32, reason: &str, before: &mut Option<LoggedWarning>, now: Instant) -> bool {
+        let this = LoggedWarning { reason: hash(reason), at: now };
         if before.is_some_and(|said| said.reason == this.reason && now.saturating_duration_since(said.at) < AGAIN) {
             return false;
         }
@@ -54,7 +54,7 @@ impl Complaints {
         let reasons = self.users.entry(uid).or_default();
         // All others count as one reason.
         let key = if reasons.contains_key(reason) || reasons.len() < REASONS_MAX { reason } else { "" };
-        let known = reasons.entry(key.to_owned()).or_insert(Reason { since: now, lines: 0, unsaid: 0 });
+        let known = reasons.entry(key.to_owned()).or_insert(ReasonCount { since: now, lines: 0, unsaid: 0 });
         if known.lines < LINES_MAX {
             known.lines += 1;
             return true;
@@ -64,13 +64,13 @@ impl Complaints {
     }
 
     /// Reasons whose time is over, with the messages of which nothing was said.
-    pub(super) fn counted(&mut self, now: Instant) -> Vec<Unsaid> {
+    pub(super) fn counted(&mut self, now: Instant) -> Vec<SuppressedWarnings> {
         let mut counted = Vec::new();
         self.users.retain(|uid, reasons| {
             reasons.retain(|reason, known| {
                 let is_over = now.saturating_duration_since(known.since) >= WINDOW;
                 if is_over && known.unsaid > 0 {
-                    counted.push(Unsaid { uid: *uid, reason: reason.clone(), messages: known.unsaid });
+                    counted.push(SuppressedWarnings { uid: *uid, reason: reason.clone(), messages: known.unsaid });
                 }
                 !is_over
             });
@@ -123,7 +123,7 @@ mod tests {
         let mut complaints = Complaints::default();
         let said = (0..100_000).filter(|_| complaints.is_due(7, "full", &mut None, begin)).count();
         assert_eq!((said, complaints.counted(begin + WINDOW / 2)), (10, vec![]));
-        let unsaid = Unsaid { uid: 7, reason: "full".to_owned(), messages: 99_990 };
+        let unsaid = SuppressedWarnings { uid: 7, reason: "full".to_owned(), messages: 99_990 };
         assert_eq!(complaints.counted(begin + WINDOW), [unsaid]);
         assert!(complaints.users.is_empty() && complaints.is_due(7, "full", &mut None, begin + WINDOW));
     }

@@ -11,7 +11,7 @@ use super::delivery_control::DeliveryControl;
 use super::scan::{FoundMessage, QueueScan, ScanResult};
 use super::stragglers::Stragglers;
 use super::view::{QueueView, text};
-use crate::control::{Answer, Piece, Reason};
+use crate::control::{Answer, ListPart, Reason};
 use crate::env::clock;
 use mail::QueueId;
 use operator::answers::{
@@ -100,7 +100,7 @@ impl QueueCommands {
         command: Command,
         uid: u32,
         on_change: ChangeListener,
-        to: mpsc::Sender<Piece>,
+        to: mpsc::Sender<ListPart>,
         room: OwnedSemaphorePermit,
     ) {
         let Self { spool, delivery, .. } = self.clone();
@@ -132,7 +132,7 @@ impl QueueCommands {
                 Ok(Ok(room)) => commands.begin(command, uid, Arc::new(|_: &QueueChange<'_>| {}), to, room),
                 _ => {
                     let error = "others are looking at the queue; ask again in a minute".to_owned();
-                    drop(to.send(Piece::Failed { reason: Reason::Busy, error }).await);
+                    drop(to.send(ListPart::Failed { reason: Reason::Busy, error }).await);
                 }
             }
         }));
@@ -174,7 +174,7 @@ struct CommandRun<'a> {
     command: &'a Command,
     uid: u32,
     on_change: &'a ChangeListener,
-    to: &'a mpsc::Sender<Piece>,
+    to: &'a mpsc::Sender<ListPart>,
 }
 
 impl fmt::Debug for CommandRun<'_> {
@@ -196,7 +196,7 @@ impl CommandRun<'_> {
         };
         // Who has gone hears nothing of the end.
         if let Ok(mut last) = last {
-            if let Piece::Last(fields) = &mut last
+            if let ListPart::Last(fields) = &mut last
                 && self.command.selection.handed_in_by.is_some()
             {
                 fields.insert("own".to_owned(), true.into());
@@ -206,7 +206,7 @@ impl CommandRun<'_> {
     }
 
     fn send(&self, line: &QueueLine) -> Result<(), PeerGone> {
-        self.to.blocking_send(Piece::Line(line.to_fields())).map_err(|_| PeerGone)
+        self.to.blocking_send(ListPart::Line(line.to_fields())).map_err(|_| PeerGone)
     }
 
     fn send_unreadable(&self, id: QueueId, trouble: &str) -> Result<(), PeerGone> {
@@ -218,7 +218,7 @@ impl CommandRun<'_> {
         QueueScan { spool: self.spool, delivery: self.delivery, selection: &self.command.selection, now_us, reads }
     }
 
-    fn destinations(&self, now_us: u64) -> Result<Piece, PeerGone> {
+    fn destinations(&self, now_us: u64) -> Result<ListPart, PeerGone> {
         let view = QueueView { delivery: self.delivery, now_us };
         let all = destinations(self.spool);
         let limit = self.command.limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
@@ -231,7 +231,7 @@ impl CommandRun<'_> {
     }
 
     /// Adds up what is meant. The limit is one of lines, not of messages.
-    fn stragglers(&self, now_us: u64) -> Result<Piece, PeerGone> {
+    fn stragglers(&self, now_us: u64) -> Result<ListPart, PeerGone> {
         let view = QueueView { delivery: self.delivery, now_us };
         let mut sums = Stragglers::new(self.command.by, self.delivery);
         let all = Command { limit: None, ..self.command.clone() };
@@ -248,7 +248,7 @@ impl CommandRun<'_> {
     }
 
     /// Shows messages, and changes nothing.
-    fn list(&self, now_us: u64) -> Result<Piece, PeerGone> {
+    fn list(&self, now_us: u64) -> Result<ListPart, PeerGone> {
         let Command { action, headers, .. } = *self.command;
         let view = QueueView { delivery: self.delivery, now_us };
         let totals = self.each(now_us, true, &mut |found| {
@@ -263,7 +263,7 @@ impl CommandRun<'_> {
     }
 
     /// Shows what a command would change.
-    fn preview(&self, action: Action, now_us: u64) -> Result<Piece, PeerGone> {
+    fn preview(&self, action: Action, now_us: u64) -> Result<ListPart, PeerGone> {
         let (view, now_s) = (QueueView { delivery: self.delivery, now_us }, seconds(now_us));
         let (mut unchanged, mut kept, mut active) = (0, 0, 0);
         let totals = self.each(now_us, true, &mut |mut found| {
@@ -283,7 +283,7 @@ impl CommandRun<'_> {
     }
 
     /// Changes what is meant. Lines only of what is deleted: nobody can look at that afterwards.
-    fn change(&self, action: Action, now_us: u64) -> Result<Piece, PeerGone> {
+    fn change(&self, action: Action, now_us: u64) -> Result<ListPart, PeerGone> {
         let (view, now_s) = (QueueView { delivery: self.delivery, now_us }, seconds(now_us));
         let is_delete = action == Action::Delete;
         let mut changes = ChangeBatcher::new(self.spool);
@@ -320,7 +320,7 @@ impl CommandRun<'_> {
                 "{}: stopped after {recipients} recipients of {messages} messages, of which not all will stay so after a restart: {error}",
                 action.name()
             );
-            return Ok(Piece::Failed { reason: Reason::Failed, error });
+            return Ok(ListPart::Failed { reason: Reason::Failed, error });
         }
         self.show_removed(&view, &deleted)?;
         let (unchanged, kept, active) = (Some(unchanged), Some(kept), Some(active));
@@ -328,7 +328,7 @@ impl CommandRun<'_> {
     }
 
     /// Fails what is meant, and has its senders told.
-    fn bounce(&self, now_us: u64) -> Result<Piece, PeerGone> {
+    fn bounce(&self, now_us: u64) -> Result<ListPart, PeerGone> {
         let view = QueueView { delivery: self.delivery, now_us };
         let why = match &self.command.reason {
             Some(reason) => format!("Given up by the postmaster: {reason}"),
@@ -360,7 +360,7 @@ impl CommandRun<'_> {
             let error = format!(
                 "bounce: stopped after {recipients} recipients of {messages} messages, whose senders are told; the others stay in the queue: {why}"
             );
-            return Ok(Piece::Failed { reason: Reason::Failed, error });
+            return Ok(ListPart::Failed { reason: Reason::Failed, error });
         }
         settled?;
         let scanned = scanned?;
@@ -531,13 +531,13 @@ impl ScanTotals {
         }
     }
 
-    fn into_last(self) -> Piece {
+    fn into_last(self) -> ListPart {
         last(self.into_totals())
     }
 }
 
-fn last(totals: QueueTotals) -> Piece {
-    Piece::Last(to_fields(&totals))
+fn last(totals: QueueTotals) -> ListPart {
+    ListPart::Last(to_fields(&totals))
 }
 
 /// Whole seconds since 1970, as states have them.

@@ -1,7 +1,7 @@
 //! Commands on a real spool on a simulated disk, with a dispatcher that writes down what it is told.
 
 use super::*;
-use crate::control::{Answer, Piece, Reason};
+use crate::control::{Answer, ListPart, Reason};
 use crate::env::test_deadline::TestDeadline;
 use crate::simulation::spool_with;
 use mail::{Address, Client, Envelope, MailParams, Protocol, QueueId, Received, Recipient, ReversePath};
@@ -188,12 +188,12 @@ impl Trial {
         let mut lines = Vec::new();
         while let Some(piece) = pieces.recv().await {
             match piece {
-                Piece::Line(line) => lines.push(line),
-                Piece::Last(fields) => {
+                ListPart::Line(line) => lines.push(line),
+                ListPart::Last(fields) => {
                     assert!(pieces.recv().await.is_none(), "the last is the last");
                     return (lines, fields);
                 }
-                Piece::Failed { error, .. } => panic!("{error}"),
+                ListPart::Failed { error, .. } => panic!("{error}"),
             }
         }
         panic!("no end");
@@ -542,7 +542,7 @@ async fn bounces_go_some_at_a_time_and_stop_where_reports_find_no_room() {
     };
     let mut failed = None;
     while let Some(piece) = pieces.recv().await {
-        if let Piece::Failed { error, .. } = piece {
+        if let ListPart::Failed { error, .. } = piece {
             failed = Some(error);
         }
     }

@@ -89,7 +89,7 @@ pub(crate) struct Connection {
 
 /// Why a session is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
+enum SessionEnd {
     /// The session closed it.
     Closed,
     /// The client is gone.
@@ -207,24 +207,24 @@ impl Connection {
         let end = match self.greet(&mut transport, &mut wait).await {
             Ok(Step::Close) => self.close(&mut transport, &mut wait).await,
             Ok(_) => self.drive(&mut transport, &mut wait).await,
-            Err(_) => End::Lost,
+            Err(_) => SessionEnd::Lost,
         };
         let in_content = !self.contents.is_empty();
         self.report_end(end, in_content);
         self.abandon_content();
         // Who has said QUIT sends nothing more that could make the kernel throw the reply away.
         let says_farewell = !self.session.ending().quit || transport.has_farewell();
-        if end == End::Closed && says_farewell {
+        if end == SessionEnd::Closed && says_farewell {
             linger(&mut transport).await;
         }
     }
 
-    async fn drive<N: Future<Output = ()>>(&mut self, transport: &mut Transport, wait: &mut Wait<'_, N>) -> End {
+    async fn drive<N: Future<Output = ()>>(&mut self, transport: &mut Transport, wait: &mut Wait<'_, N>) -> SessionEnd {
         let mut is_answered = false;
         loop {
             let step = if self.pending.is_empty() && !std::mem::take(&mut is_answered) {
                 if self.flush(transport, wait).await.is_err() {
-                    return End::Lost;
+                    return SessionEnd::Lost;
                 }
                 // Told of the stop while it could not close, or while its output waited: nobody tells it again. And whoever
                 // sends without a pause is never waited for, and still has limits.
@@ -234,7 +234,7 @@ impl Connection {
                 }
                 match self.next(transport, wait).await {
                     Ok(Event::Step(step)) => step,
-                    Ok(Event::EndOfInput) | Err(_) => return End::Lost,
+                    Ok(Event::EndOfInput) | Err(_) => return SessionEnd::Lost,
                     Ok(Event::Woken) => {
                         if self.woken() {
                             return self.close(transport, wait).await;
@@ -254,17 +254,17 @@ impl Connection {
                 Step::StartTls => {
                     self.pending = Vec::new();
                     if self.flush(transport, wait).await.is_err() || !Box::pin(self.start_tls(transport)).await {
-                        return End::Lost;
+                        return SessionEnd::Lost;
                     }
                 }
                 Step::Content => Box::pin(self.store_content()).await,
                 Step::Ask(question) => {
                     // What was said so far goes out before anything is waited for.
                     if self.flush(transport, wait).await.is_err() {
-                        return End::Lost;
+                        return SessionEnd::Lost;
                     }
                     if !self.answer_in_time(question).await {
-                        return End::Lost;
+                        return SessionEnd::Lost;
                     }
                     // The answer may have been the end, which no input tells.
                     is_answered = true;
@@ -370,10 +370,10 @@ impl Connection {
         self.service.stop.has_begun() && self.session.shut_down(now)
     }
 
-    async fn close<N: Future<Output = ()>>(&mut self, transport: &mut Transport, wait: &mut Wait<'_, N>) -> End {
+    async fn close<N: Future<Output = ()>>(&mut self, transport: &mut Transport, wait: &mut Wait<'_, N>) -> SessionEnd {
         match self.flush(transport, wait).await {
-            Ok(()) => End::Closed,
-            Err(_) => End::Lost,
+            Ok(()) => SessionEnd::Closed,
+            Err(_) => SessionEnd::Lost,
         }
     }
 

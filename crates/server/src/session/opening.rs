@@ -99,12 +99,12 @@ impl Connection {
             Client::Process { .. } | Client::Internal => None,
         };
         let mut verdict = Verdict::Accept;
-        if let Some(Found { name, listings, told }) = found {
+        if let Some(OpeningFacts { name, listings, told }) = found {
             self.opening.name = name;
             self.opening.listings = listings;
             self.report_listings();
             match told {
-                Ok(Told { features: Some(letters), .. }) => self.offer(&letters),
+                Ok(GreetingRules { features: Some(letters), .. }) => self.offer(&letters),
                 Ok(_) => {}
                 Err(why) => verdict = self.unanswered(&why),
             }
@@ -138,7 +138,7 @@ impl Connection {
         ip: IpAddr,
         transport: &mut Transport,
         wait: &mut Wait<'_, N>,
-    ) -> io::Result<Option<Found>> {
+    ) -> io::Result<Option<OpeningFacts>> {
         let service = Arc::clone(&self.service);
         let deadline = self.deadline();
         let mut finding = Box::pin(find(&service, ip, self.began));
@@ -168,16 +168,16 @@ impl Connection {
 }
 
 /// What was found out.
-struct Found {
+struct OpeningFacts {
     name: ClientName,
     listings: Listings,
     /// `Err`: why the access map cannot be asked.
-    told: Result<Told, Arc<str>>,
+    told: Result<GreetingRules, Arc<str>>,
 }
 
 /// What the access map says of a client with its name.
 #[derive(Debug, Default)]
-struct Told {
+struct GreetingRules {
     /// `GreetPause:`
     pause: Option<Duration>,
     /// `Srv_Features:`
@@ -187,7 +187,7 @@ struct Told {
 /// As long as `accept.greet_pause` can be, and as sendmail's.
 const PAUSE_MAX: Duration = Duration::from_secs(300);
 
-impl Told {
+impl GreetingRules {
     fn by(admission: &Admission, ask: &mut Ask<'_>, client: &access::Client<'_>) -> Result<Self, Stop> {
         // Both before either is looked at, so that one round asks for both.
         let pause = admission.access.greet_pause(ask, client);
@@ -198,23 +198,23 @@ impl Told {
 }
 
 /// Asks the access map about a client whose name is known; nobody, if no key has the tags.
-async fn told(service: &Context, ip: IpAddr, name: &ClientName) -> Result<Told, Arc<str>> {
+async fn told(service: &Context, ip: IpAddr, name: &ClientName) -> Result<GreetingRules, Arc<str>> {
     let routing = {
         let routing = service.routing.load();
         let access = routing.admission().map(|admission| &admission.access);
         if !access.is_some_and(|access| access.may_have("GreetPause") || access.may_have("Srv_Features")) {
-            return Ok(Told::default());
+            return Ok(GreetingRules::default());
         }
         Arc::clone(&routing)
     };
-    let Some(admission) = routing.admission() else { return Ok(Told::default()) };
+    let Some(admission) = routing.admission() else { return Ok(GreetingRules::default()) };
     let asks_names = service.live.load().config.accept.reverse_dns;
     let client = access::Client::of(ip).named(super::routed::client_name(name, asks_names));
-    routing.decide(|ask| Told::by(admission, ask, &client)).await
+    routing.decide(|ask| GreetingRules::by(admission, ask, &client)).await
 }
 
 /// Asks the DNS and the access map, and waits out the pause from the beginning of the connection on.
-async fn find(service: &Context, ip: IpAddr, began: Instant) -> Found {
+async fn find(service: &Context, ip: IpAddr, began: Instant) -> OpeningFacts {
     let live = service.live.load_full();
     let (config, rights) = (&live.config, &live.rights);
     let name = async {
@@ -230,7 +230,7 @@ async fn find(service: &Context, ip: IpAddr, began: Instant) -> Found {
     let ((name, told), listings) = tokio::join!(name, listings);
     let played = service.behaviour.as_ref().map_or(Duration::ZERO, |behaviour| behaviour.greeting_delay);
     let pause = match &told {
-        Ok(Told { pause: Some(pause), .. }) => *pause,
+        Ok(GreetingRules { pause: Some(pause), .. }) => *pause,
         // Who is put off need not wait for it.
         Err(_) => Duration::ZERO,
         Ok(_) => admit::greet_pause(ip, &config.accept, rights),
@@ -239,5 +239,5 @@ async fn find(service: &Context, ip: IpAddr, began: Instant) -> Found {
     if !pause.is_zero() {
         tokio::time::sleep_until((began + pause).into()).await;
     }
-    Found { name, listings, told }
+    OpeningFacts { name, listings, told }
 }

@@ -1,6 +1,6 @@
 //! What a session tells the log: events made of what it knows.
 
-use super::{Connection, End};
+use super::{Connection, SessionEnd};
 use crate::auth::{Exchange, Failure};
 use crate::context::Context;
 use crate::tls::HandshakeError;
@@ -248,7 +248,7 @@ impl Connection {
     }
 
     /// The last line of the session.
-    pub(super) fn report_end(&mut self, end: End, in_content: bool) {
+    pub(super) fn report_end(&mut self, end: SessionEnd, in_content: bool) {
         self.report_notes();
         let ending = self.session.ending();
         let id = self.id;
@@ -258,7 +258,7 @@ impl Connection {
         if ending.timed_out {
             let during = if in_content { "message content read" } else { "server cmd read" };
             service.tell(&Event::TimedOut { id, relay, during });
-        } else if end == End::Lost && ending.in_transaction {
+        } else if end == SessionEnd::Lost && ending.in_transaction {
             service.tell(&Event::LostInput { id, relay, daemon, after: ending.after });
         } else if !ending.issued_command {
             service.tell(&Event::NoMail { relay, daemon });

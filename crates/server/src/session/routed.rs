@@ -16,7 +16,7 @@ use super::Connection;
 use super::answers::reply;
 use crate::admit::Facts;
 use crate::dns::ClientName;
-use crate::routing::expansions::{self, ClientKey, Expanded, Resolved, Wanted};
+use crate::routing::expansions::{self, ClientKey, Expanded, ExpansionRequest, Resolved};
 use crate::routing::plan::{NotAdded, Plan};
 use crate::routing::{Admission, Routing};
 use crate::tls::ClientCertificate;
@@ -249,7 +249,7 @@ impl Connection {
         if matches!(admitted.ruling, Ruling::Refuse(_)) {
             return Ok(RecipientRuled { admitted, resolved: None });
         }
-        let wanted = Wanted {
+        let wanted = ExpansionRequest {
             client: subject.key(),
             sender: subject.sender.clone(),
             recipient: candidate.address.clone(),

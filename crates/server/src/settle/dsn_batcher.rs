@@ -44,10 +44,10 @@ const OCTETS_MAX: usize = 32 << 20;
 
 /// What is to be told.
 #[derive(Debug, Default)]
-pub(crate) struct DsnBatcher(Mutex<Kept>);
+pub(crate) struct DsnBatcher(Mutex<PendingReports>);
 
 #[derive(Debug, Default)]
-struct Kept {
+struct PendingReports {
     messages: HashMap<QueueId, BTreeMap<u32, AttemptOutcome>>,
     recipients: usize,
     octets: usize,
@@ -114,7 +114,7 @@ pub(super) enum Gathered {
 }
 
 impl DsnBatcher {
-    fn kept(&self) -> MutexGuard<'_, Kept> {
+    fn kept(&self) -> MutexGuard<'_, PendingReports> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -208,7 +208,7 @@ impl DsnBatcher {
     }
 }
 
-impl Kept {
+impl PendingReports {
     fn word(&self, id: QueueId, position: u32) -> Option<PendingReport> {
         let waits = self.messages.get(&id).and_then(|message| message.get(&position)).map(PendingReport::of);
         waits.or_else(|| self.told.get(&id)?.get(&position).copied())

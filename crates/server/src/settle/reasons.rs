@@ -31,12 +31,12 @@ type Line = (Key, Reason, Arc<str>);
 /// The last reasons.
 #[derive(Debug, Default)]
 pub(crate) struct Reasons {
-    kept: Mutex<Kept>,
+    kept: Mutex<StoredReasons>,
     file: StateFile,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
+struct StoredReasons {
     /// Each with its number in the order of their first mention.
     texts: HashMap<Key, (u64, Reason, Arc<str>)>,
     /// That order; may name what has gone.
@@ -46,7 +46,7 @@ struct Kept {
     last: Option<Arc<str>>,
 }
 
-impl Kept {
+impl StoredReasons {
     fn remember(&mut self, key: Key, reason: Reason, text: &str) {
         let text = text.get(..text.floor_char_boundary(REASON_BYTES_MAX)).unwrap_or_default();
         let text = match &self.last {
@@ -94,7 +94,7 @@ impl Reasons {
     /// What the last server knew of those who still wait in `spool`; what to tell the operator, if the file cannot be used.
     pub(crate) fn open(directory: &Path, spool: &Spool) -> (Self, Option<String>) {
         let file = StateFile::new(directory, FILE, WHAT);
-        let mut kept = Kept::default();
+        let mut kept = StoredReasons::default();
         let problem = match file.read(REASONS_MAX * (REASON_BYTES_MAX + LINE_BYTES_MAX)) {
             Ok(Some(bytes)) => {
                 let (lines, damage) = parse(&bytes);
@@ -145,7 +145,7 @@ impl Reasons {
         })
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
+    fn kept(&self) -> MutexGuard<'_, StoredReasons> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -19,4 +19,4 @@ mod server;
 pub mod start;
 
 pub use reload::Source;
-pub use server::Ended;
+pub use server::ShutdownSummary;

@@ -26,7 +26,7 @@ use tokio::task::JoinSet;
 
 /// How the server ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ended {
+pub struct ShutdownSummary {
     /// Sessions that were cut off when the grace time was over.
     pub cut_off: usize,
     /// Messages and octets that a sink took.
@@ -168,7 +168,7 @@ impl Server {
     }
 
     /// Does what signals ask for, until one ends the server and its sessions are over.
-    pub(crate) async fn until_stopped(self: &Arc<Self>, signals: &mut signals::Signals) -> Ended {
+    pub(crate) async fn until_stopped(self: &Arc<Self>, signals: &mut signals::Signals) -> ShutdownSummary {
         let why = loop {
             match signals.next().await {
                 signals::Signal::Terminate { name } => break name,
@@ -206,7 +206,7 @@ impl Server {
             deliveries_cut_off = service.dispatch.as_ref().map_or(0, |dispatch| dispatch.under_way());
             deliveries.abort();
         }
-        let ended = Ended { cut_off: service.stop.open(), forgotten: service.message_store.forgotten() };
+        let ended = ShutdownSummary { cut_off: service.stop.open(), forgotten: service.message_store.forgotten() };
         // The control socket may hold a session that was cut off; the others have ended by themselves.
         let mut tasks = std::mem::take(&mut *lock(&self.tasks));
         tasks.abort_all();

@@ -10,7 +10,7 @@
 
 use super::load::{joined_by, lines, load_tls, open_authenticator, threads, with_places};
 use super::reload::Source;
-use super::server::{Ended, Server};
+use super::server::{Server, ShutdownSummary};
 use crate::accept::{limits, listener};
 use crate::admit::logins::Logins;
 use crate::auth::Authenticator;
@@ -223,7 +223,7 @@ impl Prepared {
     ///
     /// # Errors
     /// The log, the spool or the runtime cannot be had.
-    pub fn run(self, ready: impl FnOnce(&[std::net::SocketAddr]) + Send) -> Result<Ended, StartError> {
+    pub fn run(self, ready: impl FnOnce(&[std::net::SocketAddr]) + Send) -> Result<ShutdownSummary, StartError> {
         let log = Log::start(&log::Settings::from_config(&self.config.log, &self.config.hostname))
             .map_err(|error| StartError::Unavailable(format!("cannot start a thread for the log: {error}")))?;
         report_panics(&log);
@@ -246,7 +246,7 @@ impl Prepared {
         log: Log,
         opened: Option<(Arc<Spool>, Recovery)>,
         ready: impl FnOnce(&[std::net::SocketAddr]) + Send,
-    ) -> Result<Ended, StartError> {
+    ) -> Result<ShutdownSummary, StartError> {
         let Self {
             config,
             source,

@@ -15,10 +15,10 @@ use std::time::{Duration, Instant};
 const KEPT_FOR: Duration = Duration::from_secs(3_600);
 /// What was read last.
 #[derive(Debug, Default)]
-pub(super) struct Authorities(Mutex<Option<Kept>>);
+pub(super) struct Authorities(Mutex<Option<CachedRoots>>);
 
 #[derive(Clone, Debug)]
-struct Kept {
+struct CachedRoots {
     files: Vec<PathBuf>,
     at: Instant,
     roots: Arc<RootCertStore>,
@@ -46,7 +46,7 @@ impl Authorities {
             (Err(_), Some(kept)) => kept.roots,
             (Err(why), None) => return Err(why),
         };
-        let kept = Kept { files: files.to_vec(), at: now, roots: Arc::clone(&roots) };
+        let kept = CachedRoots { files: files.to_vec(), at: now, roots: Arc::clone(&roots) };
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(kept);
         Ok(roots)
     }

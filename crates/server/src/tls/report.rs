@@ -47,7 +47,7 @@ fn bits(cipher: &str) -> u16 {
 #[derive(Debug)]
 pub struct HandshakeError {
     peer: Peer,
-    reason: Reason,
+    reason: TlsFailure,
 }
 
 /// With whom there is none.
@@ -58,7 +58,7 @@ pub(super) enum Peer {
 }
 
 #[derive(Debug)]
-enum Reason {
+enum TlsFailure {
     TimedOut,
     /// The peer closed the connection.
     Closed,
@@ -70,12 +70,12 @@ enum Reason {
 
 impl HandshakeError {
     pub(super) const fn timed_out(peer: Peer) -> Self {
-        Self { peer, reason: Reason::TimedOut }
+        Self { peer, reason: TlsFailure::TimedOut }
     }
 
     /// Whether nobody said that it cannot be: it took too long.
     pub(crate) const fn has_timed_out(&self) -> bool {
-        matches!(self.reason, Reason::TimedOut)
+        matches!(self.reason, TlsFailure::TimedOut)
     }
 
     /// Whether the peer's first octets are no record of TLS: text in clear, or what somebody put in front of the records.
@@ -83,14 +83,14 @@ impl HandshakeError {
         use InvalidMessage::{InvalidContentType, InvalidEmptyPayload, MessageTooLarge, UnknownProtocolVersion};
         matches!(
             self.reason,
-            Reason::Refused(Error::InvalidMessage(
+            TlsFailure::Refused(Error::InvalidMessage(
                 InvalidContentType | InvalidEmptyPayload | MessageTooLarge | UnknownProtocolVersion
             ))
         )
     }
 
     pub(super) const fn refused(peer: Peer, error: Error) -> Self {
-        Self { peer, reason: Reason::Refused(error) }
+        Self { peer, reason: TlsFailure::Refused(error) }
     }
 
     pub(super) fn from_io(peer: Peer, error: io::Error) -> Self {
@@ -98,8 +98,10 @@ impl HandshakeError {
             return Self::refused(peer, error.clone());
         }
         let reason = match error.kind() {
-            io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => Reason::Closed,
-            _ => Reason::Broken(error),
+            io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => {
+                TlsFailure::Closed
+            }
+            _ => TlsFailure::Broken(error),
         };
         Self { peer, reason }
     }
@@ -112,11 +114,11 @@ impl fmt::Display for HandshakeError {
             Peer::NextHop => "server",
         };
         let error = match (&self.reason, self.peer) {
-            (Reason::TimedOut, Peer::Client) => return f.write_str("no handshake within tls.handshake_time_max"),
-            (Reason::TimedOut, Peer::NextHop) => return f.write_str("no handshake in time"),
-            (Reason::Closed, _) => return write!(f, "{peer} closed the connection in the handshake"),
-            (Reason::Broken(error), _) => return write!(f, "connection broke in the handshake: {error}"),
-            (Reason::Refused(error), _) => error,
+            (TlsFailure::TimedOut, Peer::Client) => return f.write_str("no handshake within tls.handshake_time_max"),
+            (TlsFailure::TimedOut, Peer::NextHop) => return f.write_str("no handshake in time"),
+            (TlsFailure::Closed, _) => return write!(f, "{peer} closed the connection in the handshake"),
+            (TlsFailure::Broken(error), _) => return write!(f, "connection broke in the handshake: {error}"),
+            (TlsFailure::Refused(error), _) => error,
         };
         match error {
             Error::AlertReceived(alert) => write!(f, "{peer} sent alert {}", snake_case(&format!("{alert:?}"))),

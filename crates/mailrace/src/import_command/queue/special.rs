@@ -10,7 +10,7 @@ use route::destination::To;
 use route::import::queue::{QueuedMessage, QueuedRecipient, Target};
 use route::resolve::Delivery;
 use server::config::Loaded;
-use server::explain::{End, Explainer, Sender};
+use server::explain::{Disposition, Explainer, Sender};
 use std::collections::BTreeSet;
 
 /// The aliases of the configuration, read when they are needed first.
@@ -76,7 +76,7 @@ impl<'a> Special<'a> {
         let sender = Sender { address: ReversePath::clone(&message.sender), client: None, name: None };
         let way = explainer.route(&sender, alias);
         match way.end {
-            End::Deliver(deliveries, failed) if failed.is_empty() => {
+            Disposition::Deliver(deliveries, failed) if failed.is_empty() => {
                 let today: BTreeSet<String> = deliveries.iter().map(delivery).collect();
                 match today == left {
                     true => Ok(()),
@@ -92,7 +92,7 @@ impl<'a> Special<'a> {
                     }
                 }
             }
-            End::Refuse(refusal) => Err(refused(one, &format!("<{alias}> is refused here: {refusal}"))),
+            Disposition::Refuse(refusal) => Err(refused(one, &format!("<{alias}> is refused here: {refusal}"))),
             _ => Err(refused(one, &format!("<{alias}> leads elsewhere here"))),
         }
     }

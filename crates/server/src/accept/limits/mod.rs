@@ -11,7 +11,7 @@
 //! must be full again, which changes no decision; only a flood of different addresses makes the table forget earlier,
 //! and what such a client wins is one fresh burst.
 //!
-//! What the access map says of a client ([`Own`]) counts in the place of the limits for all clients. Its rate is one of
+//! What the access map says of a client ([`ClientLimits`]) counts in the place of the limits for all clients. Its rate is one of
 //! connections in a window, which [`SlidingWindows`] counts.
 //!
 //! Time is given; nothing here reads a clock.
@@ -45,7 +45,7 @@ pub struct Settings {
     pub rate_per_client: u32,
     /// `accept.exempt`: no limits per client for these.
     pub exempt: Vec<IpNet>,
-    /// `access.client_rate_window`: the time in which [`Own::rate`] counts.
+    /// `access.client_rate_window`: the time in which [`ClientLimits::rate`] counts.
     pub rate_window: Duration,
     /// `listen.connections_max` of each listener, in order. A listener that is not here has none.
     pub listeners: Vec<u32>,
@@ -70,7 +70,7 @@ impl Settings {
 
 /// What the access map says of one client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Own {
+pub struct ClientLimits {
     /// `ClientConn:`: open connections.
     pub connections: Option<OwnMax>,
     /// `ClientRate:`: new connections in [`Settings::rate_window`].
@@ -277,7 +277,7 @@ impl State {
     }
 
     /// Who this client is, and the limits that count for it; `None`: none does.
-    fn per_client(&self, ip: IpAddr, said: Own) -> Option<(Key, PerClient)> {
+    fn per_client(&self, ip: IpAddr, said: ClientLimits) -> Option<(Key, PerClient)> {
         let is_exempt = is_exempt(&self.settings, ip);
         let own = |max: Option<OwnMax>| max.filter(|max| !(is_exempt && max.is_default)).map(|max| max.value);
         let (connections, rate) = (own(said.connections), own(said.rate));
@@ -392,7 +392,7 @@ impl Limits {
     /// The first limit that is reached, of: all connections, the listener's, the rate, the client's connections, the
     /// client's rate. Nothing was counted.
     pub fn admit(self: &Arc<Self>, listener: usize, client: Option<IpAddr>, now: Instant) -> Result<Guard, Refusal> {
-        self.admit_own(listener, client.map(|ip| (ip, Own::default())), now)
+        self.admit_own(listener, client.map(|ip| (ip, ClientLimits::default())), now)
     }
 
     /// The same, for a client of which the access map says something.
@@ -402,7 +402,7 @@ impl Limits {
     pub fn admit_own(
         self: &Arc<Self>,
         listener: usize,
-        client: Option<(IpAddr, Own)>,
+        client: Option<(IpAddr, ClientLimits)>,
         now: Instant,
     ) -> Result<Guard, Refusal> {
         let now = self.nanoseconds(now);
@@ -465,7 +465,7 @@ impl Guard {
     /// # Errors
     /// The client's limit that is reached. The connection stays counted in all and for its listener until the guard is
     /// dropped.
-    pub fn admit_client(&mut self, client: IpAddr, own: Own, now: Instant) -> Result<(), Refusal> {
+    pub fn admit_client(&mut self, client: IpAddr, own: ClientLimits, now: Instant) -> Result<(), Refusal> {
         let now = self.limits.nanoseconds(now);
         let mut state = self.limits.state();
         if let Some(before) = self.key.take() {

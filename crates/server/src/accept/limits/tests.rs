@@ -98,13 +98,13 @@ fn behind_a_proxy_the_client_comes_later() {
     let limits = Limits::new(Settings { connections_per_client: 1, ..settings() }, now);
     let mut first = limits.admit(0, None, now).unwrap();
     let mut second = limits.admit(0, None, now).unwrap();
-    first.admit_client(v4(1), Own::default(), now).unwrap();
-    let refusal = second.admit_client(v4(1), Own::default(), now).unwrap_err();
+    first.admit_client(v4(1), ClientLimits::default(), now).unwrap();
+    let refusal = second.admit_client(v4(1), ClientLimits::default(), now).unwrap_err();
     assert_eq!(refusal.limit, Limit::ClientConnections);
     assert_eq!(limits.counts(), Counts { connections: 2, clients: 1, ..Counts::default() });
     drop(first);
-    second.admit_client(v4(1), Own::default(), now).unwrap();
-    second.admit_client(v4(1), Own::default(), now).unwrap();
+    second.admit_client(v4(1), ClientLimits::default(), now).unwrap();
+    second.admit_client(v4(1), ClientLimits::default(), now).unwrap();
     drop(second);
     assert_eq!(limits.counts(), Counts::default());
 }
@@ -152,9 +152,9 @@ fn other_numbers_take_effect_at_once() {
 }
 
 /// What the access map says of a client.
-fn own(connections: Option<u32>, rate: Option<u32>) -> Own {
+fn own(connections: Option<u32>, rate: Option<u32>) -> ClientLimits {
     let max = |value: Option<u32>| value.map(|value| OwnMax { value, is_default: false });
-    Own { connections: max(connections), rate: max(rate) }
+    ClientLimits { connections: max(connections), rate: max(rate) }
 }
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -169,8 +169,8 @@ fn what_the_map_says_counts_in_place_of_the_limits_for_all() {
     let limits = Limits::new(windowed(), now);
     let admit = |ip, own| limits.admit_own(0, Some((ip, own)), now);
     // Without an entry two connections; with one three, or none is too many.
-    let _held: Vec<Guard> = (0..2).map(|_| admit(v4(1), Own::default()).unwrap()).collect();
-    refused(admit(v4(1), Own::default()), Limit::ClientConnections, 2);
+    let _held: Vec<Guard> = (0..2).map(|_| admit(v4(1), ClientLimits::default()).unwrap()).collect();
+    refused(admit(v4(1), ClientLimits::default()), Limit::ClientConnections, 2);
     let _more = admit(v4(1), own(Some(3), None)).unwrap();
     refused(admit(v4(1), own(Some(3), None)), Limit::AccessConnections, 3);
     let many: Vec<Guard> = (0..100).map(|_| admit(v4(2), own(Some(0), Some(0))).unwrap()).collect();
@@ -217,7 +217,7 @@ fn a_number_in_a_window_and_no_more() {
 fn who_is_exempt_is_so_from_the_default_of_the_map_alone() {
     let now = start();
     let limits = Limits::new(Settings { exempt: vec!["192.0.2.0/24".parse().unwrap()], ..windowed() }, now);
-    let default = Own { rate: Some(OwnMax { value: 1, is_default: true }), ..Own::default() };
+    let default = ClientLimits { rate: Some(OwnMax { value: 1, is_default: true }), ..ClientLimits::default() };
     let held: Vec<Guard> = (0..9).map(|_| limits.admit_own(0, Some((v4(1), default)), now).unwrap()).collect();
     assert_eq!((limits.counts().clients, limits.counts().rated_clients), (0, 0));
     drop(held);

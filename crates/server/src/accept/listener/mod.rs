@@ -162,7 +162,7 @@ pub fn bind(
 ) -> Result<Bound, Vec<BindError>> {
     let mut bound = Bound { listeners: Vec::new(), notes: Vec::new() };
     let mut errors = Vec::new();
-    let mut given = Given::new(given);
+    let mut given = InheritedSockets::new(given);
     for (entry, Listen { address, .. }) in entries.iter().enumerate() {
         let listener = match given.take(*address) {
             Some(Ok(socket)) => adopt(entry, *address, socket, backlog),
@@ -189,9 +189,9 @@ pub fn bind(
 }
 
 /// Sockets from systemd, each until an entry takes it.
-struct Given(Vec<(SocketAddr, bool, Option<std::net::TcpListener>)>);
+struct InheritedSockets(Vec<(SocketAddr, bool, Option<std::net::TcpListener>)>);
 
-impl Given {
+impl InheritedSockets {
     fn new(sockets: Vec<std::net::TcpListener>) -> Self {
         let known = sockets.into_iter().filter_map(|socket| {
             let address = socket.local_addr().ok()?;

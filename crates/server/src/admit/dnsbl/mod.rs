@@ -49,12 +49,12 @@ pub struct Note {
     /// The list.
     pub zone: DomainName,
     /// What is wrong.
-    pub trouble: Trouble,
+    pub trouble: BlockListError,
 }
 
 /// What can be wrong with a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Trouble {
+pub enum BlockListError {
     /// It answers with a code for an error: it does not serve this resolver.
     Refuses(IpAddr),
     /// It answers with an address outside 127.0.0.0/8: the domain has another owner now, or the resolver lies.
@@ -67,17 +67,17 @@ impl fmt::Display for Note {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let zone = &self.zone;
         match self.trouble {
-            Trouble::Refuses(code) => write!(
+            BlockListError::Refuses(code) => write!(
                 f,
                 "block list {zone} refuses to serve us (answer {code}) and is not counted; most lists do not serve public \
                  resolvers: set dns.servers to one of your own"
             ),
-            Trouble::Foreign(answer) => write!(
+            BlockListError::Foreign(answer) => write!(
                 f,
                 "block list {zone} answers {answer}, which is no code of a list, and is not counted; remove it from \
                  dnsbl.list if it is dead"
             ),
-            Trouble::Unanswered(failure) => write!(f, "block list {zone} is not counted: {failure}"),
+            BlockListError::Unanswered(failure) => write!(f, "block list {zone} is not counted: {failure}"),
         }
     }
 }
@@ -101,13 +101,13 @@ pub fn score(lists: &[DnsblList], answers: Vec<Result<Vec<IpAddr>, Failure>>) ->
         let mut note = |trouble| found.notes.push(Note { zone: list.zone.clone(), trouble });
         let mut counting = Vec::new();
         match answers {
-            Err(failure) => note(Trouble::Unanswered(failure)),
+            Err(failure) => note(BlockListError::Unanswered(failure)),
             Ok(answers) => {
                 for answer in answers {
                     match judge(list, answer) {
-                        Judged::Counts => counting.push(answer),
-                        Judged::OtherCode => {}
-                        Judged::Trouble(trouble) => note(trouble),
+                        BlockListAnswer::Counts => counting.push(answer),
+                        BlockListAnswer::OtherCode => {}
+                        BlockListAnswer::BlockListError(trouble) => note(trouble),
                     }
                 }
             }
@@ -120,30 +120,30 @@ pub fn score(lists: &[DnsblList], answers: Vec<Result<Vec<IpAddr>, Failure>>) ->
     found
 }
 
-enum Judged {
+enum BlockListAnswer {
     Counts,
     OtherCode,
-    Trouble(Trouble),
+    BlockListError(BlockListError),
 }
 
-fn judge(list: &DnsblList, answer: IpAddr) -> Judged {
-    let IpAddr::V4(code) = answer else { return Judged::Trouble(Trouble::Foreign(answer)) };
+fn judge(list: &DnsblList, answer: IpAddr) -> BlockListAnswer {
+    let IpAddr::V4(code) = answer else { return BlockListAnswer::BlockListError(BlockListError::Foreign(answer)) };
     // Spamhaus: 127.255.255.252 to .255 say that zone, resolver or rate are refused.
     if code.octets().starts_with(&[127, 255, 255]) {
-        return Judged::Trouble(Trouble::Refuses(answer));
+        return BlockListAnswer::BlockListError(BlockListError::Refuses(answer));
     }
     // RFC 5782 §2.1: answers are in 127.0.0.0/8
     if !code.is_loopback() {
-        return Judged::Trouble(Trouble::Foreign(answer));
+        return BlockListAnswer::BlockListError(BlockListError::Foreign(answer));
     }
     if list.answers.iter().any(|network| network.contains(&answer)) {
-        return Judged::Counts;
+        return BlockListAnswer::Counts;
     }
     // URIBL and SURBL say with 127.0.0.1 that they refuse the resolver.
     if code == Ipv4Addr::LOCALHOST {
-        return Judged::Trouble(Trouble::Refuses(answer));
+        return BlockListAnswer::BlockListError(BlockListError::Refuses(answer));
     }
-    if list.answers.is_empty() { Judged::Counts } else { Judged::OtherCode }
+    if list.answers.is_empty() { BlockListAnswer::Counts } else { BlockListAnswer::OtherCode }
 }
 
 /// Asks all lists at once about a client; lists that have not answered after `dnsbl.time_max` count nothing. Clients in

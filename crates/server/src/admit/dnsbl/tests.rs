@@ -34,7 +34,13 @@ fn scores() {
         list("one.example", 5, &["127.0.0.1/32"]),
     ];
     #[track_caller]
-    fn check(lists: &[DnsblList], answers: &[&[&str]], score_expected: i32, zones: &[usize], troubles: &[Trouble]) {
+    fn check(
+        lists: &[DnsblList],
+        answers: &[&[&str]],
+        score_expected: i32,
+        zones: &[usize],
+        troubles: &[BlockListError],
+    ) {
         let answers = answers.iter().map(|list| Ok(list.iter().map(|text| ip(text)).collect())).collect();
         let found = score(lists, answers);
         assert_eq!(found.score, score_expected, "{found:?}");
@@ -47,9 +53,15 @@ fn scores() {
     check(&lists, &[&["127.0.0.2", "127.0.0.3"], &["127.0.1.9", "127.0.0.2"], &[], &[]], 7, &[0, 1], &[]);
     check(&lists, &[&["127.0.0.2"], &["127.0.0.2"], &["127.0.0.2"], &[]], 2, &[0, 2], &[]);
     // Codes for errors and addresses of strangers are no listings, even beside one.
-    let refuses = |code| Trouble::Refuses(ip(code));
+    let refuses = |code| BlockListError::Refuses(ip(code));
     check(&lists, &[&["127.255.255.254"], &[], &[], &[]], 0, &[], &[refuses("127.255.255.254")]);
-    check(&lists, &[&["203.0.113.5", "127.0.0.2"], &[], &[], &[]], 4, &[0], &[Trouble::Foreign(ip("203.0.113.5"))]);
+    check(
+        &lists,
+        &[&["203.0.113.5", "127.0.0.2"], &[], &[], &[]],
+        4,
+        &[0],
+        &[BlockListError::Foreign(ip("203.0.113.5"))],
+    );
     check(&lists, &[&["127.0.0.1"], &[], &[], &["127.0.0.1"]], 5, &[3], &[refuses("127.0.0.1")]);
     let failed = score(&lists, vec![Err(Failure::TimedOut), Ok(vec![ip("127.0.0.4")])]);
     assert_eq!((failed.score, failed.notes.len()), (3, 1));
@@ -97,7 +109,7 @@ async fn a_silent_list_holds_up_nobody_for_long() {
     let found = ask(&resolver, &settings, &Rights::default(), ip("192.0.2.99")).await;
     assert!(began.elapsed() < Duration::from_secs(10), "bounded by dnsbl.time_max, not by dns.timeout");
     assert_eq!((found.score, found.notes.len()), (2, 1), "{found:?}");
-    assert_eq!(found.notes[0].trouble, Trouble::Unanswered(Failure::TimedOut));
+    assert_eq!(found.notes[0].trouble, BlockListError::Unanswered(Failure::TimedOut));
     // The next client does not wait for what is known not to answer.
     let asked = server.asked();
     assert_eq!(ask(&resolver, &settings, &Rights::default(), ip("192.0.2.99")).await, found);

@@ -22,7 +22,7 @@ pub(super) static LOCAL: Section = Section {
             "false for a machine that passes on all mail for its own name: it then goes where mail of any domain goes. With \
              true, as in sendmail, root and postmaster of hostname are aliases and users of this machine.",
         )
-        .preset(Preset::Given {
+        .preset(Preset::ConfiguredValue {
             text: "true if anything of [local] is set, or maps.directory or maps.aliases, or hostname without route.smart_host",
             value: is_hostname_local,
         }),

@@ -11,7 +11,7 @@ mod lookup;
 use super::build::{Loaded, instance};
 use super::number::{size_text, time_text};
 use super::parameters::find;
-use super::problem::{Place, Problem, Severity};
+use super::problem::{Problem, Severity, SourceLocation};
 use super::{Config, Listen, ListenTls};
 use ipnet::IpNet;
 use std::collections::{BTreeMap, BTreeSet};
@@ -59,7 +59,7 @@ impl<'a> Rules<'a> {
             None => (keys.iter().find_map(table), first),
         };
         let name = find(key).map_or_else(String::new, |parameter| instance(parameter, index));
-        let mut problem = Place::problem(place, severity, name, text);
+        let mut problem = SourceLocation::problem(place, severity, name, text);
         problem.suggestion = (!suggestion.is_empty()).then(|| suggestion.to_owned());
         self.problems.push(problem);
     }

@@ -1,7 +1,7 @@
 //! Texts of the commands, overrides, and the files that are named.
 
 use super::super::commands::{Form, check, defaults, explain, show};
-use super::super::{Files, Found, Loaded, Machine, Problem, Severity, check_files, load, render};
+use super::super::{FileStatus, Files, Loaded, Machine, Problem, Severity, check_files, load, render};
 use serde_json::Value;
 use std::path::Path;
 
@@ -137,13 +137,13 @@ error: relay.from: \"x\" is no network
 struct Named;
 
 impl Files for Named {
-    fn look(&self, path: &Path) -> Found {
+    fn look(&self, path: &Path) -> FileStatus {
         match path.to_str().expect("UTF-8") {
-            text if text.contains("missing") => Found::Missing,
-            text if text.contains("secret") => Found::File { open_to_others: false },
-            text if text.contains("shut") => Found::Unreadable("permission denied".to_owned()),
-            text if text.contains('.') => Found::File { open_to_others: true },
-            _ => Found::Directory,
+            text if text.contains("missing") => FileStatus::Missing,
+            text if text.contains("secret") => FileStatus::File { open_to_others: false },
+            text if text.contains("shut") => FileStatus::Unreadable("permission denied".to_owned()),
+            text if text.contains('.') => FileStatus::File { open_to_others: true },
+            _ => FileStatus::Directory,
         }
     }
 }
@@ -181,7 +181,7 @@ fn the_files_of_this_machine() {
     let place = tempfile::tempdir().expect("a directory");
     let file = place.path().join("a");
     std::fs::write(&file, "x").expect("written");
-    assert_eq!(RealFiles.look(place.path()), Found::Directory);
-    assert!(matches!(RealFiles.look(&file), Found::File { .. }));
-    assert_eq!(RealFiles.look(&place.path().join("b")), Found::Missing);
+    assert_eq!(RealFiles.look(place.path()), FileStatus::Directory);
+    assert!(matches!(RealFiles.look(&file), FileStatus::File { .. }));
+    assert_eq!(RealFiles.look(&place.path().join("b")), FileStatus::Missing);
 }

@@ -29,7 +29,7 @@ pub(crate) struct Agent {
 
 /// As whom, and where, an order is carried out. Those of the same place are carried out together.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct DeliveryTarget {
     /// Whose rights it takes.
     pub(crate) person: TargetUser,
     kind: Kind,
@@ -44,7 +44,7 @@ enum Kind {
     Nowhere,
 }
 
-impl Place {
+impl DeliveryTarget {
     /// Whether messages for it can be put together.
     pub(crate) const fn is_mailbox(&self) -> bool {
         matches!(self.kind, Kind::Mbox(_) | Kind::Maildir(_))
@@ -80,7 +80,7 @@ impl Agent {
     ///
     /// # Errors
     /// Nowhere, or not with these rights.
-    pub(crate) fn place(&self, order: &DeliveryRequest) -> Result<Place, Verdict> {
+    pub(crate) fn place(&self, order: &DeliveryRequest) -> Result<DeliveryTarget, Verdict> {
         let accounts = self.accounts.now().map_err(|error| Verdict::deferred((3, 0), error.to_string()))?;
         let mut person = person::find(order, &self.settings, &accounts, self.rights)?;
         let has_folders = self.settings.subfolders && matches!(self.settings.mailbox, config::Mailbox::Maildir(_));
@@ -97,7 +97,7 @@ impl Agent {
             (What::File { path, .. }, ..) if path == NOWHERE => Kind::Nowhere,
             (What::File { path, .. }, ..) => Kind::File(path.into()),
         };
-        Ok(Place { person, kind })
+        Ok(DeliveryTarget { person, kind })
     }
 
     /// Carries orders out; a verdict for each, in their order. When one says that a message is delivered, it is durable, or a program
@@ -118,7 +118,7 @@ impl Agent {
     }
 
     /// Makes a process that is anybody the person of a place. Once: whoever it is, it stays.
-    fn become_it(&self, place: &Place) -> Result<(), Verdict> {
+    fn become_it(&self, place: &DeliveryTarget) -> Result<(), Verdict> {
         if self.rights != Rights::Anybody {
             return Ok(());
         }
@@ -149,7 +149,7 @@ impl Agent {
     fn deliver(
         &self,
         order: DeliveryRequest,
-        place: &Place,
+        place: &DeliveryTarget,
         orders: &mut dyn Orders,
         verdicts: &mut Vec<Verdict>,
     ) -> Option<DeliveryRequest> {
@@ -183,7 +183,7 @@ impl Agent {
         next
     }
 
-    fn open(&self, place: &Place) -> Result<Drawer, Verdict> {
+    fn open(&self, place: &DeliveryTarget) -> Result<Drawer, Verdict> {
         let person = &place.person;
         match &place.kind {
             Kind::Mbox(path) => Mailbox::open(path, person, &self.settings).map(|file| Drawer::File(Box::new(file))),
@@ -201,7 +201,7 @@ impl Agent {
         &self,
         drawer: &mut Drawer,
         order: &DeliveryRequest,
-        place: &Place,
+        place: &DeliveryTarget,
         content: &mut dyn Orders,
     ) -> Result<(), Verdict> {
         let content: &mut dyn Content = content;
@@ -211,7 +211,7 @@ impl Agent {
             (Drawer::Maildir(maildir), _) => maildir.put(&mut letter),
             (Drawer::None, Kind::Program(command)) => {
                 let verdict = into_program(&mut letter, order, command, &place.person, &self.settings, self.rights);
-                if verdict.end == super::order::End::Delivered { Ok(()) } else { Err(verdict) }
+                if verdict.end == super::order::DeliveryEnd::Delivered { Ok(()) } else { Err(verdict) }
             }
             (Drawer::None, _) => Ok(()),
         }

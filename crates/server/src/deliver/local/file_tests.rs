@@ -1,7 +1,7 @@
 //! Trials of mailbox files: faults at every octet, two writers, and what must not be written to.
 
 use super::super::letter::tests::{Pieces, Text, order, split};
-use super::super::order::End;
+use super::super::order::DeliveryEnd;
 use super::*;
 use crate::config::Config;
 use crate::env::accounts::Login;
@@ -185,7 +185,7 @@ fn a_full_mailbox_waits() {
     assert_eq!(deliver(&path, "A: b\r\n\r\nx\r\n", &small), Verdict::delivered());
     let before = std::fs::read(&path).unwrap();
     let verdict = deliver(&path, &format!("A: b\r\n\r\n{}\r\n", "x".repeat(300)), &small);
-    assert_eq!((verdict.end, verdict.status), (End::Deferred, (2, 2)));
+    assert_eq!((verdict.end, verdict.status), (DeliveryEnd::Deferred, (2, 2)));
     assert!(verdict.text.contains("local.mailbox_size_max") && verdict.text.contains("joe"), "{}", verdict.text);
     assert_eq!(std::fs::read(&path).unwrap(), before);
     // What the system says is told with the name of the file.
@@ -198,7 +198,7 @@ fn a_full_mailbox_waits() {
         (Errno::IO, (3, 0), "output error"),
     ] {
         let verdict = refused(&path, &me(), &errno.into());
-        assert_eq!((verdict.end, verdict.status), (End::Deferred, status));
+        assert_eq!((verdict.end, verdict.status), (DeliveryEnd::Deferred, status));
         assert!(
             verdict.text.to_lowercase().contains(&word.to_lowercase()) && verdict.text.contains(path.to_str().unwrap()),
             "{}",
@@ -213,7 +213,7 @@ fn only_plain_files_of_the_user_are_written_to() {
     let at = |name: &str| directory.path().join(name);
     let check = |path: &Path, word: &str| {
         let verdict = deliver(path, "A: b\r\n\r\nx\r\n", &settings());
-        assert!(verdict.end == End::Deferred && verdict.text.contains(word), "{word}: {verdict:?}");
+        assert!(verdict.end == DeliveryEnd::Deferred && verdict.text.contains(word), "{word}: {verdict:?}");
     };
     std::fs::write(at("target"), "").unwrap();
     std::os::unix::fs::symlink(at("target"), at("link")).unwrap();
@@ -265,7 +265,7 @@ fn files_of_aliases_lie_where_they_may() {
         ("mail/none/a", "does not exist"),
     ] {
         let verdict = to_file(&at(name), &only);
-        assert!(verdict.end == End::Deferred && verdict.text.contains(word), "{name}: {verdict:?}");
+        assert!(verdict.end == DeliveryEnd::Deferred && verdict.text.contains(word), "{name}: {verdict:?}");
     }
     // Named itself, it is right that others may change it.
     let both = Settings {
@@ -320,7 +320,10 @@ fn locks_of_other_programs_are_heeded() {
     let short = Settings { lock_time: std::time::Duration::from_millis(150), ..settings() };
     let Some(mut child) = holder(&path) else { return };
     let verdict = deliver(&path, "A: b\r\n\r\nx\r\n", &short);
-    assert!(verdict.end == End::Deferred && verdict.text.contains("is locked by another program"), "{verdict:?}");
+    assert!(
+        verdict.end == DeliveryEnd::Deferred && verdict.text.contains("is locked by another program"),
+        "{verdict:?}"
+    );
     // The control: who ignores the lock writes.
     assert_eq!(deliver(&path, "A: b\r\n\r\nx\r\n", &Settings { fcntl: false, ..short.clone() }), Verdict::delivered());
     drop(child.stdin.take());
@@ -328,7 +331,7 @@ fn locks_of_other_programs_are_heeded() {
     assert_eq!(deliver(&path, "A: b\r\n\r\nx\r\n", &short), Verdict::delivered());
     std::fs::write(directory.path().join("joe.lock"), "1").unwrap();
     let verdict = deliver(&path, "A: b\r\n\r\nx\r\n", &short);
-    assert!(verdict.end == End::Deferred && verdict.text.contains("joe.lock"), "{verdict:?}");
+    assert!(verdict.end == DeliveryEnd::Deferred && verdict.text.contains("joe.lock"), "{verdict:?}");
     assert_eq!(deliver(&path, "A: b\r\n\r\nx\r\n", &Settings { dotlock: false, ..short }), Verdict::delivered());
 }
 

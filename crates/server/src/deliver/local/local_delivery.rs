@@ -7,11 +7,11 @@
 //! A mailbox that has taken nothing for [`STUCK_AFTER`], since its user has stopped his worker or locked it for long, keeps no
 //! more than a quarter of the deliveries busy; further mail for it is deferred, so that others have theirs.
 
-use super::agent::{Agent, Place};
+use super::agent::{Agent, DeliveryTarget};
 use super::letter::{Content, Orders};
 use super::order::{DeliveryRequest, Settings, Verdict, What};
 use super::person::Rights;
-use super::privileged::{Handed, Helper};
+use super::privileged::{HandoverResult, Helper};
 use super::workers::Workers;
 use crate::config::Config;
 use crate::context::Context;
@@ -64,7 +64,7 @@ struct MailboxQueue {
 
 #[derive(Debug)]
 struct Waiting {
-    place: Place,
+    place: DeliveryTarget,
     letters: LocalJob,
     tell: oneshot::Sender<JobReply>,
 }
@@ -80,14 +80,14 @@ pub(super) struct LocalJob {
 #[derive(Debug)]
 enum JobReply {
     /// It was carried out.
-    Done(Handed),
+    Done(HandoverResult),
     /// It is his turn.
-    Turn(Box<(Place, LocalJob)>),
+    Turn(Box<(DeliveryTarget, LocalJob)>),
 }
 
 /// What came of handing an order in.
 enum HandedIn {
-    Done(Handed),
+    Done(HandoverResult),
     /// Somebody else is at work there.
     Wait(oneshot::Receiver<JobReply>),
 }
@@ -163,7 +163,7 @@ impl LocalDelivery {
         }
         let place = match self.agent.place(&letters.order) {
             Ok(place) => place,
-            Err(verdict) => return HandedIn::Done(Handed::Verdict(verdict)),
+            Err(verdict) => return HandedIn::Done(HandoverResult::Verdict(verdict)),
         };
         if !place.is_mailbox() {
             return HandedIn::Done(self.carry_out_one(Some(&place), letters));
@@ -176,7 +176,7 @@ impl LocalDelivery {
                 let text = format!(
                     "{path} takes nothing now, and {waiting} messages wait for it; look at its locks and processes"
                 );
-                return HandedIn::Done(Handed::Verdict(Verdict::deferred((2, 0), text)));
+                return HandedIn::Done(HandoverResult::Verdict(Verdict::deferred((2, 0), text)));
             }
             let (tell, told) = oneshot::channel();
             line.waiting.push_back(Waiting { place, letters, tell });
@@ -188,7 +188,7 @@ impl LocalDelivery {
     }
 
     /// Carries an order out together with those that wait for the same place, and passes on. What became of the first.
-    fn lead(&self, place: &Place, first: LocalJob) -> Handed {
+    fn lead(&self, place: &DeliveryTarget, first: LocalJob) -> HandoverResult {
         let passing = PassOn { local_delivery: self, name: place.name() };
         let mut bytes = first.source.bytes();
         let mut batch = vec![(first, None)];
@@ -221,18 +221,18 @@ impl LocalDelivery {
         own.unwrap_or_else(lost)
     }
 
-    fn carry_out_one(&self, place: Option<&Place>, letters: LocalJob) -> Handed {
+    fn carry_out_one(&self, place: Option<&DeliveryTarget>, letters: LocalJob) -> HandoverResult {
         self.carry_out(place, vec![letters]).pop().unwrap_or_else(lost)
     }
 
     /// Has a batch carried out. As many answers as there are orders.
-    fn carry_out(&self, place: Option<&Place>, batch: Vec<LocalJob>) -> Vec<Handed> {
+    fn carry_out(&self, place: Option<&DeliveryTarget>, batch: Vec<LocalJob>) -> Vec<HandoverResult> {
         let who = place.filter(|place| !place.is_program()).map(|place| &place.person.login);
         match &self.workers {
             Some(workers) => workers.carry_out(who, &batch, &self.settings),
             None => {
                 let mut batch = Batch { rest: batch.into(), now: None };
-                self.agent.carry_out(&mut batch).into_iter().map(Handed::Verdict).collect()
+                self.agent.carry_out(&mut batch).into_iter().map(HandoverResult::Verdict).collect()
             }
         }
     }
@@ -263,15 +263,15 @@ impl Drop for PassOn<'_> {
 }
 
 /// There is no answer, which a panic alone can do.
-fn lost() -> Handed {
-    Handed::Verdict(Verdict::deferred((3, 0), "the delivering thread broke off"))
+fn lost() -> HandoverResult {
+    HandoverResult::Verdict(Verdict::deferred((3, 0), "the delivering thread broke off"))
 }
 
 /// Has a message delivered to one recipient.
 ///
 /// # Cancel safety
 /// No: what was begun is finished, and nobody hears of it.
-pub(super) async fn deliver(service: Arc<Context>, letters: LocalJob) -> Handed {
+pub(super) async fn deliver(service: Arc<Context>, letters: LocalJob) -> HandoverResult {
     let local_delivery = &service.local_delivery;
     let _permit = local_delivery.turn(&letters.order.what).await;
     let at_work = Arc::clone(&service);

@@ -1,7 +1,7 @@
 //! Trials of gathering and of workers: with a helper whose workers are threads of the test, which deliver nothing.
 
 use super::super::letter::tests::order;
-use super::super::order::End;
+use super::super::order::DeliveryEnd;
 use super::super::privileged::{Taken, take_over};
 use super::super::stream;
 use super::*;
@@ -92,7 +92,7 @@ fn in_thread(trial: &Trial, letters: LocalJob) -> std::thread::JoinHandle<Verdic
 
 fn done(handed: HandedIn) -> Verdict {
     match handed {
-        HandedIn::Done(Handed::Verdict(verdict) | Handed::Gone(verdict)) => verdict,
+        HandedIn::Done(HandoverResult::Verdict(verdict) | HandoverResult::Gone(verdict)) => verdict,
         HandedIn::Wait(_) => panic!("somebody else is at work"),
     }
 }
@@ -126,10 +126,10 @@ fn what_comes_while_a_mailbox_is_written_to_is_written_together() {
     let led = std::thread::spawn(move || local_delivery.lead(&place, letters));
     assert_eq!(trial.batches.recv().unwrap(), ["5", "2", "3", "4", "6", "7", "8", "9"]);
     trial.go.send(WorkerBehaviour::Deliver).unwrap();
-    assert!(matches!(led.join().unwrap(), Handed::Verdict(verdict) if verdict == Verdict::delivered()));
+    assert!(matches!(led.join().unwrap(), HandoverResult::Verdict(verdict) if verdict == Verdict::delivered()));
     for told in waiting {
         assert!(
-            matches!(told.blocking_recv(), Ok(JobReply::Done(Handed::Verdict(verdict))) if verdict.end == End::Delivered)
+            matches!(told.blocking_recv(), Ok(JobReply::Done(HandoverResult::Verdict(verdict))) if verdict.end == DeliveryEnd::Delivered)
         );
     }
     assert!(trial.local_delivery.busy().is_empty());
@@ -153,7 +153,8 @@ fn a_mailbox_that_takes_nothing_keeps_few_waiting() {
     }
     let verdict = done(trial.local_delivery.hand_in(letters("joe", "late")));
     assert!(
-        verdict.end == End::Deferred && verdict.text.contains("/var/mail/joe takes nothing now, and 11 messages"),
+        verdict.end == DeliveryEnd::Deferred
+            && verdict.text.contains("/var/mail/joe takes nothing now, and 11 messages"),
         "{verdict:?}"
     );
     // Others are not held up.
@@ -186,14 +187,14 @@ fn a_worker_is_used_again_and_replaced_when_it_is_gone() {
     // It ends at work, or says what is none: nobody knows, and it is not used again.
     for way in [WorkerBehaviour::EndAtWork, WorkerBehaviour::Babble] {
         let verdict = deliver(&[way], "4");
-        assert!(verdict.end == End::Deferred && verdict.text.contains("it is not known"), "{verdict:?}");
+        assert!(verdict.end == DeliveryEnd::Deferred && verdict.text.contains("it is not known"), "{verdict:?}");
         assert_eq!(waiting(), 0);
         assert_eq!((deliver(&[WorkerBehaviour::Deliver], "5"), waiting()), (Verdict::delivered(), 1));
     }
     // A new one that ends at once has no successor.
     drop(deliver(&[WorkerBehaviour::EndAtWork], "6"));
     let verdict = deliver(&[WorkerBehaviour::EndAtOnce], "7");
-    assert!(verdict.end == End::Deferred && verdict.text.ends_with("ended without an answer"), "{verdict:?}");
+    assert!(verdict.end == DeliveryEnd::Deferred && verdict.text.ends_with("ended without an answer"), "{verdict:?}");
 }
 
 #[test]
@@ -206,10 +207,10 @@ fn when_nobody_starts_workers_the_first_is_told_aloud() {
     trial.local_delivery = Arc::new(LocalDelivery::with(&config, Some(helper)));
     let handed = |trial: &Trial| trial.local_delivery.hand_in(letters("joe", "1"));
     assert!(
-        matches!(handed(&trial), HandedIn::Done(Handed::Gone(verdict)) if verdict.text.contains("restart mailrace"))
+        matches!(handed(&trial), HandedIn::Done(HandoverResult::Gone(verdict)) if verdict.text.contains("restart mailrace"))
     );
     assert!(
-        matches!(handed(&trial), HandedIn::Done(Handed::Verdict(verdict)) if verdict.text.contains("restart mailrace"))
+        matches!(handed(&trial), HandedIn::Done(HandoverResult::Verdict(verdict)) if verdict.text.contains("restart mailrace"))
     );
     assert!(trial.local_delivery.busy().is_empty());
 }

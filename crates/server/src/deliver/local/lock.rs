@@ -136,14 +136,14 @@ fn remove_stale(path: &Path) -> io::Result<bool> {
 }
 
 /// What is known of a lock file.
-struct Found {
+struct LockFile {
     inode: u64,
     age: Duration,
     /// 0 where it does not say.
     pid: i32,
 }
 
-fn look(path: &Path) -> io::Result<Found> {
+fn look(path: &Path) -> io::Result<LockFile> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let (metadata, text) = match rustix::fs::open(path, flags, Mode::empty()) {
         Ok(file) => {
@@ -160,10 +160,10 @@ fn look(path: &Path) -> io::Result<Found> {
     };
     let written = Duration::from_secs(u64::try_from(metadata.mtime()).unwrap_or(0));
     let age = Duration::from_micros(clock::unix_us()).saturating_sub(written);
-    Ok(Found { inode: metadata.ino(), age, pid: text.trim().parse().unwrap_or(0) })
+    Ok(LockFile { inode: metadata.ino(), age, pid: text.trim().parse().unwrap_or(0) })
 }
 
-impl Found {
+impl LockFile {
     fn is_stale(&self) -> bool {
         match Pid::from_raw(self.pid.max(0)) {
             Some(pid) => matches!(test_kill_process(pid), Err(Errno::SRCH)),

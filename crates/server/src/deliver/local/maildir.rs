@@ -169,7 +169,7 @@ fn move_to(draft: &Path, place: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::super::letter::tests::{Pieces, Text, order};
-    use super::super::order::{DeliveryRequest, End};
+    use super::super::order::{DeliveryEnd, DeliveryRequest};
     use super::*;
     use crate::config::Config;
     use crate::env::accounts::Login;
@@ -235,7 +235,7 @@ mod tests {
         let other = DeliveryRequest { unique: "6AK84ct0028759R1".into(), ..order() };
         let verdict = deliver(directory.path(), &other, None, false);
         assert!(
-            verdict.end == End::Deferred && verdict.status == (2, 2) && verdict.text.contains("100S"),
+            verdict.end == DeliveryEnd::Deferred && verdict.status == (2, 2) && verdict.text.contains("100S"),
             "{verdict:?}"
         );
         assert_eq!((names(&directory.path().join("new")).len(), names(&directory.path().join("tmp")).len()), (1, 0));
@@ -286,11 +286,11 @@ mod tests {
         let mut letter = MailboxMessage::open(&order, &mut content, 1 << 20).unwrap();
         let settings = Settings::new(&Config::default());
         let verdict = put(&mut letter, directory.path(), &me(None), &settings).unwrap_err();
-        assert_eq!(verdict.end, End::Deferred);
+        assert_eq!(verdict.end, DeliveryEnd::Deferred);
         assert!(names(&directory.path().join("tmp")).is_empty() && names(&directory.path().join("new")).is_empty());
         // A place that is none.
         std::fs::write(directory.path().join("file"), "").unwrap();
         let verdict = deliver(&directory.path().join("file"), &order, None, false);
-        assert!(verdict.end == End::Deferred && verdict.text.contains("file/tmp"), "{verdict:?}");
+        assert!(verdict.end == DeliveryEnd::Deferred && verdict.text.contains("file/tmp"), "{verdict:?}");
     }
 }

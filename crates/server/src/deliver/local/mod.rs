@@ -53,8 +53,8 @@ use crate::settle::{AttemptOutcome, Cause};
 use local_delivery::{LocalJob, Source};
 use mail::{Address, EnhancedCode, Outcome, Recipient, Reply, ReplyCode};
 use observe::{Event, NextHop, Severity};
-use order::{DeliveryRequest, End, Verdict, What};
-use privileged::Handed;
+use order::{DeliveryEnd, DeliveryRequest, Verdict, What};
+use privileged::HandoverResult;
 use route::destination::{Destination, Hosts, NextHost, Protocol, To};
 use schedule::{ConnectionId, Feedback, Job, NextJob};
 use spool::State;
@@ -186,8 +186,8 @@ pub(crate) async fn deliver(
     while let Some(joined) = tasks.join_next().await {
         let Ok((at, handed)) = joined else { continue };
         let verdict = match handed {
-            Handed::Verdict(verdict) => verdict,
-            Handed::Gone(verdict) => {
+            HandoverResult::Verdict(verdict) => verdict,
+            HandoverResult::Gone(verdict) => {
                 service.tell(&Event::Spool { severity: Severity::Critical, text: &verdict.text });
                 verdict
             }
@@ -241,14 +241,14 @@ fn order_of(
 fn fate(verdict: Verdict) -> AttemptOutcome {
     let Verdict { end, status: (subject, detail), text } = verdict;
     match end {
-        End::Delivered => {
+        DeliveryEnd::Delivered => {
             let code = ReplyCode::new(250).expect("250 is a code");
             AttemptOutcome::Delivered(Reply::new(code, Some(EnhancedCode::of(Outcome::Success, 0, 0)), ""))
         }
-        End::Deferred => {
+        DeliveryEnd::Deferred => {
             AttemptOutcome::Deferred(Cause::new(EnhancedCode::of(Outcome::Transient, subject, detail), text, None))
         }
-        End::Failed => {
+        DeliveryEnd::Failed => {
             AttemptOutcome::Failed(Cause::new(EnhancedCode::of(Outcome::Permanent, subject, detail), text, None))
         }
     }

@@ -100,7 +100,7 @@ impl What {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Verdict {
     /// Which of the three it is.
-    pub(crate) end: End,
+    pub(crate) end: DeliveryEnd,
     /// Subject and detail of the enhanced code.
     pub(crate) status: (u16, u16),
     /// In sendmail's words where it has some; for what is delivered, empty.
@@ -109,7 +109,7 @@ pub(crate) struct Verdict {
 
 /// How a delivery ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum End {
+pub(crate) enum DeliveryEnd {
     /// It is done, and durable where that is our affair.
     Delivered,
     /// Not now.
@@ -132,25 +132,25 @@ impl Verdict {
 
     /// It is done.
     pub(crate) const fn delivered() -> Self {
-        Self { end: End::Delivered, status: (0, 0), text: String::new() }
+        Self { end: DeliveryEnd::Delivered, status: (0, 0), text: String::new() }
     }
 
     /// Not now.
     pub(crate) fn deferred(status: (u16, u16), text: impl Into<String>) -> Self {
-        Self { end: End::Deferred, status, text: text.into() }
+        Self { end: DeliveryEnd::Deferred, status, text: text.into() }
     }
 
     /// Never.
     pub(crate) fn failed(status: (u16, u16), text: impl Into<String>) -> Self {
-        Self { end: End::Failed, status, text: text.into() }
+        Self { end: DeliveryEnd::Failed, status, text: text.into() }
     }
 
     /// For another process.
     pub(crate) fn to_json(&self) -> String {
         let end = match self.end {
-            End::Delivered => "delivered",
-            End::Deferred => "deferred",
-            End::Failed => "failed",
+            DeliveryEnd::Delivered => "delivered",
+            DeliveryEnd::Deferred => "deferred",
+            DeliveryEnd::Failed => "failed",
         };
         json!({"end": end, "subject": self.status.0, "detail": self.status.1, "text": self.text}).to_string()
     }
@@ -159,9 +159,9 @@ impl Verdict {
     pub(crate) fn from_json(text: &[u8]) -> Option<Self> {
         let value: Value = serde_json::from_slice(text).ok()?;
         let end = match value.get("end")?.as_str()? {
-            "delivered" => End::Delivered,
-            "deferred" => End::Deferred,
-            "failed" => End::Failed,
+            "delivered" => DeliveryEnd::Delivered,
+            "deferred" => DeliveryEnd::Deferred,
+            "failed" => DeliveryEnd::Failed,
             _ => return None,
         };
         // RFC 3463 §2: subject and detail have one to three digits.

@@ -216,7 +216,7 @@ fn nameless(uid: u32) -> Login {
 #[cfg(test)]
 mod tests {
     use super::super::letter::tests::order;
-    use super::super::order::End;
+    use super::super::order::DeliveryEnd;
     use super::*;
     use crate::config::Config;
 
@@ -258,7 +258,7 @@ mod tests {
             (joe.login.groups.as_slice(), joe.mailbox),
             ([1000, 50].as_slice(), Some("/users/joe/Maildir".into()))
         );
-        assert_eq!(look("nohome", &at_home, Rights::Anybody).unwrap_err().end, End::Deferred);
+        assert_eq!(look("nohome", &at_home, Rights::Anybody).unwrap_err().end, DeliveryEnd::Deferred);
     }
 
     #[test]
@@ -266,11 +266,11 @@ mod tests {
         let usual = settings(|_| {});
         for root in ["root", "toor"] {
             let verdict = look(root, &usual, Rights::Anybody).unwrap_err();
-            assert!(verdict.end == End::Deferred && verdict.text.contains("alias"), "{verdict:?}");
+            assert!(verdict.end == DeliveryEnd::Deferred && verdict.text.contains("alias"), "{verdict:?}");
         }
         assert!(look("joe", &usual, Rights::Own(1000)).is_ok());
         let verdict = look("joe", &usual, Rights::Own(8)).unwrap_err();
-        assert!(verdict.end == End::Deferred && verdict.text.contains("started as mail"), "{verdict:?}");
+        assert!(verdict.end == DeliveryEnd::Deferred && verdict.text.contains("started as mail"), "{verdict:?}");
     }
 
     #[test]
@@ -303,17 +303,17 @@ mod tests {
                 Rights::Anybody,
             );
             let verdict = verdict.unwrap_err();
-            assert!(verdict.end == End::Deferred && verdict.text.contains(word), "{user}: {verdict:?}");
+            assert!(verdict.end == DeliveryEnd::Deferred && verdict.text.contains(word), "{user}: {verdict:?}");
         }
         for (user, word) in [("root", "root"), ("gone:x", "/etc/passwd"), ("joe:gone", "/etc/group")] {
             let verdict =
                 run("", &settings(|config| config.local.default_user = user.into()), Rights::Anybody).unwrap_err();
-            assert!(verdict.end == End::Deferred && verdict.text.contains(word), "{user}: {verdict:?}");
+            assert!(verdict.end == DeliveryEnd::Deferred && verdict.text.contains(word), "{user}: {verdict:?}");
         }
         // Without root a program would have the rights of the server.
         for user in ["", "joe", "mail"] {
             let verdict = run(user, &usual, Rights::Own(1000)).unwrap_err();
-            assert_eq!((verdict.end, verdict.text.as_str()), (End::Deferred, NO_PROGRAMS), "{user:?}");
+            assert_eq!((verdict.end, verdict.text.as_str()), (DeliveryEnd::Deferred, NO_PROGRAMS), "{user:?}");
         }
         let allowed = settings(|config| config.local.programs_as_server = true);
         assert_eq!(run("", &allowed, Rights::Own(1000)), Ok(1000));

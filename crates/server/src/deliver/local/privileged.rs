@@ -90,7 +90,7 @@ pub(crate) struct Helper {
 
 /// What came of handing an order over.
 #[derive(Debug)]
-pub(crate) enum Handed {
+pub(crate) enum HandoverResult {
     /// It was carried out, or not.
     Verdict(Verdict),
     /// The helper is gone; said for the first time.
@@ -136,7 +136,7 @@ impl Helper {
     ///
     /// # Errors
     /// Why there is none.
-    pub(super) fn worker(&self) -> Result<Worker, Handed> {
+    pub(super) fn worker(&self) -> Result<Worker, HandoverResult> {
         self.start_process(WORKER_BYTE)
     }
 
@@ -144,26 +144,27 @@ impl Helper {
     ///
     /// # Errors
     /// Why there is none.
-    pub(crate) fn reader(&self) -> Result<Worker, Handed> {
+    pub(crate) fn reader(&self) -> Result<Worker, HandoverResult> {
         self.start_process(READER_BYTE)
     }
 
-    fn start_process(&self, kind: u8) -> Result<Worker, Handed> {
-        let no =
-            |error: io::Error| Handed::Verdict(Verdict::deferred((3, 0), format!("no socket for a delivery: {error}")));
+    fn start_process(&self, kind: u8) -> Result<Worker, HandoverResult> {
+        let no = |error: io::Error| {
+            HandoverResult::Verdict(Verdict::deferred((3, 0), format!("no socket for a delivery: {error}")))
+        };
         let (ours, theirs) = UnixStream::pair().map_err(no)?;
         let (end, leash) = io::pipe().map_err(no)?;
         hand_over(self.control.as_fd(), kind, &[theirs.as_fd(), end.as_fd()]).map_err(|error| self.gone(&error))?;
         Ok(Worker { stream: ours, _leash: leash })
     }
 
-    fn gone(&self, error: &io::Error) -> Handed {
+    fn gone(&self, error: &io::Error) -> HandoverResult {
         let text = format!(
             "the process that delivers with the rights of users is gone ({error}); restart mailrace, mail for users waits until then"
         );
         let verdict = Verdict::deferred((3, 0), text);
         let is_first = !self.is_gone.swap(true, Ordering::Relaxed);
-        if is_first { Handed::Gone(verdict) } else { Handed::Verdict(verdict) }
+        if is_first { HandoverResult::Gone(verdict) } else { HandoverResult::Verdict(verdict) }
     }
 }
 
@@ -267,7 +268,7 @@ pub fn run_helper(settings: &str) -> Result<(), String> {
             continue;
         }
         match take_over(control.as_fd()) {
-            Ok(Taken::End) => break,
+            Ok(Taken::DeliveryEnd) => break,
             Ok(Taken::Nothing) => {}
             Ok(Taken::Worker(stream, leash)) => held.push_back((stream, leash)),
             Ok(Taken::Reader(stream, leash)) => {
@@ -339,7 +340,7 @@ pub(crate) enum Taken {
     /// Nothing to do.
     Nothing,
     /// It is gone.
-    End,
+    DeliveryEnd,
 }
 
 pub(crate) fn take_over(control: BorrowedFd<'_>) -> io::Result<Taken> {
@@ -351,7 +352,7 @@ pub(crate) fn take_over(control: BorrowedFd<'_>) -> io::Result<Taken> {
         other => other?,
     };
     if received.bytes == 0 {
-        return Ok(Taken::End);
+        return Ok(Taken::DeliveryEnd);
     }
     let fds = ancillary.drain().filter_map(|message| match message {
         RecvAncillaryMessage::ScmRights(fds) => Some(fds),

@@ -1,7 +1,7 @@
 //! Trials of programs: what they are given, what their end means, and what they may not do.
 
 use super::super::letter::tests::{Pieces, Text, order};
-use super::super::order::End;
+use super::super::order::DeliveryEnd;
 use super::*;
 use crate::config::Config;
 use crate::env::accounts::Login;
@@ -69,29 +69,29 @@ fn a_program_is_given_the_message_and_who_it_is_for() {
 #[test]
 fn its_end_is_what_becomes_of_the_mail() {
     for (text, end, word) in [
-        ("exit 0", End::Delivered, ""),
-        ("cat >/dev/null; exit 67", End::Failed, "User unknown"),
-        ("echo no such list >&2; exit 67", End::Failed, "User unknown; it said: no such list"),
-        ("exit 75", End::Deferred, "try again"),
-        ("exit 1", End::Failed, "unknown mailer error 1"),
-        ("kill -9 $$", End::Deferred, "mailer prog died with signal 9"),
-        ("cat >/dev/null; kill -11 $$", End::Deferred, "mailer prog died with signal 11"),
+        ("exit 0", DeliveryEnd::Delivered, ""),
+        ("cat >/dev/null; exit 67", DeliveryEnd::Failed, "User unknown"),
+        ("echo no such list >&2; exit 67", DeliveryEnd::Failed, "User unknown; it said: no such list"),
+        ("exit 75", DeliveryEnd::Deferred, "try again"),
+        ("exit 1", DeliveryEnd::Failed, "unknown mailer error 1"),
+        ("kill -9 $$", DeliveryEnd::Deferred, "mailer prog died with signal 9"),
+        ("cat >/dev/null; kill -11 $$", DeliveryEnd::Deferred, "mailer prog died with signal 11"),
     ] {
         let (verdict, ..) = script(text, &settings());
         assert!(verdict.end == end && verdict.text.contains(word), "{text}: {verdict:?}");
     }
     let directory = tempfile::tempdir().unwrap();
     for (command, end, word) in [
-        ("exit 67", End::Failed, "User unknown"),
-        ("/bin/cat | /bin/cat", End::Deferred, "means something to a shell"),
-        ("/nowhere/prog", End::Deferred, "there is no program"),
+        ("exit 67", DeliveryEnd::Failed, "User unknown"),
+        ("/bin/cat | /bin/cat", DeliveryEnd::Deferred, "means something to a shell"),
+        ("/nowhere/prog", DeliveryEnd::Deferred, "there is no program"),
     ] {
         let verdict = run(command, &mut Text::new("\r\n", 9), directory.path(), &settings());
         assert!(verdict.end == end && verdict.text.contains(word), "{command}: {verdict:?}");
     }
     let none = Settings { programs: Vec::new(), ..settings() };
     let verdict = run("/bin/cat", &mut Text::new("\r\n", 9), directory.path(), &none);
-    assert!(verdict.end == End::Deferred && verdict.text.contains("local.programs"), "{verdict:?}");
+    assert!(verdict.end == DeliveryEnd::Deferred && verdict.text.contains("local.programs"), "{verdict:?}");
 }
 
 /// Whether a process with this in its command line is there.
@@ -109,7 +109,7 @@ fn what_takes_too_long_is_killed_with_its_children() {
     for text in ["echo hm; sleep 98", "cat >/dev/null; sleep 98", "cat >/dev/null; while :; do echo hm; done"] {
         let mark = format!("98.{}", text.len());
         let (verdict, ..) = script(&format!("sh -c 'sleep {mark}' & {text}"), &short);
-        assert!(verdict.end == End::Deferred && verdict.text.contains("local.program_time_max"), "{verdict:?}");
+        assert!(verdict.end == DeliveryEnd::Deferred && verdict.text.contains("local.program_time_max"), "{verdict:?}");
         assert!(verdict.text.contains("it said: hm") || !text.contains("hm"), "{verdict:?}");
         // What was killed goes a moment later.
         assert!(!(0..1_000).all(|_| is_there(&format!("sleep\0{mark}"))), "{text}: a child is left");
@@ -126,7 +126,7 @@ fn what_takes_too_long_is_killed_with_its_children() {
 fn a_flood_of_output_is_read_and_forgotten() {
     let flood = "cat >/dev/null; head -c 20000000 /dev/zero | tr '\\0' x; echo; exit 67";
     let (verdict, ..) = script(flood, &settings());
-    assert_eq!(verdict.end, End::Failed);
+    assert_eq!(verdict.end, DeliveryEnd::Failed);
     assert!(verdict.text.starts_with("User unknown; it said: xxx") && verdict.text.len() < 400, "{verdict:?}");
 }
 

@@ -1,13 +1,13 @@
 //! What the exit status of a program means: the table of sendmail (`sysexits.h`).
 
-use super::order::{End, Verdict};
+use super::order::{DeliveryEnd, Verdict};
 
 /// The most letters of a program's output in a text.
 const OUTPUT_MAX: usize = 240;
 
 /// What an exit status means for the recipient. `output`: what the program has said.
 pub(crate) fn of_exit(status: i32, output: &[u8]) -> Verdict {
-    use End::{Deferred, Delivered, Failed};
+    use DeliveryEnd::{Deferred, Delivered, Failed};
     let (end, code, text) = match status {
         0 => (Delivered, (0, 0), ""),
         64 => (Failed, (0, 0), "Bad usage"),
@@ -60,18 +60,18 @@ mod tests {
     #[test]
     fn statuses_mean_what_they_mean_to_sendmail() {
         for (status, end, code, text) in [
-            (0, End::Delivered, (0, 0), ""),
-            (1, End::Failed, (3, 0), "unknown mailer error 1"),
-            (63, End::Failed, (3, 0), "unknown mailer error 63"),
-            (64, End::Failed, (0, 0), "Bad usage"),
-            (67, End::Failed, (1, 1), "User unknown"),
-            (69, End::Failed, (0, 0), "Service unavailable"),
-            (71, End::Deferred, (0, 0), "Operating system error"),
-            (74, End::Deferred, (0, 0), "I/O error"),
-            (75, End::Deferred, (0, 0), "the program asked to try again"),
-            (77, End::Failed, (0, 0), "Insufficient permission"),
-            (78, End::Failed, (3, 5), "Local configuration error"),
-            (255, End::Failed, (3, 0), "unknown mailer error 255"),
+            (0, DeliveryEnd::Delivered, (0, 0), ""),
+            (1, DeliveryEnd::Failed, (3, 0), "unknown mailer error 1"),
+            (63, DeliveryEnd::Failed, (3, 0), "unknown mailer error 63"),
+            (64, DeliveryEnd::Failed, (0, 0), "Bad usage"),
+            (67, DeliveryEnd::Failed, (1, 1), "User unknown"),
+            (69, DeliveryEnd::Failed, (0, 0), "Service unavailable"),
+            (71, DeliveryEnd::Deferred, (0, 0), "Operating system error"),
+            (74, DeliveryEnd::Deferred, (0, 0), "I/O error"),
+            (75, DeliveryEnd::Deferred, (0, 0), "the program asked to try again"),
+            (77, DeliveryEnd::Failed, (0, 0), "Insufficient permission"),
+            (78, DeliveryEnd::Failed, (3, 5), "Local configuration error"),
+            (255, DeliveryEnd::Failed, (3, 0), "unknown mailer error 255"),
         ] {
             assert_eq!(of_exit(status, b""), Verdict { end, status: code, text: text.into() }, "{status}");
         }

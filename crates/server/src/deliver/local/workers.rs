@@ -7,7 +7,7 @@
 use super::letter::{Content, Orders};
 use super::local_delivery::{LocalJob, Source};
 use super::order::{DeliveryRequest, Settings, Verdict};
-use super::privileged::{Handed, Helper, IDLE_TIME, Worker};
+use super::privileged::{HandoverResult, Helper, IDLE_TIME, Worker};
 use super::stream;
 use crate::env::accounts::Login;
 use crate::env::clock;
@@ -54,7 +54,12 @@ impl Workers {
     /// Has a batch carried out as a person; `None`: a worker finds out who that is. For a thread that may wait.
     ///
     /// A worker for one batch alone is not kept.
-    pub(super) fn carry_out(&self, who: Option<&Login>, batch: &[LocalJob], settings: &Settings) -> Vec<Handed> {
+    pub(super) fn carry_out(
+        &self,
+        who: Option<&Login>,
+        batch: &[LocalJob],
+        settings: &Settings,
+    ) -> Vec<HandoverResult> {
         while let Some(worker) = who.and_then(|login| self.take(login)) {
             match talk(&worker, batch, settings) {
                 Err(WorkerError::NotBegun(_)) => {}
@@ -65,9 +70,9 @@ impl Workers {
             Ok(worker) => self.settle(talk(&worker, batch, settings), who, worker, batch),
             Err(no) => {
                 let again = match &no {
-                    Handed::Verdict(verdict) | Handed::Gone(verdict) => verdict.clone(),
+                    HandoverResult::Verdict(verdict) | HandoverResult::Gone(verdict) => verdict.clone(),
                 };
-                let rest = (1..batch.len()).map(|_| Handed::Verdict(again.clone())).collect::<Vec<_>>();
+                let rest = (1..batch.len()).map(|_| HandoverResult::Verdict(again.clone())).collect::<Vec<_>>();
                 std::iter::once(no).chain(rest).collect()
             }
         }
@@ -79,7 +84,7 @@ impl Workers {
         who: Option<&Login>,
         worker: Worker,
         batch: &[LocalJob],
-    ) -> Vec<Handed> {
+    ) -> Vec<HandoverResult> {
         let verdicts = match told {
             Ok(verdicts) => {
                 if let Some(login) = who {
@@ -89,7 +94,7 @@ impl Workers {
             }
             Err(trouble) => vec![Verdict::deferred((3, 0), trouble.text()); batch.len()],
         };
-        verdicts.into_iter().map(Handed::Verdict).collect()
+        verdicts.into_iter().map(HandoverResult::Verdict).collect()
     }
 
     /// How many wait.

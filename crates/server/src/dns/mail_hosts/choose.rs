@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use mail::DomainName;
 
 use super::super::shuffle::Shuffle;
-use super::super::{Data, Failure, Found};
+use super::super::{Data, Failure, RecordSet};
 use super::{ADDRESSES_MAX, Family, MailHost, NO_ROUTE, NO_SUCH_DOMAIN, NULL_MX, NoHosts};
 use crate::config::{DnsOverride, Host};
 
@@ -60,7 +60,7 @@ pub(super) fn given(domain: &str, given: &DnsOverride) -> Vec<Candidate> {
 }
 
 /// The hosts that an answer to the question for MX records names, each once; the domain itself if there are no records.
-pub(super) fn candidates(domain: &str, found: &Found) -> Result<Vec<Candidate>, NoHosts> {
+pub(super) fn candidates(domain: &str, found: &RecordSet) -> Result<Vec<Candidate>, NoHosts> {
     // RFC 5321 §5.1: without MX records the domain is its own host, of preference 0
     if found.records.is_empty() {
         return Ok(vec![Candidate { preference: 0, name: domain.into(), address: None }]);

@@ -20,7 +20,7 @@ use hickory_resolver::proto::rr::{Name, RecordType};
 use mail::{DomainName, EnhancedCode, Outcome};
 
 use super::shuffle::Shuffle;
-use super::{Failure, Kind, Known, Limit, Resolver, now};
+use super::{CachedAnswer, Failure, Kind, Limit, Resolver, now};
 use crate::config::DnsOverride;
 use choose::{Addresses, candidates, choose, order};
 
@@ -177,7 +177,7 @@ impl LocalIdentity {
 
 /// What a look-up is about.
 #[derive(Clone, Copy)]
-struct Wanted<'a> {
+struct HostQuery<'a> {
     domain: &'a str,
     given: Option<&'a DnsOverride>,
     port: u16,
@@ -200,7 +200,7 @@ struct Hold {
 }
 
 impl Hold {
-    fn note(&mut self, known: &Known) {
+    fn note(&mut self, known: &CachedAnswer) {
         let until = if known.answer.is_ok() { known.until } else { now() + HOLD_PART };
         self.add(Self {
             until: Some(until),
@@ -248,7 +248,7 @@ impl Resolver {
         let domain = domain.ascii();
         let given = self.0.overrides.of(domain);
         self.state().counts.overridden += u64::from(given.is_some());
-        let wanted = Wanted { domain, given, port, us, family, seed };
+        let wanted = HostQuery { domain, given, port, us, family, seed };
         let mut hold = Hold::default();
         let mut found = self.look_up(wanted, false, &mut hold).await;
         if self.is_lacking(&hold) {
@@ -311,8 +311,8 @@ impl Resolver {
     }
 
     /// Without `asks` it ends at once, and `hold` says whether something was lacking.
-    async fn look_up(&self, wanted: Wanted<'_>, asks: bool, hold: &mut Hold) -> Result<Vec<MailHost>, NoHosts> {
-        let Wanted { domain, given, port, us, family, seed } = wanted;
+    async fn look_up(&self, wanted: HostQuery<'_>, asks: bool, hold: &mut Hold) -> Result<Vec<MailHost>, NoHosts> {
+        let HostQuery { domain, given, port, us, family, seed } = wanted;
         let mut candidates = match given {
             Some(given) => choose::given(domain, given),
             None => {

@@ -6,7 +6,7 @@ use super::choose::Candidate;
 use super::*;
 use crate::config::Dns;
 use crate::dns::places::QUICK;
-use crate::dns::{Data, Found, LOOKUPS_MAX};
+use crate::dns::{Data, LOOKUPS_MAX, RecordSet};
 use crate::env::test_deadline::TestDeadline;
 use hickory_resolver::proto::rr::RData;
 use proptest::prelude::*;
@@ -719,7 +719,7 @@ proptest! {
     ) {
         let data = |(preference, name): &(u16, String)| Data::Exchange { preference: *preference, name: name.as_str().into() };
         let read = |records: &[(u16, String)]| {
-            let found = Found { records: records.iter().map(data).collect(), exists: true };
+            let found = RecordSet { records: records.iter().map(data).collect(), exists: true };
             let mut hosts = candidates("x.example", &found)?;
             hosts.sort_by(|a, b| a.name.cmp(&b.name));
             Ok::<_, NoHosts>(hosts.into_iter().map(|host| (host.name, host.preference)).collect::<Vec<_>>())

@@ -23,7 +23,7 @@ pub(super) struct Key {
 
 /// What is known of a file.
 #[derive(Clone, Debug)]
-pub(super) enum Known {
+pub(super) enum FileEntry {
     /// There is none.
     Absent,
     /// It counts for nothing, for this reason.
@@ -35,7 +35,7 @@ pub(super) enum Known {
 /// A version of a file.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
-    pub(super) known: Known,
+    pub(super) known: FileEntry,
     /// Its full name, and the version; `None`: nothing tells versions apart.
     pub(super) version: Option<(Arc<str>, Stamp)>,
     /// It may change once more without another time of change.
@@ -66,7 +66,7 @@ impl Default for Cache {
 
 impl Entry {
     fn bytes(&self) -> u64 {
-        let text = if let Known::Text { text, .. } = &self.known { text.len() as u64 } else { 0 };
+        let text = if let FileEntry::Text { text, .. } = &self.known { text.len() as u64 } else { 0 };
         ENTRY_BYTES + text
     }
 }
@@ -133,7 +133,7 @@ mod tests {
     }
 
     fn entry(bytes: usize) -> Entry {
-        let known = Known::Text { text: "x".repeat(bytes).into(), is_exclusive: true };
+        let known = FileEntry::Text { text: "x".repeat(bytes).into(), is_exclusive: true };
         Entry { known, version: None, is_young: false, seen_at: clock::now() }
     }
 
@@ -150,7 +150,7 @@ mod tests {
         cache.insert(key(0), entry(100_001));
         assert!(cache.get(&key(0)).is_none(), "too large for all of it");
         for name in 0..ENTRIES_MAX + 10 {
-            cache.insert(key(name), Entry { known: Known::Absent, ..entry(0) });
+            cache.insert(key(name), Entry { known: FileEntry::Absent, ..entry(0) });
         }
         assert!(cache.state.lock().unwrap().entries.len() <= ENTRIES_MAX);
     }

@@ -37,7 +37,7 @@ pub(crate) use readers::Readers;
 use super::accounts::Users;
 use crate::env::clock;
 use crate::env::threads::Threads;
-use cache::{Cache, Entry, Key, Known};
+use cache::{Cache, Entry, FileEntry, Key};
 use notices::Notices;
 use path::{Acting, Rules, Stamp};
 use request::{Reply, Request, What};
@@ -84,7 +84,7 @@ impl Default for Files {
 
 /// A file that is wanted.
 #[derive(Clone, Debug)]
-pub(super) struct Wanted {
+pub(super) struct FileQuery {
     key: Key,
     what: What,
     /// The home of the user; empty for an `:include:` file.
@@ -92,7 +92,7 @@ pub(super) struct Wanted {
     bytes_max: u64,
 }
 
-impl Wanted {
+impl FileQuery {
     /// The `.forward` of a user who has this home.
     pub(super) fn forward(user: &Arc<str>, home: Arc<str>, detail: Option<&str>) -> Self {
         let reader = Reader::User(Arc::clone(user));
@@ -163,7 +163,7 @@ impl Files {
     ///
     /// # Cancel safety
     /// Yes.
-    pub(super) async fn answer(self: &Arc<Self>, users: &Users, wanted: Wanted) -> Answer {
+    pub(super) async fn answer(self: &Arc<Self>, users: &Users, wanted: FileQuery) -> Answer {
         let name = wanted.name();
         let Some(waiting) = self.turns.wait(&wanted.group(), &wanted.directory()) else {
             return Answer::Trouble(format!("{name}: it was not read in time, and is read no more than that").into());
@@ -190,7 +190,7 @@ impl Files {
     }
 
     /// The same for a thread that may wait.
-    pub(super) fn find(&self, users: &Users, wanted: &Wanted) -> Answer {
+    pub(super) fn find(&self, users: &Users, wanted: &FileQuery) -> Answer {
         let before = self.cache.get(&wanted.key);
         let known = match (see(wanted, before.as_ref()), before) {
             (Seen::Absent, before) => {
@@ -212,7 +212,7 @@ impl Files {
     }
 
     /// Has a file read, and keeps what comes of it. The error is why that cannot be said now.
-    fn ask(&self, users: &Users, wanted: &Wanted, before: Option<Entry>) -> Result<Entry, String> {
+    fn ask(&self, users: &Users, wanted: &FileQuery, before: Option<Entry>) -> Result<Entry, String> {
         let known = before.as_ref().filter(|entry| !entry.is_young).and_then(|entry| entry.version.clone());
         let known = known.map(|(path, stamp)| (path.to_string(), stamp));
         let request = Request { user: wanted.user().to_owned(), what: wanted.what.clone(), known };
@@ -241,11 +241,11 @@ impl Files {
 }
 
 fn none() -> Entry {
-    Entry { known: Known::Absent, version: None, is_young: false, seen_at: clock::now() }
+    Entry { known: FileEntry::Absent, version: None, is_young: false, seen_at: clock::now() }
 }
 
 /// Looks at a file from outside. On a file system that does not answer it waits for that.
-fn see(wanted: &Wanted, known: Option<&Entry>) -> Seen {
+fn see(wanted: &FileQuery, known: Option<&Entry>) -> Seen {
     for path in paths(&wanted.home, &wanted.what) {
         if !path.starts_with('/') {
             return Seen::Other;
@@ -264,7 +264,7 @@ fn see(wanted: &Wanted, known: Option<&Entry>) -> Seen {
 }
 
 /// Reads a file with the rights of the server.
-fn direct(users: &Users, wanted: &Wanted, request: &Request) -> Reply {
+fn direct(users: &Users, wanted: &FileQuery, request: &Request) -> Reply {
     let own = geteuid().as_raw();
     let any_owner = matches!(wanted.what, What::Include { .. });
     let rules = match &wanted.key.reader {
@@ -299,14 +299,14 @@ fn entry_of(reply: Reply, before: Option<&Entry>) -> Entry {
         Reply::Text { path, text, stamp, is_exclusive } => {
             // Whoever has used the text before knows by it that nothing is new.
             let same = match before.map(|entry| &entry.known) {
-                Some(Known::Text { text: old, .. }) if **old == *text => Some(Arc::clone(old)),
+                Some(FileEntry::Text { text: old, .. }) if **old == *text => Some(Arc::clone(old)),
                 _ => None,
             };
-            let known = Known::Text { text: same.unwrap_or_else(|| text.into()), is_exclusive };
+            let known = FileEntry::Text { text: same.unwrap_or_else(|| text.into()), is_exclusive };
             Entry { known, version: Some((path.into(), stamp)), is_young: is_young(&stamp), ..none() }
         }
         Reply::Refused { path, why, stamp } => Entry {
-            known: Known::Refused(why.into()),
+            known: FileEntry::Refused(why.into()),
             is_young: stamp.as_ref().is_some_and(is_young),
             version: stamp.map(|stamp| (path.into(), stamp)),
             ..none()
@@ -314,7 +314,7 @@ fn entry_of(reply: Reply, before: Option<&Entry>) -> Entry {
         Reply::Denied { path } => {
             let why =
                 format!("{path} may not be read by the user for whom it is read, or lies in a directory that may not");
-            Entry { known: Known::Refused(why.into()), ..none() }
+            Entry { known: FileEntry::Refused(why.into()), ..none() }
         }
         Reply::Absent | Reply::Unchanged | Reply::Trouble(_) | Reply::OtherUser => none(),
     }
@@ -327,23 +327,23 @@ fn is_young(stamp: &Stamp) -> bool {
 }
 
 /// What a file means to whoever asks. Whose programs it may name is found anew: an account changes without its files.
-fn answer(notices: &Notices, users: &Users, wanted: &Wanted, entry: &Entry) -> Answer {
+fn answer(notices: &Notices, users: &Users, wanted: &FileQuery, entry: &Entry) -> Answer {
     let (is_forward, reader) = (matches!(wanted.what, What::Forward { .. }), &wanted.key.reader);
     match &entry.known {
-        Known::Absent if *reader == Reader::Aliases => {
+        FileEntry::Absent if *reader == Reader::Aliases => {
             Answer::Trouble(format!("{}: No such file or directory", wanted.name()).into())
         }
-        Known::Refused(why) if *reader == Reader::Aliases => {
+        FileEntry::Refused(why) if *reader == Reader::Aliases => {
             Answer::Trouble(format!("{}: {why}", wanted.name()).into())
         }
-        Known::Absent => {
+        FileEntry::Absent => {
             if !is_forward {
                 let text = format!("{} is named by a file of {}, and is not there", wanted.name(), of(reader));
                 notices.say(&wanted.key.name, &text);
             }
             Answer::Nothing
         }
-        Known::Refused(why) => {
+        FileEntry::Refused(why) => {
             let then = if is_forward { "mail goes to the mailbox" } else { "mail for it is refused" };
             notices.say(
                 &wanted.key.name,
@@ -351,7 +351,7 @@ fn answer(notices: &Notices, users: &Users, wanted: &Wanted, entry: &Entry) -> A
             );
             Answer::Nothing
         }
-        Known::Text { text, is_exclusive } => {
+        FileEntry::Text { text, is_exclusive } => {
             let (file, uid) = match &entry.version {
                 Some((file, stamp)) => (Arc::clone(file), stamp.uid),
                 None => return Answer::Nothing,

@@ -97,7 +97,7 @@ pub(super) struct Opened {
 
 /// Why there is no text.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Miss {
+pub(super) enum FileError {
     /// There is no such file.
     Absent,
     /// This process may not read it.
@@ -108,7 +108,7 @@ pub(super) enum Miss {
     Trouble(String),
 }
 
-impl Miss {
+impl FileError {
     pub(super) fn of(path: &Path, error: Errno) -> Self {
         match error {
             Errno::NOENT | Errno::NOTDIR => Self::Absent,
@@ -163,14 +163,17 @@ struct Walk<'r> {
 ///
 /// # Errors
 /// There is none that counts.
-pub(super) fn open_file(path: &Path, rules: &Rules) -> Result<Opened, Miss> {
+pub(super) fn open_file(path: &Path, rules: &Rules) -> Result<Opened, FileError> {
     if !path.is_absolute() {
-        return Err(Miss::Refused(format!("{} is no full name of a file; write it from the slash on", path.display())));
+        return Err(FileError::Refused(format!(
+            "{} is no full name of a file; write it from the slash on",
+            path.display()
+        )));
     }
     let mut walk = Walk::new(path, rules)?;
     loop {
         let Some(name) = walk.rest.pop() else {
-            return Err(Miss::Refused(format!("{} is a directory", path.display())));
+            return Err(FileError::Refused(format!("{} is a directory", path.display())));
         };
         if let Some(opened) = walk.step(&name)? {
             return Ok(opened);
@@ -187,11 +190,11 @@ fn names(path: &Path) -> impl DoubleEndedIterator<Item = OsString> {
 }
 
 impl<'r> Walk<'r> {
-    fn new(path: &Path, rules: &'r Rules) -> Result<Self, Miss> {
+    fn new(path: &Path, rules: &'r Rules) -> Result<Self, FileError> {
         let root = Path::new("/");
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let at = open(root, flags, Mode::empty()).map_err(|error| Miss::of(root, error))?;
-        let found = fstat(&at).map_err(|error| Miss::of(root, error))?;
+        let at = open(root, flags, Mode::empty()).map_err(|error| FileError::of(root, error))?;
+        let found = fstat(&at).map_err(|error| FileError::of(root, error))?;
         let mut walk = Self {
             rules,
             directories: Vec::new(),
@@ -204,12 +207,12 @@ impl<'r> Walk<'r> {
         Ok(walk)
     }
 
-    fn here(&self) -> Result<&Directory, Miss> {
-        self.directories.last().ok_or(Miss::Absent)
+    fn here(&self) -> Result<&Directory, FileError> {
+        self.directories.last().ok_or(FileError::Absent)
     }
 
     /// Takes the next name. The file, if it is that.
-    fn step(&mut self, name: &OsStr) -> Result<Option<Opened>, Miss> {
+    fn step(&mut self, name: &OsStr) -> Result<Option<Opened>, FileError> {
         if name == ".." {
             if self.directories.len() > 1 {
                 self.directories.pop();
@@ -219,38 +222,38 @@ impl<'r> Walk<'r> {
         let here = self.here()?;
         let path = here.path.join(name);
         let at = openat(&here.at, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty());
-        let at = at.map_err(|error| Miss::of(&path, error))?;
-        let found = fstat(&at).map_err(|error| Miss::of(&path, error))?;
+        let at = at.map_err(|error| FileError::of(&path, error))?;
+        let found = fstat(&at).map_err(|error| FileError::of(&path, error))?;
         if is_shared(&here.found) && is_sticky(&here.found) {
             self.powers.push((found.st_uid, path.clone()));
         }
         match rustix::fs::FileType::from_raw_mode(found.st_mode) {
             rustix::fs::FileType::Symlink => self.follow(&at, &path, &found).map(|()| None),
             rustix::fs::FileType::Directory => self.enter(Directory { at, path, found }).map(|()| None),
-            _ if !self.rest.is_empty() => Err(Miss::Absent),
+            _ if !self.rest.is_empty() => Err(FileError::Absent),
             rustix::fs::FileType::RegularFile => self.open(name, &path).map(Some),
-            _ => Err(Miss::Refused(format!("{} is no regular file", path.display()))),
+            _ => Err(FileError::Refused(format!("{} is no regular file", path.display()))),
         }
     }
 
     /// Goes into a directory, if what lies in it can count.
-    fn enter(&mut self, directory: Directory) -> Result<(), Miss> {
+    fn enter(&mut self, directory: Directory) -> Result<(), FileError> {
         let Directory { path, found, .. } = &directory;
         let (name, mode) = (path.display(), mode_of(found) & 0o7777);
         if self.directories.len() >= COMPONENTS_MAX {
-            return Err(Miss::Refused(format!("{name}: more than {COMPONENTS_MAX} directories")));
+            return Err(FileError::Refused(format!("{name}: more than {COMPONENTS_MAX} directories")));
         }
         if is_shared(found) && !is_sticky(found) {
             if mode & 0o002 != 0 {
                 let text = format!("every user can write the directory {name} (mode {mode:o}); chmod o-w {name}");
-                return Err(Miss::Refused(text));
+                return Err(FileError::Refused(text));
             }
             if !self.rules.any_owner {
                 let text = format!(
                     "the group {} can write the directory {name} (mode {mode:o}); chmod g-w {name}",
                     found.st_gid
                 );
-                return Err(Miss::Refused(text));
+                return Err(FileError::Refused(text));
             }
             self.is_exclusive = false;
         }
@@ -260,7 +263,7 @@ impl<'r> Walk<'r> {
             Acting::ForAnyone => mode & 0o001 != 0,
         };
         if !is_open {
-            return Err(Miss::Denied);
+            return Err(FileError::Denied);
         }
         self.powers.push((found.st_uid, path.clone()));
         self.directories.push(directory);
@@ -268,19 +271,19 @@ impl<'r> Walk<'r> {
     }
 
     /// Goes on where a link leads, if root has made it where nobody else can make one.
-    fn follow(&mut self, link: &OwnedFd, path: &Path, found: &Stat) -> Result<(), Miss> {
+    fn follow(&mut self, link: &OwnedFd, path: &Path, found: &Stat) -> Result<(), FileError> {
         let here = self.here()?;
         if found.st_uid != 0 || here.found.st_uid != 0 || is_shared(&here.found) {
-            return Err(Miss::Refused(format!(
+            return Err(FileError::Refused(format!(
                 "{} is a link, which only root may make; name the file itself",
                 path.display()
             )));
         }
         self.links += 1;
         if self.links > LINKS_MAX {
-            return Err(Miss::Refused(format!("{}: more than {LINKS_MAX} links", path.display())));
+            return Err(FileError::Refused(format!("{}: more than {LINKS_MAX} links", path.display())));
         }
-        let target = readlinkat(link, "", Vec::new()).map_err(|error| Miss::of(path, error))?;
+        let target = readlinkat(link, "", Vec::new()).map_err(|error| FileError::of(path, error))?;
         let target = Path::new(OsStr::from_bytes(target.as_bytes()));
         if target.is_absolute() {
             self.directories.truncate(1);
@@ -290,19 +293,19 @@ impl<'r> Walk<'r> {
     }
 
     /// Opens the file itself, and judges it by its descriptor.
-    fn open(&self, name: &OsStr, path: &Path) -> Result<Opened, Miss> {
+    fn open(&self, name: &OsStr, path: &Path) -> Result<Opened, FileError> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let opened = openat(&self.here()?.at, name, flags, Mode::empty());
-        let opened = opened.map_err(|error| Miss::of(path, error))?;
-        let found = fstat(&opened).map_err(|error| Miss::of(path, error))?;
+        let opened = opened.map_err(|error| FileError::of(path, error))?;
+        let found = fstat(&opened).map_err(|error| FileError::of(path, error))?;
         self.judge(path, &found)?;
         let is_exclusive = self.is_exclusive && !is_shared(&found);
         Ok(Opened { file: opened.into(), stamp: Stamp::of(&found), is_exclusive })
     }
 
-    fn judge(&self, path: &Path, found: &Stat) -> Result<(), Miss> {
+    fn judge(&self, path: &Path, found: &Stat) -> Result<(), FileError> {
         let (name, mode, uid) = (path.display(), mode_of(found) & 0o7777, found.st_uid);
-        let refused = |text: String| Err(Miss::Refused(text));
+        let refused = |text: String| Err(FileError::Refused(text));
         if !is_kind(found, rustix::fs::FileType::RegularFile) {
             return refused(format!("{name} is no regular file"));
         }
@@ -333,7 +336,7 @@ impl<'r> Walk<'r> {
             // Only the administrator can have put it there; or it is open to all, and so is the way.
             Acting::ForAliases => self.is_administered(uid) || self.is_public(mode),
         };
-        if is_open { Ok(()) } else { Err(Miss::Denied) }
+        if is_open { Ok(()) } else { Err(FileError::Denied) }
     }
 
     fn is_administered(&self, uid: u32) -> bool {

@@ -5,7 +5,7 @@
 //! as long as its socket is open it counts, and a user with [`HUNG_MAX`] of those gets no more.
 
 use super::request::{Reply, Request};
-use crate::deliver::local::privileged::{Handed, Helper, READERS_MAX, Worker};
+use crate::deliver::local::privileged::{HandoverResult, Helper, READERS_MAX, Worker};
 use crate::env::clock;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::{HashMap, VecDeque};
@@ -81,7 +81,7 @@ impl Readers {
         }
         match self.helper.reader() {
             Ok(worker) => self.settle(talk(&worker, request, bytes_max, until), worker, request, group),
-            Err(Handed::Verdict(verdict) | Handed::Gone(verdict)) => Reply::Trouble(verdict.text),
+            Err(HandoverResult::Verdict(verdict) | HandoverResult::Gone(verdict)) => Reply::Trouble(verdict.text),
         }
     }
 

@@ -1,6 +1,6 @@
 //! What counts as a file of a user or of a list, without a helper; and, where the test is root, for other users.
 
-use super::path::Miss;
+use super::path::FileError;
 use super::*;
 use rustix::fs::{CWD, FileType, Mode, mknodat, symlinkat};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -36,24 +36,24 @@ impl Case {
         std::os::unix::fs::lchown(self.path(name), Some(uid), Some(uid)).unwrap();
     }
 
-    fn list(&self, name: &str) -> Result<text::Read, Miss> {
+    fn list(&self, name: &str) -> Result<text::Read, FileError> {
         self.read(name, Acting::ForAliases, &[geteuid().as_raw()], true)
     }
 
-    fn read(&self, name: &str, acting: Acting, trusted: &[u32], any_owner: bool) -> Result<text::Read, Miss> {
+    fn read(&self, name: &str, acting: Acting, trusted: &[u32], any_owner: bool) -> Result<text::Read, FileError> {
         let rules = Rules { acting, trusted: trusted.to_vec(), any_owner };
         text::read(&self.path(name), &rules, 10_000, None).map_err(|(miss, _)| miss)
     }
 }
 
-fn why(read: Result<text::Read, Miss>) -> String {
+fn why(read: Result<text::Read, FileError>) -> String {
     match read {
-        Err(Miss::Refused(why)) => why,
+        Err(FileError::Refused(why)) => why,
         other => panic!("{other:?}"),
     }
 }
 
-fn is_exclusive(read: Result<text::Read, Miss>) -> bool {
+fn is_exclusive(read: Result<text::Read, FileError>) -> bool {
     match read {
         Ok(text::Read::Text { is_exclusive, .. }) => is_exclusive,
         other => panic!("{other:?}"),
@@ -77,8 +77,8 @@ fn only_a_plain_text_of_one_owner_counts() {
     assert!(why(case.list("fifo")).contains("no regular file"));
     let _socket = std::os::unix::net::UnixListener::bind(case.path("socket")).unwrap();
     assert!(why(case.list("socket")).contains("no regular file"));
-    assert_eq!(case.list("nothing"), Err(Miss::Absent));
-    assert_eq!(case.list("good/nothing"), Err(Miss::Absent));
+    assert_eq!(case.list("nothing"), Err(FileError::Absent));
+    assert_eq!(case.list("good/nothing"), Err(FileError::Absent));
     let rules = Rules { acting: Acting::Itself, trusted: Vec::new(), any_owner: true };
     for (device, word) in [("/dev/null", "no regular file"), ("/dev/tty", "no regular file"), ("list", "no full name")]
     {
@@ -169,23 +169,23 @@ fn a_user_gets_what_every_user_can_read_and_a_forward_of_his_own_alone() {
     case.text("closed/list", "ann\n", 0o644);
     case.text("secret", "ann\n", 0o640);
     let as_joe = |name: &str, any_owner| case.read(name, Acting::For(joe), &[joe], any_owner);
-    assert_eq!(as_joe("joe/.forward", false), Err(Miss::Denied), "root's, and closed");
+    assert_eq!(as_joe("joe/.forward", false), Err(FileError::Denied), "root's, and closed");
     case.own("joe/.forward", joe);
     assert!(is_exclusive(as_joe("joe/.forward", false)));
     case.own("joe/.forward", ann);
     assert!(why(as_joe("joe/.forward", false)).contains("belongs to the user 4002"));
-    assert_eq!(as_joe("secret", true), Err(Miss::Denied));
+    assert_eq!(as_joe("secret", true), Err(FileError::Denied));
     case.own("secret", ann);
-    assert_eq!(as_joe("secret", true), Err(Miss::Denied));
+    assert_eq!(as_joe("secret", true), Err(FileError::Denied));
     assert!(is_exclusive(as_joe("closed/list", true)));
     case.mode("closed", 0o750);
-    assert_eq!(as_joe("closed/list", true), Err(Miss::Denied), "a directory that he cannot look into");
-    assert_eq!(case.read("closed/list", Acting::ForAnyone, &[], true), Err(Miss::Denied));
+    assert_eq!(as_joe("closed/list", true), Err(FileError::Denied), "a directory that he cannot look into");
+    assert_eq!(case.read("closed/list", Acting::ForAnyone, &[], true), Err(FileError::Denied));
     // An alias names what the administrator wants, where only he can have put it.
     assert!(is_exclusive(case.list("closed/list")));
     case.own("closed", ann);
     case.own("closed/list", ann);
-    assert_eq!(case.list("closed/list"), Err(Miss::Denied));
+    assert_eq!(case.list("closed/list"), Err(FileError::Denied));
     // A group that can write the home can put another of his files there.
     case.own("joe/.forward", joe);
     case.mode("joe", 0o775);
@@ -208,7 +208,7 @@ fn a_file_is_read_again_when_it_has_changed_and_the_operator_hears_of_a_bad_one(
     files.begin(None, Box::new(move |line| to.lock().unwrap().push(line.to_owned())));
     let users = users(&case);
     let list = case.path("list").to_str().unwrap().to_owned();
-    let find = |reader: &Reader| files.find(&users, &Wanted::include(&list, reader, 1_000));
+    let find = |reader: &Reader| files.find(&users, &FileQuery::include(&list, reader, 1_000));
     assert!(matches!(find(&Reader::Aliases), Answer::Trouble(why) if why.contains("No such file")));
     case.text("list", "a@x.test\n", 0o644);
     let Answer::Text { text, .. } = find(&Reader::Aliases) else { panic!() };
@@ -245,7 +245,7 @@ fn a_shell_is_asked_for_anew_when_accounts_change() {
     }
     let files = Files::default();
     let home: Arc<str> = case.path("joe").to_str().unwrap().into();
-    let owner = || match files.find(&users, &Wanted::forward(&"joe".into(), Arc::clone(&home), None)) {
+    let owner = || match files.find(&users, &FileQuery::forward(&"joe".into(), Arc::clone(&home), None)) {
         Answer::Text { owner, .. } => owner.is_some(),
         other => panic!("{other:?}"),
     };
@@ -271,7 +271,7 @@ fn a_text_that_never_rests_is_not_taken() {
     for _ in 0..2_000 {
         match case.list("list") {
             Ok(text::Read::Text { text, .. }) => assert!(text == "a@x.test\n" || text == "bb@x.test\n", "{text:?}"),
-            Err(Miss::Absent | Miss::Refused(_)) => {}
+            Err(FileError::Absent | FileError::Refused(_)) => {}
             other => panic!("{other:?}"),
         }
     }

@@ -1,6 +1,6 @@
 //! The text of a file, if it is one: read once from one descriptor, and the same before and after.
 
-use super::path::{Miss, Opened, Rules, Stamp, open_file};
+use super::path::{FileError, Opened, Rules, Stamp, open_file};
 use rustix::fs::{SeekFrom, fstat, seek};
 use std::fs::File;
 use std::io::Read as _;
@@ -31,21 +31,21 @@ pub(super) fn read(
     rules: &Rules,
     bytes_max: u64,
     known: Option<Stamp>,
-) -> Result<Read, (Miss, Option<Stamp>)> {
+) -> Result<Read, (FileError, Option<Stamp>)> {
     for _ in 0..TRIES_MAX {
         let Opened { file, stamp, is_exclusive } = open_file(path, rules).map_err(|miss| (miss, None))?;
         if known == Some(stamp) {
             return Ok(Read::Unchanged);
         }
-        let refused = |what: String| (Miss::Refused(format!("{}: {what}", path.display())), Some(stamp));
+        let refused = |what: String| (FileError::Refused(format!("{}: {what}", path.display())), Some(stamp));
         if stamp.size > bytes_max {
             return Err(refused(format!("it has {} octets, more than {bytes_max}", stamp.size)));
         }
         if has_hole(&file, stamp.size) {
             return Err(refused("it has a hole, which no text has".to_owned()));
         }
-        let bytes = octets(&file, stamp.size, bytes_max).map_err(|error| (Miss::of(path, error), Some(stamp)))?;
-        let now = fstat(&file).map_err(|error| (Miss::of(path, error), Some(stamp)))?;
+        let bytes = octets(&file, stamp.size, bytes_max).map_err(|error| (FileError::of(path, error), Some(stamp)))?;
+        let now = fstat(&file).map_err(|error| (FileError::of(path, error), Some(stamp)))?;
         if Stamp::of(&now) != stamp {
             continue;
         }
@@ -64,7 +64,7 @@ pub(super) fn read(
         return Ok(Read::Text { text, stamp, is_exclusive });
     }
     // Whoever writes it without end would otherwise keep the mail of every list that leads here.
-    Err((Miss::Refused(format!("{} changes all the time while it is read", path.display())), None))
+    Err((FileError::Refused(format!("{} changes all the time while it is read", path.display())), None))
 }
 
 /// Whether some of a file takes no room on the disk. A file system that cannot say has none.

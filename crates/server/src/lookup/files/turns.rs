@@ -18,10 +18,10 @@ const NAMES_MANY: usize = 1_000;
 
 /// The turns of all users and directories.
 #[derive(Debug, Default)]
-pub(super) struct Turns(Mutex<HashMap<Box<str>, Arc<Place>>>);
+pub(super) struct Turns(Mutex<HashMap<Box<str>, Arc<UserTurns>>>);
 
 #[derive(Debug)]
-struct Place {
+struct UserTurns {
     free: Arc<Semaphore>,
     /// Turns that have taken too long since one came to its end.
     late: AtomicUsize,
@@ -30,13 +30,13 @@ struct Place {
 /// The right to read, for as long as it lives.
 #[derive(Debug)]
 pub(super) struct Turn {
-    places: [Arc<Place>; 2],
+    places: [Arc<UserTurns>; 2],
     _permits: [OwnedSemaphorePermit; 2],
 }
 
 /// A question that waits for its turn, or has it.
 #[derive(Debug)]
-pub(super) struct Waiting([Arc<Place>; 2]);
+pub(super) struct Waiting([Arc<UserTurns>; 2]);
 
 impl Turns {
     /// For a file of this user or these lists, below this directory. `None`: what was read there last hangs.
@@ -46,7 +46,7 @@ impl Turns {
             places.retain(|_, place| Arc::strong_count(place) > 1);
         }
         let mut place = |name: String, max: usize| {
-            let new = || Arc::new(Place { free: Arc::new(Semaphore::new(max)), late: AtomicUsize::new(0) });
+            let new = || Arc::new(UserTurns { free: Arc::new(Semaphore::new(max)), late: AtomicUsize::new(0) });
             Arc::clone(places.entry(name.into()).or_insert_with(new))
         };
         let waiting =
@@ -55,7 +55,7 @@ impl Turns {
     }
 }
 
-impl Place {
+impl UserTurns {
     fn hangs(&self) -> bool {
         self.free.available_permits() == 0 && self.late.load(Ordering::Relaxed) > 0
     }

@@ -4,7 +4,7 @@
 //! helper has told it. So a server that somebody else has taken over learns what stands in files that the user could read anyway,
 //! that are texts, and that belong to the user, root or, for `:include:`, another owner in a safe place; never anything as root.
 
-use super::path::{Acting, Miss, Rules};
+use super::path::{Acting, FileError, Rules};
 use super::request::{Reply, Request, What};
 use super::text::{self, Read};
 use crate::config::Local;
@@ -141,9 +141,9 @@ pub(super) fn reply_of(path: String, rules: &Rules, bytes_max: u64, known: Optio
     match text::read(Path::new(&path), rules, bytes_max, known) {
         Ok(Read::Unchanged) => Reply::Unchanged,
         Ok(Read::Text { text, stamp, is_exclusive }) => Reply::Text { path, text, stamp, is_exclusive },
-        Err((Miss::Absent, _)) => Reply::Absent,
-        Err((Miss::Denied, _)) => Reply::Denied { path },
-        Err((Miss::Refused(why), stamp)) => Reply::Refused { path, why, stamp },
-        Err((Miss::Trouble(why), _)) => Reply::Trouble(why),
+        Err((FileError::Absent, _)) => Reply::Absent,
+        Err((FileError::Denied, _)) => Reply::Denied { path },
+        Err((FileError::Refused(why), stamp)) => Reply::Refused { path, why, stamp },
+        Err((FileError::Trouble(why), _)) => Reply::Trouble(why),
     }
 }

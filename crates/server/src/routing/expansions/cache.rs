@@ -1,7 +1,7 @@
 //! Expansions that are kept: what each depends on, whether that still is so, and which of them has to go.
 
 use super::super::Routing;
-use super::{Expanded, Flight, QUESTIONS_IN_A_ROW, Settings, Wanted};
+use super::{Expanded, ExpansionRequest, PendingExpansion, QUESTIONS_IN_A_ROW, Settings};
 use crate::env::clock;
 use route::Answers;
 use route::question::{Answer, Question};
@@ -21,15 +21,15 @@ const KEPT_MAX: usize = 1_024;
 #[derive(Debug, Default)]
 pub(super) struct State {
     /// By recipient.
-    pub(super) kept: HashMap<Box<str>, Vec<Arc<Kept>>>,
-    pub(super) under_way: HashMap<(Box<str>, usize, SenderClass), Weak<Flight>>,
+    pub(super) kept: HashMap<Box<str>, Vec<Arc<CacheEntry>>>,
+    pub(super) under_way: HashMap<(Box<str>, usize, SenderClass), Weak<PendingExpansion>>,
     /// The number of the next use.
     pub(super) uses: u64,
 }
 
 /// An expansion, and what it depends on.
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(super) struct CacheEntry {
     pub(super) expanded: Expanded,
     pub(super) routing: Weak<Routing>,
     pub(super) class: SenderClass,
@@ -46,9 +46,9 @@ pub(super) struct Kept {
     pub(super) last_use: AtomicU64,
 }
 
-impl Kept {
+impl CacheEntry {
     pub(super) fn new(
-        wanted: &Wanted,
+        wanted: &ExpansionRequest,
         routing: &Arc<Routing>,
         class: SenderClass,
         expanded: Expanded,
@@ -136,14 +136,19 @@ fn octets_of(answer: &Answer) -> usize {
 }
 
 impl State {
-    pub(super) fn find(&mut self, recipient: &str, routing: &Arc<Routing>, class: &SenderClass) -> Option<Arc<Kept>> {
+    pub(super) fn find(
+        &mut self,
+        recipient: &str,
+        routing: &Arc<Routing>,
+        class: &SenderClass,
+    ) -> Option<Arc<CacheEntry>> {
         let found = self.kept.get(recipient)?.iter().find(|kept| kept.is_of(routing, class))?;
         self.uses += 1;
         found.last_use.store(self.uses, Ordering::Relaxed);
         Some(Arc::clone(found))
     }
 
-    pub(super) fn remove(&mut self, recipient: &str, which: impl Fn(&Arc<Kept>) -> bool) -> Vec<Arc<Kept>> {
+    pub(super) fn remove(&mut self, recipient: &str, which: impl Fn(&Arc<CacheEntry>) -> bool) -> Vec<Arc<CacheEntry>> {
         let Some(kept) = self.kept.get_mut(recipient) else { return Vec::new() };
         let removed = kept.extract_if(.., |one| which(one)).collect();
         if kept.is_empty() {
@@ -152,7 +157,7 @@ impl State {
         removed
     }
 
-    pub(super) fn insert(&mut self, recipient: &str, kept: &Arc<Kept>) {
+    pub(super) fn insert(&mut self, recipient: &str, kept: &Arc<CacheEntry>) {
         self.uses += 1;
         kept.last_use.store(self.uses, Ordering::Relaxed);
         self.kept.entry(recipient.into()).or_default().push(Arc::clone(kept));
@@ -174,7 +179,7 @@ impl State {
     }
 
     /// Removes what belongs to maps that are gone, and then what was not used for the longest time, until the rest fits.
-    pub(super) fn shrink(&mut self, octets_max: usize) -> Vec<Arc<Kept>> {
+    pub(super) fn shrink(&mut self, octets_max: usize) -> Vec<Arc<CacheEntry>> {
         let mut removed = Vec::new();
         self.kept.retain(|_, kept| {
             removed.extend(kept.extract_if(.., |one| one.routing.strong_count() == 0));
@@ -185,7 +190,7 @@ impl State {
             if count <= KEPT_MAX && octets <= octets_max {
                 return removed;
             }
-            let uses = |kept: &Arc<Kept>| kept.last_use.load(Ordering::Relaxed);
+            let uses = |kept: &Arc<CacheEntry>| kept.last_use.load(Ordering::Relaxed);
             let oldest = self.kept.iter().flat_map(|(name, all)| all.iter().map(move |one| (uses(one), name)));
             let Some((last_use, name)) = oldest.min().map(|(last_use, name)| (last_use, name.clone())) else {
                 return removed;

@@ -38,7 +38,7 @@
 
 mod cache;
 
-use self::cache::{Kept, State};
+use self::cache::{CacheEntry, State};
 use super::members::Members;
 use super::plan::{Kind, Plan};
 use super::{Routing, WORK_AT_ONCE};
@@ -107,7 +107,7 @@ pub(crate) enum ClientKey {
 
 /// A recipient that is to be expanded.
 #[derive(Clone, Debug)]
-pub(crate) struct Wanted {
+pub(crate) struct ExpansionRequest {
     pub(crate) client: ClientKey,
     pub(crate) sender: ReversePath,
     pub(crate) recipient: Address,
@@ -170,19 +170,19 @@ pub(crate) enum ExpandError {
     Busy(NoTurnError),
 }
 
-type Made = Result<Arc<Kept>, Arc<str>>;
+type Made = Result<Arc<CacheEntry>, Arc<str>>;
 
 /// An expansion that is under way, or waits for its turn.
 #[derive(Debug)]
-struct Flight {
+struct PendingExpansion {
     result: watch::Sender<Option<Made>>,
     is_begun: AtomicBool,
 }
 
 /// A flight that was begun: it ends with a result, whatever happens.
-struct Begun(Arc<Flight>);
+struct RunningExpansion(Arc<PendingExpansion>);
 
-impl Drop for Begun {
+impl Drop for RunningExpansion {
     fn drop(&mut self) {
         self.0.result.send_if_modified(|result| {
             let is_missing = result.is_none();
@@ -224,7 +224,7 @@ impl ClientKey {
     }
 }
 
-impl Wanted {
+impl ExpansionRequest {
     /// As the router takes it.
     fn request(&self) -> Request<'_> {
         Request {
@@ -316,7 +316,7 @@ impl Expansions {
     pub(crate) async fn resolve(
         self: &Arc<Self>,
         routing: &Arc<Routing>,
-        wanted: &Wanted,
+        wanted: &ExpansionRequest,
         settings: &Settings,
     ) -> Result<Resolved, ExpandError> {
         if let Some(admission) = routing.admission().filter(|_| !self.is_long(&wanted.recipient)) {
@@ -367,7 +367,7 @@ impl Expansions {
     pub(crate) async fn expand(
         self: &Arc<Self>,
         routing: &Arc<Routing>,
-        wanted: &Wanted,
+        wanted: &ExpansionRequest,
         settings: &Settings,
     ) -> Result<Expanded, ExpandError> {
         let Some(admission) = routing.admission() else {
@@ -402,7 +402,7 @@ impl Expansions {
     async fn join(
         self: &Arc<Self>,
         routing: &Arc<Routing>,
-        wanted: &Wanted,
+        wanted: &ExpansionRequest,
         recipient: &str,
         class: &SenderClass,
         settings: &Settings,
@@ -412,7 +412,8 @@ impl Expansions {
             let key = (recipient.into(), Arc::as_ptr(routing).addr(), class.clone());
             let found = state.under_way.get(&key).and_then(Weak::upgrade);
             found.unwrap_or_else(|| {
-                let flight = Arc::new(Flight { result: watch::channel(None).0, is_begun: AtomicBool::new(false) });
+                let flight =
+                    Arc::new(PendingExpansion { result: watch::channel(None).0, is_begun: AtomicBool::new(false) });
                 state.under_way.retain(|_, flight| flight.strong_count() > 0);
                 state.under_way.insert(key, Arc::downgrade(&flight));
                 flight
@@ -447,7 +448,8 @@ impl Expansions {
         {
             is_own = true;
             let (expansions, routing, wanted) = (Arc::clone(self), Arc::clone(routing), wanted.clone());
-            let (begun, class, octets_max) = (Begun(Arc::clone(&flight)), class.clone(), settings.octets_max);
+            let (begun, class, octets_max) =
+                (RunningExpansion(Arc::clone(&flight)), class.clone(), settings.octets_max);
             tokio::spawn(async move { expansions.fly(begun, &routing, wanted, class, octets_max, turn).await });
         }
         let made = waiting.wait_for(Option::is_some).await.ok().and_then(|made| made.clone());
@@ -457,9 +459,9 @@ impl Expansions {
     /// Makes an expansion, keeps it, and tells those who wait.
     async fn fly(
         self: Arc<Self>,
-        begun: Begun,
+        begun: RunningExpansion,
         routing: &Arc<Routing>,
-        wanted: Wanted,
+        wanted: ExpansionRequest,
         class: SenderClass,
         octets_max: u64,
         turn: Turn<ClientKey>,
@@ -472,9 +474,9 @@ impl Expansions {
 
     async fn make(
         self: &Arc<Self>,
-        begun: &Begun,
+        begun: &RunningExpansion,
         routing: &Arc<Routing>,
-        wanted: Arc<Wanted>,
+        wanted: Arc<ExpansionRequest>,
         class: SenderClass,
         octets_max: u64,
         turn: Turn<ClientKey>,
@@ -519,7 +521,7 @@ impl Expansions {
     fn round(
         &self,
         routing: &Arc<Routing>,
-        wanted: &Wanted,
+        wanted: &ExpansionRequest,
         class: SenderClass,
         octets_max: u64,
         answers: Answers,
@@ -537,7 +539,7 @@ impl Expansions {
         };
         let mut expanded = Expanded::new(resolution);
         self.share(&mut expanded);
-        let kept = Arc::new(Kept::new(wanted, routing, class, expanded, answers, at));
+        let kept = Arc::new(CacheEntry::new(wanted, routing, class, expanded, answers, at));
         self.keep(&wanted.recipient.to_string(), &kept, octets_max);
         Round::Done(Ok(kept))
     }
@@ -559,7 +561,7 @@ impl Expansions {
         }
     }
 
-    fn keep(&self, recipient: &str, kept: &Arc<Kept>, octets_max: u64) {
+    fn keep(&self, recipient: &str, kept: &Arc<CacheEntry>, octets_max: u64) {
         let octets_max = usize::try_from(octets_max).unwrap_or(usize::MAX);
         let removed = {
             let mut state = self.lock();
@@ -577,7 +579,7 @@ impl Expansions {
         drop(removed);
     }
 
-    fn remove(&self, recipient: &str, kept: &Arc<Kept>) -> Vec<Arc<Kept>> {
+    fn remove(&self, recipient: &str, kept: &Arc<CacheEntry>) -> Vec<Arc<CacheEntry>> {
         let mut state = self.lock();
         let removed = state.remove(recipient, |one| Arc::ptr_eq(one, kept));
         self.recipients.store(state.kept.len(), Ordering::Release);

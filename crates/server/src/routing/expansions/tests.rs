@@ -48,8 +48,8 @@ impl World {
         std::fs::write(self.path("members"), text + more).unwrap();
     }
 
-    fn wanted(recipient: &str, client: &str) -> Wanted {
-        Wanted {
+    fn wanted(recipient: &str, client: &str) -> ExpansionRequest {
+        ExpansionRequest {
             client: ClientKey::Identity(client.into()),
             sender: ReversePath::Null,
             recipient: recipient.parse().unwrap(),
@@ -262,7 +262,7 @@ async fn answers_beyond_the_first_are_checked_by_the_interval() {
     }
     let kept = |answers: &Answers, at| {
         let expanded = Expanded::Discarded;
-        Arc::new(Kept::new(&wanted, &world.routing, SenderClass::default(), expanded, answers.clone(), at))
+        Arc::new(CacheEntry::new(&wanted, &world.routing, SenderClass::default(), expanded, answers.clone(), at))
     };
     let settings = Settings { interval: Duration::from_secs(60), ..SETTINGS };
     let now = clock::now();

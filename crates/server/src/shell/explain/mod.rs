@@ -32,12 +32,12 @@ pub struct RouteTrace {
     /// Each decision, in order.
     pub steps: Vec<Step>,
     /// What becomes of him.
-    pub end: End,
+    pub end: Disposition,
 }
 
 /// What becomes of a recipient.
 #[derive(Clone, Debug)]
-pub enum End {
+pub enum Disposition {
     /// Mail goes to these; some members of a list may be refused.
     Deliver(Vec<Delivery>, Vec<Failed>),
     /// Mail is accepted and goes nowhere.
@@ -133,10 +133,10 @@ impl Explainer {
         let Some(admission) = self.routing.admission() else {
             let refusal =
                 Refusal::new(451, mail::EnhancedCode::of(mail::Outcome::Transient, 3, 5), "there are no maps");
-            return RouteTrace { steps: Vec::new(), end: End::Refuse(refusal) };
+            return RouteTrace { steps: Vec::new(), end: Disposition::Refuse(refusal) };
         };
         let decided = self.runtime.block_on(self.routing.decide(|ask| way(admission, ask, &sender, recipient)));
-        decided.unwrap_or_else(|why| RouteTrace { steps: Vec::new(), end: End::Defer(why) })
+        decided.unwrap_or_else(|why| RouteTrace { steps: Vec::new(), end: Disposition::Defer(why) })
     }
 
     /// What the configuration says of the hosts of a delivery; `None` if it stays on this machine.
@@ -192,7 +192,7 @@ fn way(
     for ruled in judged {
         steps.extend(ruled.steps);
         match ruled.ruling {
-            Ruling::Refuse(refusal) => return Ok(RouteTrace { steps, end: End::Refuse(refusal) }),
+            Ruling::Refuse(refusal) => return Ok(RouteTrace { steps, end: Disposition::Refuse(refusal) }),
             Ruling::Discard => is_discarded = true,
             Ruling::Quarantine(reason) => hold = Some(reason),
             Ruling::Continue | Ruling::Accept | Ruling::Relay => {}
@@ -207,12 +207,12 @@ fn way(
     let resolution = router.resolve(ask, &request)?;
     steps.extend(resolution.steps);
     let end = match resolution.outcome {
-        Outcome::Refuse(refusal) => End::Refuse(refusal),
-        _ if is_discarded => End::Discard,
-        Outcome::Discard => End::Discard,
+        Outcome::Refuse(refusal) => Disposition::Refuse(refusal),
+        _ if is_discarded => Disposition::Discard,
+        Outcome::Discard => Disposition::Discard,
         Outcome::Deliver(deliveries) => match hold {
-            Some(reason) => End::Hold(reason, deliveries),
-            None => End::Deliver(deliveries, resolution.failed),
+            Some(reason) => Disposition::Hold(reason, deliveries),
+            None => Disposition::Deliver(deliveries, resolution.failed),
         },
     };
     Ok(RouteTrace { steps, end })
