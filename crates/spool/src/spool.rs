@@ -179,11 +179,10 @@ impl Spool {
         order.filter_map(|number| self.shards.get(number)).find(|shard| shard.contains(id)).ok_or(Error::Unknown(id))
     }
 
-    /// Takes the messages that one transaction became. They are stored all or none: one frame each, in one batch with one
-    /// sync, which recovery takes or drops whole.
+    /// Takes messages of one transaction. They are stored all or none: one frame each, in one batch with one sync, which
+    /// recovery takes or drops whole.
     ///
-    /// All go to the shard of the first message. Bodies in chunks come by [`Spool::append_chunk_of`], with the queue id of
-    /// the first message as `first`.
+    /// All go to the shard of message `first`, where [`Spool::append_chunk_of`] puts the chunks of their bodies.
     ///
     /// # Errors
     /// As [`Store::append`]; nothing of any message was taken. `TooLarge`: also if all frames together exceed the limit of
@@ -191,11 +190,11 @@ impl Spool {
     /// in chunks if this call fails.
     /// # Cancel safety
     /// As [`Store::append`].
-    pub fn append_all(&self, messages: &[NewMessage<'_>]) -> Result<Commit, Error> {
+    pub fn append_all(&self, first: QueueId, messages: &[NewMessage<'_>]) -> Result<Commit, Error> {
         match messages {
             [] => Ok(Commit::settled(&Ok(()))),
-            [only] => self.home(only.id)?.append(only.clone()),
-            [first, ..] => self.home(first.id)?.append_all(messages),
+            [only] => self.home(first)?.append(only.clone()),
+            _ => self.home(first)?.append_all(messages),
         }
     }
 

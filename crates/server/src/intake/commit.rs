@@ -1,8 +1,12 @@
 //! Stores the messages of one transaction, all or none, and enqueues them.
 //!
-//! The messages go into the spool one after another, the message with the name of the transaction last: where it is, all are, and
-//! the pickup directory relies on that after a crash. If one is not taken, those before it are declared done, and no recipient
-//! gets them. A crash between two messages leaves some of them; the client, which has no answer, sends the transaction again.
+//! The messages go into the spool in one batch with one sync ([`Spool::append_all`]): a crash leaves all of them or none.
+//!
+//! A batch has the size limit of one message. The messages of a larger transaction (lists with hundreds of thousands of members
+//! and several owners) are stored one after another, the message with the name of the transaction last: where it is, all are, and
+//! the pickup directory relies on that after a crash. If one of them is not taken, those before it are declared done, and no
+//! recipient gets them. Only then a crash between two messages leaves some of them; the client, which has no answer, sends the
+//! transaction again.
 
 use super::content::{Content, FinishedContent};
 use super::message_store::MessageStore;
@@ -18,7 +22,7 @@ use mail::{Envelope, QueueId};
 use observe::{Event, Severity};
 use schedule::Class;
 use spool::envelope::Encoded;
-use spool::{Change, Error, NewBody, Spool, State, Status, Store as _};
+use spool::{Change, Commit, Error, NewBody, Spool, State, Status, Store as _};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -110,10 +114,10 @@ impl StoredTransaction {
 /// Makes all messages of a transaction durable, or none. Each has its finished content.
 ///
 /// # Errors
-/// As [`Store::append`](spool::Store::append). No message of the transaction will be delivered, except where the spool fails so
-/// hard that it takes no change either; that is logged.
+/// As [`Spool::append_all`]. No message of the transaction will be delivered, except where the spool fails so hard that it takes
+/// no change either; that is logged.
 /// # Cancel safety
-/// Not cancel-safe: a dropped call may leave some of the messages in the spool.
+/// Not cancel-safe: a dropped call may leave the messages in the spool.
 pub(crate) async fn commit(
     context: &Arc<Context>,
     origin: Origin,
@@ -166,7 +170,8 @@ pub(crate) async fn finish_all(
     Ok(finished)
 }
 
-/// Appends all messages, the first of them last. On an error also returns from which position on messages are stored.
+/// Stores all messages: in one batch, or one after another if they are too large for that, the first of them last. On an error
+/// also returns from which position on messages are stored.
 pub(super) async fn store_all(
     message_store: &MessageStore,
     messages: &[(NewMessage, FinishedContent)],
@@ -182,11 +187,33 @@ pub(super) async fn store_all(
             return Ok(());
         }
     };
-    for (number, (message, content)) in messages.iter().enumerate().rev() {
-        let stored = append(spool, &message.encoded, content.body.clone(), message.first, reserved).await;
-        stored.map_err(|error| (error, number + 1))?;
+    let framed: Vec<FramedMessage> = messages
+        .iter()
+        .map(|(message, content)| {
+            let (encoded, body) = (Arc::clone(&message.encoded), content.body.clone());
+            FramedMessage { first: content.first, encoded, body, state: message.first, reserved }
+        })
+        .collect();
+    match append_together(spool, &framed).await {
+        Err(Error::TooLarge { .. }) if framed.len() > 1 => {}
+        stored => return stored.map_err(|error| (error, framed.len())),
+    }
+    for (number, message) in framed.iter().enumerate().rev() {
+        append(spool, std::slice::from_ref(message)).await.map_err(|error| (error, number + 1))?;
     }
     Ok(())
+}
+
+/// Appends all messages in one batch.
+///
+/// # Errors
+/// As [`append`]; nothing of them is stored.
+async fn append_together(spool: &Arc<Spool>, messages: &[FramedMessage]) -> Result<(), Error> {
+    #[cfg(test)]
+    if messages.len() > 1 && is_sabotaged(Sabotage::KeepPartOfTransaction) {
+        return Err(Error::TooLarge { bytes: 0, max: 0 });
+    }
+    append(spool, messages).await
 }
 
 /// Declares stored messages of a transaction that was not taken done.
@@ -257,36 +284,63 @@ pub(crate) fn first_state(envelope: &Envelope, class: Class) -> State {
     }
 }
 
-/// Appends one message and waits until it is durable. While the disk is behind, the client waits, and with it the network.
+/// A message with its encoded envelope, as the spool takes it.
+#[derive(Clone, Debug)]
+pub(super) struct FramedMessage {
+    /// The first message of its transaction, which chooses the shard.
+    first: QueueId,
+    encoded: Arc<Encoded>,
+    body: NewBody,
+    /// The state in which its recipients begin.
+    state: State,
+    /// It may use the room that the spool keeps from ordinary mail.
+    reserved: bool,
+}
+
+impl FramedMessage {
+    /// A message that is alone in its transaction, with the whole body in memory.
+    pub(super) fn whole(encoded: &Arc<Encoded>, body: Bytes, state: State) -> Self {
+        let (first, encoded) = (encoded.id(), Arc::clone(encoded));
+        Self { first, encoded, body: NewBody::Whole(body), state, reserved: false }
+    }
+}
+
+/// Appends the messages of a transaction in one batch and waits until they are durable. While the disk is behind, the client
+/// waits, and with it the network.
 ///
 /// # Errors
-/// As [`Store::append`].
-pub(super) async fn append(
-    spool: &Arc<Spool>,
-    encoded: &Arc<Encoded>,
-    body: NewBody,
-    state: State,
-    reserved: bool,
-) -> Result<(), Error> {
-    let hand_over = move |spool: &Spool, encoded: &Encoded, body: NewBody| {
-        let recipients = encoded.recipients();
-        spool.append(spool::NewMessage { reserved, state, ..encoded.message(&recipients, body) })
-    };
+/// As [`Spool::append_all`].
+pub(super) async fn append(spool: &Arc<Spool>, messages: &[FramedMessage]) -> Result<(), Error> {
+    let Some(first) = messages.first().map(|message| message.first) else { return Ok(()) };
     loop {
-        let handed_over = if encoded.len() > MEMBERS_AT_ONCE {
-            let (spool, encoded, body) = (Arc::clone(spool), Arc::clone(encoded), body.clone());
-            let done = blocking::run(move || hand_over(&spool, &encoded, body)).await;
-            // A panic: whether the message is in the spool is unknown, as after a failed write.
+        let handed_over = if messages.iter().map(|message| message.encoded.len()).sum::<usize>() > MEMBERS_AT_ONCE {
+            let (spool, messages) = (Arc::clone(spool), messages.to_vec());
+            let done = blocking::run(move || hand_over(&spool, first, &messages)).await;
+            // A panic: whether the messages are in the spool is unknown, as after a failed write.
             done.unwrap_or(Err(Error::Failed))
         } else {
-            hand_over(spool, encoded, body.clone())
+            hand_over(spool, first, messages)
         };
         match handed_over {
             #[cfg(test)]
             Ok(_) if is_sabotaged(Sabotage::AnswerEarly) => return Ok(()),
             Ok(commit) => return commit.await,
-            Err(Error::Busy) => spool.room(encoded.id()).await?,
+            Err(Error::Busy) => spool.room(first).await?,
             Err(error) => return Err(error),
         }
     }
+}
+
+fn hand_over(spool: &Spool, first: QueueId, messages: &[FramedMessage]) -> Result<Commit, Error> {
+    let recipients: Vec<_> = messages.iter().map(|message| message.encoded.recipients()).collect();
+    let framed: Vec<spool::NewMessage<'_>> = messages
+        .iter()
+        .zip(&recipients)
+        .map(|(message, recipients)| spool::NewMessage {
+            reserved: message.reserved,
+            state: message.state,
+            ..message.encoded.message(recipients, message.body.clone())
+        })
+        .collect();
+    spool.append_all(first, &framed)
 }

@@ -30,6 +30,8 @@ const _: () = assert!(RAM_BYTES_MAX <= 256 << 10, "the documentation of limits p
 /// The content of one message while it arrives.
 #[derive(Debug)]
 pub struct Content {
+    /// The first message of the transaction: the chunks of all its messages go to the shard of this one.
+    first: QueueId,
     id: QueueId,
     /// Chunks given to the spool.
     chunks: u32,
@@ -42,10 +44,10 @@ pub struct Content {
 }
 
 impl Content {
-    /// Begins the content of the message `id`.
+    /// Begins the content of message `id`, which is stored in one transaction with message `first` (often the same).
     #[must_use]
-    pub const fn new(id: QueueId) -> Self {
-        Self { id, chunks: 0, bytes: 0, filling: None, writing: None, failed: None }
+    pub const fn new(first: QueueId, id: QueueId) -> Self {
+        Self { first, id, chunks: 0, bytes: 0, filling: None, writing: None, failed: None }
     }
 
     /// The name of the message.
@@ -92,17 +94,17 @@ impl Content {
     /// Ends the content with its `rest`. Large content is in the spool as chunks when this returns; small content stays in memory.
     ///
     /// # Errors
-    /// As [`Store::append_chunk`]; the chunks are forgotten.
+    /// As [`Spool::append_chunk_of`]; the chunks are forgotten.
     /// # Cancel safety
     /// Not cancel-safe: a dropped call leaves chunks that no message names; the spool counts them as dead.
     pub async fn finish(mut self, message_store: &MessageStore, rest: Bytes) -> Result<FinishedContent, Error> {
         let MessageStore::Spool { spool, .. } = message_store else {
             let bytes = self.bytes + rest.len() as u64;
-            return Ok(FinishedContent { id: self.id, body: NewBody::Whole(Bytes::new()), bytes });
+            return Ok(FinishedContent { first: self.first, id: self.id, body: NewBody::Whole(Bytes::new()), bytes });
         };
         if self.is_small() {
             let bytes = rest.len() as u64;
-            return Ok(FinishedContent { id: self.id, body: NewBody::Whole(rest), bytes });
+            return Ok(FinishedContent { first: self.first, id: self.id, body: NewBody::Whole(rest), bytes });
         }
         self.push(message_store, &rest).await;
         drop(rest);
@@ -111,7 +113,7 @@ impl Content {
         match self.failed.take() {
             None => {
                 let body = NewBody::Chunks { count: self.chunks, bytes: self.bytes };
-                Ok(FinishedContent { id: self.id, body, bytes: self.bytes })
+                Ok(FinishedContent { first: self.first, id: self.id, body, bytes: self.bytes })
             }
             Some(error) => {
                 self.abandon(message_store);
@@ -133,7 +135,7 @@ impl Content {
     fn hand_over(&mut self, spool: &Spool) {
         let Some(chunk) = self.filling.take().filter(|_| self.failed.is_none()) else { return };
         let bytes = chunk.len() as u64;
-        match spool.append_chunk(self.id, self.chunks, chunk) {
+        match spool.append_chunk_of(self.first, self.id, self.chunks, chunk) {
             Ok(commit) => {
                 self.chunks += 1;
                 self.bytes += bytes;
@@ -155,6 +157,7 @@ impl Content {
 /// The whole content of one message, as a store takes it: in memory, or as chunks that are in the spool.
 #[derive(Debug)]
 pub struct FinishedContent {
+    pub(super) first: QueueId,
     id: QueueId,
     pub(super) body: NewBody,
     /// Octets of content.

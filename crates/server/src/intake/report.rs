@@ -117,7 +117,8 @@ async fn give(context: &Arc<Context>, envelope: &Envelope, content: Vec<u8>) -> 
     };
     let messages: Vec<NewMessage> =
         planned.into_iter().map(|planned| NewMessage::new(context, planned, class)).collect();
-    let mut contents: Vec<Content> = messages.iter().map(|message| Content::new(message.envelope.id)).collect();
+    let mut contents: Vec<Content> =
+        messages.iter().map(|message| Content::new(envelope.id, message.envelope.id)).collect();
     let octets = content.len() as u64;
     let mut rest = content;
     if rest.len() > PIECE_BYTES {

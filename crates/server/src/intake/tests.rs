@@ -71,7 +71,7 @@ impl Trial {
     /// Brings `body` as a session does: in pieces, and the rest at the end.
     async fn bring(&self, body: &[u8]) -> Result<QueueId, Error> {
         let id = self.message_store.next_id();
-        let mut content = Content::new(id);
+        let mut content = Content::new(id, id);
         let mut pieces = body.chunks(PIECE_BYTES).peekable();
         while let Some(piece) = pieces.next() {
             if pieces.peek().is_none() {
@@ -135,7 +135,7 @@ async fn content_that_is_given_up_takes_no_room() {
     let trial = Trial::new(1 << 20);
     // Sixteen megabytes in all: forty times one would not fit.
     for _ in 0..40 {
-        let mut content = Content::new(trial.message_store.next_id());
+        let mut content = Content::new(QueueId::MIN, trial.message_store.next_id());
         for piece in body(1 << 20).chunks(PIECE_BYTES) {
             content.push(&trial.message_store, piece).await;
         }
@@ -156,7 +156,7 @@ async fn a_busy_disk_is_waited_for() {
             let message_store = Arc::clone(&message_store);
             tokio::spawn(async move {
                 let id = message_store.next_id();
-                store(&message_store, Content::new(id), body(50_000)).await
+                store(&message_store, Content::new(id, id), body(50_000)).await
             })
         })
         .collect();
@@ -165,49 +165,80 @@ async fn a_busy_disk_is_waited_for() {
     }
 }
 
-/// Messages that one transaction becomes in the trials.
-const MESSAGES: usize = 3;
+/// A transaction of several messages that is ready to be stored, on a simulated disk.
+struct Transaction {
+    disk: SimDisk,
+    spool: Arc<Spool>,
+    context: Arc<Context>,
+    ids: Vec<QueueId>,
+    finished: Vec<(NewMessage, FinishedContent)>,
+    content: Vec<u8>,
+}
 
-/// Commits a transaction of [`MESSAGES`] messages with `bytes` octets of content while the `fail_at`th sync fails. Returns whether
-/// it was taken and how many of its messages are in the spool.
-async fn commit_while_a_sync_fails(origin: Origin, bytes: usize, fail_at: Option<u64>) -> (bool, usize) {
-    let disk = SimDisk::new(1);
-    let spool = spool_on(&disk, |config| {
-        (config.segment_bytes, config.size_max) = (8 << 20, 64 << 20);
-        config.state_delay_ms = 0;
-    });
-    let (context, _dispatch) = Context::trial_on(Config::default(), &spool);
-    let message_store = &context.message_store;
-    let messages: Vec<NewMessage> = (0..MESSAGES)
-        .map(|_| {
-            let envelope = Arc::new(envelope(message_store.next_id()).unwrap());
-            let encoded = Arc::new(Encoded::new(&envelope));
-            NewMessage::new(&context, PlannedMessage { envelope, encoded, kind: Kind::default() }, Class::Normal)
-        })
-        .collect();
-    let mut contents: Vec<Content> = messages.iter().map(|message| Content::new(message.envelope.id)).collect();
-    let content = body(bytes);
-    let mut rest = Bytes::from(content.clone());
-    if bytes > PIECE_BYTES {
-        for one in &mut contents {
-            one.push(message_store, &content).await;
+impl Transaction {
+    /// `messages` messages with `bytes` octets of content each.
+    async fn new(messages: usize, bytes: usize) -> Self {
+        let disk = SimDisk::new(1);
+        let spool = spool_on(&disk, spool_limits);
+        let (context, _dispatch) = Context::trial_on(Config::default(), &spool);
+        let message_store = &context.message_store;
+        let messages: Vec<NewMessage> = (0..messages)
+            .map(|_| {
+                let envelope = Arc::new(envelope(message_store.next_id()).unwrap());
+                let encoded = Arc::new(Encoded::new(&envelope));
+                NewMessage::new(&context, PlannedMessage { envelope, encoded, kind: Kind::default() }, Class::Normal)
+            })
+            .collect();
+        let ids: Vec<QueueId> = messages.iter().map(|message| message.envelope.id).collect();
+        let mut contents: Vec<Content> = ids.iter().map(|id| Content::new(ids[0], *id)).collect();
+        let content = body(bytes);
+        let mut rest = Bytes::from(content.clone());
+        if bytes > PIECE_BYTES {
+            for one in &mut contents {
+                one.push(message_store, &content).await;
+            }
+            rest = Bytes::new();
         }
-        rest = Bytes::new();
+        let finished = finish_all(message_store, messages, contents, rest).await.unwrap();
+        Self { disk, spool, context, ids, finished, content }
     }
-    let ids: Vec<QueueId> = messages.iter().map(|message| message.envelope.id).collect();
-    let finished = finish_all(message_store, messages, contents, rest).await.unwrap();
-    if let Some(fail_at) = fail_at {
-        disk.fail(Op::Sync, fail_at);
-    }
-    let committed = commit(&context, origin, Class::Normal, finished).await;
-    disk.clear_faults();
-    if let Ok(stored) = &committed {
-        assert_eq!(stored.messages().iter().map(|one| one.envelope.id).collect::<Vec<_>>(), ids);
-        for id in &ids {
-            assert!(spool.body(*id).unwrap().concat() == content);
+
+    /// Commits it while the `fail_at`th sync fails. Returns whether it was taken and how many of its messages are in the spool.
+    async fn commit(self, origin: Origin, fail_at: Option<u64>) -> (bool, usize) {
+        if let Some(fail_at) = fail_at {
+            self.disk.fail(Op::Sync, fail_at);
         }
+        let committed = commit(&self.context, origin, Class::Normal, self.finished).await;
+        self.disk.clear_faults();
+        if let Ok(stored) = &committed {
+            assert_eq!(stored.messages().iter().map(|one| one.envelope.id).collect::<Vec<_>>(), self.ids);
+            for id in &self.ids {
+                assert!(self.spool.body(*id).unwrap().concat() == self.content);
+            }
+        }
+        (committed.is_ok(), self.spool.messages().len())
     }
-    (committed.is_ok(), spool.messages().len())
+
+    /// Commits it while the power is cut after `operations` writes and syncs. Returns whether it was acknowledged and how many of
+    /// its messages are there after the restart.
+    async fn crash(self, operations: u64, choice: u64) -> (bool, usize) {
+        self.disk.cut_power_after(operations);
+        let committed = commit(&self.context, Origin::Session, Class::Normal, self.finished).await;
+        let after = self.disk.crash(choice);
+        let spool = spool_on(&after, spool_limits);
+        for id in spool.messages() {
+            assert!(spool.body(id).unwrap().concat() == self.content);
+        }
+        (committed.is_ok(), spool.messages().len())
+    }
+}
+
+/// The size of a segment in these trials; the frames of one batch have a quarter of it.
+const SEGMENT_BYTES: u32 = 1 << 20;
+
+fn spool_limits(config: &mut spool::Config) {
+    (config.segment_bytes, config.size_max) = (SEGMENT_BYTES, 64 * u64::from(SEGMENT_BYTES));
+    config.state_delay_ms = 0;
 }
 
 const ORIGINS: [Origin; 3] = [Origin::Session, Origin::Import, Origin::Report];
@@ -215,26 +246,51 @@ const ORIGINS: [Origin; 3] = [Origin::Session, Origin::Import, Origin::Report];
 #[tokio::test]
 async fn a_transaction_of_any_origin_is_stored_whole_or_not_at_all() {
     for origin in ORIGINS {
-        for bytes in [1_000, 3 * CHUNK_BYTES] {
+        // Small content; chunks; small content of so many messages that one batch does not take them.
+        for (messages, bytes) in [(3, 1_000), (3, 3 * CHUNK_BYTES), (6, 60_000)] {
             let mut refused = 0;
             for fail_at in [None, Some(0), Some(1), Some(2)] {
-                let (is_taken, stored) = commit_while_a_sync_fails(origin, bytes, fail_at).await;
-                assert_eq!(stored, if is_taken { MESSAGES } else { 0 }, "{origin:?} {bytes} {fail_at:?}");
+                let (is_taken, stored) = Transaction::new(messages, bytes).await.commit(origin, fail_at).await;
+                assert_eq!(stored, if is_taken { messages } else { 0 }, "{origin:?} {messages} x {bytes} {fail_at:?}");
                 refused += usize::from(!is_taken);
             }
-            assert!((1..=3).contains(&refused), "{origin:?} {bytes}: {refused} of four were refused");
+            assert!((1..=3).contains(&refused), "{origin:?} {messages} x {bytes}: {refused} of four were refused");
         }
     }
 }
 
-/// The trial above notices a store that leaves a part of a transaction.
+/// Crashes a transaction at each of its first writes and syncs. Returns how many of its messages the restarts found, and fails if
+/// an acknowledged one lacks some.
+async fn found_after_crashes(bytes: usize) -> Vec<usize> {
+    let mut found = Vec::new();
+    for operations in 0..6 {
+        for choice in 0..8 {
+            let (is_taken, stored) = Transaction::new(3, bytes).await.crash(operations, choice).await;
+            assert!(!is_taken || stored == 3, "acknowledged, and {stored} of 3 are there");
+            found.push(stored);
+        }
+    }
+    found
+}
+
+#[tokio::test]
+async fn a_crash_leaves_all_messages_of_a_transaction_or_none() {
+    for bytes in [1_000, 3 * CHUNK_BYTES] {
+        let found = found_after_crashes(bytes).await;
+        assert!(found.iter().all(|stored| [0, 3].contains(stored)), "{bytes}: {found:?}");
+        assert!(found.contains(&0) && found.contains(&3), "{bytes}: no crash before, or none after: {found:?}");
+    }
+}
+
+/// The trials above notice a store that leaves a part of a transaction.
 #[tokio::test]
 async fn a_part_of_a_transaction_that_stays_is_noticed() {
     let _guard = sabotage(Some(Sabotage::KeepPartOfTransaction));
     let mut parts = 0;
-    for fail_at in 0..MESSAGES as u64 {
-        let (is_taken, stored) = commit_while_a_sync_fails(Origin::Session, 1_000, Some(fail_at)).await;
+    for fail_at in 0..3 {
+        let (is_taken, stored) = Transaction::new(3, 1_000).await.commit(Origin::Session, Some(fail_at)).await;
         parts += usize::from(!is_taken && stored > 0);
     }
     assert!(parts > 0, "no failed sync lay between two messages");
+    assert!(found_after_crashes(1_000).await.iter().any(|stored| [1, 2].contains(stored)), "no crash lay between them");
 }

@@ -15,6 +15,7 @@
 //! Only a message whose outcome nobody needs to be told of goes this way: small enough to be in memory, without
 //! NOTIFY=SUCCESS, HOLDFOR or BY. All others are durable first.
 
+use super::commit::{FramedMessage, append};
 use super::{Enqueue as _, NewMessage};
 use crate::config::Acknowledge;
 use crate::context::Context;
@@ -25,7 +26,7 @@ use mail::report::{Kind, wants};
 use mail::{Envelope, QueueId};
 use schedule::{Class, Positions};
 use spool::envelope::Encoded;
-use spool::{Change, Error, NewBody, Spool, State, Store as _};
+use spool::{Change, Error, Spool, State, Store as _};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -258,7 +259,7 @@ pub(crate) async fn commit(service: &Arc<Context>, how: Acknowledge, message: Me
     let (bytes, first) = (content.len() as u64, super::first_state(&envelope, class));
     let (Some(dispatch), Some(spool)) = (service.dispatch.clone(), service.spool().cloned()) else { return Ok(bytes) };
     let Some(early) = dispatch.early.begin(&envelope, &content, first) else {
-        super::commit::append(&spool, &encoded, NewBody::Whole(content), first, false).await?;
+        append(&spool, &[FramedMessage::whole(&encoded, content, first)]).await?;
         if !service.live.load().queues_only() {
             let kind = crate::routing::plan::Kind::default();
             let message = NewMessage { envelope: Arc::new(envelope), encoded, first, kind };
@@ -280,7 +281,7 @@ pub(crate) async fn commit(service: &Arc<Context>, how: Acknowledge, message: Me
     let (tell, mut written) = oneshot::channel();
     let writer = Arc::clone(service);
     dispatch.spawn(Box::pin(async move {
-        let stored = super::commit::append(&spool, &encoded, NewBody::Whole(content), first, false).await;
+        let stored = append(&spool, &[FramedMessage::whole(&encoded, content, first)]).await;
         let mut deferred = Vec::new();
         if stored.is_ok() {
             // Before it counts as stored: what a next hop defers meanwhile is still under way, and not lined up again.

@@ -239,7 +239,7 @@ impl Import {
 
     /// Reads the file into the content of one message.
     async fn content(&self, id: QueueId) -> Result<FinishedContent, String> {
-        let mut content = Content::new(id);
+        let mut content = Content::new(self.id, id);
         let mut rest = Vec::new();
         let is_small = self.handed.content_bytes <= PIECE_BYTES as u64;
         let mut at = 0;

@@ -217,10 +217,10 @@ impl Connection {
             priority: self.session.transaction().and_then(|transaction| transaction.params.mt_priority),
         }
         .write_to(&mut trace, clock::local_offset_seconds(received.at_us));
-        self.contents.push(Content::new(id));
+        self.contents.push(Content::new(id, id));
         // Each message that the transaction becomes has the content for itself.
         for _ in 1..self.plan.len() {
-            self.contents.push(Content::new(self.service.message_store.next_id()));
+            self.contents.push(Content::new(id, self.service.message_store.next_id()));
         }
         self.begin_header_rewrite();
         self.session.begin_content(&trace, now);

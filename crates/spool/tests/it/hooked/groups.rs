@@ -20,7 +20,7 @@ fn group(spool: &Spool, chunks: usize) -> Result<Commit, Error> {
     };
     let whole = |number| NewBody::Whole(Bytes::from(body(number, 700)));
     let chunked = NewBody::Chunks { count: 2, bytes: 9000 };
-    spool.append_all(&[new(1, whole(1)), new(2, chunked), new(3, whole(3))])
+    spool.append_all(id(1), &[new(1, whole(1)), new(2, chunked), new(3, whole(3))])
 }
 
 /// Segments and batches with room for everything that a test here gives at once.
@@ -108,10 +108,10 @@ fn a_queue_id_twice_or_frames_too_large_together_take_nothing() {
         reserved: false,
         state: State::default(),
     };
-    assert_eq!(spool.append_all(&[new(1, 5), new(2, 5), new(1, 5)]).err(), Some(Error::Exists(id(1))));
-    let large = spool.append_all(&[new(1, 7000), new(2, 7000)]).err();
+    assert_eq!(spool.append_all(id(1), &[new(1, 5), new(2, 5), new(1, 5)]).err(), Some(Error::Exists(id(1))));
+    let large = spool.append_all(id(1), &[new(1, 7000), new(2, 7000)]).err();
     assert!(matches!(large, Some(Error::TooLarge { .. })), "{large:?}");
     stepper.commit(0);
     assert_eq!(spool.messages(), []);
-    assert_eq!(spool.append_all(&[]).map(|commit| commit.poll_now()), Ok(Some(Ok(()))));
+    assert_eq!(spool.append_all(id(1), &[]).map(|commit| commit.poll_now()), Ok(Some(Ok(()))));
 }

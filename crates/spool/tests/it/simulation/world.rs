@@ -324,7 +324,7 @@ impl World {
                 state: State::default(),
             })
             .collect();
-        match self.spool().append_all(&messages) {
+        match self.spool().append_all(first, &messages) {
             Ok(commit) => {
                 let ids = group.iter().map(|(id, ..)| id.to_u64()).collect();
                 self.in_flight.push(InFlight { ids, commit });
