@@ -7,7 +7,7 @@ use spool::{Config, Spool, Store as _};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt::Write as _;
-use std::io::{BufRead as _, BufReader, Read as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
@@ -39,6 +39,20 @@ pub fn program_path() -> PathBuf {
     let path = named.or_else(beside).expect("a test has a path");
     assert!(path.is_file(), "{} is not built", path.display());
     path
+}
+
+/// Runs a command with this text on its standard input, and waits for its end.
+///
+/// # Panics
+/// It does not start, or cannot be waited for.
+pub fn run_with_input(command: &mut Command, input: &str) -> Output {
+    let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("the program starts");
+    let mut stdin = child.stdin.take().expect("a pipe");
+    // A program that stops for its arguments does not read.
+    drop(stdin.write_all(input.as_bytes()));
+    drop(stdin);
+    child.wait_with_output().expect("the program runs")
 }
 
 /// Lets time pass.

@@ -4,8 +4,9 @@
 use server::control::{Answer, ControlSocket, Gate, Handler, Peer, Problem, Reason, Request, Rights, serve};
 use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Output, Stdio};
 use std::sync::Arc;
+use testkit::harness::{program, run_with_input};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::UnixStream;
 use tokio::runtime::Runtime;
@@ -83,20 +84,7 @@ fn server(test: &str, config_is_good: bool) -> Server {
 
 /// Runs a command on a path with some input; its status, and both outputs in one.
 fn run(command: &[&str], path: &Path, input: &str) -> (Option<i32>, String) {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_mailrace"))
-        .args(command)
-        .arg("--control")
-        .arg(path)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the program runs");
-    let mut stdin = child.stdin.take().expect("piped");
-    // A command that does not read has ended by then.
-    drop(stdin.write_all(input.as_bytes()));
-    drop(stdin);
-    let Output { status, stdout, stderr } = child.wait_with_output().expect("it ends");
+    let Output { status, stdout, stderr } = run_with_input(program().args(command).arg("--control").arg(path), input);
     (status.code(), format!("{}{}", String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr)))
 }
 
@@ -139,7 +127,7 @@ fn a_session_over_standard_input() {
     assert!(exit == Some(0) && text.ends_with("250 NOOP\r\n"), "input that ends without QUIT: {text}");
 
     // The input stays open here: the server has ended it.
-    let mut child = Command::new(env!("CARGO_BIN_EXE_mailrace"))
+    let mut child = program()
         .args(["smtp", "--control"])
         .arg(&server.path)
         .stdin(Stdio::piped())

@@ -1,26 +1,15 @@
 //! `mailrace reason` as a user meets it: which rule a reply falls under, and what is said of bad rules.
 
 use std::fs;
-use std::io::Write as _;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::Output;
+use testkit::harness::{program, run_with_input};
 
 #[track_caller]
 fn run(arguments: &[&str], input: &str, exit: i32) -> String {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_mailrace"))
-        .arg("reason")
-        .args(arguments)
-        .env_remove("MAILRACE_CONFIG")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the program starts");
-    let mut stdin = child.stdin.take().expect("a pipe");
-    // A program that stops for its arguments does not read.
-    drop(stdin.write_all(input.as_bytes()));
-    drop(stdin);
-    let Output { status, stdout, stderr } = child.wait_with_output().expect("the program runs");
+    let mut command = program();
+    command.arg("reason").args(arguments).env_remove("MAILRACE_CONFIG");
+    let Output { status, stdout, stderr } = run_with_input(&mut command, input);
     let (stdout, stderr) = (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
     assert_eq!(status.code(), Some(exit), "{arguments:?}\n{stdout}\n{stderr}");
     format!("{stdout}{stderr}")
