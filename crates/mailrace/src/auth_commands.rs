@@ -1,7 +1,7 @@
 //! `mailrace auth`: hashes for the password file, and trying a password.
 //!
-//! A password comes from the terminal, unseen, or as the first line of standard input; never as an argument, which every
-//! user of the machine could read.
+//! A password comes from the terminal, unseen, or as the first line of standard input; never as an argument, which
+//! every user of the machine could read.
 
 use crate::exit::{Exit, Failure};
 use crate::output::Output;

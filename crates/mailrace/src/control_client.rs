@@ -19,7 +19,8 @@ const ANSWER_BYTES_MAX: u64 = 16 << 20;
 /// The server to ask.
 #[derive(Debug, Args)]
 pub(crate) struct Target {
-    /// Control socket of the server, control.path of its configuration [default: that of your own server, else the system's]
+    /// Control socket of the server, control.path of its configuration [default: that of your own server, else the
+    /// system's]
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
 }

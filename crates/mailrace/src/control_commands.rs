@@ -1,7 +1,8 @@
 //! `mailrace reload`, `status` and `smtp`: what the running server is asked over its control socket.
 //!
-//! Each command is one request and one answer; `smtp` then connects standard input and output with a session of the server, as
-//! sendmail's `-bs` does. What requests and answers look like is written in `server::control` and `docs/operation.md`.
+//! Each command is one request and one answer; `smtp` then connects standard input and output with a session of the
+//! server, as sendmail's `-bs` does. What requests and answers look like is written in `server::control` and
+//! `docs/operation.md`.
 
 mod status;
 

@@ -1,8 +1,8 @@
 //! `mailrace demo`: a relay, a storm, a kill -9 and a count; then a relay that stays up to be tried.
 //!
-//! Nothing is arranged: the relay that is killed is this program started again as `mailrace serve`, it dies by SIGKILL with
-//! its sessions in the middle of their messages, what was acknowledged is what the storm's clients saw, and what arrived is
-//! what a next hop in this process has. What a kill cannot show, the loss of power, is said.
+//! Nothing is arranged: the relay that is killed is this program started again as `mailrace serve`, it dies by SIGKILL
+//! with its sessions in the middle of their messages, what was acknowledged is what the storm's clients saw, and what
+//! arrived is what a next hop in this process has. What a kill cannot show, the loss of power, is said.
 
 mod books;
 mod children;

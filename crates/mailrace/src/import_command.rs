@@ -1,4 +1,5 @@
-//! `mailrace import`: reads sendmail's configuration and writes ours; `mailrace import queue` takes over what waits in its queue.
+//! `mailrace import`: reads sendmail's configuration and writes ours; `mailrace import queue` takes over what waits in
+//! its queue.
 //!
 //! What a statement means is said by `route::import`; here files are found, read and written.
 

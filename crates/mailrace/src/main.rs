@@ -1,7 +1,7 @@
 //! The one binary: reads arguments, calls rooms, prints what they answer.
 //!
-//! Its exit statuses are those of `sysexits.h`, all in `exit`; its commands are files in a folder of the command's name. Not
-//! here: anything a test of a room would want to reach.
+//! Its exit statuses are those of `sysexits.h`, all in `exit`; its commands are files in a folder of the command's
+//! name. Not here: anything a test of a room would want to reach.
 
 #![forbid(unsafe_code)]
 
@@ -89,7 +89,8 @@ enum Command {
     /// Deliver with the rights of users, for the server
     #[command(hide = true)]
     LocalDelivery(local_delivery::Arguments),
-    /// Hand mail in, as programs call sendmail; also mailq, newaliases, makemap, praliases, hoststat, purgestat, mailstats, smtpd
+    /// Hand mail in, as programs call sendmail; also mailq, newaliases, makemap, praliases, hoststat, purgestat,
+    /// mailstats, smtpd
     #[command(after_help = "Called by one of these names, through a symbolic link, the program does the same.")]
     Sendmail,
 }

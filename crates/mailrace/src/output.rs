@@ -1,7 +1,7 @@
 //! What commands print: lines or JSON to standard output, progress to a terminal, numbers as people read them.
 //!
-//! A line holds text from other servers and from users: what [`mail::is_unprintable`] names is never printed as it is, whoever made
-//! the line. In JSON such characters are escaped, so the values stay the same.
+//! A line holds text from other servers and from users: what [`mail::is_unprintable`] names is never printed as it is,
+//! whoever made the line. In JSON such characters are escaped, so the values stay the same.
 //!
 //! A reader that goes away (`| head`) ends the printing and is no failure.
 
@@ -157,8 +157,8 @@ pub(crate) fn waits_for(place: &Value) -> Option<String> {
     })
 }
 
-/// Text from elsewhere on a line of its own for a terminal: nothing in it moves the cursor, turns the order of the line or is not
-/// seen.
+/// Text from elsewhere on a line of its own for a terminal: nothing in it moves the cursor, turns the order of the line
+/// or is not seen.
 pub(crate) fn plain(text: &str) -> String {
     text.chars().map(|c| if mail::is_unprintable(c) { '?' } else { c }).collect()
 }

@@ -1,7 +1,7 @@
 //! Where demonstrations put their spools, and what they must not touch.
 //!
-//! A directory is ours if it holds the marker file with our words in it and nothing but what a spool has. Only then are those
-//! files removed, one by one by their names.
+//! A directory is ours if it holds the marker file with our words in it and nothing but what a spool has. Only then are
+//! those files removed, one by one by their names.
 
 use crate::exit::{Exit, Failure};
 use crate::output::bytes;

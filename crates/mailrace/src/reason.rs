@@ -49,8 +49,8 @@ pub(crate) struct Arguments {
     /// Print the rules that come with mailrace, and nothing else
     #[arg(long, conflicts_with = "text")]
     print: bool,
-    /// Reply of the other server with its codes, or what the log says if there was none; - reads one from each line of standard
-    /// input
+    /// Reply of the other server with its codes, or what the log says if there was none; - reads one from each line of
+    /// standard input
     #[arg(required_unless_present = "print")]
     text: Option<String>,
 }

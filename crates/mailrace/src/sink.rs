@@ -1,6 +1,7 @@
 //! `mailrace sink`: a server that speaks the same protocol and keeps nothing.
 //!
-//! For load tests, and for trying how a sender bears a slow or refusing host. The code of the sessions is the server's own.
+//! For load tests, and for trying how a sender bears a slow or refusing host. The code of the sessions is the server's
+//! own.
 
 use crate::exit::{Exit, Failure};
 use crate::serve::{die_with_parent, failure, say_ready};

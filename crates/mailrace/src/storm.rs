@@ -20,8 +20,8 @@ Exit status:
   74  the ledger could not be written
   75  some message was not accepted; the report says why";
 
-// The library for command lines takes {n} for a line end, unless something stands in it: a sequence that resets colours, which is
-// not printed where there are none.
+// The library for command lines takes {n} for a line end, unless something stands in it: a sequence that resets
+// colours, which is not printed where there are none.
 const RCPT_HELP: &str =
     "Envelope recipient; {\u{1b}[0mn} becomes the number of the recipient, {seq} that of the message";
 
@@ -50,7 +50,8 @@ pub(crate) struct Arguments {
     /// Make a new connection for each message
     #[arg(long)]
     new_connection: bool,
-    /// Messages to begin per second; the report then also says how late they were answered, counted from when each was due
+    /// Messages to begin per second; the report then also says how late they were answered, counted from when each was
+    /// due
     #[arg(long, value_name = "N")]
     rate: Option<f64>,
     /// Use STARTTLS; the certificate is not checked

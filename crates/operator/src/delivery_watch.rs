@@ -1,7 +1,7 @@
 //! What becomes of messages, for those who wait for it: `sendmail -odi`.
 //!
-//! DeliveryWatchers are heard where the log hears them, so the two cannot disagree. Nobody is held up: an outcome that a listener has
-//! no room for is lost to him alone.
+//! DeliveryWatchers are heard where the log hears them, so the two cannot disagree. Nobody is held up: an outcome that
+//! a listener has no room for is lost to him alone.
 
 use mail::QueueId;
 use observe::{Event, Stat};

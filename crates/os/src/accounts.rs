@@ -1,9 +1,10 @@
 //! Users and groups of the machine, read from `/etc/passwd` and `/etc/group`.
 //!
-//! Asked at start for the user to become, by the control socket for the groups of a peer, and for users who get mail. The files are
-//! read here and not through the C library, whose look-ups load code at run time (a static program cannot) and may wait for a
-//! network. Users that exist only elsewhere (LDAP, systemd's user database) are found by [`nss`](super::nss) where mail is for
-//! them or they call; the user of the server is named by number then, or by `User=` of the service unit.
+//! Asked at start for the user to become, by the control socket for the groups of a peer, and for users who get mail.
+//! The files are read here and not through the C library, whose look-ups load code at run time (a static program
+//! cannot) and may wait for a network. Users that exist only elsewhere (LDAP, systemd's user database) are found by
+//! [`nss`](super::nss) where mail is for them or they call; the user of the server is named by number then, or by
+//! `User=` of the service unit.
 //!
 //! Lines that do not parse are passed over, as the C library does.
 

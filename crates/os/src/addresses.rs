@@ -1,14 +1,15 @@
-//! The addresses of this machine, from what the kernel shows in `/proc/self/net` (`/proc/net` is not there under systemd's
-//! `ProcSubset=pid`).
+//! The addresses of this machine, from what the kernel shows in `/proc/self/net` (`/proc/net` is not there under
+//! systemd's `ProcSubset=pid`).
 //!
-//! They serve to notice that a name in the DNS leads back to us. A service that may not see them (other systems than Linux) knows of
-//! its listeners' addresses and its names only.
+//! They serve to notice that a name in the DNS leads back to us. A service that may not see them (other systems than
+//! Linux) knows of its listeners' addresses and its names only.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// The addresses of all interfaces, each once, without those of the loopback network; none where the kernel does not show them.
-/// Reads two files of the kernel: blocking, but not on a disk. They change while we run, so ask again now and then.
+/// The addresses of all interfaces, each once, without those of the loopback network; none where the kernel does not
+/// show them. Reads two files of the kernel: blocking, but not on a disk. They change while we run, so ask again now
+/// and then.
 #[must_use]
 pub fn of_this_machine() -> Vec<IpAddr> {
     let read = |path| fs::read_to_string(path).unwrap_or_default();

@@ -1,7 +1,7 @@
 //! Capabilities of the process that stays root to start deliveries: a few, and no others for whatever it starts.
 //!
-//! A service unit does that with `CapabilityBoundingSet=`; this is for a start by hand. `no_new_privs` cannot be set there: wrappers
-//! of list managers use set-group-id bits.
+//! A service unit does that with `CapabilityBoundingSet=`; this is for a start by hand. `no_new_privs` cannot be set
+//! there: wrappers of list managers use set-group-id bits.
 
 use rustix::io::Errno;
 use rustix::thread::{
@@ -10,8 +10,8 @@ use rustix::thread::{
 };
 use std::io;
 
-/// What the helper needs: becoming a user, and killing a worker that has become one. The others are for programs that users run and
-/// that are set-user-id root, as procmail is on some systems: they write to mailboxes and give them away.
+/// What the helper needs: becoming a user, and killing a worker that has become one. The others are for programs that
+/// users run and that are set-user-id root, as procmail is on some systems: they write to mailboxes and give them away.
 pub const OF_HELPER: CapabilitySet = CapabilitySet::SETUID
     .union(CapabilitySet::SETGID)
     .union(CapabilitySet::KILL)
@@ -24,7 +24,8 @@ const NUMBERS: u32 = 64;
 
 /// Gives up all other capabilities, for this thread and for all programs that it starts, whoever they run as.
 ///
-/// Without the capability to do that (SETPCAP) only those of this thread are given up: whoever took it has chosen the rest.
+/// Without the capability to do that (SETPCAP) only those of this thread are given up: whoever took it has chosen the
+/// rest.
 /// # Errors
 /// The kernel refused.
 pub fn keep_only(kept: CapabilitySet) -> io::Result<()> {

@@ -1,8 +1,8 @@
 //! The clocks of the server, and the only file of this crate that reads one.
 //!
-//! Every stop takes the time from here and hands it to the pure rooms as an argument, so that a reader finds every reading of a
-//! clock by this file's name. Monotonic time is for limits and delays, wall time for trace lines and queue ids. Nothing here
-//! sleeps: who waits uses the timers of tokio.
+//! Every stop takes the time from here and hands it to the pure rooms as an argument, so that a reader finds every
+//! reading of a clock by this file's name. Monotonic time is for limits and delays, wall time for trace lines and queue
+//! ids. Nothing here sleeps: who waits uses the timers of tokio.
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -72,7 +72,8 @@ struct Cached {
 
 /// How far local time is ahead of UTC at `unix_us`, in seconds; negative to the west, 0 where the machine has no zone.
 ///
-/// The zone is read again once a minute at most: a change of `/etc/localtime` or of daylight saving shows within that time.
+/// The zone is read again once a minute at most: a change of `/etc/localtime` or of daylight saving shows within that
+/// time.
 #[must_use]
 pub fn local_offset_seconds(unix_us: u64) -> i32 {
     static CACHE: Mutex<Option<Cached>> = Mutex::new(None);

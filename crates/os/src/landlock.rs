@@ -1,8 +1,9 @@
 //! Landlock: the kernel refuses the calling thread, and all that come from it, every file that no rule names.
 //!
-//! Rules only ever become fewer: neither this process nor a program that it starts gets rid of them. They do not bind descriptors that are
-//! open already, connections, nor the kernel's own doing. A kernel knows the kinds of access of its version (ABI) and checks
-//! those alone; the log says which it is (<https://docs.kernel.org/userspace-api/landlock.html>).
+//! Rules only ever become fewer: neither this process nor a program that it starts gets rid of them. They do not bind
+//! descriptors that are open already, connections, nor the kernel's own doing. A kernel knows the kinds of access of
+//! its version (ABI) and checks those alone; the log says which it is
+//! (<https://docs.kernel.org/userspace-api/landlock.html>).
 
 use landlock::{
     ABI, Access as _, AccessFs, BitFlags, CompatLevel, Compatible as _, LandlockStatus, PathBeneath, PathFd, Ruleset,
@@ -69,8 +70,8 @@ pub enum Applied {
 
 /// Puts rules in force for this thread and for all that it starts from now on.
 ///
-/// `moves`: files are moved from one directory to another, as for a Maildir. Version 1 refuses that whatever the rules say, so there
-/// are none then. A root that has gone meanwhile has no rule.
+/// `moves`: files are moved from one directory to another, as for a Maildir. Version 1 refuses that whatever the rules
+/// say, so there are none then. A root that has gone meanwhile has no rule.
 /// # Errors
 /// The kernel can, and refused.
 pub fn apply<'a>(roots: impl IntoIterator<Item = (&'a Path, Access)>, moves: bool) -> Result<Applied, String> {

@@ -9,8 +9,9 @@
 //! 4. [`accounts`] finds the user to become, [`privileges`] gives it its directories and becomes it, for good;
 //! 5. [`landlock`] and [`seccomp`] close what is not needed from then on.
 //!
-//! The helper of local delivery, which stays root, keeps few [`capabilities`]. Afterwards [`addresses`], [`clock`], [`signals`] and [`quickack`] serve the running server.
-//! `unsafe` stands here and in the disk of the spool, nowhere else; each block says why it is sound.
+//! The helper of local delivery, which stays root, keeps few [`capabilities`]. Afterwards [`addresses`], [`clock`],
+//! [`signals`] and [`quickack`] serve the running server. `unsafe` stands here and in the disk of the spool, nowhere
+//! else; each block says why it is sound.
 
 #![deny(unsafe_code)]
 

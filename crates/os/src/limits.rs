@@ -1,7 +1,8 @@
 //! How many files and sockets the process may have open.
 //!
-//! Each connection takes one, and the spool, the log and look-ups take some. Called once at start, before listening: a soft limit of
-//! 1,024, which most systems begin with, would turn clients away long before `accept.connections_max` does.
+//! Each connection takes one, and the spool, the log and look-ups take some. Called once at start, before listening: a
+//! soft limit of 1,024, which most systems begin with, would turn clients away long before `accept.connections_max`
+//! does.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -19,8 +20,8 @@ pub fn raise_open_files() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
-/// What to tell the operator when `limit` does not suffice for the connections of clients and to next hops, and beside these to
-/// silent ones.
+/// What to tell the operator when `limit` does not suffice for the connections of clients and to next hops, and beside
+/// these to silent ones.
 #[must_use]
 pub fn open_files_warning(limit: u64, accept_max: u32, [delivery_max, silent_max]: [u32; 2]) -> Option<String> {
     let delivery = u64::from(delivery_max) + u64::from(silent_max);

@@ -1,12 +1,13 @@
 //! The name of the host, the process and its user.
 //!
-//! Nothing here asks the network. The name of the host serves as default of `hostname`; a machine whose files do not know its full name gets
-//! the short one, and the configuration can say better.
+//! Nothing here asks the network. The name of the host serves as default of `hostname`; a machine whose files do not
+//! know its full name gets the short one, and the configuration can say better.
 
 /// The host's name, with its domain where the machine's files know it.
 ///
-/// The kernel's name if it has a dot; else the name with a dot that `/etc/hosts` gives for it, the first of its line being the
-/// canonical one (hosts(5)); else `/etc/hostname`, if that is a longer form of the same; else the kernel's name.
+/// The kernel's name if it has a dot; else the name with a dot that `/etc/hosts` gives for it, the first of its line
+/// being the canonical one (hosts(5)); else `/etc/hostname`, if that is a longer form of the same; else the kernel's
+/// name.
 #[must_use]
 pub fn host_name() -> String {
     let node = rustix::system::uname().nodename().to_string_lossy().into_owned();

@@ -1,9 +1,10 @@
 //! Users whom the C library finds: in LDAP through SSSD or nslcd, in systemd's database, as `/etc/nsswitch.conf` says.
 //!
-//! A question may load code and may wait for a network: it belongs on a thread that may wait. A library that is linked statically
-//! knows the files alone, so such a program does not ask.
+//! A question may load code and may wait for a network: it belongs on a thread that may wait. A library that is linked
+//! statically knows the files alone, so such a program does not ask.
 //!
-//! That there is no such user is told apart from that nobody could say: the first sends mail back, the second has it wait.
+//! That there is no such user is told apart from that nobody could say: the first sends mail back, the second has it
+//! wait.
 
 use super::accounts::Login;
 use nix::errno::Errno;
@@ -122,7 +123,8 @@ fn found<T>(database: &str, wanted: &str, answer: nix::Result<Option<T>>) -> io:
         Err(error) => {
             let services = services();
             let is_known = |service: &String| ALWAYS_THERE.contains(&service.as_str());
-            // Libraries may put an absence into these words (getpwnam(3)), as others do that cannot reach their service.
+            // Libraries may put an absence into these words (getpwnam(3)), as others do that cannot reach their
+            // service.
             if matches!(error, Errno::ENOENT | Errno::ESRCH | Errno::EBADF | Errno::EPERM)
                 && services.iter().all(is_known)
             {

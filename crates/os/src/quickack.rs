@@ -1,8 +1,8 @@
 //! Acknowledging received bytes at once.
 //!
-//! Many clients send the end of a message in a write of its own and keep Nagle's algorithm on: their last segment waits for our
-//! acknowledgement, which the kernel delays by 40 ms because it hopes to send it along with data. The session calls this after each
-//! read; the kernel forgets the option by itself (tcp(7)), so once is not enough.
+//! Many clients send the end of a message in a write of its own and keep Nagle's algorithm on: their last segment waits
+//! for our acknowledgement, which the kernel delays by 40 ms because it hopes to send it along with data. The session
+//! calls this after each read; the kernel forgets the option by itself (tcp(7)), so once is not enough.
 
 use rustix::net::sockopt::set_tcp_quickack;
 use std::os::fd::AsFd;

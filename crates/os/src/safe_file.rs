@@ -1,16 +1,17 @@
 //! Files that decide about mail: read only where nobody but root and the server's user can have written them.
 //!
-//! A line of an alias file runs a program, one of the access map gives the right to relay, one of the password file is a login. So a
-//! file with such lines counts only if root, the user of the server or the user who started it owns it, others cannot write to it, and
-//! each directory on the way to it is as safe: whoever may write to a directory can put another file in its place (sendmail's
-//! `safefile` and `safedirpath`).
+//! A line of an alias file runs a program, one of the access map gives the right to relay, one of the password file is
+//! a login. So a file with such lines counts only if root, the user of the server or the user who started it owns it,
+//! others cannot write to it, and each directory on the way to it is as safe: whoever may write to a directory can put
+//! another file in its place (sendmail's `safefile` and `safedirpath`).
 //!
-//! The file is opened once; owner, mode and content are those of the open descriptor. Directories are asked by name, each
-//! symbolic link on the way is followed and the directories on its way are asked too. In a directory with the sticky bit others can make
-//! names but not replace those of root and the server's user, so the next name on the way must belong to one of these.
+//! The file is opened once; owner, mode and content are those of the open descriptor. Directories are asked by name,
+//! each symbolic link on the way is followed and the directories on its way are asked too. In a directory with the
+//! sticky bit others can make names but not replace those of root and the server's user, so the next name on the way
+//! must belong to one of these.
 //!
-//! A directory in which somebody else may write is refused before anything in it counts; so nothing can change between the questions
-//! except by those who are trusted.
+//! A directory in which somebody else may write is refused before anything in it counts; so nothing can change between
+//! the questions except by those who are trusted.
 
 use super::accounts::Accounts;
 use super::{machine, privileges};
@@ -75,7 +76,8 @@ impl GroupWrite {
 }
 
 impl Trust {
-    /// For maps and lists of this process, with its rights as they are now, where `server.user` and `server.group` are these.
+    /// For maps and lists of this process, with its rights as they are now, where `server.user` and `server.group` are
+    /// these.
     #[must_use]
     pub fn maps(user: &str, group: &str, group_writable: bool) -> Self {
         let account = account(user, group).filter(|_| machine::is_root());
@@ -88,8 +90,8 @@ impl Trust {
         Self { owners: owners(account(user, group).as_ref()), group: GroupWrite::of_maps(group_writable) }
     }
 
-    /// For passwords and the configuration, of the server with this `server.user` and `server.group`: root's group and that of the
-    /// server may write.
+    /// For passwords and the configuration, of the server with this `server.user` and `server.group`: root's group and
+    /// that of the server may write.
     pub fn secrets(user: &str, group: &str) -> Self {
         let account = account(user, group);
         let gid = account.as_ref().map(|account| account.gid);

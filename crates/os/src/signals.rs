@@ -1,6 +1,7 @@
 //! Signals as a stream of what they ask for.
 //!
-//! Made once inside the runtime, then awaited by the main loop. From then on the four signals, and SIGXFSZ, no longer end the process.
+//! Made once inside the runtime, then awaited by the main loop. From then on the four signals, and SIGXFSZ, no longer
+//! end the process.
 
 use std::future::poll_fn;
 use std::io;

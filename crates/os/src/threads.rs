@@ -1,10 +1,12 @@
 //! A few threads of their own for one kind of work that waits for a disk.
 //!
-//! Work on the runtime's blocking threads shares them with everybody else's, and gets a new thread whenever none is free at that
-//! very moment. Here there are never more than so many, whatever others wait for. They are started as they are needed, and end when
-//! there has been nothing to do for [`IDLE_MAX`] or when the last handle is gone; until then they hold nothing of what they did.
+//! Work on the runtime's blocking threads shares them with everybody else's, and gets a new thread whenever none is
+//! free at that very moment. Here there are never more than so many, whatever others wait for. They are started as they
+//! are needed, and end when there has been nothing to do for [`IDLE_MAX`] or when the last handle is gone; until then
+//! they hold nothing of what they did.
 //!
-//! Work here may wait for a disk alone, and never for other work: then all of it has its turn, in the order in which it came.
+//! Work here may wait for a disk alone, and never for other work: then all of it has its turn, in the order in which it
+//! came.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -73,8 +75,8 @@ impl Threads {
         }
     }
 
-    /// The same, which stand back behind all other threads where processors are short: `nice(2)`, which on Linux is for a thread.
-    /// Only for work that holds no lock that others wait for.
+    /// The same, which stand back behind all other threads where processors are short: `nice(2)`, which on Linux is for
+    /// a thread. Only for work that holds no lock that others wait for.
     pub fn nice(mut self, niceness: i32) -> Self {
         self.niceness = niceness;
         self

@@ -1,8 +1,8 @@
 //! Turns at something of which there is little, shared out between clients and not between requests.
 //!
-//! As many turns as there are may be held at a time. A request for one waits in the queue of its client, and the queues are served in
-//! rotation: a client that asks for a hundred turns and one that asks for a single one each have every second turn. Three limits
-//! bound what waits: requests of one client, requests in all, and the time of a request.
+//! As many turns as there are may be held at a time. A request for one waits in the queue of its client, and the queues
+//! are served in rotation: a client that asks for a hundred turns and one that asks for a single one each have every
+//! second turn. Three limits bound what waits: requests of one client, requests in all, and the time of a request.
 //!
 //! A request whose caller goes away loses its place at no cost. A turn ends when it is dropped, also in a panic.
 

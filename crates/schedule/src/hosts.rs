@@ -1,14 +1,16 @@
 //! What is known of single hosts: which are passed over for a while, how fast they answered, whose TLS is broken.
 //!
-//! A site may have several hosts. One that is dead costs the site nothing while another lives: it is put behind the others for
-//! a time that doubles with each failure (a circuit breaker for each host). The table serves all connections, outlives
-//! restarts as a file ([`Hosts::to_bytes`]), and is an aid only: without it mail goes the same way, slower.
+//! A site may have several hosts. One that is dead costs the site nothing while another lives: it is put behind the
+//! others for a time that doubles with each failure (a circuit breaker for each host). The table serves all
+//! connections, outlives restarts as a file ([`Hosts::to_bytes`]), and is an aid only: without it mail goes the same
+//! way, slower.
 //!
-//! Invariants: never more than [`HostSettings::max`] hosts, who was used longest ago leaves first; a host is put last and
-//! never left out, so nothing here can make a site unreachable; bytes that are damaged give an empty table and the reason.
+//! Invariants: never more than [`HostSettings::max`] hosts, who was used longest ago leaves first; a host is put last
+//! and never left out, so nothing here can make a site unreachable; bytes that are damaged give an empty table and the
+//! reason.
 //!
-//! Not here: which hosts a site has (`server::resolve`), the state of a site (`scheduler`), sockets, files. Time since 1970
-//! is given.
+//! Not here: which hosts a site has (`server::resolve`), the state of a site (`scheduler`), sockets, files. Time since
+//! 1970 is given.
 
 mod bytes;
 
@@ -24,8 +26,8 @@ use std::time::Duration;
 /// What a host is at least expected to take whose last attempt failed.
 const FAILED_TAKES: Duration = Duration::from_secs(10);
 
-/// Waits of a message for which a host that put it off is passed over, at least: as many as it may need to get past three such
-/// hosts.
+/// Waits of a message for which a host that put it off is passed over, at least: as many as it may need to get past
+/// three such hosts.
 const SPARES: u32 = 4;
 
 /// The limits of the table.
@@ -56,7 +58,8 @@ impl Default for HostSettings {
 pub struct Hosts {
     settings: HostSettings,
     known: BTreeMap<SocketAddr, Host>,
-    /// One entry for each known host, the oldest on top. Its number is that of a use of the host, perhaps not of the last one.
+    /// One entry for each known host, the oldest on top. Its number is that of a use of the host, perhaps not of the
+    /// last one.
     by_use: BinaryHeap<Reverse<(u64, SocketAddr)>>,
     uses: u64,
     chance: Chance,
@@ -92,7 +95,8 @@ struct Host {
 pub enum Standing {
     /// As good as any.
     Good,
-    /// It works as far as is known, and is to be left alone: it put mail off, or somebody is finding out whether it is back.
+    /// It works as far as is known, and is to be left alone: it put mail off, or somebody is finding out whether it is
+    /// back.
     Aside,
     /// It failed a short while ago.
     Failed,
@@ -182,11 +186,11 @@ impl Hosts {
         self.known.get(&plain(address)).is_some_and(|host| host.failures > 0)
     }
 
-    /// Puts hosts that are passed over behind the others, those that failed last, and changes nothing else in the order. What
-    /// has no address is good.
+    /// Puts hosts that are passed over behind the others, those that failed last, and changes nothing else in the
+    /// order. What has no address is good.
     ///
-    /// `is_wary`: who is doubted comes behind who is not. A connection that has found one host dead is not to find out about
-    /// all that may be.
+    /// `is_wary`: who is doubted comes behind who is not. A connection that has found one host dead is not to find out
+    /// about all that may be.
     pub fn order<T>(
         &self,
         hosts: &mut [T],
@@ -201,8 +205,8 @@ impl Hosts {
         });
     }
 
-    /// A connection to a host begins. One that failed before is tried by this connection alone: for others it is passed over
-    /// until it carried a transaction to its end or failed, for `first` at most.
+    /// A connection to a host begins. One that failed before is tried by this connection alone: for others it is passed
+    /// over until it carried a transaction to its end or failed, for `first` at most.
     pub fn trying(&mut self, address: SocketAddr, now: Duration) {
         let limit = micros(now.saturating_add(self.settings.first));
         if let Some(host) = self.known.get_mut(&plain(address)).filter(|host| host.failures > 0) {
@@ -224,9 +228,9 @@ impl Hosts {
         }
     }
 
-    /// A host greeted and put a whole message off, or dropped it, and the message waits for `wait`: it is passed over for
-    /// [`SPARES`] of these waits, and for more if its site has many hosts (`count`), whether it greets or not, so that the
-    /// next tries of the message find the others.
+    /// A host greeted and put a whole message off, or dropped it, and the message waits for `wait`: it is passed over
+    /// for [`SPARES`] of these waits, and for more if its site has many hosts (`count`), whether it greets or not, so
+    /// that the next tries of the message find the others.
     // RFC 5321 §5.1: each of the addresses is tried until one takes the mail
     pub fn spare(&mut self, address: SocketAddr, wait: Duration, count: usize, now: Duration) {
         // Waits that do not grow any more are all the same: one for each host, and one to be sure.
@@ -246,7 +250,8 @@ impl Hosts {
         host.greeting = smoothed(host.greeting, took);
     }
 
-    /// A transaction came to its end, `took` after it began: the host works, whatever it says of a message or a recipient.
+    /// A transaction came to its end, `took` after it began: the host works, whatever it says of a message or a
+    /// recipient.
     pub fn delivered(&mut self, address: SocketAddr, took: Duration, now: Duration) {
         let host = self.touch(address, now);
         (host.retry_at, host.trial_until, host.spared_until, host.failures) = (0, 0, 0, 0);
@@ -267,8 +272,8 @@ impl Hosts {
         host.tls_worked_at = micros(now);
     }
 
-    /// TLS with a host that had it lately does not come about. Returns since when that is so. A pause of more than `gap` between
-    /// two failures begins a new period: failures far apart are no evidence that the host has lost TLS.
+    /// TLS with a host that had it lately does not come about. Returns since when that is so. A pause of more than
+    /// `gap` between two failures begins a new period: failures far apart are no evidence that the host has lost TLS.
     pub fn tls_missing(&mut self, address: SocketAddr, gap: Duration, now: Duration) -> Duration {
         let (now_us, gap_us) = (micros(now), micros(gap));
         let host = self.touch(address, now);
@@ -280,7 +285,8 @@ impl Hosts {
         Duration::from_micros(host.tls_fails_since)
     }
 
-    /// A host that had TLS lately has lost it as far as can be told, and clear text works: it is as one that never had TLS.
+    /// A host that had TLS lately has lost it as far as can be told, and clear text works: it is as one that never had
+    /// TLS.
     pub fn tls_given_up(&mut self, address: SocketAddr, now: Duration) {
         self.tls_failed(address, now);
         let host = self.touch(address, now);
@@ -312,8 +318,8 @@ impl Hosts {
         self.tls(address, now) == TlsRecord::Broken
     }
 
-    /// How long a first message to a host takes from connecting to its answer, as it did before; at least 10 s for one that
-    /// failed last. `None`: nothing is known.
+    /// How long a first message to a host takes from connecting to its answer, as it did before; at least 10 s for one
+    /// that failed last. `None`: nothing is known.
     #[must_use]
     pub fn expected(&self, address: SocketAddr) -> Option<Duration> {
         let host = self.known.get(&plain(address))?;

@@ -1,6 +1,7 @@
 //! What all connections share: where messages go, what is configured now, the log, and the end of it all.
 //!
-//! What a reload replaces lies behind [`ArcSwap`]s and is replaced as a whole; a connection keeps the [`ListenerProfile`] it came by.
+//! What a reload replaces lies behind [`ArcSwap`]s and is replaced as a whole; a connection keeps the
+//! [`ListenerProfile`] it came by.
 
 use crate::accept::limits::Limits;
 use crate::admit::Policies;

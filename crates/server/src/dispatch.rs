@@ -1,9 +1,9 @@
 //! The stop *dispatch*: spool, clock and the health of hosts give attempts.
 //!
-//! The decisions are those of [`schedule::Scheduler`]; this gives it the time, the lists of the spool and what became of
-//! attempts, and does what it says: connections are opened, idle ones woken, lists read. Whoever tells it something (a
-//! session that stored a message, a connection that finished one) carries out at once what follows from it, so that a
-//! message finds its connection without a further task. One task ([`run`]) owns the connections and waits for times.
+//! The decisions are those of [`schedule::Scheduler`]; this gives it the time, the lists of the spool and what became
+//! of attempts, and does what it says: connections are opened, idle ones woken, lists read. Whoever tells it something
+//! (a session that stored a message, a connection that finished one) carries out at once what follows from it, so that
+//! a message finds its connection without a further task. One task ([`run`]) owns the connections and waits for times.
 //!
 //! A crash forgets everything here. At the start each destination that the spool has recipients for is due.
 
@@ -55,7 +55,8 @@ const WINDOW_START: u32 = 5;
 const READY_MAX: usize = 1_024;
 /// Destinations whose hosts are asked for at a time; the resolver has its own bounds for what is slow.
 const RESOLVES_MAX: usize = 2_048;
-/// The first pause before a destination that cannot be reached is tried again, which doubles up to `delivery.retry_max`.
+/// The first pause before a destination that cannot be reached is tried again, which doubles up to
+/// `delivery.retry_max`.
 const DOWN_FIRST: Duration = Duration::from_secs(60);
 
 /// Messages that are made 7-bit at a time, each whole in memory.
@@ -264,8 +265,8 @@ impl Dispatch {
         self.epoch + clock::now().saturating_duration_since(self.began)
     }
 
-    /// Everything the spool holds is looked at. With `anew` the configuration may lead to other hosts now: what is down is tried,
-    /// and what is opening is not waited for.
+    /// Everything the spool holds is looked at. With `anew` the configuration may lead to other hosts now: what is down
+    /// is tried, and what is opening is not waited for.
     fn restore(&self, anew: bool) {
         let mut names = self.spool.destinations();
         // In an order that a second start would take too.
@@ -279,8 +280,8 @@ impl Dispatch {
         });
     }
 
-    /// Another configuration is in force. What is not said to be other is left in peace: new limits have every list read and
-    /// every host asked for.
+    /// Another configuration is in force. What is not said to be other is left in peace: new limits have every list
+    /// read and every host asked for.
     fn configure(&self, config: &Config, routing: Arc<Routing>, renewal: &Renewal) {
         let mut state = self.lock();
         (state.config, state.routing) = (config.clone(), routing);
@@ -372,7 +373,8 @@ impl Dispatch {
         self.tell(|scheduler, now| scheduler.stalling(connection, now));
     }
 
-    /// No answer came to a job, which is done in a moment: it is tried alone from now on; `apart`: each recipient of it.
+    /// No answer came to a job, which is done in a moment: it is tried alone from now on; `apart`: each recipient of
+    /// it.
     pub(crate) fn unanswered(&self, connection: ConnectionId, job: &Job, apart: bool) {
         self.tell(|scheduler, _| scheduler.unanswered(connection, job, apart));
     }

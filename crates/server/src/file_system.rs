@@ -5,8 +5,8 @@ use spool::disk::{Disk as _, Space};
 use std::io;
 use std::path::Path;
 
-/// Returns the file system of `path` and whether its files survive a power cut. A path that does not exist yet counts as its nearest
-/// existing directory above.
+/// Returns the file system of `path` and whether its files survive a power cut. A path that does not exist yet counts
+/// as its nearest existing directory above.
 ///
 /// # Errors
 /// The system call failed.

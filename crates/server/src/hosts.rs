@@ -1,7 +1,8 @@
-//! What is known of next hops, one table for all connections, kept over restarts in the file `hosts` of the spool directory.
+//! What is known of next hops, one table for all connections, kept over restarts in the file `hosts` of the spool
+//! directory.
 //!
-//! *deliver* asks it before it connects and tells it what came of that; what the table makes of it is `schedule::Hosts`. A
-//! file that is lost or damaged costs a few slow connections (`state_file`).
+//! *deliver* asks it before it connects and tells it what came of that; what the table makes of it is
+//! `schedule::Hosts`. A file that is lost or damaged costs a few slow connections (`state_file`).
 //!
 //! Not here: which hosts a destination has (`resolve`), what a failure means for a destination (`dispatch`).
 
@@ -19,12 +20,14 @@ const FILE: &str = "hosts";
 const WHAT: &str = "what was known of next hops";
 /// Hosts that are remembered.
 const HOSTS_MAX: usize = 20_000;
-/// The first time a host is passed over, if `delivery.retry_first` is no shorter; it doubles up to `delivery.retry_max`.
+/// The first time a host is passed over, if `delivery.retry_first` is no shorter; it doubles up to
+/// `delivery.retry_max`.
 const PASSED_OVER_FIRST: Duration = Duration::from_secs(60);
-/// How long a host whose TLS failed is spoken to in clear. Somebody on the way can make any handshake fail, so it is short: it spares
-/// hosts whose TLS does not work a second connection for each message.
+/// How long a host whose TLS failed is spoken to in clear. Somebody on the way can make any handshake fail, so it is
+/// short: it spares hosts whose TLS does not work a second connection for each message.
 const TLS_MEMORY: Duration = Duration::from_secs(3_600);
-/// How long it is remembered that a handshake with a host succeeded: longer than most pauses between two messages to it.
+/// How long it is remembered that a handshake with a host succeeded: longer than most pauses between two messages to
+/// it.
 const TLS_SEEN_MEMORY: Duration = Duration::from_secs(TLS_SEEN_DAYS * 24 * 3_600);
 /// The same in days, for log lines.
 pub(crate) const TLS_SEEN_DAYS: u64 = 30;

@@ -1,9 +1,10 @@
 //! Sockets, TLS, names, threads and time for the pure rooms.
 //!
-//! The files follow the way of a message: [`accept`] takes connections, `session` drives the protocol, [`admit`] decides
-//! who may send to whom, [`intake`] makes messages durable. `shell` starts, reloads and ends the server, `context`
-//! what all connections share, `hosts` what is known of next hops, `state_file` what helps and may be lost. [`config`], [`log`], [`control`], [`queue`], [`auth`], [`tls`], [`dns`] and [`env`]
-//! serve them. [`submit`] and `pickup` are the two ends of the directory where programs of this machine hand mail in.
+//! The files follow the way of a message: [`accept`] takes connections, `session` drives the protocol, [`admit`]
+//! decides who may send to whom, [`intake`] makes messages durable. `shell` starts, reloads and ends the server,
+//! `context` what all connections share, `hosts` what is known of next hops, `state_file` what helps and may be lost.
+//! [`config`], [`log`], [`control`], [`queue`], [`auth`], [`tls`], [`dns`] and [`env`] serve them. [`submit`] and
+//! `pickup` are the two ends of the directory where programs of this machine hand mail in.
 
 #![forbid(unsafe_code)]
 

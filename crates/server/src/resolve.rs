@@ -1,14 +1,15 @@
 //! The stop *resolve*: each recipient gets a destination, and a destination gets the hosts to try.
 //!
-//! A destination is the name under which the spool keeps a queue, a [`route::Destination`]: the domain of the recipient in its
-//! DNS form, an address literal, or hosts that a map, a rule or `route.smart_host` names:
-//! `smtp:[192.0.2.1]:25,(a.example:25|b.example:25)`. The name is given when the message is stored and says where its mail
-//! belongs; which hosts that means is asked anew for each connection, so that a change in the DNS, in mailertable or in the
-//! configuration holds for mail that waits.
+//! A destination is the name under which the spool keeps a queue, a [`route::Destination`]: the domain of the recipient
+//! in its DNS form, an address literal, or hosts that a map, a rule or `route.smart_host` names:
+//! `smtp:[192.0.2.1]:25,(a.example:25|b.example:25)`. The name is given when the message is stored and says where its
+//! mail belongs; which hosts that means is asked anew for each connection, so that a change in the DNS, in mailertable
+//! or in the configuration holds for mail that waits.
 //!
-//! Destinations whose mail goes to the same hosts in the same manner share a [`Site`]: one window, one pace, one health. Its
-//! name says all that must be the same: `mx1.example|mx2.example,backup.example:25 tls=opportunistic`, equal hosts with `|`
-//! between them, and behind it where they differ from the usual, the source address, the name we go by, and the rule.
+//! Destinations whose mail goes to the same hosts in the same manner share a [`Site`]: one window, one pace, one
+//! health. Its name says all that must be the same: `mx1.example|mx2.example,backup.example:25 tls=opportunistic`,
+//! equal hosts with `|` between them, and behind it where they differ from the usual, the source address, the name we
+//! go by, and the rule.
 //!
 //! Invariant: a DNS that is broken is a deferral. Only an answer that says that there is no such host is a failure.
 
@@ -110,8 +111,8 @@ pub(crate) fn is_smart_hosts(destination: &[u8]) -> bool {
         && ![b"[".as_slice(), b"local:", b"prog:", b"file:", b"error:"].iter().any(|no| destination.starts_with(no))
 }
 
-/// The site of a destination whose hosts need no question to anybody: hosts by configuration or map, an address literal, and
-/// what stays on this machine. Without candidates.
+/// The site of a destination whose hosts need no question to anybody: hosts by configuration or map, an address
+/// literal, and what stays on this machine. Without candidates.
 pub(crate) fn site_at_once(config: &Config, routing: &Routing, destination: &[u8]) -> Option<Site> {
     let answers = Answers::new();
     match target(config, routing, &mut Ask::new(&answers), destination) {

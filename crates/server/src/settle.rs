@@ -2,8 +2,8 @@
 //! the sender where one is due.
 //!
 //! The order is the promise: a report is durable before the recipient it tells of is done, so that a crash in between
-//! repeats the attempt and perhaps the report, and loses neither. Where a report cannot be stored, the recipient stays in
-//! the queue. Who is delivered is never tried again: what is left of him then is [owed](receipt).
+//! repeats the attempt and perhaps the report, and loses neither. Where a report cannot be stored, the recipient stays
+//! in the queue. Who is delivered is never tried again: what is left of him then is [owed](receipt).
 //!
 //! | Outcome | State | Sender hears |
 //! |---|---|---|
@@ -189,8 +189,8 @@ impl RecipientDecision {
     }
 }
 
-/// Judges an attempt, logs it, and stores the reports that are due. The changes are not recorded yet, but for those whom a
-/// report tells of that others follow: the caller gives them to the spool, several attempts at a time.
+/// Judges an attempt, logs it, and stores the reports that are due. The changes are not recorded yet, but for those
+/// whom a report tells of that others follow: the caller gives them to the spool, several attempts at a time.
 ///
 /// # Cancel safety
 /// No: a report may have been stored whose recipient is not done.
@@ -233,7 +233,8 @@ pub(crate) async fn settle(service: &Arc<Context>, attempt: &Attempt<'_>, fates:
     settled
 }
 
-/// What a sender is to hear of a message that has recipients elsewhere waits a little for what he is to hear of the others.
+/// What a sender is to hear of a message that has recipients elsewhere waits a little for what he is to hear of the
+/// others.
 fn put_off_reports(service: &Arc<Context>, attempt: &Attempt<'_>, judged: &mut [RecipientDecision]) {
     let Some(dispatch) = &service.dispatch else { return };
     if !dsn_batcher::may_have_more(service, attempt) {
@@ -279,8 +280,8 @@ fn put_off_reports(service: &Arc<Context>, attempt: &Attempt<'_>, judged: &mut [
     }
 }
 
-/// What an operator held while it was tried stays held, and whose sender was warned meanwhile stays warned. `these` are numbers of
-/// recipients in the attempt.
+/// What an operator held while it was tried stays held, and whose sender was warned meanwhile stays warned. `these` are
+/// numbers of recipients in the attempt.
 fn keep_marks(
     service: &Context,
     attempt: &Attempt<'_>,
@@ -362,7 +363,8 @@ fn judge(
     RecipientDecision { fate: AttemptOutcome::Deferred(cause), kind: is_late.then_some(Kind::Delayed), state }
 }
 
-/// What spreads the next attempts: another one for each message, attempt and transaction. Those of one transaction stay together.
+/// What spreads the next attempts: another one for each message, attempt and transaction. Those of one transaction stay
+/// together.
 fn seed_of(attempt: &Attempt<'_>, tries: u8) -> u64 {
     let first = attempt.positions.first().map_or(0, |(position, _)| *position);
     // Odd numbers, so that few of these meet.
@@ -371,8 +373,8 @@ fn seed_of(attempt: &Attempt<'_>, tries: u8) -> u64 {
         .wrapping_add(u64::from(tries).wrapping_mul(0x85eb_ca6b_27d5))
 }
 
-/// Tells the sender, and marks what he was told: in one report, or in as many as it takes. Those of whom one report tells are
-/// recorded before the next is made, so that a crash in between repeats none of it.
+/// Tells the sender, and marks what he was told: in one report, or in as many as it takes. Those of whom one report
+/// tells are recorded before the next is made, so that a crash in between repeats none of it.
 async fn report_to_sender(service: &Arc<Context>, attempt: &Attempt<'_>, judged: &mut [RecipientDecision]) {
     let now = service.unix_now();
     let mark = |judged: &mut [RecipientDecision], these: &[usize], told: ReportResult| {

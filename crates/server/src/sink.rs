@@ -1,8 +1,8 @@
 //! The faults a sink plays on purpose: slow replies, refusals, silence.
 //!
-//! `mailrace sink` is the server with a [`crate::intake::MessageStore`] that keeps nothing. What is measured against it is the
-//! price of keeping; what is tested against it is how a client bears a bad host. Refusals come evenly spread by count, not
-//! by chance, so that a run can be repeated.
+//! `mailrace sink` is the server with a [`crate::intake::MessageStore`] that keeps nothing. What is measured against it
+//! is the price of keeping; what is tested against it is how a client bears a bad host. Refusals come evenly spread by
+//! count, not by chance, so that a run can be repeated.
 
 use mail::{Reply, ReplyClass, ReplyCode};
 use smtp::server::Question;

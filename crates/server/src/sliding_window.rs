@@ -1,5 +1,5 @@
-//! How often each of many things happened in a window of time that slides: connections of a client for `ClientRate:` of the access
-//! map, failed logins of a client or a user, recipients of a login.
+//! How often each of many things happened in a window of time that slides: connections of a client for `ClientRate:` of
+//! the access map, failed logins of a client or a user, recipients of a login.
 //!
 //! A window is counted in [`SLOTS`] slots, as sendmail counts: what is older than the window by at most one slot is
 //! forgotten, so whoever has used up its number may come again after a whole window at the latest. A count costs a

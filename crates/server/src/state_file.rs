@@ -1,7 +1,7 @@
 //! A file beside the mail in the spool directory, with data that helps and may be lost: `hosts`, `replies`.
 //!
-//! The server reads it at the start, replaces it once a minute if something changed, and once more at its end. It is never synced.
-//! Loss or damage of the file costs no mail, so no error here stops the server.
+//! The server reads it at the start, replaces it once a minute if something changed, and once more at its end. It is
+//! never synced. Loss or damage of the file costs no mail, so no error here stops the server.
 
 use crate::context::Context;
 use crate::env::blocking;
@@ -65,7 +65,8 @@ impl StateFile {
     /// Writes it if something changed.
     ///
     /// # Errors
-    /// It cannot be written; the one before is still there. What to tell the operator, once until it can be written again.
+    /// It cannot be written; the one before is still there. What to tell the operator, once until it can be written
+    /// again.
     pub(crate) fn save(&self, bytes: impl FnOnce() -> Vec<u8>) -> Result<(), String> {
         let Some(path) = self.path.as_ref().filter(|_| self.has_changed.swap(false, Ordering::Relaxed)) else {
             return Ok(());

@@ -1,8 +1,8 @@
 //! A batch in memory: frames laid out as they will lie in the segment, from many sessions, for one write.
 //!
-//! Frames are copied into one aligned buffer; chunks of large bodies stay in the buffers they arrived in and are written
-//! from there. Headers of frames stay open until the segment is known: [`Batch::seal`] fills in ordinals, generation and
-//! checksums.
+//! Frames are copied into one aligned buffer; chunks of large bodies stay in the buffers they arrived in and are
+//! written from there. Headers of frames stay open until the segment is known: [`Batch::seal`] fills in ordinals,
+//! generation and checksums.
 
 use crate::buffer::{AlignedBuf, round_up};
 use crate::commit::Cell;
@@ -266,7 +266,8 @@ impl Batch {
         }
     }
 
-    /// Fails all messages that share this cell and takes them out of the batch; returns the queue ids of those in chunks.
+    /// Fails all messages that share this cell and takes them out of the batch; returns the queue ids of those in
+    /// chunks.
     pub(crate) fn fail(&mut self, cell: &Arc<Cell>) -> Vec<u64> {
         let mut chunked = Vec::new();
         for at in 0..self.items.len() {

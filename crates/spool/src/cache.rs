@@ -1,7 +1,7 @@
 //! Recent messages in memory, so that a first delivery reads nothing from the disk.
 //!
-//! Bounded by bytes; the oldest go first, finished ones at once. Pieces of a body that is still arriving are kept like any
-//! other, and are no longer collected once some were given up.
+//! Bounded by bytes; the oldest go first, finished ones at once. Pieces of a body that is still arriving are kept like
+//! any other, and are no longer collected once some were given up.
 
 use crate::sections::places;
 use bytes::Bytes;

@@ -1,7 +1,7 @@
 //! The committer: the one writer of a shard's hot segments, on a thread of its own.
 //!
-//! Takes what gathered while it was writing, gives it a place, writes and syncs it, puts it into the books, wakes the waiters.
-//! [`Committer::step`] does one batch, so that a test can drive it without a thread.
+//! Takes what gathered while it was writing, gives it a place, writes and syncs it, puts it into the books, wakes the
+//! waiters. [`Committer::step`] does one batch, so that a test can drive it without a thread.
 //!
 //! A failed write or sync ends the segment for ever: its batch is declared failed, its recorded states go with the next
 //! one, and the janitor empties it. Two failures in a row make the shard read-only.
@@ -229,8 +229,8 @@ impl Committer {
         self.open = Some(open);
     }
 
-    /// Writes the chunk lists of references. One whose chunks are not all there fails, and with it the messages that are
-    /// stored with it or not at all.
+    /// Writes the chunk lists of references. One whose chunks are not all there fails, and with it the messages that
+    /// are stored with it or not at all.
     fn fill_lists(&self, open: &OpenSegment, base: usize, batch: &mut Batch) {
         // Without the frames of a failed message the others have other ordinals, so the lists are made again.
         let lists = loop {
@@ -428,7 +428,8 @@ impl Committer {
 }
 
 impl Drop for Committer {
-    /// Nobody waits for ever: neither for states that found no room, nor, should this thread have panicked, for the rest.
+    /// Nobody waits for ever: neither for states that found no room, nor, should this thread have panicked, for the
+    /// rest.
     fn drop(&mut self) {
         let panicked = std::thread::panicking();
         if panicked {

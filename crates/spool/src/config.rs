@@ -23,9 +23,9 @@ pub struct Config {
     pub staged_bytes_max: usize,
     /// Bodies of messages not yet finished that are kept in memory for their first delivery. Default 256 MiB.
     pub cache_bytes: usize,
-    /// Messages with several recipients that were read from the disk and are kept in memory for those who want them next. Each
-    /// shard has an equal part of it, and keeps one message of any size. Default 32 MiB: of one shard, two or three lists of
-    /// 100,000 recipients.
+    /// Messages with several recipients that were read from the disk and are kept in memory for those who want them
+    /// next. Each shard has an equal part of it, and keeps one message of any size. Default 32 MiB: of one shard, two
+    /// or three lists of 100,000 recipients.
     pub shared_bytes: usize,
     /// The longest that a recorded state waits for a batch to ride with, in milliseconds. Default 50.
     pub state_delay_ms: u64,

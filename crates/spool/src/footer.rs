@@ -1,4 +1,5 @@
-//! The footer of a sealed segment: what recovery would otherwise read all its batches for (`docs/spool.md` section 3.8).
+//! The footer of a sealed segment: what recovery would otherwise read all its batches for (`docs/spool.md` section
+//! 3.8).
 //!
 //! The writer of a segment keeps a [`FooterBuilder`] beside it and adds each frame as it is published, so sealing costs
 //! one write and no reading. The same builder rebuilds the footer of a segment that was read batch by batch.

@@ -1,7 +1,7 @@
 //! The queue in memory: which messages are unfinished, where they lie, and their recipients by destination.
 //!
-//! 28 bytes a message, 24 a recipient, five to ten for the look-up by queue id; a destination's name is kept once. Addresses
-//! and bodies stay in the log. Every operation costs O(1), or O(recipients) of the one message it is about.
+//! 28 bytes a message, 24 a recipient, five to ten for the look-up by queue id; a destination's name is kept once.
+//! Addresses and bodies stay in the log. Every operation costs O(1), or O(recipients) of the one message it is about.
 //!
 //! Invariants: a recipient that is not done is in the list of exactly one destination; a message whose recipients are
 //! all done is not here.
@@ -157,7 +157,8 @@ fn hash_id(id: u64) -> u64 {
     mixed ^ (mixed >> 32)
 }
 
-/// Makes room for more, a little at a time: a large index is not half empty, and the system moves its pages, not its bytes.
+/// Makes room for more, a little at a time: a large index is not half empty, and the system moves its pages, not its
+/// bytes.
 fn reserve<T>(list: &mut Vec<T>, more: usize) {
     if list.capacity() - list.len() < more {
         let share = if list.len() < 1 << 16 { list.len() / 4 } else { list.len() / 64 };

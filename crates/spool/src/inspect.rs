@@ -1,6 +1,7 @@
 //! Looking into a stopped or copied spool: what `mailrace spool inspect` and `verify` print.
 //!
-//! Reads every byte of every segment, changes nothing. What lives is decided by the same recovery that a start would do.
+//! Reads every byte of every segment, changes nothing. What lives is decided by the same recovery that a start would
+//! do.
 
 use crate::book::Book;
 use crate::disk::Disk;

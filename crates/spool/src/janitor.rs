@@ -1,7 +1,7 @@
 //! The janitor: footers, reuse, relocation, retirement and growth, on a thread of its own beside the committer.
 //!
-//! Keeps a few segments free, by the cheapest means first: take back what is dead, empty what is nearly dead, make a new
-//! file. [`Janitor::round`] does all there is to do at the moment, so that a test can drive it without a thread.
+//! Keeps a few segments free, by the cheapest means first: take back what is dead, empty what is nearly dead, make a
+//! new file. [`Janitor::round`] does all there is to do at the moment, so that a test can drive it without a thread.
 //!
 //! Invariants: copies are durable before the books point to them; state entries of live messages are written again
 //! before their segment is reused; nothing is ever written to a segment that failed.
@@ -87,8 +87,8 @@ impl Janitor {
         Duration::from_millis(self.shard.config.scrub_interval_ms.clamp(1_000, 60_000))
     }
 
-    /// How long it waits for something to happen. Where room is lacking mail is refused, or will be soon, and nobody says when
-    /// others made room.
+    /// How long it waits for something to happen. Where room is lacking mail is refused, or will be soon, and nobody
+    /// says when others made room.
     fn rest(&self) -> Duration {
         let refused = Duration::from_micros(REST_US);
         if self.shard.lacking() == (0, 0) { self.scrub_interval() } else { self.scrub_interval().min(refused) }
@@ -182,8 +182,8 @@ impl Janitor {
             if lock(&self.shard.book).segments.get(slot).live > 0 {
                 Relocation::evacuate(self, slot);
             }
-            // Its DONEs are needed until LIVEMAPs have replaced them, its states until they are written again; and only when
-            // nothing in it lives any more is it known which ends of messages must be durable first.
+            // Its DONEs are needed until LIVEMAPs have replaced them, its states until they are written again; and only
+            // when nothing in it lives any more is it known which ends of messages must be durable first.
             let emptied = lock(&self.shard.book).segments.get(slot).live == 0;
             progress |= emptied && has_maps && self.carried(slot, true) && self.retire(slot);
         }
@@ -288,7 +288,8 @@ impl Janitor {
         progress
     }
 
-    /// Writes the state entries of a segment that are about unfinished messages again; `false` if that was not possible.
+    /// Writes the state entries of a segment that are about unfinished messages again; `false` if that was not
+    /// possible.
     fn carry_states(&mut self, slot: u16) -> bool {
         let entries = self.with_footer(slot, |footer, shard| present(shard, footer.states.iter().copied()));
         match entries {
@@ -337,7 +338,8 @@ impl Janitor {
         }
     }
 
-    /// Adds a segment although the limit is reached: nothing is free, so no state could be written, and nothing be moved.
+    /// Adds a segment although the limit is reached: nothing is free, so no state could be written, and nothing be
+    /// moved.
     fn grow_beyond(&mut self) -> bool {
         let used = lock(&self.shard.book).segments.usable() as u64;
         let excess = (used + 1).saturating_sub(u64::from(self.shard.config.segments_max()));

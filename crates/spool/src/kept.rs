@@ -1,11 +1,11 @@
 //! Messages that were read from the disk and are wanted again: of a list, each destination takes its own recipients.
 //!
-//! Kept is what never changes while a message is in the spool: an envelope section as some frame has it, where the recipients
-//! stand in it, and a body that is not long. How recipients are and where they go is asked of the index each time, so
-//! nothing here is ever out of date.
+//! Kept is what never changes while a message is in the spool: an envelope section as some frame has it, where the
+//! recipients stand in it, and a body that is not long. How recipients are and where they go is asked of the index each
+//! time, so nothing here is ever out of date.
 //!
-//! Bounded by bytes: what was used longest ago goes first, a finished message at once. What was read last stays, however large
-//! it is; that is a frame at the most. With a bound of 0 nothing is kept.
+//! Bounded by bytes: what was used longest ago goes first, a finished message at once. What was read last stays,
+//! however large it is; that is a frame at the most. With a bound of 0 nothing is kept.
 
 use crate::error::Error;
 use crate::sections::{ChunkPlace, head, listed, recipient_at};
@@ -110,7 +110,8 @@ impl Shared {
         ticket
     }
 
-    /// What was read is kept, unless the message was removed since then; `None`: it was not read, or nobody else wants it.
+    /// What was read is kept, unless the message was removed since then; `None`: it was not read, or nobody else wants
+    /// it.
     pub(crate) fn end(&mut self, id: u64, ticket: Ticket, kept: Option<Kept>) {
         let Some(slot) = self.slots.get_mut(&id).filter(|slot| slot.ticket == Some(ticket)) else { return };
         slot.ticket = None;
@@ -204,8 +205,8 @@ impl Shard {
         Some(Part { envelope: StoredEnvelope { head, body_bytes, recipients }, recipients_left })
     }
 
-    /// Reads a message with its body, if that is in one frame. Both are kept if several recipients are left, each of whom may want
-    /// it.
+    /// Reads a message with its body, if that is in one frame. Both are kept if several recipients are left, each of
+    /// whom may want it.
     pub(crate) fn read_to_share(&self, id: QueueId) -> Result<ReadMessage, Error> {
         let number = id.to_u64();
         if lock(&self.book).index.left(number).is_none_or(|left| left < 2) {
@@ -219,7 +220,8 @@ impl Shard {
         read
     }
 
-    /// A body in chunks, read whole for those who want it next; `None` where it is too long, or its message is not kept.
+    /// A body in chunks, read whole for those who want it next; `None` where it is too long, or its message is not
+    /// kept.
     pub(crate) fn chunks_to_share(&self, id: QueueId, chunks: &[ChunkPlace]) -> Option<Result<Bytes, Error>> {
         let number = id.to_u64();
         let bytes: u64 = chunks.iter().map(|chunk| u64::from(chunk.bytes)).sum();
@@ -267,8 +269,8 @@ impl Shard {
 }
 
 impl ReadMessage {
-    /// What others may share of it; `None` where its envelope makes no sense. The body is copied out of the buffer of the frame,
-    /// which would stay with it.
+    /// What others may share of it; `None` where its envelope makes no sense. The body is copied out of the buffer of
+    /// the frame, which would stay with it.
     fn kept(&self) -> Option<Kept> {
         let is_read = self.chunks.is_none() && self.body.len() as u64 == self.body_bytes.min(BODY_BYTES_MAX);
         let body = is_read.then(|| Bytes::copy_from_slice(&self.body));

@@ -1,8 +1,8 @@
 //! The durable log: the only room that stores mail.
 //!
-//! A transaction is appended as one frame to a log of recycled, preallocated segments and is durable after one sync that it
-//! shares with everything that arrived meanwhile. `docs/spool.md` defines the bytes and the rules; the files here follow a
-//! message's way:
+//! A transaction is appended as one frame to a log of recycled, preallocated segments and is durable after one sync
+//! that it shares with everything that arrived meanwhile. `docs/spool.md` defines the bytes and the rules; the files
+//! here follow a message's way:
 //!
 //! ```text
 //! store      what others ask of a spool          spool      shards, threads, the directory's lock
@@ -27,7 +27,8 @@
 //! | the write or sync failed | all, or none once the next batch with their DONEs is durable |
 //!
 //! Invariants: a [`Commit`] resolves after the sync that covers it; nothing acknowledged is in memory only; a finished
-//! message does not come back, but for outcomes recorded within `state_delay_ms` of a crash; what reads is never thrown away.
+//! message does not come back, but for outcomes recorded within `state_delay_ms` of a crash; what reads is never thrown
+//! away.
 //!
 //! Not here: what an envelope means, when to try again, where mail goes. Addresses and bodies are not kept in memory.
 

@@ -1,6 +1,7 @@
 //! Writing a segment from its first batch to its footer. The committer has one open (hot), relocation another (cold).
 //!
-//! A batch is laid out, written and synced by one owner; what was published of it goes into the footer that grows beside.
+//! A batch is laid out, written and synced by one owner; what was published of it goes into the footer that grows
+//! beside.
 
 use crate::batch::{Batch, Content, Item};
 use crate::buffer::{AlignedBuf, round_up};
@@ -46,7 +47,8 @@ pub(crate) struct Closed {
 }
 
 impl OpenSegment {
-    /// Begins with a segment that the table has just opened; `previous` is the last of its kind and how far it is durable.
+    /// Begins with a segment that the table has just opened; `previous` is the last of its kind and how far it is
+    /// durable.
     pub(crate) fn new(shard: &Shard, slot: u16, cold: bool, previous: (u64, u32)) -> Self {
         let (generation, file) = {
             let book = lock(&shard.book);
@@ -222,8 +224,8 @@ pub(crate) fn write_footer(shard: &Shard, closed: &Closed) -> io::Result<()> {
     .encode(trailer.as_mut_slice());
     file.write_at(&[frame.as_slice()], closed.data_end.into())?;
     file.write_at(&[trailer.as_slice()], last_block as u64)?;
-    // A flush in sixty-four megabytes, and needed: were the footer lost, a reuse of the segment that a crash cuts off would
-    // look like rot in its batches.
+    // A flush in sixty-four megabytes, and needed: were the footer lost, a reuse of the segment that a crash cuts off
+    // would look like rot in its batches.
     file.sync_data()?;
     count(&shard.counters.syncs, 1);
     count(&shard.counters.bytes_written, (frame.capacity() + BLOCK) as u64);

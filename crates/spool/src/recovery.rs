@@ -1,7 +1,7 @@
 //! Opening a spool: from the bytes in the segments to the books in memory (`docs/spool.md` section 6).
 //!
-//! Reads headers, the youngest LIVEMAP and footers; reads whole segments only where there is no footer. Changes nothing but
-//! leftovers of unfinished growth. Never panics on what it finds, and never gives up what it could read.
+//! Reads headers, the youngest LIVEMAP and footers; reads whole segments only where there is no footer. Changes nothing
+//! but leftovers of unfinished growth. Never panics on what it finds, and never gives up what it could read.
 
 use crate::book::{Book, chunk_frame_bytes};
 use crate::disk::{BLOCK, Disk, TMP_SUFFIX};
@@ -367,8 +367,8 @@ impl<'a> Builder<'a> {
                 let mut found = scan(bytes.as_slice(), seed, candidate.generation, known);
                 let mapped = self.mapped(candidate.generation);
                 if mapped.is_some_and(|mapped| mapped.is_dead() && known <= mapped.data_end) {
-                    // All that was durable of it was dead already, so this may be a reuse that was cut off: nobody misses
-                    // what was overwritten.
+                    // All that was durable of it was dead already, so this may be a reuse that was cut off: nobody
+                    // misses what was overwritten.
                     found.rot.clear();
                 }
                 self.reader.report.torn += u64::from(found.torn.is_some());
@@ -489,7 +489,8 @@ impl<'a> Builder<'a> {
         foreign
     }
 
-    /// Counts for each segment the state entries that no younger one repeats: those are to be carried over before reuse.
+    /// Counts for each segment the state entries that no younger one repeats: those are to be carried over before
+    /// reuse.
     fn count_needed_states(&mut self) {
         let mut needed: HashMap<(u64, u32), Needed> = HashMap::new();
         for FoundState { entry, slot, .. } in &self.states {

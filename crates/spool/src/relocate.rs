@@ -3,8 +3,8 @@
 //! The messages of all chosen segments are copied in one run, sorted by destination: a retry later reads them in a row.
 //! A copy carries the states of the moment, so old state entries about it are no longer needed.
 //!
-//! Order: the ordinal of a copy is in the books before it is written; the books point to the copy, and the source counts
-//! as dead, only after it is durable.
+//! Order: the ordinal of a copy is in the books before it is written; the books point to the copy, and the source
+//! counts as dead, only after it is durable.
 
 use crate::batch::{Batch, Content};
 use crate::book::MovedFrame;
@@ -51,8 +51,8 @@ impl<'a> Relocation<'a> {
             total = bytes;
             chosen.push(slot);
         }
-        // Each run must leave fewer segments in use than it found, or sparse cold segments would be moved round and round:
-        // what is moved fits into the open one, or the run empties two for the one it opens.
+        // Each run must leave fewer segments in use than it found, or sparse cold segments would be moved round and
+        // round: what is moved fits into the open one, or the run empties two for the one it opens.
         let room = janitor.cold.as_ref().map_or(0, |cold| cold.room(&janitor.shard) as u64);
         if chosen.len() < 2 && total + total / 4 > room {
             return false;
@@ -111,7 +111,8 @@ impl<'a> Relocation<'a> {
         self.attest();
     }
 
-    /// Proves the last batch durable by one more: what was moved has no other copy soon, and nothing may ever follow here.
+    /// Proves the last batch durable by one more: what was moved has no other copy soon, and nothing may ever follow
+    /// here.
     fn attest(&mut self) {
         let batch = Batch::new(0);
         let fits = self.janitor.cold.as_ref().is_some_and(|cold| cold.fits(&self.janitor.shard, batch.bytes(), 0));
@@ -300,7 +301,8 @@ impl<'a> Relocation<'a> {
                 if book.move_writes(header.id, frame) {
                     ordinal += 1;
                 } else {
-                    // It finished meanwhile. A copy written now would be younger than the LIVEMAP that lets its DONE go.
+                    // It finished meanwhile. A copy written now would be younger than the LIVEMAP that lets its DONE
+                    // go.
                     batch.void(at);
                 }
             }

@@ -1,7 +1,7 @@
 //! Reading a segment batch by batch, and telling a torn tail from rot (`docs/spool.md` section 6).
 //!
-//! Used by recovery for segments without a footer, by the scrubber and by `verify`. Nothing is taken for good that does not
-//! match its checksum; nothing that does is left out.
+//! Used by recovery for segments without a footer, by the scrubber and by `verify`. Nothing is taken for good that does
+//! not match its checksum; nothing that does is left out.
 
 use crate::batch::next_frame;
 use crate::disk::BLOCK;

@@ -1,4 +1,5 @@
-//! The scrubber: reads one sealed segment after the other while the spool is idle, to find rot before the mail is needed.
+//! The scrubber: reads one sealed segment after the other while the spool is idle, to find rot before the mail is
+//! needed.
 
 use crate::buffer::AlignedBuf;
 use crate::event::Event;

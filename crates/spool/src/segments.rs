@@ -1,8 +1,8 @@
 //! The table of a shard's segments: which are free, what still lives in the others, when they may be used again.
 //!
 //! Invariants (`docs/spool.md` rule 4): a segment becomes free only when no frame in it is live, no arriving body has
-//! chunks in it, and two LIVEMAPs younger than its last batch are durable. Everything here is bookkeeping in memory; the
-//! janitor does the work.
+//! chunks in it, and two LIVEMAPs younger than its last batch are durable. Everything here is bookkeeping in memory;
+//! the janitor does the work.
 
 use crate::disk::DiskFile;
 use crate::sections::{Livemap, MappedSegment};
@@ -77,11 +77,11 @@ pub(crate) struct Segment {
     pub(crate) livemap: u32,
     /// SEAL frame: offset and size.
     pub(crate) footer: Option<(u32, u32)>,
-    /// LIVEMAPs that were durable when it was first seen dead. One younger than that must tell of its death before it is
-    /// reused: else a reuse that a crash cuts off looks like rot in frames that may live.
+    /// LIVEMAPs that were durable when it was first seen dead. One younger than that must tell of its death before it
+    /// is reused: else a reuse that a crash cuts off looks like rot in frames that may live.
     pub(crate) maps_at_death: Option<u64>,
-    /// Its state entries are durable elsewhere once so many recorded states are durable. Counted when no frame of it lived
-    /// any more, so that with them the ends of all its messages are durable too.
+    /// Its state entries are durable elsewhere once so many recorded states are durable. Counted when no frame of it
+    /// lived any more, so that with them the ends of all its messages are durable too.
     pub(crate) carried: Option<u64>,
 }
 
@@ -265,8 +265,8 @@ impl Segments {
         }
     }
 
-    /// Whether two LIVEMAPs younger than the segment are durable, one of them younger than its death; one must do when no
-    /// segment is free to write on.
+    /// Whether two LIVEMAPs younger than the segment are durable, one of them younger than its death; one must do when
+    /// no segment is free to write on.
     pub(crate) fn has_maps(&self, slot: u16) -> bool {
         let segment = self.get(slot);
         let enough = if self.free.is_empty() { 1 } else { 2 };

@@ -184,7 +184,8 @@ impl Shard {
         }
     }
 
-    /// Lets go of other shards' states that were found on opening, once every shard has covered them by its own LIVEMAPs.
+    /// Lets go of other shards' states that were found on opening, once every shard has covered them by its own
+    /// LIVEMAPs.
     pub(crate) fn release_foreign(&self, book: &mut Book) {
         if self.maps.iter().all(|maps| maps.load(Ordering::Relaxed) >= 2) {
             book.segments.release_foreign(self.first_generation);
@@ -346,7 +347,8 @@ impl Shard {
         lock(&self.book).index.contains(id.to_u64())
     }
 
-    /// Applies changes in memory and leaves them in a staging queue: this shard's, or that of `instead` if it cannot write.
+    /// Applies changes in memory and leaves them in a staging queue: this shard's, or that of `instead` if it cannot
+    /// write.
     ///
     /// One step under the book's lock: whoever sees a message finished can rely on its DONE being in the queue.
     pub(crate) fn record(&self, changes: &[Change], instead: Option<&Self>) -> Result<Commit, Error> {
@@ -578,8 +580,8 @@ impl Shard {
         if whole || header.has_chunk_list() {
             let Found::Whole(frame) = Frame::find(seed, bytes) else {
                 if !whole {
-                    // The envelope is sound: its sender can be told. Without a list in memory the size is wrong, but never 0: whoever
-                    // asks for the body hears that it cannot be read.
+                    // The envelope is sound: its sender can be told. Without a list in memory the size is wrong, but
+                    // never 0: whoever asks for the body hears that it cannot be read.
                     let book = lock(&self.book);
                     let known = book.index.chunks(header.id).filter(|chunks| !chunks.is_empty());
                     message.body_bytes = known

@@ -85,8 +85,8 @@ impl Stepper {
         }
     }
 
-    /// When the committer of a shard has something to do, by the clock of the disk; 0 for at once, `None` for not before
-    /// something arrives.
+    /// When the committer of a shard has something to do, by the clock of the disk; 0 for at once, `None` for not
+    /// before something arrives.
     #[must_use]
     pub fn due_us(&self, shard: usize) -> Option<u64> {
         self.committers.get(shard).and_then(Committer::due_us)
@@ -179,15 +179,15 @@ impl Spool {
         order.filter_map(|number| self.shards.get(number)).find(|shard| shard.contains(id)).ok_or(Error::Unknown(id))
     }
 
-    /// Takes messages of one transaction. They are stored all or none: one frame each, in one batch with one sync, which
-    /// recovery takes or drops whole.
+    /// Takes messages of one transaction. They are stored all or none: one frame each, in one batch with one sync,
+    /// which recovery takes or drops whole.
     ///
     /// All go to the shard of message `first`, where [`Spool::append_chunk_of`] puts the chunks of their bodies.
     ///
     /// # Errors
-    /// As [`Store::append`]; nothing of any message was taken. `TooLarge`: also if all frames together exceed the limit of
-    /// one. The handle is `Failed` for all, also if the chunks of one are not all there; call [`Store::abort`] for those
-    /// in chunks if this call fails.
+    /// As [`Store::append`]; nothing of any message was taken. `TooLarge`: also if all frames together exceed the limit
+    /// of one. The handle is `Failed` for all, also if the chunks of one are not all there; call [`Store::abort`] for
+    /// those in chunks if this call fails.
     /// # Cancel safety
     /// As [`Store::append`].
     pub fn append_all(&self, first: QueueId, messages: &[NewMessage<'_>]) -> Result<Commit, Error> {
@@ -198,7 +198,8 @@ impl Spool {
         }
     }
 
-    /// Takes the next piece of the body of a message that [`Spool::append_all`] will store together with message `first`.
+    /// Takes the next piece of the body of a message that [`Spool::append_all`] will store together with message
+    /// `first`.
     ///
     /// # Errors
     /// As [`Store::append_chunk`].
@@ -239,7 +240,8 @@ impl Spool {
         self.holder(id).ok()?.recent(id, wanted.into_iter())
     }
 
-    /// The `wanted` recipients of a message, as [`part`](Self::part) has them, if it was read before and is still in memory.
+    /// The `wanted` recipients of a message, as [`part`](Self::part) has them, if it was read before and is still in
+    /// memory.
     ///
     /// Never reads from the disk; `None` says nothing of the message.
     #[must_use]
@@ -249,8 +251,9 @@ impl Spool {
 
     /// The `wanted` recipients of a message that are not done. May read from the disk.
     ///
-    /// A message of which other recipients are left is kept in memory for those who want them (`shared_bytes`), so that one
-    /// with very many destinations is not read whole for each of them. States and destinations are those of this moment.
+    /// A message of which other recipients are left is kept in memory for those who want them (`shared_bytes`), so that
+    /// one with very many destinations is not read whole for each of them. States and destinations are those of this
+    /// moment.
     ///
     /// # Errors
     /// As [`Store::envelope`].
@@ -277,8 +280,8 @@ impl Spool {
         self.holder(id).ok().and_then(|shard| shard.states(id)).unwrap_or_default()
     }
 
-    /// Those of the `wanted` recipients of a message that are not done, as [`states`](Self::states) has them, in the order in which
-    /// they are asked for. Costs what they cost, however many others the message has.
+    /// Those of the `wanted` recipients of a message that are not done, as [`states`](Self::states) has them, in the
+    /// order in which they are asked for. Costs what they cost, however many others the message has.
     #[must_use]
     pub fn states_of(&self, id: QueueId, wanted: impl IntoIterator<Item = u32>) -> Vec<(Entry, Bytes)> {
         self.holder(id).map(|shard| shard.states_of(id, wanted.into_iter())).unwrap_or_default()
@@ -320,8 +323,8 @@ fn create(config: &Config, disk: &dyn Disk) -> Result<Identity, OpenError> {
 
 /// Takes a number for this opening of the spool that no other had, and starts all generations from it.
 ///
-/// A segment that a crash cut off before its header was durable leaves frames of a generation that nobody remembers; the
-/// epoch keeps that generation from being given out again.
+/// A segment that a crash cut off before its header was durable leaves frames of a generation that nobody remembers;
+/// the epoch keeps that generation from being given out again.
 fn begin_epoch(disk: &dyn Disk, root: &Path, recovered: &mut [Recovered]) -> Result<u64, OpenError> {
     let path = root.join(recovery::EPOCH);
     let used = recovered.iter().map(|shard| shard.book.segments.next_generation() >> EPOCH_SHIFT).max().unwrap_or(0);

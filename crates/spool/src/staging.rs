@@ -187,7 +187,8 @@ impl Staging {
         Ok(commit)
     }
 
-    /// Adds several messages to one batch. Recovery takes or drops a batch whole, so a crash leaves all of them or none.
+    /// Adds several messages to one batch. Recovery takes or drops a batch whole, so a crash leaves all of them or
+    /// none.
     ///
     /// With `apart` each gets a batch of its own: the rule that the proofs must miss.
     pub(crate) fn push_all(&self, messages: Vec<MessageFrame>, apart: bool) -> Result<(), Error> {
@@ -351,8 +352,8 @@ impl Staging {
         let mut has_yielded = false;
         loop {
             if !has_yielded && !queue.batches.is_empty() {
-                // Where processors are short, threads that are about to stage run first and ride with this batch; where one
-                // is idle this costs a system call. No time is waited for.
+                // Where processors are short, threads that are about to stage run first and ride with this batch; where
+                // one is idle this costs a system call. No time is waited for.
                 has_yielded = true;
                 drop(queue);
                 std::thread::yield_now();
@@ -464,8 +465,8 @@ fn take_recorded(queue: &mut Queue, batch: &mut Batch, state_room: usize) -> Opt
     queue.oldest_us?;
     let mut room = state_room.min(batch.room()).saturating_sub(4 * Batch::frame_bytes(0, 0));
     for (recorded, flags) in [(&mut queue.own, 0), (&mut queue.foreign, FLAG_FOREIGN)] {
-        // First the ends: those of a failed batch stand in front and go together, so that messages that are stored all or
-        // none are also revoked all or none.
+        // First the ends: those of a failed batch stand in front and go together, so that messages that are stored all
+        // or none are also revoked all or none.
         room -= take_done(&mut recorded.done, flags, batch, room);
         room -= take_states(&mut recorded.states, flags, batch, room);
     }

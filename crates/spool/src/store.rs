@@ -72,12 +72,12 @@ pub struct Change {
 pub struct State {
     /// What is to be done with it.
     pub status: Status,
-    /// Delivery attempts so far, the class of the message and its mark, and whether the sender was warned: see [`State::tries`],
-    /// [`State::class`], [`State::is_marked`] and [`State::is_warned`]. Of one that is owed something, what that is in place
-    /// of the attempts: [`State::owed`].
+    /// Delivery attempts so far, the class of the message and its mark, and whether the sender was warned: see
+    /// [`State::tries`], [`State::class`], [`State::is_marked`] and [`State::is_warned`]. Of one that is owed
+    /// something, what that is in place of the attempts: [`State::owed`].
     pub attempts: u8,
-    /// When it is to be tried next, in seconds since 1970; 0 for one that nobody has tried or released yet. Of one that is owed
-    /// something, when that is to be looked for.
+    /// When it is to be tried next, in seconds since 1970; 0 for one that nobody has tried or released yet. Of one that
+    /// is owed something, when that is to be looked for.
     pub due: u32,
 }
 
@@ -148,8 +148,8 @@ impl State {
         Self { attempts: bits | tries | self.attempts & Self::WARNED, ..self }
     }
 
-    /// The same, with nothing to deliver any more and something owed, to be looked for at a time since 1970. What it is, is
-    /// the caller's, at most [`State::OWED_MAX`].
+    /// The same, with nothing to deliver any more and something owed, to be looked for at a time since 1970. What it
+    /// is, is the caller's, at most [`State::OWED_MAX`].
     #[must_use]
     pub fn owing(self, what: u8, due: Duration) -> Self {
         let attempts = self.attempts & !self.tries_max() | what.min(Self::OWED_MAX);

@@ -1,8 +1,8 @@
 //! The books of the storm with the kill: what was acknowledged at one end, what arrived at the other.
 //!
-//! Pure. The relay is started twice and says by its name which start it is. A message may arrive from both starts, since the
-//! first dies before it has written down what it passed on; from one start it arrives once. Of what was sent and never
-//! answered one message of each session may arrive.
+//! Pure. The relay is started twice and says by its name which start it is. A message may arrive from both starts,
+//! since the first dies before it has written down what it passed on; from one start it arrives once. Of what was sent
+//! and never answered one message of each session may arrive.
 
 use crate::exit::Exit;
 use crate::output::count;

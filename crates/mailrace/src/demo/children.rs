@@ -1,7 +1,7 @@
 //! The servers of the demonstration that are processes of their own: this program started again, as relay or as sink.
 //!
-//! They end with their parent, by whatever signal that ends (`--with-parent`), so no demonstration leaves a server behind.
-//! They are in process groups of their own: Ctrl-C reaches the parent alone, which ends them in their order.
+//! They end with their parent, by whatever signal that ends (`--with-parent`), so no demonstration leaves a server
+//! behind. They are in process groups of their own: Ctrl-C reaches the parent alone, which ends them in their order.
 //!
 //! No thread reads what they print, so that this process has one thread only when it becomes a server itself.
 
@@ -22,7 +22,8 @@ const READY: &str = "mailrace: ready on ";
 #[derive(Debug)]
 struct Server {
     child: Child,
-    /// Held, so that a server that says more does not die of it. Nobody reads it: a log that nobody takes holds up nothing.
+    /// Held, so that a server that says more does not die of it. Nobody reads it: a log that nobody takes holds up
+    /// nothing.
     _said: Option<BufReader<ChildStdout>>,
     /// Where it takes connections.
     address: SocketAddr,
@@ -86,8 +87,8 @@ pub(super) struct Relay {
 }
 
 impl Relay {
-    /// Starts a relay that passes all mail on to `next_hop`, and waits until it takes connections. `name` is what it calls
-    /// itself there, if not by the name of the machine.
+    /// Starts a relay that passes all mail on to `next_hop`, and waits until it takes connections. `name` is what it
+    /// calls itself there, if not by the name of the machine.
     ///
     /// # Errors
     /// It ended; its own words are on standard error.

@@ -1,7 +1,8 @@
 //! `mailrace import queue`: takes over the messages that wait in a queue of sendmail.
 //!
-//! Each message is written into the pickup directory, made durable, moved aside in the queue, and then given to the server, which
-//! takes it at once or when it starts; `server::submit::import` has the steps, and what a crash between them leaves.
+//! Each message is written into the pickup directory, made durable, moved aside in the queue, and then given to the
+//! server, which takes it at once or when it starts; `server::submit::import` has the steps, and what a crash between
+//! them leaves.
 //!
 //! | File | Holds |
 //! |---|---|

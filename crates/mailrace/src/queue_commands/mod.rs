@@ -1,7 +1,7 @@
 //! `mailrace queue`: looks at the queue of the running server, and changes what is in it.
 //!
-//! Each command is one request, or several where many ids are named; `server::queue` decides what is meant and does it. Here
-//! arguments are read and answers printed. A stopped server's spool is looked into with `mailrace spool`.
+//! Each command is one request, or several where many ids are named; `server::queue` decides what is meant and does it.
+//! Here arguments are read and answers printed. A stopped server's spool is looked into with `mailrace spool`.
 
 mod arguments;
 mod text;

@@ -1,8 +1,8 @@
 //! `newaliases` and `praliases`: what stands in the files of aliases.
 //!
 //! A text file is what counts, and the server reads it again by itself: `newaliases` looks through it and the files it
-//! names, says what sendmail's says, and has the server look at once. It writes nothing, unless the configuration names a `.db` or
-//! `.cdb` file beside the text. Files are read as the server reads them.
+//! names, says what sendmail's says, and has the server look at once. It writes nothing, unless the configuration names
+//! a `.db` or `.cdb` file beside the text. Files are read as the server reads them.
 
 use super::exit;
 use super::site::Site;

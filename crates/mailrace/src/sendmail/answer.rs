@@ -1,7 +1,8 @@
 //! What the running server says of a message that was handed in: who is refused, and with `-odi` what became of it.
 //!
-//! No answer is no failure. The file is durable, and the server takes it when it runs. Only the server is asked: while it is down,
-//! any user may have made a socket of that name, who would learn the name of the file and could say what he likes.
+//! No answer is no failure. The file is durable, and the server takes it when it runs. Only the server is asked: while
+//! it is down, any user may have made a socket of that name, who would learn the name of the file and could say what he
+//! likes.
 
 use serde_json::{Value, json};
 use server::submit::SOCKET;
@@ -49,7 +50,8 @@ pub(super) enum Wait {
     Done(usize),
 }
 
-/// Asks about a file. With `is_heard` refusals are said to have been told to the caller, and the server sends no report.
+/// Asks about a file. With `is_heard` refusals are said to have been told to the caller, and the server sends no
+/// report.
 pub(super) fn ask(directory: &Path, file: &str, wait: Wait, is_heard: bool) -> Told {
     converse(directory, file, wait, is_heard).unwrap_or_default()
 }

@@ -1,7 +1,8 @@
 //! sendmail's command line: the same letters, in the same order, with the same complaints.
 //!
-//! Options end at the first word that is none, or at `--`. What an option of sendmail's meant for a daemon of its own, and means
-//! nothing here, is taken and has no effect; `docs/commands.md` says which these are. Those of `-O` are in `options`.
+//! Options end at the first word that is none, or at `--`. What an option of sendmail's meant for a daemon of its own,
+//! and means nothing here, is taken and has no effect; `docs/commands.md` says which these are. Those of `-O` are in
+//! `options`.
 
 use super::exit;
 use super::options::Limits;

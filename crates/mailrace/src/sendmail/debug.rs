@@ -1,5 +1,5 @@
-//! `-d0.1` and `-d0.4`: what this program is and how this host is called. Of sendmail's levels these are the ones that programs and
-//! people read; the others say nothing here.
+//! `-d0.1` and `-d0.4`: what this program is and how this host is called. Of sendmail's levels these are the ones that
+//! programs and people read; the others say nothing here.
 
 use super::arguments::Debug;
 use super::site::Site;

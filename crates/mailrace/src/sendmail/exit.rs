@@ -31,8 +31,8 @@ pub(super) const NO_PERMISSION: u8 = 77;
 /// `EX_CONFIG`
 pub(super) const CONFIG: u8 = 78;
 
-/// The status of a permanent refusal by its reply, as `550 5.1.1 …`: by the enhanced code where there is one, as sendmail's
-/// `dsntoexitstat` does it, else by the code.
+/// The status of a permanent refusal by its reply, as `550 5.1.1 …`: by the enhanced code where there is one, as
+/// sendmail's `dsntoexitstat` does it, else by the code.
 pub(super) fn of_reply(reply: &str) -> u8 {
     let mut words = reply.split_ascii_whitespace();
     let code = words.next().unwrap_or_default();

@@ -1,8 +1,10 @@
-//! The commands that mail software calls: `sendmail`, `mailq`, `newaliases` and their like, in one program with many names.
+//! The commands that mail software calls: `sendmail`, `mailq`, `newaliases` and their like, in one program with many
+//! names.
 //!
-//! By the name it is called by (a symbolic link), or as `mailrace sendmail …`. Arguments, texts, layouts and exit statuses are
-//! sendmail's, because programs depend on them; what differs is written in `docs/commands.md`. Nothing here needs rights of its
-//! own: mail goes into the pickup directory (`server::submit`), everything else is asked of the running server.
+//! By the name it is called by (a symbolic link), or as `mailrace sendmail …`. Arguments, texts, layouts and exit
+//! statuses are sendmail's, because programs depend on them; what differs is written in `docs/commands.md`. Nothing
+//! here needs rights of its own: mail goes into the pickup directory (`server::submit`), everything else is asked of
+//! the running server.
 
 mod aliases;
 mod answer;

@@ -1,4 +1,5 @@
-//! The names of sendmail's options, so that `-O` takes those and complains of others; and the limits that hold for one call.
+//! The names of sendmail's options, so that `-O` takes those and complains of others; and the limits that hold for one
+//! call.
 
 /// Limits that whoever calls sets for his own message, where they are narrower than the server's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,7 +1,8 @@
 //! `mailq`: the queue of the running server, laid out as sendmail's.
 //!
-//! The columns are sendmail's to the character, since programs read them; `recorded` has what sendmail prints. What differs is in
-//! them: `--Size--` counts the header section too, and `QUARANTINE:` says `held`, whatever the reason was.
+//! The columns are sendmail's to the character, since programs read them; `recorded` has what sendmail prints. What
+//! differs is in them: `--Size--` counts the header section too, and `QUARANTINE:` says `held`, whatever the reason
+//! was.
 
 use super::arguments::{Arguments, FilterKind};
 use super::exit;

@@ -1,7 +1,7 @@
 //! What the commands must know of this host: the configuration as far as it concerns them, and who calls.
 //!
-//! The file of the configuration is that of the server. Where it names no directory, those of the system's server hold, unless
-//! the caller runs one of his own.
+//! The file of the configuration is that of the server. Where it names no directory, those of the system's server hold,
+//! unless the caller runs one of his own.
 
 use super::exit;
 use mail::{Address, Domain, DomainName, LocalPart, ReversePath};
@@ -96,7 +96,8 @@ impl Site {
     }
 }
 
-/// The machine whose defaults hold: the system's, unless the caller has a server of his own or a file that says otherwise.
+/// The machine whose defaults hold: the system's, unless the caller has a server of his own or a file that says
+/// otherwise.
 fn machine(file: Option<&Path>) -> Machine {
     let here = Machine::here();
     let is_system = match file {

@@ -1,4 +1,5 @@
-//! `-bs`: SMTP on standard input and output. Each message goes into the pickup directory, and is accepted when it is durable there.
+//! `-bs`: SMTP on standard input and output. Each message goes into the pickup directory, and is accepted when it is
+//! durable there.
 //!
 //! The session is the server's machine; here is what drives it. Whether the server runs makes no difference.
 

@@ -1,7 +1,7 @@
 //! `-X FILE`: all that is said, a line each, with the number of this process before it, as sendmail writes it.
 //!
-//! `<<<` is what comes, `>>>` what is answered, `===` what happens. The file is appended to with the rights of whoever calls. A line
-//! that cannot be written is lost: mail does not wait for a record of it.
+//! `<<<` is what comes, `>>>` what is answered, `===` what happens. The file is appended to with the rights of whoever
+//! calls. A line that cannot be written is lost: mail does not wait for a record of it.
 
 use super::exit;
 use super::site::Trouble;

@@ -1,8 +1,8 @@
 //! `mailrace spool demo`: a spool at work, killed half way, recovered, compared and measured.
 //!
-//! The story is told while it happens, and nothing in it is arranged: the child is this program, it is killed with SIGKILL
-//! wherever it is, and what it acknowledged is what came through the pipe. What the demonstration cannot show, the loss of
-//! power, it says.
+//! The story is told while it happens, and nothing in it is arranged: the child is this program, it is killed with
+//! SIGKILL wherever it is, and what it acknowledged is what came through the pipe. What the demonstration cannot show,
+//! the loss of power, it says.
 
 mod letter;
 mod load;

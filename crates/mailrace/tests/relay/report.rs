@@ -1,4 +1,5 @@
-//! A delivery report taken apart, by code of its own and by Python's `email` where that is installed: both must find the same.
+//! A delivery report taken apart, by code of its own and by Python's `email` where that is installed: both must find
+//! the same.
 
 use crate::hop::Mail;
 use std::collections::BTreeMap;

@@ -1,8 +1,8 @@
 //! The answers of the control socket as structs.
 //!
-//! Field names are part of the protocol; `docs/operation.md` lists them. New fields may come, no field changes its meaning.
-//! A field that is `None` is absent from the JSON, unless its comment says that it is `null`. A reader takes the default for an
-//! absent field, so that a command also understands a server of another version.
+//! Field names are part of the protocol; `docs/operation.md` lists them. New fields may come, no field changes its
+//! meaning. A field that is `None` is absent from the JSON, unless its comment says that it is `null`. A reader takes
+//! the default for an absent field, so that a command also understands a server of another version.
 
 mod hosts;
 mod mailers;

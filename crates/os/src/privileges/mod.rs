@@ -1,13 +1,13 @@
 //! From root to an ordinary user, for good.
 //!
-//! Called at start, after every socket that needs root is bound: [`plan`] says who to become, [`Account::own_directory`] and
-//! [`Account::own_file`] give that user what root made for it, [`drop_to`] becomes it and proves that there is no way back.
-//! [`harden`] is for every start, as root or not.
+//! Called at start, after every socket that needs root is bound: [`plan`] says who to become,
+//! [`Account::own_directory`] and [`Account::own_file`] give that user what root made for it, [`drop_to`] becomes it
+//! and proves that there is no way back. [`harden`] is for every start, as root or not.
 //!
-//! **Invariant: one thread.** To Linux user ids, groups and capabilities belong to a thread, and the calls used here change the
-//! calling one. So all of this happens before the runtime and the spool start threads, which then inherit what is left;
-//! [`drop_to`] refuses to work in a process with more than one. Only files a user cannot have prepared are given to it: nothing
-//! below a directory it could already write to, no second name of a file, no symbolic link.
+//! **Invariant: one thread.** To Linux user ids, groups and capabilities belong to a thread, and the calls used here
+//! change the calling one. So all of this happens before the runtime and the spool start threads, which then inherit
+//! what is left; [`drop_to`] refuses to work in a process with more than one. Only files a user cannot have prepared
+//! are given to it: nothing below a directory it could already write to, no second name of a file, no symbolic link.
 //!
 //! Not here: a change of root directory, and user look-ups by the C library (see [`super::accounts`]).
 
@@ -129,11 +129,11 @@ pub fn plan(is_root: bool, user: &str, group: &str, accounts: &Accounts) -> Resu
 impl Account {
     /// Makes sure that the user owns the directory that `key` names, and what is in it.
     ///
-    /// A missing one is made, with mode 0700. One of root's is given to the user with its contents if it is empty or holds
-    /// the file `marker`; one of the user's own is taken as it is.
+    /// A missing one is made, with mode 0700. One of root's is given to the user with its contents if it is empty or
+    /// holds the file `marker`; one of the user's own is taken as it is.
     /// # Errors
-    /// `Config`: the directory is root's or another user's and looks like something else. `System`: it could not be made
-    /// or given away; what was given away until then stays so.
+    /// `Config`: the directory is root's or another user's and looks like something else. `System`: it could not be
+    /// made or given away; what was given away until then stays so.
     pub fn own_directory(&self, key: &str, path: &Path, marker: &str) -> Result<(), Error> {
         let failed = |what: &str, error: io::Error| {
             Error::System(format!(
@@ -239,8 +239,8 @@ fn make_with_parents(path: &Path) -> io::Result<()> {
     std::fs::DirBuilder::new().mode(0o700).create(path)
 }
 
-/// Files made from now on are nobody else's, and no program that this process starts gains rights by a set-user-id bit or inherits
-/// a capability, as the one to bind low ports that a service unit gives. [`seal_memory`] is part of it.
+/// Files made from now on are nobody else's, and no program that this process starts gains rights by a set-user-id bit
+/// or inherits a capability, as the one to bind low ports that a service unit gives. [`seal_memory`] is part of it.
 ///
 /// For every start, after binding, before threads. A kernel without ambient capabilities has none to inherit.
 /// # Errors
@@ -252,12 +252,12 @@ pub fn harden() -> Result<(), Error> {
     set_no_new_privs(true).map_err(|error| Error::System(format!("prctl(PR_SET_NO_NEW_PRIVS): {error}")))
 }
 
-/// Makes the memory of this process, with mail, keys and passwords in it, unreadable for other processes of its user, and leaves no core
-/// dump of it. What it starts inherits the limit of core dumps.
+/// Makes the memory of this process, with mail, keys and passwords in it, unreadable for other processes of its user,
+/// and leaves no core dump of it. What it starts inherits the limit of core dumps.
 ///
-/// For every process of the server, as root or not: a user who runs the server may have other programs too. A process that becomes
-/// another user has to do it again, since the kernel decides anew at such a change (`fs.suid_dumpable`). What `/proc/self` shows stays
-/// readable for the process itself.
+/// For every process of the server, as root or not: a user who runs the server may have other programs too. A process
+/// that becomes another user has to do it again, since the kernel decides anew at such a change (`fs.suid_dumpable`).
+/// What `/proc/self` shows stays readable for the process itself.
 /// # Errors
 /// `System`: the kernel refused.
 pub fn seal_memory() -> Result<(), Error> {
@@ -270,8 +270,8 @@ pub fn seal_memory() -> Result<(), Error> {
 /// Becomes the user, gives up every capability and proves that neither comes back. Without core dumps from then on.
 ///
 /// # Errors
-/// `System`: there is more than one thread, or a step was refused, or something was left. The process may then be anything
-/// between root and the user: it must end.
+/// `System`: there is more than one thread, or a step was refused, or something was left. The process may then be
+/// anything between root and the user: it must end.
 /// # Panics
 /// When the account is root's, which no plan names.
 pub fn drop_to(account: &Account) -> Result<(), Error> {

@@ -1,11 +1,12 @@
 //! seccomp: system calls that mail never needs answer EPERM, for this thread and for all that comes from it.
 //!
-//! The list names what attackers use to leave a process or to reach rarely used code of the kernel: looking into other processes, mounts, new
-//! namespaces, BPF, the key store, `io_uring`, modules, the clock. All other calls are allowed, so a new C library breaks nothing.
-//! The kernel remembers which calls are always allowed (Linux 5.11), so they cost nothing measurable.
+//! The list names what attackers use to leave a process or to reach rarely used code of the kernel: looking into other
+//! processes, mounts, new namespaces, BPF, the key store, `io_uring`, modules, the clock. All other calls are allowed,
+//! so a new C library breaks nothing. The kernel remembers which calls are always allowed (Linux 5.11), so they cost
+//! nothing measurable.
 //!
-//! `clone3` answers ENOSYS: its flags are in memory that a filter cannot see, and C libraries then use `clone`, whose flags are
-//! checked. A program of another architecture (32 bits) that the process starts is killed.
+//! `clone3` answers ENOSYS: its flags are in memory that a filter cannot see, and C libraries then use `clone`, whose
+//! flags are checked. A program of another architecture (32 bits) that the process starts is killed.
 
 use nix::libc;
 use seccompiler::{
@@ -89,8 +90,8 @@ pub const NEW_NAMESPACES: [i32; 7] = [
     libc::CLONE_NEWNET,
 ];
 
-/// Numbers of the same calls by the second set of x86-64 (x32), which a list of ordinary numbers would leave open: this bit and the
-/// ordinary number, or a number of its own.
+/// Numbers of the same calls by the second set of x86-64 (x32), which a list of ordinary numbers would leave open: this
+/// bit and the ordinary number, or a number of its own.
 #[cfg(target_arch = "x86_64")]
 const X32: i64 = 0x4000_0000;
 /// `ptrace`, `kexec_load`, `process_vm_readv`, `process_vm_writev` there.

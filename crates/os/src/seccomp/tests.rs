@@ -11,8 +11,8 @@ fn try_call(number: i64) -> i32 {
 }
 
 fn try_call_with(number: i64, first: i64) -> i32 {
-    // SAFETY: no argument is an address of ours, so the kernel changes no memory of ours. The calls that are made without a filter are
-    // those of `HARMLESS`, which only say that their arguments are wrong.
+    // SAFETY: no argument is an address of ours, so the kernel changes no memory of ours. The calls that are made
+    // without a filter are those of `HARMLESS`, which only say that their arguments are wrong.
     let answer = unsafe { libc::syscall(number, first, -1_i64, -1_i64, -1_i64, -1_i64, -1_i64) };
     if answer == -1 { io::Error::last_os_error().raw_os_error().unwrap_or(0) } else { 0 }
 }

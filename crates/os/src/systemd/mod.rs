@@ -1,11 +1,12 @@
 //! The service manager: what it hands over at start, and what it is told.
 //!
-//! [`Handover::take`] runs first in the process, before any thread. It takes the listening sockets of a `.socket` unit and the places
-//! to report to, and clears the variables, so that programs started later do not take themselves for the service. From then on
-//! [`Manager`] reports, and [`Manager::watch`] keeps the watchdog quiet as long as the server is alive.
+//! [`Handover::take`] runs first in the process, before any thread. It takes the listening sockets of a `.socket` unit
+//! and the places to report to, and clears the variables, so that programs started later do not take themselves for the
+//! service. From then on [`Manager`] reports, and [`Manager::watch`] keeps the watchdog quiet as long as the server is
+//! alive.
 //!
-//! The protocol is that of sd_notify(3), sd_listen_fds(3) and sd_watchdog_enabled(3): lines of `KEY=value` in one datagram. Without
-//! a manager every report is nothing. Not here: storing descriptors over a restart.
+//! The protocol is that of sd_notify(3), sd_listen_fds(3) and sd_watchdog_enabled(3): lines of `KEY=value` in one
+//! datagram. Without a manager every report is nothing. Not here: storing descriptors over a restart.
 
 use super::privileges::{self, single_thread};
 use rustix::io::{FdFlags, fcntl_getfd, fcntl_setfd};
@@ -69,15 +70,15 @@ fn adopt(number: RawFd) -> Result<TcpListener, privileges::Error> {
             "descriptor {number} of the socket unit {what}; leave only ListenStream= with TCP addresses in mailrace.socket"
         ))
     };
-    // SAFETY: the borrow ends before the descriptor is owned, and only questions are asked of it; the kernel answers EBADF
-    // if it is not open.
+    // SAFETY: the borrow ends before the descriptor is owned, and only questions are asked of it; the kernel answers
+    // EBADF if it is not open.
     let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
     fcntl_getfd(borrowed).map_err(|error| unfit(format!("is not open ({error})")))?;
     if !is_tcp_listener(borrowed) {
         return Err(unfit("is no listening TCP socket".to_owned()));
     }
-    // SAFETY: it is open, and nobody else has it: LISTEN_PID says that it is passed to this process, and the variable is
-    // cleared by now, so that no number is adopted twice.
+    // SAFETY: it is open, and nobody else has it: LISTEN_PID says that it is passed to this process, and the variable
+    // is cleared by now, so that no number is adopted twice.
     let owned = unsafe { OwnedFd::from_raw_fd(number) };
     fcntl_setfd(&owned, FdFlags::CLOEXEC).map_err(|error| unfit(format!("cannot be kept from programs ({error})")))?;
     Ok(TcpListener::from(owned))
@@ -157,8 +158,8 @@ impl Manager {
     /// Tells the watchdog that all is well, at half of its period, as long as `is_alive` says so. Never returns, unless
     /// nobody watches.
     ///
-    /// It runs as a task of the runtime, so a runtime that stands still stops it too. `is_alive` must not wait: it compares
-    /// what the main loop and the committers have last done with the time.
+    /// It runs as a task of the runtime, so a runtime that stands still stops it too. `is_alive` must not wait: it
+    /// compares what the main loop and the committers have last done with the time.
     /// # Cancel safety
     /// May be dropped at any time.
     pub async fn watch(&self, mut is_alive: impl FnMut() -> bool) {

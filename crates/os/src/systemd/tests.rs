@@ -1,5 +1,5 @@
-//! Reports to a manager that is a datagram socket, and variables as a table. The sockets of a unit need a process of its own:
-//! `tests/privileges.rs`.
+//! Reports to a manager that is a datagram socket, and variables as a table. The sockets of a unit need a process of
+//! its own: `tests/privileges.rs`.
 
 use super::*;
 use std::cell::Cell;

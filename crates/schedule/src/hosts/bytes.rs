@@ -1,7 +1,7 @@
 //! The table of hosts as a file: `docs/hosts.md`, section "The files", has the format.
 //!
-//! All numbers are little endian. Records stand in the order of their last use, the oldest first. Whatever is not exactly as
-//! it was written gives an empty table: it is an aid, and half of it is not worth a guess.
+//! All numbers are little endian. Records stand in the order of their last use, the oldest first. Whatever is not
+//! exactly as it was written gives an empty table: it is an aid, and half of it is not worth a guess.
 
 use super::{Host, HostSettings, Hosts, micros, plain};
 use std::cmp::Reverse;
@@ -76,8 +76,8 @@ impl Hosts {
         bytes
     }
 
-    /// The table that these bytes are, and the damage if they are none: then it is empty. Times that lie further ahead than
-    /// the settings allow, as after a clock that was wrong, are cut.
+    /// The table that these bytes are, and the damage if they are none: then it is empty. Times that lie further ahead
+    /// than the settings allow, as after a clock that was wrong, are cut.
     #[must_use]
     pub fn from_bytes(bytes: &[u8], settings: HostSettings, seed: u64, now: Duration) -> (Self, Option<HostsDamage>) {
         let mut hosts = Self::new(settings, seed);
@@ -202,7 +202,8 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Finds damage, not malice: words of eight octets, the last one filled with zeroes, each mixed into the sum (splitmix64).
+/// Finds damage, not malice: words of eight octets, the last one filled with zeroes, each mixed into the sum
+/// (splitmix64).
 pub(super) fn checksum(bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks::<8>();
     let sum = words.iter().fold(bytes.len() as u64, |sum, word| mixed(sum, *word));

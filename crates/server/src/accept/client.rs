@@ -1,7 +1,7 @@
 //! What the access map says of a client's connections, before it has a session: `ClientRate:` and `ClientConn:`.
 //!
-//! A map in memory is asked in the accept loop, which takes a few hash look-ups, and nothing where no key has these tags.
-//! Another map is asked by the connection's own task, so the loop waits for nobody.
+//! A map in memory is asked in the accept loop, which takes a few hash look-ups, and nothing where no key has these
+//! tags. Another map is asked by the connection's own task, so the loop waits for nobody.
 //!
 //! Invariant: a map that cannot be asked refuses for now; it never lifts a limit.
 

@@ -220,7 +220,8 @@ impl Arrival {
     }
 }
 
-/// What a client is offered before the access map is asked: VRFY where there is somebody to ask, EXPN where it may relay too.
+/// What a client is offered before the access map is asked: VRFY where there is somebody to ask, EXPN where it may
+/// relay too.
 fn offered(
     service: &Context,
     lane: &ListenerProfile,

@@ -1,7 +1,8 @@
 //! What `Srv_Features:` of the access map changes in the offers to one client.
 //!
-//! A small letter offers or demands, a capital one does not, as in sendmail. A small letter offers only what the listener has:
-//! no certificate and no users come of it. Letters of commands that do not exist here (`B`, `E`) change nothing.
+//! A small letter offers or demands, a capital one does not, as in sendmail. A small letter offers only what the
+//! listener has: no certificate and no users come of it. Letters of commands that do not exist here (`B`, `E`) change
+//! nothing.
 
 use smtp::server::{BareNewline, Settings};
 

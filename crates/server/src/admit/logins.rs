@@ -1,11 +1,12 @@
 //! Recipients of each login in an hour: a stolen password makes a spammer, and a person should hear of it.
 //!
-//! A recipient counts when it is accepted at RCPT, in whatever session and from whatever client its login comes; one of a
-//! transaction that is given up counts too. Beyond `auth.recipients_hour_max` RCPT is answered 452 4.7.1, so that mail of a user who
-//! sends much on purpose waits and is not lost; the first such recipient in an hour is a critical line of the log.
+//! A recipient counts when it is accepted at RCPT, in whatever session and from whatever client its login comes; one of
+//! a transaction that is given up counts too. Beyond `auth.recipients_hour_max` RCPT is answered 452 4.7.1, so that
+//! mail of a user who sends much on purpose waits and is not lost; the first such recipient in an hour is a critical
+//! line of the log.
 //!
-//! Invariants: the tables are bounded; logins are counted by a hash of their name under a key of this process, names are kept of
-//! those over the limit alone, at most [`OVER_MAX`]. A restart forgets everything.
+//! Invariants: the tables are bounded; logins are counted by a hash of their name under a key of this process, names
+//! are kept of those over the limit alone, at most [`OVER_MAX`]. A restart forgets everything.
 //!
 //! Time is given; nothing here reads a clock.
 
@@ -69,8 +70,8 @@ impl Default for Logins {
 }
 
 impl Logins {
-    /// Whether one more recipient of a login may be accepted; nothing is counted. `now` is the time since some moment that stays
-    /// the same.
+    /// Whether one more recipient of a login may be accepted; nothing is counted. `now` is the time since some moment
+    /// that stays the same.
     pub(crate) fn ask(&self, user: &str, client: Option<IpAddr>, max: u32, now: Duration) -> Allowance {
         let key = self.names.hash_one(user);
         let mut state = self.state();

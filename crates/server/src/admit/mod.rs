@@ -3,8 +3,8 @@
 //! A [`Policy`] is a plain function over the [`Facts`] of a transaction: no I/O, no clock; what it needs from outside
 //! (names, block lists, maps) was looked up before and is a fact. [`Policies`] is the ordered list; the first policy
 //! that has an opinion decides, and its name goes to the log. The usual list is [`Policies::usual`]: sender checks,
-//! block lists, relay rights. Where there are maps, `session::routed` puts the access map in front of it, which then says who
-//! may relay, and the existence of recipients behind it.
+//! block lists, relay rights. Where there are maps, `session::routed` puts the access map in front of it, which then
+//! says who may relay, and the existence of recipients behind it.
 //!
 //! Invariant: a policy that has nothing against a command says [`Ruling::Continue`]; `Accept` is for one that overrides
 //! all behind it. Where nobody objects, the command is accepted, so relay rights belong to every list.

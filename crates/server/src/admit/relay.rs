@@ -1,16 +1,16 @@
 //! Who may send where: anybody to our domains, our clients and users to all domains.
 //!
-//! The decision is that of `route::access`, [`Access::client_right`] and what `RCPT` does with it, asked here without maps: with
-//! `relay.from`, `relay.to`, and who we are. Where there are maps, `session::routed` asks the same with them. So the server says the same
-//! of a client with maps and without, and `mailrace route` says what the server does.
+//! The decision is that of `route::access`, [`Access::client_right`] and what `RCPT` does with it, asked here without
+//! maps: with `relay.from`, `relay.to`, and who we are. Where there are maps, `session::routed` asks the same with
+//! them. So the server says the same of a client with maps and without, and `mailrace route` says what the server does.
 //!
 //! An address can name more hosts than the one behind its `@`: `user%other@ours`, `other!user@ours` and
-//! `"user@other"@ours` ask us to pass the message on. Therefore every host that an address names must be ours, or the client must
-//! have the right to relay. Source routes (`<@ours:u@other>`) are dropped by the parser (RFC 5321 §4.1.1.3), so only the address
-//! behind them counts.
+//! `"user@other"@ours` ask us to pass the message on. Therefore every host that an address names must be ours, or the
+//! client must have the right to relay. Source routes (`<@ours:u@other>`) are dropped by the parser (RFC 5321
+//! §4.1.1.3), so only the address behind them counts.
 //!
-//! A client is what it says through PROXY protocol or XCLIENT, and a proxy on this machine comes from loopback; loopback has no right
-//! but the one that `relay.from` gives it.
+//! A client is what it says through PROXY protocol or XCLIENT, and a proxy on this machine comes from loopback;
+//! loopback has no right but the one that `relay.from` gives it.
 //!
 //! Not here: whether a recipient at our domains exists.
 

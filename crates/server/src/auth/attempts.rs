@@ -6,11 +6,12 @@
 //! | failures of a user name, from all clients together | `auth.failures_per_user` in the same window | the same |
 //! | failures of a pair that has logged in before | `auth.failures_per_client`, for this pair alone | the same |
 //!
-//! A pair that has logged in is exempt from the first two, so guessing elsewhere locks nobody out of his own place. A login
-//! that succeeds forgets the failures of its pair. Clients in `accept.exempt` have no limit of their own: many users log in from them.
+//! A pair that has logged in is exempt from the first two, so guessing elsewhere locks nobody out of his own place. A
+//! login that succeeds forgets the failures of its pair. Clients in `accept.exempt` have no limit of their own: many
+//! users log in from them.
 //!
-//! Invariants: all tables are bounded; names are kept as hashes under a key of this process. A flood of different clients and names
-//! makes a table forget earlier: what is won is one window more. A restart forgets everything.
+//! Invariants: all tables are bounded; names are kept as hashes under a key of this process. A flood of different
+//! clients and names makes a table forget earlier: what is won is one window more. A restart forgets everything.
 //!
 //! Time is given; nothing here reads a clock.
 
@@ -98,8 +99,8 @@ impl Attempts {
         state.limits = limits;
     }
 
-    /// Whether a password of this client and user may be checked; `Ok(true)`: the pair has logged in lately, and goes first.
-    /// `now` is the time since some moment that stays the same.
+    /// Whether a password of this client and user may be checked; `Ok(true)`: the pair has logged in lately, and goes
+    /// first. `now` is the time since some moment that stays the same.
     ///
     /// # Errors
     /// The limit that is reached. Nothing was counted.

@@ -1,7 +1,7 @@
 //! The messages of PLAIN, LOGIN and SCRAM-SHA-256, without checking anything: a machine that asks its driver.
 //!
-//! Pure: the driver brings the answers about passwords and keys, and the random nonce. Success comes only out of a driver's
-//! yes or of a proof that fits the keys.
+//! Pure: the driver brings the answers about passwords and keys, and the random nonce. Success comes only out of a
+//! driver's yes or of a proof that fits the keys.
 
 use super::scram::{Expected, First, Keys};
 use super::{Failure, FailureKind, prepare};

@@ -4,8 +4,8 @@ use super::dialog::{Dialog, MECHANISMS, Next};
 use super::scram::{self, Keys};
 
 /// An exchange in which nobody knows a password. The first byte chooses the mechanism and whether there is an initial
-/// response; the rest, cut at 0xFE, are the responses. Asserts no panic, no success, and challenges that are printable and
-/// not out of proportion.
+/// response; the rest, cut at 0xFE, are the responses. Asserts no panic, no success, and challenges that are printable
+/// and not out of proportion.
 ///
 /// # Panics
 /// When one of these does not hold, which is its purpose.

@@ -1,13 +1,14 @@
 //! AUTH: who is the client? The driver's side of the exchanges that `smtp` carries.
 //!
 //! The stop is admit: a session that asks [`smtp::server::Question::Auth`] gets an [`Exchange`], feeds it the client's
-//! responses and tells the session the [`Outcome`]. Users come from a password file, or from a program for those who are not in
-//! it. Checking a hash costs 10 to 500 ms of CPU: it happens on the runtime's blocking threads, a bounded number at once, so
-//! that a flood of AUTH slows down AUTH and nothing else. Not here: the lines and base64 of SMTP, and who may relay.
+//! responses and tells the session the [`Outcome`]. Users come from a password file, or from a program for those who
+//! are not in it. Checking a hash costs 10 to 500 ms of CPU: it happens on the runtime's blocking threads, a bounded
+//! number at once, so that a flood of AUTH slows down AUTH and nothing else. Not here: the lines and base64 of SMTP,
+//! and who may relay.
 //!
 //! Invariants: success comes only from a hash, a proof or a program that said yes; a wrong password and an unknown user
-//! take the same time and get the same reply; no secret is in a message, an error or a `Debug` text; what held a password is wiped
-//! when it is dropped. Beyond the limits of failures (`attempts`) nothing is checked.
+//! take the same time and get the same reply; no secret is in a message, an error or a `Debug` text; what held a
+//! password is wiped when it is dropped. Beyond the limits of failures (`attempts`) nothing is checked.
 
 mod attempts;
 mod dialog;
@@ -195,7 +196,8 @@ impl Authenticator {
         }))
     }
 
-    /// These networks have no limit per client, as `accept.exempt` says; what was counted by `before`, if that is some, is kept.
+    /// These networks have no limit per client, as `accept.exempt` says; what was counted by `before`, if that is some,
+    /// is kept.
     pub(crate) fn count_attempts(&self, settings: &config::Auth, exempt: &[ipnet::IpNet], before: Option<&Self>) {
         if let Some(before) = before {
             self.attempts.store(before.attempts.load_full());
@@ -203,8 +205,8 @@ impl Authenticator {
         self.attempts.load().attempts.replace(AttemptLimits::new(settings, exempt));
     }
 
-    /// The mechanisms to offer, strongest first: none in clear unless `auth.without_tls`, none if nobody could succeed, and
-    /// SCRAM-SHA-256 only if a user has keys for it.
+    /// The mechanisms to offer, strongest first: none in clear unless `auth.without_tls`, none if nobody could succeed,
+    /// and SCRAM-SHA-256 only if a user has keys for it.
     #[must_use]
     pub fn mechanisms(&self, is_encrypted: bool) -> Vec<&'static str> {
         if !is_encrypted && !self.without_tls {
@@ -217,8 +219,8 @@ impl Authenticator {
         self.mechanisms.iter().copied().filter(is_possible).collect()
     }
 
-    /// Reads the password file again, changed or not; what is wrong waits in [`Self::take_problems`], and the users of before
-    /// stay if it cannot be read. A changed file is also noticed at the next exchange. Blocks on the disk.
+    /// Reads the password file again, changed or not; what is wrong waits in [`Self::take_problems`], and the users of
+    /// before stay if it cannot be read. A changed file is also noticed at the next exchange. Blocks on the disk.
     pub fn reload(&self) {
         let mut problems = Vec::new();
         if let Some(file) = &self.file {
@@ -288,7 +290,8 @@ impl Authenticator {
         Ok(turn)
     }
 
-    /// Runs `work` with the users on a thread that may block; what it found wrong is reported. `turn` ends with the work.
+    /// Runs `work` with the users on a thread that may block; what it found wrong is reported. `turn` ends with the
+    /// work.
     async fn with_users<T: Send + 'static>(
         &self,
         file: &Arc<UserFile>,
@@ -398,8 +401,8 @@ impl Exchange {
     /// Starts with what AUTH said: the mechanism, and the initial response, decoded, if there was one.
     ///
     /// # Cancel safety
-    /// A dropped future ends the exchange without an outcome. A hash whose check has begun is checked to its end, so that
-    /// clients that hang up cannot have more checked than the limit.
+    /// A dropped future ends the exchange without an outcome. A hash whose check has begun is checked to its end, so
+    /// that clients that hang up cannot have more checked than the limit.
     pub async fn start(&mut self, mechanism: &str, initial: Option<&[u8]>) -> Outcome {
         let offered = self.authenticator.mechanisms(self.context.is_encrypted);
         if !offered.iter().any(|name| mechanism.eq_ignore_ascii_case(name)) {
@@ -546,8 +549,8 @@ pub struct Failures {
 }
 
 impl Failures {
-    /// The answer to a failed exchange, for [`smtp::server::Session::auth_failed`], and how long to wait before it is sent: 1 s,
-    /// 2 s, 4 s and so on up to 16 s. Temporary failures neither count nor wait.
+    /// The answer to a failed exchange, for [`smtp::server::Session::auth_failed`], and how long to wait before it is
+    /// sent: 1 s, 2 s, 4 s and so on up to 16 s. Temporary failures neither count nor wait.
     pub fn verdict(&mut self, failure: &Failure) -> (Verdict, Duration) {
         if failure.is_temporary() {
             return (Verdict::Refuse(failure.reply()), Duration::ZERO);

@@ -1,4 +1,5 @@
-//! Exchanges against a password file and programs, with rsasl as the client and with bytes as curl and smtplib send them.
+//! Exchanges against a password file and programs, with rsasl as the client and with bytes as curl and smtplib send
+//! them.
 
 use super::*;
 use proptest::prelude::*;

@@ -1,8 +1,9 @@
 //! Turns for checks of passwords: so many at once, given out by client.
 //!
-//! Clients that wait have one turn each before one has two, so a flood from one client delays another by the check that is
-//! under way and no more. No client has more than half of the turns, if there are several. Pairs of client and user that have logged in
-//! lately go first; of [`FIRST_MAX`] grants in a row to these the next one is another's, so that nobody waits for ever.
+//! Clients that wait have one turn each before one has two, so a flood from one client delays another by the check that
+//! is under way and no more. No client has more than half of the turns, if there are several. Pairs of client and user
+//! that have logged in lately go first; of [`FIRST_MAX`] grants in a row to these the next one is another's, so that
+//! nobody waits for ever.
 //!
 //! Invariant: `free` and the turns that are out make `total`; a turn comes back when its [`Turn`] is dropped.
 

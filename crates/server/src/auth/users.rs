@@ -103,8 +103,8 @@ impl Users {
     }
 }
 
-/// Hashes that are checked when a client sends its password: SCRAM keys only for who has nothing else, because a user with
-/// both would take twice the time of others.
+/// Hashes that are checked when a client sends its password: SCRAM keys only for who has nothing else, because a user
+/// with both would take twice the time of others.
 fn checked(hashes: &[Hash]) -> impl Iterator<Item = &Hash> {
     let only_scram = hashes.iter().all(|hash| matches!(hash, Hash::Scram(_)));
     hashes.iter().filter(move |hash| only_scram || !matches!(hash, Hash::Scram(_)))

@@ -38,7 +38,8 @@ pub trait Files {
         None
     }
 
-    /// Why a file cannot be trusted that this server keeps a secret or its configuration in: somebody else can write it.
+    /// Why a file cannot be trusted that this server keeps a secret or its configuration in: somebody else can write
+    /// it.
     fn unsafe_secret(&self, _: &Config, _: &Path) -> Option<String> {
         None
     }

@@ -1,4 +1,5 @@
-//! What defaults depend on: the machine's name and who started the program. Given in, so that tests do not depend on it.
+//! What defaults depend on: the machine's name and who started the program. Given in, so that tests do not depend on
+//! it.
 
 use crate::env::machine;
 use std::path::{Path, PathBuf};

@@ -123,7 +123,8 @@ impl fmt::Display for Rate {
 impl FromStr for Rate {
     type Err = ();
 
-    /// Reads `5`, `0.5`, `1.25`: up to three decimals. What is too much for any limit is read as more than [`Rate::MAX`].
+    /// Reads `5`, `0.5`, `1.25`: up to three decimals. What is too much for any limit is read as more than
+    /// [`Rate::MAX`].
     fn from_str(text: &str) -> Result<Self, ()> {
         let (whole, decimals) = text.split_once('.').unwrap_or((text, "0"));
         let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());

@@ -13,7 +13,8 @@ pub const DEFAULT_PATH: &str = "/etc/mailrace/mailrace.toml";
 /// The variable of the environment that names a file.
 pub const VARIABLE: &str = "MAILRACE_CONFIG";
 
-/// Chooses the file: the one that was named, else that of the environment, else [`DEFAULT_PATH`] if it exists, else none.
+/// Chooses the file: the one that was named, else that of the environment, else [`DEFAULT_PATH`] if it exists, else
+/// none.
 #[must_use]
 pub fn choose(
     named: Option<PathBuf>,

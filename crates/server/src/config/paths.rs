@@ -7,7 +7,8 @@ use std::path::PathBuf;
 
 /// Every value that is a path, in the order of the pages; a key with several paths is there once for each of them.
 ///
-/// Not among them: the program of `auth.program` and the templates of `local.mailbox` and `local.files`, which are texts.
+/// Not among them: the program of `auth.program` and the templates of `local.mailbox` and `local.files`, which are
+/// texts.
 pub(crate) fn paths(config: &Config) -> Vec<(&'static str, PathBuf)> {
     let mut found = Vec::new();
     for section in SECTIONS {

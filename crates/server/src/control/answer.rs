@@ -1,7 +1,8 @@
 //! What the server answers, as lines of JSON.
 //!
-//! Every answer ends with a line that has the field `ok`; in a list, other lines come before it. A refusal has `reason`, for
-//! programs, and `error`, for people. Here the shape is made; the meaning of the other fields is the handler's.
+//! Every answer ends with a line that has the field `ok`; in a list, other lines come before it. A refusal has
+//! `reason`, for programs, and `error`, for people. Here the shape is made; the meaning of the other fields is the
+//! handler's.
 
 use serde_json::{Map, Value, json};
 use std::fmt;
@@ -129,8 +130,8 @@ impl Answer {
         Self::Done(Map::new())
     }
 
-    /// A reload that went well: what changed, as `key: old → new`, what of it waits for the next start, and for which of it mail that
-    /// waits is tried again at once.
+    /// A reload that went well: what changed, as `key: old → new`, what of it waits for the next start, and for which
+    /// of it mail that waits is tried again at once.
     #[must_use]
     pub fn reloaded(changed: &[String], needs_restart: &[String], retried: &[&str]) -> Self {
         Self::Done(Map::from_iter([

@@ -1,7 +1,8 @@
 //! The control socket: how a program on this machine asks the running server something.
 //!
-//! A UNIX stream socket at `control.path`. One request is one line of JSON, `{"command":"status"}`, and so is one answer; a
-//! long list comes as several lines, of which the last has the field `ok`. The files, in the order of a request:
+//! A UNIX stream socket at `control.path`. One request is one line of JSON, `{"command":"status"}`, and so is one
+//! answer; a long list comes as several lines, of which the last has the field `ok`. The files, in the order of a
+//! request:
 //!
 //! - [`socket`] claims the path and lets go of it;
 //! - [`peer`] says who is at the other end, and whether that one may ask;

@@ -2,8 +2,8 @@
 //!
 //! Who may not ask everything may be let look at the queue (`control.mailq`): a guest.
 //!
-//! The kernel says who connected (SO_PEERCRED) and cannot be lied to. The mode of the socket keeps others out already; this is
-//! asked besides, because the mode of a file is changed more easily than one thinks.
+//! The kernel says who connected (SO_PEERCRED) and cannot be lied to. The mode of the socket keeps others out already;
+//! this is asked besides, because the mode of a file is changed more easily than one thinks.
 
 use crate::env::accounts::Accounts;
 use crate::env::machine;

@@ -1,7 +1,7 @@
 //! A line from the control socket as a request.
 //!
-//! Only a known command with its own fields is one: a misspelt field must not be taken for its absence. What is wrong is said
-//! with the column, because people write these lines by hand too.
+//! Only a known command with its own fields is one: a misspelt field must not be taken for its absence. What is wrong
+//! is said with the column, because people write these lines by hand too.
 
 use crate::queue;
 use serde_json::{Map, Value};

@@ -1,9 +1,9 @@
 //! The connections of the control socket, each a task, all joined before [`serve`] returns.
 //!
-//! Limits: [`CONNECTIONS_MAX`] connections and [`RESERVED`] more for root and the server's own user, [`GUESTS_MAX`] for others, of
-//! which one user has at most [`GUEST_CONNECTIONS_MAX`] (refused: reason `busy`),
-//! [`super::LINE_BYTES_MAX`] octets in a request (reason `request`, connection closed), [`LINE_TIME_MAX`] for a request to arrive and for
-//! each line of an answer to be taken (connection closed). How long the server may think is the handler's matter.
+//! Limits: [`CONNECTIONS_MAX`] connections and [`RESERVED`] more for root and the server's own user, [`GUESTS_MAX`] for
+//! others, of which one user has at most [`GUEST_CONNECTIONS_MAX`] (refused: reason `busy`), [`super::LINE_BYTES_MAX`]
+//! octets in a request (reason `request`, connection closed), [`LINE_TIME_MAX`] for a request to arrive and for each
+//! line of an answer to be taken (connection closed). How long the server may think is the handler's matter.
 
 use super::answer::{self, Answer, ListPart, Reason};
 use super::peer::{Gate, Peer, Rights};
@@ -24,8 +24,8 @@ use tokio::time::timeout;
 pub const CONNECTIONS_MAX: usize = 32;
 /// Connections beyond them, for root and the server's own user alone: whoever fills the others does not lock them out.
 pub const RESERVED: usize = 4;
-/// Connections at the same time of those who are neither root nor the server's user nor of the socket's group as far as the kernel
-/// tells: guests, and users whom only `/etc/group` puts into it.
+/// Connections at the same time of those who are neither root nor the server's user nor of the socket's group as far as
+/// the kernel tells: guests, and users whom only `/etc/group` puts into it.
 pub const GUESTS_MAX: usize = 16;
 /// Of them, of one user.
 pub const GUEST_CONNECTIONS_MAX: usize = 4;
@@ -42,8 +42,8 @@ pub trait Handler: Send + Sync + 'static {
     fn handle(&self, request: Request, peer: Peer, rights: Rights) -> impl Future<Output = Answer> + Send;
 }
 
-/// Answers requests until `stop`. Then no request is begun; answers that are under way and sessions that were taken over are waited
-/// for.
+/// Answers requests until `stop`. Then no request is begun; answers that are under way and sessions that were taken
+/// over are waited for.
 ///
 /// # Errors
 /// The listening socket cannot be used.
@@ -117,8 +117,8 @@ impl Default for Rooms {
 }
 
 impl Rooms {
-    /// Whoever is not known to be an operator has the room of guests, also where there are none: that he is turned away is said to
-    /// him, which takes time, and the mode of the socket may let in more than it should.
+    /// Whoever is not known to be an operator has the room of guests, also where there are none: that he is turned away
+    /// is said to him, which takes time, and the mode of the socket may let in more than it should.
     fn take(&self, gate: &Gate, peer: &Peer) -> Option<RequestSlot> {
         let take = |room: &Arc<Semaphore>| Arc::clone(room).try_acquire_owned().ok();
         if !gate.admits(peer, None) {

@@ -1,8 +1,8 @@
 //! The path of the control socket: claimed at start, let go at the end.
 //!
 //! A socket file outlives the process that made it, so one that nobody answers on is removed and made anew. Looking and
-//! making happen under a lock of the directory: of two servers that start at the same time one wins. Bound before root is given
-//! up, and given to the user together with its file.
+//! making happen under a lock of the directory: of two servers that start at the same time one wins. Bound before root
+//! is given up, and given to the user together with its file.
 
 use super::peer::Peer;
 use rustix::fs::{AtFlags, FlockOperation, Gid, Mode, OFlags, Uid, chown, chownat, flock};
@@ -79,7 +79,8 @@ pub struct ControlSocket {
 }
 
 impl ControlSocket {
-    /// Claims the path: mode 0660, owned by `owner` (user and group) or else by local_identity. Missing directories are made.
+    /// Claims the path: mode 0660, owned by `owner` (user and group) or else by local_identity. Missing directories are
+    /// made.
     ///
     /// # Errors
     /// The path is taken or cannot be used. Nothing of another server was changed.
@@ -147,7 +148,8 @@ fn identity(found: &Metadata) -> (u64, u64) {
     (found.dev(), found.ino())
 }
 
-/// Sets owner and mode of the socket, and of nothing that somebody may have put in its place: the directory can be another user's.
+/// Sets owner and mode of the socket, and of nothing that somebody may have put in its place: the directory can be
+/// another user's.
 fn set_owner(path: &Path, owner: Option<(u32, u32)>) -> io::Result<Metadata> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);

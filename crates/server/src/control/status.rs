@@ -51,10 +51,11 @@ pub struct Status {
     pub connections_refused: u64,
     /// Messages answered with 250 since the start.
     pub messages_accepted: u64,
-    /// Transactions since the start of which no message came, since the sender, every recipient or the content was answered with
-    /// 4xx or 5xx.
+    /// Transactions since the start of which no message came, since the sender, every recipient or the content was
+    /// answered with 4xx or 5xx.
     pub messages_refused: u64,
-    /// Recipients answered with 4xx or 5xx at RCPT since the start, those of messages that were accepted for others too.
+    /// Recipients answered with 4xx or 5xx at RCPT since the start, those of messages that were accepted for others
+    /// too.
     pub recipients_refused: u64,
     /// Messages accepted per second, over the last minute.
     pub accepted_rate: f64,

@@ -1,7 +1,7 @@
 //! What an answer means: for the recipient, and for the pace of the destination.
 //!
-//! Plain functions, and the only place where codes are judged. A reply is judged by the stage it came at: a success is one only
-//! at the end of the content (RFC 5321 §4.2.5), everything else that is not permanent may work later.
+//! Plain functions, and the only place where codes are judged. A reply is judged by the stage it came at: a success is
+//! one only at the end of the content (RFC 5321 §4.2.5), everything else that is not permanent may work later.
 
 use super::Candidate;
 use crate::settle::{AttemptOutcome, Cause};
@@ -11,8 +11,8 @@ use observe::{Reason, Stat};
 use schedule::Feedback;
 use smtp::client::{Answer, Loss, Misfit, Stage};
 
-/// Judges the answers to the recipients of a transaction. Whoever has the same answer as the one before him shares what is made of
-/// it, so that one reply to all of them is kept once.
+/// Judges the answers to the recipients of a transaction. Whoever has the same answer as the one before him shares what
+/// is made of it, so that one reply to all of them is kept once.
 pub(super) fn judge_all(
     rules: &Rules,
     peer: &Candidate,
@@ -71,7 +71,8 @@ fn judge(rules: &Rules, peer: &Candidate, stage: Stage, answer: Answer) -> (Atte
 
 /// Whether a reply says that a connection has served long enough, and nothing about the message: 421, or 4.5.3 to MAIL.
 ///
-/// OpenSMTPD 6.8 answers `452 4.5.3 Too many recipients: Too many messages sent` from the 101st message of a session on.
+/// OpenSMTPD 6.8 answers `452 4.5.3 Too many recipients: Too many messages sent` from the 101st message of a session
+/// on.
 pub(super) fn is_used_up(stage: Stage, reply: &Reply) -> bool {
     let has_had_enough = reply.status() == Some(EnhancedCode::of(Outcome::Transient, 5, 3));
     match stage {
@@ -81,8 +82,8 @@ pub(super) fn is_used_up(stage: Stage, reply: &Reply) -> bool {
     }
 }
 
-/// Whether an answer puts a whole message off, so that another host of the site may as well be asked. What is said of one
-/// recipient is no such answer: a greylisting host waits for the same client to come again.
+/// Whether an answer puts a whole message off, so that another host of the site may as well be asked. What is said of
+/// one recipient is no such answer: a greylisting host waits for the same client to come again.
 // RFC 5321 §5.1: each of the addresses is tried until one takes the mail
 pub(super) fn is_put_off(stage: Stage, answer: &Answer) -> bool {
     match answer {
@@ -123,7 +124,8 @@ fn asks_for_less(stage: Stage, code: u16, found: &RuleMatch<'_>) -> bool {
 /// What a reply means for a recipient, and for the destination.
 fn judge_reply(rules: &Rules, stage: Stage, reply: Reply) -> (AttemptOutcome, Feedback) {
     let status = |outcome| reply.status().unwrap_or_else(|| EnhancedCode::of(outcome, 0, 0)).with_outcome(outcome);
-    // RFC 5321 §4.5.3.1.10: old servers say 552 for too many recipients; the others of them fit into the next transaction
+    // RFC 5321 §4.5.3.1.10: old servers say 552 for too many recipients; the others of them fit into the next
+    // transaction
     let is_too_many = stage == Stage::Rcpt
         && reply.code().get() == 552
         && reply.enhanced().is_none_or(|code| (code.subject(), code.detail()) == (5, 3));

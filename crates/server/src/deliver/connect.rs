@@ -1,9 +1,10 @@
 //! From the addresses of a site to a connection whose server has greeted us and speaks our protocol.
 //!
-//! Addresses are tried in their order, those that failed a short while ago last ([`schedule::Hosts`]). A server that refuses at
-//! the greeting counts as one that cannot be reached: another host may take the mail, and a host that is closed today is a
-//! deferral. How long each step may take depends on the lane: seconds in the fast one, so that a host that hangs holds up
-//! nobody for long; the minutes of RFC 5321 §4.5.3.2 in the slow one. What is done where TLS does not come about: [`tls`].
+//! Addresses are tried in their order, those that failed a short while ago last ([`schedule::Hosts`]). A server that
+//! refuses at the greeting counts as one that cannot be reached: another host may take the mail, and a host that is
+//! closed today is a deferral. How long each step may take depends on the lane: seconds in the fast one, so that a host
+//! that hangs holds up nobody for long; the minutes of RFC 5321 §4.5.3.2 in the slow one. What is done where TLS does
+//! not come about: [`tls`].
 //!
 //! Not here: which addresses a site has (`resolve`), sockets ([`dial`](super::dial)), what becomes of mail.
 
@@ -59,8 +60,8 @@ pub(super) struct ConnectError {
     pub(super) is_ours: bool,
     /// Whether a host was silent, or all said no.
     pub(super) failure: Failure,
-    /// There was no time for some hosts, of which nothing bad is known; the next connection begins with them, since those that were
-    /// tried come behind.
+    /// There was no time for some hosts, of which nothing bad is known; the next connection begins with them, since
+    /// those that were tried come behind.
     pub(super) has_untried: bool,
     /// Nothing but another access map can mend it.
     pub(super) is_permanent: bool,
@@ -152,12 +153,12 @@ impl Patience {
 
 /// Opens a connection to one of these hosts.
 ///
-/// `rule` says from which address, under which name and whether under TLS; `lane` how long each step may take. At `post` it is
-/// told that others need the place.
+/// `rule` says from which address, under which name and whether under TLS; `lane` how long each step may take. At
+/// `post` it is told that others need the place.
 ///
 /// # Errors
-/// Why none of them can be used, or which was the last one that there was time for; [`Failure::Silent`] if one of them did not
-/// answer in time.
+/// Why none of them can be used, or which was the last one that there was time for; [`Failure::Silent`] if one of them
+/// did not answer in time.
 /// # Cancel safety
 /// Yes: a connection that was open is dropped.
 pub(super) async fn open<N: Future<Output = ()>>(

@@ -1,8 +1,8 @@
 //! Jobs that are to be logged as deferred, since their site cannot be reached.
 //!
-//! The line names recipients, for which the message is read. A few are read at a time, so that mail that can be sent does not
-//! wait behind them for its turn ([`Reading`](super::Reading)). A job whose line has not been written is not put in line again
-//! when its site comes and goes meanwhile: what waits here is never more than there are jobs.
+//! The line names recipients, for which the message is read. A few are read at a time, so that mail that can be sent
+//! does not wait behind them for its turn ([`Reading`](super::Reading)). A job whose line has not been written is not
+//! put in line again when its site comes and goes meanwhile: what waits here is never more than there are jobs.
 
 use mail::QueueId;
 use schedule::{Job, Positions};
@@ -47,7 +47,8 @@ impl Deferrals {
 }
 
 impl DeferredJobs<'_> {
-    /// The next job, when it may be read: until the turn that comes with it is dropped. From now on it may be in line again.
+    /// The next job, when it may be read: until the turn that comes with it is dropped. From now on it may be in line
+    /// again.
     ///
     /// # Cancel safety
     /// Yes.

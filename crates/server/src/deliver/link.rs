@@ -1,9 +1,10 @@
 //! A connection to a next hop: bytes and time between a [`Transport`] and the client's side of `smtp`.
 //!
-//! Sending and reading go on at the same time, so that a server that answers early, or does not read, is heard. All output of a
-//! turn leaves in one write. Input is read into the buffer that all connections of a thread share.
+//! Sending and reading go on at the same time, so that a server that answers early, or does not read, is heard. All
+//! output of a turn leaves in one write. Input is read into the buffer that all connections of a thread share.
 //!
-//! Invariant: whatever the transport does, [`Link::next`] ends: by a step, by the time limit of the session, or by the bell.
+//! Invariant: whatever the transport does, [`Link::next`] ends: by a step, by the time limit of the session, or by the
+//! bell.
 
 use super::Candidate;
 use crate::env::clock;
@@ -55,7 +56,8 @@ pub(super) struct Link {
     lags_after: Option<Duration>,
     /// Since when the reply was owed of which it was told that it is late.
     told: Option<Duration>,
-    /// Since when an answer was missing of which it was told that it stalls the connection, and whether that was told twice.
+    /// Since when an answer was missing of which it was told that it stalls the connection, and whether that was told
+    /// twice.
     stalls: Option<(Duration, bool)>,
     /// It was told that the peer is silent in the transaction at hand.
     is_silent: bool,
@@ -80,14 +82,15 @@ pub(super) enum Next {
     Idle,
     /// The server is going down; told once.
     Stopping,
-    /// The peer has said and taken nothing for longer than the fast lane bears, at once or again and again in a transaction.
-    /// In the slow lane, or if it may have a message whole, it is waited for all the same; otherwise the next step is its
-    /// end. Told once for each reply.
+    /// The peer has said and taken nothing for longer than the fast lane bears, at once or again and again in a
+    /// transaction. In the slow lane, or if it may have a message whole, it is waited for all the same; otherwise the
+    /// next step is its end. Told once for each reply.
     Lagging,
-    /// The peer says nothing in a transaction: nothing is to go behind it. Told once, and not when it is [`Next::Stalling`].
+    /// The peer says nothing in a transaction: nothing is to go behind it. Told once, and not when it is
+    /// [`Next::Stalling`].
     Silent,
-    /// The peer may have a message whole and says nothing: nothing is to go behind it. Told twice, the second time after
-    /// so long that what stands behind it is better off elsewhere.
+    /// The peer may have a message whole and says nothing: nothing is to go behind it. Told twice, the second time
+    /// after so long that what stands behind it is better off elsewhere.
     Stalling {
         /// It is the second time.
         is_long: bool,
@@ -95,8 +98,8 @@ pub(super) enum Next {
 }
 
 impl Link {
-    /// A connection that is open and has said nothing yet. A reply that is missing for longer than `lags_after` is told by
-    /// [`Next::Lagging`].
+    /// A connection that is open and has said nothing yet. A reply that is missing for longer than `lags_after` is told
+    /// by [`Next::Lagging`].
     pub(super) fn new(
         session: Session,
         transport: Transport,
@@ -199,7 +202,8 @@ impl Link {
     /// When the reply that is owed now is late, if that has not been told.
     fn late(&self) -> Option<Instant> {
         let (after, since) = (self.lags_after?, self.session.owed_since()?);
-        // However much was counted, a reply has its quarter: what answers the content in good time is not to be cut off.
+        // However much was counted, a reply has its quarter: what answers the content in good time is not to be cut
+        // off.
         let after = after.min((after * SILENCES).saturating_sub(self.silent).max(after / 4));
         if self.told == Some(since) { None } else { self.began.checked_add(since.saturating_add(after)) }
     }
@@ -227,8 +231,8 @@ impl Link {
         (self.silent, self.is_silent) = (Duration::ZERO, false);
     }
 
-    /// Whether the connection ended in a way for which its host is passed over for a while: it was silent, or carried not one
-    /// of its `answered` transactions to an answer.
+    /// Whether the connection ended in a way for which its host is passed over for a while: it was silent, or carried
+    /// not one of its `answered` transactions to an answer.
     pub(super) fn has_failed(&self, answered: u64) -> bool {
         let Some(closing) = self.session.closing() else { return false };
         match closing.loss {

@@ -1,8 +1,8 @@
 //! A message as a connection sends it: the envelope with the recipients that are due, and the content piece by piece.
 //!
-//! A fresh message comes from the spool's memory and touches no disk. An older one is read when it is its turn, once for all that
-//! want it ([`Reading`]): the recipients at once, the content in pieces of [`PIECE_BYTES`] when the session asks for them, so that a
-//! connection never holds more than a few of those.
+//! A fresh message comes from the spool's memory and touches no disk. An older one is read when it is its turn, once
+//! for all that want it ([`Reading`]): the recipients at once, the content in pieces of [`PIECE_BYTES`] when the
+//! session asks for them, so that a connection never holds more than a few of those.
 
 use super::reading::{ReadError, Reading};
 use crate::dispatch::Dispatch;
@@ -16,8 +16,8 @@ use std::collections::VecDeque;
 
 /// How much of a stored content is read at once.
 const PIECE_BYTES: u64 = 256 << 10;
-/// Content up to this is held whole by its connection. Larger one is asked for piece by piece, and may leave memory before
-/// its last piece is sent.
+/// Content up to this is held whole by its connection. Larger one is asked for piece by piece, and may leave memory
+/// before its last piece is sent.
 const HELD_BYTES_MAX: u64 = 256 << 10;
 
 /// A message on a connection.

@@ -1,14 +1,14 @@
 //! The stop *deliver*: messages are handed to the next hop over connections that are fed while there is work.
 //!
-//! [`run`] is the life of one connection: hosts are found and tried ([`connect`]), then the [`OutboundSession`] takes jobs from
-//! *dispatch*, sends them as the client's machine of `smtp` says, and gives what became of them to *settle*. A connection
-//! takes the next job while the last one still awaits its reply, so that a busy one never waits for a round trip more
-//! than it must. Idle, it waits for `delivery.idle_time` at its [`ConnectionSignal`].
+//! [`run`] is the life of one connection: hosts are found and tried ([`connect`]), then the [`OutboundSession`] takes
+//! jobs from *dispatch*, sends them as the client's machine of `smtp` says, and gives what became of them to *settle*.
+//! A connection takes the next job while the last one still awaits its reply, so that a busy one never waits for a
+//! round trip more than it must. Idle, it waits for `delivery.idle_time` at its [`ConnectionSignal`].
 //!
 //! What a crash or a bad peer does here: nothing is written before an outcome is known, so a crash repeats at most what
-//! was under way. A peer that is silent costs its connection until the time limits of RFC 5321 §4.5.3.2; one that closes
-//! in the middle costs an attempt; one that closes a connection it had used before costs nothing, the message goes
-//! first over the next one.
+//! was under way. A peer that is silent costs its connection until the time limits of RFC 5321 §4.5.3.2; one that
+//! closes in the middle costs an attempt; one that closes a connection it had used before costs nothing, the message
+//! goes first over the next one.
 
 mod answers;
 mod connect;
@@ -149,8 +149,8 @@ pub(crate) async fn defer(service: &Arc<Context>, jobs: Vec<Job>, why: &str) {
     Box::pin(defer_all(service, jobs, &ConnectError::deferral((4, 1), why.to_owned()))).await;
 }
 
-/// A site cannot be reached: these were to go there now. They are logged, and wait as they are: not a message but its site
-/// is tried again.
+/// A site cannot be reached: these were to go there now. They are logged, and wait as they are: not a message but its
+/// site is tried again.
 async fn defer_all(service: &Arc<Context>, jobs: Vec<Job>, trouble: &ConnectError) {
     let Some(dispatch) = &service.dispatch else { return };
     for job in &jobs {
@@ -202,7 +202,8 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    /// Gives outcomes to the spool, and then the jobs to dispatch: not before, since a job that is over may be loaded again.
+    /// Gives outcomes to the spool, and then the jobs to dispatch: not before, since a job that is over may be loaded
+    /// again.
     fn flush(&mut self) {
         #[cfg(test)]
         if is_sabotaged(Sabotage::ForgetOutcome) {
@@ -249,8 +250,8 @@ impl Work<'_> {
         settled.retry
     }
 
-    /// What a host put off is tried with others of its site next, if there are some; it has `count` hosts. Where nothing is tried
-    /// again (`retry`), other mail is to find the others all the same.
+    /// What a host put off is tried with others of its site next, if there are some; it has `count` hosts. Where
+    /// nothing is tried again (`retry`), other mail is to find the others all the same.
     fn spare(&self, host: &Candidate, count: usize, retry: Option<Duration>) {
         #[cfg(test)]
         if is_sabotaged(Sabotage::SameHostAgain) {
@@ -319,7 +320,8 @@ impl Drop for Work<'_> {
 }
 
 impl OutboundMessage {
-    /// As the session takes it, without those who are left out, with what is left of the time by which it is to be delivered.
+    /// As the session takes it, without those who are left out, with what is left of the time by which it is to be
+    /// delivered.
     fn transaction(&self, token: u64, now: Duration, left_out: &[Option<AttemptOutcome>]) -> Transaction {
         let recipients = &self.envelope.recipients;
         let is_sent = |at: usize| left_out.get(at).is_none_or(Option::is_none);

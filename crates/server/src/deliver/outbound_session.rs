@@ -1,8 +1,8 @@
-//! A connection that is ready for mail: it takes jobs from *dispatch*, sends them as the client's machine of `smtp` says, and gives
-//! what became of them to *settle*.
+//! A connection that is ready for mail: it takes jobs from *dispatch*, sends them as the client's machine of `smtp`
+//! says, and gives what became of them to *settle*.
 //!
-//! A message is sent while the one before still awaits its reply. What the peer says, or does not say, of the connection as a
-//! whole is read from it afterwards: [`OutboundSession::dismissal`], [`OutboundSession::has_failed`].
+//! A message is sent while the one before still awaits its reply. What the peer says, or does not say, of the
+//! connection as a whole is read from it afterwards: [`OutboundSession::dismissal`], [`OutboundSession::has_failed`].
 
 use super::connect::{ConnectError, next_hop, refused};
 use super::link::{Link, Next};
@@ -29,9 +29,9 @@ use std::time::{Duration, Instant};
 
 /// Messages without a taker after which a connection is closed.
 ///
-/// Servers count refusals in a session and end it, and what was sent behind waits for its next attempt: Exim 4.96 after ten RSET
-/// that follow no message (`smtp_accept_max_nonmail`), Postfix after twenty errors, two for such a message. Those that
-/// are behind the last one count too.
+/// Servers count refusals in a session and end it, and what was sent behind waits for its next attempt: Exim 4.96 after
+/// ten RSET that follow no message (`smtp_accept_max_nonmail`), Postfix after twenty errors, two for such a message.
+/// Those that are behind the last one count too.
 const BARREN_MAX: u32 = 5;
 
 /// Recipients on their way over a connection, from which on the next transaction waits for an answer.
@@ -192,7 +192,8 @@ impl OutboundSession<'_> {
         }
     }
 
-    /// The peer is late. Until it answers, other hosts of the site go before it, and if there are some the site keeps its lane.
+    /// The peer is late. Until it answers, other hosts of the site go before it, and if there are some the site keeps
+    /// its lane.
     fn lags(&mut self) {
         learn(self.work.service, &self.link.peer, Hosts::failed);
         let lag = Lag { has_others: self.has_others(true), is_whole: self.may_be_taken() };
@@ -210,8 +211,8 @@ impl OutboundSession<'_> {
         self.link.session.may_have_message()
     }
 
-    /// Whether the next connection leads to another host of the site first. `is_bad`: this one failed; then one that put mail off
-    /// is good enough. Otherwise it is one that wants nothing now, and so may others.
+    /// Whether the next connection leads to another host of the site first. `is_bad`: this one failed; then one that
+    /// put mail off is good enough. Otherwise it is one that wants nothing now, and so may others.
     pub(super) fn has_others(&self, is_bad: bool) -> bool {
         let Some(own) = self.link.peer.address.socket() else { return false };
         let now = self.work.service.unix_now();
@@ -245,15 +246,17 @@ impl OutboundSession<'_> {
         self.work.dispatch.stalling(self.work.connection);
     }
 
-    /// It asks for work as soon as it may have some: there is some, or it is not rung for while the peer owes it an answer.
+    /// It asks for work as soon as it may have some: there is some, or it is not rung for while the peer owes it an
+    /// answer.
     fn asks_again(&mut self) {
         if self.appetite == WorkState::Idle {
             self.appetite = WorkState::WantsJob;
         }
     }
 
-    /// The place of a connection whose peer is silent goes to somebody else. If it may have a whole message, others that hang
-    /// so have too many places; whether that was taken nobody knows, and the next attempt may make a duplicate.
+    /// The place of a connection whose peer is silent goes to somebody else. If it may have a whole message, others
+    /// that hang so have too many places; whether that was taken nobody knows, and the next attempt may make a
+    /// duplicate.
     async fn break_off(&mut self) {
         self.is_broken_off = true;
         for open in std::mem::take(&mut self.open) {
@@ -270,8 +273,8 @@ impl OutboundSession<'_> {
         self.work.flush();
     }
 
-    /// Whether more may be sent ahead: what comes next, a single message perhaps, waits for no more than a transaction of a list.
-    /// Nothing is sent behind what a host is late with, nor ahead to one that failed last.
+    /// Whether more may be sent ahead: what comes next, a single message perhaps, waits for no more than a transaction
+    /// of a list. Nothing is sent behind what a host is late with, nor ahead to one that failed last.
     fn is_light(&self) -> bool {
         #[cfg(test)]
         if is_sabotaged(Sabotage::SendAhead) {
@@ -510,8 +513,8 @@ impl OutboundSession<'_> {
         behind
     }
 
-    /// Whether the peer ended the connection behind its answer to EHLO, before it had to do with a message, although there was
-    /// one or nobody had looked yet. An idle connection may be ended by either side.
+    /// Whether the peer ended the connection behind its answer to EHLO, before it had to do with a message, although
+    /// there was one or nobody had looked yet. An idle connection may be ended by either side.
     fn is_over_early(&self) -> bool {
         let is_its =
             |closing: &Closing| closing.stage != Stage::Quit && (closing.reply.is_some() || closing.loss.is_some());
@@ -519,10 +522,10 @@ impl OutboundSession<'_> {
         self.tried == 0 && has_work && self.link.session.closing().is_some_and(is_its)
     }
 
-    /// How the peer ended the connection, if it put off all that it was given: it said 421, or broke off, or was silent, without
-    /// one answer. Whoever wants nothing now is as good as away: the message has had its attempt, and what waits behind it shall
-    /// not have one each. One that took or refused a message, or said something of one recipient, has served: it works.
-    /// One that ended it before there was a message is no better.
+    /// How the peer ended the connection, if it put off all that it was given: it said 421, or broke off, or was
+    /// silent, without one answer. Whoever wants nothing now is as good as away: the message has had its attempt, and
+    /// what waits behind it shall not have one each. One that took or refused a message, or said something of one
+    /// recipient, has served: it works. One that ended it before there was a message is no better.
     pub(super) fn dismissal(&self) -> Option<ConnectError> {
         let closing = self.link.session.closing().filter(|_| !self.has_served)?;
         if self.tried == 0 && !self.is_over_early() {
@@ -551,9 +554,9 @@ impl OutboundSession<'_> {
     fn is_untried(&self, finished: &Finished) -> bool {
         finished.outcomes.iter().all(|outcome| match (&outcome.answer, outcome.stage) {
             (Answer::NotTried, _) => true,
-            // Whoever ends a connection that had served ends it for what was sent ahead too. The message is first on the
-            // next one, where the same counts.
-            // Behind the whole content nobody knows whether it was taken: that was an attempt.
+            // Whoever ends a connection that had served ends it for what was sent ahead too. The message is first on
+            // the next one, where the same counts. Behind the whole content nobody knows whether it was taken: that was
+            // an attempt.
             (Answer::Lost(Loss::Closed), Stage::End) => false,
             (Answer::Lost(Loss::Closed), _) => self.tried > 0,
             (Answer::Reply(_), _) => self.tried > 0 && is_used_up(outcome),

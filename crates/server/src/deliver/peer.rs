@@ -1,9 +1,9 @@
-//! What the access map says of the host at the other end: whether TLS is tried with it, what is demanded of the connection, as
-//! whom we log in, which extensions are left alone; and what it demands for a recipient.
+//! What the access map says of the host at the other end: whether TLS is tried with it, what is demanded of the
+//! connection, as whom we log in, which extensions are left alone; and what it demands for a recipient.
 //!
-//! The map that is in force when the connection is opened counts; a connection that was opened under another map takes no further
-//! message ([`is_out_of_date`]). A map without such tags costs a few comparisons. A map that cannot be asked puts mail off: TLS is never weaker
-//! for it.
+//! The map that is in force when the connection is opened counts; a connection that was opened under another map takes
+//! no further message ([`is_out_of_date`]). A map without such tags costs a few comparisons. A map that cannot be asked
+//! puts mail off: TLS is never weaker for it.
 //!
 //! | Said | By | Wins |
 //! |---|---|---|
@@ -159,7 +159,8 @@ impl Peer {
     }
 }
 
-/// As the session takes it. What the map gives for all hosts is used where AUTH is offered; what it gives for one is needed.
+/// As the session takes it. What the map gives for all hosts is used where AUTH is offered; what it gives for one is
+/// needed.
 fn login_of(login: &Tagged<AuthInfo>, config: &Config) -> Login {
     let AuthInfo { user, identity, password, is_base64, mechanisms, .. } = &login.value;
     let known: Vec<Mechanism> = mechanisms.iter().filter_map(|name| Mechanism::parse(name)).collect();
@@ -178,7 +179,8 @@ fn login_of(login: &Tagged<AuthInfo>, config: &Config) -> Login {
     }
 }
 
-/// What is known of a connection, as far as this demand goes: of the names of its certificate the one that is wanted counts.
+/// What is known of a connection, as far as this demand goes: of the names of its certificate the one that is wanted
+/// counts.
 fn secured<'a>(
     host: &'a Candidate,
     info: Option<&'a TlsInfo>,
@@ -206,7 +208,8 @@ fn secured<'a>(
     }
 }
 
-/// What becomes of recipients for whom the connection is not good enough; nothing for the others. Empty: it is good enough for all.
+/// What becomes of recipients for whom the connection is not good enough; nothing for the others. Empty: it is good
+/// enough for all.
 ///
 /// # Cancel safety
 /// Yes.

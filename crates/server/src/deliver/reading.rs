@@ -1,8 +1,8 @@
 //! The spool as attempts read it: a few messages at a time, on threads of their own that may wait for the disk.
 //!
-//! After a start all mail has to come from the disk, for as many connections as there are. Each read has a thread, and each
-//! thread a heap that keeps room for what has passed through it: without a bound they are most of the memory. Turns come in
-//! the order in which they are asked for.
+//! After a start all mail has to come from the disk, for as many connections as there are. Each read has a thread, and
+//! each thread a heap that keeps room for what has passed through it: without a bound they are most of the memory.
+//! Turns come in the order in which they are asked for.
 //!
 //! A message that goes to many destinations is read once for all of them: the spool keeps it while others want it
 //! (`spool::Spool::part`), and whoever wants it while it is read waits for that instead of reading it too.

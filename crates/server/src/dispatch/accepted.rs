@@ -12,7 +12,8 @@ use spool::envelope::Encoded;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Destinations of one message that go in line while the scheduler is locked: with hundreds of thousands that would take long.
+/// Destinations of one message that go in line while the scheduler is locked: with hundreds of thousands that would
+/// take long.
 const NAMES_IN_A_ROW: usize = 500;
 
 /// What became of a message that went in line.
@@ -42,8 +43,8 @@ impl Enqueue for Dispatch {
 }
 
 impl Dispatch {
-    /// A message is durable: its recipients go in line. Returns those that are deferred at once, since their destination is
-    /// down, with the reason.
+    /// A message is durable: its recipients go in line. Returns those that are deferred at once, since their
+    /// destination is down, with the reason.
     pub(crate) fn accepted(&self, envelope: &Envelope, encoded: &Encoded, class: Class) -> Vec<(Positions, Arc<str>)> {
         if envelope.release_at().is_some_and(|at| at > self.now()) {
             // It is not due yet: a walk over the list of the spool finds out when it is.

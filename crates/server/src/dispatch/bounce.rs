@@ -1,7 +1,7 @@
 //! What an operator bounces: recipients fail at his word, their senders are told, and then they are done.
 //!
-//! The order is that of [`settle`]: a report is durable before those it tells of are done. In between nobody tries them ([`Reservation`]).
-//! What a connection has at that moment stays, and so does whom somebody is about to report anyway.
+//! The order is that of [`settle`]: a report is durable before those it tells of are done. In between nobody tries them
+//! ([`Reservation`]). What a connection has at that moment stays, and so does whom somebody is about to report anyway.
 
 use super::Dispatch;
 use super::reservations::Reservation;
@@ -20,7 +20,8 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
 impl Dispatch {
-    /// Has recipients bounced. What is heard comes when all of it is durable; nothing, if the server ends before it begins.
+    /// Has recipients bounced. What is heard comes when all of it is durable; nothing, if the server ends before it
+    /// begins.
     pub(crate) fn bounce_some(&self, meant: Vec<RecipientSelection>, why: Arc<str>) -> oneshot::Receiver<Vec<Bounced>> {
         let (answer, heard) = oneshot::channel();
         self.send(Task::Bounce { meant, why, answer });

@@ -1,6 +1,6 @@
-//! Mail that waited too long at a destination that is down: nobody tries it, so its age is seen by the walk over its queue,
-//! and the end of a time that its sender gave by the scheduler's clock. And mail that was delivered, of which its sender was not
-//! told.
+//! Mail that waited too long at a destination that is down: nobody tries it, so its age is seen by the walk over its
+//! queue, and the end of a time that its sender gave by the scheduler's clock. And mail that was delivered, of which
+//! its sender was not told.
 
 use super::Dispatch;
 use super::reservations::Reservation;
@@ -18,8 +18,8 @@ use std::time::Duration;
 /// When it is looked again after a time that is over by one clock and not by another.
 const CLOCK_AGAIN: Duration = Duration::from_secs(1);
 
-/// Tells the sender, and records what he was told. Returns how long it makes no sense to look again: not at all if he was
-/// told, and otherwise until it can be tried again, or until the message is as old as was thought.
+/// Tells the sender, and records what he was told. Returns how long it makes no sense to look again: not at all if he
+/// was told, and otherwise until it can be tried again, or until the message is as old as was thought.
 ///
 /// Nothing is done for recipients that do not wait any more, nor are owed a report.
 pub(super) async fn settle(
@@ -49,8 +49,9 @@ pub(super) async fn settle(
     if told == ExpiryReport::No { settle::TELL_AGAIN } else { Duration::ZERO }
 }
 
-/// Gives back, or tells of the delay, what is not delivered by the time that the sender gave, as he wanted it. Returns when to
-/// look again: not at all if the recipients do not wait any more, at [`Duration::MAX`] if they have no time that is to come.
+/// Gives back, or tells of the delay, what is not delivered by the time that the sender gave, as he wanted it. Returns
+/// when to look again: not at all if the recipients do not wait any more, at [`Duration::MAX`] if they have no time
+/// that is to come.
 pub(super) async fn settle_by_time(
     service: &Arc<Context>,
     dispatch: &Arc<Dispatch>,
@@ -82,7 +83,8 @@ pub(super) async fn settle_by_time(
 /// It cannot be read, and an operator was told.
 struct EnvelopeReadError;
 
-/// Reads what is overdue, and claims it; `None` if nothing of it waits any more, or it was given up and goes into a report.
+/// Reads what is overdue, and claims it; `None` if nothing of it waits any more, or it was given up and goes into a
+/// report.
 async fn load(
     service: &Context,
     dispatch: &Arc<Dispatch>,
@@ -152,8 +154,8 @@ async fn tell(
     }
 }
 
-/// How long a message that was held until a time has not waited yet for as long as `kind` says, or its sender does not want to
-/// hear of a delay.
+/// How long a message that was held until a time has not waited yet for as long as `kind` says, or its sender does not
+/// want to hear of a delay.
 fn younger_than_thought(service: &Context, envelope: &Envelope, kind: Overdue) -> Option<Duration> {
     let wants_to_hear = deadline::wants_to_hear(envelope);
     if envelope.release_at().is_none() && wants_to_hear.is_none() {

@@ -58,8 +58,9 @@ impl Dispatch {
 
 /// Mail of queues whose name is no longer what the configuration gives is moved to the queue it belongs to now.
 ///
-/// Mail for a domain goes to other hosts by itself when mailertable or the smart hosts change. What waits for hosts by their
-/// names, or for a domain whose users are here now, is read to know its senders and recipients. A copy stays where it is.
+/// Mail for a domain goes to other hosts by itself when mailertable or the smart hosts change. What waits for hosts by
+/// their names, or for a domain whose users are here now, is read to know its senders and recipients. A copy stays
+/// where it is.
 ///
 /// `moved` says what was moved also after an error.
 ///
@@ -91,8 +92,8 @@ pub(super) fn rehome(
     Ok(())
 }
 
-/// Moves some recipients of one message from a queue to where they belong. Whom the scheduler has stays: his attempt goes by the list
-/// that he is in, and would be made a second time from the other one.
+/// Moves some recipients of one message from a queue to where they belong. Whom the scheduler has stays: his attempt
+/// goes by the list that he is in, and would be made a second time from the other one.
 fn move_some(
     spool: &Spool,
     name: &[u8],

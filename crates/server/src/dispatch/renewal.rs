@@ -1,8 +1,9 @@
 //! What a reload means for mail that waits.
 //!
-//! What has been changed decides: mail is tried before its time only where something says otherwise than before where it goes or
-//! how. A new certificate, or a limit on clients, must not have every host that is down knocked at, every name asked for and every
-//! list read. Pure; whether other name servers are asked, and whether map files lead elsewhere, is added by who knows it.
+//! What has been changed decides: mail is tried before its time only where something says otherwise than before where
+//! it goes or how. A new certificate, or a limit on clients, must not have every host that is down knocked at, every
+//! name asked for and every list read. Pure; whether other name servers are asked, and whether map files lead
+//! elsewhere, is added by who knows it.
 
 use crate::config::Config;
 use std::collections::BTreeSet;
@@ -10,8 +11,8 @@ use std::collections::BTreeSet;
 /// What is to be done for mail that waits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Renewal {
-    /// Tables and keys that have changed and say where mail goes. If there are any, hosts are asked for anew and all that waits is
-    /// tried, whatever its back-off says.
+    /// Tables and keys that have changed and say where mail goes. If there are any, hosts are asked for anew and all
+    /// that waits is tried, whatever its back-off says.
     ways: Vec<&'static str>,
     /// Limits or times of deliveries have changed: hosts are asked for anew and lists looked through; back-offs stand.
     has_limits: bool,

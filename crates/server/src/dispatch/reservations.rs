@@ -1,8 +1,9 @@
-//! Recipients whose senders are being told although nobody is trying them: whoever has one in hand keeps others from it.
+//! Recipients whose senders are being told although nobody is trying them: whoever has one in hand keeps others from
+//! it.
 //!
-//! Between a report and the record that its recipient is done the spool says that he waits. What an operator bounces is not
-//! tried in that time; what grew too old is not bounced, and the other way round. Claims are in memory alone: a crash leaves
-//! a recipient who waits, or one who is done and reported.
+//! Between a report and the record that its recipient is done the spool says that he waits. What an operator bounces is
+//! not tried in that time; what grew too old is not bounced, and the other way round. Claims are in memory alone: a
+//! crash leaves a recipient who waits, or one who is done and reported.
 
 use super::Dispatch;
 use crate::settle::PendingReport;
@@ -18,8 +19,8 @@ use std::time::Duration;
 
 /// Recipients of whom it is asked at a time whether a connection has them; deliveries wait for that.
 const ASKED_MAX: usize = 64;
-/// When lists are looked through again whose recipients were claimed and wait on. What took one of them from a list meanwhile
-/// has put it down by then.
+/// When lists are looked through again whose recipients were claimed and wait on. What took one of them from a list
+/// meanwhile has put it down by then.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// What a recipient was claimed for.

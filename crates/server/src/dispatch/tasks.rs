@@ -1,7 +1,8 @@
-//! What dispatch has done by tasks: opening connections, asking for hosts, reading lists, reports on mail that is overdue.
+//! What dispatch has done by tasks: opening connections, asking for hosts, reading lists, reports on mail that is
+//! overdue.
 //!
-//! Decisions only send an [`Task`] and never wait. One task ([`run`]) takes them, and owns what they begin; at the end of the
-//! server it waits for what is open.
+//! Decisions only send an [`Task`] and never wait. One task ([`run`]) takes them, and owns what they begin; at the end
+//! of the server it waits for what is open.
 
 use super::{CompletionGuard, ConnectTarget, ConnectionSignal, Dispatch, Renewal, bounce, overdue, rehome};
 use crate::context::Context;

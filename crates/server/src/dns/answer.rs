@@ -1,8 +1,8 @@
 //! What is asked, and what is made of the replies.
 //!
-//! The library follows aliases and tells an empty answer from an error, but some of what it calls empty is a broken DNS:
-//! a referral where an answer should be, or a chain of aliases without an end. To take those for "there is none" would
-//! send mail back that another try delivers, so [`read`] tells them apart.
+//! The library follows aliases and tells an empty answer from an error, but some of what it calls empty is a broken
+//! DNS: a referral where an answer should be, or a chain of aliases without an end. To take those for "there is none"
+//! would send mail back that another try delivers, so [`read`] tells them apart.
 
 use std::cmp::Ordering;
 use std::net::IpAddr;

@@ -1,13 +1,13 @@
 //! Questions to the DNS, asked so that a slow or dead DNS costs a session nothing but the answer.
 //!
 //! One [`Resolver`] serves the whole server. It adds to the library's protocol: a time limit on each question
-//! (`dns.timeout`), a bound on questions under way, a cache of bounded size in which errors count as answers for a short
-//! while, one question where several sessions ask the same, and a breaker that stops asking a resolver that is dead.
-//! Nothing here blocks a worker, and no task is started: whoever asks drives the question, and if it goes away another
-//! one who waits for the same answer takes over.
+//! (`dns.timeout`), a bound on questions under way, a cache of bounded size in which errors count as answers for a
+//! short while, one question where several sessions ask the same, and a breaker that stops asking a resolver that is
+//! dead. Nothing here blocks a worker, and no task is started: whoever asks drives the question, and if it goes away
+//! another one who waits for the same answer takes over.
 //!
-//! What answers mean is elsewhere: [`Resolver::reverse`] gives the verified name of a client, [`Resolver::mail_hosts`] the
-//! hosts of a domain, and `admit::dnsbl` asks block lists.
+//! What answers mean is elsewhere: [`Resolver::reverse`] gives the verified name of a client, [`Resolver::mail_hosts`]
+//! the hosts of a domain, and `admit::dnsbl` asks block lists.
 
 mod answer;
 mod breaker;
@@ -265,8 +265,8 @@ impl Resolver {
         })))
     }
 
-    /// Whether it asks the same servers in the same manner as the other, with the same /etc/hosts: what is kept of answers is
-    /// as good for one as for the other.
+    /// Whether it asks the same servers in the same manner as the other, with the same /etc/hosts: what is kept of
+    /// answers is as good for one as for the other.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
         self.0.origin == other.0.origin
     }

@@ -1,8 +1,8 @@
 //! Places for work of which some takes long: what is slow does not hold what is quick.
 //!
-//! Work begins in a quick place. When it has taken [`QUICK`] it moves to a slow one as soon as there is one, and its quick
-//! place is free for others. So name servers that are silent cost those who wait behind them milliseconds, until all slow
-//! places are taken as well; then work stays where it is meanwhile, and nothing fails for it.
+//! Work begins in a quick place. When it has taken [`QUICK`] it moves to a slow one as soon as there is one, and its
+//! quick place is free for others. So name servers that are silent cost those who wait behind them milliseconds, until
+//! all slow places are taken as well; then work stays where it is meanwhile, and nothing fails for it.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;

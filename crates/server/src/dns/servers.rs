@@ -1,8 +1,8 @@
 //! The name servers that are asked, in turn.
 //!
-//! The first is asked; the next one beside it when it has said nothing for a while, and at once when it fails or refuses.
-//! A server that said nothing while it was waited for, to this question or to any other, comes last for [`SILENT`]: it
-//! costs one question its patience, not each. Then one question tries it again.
+//! The first is asked; the next one beside it when it has said nothing for a while, and at once when it fails or
+//! refuses. A server that said nothing while it was waited for, to this question or to any other, comes last for
+//! [`SILENT`]: it costs one question its patience, not each. Then one question tries it again.
 //!
 //! Not here: whether all of them are dead, which is the `breaker`'s, and what an answer means.
 
@@ -61,8 +61,8 @@ impl Servers {
         Self { clients, patience: (timeout / 5).min(PATIENCE_MAX), memory }
     }
 
-    /// The answer of the first server that has one; of failures the last that is not silence. Ends with the time limit of
-    /// the last client.
+    /// The answer of the first server that has one; of failures the last that is not silence. Ends with the time limit
+    /// of the last client.
     ///
     /// # Cancel safety
     /// Cancel safe.

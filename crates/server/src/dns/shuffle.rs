@@ -1,4 +1,5 @@
-//! Random order from a seed, so that each use of a cached answer has an order of its own and a test has always the same.
+//! Random order from a seed, so that each use of a cached answer has an order of its own and a test has always the
+//! same.
 
 /// A source of orders.
 pub(super) struct Shuffle(u64);

@@ -113,8 +113,9 @@ pub(crate) fn resolver_of(settings: &Dns) -> Resolver {
     Resolver::with(settings, name_servers(settings).unwrap(), b"").unwrap()
 }
 
-/// Does work that nothing but packets hold up, and says how long that took by a clock that stands: no time at all, however busy
-/// the machine. Work that waits for the clock gets it after a while all the same, and is found out by what it took.
+/// Does work that nothing but packets hold up, and says how long that took by a clock that stands: no time at all,
+/// however busy the machine. Work that waits for the clock gets it after a while all the same, and is found out by what
+/// it took.
 pub(crate) async fn standing<F: Future>(work: F) -> (F::Output, Duration) {
     // What blocks keeps a clock that is paused from going on when all wait.
     tokio::time::pause();
@@ -137,8 +138,8 @@ impl Resolver {
 }
 
 impl Server {
-    /// Answers with these records; with an empty answer for names that have others or have names below them, and NXDOMAIN
-    /// for the rest; with SERVFAIL for names that begin with `broken.` and have none.
+    /// Answers with these records; with an empty answer for names that have others or have names below them, and
+    /// NXDOMAIN for the rest; with SERVFAIL for names that begin with `broken.` and have none.
     pub(crate) async fn start(records: Vec<(String, RData)>) -> Self {
         let mut by_name: HashMap<String, Vec<RData>> = HashMap::new();
         for (name, data) in records {

@@ -1,7 +1,8 @@
-//! What the machine adds to the configuration: homes of users, lists that alias files name, databases that need a journal.
+//! What the machine adds to the configuration: homes of users, lists that alias files name, databases that need a
+//! journal.
 //!
-//! Read once before the rules are made, and again at a reload with the rights that are left then. A file that cannot be read adds
-//! nothing: its reader reports it.
+//! Read once before the rules are made, and again at a reload with the rights that are left then. A file that cannot be
+//! read adds nothing: its reader reports it.
 
 use super::needs::is_local;
 use crate::config::{Config, MapSource};
@@ -133,7 +134,8 @@ fn text_of(path: &Path) -> Option<String> {
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Whether an SQLite file is in the mode "write-ahead log", octets 18 and 19 of its header (<https://sqlite.org/fileformat.html>).
+/// Whether an SQLite file is in the mode "write-ahead log", octets 18 and 19 of its header
+/// (<https://sqlite.org/fileformat.html>).
 fn has_journal(path: &Path) -> bool {
     let mut header = [0; 20];
     let is_read = std::fs::metadata(path).is_ok_and(|found| found.is_file())

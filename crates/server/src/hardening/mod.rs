@@ -1,12 +1,13 @@
-//! What the server gives up after its start, besides root: files that it does not need (Landlock) and system calls that mail never
-//! needs (seccomp).
+//! What the server gives up after its start, besides root: files that it does not need (Landlock) and system calls that
+//! mail never needs (seccomp).
 //!
-//! [`needs`] computes from the configuration what is needed, [`facts`] adds what the machine says, [`roots`] finds the directories,
-//! [`crate::env::landlock`] and [`crate::env::seccomp`] tell the kernel. Both last until the process ends and bind all that it starts:
-//! `auth.program`, and without the helper of local delivery also programs of aliases. The helper is started before and is not bound.
+//! [`needs`] computes from the configuration what is needed, [`facts`] adds what the machine says, [`roots`] finds the
+//! directories, [`crate::env::landlock`] and [`crate::env::seccomp`] tell the kernel. Both last until the process ends
+//! and bind all that it starts: `auth.program`, and without the helper of local delivery also programs of aliases. The
+//! helper is started before and is not bound.
 //!
-//! A kernel that lacks one of the two is no error: the log and `mailrace status --json` say what is in force. Rules cannot be widened, so a
-//! reload that needs more files is refused ([`Hardening::refuses`]).
+//! A kernel that lacks one of the two is no error: the log and `mailrace status --json` say what is in force. Rules
+//! cannot be widened, so a reload that needs more files is refused ([`Hardening::refuses`]).
 
 pub mod facts;
 pub mod needs;
@@ -94,7 +95,8 @@ impl Hardening {
         if self.is_missing { Severity::Notice } else { Severity::Info }
     }
 
-    /// Why a running server cannot take a configuration: it names files that the rules in force keep closed. `None` if it can.
+    /// Why a running server cannot take a configuration: it names files that the rules in force keep closed. `None` if
+    /// it can.
     #[must_use]
     pub fn refuses(&self, config: &Config, config_file: Option<&Path>) -> Option<String> {
         let roots = self.roots.as_ref()?;

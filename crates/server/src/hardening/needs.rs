@@ -1,11 +1,12 @@
 //! Which files and directories the server needs after its start, computed from the configuration.
 //!
-//! The result is a plain value: paths, each with the key that names it and the rights below it. [`super::roots`] looks on the disk
-//! for the directories that rules are made for, and [`crate::env::landlock`] hands those to the kernel.
+//! The result is a plain value: paths, each with the key that names it and the rights below it. [`super::roots`] looks
+//! on the disk for the directories that rules are made for, and [`crate::env::landlock`] hands those to the kernel.
 //!
-//! - Every key whose value is a path counts, also one that is added later: it may be read until [`rights`] says otherwise.
-//! - With the helper of local delivery the server writes no mailbox, and reads no home if workers do that. Without it the server
-//!   reads `.forward` files of all users and writes the mailboxes of its own user.
+//! - Every key whose value is a path counts, also one that is added later: it may be read until [`rights`] says
+//!   otherwise.
+//! - With the helper of local delivery the server writes no mailbox, and reads no home if workers do that. Without it
+//!   the server reads `.forward` files of all users and writes the mailboxes of its own user.
 
 use super::facts::Facts;
 use crate::config::{self, Config, Mailbox};
@@ -47,8 +48,9 @@ impl Need {
 /// Programs, libraries and their data, which the system has for everybody.
 const SYSTEM_PROGRAMS: [&str; 9] =
     ["/usr", "/lib", "/lib32", "/lib64", "/bin", "/sbin", "/nix/store", "/gnu/store", "/run/current-system"];
-/// Settings of the system: names, zones, certificates, name servers. `/proc` as a whole, since the kernel makes its files anew at
-/// any time and a rule for one of them would be lost; it keeps memory and environment of other processes closed by itself.
+/// Settings of the system: names, zones, certificates, name servers. `/proc` as a whole, since the kernel makes its
+/// files anew at any time and a rule for one of them would be lost; it keeps memory and environment of other processes
+/// closed by itself.
 const SYSTEM_SETTINGS: [&str; 9] = [
     "/etc",
     "/proc",
@@ -153,7 +155,8 @@ fn without_helper(config: &Config, facts: &Facts, needs: &mut Vec<Need>) {
     }
 }
 
-/// The directory that a template leads to: the home of the server's user, or what is before the first part that differs.
+/// The directory that a template leads to: the home of the server's user, or what is before the first part that
+/// differs.
 fn place(template: &str, facts: &Facts) -> Option<PathBuf> {
     if template == "%h" || template.starts_with("%h/") {
         return facts.own_home.clone();

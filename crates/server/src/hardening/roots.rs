@@ -1,7 +1,7 @@
 //! From needs to the directories that rules are made for, and back: whether the rules in force allow a need.
 //!
-//! The kernel judges where a file is after all links were followed. So a need counts for the directory of its name (a new file may be
-//! put there) and for the directory of what it leads to now.
+//! The kernel judges where a file is after all links were followed. So a need counts for the directory of its name (a
+//! new file may be put there) and for the directory of what it leads to now.
 
 use super::needs::{Access, Need, Scope};
 use std::collections::BTreeMap;

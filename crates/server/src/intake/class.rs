@@ -1,7 +1,7 @@
 //! Which class a message goes in: what waits behind what at a destination.
 //!
-//! The class is decided when a message is stored, from what the client said and from its header, and kept with the state of
-//! each recipient, so that nothing is read again to know it.
+//! The class is decided when a message is stored, from what the client said and from its header, and kept with the
+//! state of each recipient, so that nothing is read again to know it.
 
 use mail::MailParams;
 use schedule::Class;
@@ -17,7 +17,8 @@ pub(crate) struct HeaderHints {
 
 /// The class of a message. A priority that the client gave counts more than the header. `bulk_precedence` is
 /// `delivery.bulk_precedence`: whether the header is looked at.
-// RFC 6710 §5, §9.2: the three levels of MIXER, -4, 0 and 4; what lies between counts as the next higher, what is above as the highest
+// RFC 6710 §5, §9.2: the three levels of MIXER, -4, 0 and 4; what lies between counts as the next higher, what is above
+// as the highest
 #[must_use]
 pub(crate) fn class_of(params: &MailParams, sort: HeaderHints, bulk_precedence: bool) -> Class {
     match params.mt_priority.map(mail::MtPriority::get) {

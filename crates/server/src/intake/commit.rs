@@ -1,12 +1,13 @@
 //! Stores the messages of one transaction, all or none, and enqueues them.
 //!
-//! The messages go into the spool in one batch with one sync ([`Spool::append_all`]): a crash leaves all of them or none.
+//! The messages go into the spool in one batch with one sync ([`Spool::append_all`]): a crash leaves all of them or
+//! none.
 //!
-//! A batch has the size limit of one message. The messages of a larger transaction (lists with hundreds of thousands of members
-//! and several owners) are stored one after another, the message with the name of the transaction last: where it is, all are, and
-//! the pickup directory relies on that after a crash. If one of them is not taken, those before it are declared done, and no
-//! recipient gets them. Only then a crash between two messages leaves some of them; the client, which has no answer, sends the
-//! transaction again.
+//! A batch has the size limit of one message. The messages of a larger transaction (lists with hundreds of thousands of
+//! members and several owners) are stored one after another, the message with the name of the transaction last: where
+//! it is, all are, and the pickup directory relies on that after a crash. If one of them is not taken, those before it
+//! are declared done, and no recipient gets them. Only then a crash between two messages leaves some of them; the
+//! client, which has no answer, sends the transaction again.
 
 use super::content::{Content, FinishedContent};
 use super::message_store::MessageStore;
@@ -34,7 +35,8 @@ pub(crate) enum Origin {
     Session,
     /// A message that another server accepted before.
     Import,
-    /// A report of this server. It may use the room that the spool keeps from ordinary mail, and no line says that it waits.
+    /// A report of this server. It may use the room that the spool keeps from ordinary mail, and no line says that it
+    /// waits.
     Report,
 }
 
@@ -49,7 +51,8 @@ pub(crate) struct NewMessage {
 }
 
 impl NewMessage {
-    /// A message of a plan. One that is in quarantine is held; one that waits for an operator is due when it would expire.
+    /// A message of a plan. One that is in quarantine is held; one that waits for an operator is due when it would
+    /// expire.
     pub(crate) fn new(context: &Context, planned: PlannedMessage, class: Class) -> Self {
         let PlannedMessage { envelope, encoded, kind } = planned;
         let mut first = first_state(&envelope, class);
@@ -96,8 +99,8 @@ impl StoredTransaction {
         &self.messages
     }
 
-    /// Puts each message that is due in line, and logs those that wait. `octets`: of the content that the client sent, for the
-    /// priority in the log.
+    /// Puts each message that is due in line, and logs those that wait. `octets`: of the content that the client sent,
+    /// for the priority in the log.
     ///
     /// # Cancel safety
     /// Not cancel-safe: a message that is not in line is after the next start.
@@ -114,8 +117,8 @@ impl StoredTransaction {
 /// Makes all messages of a transaction durable, or none. Each has its finished content.
 ///
 /// # Errors
-/// As [`Spool::append_all`]. No message of the transaction will be delivered, except where the spool fails so hard that it takes
-/// no change either; that is logged.
+/// As [`Spool::append_all`]. No message of the transaction will be delivered, except where the spool fails so hard that
+/// it takes no change either; that is logged.
 /// # Cancel safety
 /// Not cancel-safe: a dropped call may leave the messages in the spool.
 pub(crate) async fn commit(
@@ -170,8 +173,8 @@ pub(crate) async fn finish_all(
     Ok(finished)
 }
 
-/// Stores all messages: in one batch, or one after another if they are too large for that, the first of them last. On an error
-/// also returns from which position on messages are stored.
+/// Stores all messages: in one batch, or one after another if they are too large for that, the first of them last. On
+/// an error also returns from which position on messages are stored.
 pub(super) async fn store_all(
     message_store: &MessageStore,
     messages: &[(NewMessage, FinishedContent)],
@@ -272,8 +275,8 @@ async fn run_where_it_fits(messages: Vec<NewMessage>, work: impl FnOnce(&[NewMes
     drop(blocking::run(move || work(&messages)).await);
 }
 
-/// The state in which the recipients of a new message begin: their class, a mark if the sender gave a time by which to deliver
-/// it, and the time at which the message is released, so that a crash forgets none of it.
+/// The state in which the recipients of a new message begin: their class, a mark if the sender gave a time by which to
+/// deliver it, and the time at which the message is released, so that a crash forgets none of it.
 // RFC 4865 §4.2: it is kept until then
 pub(crate) fn first_state(envelope: &Envelope, class: Class) -> State {
     let state = State::default().of_class(class.bits(), deadline::to_come(envelope).is_some());
@@ -305,8 +308,8 @@ impl FramedMessage {
     }
 }
 
-/// Appends the messages of a transaction in one batch and waits until they are durable. While the disk is behind, the client
-/// waits, and with it the network.
+/// Appends the messages of a transaction in one batch and waits until they are durable. While the disk is behind, the
+/// client waits, and with it the network.
 ///
 /// # Errors
 /// As [`Spool::append_all`].

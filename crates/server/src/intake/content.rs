@@ -1,10 +1,11 @@
 //! Content of one message on its way into the spool.
 //!
-//! Small content stays in memory until the end. Larger content goes to the spool in chunks while it arrives, and no connection
-//! holds more than [`RAM_BYTES_MAX`] of it: the piece that the session passes on, the chunk that is filled, and the chunk that is
-//! written. A chunk begins only after the chunk before it is on the disk.
+//! Small content stays in memory until the end. Larger content goes to the spool in chunks while it arrives, and no
+//! connection holds more than [`RAM_BYTES_MAX`] of it: the piece that the session passes on, the chunk that is filled,
+//! and the chunk that is written. A chunk begins only after the chunk before it is on the disk.
 //!
-//! A crash, or a client that disconnects, before the end leaves chunks that no message names; the spool counts them as dead.
+//! A crash, or a client that disconnects, before the end leaves chunks that no message names; the spool counts them as
+//! dead.
 
 use super::MessageStore;
 use bytes::Bytes;
@@ -13,8 +14,8 @@ use spool::{Chunk, Commit, Error, NewBody, Spool, Store as _};
 
 /// The most content of one message that a connection holds in memory.
 pub const RAM_BYTES_MAX: usize = 2 * PIECE_BYTES + 2 * CHUNK_BYTES;
-/// Content up to this travels inline; larger content goes in chunks. A piece that grows past it by one read may hold twice as
-/// much, since it grows by doubling.
+/// Content up to this travels inline; larger content goes in chunks. A piece that grows past it by one read may hold
+/// twice as much, since it grows by doubling.
 pub const PIECE_BYTES: usize = 64 << 10;
 /// The most that is read from a connection at once, into a buffer that all connections of a thread share.
 pub const READ_BYTES: usize = 32 << 10;
@@ -22,8 +23,8 @@ pub const READ_BYTES: usize = 32 << 10;
 const SLACK_BYTES: usize = 512;
 /// Content in one chunk: the sum stays within 256 KiB, and a chunk with its header is a multiple of a block.
 pub(super) const CHUNK_BYTES: usize = 60 << 10;
-/// The smallest segment that takes chunks and inline content of these sizes: a frame may fill a quarter of it, and a chunk half
-/// of that.
+/// The smallest segment that takes chunks and inline content of these sizes: a frame may fill a quarter of it, and a
+/// chunk half of that.
 pub const SEGMENT_BYTES_MIN: u32 = 1 << 20;
 const _: () = assert!(RAM_BYTES_MAX <= 256 << 10, "the documentation of limits promises 256 KiB");
 
@@ -62,7 +63,8 @@ impl Content {
         self.chunks == 0 && self.filling.is_none() && self.failed.is_none()
     }
 
-    /// Takes the next piece of a large message. After a failure it drops all further pieces; [`Self::finish`] returns the error.
+    /// Takes the next piece of a large message. After a failure it drops all further pieces; [`Self::finish`] returns
+    /// the error.
     ///
     /// # Cancel safety
     /// Not cancel-safe: a dropped call may have lost a part of `piece`. Call [`Self::abandon`] then.
@@ -91,7 +93,8 @@ impl Content {
         }
     }
 
-    /// Ends the content with its `rest`. Large content is in the spool as chunks when this returns; small content stays in memory.
+    /// Ends the content with its `rest`. Large content is in the spool as chunks when this returns; small content stays
+    /// in memory.
     ///
     /// # Errors
     /// As [`Spool::append_chunk_of`]; the chunks are forgotten.

@@ -1,7 +1,7 @@
 //! The one door into the spool: a transaction becomes messages, and all of them are durable before `250` is sent.
 //!
-//! Every origin takes the same steps. A session (SMTP, LMTP, and mail that programs submit through the pickup directory), an
-//! import from another server and a report of this server ([`submit_report`]) differ only in [`Origin`].
+//! Every origin takes the same steps. A session (SMTP, LMTP, and mail that programs submit through the pickup
+//! directory), an import from another server and a report of this server ([`submit_report`]) differ only in [`Origin`].
 //!
 //! | Step | Function | Header and body | What may change |
 //! |---|---|---|---|
@@ -13,12 +13,13 @@
 //! | store | [`commit`] | | nothing; on failure no message of the transaction remains |
 //! | enqueue | [`StoredTransaction::enqueue`] | | nothing: the message is accepted |
 //!
-//! A rule that reads or changes header fields belongs to the first step, and applies to large content there too. A rule that
-//! needs the whole body (a signature over it) belongs between *finish* and *store*; it can add header fields to small content
-//! only, until the spool stores header and body apart. A copy for another recipient, or a list, is one more [`NewMessage`] of the
-//! same transaction, and so shares its all or none.
+//! A rule that reads or changes header fields belongs to the first step, and applies to large content there too. A rule
+//! that needs the whole body (a signature over it) belongs between *finish* and *store*; it can add header fields to
+//! small content only, until the spool stores header and body apart. A copy for another recipient, or a list, is one
+//! more [`NewMessage`] of the same transaction, and so shares its all or none.
 //!
-//! The module knows the queue only as [`Enqueue`]. Mail that may leave before it is durable takes the way of [`uncommitted`].
+//! The module knows the queue only as [`Enqueue`]. Mail that may leave before it is durable takes the way of
+//! [`uncommitted`].
 
 mod class;
 mod commit;

@@ -1,8 +1,8 @@
-//! Messages of our own, which are reports: where they go is asked as for any other recipient, and the spool has them before
-//! what they tell of is done.
+//! Messages of our own, which are reports: where they go is asked as for any other recipient, and the spool has them
+//! before what they tell of is done.
 //!
-//! A report may be for a user, a list owner or a program of this machine. It keeps the null sender on every way, also through
-//! a list with an owner: what has no sender is never answered, and so no chain of reports goes on for ever.
+//! A report may be for a user, a list owner or a program of this machine. It keeps the null sender on every way, also
+//! through a list with an owner: what has no sender is never answered, and so no chain of reports goes on for ever.
 
 use super::{Content, HeaderHints, NewMessage, Origin, PIECE_BYTES, class_of, commit, finish_all};
 use crate::context::Context;
@@ -38,8 +38,8 @@ impl fmt::Display for NotStored {
     }
 }
 
-/// Octets of a report beside what it returns where there is room for small messages only: so the header section of the message
-/// mostly fits, too.
+/// Octets of a report beside what it returns where there is room for small messages only: so the header section of the
+/// message mostly fits, too.
 const SMALL_REPORT_OCTETS: usize = PIECE_BYTES - (16 << 10);
 
 /// A report in the spool.
@@ -52,8 +52,8 @@ pub(crate) struct Reported {
     pub(crate) is_less: bool,
 }
 
-/// Stores a report and hands it to *dispatch*. It may use the room that is kept from ordinary mail. Where the spool has room for
-/// small messages only, the report tells of fewer and returns less of the message it is about.
+/// Stores a report and hands it to *dispatch*. It may use the room that is kept from ordinary mail. Where the spool has
+/// room for small messages only, the report tells of fewer and returns less of the message it is about.
 ///
 /// # Errors
 /// As [`Store::append`](spool::Store::append), or a map cannot be asked. No message of the report remains.
@@ -137,7 +137,8 @@ fn not_now(error: ExpandError) -> NotStored {
     NotStored::Map(error.to_string().into())
 }
 
-/// What the recipients of a message of ours become. Whoever is refused is in it as one who fails: then the postmaster hears of it.
+/// What the recipients of a message of ours become. Whoever is refused is in it as one who fails: then the postmaster
+/// hears of it.
 async fn plan(context: &Arc<Context>, routing: &Arc<Routing>, envelope: &Envelope) -> Result<Plan, NotStored> {
     // RFC 5321 §4.5.5: a report has the null sender
     let mut plan = Plan::default();

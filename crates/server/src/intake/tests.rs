@@ -203,7 +203,8 @@ impl Transaction {
         Self { disk, spool, context, ids, finished, content }
     }
 
-    /// Commits it while the `fail_at`th sync fails. Returns whether it was taken and how many of its messages are in the spool.
+    /// Commits it while the `fail_at`th sync fails. Returns whether it was taken and how many of its messages are in
+    /// the spool.
     async fn commit(self, origin: Origin, fail_at: Option<u64>) -> (bool, usize) {
         if let Some(fail_at) = fail_at {
             self.disk.fail(Op::Sync, fail_at);
@@ -219,8 +220,8 @@ impl Transaction {
         (committed.is_ok(), self.spool.messages().len())
     }
 
-    /// Commits it while the power is cut after `operations` writes and syncs. Returns whether it was acknowledged and how many of
-    /// its messages are there after the restart.
+    /// Commits it while the power is cut after `operations` writes and syncs. Returns whether it was acknowledged and
+    /// how many of its messages are there after the restart.
     async fn crash(self, operations: u64, choice: u64) -> (bool, usize) {
         self.disk.cut_power_after(operations);
         let committed = commit(&self.context, Origin::Session, Class::Normal, self.finished).await;
@@ -259,8 +260,8 @@ async fn a_transaction_of_any_origin_is_stored_whole_or_not_at_all() {
     }
 }
 
-/// Crashes a transaction at each of its first writes and syncs. Returns how many of its messages the restarts found, and fails if
-/// an acknowledged one lacks some.
+/// Crashes a transaction at each of its first writes and syncs. Returns how many of its messages the restarts found,
+/// and fails if an acknowledged one lacks some.
 async fn found_after_crashes(bytes: usize) -> Vec<usize> {
     let mut found = Vec::new();
     for operations in 0..6 {

@@ -1,16 +1,17 @@
 //! The stop *commit* for messages whose delivery begins before they are durable: `race` and `interactive`.
 //!
-//! A [`UncommittedMessage`] message is in memory, in line for its next hops, and not in the spool. Its sender has no answer yet, and gets
-//! one when either every recipient was taken by a next hop, or the message is durable: nothing is ever promised from memory.
+//! A [`UncommittedMessage`] message is in memory, in line for its next hops, and not in the spool. Its sender has no
+//! answer yet, and gets one when either every recipient was taken by a next hop, or the message is durable: nothing is
+//! ever promised from memory.
 //!
 //! | Mode | It is written | 250 is said |
 //! |---|---|---|
 //! | `race` | at once | when it is durable or every next hop has taken it, whichever is first |
 //! | `interactive` | when a next hop defers or refuses, cannot be reached, or takes longer than `delivery.interactive_time` | when every next hop has taken it, or it is durable |
 //!
-//! What a crash does: before the answer the sender keeps the message and sends it again, and a next hop that had taken it
-//! gets it twice. After the answer the message is in the spool or delivered. With `race` the answer may come before the
-//! outcome is recorded: a crash then repeats the delivery, as it may for any outcome of the last 50 ms.
+//! What a crash does: before the answer the sender keeps the message and sends it again, and a next hop that had taken
+//! it gets it twice. After the answer the message is in the spool or delivered. With `race` the answer may come before
+//! the outcome is recorded: a crash then repeats the delivery, as it may for any outcome of the last 50 ms.
 //!
 //! Only a message whose outcome nobody needs to be told of goes this way: small enough to be in memory, without
 //! NOTIFY=SUCCESS, HOLDFOR or BY. All others are durable first.
@@ -101,7 +102,8 @@ impl UncommittedMessage {
         Ok(OutboundMessage::early(envelope, positions, recipients_left, self.content.clone()))
     }
 
-    /// Keeps what next hops have taken until the message is stored. False: it is, and this is to be recorded in the spool.
+    /// Keeps what next hops have taken until the message is stored. False: it is, and this is to be recorded in the
+    /// spool.
     pub(crate) fn absorb(&self, changes: &[Change]) -> bool {
         let mut progress = self.progress();
         if *self.stage.borrow() == Stage::Stored {

@@ -1,8 +1,8 @@
 //! The log of the server: events in, lines out, and nobody waits for it.
 //!
-//! A caller renders its line itself ([`render`]) and puts it into a bounded queue ([`queue`]) behind one short lock; one thread
-//! ([`writer`]) takes all that waits and writes it at once to the target ([`target`]). When the target is slower than the
-//! mail, lines are dropped, counted, and said. Lines of one caller keep their order.
+//! A caller renders its line itself ([`render`]) and puts it into a bounded queue ([`queue`]) behind one short lock;
+//! one thread ([`writer`]) takes all that waits and writes it at once to the target ([`target`]). When the target is
+//! slower than the mail, lines are dropped, counted, and said. Lines of one caller keep their order.
 //!
 //! Every event moves the counters, whether its line is written or not, so the metrics cannot disagree with the log.
 //! Not here: what events there are and what their lines say (`observe`), and files other than the log's own.
@@ -197,7 +197,8 @@ impl Log {
             true
         });
         if sent != Ok(true) {
-            // The thread is ending and has no such variables any more, or a panic in making a line is told as it happens.
+            // The thread is ending and has no such variables any more, or a panic in making a line is told as it
+            // happens.
             self.shared.send(event, &mut Local::default());
         }
     }
@@ -231,7 +232,8 @@ impl Log {
         self.shared.queue.control(Work::Reopen);
     }
 
-    /// Other settings from now on. Lines from before are written as and where they should have been, if that works at once.
+    /// Other settings from now on. Lines from before are written as and where they should have been, if that works at
+    /// once.
     pub fn reconfigure(&self, settings: &Settings) {
         self.shared.queue.switch(Style::new(settings), settings.queue_lines_max, settings.target.clone());
         self.shared.level.store(settings.level, Ordering::Relaxed);

@@ -1,8 +1,8 @@
 //! Lines on their way from the callers to the writer, and what else the writer is asked to do, in one order.
 //!
-//! Callers copy their line under a short lock. They wake the writer only when it sleeps; while lines keep coming it looks for
-//! them by itself ([`NAP`]), so that a storm costs no system call per line. The number of lines that are not written yet,
-//! waiting or in the writer's hands, is bounded.
+//! Callers copy their line under a short lock. They wake the writer only when it sleeps; while lines keep coming it
+//! looks for them by itself ([`NAP`]), so that a storm costs no system call per line. The number of lines that are not
+//! written yet, waiting or in the writer's hands, is bounded.
 
 use super::render::Style;
 use super::target::Lines;

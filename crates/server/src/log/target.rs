@@ -1,7 +1,7 @@
 //! Where lines end up: a stream that takes many at once, or a socket that takes one datagram for each.
 //!
-//! Nothing here retries by itself or speaks to anybody; [`super::writer`] does. What was written is remembered in [`Lines`], so
-//! that a second attempt goes on where the first one stopped.
+//! Nothing here retries by itself or speaks to anybody; [`super::writer`] does. What was written is remembered in
+//! [`Lines`], so that a second attempt goes on where the first one stopped.
 
 use super::Target;
 use rustix::fs::OFlags;
@@ -106,7 +106,8 @@ impl Sink {
         }
     }
 
-    /// Opens the file again, or connects again with the next line. If the file cannot be opened, the old one stays in use.
+    /// Opens the file again, or connects again with the next line. If the file cannot be opened, the old one stays in
+    /// use.
     pub(super) fn reopen(&mut self) -> io::Result<()> {
         match self {
             Self::Stream { path, file } => *file = Some(open(path.as_deref())?),
@@ -130,8 +131,8 @@ impl Sink {
     }
 }
 
-/// Opens the file, which is made if it is not there. A symbolic link is not followed: whoever may write to the directory of the log could
-/// have lines written, and a file made, wherever this process may.
+/// Opens the file, which is made if it is not there. A symbolic link is not followed: whoever may write to the
+/// directory of the log could have lines written, and a file made, wherever this process may.
 pub(super) fn open(path: Option<&Path>) -> io::Result<File> {
     let flags = (OFlags::NOFOLLOW | OFlags::NOCTTY).bits().cast_signed();
     match path {

@@ -1,9 +1,9 @@
 //! The thread that writes the log.
 //!
-//! It takes all that waits and writes it in one go. When the target fails it says so once on standard error, keeps what it has
-//! and tries again each second, or at once when it is told to open the file again; meanwhile the queue fills up and then drops.
-//! Settings that change, and the end, do not wait for a target that fails: what it does not take at one more attempt is
-//! lost and counted.
+//! It takes all that waits and writes it in one go. When the target fails it says so once on standard error, keeps what
+//! it has and tries again each second, or at once when it is told to open the file again; meanwhile the queue fills up
+//! and then drops. Settings that change, and the end, do not wait for a target that fails: what it does not take at one
+//! more attempt is lost and counted.
 
 use super::queue::Work;
 use super::target::{Lines, Sink};

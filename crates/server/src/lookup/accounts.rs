@@ -1,7 +1,8 @@
-//! Users of the machine, as far as mail has to know them: those of a file, and those whom the C library finds elsewhere.
+//! Users of the machine, as far as mail has to know them: those of a file, and those whom the C library finds
+//! elsewhere.
 //!
-//! The file is asked first and always answers. What the library says may come from a network: it is asked on few threads, for a
-//! time, and kept as the answers of a directory are.
+//! The file is asked first and always answers. What the library says may come from a network: it is asked on few
+//! threads, for a time, and kept as the answers of a directory are.
 
 use super::cache::{Cache, Limits};
 use crate::config;
@@ -76,7 +77,8 @@ impl Users {
         }
     }
 
-    /// The name of a user who may run programs by himself: one with a shell of `/etc/shells`. Blocks. The error is a text.
+    /// The name of a user who may run programs by himself: one with a shell of `/etc/shells`. Blocks. The error is a
+    /// text.
     pub(super) fn with_shell(&self, uid: u32) -> Result<Option<Arc<str>>, String> {
         let accounts = self.accounts.now().map_err(|error| error.to_string())?;
         let found = match (accounts.name_and_shell(uid), &self.library) {

@@ -1,7 +1,7 @@
 //! Answers of who is outside, kept for a while.
 //!
-//! However many wait for the same answer, it is asked for once. While nobody outside answers, a value that is too old still
-//! counts for some time. That there is none never counts beyond its time: mail would be sent back for it.
+//! However many wait for the same answer, it is asked for once. While nobody outside answers, a value that is too old
+//! still counts for some time. That there is none never counts beyond its time: mail would be sent back for it.
 
 use crate::env::clock;
 use route::question::{Answer, Question};

@@ -1,7 +1,7 @@
 //! Who answers the questions of `route`: files of lists and users, accounts of the machine, and sources outside.
 //!
-//! Every answer is bounded in time and size. What cannot be had now is [`Answer::Trouble`]: the mail waits, and the text says
-//! for what.
+//! Every answer is bounded in time and size. What cannot be had now is [`Answer::Trouble`]: the mail waits, and the
+//! text says for what.
 
 mod accounts;
 mod cache;
@@ -86,8 +86,8 @@ impl Lookups {
         Self { files, users: Users::new(local, &library), list_bytes_max: local.list_size_max, library, outside }
     }
 
-    /// From now on files of users are read by these processes, and the operator is told of those that count for nothing. Holds for
-    /// what comes after a change of the configuration too.
+    /// From now on files of users are read by these processes, and the operator is told of those that count for
+    /// nothing. Holds for what comes after a change of the configuration too.
     pub(crate) fn begin(&self, readers: Option<Arc<Readers>>, tell: impl Fn(&str) + Send + Sync + 'static) {
         self.files.begin(readers, Box::new(tell));
     }

@@ -1,9 +1,10 @@
 //! The socket in the pickup directory: which commands wait to hear what becomes of their messages.
 //!
-//! Anybody on this machine may connect, as often as he likes and without a word. A connection counts for its user, as the kernel
-//! names him, from the moment it is accepted until it is closed: while its request is read, while its message waits for its turn,
-//! and while the outcomes of a delivery are awaited. One user has at most `submit.user_commands_max`, all together
-//! [`COMMANDS_MAX`]. A command beyond is told so and hears no more; its message is in the directory, and is taken all the same.
+//! Anybody on this machine may connect, as often as he likes and without a word. A connection counts for its user, as
+//! the kernel names him, from the moment it is accepted until it is closed: while its request is read, while its
+//! message waits for its turn, and while the outcomes of a delivery are awaited. One user has at most
+//! `submit.user_commands_max`, all together [`COMMANDS_MAX`]. A command beyond is told so and hears no more; its
+//! message is in the directory, and is taken all the same.
 
 use super::Name;
 use super::waiter::SubmitWaiter;

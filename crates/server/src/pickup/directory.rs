@@ -1,8 +1,8 @@
 //! The pickup directory and the socket in it: made with the rights that protect what others put there.
 //!
-//! Anybody can make files, links, FIFOs and directories in it, under any name, also under one that is ours. Names are octets, none
-//! is followed, and what stands where something of ours belongs is removed, or renamed where it cannot be removed: the directory is
-//! ours, so that nobody can keep a name.
+//! Anybody can make files, links, FIFOs and directories in it, under any name, also under one that is ours. Names are
+//! octets, none is followed, and what stands where something of ours belongs is removed, or renamed where it cannot be
+//! removed: the directory is ours, so that nobody can keep a name.
 
 use super::BAD;
 use crate::submit::{DIRECTORY_MODE, FULL, SOCKET};
@@ -27,7 +27,8 @@ pub(crate) struct Directory {
 }
 
 impl Directory {
-    /// Makes the directory if it is missing, gives it to `owner` (user and group; else it is our own) and sets its mode.
+    /// Makes the directory if it is missing, gives it to `owner` (user and group; else it is our own) and sets its
+    /// mode.
     ///
     /// # Errors
     /// It cannot be had, or belongs to somebody else.
@@ -47,8 +48,8 @@ impl Directory {
         if let Some((uid, gid)) = owner {
             fchown(&opened, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)))?;
         }
-        // After the owner: a change of owner takes the set-group-id bit away. A service may be forbidden to set that bit
-        // (RestrictSUIDSGID=), and then the directory was made for it.
+        // After the owner: a change of owner takes the set-group-id bit away. A service may be forbidden to set that
+        // bit (RestrictSUIDSGID=), and then the directory was made for it.
         if opened.metadata()?.permissions().mode() & 0o7777 != DIRECTORY_MODE {
             opened.set_permissions(Permissions::from_mode(DIRECTORY_MODE))?;
         }
@@ -59,7 +60,8 @@ impl Directory {
         &self.path
     }
 
-    /// Makes the socket, for the runtime: when the spool is open, whose lock keeps a second server away from the same mail.
+    /// Makes the socket, for the runtime: when the spool is open, whose lock keeps a second server away from the same
+    /// mail.
     pub(super) fn listener(&self) -> io::Result<tokio::net::UnixListener> {
         let socket = self.bind()?;
         socket.set_nonblocking(true)?;
@@ -118,7 +120,8 @@ impl Directory {
         }
     }
 
-    /// Gives what has a name another one that the server does not look at: this, or one that nobody else can have taken. Blocks.
+    /// Gives what has a name another one that the server does not look at: this, or one that nobody else can have
+    /// taken. Blocks.
     pub(super) fn put_aside(&self, name: &str, aside: String) -> io::Result<String> {
         if self.rename(name, &aside).is_ok() {
             return Ok(aside);

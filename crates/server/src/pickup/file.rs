@@ -1,11 +1,11 @@
 //! A file of the pickup directory, looked at before a word of it is believed.
 //!
-//! Anybody on this machine can write one by hand. It is opened below the open directory, without following a link and without
-//! waiting for the other end of a FIFO; what was opened is asked for its type, its owner, its group and its names, not the name.
-//! A file that was made elsewhere and linked or moved here has another group than the directory gives to what is made in it. All of
-//! it is read once before anything of it is used, it must be whole to the last octet, and the octets that are stored must be the
-//! same again: a file that changes meanwhile is not taken. Nothing in it says who wrote it, except in files of root and of the
-//! server itself.
+//! Anybody on this machine can write one by hand. It is opened below the open directory, without following a link and
+//! without waiting for the other end of a FIFO; what was opened is asked for its type, its owner, its group and its
+//! names, not the name. A file that was made elsewhere and linked or moved here has another group than the directory
+//! gives to what is made in it. All of it is read once before anything of it is used, it must be whole to the last
+//! octet, and the octets that are stored must be the same again: a file that changes meanwhile is not taken. Nothing in
+//! it says who wrote it, except in files of root and of the server itself.
 //!
 //! | In the file | Believed |
 //! |---|---|
@@ -184,8 +184,8 @@ fn is_ours(uid: u32) -> bool {
     [0, crate::env::machine::uid()].contains(&uid)
 }
 
-/// Whether a file that may not be read was made so by its owner: then it is bad. Otherwise something else of this machine forbids it,
-/// and the message waits.
+/// Whether a file that may not be read was made so by its owner: then it is bad. Otherwise something else of this
+/// machine forbids it, and the message waits.
 fn is_closed(directory: BorrowedFd<'_>, name: &str) -> Option<PickupFileError> {
     let found = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
     let is_file = FileType::from_raw_mode(found.st_mode) == FileType::RegularFile;
@@ -481,7 +481,8 @@ mod tests {
         let path = place.path().join(&name);
         std::os::unix::fs::chown(&path, Some(1_000), None).unwrap();
         assert_eq!(open(place.path(), &name).unwrap().uid, 1_000);
-        // As it is when somebody moves or links a file of another user here: a file that is made here has the group of the directory.
+        // As it is when somebody moves or links a file of another user here: a file that is made here has the group of
+        // the directory.
         std::os::unix::fs::chown(&path, Some(1_000), Some(1_000)).unwrap();
         assert!(open(place.path(), &name).unwrap_err().contains("its group is 1000"));
         std::os::unix::fs::chown(&path, Some(0), Some(1_000)).unwrap();

@@ -1,9 +1,9 @@
 //! Stores a message that another server has taken, as that server would have gone on with it.
 //!
-//! It was accepted once, and so nobody judges again whether it may be sent: no access map is asked, its header gets no line, and
-//! whoever cannot be reached by the maps of today gets his report like anybody whose address has failed. Its name is of the time
-//! at which it came there, so that its age counts from then; tries and the warning of its sender are kept; what was in
-//! quarantine is held.
+//! It was accepted once, and so nobody judges again whether it may be sent: no access map is asked, its header gets no
+//! line, and whoever cannot be reached by the maps of today gets his report like anybody whose address has failed. Its
+//! name is of the time at which it came there, so that its age counts from then; tries and the warning of its sender
+//! are kept; what was in quarantine is held.
 
 use super::file::SubmittedFile;
 use super::session::PickupResult;
@@ -100,7 +100,8 @@ impl Import {
         }
     }
 
-    /// The messages that it becomes by the maps in force, nothing if they drop all of it; and the recipients that they drop.
+    /// The messages that it becomes by the maps in force, nothing if they drop all of it; and the recipients that they
+    /// drop.
     async fn outgoing(&self, class: Class) -> Result<(Vec<NewMessage>, Vec<Address>, HeldTurn), Arc<str>> {
         let routing = self.service.routing.load_full();
         let envelope = self.envelope();

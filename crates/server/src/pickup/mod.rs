@@ -1,14 +1,15 @@
 //! Takes what programs of this machine have put into the pickup directory, whether the server ran then or not.
 //!
-//! The directory is looked through at the start and every few seconds (`look`); a command that hands something in says so on the
-//! socket there, and need not wait for that. Each file goes through a session of its own (`courier`): the same admission and
-//! commit as SMTP. A file is removed when its message is durable in the spool. Before it is stored it gets the queue id into its
-//! name, so that the next start knows what a crash has left: a message that is in the spool under that id is not stored again.
-//! A message that another server had taken before is not judged again (`adopt`).
-//! What cannot be taken now is tried again, later each time; what is no message is put aside, and the log says why (`complaints`).
+//! The directory is looked through at the start and every few seconds (`look`); a command that hands something in says
+//! so on the socket there, and need not wait for that. Each file goes through a session of its own (`courier`): the
+//! same admission and commit as SMTP. A file is removed when its message is durable in the spool. Before it is stored
+//! it gets the queue id into its name, so that the next start knows what a crash has left: a message that is in the
+//! spool under that id is not stored again. A message that another server had taken before is not judged again
+//! (`adopt`). What cannot be taken now is tried again, later each time; what is no message is put aside, and the log
+//! says why (`complaints`).
 //!
-//! What a file is, and why nobody else can read, change or forge one, is written in [`crate::submit`]; what of it is believed, in
-//! `file` and `user`. Anybody may put anything there, so each user has a bounded share of everything:
+//! What a file is, and why nobody else can read, change or forge one, is written in [`crate::submit`]; what of it is
+//! believed, in `file` and `user`. Anybody may put anything there, so each user has a bounded share of everything:
 //!
 //! | Of what | One user | All | Beyond |
 //! |---|---|---|---|
@@ -59,8 +60,8 @@ const USER_AT_ONCE: usize = 32;
 /// The first pause before a message is tried again; it doubles up to the longest.
 const AGAIN_FIRST: Duration = Duration::from_secs(1);
 const AGAIN_MAX: Duration = Duration::from_secs(300);
-/// What a message that waits costs the others of its user: with many, each is tried more rarely, so that all of them together are
-/// about a hundred a second.
+/// What a message that waits costs the others of its user: with many, each is tried more rarely, so that all of them
+/// together are about a hundred a second.
 const AGAIN_SHARE: Duration = Duration::from_millis(10);
 /// Messages that are tried at once when one was taken that had waited: why they waited may have gone.
 const HURRIED: usize = 2;

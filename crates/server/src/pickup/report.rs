@@ -14,7 +14,8 @@ use std::sync::Arc;
 /// Octets within which a header section is looked for.
 const HEADER_BYTES_MAX: u64 = 64 << 10;
 
-/// Stores reports on the refused. Returns the positions of those who are told of: durably, or nobody wants to hear of them.
+/// Stores reports on the refused. Returns the positions of those who are told of: durably, or nobody wants to hear of
+/// them.
 pub(super) async fn to_sender(
     service: &Arc<Context>,
     handed: &Arc<SubmittedFile>,

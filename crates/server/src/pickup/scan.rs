@@ -1,12 +1,12 @@
 //! Looking through the directory: which messages are there, who has too many, and what is to be removed.
 //!
 //! Anybody can fill the directory. So everything in it counts for its owner, by any name; of one user at most
-//! `submit.user_files_max` messages are known to the server at a time, and count for `submit.files_max`: the others wait until
-//! those have gone, and take no room from other users. What is no message and nobody needs any more is removed when it is old
-//! ([`Cleanup`]). All names are read, and no more are kept than the limits allow.
+//! `submit.user_files_max` messages are known to the server at a time, and count for `submit.files_max`: the others
+//! wait until those have gone, and take no room from other users. What is no message and nobody needs any more is
+//! removed when it is old ([`Cleanup`]). All names are read, and no more are kept than the limits allow.
 //!
-//! A directory that has not changed since it was looked through is not looked through again, and one that takes long is looked
-//! through more rarely: the looking costs a twentieth of a core at most, and has a thread of its own.
+//! A directory that has not changed since it was looked through is not looked through again, and one that takes long is
+//! looked through more rarely: the looking costs a twentieth of a core at most, and has a thread of its own.
 //!
 //! Files are counted here and nowhere else, since nobody but the server can list them. Of whom there are too many
 //! is written down beside them (`full`), where the sendmail command reads it before it writes.
@@ -36,7 +36,8 @@ pub(super) const FRESH: Duration = Duration::from_secs(2);
 const TIDY_INTERVAL: Duration = Duration::from_secs(600);
 /// How long a file stays that is being written.
 const UNFINISHED_MAX: Duration = Duration::from_secs(24 * 3_600);
-/// How long a file stays that is no message, for somebody to look at it, and whatever else users put into the directory.
+/// How long a file stays that is no message, for somebody to look at it, and whatever else users put into the
+/// directory.
 pub(super) const BAD_MAX: Duration = Duration::from_secs(7 * 24 * 3_600);
 /// How long either stays of a user who has more in the directory than `submit.user_files_max`.
 const EXCESS_MAX: Duration = Duration::from_secs(3_600);

@@ -1,9 +1,10 @@
-//! Carries one message from the pickup directory through a session of its own: the same machine, the same admission and the same
-//! commit as for any client, with the user who wrote the file as the process at the other end.
+//! Carries one message from the pickup directory through a session of its own: the same machine, the same admission and
+//! the same commit as for any client, with the user who wrote the file as the process at the other end.
 //!
-//! The order is the promise. Who is refused is told of, durably or to somebody who says that he has heard it, before the others
-//! are stored; the message is in the spool before the file may go. Who was told of is left out of the next try of the others; the
-//! process alone knows that, so a crash, or a stop before they are taken, repeats at most what was told of that message.
+//! The order is the promise. Who is refused is told of, durably or to somebody who says that he has heard it, before
+//! the others are stored; the message is in the spool before the file may go. Who was told of is left out of the next
+//! try of the others; the process alone knows that, so a crash, or a stop before they are taken, repeats at most what
+//! was told of that message.
 
 use super::file::SubmittedFile;
 use super::report;
@@ -31,8 +32,8 @@ const REPLY_BYTES_MAX: usize = 64 << 10;
 /// What came of it.
 #[derive(Debug)]
 pub(super) enum PickupResult {
-    /// It is in the spool, or everybody was refused and that was told: the file may go. Somebody may still wait to hear what
-    /// becomes of it.
+    /// It is in the spool, or everybody was refused and that was told: the file may go. Somebody may still wait to hear
+    /// what becomes of it.
     Done(Option<(SubmitWaiter, DeliveryWatch)>),
     /// Not now, and the file stays. Why, and of which recipients the sender was told all the same: they are done.
     Later(String, Vec<usize>),
@@ -269,8 +270,8 @@ impl PickupSession {
         )
     }
 
-    /// Tells who is refused: the one who waits for it and says that he has told his caller, or else the sender by mail. Whether
-    /// all of them are told of.
+    /// Tells who is refused: the one who waits for it and says that he has told his caller, or else the sender by mail.
+    /// Whether all of them are told of.
     async fn tell(&mut self, refused: &[Refused]) -> bool {
         if let Some(waiter) = &mut self.waiter
             && waiter.refused(&self.handed.submission, refused).await

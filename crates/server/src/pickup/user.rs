@@ -1,8 +1,10 @@
-//! The user who wrote a file, and whether the sender in it is his own: the server finds that out, whatever the file says.
+//! The user who wrote a file, and whether the sender in it is his own: the server finds that out, whatever the file
+//! says.
 //!
-//! Own is the login name with `hostname` behind it, as the sendmail command writes it, and so is any other login name with the
-//! same uid. Another sender is used all the same, and gets the field `X-Authentication-Warning`, unless root or a user of
-//! `submit.trusted` (sendmail's class t) has chosen it. A user whose name nobody can tell has his number as his name.
+//! Own is the login name with `hostname` behind it, as the sendmail command writes it, and so is any other login name
+//! with the same uid. Another sender is used all the same, and gets the field `X-Authentication-Warning`, unless root
+//! or a user of `submit.trusted` (sendmail's class t) has chosen it. A user whose name nobody can tell has his number
+//! as his name.
 
 use crate::context::Context;
 use crate::env::accounts::Accounts;

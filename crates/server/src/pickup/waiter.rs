@@ -1,11 +1,11 @@
 //! A command that waits to hear what becomes of the message it has handed in.
 //!
-//! It connects to the socket in the pickup directory and sends one line of JSON, `{"file":"mail.…","wait":"taken"}`. Lines come
-//! back: `refused` with the recipients that are refused, to which the command answers `ok` when its caller hears it, or something
-//! else when the sender is to be told by mail; `taken`
-//! with the queue id; with `"wait":"done"` then a line with `to`, `stat`, `status` and `text` for each outcome; `later` with the
-//! reason, when the message stays in the directory, or when this user has as many commands waiting as one may have. Anybody may
-//! connect, and hears only of files of his own.
+//! It connects to the socket in the pickup directory and sends one line of JSON, `{"file":"mail.…","wait":"taken"}`.
+//! Lines come back: `refused` with the recipients that are refused, to which the command answers `ok` when its caller
+//! hears it, or something else when the sender is to be told by mail; `taken` with the queue id; with `"wait":"done"`
+//! then a line with `to`, `stat`, `status` and `text` for each outcome; `later` with the reason, when the message stays
+//! in the directory, or when this user has as many commands waiting as one may have. Anybody may connect, and hears
+//! only of files of his own.
 
 use super::session::Refused;
 use crate::control::Peer;

@@ -1,6 +1,6 @@
-//! Says why messages are not taken: once for each message and reason, again after an hour, and of many messages of one user with
-//! the same reason only some, with a line that counts the others. Reasons are counted by user: one who makes up many leaves room
-//! for those of others.
+//! Says why messages are not taken: once for each message and reason, again after an hour, and of many messages of one
+//! user with the same reason only some, with a line that counts the others. Reasons are counted by user: one who makes
+//! up many leaves room for those of others.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};

@@ -1,8 +1,8 @@
-//! Bouncing: recipients that are meant go to the dispatcher some messages at a time, which fails them and has their senders told
-//! ([`super::DeliveryControl::bounce`]).
+//! Bouncing: recipients that are meant go to the dispatcher some messages at a time, which fails them and has their
+//! senders told ([`super::DeliveryControl::bounce`]).
 //!
-//! What is said of a message is said when it is durable. Who is being delivered is left alone, here as far as it is known, and
-//! for good by the dispatcher.
+//! What is said of a message is said when it is durable. Who is being delivered is left alone, here as far as it is
+//! known, and for good by the dispatcher.
 
 use super::change::ChangeTotals;
 use super::delivery_control::{BounceError, Bounced, DeliveryControl, RecipientSelection};
@@ -41,7 +41,8 @@ impl<'a> Bounces<'a> {
         Self { delivery, why, pending: Vec::new(), recipients: 0, totals: ChangeTotals::default() }
     }
 
-    /// What was done so far. Recipients that nobody is left to be told of are unchanged; active are those that were left alone.
+    /// What was done so far. Recipients that nobody is left to be told of are unchanged; active are those that were
+    /// left alone.
     pub(super) const fn totals(&self) -> ChangeTotals {
         self.totals
     }

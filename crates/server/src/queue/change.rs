@@ -1,7 +1,7 @@
 //! What commands do to recipients: the changes of many messages go to the spool together.
 //!
-//! A change is in force at once and durable a moment later; [`Changes::finish`] waits for that. Recipients that are done
-//! stay done, whatever is recorded here: an attempt that ended meanwhile counts.
+//! A change is in force at once and durable a moment later; [`Changes::finish`] waits for that. Recipients that are
+//! done stay done, whatever is recorded here: an attempt that ended meanwhile counts.
 
 use super::command::Action;
 use super::delivery_control::{DeliveryControl, Destinations};

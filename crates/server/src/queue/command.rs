@@ -1,7 +1,7 @@
 //! A command on the queue, to and from the fields of a request.
 //!
-//! `docs/operation.md` has the fields. Whatever changes mail must say what it means: a command without a condition needs
-//! `all`, and with one it must not have it.
+//! `docs/operation.md` has the fields. Whatever changes mail must say what it means: a command without a condition
+//! needs `all`, and with one it must not have it.
 
 use super::pattern::Pattern;
 use super::selection::{RecipientStatus, Selection};

@@ -1,8 +1,8 @@
 //! The interface through which queue commands reach the queue manager.
 //!
-//! A command takes effect in the spool. The queue manager then reads the changed destinations again. It also knows what the spool
-//! does not keep: the last reply of a next hop, and the attempts in progress. Every function except `bounce` returns at once, and
-//! any thread may call it.
+//! A command takes effect in the spool. The queue manager then reads the changed destinations again. It also knows what
+//! the spool does not keep: the last reply of a next hop, and the attempts in progress. Every function except `bounce`
+//! returns at once, and any thread may call it.
 
 use crate::env::clock;
 use bytes::Bytes;
@@ -24,7 +24,8 @@ pub trait DeliveryControl: Send + Sync + fmt::Debug + 'static {
     /// Recipients at these destinations are no longer held: they wait and are due. Told after the spool has it.
     fn released(&self, destinations: Destinations<'_>);
 
-    /// Recipients at these destinations were made due: try them now, whatever a back-off says. Told after the spool has it.
+    /// Recipients at these destinations were made due: try them now, whatever a back-off says. Told after the spool has
+    /// it.
     fn retry(&self, destinations: Destinations<'_>);
 
     /// The time by which delivery goes, in microseconds since 1970: what is due is due by it.
@@ -40,12 +41,13 @@ pub trait DeliveryControl: Send + Sync + fmt::Debug + 'static {
         None
     }
 
-    /// Whether an attempt for the recipient is under way. What such an attempt comes to is decided by the next hop: a command
-    /// on the recipient takes effect after it.
+    /// Whether an attempt for the recipient is under way. What such an attempt comes to is decided by the next hop: a
+    /// command on the recipient takes effect after it.
     fn is_active(&self, id: QueueId, recipient: u32) -> bool;
 
-    /// Fails recipients for this reason, and has their senders told who want to hear of it: as if a host had refused them for good,
-    /// but for those that are being delivered. What is said to be done is durable. `None`: nobody does that any more.
+    /// Fails recipients for this reason, and has their senders told who want to hear of it: as if a host had refused
+    /// them for good, but for those that are being delivered. What is said to be done is durable. `None`: nobody does
+    /// that any more.
     ///
     /// Blocks until then: to be called where that holds up nobody.
     fn bounce(&self, meant: Vec<RecipientSelection>, why: &str) -> Option<Vec<Bounced>>;

@@ -1,7 +1,7 @@
 //! What addresses are compared with: a whole address, `@domain`, or either with `*` for any text.
 //!
-//! Case does not count, neither does the form of a domain: `@bücher.example` and `@xn--bcher-kva.example` are the same. That is
-//! looser than the rules by which mail is delivered: a person looks for mail here.
+//! Case does not count, neither does the form of a domain: `@bücher.example` and `@xn--bcher-kva.example` are the same.
+//! That is looser than the rules by which mail is delivered: a person looks for mail here.
 
 use mail::{Address, Domain};
 use std::fmt;

@@ -1,8 +1,8 @@
 //! Commands on the queue: how many at a time, on which thread, and what they answer.
 //!
-//! A command runs on a thread of the runtime that may block, and sends its lines through a channel that the control socket
-//! empties. When the asker goes away the channel is closed, and the command ends at the next message; what it did until
-//! then is made durable and stays done.
+//! A command runs on a thread of the runtime that may block, and sends its lines through a channel that the control
+//! socket empties. When the asker goes away the channel is closed, and the command ends at the next message; what it
+//! did until then is made durable and stays done.
 
 use super::bounce::{BounceResult, Bounces, leave_active};
 use super::change::{ChangeBatcher, ChangeTotals, changed};
@@ -373,8 +373,8 @@ impl CommandRun<'_> {
         }))
     }
 
-    /// Keeps the times to come that senders gave; of how many recipients. What waits is not retried before, and what is released
-    /// waits until then. Who names a message by its id means it all the same.
+    /// Keeps the times to come that senders gave; of how many recipients. What waits is not retried before, and what is
+    /// released waits until then. Who names a message by its id means it all the same.
     fn keep(&self, action: Action, found: &mut FoundMessage, now_us: u64) -> u64 {
         let status = match action {
             Action::Retry => Status::Waiting,
@@ -413,7 +413,8 @@ impl CommandRun<'_> {
             .try_for_each(|line| self.send(&QueueLine::Message(Box::new(line))))
     }
 
-    /// Hands every message that is meant to `take`, up to the limit, and counts the rest as far as that costs no reading.
+    /// Hands every message that is meant to `take`, up to the limit, and counts the rest as far as that costs no
+    /// reading.
     fn each(
         &self,
         now_us: u64,

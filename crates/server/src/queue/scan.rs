@@ -1,8 +1,8 @@
 //! Finds the messages that a command selects, the oldest first, one in memory at a time.
 //!
-//! Only the ids of the queue are collected, eight bytes each. What the index knows decides first; an envelope is read when
-//! addresses are asked for, or to be shown. The queue moves meanwhile: a message that is finished before the walk comes
-//! to it is not there, one that arrives behind its start is not seen.
+//! Only the ids of the queue are collected, eight bytes each. What the index knows decides first; an envelope is read
+//! when addresses are asked for, or to be shown. The queue moves meanwhile: a message that is finished before the walk
+//! comes to it is not there, one that arrives behind its start is not seen.
 
 use super::delivery_control::DeliveryControl;
 use super::selection::{RecipientStatus, Selection};
@@ -35,8 +35,8 @@ pub(super) struct EnvelopeSummary {
 }
 
 impl EnvelopeSummary {
-    /// When the recipient may be tried first, as its sender asked, in seconds since 1970; `None` where that is over or was not
-    /// asked.
+    /// When the recipient may be tried first, as its sender asked, in seconds since 1970; `None` where that is over or
+    /// was not asked.
     // RFC 4865 §4.2
     pub(super) fn until(&self, state: State, now_us: u64) -> Option<u32> {
         let at = self.envelope.release_at()?;
@@ -45,7 +45,8 @@ impl EnvelopeSummary {
     }
 }
 
-/// Whether nobody has tried a recipient whose time is to come, as where its sender gave the time. One that is held may be so.
+/// Whether nobody has tried a recipient whose time is to come, as where its sender gave the time. One that is held may
+/// be so.
 pub(super) fn is_early(state: State, now_us: u64) -> bool {
     state.tries() == 0 && u64::from(state.due) > now_us / 1_000_000
 }
@@ -138,7 +139,8 @@ impl QueueScan<'_> {
         }
     }
 
-    /// Marks those recipients in this state who are not to be tried yet, as their sender asked, and says how many that are.
+    /// Marks those recipients in this state who are not to be tried yet, as their sender asked, and says how many that
+    /// are.
     ///
     /// May read the envelope. One that cannot be read marks nobody: it cannot be sent either.
     pub(super) fn mark_early(&self, found: &mut FoundMessage, status: Status) -> u64 {

@@ -1,8 +1,9 @@
-//! Stragglers: who has been waiting for long, added up by destination, by recipient or by the hosts that do not take it.
+//! Stragglers: who has been waiting for long, added up by destination, by recipient or by the hosts that do not take
+//! it.
 //!
-//! By destination or host it costs a look at the index for each message that is old enough, and by host a question to the dispatcher
-//! for each destination; by recipient the envelope of each message is read. Only sums are kept, of [`GROUPS_MAX`] groups; what
-//! comes after those is counted and not shown.
+//! By destination or host it costs a look at the index for each message that is old enough, and by host a question to
+//! the dispatcher for each destination; by recipient the envelope of each message is read. Only sums are kept, of
+//! [`GROUPS_MAX`] groups; what comes after those is counted and not shown.
 
 use super::command::GroupBy;
 use super::delivery_control::DeliveryControl;
@@ -97,7 +98,8 @@ impl<'a> Stragglers<'a> {
         }
     }
 
-    /// The hosts that the mail of a destination goes to, as the dispatcher calls them; while nobody knows them, the destination.
+    /// The hosts that the mail of a destination goes to, as the dispatcher calls them; while nobody knows them, the
+    /// destination.
     fn host(&mut self, destination: &Bytes) -> Option<Box<str>> {
         if let Some(known) = self.hosts.get(destination) {
             return Some(known.clone());

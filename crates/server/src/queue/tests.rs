@@ -129,7 +129,8 @@ impl Trial {
         Self { spool, dispatcher, commands, deeds: Arc::default() }
     }
 
-    /// Four messages: one with three recipients, one of the null sender, one to a destination that is down, one damaged.
+    /// Four messages: one with three recipients, one of the null sender, one to a destination that is down, one
+    /// damaged.
     fn filled() -> Self {
         let trial = Self::new();
         trial.add(4, "<ann@a.test>", &["x@one.test", "y@two.test", "z@one.test"]);

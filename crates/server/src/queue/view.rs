@@ -1,6 +1,7 @@
 //! Fills in the lines that show messages and destinations.
 //!
-//! [`operator::answers`] has the fields. Times are seconds since 1970, ages are seconds. A field without a known value is absent.
+//! [`operator::answers`] has the fields. Times are seconds since 1970, ages are seconds. A field without a known value
+//! is absent.
 
 use super::delivery_control::{DeliveryControl, DestinationState, WaitCause};
 use super::scan::{EnvelopeSummary, FoundMessage, FoundRecipient};

@@ -1,7 +1,7 @@
 //! What the configuration alone says of who we are and who may relay, without the files it names.
 //!
-//! The server judges by this where there are no maps (`admit::relay`), and adds the files of classes w and R where there are
-//! ([`load`](super::load)).
+//! The server judges by this where there are no maps (`admit::relay`), and adds the files of classes w and R where
+//! there are ([`load`](super::load)).
 
 use crate::config::{Config, RelayDomain};
 use crate::env::addresses;

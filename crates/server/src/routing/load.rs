@@ -1,10 +1,11 @@
 //! From the configuration and its files to a [`Routing`].
 //!
-//! Every file is read beside what is in force; what has not changed since it was read is taken over. A file that cannot be read, or
-//! by `maps.bad_line` one with a wrong line, leaves the map as it was; where there is nothing yet that is an error.
+//! Every file is read beside what is in force; what has not changed since it was read is taken over. A file that cannot
+//! be read, or by `maps.bad_line` one with a wrong line, leaves the map as it was; where there is nothing yet that is
+//! an error.
 //!
-//! A file that somebody else can have written ([`Trust`]) is read by nobody: what it held before stays in force, and the log has a
-//! critical line; where there is nothing before, that is an error too.
+//! A file that somebody else can have written ([`Trust`]) is read by nobody: what it held before stays in force, and
+//! the log has a critical line; where there is nothing before, that is an error too.
 
 use super::account_index::AccountIndex;
 use super::{Admission, Routing, classes};

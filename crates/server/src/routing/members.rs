@@ -1,10 +1,11 @@
 //! Everybody whom a recipient became, as all transactions share it.
 //!
-//! A resolution of a long list is turned once into this form: small, without what only people read, with its duplicates removed, and
-//! with the figures by which a transaction is judged without a look at the members. It does not change any more.
+//! A resolution of a long list is turned once into this form: small, without what only people read, with its duplicates
+//! removed, and with the figures by which a transaction is judged without a look at the members. It does not change any
+//! more.
 //!
-//! Invariants: of two members with the same way of delivery only the first is there; the order is that of the resolution,
-//! deliveries before failures; `kinds` and `counts` say what the members say.
+//! Invariants: of two members with the same way of delivery only the first is there; the order is that of the
+//! resolution, deliveries before failures; `kinds` and `counts` say what the members say.
 
 use super::plan::Kind;
 use mail::Address;

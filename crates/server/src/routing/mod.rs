@@ -1,7 +1,7 @@
 //! The maps and rules of the configuration, in force: what `route` decides with them, and who answers what it asks.
 //!
-//! A [`Routing`] is a value that a reload, or a file that has changed, replaces as a whole. Where there is neither map nor rule
-//! nor local user it is plain, and a recipient costs nothing here.
+//! A [`Routing`] is a value that a reload, or a file that has changed, replaces as a whole. Where there is neither map
+//! nor rule nor local user it is plain, and a recipient costs nothing here.
 //!
 //! | File | Holds |
 //! |---|---|
@@ -33,7 +33,8 @@ use std::sync::Arc;
 
 /// How often questions may lead to others for one recipient.
 const ROUNDS_MAX: usize = 64;
-/// The work that a recipient may take on a thread of the runtime, in units of [`Ask::with_work`]: one to three milliseconds.
+/// The work that a recipient may take on a thread of the runtime, in units of [`Ask::with_work`]: one to three
+/// milliseconds.
 pub(crate) const WORK_AT_ONCE: u64 = 256;
 
 /// What decides where mail goes.

@@ -1,7 +1,7 @@
 //! The end of the content: the transaction becomes messages, and `250` is sent when all of them are durable.
 //!
-//! Usually it becomes one message; a plan with lists may become more. [`intake::commit`] stores all or none. If they are not
-//! stored, the client gets the reason as a reply and keeps the message.
+//! Usually it becomes one message; a plan with lists may become more. [`intake::commit`] stores all or none. If they
+//! are not stored, the client gets the reason as a reply and keeps the message.
 
 use super::Connection;
 use super::answers::{accepted, not_stored, reply};

@@ -1,8 +1,10 @@
-//! The header section of our users' mail gets the addresses by which they are known outside, before anything of it is kept.
+//! The header section of our users' mail gets the addresses by which they are known outside, before anything of it is
+//! kept.
 //!
-//! Where no map and no masquerade asks for it, content passes untouched and uncounted. Otherwise the beginning of the content
-//! is held back until the header section is whole, [`HELD_BYTES_MAX`] at most; what the section becomes is `route`'s to say
-//! ([`route::resolve::header`]), once, for all messages that the transaction becomes. Content behind it passes as it comes.
+//! Where no map and no masquerade asks for it, content passes untouched and uncounted. Otherwise the beginning of the
+//! content is held back until the header section is whole, [`HELD_BYTES_MAX`] at most; what the section becomes is
+//! `route`'s to say ([`route::resolve::header`]), once, for all messages that the transaction becomes. Content behind
+//! it passes as it comes.
 //!
 //! A map that cannot be asked now fails the message: nothing more of it is kept, and its end is answered with 451.
 
@@ -10,8 +12,8 @@ use super::Connection;
 use route::resolve::header::{last_field, section_end};
 use std::sync::Arc;
 
-/// The most of a header section that is held back. Of a larger one, which `message.header_bytes_max` must allow, the fields
-/// beyond stay as they are.
+/// The most of a header section that is held back. Of a larger one, which `message.header_bytes_max` must allow, the
+/// fields beyond stay as they are.
 pub(super) const HELD_BYTES_MAX: usize = 1 << 20;
 
 /// What becomes of the header section of the message that arrives.

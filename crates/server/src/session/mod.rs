@@ -1,11 +1,11 @@
 //! The stop *session*: drives one [`smtp::server::Session`] over a connection, from the greeting to the end.
 //!
-//! The machine in `smtp` knows the protocol; this drives it: gives it bytes and time, sends what it says, and carries its
-//! questions to the stops *admit* and *commit*. Questions that need no waiting are answered while the input is still in
-//! the buffer it was read into, so that a pipelined transaction costs one read and one write.
+//! The machine in `smtp` knows the protocol; this drives it: gives it bytes and time, sends what it says, and carries
+//! its questions to the stops *admit* and *commit*. Questions that need no waiting are answered while the input is
+//! still in the buffer it was read into, so that a pipelined transaction costs one read and one write.
 //!
-//! What a connection waits for, it waits for here and only here: input, the time limit of the machine, or the end of the
-//! server ([`Wait`]). Each connection is one task; the server counts it and at its end waits for it.
+//! What a connection waits for, it waits for here and only here: input, the time limit of the machine, or the end of
+//! the server ([`Wait`]). Each connection is one task; the server counts it and at its end waits for it.
 
 mod answers;
 mod commit;
@@ -226,8 +226,8 @@ impl Connection {
                 if self.flush(transport, wait).await.is_err() {
                     return SessionEnd::Lost;
                 }
-                // Told of the stop while it could not close, or while its output waited: nobody tells it again. And whoever
-                // sends without a pause is never waited for, and still has limits.
+                // Told of the stop while it could not close, or while its output waited: nobody tells it again. And
+                // whoever sends without a pause is never waited for, and still has limits.
                 let is_due = self.service.stop.has_begun() || self.elapsed() >= self.session.deadline();
                 if is_due && self.woken() {
                     return self.close(transport, wait).await;

@@ -1,5 +1,5 @@
-//! What is found out about a client before it is greeted: its name, its standing with block lists, its patience, and what the
-//! access map has it offered.
+//! What is found out about a client before it is greeted: its name, its standing with block lists, its patience, and
+//! what the access map has it offered.
 
 use super::answers::reply;
 use super::{Connection, Transport, Wait};

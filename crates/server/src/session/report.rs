@@ -139,7 +139,8 @@ impl Connection {
         }
     }
 
-    /// Notes of the machine become events. A transaction that is over by then loses its name, so that no later line has it.
+    /// Notes of the machine become events. A transaction that is over by then loses its name, so that no later line has
+    /// it.
     pub(super) fn report_notes(&mut self) {
         for note in self.session.take_notes() {
             self.report_note(&note);
@@ -267,7 +268,8 @@ impl Connection {
     }
 }
 
-/// A message waits for a queue run; with a reason it is held for a person. `octets`: of its content, without trace lines.
+/// A message waits for a queue run; with a reason it is held for a person. `octets`: of its content, without trace
+/// lines.
 fn report_waiting(service: &Context, envelope: &Envelope, octets: u64, class: i32, quarantine: Option<&str>) {
     let id = envelope.id;
     let recipients: Vec<String> = envelope.recipients.iter().map(|one| format!("<{}>", one.address)).collect();
@@ -279,7 +281,8 @@ fn report_waiting(service: &Context, envelope: &Envelope, octets: u64, class: i3
     service.tell(&Event::Queued { id, to: &to, mailer: "esmtp", priority, quarantine });
 }
 
-/// Why the spool takes no more, with the next step, and the limit that was reached: its own, or the room that the file system has.
+/// Why the spool takes no more, with the next step, and the limit that was reached: its own, or the room that the file
+/// system has.
 fn full(spool: &Statistics, path: &Path, free_min: u64) -> (String, &'static str) {
     let Statistics { segments, segments_max, .. } = spool;
     if segments >= segments_max {

@@ -1,8 +1,9 @@
-//! Senders and recipients where there are maps: the access map judges, then the router says what becomes of a recipient.
+//! Senders and recipients where there are maps: the access map judges, then the router says what becomes of a
+//! recipient.
 //!
-//! Maps in memory are asked while the input is still in its buffer; where somebody outside has to be asked, the question of the
-//! session stays open meanwhile. A transaction keeps the maps it began with. A recipient that is a long list is answered by
-//! [`Expansions`](expansions::Expansions), and costs the runtime no more than any other.
+//! Maps in memory are asked while the input is still in its buffer; where somebody outside has to be asked, the
+//! question of the session stays open meanwhile. A transaction keeps the maps it began with. A recipient that is a long
+//! list is answered by [`Expansions`](expansions::Expansions), and costs the runtime no more than any other.
 //!
 //! | Entry | Client hears | Message |
 //! |---|---|---|

@@ -1,7 +1,8 @@
 //! The driver over a stream in memory and a spool on a simulated disk, with time that moves only when a test moves it.
 //!
-//! The dialog files of `smtp` are played here too: what the state machine says alone, it must say with this driver, this
-//! spool and these timers around it. Left out are dialogs with verdicts that no policy gives, and TLS, which needs a socket.
+//! The dialog files of `smtp` are played here too: what the state machine says alone, it must say with this driver,
+//! this spool and these timers around it. Left out are dialogs with verdicts that no policy gives, and TLS, which needs
+//! a socket.
 
 use super::{Connection, Opening, Transport};
 use crate::accept::limits;

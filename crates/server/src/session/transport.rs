@@ -112,7 +112,8 @@ impl Transport {
         }
     }
 
-    /// Whether the end has to be told by more than closing: TLS has its own word for it, so that nobody can cut it short.
+    /// Whether the end has to be told by more than closing: TLS has its own word for it, so that nobody can cut it
+    /// short.
     pub(crate) const fn has_farewell(&self) -> bool {
         matches!(self, Self::Tls(_) | Self::TlsOut(_))
     }

@@ -1,4 +1,5 @@
-//! Trials of the driver over loopback: clients that do not read, do not speak, or speak too early, and the server's end.
+//! Trials of the driver over loopback: clients that do not read, do not speak, or speak too early, and the server's
+//! end.
 //!
 //! What the protocol says is tried in `smtp`; here only what a driver can get wrong.
 

@@ -8,9 +8,9 @@
 //! | EXPN of an alias | may relay | its members, an address on each line |
 //! | EXPN | another | 502, and EXPN is not offered |
 //!
-//! VRFY says no more than RCPT does, so it costs a spammer no less to ask. EXPN gives members, which are other people's addresses: it
-//! needs the right to relay, by the same decision as RCPT. A program or file of an alias is shown by the name of the alias alone; nothing else
-//! of the files that lead there is ever quoted.
+//! VRFY says no more than RCPT does, so it costs a spammer no less to ask. EXPN gives members, which are other people's
+//! addresses: it needs the right to relay, by the same decision as RCPT. A program or file of an alias is shown by the
+//! name of the alias alone; nothing else of the files that lead there is ever quoted.
 
 use super::Connection;
 use super::answers::reply;

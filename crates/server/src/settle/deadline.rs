@@ -1,7 +1,9 @@
-//! The time by which a message is to be delivered (BY of RFC 2852): what is left of it, and what it means when it is over.
+//! The time by which a message is to be delivered (BY of RFC 2852): what is left of it, and what it means when it is
+//! over.
 //!
-//! The envelope knows the time. It is looked at before an attempt and after one, and a recipient that waits is never due behind it,
-//! so that somebody looks when it is over. Where nothing can be tried, the scheduler looks at that time (`dispatch::overdue`).
+//! The envelope knows the time. It is looked at before an attempt and after one, and a recipient that waits is never
+//! due behind it, so that somebody looks when it is over. Where nothing can be tried, the scheduler looks at that time
+//! (`dispatch::overdue`).
 
 use super::Cause;
 use mail::{Deadline, DeliverBy, EnhancedCode, Envelope, Outcome};
@@ -14,8 +16,8 @@ pub(crate) fn deadline(envelope: &Envelope) -> Option<Duration> {
     envelope.deliver_by().map(|(at, _)| at)
 }
 
-/// The time at which a recipient that still waits comes back, or its sender hears of the delay; `None` without such a time, and
-/// for what was late when it came: its sender was told before.
+/// The time at which a recipient that still waits comes back, or its sender hears of the delay; `None` without such a
+/// time, and for what was late when it came: its sender was told before.
 #[must_use]
 pub(crate) fn to_come(envelope: &Envelope) -> Option<Duration> {
     let (at, deadline) = envelope.deliver_by()?;
@@ -74,8 +76,8 @@ pub(crate) fn is_late(envelope: &Envelope, now: Duration) -> bool {
     wants_to_hear(envelope).is_some_and(|at| now >= at)
 }
 
-/// Whether the sender is told that the message was handed on to a next hop that takes it: it does not know by when the sender wants
-/// to be told, or he wants to hear of each.
+/// Whether the sender is told that the message was handed on to a next hop that takes it: it does not know by when the
+/// sender wants to be told, or he wants to hear of each.
 // RFC 2852 §4.1.4.2: mode N. RFC 2852 §4.1.4: trace T
 #[must_use]
 pub(crate) fn traces(envelope: &Envelope, passes_by: bool, before: State) -> bool {

@@ -1,19 +1,19 @@
 //! One report for all that a sender has to hear of a message within a few seconds, whichever hosts say it.
 //!
-//! A list has recipients at many hosts, and some of them fail at the same time as others, or grow too old with them, or are
-//! delivered, of which the sender wants to hear. What is to be told of one is kept here for [`GATHER`], and its recipient waits
-//! in the spool as if nothing had been said, or as one whose report is [owed](super::receipt); then all go into one report, which
-//! is durable before they are done. A crash in between forgets what was kept: recipients that failed are tried again after
-//! [`PARKED`] beyond that, and fail again; of those that were delivered a walk finds that their report is owed ([`report_owed`]).
-//! A message with one recipient, or all at one host, is reported at once. What is kept is bounded, in recipients and in octets of
-//! what was said of them.
+//! A list has recipients at many hosts, and some of them fail at the same time as others, or grow too old with them, or
+//! are delivered, of which the sender wants to hear. What is to be told of one is kept here for [`GATHER`], and its
+//! recipient waits in the spool as if nothing had been said, or as one whose report is [owed](super::receipt); then all
+//! go into one report, which is durable before they are done. A crash in between forgets what was kept: recipients that
+//! failed are tried again after [`PARKED`] beyond that, and fail again; of those that were delivered a walk finds that
+//! their report is owed ([`report_owed`]). A message with one recipient, or all at one host, is reported at once. What
+//! is kept is bounded, in recipients and in octets of what was said of them.
 //!
-//! A large list takes hours, and its news come all the while: each further report on a message waits twice as long for others as
-//! the one before, up to [`GATHER_MAX`].
+//! A large list takes hours, and its news come all the while: each further report on a message waits twice as long for
+//! others as the one before, up to [`GATHER_MAX`].
 //!
 //! Until the report is recorded a failure stands, as does a delivery: it was logged and counted, so nobody looks at its
-//! recipient again ([`DsnBatcher::shows`]). A warning keeps nobody from the next attempt. Where the report cannot be stored it is
-//! made again after [`TELL_AGAIN`], of the same.
+//! recipient again ([`DsnBatcher::shows`]). A warning keeps nobody from the next attempt. Where the report cannot be
+//! stored it is made again after [`TELL_AGAIN`], of the same.
 
 use super::receipt::{owed, owing};
 use super::{Attempt, AttemptOutcome, Cause, Receipt, TELL_AGAIN};
@@ -37,7 +37,8 @@ const GATHER_MAX: Duration = Duration::from_secs(300);
 const PARKED: Duration = Duration::from_secs(115);
 /// Messages of which it is known that there was a report; of others the next one is taken for the first.
 const REPORTED_MAX: usize = 10_000;
-/// Recipients that are kept; beyond them reports on bad news are made at once, and good news is owed until there is room.
+/// Recipients that are kept; beyond them reports on bad news are made at once, and good news is owed until there is
+/// room.
 const RECIPIENTS_MAX: usize = 100_000;
 /// Octets of what was said of them, each counted as if none were shared; beyond them it is the same.
 const OCTETS_MAX: usize = 32 << 20;
@@ -58,7 +59,8 @@ struct PendingReports {
     reported_order: VecDeque<QueueId>,
 }
 
-/// Reports on a message: that told of failures, of delays, of what went well. A recipient stands in one of each at most.
+/// Reports on a message: that told of failures, of delays, of what went well. A recipient stands in one of each at
+/// most.
 #[derive(Clone, Copy, Debug, Default)]
 struct Reported {
     failures: u32,
@@ -169,8 +171,8 @@ impl DsnBatcher {
         self.kept().word(id, position)
     }
 
-    /// Changes entries of the spool's list to what they are in the light of what is kept: who failed, or was delivered, is out of
-    /// reach, as if he were held, and of a delay that is about to be told nobody is told again.
+    /// Changes entries of the spool's list to what they are in the light of what is kept: who failed, or was delivered,
+    /// is out of reach, as if he were held, and of a delay that is about to be told nobody is told again.
     pub(crate) fn shows(&self, entries: &mut [schedule::QueueEntry]) {
         let kept = self.kept();
         if kept.messages.is_empty() && kept.told.is_empty() {
@@ -281,8 +283,8 @@ pub(super) async fn report(service: &Arc<Context>, id: QueueId) {
     }
 }
 
-/// What is to be told of a message. If the telling breaks off, what was to be told is forgotten as in a crash: its recipients are tried
-/// again.
+/// What is to be told of a message. If the telling breaks off, what was to be told is forgotten as in a crash: its
+/// recipients are tried again.
 fn taken(
     dispatch: &Arc<Dispatch>,
     id: QueueId,
@@ -307,7 +309,8 @@ async fn tell(
 ) -> Result<BTreeMap<u32, AttemptOutcome>, EnvelopeReadError> {
     let (Some(dispatch), Some(spool)) = (&service.dispatch, service.spool()) else { return Ok(fates) };
     let positions: Vec<u32> = fates.keys().copied().collect();
-    // What was held, deleted or delivered meanwhile is not told of. Nor is a delivery that is not recorded yet: a walk finds it.
+    // What was held, deleted or delivered meanwhile is not told of. Nor is a delivery that is not recorded yet: a walk
+    // finds it.
     let mut outgoing = match OutboundMessage::load_to_tell(dispatch, id, &Positions::from(positions.as_slice())).await {
         Ok(outgoing) => outgoing,
         Err(LoadError::Nothing) => return Ok(BTreeMap::new()),
@@ -340,8 +343,9 @@ async fn tell(
     Ok(fates)
 }
 
-/// Sees to what is owed of recipients of whom nothing is kept, as after a start, or where there was no room: they go into one
-/// report with others. Returns how long it makes no sense to look at them again; not at all if the report comes by itself.
+/// Sees to what is owed of recipients of whom nothing is kept, as after a start, or where there was no room: they go
+/// into one report with others. Returns how long it makes no sense to look at them again; not at all if the report
+/// comes by itself.
 pub(crate) fn report_owed(service: &Arc<Context>, id: QueueId, recipients: &Positions) -> Duration {
     let Some(dispatch) = &service.dispatch else { return TELL_AGAIN };
     let mut is_first = false;

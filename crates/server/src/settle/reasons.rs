@@ -1,8 +1,8 @@
 //! Why recipients were deferred last, for people who ask: `mailrace queue show`, and the report when it is given up.
 //!
-//! Kept in memory and bounded, the oldest go first, and over restarts in the file `replies` of the spool directory. Beneath its
-//! first line it has one for each recipient, in the order of their first mention: queue id, position, reason in a word, and
-//! in words where these are not those of the line before. What fits none of this is left out.
+//! Kept in memory and bounded, the oldest go first, and over restarts in the file `replies` of the spool directory.
+//! Beneath its first line it has one for each recipient, in the order of their first mention: queue id, position,
+//! reason in a word, and in words where these are not those of the line before. What fits none of this is left out.
 
 use crate::state_file::StateFile;
 use mail::QueueId;
@@ -91,7 +91,8 @@ impl StoredReasons {
 }
 
 impl Reasons {
-    /// What the last server knew of those who still wait in `spool`; what to tell the operator, if the file cannot be used.
+    /// What the last server knew of those who still wait in `spool`; what to tell the operator, if the file cannot be
+    /// used.
     pub(crate) fn open(directory: &Path, spool: &Spool) -> (Self, Option<String>) {
         let file = StateFile::new(directory, FILE, WHAT);
         let mut kept = StoredReasons::default();

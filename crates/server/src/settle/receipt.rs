@@ -1,9 +1,10 @@
 //! What is owed to a sender who wants to hear of good news: that his message was delivered, or relayed.
 //!
-//! A recipient who has his mail is recorded at once, or a crash would deliver it again. Where the report on him goes out with
-//! those on others he is recorded as *owed* (`spool::Status::Owed`): nobody tries him again, his age does not count, and no
-//! command holds or retries him. He is done when the report is durable. What his host answered is in memory alone
-//! ([`gather`](super::gather)); after a start a walk finds him, and the report says that it is not known any more.
+//! A recipient who has his mail is recorded at once, or a crash would deliver it again. Where the report on him goes
+//! out with those on others he is recorded as *owed* (`spool::Status::Owed`): nobody tries him again, his age does not
+//! count, and no command holds or retries him. He is done when the report is durable. What his host answered is in
+//! memory alone ([`gather`](super::gather)); after a start a walk finds him, and the report says that it is not known
+//! any more.
 
 use super::{AttemptOutcome, RecipientDecision};
 use mail::Reply;

@@ -1,8 +1,8 @@
 //! Reports to senders (RFC 3464): who gets one, what it returns of the message, and into the spool with it.
 //!
-//! As many recipients of one attempt as fit stand in one report, and the others in further ones, which return no content again. Where
-//! the spool has nothing but the room that is kept for small messages, a report tells of fewer and returns less. A report is a
-//! message like any other, from the null sender.
+//! As many recipients of one attempt as fit stand in one report, and the others in further ones, which return no
+//! content again. Where the spool has nothing but the room that is kept for small messages, a report tells of fewer and
+//! returns less. A report is a message like any other, from the null sender.
 
 use super::receipt::FORGOTTEN;
 use super::{Attempt, AttemptOutcome, Receipt, RecipientDecision, deadline, report_time};
@@ -16,7 +16,8 @@ use mail::{EnhancedCode, Outcome, Reply};
 use observe::{Event, NextHop, Reason, ReportKind, Severity};
 use std::sync::Arc;
 
-/// Octets of a report beside what it returns. Some thousand recipients: few reports, and each is a message that any host takes.
+/// Octets of a report beside what it returns. Some thousand recipients: few reports, and each is a message that any
+/// host takes.
 pub(crate) const REPORT_OCTETS: usize = 512 << 10;
 
 /// What came of a report.
@@ -165,7 +166,8 @@ fn foremost(recipients: &[RecipientReport<'_>]) -> Kind {
     [Kind::Failed, Kind::Delayed].into_iter().find(|kind| has(*kind)).unwrap_or(Kind::Delivered)
 }
 
-/// Composes the report and makes it durable. `reason` is why the first of those failed who did. Returns of how many it tells.
+/// Composes the report and makes it durable. `reason` is why the first of those failed who did. Returns of how many it
+/// tells.
 async fn store(
     service: &Arc<Context>,
     attempt: &Attempt<'_>,

@@ -1,5 +1,5 @@
-//! What it costs to settle, on a real spool on a simulated disk: as much as the recipients that are settled, however many others
-//! their message has.
+//! What it costs to settle, on a real spool on a simulated disk: as much as the recipients that are settled, however
+//! many others their message has.
 
 use super::*;
 use crate::context::Context;

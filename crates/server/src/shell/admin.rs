@@ -1,7 +1,7 @@
 //! Answers the requests of the control socket.
 //!
-//! The queue commands are in [`crate::queue`]; this file chooses what a peer may do and collects the numbers of `status`,
-//! `hosts` and `mailers`.
+//! The queue commands are in [`crate::queue`]; this file chooses what a peer may do and collects the numbers of
+//! `status`, `hosts` and `mailers`.
 
 use super::server::{Server, lock};
 use crate::admit::logins::LoginOver;

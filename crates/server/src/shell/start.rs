@@ -1,12 +1,13 @@
 //! The life of the server: start, run, stop.
 //!
-//! The start has two halves. [`Prepared::new`] does what needs rights and a single thread: open files raised, sockets of systemd
-//! taken, addresses bound, certificates and passwords read, directories made, rights given up. [`Prepared::run`] starts threads:
-//! log, spool, runtime. Most of what can go wrong goes wrong in the first half, with nothing changed on the disk.
+//! The start has two halves. [`Prepared::new`] does what needs rights and a single thread: open files raised, sockets
+//! of systemd taken, addresses bound, certificates and passwords read, directories made, rights given up.
+//! [`Prepared::run`] starts threads: log, spool, runtime. Most of what can go wrong goes wrong in the first half, with
+//! nothing changed on the disk.
 //!
 //! The end: after SIGTERM no new transaction begins and idle sessions are closed; open transactions may finish within
-//! `server.shutdown_grace`. Then the spool is closed, which writes what is staged, and the process ends with status 0. Nothing
-//! that was answered 250 depends on any of this: it was durable before.
+//! `server.shutdown_grace`. Then the spool is closed, which writes what is staged, and the process ends with status 0.
+//! Nothing that was answered 250 depends on any of this: it was durable before.
 
 use super::load::{joined_by, lines, load_tls, open_authenticator, threads, with_places};
 use super::reload::Source;
@@ -383,13 +384,14 @@ fn read_accounts() -> Result<accounts::Accounts, StartError> {
         .map_err(|error| StartError::Unavailable(format!("/etc/passwd or /etc/group cannot be read: {error}")))
 }
 
-/// Threads for short work that waits for a disk, and for all of the long that is counted nowhere else: questions to the C library (16
-/// at a time), to databases (4 to each), password checks (one for each second core), commands on the queue (5).
+/// Threads for short work that waits for a disk, and for all of the long that is counted nowhere else: questions to the
+/// C library (16 at a time), to databases (4 to each), password checks (one for each second core), commands on the
+/// queue (5).
 const BLOCKING_THREADS_OTHER: usize = 64;
 
-/// Threads of the runtime that may wait for a disk or for a program: local deliveries hold theirs for as long as a mailbox is locked
-/// or a program runs, and keep nobody else waiting for one. No work on them waits for other such work, and the spool is read on
-/// threads of its own, so that any number would do.
+/// Threads of the runtime that may wait for a disk or for a program: local deliveries hold theirs for as long as a
+/// mailbox is locked or a program runs, and keep nobody else waiting for one. No work on them waits for other such
+/// work, and the spool is read on threads of its own, so that any number would do.
 fn blocking_threads_max(config: &Config) -> usize {
     // To mailboxes, programs and files, so many each.
     let deliveries = usize::try_from(config.local.deliveries_max).unwrap_or(usize::MAX).saturating_mul(3);

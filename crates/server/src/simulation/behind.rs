@@ -1,4 +1,5 @@
-//! Single messages to a host that is busy with much other mail: what goes before them that was not on its way when they came.
+//! Single messages to a host that is busy with much other mail: what goes before them that was not on its way when they
+//! came.
 
 use super::book::{Answer, Sent, Taken};
 use super::run;
@@ -23,8 +24,8 @@ enum Load {
     Messages,
 }
 
-/// The most transactions of the load that were answered between the `250` for a single message and the host's for it, and when
-/// the load was over.
+/// The most transactions of the load that were answered between the `250` for a single message and the host's for it,
+/// and when the load was over.
 fn before(load: Load, sabotage: Option<Sabotage>) -> (usize, Duration) {
     let plan = || {
         let mut scene = Scene::new(2, FLIGHT);

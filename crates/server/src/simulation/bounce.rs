@@ -145,8 +145,8 @@ fn a_crash_leaves_each_recipient_waiting_or_bounced_and_reported() {
     assert!(lost > 0, "a report that is not stored is not noticed");
 }
 
-/// Messages that are bounced while their host takes one after the other: recipients that got theirs, that were reported, and both;
-/// and those that were left alone.
+/// Messages that are bounced while their host takes one after the other: recipients that got theirs, that were
+/// reported, and both; and those that were left alone.
 fn delivered(sabotage: Option<Sabotage>) -> [usize; 4] {
     const MESSAGES: usize = 200;
     within(sabotage, async |place| {

@@ -40,8 +40,8 @@ impl Asked {
     }
 }
 
-/// Plays the seeds of a test, those that are kept first, and fails if anything is wrong with one of them. It says which, and by
-/// what command it is played again. `count`: of a usual test.
+/// Plays the seeds of a test, those that are kept first, and fails if anything is wrong with one of them. It says
+/// which, and by what command it is played again. `count`: of a usual test.
 pub(super) fn play<T: Fn()>(test: T, kept: &[u64], count: u64, run: impl FnMut(u64) -> Vec<String>) {
     let from = number("SIM_FROM").unwrap_or(1);
     let asked = Asked { only: number("SIM_SEED"), from, count: number("SIM_COUNT").unwrap_or(count) };

@@ -263,7 +263,8 @@ impl Checker<'_> {
     fn patience(&self, name: &str) -> Duration {
         let down: Duration = self.facts.downs.iter().map(|(down, up)| *up - *down).sum();
         let held = self.facts.held.get(name).copied().unwrap_or_default();
-        // Mail stands in line behind mail that waits for a silent host, an attempt each. With smart hosts it may be any.
+        // Mail stands in line behind mail that waits for a silent host, an attempt each. With smart hosts it may be
+        // any.
         let is_silent = match self.host_of(name) {
             Some(host) => host.is_silent(),
             None => self.terms.hosts.iter().any(|host| host.is_silent()),

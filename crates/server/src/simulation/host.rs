@@ -1,7 +1,7 @@
 //! Next hops: how each of them behaves at what time.
 //!
-//! A [`Host`] answers connections. Each connection finds it in a [`Mood`], by chance and by the time of the run: most moods
-//! are a fault at one point of one transaction. How it speaks is in `talk`.
+//! A [`Host`] answers connections. Each connection finds it in a [`Mood`], by chance and by the time of the run: most
+//! moods are a fault at one point of one transaction. How it speaks is in `talk`.
 
 use super::book::{Book, Counted};
 use super::random::Random;

@@ -1,8 +1,8 @@
 //! The machine the server runs on: its disk, its power, and the server as it is started and ended.
 //!
-//! The spool has no threads here. Whenever all tasks wait, [`Machine::look`] asks whether the committer has something to
-//! write; if so, a task writes it after the time that a disk takes. So virtual time goes on only when nothing is left to be
-//! done at this moment, and a run repeats to the letter.
+//! The spool has no threads here. Whenever all tasks wait, [`Machine::look`] asks whether the committer has something
+//! to write; if so, a task writes it after the time that a disk takes. So virtual time goes on only when nothing is
+//! left to be done at this moment, and a run repeats to the letter.
 
 use super::book::{Book, Facts};
 use super::plan::Plan;

@@ -1,18 +1,18 @@
-//! The whole server in a machine that does not exist: sessions, spool, dispatch, deliver and settle as they are, with a disk,
-//! a network and a clock of our own.
+//! The whole server in a machine that does not exist: sessions, spool, dispatch, deliver and settle as they are, with a
+//! disk, a network and a clock of our own.
 //!
-//! A run comes from a seed: messages, hosts and their moods ([`host`]), crashes and stops ([`machine`]), an operator who
-//! holds and deletes. Virtual days pass in a moment. At the end [`check`] compares what was promised with what came to pass:
-//! no message that was answered 250 is lost, none comes twice without a crash or a silent host to blame, every body is the
-//! same octet for octet, and senders hear what they are to hear, once, in time.
+//! A run comes from a seed: messages, hosts and their moods ([`host`]), crashes and stops ([`machine`]), an operator
+//! who holds and deletes. Virtual days pass in a moment. At the end [`check`] compares what was promised with what came
+//! to pass: no message that was answered 250 is lost, none comes twice without a crash or a silent host to blame, every
+//! body is the same octet for octet, and senders hear what they are to hear, once, in time.
 //!
 //! ```text
 //! SIM_COUNT=500 cargo test -p mailrace-server simulation   campaigns, from SIM_FROM on
 //! SIM_SEED=17 SIM_LOG=1 cargo test … -- --nocapture        one run, with all that is said
 //! ```
 //!
-//! A campaign ([`campaign`]) says by what command a seed that failed is played again. It goes into the list of its campaign
-//! ([`KEPT`] and those below it) and stays. [`Sabotage`]s are faults made on purpose: each must be noticed.
+//! A campaign ([`campaign`]) says by what command a seed that failed is played again. It goes into the list of its
+//! campaign ([`KEPT`] and those below it) and stays. [`Sabotage`]s are faults made on purpose: each must be noticed.
 
 #![allow(clippy::cast_possible_truncation, reason = "small numbers of a test")]
 

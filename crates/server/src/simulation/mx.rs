@@ -1,4 +1,5 @@
-//! Sites of several mail hosts of which some are no good, each in its own way: mail goes through the others at full speed.
+//! Sites of several mail hosts of which some are no good, each in its own way: mail goes through the others at full
+//! speed.
 
 use super::book::Answer;
 use super::host::{Fault, Mood, Point};
@@ -93,8 +94,8 @@ const DIALS_MAX: usize = 16 + 2 * 12;
 
 /// What becomes of mail to two or five hosts, some of them of this kind, that is not within these bounds.
 ///
-/// Messages that are tried at a bad host before it is known, or to find out about it, wait for their next try: so many of them
-/// where one host is bad, and where four are.
+/// Messages that are tried at a bad host before it is known, or to find out about it, wait for their next try: so many
+/// of them where one host is bad, and where four are.
 fn broken(kind: Mood, [of_one, of_four]: [usize; 2], sabotage: Option<Sabotage>) -> Vec<String> {
     let mut broken = Vec::new();
     let mut judge = |is_right: bool, what: String| broken.extend((!is_right).then_some(what));
@@ -192,7 +193,8 @@ fn a_host_that_fails_in_a_message_holds_up_nobody_else() {
     }
 }
 
-/// No message has had its attempt there: all of them go to another host at once, and where there is none the log has what it said.
+/// No message has had its attempt there: all of them go to another host at once, and where there is none the log has
+/// what it said.
 #[test]
 fn a_host_that_ends_before_the_first_message_holds_up_nobody() {
     for (fault, said) in [

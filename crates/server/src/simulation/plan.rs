@@ -44,7 +44,8 @@ pub(super) struct Plan {
     pub(super) flush: Option<Duration>,
 }
 
-/// What the hosts of the first site bear, where there are sites. Without it some of the seeds of a usual test go beyond.
+/// What the hosts of the first site bear, where there are sites. Without it some of the seeds of a usual test go
+/// beyond.
 const RULES: &str = "[[destination]]\nmatch = [\".site0.test\"]\nconnections = 2\nmessages_per_second = 0.5\n";
 
 /// The configuration that all runs begin with; `rules` is TOML.
@@ -65,8 +66,8 @@ pub(super) fn config(rules: &str) -> Config {
 }
 
 impl Plan {
-    /// The plan of a seed. The messages go into the book. `by_sites`: mail goes to domains, of which three each have the same
-    /// two mail hosts, one better than the other.
+    /// The plan of a seed. The messages go into the book. `by_sites`: mail goes to domains, of which three each have
+    /// the same two mail hosts, one better than the other.
     pub(super) fn new(seed: u64, by_sites: bool, book: &dyn Fn(usize) -> Arc<Book>) -> (Self, Arc<Book>) {
         let mut random = Random::new(seed, 1);
         let mut config = config(if by_sites { RULES } else { "" });

@@ -1,4 +1,5 @@
-//! When a client hears `250`: a disk that takes its time against next hops that take theirs, in each mode of `listen.acknowledge`.
+//! When a client hears `250`: a disk that takes its time against next hops that take theirs, in each mode of
+//! `listen.acknowledge`.
 
 use super::book::Answer;
 use super::host::{Fault, Mood, Point};

@@ -1,5 +1,5 @@
-//! A list whose sender wants to hear of each delivery, at hosts that tell him nothing: he hears of all in few reports, and a crash
-//! between a delivery and its report repeats neither and loses neither.
+//! A list whose sender wants to hear of each delivery, at hosts that tell him nothing: he hears of all in few reports,
+//! and a crash between a delivery and its report repeats neither and loses neither.
 
 use super::book::EPOCH;
 use super::check::field;

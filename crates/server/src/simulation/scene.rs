@@ -1,4 +1,5 @@
-//! A run that is arranged for one question, without a seed: hosts that have no trouble but what is asked about, and plain mail.
+//! A run that is arranged for one question, without a seed: hosts that have no trouble but what is asked about, and
+//! plain mail.
 
 use super::book::{Answer, Book, Sent};
 use super::host::Host;

@@ -8,12 +8,12 @@
 //! | changes hands | `wait.R` | moved aside, durable |
 //! | released | `mail.R`, the server takes it | moved aside |
 //!
-//! R is made of the name of the file that the message had there, so that the next run finds what a crash has left: where the
-//! other queue still has the message, `wait.R` is written anew; where it was moved aside, `wait.R` is released; and where it is
-//! neither, the other server has delivered it, and `wait.R` is removed.
+//! R is made of the name of the file that the message had there, so that the next run finds what a crash has left:
+//! where the other queue still has the message, `wait.R` is written anew; where it was moved aside, `wait.R` is
+//! released; and where it is neither, the other server has delivered it, and `wait.R` is removed.
 //!
-//! Everybody can make files in the directory, and R is no secret: a `wait.R` counts only if it belongs to root or to whoever
-//! reads it, and a release replaces nothing.
+//! Everybody can make files in the directory, and R is no secret: a `wait.R` counts only if it belongs to root or to
+//! whoever reads it, and a release replaces nothing.
 
 use super::{Filing, Malformed, PREAMBLE_BYTES, Submission};
 use aws_lc_rs::digest::{SHA256, digest};
@@ -110,8 +110,8 @@ impl Filing {
 }
 
 impl Waiting {
-    /// Makes the content of the file durable, and gives it the name under which the next run finds it. The name is durable after
-    /// [`sync`].
+    /// Makes the content of the file durable, and gives it the name under which the next run finds it. The name is
+    /// durable after [`sync`].
     ///
     /// # Errors
     /// It is not.

@@ -1,7 +1,8 @@
-//! Handing mail in without a network: one file for each message in the pickup directory, whether the server runs or not.
+//! Handing mail in without a network: one file for each message in the pickup directory, whether the server runs or
+//! not.
 //!
-//! The command writes the file here, with the rights of whoever called it, and the server takes it from `pickup`. The file is
-//! written under a name that the server does not look at, synced, and renamed: it is there whole or not at all.
+//! The command writes the file here, with the rights of whoever called it, and the server takes it from `pickup`. The
+//! file is written under a name that the server does not look at, synced, and renamed: it is there whole or not at all.
 //! [`Filing::commit`] returns when it is durable, and then the message is accepted.
 //!
 //! | Name | What it is |
@@ -14,18 +15,19 @@
 //! | `full` | who may hand in no more: a line `all COUNT`, lines `UID COUNT` |
 //! | `socket` | where a command asks what became of its message |
 //!
-//! The bytes of a file: `MRPICKUP`, version, flags (1: the caller chose the sender), two octets for later, the octets of the head
-//! and the number of recipients (32 bits each, little endian); the head: sender, parameters, the
-//! user in whose name the server hands it in (with flag 2 only), where it waited before (with flag 4 only: file, time of
-//! arrival in seconds since 1970, tries, `w` if its sender was told of the delay, why it is held or nothing), terms (with flag 8 only: `queue`, `tag=…`, with blanks between them),
-//! then address and parameters of each recipient, each text behind
-//! its length in 32 bits; the content with CRLF at the end of each line; its octets (64 bits) and SHA-256 of all before.
+//! The bytes of a file: `MRPICKUP`, version, flags (1: the caller chose the sender), two octets for later, the octets
+//! of the head and the number of recipients (32 bits each, little endian); the head: sender, parameters, the user in
+//! whose name the server hands it in (with flag 2 only), where it waited before (with flag 4 only: file, time of
+//! arrival in seconds since 1970, tries, `w` if its sender was told of the delay, why it is held or nothing), terms
+//! (with flag 8 only: `queue`, `tag=…`, with blanks between them), then address and parameters of each recipient, each
+//! text behind its length in 32 bits; the content with CRLF at the end of each line; its octets (64 bits) and SHA-256
+//! of all before.
 //!
-//! Why the directory protects what is in it: mode 3733 and owned by the user of the server. Everybody can make files in it, nobody
-//! but the server can list it, names cannot be guessed, nobody can rename or remove a file of another (the sticky bit),
-//! and a file belongs to the directory's group (the set-group-id bit of the *directory*) with mode 0640: its writer and the
-//! server read it. No program needs rights of its own. Who wrote a file is what the kernel says of its owner. Whatever a file says
-//! is the word of its owner and no more: `pickup` has a table of what is believed.
+//! Why the directory protects what is in it: mode 3733 and owned by the user of the server. Everybody can make files in
+//! it, nobody but the server can list it, names cannot be guessed, nobody can rename or remove a file of another (the
+//! sticky bit), and a file belongs to the directory's group (the set-group-id bit of the *directory*) with mode 0640:
+//! its writer and the server read it. No program needs rights of its own. Who wrote a file is what the kernel says of
+//! its owner. Whatever a file says is the word of its owner and no more: `pickup` has a table of what is believed.
 
 pub mod import;
 
@@ -69,8 +71,8 @@ pub const TAG_CHARS_MAX: usize = 32;
 pub struct Submission {
     /// The envelope's sender.
     pub sender: ReversePath,
-    /// The caller chose it (`-f`), and it is not simply the caller, as the command says. The server sees for itself: anybody can
-    /// write a file.
+    /// The caller chose it (`-f`), and it is not simply the caller, as the command says. The server sees for itself:
+    /// anybody can write a file.
     pub is_chosen: bool,
     /// The user in whose name it is handed in: only the server does that, when it divides a message.
     pub on_behalf_of: Option<u32>,
@@ -432,8 +434,8 @@ impl Filing {
         self.is_done = true;
         match File::open(&self.directory) {
             Ok(directory) => directory.sync_all()?,
-            // Who may not list the directory cannot sync it either. The rename has changed the file too, and the journals of
-            // ext4, xfs and btrfs write it down with the file.
+            // Who may not list the directory cannot sync it either. The rename has changed the file too, and the
+            // journals of ext4, xfs and btrfs write it down with the file.
             Err(_) => self.file.sync_all()?,
         }
         Ok(Filed { name, file: self.file.try_clone()?, content_at: self.content_at, content_bytes: self.content_bytes })

@@ -1,4 +1,5 @@
-//! The host that a certificate is for first of all: its first alternative name, which stands where common names once did.
+//! The host that a certificate is for first of all: its first alternative name, which stands where common names once
+//! did.
 //!
 //! Whether it is for a given host, rustls says. Anything unexpected in the DER is no name, never a panic.
 

@@ -1,7 +1,8 @@
 //! The authorities that certificates are judged by: of files, or of the system.
 //!
-//! Those that next hops are judged by, of `tls.ca_files` or of the system, are read when the first certificate is judged, and again after an hour, since a system renews them. A file that cannot be
-//! read any more leaves what was read before.
+//! Those that next hops are judged by, of `tls.ca_files` or of the system, are read when the first certificate is
+//! judged, and again after an hour, since a system renews them. A file that cannot be read any more leaves what was
+//! read before.
 
 use super::{TlsProblem, certificate};
 use crate::env::{blocking, clock};
@@ -80,8 +81,8 @@ pub(crate) fn of_file(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsPr
     Ok(found)
 }
 
-/// The CA certificates of the system, where OpenSSL looks for them, at least one. Blocks on the disk. `key`: the setting that
-/// names others.
+/// The CA certificates of the system, where OpenSSL looks for them, at least one. Blocks on the disk. `key`: the
+/// setting that names others.
 ///
 /// # Errors
 /// There is none that can be read.

@@ -1,7 +1,7 @@
 //! Certificates and keys from PEM files, and which of them a client gets.
 //!
-//! A certificate that cannot work is refused when it is read; one that works badly (expired, its key open to others) is used and
-//! reported, because mail under an expired certificate is better than no mail.
+//! A certificate that cannot work is refused when it is read; one that works badly (expired, its key open to others) is
+//! used and reported, because mail under an expired certificate is better than no mail.
 
 use crate::config;
 use rustls::crypto::CryptoProvider;
@@ -173,8 +173,8 @@ fn read_file(path: &Path) -> Result<(Vec<u8>, u32), TlsProblem> {
     read().map_err(|error| TlsProblem::of(path, format!("cannot be read: {error}; name a file that mailrace may read")))
 }
 
-/// Chooses the certificate for a client: the first that it can verify, ECDSA and Ed25519 before RSA, which costs ten times the
-/// CPU to sign with. The name the client asks for does not matter.
+/// Chooses the certificate for a client: the first that it can verify, ECDSA and Ed25519 before RSA, which costs ten
+/// times the CPU to sign with. The name the client asks for does not matter.
 // RFC 6066 §3 (gap: one host name)
 #[derive(Debug)]
 pub(super) struct Certificates(Box<[Arc<CertifiedKey>]>);

@@ -1,7 +1,7 @@
 //! Certificates of clients: asked for where `tls.client_ca` names who vouches for them, never demanded.
 //!
-//! A handshake goes on with any certificate or none, as long as the client has the key of the one it shows: mail under a
-//! certificate that nobody vouches for is no worse than mail without one. What was shown is judged after it, at each
+//! A handshake goes on with any certificate or none, as long as the client has the key of the one it shows: mail under
+//! a certificate that nobody vouches for is no worse than mail without one. What was shown is judged after it, at each
 //! handshake anew, a resumed one too; only a verified name gives a right.
 
 use super::flaw::Flaw;

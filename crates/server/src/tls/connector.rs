@@ -1,13 +1,16 @@
 //! TLS towards next hops: the client's side of STARTTLS.
 //!
-//! The stop is deliver. TLS is opportunistic (RFC 7435): nothing that can be trusted says which certificate a next hop should
-//! have, so any is taken, of any age, name and key, and log lines say `verify=NOT`. That protects against whoever listens
-//! and not against whoever answers in the next hop's place; to refuse a certificate would only mean to send in the clear.
+//! The stop is deliver. TLS is opportunistic (RFC 7435): nothing that can be trusted says which certificate a next hop
+//! should have, so any is taken, of any age, name and key, and log lines say `verify=NOT`. That protects against
+//! whoever listens and not against whoever answers in the next hop's place; to refuse a certificate would only mean to
+//! send in the clear.
 //!
-//! Where the access map may demand something of certificates they are judged, and taken all the same: `verify=OK` or `FAIL`, and
-//! what they say. Who demands it decides what follows. Such a connection resumes no session, so that what is said is of this one.
+//! Where the access map may demand something of certificates they are judged, and taken all the same: `verify=OK` or
+//! `FAIL`, and what they say. Who demands it decides what follows. Such a connection resumes no session, so that what
+//! is said is of this one.
 //!
-//! Not here: the decision to go on without TLS; policies that ask for a verified name (DANE, MTA-STS); client certificates.
+//! Not here: the decision to go on without TLS; policies that ask for a verified name (DANE, MTA-STS); client
+//! certificates.
 
 use super::authorities::Authorities;
 use super::report::{self, HandshakeError, Peer};
@@ -37,7 +40,8 @@ type Checked = Result<HandshakeSignatureValid, Error>;
 const RESUMABLE_MAX: usize = 256;
 /// Sessions that rustls keeps of each.
 const SESSIONS_EACH: usize = 8;
-/// Plain text that rustls may hold for a next hop that does not read: four records, so that a body goes out in few writes.
+/// Plain text that rustls may hold for a next hop that does not read: four records, so that a body goes out in few
+/// writes.
 const SEND_BUFFER_BYTES: usize = 64 * 1024;
 
 /// What was agreed on, for log lines.
@@ -90,8 +94,8 @@ impl ServerCertificate {
         self.names.common_name.as_deref().or(self.first_host.as_deref())
     }
 
-    /// Whether one of its alternative names is for this host: a name, for whose first label a `*` may stand, or an address. The
-    /// common name is not looked at: stars mean nothing in it.
+    /// Whether one of its alternative names is for this host: a name, for whose first label a `*` may stand, or an
+    /// address. The common name is not looked at: stars mean nothing in it.
     // RFC 6125 §6.4.3: a star is the whole leftmost label
     #[must_use]
     pub fn is_for(&self, host: &str) -> bool {
@@ -135,8 +139,8 @@ impl Connector {
         Ok(Self { config: Arc::new(config), authorities: Arc::default() })
     }
 
-    /// Does the handshake with the next hop until `deadline`. `server_name` is its host name, or an address in text; a host
-    /// name is sent to it (SNI) and finds the session to resume.
+    /// Does the handshake with the next hop until `deadline`. `server_name` is its host name, or an address in text; a
+    /// host name is sent to it (SNI) and finds the session to resume.
     ///
     /// # Errors
     /// There is no TLS connection, and nothing can be said over the old one any more. The error's text is for the log.
@@ -154,8 +158,8 @@ impl Connector {
         shake(Arc::clone(&self.config), stream, server_name, deadline).await
     }
 
-    /// The same; the next hop's certificate is judged by the authorities in these files, or those of the system, and taken
-    /// whatever it is.
+    /// The same; the next hop's certificate is judged by the authorities in these files, or those of the system, and
+    /// taken whatever it is.
     ///
     /// # Errors
     /// As [`Self::connect`].
@@ -215,8 +219,8 @@ fn sni(name: &str) -> ServerName<'static> {
     ServerName::try_from(name).unwrap_or_else(|_| ServerName::IpAddress(IpAddr::V4(Ipv4Addr::from([0; 4]))))
 }
 
-/// Takes any certificate. To refuse one would only mean to send in the clear: who could be in the peer's place can have any, and a
-/// key or an encoding that the library does not know is no reason either.
+/// Takes any certificate. To refuse one would only mean to send in the clear: who could be in the peer's place can have
+/// any, and a key or an encoding that the library does not know is no reason either.
 #[derive(Debug)]
 struct AnyCertificate {
     provider: Arc<CryptoProvider>,
@@ -226,7 +230,8 @@ struct AnyCertificate {
 
 /// Judges the certificate of one connection, and whether the server has its key.
 ///
-/// As in sendmail, a good certificate is one that an authority has signed and that is of age; whose it is, is another question.
+/// As in sendmail, a good certificate is one that an authority has signed and that is of age; whose it is, is another
+/// question.
 #[derive(Debug)]
 struct Judge {
     roots: Result<Arc<RootCertStore>, Arc<str>>,

@@ -38,8 +38,8 @@ impl Flaw {
         }
     }
 
-    /// What is said of the certificate: `has expired`. `cas`: which CAs count, `in tls.client_ca`; `role`: whose it should be,
-    /// `clients` or `servers`.
+    /// What is said of the certificate: `has expired`. `cas`: which CAs count, `in tls.client_ca`; `role`: whose it
+    /// should be, `clients` or `servers`.
     pub(crate) fn text(&self, cas: &str, role: &str) -> String {
         match self {
             Self::Stranger => format!("is signed by none of the CAs {cas}"),

@@ -1,8 +1,9 @@
 //! TLS of the server: certificates, the handshake, and what the log says of both; and towards next hops, [`Connector`].
 //!
-//! The stop is accept, for implicit TLS, and session, for STARTTLS; both use the same [`Acceptor`]. The other side is deliver. TLS 1.2 and 1.3 by rustls;
-//! clients are asked for a certificate where `tls.client_ca` says who vouches for them; no ALPN, no early data. Resumption is by tickets, whose keys change
-//! every few hours and live as long as the process; nothing is stored for a session that ended.
+//! The stop is accept, for implicit TLS, and session, for STARTTLS; both use the same [`Acceptor`]. The other side is
+//! deliver. TLS 1.2 and 1.3 by rustls; clients are asked for a certificate where `tls.client_ca` says who vouches for
+//! them; no ALPN, no early data. Resumption is by tickets, whose keys change every few hours and live as long as the
+//! process; nothing is stored for a session that ended.
 //!
 //! Invariant: a connection keeps the certificate it began with; a reload changes all settings or none.
 
@@ -116,7 +117,8 @@ impl Acceptor {
         Ok(Self { provider, ticketer, current })
     }
 
-    /// Reads certificates and keys again. New connections get the new ones, open connections keep theirs. Blocks on the disk.
+    /// Reads certificates and keys again. New connections get the new ones, open connections keep theirs. Blocks on the
+    /// disk.
     ///
     /// # Errors
     /// As for [`Self::load`]; then everything stays as it was.
@@ -125,16 +127,16 @@ impl Acceptor {
         Ok(())
     }
 
-    /// What the operator should know of the certificates in use: expired, soon to expire, keys that others can read. For the
-    /// log after loading, and once a day since time passes.
+    /// What the operator should know of the certificates in use: expired, soon to expire, keys that others can read.
+    /// For the log after loading, and once a day since time passes.
     #[must_use]
     pub fn warnings(&self) -> Vec<TlsProblem> {
         let now = clock::unix_us() / 1_000_000;
         self.current.load().identities.iter().flat_map(|identity| identity.warnings(now)).collect()
     }
 
-    /// Does the handshake, after STARTTLS or at once, until `deadline`. `asks`: for a certificate, if `tls.client_ca` names who
-    /// vouches for it.
+    /// Does the handshake, after STARTTLS or at once, until `deadline`. `asks`: for a certificate, if `tls.client_ca`
+    /// names who vouches for it.
     ///
     /// # Errors
     /// There is no TLS connection; the client has been sent an alert if it could be. The error's text is for the log.

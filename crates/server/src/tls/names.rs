@@ -1,8 +1,8 @@
 //! Whose a certificate is and who signed it, as sendmail writes names: `/C=US/O=Example/CN=Example+20CA`.
 //!
-//! The short names are those of OpenSSL; characters that are not printable, blanks and `<>()"+` are hexadecimal behind a `+`,
-//! so that a name is one word in a map. A slash within a value is `+2F` here: sendmail leaves it, and `O=x/CN=y` would read
-//! as two names. Anything unexpected in the DER is `None`, never a panic.
+//! The short names are those of OpenSSL; characters that are not printable, blanks and `<>()"+` are hexadecimal behind
+//! a `+`, so that a name is one word in a map. A slash within a value is `+2F` here: sendmail leaves it, and `O=x/CN=y`
+//! would read as two names. Anything unexpected in the DER is `None`, never a panic.
 
 use super::der::{BMP_STRING, OID, Parts, SEQUENCE, SET, UNIVERSAL_STRING, take};
 use std::fmt::Write as _;

@@ -78,7 +78,8 @@ impl HandshakeError {
         matches!(self.reason, TlsFailure::TimedOut)
     }
 
-    /// Whether the peer's first octets are no record of TLS: text in clear, or what somebody put in front of the records.
+    /// Whether the peer's first octets are no record of TLS: text in clear, or what somebody put in front of the
+    /// records.
     pub(crate) const fn is_no_record(&self) -> bool {
         use InvalidMessage::{InvalidContentType, InvalidEmptyPayload, MessageTooLarge, UnknownProtocolVersion};
         matches!(
@@ -139,7 +140,8 @@ impl fmt::Display for HandshakeError {
             Error::PeerIncompatible(PeerIncompatible::NoSignatureSchemesInCommon) => {
                 f.write_str("no shared cipher or signature algorithm")
             }
-            // What rustls says when no certificate fits; the client's signature algorithms are reduced to those of shared ciphers.
+            // What rustls says when no certificate fits; the client's signature algorithms are reduced to those of
+            // shared ciphers.
             Error::General(text) if text.contains("no server certificate chain") => {
                 f.write_str("no shared cipher or signature algorithm")
             }

@@ -31,8 +31,8 @@ pub(super) fn check() {
     eprintln!("ok: files and system calls given up");
 }
 
-/// The role: with the list in force threads and programs start as before, and programs have the list too. The calls themselves are
-/// tried in the crate `os`.
+/// The role: with the list in force threads and programs start as before, and programs have the list too. The calls
+/// themselves are tried in the crate `os`.
 pub(super) fn start_with_refused_calls() {
     if let Err(text) = seccomp::apply() {
         return eprintln!("skipped: {text}");

@@ -1,7 +1,8 @@
-//! Becoming another user, giving up files and system calls, and taking the sockets of a service manager: what needs a process with one thread.
+//! Becoming another user, giving up files and system calls, and taking the sockets of a service manager: what needs a
+//! process with one thread.
 //!
-//! The parent starts this program again in a role and reads its exit status; a role that is not as it should be panics. Without
-//! root, which CI may lack, the first part is skipped and says so.
+//! The parent starts this program again in a role and reads its exit status; a role that is not as it should be panics.
+//! Without root, which CI may lack, the first part is skipped and says so.
 
 use rustix::io::{FdFlags, fcntl_getfd};
 use rustix::process::{DumpableBehavior, dumpable_behavior};

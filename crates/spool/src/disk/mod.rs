@@ -22,7 +22,8 @@ use std::path::{Path, PathBuf};
 /// 4 KiB is the logical block size at which O_DIRECT works on every device of the last decade.
 pub const BLOCK: usize = 4096;
 
-/// What [`Disk::replace_small`] adds to a name for the file it prepares; a crash may leave one, the next call reuses it.
+/// What [`Disk::replace_small`] adds to a name for the file it prepares; a crash may leave one, the next call reuses
+/// it.
 pub const TMP_SUFFIX: &str = ".tmp";
 
 /// A file system as the spool needs it. Paths are those given by the configuration, or below them.
@@ -137,7 +138,8 @@ pub struct Space {
     pub file_system: String,
     /// Its contents do not survive a power cut (tmpfs, ramfs, overlay on tmpfs).
     pub volatile: bool,
-    /// It writes changed blocks elsewhere (btrfs, zfs, bcachefs): preallocation does not hold, each sync moves metadata.
+    /// It writes changed blocks elsewhere (btrfs, zfs, bcachefs): preallocation does not hold, each sync moves
+    /// metadata.
     pub copy_on_write: bool,
     /// Writes and reads bypass the page cache (O_DIRECT works).
     pub direct: bool,

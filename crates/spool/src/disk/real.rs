@@ -209,7 +209,8 @@ impl DiskFile for RealFile {
             return Err(ErrorKind::UnexpectedEof.into());
         }
         if !self.direct {
-            // Written pages leave the cache, so that the device answers. Where the advice is not taken we cannot help it.
+            // Written pages leave the cache, so that the device answers. Where the advice is not taken we cannot help
+            // it.
             let bytes = std::num::NonZeroU64::new(buf.len() as u64);
             rustix::fs::fadvise(&self.file, offset, bytes, Advice::DontNeed).ok();
         }
@@ -351,8 +352,8 @@ fn fill(file: &File, direct: bool, bytes: u64) -> io::Result<()> {
         Err(Errno::OPNOTSUPP | Errno::INVAL | Errno::NOSYS) => {}
         Err(e) => return Err(e.into()),
     }
-    // All room at once: tells early that there is too little, and gives few extents. Alone it would not do, because each
-    // first write into such blocks changes metadata.
+    // All room at once: tells early that there is too little, and gives few extents. Alone it would not do, because
+    // each first write into such blocks changes metadata.
     match allocate(FallocateFlags::empty()) {
         Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
         Err(e) => return Err(e.into()),
@@ -406,7 +407,8 @@ pub fn shorten_slice() -> io::Result<()> {
         sched_deadline: 0,
         sched_period: 0,
     };
-    // SAFETY: the kernel writes at most `BYTES` bytes to `attr`, which is that large, plain data, and alive over the call.
+    // SAFETY: the kernel writes at most `BYTES` bytes to `attr`, which is that large, plain data, and alive over the
+    // call.
     let got = unsafe { libc::syscall(libc::SYS_sched_getattr, CALLING_THREAD, &raw mut attr, BYTES, NO_FLAGS) };
     if got != 0 {
         return accept_old_kernel(io::Error::last_os_error());

@@ -2,9 +2,11 @@
 //!
 //! A test runs the real spool on a [`SimDisk`], stops it anywhere, takes the disk as a power cut would leave it, and
 //! lets a new spool recover from that. What the model has:
-//! - Writes are seen at once but reach the medium only by [`DiskFile::sync_data`] of the same file. A power cut keeps any
-//!   subset of the 512-byte sectors on their way, in any order, so that of overlapping writes any version may survive.
-//! - Names become durable when the operation of [`Disk`] that changes them returns. A cut inside it leaves any step of it.
+//! - Writes are seen at once but reach the medium only by [`DiskFile::sync_data`] of the same file. A power cut keeps
+//!   any subset of the 512-byte sectors on their way, in any order, so that of overlapping writes any version may
+//!   survive.
+//! - Names become durable when the operation of [`Disk`] that changes them returns. A cut inside it leaves any step of
+//!   it.
 //! - A failed sync loses writes, and the next one succeeds without bringing them back, as Linux has it.
 //! - Full disks, thin volumes, unreadable sectors, flipped bits, lost files, disks that lie about syncs, and time.
 //!

@@ -1,7 +1,7 @@
 //! A real spool under damage: what `segment_scan` and `recovery` of the bodies do.
 //!
-//! The sample is made once. Each input is a list of damages to the bytes of its segments; what is untouched must be found, and
-//! what reads must be what was written.
+//! The sample is made once. Each input is a list of damages to the bytes of its segments; what is untouched must be
+//! found, and what reads must be what was written.
 
 use super::Input;
 use super::sample::{ROOT, Sample, sample};

@@ -1,8 +1,9 @@
-//! A small spool with something of everything in it: the ground for whole-recovery fuzzing and for the fixtures of a format
-//! version.
+//! A small spool with something of everything in it: the ground for whole-recovery fuzzing and for the fixtures of a
+//! format version.
 //!
-//! Made on the simulated disk by ordinary calls, so it is what a spool of this version really leaves: all types of frames,
-//! reused segments, moved messages, a segment retired after a failed write, and a torn tail. The same on every run.
+//! Made on the simulated disk by ordinary calls, so it is what a spool of this version really leaves: all types of
+//! frames, reused segments, moved messages, a segment retired after a failed write, and a torn tail. The same on every
+//! run.
 
 use crate::disk::Disk;
 use crate::disk::sim::{Op, SimDisk};

@@ -101,7 +101,8 @@ fn mutated_spools() {
     }
 }
 
-/// Opens the sample after `damage` to one of its files, and names the unfinished messages that are gone, or the refusal.
+/// Opens the sample after `damage` to one of its files, and names the unfinished messages that are gone, or the
+/// refusal.
 fn after_damage(path: &Path, damage: impl FnOnce(&mut Vec<u8>)) -> Result<Vec<QueueId>, crate::OpenError> {
     let sample = sample();
     let mut bytes = sample.disk.contents(path).unwrap();

@@ -1,7 +1,7 @@
 //! Messages that change hands together.
 //!
-//! What is durable when is the whole point: the text of every message and its name in the pickup directory before any of its files
-//! moves in the queue, that before the server may take it, and that before a file is removed.
+//! What is durable when is the whole point: the text of every message and its name in the pickup directory before any
+//! of its files moves in the queue, that before the server may take it, and that before a file is removed.
 
 use super::job::{Job, aside};
 use super::place::ASIDE;
@@ -42,8 +42,8 @@ impl<'a> Batch<'a> {
     /// Gives the messages to the server.
     ///
     /// # Errors
-    /// Something could not be written. Each message is still in the queue, or durable in the pickup directory, where the next run
-    /// finds it.
+    /// Something could not be written. Each message is still in the queue, or durable in the pickup directory, where
+    /// the next run finds it.
     pub(super) fn commit(&mut self, report: &mut Report) -> Result<(), Failure> {
         let jobs = std::mem::take(&mut self.jobs);
         if jobs.is_empty() {
@@ -96,8 +96,8 @@ fn keep(jobs: &[Job]) -> io::Result<()> {
     })
 }
 
-/// Moves the files of a message to where the queue does not look. With the first of them it is sendmail's no more; what cannot be
-/// moved behind that is a text without a control file, which sendmail does not send.
+/// Moves the files of a message to where the queue does not look. With the first of them it is sendmail's no more; what
+/// cannot be moved behind that is a text without a control file, which sendmail does not send.
 ///
 /// # Errors
 /// The first could not be moved: nothing has changed.

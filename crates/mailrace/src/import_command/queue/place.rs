@@ -1,7 +1,7 @@
 //! The directories of a queue and the files in them.
 //!
-//! A queue is one directory, or several below it (`qd*`, queue groups), each of which may have its control files, texts and
-//! transcripts in the directories `qf`, `df` and `xf`.
+//! A queue is one directory, or several below it (`qd*`, queue groups), each of which may have its control files, texts
+//! and transcripts in the directories `qf`, `df` and `xf`.
 
 use super::report::{Left, Report, Why};
 use crate::exit::{Exit, Failure};

@@ -1,7 +1,7 @@
 //! The mail of the demonstration: real envelopes and bodies, each of which follows from its queue id.
 //!
-//! So whoever finds a message knows what it must say, without a list of what was sent. All domains are of those that RFC 2606
-//! keeps from use.
+//! So whoever finds a message knows what it must say, without a list of what was sent. All domains are of those that
+//! RFC 2606 keeps from use.
 
 use bytes::Bytes;
 use mail::{Client, Envelope, HeloName, MailParams, Protocol, QueueId, Received, Recipient, ReversePath};

@@ -11,8 +11,8 @@
 //! must be full again, which changes no decision; only a flood of different addresses makes the table forget earlier,
 //! and what such a client wins is one fresh burst.
 //!
-//! What the access map says of a client ([`ClientLimits`]) counts in the place of the limits for all clients. Its rate is one of
-//! connections in a window, which [`SlidingWindows`] counts.
+//! What the access map says of a client ([`ClientLimits`]) counts in the place of the limits for all clients. Its rate
+//! is one of connections in a window, which [`SlidingWindows`] counts.
 //!
 //! Time is given; nothing here reads a clock.
 

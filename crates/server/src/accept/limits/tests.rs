@@ -254,8 +254,8 @@ fn windows_of_a_flood_stay_within_bounds() {
 }
 
 proptest! {
-    /// No window of any place in time sees more than the number, and after a whole window without a connection the number is
-    /// free again.
+    /// No window of any place in time sees more than the number, and after a whole window without a connection the
+    /// number is free again.
     #[test]
     fn no_window_has_more_than_its_number(waits in prop::collection::vec(0..30_000_u64, 1..120), max in 1..6_u32) {
         let began = start();

@@ -1,8 +1,8 @@
 //! Listening sockets, and taking connections off them.
 //!
 //! [`bind`] makes the sockets of all `[[listen]]` entries, or takes those that systemd handed over; [`Acceptor`] is one
-//! socket in the hands of one task. Every listener has several sockets on one address (SO_REUSEPORT), one per worker, so
-//! that the kernel spreads new connections and no worker waits for another to accept.
+//! socket in the hands of one task. Every listener has several sockets on one address (SO_REUSEPORT), one per worker,
+//! so that the kernel spreads new connections and no worker waits for another to accept.
 //!
 //! Invariants: the port never closes. A connection that may have no session is taken, answered and closed in a few
 //! system calls that cannot block ([`refuse`]); where the process has no file descriptor left, one kept in reserve is
@@ -263,7 +263,8 @@ fn set_options(socket: &Socket) -> io::Result<()> {
     socket.set_nonblocking(true)
 }
 
-/// The program whose socket is in the way of an address: `postfix/master, pid 711`. Only root sees other users' programs.
+/// The program whose socket is in the way of an address: `postfix/master, pid 711`. Only root sees other users'
+/// programs.
 fn holder(address: SocketAddr) -> Option<String> {
     let tables = ["/proc/net/tcp", "/proc/net/tcp6"].into_iter().filter_map(|table| fs::read_to_string(table).ok());
     let tables: Vec<String> = tables.collect();

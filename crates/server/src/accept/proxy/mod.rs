@@ -303,8 +303,8 @@ impl fmt::Display for NoHeader {
     }
 }
 
-/// Reads a header from a connection, for `time_max` at most, and not an octet more: what follows stays in the socket, the
-/// beginning of a TLS handshake for example.
+/// Reads a header from a connection, for `time_max` at most, and not an octet more: what follows stays in the socket,
+/// the beginning of a TLS handshake for example.
 ///
 /// # Errors
 /// When there is none. The connection is of no use then.

@@ -1,9 +1,9 @@
 //! DNS block lists: which addresses the client is asked for under, what the answers are worth, and the refusal.
 //!
 //! All lists are asked at once when the client connects, while the greeting waits anyway; [`ask`] is the only part with
-//! I/O, and takes `dnsbl.time_max` at most. Each list that has the client adds its weight; from `dnsbl.refuse_at` on the
-//! client's recipients are refused. That happens at RCPT and not at the greeting, so that a wrongly listed sender still
-//! reaches the postmaster, that users who log in from a listed line can send, and that the log knows sender and
+//! I/O, and takes `dnsbl.time_max` at most. Each list that has the client adds its weight; from `dnsbl.refuse_at` on
+//! the client's recipients are refused. That happens at RCPT and not at the greeting, so that a wrongly listed sender
+//! still reaches the postmaster, that users who log in from a listed line can send, and that the log knows sender and
 //! recipient. A list that does not answer, or answers nonsense, counts nothing: mail must not depend on it.
 //!
 //! Source: RFC 5782; the codes for errors are those that Spamhaus documents and others have taken over.

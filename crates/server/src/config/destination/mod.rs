@@ -1,11 +1,11 @@
 //! `[[destination]]`: rules by next hop, and what holds for one when the defaults are filled in.
 //!
-//! The stop is resolve: when it is known which queue mail waits in and which hosts take it, [`Config::rule_for`] says with
-//! which limits, from which address and under which name it goes. The first rule that fits counts, alone: keys it does
-//! not have come from `[delivery]` and `[route]`, not from a later rule.
+//! The stop is resolve: when it is known which queue mail waits in and which hosts take it, [`Config::rule_for`] says
+//! with which limits, from which address and under which name it goes. The first rule that fits counts, alone: keys it
+//! does not have come from `[delivery]` and `[route]`, not from a later rule.
 //!
-//! Pure: no rule depends on an address, so what holds for a next hop changes with the configuration and with the names of
-//! its MX hosts only.
+//! Pure: no rule depends on an address, so what holds for a next hop changes with the configuration and with the names
+//! of its MX hosts only.
 
 use super::{Config, Host, HostPort, Rate, RelayDomain, RouteTls};
 use mail::DomainName;
@@ -61,8 +61,8 @@ pub struct EffectiveRule {
 impl Config {
     /// What holds for the mail of a queue, whose name is `destination`, that goes to MX hosts with the names `mx`.
     ///
-    /// `mx` is empty for smart hosts and for address literals, and the domain itself where that is its own host. Names may
-    /// end with a dot. Costs some nanoseconds for each entry of each rule.
+    /// `mx` is empty for smart hosts and for address literals, and the domain itself where that is its own host. Names
+    /// may end with a dot. Costs some nanoseconds for each entry of each rule.
     #[must_use]
     pub fn rule_for(&self, destination: &[u8], mx: &[&str]) -> EffectiveRule {
         let name = str::from_utf8(destination).unwrap_or_default();

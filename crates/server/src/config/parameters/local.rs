@@ -279,7 +279,8 @@ pub(super) static LOCAL: Section = Section {
     ],
 };
 
-/// Who says anything of mail that stays here has a machine with a name of its own, and so has who names it and sends by himself.
+/// Who says anything of mail that stays here has a machine with a name of its own, and so has who names it and sends by
+/// himself.
 fn is_hostname_local(config: &Config, given: &BTreeSet<&'static str>) -> Value {
     let is_told = given.iter().any(|key| key.starts_with("local."));
     let is_named = given.contains("hostname") && config.route.smart_host.is_empty();

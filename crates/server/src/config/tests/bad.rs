@@ -1,7 +1,7 @@
 //! Wrong files and what is said about them, to the letter: `bad/*.toml`.
 //!
-//! What stands before the first line with `#>` is the file, the rest is the wanted text. Names that begin with `root_` are
-//! read on a machine where root starts the server. `write_bad`, an ignored test, writes what is said now; look at
+//! What stands before the first line with `#>` is the file, the rest is the wanted text. Names that begin with `root_`
+//! are read on a machine where root starts the server. `write_bad`, an ignored test, writes what is said now; look at
 //! the difference before it is kept.
 
 use super::super::{Machine, load, render};

@@ -1,7 +1,7 @@
 //! TLS with a next hop: whether it is tried, what is done when it does not come about, and what is remembered of that.
 //!
-//! TLS is opportunistic where nothing demands it (RFC 7435), so somebody on the way who can make it fail could have mail in clear
-//! text. What he gains is bounded:
+//! TLS is opportunistic where nothing demands it (RFC 7435), so somebody on the way who can make it fail could have
+//! mail in clear text. What he gains is bounded:
 //!
 //! | Seen | Done |
 //! |---|---|
@@ -10,8 +10,8 @@
 //! | a handshake fails at another host, or STARTTLS has no answer | again in clear on a new connection; if that works, in clear for an hour |
 //! | another host refuses STARTTLS or does not offer it | in clear on this connection |
 //!
-//! What is known of a host is in [`schedule::Hosts`], by address, and outlives a restart. A crash loses what was learnt in the last
-//! minute, which makes nothing weaker than for a host that is met for the first time.
+//! What is known of a host is in [`schedule::Hosts`], by address, and outlives a restart. A crash loses what was learnt
+//! in the last minute, which makes nothing weaker than for a host that is met for the first time.
 //!
 //! Not here: the handshake itself (`crate::tls`), what the access map demands (`peer`).
 
@@ -46,9 +46,9 @@ enum TlsPolicy {
     Required,
 }
 
-/// Says what holds for a host. The only place that does: DANE (RFC 7672) and MTA-STS (RFC 8461) are asked here once they are
-/// there, and then [`TlsPolicy::Required`] says what the certificate must be. What the access map demands is looked at when TLS is
-/// there ([`Peer::unmet`]).
+/// Says what holds for a host. The only place that does: DANE (RFC 7672) and MTA-STS (RFC 8461) are asked here once
+/// they are there, and then [`TlsPolicy::Required`] says what the certificate must be. What the access map demands is
+/// looked at when TLS is there ([`Peer::unmet`]).
 const fn policy_of(rule: &EffectiveRule, host: &Candidate, peer: &Peer) -> TlsPolicy {
     match rule.tls {
         // Nobody is between two processes of a machine.
@@ -88,8 +88,9 @@ impl Unready {
 type Greeted = Result<Box<Link>, Unready>;
 
 impl Opening<'_> {
-    /// Waits until a server is ready for mail, under TLS or in clear as the policy says. When it had to be connected to again,
-    /// `began` becomes the time of that: how long a handshake took that failed is nothing that the next connection is expected to take.
+    /// Waits until a server is ready for mail, under TLS or in clear as the policy says. When it had to be connected to
+    /// again, `began` becomes the time of that: how long a handshake took that failed is nothing that the next
+    /// connection is expected to take.
     pub(super) async fn greet_by_policy<N: Future<Output = ()>>(
         self,
         candidate: Candidate,
@@ -162,7 +163,8 @@ impl Opening<'_> {
         Err(Unready::Tls(ConnectError { text, reply: None, ..trouble }))
     }
 
-    /// After a handshake that failed: the same host on a new connection, in clear. If that works it is remembered by `happens`.
+    /// After a handshake that failed: the same host on a new connection, in clear. If that works it is remembered by
+    /// `happens`.
     // RFC 7435 §3: opportunistic security falls back to clear text
     async fn greet_in_clear<N: Future<Output = ()>>(
         self,
@@ -215,7 +217,8 @@ impl Opening<'_> {
         Unready::Other(trouble)
     }
 
-    /// Puts TLS under the session, and looks whether it is what is demanded: before EHLO, and above all before a password is said.
+    /// Puts TLS under the session, and looks whether it is what is demanded: before EHLO, and above all before a
+    /// password is said.
     pub(super) async fn secure(self, link: &mut Link, said: &Peer) -> Result<(), Unready> {
         if let Err(failed) = self.start_tls(link, said).await {
             let candidate = link.peer.clone();

@@ -35,7 +35,8 @@ async fn up_to_data(stream: DuplexStream) -> BufReader<DuplexStream> {
     }
 }
 
-/// Sends a message of so many octets. What became of it, when, how often its answer was late, and the peer told to be silent.
+/// Sends a message of so many octets. What became of it, when, how often its answer was late, and the peer told to be
+/// silent.
 async fn send(theirs: DuplexStream, octets: usize) -> (Finished, Duration, [usize; 2]) {
     send_to(theirs, octets, 1).await
 }

@@ -1,8 +1,9 @@
 //! A message that may stand in a mailbox file already, whole or in part, because its last delivery was cut short.
 //!
-//! Nothing is noted down before a message is appended, and nothing is ever cut off that another process has left. A delivery that is
-//! made again looks into the end of the file for itself: a message with its `From ` line, sender and recipient is a
-//! [`Candidate`], and is compared with what would be written, octet by octet, while that is written ([`Append`]):
+//! Nothing is noted down before a message is appended, and nothing is ever cut off that another process has left. A
+//! delivery that is made again looks into the end of the file for itself: a message with its `From ` line, sender and
+//! recipient is a [`Candidate`], and is compared with what would be written, octet by octet, while that is written
+//! ([`Append`]):
 //!
 //! | The file has | What is done |
 //! |---|---|
@@ -12,8 +13,9 @@
 //!
 //! Two messages cannot be taken for one another: it is only looked for when the header names its queue id.
 //!
-//! Not found is what stands further from the end than the message is long and [`WINDOW_BYTES`] more, half a message behind which somebody else has appended one meanwhile, and one that ends within its `From ` line. Such
-//! a rest stays where it is, as with every mailer; it ends before the next message begins.
+//! Not found is what stands further from the end than the message is long and [`WINDOW_BYTES`] more, half a message
+//! behind which somebody else has appended one meanwhile, and one that ends within its `From ` line. Such a rest stays
+//! where it is, as with every mailer; it ends before the next message begins.
 
 use super::file::Medium;
 use super::letter::from_line_begin;
@@ -21,7 +23,8 @@ use super::order::DeliveryRequest;
 use rustix::io::Errno;
 use std::io::{self, Write};
 
-/// How much of the end of a file is looked through, besides twice the message: what may have been put there together with it.
+/// How much of the end of a file is looked through, besides twice the message: what may have been put there together
+/// with it.
 const WINDOW_BYTES: u64 = 256 << 10;
 /// Octets that are read at once.
 const PIECE_BYTES: usize = 64 << 10;
@@ -31,7 +34,8 @@ const CANDIDATES_MAX: usize = 64;
 /// Where, behind its `From ` line, the message may begin.
 pub(super) type Candidate = u64;
 
-/// Lines of the end of a file that may be those before messages: looked for once, for all messages that are put behind it together.
+/// Lines of the end of a file that may be those before messages: looked for once, for all messages that are put behind
+/// it together.
 #[derive(Debug, Default)]
 pub(super) struct Lines {
     /// How much was looked through.
@@ -41,7 +45,8 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    /// Finds where the message of an order may begin, in the last of the `length` octets that a file had before anything was put behind it.
+    /// Finds where the message of an order may begin, in the last of the `length` octets that a file had before
+    /// anything was put behind it.
     ///
     /// # Errors
     /// The file cannot be read.

@@ -1,8 +1,9 @@
 //! Orders are carried out: the person is found, root is given up for him, and his messages go where they belong.
 //!
-//! An [`Agent`] works on a thread of the server that may wait, with the rights of the server alone; or in a process of its own that
-//! was root until its first order ([`privileged`](super::privileged)). Such a process is one person from then on, and has nothing to
-//! say about orders for another: they are deferred. Orders that follow one another to the same place are put there together.
+//! An [`Agent`] works on a thread of the server that may wait, with the rights of the server alone; or in a process of
+//! its own that was root until its first order ([`privileged`](super::privileged)). Such a process is one person from
+//! then on, and has nothing to say about orders for another: they are deferred. Orders that follow one another to the
+//! same place are put there together.
 
 use super::file::{Mailbox, NOWHERE};
 use super::letter::{Content, MailboxMessage, Orders};
@@ -100,8 +101,8 @@ impl Agent {
         Ok(DeliveryTarget { person, kind })
     }
 
-    /// Carries orders out; a verdict for each, in their order. When one says that a message is delivered, it is durable, or a program
-    /// has taken it.
+    /// Carries orders out; a verdict for each, in their order. When one says that a message is delivered, it is
+    /// durable, or a program has taken it.
     pub(crate) fn carry_out(&self, orders: &mut dyn Orders) -> Vec<Verdict> {
         let mut verdicts = Vec::new();
         let mut next = orders.next_order();
@@ -126,7 +127,8 @@ impl Agent {
         match self.login.get() {
             None => {
                 become_user(login).map_err(|error| Verdict::deferred((3, 0), error.to_string()))?;
-                // What a user's own program needs is not known; all else that is done for him is. A kernel may not have it.
+                // What a user's own program needs is not known; all else that is done for him is. A kernel may not have
+                // it.
                 if self.settings.has_seccomp && !place.is_program() {
                     drop(seccomp::apply());
                 }
@@ -145,7 +147,8 @@ impl Agent {
         }
     }
 
-    /// Delivers a message, and those that follow it to the same place. The first order for another one, if there is one.
+    /// Delivers a message, and those that follow it to the same place. The first order for another one, if there is
+    /// one.
     fn deliver(
         &self,
         order: DeliveryRequest,

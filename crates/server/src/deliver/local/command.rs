@@ -10,7 +10,8 @@
 //! | `exit N` alone | no program; its exit status, as sendmail's restricted shell has it |
 //! | `; & \| < > ( ) { } $ * ? [ ] # ~ !`, a backquote or a line end outside quotes; `$` or a backquote in `"…"` | would mean something to a shell: refused |
 //!
-//! What is refused waits: an alias that was written for a shell is for its owner to change, and no reason to give mail back.
+//! What is refused waits: an alias that was written for a shell is for its owner to change, and no reason to give mail
+//! back.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};

@@ -1,10 +1,11 @@
 //! Mailbox files, and files of aliases: messages behind one another.
 //!
-//! A delivery is done when the file, and the directory of a new one, were synced under all locks ([`lock`](super::lock)). Several messages
-//! for the same file are appended under one lock and synced once. What is written when something fails is cut off again, so
-//! that a file has whole messages. After a crash in between, half a message may stand there: it is completed when the message comes
-//! again ([`again`](super::again)). Only regular files with one name, of the user who writes, are written to; a
-//! link is never followed. Every refusal of the system is a deferral that names the file.
+//! A delivery is done when the file, and the directory of a new one, were synced under all locks
+//! ([`lock`](super::lock)). Several messages for the same file are appended under one lock and synced once. What is
+//! written when something fails is cut off again, so that a file has whole messages. After a crash in between, half a
+//! message may stand there: it is completed when the message comes again ([`again`](super::again)). Only regular files
+//! with one name, of the user who writes, are written to; a link is never followed. Every refusal of the system is a
+//! deferral that names the file.
 
 use super::again::{Append, Full, Lines};
 use super::letter::{Broken, Form, MailboxMessage, from_line, unreadable};
@@ -297,8 +298,8 @@ pub(crate) fn sync_directory(path: &Path) -> io::Result<()> {
     File::open(path.parent().unwrap_or(path))?.sync_all()
 }
 
-/// The real name of a file of an alias, if it may be written to: it lies in or below a directory of `local.files`, and no
-/// directory on the way from there may be written to by others.
+/// The real name of a file of an alias, if it may be written to: it lies in or below a directory of `local.files`, and
+/// no directory on the way from there may be written to by others.
 fn allowed(path: &Path, person: &TargetUser, settings: &Settings) -> Result<PathBuf, Verdict> {
     let shown = path.display();
     let no = |what: String| Verdict::deferred((2, 0), format!("{shown} {what}; nothing is written to it"));

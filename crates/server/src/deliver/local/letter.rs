@@ -1,9 +1,10 @@
 //! A message on its way into a mailbox or a program: its header as it should be there, its lines ended by LF alone.
 //!
-//! `Return-Path:` is the envelope sender and `Delivered-To:` the recipient, both before all else; a `Return-Path:` that was there
-//! is somebody else's and goes (RFC 5321 §4.4). A message that says too often that it was delivered to this recipient before goes in
-//! a circle ([`super::loops`]). In files, lines that look like the beginning of a message get a `>` before them, also those that begin with
-//! `>From `: so each can be taken away again (the form that is called mboxrd).
+//! `Return-Path:` is the envelope sender and `Delivered-To:` the recipient, both before all else; a `Return-Path:` that
+//! was there is somebody else's and goes (RFC 5321 §4.4). A message that says too often that it was delivered to this
+//! recipient before goes in a circle ([`super::loops`]). In files, lines that look like the beginning of a message get
+//! a `>` before them, also those that begin with `>From `: so each can be taken away again (the form that is called
+//! mboxrd).
 
 use super::loops::{REPEATS_MAX, names};
 use super::order::{DeliveryRequest, Verdict};

@@ -1,11 +1,11 @@
 //! Who carries orders out: this process, or workers with the rights of users; and orders for the same mailbox together.
 //!
-//! While a mailbox is being written to, orders for it gather. Whoever is done with his own passes on to the first of them, who
-//! takes as many with him as fit ([`BATCH_MAX`], [`BATCH_BYTES`]): they share the lock, the process and the syncs. One batch
-//! at a time goes to a mailbox, so deliveries do not wait for each other's locks.
+//! While a mailbox is being written to, orders for it gather. Whoever is done with his own passes on to the first of
+//! them, who takes as many with him as fit ([`BATCH_MAX`], [`BATCH_BYTES`]): they share the lock, the process and the
+//! syncs. One batch at a time goes to a mailbox, so deliveries do not wait for each other's locks.
 //!
-//! A mailbox that has taken nothing for [`STUCK_AFTER`], since its user has stopped his worker or locked it for long, keeps no
-//! more than a quarter of the deliveries busy; further mail for it is deferred, so that others have theirs.
+//! A mailbox that has taken nothing for [`STUCK_AFTER`], since its user has stopped his worker or locked it for long,
+//! keeps no more than a quarter of the deliveries busy; further mail for it is deferred, so that others have theirs.
 
 use super::agent::{Agent, DeliveryTarget};
 use super::letter::{Content, Orders};
@@ -131,7 +131,8 @@ impl LocalDelivery {
         }
     }
 
-    /// Whether programs of aliases and of users run: with a helper as their users, without one only where that is allowed.
+    /// Whether programs of aliases and of users run: with a helper as their users, without one only where that is
+    /// allowed.
     pub(crate) const fn runs_programs(&self) -> bool {
         self.workers.is_some() || self.settings.programs_as_server
     }

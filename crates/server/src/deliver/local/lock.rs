@@ -1,8 +1,10 @@
-//! Locks on mailbox files, in this order: this process' own turn, the lock file `FILE.lock`, the kernel's lock on the file.
+//! Locks on mailbox files, in this order: this process' own turn, the lock file `FILE.lock`, the kernel's lock on the
+//! file.
 //!
-//! A lock file has the number of its process in it. One whose process is gone, or that is older than [`STALE_AFTER`] and of a
-//! process that cannot be known, is removed: it is moved away first, and put back if it was not the one that was looked at. The
-//! kernel's lock is that of `fcntl`, which belongs to a process; so inside one process [`Turn`] keeps deliveries apart.
+//! A lock file has the number of its process in it. One whose process is gone, or that is older than [`STALE_AFTER`]
+//! and of a process that cannot be known, is removed: it is moved away first, and put back if it was not the one that
+//! was looked at. The kernel's lock is that of `fcntl`, which belongs to a process; so inside one process [`Turn`]
+//! keeps deliveries apart.
 //!
 //! Every wait is bounded by the caller's time. A crash leaves a lock file, which the next delivery finds stale.
 

@@ -1,9 +1,10 @@
-//! Mail that comes back to a mailbox, program or file which had it before, by the `Delivered-To:` fields that local delivery writes.
+//! Mail that comes back to a mailbox, program or file which had it before, by the `Delivered-To:` fields that local
+//! delivery writes.
 //!
-//! Anybody can write such a field, so one of them proves nothing. No field may make this server send a report to a forged
-//! sender: a lone recipient is refused at the end of DATA while the client still waits ([`is_loop`] there), and where other
-//! recipients of the message forbid that, the message is delivered until the field is there [`REPEATS_MAX`] times. A message from
-//! outside that reaches that number is given up without a report.
+//! Anybody can write such a field, so one of them proves nothing. No field may make this server send a report to a
+//! forged sender: a lone recipient is refused at the end of DATA while the client still waits ([`is_loop`] there), and
+//! where other recipients of the message forbid that, the message is delivered until the field is there [`REPEATS_MAX`]
+//! times. A message from outside that reaches that number is given up without a report.
 //!
 //! | Mail comes from | Recipients | Fields that name the recipient | What happens |
 //! |---|---|---|---|
@@ -35,8 +36,8 @@ pub(crate) const fn is_from_outside(envelope: &Envelope) -> bool {
     matches!(envelope.received.client, Client::Network(_)) && !has_login
 }
 
-/// Whether the value of a field names this address. Case does not matter: a circle in which somebody changes it is one all the
-/// same.
+/// Whether the value of a field names this address. Case does not matter: a circle in which somebody changes it is one
+/// all the same.
 pub(crate) fn names(value: &[u8], address: &str) -> bool {
     let value = value.trim_ascii();
     let value = value.strip_prefix(b"<").and_then(|value| value.strip_suffix(b">")).unwrap_or(value);

@@ -1,9 +1,10 @@
 //! Maildirs: a file for each message, written below `tmp` and given its place below `new` by a rename.
 //!
-//! The name of a file comes from the queue id and the place of the recipient, so that a delivery that is made again, since a crash
-//! came before its record, meets its own file and is done. The file is synced before the rename and the directory after it; of several
-//! messages all files first, and the directory once. Files that a crash left below `tmp` go after 36 hours ([`sweep`](super::sweep)).
-//! The directories are made as the user when they are missing; folders are not.
+//! The name of a file comes from the queue id and the place of the recipient, so that a delivery that is made again,
+//! since a crash came before its record, meets its own file and is done. The file is synced before the rename and the
+//! directory after it; of several messages all files first, and the directory once. Files that a crash left below `tmp`
+//! go after 36 hours ([`sweep`](super::sweep)). The directories are made as the user when they are missing; folders are
+//! not.
 
 use super::file::refused;
 use super::letter::{Broken, Form, MailboxMessage, unreadable};

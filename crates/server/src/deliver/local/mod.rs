@@ -1,8 +1,8 @@
 //! Mail for people, programs and files of this machine: the last stop of a message here.
 //!
-//! [`run`] is the life of a connection that leads nowhere else: it takes jobs as one to another host does, and has each recipient
-//! delivered by [`deliver`]. What is done to a message is in files by kind; all of it happens on threads that may wait for a
-//! disk, or in processes with the rights of one user ([`privileged`]).
+//! [`run`] is the life of a connection that leads nowhere else: it takes jobs as one to another host does, and has each
+//! recipient delivered by [`deliver`]. What is done to a message is in files by kind; all of it happens on threads that
+//! may wait for a disk, or in processes with the rights of one user ([`privileged`]).
 //!
 //! | File | Holds |
 //! |---|---|
@@ -17,8 +17,8 @@
 //! | [`local_delivery`] | who makes them, and which are made together |
 //! | [`privileged`], [`workers`], [`stream`] | the process that is root, those that have become users, and what is said to them |
 //!
-//! Invariant: a recipient is done when his copy is durable, or a program has taken it. A crash before that is recorded repeats that
-//! delivery: a Maildir has one copy all the same, and a mailbox file as well where nobody has changed it.
+//! Invariant: a recipient is done when his copy is durable, or a program has taken it. A crash before that is recorded
+//! repeats that delivery: a Maildir has one copy all the same, and a mailbox file as well where nobody has changed it.
 
 mod again;
 mod agent;

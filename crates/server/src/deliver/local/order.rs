@@ -84,8 +84,8 @@ impl What {
         }
     }
 
-    /// As sendmail's log names the recipient, where that is not his address; empty for what the file of a user names, which is told
-    /// by the address alone.
+    /// As sendmail's log names the recipient, where that is not his address; empty for what the file of a user names,
+    /// which is told by the address alone.
     pub(crate) fn name(&self) -> Option<String> {
         match self {
             Self::Mailbox => None,
@@ -155,7 +155,8 @@ impl Verdict {
         json!({"end": end, "subject": self.status.0, "detail": self.status.1, "text": self.text}).to_string()
     }
 
-    /// From another process; `None` if it is none. A user may have made it up: its text is a short line of plain letters.
+    /// From another process; `None` if it is none. A user may have made it up: its text is a short line of plain
+    /// letters.
     pub(crate) fn from_json(text: &[u8]) -> Option<Self> {
         let value: Value = serde_json::from_slice(text).ok()?;
         let end = match value.get("end")?.as_str()? {
@@ -231,8 +232,8 @@ impl DeliveryRequest {
     }
 }
 
-/// What the configuration says of local delivery. Fixed at the start of the server: what delivers with the rights of others
-/// is not told anew by a server that has none.
+/// What the configuration says of local delivery. Fixed at the start of the server: what delivers with the rights of
+/// others is not told anew by a server that has none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Settings {
     pub(crate) mailbox: Mailbox,

@@ -1,7 +1,7 @@
 //! As whom a delivery is made, and what it may touch.
 //!
-//! A pure decision on an order, the settings and the accounts of the machine. It is made where the delivery is made: by a process
-//! that still is root, or by the server for itself alone. Nobody ever is root in a delivery.
+//! A pure decision on an order, the settings and the accounts of the machine. It is made where the delivery is made: by
+//! a process that still is root, or by the server for itself alone. Nobody ever is root in a delivery.
 
 use super::command::{self, Command};
 use super::order::{DeliveryRequest, Settings, Verdict, What};

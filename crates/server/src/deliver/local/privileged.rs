@@ -6,14 +6,14 @@
 //!        └───── a socket of their own: orders, messages, verdicts ─────┘
 //! ```
 //!
-//! The helper reads nothing but sockets that are handed to it, and starts a worker for each. The worker is told the [`Settings`] by the
-//! helper, which has them since the start of the server: a server that somebody else has taken over can have mail delivered
-//! to users as the configuration says, run programs of `local.programs` as users above `local.uid_min`, write to files in
-//! `local.files`, and nothing else. There is no delivery as root.
+//! The helper reads nothing but sockets that are handed to it, and starts a worker for each. The worker is told the
+//! [`Settings`] by the helper, which has them since the start of the server: a server that somebody else has taken over
+//! can have mail delivered to users as the configuration says, run programs of `local.programs` as users above
+//! `local.uid_min`, write to files in `local.files`, and nothing else. There is no delivery as root.
 //!
-//! A worker that has delivered to a mailbox waits for more orders for the same user ([`workers`](super::workers)), since starting
-//! it costs more than a delivery. It has become the user for good then, so what it can do is what he can do, whoever
-//! sends it orders. A program has a process of its own.
+//! A worker that has delivered to a mailbox waits for more orders for the same user ([`workers`](super::workers)),
+//! since starting it costs more than a delivery. It has become the user for good then, so what it can do is what he can
+//! do, whoever sends it orders. A program has a process of its own.
 //!
 //! What a user can do to a worker that is he:
 //!
@@ -24,10 +24,10 @@
 //! | stops it, so that it answers nothing | his messages are deferred after their time ([`Settings::time_max`]); the place of the server's end of the socket tells the helper, which kills it [`Settings::any_time_max`] later. He keeps no more than a quarter of the deliveries busy with that ([`local_delivery`](super::office)) |
 //! | makes it his own, by a debugger | the kernel forbids it: a process that was root is not dumpable. If he could: it knows its own orders, which are his mail, and can lie about them. Its verdicts are counted, cut and made plain ([`Verdict`]). Its one other descriptor is `/dev/null` |
 //!
-//! Files of users, `.forward` and `:include:`, are read by processes of a third form ([`READER`], `lookup::files`): root until the
-//! first request, then that user. They count apart from workers, so that a file that hangs keeps no delivery waiting, and are killed
-//! [`READER_PATIENCE`] after the server has lost interest. The helper waits for none of them when it ends: a process that hangs in
-//! the kernel would keep it, and the service manager, for ever.
+//! Files of users, `.forward` and `:include:`, are read by processes of a third form ([`READER`], `lookup::files`):
+//! root until the first request, then that user. They count apart from workers, so that a file that hangs keeps no
+//! delivery waiting, and are killed [`READER_PATIENCE`] after the server has lost interest. The helper waits for none
+//! of them when it ends: a process that hangs in the kernel would keep it, and the service manager, for ever.
 //!
 //! If the helper is gone nobody can bring it back: deliveries wait, and the log says once what to do.
 
@@ -124,8 +124,8 @@ impl Helper {
     /// The system refuses a socket or a process.
     pub(crate) fn start(settings: &Settings) -> io::Result<Self> {
         let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
-        // A group of its own: what a terminal tells the server is not meant for deliveries that it waits for. It ends with the
-        // other end of its socket.
+        // A group of its own: what a terminal tells the server is not meant for deliveries that it waits for. It ends
+        // with the other end of its socket.
         let child = this_program(HELPER, settings).stdin(theirs).stdout(Stdio::null()).process_group(0).spawn()?;
         // Nobody waits for it: it outlives whoever started it by a moment, and has no status.
         drop(child);
@@ -222,7 +222,8 @@ struct Child {
 }
 
 impl Child {
-    /// Whether it is there still. One that nobody has been interested in for so long is killed: it does not end by itself.
+    /// Whether it is there still. One that nobody has been interested in for so long is killed: it does not end by
+    /// itself.
     fn is_there(&mut self, patience: Duration) -> bool {
         let now = clock::now();
         let patience = if self.is_reader { patience.min(READER_PATIENCE) } else { patience };
@@ -285,7 +286,8 @@ pub fn run_helper(settings: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Lets deliveries be finished, which they are by themselves. What is killed and does not end hangs in the kernel, and is left.
+/// Lets deliveries be finished, which they are by themselves. What is killed and does not end hangs in the kernel, and
+/// is left.
 fn end(mut children: Vec<Child>, patience: Duration) {
     const LOOK_AGAIN: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
     let until = clock::now() + patience;
@@ -366,7 +368,8 @@ pub(crate) fn take_over(control: BorrowedFd<'_>) -> io::Result<Taken> {
     })
 }
 
-/// Starts a process whose standard input is its socket. Programs that a worker runs may use set-group-id bits, as list managers do.
+/// Starts a process whose standard input is its socket. Programs that a worker runs may use set-group-id bits, as list
+/// managers do.
 fn process_for(form: &str, stream: OwnedFd, settings: &Settings) -> io::Result<process::Child> {
     this_program(form, settings).stdin(stream).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0).spawn()
 }

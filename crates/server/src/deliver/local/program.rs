@@ -1,9 +1,9 @@
 //! A message for a program: its standard input, with a time limit, an exit status and no shell.
 //!
-//! The message begins with a `From ` line, as sendmail's prog mailer has it, and has `Return-Path:` and `Delivered-To:`; nothing
-//! in it is quoted. Standard output and error are read, and the first of them kept for people. The program is the leader of a
-//! process group of its own. When its time is over, or the message breaks off, the group is killed before the input ends, so that
-//! no program takes half a message for a whole one.
+//! The message begins with a `From ` line, as sendmail's prog mailer has it, and has `Return-Path:` and
+//! `Delivered-To:`; nothing in it is quoted. Standard output and error are read, and the first of them kept for people.
+//! The program is the leader of a process group of its own. When its time is over, or the message breaks off, the group
+//! is killed before the input ends, so that no program takes half a message for a whole one.
 //!
 //! A program that ends without having read all of it has done what it wanted: only its exit status counts.
 

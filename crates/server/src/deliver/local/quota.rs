@@ -1,4 +1,5 @@
-//! The quota of a Maildir, where other programs keep one: the file `maildirsize` of Maildir++ in its uppermost directory.
+//! The quota of a Maildir, where other programs keep one: the file `maildirsize` of Maildir++ in its uppermost
+//! directory.
 //!
 //! ```text
 //! 10000000S,1000C        octets and messages that are allowed
@@ -6,9 +7,9 @@
 //! 2104 1
 //! ```
 //!
-//! Without the file there is no quota. A message that does not fit is deferred, after what is there was counted anew, since a
-//! reader that removes messages may have told nobody. A line is added by one write, as all programs do it, without a lock: two that count
-//! at the same time may be a message off until it is counted again.
+//! Without the file there is no quota. A message that does not fit is deferred, after what is there was counted anew,
+//! since a reader that removes messages may have told nobody. A line is added by one write, as all programs do it,
+//! without a lock: two that count at the same time may be a message off until it is counted again.
 
 use rustix::fs::{Mode, OFlags};
 use std::fs::File;

@@ -1,4 +1,5 @@
-//! Orders and their messages from the server to the process that carries them out, and verdicts back, over a Unix socket.
+//! Orders and their messages from the server to the process that carries them out, and verdicts back, over a Unix
+//! socket.
 //!
 //! | Octets | From the server | From the agent |
 //! |---|---|---|
@@ -10,9 +11,9 @@
 //! | 4 of zero, in the place of an order | the end of the batch | |
 //! | 4, then as many as they say | | for each order a verdict, JSON |
 //!
-//! Numbers are little endian. A message without its end is none: the agent takes back what it has done. An agent that ends before
-//! it has begun has done nothing, and the batch can be given to another. One that ends later leaves it unknown what it has done.
-//! After a batch the server may send another.
+//! Numbers are little endian. A message without its end is none: the agent takes back what it has done. An agent that
+//! ends before it has begun has done nothing, and the batch can be given to another. One that ends later leaves it
+//! unknown what it has done. After a batch the server may send another.
 
 use super::letter::{Content, Orders};
 use super::order::{DeliveryRequest, Verdict};

@@ -1,8 +1,8 @@
 //! Workers that wait for orders: processes that have become one user each, kept for a while.
 //!
-//! A batch of orders goes to a worker who is the person of its place ([`Login`], with all groups); if none waits, to a new one. One
-//! that ended while it waited has begun nothing, and the batch goes to another. Workers end by themselves after
-//! [`IDLE_TIME`] without an order; when too many wait, that which waited longest is sent away.
+//! A batch of orders goes to a worker who is the person of its place ([`Login`], with all groups); if none waits, to a
+//! new one. One that ended while it waited has begun nothing, and the batch goes to another. Workers end by themselves
+//! after [`IDLE_TIME`] without an order; when too many wait, that which waited longest is sent away.
 
 use super::letter::{Content, Orders};
 use super::local_delivery::{LocalJob, Source};

@@ -24,8 +24,8 @@ fn spool() -> Arc<Spool> {
     spool_with(|config| config.cache_bytes = 0)
 }
 
-/// Wants `wanted` reads at once, and lets none end before `full` are under way. Returns the most at a time, and whether one
-/// more came than that within `time`.
+/// Wants `wanted` reads at once, and lets none end before `full` are under way. Returns the most at a time, and whether
+/// one more came than that within `time`.
 async fn crowd(reading: Reading, wanted: usize, full: usize, time: Duration) -> (usize, bool) {
     let reading = Arc::new(reading);
     let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));

@@ -1,4 +1,5 @@
-//! What is made of the answers: candidates of an MX answer, and of them those that have addresses, in their order. Pure.
+//! What is made of the answers: candidates of an MX answer, and of them those that have addresses, in their order.
+//! Pure.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -76,7 +77,8 @@ pub(super) fn candidates(domain: &str, found: &RecordSet) -> Result<Vec<Candidat
         return Err(NoHosts::permanent(NULL_MX, format!("{domain} does not accept mail (null MX, RFC 7505)")));
     }
     let mut hosts: Vec<Candidate> = Vec::new();
-    // Foreign bytes: only what is a host name comes through. An address here is a mistake that others do not forgive either.
+    // Foreign bytes: only what is a host name comes through. An address here is a mistake that others do not forgive
+    // either.
     for (preference, name) in exchanges() {
         let Ok(name) = DomainName::new(name.strip_suffix('.').unwrap_or(name)) else { continue };
         let name = name.ascii();
@@ -143,8 +145,8 @@ pub(super) fn choose(
     }
 }
 
-/// Brings addresses of one host into the order to try them: IPv6 and IPv4 by turns, so that neither a dead IPv6 nor a dead
-/// IPv4 costs more than one try, each kind at random.
+/// Brings addresses of one host into the order to try them: IPv6 and IPv4 by turns, so that neither a dead IPv6 nor a
+/// dead IPv4 costs more than one try, each kind at random.
 pub(super) fn order(addresses: &mut Vec<IpAddr>, shuffle: &mut Shuffle) {
     addresses.sort_unstable();
     addresses.dedup();

@@ -227,11 +227,11 @@ impl Hold {
 }
 
 impl Resolver {
-    /// The hosts that take mail for `domain` at `port`, in the order to try them. `seed` orders hosts of equal preference
-    /// and the addresses of each host: take another one for each connection, and the load is shared.
+    /// The hosts that take mail for `domain` at `port`, in the order to try them. `seed` orders hosts of equal
+    /// preference and the addresses of each host: take another one for each connection, and the load is shared.
     ///
-    /// `[[dns.override]]` comes before the DNS. Takes `dns.timeout` at most for the MX records and again for the addresses,
-    /// and in a storm the time until it is its turn; no time where all is known.
+    /// `[[dns.override]]` comes before the DNS. Takes `dns.timeout` at most for the MX records and again for the
+    /// addresses, and in a storm the time until it is its turn; no time where all is known.
     ///
     /// # Errors
     /// There is none, for now or for good. Never for good by the word of the configuration, or of answers out of date.
@@ -266,8 +266,8 @@ impl Resolver {
         }
     }
 
-    /// The addresses of a host that the configuration names, without a look at MX records, in the order to try them: IPv6
-    /// and IPv4 by turns, each in the order that `seed` gives.
+    /// The addresses of a host that the configuration names, without a look at MX records, in the order to try them:
+    /// IPv6 and IPv4 by turns, each in the order that `seed` gives.
     ///
     /// # Errors
     /// There is none, for now or for good. A permanent reason is what the DNS says; that the configuration names such a
@@ -292,7 +292,8 @@ impl Resolver {
         }
     }
 
-    /// Whether somebody has to be asked. What is known takes no place, so names whose servers are silent do not hold it.
+    /// Whether somebody has to be asked. What is known takes no place, so names whose servers are silent do not hold
+    /// it.
     fn is_lacking(&self, hold: &Hold) -> bool {
         if !hold.lacks {
             let counts = &mut self.state().counts;

@@ -711,8 +711,8 @@ proptest! {
         }
     }
 
-    /// Whatever names a record has: only host names come through, each once and at its best preference, and their order does
-    /// not depend on that of the records.
+    /// Whatever names a record has: only host names come through, each once and at its best preference, and their order
+    /// does not depend on that of the records.
     #[test]
     fn names_of_records_are_checked(
         records in prop::collection::vec((0..4_u16, prop_oneof!["[a-cA-C]\\.", "[ -~]{0,70}\\.?", "\\PC{0,5}", "1\\.2\\.3\\.[0-9]\\.?"]), 1..20),

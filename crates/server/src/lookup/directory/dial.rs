@@ -1,7 +1,8 @@
 //! Opening a connection to a directory: socket, TLS, bind, and what is said when one of them fails.
 //!
-//! A certificate counts if a CA of `ldap.ca_file` (else of the system) signed it for the host of the URL. One that signed itself is a CA
-//! in many directories, which nobody could trust as a server; it counts if the file has that very certificate.
+//! A certificate counts if a CA of `ldap.ca_file` (else of the system) signed it for the host of the URL. One that
+//! signed itself is a CA in many directories, which nobody could trust as a server; it counts if the file has that very
+//! certificate.
 
 use crate::config;
 use crate::env::blocking;

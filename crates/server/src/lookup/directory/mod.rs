@@ -1,8 +1,9 @@
 //! Maps in LDAP directories, and LDAP routing.
 //!
-//! A connection carries many questions at once and is opened anew when it broke. Servers are tried in order; one that does not
-//! answer is left out for [`DEAD_TIME`]. A connection that answered before and now does not says nothing about its server, which may
-//! have been restarted: it is opened once more. All of it ends with `ldap.timeout`. What no server answers is trouble: mail waits.
+//! A connection carries many questions at once and is opened anew when it broke. Servers are tried in order; one that
+//! does not answer is left out for [`DEAD_TIME`]. A connection that answered before and now does not says nothing about
+//! its server, which may have been restarted: it is opened once more. All of it ends with `ldap.timeout`. What no
+//! server answers is trouble: mail waits.
 //!
 //! References to other directories are not followed. What is not found where there are some is trouble, unless
 //! `ldap.referrals` says that they do not matter.

@@ -1,4 +1,5 @@
-//! Texts of files that were read, as far as they fit into [`BYTES_MAX`]; the one that was not used for longest goes first.
+//! Texts of files that were read, as far as they fit into [`BYTES_MAX`]; the one that was not used for longest goes
+//! first.
 
 use super::path::Stamp;
 use route::question::Reader;

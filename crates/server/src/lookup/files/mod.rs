@@ -1,18 +1,20 @@
-//! Files that aliases and users name, `.forward` and `:include:`: who opens them, what counts, and what is kept of them.
+//! Files that aliases and users name, `.forward` and `:include:`: who opens them, what counts, and what is kept of
+//! them.
 //!
 //! | Named by | With a helper (the server was started as root) | Without |
 //! |---|---|---|
 //! | a user: `.forward`, and what it includes | a process that has become the user ([`worker`]) | the server, if every user can read the file or it is the user's and the server's own |
 //! | an alias | a process that has become `local.default_user`; else the server, if root or the server alone can have put it there, or every user can read it | the server, by the same rule |
 //!
-//! Every file is opened once, without following links of users, and judged by its descriptor ([`path`]); it is read once, and is a
-//! text that did not change meanwhile ([`text`]). What does not qualify counts for nothing and the operator is told once
-//! ([`notices`]): a `.forward` then leaves the mail in the mailbox, a list of an alias defers it. Nothing of the text of such a file
-//! is ever told.
+//! Every file is opened once, without following links of users, and judged by its descriptor ([`path`]); it is read
+//! once, and is a text that did not change meanwhile ([`text`]). What does not qualify counts for nothing and the
+//! operator is told once ([`notices`]): a `.forward` then leaves the mail in the mailbox, a list of an alias defers it.
+//! Nothing of the text of such a file is ever told.
 //!
-//! What was read is kept ([`cache`]) for its version, which is device, inode, size, mode, owner and both times, of which no user can set
-//! the second. Before a process is asked the server looks at the name itself, without opening it: if there is none, or it is the version
-//! that is known, that is the answer. Where it may not look, what a process has said counts for [`FRESH_TIME`].
+//! What was read is kept ([`cache`]) for its version, which is device, inode, size, mode, owner and both times, of
+//! which no user can set the second. Before a process is asked the server looks at the name itself, without opening it:
+//! if there is none, or it is the version that is known, that is the answer. Where it may not look, what a process has
+//! said counts for [`FRESH_TIME`].
 //!
 //! | A user has | Then |
 //! |---|---|

@@ -1,4 +1,5 @@
-//! Tells the operator of files that count for nothing: each once, until it has changed, and not more than some in a minute.
+//! Tells the operator of files that count for nothing: each once, until it has changed, and not more than some in a
+//! minute.
 
 use crate::env::clock;
 use std::collections::HashMap;

@@ -1,7 +1,8 @@
-//! Opens a file that a user may have named, so that neither a link, a race nor a special file makes more of it than what it is.
+//! Opens a file that a user may have named, so that neither a link, a race nor a special file makes more of it than
+//! what it is.
 //!
-//! The name is walked from the root, each directory by the descriptor of the one before, and every check asks a descriptor: what
-//! changes in between is either seen, or the file is another one with an owner of its own.
+//! The name is walked from the root, each directory by the descriptor of the one before, and every check asks a
+//! descriptor: what changes in between is either seen, or the file is another one with an owner of its own.
 //!
 //! | A user puts there | Then |
 //! |---|---|
@@ -11,9 +12,9 @@
 //! | another user's file, by `rename` into a directory of his | refused: a directory belongs to root, the user, or the owner of the file |
 //! | a directory that everybody can write | refused, as sendmail does; one with the sticky bit (`/tmp`) counts if the next name in it belongs to root, the user or the owner of the file |
 //!
-//! With [`Acting::Itself`] the kernel decides what may be read, since the process is the user. In all other cases the process may
-//! read more than the one for whom it reads, and the modes on the way are asked instead: the file, and every directory, must be
-//! open to every user, or belong to that one.
+//! With [`Acting::Itself`] the kernel decides what may be read, since the process is the user. In all other cases the
+//! process may read more than the one for whom it reads, and the modes on the way are asked instead: the file, and
+//! every directory, must be open to every user, or belong to that one.
 
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags, RawMode, Stat, fstat, open, openat, readlinkat};
@@ -65,8 +66,8 @@ pub(super) enum Acting {
     For(u32),
     /// For whoever wrote the text: only what every user can read.
     ForAnyone,
-    /// For the administrator, who names the file in an alias. What lies where root and the server alone can write counts, though
-    /// others cannot read it.
+    /// For the administrator, who names the file in an alias. What lies where root and the server alone can write
+    /// counts, though others cannot read it.
     ForAliases,
 }
 
@@ -315,7 +316,8 @@ impl<'r> Walk<'r> {
         if !self.rules.any_owner && !self.rules.trusts(uid) {
             return refused(format!("{name} belongs to the user {uid}, and not to its own user or root; chown it"));
         }
-        // Users may be able to link files here that they cannot read; where root alone puts names, a file may have several.
+        // Users may be able to link files here that they cannot read; where root alone puts names, a file may have
+        // several.
         let is_named_by_root = uid == 0 && self.powers.iter().all(|(power, _)| *power == 0);
         if found.st_nlink != 1 && !is_named_by_root {
             return refused(format!("{name} has {} names (hard links); copy it", found.st_nlink));

@@ -1,7 +1,8 @@
 //! What the server asks of a reading process, and what it hears: values, and their form on a socket.
 //!
-//! Each is a length of four octets, little endian, and so many of JSON; behind an answer that says so stands the text, in the same
-//! form. The process that answers may belong to a user who lies: everything is bounded, and its words are made plain.
+//! Each is a length of four octets, little endian, and so many of JSON; behind an answer that says so stands the text,
+//! in the same form. The process that answers may belong to a user who lies: everything is bounded, and its words are
+//! made plain.
 
 use super::path::Stamp;
 use serde_json::{Value, json};

@@ -1,8 +1,9 @@
-//! Turns at reading: few at once for one user, and some for one directory of homes, so that what hangs holds up nobody else.
+//! Turns at reading: few at once for one user, and some for one directory of homes, so that what hangs holds up nobody
+//! else.
 //!
-//! A look at a file of a file system that does not answer holds a thread until it does, whatever its time. A user whose files hang
-//! has [`USER_MAX`] threads that do, and every further question is answered at once with trouble; users of one directory (`/home`)
-//! have [`DIRECTORY_MAX`], which leaves threads for those of others and for lists.
+//! A look at a file of a file system that does not answer holds a thread until it does, whatever its time. A user whose
+//! files hang has [`USER_MAX`] threads that do, and every further question is answered at once with trouble; users of
+//! one directory (`/home`) have [`DIRECTORY_MAX`], which leaves threads for those of others and for lists.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,8 +1,9 @@
 //! The process that reads a user's files: root until its first request, and that user from then on.
 //!
-//! It finds the user, the home and the name of the `.forward` by itself, from the accounts of the machine and the settings that the
-//! helper has told it. So a server that somebody else has taken over learns what stands in files that the user could read anyway,
-//! that are texts, and that belong to the user, root or, for `:include:`, another owner in a safe place; never anything as root.
+//! It finds the user, the home and the name of the `.forward` by itself, from the accounts of the machine and the
+//! settings that the helper has told it. So a server that somebody else has taken over learns what stands in files that
+//! the user could read anyway, that are texts, and that belong to the user, root or, for `:include:`, another owner in
+//! a safe place; never anything as root.
 
 use super::path::{Acting, FileError, Rules};
 use super::request::{Reply, Request, What};

@@ -178,7 +178,8 @@ impl State {
         (count, octets)
     }
 
-    /// Removes what belongs to maps that are gone, and then what was not used for the longest time, until the rest fits.
+    /// Removes what belongs to maps that are gone, and then what was not used for the longest time, until the rest
+    /// fits.
     pub(super) fn shrink(&mut self, octets_max: usize) -> Vec<Arc<CacheEntry>> {
         let mut removed = Vec::new();
         self.kept.retain(|_, kept| {

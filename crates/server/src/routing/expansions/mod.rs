@@ -1,7 +1,8 @@
-//! Expansions of long lists: made once for each version of what they are made of, off the runtime, and shared by all sessions.
+//! Expansions of long lists: made once for each version of what they are made of, off the runtime, and shared by all
+//! sessions.
 //!
-//! A recipient whose resolution takes little work ([`WORK_AT_ONCE`]) never comes here. One that takes more is resolved on a thread of
-//! [`Expansions`], and what comes of it is kept with all that it depends on:
+//! A recipient whose resolution takes little work ([`WORK_AT_ONCE`]) never comes here. One that takes more is resolved
+//! on a thread of [`Expansions`], and what comes of it is kept with all that it depends on:
 //!
 //! | It depends on | That is checked |
 //! |---|---|
@@ -10,28 +11,30 @@
 //! | rules for the sender or client, the smarttable entry of the sender | part of the key ([`SenderClass`]), and no more of them |
 //! | answers: texts of lists, directories, users, `.forward` files | asked again, see below |
 //!
-//! Up to [`CHECKED_MAX`](cache::CHECKED_MAX) answers, texts of lists first, are asked again for every RCPT: a changed list counts for the next one. What
-//! is beyond (a list of ten thousand users has as many `.forward` files) is asked again every `maps.interval`. The first RCPT after
-//! that time is still answered by what is kept, while one task asks; after twice that time a RCPT waits for the answers. So a change of
-//! those counts after twice the interval at the latest.
+//! Up to [`CHECKED_MAX`](cache::CHECKED_MAX) answers, texts of lists first, are asked again for every RCPT: a changed
+//! list counts for the next one. What is beyond (a list of ten thousand users has as many `.forward` files) is asked
+//! again every `maps.interval`. The first RCPT after that time is still answered by what is kept, while one task asks;
+//! after twice that time a RCPT waits for the answers. So a change of those counts after twice the interval at the
+//! latest.
 //!
 //! What may happen, and what follows:
 //!
 //! - **Many sessions name a list at once.** There is one expansion of a key at a time; the others wait for it.
-//! - **A client names the same list again and again.** It is answered from what is kept, which the transaction has already.
-//! - **A client names a hundred lists, or one in a hundred spellings.** Each is an expansion; it has its turn after those of other
-//!   clients ([`Turns`]). A session that waits for an expansion which somebody else asked for has a place among its own client's
-//!   requests too, so it never waits for the queue of another client. Beyond the limits a RCPT is answered `451 4.3.0`. Spellings
-//!   with the same members share their memory.
-//!   A session that finds no place waits with those that have asked for the same list, if there are any.
-//! - **A session ends while its expansion waits.** Its place is given up. An expansion that is under way is done to its end and
-//!   kept, unless it has to ask somebody something and nobody waits for it.
-//! - **A list changes while it is expanded.** A session that asked before has the old members. One that came later checks the
-//!   answers when the expansion is there, and has a new one made.
-//! - **Maps are loaded again meanwhile.** A transaction keeps the maps it began with; the expansion is kept for them, and goes with
-//!   them.
-//! - **Somebody does not answer.** The expansion ends with that trouble for all who wait, and nothing is kept. The threads are not
-//!   held meanwhile: a turn is given back before anybody is asked.
+//! - **A client names the same list again and again.** It is answered from what is kept, which the transaction has
+//!   already.
+//! - **A client names a hundred lists, or one in a hundred spellings.** Each is an expansion; it has its turn after
+//!   those of other clients ([`Turns`]). A session that waits for an expansion which somebody else asked for has a
+//!   place among its own client's requests too, so it never waits for the queue of another client. Beyond the limits a
+//!   RCPT is answered `451 4.3.0`. Spellings with the same members share their memory. A session that finds no place
+//!   waits with those that have asked for the same list, if there are any.
+//! - **A session ends while its expansion waits.** Its place is given up. An expansion that is under way is done to its
+//!   end and kept, unless it has to ask somebody something and nobody waits for it.
+//! - **A list changes while it is expanded.** A session that asked before has the old members. One that came later
+//!   checks the answers when the expansion is there, and has a new one made.
+//! - **Maps are loaded again meanwhile.** A transaction keeps the maps it began with; the expansion is kept for them,
+//!   and goes with them.
+//! - **Somebody does not answer.** The expansion ends with that trouble for all who wait, and nothing is kept. The
+//!   threads are not held meanwhile: a turn is given back before anybody is asked.
 //! - **An expansion is larger than `maps.expansions_size_max`.** It is used, and not kept.
 //!
 //! Threads stand back behind those of the runtime where processors are short; they hold no lock while they work.
@@ -398,7 +401,8 @@ impl Expansions {
         last.ok_or_else(|| ExpandError::Trouble("the list changes while it is read".into()))
     }
 
-    /// What the expansion finds that is under way, or one that is begun when it is the turn of the client; and whether it was the latter.
+    /// What the expansion finds that is under way, or one that is begun when it is the turn of the client; and whether
+    /// it was the latter.
     async fn join(
         self: &Arc<Self>,
         routing: &Arc<Routing>,

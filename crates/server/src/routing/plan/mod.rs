@@ -1,15 +1,16 @@
 //! What a transaction becomes: one message in the spool as a rule, several where recipients have to be kept apart.
 //!
-//! Each recipient that is accepted becomes deliveries. Those of one message have the same sender and begin in the same state:
-//! the members of a list with an owner are a message of their own, and so is what is held. All messages of a transaction
-//! are durable before its one `250`.
+//! Each recipient that is accepted becomes deliveries. Those of one message have the same sender and begin in the same
+//! state: the members of a list with an owner are a message of their own, and so is what is held. All messages of a
+//! transaction are durable before its one `250`.
 //!
-//! A recipient with few deliveries goes into the messages at once. Of a long list the plan holds the shared [`Members`] alone, and
-//! decides by their figures whether the transaction takes one more; [`Plan::merge`] makes messages of them at the end, where time
-//! that is linear in their number holds up nobody. What is named behind a long list waits for that too, so that the order stays.
+//! A recipient with few deliveries goes into the messages at once. Of a long list the plan holds the shared [`Members`]
+//! alone, and decides by their figures whether the transaction takes one more; [`Plan::merge`] makes messages of them
+//! at the end, where time that is linear in their number holds up nobody. What is named behind a long list waits for
+//! that too, so that the order stays.
 //!
-//! Invariant: nobody is in two messages by the same way, however many recipients and lists led to him. Whoever is on two lists
-//! with owners has it from the list that was named first, as with sendmail.
+//! Invariant: nobody is in two messages by the same way, however many recipients and lists led to him. Whoever is on
+//! two lists with owners has it from the list that was named first, as with sendmail.
 
 use super::members::Members;
 use crate::config;
@@ -331,8 +332,8 @@ impl Plan {
         self.is_discarded || (!self.is_lost && self.messages.is_empty() && self.later.is_empty())
     }
 
-    /// Whether this holds for each recipient with its destination, and there is at least one. Ends at the first for which
-    /// it does not.
+    /// Whether this holds for each recipient with its destination, and there is at least one. Ends at the first for
+    /// which it does not.
     pub(crate) fn is_all(&self, mut holds: impl FnMut(&Address, &[u8]) -> bool) -> bool {
         let of_messages = self.messages.iter().flat_map(|one| one.recipients.iter().zip(&one.destinations));
         let of_messages = of_messages.map(|(one, destination)| (&one.address, destination.as_slice()));
@@ -362,8 +363,8 @@ impl Plan {
         self.totals.iter().map(|(_, total)| total.div_ceil(self.recipients_max)).sum()
     }
 
-    /// The messages, made from the transaction's own envelope; the first has its name, the others those of `id_of`. The time is
-    /// linear in the number of recipients.
+    /// The messages, made from the transaction's own envelope; the first has its name, the others those of `id_of`. The
+    /// time is linear in the number of recipients.
     pub(crate) fn into_messages(
         mut self,
         envelope: &Envelope,

@@ -99,7 +99,8 @@ impl Explainer {
         &self.notes
     }
 
-    /// Returns the files of users and lists that do not count, each with the reason, which were read since the last call.
+    /// Returns the files of users and lists that do not count, each with the reason, which were read since the last
+    /// call.
     #[must_use]
     pub fn take_refused_files(&self) -> Vec<String> {
         std::mem::take(&mut *self.refused_files.lock().unwrap_or_else(PoisonError::into_inner))

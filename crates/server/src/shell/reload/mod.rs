@@ -1,8 +1,8 @@
 //! Puts a changed configuration in force, whole or not at all.
 //!
-//! A reload first does everything that can fail, beside what is in force: it reads the file, loads passwords and certificates,
-//! binds new addresses and opens the log file. Only then it replaces the values, and no step of that can fail. Open
-//! connections keep the profile of the listener that accepted them.
+//! A reload first does everything that can fail, beside what is in force: it reads the file, loads passwords and
+//! certificates, binds new addresses and opens the log file. Only then it replaces the values, and no step of that can
+//! fail. Open connections keep the profile of the listener that accepted them.
 
 use super::load::{lines, load_tls, open_authenticator, threads, with_places};
 use super::server::{Server, lock, register};
@@ -118,8 +118,8 @@ impl Server {
         let maps = routing::load::load(&config, &lookups, Some(&self.service.routing.load_full()));
         let maps = maps.map_err(|faults| Refused::because(lines(&with_places(Some(&loaded), faults))))?;
         let added = self.bind_added(&config)?;
-        // The last that can fail, since it takes effect by itself: open connections too meet the new certificate at their
-        // handshake, and tickets stay good.
+        // The last that can fail, since it takes effect by itself: open connections too meet the new certificate at
+        // their handshake, and tickets stay good.
         let tls = match lock(&self.tls).clone().filter(|_| !config.tls.certificate.is_empty()) {
             Some(acceptor) => {
                 acceptor.reload(&config.tls).map_err(|problems| Refused::because(lines(&problems)))?;

@@ -37,14 +37,16 @@ const HEAVY: usize = 16;
 const PROMPT: Duration = Duration::from_secs(30);
 /// And as much more for each site that is not live and may have one of its places: those that hang lose it sooner.
 const PLACE: Duration = Duration::from_secs(10);
-/// Turns of the wire that a transaction with a connection of its own takes: connect, greeting, EHLO, MAIL, RCPT, DATA, the
-/// content, QUIT, each with one more for a host that was tried before it; and one for each recipient without PIPELINING.
+/// Turns of the wire that a transaction with a connection of its own takes: connect, greeting, EHLO, MAIL, RCPT, DATA,
+/// the content, QUIT, each with one more for a host that was tried before it; and one for each recipient without
+/// PIPELINING.
 const TURNS: u32 = 16;
 /// How long after its trouble a host has its mail: the longest pauses of a site and of a message.
 const AFTER_TROUBLE: Duration = Duration::from_secs(4 * 3_600);
 /// And for each recipient at a site that throttles: it takes some in each minute.
 const THROTTLED: Duration = Duration::from_secs(120);
-/// Slower hosts need the slow lane, from which others of their site may bring them back: nothing is said of when they have mail.
+/// Slower hosts need the slow lane, from which others of their site may bring them back: nothing is said of when they
+/// have mail.
 const SLOW_MAX: Duration = Duration::from_secs(10);
 /// Over what time rates are judged.
 const RATE_WINDOW: Duration = Duration::from_secs(60);
@@ -409,8 +411,8 @@ impl Checker<'_> {
         self.wrong.extend(wrong);
     }
 
-    /// A host whose TLS is broken, and that takes mail without it, is asked for it once an hour: over the connections that there are
-    /// at that time, and once more for each start of the server, which may have forgotten it.
+    /// A host whose TLS is broken, and that takes mail without it, is asked for it once an hour: over the connections
+    /// that there are at that time, and once more for each start of the server, which may have forgotten it.
     fn tls(&mut self) {
         for (number, host) in (0_u32..).zip(self.world.hosts()) {
             let is_broken = matches!(host.script.base, Character::BrokenTls | Character::Hostile(Hostility::TlsCut));

@@ -1,9 +1,9 @@
 //! The server in the simulated internet: the worlds, hosts and scripts of `mailrace sim` under virtual time.
 //!
-//! A run plays a [`sim::world::World`] whose hosts refuse, drop packets, hang, are slow, put off, throttle, break off and mean
-//! harm, some always and some for a time. Lists go to hundreds of domains beside single, urgent and bulk mail; some sites have
-//! a `[[destination]]` rule; the server is killed, stopped and loses power. At the end [`check`] judges what hosts saw, and
-//! [`memory`] looks now and then at what the scheduler holds.
+//! A run plays a [`sim::world::World`] whose hosts refuse, drop packets, hang, are slow, put off, throttle, break off
+//! and mean harm, some always and some for a time. Lists go to hundreds of domains beside single, urgent and bulk mail;
+//! some sites have a `[[destination]]` rule; the server is killed, stopped and loses power. At the end [`check`] judges
+//! what hosts saw, and [`memory`] looks now and then at what the scheduler holds.
 //!
 //! | File | Holds |
 //! |---|---|
@@ -13,9 +13,10 @@
 //! | [`check`] | what must be true at its end |
 //! | [`memory`] | what must be true all the time |
 //!
-//! `SIM_COUNT`, `SIM_FROM`, `SIM_SEED` ([`campaign`]) and `SIM_LOG` are those of the simulation above. The DNS is `[[dns.override]]`, so
-//! its troubles are not among those here. A seed that failed goes into [`KEPT`] and stays. With `SIM_SABOTAGE=OneLane` (or
-//! another one) the control of that name alone runs, over `SIM_COUNT` seeds from `SIM_FROM` on, and all that is wrong is printed.
+//! `SIM_COUNT`, `SIM_FROM`, `SIM_SEED` ([`campaign`]) and `SIM_LOG` are those of the simulation above. The DNS is
+//! `[[dns.override]]`, so its troubles are not among those here. A seed that failed goes into [`KEPT`] and stays. With
+//! `SIM_SABOTAGE=OneLane` (or another one) the control of that name alone runs, over `SIM_COUNT` seeds from `SIM_FROM`
+//! on, and all that is wrong is printed.
 
 mod check;
 mod memory;

@@ -1,7 +1,7 @@
 //! The hosts of a [`sim::World`] at the end of in-process wires, and what they see of the server.
 //!
-//! The hosts decide; this gives them the time, what came, and takes their flights to the wire when they leave. A host that
-//! drops packets lets a connection attempt wait, and looks again in the kernel's rhythm (1 s, 2 s, 4 s, …).
+//! The hosts decide; this gives them the time, what came, and takes their flights to the wire when they leave. A host
+//! that drops packets lets a connection attempt wait, and looks again in the kernel's rhythm (1 s, 2 s, 4 s, …).
 
 use super::super::book::{Book, Counted};
 use super::super::host::Host;

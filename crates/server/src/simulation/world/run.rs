@@ -14,7 +14,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// After this an empty server has forgotten all: the scheduler a destination after a minute, connections after `idle_time`.
+/// After this an empty server has forgotten all: the scheduler a destination after a minute, connections after
+/// `idle_time`.
 const CALM: Duration = Duration::from_secs(600);
 /// Jobs in memory if nothing else is said.
 const READY_MAX: usize = 1_024;

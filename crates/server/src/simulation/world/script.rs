@@ -1,4 +1,5 @@
-//! What a seed means here: a world with its scripts, a configuration with rules, lists and single mail, and when the server dies.
+//! What a seed means here: a world with its scripts, a configuration with rules, lists and single mail, and when the
+//! server dies.
 
 use super::super::book::{Answer, Book, Sent};
 use super::super::host::Host;

@@ -1,10 +1,12 @@
-//! What the file system under a directory is: its name, whether it survives a power cut, whether it overwrites in place.
+//! What the file system under a directory is: its name, whether it survives a power cut, whether it overwrites in
+//! place.
 //!
 //! Asked once at start, so that the operator is warned before mail is accepted into a place that cannot keep it. The
 //! answer joins `statfs` (the kind), `/proc/self/mountinfo` (options and device) and `/sys/dev/block` (what the device
 //! is). Where one is missing, as in some containers, the rest still counts.
 //!
-//! Not here: device-mapper stacks, write caches without a battery, hosts that lie about flushes. None can be seen from here.
+//! Not here: device-mapper stacks, write caches without a battery, hosts that lie about flushes. None can be seen from
+//! here.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -87,7 +89,8 @@ fn magic_of(stat: &StatFs) -> u32 {
     u32::from_le_bytes([a, b, c, d])
 }
 
-/// The mount's own name for its file system (it tells ext2 from ext4, and what is behind FUSE), else ours, else a number.
+/// The mount's own name for its file system (it tells ext2 from ext4, and what is behind FUSE), else ours, else a
+/// number.
 fn name(stat: &StatFs, kind: Option<&Kind>, mount: Option<&Mount<'_>>) -> String {
     match (mount, kind) {
         (Some(mount), _) => mount.file_system.to_owned(),
