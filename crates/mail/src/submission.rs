@@ -1,5 +1,4 @@
-//! What a message of a local program still lacks when it is handed to the sendmail command: line ends, header fields,
-//! domains.
+//! Completes a message of a local program for the sendmail command: line ends, header fields, domains.
 //!
 //! A program prints a message and expects the rest to be done: `Date`, `Message-Id` and `From`, our name behind names
 //! without a domain, recipients out of the header with `-t`, and no `Bcc` that others could read. [`Lines`] makes lines

@@ -1,7 +1,7 @@
-//! What becomes of messages, for those who wait for it: `sendmail -odi`.
+//! Passes the outcome of a message to a command that waits for it (`sendmail -odi`).
 //!
-//! DeliveryWatchers are heard where the log hears them, so the two cannot disagree. Nobody is held up: an outcome that
-//! a listener has no room for is lost to him alone.
+//! The watchers get the events that the log gets, so the two cannot disagree. Delivery does not wait for a watcher: an
+//! outcome for which a watcher has no room is lost to this watcher alone.
 
 use mail::QueueId;
 use observe::{Event, Stat};
@@ -67,7 +67,7 @@ impl DeliveryWatchers {
     /// Passes an event to the watcher of its message.
     pub fn record(&self, event: &Event<'_>) {
         let Event::Delivery { id, to, dsn, stat, reply, .. } = event else { return };
-        // Nobody listens, most of the time.
+        // Most of the time no message is watched.
         if self.watched.count.load(Ordering::Acquire) == 0 {
             return;
         }

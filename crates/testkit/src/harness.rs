@@ -20,7 +20,7 @@ pub use crate::needs;
 /// Far longer than anything here takes, on a machine that is busy with something else too.
 pub const SOON: Duration = Duration::from_secs(60);
 
-/// What a busy machine may add to a time that the configuration sets, or to none.
+/// The time that a busy machine may add to a configured time.
 pub const SLACK: Duration = Duration::from_secs(10);
 
 /// The built program, of the same build as the test that runs.
@@ -98,7 +98,7 @@ impl Setup {
             ("log.path", "\"-\"".to_owned()),
             ("listen", "[{address = \"127.0.0.1:0\"}]".to_owned()),
             ("accept.reverse_dns", "false".to_owned()),
-            // What is accepted stays, to be looked at.
+            // Accepted messages stay in the spool, where the test reads them.
             ("delivery.mode", "\"queue\"".to_owned()),
         ];
         Self { values: values.into_iter().map(|(key, value)| (key.to_owned(), value)).collect(), dir }
@@ -190,7 +190,7 @@ pub struct Server {
     stderr: Receiver<String>,
     /// In the order of the configuration.
     pub addresses: Vec<SocketAddr>,
-    /// What it has logged, as far as it was read.
+    /// The log lines read so far.
     pub log: Vec<String>,
     /// Lines of it up to the one that was found last.
     found: usize,

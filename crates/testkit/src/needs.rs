@@ -1,6 +1,6 @@
-//! What tests need and a machine may lack. A test that cannot be done says so and passes, unless the environment names
-//! what is missing: `MAILRACE_TESTS_NEED=NAME[,NAME…]`, as `.ci/run` sets it where everything was installed, makes a
-//! failure of it.
+//! Programs and rights that tests need and a machine may lack. A test that cannot be done says so and passes, unless
+//! the environment names what is missing: `MAILRACE_TESTS_NEED=NAME[,NAME…]`, as `.ci/run` sets it where everything was
+//! installed, makes a failure of it.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};

@@ -4,7 +4,7 @@
 //! Comment lines end at column 120, which rustfmt does not see to.
 //!
 //! The tree has old places of both kinds. `xtask/prose.txt` has their number for each group of folders, so that a file
-//! may move inside its group. More places than that number are an error; fewer are a note. `cargo xtask prose --lower`
+//! may move inside its group. More places than that number are an error; fewer pass. `cargo xtask prose --lower`
 //! writes the lower numbers and never a higher one; `cargo xtask prose FOLDER` lists the places below a folder.
 
 use super::Finding;

@@ -1,8 +1,8 @@
 //! Opens the spool a crash left behind and holds it against the ledger.
 //!
-//! What must hold, whatever happened: every acknowledged message whose recipients are not all finished is there, to the
+//! Checks a recovered spool. Every acknowledged message whose recipients are not all finished is there, to the
 //! last byte; no recipient is back whose end was durable; nothing is there that was never offered, or that an earlier
-//! recovery had already found gone. What may be: a message that was offered and not yet answered, whole; a recipient
+//! recovery had already found gone. Allowed: a message that was offered and not yet answered, whole; a recipient
 //! whose end was recorded within the state window; of several recorded states any from the last durable one on.
 
 use crate::crash::findings::Findings;

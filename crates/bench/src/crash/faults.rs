@@ -259,8 +259,8 @@ fn suffer(
     Ok(Answers { during, end, again: (way.expect == Expect::GoesOn).then_some(took) })
 }
 
-/// What the writer has been answered, and after how long: as soon as that is what is expected, or after a while what it
-/// is.
+/// Waits until the answers of the writer are as expected, or for a while. Returns the answers and the time that it
+/// took.
 fn wait_for(writer: &mut Writer, expect: Expect, during: &Tally) -> Result<(Tally, Duration), Stop> {
     let start = clock::now();
     loop {

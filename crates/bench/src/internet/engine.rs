@@ -309,8 +309,8 @@ impl Engine {
                     let input = self.buffer.get(..octets).unwrap_or_default();
                     self.world.input(&mut connection.mailhost, input, now);
                     if connection.mailhost.is_in_the_middle() {
-                        // Whoever sends the rest only when this is acknowledged need not wait; only speed depends on
-                        // it.
+                        // A client that sends the rest only after the acknowledgement need not wait; only speed depends
+                        // on it.
                         set_tcp_quickack(&connection.stream, true).unwrap_or(());
                     }
                 }

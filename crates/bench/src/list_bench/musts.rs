@@ -1,5 +1,5 @@
-//! What has to be so of mailrace in every case that is a table beside other servers: each round gave figures, and
-//! everybody live had each message once.
+//! Conditions that mailrace meets in every case with a table beside other servers: each round gave figures, and
+//! each live recipient had each message once.
 //!
 //! Other servers are not judged, their faults are remarks below the table. A sample that its time ended has recipients
 //! without their mail, so the limits of time of the parts are far above what they need.

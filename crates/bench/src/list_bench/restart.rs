@@ -28,7 +28,7 @@ const LONGEST: Duration = Duration::from_secs(300);
 const ASK_EVERY: Duration = Duration::from_millis(20);
 /// How long after the last arrival doubles are looked for.
 const AFTER: Duration = Duration::from_secs(1);
-/// What comes again, or is to, had come at most so long before the kill (docs/crash-tests.md: an outcome is durable 50
+/// A repeated message had arrived at most so long before the kill (docs/crash-tests.md: an outcome is durable 50
 /// ms after it is recorded; between the answer of a host and that lies a busy machine).
 const REPEATED_MAX_US: u64 = 500_000;
 /// Percent of all arrivals that are the middle.

@@ -52,8 +52,8 @@ const REST_LONGEST: Duration = Duration::from_secs(400);
 const IDLE: Duration = Duration::from_secs(75);
 const IDLE_SILENT: Duration = Duration::from_secs(150);
 const IDLE_QUICK: Duration = Duration::from_secs(10);
-/// Who was tried again just before that waits for the second back-off, which is twice as long; half a minute is for a
-/// machine that is late with all of them.
+/// A host that was tried again just before waits for the second back-off, which is twice as long; half a minute is for
+/// a machine that is late with all of them.
 const IDLE_LONGEST: Duration = Duration::from_secs(150 + 30);
 /// Tries of a host that these back-offs leave room for in that time. Where there are more, lines about the mail that
 /// was brought are still being written, and say nothing of tries.

@@ -2,7 +2,7 @@
 //!
 //! One thread, one task a connection ([`conversation`]). It takes every message, says 250 and counts it; asked to, it
 //! also keeps which message of which storm it was, whole or not, for whom, and by which name the client had said hello.
-//! What it has answered with 250 is recorded before the answer leaves. The records live in this process: they survive
+//! The receiver records a message before its 250 leaves. The records live in this process: they survive
 //! the server under test, which is another one and is killed, and nothing else.
 //!
 //! The protocol is written here once more, and not taken from the server's room, so that a witness is not the accused.

@@ -2,8 +2,8 @@
 
 /// The value of an address field with `@host` behind every name that has no domain.
 ///
-/// What is between quotes or in comments is no name, nor is a text of several words without an address in brackets:
-/// that is a mistake of its writer, and stays one.
+/// Quoted strings and comments are no names. A text of several words without an address in brackets is a mistake of its
+/// writer and stays as it is.
 // RFC 5322 §3.4
 pub(super) fn qualified(value: &[u8], host: &str) -> Vec<u8> {
     let mut out = Vec::with_capacity(value.len() + 16);

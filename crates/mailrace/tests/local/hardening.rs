@@ -1,5 +1,5 @@
-//! What the helper, its workers and programs of users may do, from `/proc`: few capabilities, few system calls for what
-//! writes mailboxes, nothing taken from programs of users.
+//! Rights of the helper, its workers and programs of users, read from `/proc`: the helper has few capabilities, the
+//! processes that write mailboxes have few system calls, and programs of users lose nothing.
 
 use crate::office::{As, NOBODY, is_skipped, line, start, stored, with_boxes};
 use std::fs;

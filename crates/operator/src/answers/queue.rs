@@ -22,7 +22,7 @@ pub enum QueueLine {
     Straggler(Box<StragglerLine>),
 }
 
-/// What the ordinary lines of a command show.
+/// The kind of the ordinary lines of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LineKind {
     /// Messages.

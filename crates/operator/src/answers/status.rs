@@ -17,7 +17,7 @@ pub struct StatusAnswer {
     pub uptime_seconds: u64,
     /// The server begins no transaction any more.
     pub stopping: bool,
-    /// What a server that stops waits for; `null` before.
+    /// Tasks that delay the stop of the server; `null` before a stop.
     pub stop: Option<StopStatus>,
     /// The file of the configuration in force; `null` without one.
     pub config: Option<String>,
@@ -47,7 +47,7 @@ pub struct StatusAnswer {
     pub spool: SpoolStatus,
 }
 
-/// What a server that stops waits for, beside its sessions.
+/// Tasks that delay the stop of the server, beside its sessions.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct StopStatus {

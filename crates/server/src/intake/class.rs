@@ -6,10 +6,10 @@
 use mail::MailParams;
 use schedule::Class;
 
-/// What the header of a message says of its sort.
+/// Header fields that tell list and bulk mail from personal mail.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct HeaderHints {
-    /// What its `Precedence:` counts for; below 0 for lists, bulk and junk.
+    /// The number of its `Precedence:`, below 0 for lists, bulk and junk.
     pub(crate) precedence: i32,
     /// It has a `List-Id:`.
     pub(crate) has_list_id: bool,

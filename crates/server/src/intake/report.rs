@@ -25,7 +25,7 @@ use std::sync::Arc;
 pub(crate) enum NotStored {
     /// The spool did not take it.
     Spool(Error),
-    /// Nobody can say now where it goes.
+    /// The maps cannot be asked now where the report goes.
     Map(Arc<str>),
 }
 
@@ -78,7 +78,7 @@ pub(crate) async fn submit_report(
     };
     let recipients = fitting(report, SMALL_REPORT_OCTETS);
     for less in [header, Original::None] {
-        // What was begun under the first id is forgotten there.
+        // `give` has removed the chunks that it stored under the first id.
         let some = report.recipients.get(..recipients).unwrap_or(report.recipients);
         let again = Report { id: context.message_store.next_id(), recipients: some, ..*report };
         let composed = compose(&again, less);
@@ -137,8 +137,7 @@ fn not_now(error: ExpandError) -> NotStored {
     NotStored::Map(error.to_string().into())
 }
 
-/// What the recipients of a message of ours become. Whoever is refused is in it as one who fails: then the postmaster
-/// hears of it.
+/// Plans the recipients of a report. A refused recipient fails in the plan, so that the postmaster gets the report.
 async fn plan(context: &Arc<Context>, routing: &Arc<Routing>, envelope: &Envelope) -> Result<Plan, NotStored> {
     // RFC 5321 §4.5.5: a report has the null sender
     let mut plan = Plan::default();

@@ -9,8 +9,8 @@
 //! | `race` | at once | when it is durable or every next hop has taken it, whichever is first |
 //! | `interactive` | when a next hop defers or refuses, cannot be reached, or takes longer than `delivery.interactive_time` | when every next hop has taken it, or it is durable |
 //!
-//! What a crash does: before the answer the sender keeps the message and sends it again, and a next hop that had taken
-//! it gets it twice. After the answer the message is in the spool or delivered. With `race` the answer may come before
+//! Crashes: before the answer the sender keeps the message and sends it again, and a next hop that had taken it gets
+//! it twice. After the answer the message is in the spool or delivered. With `race` the answer may come before
 //! the outcome is recorded: a crash then repeats the delivery, as it may for any outcome of the last 50 ms.
 //!
 //! Only a message whose outcome nobody needs to be told of goes this way: small enough to be in memory, without
@@ -51,7 +51,7 @@ enum Stage {
 struct Progress {
     /// Recipients that a next hop has taken, with what is to be recorded of them.
     taken: BTreeMap<u32, Change>,
-    /// Somebody needs it in the spool.
+    /// A recipient is left for whom the message must be in the spool.
     is_wanted: bool,
 }
 
@@ -165,7 +165,7 @@ impl UncommittedMessages {
 
     /// The message, if it is early.
     pub(crate) fn get(&self, id: QueueId) -> Option<Arc<UncommittedMessage>> {
-        // Nobody uses these modes: nobody waits for the lock.
+        // Without messages in these modes the lock is not taken.
         if self.bytes.load(Ordering::Acquire) == 0 {
             return None;
         }

@@ -114,7 +114,7 @@ impl Connection {
         Vec::new()
     }
 
-    /// What the transaction becomes; nothing if all of it is dropped.
+    /// The messages that the transaction becomes; nothing if all of it is dropped.
     async fn outgoing(
         &mut self,
         envelope: &Envelope,

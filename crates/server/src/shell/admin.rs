@@ -125,7 +125,7 @@ impl Server {
         self.service.logins.over(now).into_iter().map(one).collect()
     }
 
-    /// What became of recipients, and what holds connections.
+    /// Counts of deliveries, and the use of connections to next hops.
     fn deliveries(&self, dispatch: &Dispatch, limits: &config::Delivery) -> control::Deliveries {
         let count = |counter| self.service.log.counter(counter);
         let [connections, silent] = dispatch.connections();
@@ -141,7 +141,7 @@ impl Server {
         }
     }
 
-    /// What is known of next hops.
+    /// The state of the next hops.
     fn answer_hosts(&self) -> Answer {
         let now = self.service.unix_now();
         let hosts = self.service.hosts.look(|hosts| {
@@ -176,7 +176,7 @@ impl Server {
         refused.into_iter().map(|limit| self.service.log.counter(Counter::Refused(limit))).sum()
     }
 
-    /// What went through which mailer.
+    /// Messages and octets by mailer.
     fn answer_mailers(&self) -> Answer {
         let count = |counter| self.service.log.counter(counter);
         let now = clock::unix_us() / 1_000_000;
@@ -244,7 +244,7 @@ impl Server {
     }
 }
 
-/// What a command on the queue did, as the log has it.
+/// The log line of a command on the queue.
 fn queue_event(change: &queue::QueueChange<'_>) -> Event<'static> {
     match *change {
         queue::QueueChange::Removed { action, id, recipients, uid, .. } => {

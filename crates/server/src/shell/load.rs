@@ -34,7 +34,7 @@ pub(super) fn load_tls(config: &Config) -> Result<Option<Arc<Acceptor>>, StartEr
     loaded.map(|acceptor| Some(Arc::new(acceptor))).map_err(|problems| StartError::Config(lines(&problems)))
 }
 
-/// What is wrong with what the configuration names, each with the line that names it.
+/// Adds to each fault of a named file the line of the configuration that names it.
 pub(super) fn with_places(loaded: Option<&Loaded>, faults: Vec<String>) -> Vec<String> {
     let place = |fault: String| match loaded {
         // A text of several lines has its places in it.

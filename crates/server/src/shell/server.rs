@@ -40,7 +40,7 @@ pub(crate) struct Server {
     pub(super) listeners: Mutex<Vec<Arc<Listener>>>,
     pub(super) tls: Mutex<Option<Arc<Acceptor>>>,
     pub(super) source: Option<Source>,
-    /// What was given up besides root; nothing in a sink.
+    /// Files and system calls that the process gave up besides root; none in a sink.
     pub(super) hardening: Option<Hardening>,
     pub(super) manager: Arc<systemd::Manager>,
     pub(super) tasks: Mutex<JoinSet<()>>,
@@ -160,7 +160,7 @@ impl Server {
             let service = Arc::clone(&server.service);
             let has_guests = service.live.load().config.control.mailq != config::Mailq::Operators;
             let gate = Gate::new(socket.gid()).with_guests(has_guests);
-            // Whoever waits for the end of the server can ask how far it is: this is dropped last.
+            // The socket is dropped last, so that an operator can ask how far the stop is.
             let stop = std::future::pending();
             if let Err(error) = control::serve(socket, gate, Arc::new(AdminHandler(server)), stop).await {
                 service.tell(&Event::InternalError { place: "control", text: &error.to_string() });

@@ -98,13 +98,13 @@ pub struct Prepared {
     tls: Option<Arc<Acceptor>>,
     open_files_max: u64,
     behaviour: Option<Behaviour>,
-    /// Who delivers to users; none in a sink.
+    /// Delivers to users; none in a sink.
     local_delivery: Option<LocalDelivery>,
     /// Messages are counted and forgotten.
     keeps_nothing: bool,
     /// Where values were set, for complaints; not in a sink.
     loaded: Option<Box<Loaded>>,
-    /// What was given up besides root; nothing in a sink.
+    /// Files and system calls that the process gave up besides root; none in a sink.
     hardening: Option<Hardening>,
 }
 
@@ -112,7 +112,7 @@ impl Prepared {
     /// Prepares a server.
     ///
     /// # Errors
-    /// What is wrong, with the next step. Nothing is bound then.
+    /// The fault and the next step. No port is bound then.
     pub fn new(loaded: &Loaded, source: Source) -> Result<Self, StartError> {
         if let Some(problem) = config::check_own_file(loaded, &config::RealFiles) {
             return Err(StartError::Config(problem.line()));
@@ -120,7 +120,7 @@ impl Prepared {
         let mut prepared = Self::bare(loaded.config.clone())?;
         prepared.warnings.extend(loaded.warnings.iter().map(config::Problem::line));
         let of_files = config::check_files(loaded, &config::RealFiles);
-        // What else is in files their readers say.
+        // The readers of the files report faults inside them.
         let of_maps = |one: &&config::Problem| {
             one.severity == config::Severity::Warning
                 && ["maps.", "local."].iter().any(|table| one.key.starts_with(table))
@@ -235,7 +235,7 @@ impl Prepared {
         let runtime =
             runtime.build().map_err(|error| StartError::Unavailable(format!("cannot start threads: {error}")))?;
         let ended = runtime.block_on(self.live(log.clone(), opened, ready));
-        // What is left are sessions that were cut off; their transactions were not answered.
+        // The runtime ends the sessions that are left; their transactions had no answer.
         runtime.shutdown_timeout(Duration::from_secs(1));
         // A target that takes nothing has been waited for; its lines are lost and nobody is left to be told.
         let _: bool = log.flush_and_close();

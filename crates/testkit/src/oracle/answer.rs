@@ -2,10 +2,10 @@
 
 use super::corpus::{Asked, Question};
 
-/// What somebody says to a question.
+/// The answer of a server to a question.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answer {
-    /// What must be the same.
+    /// Facts that must be the same.
     pub lines: Vec<String>,
     /// Texts of replies, which may differ.
     pub texts: Vec<String>,
@@ -41,7 +41,7 @@ impl Answer {
         }
     }
 
-    /// What is the same in any order, and however often.
+    /// Compares as a set: order and repetitions do not count.
     fn sort(&mut self) {
         self.lines.sort();
         self.lines.dedup();

@@ -26,7 +26,7 @@ pub struct Question {
     pub answer: Vec<String>,
 }
 
-/// What is asked.
+/// A question.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Asked {
     /// Where mail for an address goes.

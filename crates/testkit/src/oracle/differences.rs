@@ -1,4 +1,5 @@
-//! What mailrace answers otherwise than sendmail, and why: `bench/oracle/differences`, and the page made of it.
+//! The answers in which mailrace differs from sendmail, with reasons: `bench/oracle/differences`, and the page made of
+//! it.
 //!
 //! A group of that file is a line `== TITLE`, the reason as lines of text, and its questions:
 //!
@@ -55,7 +56,7 @@ fn fits(pattern: &str, text: &str) -> bool {
     }
 }
 
-/// Reads the file. What stands before its first group is kept by [`write()`] and for people.
+/// Reads the file. [`write()`] keeps the text before the first group.
 pub fn read(text: &str) -> (String, Vec<Group>) {
     let (mut head, mut groups) = (String::new(), Vec::<Group>::new());
     for (position, line) in text.lines().enumerate() {
@@ -127,7 +128,7 @@ pub fn page(groups: &[Group], cases: usize, questions: usize) -> String {
     .expect("a string takes everything");
     for group in groups {
         write!(out, "\n## {}\n\n{}\n", group.title, group.reason.join("\n")).expect("a string takes everything");
-        // What no question of the corpus shows is told in words alone; other tests check it.
+        // A group without questions of the corpus has only words; other tests check it.
         if !group.entries.is_empty() {
             out.push_str("\n| Setting | Question | sendmail | mailrace |\n|---|---|---|---|\n");
         }

@@ -1,8 +1,8 @@
 //! Opens the spool of a killed server and holds it against what its clients saw acknowledged.
 //!
-//! What must hold: every acknowledged message is there once, under the queue id of its reply, to the last octet and for
-//! all its recipients; nothing is there that no client sent, or that an earlier check had marked as done. What may be:
-//! a message whose 250 was on its way, one for each session at most.
+//! Checks the spool after a storm. Every acknowledged message is there once, under the queue id of its reply, to the
+//! last octet and for all its recipients; nothing is there that no client sent, or that an earlier check had marked as
+//! done. Allowed: a message whose 250 was on its way, one for each session at most.
 
 use crate::crash::findings::Findings;
 use crate::crash::random::mix;

@@ -1,4 +1,4 @@
-//! What directories answer: limits, references, several values, keys that look like filters, and servers that talk
+//! Answers of directories: limits, references, several values, keys that look like filters, and servers that talk
 //! nonsense.
 
 use super::slapd::{Extra, Slapd};

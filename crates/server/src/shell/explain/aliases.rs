@@ -1,6 +1,6 @@
 //! Files of aliases beside what they name: accounts, programs, other files. For `mailrace check` and for `newaliases`.
 //!
-//! What is doubtful is decided by `route::alias::lint`; here it gets to see the machine.
+//! `route::alias::lint` decides which lines are doubtful; this module reads files and accounts for it.
 
 use crate::config::{Config, Mailbox, MapSource};
 use crate::deliver::local::{self, command};
@@ -28,15 +28,15 @@ const MEMBERS_MANY: usize = 20;
 pub struct AliasFile {
     /// Names and values.
     pub table: Arc<Table>,
-    /// What is wrong with lines.
+    /// Faults of lines.
     pub complaints: Vec<Complaint>,
-    /// What `newaliases` says; of a text only.
+    /// The summary of `newaliases`, for a text file only.
     pub summary: Summary,
     /// Lines that count for nothing.
     pub ignored: u64,
 }
 
-/// What files of aliases are looked at with.
+/// The configuration and the look-ups that the check of alias files uses.
 #[derive(Debug)]
 pub struct AliasLintContext {
     classes: Classes,
@@ -98,7 +98,7 @@ impl AliasLintContext {
         Domain::parse(domain.as_bytes()).is_ok_and(|domain| self.classes.is_local(&domain))
     }
 
-    /// What is doubtful in these sources, which are asked one after the other.
+    /// Lists the doubtful lines of these sources, which are asked one after the other.
     #[must_use]
     pub fn lint(&self, sources: &[Source]) -> Vec<Lint> {
         let loaded = |source: &Source| if let Source::Loaded(table) = source { Some(Arc::clone(table)) } else { None };
@@ -124,7 +124,7 @@ impl AliasLintContext {
         lints
     }
 
-    /// Whoever can write aliases can have programs run: the server reads no such file.
+    /// A user who can write aliases can have programs run, so the server does not read a file that others can write.
     fn rights(&self, file: &str) -> Option<Lint> {
         let why = self.trust.complaint(Path::new(file))?;
         let place = EntryLocation { map: alias::NAME.into(), file: file.into(), line: None };

@@ -1,4 +1,4 @@
-//! What becomes of a recipient, and why: `mailrace route`, and doubts about maps for `mailrace check`.
+//! Explains where mail for a recipient goes and why: `mailrace route`, and doubts about maps for `mailrace check`.
 //!
 //! The same maps, rules and look-ups as in the running server, from a configuration that need not be in force.
 
@@ -15,7 +15,7 @@ use route::{Lint, Refusal, Step};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Who sends, and as whom.
+/// The client and the sender of a message.
 #[derive(Clone, Debug)]
 pub struct Sender {
     /// The sender in the envelope.
@@ -31,11 +31,11 @@ pub struct Sender {
 pub struct RouteTrace {
     /// Each decision, in order.
     pub steps: Vec<Step>,
-    /// What becomes of him.
+    /// The result for the recipient.
     pub end: Disposition,
 }
 
-/// What becomes of a recipient.
+/// The result for a recipient.
 #[derive(Clone, Debug)]
 pub enum Disposition {
     /// Mail goes to these; some members of a list may be refused.
@@ -50,10 +50,10 @@ pub enum Disposition {
     Defer(Arc<str>),
 }
 
-/// What the configuration says of the hosts to which mail goes.
+/// The configuration of the hosts to which mail goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NextHop {
-    /// What is asked for hosts: a domain, or the hosts themselves.
+    /// The name that is looked up: a domain, or the hosts themselves.
     pub name: String,
     /// The `[[dns.override]]` that stands for the DNS, counted from 1.
     pub dns_override: Option<usize>,
@@ -80,7 +80,7 @@ impl Explainer {
     /// Reads what the configuration names.
     ///
     /// # Errors
-    /// What cannot be read, each with its place.
+    /// Maps that cannot be read, each with file and line.
     pub fn open(loaded: &Loaded) -> Result<Self, Vec<String>> {
         let load::Loaded { routing, notes, .. } = load::load_always(&loaded.config)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -106,7 +106,7 @@ impl Explainer {
         std::mem::take(&mut *self.refused_files.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// What is doubtful in the maps. Files that aliases name are read.
+    /// Lists the doubtful entries of the maps. Files that aliases name are read.
     #[must_use]
     pub fn lint(&self) -> Vec<Lint> {
         let Some(Admission { router, access }) = self.routing.admission() else { return Vec::new() };
@@ -140,7 +140,7 @@ impl Explainer {
         decided.unwrap_or_else(|why| RouteTrace { steps: Vec::new(), end: Disposition::Defer(why) })
     }
 
-    /// What the configuration says of the hosts of a delivery; `None` if it stays on this machine.
+    /// Finds the configuration of the hosts of a delivery; `None` if it stays on this machine.
     #[must_use]
     pub fn next_hop(&self, delivery: &Delivery) -> Option<NextHop> {
         let to = &delivery.destination.to;

@@ -29,7 +29,7 @@ pub struct Source {
     pub path: Option<PathBuf>,
     /// `--set` of the command line.
     pub overrides: Vec<String>,
-    /// What defaults depend on.
+    /// The host name and the rights that defaults depend on.
     pub machine: Machine,
 }
 
@@ -113,7 +113,7 @@ impl Server {
         let resolver = Resolver::new(&config.dns);
         let resolver = resolver.map_err(|error| Refused::because(format!("dns.servers: {error}")))?;
         let resolver = Some(resolver).filter(|resolver| !resolver.is_like(&self.service.resolver.load()));
-        // What is kept of answers is kept, if the same are asked.
+        // Cached answers stay where the same directories and files are asked.
         let lookups = Arc::new(Lookups::after(&config, &self.service.routing.load().lookups()));
         let maps = routing::load::load(&config, &lookups, Some(&self.service.routing.load_full()));
         let maps = maps.map_err(|faults| Refused::because(lines(&with_places(Some(&loaded), faults))))?;
@@ -189,7 +189,7 @@ impl Server {
     }
 }
 
-/// What a reload that went well came to.
+/// The changes of a successful reload.
 struct Reloaded {
     /// As `key changed from … to …`.
     changed: Vec<String>,

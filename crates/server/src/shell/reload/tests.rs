@@ -122,7 +122,7 @@ async fn open_connections_meet_the_new_certificate() {
     let address = free();
     let text = format!("{TLS}{}", listen(&[address], "tls = \"starttls\""));
     let trial = Trial::new(&text);
-    // What an open connection keeps.
+    // An open connection keeps the configuration before the reload.
     let lane = trial.server.open_listeners()[0].lane.load_full();
     certificate(&trial.dir);
     assert!(trial.reload(&text));
