@@ -85,18 +85,18 @@ pub(crate) struct Context {
 
 impl Context {
     /// Tells the log and the counters.
-    pub(crate) fn tell(&self, event: &Event<'_>) {
+    pub(crate) fn record(&self, event: &Event<'_>) {
         self.delivery_watchers.record(event);
         self.mailer_statistics.record(event);
         self.log.event(event);
     }
 
     /// Tells that these recipients of a message are dropped, if there are any.
-    pub(crate) fn tell_discarded<'a>(&self, id: QueueId, recipients: impl IntoIterator<Item = &'a Address>) {
+    pub(crate) fn record_discarded<'a>(&self, id: QueueId, recipients: impl IntoIterator<Item = &'a Address>) {
         let names: Vec<String> = recipients.into_iter().map(|address| format!("<{address}>")).collect();
         if !names.is_empty() {
             let to: Vec<&str> = names.iter().map(String::as_str).collect();
-            self.tell(&Event::RecipientsDiscarded { id, to: &to });
+            self.record(&Event::RecipientsDiscarded { id, to: &to });
         }
     }
 
@@ -358,9 +358,9 @@ pub(crate) struct Open(Arc<Context>);
 
 impl Open {
     /// Counts a connection.
-    pub(crate) fn new(service: &Arc<Context>) -> Self {
-        service.stop.open.fetch_add(1, Ordering::SeqCst);
-        Self(Arc::clone(service))
+    pub(crate) fn new(context: &Arc<Context>) -> Self {
+        context.stop.open.fetch_add(1, Ordering::SeqCst);
+        Self(Arc::clone(context))
     }
 }
 

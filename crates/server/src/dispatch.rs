@@ -271,7 +271,7 @@ impl Dispatch {
         let mut names = self.spool.destinations();
         // In an order that a second start would take too.
         names.sort_unstable();
-        self.tell(|scheduler, now| {
+        self.with_scheduler(|scheduler, now| {
             names.iter().for_each(|(name, _)| scheduler.restore(name, now));
             // Also those that were down when nobody needed them any more.
             if anew {
@@ -287,17 +287,18 @@ impl Dispatch {
         (state.config, state.routing) = (config.clone(), routing);
         drop(state);
         if renewal.asks_hosts() {
-            self.tell(|scheduler, now| scheduler.reconfigure(settings(config), now));
+            self.with_scheduler(|scheduler, now| scheduler.reconfigure(settings(config), now));
         }
     }
 
     /// The hosts of a destination are known.
-    fn placed(&self, service: &Context, destination: DestinationId, name: &Arc<[u8]>, site: &Site) {
+    fn placed(&self, context: &Context, destination: DestinationId, name: &Arc<[u8]>, site: &Site) {
         let addresses: Vec<SocketAddr> = site.candidates.iter().filter_map(|one| one.address.socket()).collect();
-        let expected = service.hosts.expected(&addresses, self.now());
-        let jobs = self.tell(|scheduler, now| scheduler.resolved(destination, &place(site, expected, now), now));
+        let expected = context.hosts.expected(&addresses, self.now());
+        let jobs =
+            self.with_scheduler(|scheduler, now| scheduler.resolved(destination, &place(site, expected, now), now));
         self.defer(&mut self.lock(), name, jobs);
-        self.note_up(service, name);
+        self.note_up(context, name);
     }
 
     /// Has jobs logged as deferred that belong to a site that is down.
@@ -313,21 +314,21 @@ impl Dispatch {
     }
 
     /// The hosts of a destination cannot be known now. Returns the jobs that are deferred by it.
-    fn unplaced(&self, service: &Context, destination: DestinationId, name: &Arc<[u8]>, no: &NoHosts) -> Vec<Job> {
+    fn unplaced(&self, context: &Context, destination: DestinationId, name: &Arc<[u8]>, no: &NoHosts) -> Vec<Job> {
         let blame = if no.is_ours { ResolveFailure::Resolver } else { ResolveFailure::Domain };
-        let jobs = self.tell(|scheduler, now| scheduler.resolve_failed(destination, &no.text, blame, now));
-        self.note_down(service, name, name, &no.text);
+        let jobs = self.with_scheduler(|scheduler, now| scheduler.resolve_failed(destination, &no.text, blame, now));
+        self.note_down(context, name, name, &no.text);
         jobs
     }
 
     /// The name servers answer again: what waited for them alone is asked about soon.
     pub(crate) fn resolver_is_back(&self) {
-        self.tell(|scheduler, now| scheduler.resolver_recovered(now));
+        self.with_scheduler(|scheduler, now| scheduler.resolver_recovered(now));
     }
 
     /// The hosts of the destination that a connection is for are not those of its site any more: it is asked for anew.
     pub(crate) fn misplaced(&self, way: &ConnectTarget, connection: ConnectionId) {
-        let jobs = self.tell(|scheduler, now| scheduler.site_changed(connection, &way.destination, now));
+        let jobs = self.with_scheduler(|scheduler, now| scheduler.site_changed(connection, &way.destination, now));
         self.lock().posts.remove(&connection);
         if !jobs.is_empty() {
             self.send(Task::Defer { jobs, why: Arc::from(schedule::HOSTS_CHANGED) });
@@ -335,9 +336,9 @@ impl Dispatch {
     }
 
     /// A connection can take work: its site is alive.
-    pub(crate) fn reached(&self, service: &Context, way: &ConnectTarget, connection: ConnectionId) {
-        self.tell(|scheduler, now| scheduler.greeted(connection, now));
-        self.note_up(service, &way.site);
+    pub(crate) fn reached(&self, context: &Context, way: &ConnectTarget, connection: ConnectionId) {
+        self.with_scheduler(|scheduler, now| scheduler.greeted(connection, now));
+        self.note_up(context, &way.site);
     }
 
     /// A connection waits for longer than the fast lane bears.
@@ -346,12 +347,12 @@ impl Dispatch {
         if is_sabotaged(Sabotage::OneLane) {
             return;
         }
-        self.tell(|scheduler, now| scheduler.lagging(connection, lag, now));
+        self.with_scheduler(|scheduler, now| scheduler.lagging(connection, lag, now));
     }
 
     /// A connection is over because of its host, and other hosts of the site can be tried.
     pub(crate) fn host_failed(&self, connection: ConnectionId) {
-        self.tell(|scheduler, now| scheduler.host_failed(connection, now));
+        self.with_scheduler(|scheduler, now| scheduler.host_failed(connection, now));
         self.lock().posts.remove(&connection);
     }
 
@@ -361,7 +362,7 @@ impl Dispatch {
         if is_sabotaged(Sabotage::OneLane) {
             return;
         }
-        self.tell(|scheduler, now| scheduler.silent(connection, now));
+        self.with_scheduler(|scheduler, now| scheduler.silent(connection, now));
     }
 
     /// A connection has a whole message out that is not answered: nothing goes behind it.
@@ -370,21 +371,21 @@ impl Dispatch {
         if is_sabotaged(Sabotage::OneLane) {
             return;
         }
-        self.tell(|scheduler, now| scheduler.stalling(connection, now));
+        self.with_scheduler(|scheduler, now| scheduler.stalling(connection, now));
     }
 
     /// No answer came to a job, which is done in a moment: it is tried alone from now on; `apart`: each recipient of
     /// it.
     pub(crate) fn unanswered(&self, connection: ConnectionId, job: &Job, apart: bool) {
-        self.tell(|scheduler, _| scheduler.unanswered(connection, job, apart));
+        self.with_scheduler(|scheduler, _| scheduler.unanswered(connection, job, apart));
     }
 
     /// Tells once that what was down is up.
-    fn note_up(&self, service: &Context, name: &Arc<[u8]>) {
+    fn note_up(&self, context: &Context, name: &Arc<[u8]>) {
         let since = self.lock().down.remove(name);
         if let Some(since) = since {
             let down = self.now().saturating_sub(since);
-            service.tell(&Event::DestinationUp { destination: &String::from_utf8_lossy(name), down });
+            context.record(&Event::DestinationUp { destination: &String::from_utf8_lossy(name), down });
         }
     }
 
@@ -406,29 +407,29 @@ impl Dispatch {
 
     /// The next job for a connection.
     pub(crate) fn take(&self, connection: ConnectionId) -> NextJob {
-        self.tell(|scheduler, now| scheduler.next_job(connection, now))
+        self.with_scheduler(|scheduler, now| scheduler.next_job(connection, now))
     }
 
     /// A job is over and recorded.
     pub(crate) fn done(&self, connection: ConnectionId, job: &Job, feedback: Feedback, retry: Option<Duration>) {
         #[cfg(test)]
         let retry = retry.filter(|_| !is_sabotaged(Sabotage::DropDeferred));
-        self.tell(|scheduler, now| scheduler.job_done(connection, job, feedback, retry, now));
+        self.with_scheduler(|scheduler, now| scheduler.job_done(connection, job, feedback, retry, now));
         #[cfg(test)]
         for name in let_go(|name| self.lock().scheduler.destination_view(name).is_none_or(|view| view.ready == 0)) {
-            self.tell(|scheduler, now| scheduler.restore(&name, now));
+            self.with_scheduler(|scheduler, now| scheduler.restore(&name, now));
         }
     }
 
     /// A job was not tried.
     pub(crate) fn give_back(&self, connection: ConnectionId, job: &Job) {
-        self.tell(|scheduler, now| scheduler.give_back(connection, job, now));
+        self.with_scheduler(|scheduler, now| scheduler.give_back(connection, job, now));
     }
 
     /// No host of the site could be reached. Returns the jobs that are deferred by it.
     pub(crate) fn unreachable(
         &self,
-        service: &Context,
+        context: &Context,
         way: &ConnectTarget,
         connection: ConnectionId,
         failure: schedule::Failure,
@@ -436,24 +437,24 @@ impl Dispatch {
     ) -> Vec<Job> {
         #[cfg(test)]
         let failure = if is_sabotaged(Sabotage::OneLane) { schedule::Failure::Refused } else { failure };
-        let jobs = self.tell(|scheduler, now| scheduler.unreachable(connection, failure, why, now));
+        let jobs = self.with_scheduler(|scheduler, now| scheduler.unreachable(connection, failure, why, now));
         self.lock().posts.remove(&connection);
-        self.note_down(service, &way.site, &way.destination, why);
+        self.note_down(context, &way.site, &way.destination, why);
         jobs
     }
 
     /// A connection is over. Returns the jobs that are deferred by it: it may have ended without one answer.
-    pub(crate) fn broken(&self, service: &Context, way: &ConnectTarget, connection: ConnectionId) -> Vec<Job> {
+    pub(crate) fn broken(&self, context: &Context, way: &ConnectTarget, connection: ConnectionId) -> Vec<Job> {
         let jobs = self.closed(connection);
-        if !service.stop.has_begun() {
+        if !context.stop.has_begun() {
             let why = "Connection closed before a message was answered";
-            self.note_down(service, &way.site, &way.destination, why);
+            self.note_down(context, &way.site, &way.destination, why);
         }
         jobs
     }
 
     /// Tells once that a site is down, as one of its destinations shows.
-    fn note_down(&self, service: &Context, name: &Arc<[u8]>, destination: &Arc<[u8]>, why: &str) {
+    fn note_down(&self, context: &Context, name: &Arc<[u8]>, destination: &Arc<[u8]>, why: &str) {
         let now = self.now();
         let mut state = self.lock();
         let Some(until) = state.scheduler.down_until(destination).filter(|_| !state.down.contains_key(name)) else {
@@ -472,12 +473,12 @@ impl Dispatch {
         state.down.insert(Arc::clone(name), now);
         drop(state);
         let (destination, retry) = (&*String::from_utf8_lossy(name), until.saturating_sub(now));
-        service.tell(&Event::DestinationDown { destination, why, retry });
+        context.record(&Event::DestinationDown { destination, why, retry });
     }
 
     /// A connection is over. Returns the jobs that are deferred by it.
     pub(crate) fn closed(&self, connection: ConnectionId) -> Vec<Job> {
-        let jobs = self.tell(|scheduler, now| scheduler.closed(connection, now));
+        let jobs = self.with_scheduler(|scheduler, now| scheduler.closed(connection, now));
         #[cfg(test)]
         if is_sabotaged(Sabotage::KeepPosts) {
             return jobs;
@@ -496,7 +497,7 @@ impl Dispatch {
         kind: Overdue,
         pause: Duration,
     ) {
-        self.tell(|scheduler, now| match kind {
+        self.with_scheduler(|scheduler, now| match kind {
             Overdue::Owed => scheduler.report_settled(destination, message, recipients, now + pause, now),
             _ => scheduler.age_settled(destination, message, recipients, now + pause, now),
         });
@@ -512,7 +513,7 @@ impl Dispatch {
                 places.entry(name).or_default().push(entry.recipient);
             }
         }
-        self.tell(|scheduler, _| {
+        self.with_scheduler(|scheduler, _| {
             for (name, positions) in places {
                 scheduler.set_deadline(&name, envelope.id, &Positions::from(positions.as_slice()), at);
             }
@@ -527,11 +528,11 @@ impl Dispatch {
         recipients: &Positions,
         again: Option<Duration>,
     ) {
-        self.tell(|scheduler, now| scheduler.deadline_settled(destination, message, recipients, again, now));
+        self.with_scheduler(|scheduler, now| scheduler.deadline_settled(destination, message, recipients, again, now));
     }
 
     /// Tells the scheduler something and does what follows.
-    fn tell<T>(&self, what: impl FnOnce(&mut Scheduler, Duration) -> T) -> T {
+    fn with_scheduler<T>(&self, what: impl FnOnce(&mut Scheduler, Duration) -> T) -> T {
         let now = self.now();
         let mut state = self.lock();
         let answer = what(&mut state.scheduler, now);
@@ -600,13 +601,13 @@ impl Dispatch {
         let mut entries: Vec<QueueEntry> = self.spool.by_destination(name, after, limit).iter().map(waiting).collect();
         self.dsn_batcher.shows(&mut entries);
         let is_end = entries.len() < limit;
-        self.tell(|scheduler, now| scheduler.page_loaded(destination, &entries, is_end, now));
+        self.with_scheduler(|scheduler, now| scheduler.page_loaded(destination, &entries, is_end, now));
     }
 
     /// Has the lists looked through again that a message is in.
     pub(crate) fn look_at(&self, message: QueueId) {
         let states = self.spool.states(message);
-        self.tell(|scheduler, now| states.iter().for_each(|(_, name)| scheduler.restore(name, now)));
+        self.with_scheduler(|scheduler, now| states.iter().for_each(|(_, name)| scheduler.restore(name, now)));
     }
 
     /// How long nothing is due.
@@ -648,7 +649,7 @@ impl Dispatch {
     pub(crate) fn shrink(&self, ready_max: usize) {
         let ready_max = if is_sabotaged(Sabotage::LoadAll) { usize::MAX } else { ready_max };
         let settings = Settings { ready_max, ..settings(&self.lock().config) };
-        self.tell(|scheduler, now| scheduler.reconfigure(settings, now));
+        self.with_scheduler(|scheduler, now| scheduler.reconfigure(settings, now));
     }
 
     fn send(&self, errand: Task) {
@@ -693,27 +694,27 @@ fn place<'a>(site: &'a Site, expected: Option<Duration>, now: Duration) -> SiteA
 }
 
 /// Logs recipients of a fresh message that wait because their destination is down.
-pub(crate) fn log_deferred(service: &Context, envelope: &Envelope, bytes: u64, deferred: &[(Positions, Arc<str>)]) {
-    let sender = if deferred.is_empty() { None } else { settle::account_of_sender(service, envelope) };
+pub(crate) fn log_deferred(context: &Context, envelope: &Envelope, bytes: u64, deferred: &[(Positions, Arc<str>)]) {
+    let sender = if deferred.is_empty() { None } else { settle::account_of_sender(context, envelope) };
     let controller = sender.as_ref().map(|(address, owner)| observe::Controller { address, owner: Some(*owner) });
     for (recipients, why) in deferred {
         let at = |position: u32| usize::try_from(position).ok().and_then(|position| envelope.recipients.get(position));
-        let reason = settle::reason_of(&service.live.load().reasons, why);
+        let reason = settle::reason_of(&context.live.load().reasons, why);
         let names: Vec<String> =
             recipients.iter().filter_map(at).map(|recipient| format!("<{}>", recipient.address)).collect();
         let to: Vec<&str> = names.iter().map(String::as_str).collect();
-        if let Some(dispatch) = &service.dispatch {
+        if let Some(dispatch) = &context.dispatch {
             for position in recipients.iter() {
                 dispatch.reasons.remember(envelope.id, position, Status::Waiting, reason, why);
             }
         }
-        service.tell(&Event::Delivery {
+        context.record(&Event::Delivery {
             id: envelope.id,
             to: &to,
             controller,
             delay: Duration::ZERO,
             xdelay: Duration::ZERO,
-            mailer: resolve::mailer(&service.live.load().config.route),
+            mailer: resolve::mailer(&context.live.load().config.route),
             priority: settle::priority(bytes, envelope.recipients.len(), 0),
             relay: observe::NextHop::None,
             dsn: mail::EnhancedCode::of(mail::Outcome::Transient, 4, 1),

@@ -44,7 +44,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// How long it takes until a report that could not be stored is tried again.
-pub(crate) const TELL_AGAIN: Duration = Duration::from_secs(300);
+pub(crate) const REPORT_AGAIN: Duration = Duration::from_secs(300);
 
 /// One attempt on some recipients of one message.
 #[derive(Clone, Copy, Debug)]
@@ -194,26 +194,26 @@ impl RecipientDecision {
 ///
 /// # Cancel safety
 /// No: a report may have been stored whose recipient is not done.
-pub(crate) async fn settle(service: &Arc<Context>, attempt: &Attempt<'_>, fates: Vec<AttemptOutcome>) -> Settled {
+pub(crate) async fn settle(context: &Arc<Context>, attempt: &Attempt<'_>, fates: Vec<AttemptOutcome>) -> Settled {
     let id = attempt.envelope.id;
-    let reasons = Arc::clone(&service.live.load().reasons);
+    let reasons = Arc::clone(&context.live.load().reasons);
     let mut judged: Vec<RecipientDecision> = fates
         .into_iter()
         .map(|fate| fate.with_reason(&reasons))
         .zip(attempt.positions)
         .zip(&attempt.envelope.recipients)
-        .map(|((fate, (_, state)), recipient)| judge(service, attempt, recipient, fate, *state))
+        .map(|((fate, (_, state)), recipient)| judge(context, attempt, recipient, fate, *state))
         .collect();
     if !attempt.is_told {
-        log(service, attempt, &judged);
+        log(context, attempt, &judged);
     }
-    put_off_reports(service, attempt, &mut judged);
+    put_off_reports(context, attempt, &mut judged);
     if judged.iter().any(|one| one.kind.is_some()) {
-        Box::pin(report_to_sender(service, attempt, &mut judged)).await;
+        Box::pin(report_to_sender(context, attempt, &mut judged)).await;
     }
     let mut settled = Settled::default();
     let all = 0..judged.len();
-    keep_marks(service, attempt, &mut judged, all);
+    keep_marks(context, attempt, &mut judged, all);
     for (one, place) in judged.iter().zip(attempt.positions) {
         let position = &place.0;
         let due = Duration::from_secs(one.state.due.into());
@@ -221,11 +221,11 @@ pub(crate) async fn settle(service: &Arc<Context>, attempt: &Attempt<'_>, fates:
             settled.retry = Some(settled.retry.map_or(due, |earliest| earliest.min(due)));
         }
         if let (Some(dispatch), AttemptOutcome::Deferred(cause) | AttemptOutcome::Failed(cause)) =
-            (&service.dispatch, &one.fate)
+            (&context.dispatch, &one.fate)
         {
             let reason = cause.reason.unwrap_or(Reason::Other);
             dispatch.reasons.remember(id, *position, one.state.status, reason, &cause.text);
-        } else if let (Some(dispatch), 1..) = (&service.dispatch, place.1.tries()) {
+        } else if let (Some(dispatch), 1..) = (&context.dispatch, place.1.tries()) {
             dispatch.reasons.forget(id, *position);
         }
         settled.changes.push(one.change(attempt, place));
@@ -235,9 +235,9 @@ pub(crate) async fn settle(service: &Arc<Context>, attempt: &Attempt<'_>, fates:
 
 /// What a sender is to hear of a message that has recipients elsewhere waits a little for what he is to hear of the
 /// others.
-fn put_off_reports(service: &Arc<Context>, attempt: &Attempt<'_>, judged: &mut [RecipientDecision]) {
-    let Some(dispatch) = &service.dispatch else { return };
-    if !dsn_batcher::may_have_more(service, attempt) {
+fn put_off_reports(context: &Arc<Context>, attempt: &Attempt<'_>, judged: &mut [RecipientDecision]) {
+    let Some(dispatch) = &context.dispatch else { return };
+    if !dsn_batcher::may_have_more(context, attempt) {
         return;
     }
     let id = attempt.envelope.id;
@@ -266,7 +266,7 @@ fn put_off_reports(service: &Arc<Context>, attempt: &Attempt<'_>, judged: &mut [
             Gathered::More => {}
         }
         one.kind = None;
-        let parked = || service.unix_now() + dispatch.dsn_batcher.parked(id);
+        let parked = || context.unix_now() + dispatch.dsn_batcher.parked(id);
         one.state = match kind {
             Kind::Failed => before.tried().until(parked()),
             Kind::Delayed => one.state,
@@ -276,19 +276,19 @@ fn put_off_reports(service: &Arc<Context>, attempt: &Attempt<'_>, judged: &mut [
         };
     }
     if is_first {
-        dsn_batcher::report_later(service, id);
+        dsn_batcher::report_later(context, id);
     }
 }
 
 /// What an operator held while it was tried stays held, and whose sender was warned meanwhile stays warned. `these` are
 /// numbers of recipients in the attempt.
 fn keep_marks(
-    service: &Context,
+    context: &Context,
     attempt: &Attempt<'_>,
     judged: &mut [RecipientDecision],
     these: impl Iterator<Item = usize>,
 ) {
-    let Some(spool) = service.spool() else { return };
+    let Some(spool) = context.spool() else { return };
     let waits = |at: &usize| judged.get(*at).is_some_and(|one| one.state.status == Status::Waiting);
     let place = |at: usize| Some((attempt.positions.get(at)?.0, at));
     let waiting: HashMap<u32, usize> = these.filter(waits).filter_map(place).collect();
@@ -307,13 +307,13 @@ fn keep_marks(
 
 /// Age decides on what is deferred.
 fn judge(
-    service: &Context,
+    context: &Context,
     attempt: &Attempt<'_>,
     recipient: &Recipient,
     fate: AttemptOutcome,
     before: State,
 ) -> RecipientDecision {
-    let live = service.live.load();
+    let live = context.live.load();
     let delivery = &live.config.delivery;
     let done = State { status: Status::Done, ..before.tried() };
     if let Some(kind) = receipt::owed(before) {
@@ -336,7 +336,7 @@ fn judge(
         }
         AttemptOutcome::Deferred(cause) => cause,
     };
-    let now = service.unix_now();
+    let now = context.unix_now();
     let envelope = attempt.envelope;
     if let Some(cause) = deadline::too_late(envelope, now) {
         return RecipientDecision { fate: AttemptOutcome::Failed(cause), kind: Some(Kind::Failed), state: done };
@@ -375,32 +375,32 @@ fn seed_of(attempt: &Attempt<'_>, tries: u8) -> u64 {
 
 /// Tells the sender, and marks what he was told: in one report, or in as many as it takes. Those of whom one report
 /// tells are recorded before the next is made, so that a crash in between repeats none of it.
-async fn report_to_sender(service: &Arc<Context>, attempt: &Attempt<'_>, judged: &mut [RecipientDecision]) {
-    let now = service.unix_now();
+async fn report_to_sender(context: &Arc<Context>, attempt: &Attempt<'_>, judged: &mut [RecipientDecision]) {
+    let now = context.unix_now();
     let mark = |judged: &mut [RecipientDecision], these: &[usize], told: ReportResult| {
         for at in these {
             let Some(one) = judged.get_mut(*at) else { continue };
             match (&one.kind, told) {
                 (Some(Kind::Failed), ReportResult::NotStored) => {
                     // It will fail again, and then perhaps the report can be stored.
-                    one.state = one.state.until(now + TELL_AGAIN);
+                    one.state = one.state.until(now + REPORT_AGAIN);
                 }
                 (Some(Kind::Failed), ReportResult::NobodyLeft) => one.state.status = Status::Held,
                 (Some(Kind::Delayed), ReportResult::Yes | ReportResult::NotWanted) => one.state = one.state.warned(),
                 // It is not delivered again for that.
                 (Some(kind), ReportResult::NotStored) => {
-                    one.state = receipt::owing(one.state, *kind, now + TELL_AGAIN).unwrap_or(one.state);
+                    one.state = receipt::owing(one.state, *kind, now + REPORT_AGAIN).unwrap_or(one.state);
                 }
                 _ => {}
             }
         }
     };
-    let report::Due { wanted, unwanted, nobody_left } = report::due(service, attempt, judged);
+    let report::Due { wanted, unwanted, nobody_left } = report::due(context, attempt, judged);
     mark(judged, &unwanted, ReportResult::NotWanted);
     mark(judged, &nobody_left, ReportResult::NobodyLeft);
     let mut rest = wanted.as_slice();
     while !rest.is_empty() {
-        let (told, count) = report::to_sender(service, attempt, judged, rest).await;
+        let (told, count) = report::to_sender(context, attempt, judged, rest).await;
         // Where the spool takes no report it takes no other.
         let count = if told == ReportResult::Yes { count.max(1) } else { rest.len() };
         let (these, others) = rest.split_at_checked(count).unwrap_or((rest, &[]));
@@ -411,15 +411,15 @@ async fn report_to_sender(service: &Arc<Context>, attempt: &Attempt<'_>, judged:
             continue;
         }
         if !rest.is_empty() {
-            record(service, attempt, judged, these).await;
+            record(context, attempt, judged, these).await;
         }
     }
 }
 
 /// Gives the spool what came of some of an attempt, so that it is durable no later than the next report.
-async fn record(service: &Context, attempt: &Attempt<'_>, judged: &mut [RecipientDecision], these: &[usize]) {
-    let Some(spool) = service.spool() else { return };
-    keep_marks(service, attempt, judged, these.iter().copied());
+async fn record(context: &Context, attempt: &Attempt<'_>, judged: &mut [RecipientDecision], these: &[usize]) {
+    let Some(spool) = context.spool() else { return };
+    keep_marks(context, attempt, judged, these.iter().copied());
     let change = |at: &usize| Some(judged.get(*at)?.change(attempt, attempt.positions.get(*at)?));
     let changes: Vec<Change> = these.iter().filter_map(change).collect();
     // If it cannot be recorded they are tried again, and told of again.
@@ -431,28 +431,28 @@ async fn record(service: &Context, attempt: &Attempt<'_>, judged: &mut [Recipien
 }
 
 /// Says in the log that an attempt came to nothing because the destination cannot be reached.
-pub(crate) fn log_deferred(service: &Context, attempt: &Attempt<'_>, cause: &Cause) {
-    let reason = cause.reason(&service.live.load().reasons);
+pub(crate) fn log_deferred(context: &Context, attempt: &Attempt<'_>, cause: &Cause) {
+    let reason = cause.reason(&context.live.load().reasons);
     let cause = Cause { reason: Some(reason), ..cause.clone() };
-    if let Some(dispatch) = &service.dispatch {
+    if let Some(dispatch) = &context.dispatch {
         for (position, _) in attempt.positions {
             dispatch.reasons.remember(attempt.envelope.id, *position, Status::Waiting, reason, &cause.text);
         }
     }
-    log_fate(service, attempt, &AttemptOutcome::Deferred(cause));
+    log_fate(context, attempt, &AttemptOutcome::Deferred(cause));
 }
 
 /// Says in the log that recipients came to the same.
-pub(crate) fn log_fate(service: &Context, attempt: &Attempt<'_>, fate: &AttemptOutcome) {
+pub(crate) fn log_fate(context: &Context, attempt: &Attempt<'_>, fate: &AttemptOutcome) {
     let judged = |(_, state): &(u32, State)| RecipientDecision { fate: fate.clone(), kind: None, state: *state };
     let judged: Vec<RecipientDecision> = attempt.positions.iter().map(judged).collect();
-    log(service, attempt, &judged);
+    log(context, attempt, &judged);
 }
 
 /// One line for those that share an answer.
-fn log(service: &Context, attempt: &Attempt<'_>, judged: &[RecipientDecision]) {
+fn log(context: &Context, attempt: &Attempt<'_>, judged: &[RecipientDecision]) {
     let envelope = attempt.envelope;
-    let delay = service.unix_now().saturating_sub(Duration::from_micros(envelope.received.at_us));
+    let delay = context.unix_now().saturating_sub(Duration::from_micros(envelope.received.at_us));
     let names: Vec<String> = envelope.recipients.iter().map(|one| format!("<{}>", one.address)).collect();
     let mut is_logged = vec![false; judged.len()];
     for (number, one) in judged.iter().enumerate() {
@@ -467,11 +467,11 @@ fn log(service: &Context, attempt: &Attempt<'_>, judged: &[RecipientDecision]) {
                 to.push(name.as_str());
             }
         }
-        log_one(service, attempt, &to, one, delay);
+        log_one(context, attempt, &to, one, delay);
     }
 }
 
-fn log_one(service: &Context, attempt: &Attempt<'_>, to: &[&str], one: &RecipientDecision, delay: Duration) {
+fn log_one(context: &Context, attempt: &Attempt<'_>, to: &[&str], one: &RecipientDecision, delay: Duration) {
     let text;
     let reason = match &one.fate {
         AttemptOutcome::Delivered(_) | AttemptOutcome::Receipt(_) => None,
@@ -492,7 +492,7 @@ fn log_one(service: &Context, attempt: &Attempt<'_>, to: &[&str], one: &Recipien
     };
     let name = attempt.name.map(|name| [name]);
     // As sendmail has it: who is behind a program or a file; else the sender, where he has an account here.
-    let sender = if name.is_none() { account_of_sender(service, attempt.envelope) } else { None };
+    let sender = if name.is_none() { account_of_sender(context, attempt.envelope) } else { None };
     let (to, controller) = match (&name, &sender) {
         (Some(name), _) => {
             let address = to.first().copied();
@@ -502,7 +502,7 @@ fn log_one(service: &Context, attempt: &Attempt<'_>, to: &[&str], one: &Recipien
         (None, Some((address, owner))) => (to, Some(Controller { address, owner: Some(*owner) })),
         (None, None) => (to, None),
     };
-    service.tell(&Event::Delivery {
+    context.record(&Event::Delivery {
         id: attempt.envelope.id,
         to,
         controller,
@@ -517,14 +517,14 @@ fn log_one(service: &Context, attempt: &Attempt<'_>, to: &[&str], one: &Recipien
         reason,
     });
     if matches!(stat, Stat::Sent(_)) {
-        service.mailer_statistics.sent(attempt.mailer, attempt.content_bytes);
+        context.mailer_statistics.sent(attempt.mailer, attempt.content_bytes);
     }
 }
 
 /// The sender of a message and the numbers of his account, if he has one here.
-pub(crate) fn account_of_sender(service: &Context, envelope: &Envelope) -> Option<(String, (u32, u32))> {
+pub(crate) fn account_of_sender(context: &Context, envelope: &Envelope) -> Option<(String, (u32, u32))> {
     let sender = envelope.sender.address()?;
-    let owner = service.routing.load().account_of(sender)?;
+    let owner = context.routing.load().account_of(sender)?;
     Some((format!("<{sender}>"), owner))
 }
 

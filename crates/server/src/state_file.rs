@@ -91,11 +91,11 @@ impl StateFile {
 }
 
 /// Writes all of them once a minute until the server ends.
-pub(crate) async fn keep(service: Arc<Context>) {
+pub(crate) async fn keep(context: Arc<Context>) {
     loop {
         tokio::select! {
-            () = service.stop.begun() => return,
-            () = tokio::time::sleep(SAVE_INTERVAL) => save(&service).await,
+            () = context.stop.begun() => return,
+            () = tokio::time::sleep(SAVE_INTERVAL) => save(&context).await,
         }
     }
 }
@@ -104,15 +104,15 @@ pub(crate) async fn keep(service: Arc<Context>) {
 ///
 /// # Cancel safety
 /// Each file is the old one or the new one.
-pub(crate) async fn save(service: &Arc<Context>) {
-    let saver = Arc::clone(service);
+pub(crate) async fn save(context: &Arc<Context>) {
+    let saver = Arc::clone(context);
     let saved = blocking::run(move || {
         let replies = saver.dispatch.as_ref().map_or(Ok(()), |dispatch| dispatch.reasons.save());
         [saver.hosts.save(), replies]
     });
     // A panic was told where it happened.
     for text in saved.await.into_iter().flatten().filter_map(Result::err) {
-        service.tell(&Event::Spool { severity: Severity::Warning, text: &text });
+        context.record(&Event::Spool { severity: Severity::Warning, text: &text });
     }
 }
 

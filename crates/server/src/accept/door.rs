@@ -33,9 +33,9 @@ const SHUTTING_DOWN: &str = "421 4.3.2 Shutting down, closing connection\r\n";
 const TROUBLE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Takes connections from one socket until the server stops or the listener is closed.
-pub(crate) async fn take_connections(service: Arc<Context>, listener: Arc<Listener>, mut acceptor: Acceptor) {
+pub(crate) async fn take_connections(context: Arc<Context>, listener: Arc<Listener>, mut acceptor: Acceptor) {
     let mut trouble_said: Option<Instant> = None;
-    let mut stop = pin!(service.stop.begun());
+    let mut stop = pin!(context.stop.begun());
     let mut closed = pin!(listener.closed.notified());
     // A reload may have closed it before this task began.
     closed.as_mut().enable();
@@ -50,11 +50,11 @@ pub(crate) async fn take_connections(service: Arc<Context>, listener: Arc<Listen
             accepted = acceptor.accept() => accepted,
         };
         match accepted {
-            Accepted::Connection(stream, peer) => take(&service, &listener, stream, peer),
+            Accepted::Connection(stream, peer) => take(&context, &listener, stream, peer),
             Accepted::Refused(peer) => {
-                let max = service.open_files_max;
+                let max = context.open_files_max;
                 let refusal = Refusal { limit: Limit::Files, value: u32::try_from(max).unwrap_or(u32::MAX) };
-                report_refusal(&service, &listener.lane.load(), peer, refusal);
+                report_refusal(&context, &listener.lane.load(), peer, refusal);
             }
             Accepted::Trouble { error, .. } => {
                 let now = clock::now();
@@ -62,7 +62,7 @@ pub(crate) async fn take_connections(service: Arc<Context>, listener: Arc<Listen
                     trouble_said = Some(now);
                     let text =
                         format!("{}: accepting failed: {error}; connections wait in the kernel", listener.address);
-                    service.tell(&Event::InternalError { place: "accept", text: &text });
+                    context.record(&Event::InternalError { place: "accept", text: &text });
                 }
             }
         }
@@ -70,19 +70,19 @@ pub(crate) async fn take_connections(service: Arc<Context>, listener: Arc<Listen
 }
 
 /// Admits a connection and gives it its task, or turns it away.
-fn take(service: &Arc<Context>, listener: &Listener, stream: TcpStream, peer: SocketAddr) {
+fn take(context: &Arc<Context>, listener: &Listener, stream: TcpStream, peer: SocketAddr) {
     let began = clock::now();
     let lane = listener.lane.load_full();
     // Replies are whole flights already; waiting to fill packets only delays them. A failure costs nothing but time.
     drop(stream.set_nodelay(true));
     let comes_by_proxy = proxy::expected(&lane.listen.proxy_protocol, peer.ip());
     let client =
-        if comes_by_proxy { ClientLimitsLookup::Later } else { client::at_once(&service.routing.load(), peer.ip()) };
+        if comes_by_proxy { ClientLimitsLookup::Later } else { client::at_once(&context.routing.load(), peer.ip()) };
     let known = if let ClientLimitsLookup::ClientLimits(own) = client { Some((peer.ip(), own)) } else { None };
-    match service.limits.admit_own(listener.entry, known, began) {
+    match context.limits.admit_own(listener.entry, known, began) {
         Ok(guard) => {
-            let open = Open::new(service);
-            let arrival = Arrival { service: Arc::clone(service), lane, peer, began, guard };
+            let open = Open::new(context);
+            let arrival = Arrival { context: Arc::clone(context), lane, peer, began, guard };
             tokio::spawn(async move {
                 if comes_by_proxy {
                     Box::pin(arrival.proxied(stream)).await;
@@ -96,19 +96,19 @@ fn take(service: &Arc<Context>, listener: &Listener, stream: TcpStream, peer: So
                 drop(open);
             });
         }
-        Err(refusal) => turn_away(service, &lane, &stream, peer, refusal),
+        Err(refusal) => turn_away(context, &lane, &stream, peer, refusal),
     }
 }
 
-fn turn_away(service: &Context, lane: &ListenerProfile, stream: &TcpStream, peer: SocketAddr, refusal: Refusal) {
+fn turn_away(context: &Context, lane: &ListenerProfile, stream: &TcpStream, peer: SocketAddr, refusal: Refusal) {
     refuse(&SockRef::from(stream), refusal.limit.reply());
-    report_refusal(service, lane, peer, refusal);
+    report_refusal(context, lane, peer, refusal);
 }
 
-fn report_refusal(service: &Context, lane: &ListenerProfile, peer: SocketAddr, refusal: Refusal) {
+fn report_refusal(context: &Context, lane: &ListenerProfile, peer: SocketAddr, refusal: Refusal) {
     let reply = refusal.limit.reply().trim_end();
     let (code, text) = reply.split_once(' ').unwrap_or((reply, ""));
-    service.tell(&Event::ConnectionRefused {
+    context.record(&Event::ConnectionRefused {
         relay: Relay::address(peer.ip()),
         daemon: &lane.listen.name,
         limit: observe::Limit::from_name(refusal.limit.name()),
@@ -120,7 +120,7 @@ fn report_refusal(service: &Context, lane: &ListenerProfile, peer: SocketAddr, r
 
 /// A connection on its way to its greeting.
 struct Arrival {
-    service: Arc<Context>,
+    context: Arc<Context>,
     lane: Arc<ListenerProfile>,
     peer: SocketAddr,
     began: Instant,
@@ -132,14 +132,14 @@ impl Arrival {
     async fn proxied(mut self, mut stream: TcpStream) {
         let received = tokio::select! {
             received = proxy::receive(&mut stream, PROXY_TIME_MAX) => received,
-            () = self.service.stop.begun() => return refuse(&SockRef::from(&stream), SHUTTING_DOWN),
+            () = self.context.stop.begun() => return refuse(&SockRef::from(&stream), SHUTTING_DOWN),
         };
         let header = match received {
             Ok(header) => header,
             Err(proxy::NoHeader::Closed) => return,
             Err(error) => {
                 let text = format!("{} on {}: {error}", self.peer, self.lane.listen.address);
-                return self.service.tell(&Event::ConfigWarning { text: &text });
+                return self.context.record(&Event::ConfigWarning { text: &text });
             }
         };
         if let Some(client) = header.client {
@@ -150,17 +150,17 @@ impl Arrival {
 
     /// The limits of the client are still to be found out.
     async fn asked_about(mut self, stream: TcpStream) {
-        let routing = self.service.routing.load_full();
+        let routing = self.context.routing.load_full();
         let own = tokio::select! {
             own = client::ask(&routing, self.peer.ip()) => own,
-            () = self.service.stop.begun() => return refuse(&SockRef::from(&stream), SHUTTING_DOWN),
+            () = self.context.stop.begun() => return refuse(&SockRef::from(&stream), SHUTTING_DOWN),
         };
         let own = match own {
             Ok(own) => own,
             Err(why) => return self.put_off(&stream, &why),
         };
         if let Err(refusal) = self.guard.admit_client(self.peer.ip(), own, clock::now()) {
-            return turn_away(&self.service, &self.lane, &stream, self.peer, refusal);
+            return turn_away(&self.context, &self.lane, &stream, self.peer, refusal);
         }
         if self.lane.is_implicit_tls() {
             return self.encrypted(stream).await;
@@ -171,9 +171,9 @@ impl Arrival {
     /// The map that has the client's limits cannot be asked.
     fn put_off(&self, stream: &TcpStream, why: &str) {
         refuse(&SockRef::from(stream), CANNOT_SAY);
-        self.service.tell(&Event::ConfigWarning { text: &format!("a map cannot be asked: {why}") });
+        self.context.record(&Event::ConfigWarning { text: &format!("a map cannot be asked: {why}") });
         let (ip, text) = (self.peer.ip(), CANNOT_SAY.trim_end());
-        self.service.tell(&Event::Rejected {
+        self.context.record(&Event::Rejected {
             id: None,
             ruleset: Ruleset::Relay,
             arg1: None,
@@ -189,23 +189,23 @@ impl Arrival {
         let shaken = tokio::select! {
             shaken = acceptor.accept(stream, self.began + self.lane.handshake_time, true) => shaken,
             // Before the handshake there is no way to say why.
-            () = self.service.stop.begun() => return,
+            () = self.context.stop.begun() => return,
         };
         match shaken {
             Ok((stream, tls, shown)) => {
-                self.service.tell(&shown.event(relay, &tls));
+                self.context.record(&shown.event(relay, &tls));
                 self.open(Transport::Tls(Box::new(stream)), Some(tls), shown).await;
             }
-            Err(error) => self.service.tell(&Event::TlsFailed { relay, reason: &error.to_string() }),
+            Err(error) => self.context.record(&Event::TlsFailed { relay, reason: &error.to_string() }),
         }
     }
 
     /// Lets the session run.
     async fn open(self, transport: Transport, tls: Option<Tls>, shown: ClientCertificate) {
-        let Self { service, lane, peer, began, guard } = self;
-        service.tell(&Event::Connected { relay: Relay::address(peer.ip()), daemon: &lane.listen.name });
-        let live = service.live.load_full();
-        let mut session = Session::new(offered(&service, &lane, &live, peer), Client::Network(peer), tls);
+        let Self { context, lane, peer, began, guard } = self;
+        context.record(&Event::Connected { relay: Relay::address(peer.ip()), daemon: &lane.listen.name });
+        let live = context.live.load_full();
+        let mut session = Session::new(offered(&context, &lane, &live, peer), Client::Network(peer), tls);
         if live.trusts_xclient(peer.ip()) {
             session.trust_xclient();
         }
@@ -214,7 +214,7 @@ impl Arrival {
         }
         let since = clock::now().saturating_duration_since(began);
         session.begins_at(Duration::from_micros(clock::unix_us()).saturating_sub(since));
-        let connection = Connection::new(service, lane, session, Opening::default().showing(shown), began);
+        let connection = Connection::new(context, lane, session, Opening::default().showing(shown), began);
         connection.run(transport).await;
         drop(guard);
     }
@@ -223,13 +223,13 @@ impl Arrival {
 /// What a client is offered before the access map is asked: VRFY where there is somebody to ask, EXPN where it may
 /// relay too.
 fn offered(
-    service: &Context,
+    context: &Context,
     lane: &ListenerProfile,
     live: &ActiveConfig,
     peer: SocketAddr,
 ) -> Arc<smtp::server::Settings> {
     let settings = &lane.settings;
-    let verify = settings.verify && !service.routing.load().is_plain();
+    let verify = settings.verify && !context.routing.load().is_plain();
     let expand = verify && settings.expand && live.rights.is_trusted(Client::Network(peer), None);
     if !settings.verify || (verify, expand) == (settings.verify, settings.expand) {
         return Arc::clone(settings);

@@ -162,25 +162,25 @@ impl Patience {
 /// # Cancel safety
 /// Yes: a connection that was open is dropped.
 pub(super) async fn open<N: Future<Output = ()>>(
-    service: &Arc<Context>,
+    context: &Arc<Context>,
     mut candidates: Vec<Candidate>,
     lane: Lane,
     rule: &EffectiveRule,
     post: &ConnectionSignal,
     wait: &mut Wait<'_, N>,
 ) -> Result<Box<Link>, ConnectError> {
-    let live = service.live.load_full();
+    let live = context.live.load_full();
     let config = &live.config;
     let patience = Patience::of(&config.delivery, lane);
-    let routing = service.routing.load_full();
-    let opening = Opening { service, config, routing: &routing, rule, lane, patience };
+    let routing = context.routing.load_full();
+    let opening = Opening { context, config, routing: &routing, rule, lane, patience };
     let began = clock::now();
     let order = |some: &mut [Candidate], is_wary| {
         #[cfg(test)]
         if is_sabotaged(Sabotage::PassOverNobody) {
             return;
         }
-        service.hosts.look(|hosts| hosts.order(some, |one| one.address.socket(), is_wary, service.unix_now()));
+        context.hosts.look(|hosts| hosts.order(some, |one| one.address.socket(), is_wary, context.unix_now()));
     };
     order(&mut candidates, false);
     let all: Vec<SocketAddr> = candidates.iter().filter_map(|one| one.address.socket()).collect();
@@ -220,7 +220,7 @@ pub(super) async fn open<N: Future<Output = ()>>(
         last.put_off();
         let untried: Vec<SocketAddr> = left.iter().filter_map(|one| one.address.socket()).collect();
         // Where nothing is held against those that were tried, they would be tried first again.
-        last.has_untried = service.hosts.look(|hosts| {
+        last.has_untried = context.hosts.look(|hosts| {
             let mut tried = all.iter().filter(|one| !untried.contains(one));
             tried.any(|one| hosts.is_doubted(*one)) && untried.iter().any(|one| !hosts.is_doubted(*one))
         });
@@ -235,7 +235,7 @@ fn since(began: Instant) -> Duration {
 /// A connection that is to be.
 #[derive(Clone, Copy)]
 struct Opening<'a> {
-    service: &'a Arc<Context>,
+    context: &'a Arc<Context>,
     config: &'a Config,
     routing: &'a Arc<Routing>,
     rule: &'a EffectiveRule,
@@ -289,7 +289,7 @@ impl Opening<'_> {
         let raced = tokio::select! {
             biased;
             raced = self.dialler().race(&candidate.address, beside) => raced,
-            () = self.service.stop.begun() => return Err(self.stopping(&candidate)),
+            () = self.context.stop.begun() => return Err(self.stopping(&candidate)),
         };
         let mut other = || place.and_then(|place| left.remove(place));
         match raced {
@@ -393,7 +393,7 @@ impl Opening<'_> {
     }
 
     fn dialler(&self) -> Dialler<'_> {
-        Dialler { service: self.service, rule: self.rule, limit: self.patience.connect }
+        Dialler { context: self.context, rule: self.rule, limit: self.patience.connect }
     }
 
     fn stopping(self, candidate: &Candidate) -> ConnectError {
@@ -407,7 +407,7 @@ impl Opening<'_> {
     }
 
     fn learn(self, peer: &Candidate, happens: impl FnOnce(&mut Hosts, SocketAddr, Duration)) {
-        super::learn(self.service, peer, happens);
+        super::learn(self.context, peer, happens);
     }
 }
 

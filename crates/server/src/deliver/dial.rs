@@ -96,7 +96,7 @@ pub(super) enum Raced {
 /// Connects as a rule says, within a time for each address.
 #[derive(Clone, Copy)]
 pub(super) struct Dialler<'a> {
-    pub(super) service: &'a Context,
+    pub(super) context: &'a Context,
     pub(super) rule: &'a EffectiveRule,
     pub(super) limit: Duration,
 }
@@ -148,10 +148,10 @@ impl Dialler<'_> {
             }
         };
         #[cfg(test)]
-        if let Some(internet) = &self.service.internet {
+        if let Some(internet) = &self.context.internet {
             return internet.connect(address).await.map_err(DialError::Error);
         }
-        let _ = self.service;
+        let _ = self.context;
         let (socket, source) = match address {
             SocketAddr::V4(_) => (TcpSocket::new_v4(), self.rule.source4.map(IpAddr::from)),
             SocketAddr::V6(_) => (TcpSocket::new_v6(), self.rule.source6.map(IpAddr::from)),

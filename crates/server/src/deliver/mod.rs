@@ -58,34 +58,34 @@ use std::time::Duration;
 /// # Cancel safety
 /// No: what was delivered may not be recorded. The server's end waits for it.
 pub(crate) async fn run(
-    service: Arc<Context>,
+    context: Arc<Context>,
     way: ConnectTarget,
     connection: ConnectionId,
     post: Arc<ConnectionSignal>,
 ) {
-    let Some(dispatch) = service.dispatch.clone() else { return };
+    let Some(dispatch) = context.dispatch.clone() else { return };
     let timer = pin!(link::timer());
-    let stopping = pin!(service.stop.begun());
-    let mut wait = Wait::new(timer, &service.stop, stopping);
-    if service.message_store.pressure() == Pressure::Poisoned {
+    let stopping = pin!(context.stop.begun());
+    let mut wait = Wait::new(timer, &context.stop, stopping);
+    if context.message_store.pressure() == Pressure::Poisoned {
         // What cannot be recorded would be delivered again after the next start.
         let why = "deliveries are suspended, since the spool takes no more writes";
-        return drop(dispatch.unreachable(&service, &way, connection, Failure::Refused, why));
+        return drop(dispatch.unreachable(&context, &way, connection, Failure::Refused, why));
     }
     let mut work =
-        Work { service: &service, dispatch: &dispatch, connection, changes: Vec::new(), records: Vec::new() };
-    let live = service.live.load_full();
+        Work { context: &context, dispatch: &dispatch, connection, changes: Vec::new(), records: Vec::new() };
+    let live = context.live.load_full();
     if let Some(to) = local::what(&live.config, &way.destination) {
         return Box::pin(local::run(work, to, &way, &post)).await;
     }
     let turn = connection.get();
-    let resolver = service.resolver.load_full();
-    let routing = service.routing.load_full();
+    let resolver = context.resolver.load_full();
+    let routing = context.routing.load_full();
     let found = resolve::site(&live.config, &routing, &resolver, &way.destination, &live.local_identity, turn).await;
     let site = match found {
         Ok(site) if *site.name == *way.site => site,
         Err(no) if no.permanent && way.site.starts_with(b"!") => {
-            dispatch.reached(&service, &way, connection);
+            dispatch.reached(&context, &way, connection);
             Box::pin(work.refuse_all(&ConnectError::no_hosts(no))).await;
             return drop(dispatch.closed(connection));
         }
@@ -93,15 +93,15 @@ pub(crate) async fn run(
         Ok(_) | Err(_) => return dispatch.misplaced(&way, connection),
     };
     let addresses: Vec<SocketAddr> = site.candidates.iter().filter_map(|one| one.address.socket()).collect();
-    let opened = Box::pin(connect::open(&service, site.candidates, way.lane, &site.rule, &post, &mut wait)).await;
+    let opened = Box::pin(connect::open(&context, site.candidates, way.lane, &site.rule, &post, &mut wait)).await;
     match opened {
         Ok(link) => {
-            dispatch.reached(&service, &way, connection);
+            dispatch.reached(&context, &way, connection);
             let mut conversation = OutboundSession::new(work, link, &post, addresses);
             Box::pin(conversation.hold(&mut wait)).await;
             let (has_failed, dismissal) = (conversation.has_failed(), conversation.dismissal());
             if has_failed {
-                learn(&service, &conversation.link.peer, Hosts::failed);
+                learn(&context, &conversation.link.peer, Hosts::failed);
             }
             let has_others = conversation.has_others(has_failed);
             let is_of_host = has_failed || dismissal.is_some();
@@ -112,8 +112,8 @@ pub(crate) async fn run(
             match dismissal {
                 _ if has_others && is_of_host => return dispatch.host_failed(connection),
                 Some(trouble) => {
-                    let jobs = dispatch.unreachable(&service, &way, connection, trouble.failure, &trouble.text);
-                    return Box::pin(defer_all(&service, jobs, &trouble)).await;
+                    let jobs = dispatch.unreachable(&context, &way, connection, trouble.failure, &trouble.text);
+                    return Box::pin(defer_all(&context, jobs, &trouble)).await;
                 }
                 None => {}
             }
@@ -121,38 +121,38 @@ pub(crate) async fn run(
         Err(trouble) if trouble.is_ours => {}
         Err(trouble) if trouble.has_untried => return dispatch.host_failed(connection),
         Err(trouble) if trouble.is_permanent => {
-            dispatch.reached(&service, &way, connection);
+            dispatch.reached(&context, &way, connection);
             Box::pin(work.refuse_all(&trouble)).await;
             return drop(dispatch.closed(connection));
         }
         Err(trouble) => {
-            let jobs = dispatch.unreachable(&service, &way, connection, trouble.failure, &trouble.text);
-            return Box::pin(defer_all(&service, jobs, &trouble)).await;
+            let jobs = dispatch.unreachable(&context, &way, connection, trouble.failure, &trouble.text);
+            return Box::pin(defer_all(&context, jobs, &trouble)).await;
         }
     }
-    let jobs = dispatch.broken(&service, &way, connection);
+    let jobs = dispatch.broken(&context, &way, connection);
     // At the end of the server nothing is known about the site.
-    if !jobs.is_empty() && !service.stop.has_begun() {
+    if !jobs.is_empty() && !context.stop.has_begun() {
         // It could be reached, and then there was not one answer: for what waits that is the same.
         let text = "Connection closed before a message was answered".to_owned();
-        Box::pin(defer_all(&service, jobs, &ConnectError::deferral((4, 2), text))).await;
+        Box::pin(defer_all(&context, jobs, &ConnectError::deferral((4, 2), text))).await;
     }
 }
 
 /// Logs jobs as deferred whose destination has no hosts for now.
-pub(crate) async fn unplaced(service: &Arc<Context>, jobs: Vec<Job>, no: NoHosts) {
-    Box::pin(defer_all(service, jobs, &ConnectError::no_hosts(no))).await;
+pub(crate) async fn unplaced(context: &Arc<Context>, jobs: Vec<Job>, no: NoHosts) {
+    Box::pin(defer_all(context, jobs, &ConnectError::no_hosts(no))).await;
 }
 
 /// Logs jobs as deferred whose site was found to be down before.
-pub(crate) async fn defer(service: &Arc<Context>, jobs: Vec<Job>, why: &str) {
-    Box::pin(defer_all(service, jobs, &ConnectError::deferral((4, 1), why.to_owned()))).await;
+pub(crate) async fn defer(context: &Arc<Context>, jobs: Vec<Job>, why: &str) {
+    Box::pin(defer_all(context, jobs, &ConnectError::deferral((4, 1), why.to_owned()))).await;
 }
 
 /// A site cannot be reached: these were to go there now. They are logged, and wait as they are: not a message but its
 /// site is tried again.
-async fn defer_all(service: &Arc<Context>, jobs: Vec<Job>, trouble: &ConnectError) {
-    let Some(dispatch) = &service.dispatch else { return };
+async fn defer_all(context: &Arc<Context>, jobs: Vec<Job>, trouble: &ConnectError) {
+    let Some(dispatch) = &context.dispatch else { return };
     for job in &jobs {
         if let Some(early) = dispatch.early.get(job.message) {
             early.want();
@@ -160,39 +160,39 @@ async fn defer_all(service: &Arc<Context>, jobs: Vec<Job>, trouble: &ConnectErro
     }
     let mut line = dispatch.deferrals.line_up(jobs);
     while let Some((job, turn)) = line.next().await {
-        if service.stop.has_begun() {
+        if context.stop.has_begun() {
             // The next start finds out again.
             return;
         }
         let outgoing = OutboundMessage::load(dispatch, job.message, &job.recipients).await;
         drop(turn);
         let Ok(outgoing) = outgoing else { continue };
-        settle::log_deferred(service, &unsent(service, &outgoing, trouble), &trouble.cause());
+        settle::log_deferred(context, &unsent(context, &outgoing, trouble), &trouble.cause());
         dispatch.expect(&outgoing.envelope, &job.recipients);
     }
 }
 
 /// The attempt that came to no transaction.
-fn unsent<'o>(service: &Context, outgoing: &'o OutboundMessage, trouble: &'o ConnectError) -> Attempt<'o> {
+fn unsent<'o>(context: &Context, outgoing: &'o OutboundMessage, trouble: &'o ConnectError) -> Attempt<'o> {
     let relay = trouble.peer.as_ref().map_or(NextHop::None, next_hop);
     let mailer = match trouble.peer.as_ref().map(|peer| peer.protocol) {
         Some(RouteProtocol::Lmtp) => "lmtp",
         Some(RouteProtocol::Smtp) => "esmtp",
-        None => resolve::mailer(&service.live.load().config.route),
+        None => resolve::mailer(&context.live.load().config.route),
     };
     outgoing.attempt(relay, mailer, Duration::ZERO, false)
 }
 
 /// Tells the table of hosts what happened with one that has an address.
-fn learn(service: &Context, peer: &Candidate, happens: impl FnOnce(&mut Hosts, SocketAddr, Duration)) {
+fn learn(context: &Context, peer: &Candidate, happens: impl FnOnce(&mut Hosts, SocketAddr, Duration)) {
     let Some(address) = peer.address.socket() else { return };
-    let now = service.unix_now();
-    service.hosts.learn(|hosts| happens(hosts, address, now));
+    let now = context.unix_now();
+    context.hosts.learn(|hosts| happens(hosts, address, now));
 }
 
 /// What a connection tells spool and dispatch.
 struct Work<'a> {
-    service: &'a Arc<Context>,
+    context: &'a Arc<Context>,
     dispatch: &'a Arc<Dispatch>,
     connection: ConnectionId,
     /// Outcomes that the spool does not know yet; never kept over a wait for the peer.
@@ -210,10 +210,10 @@ impl Work<'_> {
             self.changes.clear();
         }
         if !self.changes.is_empty() {
-            let recorded = self.service.spool().map(|spool| spool.record(&self.changes));
+            let recorded = self.context.spool().map(|spool| spool.record(&self.changes));
             if let Some(Err(error)) = recorded {
                 let text = format!("{} outcomes are not recorded and will be repeated: {error}", self.changes.len());
-                self.service.tell(&Event::Spool { severity: Severity::Critical, text: &text });
+                self.context.record(&Event::Spool { severity: Severity::Critical, text: &text });
             }
             self.changes.clear();
         }
@@ -242,7 +242,7 @@ impl Work<'_> {
                 return None;
             }
         }
-        let settled = settle::settle(self.service, attempt, fates).await;
+        let settled = settle::settle(self.context, attempt, fates).await;
         if early.is_none_or(|early| !early.absorb(&settled.changes)) {
             self.changes.extend(settled.changes);
         }
@@ -257,8 +257,8 @@ impl Work<'_> {
         if is_sabotaged(Sabotage::SameHostAgain) {
             return;
         }
-        let first = self.service.live.load().config.delivery.retry_first;
-        learn(self.service, host, |hosts, address, now| {
+        let first = self.context.live.load().config.delivery.retry_first;
+        learn(self.context, host, |hosts, address, now| {
             let wait = retry.map_or(first, |at| at.saturating_sub(now));
             hosts.spare(address, wait, count, now);
         });
@@ -269,7 +269,7 @@ impl Work<'_> {
         while let NextJob::Job(job) = self.dispatch.take(self.connection) {
             self.fail(&job, trouble).await;
             self.flush();
-            if self.service.stop.has_begun() {
+            if self.context.stop.has_begun() {
                 return;
             }
         }
@@ -283,14 +283,14 @@ impl Work<'_> {
             Err(LoadError::Unread(why)) => return self.put_aside(job, &why),
         };
         let fates = vec![AttemptOutcome::Failed(trouble.cause()); outgoing.positions.len()];
-        let attempt = unsent(self.service, &outgoing, trouble);
+        let attempt = unsent(self.context, &outgoing, trouble);
         self.settle(job, &attempt, fates, Feedback::Unsent).await;
     }
 
     /// A message cannot be read: its recipients wait, and somebody has to look. One that is gone was deleted meanwhile.
     fn put_aside(&mut self, job: &Job, why: &ReadError) {
-        let Some(spool) = self.service.spool() else { return };
-        let due = self.service.unix_now() + why.pause();
+        let Some(spool) = self.context.spool() else { return };
+        let due = self.context.unix_now() + why.pause();
         let mut is_there = false;
         for (entry, _) in spool.states_of(job.message, job.recipients.iter()) {
             if entry.state.status == Status::Waiting {
@@ -306,7 +306,7 @@ impl Work<'_> {
                 job.message,
                 why.advice()
             );
-            self.service.tell(&Event::Spool { severity: Severity::Error, text: &text });
+            self.context.record(&Event::Spool { severity: Severity::Error, text: &text });
         }
         self.records.push((job.clone(), Feedback::Unsent, is_there.then_some(due)));
     }

@@ -119,7 +119,7 @@ impl<'a> OutboundSession<'a> {
         let address = link.peer.address.socket();
         let is_doubted = |hosts: &Hosts| address.is_some_and(|address| hosts.is_doubted(address));
         Self {
-            is_on_trial: work.service.hosts.look(is_doubted),
+            is_on_trial: work.context.hosts.look(is_doubted),
             work,
             link,
             post,
@@ -195,7 +195,7 @@ impl OutboundSession<'_> {
     /// The peer is late. Until it answers, other hosts of the site go before it, and if there are some the site keeps
     /// its lane.
     fn lags(&mut self) {
-        learn(self.work.service, &self.link.peer, Hosts::failed);
+        learn(self.work.context, &self.link.peer, Hosts::failed);
         let lag = Lag { has_others: self.has_others(true), is_whole: self.may_be_taken() };
         self.lag = Some(lag);
         self.asks_again();
@@ -215,9 +215,9 @@ impl OutboundSession<'_> {
     /// put mail off is good enough. Otherwise it is one that wants nothing now, and so may others.
     pub(super) fn has_others(&self, is_bad: bool) -> bool {
         let Some(own) = self.link.peer.address.socket() else { return false };
-        let now = self.work.service.unix_now();
+        let now = self.work.context.unix_now();
         let worst = if is_bad { Standing::Aside } else { Standing::Good };
-        self.work.service.hosts.look(|hosts| {
+        self.work.context.hosts.look(|hosts| {
             let own = hosts.standing(own, now);
             // Among equals this one may be the first again.
             self.addresses.iter().map(|one| hosts.standing(*one, now)).any(|one| one <= worst && one < own)
@@ -288,20 +288,20 @@ impl OutboundSession<'_> {
     /// Until when a connection without work is kept.
     fn idle_until(&self) -> Option<Instant> {
         let is_idle = self.link.session.in_flight() == 0 && self.appetite == WorkState::Idle;
-        is_idle.then(|| self.idle_since + self.work.service.live.load().config.delivery.idle_time)
+        is_idle.then(|| self.idle_since + self.work.context.live.load().config.delivery.idle_time)
     }
 
     /// Takes the next job, if there is one.
     async fn take(&mut self) {
         let work = &mut self.work;
-        let is_poisoned = work.service.message_store.pressure() == Pressure::Poisoned;
-        if work.service.stop.has_begun() || is_poisoned {
+        let is_poisoned = work.context.message_store.pressure() == Pressure::Poisoned;
+        if work.context.stop.has_begun() || is_poisoned {
             self.appetite = WorkState::Closing;
             return;
         }
         // What is done must be known before more is asked for.
         work.flush();
-        if self.link.routing.as_ref().is_some_and(|old| peer::is_out_of_date(old, &work.service.routing.load())) {
+        if self.link.routing.as_ref().is_some_and(|old| peer::is_out_of_date(old, &work.context.routing.load())) {
             self.appetite = WorkState::Closing;
             return;
         }
@@ -331,7 +331,7 @@ impl OutboundSession<'_> {
     /// Begins the transaction of a job, or settles it when this peer cannot take it.
     async fn begin(&mut self, job: Job, mut outgoing: OutboundMessage) {
         self.tokens += 1;
-        let now = self.work.service.unix_now();
+        let now = self.work.context.unix_now();
         if let Some(cause) = settle::deadline::too_late(&outgoing.envelope, now) {
             return self.refuse(&job, &outgoing, cause).await;
         }
@@ -375,7 +375,7 @@ impl OutboundSession<'_> {
         self.link.session.begin(transaction, now);
         #[cfg(test)]
         if is_sabotaged(Sabotage::RecordEarly)
-            && let Some(spool) = self.work.service.spool()
+            && let Some(spool) = self.work.context.spool()
         {
             let state = spool::State { status: Status::Done, ..spool::State::default() };
             let change = |recipient| Change { id: job.message, recipient, state, destination: None };
@@ -388,7 +388,7 @@ impl OutboundSession<'_> {
     /// Somebody needs TLS: where it broke, or was not tried, the next connection shows whether it works now.
     fn try_tls_again(&mut self) {
         if self.link.tls.is_none() && self.link.session.offers().starttls {
-            learn(self.work.service, &self.link.peer, |hosts, address, _| hosts.try_tls(address));
+            learn(self.work.context, &self.link.peer, |hosts, address, _| hosts.try_tls(address));
             self.appetite = WorkState::Closing;
         }
     }
@@ -467,7 +467,7 @@ impl OutboundSession<'_> {
         let behind = lost_at.and_then(|stage| self.loses(&open.job, stage));
         let mut feedback = Feedback::Neutral;
         let mut fates = Vec::with_capacity(finished.outcomes.len());
-        let rules = Arc::clone(&self.work.service.live.load().reasons);
+        let rules = Arc::clone(&self.work.context.live.load().reasons);
         for (fate, says) in answers::judge_all(&rules, &self.link.peer, finished.outcomes) {
             if says != Feedback::Neutral && !matches!(feedback, Feedback::Good | Feedback::NoReply) {
                 feedback = says;
@@ -489,7 +489,7 @@ impl OutboundSession<'_> {
         if is_answered && !is_put_off {
             self.has_served = true;
             let delivered = |hosts: &mut Hosts, address, now| hosts.delivered(address, xdelay, now);
-            learn(self.work.service, &self.link.peer, delivered);
+            learn(self.work.context, &self.link.peer, delivered);
         }
         let passes_dsn = self.link.session.offers().dsn;
         // What delivers at once is in time.
@@ -537,7 +537,7 @@ impl OutboundSession<'_> {
         }
         let is_told = closing.reply.as_ref().is_some_and(|reply| reply.code().get() == 421);
         let is_broken = self.answered == 0 && self.link.has_failed(self.answered);
-        if !is_told && !is_broken || self.work.service.stop.has_begun() {
+        if !is_told && !is_broken || self.work.context.stop.has_begun() {
             return None;
         }
         let trouble = refused(Some(closing), &self.link.peer);

@@ -59,7 +59,7 @@ impl Dispatch {
         let names: BTreeSet<&[u8]> = (0..envelope.recipients.len()).map(|at| encoded.destination(at)).collect();
         let names: Vec<&[u8]> = names.into_iter().collect();
         for some in names.chunks(NAMES_IN_A_ROW) {
-            self.tell(|scheduler, now| some.iter().for_each(|name| scheduler.restore(name, now)));
+            self.with_scheduler(|scheduler, now| some.iter().for_each(|name| scheduler.restore(name, now)));
         }
     }
 
@@ -116,7 +116,7 @@ impl Dispatch {
                 hold_back(name);
                 return lined;
             }
-            self.tell(|scheduler, now| {
+            self.with_scheduler(|scheduler, now| {
                 if is_meant(scheduler, name, 0) && (!self.moves(now) || !self.here(message, vec![0], name).is_empty()) {
                     add(scheduler, name, Positions::One(0), now);
                 }
@@ -130,7 +130,7 @@ impl Dispatch {
         let mut jobs = jobs.into_iter().peekable();
         while jobs.peek().is_some() {
             // The others need the scheduler too.
-            self.tell(|scheduler, now| {
+            self.with_scheduler(|scheduler, now| {
                 for (name, mut positions) in jobs.by_ref().take(NAMES_IN_A_ROW) {
                     positions.retain(|position| is_meant(scheduler, name, *position));
                     let positions = if self.moves(now) { self.here(message, positions, name) } else { positions };

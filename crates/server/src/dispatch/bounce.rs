@@ -31,18 +31,18 @@ impl Dispatch {
 
 /// Bounces recipients of several messages, each message for itself: their reports go to the disk together.
 pub(super) async fn bounce(
-    service: &Arc<Context>,
+    context: &Arc<Context>,
     dispatch: &Arc<Dispatch>,
     meant: Vec<RecipientSelection>,
     why: &Arc<str>,
 ) -> Vec<Bounced> {
     let mut tasks = JoinSet::new();
     for meant in meant {
-        let (service, dispatch, why) = (Arc::clone(service), Arc::clone(dispatch), Arc::clone(why));
+        let (context, dispatch, why) = (Arc::clone(context), Arc::clone(dispatch), Arc::clone(why));
         tasks.spawn(async move {
             // Closed never.
             let _permit = dispatch.tellings.acquire().await;
-            one(&service, &dispatch, &meant, &why).await
+            one(&context, &dispatch, &meant, &why).await
         });
     }
     let mut all = Vec::new();
@@ -53,7 +53,7 @@ pub(super) async fn bounce(
     all
 }
 
-async fn one(service: &Arc<Context>, dispatch: &Arc<Dispatch>, meant: &RecipientSelection, why: &Arc<str>) -> Bounced {
+async fn one(context: &Arc<Context>, dispatch: &Arc<Dispatch>, meant: &RecipientSelection, why: &Arc<str>) -> Bounced {
     let id = meant.id;
     let claim = Reservation::bounce(dispatch, id, &meant.recipients);
     let active = (meant.recipients.len() - claim.recipients.len()) as u64;
@@ -73,12 +73,12 @@ async fn one(service: &Arc<Context>, dispatch: &Arc<Dispatch>, meant: &Recipient
     let status = EnhancedCode::of(Outcome::Permanent, 0, 0);
     let fate = AttemptOutcome::Failed(Cause::new(status, Arc::clone(why), None).because(Reason::Other));
     let fates = vec![fate.clone(); outgoing.positions.len()];
-    let live = service.live.load_full();
+    let live = context.live.load_full();
     let mailer = resolve::mailer(&live.config.route);
     let attempt = outgoing.attempt(NextHop::None, mailer, Duration::ZERO, false);
     // Logged below, when it is known who is done.
     let attempt = Attempt { is_try: false, is_told: true, ..attempt };
-    let changes = settle::settle(service, &attempt, fates).await.changes;
+    let changes = settle::settle(context, &attempt, fates).await.changes;
     let recorded = match dispatch.spool.record(&changes) {
         Ok(commit) => commit.await,
         Err(error) => Err(error),
@@ -107,7 +107,7 @@ async fn one(service: &Arc<Context>, dispatch: &Arc<Dispatch>, meant: &Recipient
         }
     }
     let envelope = Envelope { recipients, ..outgoing.envelope.clone() };
-    settle::log_fate(service, &Attempt { envelope: &envelope, positions: &positions, ..attempt }, &fate);
+    settle::log_fate(context, &Attempt { envelope: &envelope, positions: &positions, ..attempt }, &fate);
     if bounced.trouble.is_none() {
         claim.fulfilled();
     }

@@ -24,7 +24,7 @@ impl DeliveryControl for Dispatch {
                 &all
             }
         };
-        self.tell(|scheduler, now| {
+        self.with_scheduler(|scheduler, now| {
             for name in names {
                 scheduler.restore(name, now);
                 scheduler.retry_now(Some(name), now);

@@ -23,37 +23,37 @@ const CLOCK_AGAIN: Duration = Duration::from_secs(1);
 ///
 /// Nothing is done for recipients that do not wait any more, nor are owed a report.
 pub(super) async fn settle(
-    service: &Arc<Context>,
+    context: &Arc<Context>,
     dispatch: &Arc<Dispatch>,
     destination: &[u8],
     message: QueueId,
     recipients: &Positions,
     kind: Overdue,
 ) -> Duration {
-    if service.message_store.pressure() == spool::Pressure::Poisoned {
-        return settle::TELL_AGAIN;
+    if context.message_store.pressure() == spool::Pressure::Poisoned {
+        return settle::REPORT_AGAIN;
     }
     if kind == Overdue::Owed {
-        return settle::report_owed(service, message, recipients);
+        return settle::report_owed(context, message, recipients);
     }
-    let (outgoing, _claim) = match load(service, dispatch, message, recipients).await {
+    let (outgoing, _claim) = match load(context, dispatch, message, recipients).await {
         Ok(Some(loaded)) => loaded,
         Ok(None) => return Duration::ZERO,
-        Err(EnvelopeReadError) => return settle::TELL_AGAIN,
+        Err(EnvelopeReadError) => return settle::REPORT_AGAIN,
     };
     // RFC 4865 §4.2: what is held until a time grows no older before it
-    if let Some(pause) = younger_than_thought(service, &outgoing.envelope, kind) {
+    if let Some(pause) = younger_than_thought(context, &outgoing.envelope, kind) {
         return pause;
     }
-    let told = tell(service, dispatch, destination, &outgoing).await;
-    if told == ExpiryReport::No { settle::TELL_AGAIN } else { Duration::ZERO }
+    let told = report_expired(context, dispatch, destination, &outgoing).await;
+    if told == ExpiryReport::No { settle::REPORT_AGAIN } else { Duration::ZERO }
 }
 
 /// Gives back, or tells of the delay, what is not delivered by the time that the sender gave, as he wanted it. Returns
 /// when to look again: not at all if the recipients do not wait any more, at [`Duration::MAX`] if they have no time
 /// that is to come.
 pub(super) async fn settle_by_time(
-    service: &Arc<Context>,
+    context: &Arc<Context>,
     dispatch: &Arc<Dispatch>,
     destination: &[u8],
     message: QueueId,
@@ -61,19 +61,19 @@ pub(super) async fn settle_by_time(
 ) -> Option<Duration> {
     // The wall clock may be behind that of the scheduler.
     let soon = dispatch.now() + CLOCK_AGAIN;
-    let later = dispatch.now() + settle::TELL_AGAIN;
-    if service.message_store.pressure() == spool::Pressure::Poisoned {
+    let later = dispatch.now() + settle::REPORT_AGAIN;
+    if context.message_store.pressure() == spool::Pressure::Poisoned {
         return Some(later);
     }
-    let (outgoing, _claim) = match load(service, dispatch, message, recipients).await {
+    let (outgoing, _claim) = match load(context, dispatch, message, recipients).await {
         Ok(loaded) => loaded?,
         Err(EnvelopeReadError) => return Some(later),
     };
     let Some(at) = deadline::to_come(&outgoing.envelope) else { return Some(Duration::MAX) };
-    if service.unix_now() < at {
+    if context.unix_now() < at {
         return Some(at.max(soon));
     }
-    match tell(service, dispatch, destination, &outgoing).await {
+    match report_expired(context, dispatch, destination, &outgoing).await {
         ExpiryReport::Done => None,
         ExpiryReport::Waits => Some(Duration::MAX),
         ExpiryReport::Soon | ExpiryReport::No => Some(later),
@@ -86,7 +86,7 @@ struct EnvelopeReadError;
 /// Reads what is overdue, and claims it; `None` if nothing of it waits any more, or it was given up and goes into a
 /// report.
 async fn load(
-    service: &Context,
+    context: &Context,
     dispatch: &Arc<Dispatch>,
     message: QueueId,
     recipients: &Positions,
@@ -102,7 +102,7 @@ async fn load(
         Err(LoadError::Nothing) => Ok(None),
         Err(LoadError::Unread(why)) => {
             let text = format!("message {message} is overdue and cannot be read: {why}; {}", why.advice());
-            service.tell(&Event::Spool { severity: Severity::Error, text: &text });
+            context.record(&Event::Spool { severity: Severity::Error, text: &text });
             Err(EnvelopeReadError)
         }
     }
@@ -122,8 +122,8 @@ enum ExpiryReport {
 }
 
 /// Settles mail that nobody tried by its age, and records it.
-async fn tell(
-    service: &Arc<Context>,
+async fn report_expired(
+    context: &Arc<Context>,
     dispatch: &Arc<Dispatch>,
     destination: &[u8],
     outgoing: &OutboundMessage,
@@ -139,9 +139,9 @@ async fn tell(
         AttemptOutcome::Deferred(cause(why.as_deref()))
     };
     let fates = outgoing.positions.iter().map(|(position, _)| fate(*position)).collect();
-    let mailer = resolve::mailer(&service.live.load().config.route);
+    let mailer = resolve::mailer(&context.live.load().config.route);
     let attempt = Attempt { is_try: false, ..outgoing.attempt(NextHop::None, mailer, Duration::ZERO, false) };
-    let changes = settle::settle(service, &attempt, fates).await.changes;
+    let changes = settle::settle(context, &attempt, fates).await.changes;
     // If it cannot be recorded, the next walk finds it again.
     let waits = |change: &&Change| change.state.status == Status::Waiting;
     let untold: Vec<&Change> = changes.iter().filter(waits).filter(|change| !change.state.is_warned()).collect();
@@ -156,12 +156,12 @@ async fn tell(
 
 /// How long a message that was held until a time has not waited yet for as long as `kind` says, or its sender does not
 /// want to hear of a delay.
-fn younger_than_thought(service: &Context, envelope: &Envelope, kind: Overdue) -> Option<Duration> {
+fn younger_than_thought(context: &Context, envelope: &Envelope, kind: Overdue) -> Option<Duration> {
     let wants_to_hear = deadline::wants_to_hear(envelope);
     if envelope.release_at().is_none() && wants_to_hear.is_none() {
         return None;
     }
-    let live = service.live.load();
+    let live = context.live.load();
     let delivery = &live.config.delivery;
     let given_up = envelope.waits_since() + delivery.give_up_after;
     let at = match (kind, wants_to_hear) {
@@ -169,7 +169,7 @@ fn younger_than_thought(service: &Context, envelope: &Envelope, kind: Overdue) -
         (Overdue::Warn, None) => given_up.min(envelope.waits_since() + delivery.warn_after),
         _ => given_up,
     };
-    let left = at.saturating_sub(service.unix_now());
+    let left = at.saturating_sub(context.unix_now());
     (!left.is_zero()).then_some(left)
 }
 

@@ -49,7 +49,7 @@ impl Dispatch {
 
     /// Moves recipients to other lists, while nobody takes any from a list or puts some in line.
     pub(super) fn move_alone(&self, step: &mut dyn FnMut(&mut Scheduler)) {
-        self.tell(|scheduler, now| {
+        self.with_scheduler(|scheduler, now| {
             self.moves_until.store(micros(now + MOVES_ARE_SEEN), Ordering::Release);
             step(scheduler);
         });

@@ -76,21 +76,21 @@ pub(super) enum Task {
 }
 
 /// Owns connections and waits for times, until the server ends and its connections are over.
-pub(crate) async fn run(service: Arc<Context>) {
-    let Some(dispatch) = service.dispatch.clone() else { return };
+pub(crate) async fn run(context: Arc<Context>) {
+    let Some(dispatch) = context.dispatch.clone() else { return };
     let taken = dispatch.inbox.lock().unwrap_or_else(PoisonError::into_inner).take();
     let Some(mut inbox) = taken else { return };
-    restore(&service, &dispatch, Pass::First).await;
+    restore(&context, &dispatch, Pass::First).await;
     let mut tasks = JoinSet::new();
     loop {
         let pause = dispatch.pause();
         tokio::select! {
             biased;
-            () = service.stop.begun() => break,
-            Some(errand) = inbox.recv() => begin(&service, &dispatch, &mut tasks, errand),
+            () = context.stop.begun() => break,
+            Some(errand) = inbox.recv() => begin(&context, &dispatch, &mut tasks, errand),
             Some(_) = tasks.join_next() => {}
             () = dispatch.earlier.notified() => {}
-            () = tokio::time::sleep(pause) => dispatch.tell(|_, _| ()),
+            () = tokio::time::sleep(pause) => dispatch.with_scheduler(|_, _| ()),
         }
     }
     // What was not begun is not done any more, and whoever waits for it hears that.
@@ -111,11 +111,11 @@ enum Pass {
 }
 
 /// Mail goes to the destinations that it belongs to now, and is due there.
-async fn restore(service: &Arc<Context>, dispatch: &Arc<Dispatch>, pass: Pass) {
+async fn restore(context: &Arc<Context>, dispatch: &Arc<Dispatch>, pass: Pass) {
     #[cfg(test)]
     dispatch.passes.fetch_add(1, Ordering::Relaxed);
-    let (live, spool) = (service.live.load_full(), Arc::clone(&dispatch.spool));
-    let (config, routing) = (live.config.clone(), service.routing.load_full());
+    let (live, spool) = (context.live.load_full(), Arc::clone(&dispatch.spool));
+    let (config, routing) = (live.config.clone(), context.routing.load_full());
     let dispatcher = Arc::clone(dispatch);
     let alone = move |step: &mut dyn FnMut(&mut Scheduler)| dispatcher.move_alone(step);
     let moved = Arc::new(Mutex::new(rehome::Moved::default()));
@@ -124,7 +124,7 @@ async fn restore(service: &Arc<Context>, dispatch: &Arc<Dispatch>, pass: Pass) {
     let outcome = blocking::run(move || rehome::rehome(&spool, &config, &routing, &alone, &counts));
     if let Ok(Err(error)) = outcome.await {
         let text = format!("mail that waits for old hosts cannot be given new destinations: {error}");
-        service.tell(&Event::Spool { severity: Severity::Error, text: &text });
+        context.record(&Event::Spool { severity: Severity::Error, text: &text });
     }
     let moved = std::mem::take(&mut *moved.lock().unwrap_or_else(PoisonError::into_inner));
     // With `delivery.mode = "queue"` the scheduler leaves alone what nobody has released.
@@ -146,7 +146,7 @@ async fn restore(service: &Arc<Context>, dispatch: &Arc<Dispatch>, pass: Pass) {
     }
     if is_left && !dispatch.rehomes_again.swap(true, Ordering::AcqRel) {
         tokio::select! {
-            () = service.stop.begun() => {}
+            () = context.stop.begun() => {}
             () = tokio::time::sleep(REHOME_AGAIN) => {
                 dispatch.rehomes_again.store(false, Ordering::Release);
                 dispatch.send(Task::Rehome);
@@ -156,51 +156,51 @@ async fn restore(service: &Arc<Context>, dispatch: &Arc<Dispatch>, pass: Pass) {
 }
 
 /// A new configuration is in force; what it means for mail that waits is done.
-pub(crate) fn reconfigure(service: &Arc<Context>, renewal: &Renewal) {
-    let Some(dispatch) = &service.dispatch else { return };
-    dispatch.configure(&service.live.load().config, service.routing.load_full(), renewal);
+pub(crate) fn reconfigure(context: &Arc<Context>, renewal: &Renewal) {
+    let Some(dispatch) = &context.dispatch else { return };
+    dispatch.configure(&context.live.load().config, context.routing.load_full(), renewal);
     if !renewal.ways().is_empty() {
         dispatch.send(Task::Restore);
     }
 }
 
-fn begin(service: &Arc<Context>, dispatch: &Arc<Dispatch>, tasks: &mut JoinSet<()>, errand: Task) {
-    let service = Arc::clone(service);
+fn begin(context: &Arc<Context>, dispatch: &Arc<Dispatch>, tasks: &mut JoinSet<()>, errand: Task) {
+    let context = Arc::clone(context);
     match errand {
         Task::Restore => {
             let dispatch = Arc::clone(dispatch);
-            tasks.spawn(async move { restore(&service, &dispatch, Pass::Anew).await });
+            tasks.spawn(async move { restore(&context, &dispatch, Pass::Anew).await });
         }
         Task::Rehome => {
             let dispatch = Arc::clone(dispatch);
-            tasks.spawn(async move { restore(&service, &dispatch, Pass::Moved).await });
+            tasks.spawn(async move { restore(&context, &dispatch, Pass::Moved).await });
         }
         Task::Load { destination, name, after, limit } => dispatch.load(destination, &name, after, limit),
         Task::TaskFuture(task) => {
             tasks.spawn(task);
         }
         Task::Defer { jobs, why } => {
-            tasks.spawn(async move { deliver::defer(&service, jobs, &why).await });
+            tasks.spawn(async move { deliver::defer(&context, jobs, &why).await });
         }
         Task::Resolve { destination, name } => {
             let dispatch = Arc::clone(dispatch);
             let owed = CompletionGuard::new({
-                let (service, dispatch, name) = (Arc::clone(&service), Arc::clone(&dispatch), Arc::clone(&name));
-                move || hosts_not_found(&service, &dispatch, destination, &name)
+                let (context, dispatch, name) = (Arc::clone(&context), Arc::clone(&dispatch), Arc::clone(&name));
+                move || hosts_not_found(&context, &dispatch, destination, &name)
             });
-            tasks.spawn(async move { find_hosts(&service, &dispatch, destination, &name, owed).await });
+            tasks.spawn(async move { find_hosts(&context, &dispatch, destination, &name, owed).await });
         }
         Task::Connect { way, connection, post } => {
             let guard = Closing { dispatch: Arc::clone(dispatch), connection };
             tasks.spawn(async move {
-                deliver::run(service, way, connection, post).await;
+                deliver::run(context, way, connection, post).await;
                 drop(guard);
             });
         }
         Task::Bounce { meant, why, answer } => {
             let dispatch = Arc::clone(dispatch);
             tasks.spawn(async move {
-                let bounced = bounce::bounce(&service, &dispatch, meant, &why).await;
+                let bounced = bounce::bounce(&context, &dispatch, meant, &why).await;
                 // Who asked may have gone.
                 drop(answer.send(bounced));
             });
@@ -211,22 +211,22 @@ fn begin(service: &Arc<Context>, dispatch: &Arc<Dispatch>, tasks: &mut JoinSet<(
                 let (dispatch, recipients) = (Arc::clone(&dispatch), recipients.clone());
                 move || {
                     if kind == Overdue::ByTime {
-                        let again = dispatch.now() + settle::TELL_AGAIN;
+                        let again = dispatch.now() + settle::REPORT_AGAIN;
                         return dispatch.timed(destination, message, &recipients, Some(again));
                     }
-                    dispatch.settled(destination, message, &recipients, kind, settle::TELL_AGAIN);
+                    dispatch.settled(destination, message, &recipients, kind, settle::REPORT_AGAIN);
                 }
             });
             tasks.spawn(async move {
                 // Closed never.
                 let permit = dispatch.tellings.acquire().await;
                 if kind == Overdue::ByTime {
-                    let again = overdue::settle_by_time(&service, &dispatch, &name, message, &recipients).await;
+                    let again = overdue::settle_by_time(&context, &dispatch, &name, message, &recipients).await;
                     drop(permit);
                     owed.complete();
                     return dispatch.timed(destination, message, &recipients, again);
                 }
-                let pause = overdue::settle(&service, &dispatch, &name, message, &recipients, kind).await;
+                let pause = overdue::settle(&context, &dispatch, &name, message, &recipients, kind).await;
                 drop(permit);
                 owed.complete();
                 dispatch.settled(destination, message, &recipients, kind, pause);
@@ -237,39 +237,39 @@ fn begin(service: &Arc<Context>, dispatch: &Arc<Dispatch>, tasks: &mut JoinSet<(
 
 /// Asks where the mail of a destination goes. The answer is `owed`.
 async fn find_hosts<F: FnOnce()>(
-    service: &Arc<Context>,
+    context: &Arc<Context>,
     dispatch: &Arc<Dispatch>,
     destination: DestinationId,
     name: &Arc<[u8]>,
     owed: CompletionGuard<F>,
 ) {
-    let live = service.live.load_full();
-    let resolver = service.resolver.load_full();
-    let routing = service.routing.load_full();
+    let live = context.live.load_full();
+    let resolver = context.resolver.load_full();
+    let routing = context.routing.load_full();
     let asked = resolve::site(&live.config, &routing, &resolver, name, &live.local_identity, destination.get());
     let found = tokio::select! {
         biased;
         found = asked => found,
         // What is in line is in the spool.
-        () = service.stop.begun() => return owed.complete(),
+        () = context.stop.begun() => return owed.complete(),
     };
     owed.complete();
     match found {
-        Ok(site) => dispatch.placed(service, destination, name, &site),
-        Err(no) if no.permanent => dispatch.placed(service, destination, name, &resolve::nowhere(&live.config, name)),
+        Ok(site) => dispatch.placed(context, destination, name, &site),
+        Err(no) if no.permanent => dispatch.placed(context, destination, name, &resolve::nowhere(&live.config, name)),
         Err(no) => {
-            let jobs = dispatch.unplaced(service, destination, name, &no);
-            deliver::unplaced(service, jobs, no).await;
+            let jobs = dispatch.unplaced(context, destination, name, &no);
+            deliver::unplaced(context, jobs, no).await;
         }
     }
 }
 
 /// Nobody says any more where the mail of a destination goes: it is asked again.
-fn hosts_not_found(service: &Context, dispatch: &Dispatch, destination: DestinationId, name: &Arc<[u8]>) {
+fn hosts_not_found(context: &Context, dispatch: &Dispatch, destination: DestinationId, name: &Arc<[u8]>) {
     // RFC 3463 §3.4: other mail system status
     let status = EnhancedCode::of(Outcome::Transient, 3, 0);
     let no = NoHosts { permanent: false, status, text: BROKE_OFF.to_owned(), is_ours: true };
-    let jobs = dispatch.unplaced(service, destination, name, &no);
+    let jobs = dispatch.unplaced(context, destination, name, &no);
     if !jobs.is_empty() {
         dispatch.send(Task::Defer { jobs, why: Arc::from(BROKE_OFF) });
     }

@@ -233,7 +233,7 @@ fn roll_back(context: &Context, stored: &[NewMessage]) {
         let changes: Vec<Change> = (0..).zip(&message.envelope.recipients).map(|(at, _)| done(at)).collect();
         if let Err(error) = spool.record(&changes) {
             let text = format!("{id} was not taken and cannot be removed: {error}; it may be delivered twice");
-            context.tell(&Event::Spool { severity: Severity::Error, text: &text });
+            context.record(&Event::Spool { severity: Severity::Error, text: &text });
         }
     }
 }
@@ -263,7 +263,7 @@ fn report_waiting(context: &Context, envelope: &Envelope, octets: u64, quarantin
     let recipients: Vec<String> = envelope.recipients.iter().map(|one| format!("<{}>", one.address)).collect();
     let to: Vec<&str> = recipients.iter().map(String::as_str).collect();
     let priority = crate::settle::priority(octets, to.len(), 0);
-    context.tell(&Event::Queued { id: envelope.id, to: &to, mailer: "esmtp", priority, quarantine });
+    context.record(&Event::Queued { id: envelope.id, to: &to, mailer: "esmtp", priority, quarantine });
 }
 
 /// Works on messages here if they have few recipients, else on a thread where it blocks no connection.

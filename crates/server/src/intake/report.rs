@@ -104,9 +104,9 @@ async fn give(context: &Arc<Context>, envelope: &Envelope, content: Vec<u8>) -> 
         (vec![PlannedMessage { envelope, encoded, kind: Kind::default() }], None)
     } else {
         let mut plan = plan(context, &routing, envelope).await?;
-        context.tell_discarded(envelope.id, &plan.take_discarded());
+        context.record_discarded(envelope.id, &plan.take_discarded());
         if plan.is_nothing() {
-            context.tell(&Event::Discarded { id: envelope.id });
+            context.record(&Event::Discarded { id: envelope.id });
             return Ok(());
         }
         let more = (1..plan.len()).map(|_| context.message_store.next_id());

@@ -256,16 +256,16 @@ pub(crate) fn may_be_early(envelope: &Envelope) -> bool {
 /// As [`spool::Store::append`]; some of its recipients may have got it, and the sender will send it again.
 /// # Cancel safety
 /// Once it is being written it is in the spool whatever happens here; before, nothing of it stays.
-pub(crate) async fn commit(service: &Arc<Context>, how: Acknowledge, message: Message) -> Result<u64, Error> {
+pub(crate) async fn commit(context: &Arc<Context>, how: Acknowledge, message: Message) -> Result<u64, Error> {
     let Message { envelope, encoded, content, class } = message;
     let (bytes, first) = (content.len() as u64, super::first_state(&envelope, class));
-    let (Some(dispatch), Some(spool)) = (service.dispatch.clone(), service.spool().cloned()) else { return Ok(bytes) };
+    let (Some(dispatch), Some(spool)) = (context.dispatch.clone(), context.spool().cloned()) else { return Ok(bytes) };
     let Some(early) = dispatch.early.begin(&envelope, &content, first) else {
         append(&spool, &[FramedMessage::whole(&encoded, content, first)]).await?;
-        if !service.live.load().queues_only() {
+        if !context.live.load().queues_only() {
             let kind = crate::routing::plan::Kind::default();
             let message = NewMessage { envelope: Arc::new(envelope), encoded, first, kind };
-            dispatch.enqueue(service, &message, bytes, class);
+            dispatch.enqueue(context, &message, bytes, class);
         }
         return Ok(bytes);
     };
@@ -274,14 +274,14 @@ pub(crate) async fn commit(service: &Arc<Context>, how: Acknowledge, message: Me
         early.want();
     }
     if how == Acknowledge::Interactive {
-        let patience = service.live.load().config.delivery.interactive_time;
+        let patience = context.live.load().config.delivery.interactive_time;
         if tokio::time::timeout(patience, early.outcome(true)).await == Ok(true) {
             return Ok(bytes);
         }
     }
     // A task of its own: what is being written is in the spool, whether the session lives or not.
     let (tell, mut written) = oneshot::channel();
-    let writer = Arc::clone(service);
+    let writer = Arc::clone(context);
     dispatch.spawn(Box::pin(async move {
         let stored = append(&spool, &[FramedMessage::whole(&encoded, content, first)]).await;
         let mut deferred = Vec::new();

@@ -31,16 +31,16 @@ const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 ///
 /// # Cancel safety
 /// Yes: a command that is cut off hears nothing, and its message is taken.
-pub(super) async fn hear(service: Arc<Context>, listener: UnixListener, calls: mpsc::Sender<(Name, SubmitWaiter)>) {
+pub(super) async fn hear(context: Arc<Context>, listener: UnixListener, calls: mpsc::Sender<(Name, SubmitWaiter)>) {
     let shares = Arc::new(UserShares::default());
     let (mut reading, mut told) = (JoinSet::new(), HashMap::new());
     loop {
         tokio::select! {
-            () = service.stop.begun() => return,
+            () = context.stop.begun() => return,
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => {
                     let Ok(peer) = Peer::of(&stream) else { continue };
-                    let user_max = service.live.load().config.submit.user_commands_max;
+                    let user_max = context.live.load().config.submit.user_commands_max;
                     let count = usize::try_from(user_max).unwrap_or(usize::MAX);
                     match shares.take(peer.uid, COMMANDS_MAX, count) {
                         Ok(place) => {
@@ -54,7 +54,7 @@ pub(super) async fn hear(service: Arc<Context>, listener: UnixListener, calls: m
                                 }
                             });
                         }
-                        Err(error) => turn_away(&service, &stream, peer.uid, error, user_max, &mut told),
+                        Err(error) => turn_away(&context, &stream, peer.uid, error, user_max, &mut told),
                     }
                 }
                 Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
@@ -66,7 +66,7 @@ pub(super) async fn hear(service: Arc<Context>, listener: UnixListener, calls: m
 
 /// Says that there is no room, without waiting: the line fits into the socket's buffer.
 fn turn_away(
-    service: &Context,
+    context: &Context,
     stream: &UnixStream,
     uid: u32,
     error: ShareError,
@@ -85,6 +85,6 @@ fn turn_away(
         told.insert(uid, now);
         let relay = Relay::Local { user: &uid.to_string() };
         let limit = Limit::SubmitUserCommandsMax;
-        service.tell(&Event::LimitReached { id: None, relay, limit, max: user_max.into() });
+        context.record(&Event::LimitReached { id: None, relay, limit, max: user_max.into() });
     }
 }

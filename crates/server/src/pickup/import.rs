@@ -36,7 +36,7 @@ const DAEMON: &str = "import";
 
 /// A message on its way.
 pub(super) struct Import {
-    pub(super) service: Arc<Context>,
+    pub(super) context: Arc<Context>,
     pub(super) handed: Arc<SubmittedFile>,
     pub(super) adopted: ImportedMessage,
     /// The name it will have in the spool.
@@ -58,11 +58,11 @@ impl Import {
     /// # Cancel safety
     /// No: it may be durable and not in line; it is after the next start.
     pub(super) async fn run(self) -> PickupResult {
-        if self.service.message_store.pressure() >= Pressure::Full {
+        if self.context.message_store.pressure() >= Pressure::Full {
             return PickupResult::Later("452 4.3.1 Insufficient system storage".to_owned(), Vec::new());
         }
         let said = self.header().await;
-        let live = self.service.live.load_full();
+        let live = self.context.live.load_full();
         let class = class_of(&self.handed.submission.params, said.sort, live.config.delivery.bulk_precedence);
         let (messages, dropped, _turns) = match self.outgoing(class).await {
             Ok(outgoing) => outgoing,
@@ -72,8 +72,8 @@ impl Import {
             Ok(stored) => stored,
             Err(why) => return PickupResult::Later(why, Vec::new()),
         };
-        self.tell(stored.messages(), &dropped, &said);
-        stored.enqueue(&self.service, self.handed.content_bytes).await;
+        self.log_import(stored.messages(), &dropped, &said);
+        stored.enqueue(&self.context, self.handed.content_bytes).await;
         PickupResult::Done(None)
     }
 
@@ -103,7 +103,7 @@ impl Import {
     /// The messages that it becomes by the maps in force, nothing if they drop all of it; and the recipients that they
     /// drop.
     async fn outgoing(&self, class: Class) -> Result<(Vec<NewMessage>, Vec<Address>, HeldTurn), Arc<str>> {
-        let routing = self.service.routing.load_full();
+        let routing = self.context.routing.load_full();
         let envelope = self.envelope();
         let recipients = &self.handed.submission.recipients;
         let (parts, dropped, turns) = match routing.admission() {
@@ -111,7 +111,7 @@ impl Import {
             None => {
                 let hold = self.adopted.hold.as_deref().map(Into::into);
                 let kind = Kind { hold, ..Kind::default() };
-                let live = self.service.live.load();
+                let live = self.context.live.load();
                 let part = |(number, some): (usize, &[Recipient])| {
                     let part = Envelope { id: self.id_of(number), recipients: some.to_vec(), ..envelope.clone() };
                     let encoded = Arc::new(live.encode(&part));
@@ -130,9 +130,9 @@ impl Import {
         mut envelope: Envelope,
     ) -> Result<(Vec<PlannedMessage>, Vec<Address>, HeldTurn), Arc<str>> {
         let text = |error: ExpandError| Arc::<str>::from(error.to_string());
-        let expansions = &self.service.expansions;
+        let expansions = &self.context.expansions;
         let client = ClientKey::Process(self.handed.uid);
-        let settings = Settings::of(&self.service.live.load().config.maps);
+        let settings = Settings::of(&self.context.live.load().config.maps);
         let (mut plans, mut dropped) = (vec![self.plan()], Vec::new());
         for recipient in &self.handed.submission.recipients {
             let wanted = ExpansionRequest {
@@ -205,13 +205,13 @@ impl Import {
     fn id_of(&self, number: usize) -> QueueId {
         match number {
             0 => self.id,
-            _ => self.service.message_store.past_id(self.id.unix_us()),
+            _ => self.context.message_store.past_id(self.id.unix_us()),
         }
     }
 
     /// A message with the tries and the warning that it had on the other server.
     fn new_message(&self, planned: PlannedMessage, class: Class) -> NewMessage {
-        let mut message = NewMessage::new(&self.service, planned, class);
+        let mut message = NewMessage::new(&self.context, planned, class);
         for _ in 0..self.adopted.tries.min(State::TRIES_MAX.into()) {
             message.first = message.first.tried();
         }
@@ -223,7 +223,7 @@ impl Import {
 
     /// Makes all messages durable, or none; the text says why not.
     async fn store(&self, messages: Vec<NewMessage>, class: Class) -> Result<StoredTransaction, String> {
-        let message_store = &self.service.message_store;
+        let message_store = &self.context.message_store;
         let mut finished: Vec<(NewMessage, FinishedContent)> = Vec::with_capacity(messages.len());
         for message in messages {
             match self.content(message.envelope.id).await {
@@ -234,7 +234,7 @@ impl Import {
                 }
             }
         }
-        let stored = intake::commit(&self.service, Origin::Import, class, finished).await;
+        let stored = intake::commit(&self.context, Origin::Import, class, finished).await;
         stored.map_err(|error| error.to_string())
     }
 
@@ -250,7 +250,7 @@ impl Import {
             let piece = match read.map_err(|error| error.to_string()).and_then(|read| read.map_err(|e| e.to_string())) {
                 Ok(piece) => piece,
                 Err(why) => {
-                    content.abandon(&self.service.message_store);
+                    content.abandon(&self.context.message_store);
                     return Err(why);
                 }
             };
@@ -258,17 +258,17 @@ impl Import {
             if is_small {
                 rest = piece;
             } else {
-                content.push(&self.service.message_store, &piece).await;
+                content.push(&self.context.message_store, &piece).await;
             }
         }
-        let finished = content.finish(&self.service.message_store, intake::inline(rest)).await;
+        let finished = content.finish(&self.context.message_store, intake::inline(rest)).await;
         finished.map_err(|error| error.to_string())
     }
 
-    fn tell(&self, messages: &[NewMessage], dropped: &[Address], said: &HeaderFacts) {
+    fn log_import(&self, messages: &[NewMessage], dropped: &[Address], said: &HeaderFacts) {
         let submission = &self.handed.submission;
         let from = submission.sender.to_string();
-        self.service.tell(&Event::Accepted {
+        self.context.record(&Event::Accepted {
             id: self.id,
             from: &from,
             size: self.handed.content_bytes,
@@ -283,14 +283,14 @@ impl Import {
             relay: Relay::Local { user: &self.user },
         });
         let text = format!("{} was taken over, it was {} before", self.id, self.adopted.source);
-        self.service.tell(&Event::Spool { severity: Severity::Info, text: &text });
-        self.service.tell_discarded(self.id, dropped);
+        self.context.record(&Event::Spool { severity: Severity::Info, text: &text });
+        self.context.record_discarded(self.id, dropped);
         if messages.is_empty() {
-            self.service.tell(&Event::Discarded { id: self.id });
+            self.context.record(&Event::Discarded { id: self.id });
         }
         for message in messages.iter().filter(|message| message.envelope.id != self.id) {
             let owner = message.envelope.sender.to_string();
-            self.service.tell(&Event::Cloned { id: message.envelope.id, owner: owner.trim_matches(['<', '>']) });
+            self.context.record(&Event::Cloned { id: message.envelope.id, owner: owner.trim_matches(['<', '>']) });
         }
     }
 }

@@ -154,7 +154,7 @@ type Ready = (Name, Option<SubmitWaiter>);
 
 /// Everything under way.
 struct Pickup {
-    service: Arc<Context>,
+    context: Arc<Context>,
     directory: Arc<Directory>,
     /// There while nobody looks.
     scanner: Option<DirectoryScanner>,
@@ -179,29 +179,29 @@ struct Pickup {
 }
 
 /// Takes messages until the server stops; those that are being stored then are finished.
-pub(crate) async fn run(service: Arc<Context>, directory: Directory) {
+pub(crate) async fn run(context: Arc<Context>, directory: Directory) {
     let directory = Arc::new(directory);
     let listener = directory.listener().map_err(|error| {
         let path = directory.path().display();
         let text =
             format!("{path}: no socket: {error}; commands do not hear who is refused, the sender is told by mail");
-        service.tell(&Event::ConfigWarning { text: &text });
+        context.record(&Event::ConfigWarning { text: &text });
     });
     let (calls, mut called) = mpsc::channel(command_socket::COMMANDS_MAX);
     let hear = async {
         match listener {
-            Ok(listener) => command_socket::hear(Arc::clone(&service), listener, calls).await,
-            Err(()) => service.stop.begun().await,
+            Ok(listener) => command_socket::hear(Arc::clone(&context), listener, calls).await,
+            Err(()) => context.stop.begun().await,
         }
     };
-    let take = async { Pickup::new(Arc::clone(&service), directory).take(&mut called).await };
+    let take = async { Pickup::new(Arc::clone(&context), directory).take(&mut called).await };
     tokio::join!(hear, take);
 }
 
 impl Pickup {
-    fn new(service: Arc<Context>, directory: Arc<Directory>) -> Self {
+    fn new(context: Arc<Context>, directory: Arc<Directory>) -> Self {
         Self {
-            service,
+            context,
             directory,
             scanner: Some(DirectoryScanner::default()),
             looking: JoinSet::new(),
@@ -221,19 +221,19 @@ impl Pickup {
     }
 
     async fn take(&mut self, called: &mut mpsc::Receiver<(Name, SubmitWaiter)>) {
-        let service = Arc::clone(&self.service);
+        let context = Arc::clone(&self.context);
         let (mut look_at, mut began) = (clock::now(), clock::now());
-        while !service.stop.has_begun() {
+        while !context.stop.has_begun() {
             if clock::now() >= look_at && self.scanner.is_some() {
                 began = clock::now();
                 self.look();
-                self.tell_unsaid(began);
+                self.log_suppressed(began);
             }
             self.begin();
             let next = self.waiting.first().map_or_else(|| clock::now() + scan::INTERVAL, |(at, _)| *at);
             let next = if self.scanner.is_some() { next.min(look_at) } else { next };
             tokio::select! {
-                () = service.stop.begun() => break,
+                () = context.stop.begun() => break,
                 Some((name, waiter)) = called.recv() => self.call(name, waiter),
                 Some(ended) = self.running.join_next() => self.end(ended),
                 Some(looked) = self.looking.join_next() => {
@@ -273,7 +273,7 @@ impl Pickup {
         Some(known)
     }
 
-    fn tell_unsaid(&mut self, now: Instant) {
+    fn log_suppressed(&mut self, now: Instant) {
         for SuppressedWarnings { uid, reason, messages } in self.complaints.counted(now) {
             let more = if reason.is_empty() { "for other reasons" } else { reason.as_str() };
             self.warn(&format!("{messages} more messages of user {uid} are not taken: {more}"));
@@ -295,7 +295,7 @@ impl Pickup {
     }
 
     fn limits(&self) -> scan::Limits {
-        scan::Limits::new(&self.service.live.load().config.submit)
+        scan::Limits::new(&self.context.live.load().config.submit)
     }
 
     /// What came of looking. Whether there is more than is known.
@@ -324,7 +324,7 @@ impl Pickup {
 
     fn found(&mut self, found: DirectoryScan) {
         let files = u64::try_from(found.files).unwrap_or(u64::MAX);
-        self.service.pickup.files.store(files, Ordering::Relaxed);
+        self.context.pickup.files.store(files, Ordering::Relaxed);
         if let Some(why) = found.trouble {
             let why = format!("{FULL} cannot be written: {why}");
             if self.complaints.is_due(0, &why, &mut self.said, clock::now()) {
@@ -332,9 +332,9 @@ impl Pickup {
             }
         }
         if let Some(full) = found.full {
-            self.tell_full(&full);
+            self.log_full(&full);
         }
-        self.tell_waste(found.waste);
+        self.log_cleanup(found.waste);
         let limits = self.limits();
         for Message { name, uid } in found.messages {
             let count = self.known_of.get(&uid).copied().unwrap_or_default();
@@ -349,7 +349,7 @@ impl Pickup {
         }
     }
 
-    fn tell_waste(&mut self, Cleanup { removed, stays }: Cleanup) {
+    fn log_cleanup(&mut self, Cleanup { removed, stays }: Cleanup) {
         let days = scan::BAD_MAX.as_secs() / (24 * 3_600);
         if removed > 0 {
             self.warn(&format!(
@@ -398,8 +398,8 @@ impl Pickup {
     }
 
     /// Says who may hand in no more, when that begins and when others are meant.
-    fn tell_full(&mut self, full: &str) {
-        let was_full = self.service.pickup.is_full.swap(!full.is_empty(), Ordering::Relaxed);
+    fn log_full(&mut self, full: &str) {
+        let was_full = self.context.pickup.is_full.swap(!full.is_empty(), Ordering::Relaxed);
         let Some((who, count)) = full.lines().next().and_then(|line| line.split_once(' ')) else {
             if was_full {
                 self.warn("there is room again, sendmail takes messages from everybody");
@@ -410,12 +410,17 @@ impl Pickup {
         if !self.complaints.is_due(0, &format!("full {who}"), &mut self.said, clock::now()) {
             return;
         }
-        let submit = self.service.live.load().config.submit.clone();
+        let submit = self.context.live.load().config.submit.clone();
         let (what, limit, max) = match who {
             "all" => (format!("{count} messages wait, of everybody"), Limit::SubmitFilesMax, submit.files_max),
             uid => (format!("{count} messages of user {uid} wait"), Limit::SubmitUserFilesMax, submit.user_files_max),
         };
-        self.service.tell(&Event::LimitReached { id: None, relay: Relay::Local { user: who }, limit, max: max.into() });
+        self.context.record(&Event::LimitReached {
+            id: None,
+            relay: Relay::Local { user: who },
+            limit,
+            max: max.into(),
+        });
         let limit = limit.name();
         let others = match full.lines().count() {
             1 => String::new(),
@@ -435,7 +440,7 @@ impl Pickup {
         while let Some((place, _, (name, waiter))) = self.ready.next(place) {
             let known = self.known.get(&name.base);
             let file = FileTask {
-                service: Arc::clone(&self.service),
+                context: Arc::clone(&self.context),
                 directory: Arc::clone(&self.directory),
                 heads: Arc::clone(&self.heads),
                 is_again: known.is_some_and(|known| known.tries > 0),
@@ -460,7 +465,7 @@ impl Pickup {
                     self.hurry();
                 }
                 if let Some((waiter, watch)) = told {
-                    self.listening.spawn(session::tell_outcomes(Arc::clone(&self.service), waiter, watch));
+                    self.listening.spawn(session::send_outcomes(Arc::clone(&self.context), waiter, watch));
                 }
             }
             FileOutcome::Later(name, why, told) => {
@@ -473,7 +478,7 @@ impl Pickup {
                 known.tries += 1;
                 known.told.extend(told);
                 let is_due = self.complaints.is_due(uid, &why, &mut known.said, now);
-                if is_due && !self.service.stop.has_begun() {
+                if is_due && !self.context.stop.has_begun() {
                     self.warn(&format!("{} is not taken: {why}; it is tried again", name.text()));
                 }
                 self.wait(uid, name, now + pause);
@@ -507,13 +512,13 @@ impl Pickup {
     }
 
     fn warn(&self, what: &str) {
-        warn(&self.service, &self.directory, what);
+        warn(&self.context, &self.directory, what);
     }
 }
 
-fn warn(service: &Context, directory: &Directory, what: &str) {
+fn warn(context: &Context, directory: &Directory, what: &str) {
     let text = format!("{}: {what}", directory.path().display());
-    service.tell(&Event::Spool { severity: Severity::Warning, text: &text });
+    context.record(&Event::Spool { severity: Severity::Warning, text: &text });
 }
 
 fn less<C>(counts: &mut HashMap<u32, C>, uid: u32)
@@ -528,7 +533,7 @@ where
 
 /// A file whose turn it is.
 struct FileTask {
-    service: Arc<Context>,
+    context: Arc<Context>,
     directory: Arc<Directory>,
     heads: Arc<Semaphore>,
     name: Name,
@@ -544,14 +549,14 @@ struct FileTask {
 impl FileTask {
     /// Brings it as far as it goes.
     async fn carry(self, waiter: Option<SubmitWaiter>) -> FileOutcome {
-        let Self { service, directory, name, .. } = &self;
+        let Self { context, directory, name, .. } = &self;
         // Counted as a session until its file is gone: the end of the server waits for it.
-        let _open = Open::new(service);
-        if let (Some(id), Some(spool)) = (name.id, service.spool())
+        let _open = Open::new(context);
+        if let (Some(id), Some(spool)) = (name.id, context.spool())
             && !spool.states(id).is_empty()
         {
             // A crash came between the message and the end of its file.
-            return remove(service, directory, name, None).await;
+            return remove(context, directory, name, None).await;
         }
         let opened = match self.open().await {
             Ok(opened) => opened,
@@ -569,38 +574,38 @@ impl FileTask {
         let places = handed.leave_out(&self.told);
         let handed = Arc::new(handed);
         let waiter = waiter.filter(|waiter| waiter.may_hear_of(handed.uid));
-        let user = user::find(service, handed.uid, &handed.submission.sender).await;
-        let (there, whole) = (Arc::clone(service), Arc::clone(&handed));
+        let user = user::find(context, handed.uid, &handed.submission.sender).await;
+        let (there, whole) = (Arc::clone(context), Arc::clone(&handed));
         let carried = match handed.submission.adopted.clone() {
             Some(adopted) => {
-                Box::pin(Import { service: there, handed: whole, adopted, id, user: user.name }.run()).await
+                Box::pin(Import { context: there, handed: whole, adopted, id, user: user.name }.run()).await
             }
             None => {
                 let is_again = self.is_again;
-                PickupSession { service: there, handed: whole, id, user, is_again, waiter, told: Vec::new() }
+                PickupSession { context: there, handed: whole, id, user, is_again, waiter, told: Vec::new() }
                     .run()
                     .await
             }
         };
         let (why, mut told) = match carried {
-            PickupResult::Done(told) => return remove(service, directory, &tried, told).await,
+            PickupResult::Done(told) => return remove(context, directory, &tried, told).await,
             PickupResult::Divide(apart) => {
                 let (there, whole) = (Arc::clone(directory), Arc::clone(&handed));
                 match blocking::run(move || whole.divide(there.path(), &apart)).await {
-                    Ok(Ok(())) => return remove(service, directory, &tried, None).await,
+                    Ok(Ok(())) => return remove(context, directory, &tried, None).await,
                     Ok(Err(error)) => (format!("it cannot be divided: {error}"), Vec::new()),
                     Err(_) => return FileOutcome::Stuck,
                 }
             }
             PickupResult::Later(why, told) => (why, told),
         };
-        if self.age(&handed) > service.live.load().config.delivery.give_up_after {
+        if self.age(&handed) > context.live.load().config.delivery.give_up_after {
             let reply = expired(&why);
             let left = (0..places.len()).filter(|position| !told.contains(position));
             let left: Vec<Refused> = left.map(|position| (position, reply.clone())).collect();
-            told.extend(report::to_sender(service, &handed, id, &left).await);
+            told.extend(report::to_sender(context, &handed, id, &left).await);
             if told.len() == places.len() {
-                return remove(service, directory, &tried, None).await;
+                return remove(context, directory, &tried, None).await;
             }
         }
         let told = told.into_iter().filter_map(|position| places.get(position).copied());
@@ -614,7 +619,7 @@ impl FileTask {
     }
 
     async fn open(&self) -> Result<Opened, FileOutcome> {
-        let content_max = self.service.live.load().config.message.size_max;
+        let content_max = self.context.live.load().config.message.size_max;
         let (directory, text) = (Arc::clone(&self.directory), self.name.text());
         let open = move || Opened::open(rustix::fd::AsFd::as_fd(&*directory), &text, content_max);
         match blocking::run(open).await {
@@ -626,13 +631,13 @@ impl FileTask {
 
     /// Reads it, and gives it the name with which it is tried.
     async fn read(&self, opened: Opened) -> Result<(SubmittedFile, Name, QueueId), FileOutcome> {
-        let (service, directory, name) = (Arc::clone(&self.service), Arc::clone(&self.directory), self.name.clone());
+        let (context, directory, name) = (Arc::clone(&self.context), Arc::clone(&self.directory), self.name.clone());
         let read = blocking::run(move || {
             let handed = opened.read()?;
             // An id that was used for an attempt is not used again: the spool may have declared it done.
             let id = match &handed.submission.adopted {
-                Some(adopted) => service.message_store.past_id(adopted.arrived.saturating_mul(1_000_000)),
-                None => service.message_store.next_id(),
+                Some(adopted) => context.message_store.past_id(adopted.arrived.saturating_mul(1_000_000)),
+                None => context.message_store.next_id(),
             };
             let tried = Name { base: name.base.clone(), id: Some(id) };
             directory.rename(&name.text(), &tried.text())?;
@@ -670,7 +675,7 @@ fn expired(why: &str) -> Reply {
 }
 
 async fn remove(
-    service: &Context,
+    context: &Context,
     directory: &Arc<Directory>,
     name: &Name,
     told: Option<(SubmitWaiter, crate::delivery_watch::DeliveryWatch)>,
@@ -682,7 +687,7 @@ async fn remove(
                 "{} is stored and cannot be removed: {error}; remove it before the next start, or its mail may go twice",
                 name.text()
             );
-            warn(service, directory, &what);
+            warn(context, directory, &what);
             FileOutcome::Stuck
         }
         _ => FileOutcome::Gone(told),

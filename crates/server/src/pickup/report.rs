@@ -17,12 +17,12 @@ const HEADER_BYTES_MAX: u64 = 64 << 10;
 /// Stores reports on the refused. Returns the positions of those who are told of: durably, or nobody wants to hear of
 /// them.
 pub(super) async fn to_sender(
-    service: &Arc<Context>,
+    context: &Arc<Context>,
     handed: &Arc<SubmittedFile>,
     id: QueueId,
     refused: &[Refused],
 ) -> Vec<usize> {
-    let live = service.live.load_full();
+    let live = context.live.load_full();
     let return_max = live.config.delivery.return_bytes_max;
     let (at_us, submission) = (clock::unix_us(), &handed.submission);
     let envelope = Envelope {
@@ -83,7 +83,7 @@ pub(super) async fn to_sender(
             recipients: rest,
             at_us,
             offset_seconds: clock::local_offset_seconds(at_us),
-            id: service.message_store.next_id(),
+            id: context.message_store.next_id(),
             postmaster,
             is_further,
             to,
@@ -93,11 +93,11 @@ pub(super) async fn to_sender(
             Original::Whole(content) if is_further => Original::Headers(content),
             original => original,
         };
-        match intake::submit_report(service, &report, original).await {
+        match intake::submit_report(context, &report, original).await {
             Ok(stored) => {
                 let kind = if postmaster { ReportKind::Postmaster } else { ReportKind::Dsn };
                 let text = first.reply.map(ToString::to_string).unwrap_or_default();
-                service.tell(&Event::Reported { id, report: stored.id, kind, text: &text });
+                context.record(&Event::Reported { id, report: stored.id, kind, text: &text });
                 let these;
                 (these, positions) = positions.split_at_checked(stored.recipients).unwrap_or((positions, &[]));
                 told.extend(these);
@@ -107,7 +107,7 @@ pub(super) async fn to_sender(
             Err(error) => {
                 let text =
                     format!("report on {id} to <{to}> not stored: {error}; the message stays in the pickup directory");
-                service.tell(&Event::Spool { severity: Severity::Error, text: &text });
+                context.record(&Event::Spool { severity: Severity::Error, text: &text });
                 break;
             }
         }

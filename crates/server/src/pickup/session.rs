@@ -46,7 +46,7 @@ pub(super) type Refused = (usize, Reply);
 
 /// One message on its way.
 pub(super) struct PickupSession {
-    pub(super) service: Arc<Context>,
+    pub(super) context: Arc<Context>,
     pub(super) handed: Arc<SubmittedFile>,
     /// The name it will have in the spool.
     pub(super) id: QueueId,
@@ -83,7 +83,7 @@ impl PickupSession {
             .waiter
             .as_ref()
             .filter(|waiter| waiter.waits_for_delivery())
-            .map(|_| self.service.delivery_watchers.watch(self.id));
+            .map(|_| self.context.delivery_watchers.watch(self.id));
         let (said, ()) = tokio::join!(self.talk(BufReader::new(ours)), session.run(Transport::Local(theirs)));
         let carried = self.end(said, watch).await;
         if let (PickupResult::Later(why, _), Some(waiter)) = (&carried, &mut self.waiter) {
@@ -102,7 +102,7 @@ impl PickupSession {
                 };
                 PickupResult::Done(told.zip(watch))
             }
-            Ok(SessionResult::Refused(refused)) => match self.tell(&refused).await {
+            Ok(SessionResult::Refused(refused)) => match self.report_refused(&refused).await {
                 true => PickupResult::Done(None),
                 false => self.later("its sender could not be told that it is refused".to_owned()),
             },
@@ -117,7 +117,7 @@ impl PickupSession {
     }
 
     fn session(&self) -> Connection {
-        let config = &self.service.live.load().config;
+        let config = &self.context.live.load().config;
         let mut listen = process_listen();
         let terms = &self.handed.submission.terms;
         if !terms.tag.is_empty() {
@@ -141,7 +141,7 @@ impl PickupSession {
         let session = Session::new(Arc::clone(&lane.settings), Client::Process { uid: self.handed.uid }, None);
         let opening = Opening::process(&self.user.name);
         let queue_time = terms.queue.then_some(config.submit.queue_time);
-        Connection::new(Arc::clone(&self.service), lane, session, opening, clock::now())
+        Connection::new(Arc::clone(&self.context), lane, session, opening, clock::now())
             .with_id(self.id)
             .queued_for(queue_time)
             .again(self.is_again)
@@ -184,7 +184,7 @@ impl PickupSession {
         if refused.len() == self.handed.submission.recipients.len() {
             return Ok(SessionResult::Refused(refused));
         }
-        if !refused.is_empty() && !self.tell(&refused).await {
+        if !refused.is_empty() && !self.report_refused(&refused).await {
             return Ok(SessionResult::Later("its sender could not be told who is refused".to_owned()));
         }
         peer.send(b"DATA\r\n").await?;
@@ -233,7 +233,7 @@ impl PickupSession {
     async fn send_content(&self, peer: &mut Peer) -> io::Result<()> {
         // By what the server knows of the user, not by what the file says of its sender.
         if !self.user.may_send {
-            let host = self.service.live.load().config.hostname.clone();
+            let host = self.context.live.load().config.hostname.clone();
             let sender = self.handed.submission.sender.to_string();
             peer.send(&mail::submission::warning(&host, &self.user.name, &sender)).await?;
         }
@@ -272,14 +272,14 @@ impl PickupSession {
 
     /// Tells who is refused: the one who waits for it and says that he has told his caller, or else the sender by mail.
     /// Whether all of them are told of.
-    async fn tell(&mut self, refused: &[Refused]) -> bool {
+    async fn report_refused(&mut self, refused: &[Refused]) -> bool {
         if let Some(waiter) = &mut self.waiter
             && waiter.refused(&self.handed.submission, refused).await
         {
             self.told.extend(refused.iter().map(|(position, _)| position));
             return true;
         }
-        let told = report::to_sender(&self.service, &self.handed, self.id, refused).await;
+        let told = report::to_sender(&self.context, &self.handed, self.id, refused).await;
         let is_all = told.len() == refused.len();
         self.told.extend(told);
         is_all
@@ -290,10 +290,10 @@ impl PickupSession {
 ///
 /// # Cancel safety
 /// Yes.
-pub(super) async fn tell_outcomes(service: Arc<Context>, mut waiter: SubmitWaiter, mut watch: DeliveryWatch) {
+pub(super) async fn send_outcomes(context: Arc<Context>, mut waiter: SubmitWaiter, mut watch: DeliveryWatch) {
     loop {
         tokio::select! {
-            () = service.stop.begun() => return,
+            () = context.stop.begun() => return,
             () = waiter.is_gone() => return,
             outcome = watch.next() => {
                 let Some(outcome) = outcome else { return };

@@ -25,8 +25,8 @@ pub(super) struct User {
 }
 
 /// Finds the user of a file with this sender.
-pub(super) async fn find(service: &Context, uid: u32, sender: &ReversePath) -> User {
-    let live = service.live.load_full();
+pub(super) async fn find(context: &Context, uid: u32, sender: &ReversePath) -> User {
+    let live = context.live.load_full();
     let sender = sender.clone();
     let look = blocking::run(move || {
         let config = &live.config;

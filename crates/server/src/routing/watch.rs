@@ -13,32 +13,32 @@ use std::time::Duration;
 const OFF_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Looks at the files from time to time and puts what has changed in force, until the server stops.
-pub(crate) async fn run(service: Arc<Context>) {
+pub(crate) async fn run(context: Arc<Context>) {
     let mut told = Vec::new();
     loop {
-        let interval = service.live.load().config.maps.interval;
+        let interval = context.live.load().config.maps.interval;
         tokio::select! {
-            () = service.stop.begun() => return,
+            () = context.stop.begun() => return,
             () = tokio::time::sleep(if interval.is_zero() { OFF_INTERVAL } else { interval }) => {}
         }
-        let routing = service.routing.load_full();
+        let routing = context.routing.load_full();
         if interval.is_zero() || routing.is_plain() {
             continue;
         }
-        let config = service.live.load().config.clone();
+        let config = context.live.load().config.clone();
         let old = Arc::clone(&routing);
         let looked =
             blocking::run(move || old.files.have_changed().then(|| load::load(&config, &old.lookups, Some(&old))));
         match looked.await {
             Ok(Some(Ok(loaded))) => {
                 told.clear();
-                put_in_force(&service, &routing, loaded);
+                put_in_force(&context, &routing, loaded);
             }
             // Said once, however often it is looked at.
             Ok(Some(Err(faults))) if faults != told => {
                 for fault in &faults {
                     let text = format!("{fault}; all maps stay as they were");
-                    service.tell(&Event::ConfigWarning { text: &text });
+                    context.record(&Event::ConfigWarning { text: &text });
                 }
                 told = faults;
             }
@@ -48,20 +48,20 @@ pub(crate) async fn run(service: Arc<Context>) {
 }
 
 /// Puts what was loaded in force, unless a reload came in between.
-fn put_in_force(service: &Arc<Context>, old: &Arc<Routing>, loaded: Loaded) {
+fn put_in_force(context: &Arc<Context>, old: &Arc<Routing>, loaded: Loaded) {
     let Loaded { routing, notes, refused } = loaded;
     let leads_elsewhere = !routing.has_hosts_of(old);
-    let before = service.routing.compare_and_swap(old, Arc::new(routing));
+    let before = context.routing.compare_and_swap(old, Arc::new(routing));
     if !Arc::ptr_eq(&before, old) {
         return;
     }
     for text in &refused {
-        service.tell(&Event::FileRefused { text });
+        context.record(&Event::FileRefused { text });
     }
     for text in &notes {
-        service.tell(&Event::ConfigWarning { text });
+        context.record(&Event::ConfigWarning { text });
     }
     let renewal = if leads_elsewhere { Renewal::of_maps() } else { Renewal::default() };
-    service.tell(&Event::Reloaded { path: "maps", retried: renewal.text().as_deref() });
-    dispatch::reconfigure(service, &renewal);
+    context.record(&Event::Reloaded { path: "maps", retried: renewal.text().as_deref() });
+    dispatch::reconfigure(context, &renewal);
 }

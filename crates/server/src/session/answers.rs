@@ -23,7 +23,7 @@ use zeroize::Zeroizing;
 impl Connection {
     /// Answers what needs no waiting. `false`: the question is still open.
     pub(super) fn answer_at_once(&mut self, question: Question, now: Duration) -> bool {
-        if self.service.behaviour.as_ref().is_some_and(|behaviour| behaviour.takes_its_time(question)) {
+        if self.context.behaviour.as_ref().is_some_and(|behaviour| behaviour.takes_its_time(question)) {
             return false;
         }
         self.answer_plainly(question, now)
@@ -34,7 +34,7 @@ impl Connection {
         self.report_notes();
         match question {
             Question::Helo => {
-                let verdict = self.service.live.load().policies.helo(&self.facts()).verdict;
+                let verdict = self.context.live.load().policies.helo(&self.facts()).verdict;
                 let verdict = self.refuse(Ruleset::Helo, verdict);
                 self.session.answer(verdict, now);
             }
@@ -60,7 +60,7 @@ impl Connection {
                 self.answer_recipient(verdict, now);
             }
             Question::Data => self.begin_message(now),
-            Question::Verify | Question::Expand if self.service.routing.load().is_plain() => {
+            Question::Verify | Question::Expand if self.context.routing.load().is_plain() => {
                 self.session.answer_with(verify::unknown(question), now);
             }
             Question::Verify | Question::Expand => return false,
@@ -74,13 +74,13 @@ impl Connection {
     ///
     /// `false`: the connection is to be dropped without another word.
     pub(super) async fn answer_in_time(&mut self, question: Question) -> bool {
-        if let Some(behaviour) = &self.service.behaviour
+        if let Some(behaviour) = &self.context.behaviour
             && behaviour.takes_its_time(question)
         {
             let limit = self.session.settings().limits.command_time;
             let played = tokio::select! {
                 played = tokio::time::timeout(limit, behaviour.play(question)) => played,
-                () = self.service.stop.begun() => return false,
+                () = self.context.stop.begun() => return false,
             };
             match played {
                 Ok(None) => {}
@@ -137,11 +137,11 @@ impl Connection {
     /// Begins a transaction, unless this server takes none.
     fn begin_mail(&mut self) -> Option<Verdict> {
         self.end_transaction();
-        if self.service.stop.has_begun() {
+        if self.context.stop.has_begun() {
             return Some(Verdict::Close(reply(421, "4.3.2 System shutting down")));
         }
         self.begin_transaction();
-        match self.service.message_store.pressure() {
+        match self.context.message_store.pressure() {
             Pressure::None | Pressure::Slow => {}
             Pressure::Full => return Some(self.refuse(Ruleset::Mail, Verdict::Refuse(full()))),
             Pressure::Poisoned => return Some(self.refuse(Ruleset::Mail, Verdict::Close(poisoned()))),
@@ -152,13 +152,13 @@ impl Connection {
 
     /// What the client may do is decided by plain functions over the transaction.
     fn admit_sender(&mut self) -> Verdict {
-        let verdict = self.service.live.load().policies.sender(&self.facts()).verdict;
+        let verdict = self.context.live.load().policies.sender(&self.facts()).verdict;
         self.refuse(Ruleset::Mail, verdict)
     }
 
     fn admit_recipient(&mut self) -> Verdict {
         let Some(candidate) = self.session.candidate() else { return Verdict::Accept };
-        let verdict = self.service.live.load().policies.recipient(&self.facts(), candidate).verdict;
+        let verdict = self.context.live.load().policies.recipient(&self.facts(), candidate).verdict;
         self.refuse(Ruleset::Rcpt, verdict)
     }
 
@@ -197,7 +197,7 @@ impl Connection {
 
     /// Lets the content come, with our trace line in front of it.
     fn begin_message(&mut self, now: Duration) {
-        if self.service.message_store.pressure() >= Pressure::Full {
+        if self.context.message_store.pressure() >= Pressure::Full {
             let verdict = self.refuse(Ruleset::Data, Verdict::Refuse(full()));
             return self.session.answer(verdict, now);
         }
@@ -220,7 +220,7 @@ impl Connection {
         self.contents.push(Content::new(id, id));
         // Each message that the transaction becomes has the content for itself.
         for _ in 1..self.plan.len() {
-            self.contents.push(Content::new(id, self.service.message_store.next_id()));
+            self.contents.push(Content::new(id, self.context.message_store.next_id()));
         }
         self.begin_header_rewrite();
         self.session.begin_content(&trace, now);
@@ -231,7 +231,7 @@ impl Connection {
         let piece = self.session.take_content();
         let piece = self.rewrite_header(piece, false).await;
         for content in &mut self.contents {
-            content.push(&self.service.message_store, &piece).await;
+            content.push(&self.context.message_store, &piece).await;
         }
     }
 
@@ -242,7 +242,7 @@ impl Connection {
                 exchange.respond(response.as_ref().map(|response| response.as_slice()).unwrap_or_default()).await
             }
             _ => {
-                let Some(authenticator) = self.service.live.load().authenticator.clone() else {
+                let Some(authenticator) = self.context.live.load().authenticator.clone() else {
                     let refusal = Verdict::Refuse(reply(454, "4.7.0 Temporary authentication failure"));
                     return self.session.auth_failed(refusal, self.elapsed());
                 };
@@ -282,9 +282,9 @@ impl Connection {
     /// A recipient is refused when its login has had too many in the last hour.
     fn refuse_login(&mut self) -> Option<Verdict> {
         let user = self.session.identity()?;
-        let max = self.service.live.load().config.auth.recipients_hour_max;
-        let now = clock::now().saturating_duration_since(self.service.began);
-        let Allowance::Over { count, is_first } = self.service.logins.ask(user, self.client_ip(), max, now) else {
+        let max = self.context.live.load().config.auth.recipients_hour_max;
+        let now = clock::now().saturating_duration_since(self.context.began);
+        let Allowance::Over { count, is_first } = self.context.logins.ask(user, self.client_ip(), max, now) else {
             return None;
         };
         self.report_login_over(is_first.then_some(count), max);
@@ -295,7 +295,7 @@ impl Connection {
     /// Answers RCPT; a recipient that is accepted counts for its login.
     pub(super) fn answer_recipient(&mut self, verdict: Verdict, now: Duration) {
         if let (Verdict::Accept | Verdict::AcceptWith(_), Some(user)) = (&verdict, self.session.identity()) {
-            self.service.logins.count(user, clock::now().saturating_duration_since(self.service.began));
+            self.context.logins.count(user, clock::now().saturating_duration_since(self.context.began));
         }
         self.session.answer(verdict, now);
     }

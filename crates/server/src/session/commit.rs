@@ -48,7 +48,7 @@ impl Connection {
             recipients: transaction.recipients.clone(),
         };
         let sort = HeaderHints { precedence: self.session.precedence(), has_list_id: self.session.has_list_id() };
-        let bulk_precedence = self.service.live.load().config.delivery.bulk_precedence;
+        let bulk_precedence = self.context.live.load().config.delivery.bulk_precedence;
         let class = class_of(&envelope.params, sort, bulk_precedence);
         let rest = self.kept_small(&mut contents, rest).await;
         let dropped = self.plan.take_discarded();
@@ -63,14 +63,14 @@ impl Connection {
         };
         let verdict = match outgoing {
             Ok(messages) if messages.is_empty() => {
-                contents.into_iter().for_each(|content| content.abandon(&self.service.message_store));
+                contents.into_iter().for_each(|content| content.abandon(&self.context.message_store));
                 self.report_discarded(&envelope, sort.precedence);
                 Verdict::AcceptWith(accepted(&id.to_string()))
             }
             Ok(messages) => match self.store(contents, messages, rest, class, how).await {
                 Ok(stored) => {
                     self.report_accepted(id, &envelope, sort.precedence);
-                    self.service.tell_discarded(id, &dropped);
+                    self.context.record_discarded(id, &dropped);
                     if let Some(stored) = stored {
                         self.enqueue(stored).await;
                     }
@@ -86,7 +86,7 @@ impl Connection {
                 }
             },
             Err(why) => {
-                contents.into_iter().for_each(|content| content.abandon(&self.service.message_store));
+                contents.into_iter().for_each(|content| content.abandon(&self.context.message_store));
                 self.report_unanswered(&why);
                 let refusal = reply(451, "4.3.0 Temporary system failure. Please try again later.");
                 let verdict = self.refuse(Ruleset::Eom, Verdict::Refuse(refusal));
@@ -94,7 +94,7 @@ impl Connection {
                 verdict
             }
         };
-        if self.service.message_store.pressure() == Pressure::Slow {
+        if self.context.message_store.pressure() == Pressure::Slow {
             tokio::time::sleep(SLOW_DOWN).await;
         }
         let recipients = self.verdicts_due();
@@ -109,7 +109,7 @@ impl Connection {
             return rest;
         }
         for content in contents {
-            content.push(&self.service.message_store, &rest).await;
+            content.push(&self.context.message_store, &rest).await;
         }
         Vec::new()
     }
@@ -122,7 +122,7 @@ impl Connection {
         class: Class,
     ) -> Result<(Vec<NewMessage>, HeldTurn), Arc<str>> {
         let Some(routing) = self.routing.take() else {
-            let encoded = Arc::new(self.service.live.load().encode(envelope));
+            let encoded = Arc::new(self.context.live.load().encode(envelope));
             let envelope = Arc::new(envelope.clone());
             let planned = PlannedMessage { envelope, encoded, kind: Kind::default() };
             return Ok((vec![self.new_message(planned, class)], None));
@@ -142,13 +142,13 @@ impl Connection {
         }
         let client = self.subject().key();
         let ids = contents.iter().map(Content::id).collect();
-        let planned = self.service.expansions.messages(client, plan, envelope, ids).await;
+        let planned = self.context.expansions.messages(client, plan, envelope, ids).await;
         let PlannedMessages { messages, turn } = planned.map_err(|error| Arc::<str>::from(error.to_string()))?;
         Ok((messages.into_iter().map(|planned| self.new_message(planned, class)).collect(), turn))
     }
 
     fn new_message(&self, planned: PlannedMessage, class: Class) -> NewMessage {
-        let mut message = NewMessage::new(&self.service, planned, class);
+        let mut message = NewMessage::new(&self.context, planned, class);
         if message.kind.hold.is_none() && !message.kind.queue_only {
             self.put_off(&mut message);
         }
@@ -158,7 +158,7 @@ impl Connection {
     /// Has a message wait that was submitted to be queued, unless it waits longer anyway.
     fn put_off(&self, message: &mut NewMessage) {
         let Some(time) = self.queue_time else { return };
-        let due = self.service.unix_now() + time;
+        let due = self.context.unix_now() + time;
         if u64::from(message.first.due) < due.as_secs() {
             message.first = message.first.until(due);
         }
@@ -174,24 +174,24 @@ impl Connection {
         class: Class,
         how: Acknowledge,
     ) -> Result<Option<StoredTransaction>, Error> {
-        let live = self.service.live.load_full();
+        let live = self.context.live.load_full();
         if let ([only], [content]) = (messages.as_slice(), contents.as_slice()) {
             let is_early = how != Acknowledge::Durable
                 && content.is_small()
                 && only.encoded.len() <= MEMBERS_AT_ONCE
                 && only.kind == Kind::default()
                 && !live.queues_only()
-                && self.service.message_store.pressure() == Pressure::None
+                && self.context.message_store.pressure() == Pressure::None
                 && uncommitted::may_be_early(&only.envelope);
             if is_early {
                 let (envelope, encoded) = (Envelope::clone(&only.envelope), Arc::clone(&only.encoded));
                 let message = uncommitted::Message { envelope, encoded, content: rest.into(), class };
-                return uncommitted::commit(&self.service, how, message).await.map(|_| None);
+                return uncommitted::commit(&self.context, how, message).await.map(|_| None);
             }
         }
         let rest = intake::inline(rest);
-        let messages = intake::finish_all(&self.service.message_store, messages, contents, rest).await?;
-        intake::commit(&self.service, Origin::Session, class, messages).await.map(Some)
+        let messages = intake::finish_all(&self.context.message_store, messages, contents, rest).await?;
+        intake::commit(&self.context, Origin::Session, class, messages).await.map(Some)
     }
 
     /// Logs the messages that a transaction became beside its own, and puts all in line.
@@ -201,6 +201,6 @@ impl Connection {
                 self.report_clone(&message.envelope);
             }
         }
-        stored.enqueue(&self.service, self.session.content_bytes()).await;
+        stored.enqueue(&self.context, self.session.content_bytes()).await;
     }
 }

@@ -43,7 +43,7 @@ impl Connection {
 
     /// Says so, and keeps nothing of the message.
     pub(super) fn refuse_loop(&mut self, contents: Vec<Content>, refusal: Reply) {
-        contents.into_iter().for_each(|content| content.abandon(&self.service.message_store));
+        contents.into_iter().for_each(|content| content.abandon(&self.context.message_store));
         self.header_rewrite = HeaderRewrite::Done;
         self.routing = None;
         let verdict = self.refuse(Ruleset::Eom, Verdict::Refuse(refusal));

@@ -51,7 +51,7 @@ pub(crate) const FAR: Duration = Duration::from_secs(365 * 24 * 3_600);
 
 /// One connection with its session.
 pub(crate) struct Connection {
-    service: Arc<Context>,
+    context: Arc<Context>,
     lane: Arc<ListenerProfile>,
     session: Session,
     /// What is known of the client besides its address.
@@ -150,14 +150,14 @@ impl<'a, N: Future<Output = ()>> Wait<'a, N> {
 impl Connection {
     /// A connection whose client may speak from now on.
     pub(crate) fn new(
-        service: Arc<Context>,
+        context: Arc<Context>,
         lane: Arc<ListenerProfile>,
         session: Session,
         opening: Opening,
         began: Instant,
     ) -> Self {
         Self {
-            service,
+            context,
             lane,
             session,
             opening,
@@ -199,9 +199,9 @@ impl Connection {
 
     /// Drives the session to its end and closes the connection.
     pub(crate) async fn run(mut self, mut transport: Transport) {
-        let service = Arc::clone(&self.service);
+        let context = Arc::clone(&self.context);
         let timer = pin!(tokio::time::sleep_until(self.deadline().into()));
-        let stop = &service.stop;
+        let stop = &context.stop;
         let stopping = pin!(stop.begun());
         let mut wait = Wait::new(timer, stop, stopping);
         let end = match self.greet(&mut transport, &mut wait).await {
@@ -228,7 +228,7 @@ impl Connection {
                 }
                 // Told of the stop while it could not close, or while its output waited: nobody tells it again. And
                 // whoever sends without a pause is never waited for, and still has limits.
-                let is_due = self.service.stop.has_begun() || self.elapsed() >= self.session.deadline();
+                let is_due = self.context.stop.has_begun() || self.elapsed() >= self.session.deadline();
                 if is_due && self.woken() {
                     return self.close(transport, wait).await;
                 }
@@ -367,7 +367,7 @@ impl Connection {
         if self.session.expire(now) {
             return true;
         }
-        self.service.stop.has_begun() && self.session.shut_down(now)
+        self.context.stop.has_begun() && self.session.shut_down(now)
     }
 
     async fn close<N: Future<Output = ()>>(&mut self, transport: &mut Transport, wait: &mut Wait<'_, N>) -> SessionEnd {
@@ -386,13 +386,13 @@ impl Connection {
         let shaken = tokio::select! {
             shaken = handshake => shaken,
             // Nothing is open that could be lost.
-            () = self.service.stop.begun() => return false,
+            () = self.context.stop.begun() => return false,
         };
         match shaken {
             Ok((stream, tls, shown)) => {
                 *transport = Transport::Tls(Box::new(stream));
                 self.end_transaction();
-                self.service.tell(&shown.event(self.relay(), &tls));
+                self.context.record(&shown.event(self.relay(), &tls));
                 self.opening.shown = Arc::new(shown);
                 let now = self.elapsed();
                 self.session.tls_started(tls, now);
@@ -409,7 +409,7 @@ impl Connection {
     fn abandon_content(&mut self) {
         self.header_rewrite = HeaderRewrite::Done;
         for content in self.contents.drain(..) {
-            content.abandon(&self.service.message_store);
+            content.abandon(&self.context.message_store);
         }
     }
 

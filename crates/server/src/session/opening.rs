@@ -110,7 +110,7 @@ impl Connection {
             }
         }
         let now = self.elapsed();
-        if self.service.stop.has_begun() {
+        if self.context.stop.has_begun() {
             self.session.shut_down(now);
         }
         self.session.greet(verdict, now);
@@ -128,7 +128,7 @@ impl Connection {
 
     /// The access map cannot be asked what the client may do.
     fn unanswered(&mut self, why: &str) -> Verdict {
-        self.service.tell(&Event::ConfigWarning { text: &format!("a map cannot be asked: {why}") });
+        self.context.record(&Event::ConfigWarning { text: &format!("a map cannot be asked: {why}") });
         self.refuse(Ruleset::Relay, Verdict::Close(reply(421, "4.3.0 Temporary system failure, try again later")))
     }
 
@@ -139,9 +139,9 @@ impl Connection {
         transport: &mut Transport,
         wait: &mut Wait<'_, N>,
     ) -> io::Result<Option<OpeningFacts>> {
-        let service = Arc::clone(&self.service);
+        let context = Arc::clone(&self.context);
         let deadline = self.deadline();
-        let mut finding = Box::pin(find(&service, ip, self.began));
+        let mut finding = Box::pin(find(&context, ip, self.began));
         poll_fn(|context| {
             let now = self.elapsed();
             match transport.poll_input(context, |input| {
@@ -198,9 +198,9 @@ impl GreetingRules {
 }
 
 /// Asks the access map about a client whose name is known; nobody, if no key has the tags.
-async fn told(service: &Context, ip: IpAddr, name: &ClientName) -> Result<GreetingRules, Arc<str>> {
+async fn told(context: &Context, ip: IpAddr, name: &ClientName) -> Result<GreetingRules, Arc<str>> {
     let routing = {
-        let routing = service.routing.load();
+        let routing = context.routing.load();
         let access = routing.admission().map(|admission| &admission.access);
         if !access.is_some_and(|access| access.may_have("GreetPause") || access.may_have("Srv_Features")) {
             return Ok(GreetingRules::default());
@@ -208,27 +208,27 @@ async fn told(service: &Context, ip: IpAddr, name: &ClientName) -> Result<Greeti
         Arc::clone(&routing)
     };
     let Some(admission) = routing.admission() else { return Ok(GreetingRules::default()) };
-    let asks_names = service.live.load().config.accept.reverse_dns;
+    let asks_names = context.live.load().config.accept.reverse_dns;
     let client = access::Client::of(ip).named(super::routed::client_name(name, asks_names));
     routing.decide(|ask| GreetingRules::by(admission, ask, &client)).await
 }
 
 /// Asks the DNS and the access map, and waits out the pause from the beginning of the connection on.
-async fn find(service: &Context, ip: IpAddr, began: Instant) -> OpeningFacts {
-    let live = service.live.load_full();
+async fn find(context: &Context, ip: IpAddr, began: Instant) -> OpeningFacts {
+    let live = context.live.load_full();
     let (config, rights) = (&live.config, &live.rights);
     let name = async {
         let name = match config.accept.reverse_dns {
-            true => service.resolver.load_full().reverse(ip).await,
+            true => context.resolver.load_full().reverse(ip).await,
             false => ClientName::Unknown,
         };
-        let told = told(service, ip, &name).await;
+        let told = told(context, ip, &name).await;
         (name, told)
     };
-    let resolver = service.resolver.load_full();
+    let resolver = context.resolver.load_full();
     let listings = dnsbl::ask(&resolver, &config.dnsbl, rights, ip);
     let ((name, told), listings) = tokio::join!(name, listings);
-    let played = service.behaviour.as_ref().map_or(Duration::ZERO, |behaviour| behaviour.greeting_delay);
+    let played = context.behaviour.as_ref().map_or(Duration::ZERO, |behaviour| behaviour.greeting_delay);
     let pause = match &told {
         Ok(GreetingRules { pause: Some(pause), .. }) => *pause,
         // Who is put off need not wait for it.

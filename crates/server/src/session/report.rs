@@ -24,7 +24,7 @@ impl Connection {
     /// Begins a transaction: gives it a name, and remembers its sender for the log.
     pub(super) fn begin_transaction(&mut self) {
         let first = self.first_id.take();
-        self.id = Some(first.unwrap_or_else(|| self.service.message_store.next_id()));
+        self.id = Some(first.unwrap_or_else(|| self.context.message_store.next_id()));
         self.from.clear();
         if let Some(transaction) = self.session.transaction() {
             write!(self.from, "{}", transaction.sender).expect("a string takes everything");
@@ -33,7 +33,7 @@ impl Connection {
 
     /// The name of the open transaction.
     pub(super) fn transaction_id(&mut self) -> QueueId {
-        *self.id.get_or_insert_with(|| self.service.message_store.next_id())
+        *self.id.get_or_insert_with(|| self.context.message_store.next_id())
     }
 
     /// The transaction became a message.
@@ -46,7 +46,7 @@ impl Connection {
     pub(super) fn end_transaction(&mut self) {
         let Some(id) = self.id.take() else { return };
         if std::mem::take(&mut self.refused) > 0 {
-            self.service.tell(&Event::TransactionRefused {
+            self.context.record(&Event::TransactionRefused {
                 id: Some(id),
                 from: &self.from,
                 size: std::mem::take(&mut self.refused_bytes).max(self.session.content_bytes()),
@@ -74,21 +74,21 @@ impl Connection {
             _ => Some(self.from.as_str()),
         };
         let event = Event::Rejected { id: self.id, ruleset, arg1, arg2: None, relay: self.relay(), reply };
-        self.service.tell(&event);
+        self.context.record(&event);
         verdict
     }
 
     /// A map cannot be asked.
     pub(super) fn report_unanswered(&self, why: &str) {
         if !self.is_again {
-            self.service.tell(&Event::ConfigWarning { text: &format!("a map cannot be asked: {why}") });
+            self.context.record(&Event::ConfigWarning { text: &format!("a map cannot be asked: {why}") });
         }
     }
 
     /// The message is durable.
     pub(super) fn report_accepted(&mut self, id: QueueId, envelope: &Envelope, class: i32) {
         let relay = self.relay();
-        self.service.tell(&Event::Accepted {
+        self.context.record(&Event::Accepted {
             id,
             from: &self.from,
             size: self.session.content_bytes(),
@@ -102,23 +102,23 @@ impl Connection {
             identity: self.session.identity(),
             relay,
         });
-        if self.service.live.load().queues_only() {
-            report_waiting(&self.service, envelope, self.session.content_bytes(), class, None);
+        if self.context.live.load().queues_only() {
+            report_waiting(&self.context, envelope, self.session.content_bytes(), class, None);
         }
     }
 
     /// The transaction became one more message.
     pub(super) fn report_clone(&self, envelope: &Envelope) {
         let owner = envelope.sender.to_string();
-        self.service.tell(&Event::Cloned { id: envelope.id, owner: owner.trim_matches(['<', '>']) });
+        self.context.record(&Event::Cloned { id: envelope.id, owner: owner.trim_matches(['<', '>']) });
     }
 
     /// The transaction was accepted and is dropped.
     pub(super) fn report_discarded(&mut self, envelope: &Envelope, class: i32) {
         let id = envelope.id;
         self.report_accepted(id, envelope, class);
-        self.service.tell_discarded(id, envelope.recipients.iter().map(|one| &one.address));
-        self.service.tell(&Event::Discarded { id });
+        self.context.record_discarded(id, envelope.recipients.iter().map(|one| &one.address));
+        self.context.record(&Event::Discarded { id });
     }
 
     /// The spool did not take the message. The refusal itself is logged with the reply.
@@ -129,13 +129,13 @@ impl Connection {
             _ => Severity::Error,
         };
         if *error == Error::Full {
-            let live = self.service.live.load();
+            let live = self.context.live.load();
             let spool = &live.config.spool;
-            let (text, limit) = full(&self.service.message_store.statistics(), &spool.path, spool.free_min);
-            self.service.tell(&Event::Spool { severity, text: &text });
+            let (text, limit) = full(&self.context.message_store.statistics(), &spool.path, spool.free_min);
+            self.context.record(&Event::Spool { severity, text: &text });
             self.report_limit(limit);
         } else {
-            self.service.tell(&Event::Spool { severity, text: &error.to_string() });
+            self.context.record(&Event::Spool { severity, text: &error.to_string() });
         }
     }
 
@@ -159,9 +159,9 @@ impl Connection {
 
     fn report_note(&self, note: &Note) {
         let relay = self.relay();
-        let service = &self.service;
+        let context = &self.context;
         match note {
-            Note::Refused { command, reply } => service.tell(&Event::Rejected {
+            Note::Refused { command, reply } => context.record(&Event::Rejected {
                 id: self.id,
                 ruleset: Ruleset::Command,
                 arg1: Some(command),
@@ -169,7 +169,7 @@ impl Connection {
                 relay,
                 reply,
             }),
-            Note::Content { reply, .. } => service.tell(&Event::Rejected {
+            Note::Content { reply, .. } => context.record(&Event::Rejected {
                 id: self.id,
                 ruleset: Ruleset::Eom,
                 arg1: Some(&self.from),
@@ -179,24 +179,24 @@ impl Connection {
             }),
             Note::Limit(name) => self.report_limit(name),
             Note::EarlyTalker => {
-                service.tell(&Event::EarlyTalker { relay, after_seconds: self.elapsed().as_secs() });
+                context.record(&Event::EarlyTalker { relay, after_seconds: self.elapsed().as_secs() });
             }
-            Note::ForeignProtocol { line } => service.tell(&Event::ForeignProtocol { relay, command: line }),
+            Note::ForeignProtocol { line } => context.record(&Event::ForeignProtocol { relay, command: line }),
             Note::BareNewline => {
                 let refused = self.session.settings().bare_newline == smtp::server::BareNewline::Reject;
-                service.tell(&Event::BareNewline { id: self.id, relay, refused });
+                context.record(&Event::BareNewline { id: self.id, relay, refused });
             }
             Note::AuthFailed { mechanism } => {
                 let identity = self.exchange.as_ref().and_then(Exchange::user);
-                service.tell(&Event::AuthFailed { relay, identity, mechanism, reason: "given up by the client" });
+                context.record(&Event::AuthFailed { relay, identity, mechanism, reason: "given up by the client" });
             }
         }
     }
 
     fn report_limit(&self, name: &str) {
         let limit = Limit::from_name(name);
-        let max = self.service.live.load().limit(limit);
-        self.service.tell(&Event::LimitReached { id: self.id, relay: self.relay(), limit, max });
+        let max = self.context.live.load().limit(limit);
+        self.context.record(&Event::LimitReached { id: self.id, relay: self.relay(), limit, max });
     }
 
     /// Block lists have spoken.
@@ -205,30 +205,30 @@ impl Connection {
         for listing in &self.opening.listings.listed {
             for answer in &listing.answers {
                 let zone = listing.zone.as_str();
-                self.service.tell(&Event::DnsblListed { relay, zone, answer: *answer, weight: listing.weight });
+                self.context.record(&Event::DnsblListed { relay, zone, answer: *answer, weight: listing.weight });
             }
         }
         for note in &self.opening.listings.notes {
-            self.service.tell(&Event::ConfigWarning { text: &note.to_string() });
+            self.context.record(&Event::ConfigWarning { text: &note.to_string() });
         }
     }
 
     /// The handshake failed.
     pub(super) fn report_tls_failure(&self, error: &HandshakeError) {
-        self.service.tell(&Event::TlsFailed { relay: self.relay(), reason: &error.to_string() });
+        self.context.record(&Event::TlsFailed { relay: self.relay(), reason: &error.to_string() });
     }
 
     /// A user is known.
     pub(super) fn report_auth(&self, identity: &str) {
         let mechanism = self.session.auth_mechanism();
-        self.service.tell(&Event::Auth { relay: self.relay(), identity, mechanism });
+        self.context.record(&Event::Auth { relay: self.relay(), identity, mechanism });
     }
 
     /// A user is not known.
     pub(super) fn report_auth_failure(&self, failure: &Failure) {
         let (mechanism, reason) = (self.session.auth_mechanism(), &*failure.why);
         let identity = self.exchange.as_ref().and_then(Exchange::user);
-        self.service.tell(&Event::AuthFailed { relay: self.relay(), identity, mechanism, reason });
+        self.context.record(&Event::AuthFailed { relay: self.relay(), identity, mechanism, reason });
         if let Some(limit) = failure.limit() {
             self.report_limit(limit.name());
         }
@@ -238,14 +238,14 @@ impl Connection {
     pub(super) fn report_login_over(&self, count: Option<u32>, max: u32) {
         if let (Some(count), Some(identity)) = (count, self.session.identity()) {
             let (relay, count, max) = (self.relay(), count.into(), max.into());
-            self.service.tell(&Event::LoginOverLimit { relay, identity, count, max });
+            self.context.record(&Event::LoginOverLimit { relay, identity, count, max });
         }
         self.report_limit(Limit::AuthRecipientsHourMax.name());
     }
 
     /// A fault of ours.
     pub(super) fn report_internal(&self, place: &str, text: &str) {
-        self.service.tell(&Event::InternalError { place, text });
+        self.context.record(&Event::InternalError { place, text });
     }
 
     /// The last line of the session.
@@ -254,15 +254,15 @@ impl Connection {
         let ending = self.session.ending();
         let id = self.id;
         let relay = self.relay();
-        let service = &self.service;
+        let context = &self.context;
         let daemon = self.daemon();
         if ending.timed_out {
             let during = if in_content { "message content read" } else { "server cmd read" };
-            service.tell(&Event::TimedOut { id, relay, during });
+            context.record(&Event::TimedOut { id, relay, during });
         } else if end == SessionEnd::Lost && ending.in_transaction {
-            service.tell(&Event::LostInput { id, relay, daemon, after: ending.after });
+            context.record(&Event::LostInput { id, relay, daemon, after: ending.after });
         } else if !ending.issued_command {
-            service.tell(&Event::NoMail { relay, daemon });
+            context.record(&Event::NoMail { relay, daemon });
         }
         self.end_transaction();
     }
@@ -270,7 +270,7 @@ impl Connection {
 
 /// A message waits for a queue run; with a reason it is held for a person. `octets`: of its content, without trace
 /// lines.
-fn report_waiting(service: &Context, envelope: &Envelope, octets: u64, class: i32, quarantine: Option<&str>) {
+fn report_waiting(context: &Context, envelope: &Envelope, octets: u64, class: i32, quarantine: Option<&str>) {
     let id = envelope.id;
     let recipients: Vec<String> = envelope.recipients.iter().map(|one| format!("<{}>", one.address)).collect();
     let to: Vec<&str> = recipients.iter().map(String::as_str).collect();
@@ -278,7 +278,7 @@ fn report_waiting(service: &Context, envelope: &Envelope, octets: u64, class: i3
     // sendmail's formula.
     let recipients = 30_000 * i64::try_from(to.len()).unwrap_or(0);
     let priority = size.saturating_add(recipients).saturating_sub(1_800 * i64::from(class));
-    service.tell(&Event::Queued { id, to: &to, mailer: "esmtp", priority, quarantine });
+    context.record(&Event::Queued { id, to: &to, mailer: "esmtp", priority, quarantine });
 }
 
 /// Why the spool takes no more, with the next step, and the limit that was reached: its own, or the room that the file

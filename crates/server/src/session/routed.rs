@@ -189,7 +189,7 @@ impl Subject {
 impl Connection {
     /// The maps in force, if there are any. A transaction keeps those it began with.
     pub(super) fn begin_routing(&mut self) {
-        let routing = self.service.routing.load_full();
+        let routing = self.context.routing.load_full();
         self.routing = (!routing.is_plain()).then_some(routing);
         self.plan = Plan::default();
     }
@@ -198,7 +198,7 @@ impl Connection {
         Subject {
             client: *self.session.client(),
             name: self.opening.name.clone(),
-            asks_names: self.service.live.load().config.accept.reverse_dns,
+            asks_names: self.context.live.load().config.accept.reverse_dns,
             identity: self.session.identity().map(Into::into),
             sender: self.session.transaction().map_or(ReversePath::Null, |transaction| transaction.sender.clone()),
             tls_bits: self.session.tls().map(|tls| tls.bits),
@@ -216,7 +216,7 @@ impl Connection {
             self.rule_sender(ruled)
         } else {
             let Some(candidate) = self.session.candidate().cloned() else { return false };
-            if self.service.expansions.is_long(&candidate.address) {
+            if self.context.expansions.is_long(&candidate.address) {
                 return false;
             }
             let ruled = Routing::decide_at_once(|ask| subject.judge_recipient(admission, &candidate, ask));
@@ -257,8 +257,8 @@ impl Connection {
             ip: subject.ip(),
             is_local_submission: subject.is_local_submission(),
         };
-        let settings = expansions::Settings::of(&self.service.live.load().config.maps);
-        let resolved = self.service.expansions.resolve(routing, &wanted, &settings).await;
+        let settings = expansions::Settings::of(&self.context.live.load().config.maps);
+        let resolved = self.context.expansions.resolve(routing, &wanted, &settings).await;
         let resolved = resolved.map_err(|error| Arc::from(error.to_string()))?;
         Ok(RecipientRuled { admitted, resolved: Some(resolved) })
     }
@@ -274,7 +274,7 @@ impl Connection {
             let Some(candidate) = self.session.candidate().cloned() else { return };
             let mut ruled = self.judge_recipient_in_time(routing, admission, &candidate).await;
             if self.has_to_merge(&ruled)
-                && let Err(error) = self.service.expansions.merge(subject.key(), &mut self.plan).await
+                && let Err(error) = self.context.expansions.merge(subject.key(), &mut self.plan).await
             {
                 ruled = Err(error.to_string().into());
             }
@@ -304,7 +304,7 @@ impl Connection {
         if is_accepted {
             return Verdict::Accept;
         }
-        let verdict = self.service.live.load().checks.sender(&self.facts()).verdict;
+        let verdict = self.context.live.load().checks.sender(&self.facts()).verdict;
         self.refuse(Ruleset::Mail, verdict)
     }
 
@@ -321,7 +321,7 @@ impl Connection {
         }
         if !admitted.spares_checks {
             let facts: Facts<'_> = self.facts();
-            let verdict = self.service.live.load().checks.recipient(&facts, candidate).verdict;
+            let verdict = self.context.live.load().checks.recipient(&facts, candidate).verdict;
             if verdict != Verdict::Accept {
                 return self.refuse(Ruleset::Rcpt, verdict);
             }

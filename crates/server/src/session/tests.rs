@@ -70,7 +70,7 @@ impl Policy for Rules {
 
 /// A server without a network.
 struct Rig {
-    service: Arc<Context>,
+    context: Arc<Context>,
     spool: Arc<spool::Spool>,
     disk: SimDisk,
     directory: tempfile::TempDir,
@@ -106,7 +106,7 @@ impl Rig {
         let mut live = ActiveConfig::new(config.clone(), authenticator);
         live.policies = Policies::new(vec![Box::new(Rules(dialog.clone()))]);
         let began = clock::now();
-        let service = Context {
+        let context = Context {
             message_store: MessageStore::spool(Arc::clone(&spool), QueueIds::new(Node::default()), 1),
             log: Log::start(&log::Settings::from_config(&config.log, "mx.test")).unwrap(),
             routing: ArcSwap::from_pointee(crate::routing::Routing::plain()),
@@ -128,7 +128,7 @@ impl Rig {
             internet: None,
             live: ArcSwap::from_pointee(live),
         };
-        Self { service: Arc::new(service), spool, disk, directory }
+        Self { context: Arc::new(context), spool, disk, directory }
     }
 
     /// Starts a session; its client's end.
@@ -139,7 +139,7 @@ impl Rig {
     }
 
     fn connect_over(&self, dialog: &Dialog, server: DuplexStream) {
-        let live = self.service.live.load();
+        let live = self.context.live.load();
         let listen = live.config.listen.first().unwrap().clone();
         let settings = Arc::new(dialog.settings().unwrap());
         let lane =
@@ -150,8 +150,8 @@ impl Rig {
         if dialog.steps.iter().any(|(_, step)| *step == Step::TrustXclient) {
             session.trust_xclient();
         }
-        let service = Arc::clone(&self.service);
-        let connection = Connection::new(service, Arc::new(lane), session, Opening::default(), clock::now());
+        let context = Arc::clone(&self.context);
+        let connection = Connection::new(context, Arc::new(lane), session, Opening::default(), clock::now());
         tokio::spawn(connection.run(Transport::Memory(server)));
     }
 
@@ -170,7 +170,7 @@ impl Rig {
     }
 
     fn log(&self) -> String {
-        assert!(self.service.log.flush(SOON));
+        assert!(self.context.log.flush(SOON));
         std::fs::read_to_string(self.directory.path().join("log")).unwrap_or_default()
     }
 }
@@ -355,7 +355,7 @@ async fn perform(rig: &Rig, peer: &mut Peer, step: &Step) -> Result<(), String> 
         }
         Step::ShutDown => {
             settle().await;
-            rig.service.stop.begin();
+            rig.context.stop.begin();
         }
         _ => {}
     }
@@ -459,7 +459,7 @@ fn a_disk_that_has_failed_for_good_closes_sessions_and_loses_nothing() {
         assert_eq!(peer.command("MAIL FROM:<a@b.test>").await, "421 4.3.0 Storage failure, closing connection");
         let after = rig.disk.kill();
         drop(peer);
-        let config = rig.service.live.load().config.spool();
+        let config = rig.context.live.load().config.spool();
         after.clear_faults();
         after.configure(|config| config.rates.sync = 0);
         let (again, recovery) = spool::Spool::open(config, Arc::new(after)).unwrap();

@@ -28,7 +28,7 @@ fn pause(config: &mut Config) {
 
 /// A server of one connection.
 struct Trial {
-    service: Arc<Context>,
+    context: Arc<Context>,
     client: TcpStream,
     session: JoinHandle<()>,
 }
@@ -40,7 +40,7 @@ impl Trial {
         config.accept.reverse_dns = false;
         configure(&mut config, &mut behaviour);
         let lane = Arc::new(ListenerProfile::new(&config, &config.listen[0], None, None));
-        let service = Context::trial(config, behaviour);
+        let context = Context::trial(config, behaviour);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let socket = TcpSocket::new_v4().unwrap();
         // A client that does not read should be full soon.
@@ -49,9 +49,9 @@ impl Trial {
         let (stream, peer) = listener.accept().await.unwrap();
         socket2::SockRef::from(&stream).set_send_buffer_size(4_096).unwrap();
         let session = Session::new(Arc::clone(&lane.settings), Client::Network(peer), None);
-        let connection = Connection::new(Arc::clone(&service), lane, session, Opening::default(), clock::now());
+        let connection = Connection::new(Arc::clone(&context), lane, session, Opening::default(), clock::now());
         let session = tokio::spawn(connection.run(Transport::Plain(stream)));
-        Self { service, client, session }
+        Self { context, client, session }
     }
 
     /// A trial whose client was greeted.
@@ -176,7 +176,7 @@ async fn a_client_that_never_reads_is_closed_although_the_last_reply_is_not_take
 async fn the_end_comes_to_an_idle_session() {
     let mut trial = Trial::greeted(|_, _| {}).await;
     trial.say("EHLO a.test\r\n", "250 HELP").await;
-    trial.service.stop.begin();
+    trial.context.stop.begin();
     trial.hear("421 4.3.2").await;
     assert_eq!(trial.rest().await, "");
     trial.ends().await;
@@ -186,7 +186,7 @@ async fn the_end_comes_to_an_idle_session() {
 async fn the_end_comes_behind_the_open_transaction() {
     let mut trial = Trial::greeted(|_, _| {}).await;
     trial.say("EHLO a.test\r\nMAIL FROM:<a@b.test>\r\nRCPT TO:<c@d.test>\r\nDATA\r\n", "354 ").await;
-    trial.service.stop.begin();
+    trial.context.stop.begin();
     tokio::task::yield_now().await;
     trial.say("hi\r\n.\r\n", "250 2.0.0 ").await;
     // The client thinks about its next message; nobody waits for it.
@@ -203,7 +203,7 @@ async fn the_end_comes_to_a_session_whose_client_reads_slowly() {
     trial.client.write_all(b"RSET\r\n").await.unwrap();
     // It stands at its output now.
     tokio::task::yield_now().await;
-    trial.service.stop.begin();
+    trial.context.stop.begin();
     for _ in 0..100 {
         tokio::task::yield_now().await;
     }
@@ -216,7 +216,7 @@ async fn the_end_comes_to_a_session_whose_client_reads_slowly() {
 async fn the_end_does_not_wait_for_the_pause_before_the_greeting() {
     let mut trial = Trial::new(|config, _| pause(config)).await;
     tokio::task::yield_now().await;
-    trial.service.stop.begin();
+    trial.context.stop.begin();
     trial.hear("421 4.3.2").await;
     assert_eq!(trial.rest().await, "");
     trial.ends().await;
@@ -234,11 +234,11 @@ async fn a_sink_waits_before_its_greeting() {
 async fn a_process_whose_input_is_there_at_once_is_no_early_talker() {
     let config = Config::default();
     let lane = Arc::new(ListenerProfile::new(&config, &config.listen[0], None, None));
-    let service = Context::trial(config, Behaviour::default());
+    let context = Context::trial(config, Behaviour::default());
     let (mut client, stream) = tokio::net::UnixStream::pair().unwrap();
     client.write_all(b"EHLO a.test\r\nQUIT\r\n").await.unwrap();
     let session = Session::new(Arc::clone(&lane.settings), Client::Process { uid: 7 }, None);
-    let connection = Connection::new(service, lane, session, Opening::process("anna"), clock::now());
+    let connection = Connection::new(context, lane, session, Opening::process("anna"), clock::now());
     let session = tokio::spawn(connection.run(Transport::Local(stream)));
     let mut said = String::new();
     timeout(PATIENCE, client.read_to_string(&mut said)).await.unwrap().unwrap();
@@ -251,13 +251,13 @@ async fn a_process_whose_input_is_there_at_once_is_no_early_talker() {
 fn name_after(xclient: &[u8]) -> ClientName {
     let config = Config::default();
     let lane = Arc::new(ListenerProfile::new(&config, &config.listen[0], None, None));
-    let service = Context::trial(config, Behaviour::default());
+    let context = Context::trial(config, Behaviour::default());
     let client = Client::Network("192.0.2.1:1025".parse().unwrap());
     let mut session = Session::new(Arc::clone(&lane.settings), client, None);
     session.trust_xclient();
     let mut opening = Opening::default();
     opening.name = ClientName::Verified("mx.front".into());
-    let mut connection = Connection::new(service, lane, session, opening, clock::now());
+    let mut connection = Connection::new(context, lane, session, opening, clock::now());
     connection.session.greet(smtp::server::Verdict::Accept, Duration::ZERO);
     assert_eq!(connection.advance(xclient), Step::Read);
     connection.opening.name

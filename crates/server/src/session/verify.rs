@@ -30,7 +30,7 @@ const MEMBERS_MAX: usize = 100;
 impl Connection {
     /// Answers VRFY or EXPN, with waiting.
     pub(super) async fn answer_look(&mut self, question: Question) {
-        let routing = self.service.routing.load_full();
+        let routing = self.context.routing.load_full();
         let argument = self.session.argument().to_owned();
         let reply = match (routing.admission(), address(&argument, &self.session.settings().hostname)) {
             (None, _) => unknown(question),

@@ -13,10 +13,10 @@
 //!
 //! Until the report is recorded a failure stands, as does a delivery: it was logged and counted, so nobody looks at its
 //! recipient again ([`DsnBatcher::shows`]). A warning keeps nobody from the next attempt. Where the report cannot be
-//! stored it is made again after [`TELL_AGAIN`], of the same.
+//! stored it is made again after [`REPORT_AGAIN`], of the same.
 
 use super::receipt::{owed, owing};
-use super::{Attempt, AttemptOutcome, Cause, Receipt, TELL_AGAIN};
+use super::{Attempt, AttemptOutcome, Cause, REPORT_AGAIN, Receipt};
 use crate::context::Context;
 use crate::deliver::{LoadError, OutboundMessage};
 use crate::dispatch::{CompletionGuard, Dispatch};
@@ -231,38 +231,38 @@ fn octets_of(fate: &AttemptOutcome) -> usize {
 }
 
 /// Whether others may have to be told of with the recipients of this attempt.
-pub(super) fn may_have_more(service: &Context, attempt: &Attempt<'_>) -> bool {
+pub(super) fn may_have_more(context: &Context, attempt: &Attempt<'_>) -> bool {
     !attempt.is_told
         && attempt.recipients_left > attempt.positions.len()
         && attempt.envelope.sender.address().is_some()
-        && !service.stop.has_begun()
+        && !context.stop.has_begun()
 }
 
 /// Has the report made when its time has come.
-pub(super) fn report_later(service: &Arc<Context>, id: QueueId) {
-    let Some(dispatch) = &service.dispatch else { return };
-    report_after(service, id, dispatch.dsn_batcher.patience(id));
+pub(super) fn report_later(context: &Arc<Context>, id: QueueId) {
+    let Some(dispatch) = &context.dispatch else { return };
+    report_after(context, id, dispatch.dsn_batcher.patience(id));
 }
 
-fn report_after(service: &Arc<Context>, id: QueueId, pause: Duration) {
-    let Some(dispatch) = &service.dispatch else { return };
-    let service = Arc::clone(service);
+fn report_after(context: &Arc<Context>, id: QueueId, pause: Duration) {
+    let Some(dispatch) = &context.dispatch else { return };
+    let context = Arc::clone(context);
     dispatch.spawn(Box::pin(async move {
         tokio::select! {
             // Its recipients wait in the spool.
-            () = service.stop.begun() => {}
-            () = tokio::time::sleep(pause) => report(&service, id).await,
+            () = context.stop.begun() => {}
+            () = tokio::time::sleep(pause) => report(&context, id).await,
         }
     }));
 }
 
 /// Reports all that was kept of a message, and records it.
-pub(super) async fn report(service: &Arc<Context>, id: QueueId) {
-    let Some(dispatch) = &service.dispatch else { return };
+pub(super) async fn report(context: &Arc<Context>, id: QueueId) {
+    let Some(dispatch) = &context.dispatch else { return };
     let (fates, owed) = taken(dispatch, id);
     let positions: Vec<u32> = fates.keys().copied().collect();
     let (mut is_first, mut is_left) = (false, false);
-    let untold = tell(service, id, fates).await.unwrap_or_else(|EnvelopeReadError| {
+    let untold = send_dsns(context, id, fates).await.unwrap_or_else(|EnvelopeReadError| {
         is_left = true;
         BTreeMap::new()
     });
@@ -276,7 +276,7 @@ pub(super) async fn report(service: &Arc<Context>, id: QueueId) {
     dispatch.dsn_batcher.told(id, &positions);
     owed.complete();
     if is_first {
-        report_after(service, id, TELL_AGAIN);
+        report_after(context, id, REPORT_AGAIN);
     }
     if is_left {
         dispatch.look_at(id);
@@ -302,12 +302,12 @@ fn taken(
 struct EnvelopeReadError;
 
 /// Tells the sender, and records it. Returns those of whom it could not be told, with what is to be said.
-async fn tell(
-    service: &Arc<Context>,
+async fn send_dsns(
+    context: &Arc<Context>,
     id: QueueId,
     mut fates: BTreeMap<u32, AttemptOutcome>,
 ) -> Result<BTreeMap<u32, AttemptOutcome>, EnvelopeReadError> {
-    let (Some(dispatch), Some(spool)) = (&service.dispatch, service.spool()) else { return Ok(fates) };
+    let (Some(dispatch), Some(spool)) = (&context.dispatch, context.spool()) else { return Ok(fates) };
     let positions: Vec<u32> = fates.keys().copied().collect();
     // What was held, deleted or delivered meanwhile is not told of. Nor is a delivery that is not recorded yet: a walk
     // finds it.
@@ -325,10 +325,10 @@ async fn tell(
     }
     let there: Vec<AttemptOutcome> =
         outgoing.positions.iter().filter_map(|(position, _)| fates.get(position).cloned()).collect();
-    let mailer = resolve::mailer(&service.live.load().config.route);
+    let mailer = resolve::mailer(&context.live.load().config.route);
     let attempt = outgoing.attempt(NextHop::None, mailer, Duration::ZERO, false);
     let attempt = Attempt { is_try: false, is_told: true, ..attempt };
-    let changes = super::settle(service, &attempt, there).await.changes;
+    let changes = super::settle(context, &attempt, there).await.changes;
     if spool.record(&changes).is_err() {
         return Ok(fates);
     }
@@ -346,8 +346,8 @@ async fn tell(
 /// Sees to what is owed of recipients of whom nothing is kept, as after a start, or where there was no room: they go
 /// into one report with others. Returns how long it makes no sense to look at them again; not at all if the report
 /// comes by itself.
-pub(crate) fn report_owed(service: &Arc<Context>, id: QueueId, recipients: &Positions) -> Duration {
-    let Some(dispatch) = &service.dispatch else { return TELL_AGAIN };
+pub(crate) fn report_owed(context: &Arc<Context>, id: QueueId, recipients: &Positions) -> Duration {
+    let Some(dispatch) = &context.dispatch else { return REPORT_AGAIN };
     let mut is_first = false;
     let mut crowded = Vec::new();
     for position in recipients.iter().filter(|position| dispatch.dsn_batcher.word(id, *position).is_none()) {
@@ -358,13 +358,13 @@ pub(crate) fn report_owed(service: &Arc<Context>, id: QueueId, recipients: &Posi
         }
     }
     if is_first {
-        report_later(service, id);
+        report_later(context, id);
     }
     if crowded.is_empty() {
         return Duration::ZERO;
     }
     // Not each walk is to find them again.
-    let later = service.unix_now() + TELL_AGAIN;
+    let later = context.unix_now() + REPORT_AGAIN;
     let change = |(entry, _): (spool::Entry, bytes::Bytes)| {
         let state = owing(entry.state, owed(entry.state)?, later)?;
         Some(spool::Change { id, recipient: entry.recipient, state, destination: None })
@@ -372,7 +372,7 @@ pub(crate) fn report_owed(service: &Arc<Context>, id: QueueId, recipients: &Posi
     let changes: Vec<_> = dispatch.spool.states_of(id, crowded).into_iter().filter_map(change).collect();
     // If that cannot be recorded, each walk does.
     drop(dispatch.spool.record(&changes));
-    TELL_AGAIN
+    REPORT_AGAIN
 }
 
 /// How a report names the host of an attempt, for all of its recipients.

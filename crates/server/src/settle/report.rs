@@ -55,8 +55,8 @@ pub(super) struct Due {
 }
 
 /// Finds out what is to be reported of what was judged.
-pub(super) fn due(service: &Context, attempt: &Attempt<'_>, judged: &[RecipientDecision]) -> Due {
-    let postmaster = service.live.load().config.postmaster();
+pub(super) fn due(context: &Context, attempt: &Attempt<'_>, judged: &[RecipientDecision]) -> Due {
+    let postmaster = context.live.load().config.postmaster();
     let sender = &attempt.envelope.sender;
     let mut due = Due::default();
     for (at, (one, recipient)) in judged.iter().zip(&attempt.envelope.recipients).enumerate() {
@@ -69,7 +69,7 @@ pub(super) fn due(service: &Context, attempt: &Attempt<'_>, judged: &[RecipientD
                 "report to the postmaster <{}> failed; it is held, see mailrace queue show {id}",
                 recipient.address
             );
-            service.tell(&Event::Unreportable { id, text: &text });
+            context.record(&Event::Unreportable { id, text: &text });
             due.nobody_left.push(at);
         } else {
             due.unwanted.push(at);
@@ -80,19 +80,19 @@ pub(super) fn due(service: &Context, attempt: &Attempt<'_>, judged: &[RecipientD
 
 /// Reports the first of `wanted`, as many as fit. Returns what came of it, and how many those are.
 pub(super) async fn to_sender(
-    service: &Arc<Context>,
+    context: &Arc<Context>,
     attempt: &Attempt<'_>,
     judged: &[RecipientDecision],
     wanted: &[usize],
 ) -> (ReportResult, usize) {
-    let live = service.live.load_full();
+    let live = context.live.load_full();
     let postmaster = live.config.postmaster();
     let envelope = attempt.envelope;
     let remote = remote(&attempt.next_hop);
     let (at_us, offset_seconds) = report_time();
     let given_up = deadline::tried_until(envelope, live.config.delivery.give_up_after);
     let given_up_us = u64::try_from(given_up.as_micros()).unwrap_or(u64::MAX);
-    let is_past_time = deadline::is_late(envelope, service.unix_now());
+    let is_past_time = deadline::is_late(envelope, context.unix_now());
     let of = |at: &usize| {
         let (one, recipient) = (judged.get(*at)?, envelope.recipients.get(*at)?);
         let kind = one.kind?;
@@ -143,9 +143,9 @@ pub(super) async fn to_sender(
         recipients: &reports,
         at_us,
         offset_seconds,
-        id: service.message_store.next_id(),
+        id: context.message_store.next_id(),
         postmaster: is_postmaster,
-        is_further: service
+        is_further: context
             .dispatch
             .as_ref()
             .is_some_and(|it| it.dsn_batcher.reports(envelope.id, foremost(&reports)) > 0),
@@ -157,7 +157,7 @@ pub(super) async fn to_sender(
         AttemptOutcome::Failed(cause) => Some(&*cause.text),
         _ => None,
     });
-    store(service, attempt, &report, live.config.delivery.return_bytes_max, reason).await
+    store(context, attempt, &report, live.config.delivery.return_bytes_max, reason).await
 }
 
 /// The kind that weighs most: bad news before good.
@@ -169,7 +169,7 @@ fn foremost(recipients: &[RecipientReport<'_>]) -> Kind {
 /// Composes the report and makes it durable. `reason` is why the first of those failed who did. Returns of how many it
 /// tells.
 async fn store(
-    service: &Arc<Context>,
+    context: &Arc<Context>,
     attempt: &Attempt<'_>,
     report: &Report<'_>,
     return_bytes_max: u64,
@@ -184,7 +184,7 @@ async fn store(
     let is_whole = !report.is_further
         && !report.recipients.iter().any(is_unbearable)
         && returns_content(attempt.envelope, has_failures, attempt.content_bytes, return_bytes_max);
-    let content = original(service, attempt, is_whole).await;
+    let content = original(context, attempt, is_whole).await;
     let original = match &content {
         Some(content) if is_whole => Original::Whole(content),
         Some(content) => Original::Headers(content),
@@ -194,10 +194,10 @@ async fn store(
     if is_sabotaged(Sabotage::DropReport) {
         return (ReportResult::Yes, report.recipients.len());
     }
-    match intake::submit_report(service, report, original).await {
+    match intake::submit_report(context, report, original).await {
         Ok(stored) => {
             // One that had to leave something out is no reason to do so in the next.
-            if let Some(dispatch) = service.dispatch.as_ref().filter(|_| !stored.is_less) {
+            if let Some(dispatch) = context.dispatch.as_ref().filter(|_| !stored.is_less) {
                 dispatch.dsn_batcher.reported(id, foremost);
             }
             let first = report.recipients.first().map(|one| one.kind);
@@ -211,29 +211,29 @@ async fn store(
                 Some(Kind::Failed) => reason.unwrap_or_default(),
                 _ => "Return receipt",
             };
-            service.tell(&Event::Reported { id, report: stored.id, kind, text });
+            context.record(&Event::Reported { id, report: stored.id, kind, text });
             (ReportResult::Yes, stored.recipients)
         }
         Err(error) => {
             let text =
                 format!("report on {id} to <{}> not stored: {error}; its recipients stay in the queue", report.to);
-            service.tell(&Event::Spool { severity: Severity::Error, text: &text });
+            context.record(&Event::Spool { severity: Severity::Error, text: &text });
             (ReportResult::NotStored, report.recipients.len())
         }
     }
 }
 
 /// The message the report is about, or as much of it as a report needs.
-async fn original(service: &Arc<Context>, attempt: &Attempt<'_>, is_whole: bool) -> Option<Vec<u8>> {
+async fn original(context: &Arc<Context>, attempt: &Attempt<'_>, is_whole: bool) -> Option<Vec<u8>> {
     /// Octets within which a header section ends.
     const HEADER_BYTES_MAX: u64 = 64 << 10;
-    let reading = &service.dispatch.as_ref()?.reading;
+    let reading = &context.dispatch.as_ref()?.reading;
     let end = if is_whole { attempt.content_bytes } else { attempt.content_bytes.min(HEADER_BYTES_MAX) };
     match OutboundMessage::part(reading, attempt.envelope.id, 0, end).await {
         Ok(content) => Some(content.to_vec()),
         Err(why) => {
             let text = format!("report on {} goes without the message: {why}; {}", attempt.envelope.id, why.advice());
-            service.tell(&Event::Spool { severity: Severity::Error, text: &text });
+            context.record(&Event::Spool { severity: Severity::Error, text: &text });
             None
         }
     }

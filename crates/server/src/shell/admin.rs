@@ -38,17 +38,17 @@ impl Handler for AdminHandler {
         match request {
             Request::Ping => Answer::done(),
             Request::Status => server.answer_status().await,
-            _ if server.service.stop.has_begun() => {
+            _ if server.context.stop.has_begun() => {
                 Answer::refused(Reason::Busy, "the server is going down; mailrace status says what it waits for")
             }
             Request::Reload => server.reload().await,
             Request::LogReopen => {
-                server.service.log.reopen();
+                server.context.log.reopen();
                 Answer::done()
             }
             Request::Hosts => server.answer_hosts(),
             Request::ForgetHosts => {
-                server.service.hosts.learn(schedule::Hosts::forget_all);
+                server.context.hosts.learn(schedule::Hosts::forget_all);
                 Answer::done()
             }
             Request::Mailers => server.answer_mailers(),
@@ -70,64 +70,64 @@ impl Server {
     }
 
     fn status(&self) -> Status {
-        let service = &self.service;
-        let live = service.live.load_full();
-        let count = |counter| service.log.counter(counter);
+        let context = &self.context;
+        let live = context.live.load_full();
+        let count = |counter| context.log.counter(counter);
         let refused_at_rcpt = |temporary| count(Counter::Rejected(Ruleset::Rcpt, temporary));
         let space = crate::file_system::file_system(&live.config.spool.path);
         Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             hostname: live.config.hostname.clone(),
             pid: machine::pid(),
-            uptime: clock::now().saturating_duration_since(service.began),
+            uptime: clock::now().saturating_duration_since(context.began),
             stopping: self.ends_at.get().map(|at| control::Stopping {
-                deliveries: service.dispatch.as_ref().map_or(0, |dispatch| dispatch.under_way()),
+                deliveries: context.dispatch.as_ref().map_or(0, |dispatch| dispatch.under_way()),
                 left: at.saturating_duration_since(clock::now()),
             }),
             config: self.source.as_ref().and_then(|source| source.path.clone()),
             hardening: self.hardening.as_ref().map(|hardening| hardening.text().to_owned()),
             listen: self.open_listeners().iter().map(|one| one.address.to_string()).collect(),
-            connections: u64::try_from(service.stop.open()).unwrap_or(u64::MAX),
+            connections: u64::try_from(context.stop.open()).unwrap_or(u64::MAX),
             connections_max: live.config.accept.connections_max.into(),
             connections_total: count(Counter::Connections),
             connections_refused: self.connections_refused(),
             messages_accepted: count(Counter::Messages),
             accepted_rate: lock(&self.accepted).per_second(clock::now(), count(Counter::Messages)),
-            deliveries: service.dispatch.as_ref().map(|dispatch| self.deliveries(dispatch, &live.config.delivery)),
+            deliveries: context.dispatch.as_ref().map(|dispatch| self.deliveries(dispatch, &live.config.delivery)),
             queues_only: live.queues_only(),
             fullest: self.queue.as_ref().map(|commands| commands.fullest(FULLEST)).unwrap_or_default(),
             messages_refused: count(Counter::TransactionsRefused),
             recipients_refused: refused_at_rcpt(Temporary::Yes) + refused_at_rcpt(Temporary::No),
             logins_over: self.logins_over(),
-            pickup_files: service.pickup.files(),
-            pickup_full: service.pickup.is_full(),
-            expansions: service.expansions.figures(),
-            log_dropped: service.log.counter(Counter::LogDropped),
-            log_failing: service.log.trouble(),
-            log_waiting: u64::try_from(service.log.waiting()).unwrap_or(u64::MAX),
+            pickup_files: context.pickup.files(),
+            pickup_full: context.pickup.is_full(),
+            expansions: context.expansions.figures(),
+            log_dropped: context.log.counter(Counter::LogDropped),
+            log_failing: context.log.trouble(),
+            log_waiting: u64::try_from(context.log.waiting()).unwrap_or(u64::MAX),
             spool_path: live.config.spool.path.clone(),
             file_system: space.as_ref().map_or_else(|_| "unknown".to_owned(), |space| space.file_system.to_string()),
             volatile: space.is_ok_and(|space| space.volatile),
-            pressure: service.message_store.pressure(),
-            spool: service.message_store.statistics(),
+            pressure: context.message_store.pressure(),
+            spool: context.message_store.statistics(),
         }
     }
 
     /// Logins that had too many recipients in the last hour.
     fn logins_over(&self) -> Vec<LoginOverLimit> {
-        let now = clock::now().saturating_duration_since(self.service.began);
+        let now = clock::now().saturating_duration_since(self.context.began);
         let one = |over: LoginOver| LoginOverLimit {
             user: over.user.to_string(),
             client: over.client.map(|client| client.to_string()),
             recipients: over.count.into(),
             ago: now.saturating_sub(over.at).as_secs(),
         };
-        self.service.logins.over(now).into_iter().map(one).collect()
+        self.context.logins.over(now).into_iter().map(one).collect()
     }
 
     /// Counts of deliveries, and the use of connections to next hops.
     fn deliveries(&self, dispatch: &Dispatch, limits: &config::Delivery) -> control::Deliveries {
-        let count = |counter| self.service.log.counter(counter);
+        let count = |counter| self.context.log.counter(counter);
         let [connections, silent] = dispatch.connections();
         control::Deliveries {
             sent: count(SENT),
@@ -143,8 +143,8 @@ impl Server {
 
     /// The state of the next hops.
     fn answer_hosts(&self) -> Answer {
-        let now = self.service.unix_now();
-        let hosts = self.service.hosts.look(|hosts| {
+        let now = self.context.unix_now();
+        let hosts = self.context.hosts.look(|hosts| {
             let until = |at: Duration| at.saturating_sub(now).as_secs();
             let since = |at: Duration| now.saturating_sub(at).as_secs();
             let host = |view: schedule::HostView| Host {
@@ -173,16 +173,16 @@ impl Server {
             observe::Limit::AccessClientRate,
             observe::Limit::ListenConnectionsMax,
         ];
-        refused.into_iter().map(|limit| self.service.log.counter(Counter::Refused(limit))).sum()
+        refused.into_iter().map(|limit| self.context.log.counter(Counter::Refused(limit))).sum()
     }
 
     /// Messages and octets by mailer.
     fn answer_mailers(&self) -> Answer {
-        let count = |counter| self.service.log.counter(counter);
+        let count = |counter| self.context.log.counter(counter);
         let now = clock::unix_us() / 1_000_000;
-        let uptime = clock::now().saturating_duration_since(self.service.began).as_secs();
+        let uptime = clock::now().saturating_duration_since(self.context.began).as_secs();
         Answer::Done(to_fields(&MailersAnswer {
-            mailers: self.service.mailer_statistics.counts(),
+            mailers: self.context.mailer_statistics.counts(),
             since: now.saturating_sub(uptime),
             connections: count(Counter::Connections),
             connections_to: 0,
@@ -194,7 +194,7 @@ impl Server {
     fn answer_queue(&self, mut command: queue::Command, uid: u32, rights: Rights) -> Answer {
         let Some(commands) = &self.queue else { return Answer::refused(Reason::Failed, "a sink has no queue") };
         if rights == Rights::Guest {
-            return match self.service.live.load().config.control.mailq {
+            return match self.context.live.load().config.control.mailq {
                 config::Mailq::Operators => Answer::refused(Reason::Permission, "control.mailq lets you see nothing"),
                 config::Mailq::Everyone => commands.answer_guest(command, uid),
                 config::Mailq::Own => {
@@ -203,15 +203,15 @@ impl Server {
                 }
             };
         }
-        let service = Arc::clone(&self.service);
-        let on_change = move |change: &queue::QueueChange<'_>| service.tell(&queue_event(change));
+        let context = Arc::clone(&self.context);
+        let on_change = move |change: &queue::QueueChange<'_>| context.record(&queue_event(change));
         commands.answer(command, uid, Arc::new(on_change))
     }
 
     /// A session for a process of this machine on the control socket.
     fn process_session(self: &Arc<Self>, peer: &Peer) -> Answer {
-        let service = Arc::clone(&self.service);
-        let config = service.live.load().config.clone();
+        let context = Arc::clone(&self.context);
+        let config = context.live.load().config.clone();
         let listen = process_listen();
         let mut settings: Settings = config.smtp_settings(&listen);
         settings.dialect = Dialect::Stdin;
@@ -228,7 +228,7 @@ impl Server {
         let uid = peer.uid;
         Answer::Takeover(Box::new(move |stream: UnixStream| {
             Box::pin(async move {
-                let open = Open::new(&service);
+                let open = Open::new(&context);
                 let session = Session::new(Arc::clone(&lane.settings), Client::Process { uid }, None);
                 let naming = blocking::run(move || {
                     let found = Accounts::read().and_then(|accounts| accounts.with_nss(true).find_uid(uid));
@@ -236,7 +236,7 @@ impl Server {
                 });
                 let named = tokio::time::timeout(NAMING_TIME_MAX, naming).await;
                 let user = named.ok().and_then(Result::ok).flatten().unwrap_or_else(|| uid.to_string());
-                let connection = Connection::new(service, lane, session, Opening::process(&user), clock::now());
+                let connection = Connection::new(context, lane, session, Opening::process(&user), clock::now());
                 connection.run(Transport::Local(stream)).await;
                 drop(open);
             })

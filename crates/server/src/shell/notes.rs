@@ -24,12 +24,12 @@ impl Server {
             let mut looked_at = clock::now();
             loop {
                 tokio::select! {
-                    () = server.service.stop.begun() => return,
+                    () = server.context.stop.begun() => return,
                     _ = ticks.tick() => {}
                 }
                 server.pass_notes(spool.as_deref());
-                lock(&server.accepted).feed(clock::now(), server.service.log.counter(Counter::Messages));
-                lock(&server.sent).feed(clock::now(), server.service.log.counter(SENT));
+                lock(&server.accepted).feed(clock::now(), server.context.log.counter(Counter::Messages));
+                lock(&server.sent).feed(clock::now(), server.context.log.counter(SENT));
                 if clock::now().saturating_duration_since(looked_at) >= CERTIFICATE_INTERVAL {
                     looked_at = clock::now();
                     server.warn_of_certificates();
@@ -40,7 +40,7 @@ impl Server {
         lock(&self.tasks).spawn(async move {
             let alive = || server.is_alive();
             tokio::select! {
-                () = server.service.stop.begun() => {}
+                () = server.context.stop.begun() => {}
                 () = server.manager.watch(alive) => {}
             }
         });
@@ -54,26 +54,26 @@ impl Server {
                 spool::Event::ReadOnly { .. } => Severity::Critical,
                 _ => Severity::Error,
             };
-            self.service.tell(&Event::Spool { severity, text: &event.to_string() });
+            self.context.record(&Event::Spool { severity, text: &event.to_string() });
         }
-        for note in self.service.resolver.load().take_notes() {
-            self.service.tell(&Event::ConfigWarning { text: &note.to_string() });
-            if let (DnsNote::Alive, Some(dispatch)) = (note, &self.service.dispatch) {
+        for note in self.context.resolver.load().take_notes() {
+            self.context.record(&Event::ConfigWarning { text: &note.to_string() });
+            if let (DnsNote::Alive, Some(dispatch)) = (note, &self.context.dispatch) {
                 dispatch.resolver_is_back();
             }
         }
-        let live = self.service.live.load_full();
+        let live = self.context.live.load_full();
         for problem in live.authenticator.iter().flat_map(|authenticator| authenticator.take_problems()) {
             let text = &problem.to_string();
             let is_refusal = problem.is_refusal();
-            self.service.tell(&if is_refusal { Event::FileRefused { text } } else { Event::ConfigWarning { text } });
+            self.context.record(&if is_refusal { Event::FileRefused { text } } else { Event::ConfigWarning { text } });
         }
     }
 
     pub(super) fn warn_of_certificates(&self) {
         let tls = lock(&self.tls).clone();
         for warning in tls.iter().flat_map(|acceptor| acceptor.warnings()) {
-            self.service.tell(&Event::ConfigWarning { text: &warning.to_string() });
+            self.context.record(&Event::ConfigWarning { text: &warning.to_string() });
         }
     }
 }

@@ -36,7 +36,7 @@ pub struct ShutdownSummary {
 /// The running server.
 #[derive(Debug)]
 pub(crate) struct Server {
-    pub(super) service: Arc<Context>,
+    pub(super) context: Arc<Context>,
     pub(super) listeners: Mutex<Vec<Arc<Listener>>>,
     pub(super) tls: Mutex<Option<Arc<Acceptor>>>,
     pub(super) source: Option<Source>,
@@ -60,15 +60,15 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn new(
-        service: Arc<Context>,
+        context: Arc<Context>,
         tls: Option<Arc<Acceptor>>,
         source: Option<Source>,
         hardening: Option<Hardening>,
         manager: Arc<systemd::Manager>,
     ) -> Self {
-        let queue = match &service.message_store {
+        let queue = match &context.message_store {
             MessageStore::Spool { spool, .. } => {
-                let delivery: Arc<dyn queue::DeliveryControl> = match &service.dispatch {
+                let delivery: Arc<dyn queue::DeliveryControl> = match &context.dispatch {
                     Some(dispatch) => Arc::clone(dispatch) as Arc<dyn queue::DeliveryControl>,
                     None => Arc::new(queue::NoDelivery),
                 };
@@ -77,7 +77,7 @@ impl Server {
             MessageStore::Discard { .. } => None,
         };
         Self {
-            service,
+            context,
             queue,
             listeners: Mutex::default(),
             tls: Mutex::new(tls),
@@ -98,7 +98,7 @@ impl Server {
     /// # Errors
     /// A socket cannot be registered with the runtime.
     pub(crate) fn open_all(self: &Arc<Self>, bound: Vec<listener::Listener>) -> Result<(), String> {
-        let live = self.service.live.load_full();
+        let live = self.context.live.load_full();
         let tls = lock(&self.tls).clone();
         for listener in bound {
             let Some(listen) = live.config.listen.get(listener.entry) else { continue };
@@ -121,7 +121,7 @@ impl Server {
         listeners.push(Arc::clone(&listener));
         drop(listeners);
         let lane = listener.lane.load();
-        self.service.tell(&Event::Listening {
+        self.context.record(&Event::Listening {
             daemon: &lane.listen.name,
             address,
             protocol: protocol_word(lane.listen.protocol),
@@ -130,7 +130,7 @@ impl Server {
         drop(lane);
         let mut tasks = lock(&self.tasks);
         for socket in sockets {
-            tasks.spawn(door::take_connections(Arc::clone(&self.service), Arc::clone(&listener), socket));
+            tasks.spawn(door::take_connections(Arc::clone(&self.context), Arc::clone(&listener), socket));
         }
     }
 
@@ -138,32 +138,32 @@ impl Server {
     /// move.
     pub(super) fn is_alive(&self) -> bool {
         let delivers = lock(&self.deliveries).as_ref().is_none_or(|deliveries| !deliveries.is_finished());
-        delivers && self.service.message_store.pressure() != spool::Pressure::Poisoned
+        delivers && self.context.message_store.pressure() != spool::Pressure::Poisoned
     }
 
     /// Delivers what is accepted, and what the spool holds from before.
     pub(crate) fn deliver(self: &Arc<Self>) {
-        *lock(&self.deliveries) = Some(tokio::spawn(dispatch::run(Arc::clone(&self.service))));
-        lock(&self.tasks).spawn(state_file::keep(Arc::clone(&self.service)));
-        lock(&self.tasks).spawn(routing::watch::run(Arc::clone(&self.service)));
+        *lock(&self.deliveries) = Some(tokio::spawn(dispatch::run(Arc::clone(&self.context))));
+        lock(&self.tasks).spawn(state_file::keep(Arc::clone(&self.context)));
+        lock(&self.tasks).spawn(routing::watch::run(Arc::clone(&self.context)));
     }
 
     /// Takes what programs of this machine hand in.
     pub(crate) fn pick_up(self: &Arc<Self>, directory: pickup::Directory) {
-        lock(&self.tasks).spawn(pickup::run(Arc::clone(&self.service), directory));
+        lock(&self.tasks).spawn(pickup::run(Arc::clone(&self.context), directory));
     }
 
     /// Answers the operator until the server has ended; while it stops, how it is and no more.
     pub(crate) fn answer_on(self: &Arc<Self>, socket: ControlSocket) {
         let server = Arc::clone(self);
         lock(&self.tasks).spawn(async move {
-            let service = Arc::clone(&server.service);
-            let has_guests = service.live.load().config.control.mailq != config::Mailq::Operators;
+            let context = Arc::clone(&server.context);
+            let has_guests = context.live.load().config.control.mailq != config::Mailq::Operators;
             let gate = Gate::new(socket.gid()).with_guests(has_guests);
             // The socket is dropped last, so that an operator can ask how far the stop is.
             let stop = std::future::pending();
             if let Err(error) = control::serve(socket, gate, Arc::new(AdminHandler(server)), stop).await {
-                service.tell(&Event::InternalError { place: "control", text: &error.to_string() });
+                context.record(&Event::InternalError { place: "control", text: &error.to_string() });
             }
         });
     }
@@ -177,21 +177,21 @@ impl Server {
                 signals::Signal::TerminateNow => break "SIGTERM",
                 signals::Signal::Hangup => {
                     drop(self.reload().await);
-                    self.service.log.reopen();
+                    self.context.log.reopen();
                 }
-                signals::Signal::User1 => self.service.log.reopen(),
+                signals::Signal::User1 => self.context.log.reopen(),
             }
         };
-        let service = &self.service;
-        service.tell(&Event::Stopping { why, connections: service.stop.open() });
+        let context = &self.context;
+        context.record(&Event::Stopping { why, connections: context.stop.open() });
         self.manager.stopping("finishing open transactions");
-        let grace = service.live.load().config.server.shutdown_grace;
+        let grace = context.live.load().config.server.shutdown_grace;
         self.ends_at.get_or_init(|| clock::now() + grace);
-        service.stop.begin();
+        context.stop.begin();
         let again = async { while signals.next().await != signals::Signal::TerminateNow {} };
         let mut deliveries = lock(&self.deliveries).take();
         let finished = async {
-            service.stop.drained().await;
+            context.stop.drained().await;
             if let Some(deliveries) = &mut deliveries {
                 // A panic in it was told when it happened.
                 drop(deliveries.await);
@@ -204,16 +204,16 @@ impl Server {
         }
         let mut deliveries_cut_off = 0;
         if let Some(deliveries) = deliveries.filter(|deliveries| !deliveries.is_finished()) {
-            deliveries_cut_off = service.dispatch.as_ref().map_or(0, |dispatch| dispatch.under_way());
+            deliveries_cut_off = context.dispatch.as_ref().map_or(0, |dispatch| dispatch.under_way());
             deliveries.abort();
         }
-        let ended = ShutdownSummary { cut_off: service.stop.open(), forgotten: service.message_store.forgotten() };
+        let ended = ShutdownSummary { cut_off: context.stop.open(), forgotten: context.message_store.forgotten() };
         // The control socket may hold a session that was cut off; the others have ended by themselves.
         let mut tasks = std::mem::take(&mut *lock(&self.tasks));
         tasks.abort_all();
         while tasks.join_next().await.is_some() {}
-        state_file::save(service).await;
-        service.tell(&Event::Stopped { cut_off: ended.cut_off, deliveries_cut_off });
+        state_file::save(context).await;
+        context.record(&Event::Stopped { cut_off: ended.cut_off, deliveries_cut_off });
         ended
     }
 

@@ -295,7 +295,7 @@ impl Prepared {
             unknown = problem;
             Dispatch::knowing(reasons, Arc::clone(spool), &config, Arc::clone(&maps))
         });
-        let service = Arc::new(Context {
+        let context = Arc::new(Context {
             message_store,
             log,
             routing: ArcSwap::new(maps),
@@ -318,23 +318,23 @@ impl Prepared {
             internet: None,
             live: ArcSwap::from_pointee(ActiveConfig::new(config, authenticator).with_reasons(reasons)),
         });
-        let told = Arc::downgrade(&service);
-        service.routing.load().lookups().begin(service.local_delivery.readers(), move |text| {
-            if let Some(service) = told.upgrade() {
-                service.tell(&Event::ConfigWarning { text });
+        let told = Arc::downgrade(&context);
+        context.routing.load().lookups().begin(context.local_delivery.readers(), move |text| {
+            if let Some(context) = told.upgrade() {
+                context.record(&Event::ConfigWarning { text });
             }
         });
         let texts: Vec<String> = warnings.into_iter().chain(loaded.notes).collect();
         let notes: Vec<String> = bound.notes.iter().map(ToString::to_string).collect();
         let of_spool: Vec<String> = forgotten.into_iter().chain(unknown).collect();
-        warn_at_start(&service, &texts, &notes, &of_spool);
-        say_started(&service, opened.as_ref().map(|(_, recovery)| recovery), bound.listeners.len());
+        warn_at_start(&context, &texts, &notes, &of_spool);
+        say_started(&context, opened.as_ref().map(|(_, recovery)| recovery), bound.listeners.len());
         if let Some(hardening) = &hardening {
-            service.tell(&Event::Hardening { severity: hardening.severity(), text: hardening.text() });
+            context.record(&Event::Hardening { severity: hardening.severity(), text: hardening.text() });
         }
 
         let manager = Arc::new(manager);
-        let server = Arc::new(Server::new(service, tls, source, hardening, Arc::clone(&manager)));
+        let server = Arc::new(Server::new(context, tls, source, hardening, Arc::clone(&manager)));
         let addresses: Vec<_> = bound.listeners.iter().map(|listener| listener.address).collect();
         server.open_all(bound.listeners).map_err(StartError::Unavailable)?;
         server.watch(spool);
@@ -352,19 +352,19 @@ impl Prepared {
 }
 
 /// Logs what an operator should know of the configuration, the listeners and the spool.
-fn warn_at_start(service: &Context, texts: &[String], notes: &[String], of_spool: &[String]) {
+fn warn_at_start(context: &Context, texts: &[String], notes: &[String], of_spool: &[String]) {
     for text in texts {
-        service.tell(&Event::ConfigWarning { text });
+        context.record(&Event::ConfigWarning { text });
     }
-    if let Some(place) = service.routing.load().program().filter(|_| !service.local_delivery.runs_programs()) {
+    if let Some(place) = context.routing.load().program().filter(|_| !context.local_delivery.runs_programs()) {
         let text = format!("program destinations of aliases wait ({place}): {}", local::NO_PROGRAMS);
-        service.tell(&Event::ConfigWarning { text: &text });
+        context.record(&Event::ConfigWarning { text: &text });
     }
     for text in notes {
-        service.tell(&Event::ConfigWarning { text });
+        context.record(&Event::ConfigWarning { text });
     }
     for text in of_spool {
-        service.tell(&Event::Spool { severity: Severity::Warning, text });
+        context.record(&Event::Spool { severity: Severity::Warning, text });
     }
 }
 
@@ -416,8 +416,8 @@ pub(crate) fn message_store(opened: Option<&(Arc<Spool>, Recovery)>) -> MessageS
     }
 }
 
-fn say_started(service: &Context, recovery: Option<&Recovery>, listeners: usize) {
-    let live = service.live.load();
+fn say_started(context: &Context, recovery: Option<&Recovery>, listeners: usize) {
+    let live = context.live.load();
     let path = &live.config.spool.path;
     let Some(recovery) = recovery else { return };
     let volatile = crate::file_system::file_system(path).is_ok_and(|space| space.volatile);
@@ -426,7 +426,7 @@ fn say_started(service: &Context, recovery: Option<&Recovery>, listeners: usize)
     let name = accounts::Accounts::read().ok().and_then(|accounts| accounts.login_of(uid)).map(|login| login.name);
     let user = name.unwrap_or_default();
     let version = env!("CARGO_PKG_VERSION");
-    service.tell(&Event::Started { version, spool: &spool, volatile, listeners, user: &user, uid, gid });
+    context.record(&Event::Started { version, spool: &spool, volatile, listeners, user: &user, uid, gid });
     let found = format!(
         "{spool}: opened in {} ms, {} for {} waiting, {} dropped",
         recovery.took_us / 1_000,
@@ -434,10 +434,10 @@ fn say_started(service: &Context, recovery: Option<&Recovery>, listeners: usize)
         counted(recovery.recipients, "recipient"),
         counted(recovery.torn, "torn batch"),
     );
-    service.tell(&Event::Spool { severity: Severity::Info, text: &found });
+    context.record(&Event::Spool { severity: Severity::Info, text: &found });
     for damage in &recovery.damage {
         let text = format!("{damage}; run mailrace spool verify on a copy");
-        service.tell(&Event::Spool { severity: Severity::Error, text: &text });
+        context.record(&Event::Spool { severity: Severity::Error, text: &text });
     }
 }
 

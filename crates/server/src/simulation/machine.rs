@@ -44,7 +44,7 @@ pub(super) enum End {
 
 /// A server that runs.
 struct Running {
-    service: Arc<Context>,
+    context: Arc<Context>,
     lane: Arc<ListenerProfile>,
     tasks: JoinSet<()>,
 }
@@ -152,7 +152,7 @@ impl Machine {
         let began = clock::now();
         let listen = config.listen.first().unwrap();
         let lane = Arc::new(ListenerProfile::new(&config, listen, None, None));
-        let service = Arc::new(Context {
+        let context = Arc::new(Context {
             message_store: start::message_store(Some(&opened)),
             log: self.log.clone(),
             routing: ArcSwap::from_pointee(crate::routing::Routing::plain()),
@@ -174,13 +174,13 @@ impl Machine {
             internet: Some(self.internet.clone()),
             live: ArcSwap::from_pointee(ActiveConfig::new(config, None)),
         });
-        if let (Some(ready_max), Some(dispatch)) = (self.ready_max, &service.dispatch) {
+        if let (Some(ready_max), Some(dispatch)) = (self.ready_max, &context.dispatch) {
             dispatch.shrink(ready_max);
         }
         let mut tasks = JoinSet::new();
-        tasks.spawn(dispatch::run(Arc::clone(&service)));
+        tasks.spawn(dispatch::run(Arc::clone(&context)));
         self.works.lock().unwrap().stepper = Some(stepper);
-        *self.running.lock().unwrap() = Some(Running { service, lane, tasks });
+        *self.running.lock().unwrap() = Some(Running { context, lane, tasks });
         *self.generation.lock().unwrap() += 1;
         self.book.note(|| "server: started".to_owned());
     }
@@ -191,7 +191,7 @@ impl Machine {
         *self.generation.lock().unwrap() += 1;
         self.book.note(|| format!("server: {how:?}"));
         if how == End::Stop {
-            running.service.stop.begin();
+            running.context.stop.begin();
             let grace = async { while running.tasks.join_next().await.is_some() {} };
             if tokio::time::timeout(Duration::from_secs(3_600), grace).await.is_err() {
                 self.book.wrong("the server does not stop".to_owned());
@@ -216,15 +216,15 @@ impl Machine {
         };
         running.tasks.abort_all();
         while running.tasks.join_next().await.is_some() {}
-        let Running { service, .. } = running;
+        let Running { context, .. } = running;
         // What the tasks owned is dropped when it would go on.
         for _ in 0..100 {
             tokio::task::yield_now().await;
         }
-        if Arc::strong_count(&service) > 1 {
-            self.book.wrong(format!("{} tasks outlive the server", Arc::strong_count(&service) - 1));
+        if Arc::strong_count(&context) > 1 {
+            self.book.wrong(format!("{} tasks outlive the server", Arc::strong_count(&context) - 1));
         }
-        drop((service, old));
+        drop((context, old));
     }
 
     /// Plans that power goes within so many operations of the disk.
@@ -241,21 +241,21 @@ impl Machine {
     }
 
     /// The service, if it runs.
-    pub(super) fn service(&self) -> Option<Arc<Context>> {
-        self.running.lock().unwrap().as_ref().map(|running| Arc::clone(&running.service))
+    pub(super) fn context(&self) -> Option<Arc<Context>> {
+        self.running.lock().unwrap().as_ref().map(|running| Arc::clone(&running.context))
     }
 
     /// Opens a session; `None` if nobody listens.
     pub(super) fn connect(&self) -> Option<(DuplexStream, u64)> {
         let generation = self.generation()?;
         let mut running = self.running.lock().unwrap();
-        let running = running.as_mut().filter(|running| !running.service.stop.has_begun())?;
+        let running = running.as_mut().filter(|running| !running.context.stop.has_begun())?;
         let (ours, theirs) = duplex(64 << 10);
         let client = Client::Network(([192, 0, 2, 1], 1_025).into());
         let mut session = Session::new(Arc::clone(&running.lane.settings), client, None);
         session.trust_priorities();
-        let (service, lane) = (Arc::clone(&running.service), Arc::clone(&running.lane));
-        let connection = Connection::new(service, lane, session, Opening::default(), clock::now());
+        let (context, lane) = (Arc::clone(&running.context), Arc::clone(&running.lane));
+        let connection = Connection::new(context, lane, session, Opening::default(), clock::now());
         running.tasks.spawn(connection.run(Transport::Memory(theirs)));
         while running.tasks.try_join_next().is_some() {}
         Some((ours, generation))
@@ -265,7 +265,7 @@ impl Machine {
     pub(super) fn waiting(&self) -> Option<usize> {
         use spool::Store as _;
         let running = self.running.lock().unwrap();
-        running.as_ref().and_then(|running| running.service.spool()).map(|spool| spool.messages().len())
+        running.as_ref().and_then(|running| running.context.spool()).map(|spool| spool.messages().len())
     }
 
     /// The disk's clock goes with ours.

@@ -40,14 +40,14 @@ fn passes(sabotage: Option<Sabotage>) -> (u64, u64) {
         let (mut others, mut senders) = life.begin();
         while senders.join_next().await.is_some() {}
         after(10 * SECOND).await;
-        let service = life.machine.service().unwrap();
+        let context = life.machine.context().unwrap();
         config.route.smart_host = second;
-        service.live.store(Arc::new(ActiveConfig::new(config, None)));
-        let dispatch = service.dispatch.clone().unwrap();
+        context.live.store(Arc::new(ActiveConfig::new(config, None)));
+        let dispatch = context.dispatch.clone().unwrap();
         let count = || dispatch.passes.load(Ordering::Relaxed);
         let begun = count();
         for _ in 0..RELOADS {
-            reconfigure(&service, &Renewal::of_maps());
+            reconfigure(&context, &Renewal::of_maps());
             after(SECOND).await;
         }
         after(5 * MINUTE).await;
@@ -58,7 +58,7 @@ fn passes(sabotage: Option<Sabotage>) -> (u64, u64) {
         let ended = count();
         after(30 * MINUTE).await;
         let later = count() - ended;
-        drop((service, dispatch));
+        drop((context, dispatch));
         life.machine.end(End::Stop).await;
         others.shutdown().await;
         (under_way, later)

@@ -232,9 +232,9 @@ impl Life {
 
     /// `mailrace queue retry --all`
     fn retry_all(&self) {
-        let Some(service) = self.machine.service() else { return };
-        let Some(spool) = service.spool() else { return };
-        let due = u32::try_from(service.unix_now().as_secs()).unwrap();
+        let Some(context) = self.machine.context() else { return };
+        let Some(spool) = context.spool() else { return };
+        let due = u32::try_from(context.unix_now().as_secs()).unwrap();
         let change = |(entry, _): (spool::Entry, Bytes)| Change {
             id: entry.id,
             recipient: entry.recipient,
@@ -245,7 +245,7 @@ impl Life {
         ids.sort_unstable_by_key(|id| id.to_u64());
         let changes: Vec<Change> = ids.into_iter().flat_map(|id| spool.states(id)).map(change).collect();
         drop(spool.record(&changes).unwrap());
-        service.dispatch.as_ref().unwrap().retry(Destinations::All);
+        context.dispatch.as_ref().unwrap().retry(Destinations::All);
     }
 
     /// Ends everything.
@@ -301,8 +301,8 @@ impl Life {
     /// What is in the queue, for people.
     fn rest(&self) -> String {
         let mut text = String::new();
-        let Some(service) = self.machine.service() else { return text };
-        let Some(spool) = service.spool() else { return text };
+        let Some(context) = self.machine.context() else { return text };
+        let Some(spool) = context.spool() else { return text };
         for id in spool.messages() {
             for (entry, destination) in spool.states(id) {
                 let state = entry.state;
@@ -319,11 +319,11 @@ async fn command(book: Arc<Book>, machine: Arc<Machine>, at: Duration, mut rando
     sleep(at.saturating_sub(book.now())).await;
     let Some((entry, destination, name)) = choose(&machine, &mut random) else { return };
     let record = |status, state: State| {
-        let service = machine.service()?;
+        let context = machine.context()?;
         let change =
             Change { id: entry.id, recipient: entry.recipient, state: State { status, ..state }, destination: None };
-        drop(service.spool()?.record(&[change]).ok()?);
-        Some(service)
+        drop(context.spool()?.record(&[change]).ok()?);
+        Some(context)
     };
     if random.chance(30) {
         book.note(|| format!("operator: deletes {name}"));
@@ -337,17 +337,17 @@ async fn command(book: Arc<Book>, machine: Arc<Machine>, at: Duration, mut rando
     record(Status::Held, entry.state);
     sleep(time).await;
     loop {
-        if let Some(service) = machine.service()
-            && let Some(spool) = service.spool()
+        if let Some(context) = machine.context()
+            && let Some(spool) = context.spool()
         {
             let states = spool.states(entry.id);
             let is_held =
                 |one: &&(spool::Entry, Bytes)| one.0.recipient == entry.recipient && one.0.state.status == Status::Held;
             let Some((held, _)) = states.iter().find(is_held) else { return };
             book.note(|| format!("operator: releases {name}"));
-            let due = u32::try_from(service.unix_now().as_secs()).unwrap();
+            let due = u32::try_from(context.unix_now().as_secs()).unwrap();
             record(Status::Waiting, State { due, ..held.state });
-            service.dispatch.as_ref().unwrap().released(Destinations::These(&[destination]));
+            context.dispatch.as_ref().unwrap().released(Destinations::These(&[destination]));
             return;
         }
         sleep(MINUTE).await;
@@ -356,8 +356,8 @@ async fn command(book: Arc<Book>, machine: Arc<Machine>, at: Duration, mut rando
 
 /// A recipient of a sender's message that waits and is not being delivered.
 fn choose(machine: &Machine, random: &mut Random) -> Option<(spool::Entry, Bytes, String)> {
-    let service = machine.service()?;
-    let spool = service.spool()?;
+    let context = machine.context()?;
+    let spool = context.spool()?;
     let mut ids = spool.messages();
     ids.sort_unstable_by_key(|id| id.to_u64());
     let id = *ids.get(usize::try_from(random.next()).unwrap() % ids.len().max(1))?;
@@ -365,6 +365,6 @@ fn choose(machine: &Machine, random: &mut Random) -> Option<(spool::Entry, Bytes
     let stored = spool.envelope(id).ok()?;
     let found = stored.recipients.iter().find(|one| one.position == entry.recipient)?;
     let name = spool::envelope::decode_recipient(&found.data).ok()?.address.to_string();
-    let is_free = !service.dispatch.as_ref()?.is_active(id, entry.recipient) && name.starts_with('r');
+    let is_free = !context.dispatch.as_ref()?.is_active(id, entry.recipient) && name.starts_with('r');
     (is_free && entry.state.status == Status::Waiting).then_some((entry, destination, name))
 }

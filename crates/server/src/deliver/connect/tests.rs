@@ -52,7 +52,7 @@ enum Mood {
 type Spec = (&'static str, &'static str, Mood);
 
 struct World {
-    service: Arc<Context>,
+    context: Arc<Context>,
     candidates: Vec<Candidate>,
     dialled: Arc<Mutex<Vec<SocketAddr>>>,
     /// Connections that were begun and not let go, at a time.
@@ -134,7 +134,7 @@ impl World {
         let text = "[dns]\nservers = [\"127.0.0.1:9\"]\n";
         let config = crate::config::load(text, None, &[], &crate::config::Machine::default()).unwrap().config;
         let rule = config.rule_for(b"d.test", &[]);
-        let mut service = Context::trial(config, Behaviour::default());
+        let mut context = Context::trial(config, Behaviour::default());
         let candidate = |(name, address, _): &Spec| Candidate {
             name: (*name).into(),
             address: Where::Socket(address.parse().unwrap()),
@@ -168,8 +168,8 @@ impl World {
                 Ok(Transport::Memory(ours))
             })
         });
-        Arc::get_mut(&mut service).unwrap().internet = Some(internet);
-        Self { service, candidates, dialled, most_under_way, rule }
+        Arc::get_mut(&mut context).unwrap().internet = Some(internet);
+        Self { context, candidates, dialled, most_under_way, rule }
     }
 
     /// With this access map.
@@ -186,7 +186,7 @@ impl World {
         let config = crate::config::load(&text, None, &[], &crate::config::Machine::default()).unwrap().config;
         let lookups = Arc::new(crate::lookup::Lookups::new(&config));
         let loaded = crate::routing::load::load(&config, &lookups, None).unwrap();
-        self.service.routing.store(Arc::new(loaded.routing));
+        self.context.routing.store(Arc::new(loaded.routing));
         self
     }
 
@@ -198,9 +198,9 @@ impl World {
     async fn open_at(&self, post: &ConnectionSignal, lane: Lane) -> (Result<Box<Link>, ConnectError>, u128) {
         let began = clock::now();
         let timer = pin!(timer());
-        let stopping = pin!(self.service.stop.begun());
-        let mut wait = Wait::new(timer, &self.service.stop, stopping);
-        let opened = open(&self.service, self.candidates.clone(), lane, &self.rule, post, &mut wait).await;
+        let stopping = pin!(self.context.stop.begun());
+        let mut wait = Wait::new(timer, &self.context.stop, stopping);
+        let opened = open(&self.context, self.candidates.clone(), lane, &self.rule, post, &mut wait).await;
         (opened, since(began).as_millis())
     }
 
@@ -210,13 +210,13 @@ impl World {
     }
 
     fn may_try(&self, address: &str) -> bool {
-        self.service.hosts.look(|hosts| hosts.may_try(address.parse().unwrap(), self.service.unix_now()))
+        self.context.hosts.look(|hosts| hosts.may_try(address.parse().unwrap(), self.context.unix_now()))
     }
 
     /// Whether TLS is not to be tried with a host so much later.
     fn tls_is_broken(&self, address: SocketAddr, later: Duration) -> bool {
-        let then = self.service.unix_now() + later;
-        self.service.hosts.look(|hosts| hosts.tls_is_broken(address, then))
+        let then = self.context.unix_now() + later;
+        self.context.hosts.look(|hosts| hosts.tls_is_broken(address, then))
     }
 }
 
@@ -294,9 +294,9 @@ async fn who_was_not_tried_for_lack_of_time_comes_first_the_next_time() {
     assert_eq!((opened.is_ok(), took), (true, 0));
     // When all may be tried again, one of them is enough to know better.
     let world = World::new(&specs);
-    let long_ago = world.service.unix_now() - Duration::from_secs(3_600);
+    let long_ago = world.context.unix_now() - Duration::from_secs(3_600);
     for address in &addresses[..4] {
-        world.service.hosts.learn(|hosts| hosts.failed(address.parse().unwrap(), long_ago));
+        world.context.hosts.learn(|hosts| hosts.failed(address.parse().unwrap(), long_ago));
     }
     let (opened, took) = world.open(Lane::Fast).await;
     assert_eq!((opened.is_ok(), took), (true, 10_000));
@@ -351,10 +351,10 @@ async fn hung_tls() -> (World, SocketAddr) {
         }
     });
     let mut world = World::new(&[("one", address.to_string().leak(), Mood::HungTls)]);
-    Arc::get_mut(&mut world.service).unwrap().internet = None;
-    let mut config = world.service.live.load().config.clone();
+    Arc::get_mut(&mut world.context).unwrap().internet = None;
+    let mut config = world.context.live.load().config.clone();
     config.tls.handshake_time_max = Duration::from_millis(50);
-    world.service.live.store(Arc::new(crate::context::ActiveConfig::new(config, None)));
+    world.context.live.store(Arc::new(crate::context::ActiveConfig::new(config, None)));
     (world, address)
 }
 
@@ -394,7 +394,7 @@ async fn a_host_that_is_silent_about_tls_is_spoken_to_in_clear_for_an_hour() {
             assert_eq!((world.dialled().len(), time), (connections, took), "{lane:?}");
         }
         assert!(world.tls_is_broken(address, 59 * MINUTE) && !world.tls_is_broken(address, 60 * MINUTE));
-        let expected = world.service.hosts.look(|hosts| hosts.expected(address));
+        let expected = world.context.hosts.look(|hosts| hosts.expected(address));
         assert!(expected < Some(Duration::from_secs(1)), "{expected:?}");
     }
     let world = World::new(&[("one", ONE, Mood::BrokenTls)]);
@@ -416,8 +416,8 @@ async fn one_that_is_called_off_ends_and_the_next_one_begins_with_another_host()
         let trouble = opened.unwrap_err();
         assert!(trouble.is_ours && took == 300, "{mood:?}: {trouble:?} after {took} ms");
         assert_eq!(world.dialled(), ["192.0.2.1"]);
-        let now = world.service.unix_now();
-        let failures = world.service.hosts.look(|hosts| hosts.views(now).map(|one| one.failures).collect::<Vec<_>>());
+        let now = world.context.unix_now();
+        let failures = world.context.hosts.look(|hosts| hosts.views(now).map(|one| one.failures).collect::<Vec<_>>());
         assert_eq!(failures, [0], "it was not given the time to fail");
         let (opened, _) = world.open(Lane::Fast).await;
         assert_eq!(&*opened.unwrap().peer.name, "two");
@@ -564,7 +564,7 @@ async fn tls_that_is_demanded_is_tried_whatever_else_is_said() {
 #[tokio::test]
 async fn a_source_that_is_not_ours_is_named() {
     let mut world = World::new(&[("one", "127.0.0.1:9", Mood::Good)]);
-    Arc::get_mut(&mut world.service).unwrap().internet = None;
+    Arc::get_mut(&mut world.context).unwrap().internet = None;
     (world.rule.index, world.rule.source4) = (Some(2), Some([192, 0, 2, 7].into()));
     let trouble = world.open(Lane::Fast).await.0.unwrap_err();
     assert!(trouble.text.starts_with("cannot connect to one from 192.0.2.7: "), "{}", trouble.text);

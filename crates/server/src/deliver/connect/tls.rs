@@ -177,7 +177,7 @@ impl Opening<'_> {
         let dialled = tokio::select! {
             biased;
             dialled = self.dialler().one(&candidate.address) => dialled,
-            () = self.service.stop.begun() => return Err(Unready::Other(self.stopping(&candidate))),
+            () = self.context.stop.begun() => return Err(Unready::Other(self.stopping(&candidate))),
         };
         let greeted = match dialled {
             Ok(transport) => self.greet(candidate.clone(), transport, TlsUse::Never, said, wait).await,
@@ -256,7 +256,7 @@ impl Opening<'_> {
         };
         let TlsInfo { version, cipher, bits, verify, .. } = &info;
         let relay = next_hop(&link.peer);
-        self.service.tell(&Event::StartTlsClient { relay, version, cipher, bits: *bits, verify });
+        self.context.record(&Event::StartTlsClient { relay, version, cipher, bits: *bits, verify });
         link.transport = Transport::TlsOut(Box::new(stream));
         link.tls = Some(Box::new(info));
         let now = link.now();
@@ -270,7 +270,7 @@ impl Opening<'_> {
         S: AsyncRead + AsyncWrite + Unpin,
     {
         let deadline = clock::now() + self.config.tls.handshake_time_max.min(self.patience.command);
-        let connector = &self.service.connector;
+        let connector = &self.context.connector;
         let shaken = if said.is_judged {
             Box::pin(connector.connect_and_judge(stream, name, deadline, &self.config.tls.ca_files)).await
         } else {
@@ -301,7 +301,7 @@ impl Opening<'_> {
     }
 
     fn report_no_tls(self, candidate: &Candidate, reason: &str) {
-        self.service.tell(&Event::TlsClientFailed { relay: next_hop(candidate), reason });
+        self.context.record(&Event::TlsClientFailed { relay: next_hop(candidate), reason });
     }
 
     /// What is known of TLS with a host.
@@ -310,9 +310,9 @@ impl Opening<'_> {
         if is_sabotaged(Sabotage::ForgetTls) {
             return TlsRecord::Unknown;
         }
-        let now = self.service.unix_now();
+        let now = self.context.unix_now();
         let address = peer.address.socket();
-        address.map_or(TlsRecord::Unknown, |address| self.service.hosts.look(|hosts| hosts.tls(address, now)))
+        address.map_or(TlsRecord::Unknown, |address| self.context.hosts.look(|hosts| hosts.tls(address, now)))
     }
 }
 

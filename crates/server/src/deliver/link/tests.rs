@@ -42,10 +42,10 @@ async fn send(theirs: DuplexStream, octets: usize) -> (Finished, Duration, [usiz
 }
 
 async fn send_to(theirs: DuplexStream, octets: usize, recipients: usize) -> (Finished, Duration, [usize; 2]) {
-    let service = Context::trial(crate::config::Config::default(), Behaviour::default());
+    let context = Context::trial(crate::config::Config::default(), Behaviour::default());
     let timer = pin!(timer());
-    let stopping = pin!(service.stop.begun());
-    let mut wait = Wait::new(timer, &service.stop, stopping);
+    let stopping = pin!(context.stop.begun());
+    let mut wait = Wait::new(timer, &context.stop, stopping);
     let peer = named("one", ([192, 0, 2, 1], 25).into(), 0);
     let mut settings = Settings::new("mx.test");
     settings.limits.hurry = LATE;

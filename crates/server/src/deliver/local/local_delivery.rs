@@ -272,10 +272,10 @@ fn lost() -> HandoverResult {
 ///
 /// # Cancel safety
 /// No: what was begun is finished, and nobody hears of it.
-pub(super) async fn deliver(service: Arc<Context>, letters: LocalJob) -> HandoverResult {
-    let local_delivery = &service.local_delivery;
+pub(super) async fn deliver(context: Arc<Context>, letters: LocalJob) -> HandoverResult {
+    let local_delivery = &context.local_delivery;
     let _permit = local_delivery.turn(&letters.order.what).await;
-    let at_work = Arc::clone(&service);
+    let at_work = Arc::clone(&context);
     let handed = blocking::run(move || at_work.local_delivery.hand_in(letters)).await;
     let told = match handed {
         Ok(HandedIn::Done(handed)) => return handed,
@@ -285,7 +285,7 @@ pub(super) async fn deliver(service: Arc<Context>, letters: LocalJob) -> Handove
     match told {
         Ok(JobReply::Done(handed)) => handed,
         Ok(JobReply::Turn(turn)) => {
-            let at_work = Arc::clone(&service);
+            let at_work = Arc::clone(&context);
             let led = blocking::run(move || {
                 let (place, letters) = *turn;
                 at_work.local_delivery.lead(&place, letters)
@@ -335,8 +335,8 @@ pub(super) enum Source {
 }
 
 impl Source {
-    pub(super) fn of(service: &Context, outgoing: &OutboundMessage) -> Self {
-        match (&outgoing.content, service.spool()) {
+    pub(super) fn of(context: &Context, outgoing: &OutboundMessage) -> Self {
+        match (&outgoing.content, context.spool()) {
             (Stored::Here(pieces), _) => Self::Here(pieces.iter().filter(|piece| !piece.is_empty()).cloned().collect()),
             (Stored::Stored { .. }, Some(spool)) => Self::Stored {
                 spool: Arc::clone(spool),

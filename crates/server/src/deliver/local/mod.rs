@@ -103,9 +103,9 @@ pub(crate) const fn connections(config: &Config, to: &To) -> u32 {
 /// # Cancel safety
 /// No: what was delivered may not be recorded. The server's end waits for it.
 pub(super) async fn run(mut work: Work<'_>, to: To, way: &ConnectTarget, post: &ConnectionSignal) {
-    let (service, dispatch, connection) = (work.service, work.dispatch, work.connection);
-    dispatch.reached(service, way, connection);
-    while !service.stop.has_begun() && !post.is_called_off.load(Ordering::Acquire) {
+    let (context, dispatch, connection) = (work.context, work.dispatch, work.connection);
+    dispatch.reached(context, way, connection);
+    while !context.stop.has_begun() && !post.is_called_off.load(Ordering::Acquire) {
         match dispatch.take(connection) {
             NextJob::Job(job) => {
                 Box::pin(one(&mut work, &to, &job)).await;
@@ -113,10 +113,10 @@ pub(super) async fn run(mut work: Work<'_>, to: To, way: &ConnectTarget, post: &
             }
             NextJob::Close => break,
             NextJob::Idle | NextJob::Later => {
-                let idle_time = service.live.load().config.delivery.idle_time;
+                let idle_time = context.live.load().config.delivery.idle_time;
                 tokio::select! {
                     () = post.bell.notified() => {}
-                    () = service.stop.begun() => {}
+                    () = context.stop.begun() => {}
                     () = tokio::time::sleep(idle_time) => break,
                 }
             }
@@ -132,7 +132,7 @@ async fn one(work: &mut Work<'_>, to: &To, job: &Job) {
         Err(LoadError::Nothing) => return work.records.push((job.clone(), Feedback::Unsent, None)),
         Err(LoadError::Unread(why)) => return work.put_aside(job, &why),
     };
-    let now = work.service.unix_now();
+    let now = work.context.unix_now();
     if let Some(cause) = settle::deadline::too_late(&outgoing.envelope, now) {
         return work
             .fail(job, &ConnectError { text: cause.text.to_string(), ..ConnectError::deferral((4, 7), String::new()) })
@@ -140,7 +140,7 @@ async fn one(work: &mut Work<'_>, to: &To, job: &Job) {
     }
     let began = clock::now();
     let what = what_of(to);
-    let fates = deliver(work.service, &what, &mut outgoing).await;
+    let fates = deliver(work.context, &what, &mut outgoing).await;
     let xdelay = clock::now().saturating_duration_since(began);
     let feedback = match fates.iter().any(|fate| matches!(fate, AttemptOutcome::Delivered(_))) {
         true => Feedback::Good,
@@ -150,7 +150,7 @@ async fn one(work: &mut Work<'_>, to: &To, job: &Job) {
     let attempt = settle::Attempt {
         is_final: true,
         name: name.as_deref(),
-        owner: what.user().and_then(|user| work.service.routing.load().user(user)),
+        owner: what.user().and_then(|user| work.context.routing.load().user(user)),
         ..outgoing.attempt(NextHop::None, what.mailer(), xdelay, false)
     };
     Box::pin(work.settle(job, &attempt, fates, feedback)).await;
@@ -169,17 +169,17 @@ fn what_of(to: &To) -> What {
 /// # Cancel safety
 /// No: what was begun is finished, and nobody hears of it.
 pub(crate) async fn deliver(
-    service: &Arc<Context>,
+    context: &Arc<Context>,
     what: &What,
     outgoing: &mut OutboundMessage,
 ) -> Vec<AttemptOutcome> {
     let mut tasks = JoinSet::new();
     for (at, recipient) in outgoing.envelope.recipients.iter().enumerate() {
         let Some((position, state)) = outgoing.positions.get(at) else { continue };
-        let order = order_of(service, what, outgoing, recipient, (*position, *state));
-        let letters = LocalJob { order, source: Source::of(service, outgoing) };
-        let service = Arc::clone(service);
-        tasks.spawn(async move { (at, local_delivery::deliver(service, letters).await) });
+        let order = order_of(context, what, outgoing, recipient, (*position, *state));
+        let letters = LocalJob { order, source: Source::of(context, outgoing) };
+        let context = Arc::clone(context);
+        tasks.spawn(async move { (at, local_delivery::deliver(context, letters).await) });
     }
     let broke_off = || Verdict::deferred((3, 0), "the delivering task broke off");
     let mut verdicts: Vec<Verdict> = outgoing.positions.iter().map(|_| broke_off()).collect();
@@ -188,7 +188,7 @@ pub(crate) async fn deliver(
         let verdict = match handed {
             HandoverResult::Verdict(verdict) => verdict,
             HandoverResult::Gone(verdict) => {
-                service.tell(&Event::Spool { severity: Severity::Critical, text: &verdict.text });
+                context.record(&Event::Spool { severity: Severity::Critical, text: &verdict.text });
                 verdict
             }
         };
@@ -203,7 +203,7 @@ pub(crate) async fn deliver(
 const SLACK_US: u64 = 2_000_000;
 
 fn order_of(
-    service: &Context,
+    context: &Context,
     what: &What,
     outgoing: &OutboundMessage,
     recipient: &Recipient,
@@ -212,11 +212,11 @@ fn order_of(
     let envelope = &outgoing.envelope;
     let address = &recipient.address;
     let at_us = clock::unix_us();
-    let live = service.live.load();
+    let live = context.live.load();
     let config = &live.config;
     // Before this start it may have been begun, and nothing noted.
     let running_us =
-        u64::try_from(clock::now().saturating_duration_since(service.began).as_micros()).unwrap_or(u64::MAX);
+        u64::try_from(clock::now().saturating_duration_since(context.began).as_micros()).unwrap_or(u64::MAX);
     let is_older = envelope.received.at_us <= at_us.saturating_sub(running_us).saturating_add(SLACK_US);
     let sender = envelope.sender.address().map(Address::to_string).unwrap_or_default();
     DeliveryRequest {

@@ -13,7 +13,7 @@ const DAY: Duration = Duration::from_secs(24 * 3_600);
 const NAME: &[u8] = b"d.test";
 
 struct Trial {
-    service: Arc<Context>,
+    context: Arc<Context>,
     dispatch: Arc<Dispatch>,
     spool: Arc<Spool>,
     inbox: UnboundedReceiver<Task>,
@@ -23,9 +23,9 @@ impl Trial {
     fn new() -> Self {
         let text = "[delivery]\nmode = 'background'";
         let config = crate::config::load(text, None, &[], &crate::config::Machine::default()).unwrap().config;
-        let (service, dispatch, spool) = Context::trial_with_spool(config);
+        let (context, dispatch, spool) = Context::trial_with_spool(config);
         let inbox = dispatch.inbox.lock().unwrap().take().unwrap();
-        Self { service, dispatch, spool, inbox }
+        Self { context, dispatch, spool, inbox }
     }
 
     /// Stores a message that came at this time, in microseconds since 1970.
@@ -51,7 +51,7 @@ impl Trial {
     fn next(&mut self, is_it: impl Fn(&Task) -> bool) -> Task {
         for _ in 0..20 {
             let Ok(errand) = self.inbox.try_recv() else {
-                self.dispatch.tell(|_, _| ());
+                self.dispatch.with_scheduler(|_, _| ());
                 continue;
             };
             match errand {
@@ -66,7 +66,7 @@ impl Trial {
                         text: "no name servers".to_owned(),
                         is_ours: true,
                     };
-                    drop(self.dispatch.unplaced(&self.service, destination, &name, &no));
+                    drop(self.dispatch.unplaced(&self.context, destination, &name, &no));
                 }
                 _ => {}
             }
@@ -77,7 +77,7 @@ impl Trial {
     /// Begins an errand whose task is cut off.
     async fn break_off(&self, errand: Task) {
         let mut tasks = JoinSet::new();
-        begin(&self.service, &self.dispatch, &mut tasks, errand);
+        begin(&self.context, &self.dispatch, &mut tasks, errand);
         assert_eq!(tasks.len(), 1);
         tasks.abort_all();
         assert!(tasks.join_next().await.unwrap().unwrap_err().is_cancelled());
@@ -100,7 +100,7 @@ async fn a_destination_whose_look_up_breaks_off_is_looked_up_again() {
     let mut trial = Trial::new();
     let id = trial.store(micros(trial.dispatch.now()), "");
     let job = Job { message: id, recipients: Positions::One(0), probe: false };
-    trial.dispatch.tell(|scheduler, now| scheduler.add(NAME, job, Class::Normal, now));
+    trial.dispatch.with_scheduler(|scheduler, now| scheduler.add(NAME, job, Class::Normal, now));
     let errand = trial.next(|errand| matches!(errand, Task::Resolve { .. }));
     assert_eq!(trial.down(), None);
     trial.break_off(errand).await;
@@ -118,7 +118,7 @@ async fn mail_whose_telling_breaks_off_is_told_of_later() {
         trial.dispatch.look_at(id);
         if is_by_time {
             let at = trial.dispatch.now();
-            trial.dispatch.tell(|scheduler, _| scheduler.set_deadline(NAME, id, &Positions::One(0), at));
+            trial.dispatch.with_scheduler(|scheduler, _| scheduler.set_deadline(NAME, id, &Positions::One(0), at));
         }
         let errand = trial
             .next(|errand| matches!(errand, Task::Overdue { kind, .. } if (*kind == Overdue::ByTime) == is_by_time));
@@ -135,8 +135,8 @@ async fn the_start_leaves_alone_what_is_on_its_way() {
         let id = trial.store(micros(trial.dispatch.now()), "");
         let job = Job { message: id, recipients: Positions::One(0), probe: false };
         // Nobody is asked where that is.
-        trial.dispatch.tell(|scheduler, now| scheduler.add(b"[127.0.0.1]", job, Class::Normal, now));
-        restore(&trial.service, &trial.dispatch, pass).await;
+        trial.dispatch.with_scheduler(|scheduler, now| scheduler.add(b"[127.0.0.1]", job, Class::Normal, now));
+        restore(&trial.context, &trial.dispatch, pass).await;
         let tasks = std::iter::from_fn(|| trial.inbox.try_recv().ok());
         assert_eq!(tasks.filter(|errand| matches!(errand, Task::Connect { .. })).count(), opened);
     }

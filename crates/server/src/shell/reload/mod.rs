@@ -69,12 +69,12 @@ impl Server {
         let path = source.path.as_ref().map_or_else(|| "(no file)".to_owned(), |path| path.display().to_string());
         match self.try_reload(source) {
             Ok(Reloaded { changed, refused, warnings, renewal }) => {
-                self.service.tell(&Event::Reloaded { path: &path, retried: renewal.text().as_deref() });
+                self.context.record(&Event::Reloaded { path: &path, retried: renewal.text().as_deref() });
                 for text in &refused {
-                    self.service.tell(&Event::FileRefused { text });
+                    self.context.record(&Event::FileRefused { text });
                 }
                 for text in &warnings {
-                    self.service.tell(&Event::ConfigWarning { text });
+                    self.context.record(&Event::ConfigWarning { text });
                 }
                 self.warn_of_certificates();
                 Answer::reloaded(&changed, &[], renewal.ways())
@@ -84,7 +84,7 @@ impl Server {
                     [] => vec![error.clone()],
                     problems => problems.iter().map(ToString::to_string).collect(),
                 };
-                self.service.tell(&Event::ReloadRefused { path: &path, errors: &errors });
+                self.context.record(&Event::ReloadRefused { path: &path, errors: &errors });
                 Answer::Refused { reason: Reason::Config, error, problems }
             }
         }
@@ -93,7 +93,7 @@ impl Server {
     fn try_reload(self: &Arc<Self>, source: &Source) -> Result<Reloaded, Refused> {
         // All that can fail, first.
         let loaded = source.read().map_err(|problems| Refused::of(&problems))?;
-        let old = self.service.live.load_full();
+        let old = self.context.live.load_full();
         let differences = config::differences(&old.config, &loaded.config);
         if let Some(why) = config::refuses_reload(&differences) {
             return Err(Refused::because(why));
@@ -112,10 +112,10 @@ impl Server {
         // It reads which servers and names this machine has now. If nothing is other, what is kept of answers is kept.
         let resolver = Resolver::new(&config.dns);
         let resolver = resolver.map_err(|error| Refused::because(format!("dns.servers: {error}")))?;
-        let resolver = Some(resolver).filter(|resolver| !resolver.is_like(&self.service.resolver.load()));
+        let resolver = Some(resolver).filter(|resolver| !resolver.is_like(&self.context.resolver.load()));
         // Cached answers stay where the same directories and files are asked.
-        let lookups = Arc::new(Lookups::after(&config, &self.service.routing.load().lookups()));
-        let maps = routing::load::load(&config, &lookups, Some(&self.service.routing.load_full()));
+        let lookups = Arc::new(Lookups::after(&config, &self.context.routing.load().lookups()));
+        let maps = routing::load::load(&config, &lookups, Some(&self.context.routing.load_full()));
         let maps = maps.map_err(|faults| Refused::because(lines(&with_places(Some(&loaded), faults))))?;
         let added = self.bind_added(&config)?;
         // The last that can fail, since it takes effect by itself: open connections too meet the new certificate at
@@ -133,25 +133,25 @@ impl Server {
         }
         let mut renewal = Renewal::between(&old.config, &config);
         let routing = Arc::new(maps.routing);
-        if !routing.has_hosts_of(&self.service.routing.swap(Arc::clone(&routing))) {
+        if !routing.has_hosts_of(&self.context.routing.swap(Arc::clone(&routing))) {
             renewal.add_maps();
         }
         if let Some(resolver) = resolver {
-            self.service.resolver.store(Arc::new(resolver));
+            self.context.resolver.store(Arc::new(resolver));
             renewal.add_dns();
         }
-        self.service.log.reconfigure(&log);
+        self.context.log.reconfigure(&log);
         *lock(&self.tls) = tls.clone();
         self.replace_lanes(&config, authenticator.as_deref(), tls.as_ref());
         let mut limits = self.limits(&config);
         limits.listeners.extend(added.iter().map(|(_, listen, _)| listen.connections_max));
-        self.service.limits.replace(limits);
+        self.context.limits.replace(limits);
         for (address, listen, sockets) in added {
             self.open(address, ListenerProfile::new(&config, &listen, authenticator.as_deref(), tls.as_ref()), sockets);
         }
-        self.service.live.store(Arc::new(ActiveConfig::new(config, authenticator).with_reasons(reasons)));
-        self.service.hosts.configure(&self.service.live.load().config);
-        dispatch::reconfigure(&self.service, &renewal);
+        self.context.live.store(Arc::new(ActiveConfig::new(config, authenticator).with_reasons(reasons)));
+        self.context.hosts.configure(&self.context.live.load().config);
+        dispatch::reconfigure(&self.context, &renewal);
         let changed = differences.iter().map(ToString::to_string).collect();
         let warnings = loaded.warnings.iter().map(config::Problem::line).chain(maps.notes);
         Ok(Reloaded { changed, refused: maps.refused, warnings: warnings.collect(), renewal })

@@ -28,8 +28,8 @@ impl Trial {
         let config = source.read().unwrap().config;
         let tls = load_tls(&config).unwrap();
         let bound = listener::bind(&config.listen, Vec::new(), 16, 1).unwrap();
-        let service = Context::trial(config, Behaviour::default());
-        let server = Arc::new(Server::new(service, tls, Some(source), None, Arc::default()));
+        let context = Context::trial(config, Behaviour::default());
+        let server = Arc::new(Server::new(context, tls, Some(source), None, Arc::default()));
         server.open_all(bound.listeners).unwrap();
         Self { dir, server }
     }
@@ -84,7 +84,7 @@ async fn listeners_come_and_go() {
     assert!(trial.reload(&listen(&[second], "connections_max = 9")));
     assert_eq!(trial.addresses(), [second]);
     // Closed ones keep their number, so that connections of theirs are counted where they were.
-    let config = trial.server.service.live.load().config.clone();
+    let config = trial.server.context.live.load().config.clone();
     assert_eq!(trial.server.limits(&config).listeners, [8, 9]);
     // The loop of the first ends and its socket with it.
     for _ in 0..10_000 {
@@ -100,11 +100,11 @@ async fn listeners_come_and_go() {
 async fn a_reload_that_fails_changes_nothing() {
     let [first, second] = [free(), free()];
     let trial = Trial::new(&format!("{TLS}{}", listen(&[first], "tls = \"starttls\"")));
-    let before = Arc::clone(&trial.server.service.live.load());
+    let before = Arc::clone(&trial.server.context.live.load());
     std::fs::write(trial.dir.path().join("key.pem"), "no key").unwrap();
     let text = format!("hostname = \"other.test\"\n{TLS}{}", listen(&[first, second], "tls = \"starttls\""));
     assert!(!trial.reload(&text));
-    assert!(Arc::ptr_eq(&before, &trial.server.service.live.load()));
+    assert!(Arc::ptr_eq(&before, &trial.server.context.live.load()));
     assert_eq!(trial.addresses(), [first]);
     assert!(StdListener::bind(second).is_ok(), "the address that was new is still held");
     // An address that cannot be had.
@@ -112,7 +112,7 @@ async fn a_reload_that_fails_changes_nothing() {
     let taken = StdListener::bind("127.0.0.1:0").unwrap();
     let text = format!("{TLS}{}", listen(&[first, taken.local_addr().unwrap()], "tls = \"starttls\""));
     assert!(!trial.reload(&text));
-    assert!(Arc::ptr_eq(&before, &trial.server.service.live.load()));
+    assert!(Arc::ptr_eq(&before, &trial.server.context.live.load()));
     // And then all is well.
     assert!(trial.reload(&format!("{TLS}{}", listen(&[first], "tls = \"starttls\""))));
 }
@@ -136,7 +136,7 @@ async fn answers_of_the_dns_are_kept_while_the_same_are_asked() {
     let text = listen(&[address], "");
     // The servers are those of the machine.
     let trial = Trial::new(&text);
-    let resolver = || trial.server.service.resolver.load_full();
+    let resolver = || trial.server.context.resolver.load_full();
     let before = resolver();
     assert!(trial.reload(&text));
     assert!(trial.reload(&format!("[message]\nsize_max = \"1MiB\"\n{text}")));
