@@ -253,11 +253,11 @@ impl Shard {
         if self.available() <= self.kept() { Err(Error::Full) } else { Ok(()) }
     }
 
-    pub(crate) fn append(&self, message: NewMessage<'_>) -> Result<Commit, Error> {
+    pub(crate) fn append(&self, message: &NewMessage<'_>) -> Result<Commit, Error> {
         self.admit(message.reserved)?;
         let is_whole = matches!(message.body, NewBody::Whole(_));
         let cell = (!is_whole).then(Arc::<Cell>::default);
-        let frame = self.lay_out(&message, cell.as_ref())?;
+        let frame = self.lay_out(message, cell.as_ref())?;
         let batch = self.staging.push(frame)?;
         Ok(cell.map_or(batch, |cell| Commit::new(&cell)))
     }

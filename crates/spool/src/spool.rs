@@ -193,7 +193,7 @@ impl Spool {
     pub fn append_all(&self, first: QueueId, messages: &[NewMessage<'_>]) -> Result<Commit, Error> {
         match messages {
             [] => Ok(Commit::settled(&Ok(()))),
-            [only] => self.home(first)?.append(only.clone()),
+            [only] => self.home(first)?.append(only),
             _ => self.home(first)?.append_all(messages),
         }
     }
@@ -388,7 +388,7 @@ fn adopt(shard: &Shard, states: &[StateEntry], done: &[u64]) {
 impl Store for Spool {
     fn append(&self, message: NewMessage<'_>) -> Result<Commit, Error> {
         // A body in chunks belongs where its chunks are.
-        self.home(message.id)?.append(message)
+        self.home(message.id)?.append(&message)
     }
 
     fn append_chunk(&self, id: QueueId, number: u32, chunk: Chunk) -> Result<Commit, Error> {

@@ -39,8 +39,11 @@ impl Policy for Sender {
         match facts.sender {
             // RFC 5321 §4.5.5: the null reverse-path is valid and must be accepted
             None | Some(ReversePath::Null) => Ruling::Continue,
-            Some(ReversePath::Address(_)) if self.rights.is_trusted(facts.client, facts.identity) => Ruling::Continue,
-            Some(ReversePath::Address(address)) => may_send(address).map_or(Ruling::Continue, Ruling::Decide),
+            // The right of the client costs more than the form of the address, and is asked only for a bad form.
+            Some(ReversePath::Address(address)) => match may_send(address) {
+                Some(refusal) if !self.rights.is_trusted(facts.client, facts.identity) => Ruling::Decide(refusal),
+                _ => Ruling::Continue,
+            },
         }
     }
 }

@@ -23,7 +23,7 @@ use mail::{Envelope, QueueId};
 use observe::{Event, Severity};
 use schedule::Class;
 use spool::envelope::Encoded;
-use spool::{Change, Commit, Error, NewBody, Spool, State, Status, Store as _};
+use spool::{Change, Commit, Error, NewBody, NewRecipient, Spool, State, Status, Store as _};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -306,6 +306,12 @@ impl FramedMessage {
         let (first, encoded) = (encoded.id(), Arc::clone(encoded));
         Self { first, encoded, body: NewBody::Whole(body), state, reserved: false }
     }
+
+    /// As the spool takes it; `recipients` are those of its encoded envelope.
+    fn as_new<'a>(&'a self, recipients: &'a [NewRecipient<'a>]) -> spool::NewMessage<'a> {
+        let Self { encoded, body, state, reserved, .. } = self;
+        spool::NewMessage { reserved: *reserved, state: *state, ..encoded.message(recipients, body.clone()) }
+    }
 }
 
 /// Appends the messages of a transaction in one batch and waits until they are durable. While the disk is behind, the
@@ -335,15 +341,11 @@ pub(super) async fn append(spool: &Arc<Spool>, messages: &[FramedMessage]) -> Re
 }
 
 fn hand_over(spool: &Spool, first: QueueId, messages: &[FramedMessage]) -> Result<Commit, Error> {
+    if let [only] = messages {
+        return spool.append_all(first, &[only.as_new(&only.encoded.recipients())]);
+    }
     let recipients: Vec<_> = messages.iter().map(|message| message.encoded.recipients()).collect();
-    let framed: Vec<spool::NewMessage<'_>> = messages
-        .iter()
-        .zip(&recipients)
-        .map(|(message, recipients)| spool::NewMessage {
-            reserved: message.reserved,
-            state: message.state,
-            ..message.encoded.message(recipients, message.body.clone())
-        })
-        .collect();
-    spool.append_all(first, &framed)
+    let new: Vec<_> =
+        messages.iter().zip(&recipients).map(|(message, recipients)| message.as_new(recipients)).collect();
+    spool.append_all(first, &new)
 }

@@ -9,7 +9,7 @@ use crate::config::Acknowledge;
 use crate::intake::{
     self, Content, HeaderHints, NewMessage, Origin, PIECE_BYTES, StoredTransaction, class_of, uncommitted,
 };
-use crate::routing::expansions::{HeldTurn, MEMBERS_AT_ONCE, PlannedMessage, PlannedMessages};
+use crate::routing::expansions::{ClientKey, HeldTurn, MEMBERS_AT_ONCE, PlannedMessage, PlannedMessages};
 use crate::routing::plan::Kind;
 use mail::{Envelope, ReversePath};
 use observe::Ruleset;
@@ -140,7 +140,7 @@ impl Connection {
             let known = routing.decide(|ask| admission.router.sender(ask, &sender, SenderKind::Envelope));
             envelope.sender = known.await?;
         }
-        let client = self.subject().key();
+        let client = ClientKey::new(self.session.client(), self.session.identity());
         let ids = contents.iter().map(Content::id).collect();
         let planned = self.context.expansions.messages(client, plan, envelope, ids).await;
         let PlannedMessages { messages, turn } = planned.map_err(|error| Arc::<str>::from(error.to_string()))?;
