@@ -437,6 +437,10 @@ pub(crate) fn log_deferred(context: &Context, attempt: &Attempt<'_>, cause: &Cau
     if let Some(dispatch) = &context.dispatch {
         for (position, _) in attempt.positions {
             dispatch.reasons.remember(attempt.envelope.id, *position, Status::Waiting, reason, &cause.text);
+            // Without a host nothing was attempted.
+            if !matches!(attempt.next_hop, NextHop::None) {
+                dispatch.reasons.count_unsent(attempt.envelope.id, *position);
+            }
         }
     }
     log_fate(context, attempt, &AttemptOutcome::Deferred(cause));

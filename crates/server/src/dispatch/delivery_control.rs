@@ -40,6 +40,10 @@ impl DeliveryControl for Dispatch {
         self.reasons.of(id, recipient).map(|(_, text)| text.to_string())
     }
 
+    fn unsent(&self, id: QueueId, recipient: u32) -> u32 {
+        self.reasons.unsent(id, recipient)
+    }
+
     fn reason_kind(&self, id: QueueId, recipient: u32) -> Option<observe::Reason> {
         self.reasons.of(id, recipient).map(|(reason, _)| reason)
     }

@@ -41,6 +41,11 @@ pub trait DeliveryControl: Send + Sync + fmt::Debug + 'static {
         None
     }
 
+    /// Attempts for the recipient that the spool does not count, since no connection came about.
+    fn unsent(&self, _: QueueId, _: u32) -> u32 {
+        0
+    }
+
     /// Whether an attempt for the recipient is under way. What such an attempt comes to is decided by the next hop: a
     /// command on the recipient takes effect after it.
     fn is_active(&self, id: QueueId, recipient: u32) -> bool;

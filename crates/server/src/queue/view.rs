@@ -95,7 +95,8 @@ impl QueueView<'_> {
             destination: text(&one.destination),
             state: one.status.name().to_owned(),
             // The spool does not keep the number of attempts of a delivered recipient.
-            tries: is_undelivered.then(|| one.state.tries().into()),
+            tries: is_undelivered
+                .then(|| u64::from(one.state.tries()) + u64::from(self.delivery.unsent(id, one.position))),
             to: one.recipient.as_ref().map(|recipient| recipient.address.to_string()),
             params: params.filter(|params| !params.is_empty()),
             class: class.map(str::to_owned),

@@ -1,5 +1,8 @@
 //! Why recipients were deferred last, for people who ask: `mailrace queue show`, and the report when it is given up.
 //!
+//! An attempt that is refused at connect is written nowhere, as it costs one write for each recipient; it is counted
+//! here, until a restart.
+//!
 //! Kept in memory and bounded, the oldest go first, and over restarts in the file `replies` of the spool directory.
 //! Beneath its first line it has one for each recipient, in the order of their first mention: queue id, position,
 //! reason in a word, and in words where these are not those of the line before. What fits none of this is left out.
@@ -35,10 +38,19 @@ pub(crate) struct Reasons {
     file: StateFile,
 }
 
+#[derive(Debug)]
+struct StoredReason {
+    /// In the order of their first mention.
+    number: u64,
+    reason: Reason,
+    text: Arc<str>,
+    /// Attempts that came to no transaction.
+    unsent: u32,
+}
+
 #[derive(Debug, Default)]
 struct StoredReasons {
-    /// Each with its number in the order of their first mention.
-    texts: HashMap<Key, (u64, Reason, Arc<str>)>,
+    texts: HashMap<Key, StoredReason>,
     /// That order; may name what has gone.
     order: VecDeque<(u64, Key)>,
     mentions: u64,
@@ -54,8 +66,8 @@ impl StoredReasons {
             _ => Arc::from(text),
         };
         self.last = Some(Arc::clone(&text));
-        let number = self.texts.get(&key).map_or(self.mentions, |(number, ..)| *number);
-        if self.texts.insert(key, (number, reason, text)).is_none() {
+        let (number, unsent) = self.texts.get(&key).map_or((self.mentions, 0), |known| (known.number, known.unsent));
+        if self.texts.insert(key, StoredReason { number, reason, text, unsent }).is_none() {
             self.mentions += 1;
             self.order.push_back((number, key));
         }
@@ -64,8 +76,8 @@ impl StoredReasons {
 
     /// The oldest go where there are too many, and what names nobody any more.
     fn tidy(&mut self) {
-        let stands = |texts: &HashMap<Key, (u64, Reason, Arc<str>)>, (number, key): &(u64, Key)| {
-            texts.get(key).is_some_and(|(known, ..)| known == number)
+        let stands = |texts: &HashMap<Key, StoredReason>, (number, key): &(u64, Key)| {
+            texts.get(key).is_some_and(|known| known.number == *number)
         };
         while self.texts.len() > REASONS_MAX
             && let Some(oldest) = self.order.pop_front()
@@ -83,8 +95,8 @@ impl StoredReasons {
     /// All of them, in order.
     fn all(&self) -> Vec<Line> {
         let known = |(number, key): &(u64, Key)| {
-            let (_, reason, text) = self.texts.get(key).filter(|(known, ..)| known == number)?;
-            Some((*key, *reason, Arc::clone(text)))
+            let known = self.texts.get(key).filter(|known| known.number == *number)?;
+            Some((*key, known.reason, Arc::clone(&known.text)))
         };
         self.order.iter().filter_map(known).collect()
     }
@@ -131,7 +143,19 @@ impl Reasons {
 
     /// The reason of a recipient, if it is known, in a word and in words.
     pub(crate) fn of(&self, id: QueueId, recipient: u32) -> Option<(Reason, Arc<str>)> {
-        self.kept().texts.get(&(id, recipient)).map(|(_, reason, text)| (*reason, Arc::clone(text)))
+        self.kept().texts.get(&(id, recipient)).map(|known| (known.reason, Arc::clone(&known.text)))
+    }
+
+    /// Counts an attempt that came to no transaction, for a recipient whose reason is remembered.
+    pub(crate) fn count_unsent(&self, id: QueueId, recipient: u32) {
+        if let Some(known) = self.kept().texts.get_mut(&(id, recipient)) {
+            known.unsent = known.unsent.saturating_add(1);
+        }
+    }
+
+    /// Attempts for a recipient that came to no transaction, since the start of the server.
+    pub(crate) fn unsent(&self, id: QueueId, recipient: u32) -> u32 {
+        self.kept().texts.get(&(id, recipient)).map_or(0, |known| known.unsent)
     }
 
     /// Writes the file if something changed.
@@ -226,6 +250,20 @@ mod tests {
         assert_eq!(reasons.of(id(0), 1), None, "the oldest went");
         assert_eq!(reasons.of(id(REASONS_MAX as u64), 1).map(|(_, text)| text.len()), Some(REASON_BYTES_MAX));
         assert!(reasons.kept().texts.len() <= REASONS_MAX);
+    }
+
+    #[test]
+    fn attempts_without_a_transaction_are_counted_while_the_recipient_waits() {
+        let reasons = Reasons::default();
+        reasons.count_unsent(id(0), 0);
+        assert_eq!(reasons.unsent(id(0), 0), 0, "nothing is remembered of it");
+        for count in 1..4 {
+            reasons.remember(id(0), 0, Status::Waiting, Reason::Network, "Connection refused");
+            reasons.count_unsent(id(0), 0);
+            assert_eq!((reasons.unsent(id(0), 0), reasons.unsent(id(0), 1)), (count, 0));
+        }
+        reasons.forget(id(0), 0);
+        assert_eq!(reasons.unsent(id(0), 0), 0);
     }
 
     #[test]

@@ -185,3 +185,34 @@ fn the_files_of_this_machine() {
     assert!(matches!(RealFiles.look(&file), FileStatus::File { .. }));
     assert_eq!(RealFiles.look(&place.path().join("b")), FileStatus::Missing);
 }
+
+/// Programs of aliases run as `local.default_user`; `check` warns of a user that can read the mailboxes of others.
+#[test]
+fn a_default_user_that_reaches_mailboxes_is_warned_of() {
+    use super::super::RealFiles;
+    let place = tempfile::tempdir().unwrap();
+    let (passwd, aliases) = (place.path().join("passwd"), place.path().join("aliases"));
+    std::fs::write(&aliases, "a: b\n").unwrap();
+    // The file of groups is the machine's.
+    std::fs::write(&passwd, "").unwrap();
+    let mail = crate::env::accounts::Accounts::read_with(&passwd).unwrap().group("mail").expect("a group mail");
+    std::fs::write(
+        &passwd,
+        format!("inside:x:4001:{mail}::/:/bin/sh\nowner:x:4002:4002::/:/bin/sh\nnobody:x:65534:65534::/:/bin/sh\n"),
+    )
+    .unwrap();
+    let warned = |user: &str| {
+        let text = format!(
+            "[maps]\naliases = [{aliases:?}]\n[local]\ndomains = [\"here.test\"]\naccounts = {passwd:?}\n\
+             mailbox = \"mbox:/nowhere/%u\"\nmailbox_group = \"mail\"\nmailbox_user = \"owner\"\ndefault_user = {user:?}\n"
+        );
+        let loaded =
+            load(&text, None, &[], &Machine::default()).unwrap_or_else(|problems| panic!("{}", render(&problems)));
+        let said = render(&check_files(&loaded, &RealFiles));
+        said.contains("local.default_user = ").then_some(said)
+    };
+    assert!(warned("inside").is_some_and(|text| text.contains("is in the group mail") && text.contains("useradd")));
+    assert!(warned("owner").is_some_and(|text| text.contains("owns all mailboxes")));
+    assert_eq!(warned("nobody"), None);
+    assert_eq!(warned(""), None);
+}
