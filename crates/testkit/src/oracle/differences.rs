@@ -115,44 +115,61 @@ pub fn write(head: &str, groups: &[Group]) -> String {
     out
 }
 
-/// `docs/sendmail-differences.md`.
+/// Questions of a group that the page shows.
+const SHOWN_MAX: usize = 5;
+
+/// Writes `docs/sendmail-differences.md`: each group with its reason and a few of its questions.
 pub fn page(groups: &[Group], cases: usize, questions: usize) -> String {
-    let mut out = String::from("# Where mailrace answers otherwise than sendmail\n\n");
+    let mut out = String::from("# Differences from sendmail\n\n");
     writeln!(
         out,
-        "Generated from `bench/oracle/differences` by a test (`ORACLE=write cargo test -p mailrace --test commands oracle`); what it says is checked with \
-         every change. The real sendmail of Debian was asked {questions} questions in {cases} settings (`bench/oracle/corpus`), and \
-         mailrace gives the same answer to all others: the same destination, the same address, the same reply code and enhanced code. \
-         Texts of replies may differ."
+        "Which questions does mailrace answer differently from sendmail, and why?\n\n\
+         Debian's sendmail was asked {questions} questions in {cases} settings (`bench/oracle/corpus`). All answers that are not\n\
+         listed here are the same: destination, address, reply code and enhanced code; texts of replies may differ. A table has\n\
+         {SHOWN_MAX} examples at most; `bench/oracle/differences` has all. A test checks every answer and generates this page\n\
+         (`ORACLE=write cargo test -p mailrace --test commands oracle`)."
     )
     .expect("a string takes everything");
     for group in groups {
         write!(out, "\n## {}\n\n{}\n", group.title, group.reason.join("\n")).expect("a string takes everything");
         // A group without questions of the corpus has only words; other tests check it.
         if !group.entries.is_empty() {
+            let count = group.entries.len();
+            let shown = examples(&group.entries);
+            if count > shown.len() {
+                write!(out, "\n{count} questions, among them:\n").expect("a string takes everything");
+            }
             out.push_str("\n| Setting | Question | sendmail | mailrace |\n|---|---|---|---|\n");
-        }
-        for entry in &group.entries {
-            let cell = |text: &str| {
-                let text: String = text.chars().take(120).collect();
-                if text.is_empty() {
-                    String::new()
-                } else {
-                    format!("`{}`", text.replace('|', "\\|").replace('`', "'"))
-                }
-            };
-            writeln!(
-                out,
-                "| {} | {} | {} | {} |",
-                entry.case.replace('*', "\\*"),
-                cell(&entry.question),
-                cell(&entry.theirs),
-                cell(&entry.ours)
-            )
-            .expect("a string takes everything");
+            shown.into_iter().for_each(|entry| row(&mut out, entry));
         }
     }
     out
+}
+
+/// The entries that the page shows: the first of each setting, then the next ones, in the order of the file.
+fn examples(entries: &[Entry]) -> Vec<&Entry> {
+    let is_first = |at: usize| entries[..at].iter().all(|earlier| earlier.case != entries[at].case);
+    let (firsts, others): (Vec<_>, Vec<_>) = (0..entries.len()).partition(|at| is_first(*at));
+    let mut chosen: Vec<usize> = firsts.into_iter().chain(others).take(SHOWN_MAX).collect();
+    chosen.sort_unstable();
+    chosen.into_iter().map(|at| &entries[at]).collect()
+}
+
+/// Appends a row of the table; a cell has 120 characters at most.
+fn row(out: &mut String, entry: &Entry) {
+    let cell = |text: &str| {
+        let text: String = text.chars().take(120).collect();
+        if text.is_empty() { String::new() } else { format!("`{}`", text.replace('|', "\\|").replace('`', "'")) }
+    };
+    writeln!(
+        out,
+        "| {} | {} | {} | {} |",
+        entry.case.replace('*', "\\*"),
+        cell(&entry.question),
+        cell(&entry.theirs),
+        cell(&entry.ours)
+    )
+    .expect("a string takes everything");
 }
 
 #[test]
@@ -163,4 +180,16 @@ fn what_is_written_is_read() {
     assert!(groups[0].entries[1].fits("bcd", "rewrite HS a@b"));
     assert!(!groups[0].entries[1].fits("bcd", "rewrite ES a@b"));
     assert!(!groups[0].entries[0].fits("a", "route xx"));
+}
+
+#[test]
+fn the_page_shows_a_few_questions_of_many_settings() {
+    let entry = |case: &str, question: &str| Entry { case: case.into(), question: question.into(), ..Entry::default() };
+    let many: Vec<Entry> = (0..9).map(|n| entry("a", &format!("route {n}"))).chain([entry("b", "route x")]).collect();
+    let shown: Vec<&str> = examples(&many).into_iter().map(|entry| entry.question.as_str()).collect();
+    assert_eq!(shown, ["route 0", "route 1", "route 2", "route 3", "route x"]);
+    let groups = [Group { title: "T".into(), reason: vec!["because".into()], entries: many }];
+    let page = page(&groups, 2, 10);
+    assert!(page.contains("## T\n\nbecause\n\n10 questions, among them:\n\n| Setting |"), "{page}");
+    assert_eq!(page.lines().filter(|line| line.starts_with("| a |") || line.starts_with("| b |")).count(), SHOWN_MAX);
 }
