@@ -42,8 +42,8 @@ macro_rules! choices {
 choices! {
     ListenProtocol {
         Smtp = "smtp": "mail from other servers",
-        Submission = "submission": "mail from users (RFC 6409); AUTH is demanded unless auth_required = false",
-        Lmtp = "lmtp": "local delivery with a reply for each recipient (RFC 2033)",
+        Submission = "submission": "mail from users (RFC 6409); AUTH required, unless auth_required = false",
+        Lmtp = "lmtp": "local delivery, a reply per recipient (RFC 2033)",
     }
     ListenTls {
         None = "none": "no TLS",
@@ -53,60 +53,60 @@ choices! {
     Acknowledge {
         Durable = "durable": "when the message is on stable storage",
         Race = "race": "then, or when every next hop has taken it, whichever is first",
-        Interactive = "interactive": "when every next hop has taken it; it is stored if one does not, or takes long",
+        Interactive = "interactive": "when every next hop has taken it; else stored",
     }
     RuleAcknowledge {
         Listener = "listener": "as listen.acknowledge of the listener says",
         Durable = "durable": "when the message is on stable storage",
         Race = "race": "then, or when every next hop has taken it, whichever is first",
-        Interactive = "interactive": "when every next hop has taken it; it is stored if one does not, or takes long",
+        Interactive = "interactive": "when every next hop has taken it; else stored",
     }
     BareNewline {
         Reject = "reject": "the message is refused",
-        Normalize = "normalize": "each becomes CRLF; still none of them ends DATA",
+        Normalize = "normalize": "each becomes CRLF; none ends DATA",
     }
     DeliveryMode {
         Background = "background": "as soon as a message is accepted",
-        Queue = "queue": "on command, with mailrace queue retry; until then messages stay in the spool",
+        Queue = "queue": "on command (mailrace queue retry)",
     }
     RouteProtocol {
         Smtp = "smtp": "SMTP (RFC 5321)",
-        Lmtp = "lmtp": "LMTP, with a reply for each recipient (RFC 2033); needs route.smart_host",
+        Lmtp = "lmtp": "LMTP (RFC 2033); needs route.smart_host",
     }
     RouteTls {
         None = "none": "no TLS",
-        Opportunistic = "opportunistic": "STARTTLS where it is offered; without TLS where it is not, or fails",
-        Required = "required": "STARTTLS, and no mail to a next hop without it",
+        Opportunistic = "opportunistic": "STARTTLS where it works, else clear text",
+        Required = "required": "no mail without STARTTLS",
     }
     BadLine {
-        Skip = "skip": "it is left out, the others count",
-        KeepOld = "keep-old": "the map stays as it was; at the start the server does not start",
+        Skip = "skip": "left out; the others count",
+        KeepOld = "keep-old": "the old map stays; no start",
     }
     DelayChecks {
-        No = "no": "clients and senders are judged at once",
+        No = "no": "clients and senders are checked at once",
         Yes = "yes": "at RCPT",
-        Friend = "friend": "at RCPT, and not for recipients with Spam:… FRIEND",
-        Hater = "hater": "at RCPT, and only for recipients with Spam:… HATER",
+        Friend = "friend": "at RCPT, not for Spam:… FRIEND",
+        Hater = "hater": "at RCPT, only for Spam:… HATER",
     }
     Precedence {
-        Recipient = "recipient": "mailertable before smarttable, as sendmail does",
+        Recipient = "recipient": "mailertable first, as sendmail",
         Sender = "sender": "smarttable before mailertable",
     }
     RuleAt {
         First = "first": "before all maps",
         BeforeVirtual = "before-virtusertable": "behind domaintable",
-        BeforeLocal = "before-local": "behind virtusertable, before local users and aliases",
+        BeforeLocal = "before-local": "behind virtusertable, before users and aliases",
         BeforeMailertable = "before-mailertable": "for recipients elsewhere",
-        Last = "last": "behind mailertable and smarttable, before smart host and MX",
+        Last = "last": "behind mailertable and smarttable",
     }
     LdapDetail {
         Keep = "keep": "it is part of the name",
-        Strip = "strip": "the address without it is looked up too",
+        Strip = "strip": "also looked up without it",
         Preserve = "preserve": "the same, and mailRoutingAddress gets it",
     }
     LdapReferrals {
-        Defer = "defer": "what is not found waits: 451",
-        Ignore = "ignore": "what is not found is not there",
+        Defer = "defer": "not found: waits, 451",
+        Ignore = "ignore": "not found: absent",
     }
     CopyDsn {
         Never = "never": "no",
@@ -123,7 +123,7 @@ choices! {
     }
     Mailq {
         Everyone = "everyone": "all of it",
-        Own = "own": "what they have handed in themselves",
+        Own = "own": "own messages",
         Operators = "operators": "nothing",
     }
     LogFormat {
@@ -148,24 +148,21 @@ pub(crate) const FACILITIES: Words = &[
 ];
 
 /// How mailbox files are locked.
-pub(crate) const LOCKS: Words = &[
-    ("dotlock", "a file beside it, of its name with .lock behind it"),
-    ("fcntl", "a lock of the kernel on the file itself"),
-];
+pub(crate) const LOCKS: Words = &[("dotlock", "a file NAME.lock"), ("fcntl", "a kernel lock")];
 
 /// Versions of TLS.
-pub(crate) const TLS_VERSIONS: Words = &[("1.2", "RFC 5246; old clients can do no more"), ("1.3", "RFC 8446 only")];
+pub(crate) const TLS_VERSIONS: Words = &[("1.2", "RFC 5246; for old clients"), ("1.3", "RFC 8446 only")];
 
 /// Extensions of SMTP that can be left out.
 pub(crate) const EXTENSIONS: Words = &[
-    ("MT-PRIORITY", "senders say how urgent a message is (RFC 6710)"),
-    ("DELIVERBY", "senders say until when a message is of use (RFC 2852)"),
-    ("FUTURERELEASE", "users say when a message is to be sent (RFC 4865); where mail is submitted"),
+    ("MT-PRIORITY", "urgency of a message (RFC 6710)"),
+    ("DELIVERBY", "time of use of a message (RFC 2852)"),
+    ("FUTURERELEASE", "time of sending (RFC 4865); on submission"),
 ];
 
 /// SASL mechanisms.
 pub(crate) const MECHANISMS: Words = &[
-    ("SCRAM-SHA-256", "the password does not cross the wire; needs entries of that kind in auth.file"),
-    ("PLAIN", "the password in one line (RFC 4616)"),
-    ("LOGIN", "the same in two questions, for old clients"),
+    ("SCRAM-SHA-256", "no password on the wire; needs such entries in auth.file"),
+    ("PLAIN", "in one line (RFC 4616)"),
+    ("LOGIN", "in two questions, for old clients"),
 ];

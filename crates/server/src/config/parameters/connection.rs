@@ -30,8 +30,7 @@ pub(super) static LISTEN: Section = Section {
             "",
             ":25",
             "address and port; \":25\" stands for 0.0.0.0:25 and [::]:25",
-            "A reload binds new addresses and closes those that are gone; their connections go on. Port 0 takes one that \
-             is free.",
+            "A reload binds new addresses and closes old ones; their connections go on. Port 0 takes a free one.",
         )
         .preset(Preset::Required),
         fixed(
@@ -86,7 +85,7 @@ pub(super) static LISTEN: Section = Section {
             "false",
             "true",
             "refuse mail before TLS (530 5.7.0)",
-            "RFC 3207 forbids this on a server for the public: mail of hosts without TLS would not arrive.",
+            "RFC 3207 forbids this on a public server.",
         ),
         fixed(
             "listen.proxy_protocol",
@@ -94,9 +93,8 @@ pub(super) static LISTEN: Section = Section {
             Kind::List { of: &Kind::Network, flag: true },
             "[]",
             "[\"10.0.0.5\", \"10.0.1.0/24\"]",
-            "networks whose connections begin with a PROXY header",
-            "For load balancers: the header (version 1 or 2) names the client, and all rules and logs use that address. \
-             true stands for every client; then anyone who reaches the port can claim any address.",
+            "networks whose connections begin with a PROXY header (version 1 or 2)",
+            "For load balancers: the header names the client for all rules and logs. true trusts every client.",
         ),
         fixed(
             "listen.connections_max",
@@ -104,8 +102,8 @@ pub(super) static LISTEN: Section = Section {
             count("connections"),
             "0",
             "500",
-            "connections at once on this listener; 0: only accept.connections_max counts",
-            "Above it a client gets 421 4.3.2 at once. The port stays open.",
+            "connections at once on this listener; 0: accept.connections_max",
+            "Above it: 421 4.3.2.",
         ),
         fixed(
             "listen.auth_required",
@@ -128,19 +126,17 @@ pub(super) static LISTEN: Section = Section {
             Kind::Choice(Acknowledge::WORDS),
             "durable",
             "race",
-            "when a message is said to be accepted",
-            "Never from memory: 250 always means that the message is stored or that every next hop has taken it. \"race\" \
-             is faster where the disk is slower than the next hop. \"interactive\" spares the disk, and the sender \
-             waits for the next hop, delivery.interactive_time at most. With both, a crash before the 250 may \
-             deliver a message that its sender sends again. Messages over 64 KiB, or with NOTIFY=SUCCESS, are \
-             durable first.",
+            "when a message is acknowledged",
+            "250 always means stored, or taken by every next hop. With \"race\" and \"interactive\" a crash before \
+             the 250 may cause a duplicate; the sender waits at most delivery.interactive_time. Messages over 64 \
+             KiB, or with NOTIFY=SUCCESS, are durable first.",
         ),
     ],
 };
 
 pub(super) static ACCEPT: Section = Section {
     key: "accept",
-    summary: "who may connect, how often, and what he waits for",
+    summary: "who may connect, how often, and after which pause",
     group: None,
     parameters: &[
         fixed(
@@ -149,8 +145,8 @@ pub(super) static ACCEPT: Section = Section {
             Kind::Number { min: 1, max: 65_535, unit: "connections" },
             "4096",
             "16384",
-            "connections that wait in the kernel until they are accepted",
-            "The kernel cuts it to net.core.somaxconn.",
+            "connections that wait in the kernel",
+            "Cut to net.core.somaxconn.",
         )
         .restart(),
         fixed(
@@ -160,8 +156,7 @@ pub(super) static ACCEPT: Section = Section {
             "10000",
             "50000",
             "connections at once",
-            "Above it a client gets 421 4.3.2 at once. Each takes a file descriptor and up to 256 KiB of memory while a large \
-             message arrives.",
+            "Above it: 421 4.3.2. Each takes a file descriptor and up to 256 KiB.",
         ),
         fixed(
             "accept.connections_per_client",
@@ -179,7 +174,7 @@ pub(super) static ACCEPT: Section = Section {
             "0",
             "10",
             "new connections a second from one client; 0 for no limit",
-            "Above it: 421 4.7.0. Good clients come back later.",
+            "Above it: 421 4.7.0.",
         ),
         fixed(
             "accept.rate",
@@ -196,8 +191,8 @@ pub(super) static ACCEPT: Section = Section {
             NETWORKS,
             "[\"127.0.0.0/8\", \"::1/128\"]",
             "[\"127.0.0.0/8\", \"::1/128\", \"10.0.0.0/8\"]",
-            "networks to which the limits per client do not apply",
-            "For own hosts and load balancers. The limits of all clients together hold for them too.",
+            "networks without limits per client",
+            "For own hosts and load balancers. Limits of all clients together still hold.",
         ),
         fixed(
             "accept.greet_pause",
@@ -205,9 +200,9 @@ pub(super) static ACCEPT: Section = Section {
             Kind::Time { min: Duration::ZERO, max: Duration::from_secs(300) },
             "0",
             "5s",
-            "pause before the greeting; who talks before it is refused",
-            "Programs that send spam do not wait. A pause costs good clients as much time; more than 30 seconds and \
-             some of them give up. It holds no worker. Loopback and relay.from do not wait.",
+            "pause before the greeting; a client that speaks first is refused",
+            "Spam programs do not wait. Over 30 seconds some good clients give up. Loopback and relay.from do not \
+             wait.",
         ),
         fixed(
             "accept.reverse_dns",
@@ -216,7 +211,7 @@ pub(super) static ACCEPT: Section = Section {
             "true",
             "false",
             "look up the name of the client's address",
-            "The name is in the trace line and in the log, \"may be forged\" unless it leads back to the address.",
+            "In the trace line and the log; \"may be forged\" unless it leads back to the address.",
         ),
         fixed(
             "accept.xclient",
@@ -225,14 +220,14 @@ pub(super) static ACCEPT: Section = Section {
             "[]",
             "[\"10.0.0.5\"]",
             "networks that may speak for other clients with XCLIENT",
-            "For filters and proxies in front. Whoever is in it can claim any address, those of relay.from included.",
+            "For filters and proxies in front. They can claim any address, also those of relay.from.",
         ),
     ],
 };
 
 pub(super) static GREET_PAUSE_FOR: Section = Section {
     key: "accept.greet_pause_for",
-    summary: "another pause before the greeting for some networks; the first table that fits counts",
+    summary: "another greeting pause for some networks; the first match counts",
     group: Some(Group {
         len: |config| config.accept.greet_pause_for.len(),
         push: |config| config.accept.greet_pause_for.push((Vec::new(), Duration::ZERO)),
@@ -275,8 +270,8 @@ pub(super) static RELAY: Section = Section {
             "[\"127.0.0.0/8\", \"::1/128\"]",
             "[\"127.0.0.0/8\", \"::1/128\", \"10.0.0.0/8\"]",
             "networks that may send to any domain",
-            "Everybody else may send to relay.to only and gets 550 5.7.1 Relaying denied, unless AUTH has succeeded. A list \
-             replaces the default: name the loopback networks too.",
+            "Others may send to relay.to only (550 5.7.1 Relaying denied), unless logged in. A list replaces the \
+             default: name loopback too.",
         ),
         fixed(
             "relay.to",
@@ -284,9 +279,8 @@ pub(super) static RELAY: Section = Section {
             list(&Kind::RelayDomain),
             "[]",
             "[\"example.com\", \".example.org\"]",
-            "domains that anyone may send to",
-            "With a leading dot a domain and everything below it. Without any, only relay.from and users with AUTH can send \
-             mail.",
+            "domains that every client may send to",
+            "A leading dot means the domain and all below it.",
         ),
         fixed(
             "relay.to_files",
@@ -294,9 +288,9 @@ pub(super) static RELAY: Section = Section {
             list(&PATH),
             "",
             "[\"/etc/mail/relay-domains\"]",
-            "files of domains and networks, as sendmail's relay-domains",
-            "A name stands for everything below it too, unless access.relay_hosts_only; an address or its first numbers for \
-             clients that may send anywhere.",
+            "files of domains and networks, as relay-domains of sendmail",
+            "A name includes all below it, unless access.relay_hosts_only; addresses or their first numbers are \
+             clients with the right to relay.",
         )
         .preset(Preset::Derived {
             text: "relay-domains in maps.directory, if there is one",
@@ -317,7 +311,7 @@ pub(super) static DNS: Section = Section {
             "[]",
             "[\"127.0.0.1\", \"[2001:db8::53]:5353\"]",
             "name servers; none for those of /etc/resolv.conf",
-            "Block lists refuse large public resolvers; a resolver on this host is best.",
+            "Use a resolver on this host: block lists refuse large public ones.",
         ),
         fixed(
             "dns.timeout",
@@ -325,8 +319,8 @@ pub(super) static DNS: Section = Section {
             Kind::Time { min: Duration::from_millis(100), max: Duration::from_secs(60) },
             "5s",
             "2s",
-            "how long a question may take",
-            "A name that is not found in time counts as unknown; nobody is refused for that.",
+            "time for a question",
+            "Then the name is unknown; no client is refused for that.",
         ),
         fixed(
             "dns.cache_entries_max",
@@ -335,7 +329,7 @@ pub(super) static DNS: Section = Section {
             "100000",
             "500000",
             "answers kept in memory",
-            "Each takes some 200 bytes. A domain that mail goes to has three: its hosts, and their addresses of both kinds.",
+            "Some 200 bytes each; a domain with mail has three.",
         ),
         fixed(
             "dns.stale_max",
@@ -343,17 +337,15 @@ pub(super) static DNS: Section = Section {
             Kind::Time { min: Duration::ZERO, max: Duration::from_secs(7 * DAY) },
             "1h",
             "1d",
-            "how long after its time an answer serves while the name servers fail; 0 for never",
-            "Mail goes on to hosts that were good an hour ago while the DNS is broken (RFC 8767), instead of waiting for it. \
-             It concerns deliveries only, and only answers that name hosts or addresses: mail is never sent back for an \
-             answer that is out of date.",
+            "how long an expired answer serves while the name servers fail; 0 for never",
+            "Deliveries only, and only answers with hosts or addresses (RFC 8767). Mail is never sent back for it.",
         ),
     ],
 };
 
 pub(super) static DNS_OVERRIDE: Section = Section {
     key: "dns.override",
-    summary: "where mail for a domain goes, without asking the DNS",
+    summary: "hosts of a domain without asking the DNS",
     group: Some(Group {
         len: |config| config.dns.overrides.len(),
         push: |config| config.dns.overrides.push(blank::dns_override()),
@@ -367,9 +359,8 @@ pub(super) static DNS_OVERRIDE: Section = Section {
             Kind::RelayDomain,
             "",
             "example.com",
-            "the domain; with a leading dot everything below it as well",
-            "The first table that fits counts. It takes the place of a name server of one's own with a zone for each such \
-             domain. Deliveries alone see it: names of clients and block lists come from the DNS.",
+            "the domain; with a leading dot all below it too",
+            "The first match counts, for deliveries only.",
         )
         .preset(Preset::Required),
         fixed(
@@ -378,9 +369,9 @@ pub(super) static DNS_OVERRIDE: Section = Section {
             list(&Kind::List { of: &Kind::MxHost, flag: false }),
             "[]",
             "[\"relay1.example.net\", [\"[192.0.2.9]\", \"[2001:db8::9]\"]]",
-            "the hosts that take its mail, as if its MX records named them",
-            "They are tried in this order; hosts in brackets of their own share the load. The addresses of a name are looked \
-             up; an address stands in brackets. The port is route.port.",
+            "the hosts of its MX records",
+            "In order; hosts in inner brackets share the load. Names are looked up, addresses are in brackets. The \
+             port is route.port.",
         ),
         fixed(
             "dns.override.address",
@@ -389,7 +380,7 @@ pub(super) static DNS_OVERRIDE: Section = Section {
             "[]",
             "[\"192.0.2.9\", \"2001:db8::9\"]",
             "its addresses, as if it had no MX records",
-            "They count as well where the name is a host of an MX record, of dns.override.mx or of route.smart_host.",
+            "Also where the name is a host of an MX record, of dns.override.mx or of route.smart_host.",
         ),
     ],
 };
@@ -405,8 +396,8 @@ pub(super) static DNSBL: Section = Section {
             Kind::Number { min: 1, max: 1_000_000, unit: "" },
             "1",
             "3",
-            "the sum of weights from which a client is refused",
-            "Its recipients get 550 5.7.1 with the zone that weighed most.",
+            "sum of weights that refuses a client",
+            "Its recipients get 554 5.7.1 with the zones.",
         ),
         fixed(
             "dnsbl.time_max",
@@ -414,8 +405,8 @@ pub(super) static DNSBL: Section = Section {
             seconds(1, 60),
             "5s",
             "3s",
-            "how long all lists together may take",
-            "A list without an answer by then counts 0.",
+            "time for all lists together",
+            "A list without an answer counts 0.",
         ),
         fixed(
             "dnsbl.exempt",
@@ -423,7 +414,7 @@ pub(super) static DNSBL: Section = Section {
             NETWORKS,
             "[\"127.0.0.0/8\", \"10.0.0.0/8\", \"172.16.0.0/12\", \"192.168.0.0/16\", \"::1/128\", \"fc00::/7\", \"fe80::/10\"]",
             "[\"127.0.0.0/8\", \"192.0.2.0/24\"]",
-            "networks no list is asked about",
+            "networks that are not looked up",
             "Nor about relay.from.",
         ),
     ],
@@ -446,7 +437,7 @@ pub(super) static DNSBL_LIST: Section = Section {
             "",
             "zen.spamhaus.org",
             "the zone that is asked",
-            "Read its terms first: most lists want a contract from busy servers.",
+            "Most lists want a contract from busy servers.",
         )
         .preset(Preset::Required),
         fixed(
@@ -455,7 +446,7 @@ pub(super) static DNSBL_LIST: Section = Section {
             Kind::Number { min: -1_000_000, max: 1_000_000, unit: "" },
             "1",
             "2",
-            "what a hit adds; negative for a list of good clients",
+            "weight of a hit; negative for a list of good clients",
             "",
         ),
         fixed(
@@ -465,7 +456,7 @@ pub(super) static DNSBL_LIST: Section = Section {
             "[\"127.0.0.0/8\"]",
             "[\"127.0.0.2\", \"127.0.0.4/30\"]",
             "answers that count as a hit",
-            "Some lists say with 127.255.255.0/24 that they do not answer this resolver; that is never a hit.",
+            "127.255.255.0/24 is never a hit: the list does not serve this resolver.",
         ),
     ],
 };

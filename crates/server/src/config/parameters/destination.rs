@@ -9,7 +9,7 @@ use super::{Kind, count_from_1, fixed, list};
 
 pub(super) static DESTINATION: Section = Section {
     key: "destination",
-    summary: "what holds for some next hops; of several tables the first that fits counts, alone",
+    summary: "settings for some next hops; the first match counts, alone",
     group: Some(Group {
         len: |config| config.destinations.len(),
         push: |config| config.destinations.push(blank::destination()),
@@ -23,11 +23,10 @@ pub(super) static DESTINATION: Section = Section {
             list(&Kind::NextHop),
             "",
             "[\"example.com\", \".example.org\", \"mx:*.outlook.com\", \"hop:smart.example.com:25\"]",
-            "the next hops that the table is for",
-            "A domain; with a leading dot everything below it as well; an address in brackets for mail to such; mx: and a name of \
-             an MX host, in which a star stands for any letters and dots: it fits a domain that has such a host; hop: and a host \
-             of route.smart_host; group: and a queue group, which QGRP of the access map gives to recipients. While \
-             route.smart_host takes all mail, only hop: and group: fit.",
+            "next hops of this table",
+            "A domain; .domain for all below; [address]; mx: and an MX host (a star is any letters and dots); hop: and a \
+             host of route.smart_host; group: and a queue group (QGRP). With route.smart_host only hop: and group: \
+             match.",
         )
         .preset(Preset::Required),
         fixed(
@@ -36,9 +35,8 @@ pub(super) static DESTINATION: Section = Section {
             count_from_1("connections"),
             "",
             "5",
-            "connections at once to each destination of these",
-            "Domains with the same MX hosts are one destination and share it. Of large providers that say how many they take, \
-             write that number less one for each other host that sends for you.",
+            "connections to each of these destinations",
+            "Domains with the same MX hosts share it. If a provider allows N, subtract your other sending hosts.",
         )
         .preset(Preset::Derived {
             text: "delivery.connections_per_destination",
@@ -50,10 +48,9 @@ pub(super) static DESTINATION: Section = Section {
             Kind::Rate,
             "0",
             "0.5",
-            "messages a second to each of these, over all connections; 0 for no limit",
-            "A message with many recipients in one transaction is one. 0.5 is one in two seconds. After a pause \
-             a second's worth goes at once, at least one message: in any time no more than the rate gives for it and that. \
-             For providers that count, and for new addresses that have to earn a name.",
+            "messages a second to each, over all connections; 0 for no limit",
+            "0.5 is one in two seconds. A second's worth, at least one message, may go at once. For providers that \
+             count, and new addresses.",
         ),
         fixed(
             "destination.recipients_per_transaction",
@@ -62,7 +59,7 @@ pub(super) static DESTINATION: Section = Section {
             "",
             "50",
             "recipients of a message in one transaction",
-            "The others follow in further transactions.",
+            "The rest follows in further transactions.",
         )
         .preset(Preset::Derived {
             text: "delivery.recipients_per_transaction",
@@ -75,7 +72,7 @@ pub(super) static DESTINATION: Section = Section {
             "",
             "20",
             "messages over one connection before it is closed",
-            "Some providers close it themselves after a number, with a 421 that looks like trouble.",
+            "Some providers close with a 421 after a number.",
         )
         .preset(Preset::Derived {
             text: "delivery.messages_per_connection",
@@ -87,9 +84,8 @@ pub(super) static DESTINATION: Section = Section {
             list(&Kind::Ip),
             "[]",
             "[\"192.0.2.7\", \"2001:db8::7\"]",
-            "where connections come from, one address of each family; none: the kernel's choice",
-            "For mail whose reputation should be its own. The address must be on this machine, and its name in the DNS should be \
-             destination.hello. Without one of a family the kernel chooses for that family.",
+            "source addresses, one of each family; none: the kernel's choice",
+            "It must be on this machine; its DNS name should be destination.hello.",
         ),
         fixed(
             "destination.hello",
@@ -97,8 +93,8 @@ pub(super) static DESTINATION: Section = Section {
             Kind::Domain,
             "",
             "mta1.example.net",
-            "the name we give in EHLO",
-            "It should be the name of the address that connections come from, or servers that verify names refuse the mail.",
+            "name in EHLO",
+            "It should be the name of the source address.",
         )
         .preset(Preset::Derived { text: "hostname", value: |config, _, _| Value::Text(config.hostname.clone()) }),
         fixed(
@@ -108,7 +104,7 @@ pub(super) static DESTINATION: Section = Section {
             "",
             "required",
             "TLS with the next hop",
-            "Set \"required\" for partners that are known to have it, and \"none\" for a host whose TLS is broken.",
+            "\"required\" for partners with TLS, \"none\" for a host with broken TLS.",
         )
         .preset(Preset::Derived { text: "route.tls", value: |config, _, _| config.route.tls.value() }),
     ],

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 pub(super) static LOCAL: Section = Section {
     key: "local",
-    summary: "mail for people and programs of this machine",
+    summary: "mail for users and programs of this machine",
     group: None,
     parameters: &[
         fixed(
@@ -18,9 +18,8 @@ pub(super) static LOCAL: Section = Section {
             Kind::Flag,
             "",
             "false",
-            "whether mail for hostname is for this machine",
-            "false for a machine that passes on all mail for its own name: it then goes where mail of any domain goes. With \
-             true, as in sendmail, root and postmaster of hostname are aliases and users of this machine.",
+            "whether hostname is a local domain",
+            "false for a machine that passes on mail for its own name.",
         )
         .preset(Preset::ConfiguredValue {
             text: "true if anything of [local] is set, or maps.directory or maps.aliases, or hostname without route.smart_host",
@@ -32,8 +31,8 @@ pub(super) static LOCAL: Section = Section {
             list(&Kind::Domain),
             "[]",
             "[\"example.com\"]",
-            "domains whose mail is for this machine",
-            "What sendmail calls class w. Aliases and users are looked up for them. For hostname see local.own_name.",
+            "local domains",
+            "sendmail's class w. For hostname see local.own_name.",
         ),
         fixed(
             "local.domain_files",
@@ -41,8 +40,8 @@ pub(super) static LOCAL: Section = Section {
             list(&PATH),
             "",
             "[\"/etc/mail/local-host-names\"]",
-            "files with such domains, one a line",
-            "A line may have a comment behind a number sign.",
+            "files of local domains, one a line",
+            "# begins a comment.",
         )
         .preset(Preset::Derived {
             text: "local-host-names in maps.directory, if there is one",
@@ -54,8 +53,8 @@ pub(super) static LOCAL: Section = Section {
             Kind::Text,
             "+",
             "-",
-            "the character between a user and a detail; empty for none",
-            "With the default, mail to joe+lists goes to joe unless there is a user or an alias of the whole name.",
+            "character between user and detail; empty for none",
+            "Mail to joe+lists goes to joe, unless a user or alias has the whole name.",
         ),
         fixed(
             "local.unknown",
@@ -63,8 +62,8 @@ pub(super) static LOCAL: Section = Section {
             Kind::Choice(Unknown::WORDS),
             "refuse",
             "defer",
-            "what mail gets whose name is neither an alias nor a user",
-            "\"defer\" is for days on which users are moved: senders try again, and nothing is given back.",
+            "reply for names that are neither alias nor user",
+            "\"defer\" while users are moved.",
         ),
         fixed(
             "local.luser_relay",
@@ -72,8 +71,8 @@ pub(super) static LOCAL: Section = Section {
             Kind::Text,
             "",
             "hub.example.com",
-            "where mail to such names goes instead; empty for nowhere",
-            "A host, a mailer with a host as in mailertable, or an address.",
+            "where such mail goes instead; empty for nowhere",
+            "A host, mailer:host as in mailertable, or an address.",
         ),
         fixed(
             "local.accounts",
@@ -81,8 +80,8 @@ pub(super) static LOCAL: Section = Section {
             PATH,
             "/etc/passwd",
             "/etc/mail/passwd",
-            "the file of those who have mail here, in the form of /etc/passwd",
-            "For users who have no account on this machine otherwise.",
+            "file of users, as /etc/passwd",
+            "For users without an account.",
         )
         .restart(),
         fixed(
@@ -91,9 +90,8 @@ pub(super) static LOCAL: Section = Section {
             Kind::Flag,
             "true",
             "false",
-            "users whom /etc/nsswitch.conf finds elsewhere (SSSD, LDAP, systemd) count as well",
-            "They are asked for when a name is not in /etc/passwd; while they do not answer, mail waits: 451. Without effect if \
-             local.accounts names another file, and in a program that is linked statically.",
+            "users of the C library (SSSD, LDAP, systemd) count too",
+            "While they do not answer: 451. Not with another local.accounts, nor in a static program.",
         )
         .restart(),
         fixed(
@@ -102,8 +100,8 @@ pub(super) static LOCAL: Section = Section {
             Kind::Flag,
             "true",
             "false",
-            "users have their mail forwarded by .forward in their home",
-            "A file that others may write to is not used.",
+            "users forward mail by .forward in their home",
+            "A file that others may write does not count.",
         ),
         fixed(
             "local.mailbox",
@@ -112,8 +110,8 @@ pub(super) static LOCAL: Section = Section {
             "mbox:/var/mail/%u",
             "maildir:%h/Maildir",
             "where mailboxes are",
-            "mbox: is a file for each user, maildir: a directory, lmtp:unix: the socket of a server such as Dovecot, lmtp: and a host \
-             with its port a server elsewhere. %u is the user, %d the domain, %h the home directory. \"none\": mail for users waits.",
+            "mbox: a file per user, maildir: a directory, lmtp:unix: a socket (Dovecot), lmtp: host and port. %u \
+             user, %d domain, %h home. \"none\": mail waits.",
         )
         .restart(),
         fixed(
@@ -122,8 +120,8 @@ pub(super) static LOCAL: Section = Section {
             Kind::Word { empty: true },
             "",
             "vmail",
-            "the user who writes all mailboxes; empty for each user his own",
-            "For mailboxes of people without an account on this machine; local.mailbox then begins with a directory of that user.",
+            "user that writes all mailboxes; empty for each user",
+            "For users without accounts; local.mailbox must begin with its directory.",
         )
         .restart(),
         fixed(
@@ -132,9 +130,8 @@ pub(super) static LOCAL: Section = Section {
             Kind::Word { empty: true },
             "mail",
             "staff",
-            "a group that the writer of a mailbox has besides his own; empty for none",
-            "So that a user's mail can be locked in a directory such as /var/mail. A group that does not exist is none. Not \
-             for programs, nor for mailboxes in a home directory.",
+            "additional group of the writer of a mailbox; empty for none",
+            "For locks in /var/mail. Not for programs, nor in homes.",
         )
         .restart(),
         fixed(
@@ -143,8 +140,8 @@ pub(super) static LOCAL: Section = Section {
             Kind::Bytes { min: 0, max: 512 << 40 },
             "0",
             "2GiB",
-            "the most a mailbox file may have; 0 for no limit",
-            "Mail that would make it larger waits, and is given back after delivery.give_up_after. Files of aliases count too.",
+            "largest mailbox file; 0 for no limit",
+            "Mail beyond it waits. Files of aliases count too.",
         )
         .restart(),
         fixed(
@@ -153,8 +150,8 @@ pub(super) static LOCAL: Section = Section {
             list(&Kind::Choice(LOCKS)),
             "[\"dotlock\", \"fcntl\"]",
             "[\"fcntl\"]",
-            "how a mailbox file is locked, in this order",
-            "All programs that write to mailbox files must agree. Without any, mail may be damaged.",
+            "locks of a mailbox file, in order",
+            "All writing programs must use the same.",
         )
         .restart(),
         fixed(
@@ -163,8 +160,8 @@ pub(super) static LOCAL: Section = Section {
             seconds(1, HOUR),
             "30s",
             "2m",
-            "how long a locked mailbox is waited for",
-            "Then the mail waits for its next attempt. A lock file of a process that is gone, or older than five minutes, is removed.",
+            "time for a lock",
+            "Then the mail waits. A lock file of a dead process, or older than five minutes, is removed.",
         )
         .restart(),
         fixed(
@@ -173,8 +170,8 @@ pub(super) static LOCAL: Section = Section {
             Kind::Flag,
             "false",
             "true",
-            "mail to joe+lists goes to the folder .lists of a Maildir, where there is one",
-            "Folders are never made: anybody could.",
+            "joe+lists goes to the folder .lists of a Maildir, if it exists",
+            "Folders are never made.",
         )
         .restart(),
         fixed(
@@ -183,9 +180,9 @@ pub(super) static LOCAL: Section = Section {
             list(&PATH),
             "[\"/etc/mail/smrsh\", \"/etc/smrsh\", \"/usr/adm/sm.bin\", \"/usr/lib/sm.bin\"]",
             "[\"/usr/lib/mailman/mail\", \"/etc/mail/smrsh\"]",
-            "directories whose programs aliases and .forward files may run",
-            "As sendmail's restricted shell has it: a program that is not in one of them is looked for there by its last name. A link \
-             in /etc/mail/smrsh allows a program. \"/\" allows all of them; an empty list, none.",
+            "directories of programs for aliases and .forward",
+            "A program elsewhere is looked up here by its last name, as sendmail's restricted shell does: link it. \
+             \"/\" allows all, an empty list none.",
         )
         .restart(),
         fixed(
@@ -194,7 +191,7 @@ pub(super) static LOCAL: Section = Section {
             seconds(1, HOUR),
             "10m",
             "2m",
-            "how long a program may run",
+            "time for a program",
             "Then it and its children are killed, and the mail waits.",
         )
         .restart(),
@@ -204,9 +201,8 @@ pub(super) static LOCAL: Section = Section {
             count("processes"),
             "1000",
             "100",
-            "processes its user may have while a program runs; 0 for no limit",
-            "So that a program that starts itself again and again does not take the machine with it. The limit of the user, if it is \
-             lower, stays.",
+            "processes of its user while a program runs; 0 for no limit",
+            "Against fork loops. A lower limit of the user stays.",
         )
         .restart(),
         fixed(
@@ -215,10 +211,9 @@ pub(super) static LOCAL: Section = Section {
             Kind::Flag,
             "false",
             "true",
-            "run programs of aliases with the server's own rights, without root",
-            "Such a program can read the spool, keys and passwords, as the server can. Without it mail for programs waits, and the log says \
-             so at the start. A server that was started as root runs programs as local.default_user, or as the user whose .forward names \
-             them, whatever stands here.",
+            "run programs of aliases with the server's rights, without root",
+            "Such a program can read spool, keys and passwords. Else their mail waits. No effect on a server \
+             started as root.",
         )
         .restart(),
         fixed(
@@ -227,9 +222,9 @@ pub(super) static LOCAL: Section = Section {
             list(&Kind::Text),
             "[\"/var/mail\", \"/var/spool/mail\", \"%h\"]",
             "[\"/var/mail\", \"/var/archive\"]",
-            "directories in and below which aliases and .forward files may name files",
-            "%h is the home directory of the user who writes. What begins with a dot there is not written to, nor what is a link, nor \
-             what lies in a directory that others may write to. /dev/null is always allowed. \"/\" allows all files.",
+            "directories of files for aliases and .forward",
+            "%h is the user's home. Not files with a leading dot, links, or in directories that others may write. \
+             /dev/null always; \"/\" allows all.",
         )
         .restart(),
         fixed(
@@ -238,10 +233,8 @@ pub(super) static LOCAL: Section = Section {
             Kind::Text,
             "",
             "mailman:list",
-            "the user, and the group, for programs and files of aliases; empty for mailnull",
-            "What sendmail calls DefaultUser. Where there is no user mailnull, the empty text is for nobody. Those of a .forward are the \
-             user's own. The user should own nothing, and be in no group that \
-             mailboxes have: on Debian mail is such a group, so a program that runs as the user mail reads all mailboxes.",
+            "user and group for programs and files of aliases; empty for mailnull, else nobody",
+            "sendmail's DefaultUser. It should own nothing and be in no group of mailboxes: on Debian not mail.",
         )
         .restart(),
         fixed(
@@ -250,8 +243,8 @@ pub(super) static LOCAL: Section = Section {
             Kind::Number { min: 1, max: 4_294_967_294, unit: "" },
             "1000",
             "500",
-            "users below this number run no programs and write no files of aliases",
-            "Accounts of services lie below it. local.default_user may always.",
+            "users below run no programs and write no files of aliases",
+            "Service accounts. local.default_user may.",
         )
         .restart(),
         fixed(
@@ -261,8 +254,8 @@ pub(super) static LOCAL: Section = Section {
             "32MiB",
             "4MiB",
             "the largest :include: file of an alias",
-            "Mail for a larger one waits. A .forward and what it includes have 64 KiB at most. Texts of all such files take up to \
-             64 MiB of memory; a list that alone has more is read for each recipient.",
+            "Mail for a larger one waits. A .forward with its includes has 64 KiB. Texts take 64 MiB of memory at \
+             most.",
         )
         .restart(),
         fixed(
@@ -271,9 +264,8 @@ pub(super) static LOCAL: Section = Section {
             count_from_1("deliveries"),
             "20",
             "50",
-            "deliveries to mailboxes at once; the same for programs, and for files",
-            "Each may wait for a disk or a program. If the server was started as root, users have a process while mail comes for them, \
-             and programs have one each.",
+            "deliveries to mailboxes at once; the same for programs and files",
+            "Each may wait for a disk or program, and has a process if started as root.",
         )
         .restart(),
     ],

@@ -7,7 +7,7 @@ use super::{DAY, HOUR, Kind, PATH, count_from_1, fixed, list, seconds};
 
 pub(super) static LDAP: Section = Section {
     key: "ldap",
-    summary: "directories that maps ask as ldap:NAME, and those of LDAP routing",
+    summary: "directories for maps (ldap:NAME) and LDAP routing",
     group: Some(Group {
         len: |config| config.ldap.len(),
         push: |config| config.ldap.push(blank::ldap()),
@@ -15,24 +15,16 @@ pub(super) static LDAP: Section = Section {
         preset_text: "none",
     }),
     parameters: &[
-        fixed(
-            "ldap.name",
-            at!(ldap[].name),
-            Kind::Word { empty: false },
-            "",
-            "people",
-            "what maps call it: ldap:NAME",
-            "",
-        )
-        .preset(Preset::Required),
+        fixed("ldap.name", at!(ldap[].name), Kind::Word { empty: false }, "", "people", "name in maps: ldap:NAME", "")
+            .preset(Preset::Required),
         fixed(
             "ldap.servers",
             at!(ldap[].servers),
             list(&Kind::Text),
             "",
             "[\"ldap://ldap1.example.com\", \"ldaps://ldap2.example.com\", \"ldapi://%2Frun%2Fldapi\"]",
-            "the servers, tried in order",
-            "One that does not answer is left out for some seconds. The name of ldaps:// and StartTLS must be in the certificate.",
+            "servers, in order",
+            "One without answer is left out for some seconds. The name must be in the certificate.",
         )
         .preset(Preset::Required),
         fixed(
@@ -41,7 +33,7 @@ pub(super) static LDAP: Section = Section {
             Kind::Text,
             "",
             "ou=people,dc=example,dc=com",
-            "where searches begin; all below it is looked at",
+            "base of searches, with all below",
             "",
         )
         .preset(Preset::Required),
@@ -51,8 +43,8 @@ pub(super) static LDAP: Section = Section {
             Kind::Text,
             "",
             "cn=mail,dc=example,dc=com",
-            "the DN to bind as; empty for none",
-            "Without TLS the password crosses the network in clear text.",
+            "DN of the bind; empty for none",
+            "In clear text without TLS.",
         ),
         fixed(
             "ldap.password_file",
@@ -60,8 +52,8 @@ pub(super) static LDAP: Section = Section {
             Kind::Path { empty: true },
             "",
             "/etc/mailrace/ldap.secret",
-            "a file with the password of ldap.bind, alone in its first line",
-            "It is read at each connection, so that a new password needs no reload.",
+            "file with the password in its first line",
+            "Read at each connection.",
         ),
         fixed(
             "ldap.starttls",
@@ -69,7 +61,7 @@ pub(super) static LDAP: Section = Section {
             Kind::Flag,
             "false",
             "true",
-            "TLS on ldap:// before anything else is said",
+            "StartTLS on ldap://",
             "A server without it is not asked.",
         ),
         fixed(
@@ -78,8 +70,8 @@ pub(super) static LDAP: Section = Section {
             Kind::Path { empty: true },
             "",
             "/etc/ssl/ldap-ca.pem",
-            "the CA certificates for ldaps:// and StartTLS in PEM; empty for those of the system",
-            "It is read at each connection. A certificate that signed itself is trusted if it is in the file.",
+            "CA certificates in PEM; empty for the system's",
+            "Read at each connection. May hold a self-signed certificate.",
         ),
         fixed(
             "ldap.referrals",
@@ -87,9 +79,8 @@ pub(super) static LDAP: Section = Section {
             Kind::Choice(LdapReferrals::WORDS),
             "defer",
             "ignore",
-            "what holds when nothing is found and the directory refers to another one",
-            "References are not followed. Active Directory, asked from the root of a domain, refers to zones of DNS that hold no \
-             people: \"ignore\", or port 3268.",
+            "effect of a referral instead of an answer",
+            "Referrals are not followed. For Active Directory: \"ignore\", or port 3268.",
         ),
         fixed(
             "ldap.filter",
@@ -97,8 +88,8 @@ pub(super) static LDAP: Section = Section {
             Kind::Text,
             "(&(objectClass=inetLocalMailRecipient)(mailLocalAddress=%k))",
             "(&(objectClass=mailUser)(mail=%k))",
-            "what is searched; %k stands for the key",
-            "Characters of the key that mean something in filters are escaped.",
+            "search filter; %k is the key",
+            "The key is escaped.",
         ),
         fixed(
             "ldap.attribute",
@@ -106,8 +97,8 @@ pub(super) static LDAP: Section = Section {
             Kind::Word { empty: false },
             "mailRoutingAddress",
             "maildrop",
-            "the attribute whose value is the value of the map",
-            "LDAP routing reads mailHost and mailRoutingAddress, whatever stands here.",
+            "attribute with the value",
+            "LDAP routing reads mailHost and mailRoutingAddress.",
         ),
         fixed(
             "ldap.separator",
@@ -115,8 +106,8 @@ pub(super) static LDAP: Section = Section {
             Kind::Text,
             "",
             ", ",
-            "what stands between several values; empty: several are no match, as with sendmail",
-            "For aliases with several members a comma.",
+            "joins several values; empty: several are no match",
+            "A comma for aliases.",
         ),
         fixed(
             "ldap.routing_domains",
@@ -124,9 +115,8 @@ pub(super) static LDAP: Section = Section {
             list(&Kind::RelayDomain),
             "[]",
             "[\"example.com\", \".example.org\"]",
-            "domains whose recipients are looked up: LDAP routing, class LDAPRoute",
-            "It says where mail goes, not that it is taken: name the domains in relay.to or local.domains as well. Several \
-             tables with domains are asked in order, for the domains of all of them.",
+            "domains of LDAP routing (class LDAPRoute)",
+            "Name them in relay.to or local.domains too. Tables are asked in order.",
         ),
         fixed(
             "ldap.routing_equivalents",
@@ -134,7 +124,7 @@ pub(super) static LDAP: Section = Section {
             list(&Kind::RelayDomain),
             "[]",
             "[\"mail.example.com\"]",
-            "domains looked up as if they were ldap.routing_name: class LDAPRouteEquiv",
+            "domains looked up as ldap.routing_name (LDAPRouteEquiv)",
             "",
         ),
         fixed(
@@ -143,8 +133,8 @@ pub(super) static LDAP: Section = Section {
             Kind::Word { empty: true },
             "",
             "example.com",
-            "the domain that stands in the directory for ldap.routing_equivalents",
-            "sendmail takes the name of MASQUERADE_AS.",
+            "domain in the directory for ldap.routing_equivalents",
+            "In sendmail MASQUERADE_AS.",
         ),
         fixed(
             "ldap.bounce",
@@ -152,8 +142,8 @@ pub(super) static LDAP: Section = Section {
             Kind::Flag,
             "false",
             "true",
-            "with LDAP routing: who is not in the directory is refused with 550 5.1.1",
-            "While no server answers nobody is refused; the client hears 451.",
+            "LDAP routing: refuse unknown recipients with 550 5.1.1",
+            "451 while no server answers.",
         ),
         fixed(
             "ldap.detail",
@@ -161,7 +151,7 @@ pub(super) static LDAP: Section = Section {
             Kind::Choice(LdapDetail::WORDS),
             "keep",
             "strip",
-            "with LDAP routing: what becomes of the detail in user+detail",
+            "LDAP routing: the detail of user+detail",
             "",
         ),
         fixed(
@@ -170,7 +160,7 @@ pub(super) static LDAP: Section = Section {
             Kind::Flag,
             "false",
             "true",
-            "with LDAP routing: @domain is not looked up for an address that is not there",
+            "LDAP routing: do not look up @domain",
             "",
         ),
         fixed(
@@ -179,7 +169,7 @@ pub(super) static LDAP: Section = Section {
             seconds(1, 300),
             "5s",
             "2s",
-            "the longest wait for an answer, over all servers and with connecting",
+            "time for an answer, over all servers",
             "",
         ),
         fixed(
@@ -188,7 +178,7 @@ pub(super) static LDAP: Section = Section {
             Kind::Number { min: 1, max: 1_000, unit: "connections" },
             "2",
             "8",
-            "connections at once; each carries many questions",
+            "connections; each carries many questions",
             "",
         ),
         fixed(
@@ -198,7 +188,7 @@ pub(super) static LDAP: Section = Section {
             "1m",
             "10m",
             "how long a value is kept; 0 for not at all",
-            "So long a change in the directory may stay unseen.",
+            "Changes may stay unseen so long.",
         ),
         fixed(
             "ldap.negative_time",
@@ -206,8 +196,8 @@ pub(super) static LDAP: Section = Section {
             seconds(0, DAY),
             "10s",
             "1m",
-            "how long it is kept that there is no value",
-            "A new user waits so long for mail that others tried to send before.",
+            "how long an absence is kept",
+            "A new user may wait so long for mail.",
         ),
         fixed(
             "ldap.stale_max",
@@ -215,8 +205,8 @@ pub(super) static LDAP: Section = Section {
             seconds(0, 7 * DAY),
             "1h",
             "1d",
-            "how long answers that are too old still count while no server answers",
-            "What is not known from before waits: the client hears 451.",
+            "how long expired answers serve while no server answers",
+            "Unknown ones wait: 451.",
         ),
         fixed(
             "ldap.cache_entries_max",
@@ -224,7 +214,7 @@ pub(super) static LDAP: Section = Section {
             count_from_1("answers"),
             "10000",
             "100000",
-            "answers that are kept; each takes some 300 bytes",
+            "kept answers, some 300 bytes each",
             "",
         ),
     ],
@@ -232,7 +222,7 @@ pub(super) static LDAP: Section = Section {
 
 pub(super) static SQLITE: Section = Section {
     key: "sqlite",
-    summary: "SQLite files that maps ask as sqlite:NAME",
+    summary: "SQLite files for maps (sqlite:NAME)",
     group: Some(Group {
         len: |config| config.sqlite.len(),
         push: |config| config.sqlite.push(blank::sqlite()),
@@ -246,11 +236,11 @@ pub(super) static SQLITE: Section = Section {
             Kind::Word { empty: false },
             "",
             "routes",
-            "what maps call it: sqlite:NAME",
+            "name in maps: sqlite:NAME",
             "",
         )
         .preset(Preset::Required),
-        fixed("sqlite.path", at!(sqlite[].path), PATH, "", "/var/lib/mail/routes.db", "the file", "It is only read.")
+        fixed("sqlite.path", at!(sqlite[].path), PATH, "", "/var/lib/mail/routes.db", "the file", "Read only.")
             .preset(Preset::Required),
         fixed(
             "sqlite.query",
@@ -258,8 +248,8 @@ pub(super) static SQLITE: Section = Section {
             Kind::Text,
             "SELECT value FROM routes WHERE key = ?1",
             "SELECT destination FROM aliases WHERE address = ?1 AND active",
-            "what is asked; ?1 stands for the key",
-            "The first column of the first row is the value; NULL is none. The key is bound, never part of the text.",
+            "query; ?1 is the key",
+            "First column of the first row; NULL is none. The key is bound.",
         ),
         fixed(
             "sqlite.cache_time",
@@ -267,7 +257,7 @@ pub(super) static SQLITE: Section = Section {
             seconds(0, HOUR),
             "5s",
             "1m",
-            "how long an answer is kept, also that there is none; 0 for not at all",
+            "how long an answer or absence is kept; 0 for not at all",
             "",
         ),
     ],

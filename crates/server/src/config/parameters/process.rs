@@ -16,11 +16,13 @@ pub(super) static TOP: Section = Section {
         Kind::Domain,
         "",
         "mx.example.com",
-        "our name in the greeting, in replies and in trace lines",
-        "Other servers look it up, so it should be the full name that the address of this host has in the DNS. The name \
-         of the host as the system says it is often too short: \"mx\" and not \"mx.example.com\".",
+        "name of this server in the greeting, replies and trace lines",
+        "The full name that the DNS has for this host's address, \"mx.example.com\" and not \"mx\".",
     )
-    .preset(Preset::Derived { text: "the machine's name for itself", value: |_, machine, _| machine.hostname.value() })],
+    .preset(Preset::Derived {
+        text: "the machine's name for itself",
+        value: |_, machine, _| machine.hostname.value(),
+    })],
 };
 
 pub(super) static SERVER: Section = Section {
@@ -35,8 +37,7 @@ pub(super) static SERVER: Section = Section {
             "0",
             "4",
             "worker threads; 0 for one per core",
-            "The threads do the protocol and TLS. Their number does not grow with the number of connections. Fewer than \
-             cores leaves room for other programs.",
+            "For protocol and TLS. Less than cores leaves room for other programs.",
         )
         .restart(),
         fixed(
@@ -45,10 +46,9 @@ pub(super) static SERVER: Section = Section {
             Kind::Word { empty: true },
             "",
             "mailrace",
-            "the user to become after ports are bound; empty to stay",
-            "Started as root, the process binds its ports, gives up root for this user and never gets it back. The spool \
-             must belong to this user. Without root it has no effect. Ports below 1,024 that a reload adds cannot be bound \
-             afterwards; systemd's socket activation can do both.",
+            "user to become after binding ports; empty to stay",
+            "For a start as root, which is given up for good. Ports below 1,024 that a reload adds cannot be bound \
+             then, except by systemd.",
         )
         .restart(),
         fixed(
@@ -57,8 +57,8 @@ pub(super) static SERVER: Section = Section {
             Kind::Word { empty: true },
             "",
             "mail",
-            "the group to become; empty for the user's own",
-            "Only together with server.user.",
+            "group to become; empty for the user's own",
+            "Only with server.user.",
         )
         .restart(),
         fixed(
@@ -67,9 +67,9 @@ pub(super) static SERVER: Section = Section {
             seconds(0, super::HOUR),
             "30s",
             "2m",
-            "how long open transactions may go on after SIGTERM",
-            "New transactions are refused at once with 421. Transactions that take longer end without a reply to DATA; \
-             their clients keep the message and try again. Keep it below systemd's TimeoutStopSec (90 seconds).",
+            "time for open transactions after SIGTERM",
+            "New ones get 421. Longer ones end unanswered; clients try again. Keep it below TimeoutStopSec (90 \
+             seconds).",
         ),
         fixed(
             "server.landlock",
@@ -77,11 +77,9 @@ pub(super) static SERVER: Section = Section {
             Kind::Flag,
             "true",
             "false",
-            "close all files that the configuration does not name, by the kernel's Landlock",
-            "After its start the server reads /etc, /usr, /proc, /sys and the directories of files that it is configured with, and \
-             writes to the spool, the pickup directory, and the directories of the control socket and the log. auth.program \
-             and other programs that it starts itself are bound too. A reload that names files elsewhere is refused and needs a \
-             restart. The log says at the start what is in force; a kernel before 5.13 has nothing.",
+            "close files that the configuration does not name (Landlock)",
+            "Reads: /etc, /usr, /proc, /sys, directories of configured files. Writes: spool, pickup, control \
+             socket, log. auth.program is bound too. A reload with files elsewhere needs a restart. Linux 5.13.",
         )
         .restart(),
         fixed(
@@ -90,8 +88,8 @@ pub(super) static SERVER: Section = Section {
             list(&PATH),
             "[]",
             "[\"/opt/checkpw\"]",
-            "further directories that may be read, and whose programs may be run",
-            "For what programs of auth.program need besides /usr and /etc.",
+            "more directories to read and run programs from",
+            "For auth.program.",
         )
         .restart(),
         fixed(
@@ -100,8 +98,8 @@ pub(super) static SERVER: Section = Section {
             list(&PATH),
             "[]",
             "[\"/var/lib/checkpw\"]",
-            "further directories that may be written to",
-            "For programs that write. The directory must be there when the server starts.",
+            "more directories to write",
+            "They must exist at the start.",
         )
         .restart(),
         fixed(
@@ -110,10 +108,9 @@ pub(super) static SERVER: Section = Section {
             Kind::Flag,
             "true",
             "false",
-            "refuse system calls that mail never needs, by the kernel's seccomp",
-            "Looking into other processes, mounts, namespaces, BPF, keys, io_uring, modules and the clock answer EPERM, also to \
-             auth.program, which must not be a program of 32 bits. Workers that write mailboxes have the same list; programs that they \
-             run for users have not.",
+            "refuse system calls that mail does not need (seccomp)",
+            "ptrace, mounts, namespaces, BPF, keys, io_uring, modules and clock give EPERM, also to auth.program \
+             (no 32-bit programs). Not to programs of users.",
         )
         .restart(),
     ],
@@ -130,9 +127,8 @@ pub(super) static SPOOL: Section = Section {
             PATH,
             "",
             "/var/spool/mailrace",
-            "the directory of the spool",
-            "Made if it is not there. It wants a local disk that keeps what it has synced; a network file system does \
-             not do. To move a spool, stop the server, move the directory, change the path, start.",
+            "directory of the spool",
+            "Made if missing. It needs a local disk. To move it: stop, move, change, start.",
         )
         .preset(Preset::Derived {
             text: "/var/spool/mailrace for root, else mailrace/spool in the user's state directory (~/.local/state)",
@@ -145,9 +141,8 @@ pub(super) static SPOOL: Section = Section {
             Kind::Bytes { min: 1 << 20, max: 512 << 40 },
             "8GiB",
             "32GiB",
-            "the most the spool may take on the disk",
-            "When it is full, MAIL is answered 452 4.3.1 until there is room. It must hold eight segments per shard. Segments \
-             are made as they are needed and not given back.",
+            "most space of the spool",
+            "When full, MAIL gets 452 4.3.1. At least eight segments per shard. Segments are not given back.",
         )
         .restart(),
         fixed(
@@ -156,8 +151,8 @@ pub(super) static SPOOL: Section = Section {
             Kind::Bytes { min: 0, max: 512 << 40 },
             "1GiB",
             "10GiB",
-            "room on the file system that is left to others",
-            "The spool does not grow while less than this is free. It goes on in the segments it has.",
+            "free space left to others",
+            "Below it the spool does not grow.",
         )
         .restart(),
         fixed(
@@ -166,9 +161,8 @@ pub(super) static SPOOL: Section = Section {
             Kind::Number { min: 1, max: 64, unit: "shards" },
             "1",
             "4",
-            "committer threads, one directory each; fixed when the spool is made",
-            "One is right for one device: everything that arrives during a flush shares the next one. More pay on storage \
-             that can flush several at a time. An existing spool keeps its number.",
+            "committer threads and directories; fixed when the spool is made",
+            "One per device; more if storage flushes in parallel. An existing spool keeps its number.",
         )
         .restart(),
         fixed(
@@ -177,9 +171,9 @@ pub(super) static SPOOL: Section = Section {
             Kind::Bytes { min: crate::intake::SEGMENT_BYTES_MIN as i64, max: 1 << 30 },
             "64MiB",
             "128MiB",
-            "the size of a segment file; fixed when the spool is made",
-            "A multiple of 4KiB; at least 1MiB, so that content and chunks of it fit in. Large segments cost fewer flushes, small ones give their room back sooner. An existing \
-             spool keeps its size.",
+            "size of a segment; fixed when the spool is made",
+            "A multiple of 4KiB, at least 1MiB. Large ones need fewer flushes, small ones free space sooner. An \
+             existing spool keeps its size.",
         )
         .restart(),
         fixed(
@@ -188,8 +182,8 @@ pub(super) static SPOOL: Section = Section {
             Kind::Bytes { min: 0, max: 1 << 40 },
             "256MiB",
             "1GiB",
-            "memory for bodies of messages that wait for their first delivery",
-            "A body in memory need not be read from the disk again. It is on the disk all the same before 250 is said.",
+            "memory for bodies before their first delivery",
+            "They are on the disk too.",
         )
         .restart(),
         fixed(
@@ -198,10 +192,9 @@ pub(super) static SPOOL: Section = Section {
             Kind::Bytes { min: 0, max: 1 << 40 },
             "32MiB",
             "128MiB",
-            "memory for messages that were read from the disk and are wanted by other recipients",
-            "After a restart a list is read once for all its destinations, and kept here for those that follow. A list of \
-             100,000 recipients takes some 10MiB. Each of spool.shards has an equal part of it, and keeps one message of \
-             any size. With 0 each destination reads for itself. mailrace status --json shows it: shared_bytes, \
+            "memory for messages read for several destinations",
+            "After a restart a list is read once. 100,000 recipients take some 10MiB. Each shard has an equal part \
+             and keeps one message of any size. 0: each destination reads. In mailrace status --json: shared_bytes, \
              shared_hits, shared_misses.",
         )
         .restart(),
@@ -220,8 +213,7 @@ pub(super) static LOG: Section = Section {
             "sendmail",
             "json",
             "how lines look",
-            "Programs that read sendmail's log find the same fields in the same order. JSON has every field of an event, \
-             also those for which sendmail has no place.",
+            "\"sendmail\" for tools that read its log; JSON has every field.",
         ),
         fixed(
             "log.path",
@@ -229,8 +221,8 @@ pub(super) static LOG: Section = Section {
             Kind::LogPath,
             "-",
             "/var/log/mailrace.log",
-            "where the log goes: \"-\" for standard output, \"syslog\", \"journald\", or a file",
-            "A file is opened again after SIGHUP, so that it can be rotated.",
+            "\"-\" for standard output, \"syslog\", \"journald\", or a file",
+            "Reopened after SIGHUP.",
         ),
         fixed(
             "log.level",
@@ -238,9 +230,9 @@ pub(super) static LOG: Section = Section {
             Kind::Number { min: 0, max: 20, unit: "" },
             "9",
             "14",
-            "how much is logged, on the scale of sendmail's LogLevel",
-            "9 has a line for each message received and for each recipient's outcome; 10 and more tell of connections and \
-             look-ups; 0 to 4 only of what a person must see to.",
+            "sendmail's LogLevel",
+            "9: a line per message and result; 10 and more: connections and look-ups; 0 to 4: what a person must \
+             see.",
         ),
         fixed(
             "log.queue_lines_max",
@@ -248,8 +240,8 @@ pub(super) static LOG: Section = Section {
             Kind::Number { min: 16, max: 10_000_000, unit: "lines" },
             "65536",
             "200000",
-            "lines that may wait for a slow log",
-            "Sessions never wait for the log. Lines above this number are dropped, and the log says how many.",
+            "lines that wait for a slow log",
+            "More are dropped and counted; sessions never wait.",
         )
         .restart(),
         fixed(
@@ -258,8 +250,8 @@ pub(super) static LOG: Section = Section {
             Kind::Word { empty: false },
             "mailrace",
             "sm-mta",
-            "the name of the program in log lines",
-            "Tools that look for \"sendmail\" or \"sm-mta\" find it under that name.",
+            "program name in log lines",
+            "For tools that look for \"sendmail\" or \"sm-mta\".",
         ),
         fixed(
             "log.facility",
@@ -267,15 +259,15 @@ pub(super) static LOG: Section = Section {
             Kind::Choice(FACILITIES),
             "mail",
             "local3",
-            "the facility for syslog",
-            "Only for log.path = \"syslog\" and \"journald\".",
+            "syslog facility",
+            "For \"syslog\" and \"journald\".",
         ),
     ],
 };
 
 pub(super) static CONTROL: Section = Section {
     key: "control",
-    summary: "the socket through which commands reach a running server",
+    summary: "the socket of the running server for commands",
     group: None,
     parameters: &[
       fixed(
@@ -284,9 +276,8 @@ pub(super) static CONTROL: Section = Section {
         PATH,
         "",
         "/run/mailrace/control",
-        "the socket for mailrace reload and other commands",
-        "Root, the user of the server and members of the socket's group may use it. Others may look at the queue as far as \
-         control.mailq lets them.",
+        "path of the control socket",
+        "For root, the server's user and the socket's group; for others see control.mailq.",
     )
     .preset(Preset::Derived {
         text: "/run/mailrace/control for root, else mailrace/control in the user's state directory (~/.local/state)",
@@ -299,9 +290,9 @@ pub(super) static CONTROL: Section = Section {
         Kind::Choice(Mailq::WORDS),
         "own",
         "everyone",
-        "what users see of the queue who may not control the server",
-        "For mailq, and mailrace queue list and show. The kernel says who asks. With \"operators\" nobody else can connect; \
-         sendmail shows all to everyone, unless PrivacyOptions has restrictmailq. Subjects and content are never shown.",
+        "the queue as other users see it",
+        "For mailq, queue list and show. \"operators\": none. sendmail shows all, unless restrictmailq. Subjects \
+         and content are never shown.",
     )
     .restart(),
     ],

@@ -38,25 +38,24 @@ pub(super) static MAPS: Section = Section {
             Kind::Path { empty: true },
             "",
             "/etc/mail",
-            "where the maps are that no other key names",
-            "Of each map the text file is read, as it is written for makemap, or else its .db or .cdb file. A map that is not \
-             there is empty. Class files (local-host-names, relay-domains) are read from there too. A server that has it \
-             takes mail for its own host name and the names in local-host-names as mail for its users.",
+            "directory of maps that no other key names",
+            "Text files, else .db or .cdb; missing ones are empty. Also local-host-names and relay-domains. Makes \
+             hostname and local-host-names local.",
         ),
         map(
             "maps.access",
             at!(maps.access),
             "[\"/etc/mail/access\"]",
             "who may connect, send, relay and receive",
-            "Keys and values of sendmail's access map; CIDR networks as well.",
+            "sendmail's access map, also with CIDR networks.",
             |config, _, _| in_directory(config, "access"),
         ),
         map(
             "maps.mailertable",
             at!(maps.mailertable),
             "[\"/etc/mail/mailertable\", \"ldap:routes\"]",
-            "hosts for recipients' domains",
-            "It counts when mail is sent: a change holds for mail that waits too.",
+            "next hops of recipient domains",
+            "Changes count for waiting mail.",
             |config, _, _| in_directory(config, "mailertable"),
         ),
         map(
@@ -71,8 +70,8 @@ pub(super) static MAPS: Section = Section {
             "maps.genericstable",
             at!(maps.genericstable),
             "[\"/etc/mail/genericstable\"]",
-            "what senders are called outside",
-            "For senders at the domains of generics.domains.",
+            "addresses of senders outside",
+            "For domains of generics.domains.",
             |config, _, _| in_directory(config, "genericstable"),
         ),
         map(
@@ -88,16 +87,15 @@ pub(super) static MAPS: Section = Section {
             at!(maps.smarttable),
             "[\"/etc/mail/smarttable\"]",
             "hosts for senders",
-            "As with sendmail it is asked for recipients whom mailertable does not send anywhere; route.precedence turns that \
-             around.",
+            "Asked after mailertable, unless route.precedence.",
             |config, _, _| in_directory(config, "smarttable"),
         ),
         map(
             "maps.aliases",
             at!(maps.aliases),
             "[\"/etc/aliases\"]",
-            "other names of users, lists, programs and files",
-            "The text is read; newaliases is not needed.",
+            "aliases of users, lists, programs and files",
+            "Text is read; newaliases is not needed.",
             |config, _, _| in_directory(config, "aliases"),
         ),
         fixed(
@@ -106,8 +104,8 @@ pub(super) static MAPS: Section = Section {
             Kind::Choice(BadLine::WORDS),
             "skip",
             "keep-old",
-            "what becomes of a map with a line that cannot be read",
-            "Each such line is logged with file and number, and mailrace check names it.",
+            "effect of an unreadable line",
+            "Logged with file and number; mailrace check names it.",
         ),
         fixed(
             "maps.interval",
@@ -115,8 +113,8 @@ pub(super) static MAPS: Section = Section {
             Kind::Time { min: Duration::ZERO, max: Duration::from_secs(HOUR) },
             "5s",
             "1m",
-            "how often it is looked whether a file has changed; 0 for only at a reload",
-            "A changed file is read beside the old one and replaces it whole. One that cannot be read leaves the old one in force.",
+            "how often changed files are looked for; 0 for only at a reload",
+            "A changed file replaces the old one whole; an unreadable one does not.",
         ),
         fixed(
             "maps.size_max",
@@ -124,8 +122,8 @@ pub(super) static MAPS: Section = Section {
             Kind::Bytes { min: 1 << 10, max: 1 << 32 },
             "1GiB",
             "64MiB",
-            "the largest file of a map",
-            "Text and index are kept in memory. A million entries take some 50 to 100 MiB.",
+            "largest map file",
+            "Kept in memory; a million entries take 50 to 100 MiB.",
         ),
         fixed(
             "maps.expansions_size_max",
@@ -133,9 +131,9 @@ pub(super) static MAPS: Section = Section {
             Kind::Bytes { min: 0, max: 1 << 36 },
             "128MiB",
             "1GiB",
-            "memory for what long lists become, so that they are not expanded for each message",
-            "A member takes some 150 octets, and the text of the list is kept with it. What was not used for the longest time \
-             goes first. A list that needs more is expanded for each RCPT.",
+            "memory for expanded long lists",
+            "Some 150 octets a member, and the text; least recently used first. A larger list is expanded for each \
+             RCPT.",
         ),
         fixed(
             "maps.group_writable",
@@ -143,10 +141,9 @@ pub(super) static MAPS: Section = Section {
             Kind::Flag,
             "false",
             "true",
-            "whether maps, alias files and lists of domains may be writable by their group",
-            "For sites where a group edits them: its members can then run programs as local.default_user and give the right to \
-             relay. A file that others can write, that lies in a directory that others can write, or that belongs to neither root nor \
-             the user of mailrace never counts.",
+            "maps, alias files and lists of domains may be writable by their group",
+            "Its members can then run programs as local.default_user and allow relaying. Files or directories that \
+             others can write, or of other owners, never count.",
         ),
     ],
 };
@@ -162,8 +159,8 @@ pub(super) static ACCESS: Section = Section {
             Kind::Choice(DelayChecks::WORDS),
             "no",
             "friend",
-            "FEATURE(delay_checks): clients and senders are judged at RCPT",
-            "So postmaster can be reached by those who are refused, and logs have sender and recipient of what was refused.",
+            "FEATURE(delay_checks): clients and senders are checked at RCPT",
+            "Postmaster stays reachable, and logs have sender and recipient.",
         ),
         fixed(
             "access.blocklist_recipients",
@@ -180,7 +177,7 @@ pub(super) static ACCESS: Section = Section {
             Kind::Flag,
             "false",
             "true",
-            "FEATURE(lookupdotdomain): a key .example.com is for what is below it alone",
+            "FEATURE(lookupdotdomain): .example.com is for names below it",
             "",
         ),
         fixed(
@@ -189,7 +186,7 @@ pub(super) static ACCESS: Section = Section {
             Kind::Flag,
             "false",
             "true",
-            "FEATURE(relaytofulladdress): To:user@example.com RELAY lets mail to one address pass",
+            "FEATURE(relaytofulladdress): To:user@example.com RELAY allows one address",
             "",
         ),
         fixed(
@@ -198,8 +195,8 @@ pub(super) static ACCESS: Section = Section {
             Kind::Flag,
             "false",
             "true",
-            "FEATURE(relay_mail_from): From:example.com RELAY lets those relay who say so",
-            "Anybody can call himself so: it makes an open relay of the server.",
+            "FEATURE(relay_mail_from): From:example.com RELAY allows such senders",
+            "Senders can be forged: an open relay.",
         ),
         fixed(
             "access.relay_hosts_only",
@@ -207,7 +204,7 @@ pub(super) static ACCESS: Section = Section {
             Kind::Flag,
             "false",
             "true",
-            "FEATURE(relay_hosts_only): names do not stand for what is below them",
+            "FEATURE(relay_hosts_only): names do not include names below",
             "",
         ),
         fixed(
@@ -216,17 +213,16 @@ pub(super) static ACCESS: Section = Section {
             seconds(6, 3_600),
             "60s",
             "10m",
-            "ConnectionRateWindowSize: the time in which ClientRate: of the map counts connections",
-            "The access map is asked about connections for ClientRate:, ClientConn:, GreetPause: and Srv_Features:, about the \
-             mail that comes over them for TLS_Clt:, CertIssuer: and CertSubject: too. A tag that no file of the map has \
-             costs nothing; LDAP and SQLite are asked for each connection.",
+            "ConnectionRateWindowSize: window of ClientRate:",
+            "Connections: ClientRate:, ClientConn:, GreetPause:, Srv_Features:, TLS_Clt:, CertIssuer:, \
+             CertSubject:. Unused tags of files cost nothing; LDAP and SQLite are asked for each connection.",
         ),
     ],
 };
 
 pub(super) static GENERICS: Section = Section {
     key: "generics",
-    summary: "what people of our domains are called outside",
+    summary: "addresses of our domains outside",
     group: None,
     parameters: &[
         fixed(
@@ -235,7 +231,7 @@ pub(super) static GENERICS: Section = Section {
             list(&Kind::RelayDomain),
             "[]",
             "[\"example.com\", \".example.org\"]",
-            "domains whose senders are looked up in genericstable",
+            "domains of genericstable",
             "GENERICS_DOMAIN; those with a leading dot are GENERICS_ENTIRE_DOMAIN.",
         ),
         fixed(
@@ -244,7 +240,7 @@ pub(super) static GENERICS: Section = Section {
             list(&PATH),
             "",
             "[\"/etc/mail/generics-domains\"]",
-            "files of such domains, one on a line",
+            "files of such domains, one a line",
             "",
         )
         .preset(Preset::Derived {
@@ -257,10 +253,9 @@ pub(super) static GENERICS: Section = Section {
             Kind::Flag,
             "true",
             "false",
-            "senders in the header are rewritten, in mail of our own users and clients",
-            "From, Sender, Reply-To and others get the name that genericstable, generics.masquerade and domaintable say. That is \
-             mail of those who may send anywhere: by login, relay.from, the access map, or from this machine. Mail of others \
-             goes on as it came.",
+            "rewrite senders in the header of our users' and clients' mail",
+            "From, Sender, Reply-To and others, by genericstable, generics.masquerade and domaintable, for clients \
+             with the right to relay and this machine. Other mail is unchanged.",
         ),
         fixed(
             "generics.recipients",
@@ -268,8 +263,8 @@ pub(super) static GENERICS: Section = Section {
             Kind::Flag,
             "false",
             "true",
-            "recipients in the header are rewritten as well",
-            "FEATURE(allmasquerade): To, Cc and others. Recipients of the envelope stay what they are.",
+            "rewrite recipients in the header too",
+            "FEATURE(allmasquerade): To, Cc and others; not the envelope.",
         ),
         fixed(
             "generics.envelope",
@@ -277,7 +272,7 @@ pub(super) static GENERICS: Section = Section {
             Kind::Flag,
             "true",
             "false",
-            "the sender of the envelope is rewritten",
+            "rewrite the envelope sender",
             "FEATURE(masquerade_envelope).",
         ),
         fixed(
@@ -286,8 +281,8 @@ pub(super) static GENERICS: Section = Section {
             Kind::Text,
             "",
             "example.com",
-            "the domain that stands for ours in addresses of senders; empty for none",
-            "MASQUERADE_AS: for our host name and local domains. What genericstable says of a sender counts more.",
+            "domain in place of ours in senders; empty for none",
+            "MASQUERADE_AS: for hostname and local domains; genericstable counts more.",
         ),
         fixed(
             "generics.masquerade_domains",
@@ -295,8 +290,8 @@ pub(super) static GENERICS: Section = Section {
             list(&Kind::RelayDomain),
             "[]",
             "[\"example.net\", \".example.org\"]",
-            "other domains for which generics.masquerade stands",
-            "MASQUERADE_DOMAIN; those with a leading dot as with FEATURE(masquerade_entire_domain).",
+            "other domains for generics.masquerade",
+            "MASQUERADE_DOMAIN; a leading dot as FEATURE(masquerade_entire_domain).",
         ),
         fixed(
             "generics.masquerade_exceptions",
@@ -304,8 +299,8 @@ pub(super) static GENERICS: Section = Section {
             list(&Kind::RelayDomain),
             "[]",
             "[\".lists.example.com\"]",
-            "domains for which generics.masquerade never stands",
-            "MASQUERADE_EXCEPTION, which is for what is below the domain too: write it with a leading dot.",
+            "domains without generics.masquerade",
+            "MASQUERADE_EXCEPTION; for names below write a leading dot.",
         ),
         fixed(
             "generics.masquerade_limited",
@@ -313,8 +308,8 @@ pub(super) static GENERICS: Section = Section {
             Kind::Flag,
             "false",
             "true",
-            "no local domain but our host name is masked",
-            "FEATURE(limited_masquerade): generics.masquerade stands for that name and generics.masquerade_domains.",
+            "mask only hostname, no other local domain",
+            "FEATURE(limited_masquerade); generics.masquerade_domains stay.",
         ),
         fixed(
             "generics.exposed_users",
@@ -322,15 +317,15 @@ pub(super) static GENERICS: Section = Section {
             list(&Kind::Text),
             "[\"root\"]",
             "[\"root\", \"daemon\"]",
-            "users whose domain is not masked by generics.masquerade",
-            "EXPOSED_USER: so it is seen which machine's root writes.",
+            "users without generics.masquerade",
+            "EXPOSED_USER: shows which machine's root writes.",
         ),
     ],
 };
 
 pub(super) static ROUTE_RULE: Section = Section {
     key: "route.rule",
-    summary: "where some mail goes, before or behind the maps; the first table that fits counts",
+    summary: "routes for some mail before or behind the maps; the first match counts",
     group: Some(Group {
         len: |config| config.rules.len(),
         push: |config| config.rules.push(blank::route_rule()),
@@ -353,8 +348,8 @@ pub(super) static ROUTE_RULE: Section = Section {
             list(&Kind::Text),
             "[]",
             "[\"boss@example.com\", \"@legal.example.com\", \".sub.example.com\", \"<>\"]",
-            "senders it is for; none for all",
-            "An address, @ and a domain, a leading dot for everything below a domain; an empty pair of angle brackets for reports.",
+            "senders; none for all",
+            "An address, @domain, .domain for all below, an empty pair of angle brackets for reports.",
         ),
         fixed(
             "route.rule.recipient",
@@ -362,7 +357,7 @@ pub(super) static ROUTE_RULE: Section = Section {
             list(&Kind::Text),
             "[]",
             "[\"@partner.example\"]",
-            "recipients it is for, as route.rule.sender; none for all",
+            "recipients, as route.rule.sender; none for all",
             "",
         ),
         fixed(
@@ -371,7 +366,7 @@ pub(super) static ROUTE_RULE: Section = Section {
             NETWORKS,
             "[]",
             "[\"10.1.0.0/16\"]",
-            "clients it is for; none for all",
+            "clients; none for all",
             "",
         ),
         fixed(
@@ -380,7 +375,7 @@ pub(super) static ROUTE_RULE: Section = Section {
             Kind::Text,
             "",
             "esmtp:[crypt1.example.com]:[crypt2.example.com]",
-            "where the mail goes, as a value of mailertable; empty: where it goes without the rule",
+            "next hop, as a value of mailertable; empty: by the maps",
             "",
         ),
         fixed(
@@ -389,9 +384,9 @@ pub(super) static ROUTE_RULE: Section = Section {
             list(&Kind::Text),
             "[]",
             "[\"smtp:[archive.example.com]\", \"journal@example.com\"]",
-            "where copies go: values of mailertable, or addresses",
-            "A value of mailertable keeps the recipient's address. Each copy is tried for itself; what becomes of it does not touch \
-             the others. A rule of copies alone does not end the search.",
+            "copies: values of mailertable, or addresses",
+            "A value of mailertable keeps the recipient. Copies are retried by themselves, and do not end the \
+             search.",
         ),
         fixed(
             "route.rule.copy_dsn",
@@ -399,7 +394,7 @@ pub(super) static ROUTE_RULE: Section = Section {
             Kind::Choice(CopyDsn::WORDS),
             "never",
             "as-original",
-            "whether the sender hears of a copy that cannot be delivered",
+            "report failed copies to the sender",
             "",
         ),
         fixed(
@@ -408,7 +403,7 @@ pub(super) static ROUTE_RULE: Section = Section {
             Kind::Text,
             "",
             "waits for a look",
-            "hold mail for this reason until mailrace queue release; empty: it is not held",
+            "hold for this reason until mailrace queue release; empty: no",
             "",
         ),
         fixed(
@@ -417,8 +412,8 @@ pub(super) static ROUTE_RULE: Section = Section {
             Kind::Flag,
             "false",
             "true",
-            "mail waits for mailrace queue retry",
-            "delivery.mode = \"queue\" for some of it.",
+            "wait for mailrace queue retry",
+            "As delivery.mode = \"queue\".",
         ),
         fixed(
             "route.rule.acknowledge",
@@ -426,9 +421,8 @@ pub(super) static ROUTE_RULE: Section = Section {
             Kind::Choice(RuleAcknowledge::WORDS),
             "listener",
             "race",
-            "when a message is said to be accepted, as listen.acknowledge",
-            "A message whose recipients are under different rules, or some under none, takes the safest of what is said: \
-             durable before race before interactive. What recipients without such a rule say is listen.acknowledge.",
+            "when a message is acknowledged, as listen.acknowledge",
+            "Of several recipients the safest counts: durable, race, interactive; without a rule listen.acknowledge.",
         ),
         fixed(
             "route.rule.source",
@@ -436,7 +430,7 @@ pub(super) static ROUTE_RULE: Section = Section {
             list(&Kind::Ip),
             "[]",
             "[\"192.0.2.7\"]",
-            "where connections come from, one address of each family",
+            "source addresses, one of each family",
             "",
         ),
         fixed(
@@ -445,7 +439,7 @@ pub(super) static ROUTE_RULE: Section = Section {
             Kind::Text,
             "",
             "mta1.example.net",
-            "the name we give in EHLO; empty for the usual",
+            "name in EHLO; empty for the usual",
             "",
         ),
         fixed(
@@ -454,7 +448,7 @@ pub(super) static ROUTE_RULE: Section = Section {
             Kind::Text,
             "",
             "550 5.7.1 not from here",
-            "the recipient is refused with this reply; empty: he is not",
+            "refuse the recipient with this reply; empty: no",
             "",
         ),
     ],

@@ -17,8 +17,8 @@ pub(super) static MESSAGE: Section = Section {
             Kind::Bytes { min: 1 << 10, max: 1 << 40 },
             "50MiB",
             "25MiB",
-            "the largest message (552 5.3.4)",
-            "Said to clients as SIZE, so that most do not begin to send. Attachments grow by a third on their way.",
+            "largest message (552 5.3.4)",
+            "Offered as SIZE. Attachments grow by a third.",
         ),
         fixed(
             "message.recipients_max",
@@ -27,7 +27,7 @@ pub(super) static MESSAGE: Section = Section {
             "1000",
             "100",
             "recipients of one transaction (452 4.5.3)",
-            "RFC 5321 wants at least 100. A client sends the rest in another transaction. Said as LIMITS RCPTMAX.",
+            "RFC 5321 wants at least 100. Offered as LIMITS RCPTMAX.",
         ),
         fixed(
             "message.hops_max",
@@ -35,7 +35,7 @@ pub(super) static MESSAGE: Section = Section {
             Kind::Number { min: 1, max: 1_000, unit: "hops" },
             "50",
             "30",
-            "Received: fields before a message counts as looping (554 5.4.6)",
+            "Received: fields of a looping message (554 5.4.6)",
             "",
         ),
         fixed(
@@ -54,7 +54,7 @@ pub(super) static MESSAGE: Section = Section {
             "256KiB",
             "64KiB",
             "size of a header section (554 5.6.0)",
-            "It is kept in memory while a message arrives.",
+            "In memory while a message arrives.",
         ),
         fixed(
             "message.line_bytes_max",
@@ -62,8 +62,8 @@ pub(super) static MESSAGE: Section = Section {
             Kind::Number { min: 0, max: 1 << 30, unit: "bytes" },
             "0",
             "1000",
-            "length of a line of content with its end (554 5.6.0); 0 for no limit",
-            "RFC 5321 allows 1,000. Many programs send longer lines, and most next hops take them.",
+            "line of content with its end (554 5.6.0); 0 for no limit",
+            "RFC 5321 allows 1,000; many programs send longer lines.",
         ),
         fixed(
             "message.hold_max",
@@ -71,8 +71,8 @@ pub(super) static MESSAGE: Section = Section {
             Kind::Time { min: Duration::ZERO, max: Duration::from_secs(1_000 * DAY) },
             "30d",
             "7d",
-            "how long users may have mail held before it is sent (501 5.5.4); 0 to offer none",
-            "By FUTURERELEASE. It is kept in the spool until then, so it counts in spool.size_max.",
+            "longest FUTURERELEASE (501 5.5.4); 0 to offer none",
+            "Held mail is in the spool.",
         ),
     ],
 };
@@ -88,10 +88,9 @@ pub(super) static SMTP: Section = Section {
             Kind::Choice(BareNewline::WORDS),
             "reject",
             "normalize",
-            "what is done about a CR or LF that stands alone",
-            "Servers that disagree about line ends can be made to see two messages where there is one (SMTP smuggling). Neither \
-             choice lets a bare CR or LF end DATA. Some old programs send bare LF; for them use \"normalize\" on a server \
-             of their own.",
+            "effect of a bare CR or LF",
+            "Against SMTP smuggling; neither value lets it end DATA. \"normalize\" is for old programs that send \
+             bare LF.",
         ),
         fixed(
             "smtp.command_line_bytes_max",
@@ -99,8 +98,8 @@ pub(super) static SMTP: Section = Section {
             Kind::Number { min: 512, max: 65_536, unit: "bytes" },
             "4096",
             "2048",
-            "length of a command line (500 5.5.2)",
-            "RFC 5321 wants 512; DSN, SMTPUTF8 and AUTH= in MAIL add to it.",
+            "command line (500 5.5.2)",
+            "RFC 5321 wants 512, extensions more.",
         ),
         fixed(
             "smtp.auth_line_bytes_max",
@@ -108,7 +107,7 @@ pub(super) static SMTP: Section = Section {
             Kind::Number { min: 512, max: 65_536, unit: "bytes" },
             "12288",
             "4096",
-            "length of a line of AUTH (500 5.5.6)",
+            "line of AUTH (500 5.5.6)",
             "RFC 4954 wants 12,288.",
         ),
         fixed(
@@ -118,7 +117,7 @@ pub(super) static SMTP: Section = Section {
             "0",
             "1000",
             "transactions of a session (421 4.7.0); 0 for no limit",
-            "Said as LIMITS MAILMAX.",
+            "Offered as LIMITS MAILMAX.",
         ),
         fixed(
             "smtp.errors_max",
@@ -126,7 +125,7 @@ pub(super) static SMTP: Section = Section {
             count_from_1("commands"),
             "20",
             "5",
-            "commands that did not work before a session is closed (421 4.7.0)",
+            "failed commands of a session (421 4.7.0)",
             "",
         ),
         fixed(
@@ -135,7 +134,7 @@ pub(super) static SMTP: Section = Section {
             count_from_1("recipients"),
             "100",
             "25",
-            "recipients refused before a session is closed (421 4.7.0)",
+            "refused recipients of a session (421 4.7.0)",
             "Against guessing of addresses.",
         ),
         fixed(
@@ -144,8 +143,8 @@ pub(super) static SMTP: Section = Section {
             count_from_1("commands"),
             "100",
             "20",
-            "commands that do nothing between two messages (421 4.7.0)",
-            "NOOP, RSET, VRFY, EXPN, HELP and EHLO again.",
+            "idle commands between two messages (421 4.7.0)",
+            "NOOP, RSET, VRFY, EXPN, HELP, repeated EHLO.",
         ),
         fixed(
             "smtp.command_time_max",
@@ -153,7 +152,7 @@ pub(super) static SMTP: Section = Section {
             seconds(1, HOUR),
             "5m",
             "1m",
-            "waiting for a command (421 4.4.2)",
+            "time for a command (421 4.4.2)",
             "RFC 5321 wants 5 minutes.",
         ),
         fixed(
@@ -162,7 +161,7 @@ pub(super) static SMTP: Section = Section {
             seconds(1, DAY),
             "1h",
             "20m",
-            "from MAIL to the end of the message (421 4.4.2)",
+            "time from MAIL to the end of the message (421 4.4.2)",
             "",
         ),
         fixed(
@@ -171,7 +170,7 @@ pub(super) static SMTP: Section = Section {
             seconds(1, 30 * DAY),
             "1d",
             "2h",
-            "a whole session (421 4.4.2)",
+            "time of a session (421 4.4.2)",
             "",
         ),
         fixed(
@@ -180,8 +179,8 @@ pub(super) static SMTP: Section = Section {
             Kind::Bytes { min: 0, max: 1 << 30 },
             "100",
             "1KiB",
-            "the least content a second (421 4.4.2); 0 for no limit",
-            "Against clients that hold a connection with a byte now and then. Averaged over each smtp.rate_window.",
+            "content a second at least (421 4.4.2); 0 for no limit",
+            "Average over each smtp.rate_window.",
         ),
         fixed(
             "smtp.rate_window",
@@ -189,8 +188,8 @@ pub(super) static SMTP: Section = Section {
             seconds(1, HOUR),
             "3m",
             "1m",
-            "over what time the rate is measured; also how long content may pause",
-            "RFC 5321 wants 3 minutes between blocks of DATA.",
+            "window of the rate, and longest pause of content",
+            "RFC 5321 wants 3 minutes.",
         ),
         fixed(
             "smtp.verify",
@@ -198,10 +197,9 @@ pub(super) static SMTP: Section = Section {
             Kind::Flag,
             "false",
             "true",
-            "answer VRFY, and EXPN to clients in relay.from",
-            "Otherwise they are answered 252 and 502, which tells nobody which addresses there are. VRFY says of an address of this host \
-             what RCPT says of it; EXPN gives the members of an alias, 100 at most. Neither is offered where there are no maps and no \
-             local users.",
+            "answer VRFY, and EXPN for relay.from",
+            "Else 252 and 502. VRFY answers as RCPT; EXPN gives 100 members at most. Not without maps and local \
+             users.",
         ),
         fixed(
             "smtp.extensions",
@@ -209,9 +207,8 @@ pub(super) static SMTP: Section = Section {
             list(&Kind::Choice(EXTENSIONS)),
             "[\"MT-PRIORITY\", \"DELIVERBY\", \"FUTURERELEASE\"]",
             "[\"MT-PRIORITY\"]",
-            "extensions that are offered besides those that every server should have",
-            "A parameter of one that is not offered is refused (555 5.5.4). A priority above zero counts from users who logged in \
-             and from relay.from; for others it is lowered to zero.",
+            "additional extensions",
+            "Else their parameters get 555 5.5.4. Priorities above zero need a login or relay.from.",
         ),
     ],
 };
@@ -227,8 +224,8 @@ pub(super) static AUTH: Section = Section {
             list(&Kind::Choice(MECHANISMS)),
             "[\"SCRAM-SHA-256\", \"PLAIN\", \"LOGIN\"]",
             "[\"PLAIN\"]",
-            "SASL mechanisms in the order in which they are offered",
-            "Offered only where auth.file or auth.program is set.",
+            "SASL mechanisms, in order",
+            "With auth.file or auth.program.",
         ),
         fixed(
             "auth.file",
@@ -236,9 +233,8 @@ pub(super) static AUTH: Section = Section {
             Kind::Path { empty: true },
             "",
             "/etc/mailrace/users",
-            "the password file; empty for none",
-            "A line for each user: name, colon, hash ($argon2id$, $2b$, $5$, $6$ or SCRAM-SHA-256$). A reload reads it again. \
-             It should be readable for the user of the server alone.",
+            "password file; empty for none",
+            "Lines user:hash ($argon2id$, $2b$, $5$, $6$, SCRAM-SHA-256$). Readable for the server alone.",
         ),
         fixed(
             "auth.program",
@@ -246,8 +242,8 @@ pub(super) static AUTH: Section = Section {
             list(&Kind::Text),
             "[]",
             "[\"/usr/local/bin/check-password\", \"--realm\", \"mail\"]",
-            "a program that checks passwords, with its arguments; empty for none",
-            "It cannot serve SCRAM-SHA-256, which needs a stored key.",
+            "program that checks passwords, with arguments; empty for none",
+            "It cannot serve SCRAM-SHA-256.",
         ),
         fixed(
             "auth.program_time_max",
@@ -255,7 +251,7 @@ pub(super) static AUTH: Section = Section {
             seconds(1, 300),
             "10s",
             "3s",
-            "how long the program may think (454 4.7.0)",
+            "time for the program (454 4.7.0)",
             "",
         ),
         fixed(
@@ -264,8 +260,8 @@ pub(super) static AUTH: Section = Section {
             Kind::Flag,
             "false",
             "true",
-            "offer AUTH on connections without TLS too",
-            "PLAIN and LOGIN then send passwords that everybody on the way can read.",
+            "offer AUTH without TLS",
+            "PLAIN and LOGIN then expose passwords.",
         ),
         fixed(
             "auth.failures_per_client",
@@ -273,9 +269,9 @@ pub(super) static AUTH: Section = Section {
             count("failures"),
             "20",
             "10",
-            "failed logins of one client in auth.failures_window (454 4.7.0); 0 for no limit",
-            "Beyond it no password is checked. A client is an IPv4 address or an IPv6 /64, in all its sessions. A user who has logged in from there lately has a count of \
-             his own. Clients in accept.exempt have no such limit: many users log in from them.",
+            "failed logins of a client in auth.failures_window (454 4.7.0); 0 for no limit",
+            "Beyond it no password is checked. A client is an IPv4 address or an IPv6 /64. Users that logged in \
+             from there lately are exempt, and accept.exempt.",
         ),
         fixed(
             "auth.failures_per_user",
@@ -283,9 +279,8 @@ pub(super) static AUTH: Section = Section {
             count("failures"),
             "60",
             "30",
-            "failed logins of one user in auth.failures_window (454 4.7.0); 0 for no limit",
-            "From all clients together: against guessing from many addresses. The user himself goes on to log in from where he has lately; from a new \
-             address he has to wait.",
+            "failed logins of a user in auth.failures_window (454 4.7.0); 0 for no limit",
+            "From all clients. The user can log in from recent addresses.",
         ),
         fixed(
             "auth.failures_window",
@@ -293,8 +288,8 @@ pub(super) static AUTH: Section = Section {
             seconds(10, DAY),
             "1h",
             "10m",
-            "the time in which failed logins count",
-            "It slides by sixths.",
+            "window of failed logins",
+            "In six parts.",
         ),
         fixed(
             "auth.recipients_hour_max",
@@ -302,10 +297,9 @@ pub(super) static AUTH: Section = Section {
             count("recipients"),
             "1000",
             "200",
-            "recipients of one login in an hour (452 4.7.1); 0 for no limit",
-            "With a stolen password a spammer sends as fast as he may. Recipients count when they are accepted, in all sessions of the \
-             login; its further mail waits at the client, and a critical line of the log names it. Raise it where lists or programs \
-             send with a login.",
+            "recipients of a login in an hour (452 4.7.1); 0 for no limit",
+            "Limits stolen passwords; a critical log line names the login. Raise it for lists and programs with a \
+             login.",
         ),
     ],
 };
@@ -321,8 +315,8 @@ pub(super) static TLS: Section = Section {
             list(&PATH),
             "[]",
             "/etc/mailrace/tls/fullchain.pem",
-            "certificate files in PEM, each with its chain",
-            "Several for an ECDSA and an RSA certificate; ECDSA is preferred. A reload reads them again.",
+            "PEM certificates, each with its chain",
+            "Several for ECDSA and RSA; ECDSA is preferred.",
         ),
         fixed(
             "tls.key",
@@ -330,8 +324,8 @@ pub(super) static TLS: Section = Section {
             list(&PATH),
             "[]",
             "/etc/mailrace/tls/key.pem",
-            "key files in PEM, in the order of tls.certificate",
-            "They should be readable for root or the user of the server alone.",
+            "PEM keys, in the order of tls.certificate",
+            "Readable for root or the server alone.",
         ),
         fixed(
             "tls.client_ca",
@@ -339,9 +333,9 @@ pub(super) static TLS: Section = Section {
             list(&PATH),
             "[]",
             "/etc/mailrace/tls/partners.pem",
-            "files of CA certificates in PEM; clients are asked for a certificate of one of these",
-            "None is demanded: a client without one, or with another one, sends mail as before. A verified one counts for \
-             CertIssuer:, CertSubject: and TLS_Clt: of the access map. Without files nobody is asked. A reload reads them again.",
+            "CA certificates in PEM for clients",
+            "Clients are asked for one of these; none is demanded. For CertIssuer:, CertSubject: and TLS_Clt: of \
+             the access map.",
         ),
         fixed(
             "tls.version_min",
@@ -349,8 +343,8 @@ pub(super) static TLS: Section = Section {
             Kind::Choice(TLS_VERSIONS),
             "1.2",
             "1.3",
-            "the oldest version of TLS that is spoken",
-            "A client that cannot do it may send without TLS, which is worse; RFC 8996 forbids what is older than 1.2.",
+            "oldest version of TLS",
+            "RFC 8996 forbids older than 1.2; clients without it may send in clear.",
         ),
         fixed(
             "tls.handshake_time_max",
@@ -358,7 +352,7 @@ pub(super) static TLS: Section = Section {
             seconds(1, 300),
             "30s",
             "10s",
-            "how long a handshake may take",
+            "time for a handshake",
             "",
         ),
         fixed(
@@ -367,10 +361,9 @@ pub(super) static TLS: Section = Section {
             list(&PATH),
             "[]",
             "/etc/mailrace/tls/partners-ca.pem",
-            "authorities that next hops are judged by, files in PEM; none: those of the system",
-            "Only the demands of the access map (TLS_Srv, TLS_Rcpt with VERIFY) ask for it. The system's are those that OpenSSL finds: \
-             of SSL_CERT_FILE and SSL_CERT_DIR where they are set, else of the usual places such as /etc/ssl/certs and \
-             /etc/pki/tls. They are read again every hour.",
+            "CA certificates in PEM for next hops; none: the system's",
+            "For TLS_Srv and TLS_Rcpt with VERIFY. The system's are SSL_CERT_FILE, SSL_CERT_DIR, else \
+             /etc/ssl/certs, /etc/pki/tls; read every hour.",
         ),
     ],
 };

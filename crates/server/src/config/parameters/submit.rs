@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 pub(super) static SUBMIT: Section = Section {
     key: "submit",
-    summary: "what programs of this machine hand in with the sendmail command",
+    summary: "mail of the sendmail command",
     group: None,
     parameters: &[
         fixed(
@@ -16,10 +16,9 @@ pub(super) static SUBMIT: Section = Section {
             Kind::Path { empty: true },
             "",
             "/var/spool/mailrace-pickup",
-            "the pickup directory; empty for none",
-            "The sendmail command writes one file for each message there, also while the server is down, and the server \
-             takes it. It is made with mode 3733: everybody may put files in, nobody may list or read those of others. The \
-             directory above it must be there, and everybody must get through it.",
+            "pickup directory; empty for none",
+            "One file per message, also while the server is down. Mode 3733; the parent directory must exist and be \
+             passable for all.",
         )
         .preset(Preset::Derived {
             text: "spool.path with \"-pickup\" behind it",
@@ -36,9 +35,8 @@ pub(super) static SUBMIT: Section = Section {
             list(&Kind::Word { empty: false }),
             "[\"root\", \"daemon\", \"uucp\"]",
             "[\"root\", \"www-data\"]",
-            "users who may send as anybody without a remark",
-            "sendmail's class t. A sender that another user has chosen with -f is used all the same, and the message gets a field \
-             X-Authentication-Warning with the name of that user.",
+            "users that may choose any sender without X-Authentication-Warning",
+            "sendmail's class t. Senders by -f of others are used, with that field.",
         ),
         fixed(
             "submit.queue_time",
@@ -46,9 +44,8 @@ pub(super) static SUBMIT: Section = Section {
             seconds(1, 7 * DAY),
             "15m",
             "1h",
-            "how long a message that was handed in with -odq or -odd waits for its first attempt",
-            "What the interval between queue runs is for sendmail. A queue run by hand (sendmail -q, mailrace queue retry) tries it \
-             before.",
+            "wait of messages of -odq and -odd before the first attempt",
+            "As sendmail's queue interval; sendmail -q and mailrace queue retry do not wait.",
         ),
         fixed(
             "submit.files_max",
@@ -56,10 +53,8 @@ pub(super) static SUBMIT: Section = Section {
             count_from_1("files"),
             "100000",
             "1000000",
-            "messages in the pickup directory that are not taken yet",
-            "With more the sendmail command refuses (exit status 75), and whoever hands in tries again later. Files are counted by the \
-             running server; while it is down nobody counts. What a user has beyond submit.user_files_max does not count here, so that \
-             no one user takes the room of the others.",
+            "waiting messages in the pickup directory",
+            "Beyond it the sendmail command exits with 75. Files over submit.user_files_max do not count.",
         ),
         fixed(
             "submit.user_files_max",
@@ -67,9 +62,8 @@ pub(super) static SUBMIT: Section = Section {
             count("files"),
             "10000",
             "1000",
-            "the same for the messages of one user; 0 for no limit",
-            "Not for root. All files that the user has in the directory count, messages or not. Messages beyond the limit, which only a \
-             program that is not our sendmail command puts there, wait until others of the user are taken.",
+            "the same for one user; 0 for no limit",
+            "Not for root. All its files count; further messages wait.",
         ),
         fixed(
             "submit.user_commands_max",
@@ -77,9 +71,8 @@ pub(super) static SUBMIT: Section = Section {
             count_from_1("commands"),
             "64",
             "200",
-            "sendmail commands of one user that wait for an answer at the same time",
-            "A command beyond does not hear what becomes of its message: the message is taken all the same, and whoever is refused is \
-             reported to the sender by mail. All users together have 512.",
+            "waiting sendmail commands of one user",
+            "Further ones get no answer; refusals are reported by mail. 512 for all users.",
         ),
     ],
 };

@@ -47,7 +47,7 @@ fn show_says_where_values_come_from() {
 fn explain_a_key_or_a_table() {
     let text = explain("spool.size_max", Form::Text).expect("a key");
     for part in [
-        "spool.size_max: the most",
+        "spool.size_max: most space",
         "default   \"8GiB\"",
         "example   size_max = \"32GiB\"",
         "1MiB to 512TiB",

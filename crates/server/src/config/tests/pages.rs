@@ -1,6 +1,9 @@
 //! The manual page and `docs/configuration.md`, made from the table.
 
-use super::super::generate::{capital, change_words, default_words, example_text, header, line, value_words, words};
+use super::super::generate::{
+    capital, change_words, default_words, example_text, header, line, value_words, words, wrapped,
+};
+use super::super::kind::Kind;
 use super::super::parameter::{Change, Preset};
 use super::super::parameters::SECTIONS;
 use std::fmt::Write as _;
@@ -20,17 +23,22 @@ pub(super) fn page() -> String {
         }
         for parameter in section.parameters {
             line!(text, "\n### `{}`\n", parameter.key);
-            line!(text, "{}\n", capital(parameter.summary));
-            line!(text, "- Value: {}", value_words(parameter));
-            for (word, meaning) in words(parameter) {
-                line!(text, "  - `\"{word}\"`: {meaning}");
-            }
+            line!(text, "{}\n", sentences(&capital(parameter.summary), parameter.reason));
             let quote = if matches!(parameter.preset, Preset::Fixed(_)) { "`" } else { "" };
-            line!(text, "- Default: {quote}{}{quote}", default_words(parameter));
-            line!(text, "- Example: `{} = {}`", parameter.name(), example_text(parameter));
-            line!(text, "- A changed value {}. Since {}.", change_words(parameter), parameter.since);
-            if !parameter.reason.is_empty() {
-                line!(text, "\n{}", parameter.reason);
+            let mut facts =
+                format!("Value: {}. Default: {quote}{}{quote}.", value_words(parameter), default_words(parameter));
+            if !speaks_for_itself(parameter.kind) {
+                facts.push_str(&format!(" Example: `{} = {}`.", parameter.name(), example_text(parameter)));
+            }
+            if parameter.change == Change::Restart {
+                facts.push_str(" *Restart*.");
+            }
+            if parameter.since != FIRST_VERSION {
+                facts.push_str(&format!(" Since {}.", parameter.since));
+            }
+            text.push_str(&wrapped(&facts, COLUMNS, ""));
+            for (word, meaning) in words(parameter) {
+                line!(text, "- `\"{word}\"`: {meaning}");
             }
         }
     }
@@ -40,28 +48,47 @@ pub(super) fn page() -> String {
 const PAGE_BEGIN: &str = "\
 # Configuration
 
-Made from the table in `crates/server/src/config/parameters`; do not edit. `mailrace config explain KEY` prints the same.
+What does each key mean, and what is its default? Made from the table in `crates/server/src/config/parameters`; do not edit.
+`mailrace config explain KEY` prints the same; [examples/mailrace.toml](../examples/mailrace.toml) has every key.
 
-One TOML file, every key optional: with `--config FILE`, else `$MAILRACE_CONFIG`, else `/etc/mailrace/mailrace.toml` if it exists,
-else none. `--set KEY=VALUE` on the command line changes a value over the file; text needs no quotes there.
-[examples/mailrace.toml](../examples/mailrace.toml) has every key.
+One TOML file, every key optional: `--config FILE`, else `$MAILRACE_CONFIG`, else `/etc/mailrace/mailrace.toml` if it
+exists. `--set KEY=VALUE` changes a value; text needs no quotes there.
 
-| Command | What it does |
+| Command | Effect |
 |---|---|
-| `mailrace check` | reads the file and the files it names, prints all problems with line and column; exit status 78 if there is an error |
+| `mailrace check` | prints all problems with line and column; exit status 78 if there is an error |
 | `mailrace config show [KEY…]` | every value, its default and where it was set |
-| `mailrace config explain KEY` | what is on this page about a key, or about all keys of a table |
+| `mailrace config explain KEY` | a key, or all keys of a table |
 | `mailrace config defaults` | the annotated example |
 
-- **Sizes** are a number of bytes or text with a unit of 1,024: `\"64KiB\"`, `\"50MiB\"`, `\"8GiB\"`, `\"64k\"`. `MB` may mean two sizes and is refused.
+- **Sizes** are bytes, or text with a unit of 1,024: `\"64KiB\"`, `\"50MiB\"`, `\"8GiB\"`, `\"64k\"`. `MB` is refused.
 - **Times** are text with units: `\"500ms\"`, `\"5s\"`, `\"2m\"`, `\"1h30m\"`, `\"1d\"`; `0` needs none.
 - **Networks** are `\"10.0.0.0/8\"` or a single address.
 - **Relative paths** begin at the directory of the file; after `--set` at the working directory.
 - **A list of one** needs no brackets.
 
-A **reload** (`mailrace reload`, SIGHUP) is whole or not at all. A file with an error changes nothing. A file that changes a value which counts
-after a restart changes nothing either, and the refusal names the value: the running server always has the values of one file.
+A **reload** (`mailrace reload`, SIGHUP) counts whole or not at all. A file with an error, or with a changed value of a
+key marked *Restart*, changes nothing; the refusal names it. All keys exist since 0.1.0 unless they say otherwise.
 ";
+
+/// The version that has every key for which the page names no other one.
+const FIRST_VERSION: &str = "0.1.0";
+
+/// The width of the page.
+const COLUMNS: usize = 120;
+
+/// Summary and reason as one paragraph.
+fn sentences(summary: &str, reason: &str) -> String {
+    wrapped(&format!("{summary} {reason}"), COLUMNS, "").trim_end().to_owned()
+}
+
+/// True where kind and range show how a value is written.
+fn speaks_for_itself(kind: Kind) -> bool {
+    matches!(
+        kind,
+        Kind::Flag | Kind::Number { .. } | Kind::Bytes { .. } | Kind::Time { .. } | Kind::Rate | Kind::Choice(_)
+    )
+}
 
 /// The manual page `mailrace.toml(5)`.
 pub(super) fn manual() -> String {
