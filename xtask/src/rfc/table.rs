@@ -144,24 +144,37 @@ pub(super) fn json(sections: &BTreeMap<Key, Section>, malformed: &[Malformed], s
 pub(super) fn page(sections: &BTreeMap<Key, Section>) -> String {
     let mut out = String::from(
         "# RFC status\n\n\
-         Generated from the marks in the source by `cargo run -p xtask -- rfc-check --write`; do not edit.\n\
-         A section is *done* where code follows it and *tested* where a test names it. A *gap* says what is missing.\n\
-         A section that is not listed has no mark, which says nothing about it.\n\
-         The lines are printed by `cargo run -p xtask -- rfc-check`.\n",
+         Which rule of which RFC is followed, tested or missing? Generated from the marks in the source by\n\
+         `cargo run -p xtask -- rfc-check --write`; do not edit. `cargo run -p xtask -- rfc-check` prints the lines.\n\n\
+         Each section names the files that follow it, the files that test it, and its gaps. A section that is not listed\n\
+         has no mark, which says nothing about it.\n",
     );
     let mut last = None;
     for ((rfc, _, name), section) in sections {
         if last != Some(*rfc) {
             let title = title(*rfc).map_or(String::new(), |title| format!(": {title}"));
-            let _infallible =
-                writeln!(out, "\n## RFC {rfc}{title}\n\n| Section | Done | Tested | Gap |\n|---|---|---|---|");
+            let _infallible = writeln!(out, "\n## RFC {rfc}{title}\n");
             last = Some(*rfc);
         }
-        let gaps: BTreeSet<&str> = section.gap.iter().map(|(text, ..)| text.as_str()).collect();
-        let gaps = gaps.into_iter().collect::<Vec<_>>().join("; ").replace('|', "\\|");
-        let _infallible = writeln!(out, "| {name} | {} | {} | {gaps} |", files(&section.done), files(&section.test));
+        let _infallible = writeln!(out, "- §{name}: {}", facts(section));
     }
     out
+}
+
+/// Files, tests and gaps of a section; a part without entries is left out.
+fn facts(section: &Section) -> String {
+    let gaps: BTreeSet<&str> = section.gap.iter().map(|(text, ..)| text.as_str()).collect();
+    let mut parts = Vec::new();
+    if !section.done.is_empty() {
+        parts.push(files(&section.done));
+    }
+    if !section.test.is_empty() {
+        parts.push(format!("tested: {}", files(&section.test)));
+    }
+    if !gaps.is_empty() {
+        parts.push(format!("**gap**: {}", gaps.into_iter().collect::<Vec<_>>().join("; ")));
+    }
+    parts.join("; ")
 }
 
 /// The files of some places, each once.
@@ -196,8 +209,8 @@ mod tests {
             |line| [mark("2", Says::Done, line), mark("2", Says::Test, line), mark("3", Says::Gap("a|b".into()), line)];
         let first = page(&sections(&at(1)));
         assert_eq!(first, page(&sections(&at(900))));
-        assert!(first.contains("| 2 | `crates/mail/src/a.rs` | `crates/mail/src/a.rs` |  |"), "{first}");
-        assert!(first.contains("| 3 |  |  | a\\|b |"), "{first}");
+        assert!(first.contains("\n- §2: `crates/mail/src/a.rs`; tested: `crates/mail/src/a.rs`\n"), "{first}");
+        assert!(first.contains("\n- §3: **gap**: a|b\n"), "{first}");
         assert_ne!(first, page(&sections(&at(1)[..1])));
         assert!(text(&sections(&at(7))).contains("2 sections, 1 done, 1 tested, 1 with a gap"));
     }
