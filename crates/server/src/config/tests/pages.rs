@@ -4,7 +4,7 @@ use super::super::generate::{
     capital, change_words, default_words, example_text, header, line, value_words, words, wrapped,
 };
 use super::super::kind::Kind;
-use super::super::parameter::{Change, Preset};
+use super::super::parameter::{Change, Parameter, Preset};
 use super::super::parameters::SECTIONS;
 use std::fmt::Write as _;
 
@@ -24,19 +24,7 @@ pub(super) fn page() -> String {
         for parameter in section.parameters {
             line!(text, "\n### `{}`\n", parameter.key);
             line!(text, "{}\n", sentences(&capital(parameter.summary), parameter.reason));
-            let quote = if matches!(parameter.preset, Preset::Fixed(_)) { "`" } else { "" };
-            let mut facts =
-                format!("Value: {}. Default: {quote}{}{quote}.", value_words(parameter), default_words(parameter));
-            if !speaks_for_itself(parameter.kind) {
-                facts.push_str(&format!(" Example: `{} = {}`.", parameter.name(), example_text(parameter)));
-            }
-            if parameter.change == Change::Restart {
-                facts.push_str(" *Restart*.");
-            }
-            if parameter.since != FIRST_VERSION {
-                facts.push_str(&format!(" Since {}.", parameter.since));
-            }
-            text.push_str(&wrapped(&facts, COLUMNS, ""));
+            text.push_str(&wrapped(&facts(parameter), COLUMNS, ""));
             for (word, meaning) in words(parameter) {
                 line!(text, "- `\"{word}\"`: {meaning}");
             }
@@ -76,6 +64,26 @@ const FIRST_VERSION: &str = "0.1.0";
 
 /// The width of the page.
 const COLUMNS: usize = 120;
+
+/// Kind, range, default, example, and whether a change needs a restart.
+fn facts(parameter: &Parameter) -> String {
+    let quote = if matches!(parameter.preset, Preset::Fixed(_)) { "`" } else { "" };
+    let default = format!("default {quote}{}{quote}.", default_words(parameter));
+    let mut facts = match parameter.kind {
+        Kind::Flag => capital(default.trim_end_matches('.')),
+        _ => format!("{}; {default}", capital(&value_words(parameter)).trim_end_matches('.')),
+    };
+    if !speaks_for_itself(parameter.kind) {
+        facts.push_str(&format!(" Example: `{} = {}`.", parameter.name(), example_text(parameter)));
+    }
+    if parameter.change == Change::Restart {
+        facts.push_str(" *Restart*.");
+    }
+    if parameter.since != FIRST_VERSION {
+        facts.push_str(&format!(" Since {}.", parameter.since));
+    }
+    facts
+}
 
 /// Summary and reason as one paragraph.
 fn sentences(summary: &str, reason: &str) -> String {
