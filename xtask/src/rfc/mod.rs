@@ -1,7 +1,7 @@
 //! `rfc-check`: which section of which RFC is done, missing or tested, read from the marks in the comments.
 //!
-//! `docs/rfc-status.md` is generated from the same marks. It names files but no lines, so that it grows stale when a
-//! rule appears or goes and not when code moves; the lines are in the printed table and in `--json`.
+//! `docs/rfc-status.md` is generated from the same marks. It names no files, so that it grows stale when a rule appears
+//! or goes and not when code moves; files and lines are in the printed table and in `--json`.
 
 mod mark;
 mod table;

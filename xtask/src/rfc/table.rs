@@ -145,42 +145,41 @@ pub(super) fn page(sections: &BTreeMap<Key, Section>) -> String {
     let mut out = String::from(
         "# RFC status\n\n\
          Which rule of which RFC is followed, tested or missing? Generated from the marks in the source by\n\
-         `cargo run -p xtask -- rfc-check --write`; do not edit. `cargo run -p xtask -- rfc-check` prints the lines.\n\n\
-         Each section names the files that follow it, the files that test it, and its gaps. A section that is not listed\n\
-         has no mark, which says nothing about it.\n",
+         `cargo run -p xtask -- rfc-check --write`; do not edit. `cargo run -p xtask -- rfc-check` prints files and lines.\n\n\
+         Code follows a section that is *done*, a test names one that is *tested*. A section that is not listed has no\n\
+         mark, which says nothing about it.\n",
     );
-    let mut last = None;
-    for ((rfc, _, name), section) in sections {
-        if last != Some(*rfc) {
-            let title = title(*rfc).map_or(String::new(), |title| format!(": {title}"));
-            let _infallible = writeln!(out, "\n## RFC {rfc}{title}\n");
-            last = Some(*rfc);
+    let mut rest = sections.iter().peekable();
+    while let Some(&(&(rfc, ..), _)) = rest.peek() {
+        let title = title(rfc).map_or(String::new(), |title| format!(": {title}"));
+        let _infallible = writeln!(out, "\n## RFC {rfc}{title}\n");
+        let mut of_rfc = Vec::new();
+        while let Some(((_, _, name), section)) = rest.next_if(|(key, _)| key.0 == rfc) {
+            of_rfc.push((name.as_str(), section));
         }
-        let _infallible = writeln!(out, "- §{name}: {}", facts(section));
+        out.push_str(&list(&of_rfc));
     }
     out
 }
 
-/// Files, tests and gaps of a section; a part without entries is left out.
-fn facts(section: &Section) -> String {
-    let gaps: BTreeSet<&str> = section.gap.iter().map(|(text, ..)| text.as_str()).collect();
-    let mut parts = Vec::new();
-    if !section.done.is_empty() {
-        parts.push(files(&section.done));
+/// The sections of one RFC: their numbers by what there is of them, then their gaps.
+fn list(of_rfc: &[(&str, &Section)]) -> String {
+    let mut out = String::new();
+    let kinds = [("Done and tested", true, true), ("Done", true, false), ("Tested", false, true)];
+    for (word, done, test) in kinds {
+        let fits = |section: &Section| section.done.is_empty() != done && section.test.is_empty() != test;
+        let names: Vec<&str> = of_rfc.iter().filter(|(_, section)| fits(section)).map(|(name, _)| *name).collect();
+        if !names.is_empty() {
+            let _infallible = writeln!(out, "- {word}: {}", names.join(", "));
+        }
     }
-    if !section.test.is_empty() {
-        parts.push(format!("tested: {}", files(&section.test)));
+    for (name, section) in of_rfc {
+        let gaps: BTreeSet<&str> = section.gap.iter().map(|(text, ..)| text.as_str()).collect();
+        for gap in gaps {
+            let _infallible = writeln!(out, "- **Gap** in {name}: {gap}");
+        }
     }
-    if !gaps.is_empty() {
-        parts.push(format!("**gap**: {}", gaps.into_iter().collect::<Vec<_>>().join("; ")));
-    }
-    parts.join("; ")
-}
-
-/// The files of some places, each once.
-fn files(places: &BTreeSet<(String, usize)>) -> String {
-    let names: BTreeSet<&str> = places.iter().map(|(path, _)| path.as_str()).collect();
-    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(" ")
+    out
 }
 
 fn title(rfc: u32) -> Option<&'static str> {
@@ -209,8 +208,7 @@ mod tests {
             |line| [mark("2", Says::Done, line), mark("2", Says::Test, line), mark("3", Says::Gap("a|b".into()), line)];
         let first = page(&sections(&at(1)));
         assert_eq!(first, page(&sections(&at(900))));
-        assert!(first.contains("\n- §2: `crates/mail/src/a.rs`; tested: `crates/mail/src/a.rs`\n"), "{first}");
-        assert!(first.contains("\n- §3: **gap**: a|b\n"), "{first}");
+        assert!(first.contains("\n- Done and tested: 2\n- **Gap** in 3: a|b\n"), "{first}");
         assert_ne!(first, page(&sections(&at(1)[..1])));
         assert!(text(&sections(&at(7))).contains("2 sections, 1 done, 1 tested, 1 with a gap"));
     }
