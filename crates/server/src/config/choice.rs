@@ -156,7 +156,7 @@ pub(crate) const TLS_VERSIONS: Words = &[("1.2", "RFC 5246; for old clients"), (
 /// Extensions of SMTP that can be left out.
 pub(crate) const EXTENSIONS: Words = &[
     ("MT-PRIORITY", "urgency of a message (RFC 6710)"),
-    ("DELIVERBY", "time of use of a message (RFC 2852)"),
+    ("DELIVERBY", "deadline of a message (RFC 2852)"),
     ("FUTURERELEASE", "time of sending (RFC 4865); on submission"),
 ];
 

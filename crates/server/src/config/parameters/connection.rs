@@ -39,7 +39,7 @@ pub(super) static LISTEN: Section = Section {
             Kind::Choice(ListenProtocol::WORDS),
             "smtp",
             "submission",
-            "what is spoken",
+            "the protocol",
             "",
         ),
         fixed(
@@ -136,7 +136,7 @@ pub(super) static LISTEN: Section = Section {
 
 pub(super) static ACCEPT: Section = Section {
     key: "accept",
-    summary: "who may connect, how often, and after which pause",
+    summary: "limits on connections, and the pause before the greeting",
     group: None,
     parameters: &[
         fixed(
@@ -260,7 +260,7 @@ pub(super) static GREET_PAUSE_FOR: Section = Section {
 
 pub(super) static RELAY: Section = Section {
     key: "relay",
-    summary: "who may send where",
+    summary: "relay rights",
     group: None,
     parameters: &[
         fixed(
@@ -415,7 +415,7 @@ pub(super) static DNSBL: Section = Section {
             "[\"127.0.0.0/8\", \"10.0.0.0/8\", \"172.16.0.0/12\", \"192.168.0.0/16\", \"::1/128\", \"fc00::/7\", \"fe80::/10\"]",
             "[\"127.0.0.0/8\", \"192.0.2.0/24\"]",
             "networks that are not looked up",
-            "Nor about relay.from.",
+            "Nor is relay.from.",
         ),
     ],
 };

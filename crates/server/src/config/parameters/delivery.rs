@@ -196,7 +196,7 @@ pub(super) static DELIVERY: Section = Section {
             "",
             "postmaster@example.com",
             "recipient of reports without another recipient; empty for postmaster at hostname",
-            "Name a mailbox that is read, on a reachable host. What it does not take is held and logged.",
+            "Name a mailbox that is read, on a reachable host. Mail that it refuses is held and logged.",
         ),
         fixed(
             "delivery.return_bytes_max",
@@ -276,7 +276,7 @@ pub(super) static DELIVERY: Section = Section {
             seconds(1, 600),
             "5s",
             "3s",
-            "delivery.connect_time in the fast lane",
+            "as delivery.connect_time, in the fast lane",
             "A slower host moves to the slow lane, with delivery.connect_time and few places.",
         ),
         fixed(
@@ -285,7 +285,7 @@ pub(super) static DELIVERY: Section = Section {
             seconds(1, HOUR),
             "10s",
             "30s",
-            "delivery.greeting_time in the fast lane",
+            "as delivery.greeting_time, in the fast lane",
             "A later greeting costs one attempt. Raise it if most of your mail goes to servers that pause.",
         ),
         fixed(
@@ -294,7 +294,7 @@ pub(super) static DELIVERY: Section = Section {
             seconds(1, HOUR),
             "20s",
             "1m",
-            "delivery.command_time in the fast lane",
+            "as delivery.command_time, in the fast lane",
             "A later reply costs one attempt; a reply to the content is awaited in the slow lane.",
         ),
         fixed(

@@ -170,7 +170,7 @@ pub(super) static LOCAL: Section = Section {
             Kind::Flag,
             "false",
             "true",
-            "joe+lists goes to the folder .lists of a Maildir, if it exists",
+            "mail to joe+lists goes to the folder .lists of a Maildir, if it exists",
             "Folders are never made.",
         )
         .restart(),

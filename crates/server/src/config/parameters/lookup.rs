@@ -106,7 +106,7 @@ pub(super) static LDAP: Section = Section {
             Kind::Text,
             "",
             ", ",
-            "joins several values; empty: several are no match",
+            "text between several values; empty: several are no match",
             "A comma for aliases.",
         ),
         fixed(

@@ -46,7 +46,7 @@ pub(super) static MAPS: Section = Section {
             "maps.access",
             at!(maps.access),
             "[\"/etc/mail/access\"]",
-            "who may connect, send, relay and receive",
+            "the access map: who may connect, send, relay and receive",
             "sendmail's access map, also with CIDR networks.",
             |config, _, _| in_directory(config, "access"),
         ),
@@ -214,7 +214,7 @@ pub(super) static ACCESS: Section = Section {
             "60s",
             "10m",
             "ConnectionRateWindowSize: window of ClientRate:",
-            "Connections: ClientRate:, ClientConn:, GreetPause:, Srv_Features:, TLS_Clt:, CertIssuer:, \
+            "The tags for connections are ClientRate:, ClientConn:, GreetPause:, Srv_Features:, TLS_Clt:, CertIssuer: and \
              CertSubject:. Unused tags of files cost nothing; LDAP and SQLite are asked for each connection.",
         ),
     ],
