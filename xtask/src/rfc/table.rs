@@ -140,6 +140,9 @@ pub(super) fn json(sections: &BTreeMap<Key, Section>, malformed: &[Malformed], s
     format!("{:#}\n", json!({"sections": sections, "malformed": malformed, "stale": stale}))
 }
 
+/// The width of the page.
+const COLUMNS: usize = 120;
+
 /// The page `docs/rfc-status.md`.
 pub(super) fn page(sections: &BTreeMap<Key, Section>) -> String {
     let mut out = String::from(
@@ -170,16 +173,33 @@ fn list(of_rfc: &[(&str, &Section)]) -> String {
         let fits = |section: &Section| section.done.is_empty() != done && section.test.is_empty() != test;
         let names: Vec<&str> = of_rfc.iter().filter(|(_, section)| fits(section)).map(|(name, _)| *name).collect();
         if !names.is_empty() {
-            let _infallible = writeln!(out, "- {word}: {}", names.join(", "));
+            item(&mut out, &format!("{word}: {}", names.join(", ")));
         }
     }
     for (name, section) in of_rfc {
         let gaps: BTreeSet<&str> = section.gap.iter().map(|(text, ..)| text.as_str()).collect();
         for gap in gaps {
-            let _infallible = writeln!(out, "- **Gap** in {name}: {gap}");
+            item(&mut out, &format!("**Gap** in {name}: {gap}"));
         }
     }
     out
+}
+
+/// Appends an item of a list, in lines of at most [`COLUMNS`].
+fn item(out: &mut String, text: &str) {
+    let mut column = 0;
+    for word in text.split_whitespace() {
+        let length = word.chars().count();
+        let (before, width) = match column {
+            0 => ("- ", 2),
+            _ if column + 1 + length > COLUMNS => ("\n  ", 2),
+            _ => (" ", column + 1),
+        };
+        out.push_str(before);
+        out.push_str(word);
+        column = width + length;
+    }
+    out.push('\n');
 }
 
 fn title(rfc: u32) -> Option<&'static str> {
@@ -188,7 +208,7 @@ fn title(rfc: u32) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
-    use super::{page, sections, text};
+    use super::{item, page, sections, text};
     use crate::rfc::mark::{Mark, Says};
 
     fn mark(section: &str, says: Says, line: usize) -> Mark {
@@ -200,6 +220,14 @@ mod tests {
         let marks = ["A.1", "10", "4.1.10", "2", "4.1.2", "4.1"].map(|s| mark(s, Says::Done, 1));
         let order: Vec<String> = sections(&marks).into_keys().map(|(_, _, name)| name).collect();
         assert_eq!(order, ["2", "4.1", "4.1.2", "4.1.10", "10", "A.1"]);
+    }
+
+    #[test]
+    fn items_end_at_the_width_of_the_page() {
+        let mut out = String::new();
+        item(&mut out, &"1234 ".repeat(50));
+        assert_eq!(out.lines().map(str::len).collect::<Vec<_>>(), [116, 116, 21], "{out}");
+        assert!(out.lines().skip(1).all(|line| line.starts_with("  1234")), "{out}");
     }
 
     #[test]
