@@ -220,6 +220,7 @@ fn client_in_pieces(bits: u8, input: &[u8], size: usize) -> ClientRehearsal {
     settings.limits.content_ahead_octets = if bits & 16 == 0 { 1_000 } else { 10 };
     settings.limits.reply_lines = 5;
     settings.limits.reply_line_octets = 100;
+    settings.limits.reply_octets = 1_000;
     let mut rehearsal = ClientRehearsal::new(settings);
     for (token, recipients, content) in [(1, 2, "hi\r\n"), (2, 1, ".\r\n.x"), (3, 3, "1234567890123\r\n"), (4, 1, "")] {
         let recipient = mail::Recipient::new("c@d.test".parse().expect("an address"));

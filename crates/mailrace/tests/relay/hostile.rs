@@ -77,12 +77,8 @@ fn faults() -> Vec<Fault> {
         ),
         fault(Greeting, Act::Trickle(tedious()), "timeout waiting for IP during client greeting"),
         fault(Ehlo, Act::Trickle(tedious()), "timeout waiting for IP during client EHLO"),
-        fault(
-            Greeting,
-            Act::SayAndClose(endless()),
-            "IP speaks no SMTP during client greeting: a line of a reply is too long",
-        ),
-        fault(Ehlo, Act::SayAndClose(endless()), "IP speaks no SMTP during client EHLO: a line of a reply is too long"),
+        fault(Greeting, Act::SayAndClose(endless()), "IP speaks no SMTP during client greeting: a reply is too long"),
+        fault(Ehlo, Act::SayAndClose(endless()), "IP speaks no SMTP during client EHLO: a reply is too long"),
         fault(Greeting, Act::Cut(7), "IP closed the connection during client greeting"),
         fault(Ehlo, Act::Cut(7), "IP closed the connection during client EHLO"),
         fault(Data, Act::Say("250 2.0.0 taken, believe me"), "stat=Deferred: "),
@@ -99,10 +95,10 @@ fn faults() -> Vec<Fault> {
         all.push(fault(at, Act::Close, text(format!("Connection closed by IP during {stage}"))));
         all.push(fault(at, Act::Say("what?"), text(format!("IP does not speak SMTP during {stage}"))));
         all.push(fault(at, Act::Flood("250-on"), text(format!("IP does not speak SMTP during {stage}"))));
-        let too_long = format!("IP does not speak SMTP during {stage}: a line of a reply is too long");
+        let too_long = format!("IP does not speak SMTP during {stage}: a reply is too long");
         all.push(fault(at, Act::SayAndClose(endless()), text(too_long)));
         all.push(fault(at, Act::Trickle(tedious()), text(format!("Connection timed out with IP during {stage}"))));
-        all.push(fault(at, Act::Cut(7), text(format!("Connection closed by IP during {stage}"))));
+        all.push(fault(at, Act::Cut(3), text(format!("Connection closed by IP during {stage}"))));
         all.push(fault(at, Act::SayAndClose("250-2.0.0 so"), text(format!("Connection closed by IP during {stage}"))));
         all.push(fault(
             at,
@@ -122,6 +118,48 @@ fn faults_are_deferrals_and_the_next_attempt_delivers() {
             scope.spawn(move || deferrals(offers));
         }
     });
+}
+
+/// Replies that break the form, and what the log says of the mail after the first attempt.
+#[test]
+fn a_reply_counts_in_any_form() {
+    use At::{Dot, Ehlo, Greeting, Mail, Rcpt};
+    let taken = [
+        (Greeting, Act::Say("\nld.so: object cannot be preloaded: ignored.\n220 hop.test")),
+        (Greeting, Act::Say("220 hop.test\n220 welcome")),
+        (Ehlo, Act::Say("250-hop.test\n8BITMIME\n250 OK")),
+        (Ehlo, Act::Say("250 hop.test\n250 SIZE\n250 OK")),
+        (Mail, Act::Say("250-ok\n251 ok")),
+        (Rcpt, Act::Say("250-ok\n251 forwards")),
+        (Dot, Act::Say("(scanned)\n\n250ok")),
+        (Dot, Act::Cut(7)),
+    ];
+    let refused = [
+        (Rcpt, Act::Say("550\tno such user")),
+        (Rcpt, Act::Say("550-no\n250 such user")),
+        (Dot, Act::Say("ld.so: ignored\n554no")),
+        (Dot, Act::SayAndClose("550-spam\nreally\n551 spam")),
+    ];
+    let all: Vec<&(At, Act)> = taken.iter().chain(&refused).collect();
+    let manners = |(at, act): &&(At, Act)| once(Manners::offering(&[]), *at, act.clone());
+    let hops = Hop::neighbours(all.iter().map(manners).collect());
+    let mut server = retrying(by_literal(&hops), "8s").start();
+    let mut client = greeted(server.address());
+    for hop in &hops {
+        send_over(&mut client, "<>", &[&hop.mailbox("b")], CONTENT);
+    }
+    client.quit();
+    for hop in &hops {
+        any_line(&mut server, &[&format!("to=<{}>", hop.mailbox("b"))]);
+    }
+    // The refusals go to the postmaster, and wait there.
+    let ended = server.stop();
+    for (number, (hop, case)) in hops.iter().zip(&all).enumerate() {
+        let lines = lines(&ended.log, &[&format!("to=<{}>", hop.mailbox("b"))]);
+        let [line] = lines.as_slice() else { panic!("{case:?}: {lines:#?}") };
+        let is_right = if number < taken.len() { line.contains("stat=Sent") } else { line.contains("dsn=5.") };
+        assert!(is_right, "{case:?}: {line}");
+    }
 }
 
 fn deferrals(offers: &[&'static str]) {

@@ -383,7 +383,7 @@ impl Opening<'_> {
                 transaction,
                 farewell: FAREWELL_TIME,
                 #[cfg(test)]
-                reply_lines: if is_sabotaged(Sabotage::AllEars) { usize::MAX } else { Limits::default().reply_lines },
+                reply_octets: if is_sabotaged(Sabotage::AllEars) { usize::MAX } else { Limits::default().reply_octets },
                 ..Limits::default()
             },
             login: said.login.clone(),

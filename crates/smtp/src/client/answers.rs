@@ -15,6 +15,9 @@ use super::session::{DISMISSAL, Session};
 use super::settings::Dialect;
 use super::step::{Closing, Loss, Stage};
 
+/// Said of a refusal that may belong to another command than the one it is read for.
+const REFUSED_BEHIND_NOISE: &str = "it sends lines without a reply code among its replies";
+
 /// What follows from a reply.
 enum Next {
     /// More replies come, or more can be said.
@@ -35,6 +38,7 @@ impl Session {
         let sent_to = self.out.sent_to();
         let dialect = self.settings.dialect;
         let is_used = self.messages > 0;
+        let is_flight = self.pipelining();
         let Some(open) = self.open.front_mut().filter(|open| sent_to >= open.command_at) else {
             return self.unsolicited(raw);
         };
@@ -47,7 +51,12 @@ impl Session {
                 open.spare();
             }
         }
+        let is_command = !matches!(open.awaits, Awaits::End(_));
+        open.is_doubtful |= is_flight && is_command && raw.is_behind_noise;
+        // The refusal may be the answer to a later command.
+        let is_misplaced = open.is_doubtful && is_command && raw.code.class() == ReplyClass::Permanent;
         let next = match open.awaits {
+            _ if is_misplaced => Next::Nonsense(REFUSED_BEHIND_NOISE),
             Awaits::Rset => open.take_rset(raw, is_dismissal),
             Awaits::Mail => open.take_mail(raw),
             Awaits::Rcpt(index) => open.take_rcpt(raw, index),

@@ -86,7 +86,7 @@ impl Session {
     pub fn expire(&mut self, now: Duration) {
         if now >= self.deadline() {
             let is_too_long = self.farewell.is_none() && now >= self.transaction_deadline();
-            self.lose(if is_too_long { Loss::TooLong } else { Loss::TimedOut });
+            self.lose(self.reader.loss(if is_too_long { Loss::TooLong } else { Loss::TimedOut }));
         }
     }
 

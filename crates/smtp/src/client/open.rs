@@ -57,6 +57,8 @@ pub(super) struct Open {
     pub(super) mail_refused: bool,
     /// A RCPT was accepted although MAIL was refused.
     pub(super) is_odd: bool,
+    /// Lines without a code came among the replies to a flight: each may have stood in the place of a reply.
+    pub(super) is_doubtful: bool,
     /// Octets of content that the driver has yet to give, while it is asked for them.
     pub(super) left: Option<u64>,
     pub(super) dots: Dots,
@@ -88,6 +90,7 @@ impl Open {
             awaits: Awaits::Mail,
             mail_refused: false,
             is_odd: false,
+            is_doubtful: false,
             left: None,
             dots: Dots::default(),
             begins_at,

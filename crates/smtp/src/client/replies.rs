@@ -1,13 +1,18 @@
 //! Replies out of pieces of input.
 //!
-//! A reply that lies whole in the input is used where it is; only one that comes in pieces is copied. Every octet is
-//! looked at once. What is no reply, or passes a limit, ends the conversation: behind it nobody knows which reply
-//! belongs to which command.
+//! A reply that lies whole in the input is used where it is; only one that comes in pieces or breaks the form is
+//! copied. Every octet is looked at once.
+//!
+//! The code decides what becomes of mail, so a reply counts if its code can be read. The reader skips lines without a
+//! code, cuts long lines and long replies, and takes a tab or text directly behind the code. The first code of a reply
+//! decides, also where its other lines have another. Only a reply of more than `reply_octets` ends the conversation,
+//! and after STARTTLS each line that breaks the form.
 
 use mail::{Reply, ReplyCode};
 use memchr::memchr;
 
 use super::settings::Limits;
+use super::step::Loss;
 
 /// How much of a reply becomes a value; what is cut is said in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +40,8 @@ impl Room {
 pub(super) struct Raw<'a> {
     /// Of all its lines.
     pub(super) code: ReplyCode,
+    /// Lines without a code came before it, or in it.
+    pub(super) is_behind_noise: bool,
     octets: &'a [u8],
 }
 
@@ -58,61 +65,130 @@ impl<'a> Raw<'a> {
     }
 }
 
+/// How the reader takes input that is not a reply by the book.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// Lines without a code are skipped, and lines that are long or end oddly are read as they are meant.
+    Lenient,
+    /// The first octets that are no reply are an error: behind STARTTLS somebody may have put them there.
+    Strict,
+}
+
 /// The reply that has not yet ended.
 #[derive(Debug, Default)]
 pub(super) struct ReplyReader {
+    /// Whole lines of the reply, as the parser takes them.
     held: Vec<u8>,
-    /// Where the line that has not ended begins in `held`.
-    line_from: usize,
-    lines: usize,
+    /// The line that has not ended, cut where it is too long.
+    partial: Vec<u8>,
+    /// Of the first line that has one. It decides for all lines.
     code: Option<ReplyCode>,
+    lines: usize,
+    /// Octets since the last reply, skipped ones included.
+    octets: usize,
+    /// Lines without a code since the last reply.
+    skipped: usize,
     /// What is held was given out.
     is_given: bool,
 }
 
 impl ReplyReader {
-    /// Uses input up to the end of a reply, or all of it. An error says what is wrong with it.
+    /// Uses input up to the end of a reply, or all of it. An error says what is wrong with it: the input is larger than
+    /// a reply may be, or breaks the form and `form` is strict.
     pub(super) fn read<'a>(
         &'a mut self,
         input: &'a [u8],
+        form: Form,
         limits: &Limits,
     ) -> Result<(usize, Option<Raw<'a>>), &'static str> {
         if self.is_given {
             self.clear();
         }
-        let is_held = !self.held.is_empty();
-        let mut used = 0;
+        // While the reply lies in the input by the book, it begins at `from` and is copied nowhere.
+        let mut is_in_place = self.held.is_empty() && self.partial.is_empty();
+        let (mut from, mut used) = (0, 0);
         while let Some(rest) = input.get(used..)
             && let Some(end) = memchr(b'\n', rest)
         {
-            let line = rest.get(..=end).unwrap_or(rest);
-            used += line.len();
-            let code = if is_held {
-                self.held.extend_from_slice(line);
-                let from = std::mem::replace(&mut self.line_from, self.held.len());
-                judge(self.held.get(from..).unwrap_or_default(), self.code, limits)?
-            } else {
-                judge(line, self.code, limits)?
+            let piece = rest.get(..=end).unwrap_or(rest);
+            let line_at = used;
+            used += piece.len();
+            self.count(piece.len(), limits)?;
+            let whole = self.completed(piece, limits);
+            let line = ReplyLine::read(whole.as_deref().unwrap_or(piece));
+            let Some(line) = line.filter(|line| form == Form::Lenient || line.is_plain_for(self.code)) else {
+                if form == Form::Strict {
+                    return Err("a line is no reply");
+                }
+                self.skipped += 1;
+                // In front of the reply it is passed over; within the reply the lines before it move together.
+                if self.code.is_some() && is_in_place {
+                    self.held.extend_from_slice(input.get(from..line_at).unwrap_or_default());
+                    is_in_place = false;
+                }
+                from = if is_in_place { used } else { from };
+                continue;
             };
+            let is_plain = line.is_plain_for(self.code) && piece.len() <= limits.reply_line_octets;
+            let code = *self.code.get_or_insert(line.code);
             self.lines += 1;
-            if let (code, true) = code {
+            // The last line ends the reply also where lines before it are left out.
+            let is_kept = line.is_last || self.lines < limits.reply_lines;
+            if is_in_place && !(is_plain && is_kept) {
+                self.held.extend_from_slice(input.get(from..line_at).unwrap_or_default());
+                is_in_place = false;
+            }
+            if !is_in_place && is_kept {
+                push_line(&mut self.held, code, &line, limits.reply_line_octets);
+            }
+            if line.is_last {
                 self.is_given = true;
-                let octets = if is_held { &self.held } else { input.get(..used).unwrap_or(input) };
-                return Ok((used, Some(Raw { code, octets })));
-            }
-            self.code = Some(code.0);
-            if self.lines >= limits.reply_lines {
-                return Err("a reply has too many lines");
+                let octets = if is_in_place { input.get(from..used).unwrap_or(input) } else { &self.held };
+                return Ok((used, Some(Raw { code, is_behind_noise: self.skipped > 0, octets })));
             }
         }
-        if !is_held {
-            self.line_from = used;
+        if is_in_place {
+            self.held.extend_from_slice(input.get(from..used).unwrap_or_default());
         }
-        self.held.extend_from_slice(if is_held { input.get(used..).unwrap_or_default() } else { input });
-        if self.held.len() - self.line_from >= limits.reply_line_octets {
-            return Err(LINE_TOO_LONG);
-        }
+        let rest = input.get(used..).unwrap_or_default();
+        self.count(rest.len(), limits)?;
+        self.partial.extend_from_slice(cut(rest, limits.reply_line_octets.saturating_sub(self.partial.len())));
         Ok((input.len(), None))
+    }
+
+    /// The line that `piece` ends, if its beginning came before.
+    fn completed(&mut self, piece: &[u8], limits: &Limits) -> Option<Vec<u8>> {
+        if self.partial.is_empty() {
+            return None;
+        }
+        let mut line = std::mem::take(&mut self.partial);
+        line.extend_from_slice(cut(piece, limits.reply_line_octets.saturating_sub(line.len())));
+        Some(line)
+    }
+
+    /// The loss of a reply that is missing: lines without a code in its place say more than that it is missing.
+    pub(super) fn loss(&self, loss: Loss) -> Loss {
+        let has_only_noise = !self.is_given && self.code.is_none() && self.skipped > 0;
+        if has_only_noise { Loss::Protocol("it sends lines without a reply code") } else { loss }
+    }
+
+    /// The reply whose last line has a code and no line end, when the input has ended.
+    pub(super) fn read_unfinished(&mut self, limits: &Limits) -> Option<Raw<'_>> {
+        if self.is_given {
+            return None;
+        }
+        let partial = std::mem::take(&mut self.partial);
+        // Four octets: of fewer, more could have followed that decide.
+        let line = ReplyLine::read(&partial).filter(|line| line.is_last && partial.len() > 3)?;
+        let code = *self.code.get_or_insert(line.code);
+        push_line(&mut self.held, code, &line, limits.reply_line_octets);
+        self.is_given = true;
+        Some(Raw { code, is_behind_noise: self.skipped > 0, octets: &self.held })
+    }
+
+    fn count(&mut self, octets: usize, limits: &Limits) -> Result<(), &'static str> {
+        self.octets = self.octets.saturating_add(octets);
+        if self.octets > limits.reply_octets { Err("a reply is too long") } else { Ok(()) }
     }
 
     /// Forgets a reply that was given out, when nothing follows it.
@@ -131,49 +207,74 @@ impl ReplyReader {
     }
 }
 
-const LINE_TOO_LONG: &str = "a line of a reply is too long";
+/// A line that has a code.
+#[derive(Clone, Copy, Debug)]
+struct ReplyLine<'a> {
+    code: ReplyCode,
+    is_last: bool,
+    /// The code is followed by nothing, a space or a hyphen.
+    is_plain: bool,
+    text: &'a [u8],
+}
 
-/// Reads a line with its line end: the code, and whether it is the last one.
-// RFC 5321 §4.2: a client takes a code alone, with a space, or with a hyphen where lines follow
-// RFC 5321 §2.3.8 (gap: a line of a reply may end with LF alone; servers that do so are old and harmless)
-fn judge(line: &[u8], before: Option<ReplyCode>, limits: &Limits) -> Result<(ReplyCode, bool), &'static str> {
-    if line.len() > limits.reply_line_octets {
-        return Err(LINE_TOO_LONG);
+impl<'a> ReplyLine<'a> {
+    /// Reads a line with or without its line end; `None` if it has no code.
+    // RFC 5321 §4.2: a client takes a code alone, with a space, or with a hyphen where lines follow
+    // RFC 5321 §2.3.8 (gap: a line of a reply may end with LF alone; servers that do so are old and harmless)
+    // RFC 5321 §4.2 (gap: a tab or text directly behind the code is taken for a last line; such servers exist)
+    fn read(line: &'a [u8]) -> Option<Self> {
+        let line = line.strip_suffix(b"\n").unwrap_or(line);
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        let (digits, text) = line.split_first_chunk::<3>()?;
+        let number = digits.iter().fold(0, |number, digit| number * 10 + u16::from(digit.wrapping_sub(b'0')));
+        let code = ReplyCode::new(number).filter(|_| digits.iter().all(u8::is_ascii_digit))?;
+        let (is_last, is_plain, text) = match text.split_first() {
+            None => (true, true, text),
+            Some((b' ', text)) => (true, true, text),
+            Some((b'-', text)) => (false, true, text),
+            Some((b'\t', text)) => (true, false, text),
+            // A number of more digits is no code.
+            Some((b'0'..=b'9', _)) => return None,
+            Some(_) => (true, false, text),
+        };
+        Some(Self { code, is_last, is_plain, text })
     }
-    let line = line.strip_suffix(b"\n").unwrap_or(line);
-    let line = line.strip_suffix(b"\r").unwrap_or(line);
-    let (Some(digits), separator) = (line.first_chunk::<3>(), line.get(3)) else {
-        return Err("a line is no reply");
-    };
-    let number = digits.iter().fold(0, |number, digit| number * 10 + u16::from(digit.wrapping_sub(b'0')));
-    let code = ReplyCode::new(number).filter(|_| digits.iter().all(u8::is_ascii_digit));
-    let code = code.ok_or("a line is no reply")?;
+
+    /// Whether the line goes behind lines of a code as it is.
     // RFC 5321 §4.2.1: the code of all lines is the same
-    if before.is_some_and(|before| before != code) {
-        return Err("the lines of a reply have different codes");
+    fn is_plain_for(&self, before: Option<ReplyCode>) -> bool {
+        self.is_plain && before.is_none_or(|before| before == self.code)
     }
-    match separator {
-        None | Some(b' ') => Ok((code, true)),
-        Some(b'-') => Ok((code, false)),
-        Some(_) => Err("a line is no reply"),
-    }
+}
+
+/// Appends a line in the form of the book, cut at `octets_max` without its line end.
+fn push_line(held: &mut Vec<u8>, code: ReplyCode, line: &ReplyLine<'_>, octets_max: usize) {
+    held.extend_from_slice(code.to_string().as_bytes());
+    held.push(if line.is_last { b' ' } else { b'-' });
+    held.extend_from_slice(cut(line.text, octets_max.saturating_sub(4)));
+    held.extend_from_slice(b"\r\n");
+}
+
+/// The beginning of octets, at most so many.
+fn cut(octets: &[u8], max: usize) -> &[u8] {
+    octets.get(..max).unwrap_or(octets)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn read(input: &[u8], piece: usize, limits: &Limits) -> Result<Vec<(u16, String)>, &'static str> {
+    fn read_as(form: Form, input: &[u8], piece: usize, limits: &Limits) -> Result<Vec<(u16, String)>, &'static str> {
         let mut reader = ReplyReader::default();
         let mut out = Vec::new();
         for piece in input.chunks(piece) {
             let mut rest = piece;
             while !rest.is_empty() {
-                let (used, found) = reader.read(rest, limits)?;
+                let (used, found) = reader.read(rest, form, limits)?;
                 if let Some(raw) = found {
                     let lines: Vec<String> = raw.lines().map(|line| line.escape_ascii().to_string()).collect();
                     assert_eq!(raw.reply().code(), raw.code);
-                    assert!(Reply::parse(raw.octets, usize::MAX).is_ok());
+                    assert!(Reply::parse(raw.octets, usize::MAX).is_ok(), "{}", raw.octets.escape_ascii());
                     out.push((raw.code.get(), lines.join("|")));
                 }
                 rest = &rest[used..];
@@ -182,39 +283,97 @@ mod tests {
         Ok(out)
     }
 
+    fn read(input: &[u8], piece: usize, limits: &Limits) -> Result<Vec<(u16, String)>, &'static str> {
+        read_as(Form::Lenient, input, piece, limits)
+    }
+
     // RFC 5321 §4.2 (test)
     #[test]
     fn replies_in_any_pieces() {
         let input = b"220 mx.test ESMTP\r\n250-a\r\n250-\r\n250 b \xff\n550\r\n250-c\n250\n354 \r\n421 x";
         let wanted = [(220, "mx.test ESMTP"), (250, "a||b \\xff"), (550, ""), (250, "c|"), (354, "")]
             .map(|(a, b)| (a, b.to_owned()));
-        for piece in 1..input.len() + 1 {
-            assert_eq!(read(input, piece, &Limits::default()).unwrap(), wanted, "in pieces of {piece}");
+        for form in [Form::Lenient, Form::Strict] {
+            for piece in 1..input.len() + 1 {
+                let read = read_as(form, input, piece, &Limits::default()).unwrap();
+                assert_eq!(read, wanted, "in pieces of {piece}");
+            }
+        }
+    }
+
+    /// Input that breaks the form, and what is read of it in pieces of any size.
+    #[test]
+    fn the_first_code_decides_in_every_form() {
+        let limits = Limits { reply_line_octets: 24, reply_lines: 3, reply_octets: 200, ..Limits::default() };
+        let cases: [(&[u8], &[(u16, &str)]); 16] = [
+            (b"hello\r\n220 mx\r\n", &[(220, "mx")]),
+            (b"\r\n\n \r\n220 mx\r\n", &[(220, "mx")]),
+            (b"25\r\n2500 x\r\n199 x\r\n600 x\r\n2a0 x\r\n:50 x\r\n\xb2\xb5\xb0 x\r\n250 ok\r\n", &[(250, "ok")]),
+            (b"250\tok\r\n", &[(250, "ok")]),
+            (b"250ok\r\n550_no\r\n", &[(250, "ok"), (550, "_no")]),
+            (b"250-hop\r\nSIZE\r\n250 OK\r\n", &[(250, "hop|OK")]),
+            (b"250-hop\r\n\r\n250-a\r\n\r\n250 OK\r\n220 x\r\n", &[(250, "hop|a|OK"), (220, "x")]),
+            (b"250-ok\r\n251 forwards\r\n", &[(250, "ok|forwards")]),
+            (b"550-no\r\n250-a\r\n250 b\r\n250 c\r\n", &[(550, "no|a|b"), (250, "c")]),
+            (b"250 0123456789012345678901234567890\r\n354 x\r\n", &[(250, "01234567890123456789"), (354, "x")]),
+            (b"250-0123456789012345678901234567890\r\n250 x\r\n", &[(250, "01234567890123456789|x")]),
+            (b"250-a\r\n250-b\r\n250-c\r\n250-d\r\n250 e\r\n550 f\r\n", &[(250, "a|b|e"), (550, "f")]),
+            (b"250-a\r\n250-b\r\n250 c\r\n", &[(250, "a|b|c")]),
+            (b"noise that is longer than a line may be\r\n250 ok\r\n", &[(250, "ok")]),
+            (b"noise\r\n250-a\r\nnoise\r\n250\tb\r\n550\r\n", &[(250, "a|b"), (550, "")]),
+            (b"250\r\n250-\r\n250-\r\n250\r\n", &[(250, ""), (250, "||")]),
+        ];
+        for (input, wanted) in cases {
+            for piece in 1..=input.len() {
+                let read = read(input, piece, &limits).unwrap();
+                let read: Vec<(u16, &str)> = read.iter().map(|(code, text)| (*code, text.as_str())).collect();
+                assert_eq!(read, wanted, "{} in pieces of {piece}", input.escape_ascii());
+            }
         }
     }
 
     #[test]
-    fn what_is_no_reply() {
-        let limits = Limits { reply_line_octets: 20, reply_lines: 3, ..Limits::default() };
-        for input in [
-            &b"hello\r\n"[..],
-            b"\r\n",
-            b"25\r\n",
-            b"250_x\r\n",
-            b"2500\r\n",
-            b"199 x\r\n",
-            b"600 x\r\n",
-            b"2a0 x\r\n",
-            b":50 x\r\n",
-            b"250-a\r\n251 b\r\n",
-            b"250-a\r\n250-b\r\n250-c\r\n250 d\r\n",
-            b"250 01234567890123456\r\n",
-            b"250-0123456789012345678901234567890",
-        ] {
-            for piece in [1, 3, 100] {
-                assert!(read(input, piece, &limits).is_err(), "{:?}", input.escape_ascii().to_string());
+    fn replies_are_bounded_in_octets() {
+        let limits = Limits { reply_octets: 200, ..Limits::default() };
+        for line in ["250-a\r\n", "noise\r\n", "\n", "250-aaaaaaaaaaaaaaaaaaaaaaa", "x"] {
+            for piece in [1, 7, 1_000] {
+                let input = line.repeat(250);
+                assert_eq!(read(input.as_bytes(), piece, &limits), Err("a reply is too long"), "{line:?}");
             }
         }
-        assert!(read(b"250-a\r\n250-b\r\n250 c\r\n250 01234567890123\r\n", 1, &limits).is_ok());
+        // Each reply counts for itself.
+        let input = b"noise\r\n250-a\r\n250 b\r\n".repeat(100);
+        assert_eq!(read(&input, 9, &limits).unwrap().len(), 100);
+    }
+
+    #[test]
+    fn a_strict_reader_takes_nothing_but_the_form() {
+        for input in [&b"x\r\n"[..], b"\r\n", b"250\tx\r\n", b"250x\r\n", b"250-a\r\n251 b\r\n", b"250-a\r\nb\r\n"] {
+            for piece in [1, 3, 100] {
+                let read = read_as(Form::Strict, input, piece, &Limits::default());
+                assert_eq!(read, Err("a line is no reply"), "{:?}", input.escape_ascii().to_string());
+            }
+        }
+    }
+
+    /// The last line has no line end.
+    #[test]
+    fn the_end_of_input_ends_a_reply() {
+        let limits = Limits::default();
+        let end = |input: &[u8]| {
+            let mut reader = ReplyReader::default();
+            assert!(matches!(reader.read(input, Form::Lenient, &limits), Ok((_, None))));
+            let raw = reader.read_unfinished(&limits)?;
+            Some((
+                raw.code.get(),
+                raw.lines().map(|line| line.escape_ascii().to_string()).collect::<Vec<_>>().join("|"),
+            ))
+        };
+        assert_eq!(end(b"550 5.1.1 no"), Some((550, "5.1.1 no".to_owned())));
+        assert_eq!(end(b"250-a\r\n250 b"), Some((250, "a|b".to_owned())));
+        assert_eq!(end(b"noise\r\n250 ok\r"), Some((250, "ok".to_owned())));
+        for input in [&b"550"[..], b"55", b"550-no", b"550-a\r\n550", b"550-a\r\n", b"noise"] {
+            assert_eq!(end(input), None, "{}", input.escape_ascii());
+        }
     }
 }

@@ -23,7 +23,7 @@ use super::login::{Exchange, NoLogin};
 use super::offers::Offers;
 use super::open::Open;
 use super::output::Output;
-use super::replies::{Raw, ReplyReader};
+use super::replies::{Form, Raw, ReplyReader};
 use super::settings::{Dialect, Settings, TlsUse};
 use super::step::{Closing, Finished, Loss, Misfit, Stage, Step, Transaction};
 
@@ -58,7 +58,9 @@ pub struct Session {
     pub(super) ehlo_refusal: Option<Reply>,
     /// The dialog of AUTH.
     exchange: Option<Exchange>,
-    reader: ReplyReader,
+    pub(super) reader: ReplyReader,
+    /// Replies before the first transaction that nothing asked for.
+    spare_replies: usize,
     pub(super) out: Output,
     /// In the order in which they were begun. Only the last may be partly written.
     pub(super) open: VecDeque<Open>,
@@ -92,6 +94,7 @@ impl Session {
             ehlo_refusal: None,
             exchange: None,
             reader: ReplyReader::default(),
+            spare_replies: 0,
             out: Output::default(),
             open: VecDeque::new(),
             finished: VecDeque::new(),
@@ -116,7 +119,8 @@ impl Session {
                 self.lose(Loss::Injected);
                 break;
             }
-            match reader.read(input, &self.settings.limits) {
+            let form = if self.phase == Phase::StartTls { Form::Strict } else { Form::Lenient };
+            match reader.read(input, form, &self.settings.limits) {
                 // Octets that were put in front of the reply to STARTTLS make nonsense of it.
                 Err(_) if self.phase == Phase::StartTls => self.lose(Loss::Injected),
                 Err(what) => self.lose(Loss::Protocol(what)),
@@ -134,8 +138,19 @@ impl Session {
     }
 
     /// The server has closed the connection, or the network has.
-    pub fn end_of_input(&mut self, _now: Duration) {
-        self.lose(Loss::Closed);
+    ///
+    /// A last line that has a code and no line end counts: the server had nothing more to say.
+    pub fn end_of_input(&mut self, now: Duration) {
+        let mut reader = std::mem::take(&mut self.reader);
+        let is_asked = self.out.is_empty() && !matches!(self.phase, Phase::StartTls | Phase::Handshake | Phase::Closed);
+        if let Some(raw) = is_asked.then(|| reader.read_unfinished(&self.settings.limits)).flatten()
+            // A success that opens the way for commands leads nowhere now.
+            && (matches!(self.phase, Phase::Up | Phase::Quit) || raw.code.class() != ReplyClass::Success)
+        {
+            self.take(&raw, now);
+        }
+        self.reader = reader;
+        self.lose(self.reader.loss(Loss::Closed));
     }
 
     /// What the driver has to do next. Ready and Content come again as long as they hold.
@@ -253,6 +268,10 @@ impl Session {
     /// A reply has come.
     fn take(&mut self, raw: &Raw<'_>, now: Duration) {
         let is_early = !self.out.is_empty();
+        if self.is_spare(raw, is_early) {
+            self.spare_replies += 1;
+            return;
+        }
         match self.phase {
             // A reply before the command has left: it waits there for the command, to be taken for the answer.
             Phase::StartTls if is_early && raw.code.get() != DISMISSAL => self.lose(Loss::Injected),
@@ -279,6 +298,24 @@ impl Session {
             Phase::Quit => self.quit_done(),
             Phase::Handshake | Phase::Closed => {}
         }
+    }
+
+    /// Whether a reply that nothing asked for belongs to the one before it: a server wrote each line of the greeting or
+    /// of the reply to EHLO as a last line. Only before the first transaction, and a bounded number of them: later such
+    /// a reply could be taken for the answer to a command.
+    fn is_spare(&self, raw: &Raw<'_>, is_early: bool) -> bool {
+        let is_unasked = match self.phase {
+            Phase::Extended => is_early || raw.code.get() == GREETING,
+            Phase::Plain => is_early,
+            Phase::Up => {
+                let sent_to = self.out.sent_to();
+                let has_begun = self.open.front().is_some_and(|open| sent_to > open.begins_at);
+                self.messages == 0 && self.finished.is_empty() && !has_begun
+            }
+            _ => false,
+        };
+        let is_success = raw.code.class() == ReplyClass::Success;
+        is_unasked && is_success && self.spare_replies < self.settings.limits.reply_lines
     }
 
     // RFC 5321 §3.1: 220 opens, 554 refuses
@@ -393,6 +430,9 @@ impl Session {
         }
     }
 }
+
+/// The code of a greeting.
+const GREETING: u16 = 220;
 
 /// The code with which a server says that it closes.
 pub(super) const DISMISSAL: u16 = 421;

@@ -76,10 +76,12 @@ pub struct Limits {
     pub transaction: Duration,
     /// Waiting for the reply to QUIT, and for the end of a connection whose end the server has announced with 421.
     pub farewell: Duration,
-    /// Octets of a line of a reply with its line end.
+    /// Octets that are kept of a line of a reply.
     pub reply_line_octets: usize,
-    /// Lines of a reply.
+    /// Lines that are kept of a reply.
     pub reply_lines: usize,
+    /// Octets of a reply, with what is skipped before it and in it; more end the session.
+    pub reply_octets: usize,
     /// Transactions that may be open at a time.
     pub transactions_ahead: usize,
     /// Octets of content that may be sent before the recipients are known to be accepted, in all open transactions
@@ -127,6 +129,7 @@ impl Default for Limits {
             farewell: Duration::from_secs(5),
             reply_line_octets: 2_048,
             reply_lines: 200,
+            reply_octets: 512 << 10,
             transactions_ahead: 4,
             content_ahead_octets: 256 << 10,
         }

@@ -78,6 +78,7 @@ fn settings(dialog: &Dialog) -> Result<Settings, String> {
             }
             ("limits.reply_lines", _) => number.map(|n| limits.reply_lines = n).is_ok(),
             ("limits.reply_line_octets", _) => number.map(|n| limits.reply_line_octets = n).is_ok(),
+            ("limits.reply_octets", _) => number.map(|n| limits.reply_octets = n).is_ok(),
             ("limits.transactions_ahead", _) => number.map(|n| limits.transactions_ahead = n).is_ok(),
             ("limits.content_ahead_octets", _) => number.map(|n| limits.content_ahead_octets = n).is_ok(),
             ("limits.block", _) => time.map(|time| limits.block = time).is_ok(),
