@@ -262,27 +262,31 @@ fn addr_spec(scan: &mut Scan<'_>, unqualified: Option<&DomainName>) -> Result<Ad
     }
 }
 
+/// Reads words with dots between, before and behind them: such mailboxes exist.
 // RFC 5322 §3.4.1: local-part; RFC 5322 §4.4: obs-local-part = word *("." word)
 fn local_part(scan: &mut Scan<'_>) -> Result<String, AddressParseError> {
     let mut local = String::new();
     skip_cfws(scan)?;
     let start = scan.at();
+    let mut has_word = false;
     loop {
-        if !word(scan, &mut local)? {
-            let reason = match scan.peek() {
-                Some(b'>') | None if scan.at() == start => AddressReason::Empty,
-                Some(b'@') if scan.at() == start => AddressReason::NoLocalPart,
-                Some(b'.' | b'@' | b'>') | None => AddressReason::Dot,
-                Some(_) => AddressReason::Character,
-            };
-            return Err(unexpected(scan, reason));
-        }
+        has_word |= word(scan, &mut local)?;
         skip_cfws(scan)?;
-        if !scan.take(b'.') {
+        if scan.take(b'.') {
+            local.push('.');
+            skip_cfws(scan)?;
+            continue;
+        }
+        if has_word {
             return Ok(local);
         }
-        local.push('.');
-        skip_cfws(scan)?;
+        let reason = match scan.peek() {
+            Some(b'>') | None if scan.at() == start => AddressReason::Empty,
+            Some(b'@') if scan.at() == start => AddressReason::NoLocalPart,
+            Some(b'@' | b'>') | None => AddressReason::Dot,
+            Some(_) => AddressReason::Character,
+        };
+        return Err(unexpected(scan, reason));
     }
 }
 

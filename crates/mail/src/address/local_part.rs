@@ -111,22 +111,24 @@ pub(crate) fn write_local_part(f: &mut fmt::Formatter<'_>, meaning: &str) -> fmt
 }
 
 // RFC 5321 §4.1.2: Dot-string = Atom *("." Atom); RFC 6531 §3.3 adds non-ASCII to the atoms
+// RFC 5321 §4.1.2 (gap: dots may stand first, last and beside each other; such mailboxes exist)
 fn dot_string(scan: &mut Scan<'_>) -> Result<String, AddressParseError> {
     let start = scan.at();
+    let mut has_atom = false;
     loop {
-        let atom = scan.take_while(is_atext);
-        let reason = match (atom.is_empty(), scan.peek()) {
-            (false, Some(b'@')) => break,
-            (false, Some(b'.')) => {
+        has_atom |= !scan.take_while(is_atext).is_empty();
+        let reason = match scan.peek() {
+            Some(b'.') => {
                 scan.next();
                 continue;
             }
-            (false, None | Some(b'>')) => AddressReason::NoDomain,
-            (true, None | Some(b'>')) if scan.at() == start => AddressReason::Empty,
-            (true, Some(b'@')) if scan.at() == start => AddressReason::NoLocalPart,
-            (true, Some(b'.' | b'@') | None) => AddressReason::Dot,
-            (_, Some(byte)) if byte.is_ascii_control() => AddressReason::Control,
-            (_, Some(_)) => AddressReason::Character,
+            Some(b'@') if has_atom => break,
+            None | Some(b'>') if has_atom => AddressReason::NoDomain,
+            None | Some(b'>') if scan.at() == start => AddressReason::Empty,
+            Some(b'@') if scan.at() == start => AddressReason::NoLocalPart,
+            Some(b'@') | None => AddressReason::Dot,
+            Some(byte) if byte.is_ascii_control() => AddressReason::Control,
+            Some(_) => AddressReason::Character,
         };
         return Err(AddressParseError::new(scan.at(), reason));
     }

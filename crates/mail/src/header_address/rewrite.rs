@@ -205,14 +205,16 @@ fn in_brackets(scan: &mut Scan<'_>) -> Result<Option<LocatedAddress>, AddressPar
 fn addr_spec(scan: &mut Scan<'_>) -> Result<LocatedAddress, AddressParseError> {
     let start = scan.at();
     let mut local = String::new();
+    let mut has_word = false;
     loop {
-        if !word(scan, &mut local)? {
-            return Err(unexpected(scan, AddressReason::Dot));
-        }
+        has_word |= word(scan, &mut local)?;
         if !scan.take(b'.') {
             break;
         }
         local.push('.');
+    }
+    if !has_word {
+        return Err(unexpected(scan, AddressReason::Dot));
     }
     let local_end = scan.at();
     let domain = if scan.take(b'@') { Some(domain(scan)?) } else { None };

@@ -59,6 +59,9 @@ fn obsolete_forms() {
         ("<,@a, @b,:c@d>", "c@d"),
         ("john . doe @ example . com", "john.doe@example.com"),
         ("\"a b\" . c@d", "\"a b.c\"@d"),
+        ("a..b@c", "\"a..b\"@c"),
+        ("<a.@c>", "\"a.\"@c"),
+        (".a (x) . . \"b\" @c", "\".a..b\"@c"),
         ("a\r\n \r\n\t@b", "a@b"),
         ("\"a\r\n b\"@c", "\"a b\"@c"),
     ] {
@@ -84,7 +87,8 @@ fn refusals() {
         ("a\nb@c", "1 Control"),
         ("\"a@b", "4 OpenQuote"),
         ("a@[1", "4 OpenLiteral"),
-        ("a..b@c", "2 Dot"),
+        ("..@c", "2 Dot"),
+        ("a.b c@d", "4 Character"),
         ("a@b.", "4 Dot"),
     ] {
         assert_eq!(show(text), shown, "{text:?}");

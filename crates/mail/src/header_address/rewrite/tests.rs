@@ -72,7 +72,9 @@ fn what_cannot_be_read_is_left_and_its_neighbours_are_not() {
         (" joe@in.test.", " joe.new@out.test"),
         (" joe@in.test..", "="),
         (" joe@in..test", "="),
-        (" joe..b@in.test", "="),
+        (" joe..b@in.test", " \"joe..b.new\"@out.test"),
+        (" <joe.@in.test>", " <\"joe..new\"@out.test>"),
+        (" ..@in.test", "="),
         (" joe@in.test\0", "="),
     ] {
         assert_eq!(shown(value), expected, "{value:?}");
