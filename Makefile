@@ -51,7 +51,8 @@ clippy:
 
 unit: ## Run the tests of all crates, documentation examples included
 	@$(WITHIN) 30 unit-build $(CARGO) test --no-run --workspace --features mailrace-bench/rigs --locked
-	$(WITHIN) 45 unit $(CARGO) test --workspace --no-fail-fast --features mailrace-bench/rigs --locked
+	@$(WITHIN) 45 unit $(XTASK) test-run
+	@$(WITHIN) 10 examples $(CARGO) test --doc --workspace --features mailrace-bench/rigs --locked --quiet
 	$(WITHIN) 20 reference $(CARGO) test --locked --package mailrace-bench --features engines --test reference
 
 $(QUICK)/mailrace: FORCE

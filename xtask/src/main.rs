@@ -12,6 +12,7 @@ mod licences;
 mod rfc;
 mod rooms;
 mod source;
+mod test_run;
 mod tidy;
 mod tree;
 
@@ -28,6 +29,7 @@ usage: cargo xtask COMMAND
   rfc-check --write        the same, and renews docs/rfc-status.md
   rfc-check --json         the same as JSON
   licences                 licences and sources of all dependencies against deny.toml
+  test-run                 builds all tests and runs two binaries at a time, with what each took and skipped
 ";
 
 fn main() -> ExitCode {
@@ -43,6 +45,7 @@ fn main() -> ExitCode {
             Ok(flags) => rfc::command(&root, flags),
             Err(message) => Err(format!("{message}\n{USAGE}")),
         },
+        ["test-run"] => test_run::command(&root),
         ["licences"] => licences::command(&root),
         ["help" | "--help" | "-h"] => Ok(Report { text: USAGE.to_owned(), failed: false }),
         _ => Err(USAGE.to_owned()),
