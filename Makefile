@@ -4,6 +4,8 @@ CARGO ?= cargo
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 RELEASE := $(TARGET_DIR)/release
 QUICK := $(TARGET_DIR)/quick
+# The programs that the tests build: with the checks of a debug build, and made anyway.
+TESTED := $(TARGET_DIR)/debug
 XTASK := $(CARGO) run --quiet --locked --package xtask --
 # A part that hangs is ended after so many minutes, and named: twice what it takes on two slow cores.
 WITHIN := ./.ci/within
@@ -14,7 +16,7 @@ FUZZ_TARGETS := $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))
 export MAILRACE_TEST_TIMES := $(abspath $(TARGET_DIR))/test-times
 
 .DEFAULT_GOAL := help
-.PHONY: help run test times setup fmt tidy rfc licences clippy lint unit clients interop oracle crash-short crash bench bench-spool bench-accept bench-relay bench-list fuzz
+.PHONY: help run test times setup fmt tidy rfc licences clippy lint tested unit clients interop oracle crash-short crash bench bench-spool bench-accept bench-relay bench-list fuzz
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -49,8 +51,10 @@ clippy:
 	$(WITHIN) 20 clippy $(CARGO) clippy --workspace --all-targets --features mailrace-bench/rigs --locked -- -D warnings
 	$(WITHIN) 10 clippy $(CARGO) clippy --package mailrace-bench --all-targets --locked -- -D warnings
 
-unit: ## Run the tests of all crates, documentation examples included
+tested:
 	@$(WITHIN) 30 unit-build $(CARGO) test --no-run --workspace --features mailrace-bench/rigs --locked
+
+unit: tested ## Run the tests of all crates, documentation examples included
 	@$(WITHIN) 45 unit $(XTASK) test-run
 	@$(WITHIN) 10 examples $(CARGO) test --doc --workspace --features mailrace-bench/rigs --locked --quiet
 	$(WITHIN) 20 reference $(CARGO) test --locked --package mailrace-bench --features engines --test reference
@@ -66,19 +70,19 @@ $(RELEASE)/mailrace-bench: FORCE
 .PHONY: FORCE
 FORCE:
 
-clients: setup $(QUICK)/mailrace ## Have every real client that is installed send to the server, and look for its mail; run list managers beside it
-	@$(WITHIN) 12 clients ./bench/clients/against-mailrace.sh $(QUICK)/mailrace
-	@$(WITHIN) 8 lists ./bench/lists/against-mailrace.py $(QUICK)/mailrace
+clients: setup tested ## Have every real client that is installed send to the server, and look for its mail; run list managers beside it
+	@$(WITHIN) 12 clients ./bench/clients/against-mailrace.sh $(TESTED)/mailrace
+	@$(WITHIN) 8 lists ./bench/lists/against-mailrace.py $(TESTED)/mailrace
 
-interop: setup $(QUICK)/mailrace ## Relay to and from every other mail server that is installed, and compare each octet
-	@$(WITHIN) 15 interop ./bench/interop/against-peers.py $(QUICK)/mailrace
+interop: setup tested ## Relay to and from every other mail server that is installed, and compare each octet
+	@$(WITHIN) 15 interop ./bench/interop/against-peers.py $(TESTED)/mailrace
 
 oracle: setup ## Ask the real sendmail again what its recorded answers are (bench/oracle)
 	@$(WITHIN) 8 oracle ./bench/oracle/sendmail install || echo "oracle: sendmail is not asked again"
 	@$(WITHIN) 8 oracle ./bench/oracle/record --check
 
-crash-short: $(QUICK)/mailrace $(QUICK)/mailrace-bench ## Cut the power and kill the process a few times; no acknowledged message may be lost
-	$(WITHIN) 12 crash-short $(QUICK)/mailrace-bench crash --short
+crash-short: tested ## Cut the power and kill the process a few times; no acknowledged message may be lost
+	$(WITHIN) 12 crash-short $(TESTED)/mailrace-bench crash --short
 
 crash: setup $(QUICK)/mailrace $(QUICK)/mailrace-bench ## The same, a thousand times
 	$(QUICK)/mailrace-bench crash
