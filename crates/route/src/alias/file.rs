@@ -1,11 +1,12 @@
 //! The text of an aliases file: `name: member, member`.
 //!
-//! A line that begins with a blank, and a line behind one that ends with a backslash, continue the line before. A line
-//! that begins with `#` is a comment. Names are the same in upper and lower case. Values are kept as they are written
-//! and read when mail comes. What cannot be used is a complaint, and the other lines hold.
+//! A line that begins with a blank, and a line behind one that ends with a backslash, continue the entry before. A line
+//! whose first mark is `#` is a comment, and so is what follows ` #` outside quotes; comments and empty lines do not end
+//! an entry that ends with a comma or colon. Names are the same in upper and lower case. Values are kept as they are written and
+//! read when mail comes. A line that cannot be used is a complaint, and the other lines hold.
 
 use super::NAME;
-use super::member::unquoted;
+use super::member::{comment, unquoted, without_mark};
 use crate::map::{Complaint, Limits, Table};
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -42,6 +43,44 @@ impl fmt::Display for Summary {
     }
 }
 
+/// An entry that further lines may continue.
+struct OpenEntry<'a> {
+    /// Of its first line.
+    number: u32,
+    text: Cow<'a, str>,
+    /// A quote is open at its end.
+    is_quoted: bool,
+    /// Its last line ends with a backslash, which is taken off.
+    is_open: bool,
+    /// A comment or an empty line follows its last line.
+    is_apart: bool,
+}
+
+impl<'a> OpenEntry<'a> {
+    fn new(number: u32, content: &'a str, is_quoted: bool) -> Self {
+        let (text, is_open) = without_backslash(content);
+        Self { number, text: Cow::Borrowed(text), is_quoted, is_open, is_apart: false }
+    }
+
+    /// Whether a line belongs to the entry. Behind a comment it may as well belong to an entry that the comment
+    /// disables, so that the entry must say that it goes on.
+    fn is_continued_by(&self, line: &str) -> bool {
+        let is_indented = line.starts_with([' ', '\t']);
+        let goes_on = self.text.trim_end().ends_with([',', ':']) || line.trim_start().starts_with(',');
+        self.is_open || is_indented && (!self.is_apart || goes_on)
+    }
+
+    fn append(&mut self, content: &str, is_quoted: bool) {
+        let (text, is_open) = without_backslash(content);
+        self.text.to_mut().push_str(text);
+        *self = Self { text: std::mem::take(&mut self.text), is_quoted, is_open, is_apart: false, number: self.number };
+    }
+}
+
+fn without_backslash(line: &str) -> (&str, bool) {
+    line.strip_suffix('\\').map_or((line, false), |line| (line, true))
+}
+
 struct Reading<'a> {
     entries: Vec<(String, Cow<'a, str>, u32)>,
     by_name: HashMap<String, usize>,
@@ -63,27 +102,38 @@ pub fn parse_aliases(file: &str, text: &str, is_local: &dyn Fn(&str) -> bool) ->
         ignored: 0,
         summary: Summary::default(),
     };
-    let mut lines = (1_u32..).zip(text.lines()).peekable();
-    while let Some((number, first)) = lines.next() {
-        let mut whole = Cow::Borrowed(first);
-        let mut is_swallowed = false;
-        loop {
-            let is_open = whole.ends_with('\\');
-            if !is_open && !lines.peek().is_some_and(|(_, next)| next.starts_with([' ', '\t'])) {
-                break;
-            }
-            if is_open {
-                whole.to_mut().pop();
-            }
-            let Some((_, next)) = lines.next() else { break };
-            is_swallowed |= first.starts_with('#') && !next.trim().is_empty();
-            whole.to_mut().push_str(next);
+    let mut entry: Option<OpenEntry<'_>> = None;
+    for (number, line) in (1_u32..).zip(without_mark(text).lines()) {
+        // A quote that an entry leaves open ends with the entry.
+        let is_further = |entry: &OpenEntry<'_>| entry.is_open || line.starts_with([' ', '\t']);
+        let is_quoted = entry.as_ref().is_some_and(|entry| entry.is_quoted && is_further(entry));
+        let (content, is_quoted) = comment(line, is_quoted);
+        if content.trim().is_empty() {
+            // An indented comment belongs to the entry.
+            let is_apart = !line.starts_with([' ', '\t']) || line.trim().is_empty();
+            entry = entry.map(|entry| OpenEntry { is_apart: entry.is_apart || is_apart, ..entry });
+            continue;
         }
-        if is_swallowed {
-            reading
-                .complain(number, || "a line behind this comment begins with a blank and so belongs to it".to_owned());
+        match &mut entry {
+            Some(open) if open.is_continued_by(line) => open.append(content, is_quoted),
+            Some(open) if line.starts_with([' ', '\t']) => {
+                let name = shown(open.text.split(':').next().unwrap_or_default());
+                reading.ignore(number, || {
+                    let begin = shown(content.trim());
+                    format!(
+                        "{begin} begins with a blank behind a comment or an empty line, and {name} ends without a comma"
+                    )
+                });
+            }
+            _ => {
+                if let Some(whole) = entry.replace(OpenEntry::new(number, content, is_quoted)) {
+                    reading.line(whole.number, whole.text, is_local);
+                }
+            }
         }
-        reading.line(number, whole, is_local);
+    }
+    if let Some(whole) = entry {
+        reading.line(whole.number, whole.text, is_local);
     }
     reading.end(file)
 }
@@ -103,9 +153,6 @@ impl<'a> Reading<'a> {
     }
 
     fn line(&mut self, number: u32, line: Cow<'a, str>, is_local: &dyn Fn(&str) -> bool) {
-        if line.starts_with('#') || line.trim().is_empty() {
-            return;
-        }
         if line.starts_with([' ', '\t']) {
             return self.ignore(number, || format!("{} continues no line", shown(line.trim())));
         }
@@ -121,6 +168,10 @@ impl<'a> Reading<'a> {
         };
         if value.is_empty() {
             return self.ignore(number, || format!("{}: has no value", shown(&name)));
+        }
+        if let Some(control) = value.chars().find(|c| c.is_control() && *c != '\t') {
+            let code = u32::from(control);
+            return self.ignore(number, || format!("{}: has the control character U+{code:04X}", shown(&name)));
         }
         let value = match line {
             Cow::Borrowed(line) => Cow::Borrowed(line.get(colon + 1..).unwrap_or_default().trim()),

@@ -85,24 +85,45 @@ fn collect(read: impl Iterator<Item = (Option<u32>, ParsedMember)>) -> (Vec<Memb
 
 /// Lines with members: without comments and ends of lines, with their numbers.
 fn lines(text: &str) -> impl Iterator<Item = (u32, &str)> {
-    (1..).zip(text.lines()).filter_map(|(number, line)| {
-        let line = before_comment(line).trim();
-        (!line.is_empty() && !line.starts_with('#')).then_some((number, line))
+    (1..).zip(without_mark(text).lines()).filter_map(|(number, line)| {
+        let line = comment(line, false).0.trim();
+        (!line.is_empty()).then_some((number, line))
     })
 }
 
-/// ` #@#` begins a comment anywhere in a line.
-fn before_comment(line: &str) -> &str {
-    let mut from = 0;
-    while let Some(found) = line.get(from..).and_then(|rest| rest.find("#@#")) {
-        let at = from + found;
-        let (before, behind) = (line.get(..at).unwrap_or_default(), line.get(at + 3..).unwrap_or_default());
-        if before.ends_with([' ', '\t']) && (behind.is_empty() || behind.starts_with([' ', '\t'])) {
-            return before;
+/// Takes the byte order mark off that editors put in front of UTF-8.
+pub(super) fn without_mark(text: &str) -> &str {
+    text.strip_prefix('\u{feff}').unwrap_or(text)
+}
+
+/// The part of a line before its comment, and whether a quote is open at the end of the part. A comment begins with the
+/// first mark of the line, if this is `#`, or with a `#` behind a blank or comma that stands in no quotes, parentheses
+/// or brackets. What looks like the name in front of an address is no comment: `Joe #1 <joe@a.example>`.
+///
+/// `is_quoted`: a quote is open where the line begins.
+pub(super) fn comment(line: &str, is_quoted: bool) -> (&str, bool) {
+    let (mut is_quoted, mut is_escaped, mut depth) = (is_quoted, false, 0_usize);
+    let mut is_behind_blank = true;
+    for (at, byte) in line.bytes().enumerate() {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' => is_escaped = true,
+            b'"' if depth == 0 => is_quoted = !is_quoted,
+            _ if is_quoted => {}
+            b'(' | b'<' => depth += 1,
+            b')' | b'>' => depth = depth.saturating_sub(1),
+            b'#' if is_behind_blank && depth == 0 => {
+                let (before, behind) = line.split_at_checked(at).unwrap_or((line, ""));
+                let is_name = !before.trim().is_empty() && behind.contains('<') && behind.contains('>');
+                if !is_name {
+                    return (before, false);
+                }
+            }
+            _ => {}
         }
-        from = at + 3;
+        is_behind_blank = matches!(byte, b' ' | b'\t' | b',');
     }
-    line
+    (line, is_quoted)
 }
 
 /// The elements of a list, without blanks around them.
@@ -325,10 +346,8 @@ fn user_or_address(item: &str, text: &str) -> Read2 {
     if name.is_empty() {
         return (bad(item, "a name is missing"), None);
     }
-    let doubt = (!text.contains('"') && text.contains(char::is_whitespace)).then(|| {
-        let hint = if text.contains('#') { "a comment stands on a line of its own" } else { "a comma parts two names" };
-        format!("\"{item}\" is one name with blanks; {hint}")
-    });
+    let doubt = (!text.contains('"') && text.contains(char::is_whitespace))
+        .then(|| format!("\"{item}\" is one name with blanks; a comma parts two names"));
     match LocalPart::new(name) {
         Ok(name) if is_mailbox => (Member::Mailbox(name), doubt),
         Ok(name) => (Member::Local(name), doubt),

@@ -58,20 +58,61 @@ fn lines_are_joined_and_comments_left_out() {
     assert!(read.complaints.is_empty(), "{:?}", read.complaints);
 }
 
+/// Entries as administrators write them: all members count.
+#[test]
+fn comments_stand_anywhere() {
+    for (text, value) in [
+        ("l: ann,\n# bob left\n  carl\n", "ann,  carl"),
+        ("l: ann,\n\n  carl\n", "ann,  carl"),
+        ("l: ann\n  # bob, left\n  , carl\n", "ann  , carl"),
+        ("l: ann,\n\t# one\n#two\n\n\tcarl,\n# three\n", "ann,\tcarl,"),
+        ("l: ann, # the boss\n  carl # and: his deputy, Dora\n", "ann,   carl"),
+        ("l:\n# members\n  ann\n", "ann"),
+        ("l:  # members\r\n  ann,\r\n  carl\r\n", "ann,  carl"),
+        ("\u{feff}l: ann\n", "ann"),
+        ("\u{feff}# x\nl:\tann\t# y\n", "ann"),
+        ("l: ann, \\\n# no\ncarl\n", "ann, carl"),
+        ("l: \"|/bin/x #1\", ann#2 # 3\n", "\"|/bin/x #1\", ann#2"),
+        ("l: ann (room #3), Bob #1 <bob>, carl #2\n", "ann (room #3), Bob #1 <bob>, carl"),
+        ("l: \"|/bin/x a,\n  #1\"\n", "\"|/bin/x a,  #1\""),
+    ] {
+        let read = parse_aliases("aliases", text, &|_| false);
+        let entries: Vec<(&str, &str)> = read.table.iter().map(|hit| (hit.key, hit.value)).collect();
+        assert_eq!(entries, [("l", value)], "{text:?}");
+        assert!(read.complaints.is_empty(), "{text:?}: {:?}", read.complaints);
+    }
+}
+
+/// The octets of a member that cannot be are refused where they stand.
+#[test]
+fn control_characters_are_refused_with_their_line() {
+    assert_eq!(
+        complaints("1:\0\nb: x\0y\nc: x\u{7}\nd: a\tb\ne: x\ry\nf\0: x\n"),
+        [
+            "1: \"1\": has the control character U+0000; it is ignored",
+            "2: \"b\": has the control character U+0000; it is ignored",
+            "3: \"c\": has the control character U+0007; it is ignored",
+            "5: \"e\": has the control character U+000D; it is ignored",
+            "6: \"f\u{fffd}\" is no name; it is ignored",
+        ]
+    );
+}
+
 #[test]
 fn what_cannot_be_used_is_said() {
     assert_eq!(
         complaints(
-            "a: 1\nempty:\n\n lost\nnocolon lp\n: x\ny@other.test: z\nok@our.test: z\nA: 2\n# c\n lost\nsp ace: z\n"
+            " lost\nempty:\nb: 1\n\nnocolon lp\n: x\ny@other.test: z\nok@our.test: z\nB: 2\n# c\n lost\nsp ace: z\n"
         ),
         [
+            "1: \"lost\" continues no line; it is ignored",
             "2: \"empty\": has no value; it is ignored",
-            "3: \"lost\" continues no line; it is ignored",
             "5: \"nocolon lp\" has no colon behind the name; it is ignored",
             "6: \"\" is no name; it is ignored",
             "7: \"y@other.test\" is no name of this machine, and only those have aliases; it is ignored",
-            "9: \"a\": is in line 1 too; the last one counts",
-            "10: a line behind this comment begins with a blank and so belongs to it",
+            "11: \"lost\" begins with a blank behind a comment or an empty line, and \"B\" ends without a comma; it is \
+             ignored",
+            "9: \"b\": is in line 3 too; the last one counts",
             "12: \"sp ace\" has blanks; as in sendmail it means sp.ace",
         ]
     );

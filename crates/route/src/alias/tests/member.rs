@@ -68,16 +68,16 @@ fn members_are_what_they_are_in_sendmail() {
 
 #[test]
 fn lines_of_a_list_have_numbers_and_no_comments() {
-    let (members, complaints) = parse_list("# a\njoe, ann\r\n\r\n  eve #@# x\n<bob\n a #x\n");
+    let (members, complaints) = parse_list("\u{feff}# a\njoe, ann\r\n\r\n  eve #@# x\n<bob\n a b\n a #x, y\n\t# z\n");
     let kinds: Vec<String> = members.iter().map(kind).collect();
-    assert_eq!(kinds, ["user joe", "user ann", "user eve", "user bob", "user a #x"]);
+    assert_eq!(kinds, ["user joe", "user ann", "user eve", "user bob", "user a b", "user a"]);
     let told: Vec<String> =
         complaints.iter().map(|one| format!("{}: {}", one.line.unwrap_or_default(), one.text)).collect();
     assert_eq!(
         told,
         [
             "5: \"<bob\": a bracket is not closed; sendmail and mailrace take \"bob\"",
-            "6: \"a #x\" is one name with blanks; a comment stands on a line of its own",
+            "6: \"a b\" is one name with blanks; a comma parts two names",
         ]
     );
 }
