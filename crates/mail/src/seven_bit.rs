@@ -7,8 +7,13 @@
 //!
 //! Header fields are left alone even where they hold raw 8-bit octets: they cannot be encoded without knowing their
 //! meaning, and a message that relies on them asks for SMTPUTF8, which is the session's question. Signatures over the
-//! body (DKIM) do not survive; content under multipart/signed is refused. Time is linear in content times depth, and
-//! the depth is bounded.
+//! body (DKIM) do not survive.
+//!
+//! Content that breaks MIME is read as most readers read it, as long as no reader can see a difference: a transfer
+//! encoding on a multipart or message whose structure stands there in clear does not count, and of several equal
+//! Content-Type fields one counts. A part that has no such reading, or that is signed or encrypted, stays as it is, and
+//! the result says why: a next hop that passes 8-bit octets on is better than a message that is given back. Time is
+//! linear in content times depth, and the depth is bounded.
 
 mod content_type;
 mod encode;
@@ -24,7 +29,16 @@ use crate::header::{HeaderSection, LineEnd};
 /// Parts within parts.
 const DEPTH_MAX: usize = 32;
 
-/// Why content cannot be converted; the caller reports the recipient as failed with 5.6.3 (RFC 6152 §3).
+/// Content for a next hop without 8BITMIME.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Converted {
+    /// Header section and body.
+    pub content: Vec<u8>,
+    /// Why 8-bit octets are left in the body, if some are.
+    pub left: Option<Reason>,
+}
+
+/// Why a part keeps its 8-bit octets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// Parts within parts beyond 32 levels.
@@ -33,8 +47,8 @@ pub enum Reason {
     Protected,
     /// 8-bit octets in a part of a type that must not be encoded: message/partial, message/delivery-status and others.
     NotEncodable,
-    /// The structure cannot be made out: no boundary, Content-Type twice, base64 with 8-bit octets, an encoding nobody
-    /// knows.
+    /// The structure cannot be made out: no boundary, unlike Content-Type fields, base64 with 8-bit octets, an unknown
+    /// encoding.
     Malformed,
 }
 
@@ -61,19 +75,19 @@ pub fn is_seven_bit(content: &[u8]) -> bool {
 
 /// Encodes what is not 7-bit. `content` is header section and body, with CRLF.
 ///
-/// The result is at most about half as long again. It is not [`is_seven_bit`] if header fields have 8-bit octets.
-///
-/// # Errors
-/// See [`Reason`].
+/// The result is at most about half as long again. It is not [`is_seven_bit`] if header fields have 8-bit octets, or if
+/// it says that some are [left](Converted::left).
 // RFC 6152 §3: a relay converts, or returns the message
-pub fn convert(content: &[u8]) -> Result<Vec<u8>, Reason> {
+// RFC 6152 §3 (gap: a part that cannot be converted goes out as it is)
+#[must_use]
+pub fn convert(content: &[u8]) -> Converted {
     let mut out = Vec::with_capacity(content.len() + content.len() / 4);
-    entity(content, EntityContext { depth: 0, is_message: true, is_in_digest: false }, &mut out)?;
+    let left = entity(content, EntityContext { depth: 0, is_message: true, is_in_digest: false }, &mut out);
     // Base64 at the top level has no line end yet.
     if !content.is_empty() && content.ends_with(b"\r\n") && !out.ends_with(b"\r\n") {
         out.extend_from_slice(b"\r\n");
     }
-    Ok(out)
+    Converted { content: out, left }
 }
 
 /// Where an entity stands.
@@ -86,43 +100,86 @@ struct EntityContext {
     is_in_digest: bool,
 }
 
-/// Appends a message or a part, encoded where needed.
-fn entity(bytes: &[u8], place: EntityContext, out: &mut Vec<u8>) -> Result<(), Reason> {
+/// Appends a message or a part, encoded where needed. If 8-bit octets are left, it says why.
+fn entity(bytes: &[u8], place: EntityContext, out: &mut Vec<u8>) -> Option<Reason> {
+    let start = out.len();
+    match encoded(bytes, place, out) {
+        Ok(left) => left,
+        Err(reason) => {
+            out.truncate(start);
+            out.extend_from_slice(bytes);
+            Some(reason)
+        }
+    }
+}
+
+/// Appends a message or a part, encoded where needed, with the reason if 8-bit octets are left in parts of it.
+///
+/// # Errors
+/// It has no reading that all readers share, and stays as it is.
+fn encoded(bytes: &[u8], place: EntityContext, out: &mut Vec<u8>) -> Result<Option<Reason>, Reason> {
     let header = HeaderSection::read(bytes, LineEnd::Crlf);
     let body = bytes.get(header.body_offset()..).unwrap_or_default();
     if is_plain(body) {
         out.extend_from_slice(bytes);
-        return Ok(());
+        return Ok(None);
     }
     if place.depth > DEPTH_MAX {
         return Err(Reason::TooDeep);
     }
-    let encoding = Encoding::of(&header)?;
+    let encoding = Encoding::of(&header);
     let typed = ContentType::of(&header)?;
     let is_untyped = typed.is_none();
     let typed = typed.unwrap_or_else(|| ContentType::default_of(place.is_in_digest));
-    let is_identity = encoding == Encoding::Identity;
     match (typed.kind.as_str(), typed.subtype.as_str()) {
         ("multipart", "signed" | "encrypted") => Err(Reason::Protected),
-        // RFC 2045 §6.4: composite types have no encoding but the identity
-        ("multipart" | "message", _) if !is_identity && !typed.is_global() => Err(Reason::Malformed),
+        // RFC 2045 §6.4: composite types have no encoding but the identity. Where the delimiters stand in clear,
+        // another one is a mistake.
         ("multipart", subtype) => {
             let boundary = typed.boundary.as_deref().ok_or(Reason::Malformed)?;
-            write_header(&header, "7bit", place, None, out);
             let inner = EntityContext { depth: place.depth + 1, is_message: false, is_in_digest: subtype == "digest" };
-            multipart::write(body, boundary, inner, out)
+            composite(&header, place, out, |out| multipart::write(body, boundary, inner, out))
         }
         ("message", "rfc822" | "news") => {
-            write_header(&header, "7bit", place, None, out);
-            entity(body, EntityContext { depth: place.depth + 1, is_message: true, is_in_digest: false }, out)
+            if encoding != Ok(Encoding::Identity) && !begins_with_field(body) {
+                return Err(Reason::Malformed);
+            }
+            let inner = EntityContext { depth: place.depth + 1, is_message: true, is_in_digest: false };
+            composite(&header, place, out, |out| Ok(entity(body, inner, out)))
         }
         // RFC 2046 §5.2.2, RFC 3464 §2.1.1: these must be 7bit and are not
         ("message", _) if !typed.is_global() => Err(Reason::NotEncodable),
         (kind, _) => {
             let charset = (is_untyped && place.is_message).then(|| guessed_charset(body));
-            leaf(&header, body, LeafEntity { is_text: kind == "text", encoding, charset }, place, out)
+            leaf(&header, body, LeafEntity { is_text: kind == "text", encoding: encoding?, charset }, place, out)?;
+            Ok(None)
         }
     }
+}
+
+/// Appends a header and what `parts` writes. The encoding is that of the parts: 8bit if one of them is left as it is.
+// RFC 2045 §6.4
+fn composite(
+    header: &HeaderSection<'_>,
+    place: EntityContext,
+    out: &mut Vec<u8>,
+    parts: impl FnOnce(&mut Vec<u8>) -> Result<Option<Reason>, Reason>,
+) -> Result<Option<Reason>, Reason> {
+    const END: usize = b"7bit\r\n\r\n".len();
+    write_header(header, "7bit", place, None, out);
+    let at = out.len().saturating_sub(END);
+    let left = parts(out)?;
+    if left.is_some()
+        && let Some(digit) = out.get_mut(at)
+    {
+        *digit = b'8';
+    }
+    Ok(left)
+}
+
+/// Whether octets begin like a message: with a name and a colon.
+fn begins_with_field(body: &[u8]) -> bool {
+    HeaderSection::read(body, LineEnd::Crlf).fields().next().is_some()
 }
 
 /// What matters of a part without parts.

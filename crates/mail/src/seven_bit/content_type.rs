@@ -1,6 +1,7 @@
 //! The Content-Type of a part, as far as its structure depends on it: type, subtype, boundary (RFC 2045 §5).
 //!
-//! A field that readers may understand in two ways (given twice, two boundaries) is refused rather than guessed.
+//! A field that readers may understand in two ways (two types of which one has parts, two boundaries) is refused rather
+//! than guessed.
 
 use super::Reason;
 use crate::header::HeaderSection;
@@ -10,6 +11,7 @@ use crate::scan::Scan;
 const BOUNDARY_OCTETS_MAX: usize = 512;
 
 /// Type and subtype in lower case.
+#[derive(Debug, PartialEq, Eq)]
 pub(super) struct ContentType {
     pub(super) kind: String,
     pub(super) subtype: String,
@@ -21,10 +23,19 @@ impl ContentType {
     pub(super) fn of(header: &HeaderSection<'_>) -> Result<Option<Self>, Reason> {
         let mut fields = header.find("Content-Type");
         let Some(field) = fields.next() else { return Ok(None) };
-        if fields.next().is_some() {
-            return Err(Reason::Malformed);
+        let first = Self::parse(&field.unfolded())?;
+        for field in fields {
+            // Whichever a reader takes, it decodes the same octets.
+            let other = Self::parse(&field.unfolded())?;
+            if other != first && (first.has_parts() || other.has_parts()) {
+                return Err(Reason::Malformed);
+            }
         }
-        Self::parse(&field.unfolded()).map(Some)
+        Ok(Some(first))
+    }
+
+    fn has_parts(&self) -> bool {
+        matches!(self.kind.as_str(), "multipart" | "message")
     }
 
     /// What a part without the field is.
@@ -74,9 +85,10 @@ impl ContentType {
                     && (1..=BOUNDARY_OCTETS_MAX).contains(&text.len())
                     && text.iter().all(|byte| matches!(byte, b' '..=b'~'))
                     && !text.ends_with(b" ");
-                if !fits || boundary.replace(text).is_some() {
+                if !fits || boundary.as_ref().is_some_and(|before| *before != text) {
                     return Err(Reason::Malformed);
                 }
+                boundary = Some(text);
             }
         }
     }
@@ -150,6 +162,7 @@ mod tests {
             ("multipart/mixed; boundary=abc", "multipart/mixed", Some("abc")),
             ("multipart/mixed;boundary = \"a \\\"b;c\" ; x=y;", "multipart/mixed", Some("a \"b;c")),
             ("multipart/mixed; x; Boundary=----=_Part_1", "multipart/mixed", Some("----=_Part_1")),
+            ("multipart/mixed; boundary=a; boundary=\"a\"", "multipart/mixed", Some("a")),
             ("text", "text/plain", None),
             ("", "text/plain", None),
             ("text/plain garbage", "text/plain", None),
@@ -161,7 +174,7 @@ mod tests {
             "multipart/mixed boundary=a",
             "multipart/mixed; boundary=\"\"",
             "multipart/mixed; boundary=\"a \"",
-            "multipart/mixed; boundary=a; boundary=a",
+            "multipart/mixed; boundary=a; boundary=b",
             "multipart/mixed; boundary*0=a",
             "multipart/mixed; boundary=\u{fc}",
         ] {

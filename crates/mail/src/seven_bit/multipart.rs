@@ -2,30 +2,39 @@
 
 use super::{EntityContext, Reason, entity};
 
-/// Appends a multipart body. Delimiter lines are copied as they are.
-pub(super) fn write(body: &[u8], boundary: &[u8], parts: EntityContext, out: &mut Vec<u8>) -> Result<(), Reason> {
+/// Appends a multipart body. Delimiter lines are copied as they are. If 8-bit octets are left in a part, it says why.
+///
+/// # Errors
+/// The body has no delimiter line.
+pub(super) fn write(
+    body: &[u8],
+    boundary: &[u8],
+    parts: EntityContext,
+    out: &mut Vec<u8>,
+) -> Result<Option<Reason>, Reason> {
     let delimiter = [b"--", boundary].concat();
     let finder = memchr::memmem::Finder::new(&delimiter);
     let mut lines = finder.find_iter(body).filter_map(|at| Delimiter::at(body, at, delimiter.len()));
 
     let Some(mut line) = lines.next() else { return Err(Reason::Malformed) };
     write_ignored(body.get(..line.start).unwrap_or_default(), out);
+    let mut left = None;
     loop {
         out.extend_from_slice(body.get(line.start..line.end).unwrap_or_default());
         if line.closes {
             write_ignored(body.get(line.end..).unwrap_or_default(), out);
-            return Ok(());
+            return Ok(left);
         }
         // RFC 2046 §5.1.2: a multipart that is cut off ends with its last part
         let next = lines.next();
         let behind = next.map_or(body.len(), |next| next.start);
         // RFC 2046 §5.1.1: the line end before a delimiter belongs to it. Between two delimiter lines there is but one.
         let end = next.map_or(behind, |next| next.start - next.line_end_before).max(line.end);
-        entity(body.get(line.end..end).unwrap_or_default(), parts, out)?;
+        left = entity(body.get(line.end..end).unwrap_or_default(), parts, out).or(left);
         out.extend_from_slice(body.get(end..behind).unwrap_or_default());
         match next {
             Some(next) => line = next,
-            None => return Ok(()),
+            None => return Ok(left),
         }
     }
 }

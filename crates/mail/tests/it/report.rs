@@ -448,7 +448,9 @@ fn eight_bit_content_makes_an_eight_bit_report() {
     assert_eq!(composed.body, Some(Body::EightBitMime));
     assert_eq!(entity.parts[2].field("content-transfer-encoding"), Some("8bit"));
     assert_eq!(entity.parts[2].body, original);
-    let converted = mail::seven_bit::convert(&composed.content).unwrap();
+    let found = mail::seven_bit::convert(&composed.content);
+    assert_eq!(found.left, None);
+    let converted = found.content;
     assert!(mail::seven_bit::is_seven_bit(&converted));
     let entity = Entity::read(&converted);
     assert_eq!(entity.parts[2].parts[0].body, b"gr\xfcn\r\n");

@@ -1,8 +1,14 @@
 //! Conversion to 7 bits, seen by a reader that is not the crate's: each leaf decodes to what it was.
 
 use crate::mime::Entity;
-use mail::seven_bit::{Reason, convert, is_seven_bit};
+use mail::seven_bit::{Converted, Reason, is_seven_bit};
 use proptest::prelude::*;
+
+/// The content with nothing left in 8 bits, or why something is left.
+fn convert(content: &[u8]) -> Result<Vec<u8>, Reason> {
+    let Converted { content, left } = mail::seven_bit::convert(content);
+    left.map_or(Ok(content), Err)
+}
 
 /// Converts, and checks what always holds.
 fn converted(content: &[u8]) -> Entity {
@@ -131,9 +137,10 @@ fn damaged_quoted_printable_is_mended() {
     assert_eq!(entity.body, b"gr\xfcn =\0\r\n");
 }
 
+/// Parts without a reading that all readers share go out as they are, with the reason.
 // RFC 1847 §2.1 (test), RFC 2045 §6.4 (test)
 #[test]
-fn what_cannot_be_converted() {
+fn what_cannot_be_converted_stays_as_it_is() {
     let deep = (0..40)
         .map(|n| format!("Content-Type: multipart/mixed; boundary=b{n}x\r\n\r\n--b{n}x\r\n"))
         .collect::<String>();
@@ -142,22 +149,97 @@ fn what_cannot_be_converted() {
         ("Content-Type: Multipart/Encrypted; boundary=b", Reason::Protected),
         ("Content-Type: multipart/mixed", Reason::Malformed),
         ("Content-Type: multipart/mixed; boundary=none", Reason::Malformed),
-        ("Content-Type: multipart/mixed; boundary=b\r\nContent-Transfer-Encoding: base64", Reason::Malformed),
+        ("Content-Type: multipart/mixed; boundary=none\r\nContent-Transfer-Encoding: base64", Reason::Malformed),
+        ("Content-Type: multipart/mixed; boundary=b; boundary=c", Reason::Malformed),
         ("Content-Type: text/plain\r\nContent-Type: multipart/mixed; boundary=b", Reason::Malformed),
+        ("Content-Type: multipart/mixed; boundary=b\r\nContent-Type: multipart/mixed; boundary=c", Reason::Malformed),
+        ("Content-Type: message/rfc822\r\nContent-Transfer-Encoding: base64", Reason::Malformed),
         ("Content-Transfer-Encoding: base64", Reason::Malformed),
         ("Content-Transfer-Encoding: 8bit\r\nContent-Transfer-Encoding: quoted-printable", Reason::Malformed),
         ("Content-Transfer-Encoding: x-uuencode", Reason::Malformed),
         ("Content-Type: message/partial; id=1", Reason::NotEncodable),
         ("Content-Type: message/delivery-status", Reason::NotEncodable),
-        (deep.as_str().trim_end(), Reason::TooDeep),
     ] {
         let content = format!("MIME-Version: 1.0\r\n{header}\r\n\r\n--b\r\n\r\ngr\u{fc}n\r\n--b--\r\n");
-        assert_eq!(convert(content.as_bytes()), Err(reason), "{header}");
+        let found = mail::seven_bit::convert(content.as_bytes());
+        assert_eq!(found, Converted { content: content.into_bytes(), left: Some(reason) }, "{header}");
     }
+    let content = format!("MIME-Version: 1.0\r\n{}\r\n\r\ngr\u{fc}n\r\n", deep.trim_end());
+    let found = mail::seven_bit::convert(content.as_bytes());
+    assert_eq!(found.left, Some(Reason::TooDeep));
+    assert!(found.content.ends_with("gr\u{fc}n\r\n".as_bytes()));
     // RFC 6532 §3.7: this message type may be encoded.
     let entity =
         converted("MIME-Version: 1.0\r\nContent-Type: message/global\r\n\r\nSubject: gr\u{fc}n\r\n\r\n".as_bytes());
     assert_eq!(entity.body, "Subject: gr\u{fc}n\r\n\r\n".as_bytes());
+}
+
+/// Mistakes that all readers read alike: the parts are converted, and decode to the same octets.
+#[test]
+fn mistakes_that_readers_pass_over_are_passed_over() {
+    let body = "--b\r\n\r\ngr\u{fc}n und gelb\r\n--b--\r\n";
+    for header in [
+        "Content-Type: multipart/mixed; boundary=b\r\nContent-Transfer-Encoding: base64",
+        "Content-Type: multipart/mixed; boundary=b\r\nContent-Transfer-Encoding: quoted-printable",
+        "Content-Type: multipart/mixed; boundary=b\r\nContent-Transfer-Encoding: x-unknown",
+        "Content-Type: multipart/mixed; boundary=b; boundary=b",
+    ] {
+        let content = format!("MIME-Version: 1.0\r\n{header}\r\n\r\n{body}");
+        let entity = converted(content.as_bytes());
+        assert_eq!(entity.field("content-transfer-encoding"), Some("7bit"), "{header}");
+        assert_eq!(entity.leaves(), ["gr\u{fc}n und gelb".as_bytes()], "{header}");
+    }
+    // The reader of these tests takes no field twice.
+    for (header, encoded) in [
+        ("Content-Type: text/plain; charset=utf-8\r\nContent-Type: text/html", "gr=C3=BCn und gelb"),
+        (
+            "Content-Type: image/png\r\nContent-Type: application/octet-stream",
+            "LS1iDQoNCmdyw7xuIHVuZCBnZWxiDQotLWItLQ0K",
+        ),
+        (
+            "Content-Type: multipart/mixed; boundary=b\r\nContent-Type: multipart/mixed; boundary=\"b\"",
+            "gr=C3=BCn und gelb\r\n--b--",
+        ),
+    ] {
+        let content = format!("MIME-Version: 1.0\r\n{header}\r\n\r\n{body}");
+        let out = String::from_utf8(convert(content.as_bytes()).unwrap()).unwrap();
+        assert!(out.contains(header) && out.contains(encoded), "{out}");
+    }
+    let inner = "Subject: x\r\nMIME-Version: 1.0\r\nContent-Type: text/plain\r\n\r\ngr\u{fc}n und gelb\r\n";
+    let content = format!(
+        "MIME-Version: 1.0\r\nContent-Type: message/rfc822\r\nContent-Transfer-Encoding: quoted-printable\r\n\r\n{inner}"
+    );
+    assert_eq!(converted(content.as_bytes()).leaves(), ["gr\u{fc}n und gelb\r\n".as_bytes()]);
+}
+
+/// A report whose status has 8-bit octets, and a signed part among others: the parts around them are converted.
+#[test]
+fn the_parts_around_one_that_stays_are_converted() {
+    for (kind, reason) in [
+        ("message/delivery-status", Reason::NotEncodable),
+        ("message/disposition-notification", Reason::NotEncodable),
+        ("multipart/signed; boundary=c", Reason::Protected),
+        ("text/plain\r\nContent-Transfer-Encoding: base64", Reason::Malformed),
+    ] {
+        let content = format!(
+            "MIME-Version: 1.0\r\nContent-Type: multipart/report; boundary=b\r\n\r\n\
+             --b\r\n\r\ngr\u{fc}n und gelb\r\n--b\r\nContent-Type: {kind}\r\n\r\nDiagnostic-Code: smtp; 550 n\u{f6}\r\n\
+             --b\r\nContent-Type: message/rfc822\r\n\r\nSubject: x\r\n\r\nsch\u{f6}ne Welt\r\n--b--\r\n"
+        );
+        let found = mail::seven_bit::convert(content.as_bytes());
+        assert_eq!(found.left, Some(reason), "{kind}");
+        let text = String::from_utf8(found.content.clone()).unwrap();
+        assert!(
+            text.contains(&format!("Content-Type: {kind}\r\n\r\nDiagnostic-Code: smtp; 550 n\u{f6}\r\n")),
+            "{text}"
+        );
+        assert!(text.contains("gr=C3=BCn und gelb\r\n") && text.contains("sch=C3=B6ne Welt\r\n"), "{text}");
+        // The part that stays decides the encoding of the whole, not that of its neighbours.
+        let encodings: Vec<&str> = text.matches("Content-Transfer-Encoding: 8bit\r\n").collect();
+        let header = text.split("\r\n\r\n").next().unwrap_or_default();
+        assert!(encodings.len() == 1 && header.ends_with(": 8bit"), "{text}");
+        assert_eq!(mail::seven_bit::convert(&found.content), found, "converted once is enough");
+    }
 }
 
 // Depth is what could make the time quadratic, and it is bounded.
@@ -170,6 +252,8 @@ fn hostile_content_takes_linear_time() {
     assert!(convert(many.as_bytes()).is_ok());
     let nested = "Content-Type: message/rfc822\r\n\r\n".repeat(100_000) + "\u{fc}";
     assert_eq!(convert(nested.as_bytes()), Err(Reason::TooDeep));
+    let broken = "Content-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\n".repeat(100_000) + "\u{fc}";
+    assert!(convert(broken.as_bytes()).is_ok());
     let comment = format!("Content-Type: {}\r\n\r\n\u{fc}", "(".repeat(500_000));
     assert!(convert(comment.as_bytes()).is_ok());
 }
@@ -257,9 +341,24 @@ proptest! {
     }
 
     #[test]
-    fn any_octets_are_converted_or_refused(content in prop::collection::vec(any::<u8>(), 0..200)) {
-        if let Ok(out) = convert(&content) {
-            prop_assert!(out.len() <= 3 * content.len() + 200);
-        }
+    fn any_octets_are_converted_or_stay(content in prop::collection::vec(any::<u8>(), 0..200)) {
+        let found = mail::seven_bit::convert(&content);
+        prop_assert!(found.content.len() <= 3 * content.len() + 200);
+        prop_assert_eq!(mail::seven_bit::convert(&found.content), found);
+    }
+
+    /// Octets in a part that stays are never changed, and the parts beside it decode to what they were.
+    #[test]
+    fn a_part_that_stays_is_not_changed(tree in any_tree(), kept in "[ a-z\u{e4}]{1,30}") {
+        let mut content = b"MIME-Version: 1.0\r\nContent-Type: multipart/mixed; boundary=outer\r\n\r\n--outer\r\n".to_vec();
+        tree.write(&mut content, &mut 0);
+        let part = format!("\r\n--outer\r\nContent-Type: message/delivery-status\r\n\r\n{kept}\u{fc}\r\n--outer--\r\n");
+        content.extend_from_slice(part.as_bytes());
+        let found = mail::seven_bit::convert(&content);
+        prop_assert_eq!(found.left, Some(Reason::NotEncodable));
+        prop_assert!(found.content.ends_with(part.as_bytes()));
+        let mut leaves = Entity::read(&found.content).leaves();
+        prop_assert_eq!(leaves.pop(), Some(format!("{kept}\u{fc}").into_bytes()));
+        prop_assert_eq!(leaves, tree.leaves());
     }
 }

@@ -48,14 +48,6 @@ enum WorkState {
     Closing,
 }
 
-/// Why content is not made 7-bit.
-enum Unconverted {
-    /// It cannot be read.
-    ReadError(ReadError),
-    /// It must not be changed.
-    Impossible(String),
-}
-
 /// A message on its way.
 struct Open {
     token: u64,
@@ -360,11 +352,7 @@ impl OutboundSession<'_> {
                     transaction = outgoing.transaction(self.tokens, now, &left_out);
                     fits = self.link.session.fits(&transaction);
                 }
-                Err(Unconverted::ReadError(why)) => return self.work.put_aside(&job, &why),
-                Err(Unconverted::Impossible(text)) => {
-                    let status = EnhancedCode::of(Outcome::Permanent, 6, 3);
-                    return self.refuse(&job, &outgoing, Cause::new(status, text, None)).await;
-                }
+                Err(why) => return self.work.put_aside(&job, &why),
             }
         }
         if let Err(misfit) = fits {
@@ -393,26 +381,23 @@ impl OutboundSession<'_> {
         }
     }
 
-    /// Makes the content 7-bit for a peer that takes nothing else.
+    /// Makes the content 7-bit for a peer that does not offer 8BITMIME. Parts that cannot be converted go out as they
+    /// are: most such peers pass them on.
     // RFC 6152 §3: convert, or give it back
-    async fn convert(&self, outgoing: &mut OutboundMessage) -> Result<(), Unconverted> {
+    async fn convert(&self, outgoing: &mut OutboundMessage) -> Result<(), ReadError> {
         // Whole messages in memory: a few at a time. Closed never.
         let _permit = self.work.dispatch.conversions.acquire().await;
         let content = OutboundMessage::whole(&self.work.dispatch.reading, outgoing.envelope.id).await;
-        let content = content.map_err(Unconverted::ReadError)?;
+        let content = content?;
         if mail::seven_bit::is_seven_bit(&content) {
             outgoing.envelope.params.body = None;
             return Ok(());
         }
         let converted = blocking::run(move || mail::seven_bit::convert(&content)).await;
-        let broken = |_| Unconverted::ReadError(ReadError::Bad("the conversion broke off".to_owned()));
-        let converted = converted.map_err(broken)?;
-        let converted = converted.map_err(|reason| {
-            Unconverted::Impossible(format!("{} does not offer 8BITMIME: {reason}", self.link.peer.name))
-        })?;
-        outgoing.content_bytes = converted.len() as u64;
-        outgoing.envelope.params.body = Some(Body::SevenBit);
-        outgoing.content = Content::Here(VecDeque::from([converted.into()]));
+        let converted = converted.map_err(|_| ReadError::Bad("the conversion broke off".to_owned()))?;
+        outgoing.content_bytes = converted.content.len() as u64;
+        outgoing.envelope.params.body = converted.left.is_none().then_some(Body::SevenBit);
+        outgoing.content = Content::Here(VecDeque::from([converted.content.into()]));
         Ok(())
     }
 
