@@ -305,7 +305,8 @@ mod tests {
     #[test]
     fn the_first_code_decides_in_every_form() {
         let limits = Limits { reply_line_octets: 24, reply_lines: 3, reply_octets: 200, ..Limits::default() };
-        let cases: [(&[u8], &[(u16, &str)]); 16] = [
+        type Case<'a> = (&'a [u8], &'a [(u16, &'a str)]);
+        let cases: [Case<'_>; 16] = [
             (b"hello\r\n220 mx\r\n", &[(220, "mx")]),
             (b"\r\n\n \r\n220 mx\r\n", &[(220, "mx")]),
             (b"25\r\n2500 x\r\n199 x\r\n600 x\r\n2a0 x\r\n:50 x\r\n\xb2\xb5\xb0 x\r\n250 ok\r\n", &[(250, "ok")]),
