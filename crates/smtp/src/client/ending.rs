@@ -50,7 +50,10 @@ impl Session {
         // While the server is busy with what it has, it need not read on.
         let time = if self.out.is_empty() || self.open.is_empty() { time } else { time.max(limits.block) };
         let time = if self.may_hurry(stage) { time.min(limits.hurry) } else { time };
-        self.progress.saturating_add(time).min(self.transaction_deadline())
+        let until = self.progress.saturating_add(time).min(self.transaction_deadline());
+        // Giving up on a message that the server may have makes a duplicate.
+        let since = self.noise_since.filter(|_| !self.may_have_message());
+        since.map_or(until, |since| until.min(since.saturating_add(limits.noise)))
     }
 
     /// Since when, counted from the beginning, the server has neither answered nor taken anything, while it owes that

@@ -166,10 +166,14 @@ impl ReplyReader {
         Some(line)
     }
 
+    /// Whether lines without a code came where a reply is awaited.
+    pub(super) fn has_only_noise(&self) -> bool {
+        !self.is_given && self.code.is_none() && self.skipped > 0
+    }
+
     /// The loss of a reply that is missing: lines without a code in its place say more than that it is missing.
     pub(super) fn loss(&self, loss: Loss) -> Loss {
-        let has_only_noise = !self.is_given && self.code.is_none() && self.skipped > 0;
-        if has_only_noise { Loss::Protocol("it sends lines without a reply code") } else { loss }
+        if self.has_only_noise() { Loss::Protocol("it sends lines without a reply code") } else { loss }
     }
 
     /// The reply whose last line has a code and no line end, when the input has ended.

@@ -65,6 +65,8 @@ pub struct Session {
     /// In the order in which they were begun. Only the last may be partly written.
     pub(super) open: VecDeque<Open>,
     pub(super) finished: VecDeque<Finished>,
+    /// When the first line without a code came where a reply is awaited.
+    pub(super) noise_since: Option<Duration>,
     /// When something was last sent or answered.
     pub(super) progress: Duration,
     /// When the first of the open transactions was begun, or the one before it was over.
@@ -98,6 +100,7 @@ impl Session {
             out: Output::default(),
             open: VecDeque::new(),
             finished: VecDeque::new(),
+            noise_since: None,
             progress: Duration::ZERO,
             turn_began: Duration::ZERO,
             needs_rset: false,
@@ -134,6 +137,7 @@ impl Session {
             }
         }
         reader.release();
+        self.noise_since = reader.has_only_noise().then(|| self.noise_since.unwrap_or(now));
         self.reader = reader;
     }
 

@@ -74,6 +74,9 @@ pub struct Limits {
     /// From the beginning of a transaction, or the end of the one before it, until all of it was sent; then `end` more
     /// until all is answered. It ends those that take or say a little now and then. 30 minutes.
     pub transaction: Duration,
+    /// Waiting for a reply after a line without a code came in its place, if that is less than the time of the command
+    /// and the server can have no message whole.
+    pub noise: Duration,
     /// Waiting for the reply to QUIT, and for the end of a connection whose end the server has announced with 421.
     pub farewell: Duration,
     /// Octets that are kept of a line of a reply.
@@ -126,6 +129,7 @@ impl Default for Limits {
             rset: minutes(2),
             hurry: Duration::MAX,
             transaction: minutes(30),
+            noise: Duration::from_secs(10),
             farewell: Duration::from_secs(5),
             reply_line_octets: 2_048,
             reply_lines: 200,
