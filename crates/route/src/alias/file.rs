@@ -12,12 +12,12 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
 
-/// What came of an aliases file.
+/// An aliases file that was read.
 #[derive(Debug)]
 pub struct Aliases {
     /// Name and value of each alias, with lines.
     pub table: Table,
-    /// What is wrong with lines; as many as [`Limits::complaints_max`] and one that counts the others.
+    /// Complaints about lines; as many as [`Limits::complaints_max`] and one that counts the others.
     pub complaints: Vec<Complaint>,
     /// For `newaliases`.
     pub summary: Summary,
@@ -25,7 +25,7 @@ pub struct Aliases {
     pub ignored: u64,
 }
 
-/// What `newaliases` says.
+/// The summary that `newaliases` prints.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     /// Aliases, those with a name of another one too.
