@@ -18,7 +18,7 @@ use bench::receiver::{Manners, Receiver};
 use children::{Relay, Sink};
 use clap::Args;
 use report::Report;
-use server::config::{self, Machine};
+use server::config;
 use server::start::Prepared;
 use spool::disk::real::RealDisk;
 use std::net::SocketAddr;
@@ -86,7 +86,7 @@ impl Arguments {
             format!("listen=[{{address=\"{}\"}}]", self.listen),
             format!("route.smart_host=[\"[{}]:{}\"]", next_hop.ip(), next_hop.port()),
         ];
-        if Machine::here().is_root {
+        if config::this_machine().is_root {
             // The directory is root's, and another user might not get there.
             settings.push("server.user=root".to_owned());
         }
@@ -132,7 +132,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
 /// Fails early, with the words of the server, if something else listens there.
 fn is_free(listen: SocketAddr) -> Result<(), Failure> {
     let setting = format!("listen=[{{address=\"{listen}\"}}]");
-    let loaded = config::load("", None, &[setting], &Machine::here())
+    let loaded = config::load("", None, &[setting], &config::this_machine())
         .map_err(|problems| Failure::new(Exit::Config, config::render(&problems)))?;
     match server::accept::listener::bind(&loaded.config.listen, Vec::new(), 1, 1) {
         Ok(_) => Ok(()),
@@ -149,9 +149,9 @@ fn is_free(listen: SocketAddr) -> Result<(), Failure> {
 fn stay_up(arguments: &Arguments, report: &Report) -> Result<Exit, Failure> {
     let sink = Sink::start()?;
     let settings = arguments.settings(sink.address());
-    let loaded = config::load("", None, &settings, &Machine::here())
+    let loaded = config::load("", None, &settings, &config::this_machine())
         .map_err(|problems| Failure::new(Exit::Config, config::render(&problems)))?;
-    let source = server::Source { path: None, overrides: settings, machine: Machine::here() };
+    let source = server::Source { path: None, overrides: settings, machine: config::this_machine() };
     let prepared = Prepared::new(&loaded, source).map_err(failure)?;
     let ready = |addresses: &[SocketAddr]| {
         let mut output = Output::new();

@@ -6,7 +6,7 @@
 use crate::exit::{Exit, Failure};
 use crate::serve::{die_with_parent, failure, say_ready};
 use clap::Args;
-use server::config::{self, Machine};
+use server::config;
 use server::sink::{Behaviour, Point, Refusal};
 use server::start::Prepared;
 use std::time::Duration;
@@ -79,7 +79,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<Exit, Failure> {
         overrides.push(format!("tls.key={key:?}"));
     }
     overrides.push(format!("{listen}}}]"));
-    let loaded = config::load("", None, &overrides, &Machine::here())
+    let loaded = config::load("", None, &overrides, &config::this_machine())
         .map_err(|problems| Failure::new(Exit::Config, config::render(&problems)))?;
     let behaviour = Behaviour {
         greeting_delay: arguments.greeting_delay,

@@ -8,7 +8,7 @@ use crate::admit::Policies;
 use crate::admit::logins::Logins;
 use crate::admit::relay::Rights;
 use crate::auth::Authenticator;
-use crate::config::{Config, DeliveryMode, Listen, ListenTls};
+use crate::config::{self, Config, DeliveryMode, Listen, ListenTls};
 use crate::deliver::local::LocalDelivery;
 use crate::delivery_watch::DeliveryWatchers;
 use crate::dispatch::Dispatch;
@@ -278,7 +278,7 @@ impl ListenerProfile {
         authenticator: Option<&Authenticator>,
         tls: Option<&Arc<Acceptor>>,
     ) -> Self {
-        let mut settings = config.smtp_settings(listen);
+        let mut settings = config::smtp_settings(config, listen);
         settings.limits.content_piece_bytes = crate::intake::PIECE_BYTES;
         settings.auth.mechanisms = authenticator
             .map(|authenticator| authenticator.mechanisms(true).into_iter().map(Into::into).collect())

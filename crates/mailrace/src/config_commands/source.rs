@@ -2,7 +2,7 @@
 
 use crate::exit::{Exit, Failure};
 use clap::Args;
-use server::config::{self, Loaded, Machine, Problem};
+use server::config::{self, Loaded, Problem};
 use std::io;
 use std::path::PathBuf;
 
@@ -26,7 +26,7 @@ impl Source {
 
     /// What the server reads again at a reload.
     pub(crate) fn for_reloads(&self) -> server::Source {
-        server::Source { path: self.path(), overrides: self.set.clone(), machine: Machine::here() }
+        server::Source { path: self.path(), overrides: self.set.clone(), machine: config::this_machine() }
     }
 
     /// Reads the configuration; the inner error has everything that is wrong with it.
@@ -35,7 +35,7 @@ impl Source {
     /// The file cannot be read.
     pub(crate) fn open(&self) -> Result<Result<Loaded, Vec<Problem>>, Failure> {
         let path = self.path();
-        config::open(path.as_deref(), &self.set, &Machine::here()).map_err(|error| {
+        config::open(path.as_deref(), &self.set, &config::this_machine()).map_err(|error| {
             let name = path.unwrap_or_default();
             match error.kind() {
                 io::ErrorKind::NotFound => Failure::new(

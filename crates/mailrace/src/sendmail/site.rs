@@ -99,7 +99,7 @@ impl Site {
 /// The machine whose defaults hold: the system's, unless the caller has a server of his own or a file that says
 /// otherwise.
 fn machine(file: Option<&Path>) -> Machine {
-    let here = Machine::here();
+    let here = config::this_machine();
     let is_system = match file {
         Some(file) => file == Path::new(config::DEFAULT_PATH),
         None => !here.control.exists(),

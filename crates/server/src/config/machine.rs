@@ -1,60 +1,17 @@
-//! What defaults depend on: the machine's name and who started the program. Given in, so that tests do not depend on
-//! it.
+//! The machine and the user that defaults depend on.
 
+use super::Machine;
 use crate::env::machine;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-/// The machine and the user.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Machine {
-    /// The name of the host, as the system says it.
-    pub hostname: String,
-    /// Started by root: ports below 1,024 can be had, and directories of the system.
-    pub is_root: bool,
-    /// Where the spool lies if nobody says.
-    pub spool: PathBuf,
-    /// Where the control socket lies if nobody says.
-    pub control: PathBuf,
-}
-
-impl Machine {
-    /// A machine with this name; `home` is where an ordinary user keeps state, `None` for root.
-    #[must_use]
-    pub fn new(hostname: &str, home: Option<&Path>) -> Self {
-        // A name that mail cannot use would make every default configuration wrong.
-        let hostname = if mail::DomainName::new(hostname).is_ok() { hostname } else { "localhost" }.to_owned();
-        match home {
-            None => Self {
-                hostname,
-                is_root: true,
-                spool: PathBuf::from("/var/spool/mailrace"),
-                control: PathBuf::from("/run/mailrace/control"),
-            },
-            Some(home) => Self {
-                hostname,
-                is_root: false,
-                spool: home.join("mailrace/spool"),
-                control: home.join("mailrace/control"),
-            },
-        }
+/// Asks for the name of this machine and for the user of this process.
+#[must_use]
+pub fn this_machine() -> Machine {
+    let hostname = machine::host_name();
+    if machine::is_root() {
+        return Machine::new(&hostname, None);
     }
-
-    /// This machine and this user.
-    #[must_use]
-    pub fn here() -> Self {
-        let hostname = machine::host_name();
-        if machine::is_root() {
-            return Self::new(&hostname, None);
-        }
-        let of = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-        let home = of("XDG_STATE_HOME").or_else(|| of("HOME").map(|home| home.join(".local/state")));
-        Self::new(&hostname, Some(&home.unwrap_or_else(std::env::temp_dir)))
-    }
-}
-
-impl Default for Machine {
-    /// A machine called `localhost` with an ordinary user whose state lies in `/var/lib`.
-    fn default() -> Self {
-        Self::new("localhost", Some(Path::new("/var/lib")))
-    }
+    let of = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let home = of("XDG_STATE_HOME").or_else(|| of("HOME").map(|home| home.join(".local/state")));
+    Machine::new(&hostname, Some(&home.unwrap_or_else(std::env::temp_dir)))
 }

@@ -46,7 +46,7 @@ pub use answer::RECORDS_MAX;
 use answer::{Answer, CachedAnswer, Data, Kind, Reading, RecordSet};
 use breaker::{Breaker, Course};
 use cache::Cache;
-pub use mail_hosts::{ADDRESSES_MAX, Family, HOLD_MIN, HOSTS_MAX, LocalIdentity, MailHost, MailHosts, NoHosts};
+pub use mail_hosts::{Family, HOLD_MIN, LocalIdentity, MailHost, MailHosts, NoHosts};
 use overrides::Overrides;
 use places::Places;
 pub use reverse::ClientName;

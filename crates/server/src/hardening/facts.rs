@@ -5,7 +5,7 @@
 //! read adds nothing: its reader reports it.
 
 use super::needs::is_local;
-use crate::config::{Config, MapSource};
+use crate::config::{self, Config, MapSource};
 use crate::env::accounts::Accounts;
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -89,7 +89,7 @@ fn homes(accounts: &Accounts, config: &Config) -> Vec<PathBuf> {
         let above = home.parent().filter(|above| *above != Path::new("/") && uid >= config.local.uid_min);
         found.insert(above.unwrap_or(home).to_owned());
     }
-    if config.local.has_nss() {
+    if config::has_nss(&config.local) {
         found.insert("/home".into());
     }
     found.into_iter().collect()

@@ -125,7 +125,7 @@ fn system(config: &Config) -> Vec<Need> {
     let there = |access| move |path| Need::new("the system", path, Scope::BelowIfThere, access);
     let mut needs: Vec<Need> = SYSTEM_PROGRAMS.into_iter().map(there(EXECUTE)).collect();
     needs.extend(SYSTEM_SETTINGS.into_iter().map(there(READ)));
-    if config.local.has_nss() {
+    if config::has_nss(&config.local) {
         needs.extend(SYSTEM_ACCOUNTS.into_iter().map(there(READ)));
     }
     // A link to another directory on most systems.

@@ -8,6 +8,7 @@
 //! dead.
 
 use super::MessageStore;
+use crate::config::SEGMENT_BYTES_MIN;
 use bytes::Bytes;
 use mail::QueueId;
 use spool::{Chunk, Commit, Error, NewBody, Spool, Store as _};
@@ -23,10 +24,9 @@ pub const READ_BYTES: usize = 32 << 10;
 const SLACK_BYTES: usize = 512;
 /// Content in one chunk: the sum stays within 256 KiB, and a chunk with its header is a multiple of a block.
 pub(super) const CHUNK_BYTES: usize = 60 << 10;
-/// The smallest segment that takes chunks and inline content of these sizes: a frame may fill a quarter of it, and a
-/// chunk half of that.
-pub const SEGMENT_BYTES_MIN: u32 = 1 << 20;
 const _: () = assert!(RAM_BYTES_MAX <= 256 << 10, "the documentation of limits promises 256 KiB");
+// A frame may fill a quarter of a segment, and a chunk half of that.
+const _: () = assert!(CHUNK_BYTES * 8 <= SEGMENT_BYTES_MIN as usize);
 
 /// The content of one message while it arrives.
 #[derive(Debug)]

@@ -31,7 +31,7 @@ pub(crate) mod uncommitted;
 pub(crate) use class::{HeaderHints, class_of};
 pub(crate) use commit::{Enqueue, NewMessage, Origin, StoredTransaction, commit, finish_all, first_state};
 pub(crate) use content::inline;
-pub use content::{Content, FinishedContent, PIECE_BYTES, RAM_BYTES_MAX, READ_BYTES, SEGMENT_BYTES_MIN};
+pub use content::{Content, FinishedContent, PIECE_BYTES, RAM_BYTES_MAX, READ_BYTES};
 pub use message_store::MessageStore;
 pub(crate) use report::submit_report;
 

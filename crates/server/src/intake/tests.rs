@@ -3,7 +3,7 @@
 use super::commit::store_all;
 use super::content::CHUNK_BYTES;
 use super::*;
-use crate::config::Config;
+use crate::config::{Config, SEGMENT_BYTES_MIN};
 use crate::context::Context;
 use crate::routing::expansions::PlannedMessage;
 use crate::routing::plan::Kind;

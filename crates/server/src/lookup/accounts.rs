@@ -52,7 +52,7 @@ impl Users {
 
     /// As they are configured.
     pub(super) fn new(local: &config::Local, library: &Arc<Library>) -> Self {
-        let library = local.has_nss().then(|| Arc::clone(library));
+        let library = config::has_nss(local).then(|| Arc::clone(library));
         Self { library, ..Self::of_file_alone(local.accounts.clone()) }
     }
 

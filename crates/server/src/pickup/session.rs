@@ -10,6 +10,7 @@ use super::file::SubmittedFile;
 use super::report;
 use super::user::User;
 use super::waiter::SubmitWaiter;
+use crate::config::smtp_settings;
 use crate::context::{Context, ListenerProfile};
 use crate::delivery_watch::DeliveryWatch;
 use crate::env::{blocking, clock};
@@ -123,7 +124,7 @@ impl PickupSession {
         if !terms.tag.is_empty() {
             listen.name.clone_from(&terms.tag);
         }
-        let mut settings = config.smtp_settings(&listen);
+        let mut settings = smtp_settings(config, &listen);
         settings.dialect = Dialect::Stdin;
         settings.bare_newline = BareNewline::Normalize;
         settings.auth.mechanisms.clear();

@@ -8,7 +8,7 @@ use super::{Connection, Opening, Transport};
 use crate::accept::limits;
 use crate::admit::{Facts, Policies, Policy, Ruling};
 use crate::auth::{Authenticator, Scheme, hash_password};
-use crate::config::{Config, LogPath, Machine, load};
+use crate::config::{Config, LogPath, Machine, load, spool_settings};
 use crate::context::{ActiveConfig, Context, ListenerProfile, Stop};
 use crate::dns::Resolver;
 use crate::env::clock;
@@ -101,7 +101,7 @@ impl Rig {
         }
         change(&mut config);
         let disk = SimDisk::new(7);
-        let (spool, _) = spool::Spool::open(config.spool(), Arc::new(disk.clone())).unwrap();
+        let (spool, _) = spool::Spool::open(spool_settings(&config), Arc::new(disk.clone())).unwrap();
         let spool = Arc::new(spool);
         let mut live = ActiveConfig::new(config.clone(), authenticator);
         live.policies = Policies::new(vec![Box::new(Rules(dialog.clone()))]);
@@ -459,7 +459,7 @@ fn a_disk_that_has_failed_for_good_closes_sessions_and_loses_nothing() {
         assert_eq!(peer.command("MAIL FROM:<a@b.test>").await, "421 4.3.0 Storage failure, closing connection");
         let after = rig.disk.kill();
         drop(peer);
-        let config = rig.context.live.load().config.spool();
+        let config = spool_settings(&rig.context.live.load().config);
         after.clear_faults();
         after.configure(|config| config.rates.sync = 0);
         let (again, recovery) = spool::Spool::open(config, Arc::new(after)).unwrap();

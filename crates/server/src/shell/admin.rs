@@ -213,7 +213,7 @@ impl Server {
         let context = Arc::clone(&self.context);
         let config = context.live.load().config.clone();
         let listen = process_listen();
-        let mut settings: Settings = config.smtp_settings(&listen);
+        let mut settings: Settings = config::smtp_settings(&config, &listen);
         settings.dialect = Dialect::Stdin;
         // Programs write lines as their system has them; nothing is smuggled into a session of one's own.
         settings.bare_newline = BareNewline::Normalize;

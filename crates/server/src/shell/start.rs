@@ -399,7 +399,8 @@ fn blocking_threads_max(config: &Config) -> usize {
 }
 
 fn open_spool(config: &Config) -> Result<(Arc<Spool>, Recovery), StartError> {
-    let (spool, recovery) = Spool::open(config.spool(), Arc::new(RealDisk::new())).map_err(StartError::Spool)?;
+    let (spool, recovery) =
+        Spool::open(config::spool_settings(config), Arc::new(RealDisk::new())).map_err(StartError::Spool)?;
     Ok((Arc::new(spool), recovery))
 }
 

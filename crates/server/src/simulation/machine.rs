@@ -8,7 +8,7 @@ use super::book::{Book, Facts};
 use super::plan::Plan;
 use super::random::Random;
 use crate::accept::limits;
-use crate::config::Config;
+use crate::config::{self, Config};
 use crate::context::{ActiveConfig, Context, ListenerProfile, Stop};
 use crate::deliver::Internet;
 use crate::dispatch::{self, Dispatch};
@@ -128,7 +128,7 @@ impl Machine {
 
     /// How long after an outcome a crash may forget it: the spool's promise, and the disk's time for some batches.
     pub(super) fn window(&self) -> Duration {
-        Duration::from_millis(self.config.spool().state_delay_ms)
+        Duration::from_millis(config::spool_settings(&self.config).state_delay_ms)
             + 8 * self.works.lock().unwrap().latency
             + Duration::from_millis(10)
     }
@@ -140,7 +140,8 @@ impl Machine {
             self.move_clock(&works.disk);
             works.disk.clone()
         };
-        let (spool, stepper, recovery) = match Spool::open_stepped(self.config.spool(), Arc::new(disk)) {
+        let (spool, stepper, recovery) = match Spool::open_stepped(config::spool_settings(&self.config), Arc::new(disk))
+        {
             Ok(opened) => opened,
             Err(error) => panic!("the spool cannot be opened: {error}"),
         };

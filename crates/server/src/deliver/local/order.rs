@@ -2,7 +2,7 @@
 //!
 //! All three are JSON there, since who reads them is another process of the same program and never of another version.
 
-use crate::config::{Config, Mailbox, Template};
+use crate::config::{self, Config, Mailbox, Template};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -285,7 +285,7 @@ impl Settings {
             uid_min: local.uid_min,
             list_size_max: local.list_size_max,
             accounts: local.accounts.clone(),
-            has_nss: local.has_nss(),
+            has_nss: config::has_nss(local),
             has_seccomp: config.server.seccomp,
         }
     }
@@ -438,7 +438,7 @@ mod tests {
             let text = format!("local.{change}\n");
             let text =
                 if change.starts_with("mailbox_user") { format!("{text}local.mailbox = 'mbox:/x/%u'\n") } else { text };
-            let loaded = crate::config::load(&text, None, &[], &crate::config::Machine::default());
+            let loaded = config::load(&text, None, &[], &config::Machine::default());
             let config = loaded.unwrap_or_else(|problems| panic!("{text}: {problems:?}")).config;
             // Whoever adds a field adds its key above.
             let Settings {
@@ -464,8 +464,7 @@ mod tests {
                 has_seccomp: _,
             } = Settings::new(&config);
             assert_ne!(Settings::new(&config), Settings::new(&usual), "{text}");
-            let refused =
-                crate::config::refuses_reload(&crate::config::differences(&usual, &config)).unwrap_or_default();
+            let refused = config::refuses_reload(&config::differences(&usual, &config)).unwrap_or_default();
             let key = format!("local.{}", change.split(' ').next().unwrap());
             assert!(refused.contains(&key) && refused.contains("takes effect after a restart"), "{text}: {refused}");
         }

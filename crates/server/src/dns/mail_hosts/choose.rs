@@ -8,8 +8,8 @@ use mail::DomainName;
 
 use super::super::shuffle::Shuffle;
 use super::super::{Data, Failure, RecordSet};
-use super::{ADDRESSES_MAX, Family, MailHost, NO_ROUTE, NO_SUCH_DOMAIN, NULL_MX, NoHosts};
-use crate::config::{DnsOverride, Host};
+use super::{Family, MailHost, NO_ROUTE, NO_SUCH_DOMAIN, NULL_MX, NoHosts};
+use crate::config::{DNS_ADDRESSES_MAX, DnsOverride, Host};
 
 /// A host that may take the mail, before its addresses are known.
 #[derive(Debug)]
@@ -125,7 +125,7 @@ pub(super) fn choose(
         addresses.retain(|ip| owned.insert(*ip));
     }
     known.retain(|(_, addresses)| !addresses.is_empty());
-    let (mut room, mut later) = (ADDRESSES_MAX, known.len());
+    let (mut room, mut later) = (DNS_ADDRESSES_MAX, known.len());
     for (host, mut addresses) in known {
         later -= 1;
         order(&mut addresses, shuffle);

@@ -21,13 +21,8 @@ use mail::{DomainName, EnhancedCode, Outcome};
 
 use super::shuffle::Shuffle;
 use super::{CachedAnswer, Failure, Kind, Limit, Resolver, now};
-use crate::config::DnsOverride;
+use crate::config::{DNS_ADDRESSES_MAX, DNS_HOSTS_MAX, DnsOverride};
 use choose::{Addresses, candidates, choose, order};
-
-/// Hosts of one domain that are returned.
-pub const HOSTS_MAX: usize = 16;
-/// Addresses of all hosts of one domain together that are returned.
-pub const ADDRESSES_MAX: usize = 32;
 
 /// How long an answer is believed at least by those who keep it, whatever its time to live.
 pub const HOLD_MIN: Duration = Duration::from_secs(5);
@@ -71,7 +66,7 @@ pub struct MailHost {
     pub preference: u16,
 }
 
-/// The hosts of a domain, in the order to try them; at least one, at most [`HOSTS_MAX`].
+/// The hosts of a domain, in the order to try them; at least one, at most [`DNS_HOSTS_MAX`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MailHosts {
     /// By preference, and at random where that is the same.
@@ -87,7 +82,7 @@ pub struct MailHosts {
 }
 
 impl MailHosts {
-    /// Names and addresses in the order to try them; at most [`ADDRESSES_MAX`].
+    /// Names and addresses in the order to try them; at most [`DNS_ADDRESSES_MAX`].
     pub fn addresses(&self) -> impl Iterator<Item = (&str, IpAddr)> {
         self.hosts.iter().flat_map(|host| host.addresses.iter().map(|address| (&*host.name, *address)))
     }
@@ -284,7 +279,7 @@ impl Resolver {
         match found {
             Addresses::Some(mut addresses) => {
                 order(&mut addresses, &mut Shuffle::new(seed));
-                addresses.truncate(ADDRESSES_MAX);
+                addresses.truncate(DNS_ADDRESSES_MAX);
                 Ok(addresses)
             }
             Addresses::None { exists } => Err(NoHosts::unknown(NO_SUCH_DOMAIN, name, exists)),
@@ -337,7 +332,7 @@ impl Resolver {
         // RFC 5321 §5.1: hosts of equal preference at random
         shuffle.shuffle(&mut candidates);
         candidates.sort_by_key(|host| host.preference);
-        candidates.truncate(HOSTS_MAX);
+        candidates.truncate(DNS_HOSTS_MAX);
 
         let limit = self.delivery_limit(asks);
         let asking = candidates.iter().map(|host| async move {

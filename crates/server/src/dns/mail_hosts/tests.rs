@@ -671,7 +671,7 @@ proptest! {
     /// only where all is known.
     #[test]
     fn choices_keep_their_limits(
-        mut found in prop::collection::vec(some_answer(), 0..=HOSTS_MAX),
+        mut found in prop::collection::vec(some_answer(), 0..=DNS_HOSTS_MAX),
         seed in any::<u64>(),
         is_ours in any::<bool>(),
     ) {
@@ -692,15 +692,15 @@ proptest! {
         }).collect();
         match choose("x.example", hosts, is_ours, &mut Shuffle::new(seed)) {
             Ok(hosts) => {
-                prop_assert!(!hosts.is_empty() && hosts.len() <= HOSTS_MAX);
+                prop_assert!(!hosts.is_empty() && hosts.len() <= DNS_HOSTS_MAX);
                 prop_assert!(hosts.iter().all(|host| !host.addresses.is_empty()));
                 prop_assert!(hosts.is_sorted_by_key(|host| host.preference));
                 let all: Vec<IpAddr> = hosts.iter().flat_map(|host| host.addresses.clone()).collect();
                 let each: HashSet<IpAddr> = all.iter().copied().collect();
                 prop_assert!(each.is_subset(&said) && each.len() == all.len());
-                prop_assert!(all.len() <= ADDRESSES_MAX);
+                prop_assert!(all.len() <= DNS_ADDRESSES_MAX);
                 // No room is lost, neither to a host that is another one by name only, nor to one before it.
-                prop_assert_eq!(all.len(), ADDRESSES_MAX.min(said.len()));
+                prop_assert_eq!(all.len(), DNS_ADDRESSES_MAX.min(said.len()));
                 prop_assert_eq!(hosts.len(), of_their_own);
             }
             Err(none) => {

@@ -2,7 +2,7 @@
 //!
 //! `route::alias::lint` decides which lines are doubtful; this module reads files and accounts for it.
 
-use crate::config::{Config, Mailbox, MapSource};
+use crate::config::{self, Config, Mailbox, MapSource};
 use crate::deliver::local::{self, command};
 use crate::env::accounts::Accounts;
 use crate::env::safe_file::Trust;
@@ -66,7 +66,7 @@ impl AliasLintContext {
             classes: load::classes(config),
             lookups: Lookups::new(config),
             accounts: knows_users.then(accounts).flatten().map(|found| found.names().map(str::to_owned).collect()),
-            has_nss: local.has_nss(),
+            has_nss: config::has_nss(local),
             delimiter: local.delimiter.chars().next(),
             programs: local.programs.clone(),
             has_outside: config.maps.aliases.iter().any(|source| !matches!(source, MapSource::File(_))),

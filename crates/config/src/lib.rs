@@ -6,8 +6,11 @@
 //! keeps what it understands, `build` fills in the defaults, `rules` looks at values that
 //! must fit each other. All problems of all steps come at once.
 //!
-//! Nothing here opens a file or asks the machine: the text, a [`Machine`] and, for `check`, [`Files`] are given in.
+//! Nothing here opens a file or asks the machine: the text, a [`Machine`] and, for `check`, [`Files`] are given in;
+//! `server::config` reads them.
 //! A [`Config`] is a value; a reload makes a new one and [`differences`] says what that changes.
+
+#![forbid(unsafe_code)]
 
 mod blank;
 mod build;
@@ -22,6 +25,7 @@ mod files;
 pub mod fuzz;
 mod generate;
 mod kind;
+mod limits;
 mod local;
 mod lookup;
 mod machine;
@@ -32,12 +36,11 @@ mod overrides;
 mod parameter;
 mod parameters;
 mod paths;
+mod postmaster;
 mod problem;
 mod reader;
-mod reasons;
 mod routing;
 mod rules;
-mod settings;
 mod show;
 mod suggestion;
 #[cfg(test)]
@@ -45,23 +48,22 @@ mod tests;
 mod toml_text;
 mod value;
 
-#[cfg(test)]
-pub(crate) use blank::filled;
+#[cfg(feature = "filled")]
+pub use blank::filled;
 pub use build::{Loaded, Origin, load};
 pub use destination::{DestinationRule, EffectiveRule, MxPattern, NextHop, NoNextHop};
 pub use difference::{Difference, differences, refuses_reload};
 pub use domain::RelayDomain;
-pub use files::{FileStatus, Files, RealFiles, check_files, check_own_file};
+pub use files::{FileStatus, Files, check_files, check_own_file};
+pub use limits::{DNS_ADDRESSES_MAX, DNS_HOSTS_MAX, SEGMENT_BYTES_MIN};
 pub use local::{Local, Mailbox, Names, NoMailbox, Template, Unknown};
 pub use lookup::{Ldap, LdapDetail, LdapReferrals, Sqlite};
 pub use machine::Machine;
 pub use next_host::{Host, HostPort, NoHost};
 pub use number::{Rate, time};
-pub use open::{DEFAULT_PATH, VARIABLE, choose, open};
-pub(crate) use paths::paths;
+pub use open::{DEFAULT_PATH, VARIABLE, choose, load_bytes};
+pub use paths::paths;
 pub use problem::{Problem, Severity, render};
-pub use reasons::read_reasons;
-pub(crate) use reasons::read_safe_reasons;
 pub use routing::{
     AccessRules, BadLine, CopyDsn, DelayChecks, Generics, MapSource, Maps, Precedence, RouteRule, RuleAcknowledge,
     RuleAt,
@@ -434,7 +436,8 @@ pub enum RouteTls {
 
 impl RouteTls {
     /// The word of the file.
-    pub(crate) const fn word(self) -> &'static str {
+    #[must_use]
+    pub const fn word(self) -> &'static str {
         match self {
             Self::None => "none",
             Self::Opportunistic => "opportunistic",

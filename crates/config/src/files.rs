@@ -5,11 +5,7 @@
 use super::build::{Loaded, instance};
 use super::parameters::find;
 use super::problem::{Problem, Severity, SourceLocation};
-use super::{Config, Local, LogPath, Mailbox, Tls, reasons};
-use crate::env::accounts::Accounts;
-use crate::env::safe_file::Trust;
-use std::io;
-use std::os::unix::fs::MetadataExt as _;
+use super::{Config, Local, LogPath, Tls};
 use std::path::{Path, PathBuf};
 
 /// What was found at a path.
@@ -33,9 +29,9 @@ pub trait Files {
     /// Says what is at a path.
     fn look(&self, path: &Path) -> FileStatus;
 
-    /// The text of a file, up to a megabyte; `None` where that cannot be had, and where nobody looks into files.
-    fn text(&self, _: &Path) -> Option<String> {
-        None
+    /// Lists the faults in a file of rules by which replies get their reason.
+    fn reason_faults(&self, _: &Path) -> Vec<String> {
+        Vec::new()
     }
 
     /// Why a file cannot be trusted that this server keeps a secret or its configuration in: somebody else can write
@@ -57,83 +53,6 @@ pub trait Files {
     /// What is wrong with certificates and keys, as the server reads them: the file and why.
     fn certificates(&self, _: &Tls) -> Vec<(String, String)> {
         Vec::new()
-    }
-}
-
-/// The files of this machine.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct RealFiles;
-
-impl Files for RealFiles {
-    fn text(&self, path: &Path) -> Option<String> {
-        let is_small = std::fs::metadata(path).is_ok_and(|found| found.is_file() && found.len() <= 1 << 20);
-        is_small.then(|| std::fs::read_to_string(path).ok()).flatten()
-    }
-
-    fn unsafe_secret(&self, config: &Config, path: &Path) -> Option<String> {
-        // A pipe, as of a shell that makes the configuration, belongs to whoever started the command.
-        let is_file = std::fs::metadata(path).is_ok_and(|found| found.is_file());
-        let trust = || Trust::secrets(&config.server.user, &config.server.group);
-        is_file.then(|| trust().complaint(path)).flatten()
-    }
-
-    fn unsafe_map(&self, config: &Config, path: &Path) -> Option<String> {
-        let is_file = std::fs::metadata(path).is_ok_and(|found| found.is_file());
-        let (user, group) = (&config.server.user, &config.server.group);
-        let trust = || Trust::maps_of_server(user, group, config.maps.group_writable);
-        is_file.then(|| trust().complaint(path)).flatten()
-    }
-
-    fn mailboxes_of_default_user(&self, local: &Local) -> Option<String> {
-        let accounts = Accounts::read_with(&local.accounts).ok()?;
-        let text = Local::default_user_of(&local.default_user, |name| accounts.login(name).is_some());
-        let (user, group) = text.split_once(':').unwrap_or((text, ""));
-        let login = accounts.login(user).or_else(|| accounts.login_of(user.parse().ok()?))?;
-        let groups = match accounts.group(group) {
-            Some(gid) => vec![gid],
-            None => login.groups,
-        };
-        if user == local.mailbox_user {
-            return Some("owns all mailboxes, by local.mailbox_user".to_owned());
-        }
-        let (Mailbox::Mbox(template) | Mailbox::Maildir(template)) = &local.mailbox else { return None };
-        if template.needs_home() {
-            return None;
-        }
-        let mail = accounts.group(&local.mailbox_group).filter(|gid| *gid != 0 && groups.contains(gid));
-        if mail.is_some() {
-            return Some(format!("is in the group {}, which local.mailbox_group names", local.mailbox_group));
-        }
-        let template = template.to_string();
-        let directory = Path::new(template.split('%').next()?.rsplit_once('/')?.0);
-        let found = std::fs::metadata(directory).ok().filter(|found| found.uid() != 0 || found.gid() != 0)?;
-        if found.uid() == login.uid && login.uid != 0 {
-            return Some(format!("owns {}", directory.display()));
-        }
-        let is_member = found.gid() != 0 && groups.contains(&found.gid());
-        is_member.then(|| format!("is in the group of {} ({})", directory.display(), found.gid()))
-    }
-
-    fn certificates(&self, settings: &Tls) -> Vec<(String, String)> {
-        let wrong = crate::tls::Acceptor::load(settings).err().unwrap_or_default();
-        wrong.into_iter().map(|problem| (problem.object().to_owned(), problem.to_string())).collect()
-    }
-
-    fn look(&self, path: &Path) -> FileStatus {
-        use std::os::unix::fs::PermissionsExt as _;
-        let metadata = match std::fs::metadata(path) {
-            Ok(metadata) => metadata,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return FileStatus::Missing,
-            Err(error) => return FileStatus::Unreadable(error.to_string()),
-        };
-        if metadata.is_dir() {
-            return FileStatus::Directory;
-        }
-        // Only a plain file is opened: opening a pipe would wait for its writer.
-        match if metadata.is_file() { std::fs::File::open(path).map(drop) } else { Ok(()) } {
-            Ok(()) => FileStatus::File { open_to_others: metadata.permissions().mode() & 0o004 != 0 },
-            Err(error) => FileStatus::Unreadable(error.to_string()),
-        }
     }
 }
 
@@ -178,12 +97,8 @@ pub fn check_files(loaded: &Loaded, files: &dyn Files) -> Vec<Problem> {
     check.owners(config);
     if let Some(path) = &config.delivery.classes {
         check.readable("delivery.classes", path, false);
-        if let Some(text) = files.text(path)
-            && let Err(faults) = reasons::parse(path, &text)
-        {
-            for fault in faults {
-                check.add(Severity::Error, "delivery.classes", format!("delivery.classes: {fault}"), "");
-            }
+        for fault in files.reason_faults(path) {
+            check.add(Severity::Error, "delivery.classes", format!("delivery.classes: {fault}"), "");
         }
     }
     if !config.maps.aliases.is_empty()

@@ -2,7 +2,7 @@
 
 use super::super::{AddressFamily, DestinationRule, DnsOverride, Host, NextHop, RelayDomain};
 use super::Rules;
-use crate::dns::{ADDRESSES_MAX, HOSTS_MAX};
+use crate::{DNS_ADDRESSES_MAX, DNS_HOSTS_MAX};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
@@ -145,12 +145,12 @@ impl Rules<'_> {
             );
         }
         let hosts = one.mx.iter().flatten().count();
-        if hosts > HOSTS_MAX {
-            self.error(&[mx], format!("dns.override.mx names {hosts} hosts"), &format!("name {HOSTS_MAX} at most"));
+        if hosts > DNS_HOSTS_MAX {
+            self.error(&[mx], format!("dns.override.mx names {hosts} hosts"), &format!("name {DNS_HOSTS_MAX} at most"));
         }
-        if one.address.len() > ADDRESSES_MAX {
+        if one.address.len() > DNS_ADDRESSES_MAX {
             let text = format!("dns.override.address names {} addresses", one.address.len());
-            self.error(&[address], text, &format!("name {ADDRESSES_MAX} at most"));
+            self.error(&[address], text, &format!("name {DNS_ADDRESSES_MAX} at most"));
         }
         let of_hosts =
             one.mx.iter().flatten().filter_map(|host| if let Host::Address(ip) = host { Some(*ip) } else { None });

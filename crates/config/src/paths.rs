@@ -9,7 +9,8 @@ use std::path::PathBuf;
 ///
 /// Not among them: the program of `auth.program` and the templates of `local.mailbox` and `local.files`, which are
 /// texts.
-pub(crate) fn paths(config: &Config) -> Vec<(&'static str, PathBuf)> {
+#[must_use]
+pub fn paths(config: &Config) -> Vec<(&'static str, PathBuf)> {
     let mut found = Vec::new();
     for section in SECTIONS {
         let tables = section.group.map_or(1, |group| (group.len)(config));

@@ -115,9 +115,10 @@ pub(super) fn config(n: u8) -> Config {
     }
 }
 
-/// Every field that may be empty holds something.
-#[cfg(test)]
-pub(crate) fn filled() -> Config {
+/// Makes a configuration in which every field that may be empty holds something.
+#[cfg(feature = "filled")]
+#[must_use]
+pub fn filled() -> Config {
     config(1)
 }
 

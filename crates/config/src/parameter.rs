@@ -110,17 +110,17 @@ pub(crate) struct Section {
 /// The field of a parameter: `at!(spool.path)`, `at!(listen[].address)`.
 macro_rules! at {
     ($($part:ident).+ [].$field:tt) => {
-        $crate::config::parameter::Access {
-            get: |config, index| config.$($part).+.get(index).map(|table| $crate::config::field::Field::value(&table.$field)),
+        $crate::parameter::Access {
+            get: |config, index| config.$($part).+.get(index).map(|table| $crate::field::Field::value(&table.$field)),
             set: |config, index, value| {
-                config.$($part).+.get_mut(index).is_some_and(|table| $crate::config::field::assign(&mut table.$field, value))
+                config.$($part).+.get_mut(index).is_some_and(|table| $crate::field::assign(&mut table.$field, value))
             },
         }
     };
     ($($part:ident).+) => {
-        $crate::config::parameter::Access {
-            get: |config, _| Some($crate::config::field::Field::value(&config.$($part).+)),
-            set: |config, _, value| $crate::config::field::assign(&mut config.$($part).+, value),
+        $crate::parameter::Access {
+            get: |config, _| Some($crate::field::Field::value(&config.$($part).+)),
+            set: |config, _, value| $crate::field::assign(&mut config.$($part).+, value),
         }
     };
 }

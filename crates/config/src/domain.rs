@@ -19,12 +19,14 @@ impl RelayDomain {
     }
 
     /// The domain in its DNS form.
-    pub(crate) fn ascii(&self) -> &str {
+    #[must_use]
+    pub fn ascii(&self) -> &str {
         self.domain.ascii()
     }
 
     /// Whether what is below is named too.
-    pub(crate) const fn has_subdomains(&self) -> bool {
+    #[must_use]
+    pub const fn has_subdomains(&self) -> bool {
         self.subdomains
     }
 

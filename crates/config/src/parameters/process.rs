@@ -168,7 +168,7 @@ pub(super) static SPOOL: Section = Section {
         fixed(
             "spool.segment_bytes",
             at!(spool.segment_bytes),
-            Kind::Bytes { min: crate::intake::SEGMENT_BYTES_MIN as i64, max: 1 << 30 },
+            Kind::Bytes { min: crate::SEGMENT_BYTES_MIN as i64, max: 1 << 30 },
             "64MiB",
             "128MiB",
             "size of a segment; fixed when the spool is made",

@@ -65,7 +65,8 @@ pub struct Local {
 impl Local {
     /// The user for programs and files of aliases that `text` names: itself, or where it is empty, sendmail's own user
     /// of that name or the one that owns nothing. `is_there`: whether there is such a user.
-    pub(crate) fn default_user_of(text: &str, is_there: impl Fn(&str) -> bool) -> &str {
+    #[must_use]
+    pub fn default_user_of(text: &str, is_there: impl Fn(&str) -> bool) -> &str {
         match text {
             "" if is_there("mailnull") => "mailnull",
             "" => "nobody",
@@ -73,11 +74,11 @@ impl Local {
         }
     }
 
-    /// Whether the C library is asked for who is not in the file of users: only beside the file of the machine, and not
-    /// by a program that is linked statically.
+    /// Says whether the C library may be asked for users that the file of users lacks: only beside the file of the
+    /// machine.
     #[must_use]
-    pub fn has_nss(&self) -> bool {
-        self.nss && self.accounts.as_os_str() == "/etc/passwd" && crate::env::nss::is_there()
+    pub fn allows_nss(&self) -> bool {
+        self.nss && self.accounts.as_os_str() == "/etc/passwd"
     }
 }
 

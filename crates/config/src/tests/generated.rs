@@ -1,4 +1,4 @@
-//! Generated pages are those of the table. `cargo test -p mailrace-server write_generated -- --ignored` writes them.
+//! Generated pages are those of the table. `cargo test -p mailrace-config write_generated -- --ignored` writes them.
 
 use super::super::generate::example;
 use super::super::{Config, Machine, load};
@@ -20,7 +20,7 @@ fn generated_files_are_fresh() {
         let there = std::fs::read_to_string(&path).unwrap_or_default();
         assert!(
             there == text,
-            "{} is stale; run: cargo test -p mailrace-server write_generated -- --ignored",
+            "{} is stale; run: cargo test -p mailrace-config write_generated -- --ignored",
             path.display()
         );
     }

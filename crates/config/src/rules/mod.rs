@@ -100,8 +100,6 @@ impl<'a> Rules<'a> {
                 ),
                 &format!("set spool.size_max to \"{}\" or more", text(8 * segment * shards)),
             );
-        } else if let Err(error) = config.spool().check() {
-            self.error(&keys, format!("spool: {error}"), "");
         }
         if config.message.size_max > spool.size_max / 2 {
             self.error(

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 const MARK: &str = "#>";
 
 fn cases() -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/config/tests/bad");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tests/bad");
     let entries = std::fs::read_dir(folder).expect("the folder");
     let mut paths: Vec<PathBuf> = entries.map(|entry| entry.expect("an entry").path()).collect();
     paths.sort();

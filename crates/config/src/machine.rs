@@ -1,0 +1,47 @@
+//! What defaults depend on: the machine's name and who started the program. Given in, so that tests do not depend on
+//! it.
+
+use std::path::{Path, PathBuf};
+
+/// The machine and the user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Machine {
+    /// The name of the host, as the system says it.
+    pub hostname: String,
+    /// Started by root: ports below 1,024 can be had, and directories of the system.
+    pub is_root: bool,
+    /// Where the spool lies if nobody says.
+    pub spool: PathBuf,
+    /// Where the control socket lies if nobody says.
+    pub control: PathBuf,
+}
+
+impl Machine {
+    /// A machine with this name; `home` is where an ordinary user keeps state, `None` for root.
+    #[must_use]
+    pub fn new(hostname: &str, home: Option<&Path>) -> Self {
+        // A name that mail cannot use would make every default configuration wrong.
+        let hostname = if mail::DomainName::new(hostname).is_ok() { hostname } else { "localhost" }.to_owned();
+        match home {
+            None => Self {
+                hostname,
+                is_root: true,
+                spool: PathBuf::from("/var/spool/mailrace"),
+                control: PathBuf::from("/run/mailrace/control"),
+            },
+            Some(home) => Self {
+                hostname,
+                is_root: false,
+                spool: home.join("mailrace/spool"),
+                control: home.join("mailrace/control"),
+            },
+        }
+    }
+}
+
+impl Default for Machine {
+    /// A machine called `localhost` with an ordinary user whose state lies in `/var/lib`.
+    fn default() -> Self {
+        Self::new("localhost", Some(Path::new("/var/lib")))
+    }
+}
