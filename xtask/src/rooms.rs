@@ -25,7 +25,7 @@ impl Room {
 
 const ALL_ROOMS: &[&str] = &[
     "mail", "smtp", "spool", "schedule", "route", "filter", "list", "observe", "operator", "sim", "cluster", "os",
-    "config",
+    "config", "local",
 ];
 
 /// Every room, present or planned.
@@ -42,6 +42,7 @@ pub(crate) const ROOMS: &[Room] = &[
     Room { name: "observe", pure: true, may_use: &["mail"] },
     Room { name: "cluster", pure: true, may_use: &["mail"] },
     Room { name: "os", pure: false, may_use: &[] },
+    Room { name: "local", pure: false, may_use: &["mail", "config", "os"] },
     Room { name: "operator", pure: false, may_use: &["mail", "observe"] },
     Room { name: "server", pure: false, may_use: ALL_ROOMS },
     Room { name: "sim", pure: true, may_use: &["mail"] },

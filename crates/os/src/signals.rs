@@ -6,7 +6,9 @@
 use std::future::poll_fn;
 use std::io;
 use std::task::{Context, Poll};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::signal;
+
+pub use tokio::signal::unix::SignalKind;
 
 /// What a signal asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +24,25 @@ pub enum Signal {
     Hangup,
     /// SIGUSR1: open the log file again.
     User1,
+}
+
+/// Signals that do nothing while this lives.
+#[derive(Debug)]
+pub struct Ignored {
+    _signals: Vec<tokio::signal::unix::Signal>,
+    _runtime: tokio::runtime::Runtime,
+}
+
+/// Has signals do nothing, in a process without a runtime.
+///
+/// # Errors
+/// The system refuses a handler.
+pub fn ignore(kinds: &[SignalKind]) -> io::Result<Ignored> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    let guard = runtime.enter();
+    let signals = kinds.iter().map(|kind| signal(*kind)).collect::<io::Result<_>>()?;
+    drop(guard);
+    Ok(Ignored { _signals: signals, _runtime: runtime })
 }
 
 /// The signals of this process.

@@ -21,6 +21,7 @@ pub mod file_system;
 pub mod hardening;
 mod hosts;
 pub mod intake;
+pub mod local_delivery;
 pub mod log;
 mod lookup;
 mod pickup;
@@ -40,6 +41,5 @@ pub mod tls;
 mod user_share;
 
 pub(crate) use ::operator::{delivery_watch, mailer_statistics};
-pub use deliver::local::privileged as local_delivery;
 pub use os as env;
 pub use shell::{ShutdownSummary, Source, explain, start};

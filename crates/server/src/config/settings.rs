@@ -1,4 +1,4 @@
-//! What other rooms take: settings of a session, limits of a spool.
+//! Makes the settings of a session and of the spool from a configuration.
 
 use super::{Config, Listen, ListenProtocol, ListenTls};
 use smtp::server::{AuthOffer, Dialect, Limits, Settings};

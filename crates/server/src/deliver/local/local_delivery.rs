@@ -7,18 +7,18 @@
 //! A mailbox that has taken nothing for [`STUCK_AFTER`], since its user has stopped his worker or locked it for long,
 //! keeps no more than a quarter of the deliveries busy; further mail for it is deferred, so that others have theirs.
 
-use super::agent::{Agent, DeliveryTarget};
-use super::letter::{Content, Orders};
-use super::order::{DeliveryRequest, Settings, Verdict, What};
-use super::person::Rights;
-use super::privileged::{HandoverResult, Helper};
-use super::workers::Workers;
 use crate::config::Config;
 use crate::context::Context;
 use crate::deliver::message::{Content as Stored, OutboundMessage};
 use crate::env::accounts::Kept;
 use crate::env::{blocking, clock};
 use crate::lookup::files::Readers;
+use ::local::agent::{Agent, DeliveryTarget};
+use ::local::letter::{Content, Orders};
+use ::local::order::{DeliveryRequest, Settings, Verdict, What};
+use ::local::person::Rights;
+use ::local::privileged::{HandoverResult, Helper};
+use ::local::workers::{Job, Workers};
 use bytes::Bytes;
 use spool::Spool;
 use std::collections::{BTreeMap, VecDeque};
@@ -35,7 +35,7 @@ const STUCK_AFTER: Duration = Duration::from_secs(10);
 /// How much of a stored content is read at once.
 const PIECE_BYTES: u64 = 256 << 10;
 
-/// What local delivery has of its own.
+/// The state of local delivery.
 #[derive(Debug)]
 pub(crate) struct LocalDelivery {
     settings: Settings,
@@ -76,7 +76,19 @@ pub(super) struct LocalJob {
     pub(super) source: Source,
 }
 
-/// What whoever waits is told.
+impl Job for LocalJob {
+    type Content = Source;
+
+    fn order(&self) -> &DeliveryRequest {
+        &self.order
+    }
+
+    fn content(&self) -> Source {
+        self.source.clone()
+    }
+}
+
+/// The answer to a job that waits.
 #[derive(Debug)]
 enum JobReply {
     /// It was carried out.
@@ -85,7 +97,7 @@ enum JobReply {
     Turn(Box<(DeliveryTarget, LocalJob)>),
 }
 
-/// What came of handing an order in.
+/// The result of handing an order in.
 enum HandedIn {
     Done(HandoverResult),
     /// Somebody else is at work there.
@@ -377,5 +389,4 @@ impl Content for Source {
 }
 
 #[cfg(test)]
-#[path = "local_delivery_tests.rs"]
 mod tests;

@@ -1,46 +1,17 @@
 //! Mail for people, programs and files of this machine: the last stop of a message here.
 //!
 //! [`run`] is the life of a connection that leads nowhere else: it takes jobs as one to another host does, and has each
-//! recipient delivered by [`deliver`]. What is done to a message is in files by kind; all of it happens on threads that
-//! may wait for a disk, or in processes with the rights of one user ([`privileged`]).
-//!
-//! | File | Holds |
-//! |---|---|
-//! | [`order`] | what is to be done, what came of it, and the settings |
-//! | [`person`] | as whom it is done, and whether it may be |
-//! | [`letter`], [`loops`] | the message as a mailbox or a program gets it, and whether it had it before |
-//! | [`file`], [`lock`] | mailbox files and files of aliases |
-//! | [`maildir`], [`quota`] | Maildirs, and what they may have |
-//! | [`program`], [`command`], [`status`] | programs |
-//! | [`again`], [`sweep`] | what crashes leave in them |
-//! | [`agent`] | deliveries, whoever makes them |
-//! | [`local_delivery`] | who makes them, and which are made together |
-//! | [`privileged`], [`workers`], [`stream`] | the process that is root, those that have become users, and what is said to them |
+//! recipient delivered by [`deliver`]. The crate `local` writes mailboxes and runs programs; [`local_delivery`] chooses
+//! the process that does it, and which orders are carried out together.
 //!
 //! Invariant: a recipient is done when his copy is durable, or a program has taken it. A crash before that is recorded
 //! repeats that delivery: a Maildir has one copy all the same, and a mailbox file as well where nobody has changed it.
 
-mod again;
-mod agent;
-pub(crate) mod command;
-mod file;
-mod letter;
 mod local_delivery;
-mod lock;
-pub(crate) mod loops;
-mod maildir;
-pub(crate) mod order;
-pub(crate) mod person;
-pub mod privileged;
-mod program;
-mod quota;
-mod status;
-mod stream;
-mod sweep;
-mod workers;
 
+pub(crate) use ::local::person::NO_PROGRAMS;
+pub(crate) use ::local::{command, loops, order, person, privileged};
 pub(crate) use local_delivery::LocalDelivery;
-pub(crate) use person::NO_PROGRAMS;
 
 use super::connect::ConnectError;
 use super::message::{LoadError, OutboundMessage};

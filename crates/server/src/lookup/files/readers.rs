@@ -180,7 +180,7 @@ mod tests {
     /// Starts a thread for each process: one of joe's hangs, one of bob's ends, others answer. What comes are those
     /// that were started.
     fn helper() -> (Arc<Readers>, Receiver<OwnedFd>) {
-        let (helper, control) = Helper::fake().unwrap();
+        let (helper, control) = Helper::pair().unwrap();
         let (tell, told) = channel();
         std::thread::spawn(move || {
             while let Ok(Taken::Reader(stream, _leash)) = take_over(control.as_fd()) {

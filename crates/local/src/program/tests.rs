@@ -3,8 +3,8 @@
 use super::super::letter::tests::{Pieces, Text, order};
 use super::super::order::DeliveryEnd;
 use super::*;
-use crate::config::Config;
-use crate::env::accounts::Login;
+use config::Config;
+use os::accounts::Login;
 use std::path::PathBuf;
 
 fn me(home: &Path) -> TargetUser {

@@ -3,8 +3,8 @@
 use super::super::letter::tests::{Pieces, Text, order, split};
 use super::super::order::DeliveryEnd;
 use super::*;
-use crate::config::Config;
-use crate::env::accounts::Login;
+use config::Config;
+use os::accounts::Login;
 use std::os::unix::fs::PermissionsExt as _;
 use testkit::lock_holder::holder;
 

@@ -12,7 +12,7 @@ use super::letter::{Broken, Form, MailboxMessage, unreadable};
 use super::order::{DeliveryRequest, Settings, Verdict};
 use super::person::{Rights, TargetUser};
 use super::status::{of_exit, with_output};
-use crate::env::clock;
+use os::clock;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -308,5 +308,4 @@ enum Woken {
 }
 
 #[cfg(test)]
-#[path = "program_tests.rs"]
 mod tests;

@@ -5,13 +5,13 @@
 
 use super::command::{self, Command};
 use super::order::{DeliveryRequest, Settings, Verdict, What};
-use crate::config::{Local, Names};
-use crate::env::accounts::{Accounts, Login};
+use config::{Local, Names};
+use os::accounts::{Accounts, Login};
 use std::path::PathBuf;
 
 /// Whose rights there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Rights {
+pub enum Rights {
     /// Those of anybody, given up for those of one.
     Anybody,
     /// Those of this user alone.
@@ -20,26 +20,26 @@ pub(crate) enum Rights {
 
 /// As whom a delivery is made.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct TargetUser {
+pub struct TargetUser {
     /// Names, numbers and groups.
-    pub(crate) login: Login,
+    pub login: Login,
     /// The detail of the address.
-    pub(crate) detail: Option<String>,
+    pub detail: Option<String>,
     /// The local part without the detail.
-    pub(crate) user: String,
+    pub user: String,
     /// His mailbox, if that is what the order is for.
-    pub(crate) mailbox: Option<PathBuf>,
+    pub mailbox: Option<PathBuf>,
 }
 
 /// Why no program runs without root.
-pub(crate) const NO_PROGRAMS: &str = "programs are not run with the rights of the server, which was not started as root: start it as root with \
+pub const NO_PROGRAMS: &str = "programs are not run with the rights of the server, which was not started as root: start it as root with \
     server.user set, hand mail for programs to an LMTP server, or set local.programs_as_server = true if its programs may read spool and keys";
 
 /// Finds the person for an order.
 ///
 /// # Errors
 /// There is none, or not with these rights.
-pub(crate) fn find(
+pub fn find(
     order: &DeliveryRequest,
     settings: &Settings,
     accounts: &Accounts,
@@ -145,7 +145,7 @@ fn unanswered(error: std::io::Error) -> Verdict {
 }
 
 /// `joe`, and `lists` of `joe+lists`.
-pub(crate) fn split(local: &str, delimiter: Option<char>) -> (&str, Option<&str>) {
+pub fn split(local: &str, delimiter: Option<char>) -> (&str, Option<&str>) {
     match delimiter.and_then(|delimiter| local.split_once(delimiter)) {
         Some((user, detail)) if !user.is_empty() => (user, Some(detail)),
         _ => (local, None),
@@ -189,7 +189,7 @@ fn of_alias(
 ///
 /// # Errors
 /// There is none, or nobody can say.
-pub(crate) fn named(key: &str, text: &str, accounts: &Accounts) -> Result<Login, Verdict> {
+pub fn named(key: &str, text: &str, accounts: &Accounts) -> Result<Login, Verdict> {
     let (user, group) = text.split_once(':').map_or((text, None), |(user, group)| (user, Some(group)));
     let no = |what: &str, file: &str| {
         Verdict::deferred((3, 5), format!("{key} = \"{text}\": there is no such {what}; see {file}"))
@@ -218,7 +218,7 @@ mod tests {
     use super::super::letter::tests::order;
     use super::super::order::DeliveryEnd;
     use super::*;
-    use crate::config::Config;
+    use config::Config;
 
     fn accounts() -> Accounts {
         Accounts::from_text(

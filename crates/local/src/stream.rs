@@ -31,7 +31,7 @@ const BROKEN: u32 = u32::MAX;
 ///
 /// # Errors
 /// Nobody takes it.
-pub(super) fn send_batch(to: &mut impl Write, orders: &mut dyn Orders) -> io::Result<Vec<Option<String>>> {
+pub fn send_batch(to: &mut impl Write, orders: &mut dyn Orders) -> io::Result<Vec<Option<String>>> {
     let mut all = Vec::new();
     while let Some(order) = orders.next_order() {
         send(to, order.to_json().as_bytes())?;
@@ -63,12 +63,18 @@ fn send_content(to: &mut impl Write, content: &mut dyn Orders) -> io::Result<Opt
 }
 
 /// Says that the first order is begun.
-pub(super) fn send_begun(to: &mut impl Write) -> io::Result<()> {
+///
+/// # Errors
+/// The socket cannot be written to.
+pub fn send_begun(to: &mut impl Write) -> io::Result<()> {
     to.write_all(&[0; 4])
 }
 
 /// Sends verdicts.
-pub(super) fn send_verdicts(to: &mut impl Write, verdicts: &[Verdict]) -> io::Result<()> {
+///
+/// # Errors
+/// The socket cannot be written to.
+pub fn send_verdicts(to: &mut impl Write, verdicts: &[Verdict]) -> io::Result<()> {
     verdicts.iter().try_for_each(|verdict| send(to, verdict.to_json().as_bytes()))?;
     to.flush()
 }
@@ -80,12 +86,18 @@ fn send(to: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
 }
 
 /// Waits until the first order is begun.
-pub(super) fn begun(from: &mut impl Read) -> io::Result<()> {
+///
+/// # Errors
+/// The other side is gone, or sends nothing of this form.
+pub fn begun(from: &mut impl Read) -> io::Result<()> {
     receive(from, 0).map(drop)
 }
 
 /// Waits for a verdict.
-pub(super) fn verdict(from: &mut impl Read) -> io::Result<Verdict> {
+///
+/// # Errors
+/// The other side is gone, or sends nothing of this form.
+pub fn verdict(from: &mut impl Read) -> io::Result<Verdict> {
     Verdict::from_json(&receive(from, TEXT_MAX)?).ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
@@ -102,7 +114,7 @@ fn receive(from: &mut impl Read, max: u32) -> io::Result<Vec<u8>> {
 }
 
 /// A batch as it comes.
-pub(super) struct Incoming<R> {
+pub struct Incoming<R> {
     from: R,
     /// An order that was read and is not given yet.
     first: Option<DeliveryRequest>,
@@ -125,12 +137,12 @@ impl<R: Read> Incoming<R> {
     ///
     /// # Errors
     /// It does not come in time, or is none.
-    pub(super) fn wait(mut from: R) -> io::Result<Option<Self>> {
+    pub fn wait(mut from: R) -> io::Result<Option<Self>> {
         Ok(order(&mut from)?.map(|first| Self { from, first: Some(first), state: State::BetweenOrders }))
     }
 
     /// Whether the batch was read to its end. If not, there is nobody to hear a verdict.
-    pub(super) fn is_whole(&mut self) -> bool {
+    pub fn is_whole(&mut self) -> bool {
         while self.next_order().is_some() {}
         self.state == State::Whole
     }

@@ -1,10 +1,9 @@
 //! Trials of gathering and of workers: with a helper whose workers are threads of the test, which deliver nothing.
 
-use super::super::letter::tests::order;
-use super::super::order::DeliveryEnd;
-use super::super::privileged::{Taken, take_over};
-use super::super::stream;
 use super::*;
+use ::local::order::DeliveryEnd;
+use ::local::privileged::{Taken, take_over};
+use ::local::stream;
 use std::io::Write as _;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -20,6 +19,25 @@ enum WorkerBehaviour {
     EndAtWork,
     /// Says what is no verdict.
     Babble,
+}
+
+fn order() -> DeliveryRequest {
+    DeliveryRequest {
+        what: What::Mailbox,
+        unique: "6AK84ct0028759R0".into(),
+        received: 1_800_000_000,
+        host: "mx.example".into(),
+        sender: "ann@a.example".into(),
+        recipient: "joe@x.example".into(),
+        local: "joe".into(),
+        domain: "x.example".into(),
+        original: String::new(),
+        delimiter: Some('+'),
+        header_max: 1 << 20,
+        bytes: 1 << 20,
+        is_again: false,
+        date: "Fri Jan 15 08:00:00 2027".into(),
+    }
 }
 
 struct Trial {
@@ -61,7 +79,7 @@ fn trial() -> Trial {
     let users: String =
         ["joe", "ann"].iter().zip(12_345..).map(|(name, id)| format!("{name}:x:{id}:{id}::/:\n")).collect();
     std::fs::write(&config.local.accounts, users).unwrap();
-    let (helper, control) = Helper::fake().unwrap();
+    let (helper, control) = Helper::pair().unwrap();
     let (batches, told) = channel();
     let (go, gone) = channel();
     std::thread::spawn(move || serve(&control, &batches, &Arc::new(Mutex::new(gone))));
@@ -200,7 +218,7 @@ fn a_worker_is_used_again_and_replaced_when_it_is_gone() {
 #[test]
 fn when_nobody_starts_workers_the_first_is_told_aloud() {
     let mut trial = trial();
-    let (helper, other) = Helper::fake().unwrap();
+    let (helper, other) = Helper::pair().unwrap();
     drop(other);
     let mut config = Config::default();
     config.local.accounts = trial._directory.path().join("passwd");

@@ -2,7 +2,7 @@
 //!
 //! All three are JSON there, since who reads them is another process of the same program and never of another version.
 
-use crate::config::{self, Config, Mailbox, Template};
+use config::{self, Config, Mailbox, Template};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -14,40 +14,40 @@ const TEXT_MAX: usize = 1_000;
 
 /// One recipient of one message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct DeliveryRequest {
+pub struct DeliveryRequest {
     /// What is done with it.
-    pub(crate) what: What,
+    pub what: What,
     /// The queue id and the place of the recipient in the message: the same for the same delivery, tried again.
-    pub(crate) unique: String,
+    pub unique: String,
     /// When the message came, in seconds since 1970.
-    pub(crate) received: u64,
+    pub received: u64,
     /// Our name, for names of files.
-    pub(crate) host: String,
+    pub host: String,
     /// The envelope sender; empty for none.
-    pub(crate) sender: String,
+    pub sender: String,
     /// The whole recipient, as written in a header.
-    pub(crate) recipient: String,
+    pub recipient: String,
     /// What his local part means: `joe+lists`.
-    pub(crate) local: String,
+    pub local: String,
     /// His domain.
-    pub(crate) domain: String,
+    pub domain: String,
     /// The recipient as the sender wrote it, if that is known.
-    pub(crate) original: String,
+    pub original: String,
     /// The time as a `From ` line has it: `Sat Jan  3 01:05:34 1996`.
-    pub(crate) date: String,
+    pub date: String,
     /// What stands between a user and a detail.
-    pub(crate) delimiter: Option<char>,
+    pub delimiter: Option<char>,
     /// Octets of a header that are looked at.
-    pub(crate) header_max: u64,
+    pub header_max: u64,
     /// Octets of the message, as it came.
-    pub(crate) bytes: u64,
+    pub bytes: u64,
     /// It was, or may have been, tried before.
-    pub(crate) is_again: bool,
+    pub is_again: bool,
 }
 
 /// What is done with a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum What {
+pub enum What {
     /// It goes into the mailbox of the user that the local part names.
     Mailbox,
     /// A program gets it.
@@ -68,7 +68,7 @@ pub(crate) enum What {
 
 impl What {
     /// Its mailer, as sendmail's log names it.
-    pub(crate) const fn mailer(&self) -> &'static str {
+    pub const fn mailer(&self) -> &'static str {
         match self {
             Self::Mailbox => "local",
             Self::Program { .. } => "prog",
@@ -77,7 +77,7 @@ impl What {
     }
 
     /// By whose rights a program runs or a file is written; empty: the user of aliases.
-    pub(crate) fn user(&self) -> Option<&str> {
+    pub fn user(&self) -> Option<&str> {
         match self {
             Self::Mailbox => None,
             Self::Program { user, .. } | Self::File { user, .. } => Some(user),
@@ -86,7 +86,7 @@ impl What {
 
     /// As sendmail's log names the recipient, where that is not his address; empty for what the file of a user names,
     /// which is told by the address alone.
-    pub(crate) fn name(&self) -> Option<String> {
+    pub fn name(&self) -> Option<String> {
         match self {
             Self::Mailbox => None,
             Self::Program { user, .. } | Self::File { user, .. } if !user.is_empty() => Some(String::new()),
@@ -98,18 +98,18 @@ impl What {
 
 /// What became of an order.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Verdict {
+pub struct Verdict {
     /// Which of the three it is.
-    pub(crate) end: DeliveryEnd,
+    pub end: DeliveryEnd,
     /// Subject and detail of the enhanced code.
-    pub(crate) status: (u16, u16),
+    pub status: (u16, u16),
     /// In sendmail's words where it has some; for what is delivered, empty.
-    pub(crate) text: String,
+    pub text: String,
 }
 
 /// How a delivery ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum DeliveryEnd {
+pub enum DeliveryEnd {
     /// It is done, and durable where that is our affair.
     Delivered,
     /// Not now.
@@ -120,7 +120,7 @@ pub(crate) enum DeliveryEnd {
 
 impl Verdict {
     /// The same without the name of a file that stands in the file of a user.
-    pub(crate) fn without_text_of(mut self, what: &What) -> Self {
+    pub fn without_text_of(mut self, what: &What) -> Self {
         if let What::File { user, path } = what
             && !user.is_empty()
             && !path.is_empty()
@@ -131,22 +131,22 @@ impl Verdict {
     }
 
     /// It is done.
-    pub(crate) const fn delivered() -> Self {
+    pub const fn delivered() -> Self {
         Self { end: DeliveryEnd::Delivered, status: (0, 0), text: String::new() }
     }
 
     /// Not now.
-    pub(crate) fn deferred(status: (u16, u16), text: impl Into<String>) -> Self {
+    pub fn deferred(status: (u16, u16), text: impl Into<String>) -> Self {
         Self { end: DeliveryEnd::Deferred, status, text: text.into() }
     }
 
     /// Never.
-    pub(crate) fn failed(status: (u16, u16), text: impl Into<String>) -> Self {
+    pub fn failed(status: (u16, u16), text: impl Into<String>) -> Self {
         Self { end: DeliveryEnd::Failed, status, text: text.into() }
     }
 
     /// For another process.
-    pub(crate) fn to_json(&self) -> String {
+    pub fn to_json(&self) -> String {
         let end = match self.end {
             DeliveryEnd::Delivered => "delivered",
             DeliveryEnd::Deferred => "deferred",
@@ -157,7 +157,7 @@ impl Verdict {
 
     /// From another process; `None` if it is none. A user may have made it up: its text is a short line of plain
     /// letters.
-    pub(crate) fn from_json(text: &[u8]) -> Option<Self> {
+    pub fn from_json(text: &[u8]) -> Option<Self> {
         let value: Value = serde_json::from_slice(text).ok()?;
         let end = match value.get("end")?.as_str()? {
             "delivered" => DeliveryEnd::Delivered,
@@ -182,12 +182,12 @@ fn text_of(value: &Value, key: &str) -> Option<String> {
 
 impl DeliveryRequest {
     /// The queue id.
-    pub(crate) fn id(&self) -> &str {
+    pub fn id(&self) -> &str {
         self.unique.rsplit_once('R').map_or("", |(id, _)| id)
     }
 
     /// For another process.
-    pub(crate) fn to_json(&self) -> String {
+    pub fn to_json(&self) -> String {
         let (kind, user, target) = match &self.what {
             What::Mailbox => ("mailbox", "", ""),
             What::Program { user, command } => ("program", user.as_str(), command.as_str()),
@@ -204,7 +204,7 @@ impl DeliveryRequest {
     }
 
     /// From another process; `None` if it is none.
-    pub(crate) fn from_json(text: &[u8]) -> Option<Self> {
+    pub fn from_json(text: &[u8]) -> Option<Self> {
         let value: Value = serde_json::from_slice(text).ok()?;
         let text = |key: &str| text_of(&value, key);
         let what = match text("kind")?.as_str() {
@@ -235,7 +235,7 @@ impl DeliveryRequest {
 /// What the configuration says of local delivery. Fixed at the start of the server: what delivers with the rights of
 /// others is not told anew by a server that has none.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Settings {
+pub struct Settings {
     pub(crate) mailbox: Mailbox,
     pub(crate) mailbox_user: String,
     pub(crate) mailbox_group: String,
@@ -248,23 +248,25 @@ pub(crate) struct Settings {
     pub(crate) program_time: Duration,
     pub(crate) processes_max: u32,
     pub(crate) files: Vec<String>,
-    pub(crate) default_user: String,
-    pub(crate) uid_min: u32,
+    /// `local.default_user`
+    pub default_user: String,
+    /// `local.uid_min`
+    pub uid_min: u32,
     /// Without root, programs run with the rights of the server.
-    pub(crate) programs_as_server: bool,
+    pub programs_as_server: bool,
     /// Octets of an `:include:` file of an alias.
-    pub(crate) list_size_max: u64,
+    pub list_size_max: u64,
     /// The file of users.
-    pub(crate) accounts: PathBuf,
+    pub accounts: PathBuf,
     /// The C library is asked for those who are not in it.
-    pub(crate) has_nss: bool,
+    pub has_nss: bool,
     /// Those that write mailboxes have few system calls.
-    pub(crate) has_seccomp: bool,
+    pub has_seccomp: bool,
 }
 
 impl Settings {
     /// As they are configured.
-    pub(crate) fn new(config: &Config) -> Self {
+    pub fn new(config: &Config) -> Self {
         let local = &config.local;
         let locks = |word: &str| local.locks.iter().any(|lock| lock == word);
         Self {
@@ -285,13 +287,13 @@ impl Settings {
             uid_min: local.uid_min,
             list_size_max: local.list_size_max,
             accounts: local.accounts.clone(),
-            has_nss: config::has_nss(local),
+            has_nss: local.allows_nss() && os::nss::is_there(),
             has_seccomp: config.server.seccomp,
         }
     }
 
     /// The longest that a delivery may take, with some to spare.
-    pub(crate) fn time_max(&self, what: &What) -> Duration {
+    pub fn time_max(&self, what: &What) -> Duration {
         let time = match what {
             What::Program { .. } => self.program_time,
             What::Mailbox | What::File { .. } => self.lock_time.saturating_mul(2),
@@ -300,12 +302,12 @@ impl Settings {
     }
 
     /// The longest that any delivery may take.
-    pub(crate) fn any_time_max(&self) -> Duration {
+    pub fn any_time_max(&self) -> Duration {
         self.program_time.max(self.lock_time.saturating_mul(2)) + SPARE
     }
 
     /// For another process.
-    pub(crate) fn to_json(&self) -> String {
+    pub fn to_json(&self) -> String {
         json!({
             "mailbox": self.mailbox.to_string(), "mailbox_user": self.mailbox_user, "mailbox_group": self.mailbox_group,
             "mailbox_size_max": self.mailbox_size_max, "dotlock": self.dotlock, "fcntl": self.fcntl,
@@ -320,7 +322,7 @@ impl Settings {
     }
 
     /// From another process; `None` if it is none.
-    pub(crate) fn from_json(text: &str) -> Option<Self> {
+    pub fn from_json(text: &str) -> Option<Self> {
         let value: Value = serde_json::from_str(text).ok()?;
         let text = |key: &str| text_of(&value, key);
         let number = |key: &str| value.get(key)?.as_u64();
@@ -353,7 +355,7 @@ impl Settings {
     }
 
     /// The template of mailboxes that we write.
-    pub(crate) const fn template(&self) -> Option<&Template> {
+    pub const fn template(&self) -> Option<&Template> {
         match &self.mailbox {
             Mailbox::Mbox(template) | Mailbox::Maildir(template) => Some(template),
             Mailbox::LmtpSocket(_) | Mailbox::LmtpHost(_) | Mailbox::None => None,

@@ -12,7 +12,7 @@ use super::letter::{Broken, Form, MailboxMessage, from_line, unreadable};
 use super::lock::{Dotlock, NoLock, Turn, lock_file};
 use super::order::{Settings, Verdict};
 use super::person::TargetUser;
-use crate::env::clock;
+use os::clock;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::fs::File;
@@ -384,5 +384,4 @@ fn no_lock(path: &Path, person: &TargetUser, no: NoLock) -> Verdict {
 }
 
 #[cfg(test)]
-#[path = "file_tests.rs"]
 mod tests;

@@ -12,7 +12,7 @@ use super::order::{Settings, Verdict};
 use super::person::TargetUser;
 use super::quota::Quota;
 use super::sweep;
-use crate::env::clock;
+use os::clock;
 use rustix::fs::{CWD, Mode, OFlags, RenameFlags, renameat_with};
 use rustix::io::Errno;
 use std::fs::{DirBuilder, File};
@@ -172,8 +172,8 @@ mod tests {
     use super::super::letter::tests::{Pieces, Text, order};
     use super::super::order::{DeliveryEnd, DeliveryRequest};
     use super::*;
-    use crate::config::Config;
-    use crate::env::accounts::Login;
+    use config::Config;
+    use os::accounts::Login;
 
     fn me(detail: Option<&str>) -> TargetUser {
         let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());

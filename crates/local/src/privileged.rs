@@ -21,10 +21,10 @@
 //! |---|---|
 //! | kills it while it waits | the server sees that nothing was begun, and takes another |
 //! | kills it at work | his messages in it are deferred: it is not known whether he has them, and they come again |
-//! | stops it, so that it answers nothing | his messages are deferred after their time ([`Settings::time_max`]); the place of the server's end of the socket tells the helper, which kills it [`Settings::any_time_max`] later. He keeps no more than a quarter of the deliveries busy with that ([`local_delivery`](super::office)) |
+//! | stops it, so that it answers nothing | his messages are deferred after their time ([`Settings::time_max`]); the place of the server's end of the socket tells the helper, which kills it [`Settings::any_time_max`] later. He keeps no more than a quarter of the deliveries busy with that |
 //! | makes it his own, by a debugger | the kernel forbids it: a process that was root is not dumpable. If he could: it knows its own orders, which are his mail, and can lie about them. Its verdicts are counted, cut and made plain ([`Verdict`]). Its one other descriptor is `/dev/null` |
 //!
-//! Files of users, `.forward` and `:include:`, are read by processes of a third form ([`READER`], `lookup::files`):
+//! Files of users, `.forward` and `:include:`, are read by processes of a third form ([`READER`], `lookup::files` of the server):
 //! root until the first request, then that user. They count apart from workers, so that a file that hangs keeps no
 //! delivery waiting, and are killed [`READER_PATIENCE`] after the server has lost interest. The helper waits for none
 //! of them when it ends: a process that hangs in the kernel would keep it, and the service manager, for ever.
@@ -35,9 +35,10 @@ use super::agent::Agent;
 use super::order::{Settings, Verdict};
 use super::person::Rights;
 use super::stream;
-use crate::env::accounts::Kept;
-use crate::env::capabilities::{OF_HELPER, keep_only};
-use crate::env::{clock, descriptors, privileges};
+use os::accounts::Kept;
+use os::capabilities::{OF_HELPER, keep_only};
+use os::signals::{SignalKind, ignore};
+use os::{clock, descriptors, privileges};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::Mode;
 use rustix::io::Errno;
@@ -55,7 +56,6 @@ use std::os::unix::process::CommandExt as _;
 use std::process::{self, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use tokio::signal::{self, unix::SignalKind, unix::signal};
 
 /// The hidden subcommand of the program, and its two forms.
 pub const COMMAND: &str = "local-delivery";
@@ -69,7 +69,7 @@ pub const READER: &str = "reader";
 /// Workers at once, whatever the server asks for.
 const WORKERS_MAX: usize = 256;
 /// Processes that read files, beside those.
-pub(crate) const READERS_MAX: usize = 64;
+pub const READERS_MAX: usize = 64;
 /// One of these whom the server has left has so long to end by itself.
 const READER_PATIENCE: Duration = Duration::from_secs(1);
 /// One that has had no request for so long ends.
@@ -79,18 +79,18 @@ const HELD_MAX: usize = 64;
 /// How often workers that have ended are looked for while nothing else happens.
 const LOOK_INTERVAL: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 /// A worker that has had no order for so long ends.
-pub(super) const IDLE_TIME: Duration = Duration::from_secs(60);
+pub const IDLE_TIME: Duration = Duration::from_secs(60);
 
 /// The server's side of the helper.
 #[derive(Debug)]
-pub(crate) struct Helper {
+pub struct Helper {
     control: OwnedFd,
     is_gone: AtomicBool,
 }
 
 /// What came of handing an order over.
 #[derive(Debug)]
-pub(crate) enum HandoverResult {
+pub enum HandoverResult {
     /// It was carried out, or not.
     Verdict(Verdict),
     /// The helper is gone; said for the first time.
@@ -99,20 +99,20 @@ pub(crate) enum HandoverResult {
 
 /// The server's ends of what leads to a worker.
 #[derive(Debug)]
-pub(crate) struct Worker {
-    pub(super) stream: UnixStream,
+pub struct Worker {
+    pub(crate) stream: UnixStream,
     /// The helper has the other end, and sees when this goes.
     _leash: PipeWriter,
 }
 
 impl Worker {
     /// What leads to it.
-    pub(crate) const fn stream(&self) -> &UnixStream {
+    pub const fn stream(&self) -> &UnixStream {
         &self.stream
     }
 
     /// Has the helper kill it. What is left tells when it is gone.
-    pub(crate) fn leave(self) -> UnixStream {
+    pub fn leave(self) -> UnixStream {
         self.stream
     }
 }
@@ -122,21 +122,30 @@ impl Helper {
     ///
     /// # Errors
     /// The system refuses a socket or a process.
-    pub(crate) fn start(settings: &Settings) -> io::Result<Self> {
-        let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+    pub fn start(settings: &Settings) -> io::Result<Self> {
+        let (helper, theirs) = Self::pair()?;
         // A group of its own: what a terminal tells the server is not meant for deliveries that it waits for. It ends
         // with the other end of its socket.
         let child = this_program(HELPER, settings).stdin(theirs).stdout(Stdio::null()).process_group(0).spawn()?;
         // Nobody waits for it: it outlives whoever started it by a moment, and has no status.
         drop(child);
-        Ok(Self { control: ours, is_gone: AtomicBool::new(false) })
+        Ok(helper)
+    }
+
+    /// Makes the server's side and the socket of the other side.
+    ///
+    /// # Errors
+    /// The system refuses a socket.
+    pub fn pair() -> io::Result<(Self, OwnedFd)> {
+        let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+        Ok((Self { control: ours, is_gone: AtomicBool::new(false) }, theirs))
     }
 
     /// Has a worker started, who is nobody yet. For a thread that may wait.
     ///
     /// # Errors
     /// Why there is none.
-    pub(super) fn worker(&self) -> Result<Worker, HandoverResult> {
+    pub fn worker(&self) -> Result<Worker, HandoverResult> {
         self.start_process(WORKER_BYTE)
     }
 
@@ -144,7 +153,7 @@ impl Helper {
     ///
     /// # Errors
     /// Why there is none.
-    pub(crate) fn reader(&self) -> Result<Worker, HandoverResult> {
+    pub fn reader(&self) -> Result<Worker, HandoverResult> {
         self.start_process(READER_BYTE)
     }
 
@@ -169,18 +178,9 @@ impl Helper {
 }
 
 #[cfg(test)]
-impl Helper {
-    /// A helper that is the test.
-    pub(crate) fn fake() -> io::Result<(Self, OwnedFd)> {
-        let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
-        Ok((Self { control: ours, is_gone: AtomicBool::new(false) }, theirs))
-    }
-}
-
-#[cfg(test)]
 impl Worker {
     /// A worker who has ended.
-    pub(super) fn fake() -> io::Result<Self> {
+    pub(crate) fn fake() -> io::Result<Self> {
         Ok(Self { stream: UnixStream::pair()?.0, _leash: io::pipe()?.1 })
     }
 }
@@ -251,7 +251,8 @@ pub fn run_helper(settings: &str) -> Result<(), String> {
     begin()?;
     keep_only(OF_HELPER).map_err(|error| format!("capabilities: {error}"))?;
     // A service manager says to all processes of a service that it ends. The server then still waits for deliveries.
-    let _ignored = ignore(&[SignalKind::terminate(), SignalKind::interrupt()])?;
+    let kinds = [SignalKind::terminate(), SignalKind::interrupt()];
+    let _ignored = ignore(&kinds).map_err(|error| format!("signals: {error}"))?;
     let control = io::stdin();
     let patience = settings.any_time_max();
     let mut children: Vec<Child> = Vec::new();
@@ -334,7 +335,7 @@ fn wait_for_work(control: BorrowedFd<'_>, children: &mut [Child], is_full: bool)
 }
 
 /// What the server had to say.
-pub(crate) enum Taken {
+pub enum Taken {
     /// A worker is wanted: his socket, and what tells that nobody wants him any more.
     Worker(OwnedFd, PipeReader),
     /// The same of a process that reads.
@@ -345,7 +346,11 @@ pub(crate) enum Taken {
     DeliveryEnd,
 }
 
-pub(crate) fn take_over(control: BorrowedFd<'_>) -> io::Result<Taken> {
+/// Reads what the server asks of the helper, with the descriptors that come with it.
+///
+/// # Errors
+/// The socket cannot be read.
+pub fn take_over(control: BorrowedFd<'_>) -> io::Result<Taken> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let mut byte = [0; 1];
@@ -374,16 +379,6 @@ fn process_for(form: &str, stream: OwnedFd, settings: &Settings) -> io::Result<p
     this_program(form, settings).stdin(stream).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0).spawn()
 }
 
-/// Has signals do nothing for as long as what it returns lives.
-fn ignore(kinds: &[SignalKind]) -> Result<(tokio::runtime::Runtime, Vec<signal::unix::Signal>), String> {
-    let failed = |error: io::Error| format!("signals: {error}");
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().map_err(failed)?;
-    let guard = runtime.enter();
-    let signals = kinds.iter().map(|kind| signal(*kind)).collect::<io::Result<_>>().map_err(failed)?;
-    drop(guard);
-    Ok((runtime, signals))
-}
-
 /// The life of a worker: batches of orders, until there are none. Its socket is standard input.
 ///
 /// # Errors
@@ -392,7 +387,8 @@ pub fn run_worker(settings: &str) -> Result<(), String> {
     let settings = read_settings(settings)?;
     begin()?;
     // A file that becomes too large is told by the call that writes to it.
-    let _ignored = ignore(&[SignalKind::from_raw(Signal::XFSZ.as_raw())])?;
+    let kinds = [SignalKind::from_raw(Signal::XFSZ.as_raw())];
+    let _ignored = ignore(&kinds).map_err(|error| format!("signals: {error}"))?;
     let stream = io::stdin().as_fd().try_clone_to_owned().map_err(|error| format!("standard input: {error}"))?;
     // What it starts has another one.
     close_stdin()?;
@@ -426,15 +422,19 @@ fn close_stdin() -> Result<(), String> {
     rustix::stdio::dup2_stdin(nothing).map_err(|error| no(error.into()))
 }
 
-/// The life of a process that reads files of a user. Its socket is standard input.
+/// The life of a process that reads files of a user: `serve` answers requests on its socket, which is standard input,
+/// until there is none for the given time.
 ///
 /// # Errors
 /// It was not started by a helper, or the server is gone.
-pub fn run_reader(settings: &str) -> Result<(), String> {
+pub fn run_reader(
+    settings: &str,
+    serve: impl FnOnce(&UnixStream, &Settings, Duration) -> io::Result<()>,
+) -> Result<(), String> {
     let settings = read_settings(settings)?;
     let stream = io::stdin().as_fd().try_clone_to_owned().map_err(|error| format!("standard input: {error}"))?;
     close_stdin()?;
-    let served = crate::lookup::files::worker::serve(&UnixStream::from(stream), &settings, READER_IDLE_TIME);
+    let served = serve(&UnixStream::from(stream), &settings, READER_IDLE_TIME);
     served.map_err(|error| format!("no request: {error}"))
 }
 

@@ -263,5 +263,4 @@ impl From<Full> for io::Error {
 }
 
 #[cfg(test)]
-#[path = "again_tests.rs"]
 mod tests;

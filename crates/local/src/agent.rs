@@ -11,16 +11,16 @@ use super::maildir::Maildir;
 use super::order::{DeliveryRequest, Settings, Verdict, What};
 use super::person::{self, Rights, TargetUser};
 use super::program::into_program;
-use crate::config;
-use crate::env::accounts::{Kept, Login};
-use crate::env::privileges::{self, Account};
-use crate::env::seccomp;
+use config;
+use os::accounts::{Kept, Login};
+use os::privileges::{self, Account};
+use os::seccomp;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
 /// Whoever delivers.
 #[derive(Debug)]
-pub(crate) struct Agent {
+pub struct Agent {
     settings: Settings,
     accounts: Kept,
     rights: Rights,
@@ -30,9 +30,9 @@ pub(crate) struct Agent {
 
 /// As whom, and where, an order is carried out. Those of the same place are carried out together.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct DeliveryTarget {
+pub struct DeliveryTarget {
     /// Whose rights it takes.
-    pub(crate) person: TargetUser,
+    pub person: TargetUser,
     kind: Kind,
 }
 
@@ -47,17 +47,17 @@ enum Kind {
 
 impl DeliveryTarget {
     /// Whether messages for it can be put together.
-    pub(crate) const fn is_mailbox(&self) -> bool {
+    pub const fn is_mailbox(&self) -> bool {
         matches!(self.kind, Kind::Mbox(_) | Kind::Maildir(_))
     }
 
     /// Whether it takes a process that does nothing else.
-    pub(crate) const fn is_program(&self) -> bool {
+    pub const fn is_program(&self) -> bool {
         matches!(self.kind, Kind::Program(_))
     }
 
     /// For people.
-    pub(crate) fn name(&self) -> String {
+    pub fn name(&self) -> String {
         match &self.kind {
             Kind::Mbox(path) | Kind::Maildir(path) | Kind::File(path) => path.display().to_string(),
             Kind::Program(command) => format!("\"|{command}\""),
@@ -68,12 +68,12 @@ impl DeliveryTarget {
 
 impl Agent {
     /// With these rights; of anybody's, root is given up at the first order.
-    pub(crate) const fn new(settings: Settings, accounts: Kept, rights: Rights) -> Self {
+    pub const fn new(settings: Settings, accounts: Kept, rights: Rights) -> Self {
         Self { settings, accounts, rights, login: OnceLock::new() }
     }
 
     /// Whether the accounts of the machine can be read.
-    pub(crate) fn reads_accounts(&self) -> bool {
+    pub fn reads_accounts(&self) -> bool {
         self.accounts.now().is_ok()
     }
 
@@ -81,7 +81,7 @@ impl Agent {
     ///
     /// # Errors
     /// Nowhere, or not with these rights.
-    pub(crate) fn place(&self, order: &DeliveryRequest) -> Result<DeliveryTarget, Verdict> {
+    pub fn place(&self, order: &DeliveryRequest) -> Result<DeliveryTarget, Verdict> {
         let accounts = self.accounts.now().map_err(|error| Verdict::deferred((3, 0), error.to_string()))?;
         let mut person = person::find(order, &self.settings, &accounts, self.rights)?;
         let has_folders = self.settings.subfolders && matches!(self.settings.mailbox, config::Mailbox::Maildir(_));
@@ -103,7 +103,7 @@ impl Agent {
 
     /// Carries orders out; a verdict for each, in their order. When one says that a message is delivered, it is
     /// durable, or a program has taken it.
-    pub(crate) fn carry_out(&self, orders: &mut dyn Orders) -> Vec<Verdict> {
+    pub fn carry_out(&self, orders: &mut dyn Orders) -> Vec<Verdict> {
         let mut verdicts = Vec::new();
         let mut next = orders.next_order();
         while let Some(order) = next.take() {

@@ -8,7 +8,7 @@
 //!
 //! Every wait is bounded by the caller's time. A crash leaves a lock file, which the next delivery finds stale.
 
-use crate::env::clock;
+use os::clock;
 use rustix::fs::{FlockOperation, Mode, OFlags, fcntl_lock};
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};

@@ -20,15 +20,15 @@
 use mail::{Client, Envelope, Protocol};
 
 /// Fields that name one recipient in a message that is not delivered to it any more, whoever sends it.
-pub(crate) const REPEATS_MAX: usize = 10;
+pub const REPEATS_MAX: usize = 10;
 
 /// Whether a message that has so many fields for a recipient goes in a circle.
-pub(crate) const fn is_loop(fields: usize, is_from_outside: bool) -> bool {
+pub const fn is_loop(fields: usize, is_from_outside: bool) -> bool {
     fields >= if is_from_outside { 1 } else { REPEATS_MAX }
 }
 
 /// Whether nobody answers for the sender: the message came over the network and without a login.
-pub(crate) const fn is_from_outside(envelope: &Envelope) -> bool {
+pub const fn is_from_outside(envelope: &Envelope) -> bool {
     let has_login = match envelope.received.protocol {
         Protocol::Esmtp(session) | Protocol::Lmtp(session) => session.auth,
         Protocol::Local | Protocol::Smtp => false,
@@ -38,7 +38,7 @@ pub(crate) const fn is_from_outside(envelope: &Envelope) -> bool {
 
 /// Whether the value of a field names this address. Case does not matter: a circle in which somebody changes it is one
 /// all the same.
-pub(crate) fn names(value: &[u8], address: &str) -> bool {
+pub fn names(value: &[u8], address: &str) -> bool {
     let value = value.trim_ascii();
     let value = value.strip_prefix(b"<").and_then(|value| value.strip_suffix(b">")).unwrap_or(value);
     value.eq_ignore_ascii_case(address.as_bytes())

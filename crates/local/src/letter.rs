@@ -12,7 +12,7 @@ use bytes::Bytes;
 use std::io::{self, Write};
 
 /// Where content comes from.
-pub(crate) trait Content {
+pub trait Content {
     /// The next piece, never empty; `None` behind the end.
     ///
     /// # Errors
@@ -21,22 +21,22 @@ pub(crate) trait Content {
 }
 
 /// Orders with their messages, one after the other: [`Content`] is that of the order that was given last.
-pub(crate) trait Orders: Content {
+pub trait Orders: Content {
     /// The next order; `None` behind the last. What was not read of the message before is passed over.
     fn next_order(&mut self) -> Option<DeliveryRequest>;
 }
 
 /// How a message is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Form {
+pub struct Form {
     /// Begin with a `From ` line.
-    pub(crate) from_line: bool,
+    pub from_line: bool,
     /// Put a `>` before lines that look like one, and end with an empty line.
-    pub(crate) quotes: bool,
+    pub quotes: bool,
 }
 
 /// A message of which the header was read.
-pub(crate) struct MailboxMessage<'a> {
+pub struct MailboxMessage<'a> {
     order: &'a DeliveryRequest,
     content: &'a mut dyn Content,
     /// The header without `Return-Path:`, and whatever came with it in the last piece.
@@ -45,7 +45,7 @@ pub(crate) struct MailboxMessage<'a> {
 
 /// Why a message was not written to its end.
 #[derive(Debug)]
-pub(crate) enum Broken {
+pub enum Broken {
     /// It cannot be written.
     Write(io::Error),
     /// It cannot be read.
@@ -63,11 +63,7 @@ impl<'a> MailboxMessage<'a> {
     ///
     /// # Errors
     /// The message has gone in a circle, or cannot be read.
-    pub(crate) fn open(
-        order: &'a DeliveryRequest,
-        content: &'a mut dyn Content,
-        header_max: u64,
-    ) -> Result<Self, Verdict> {
+    pub fn open(order: &'a DeliveryRequest, content: &'a mut dyn Content, header_max: u64) -> Result<Self, Verdict> {
         let mut read = Vec::new();
         let mut end = None;
         while end.is_none() && (read.len() as u64) < header_max {
@@ -97,12 +93,12 @@ impl<'a> MailboxMessage<'a> {
     }
 
     /// The order that it belongs to.
-    pub(crate) const fn order(&self) -> &'a DeliveryRequest {
+    pub const fn order(&self) -> &'a DeliveryRequest {
         self.order
     }
 
     /// Whether its header has the queue id in it: then no other message has the same octets.
-    pub(crate) fn is_marked(&self) -> bool {
+    pub fn is_marked(&self) -> bool {
         let id = self.order.id().as_bytes();
         !id.is_empty() && self.begin.windows(id.len()).any(|part| part == id)
     }
@@ -111,7 +107,7 @@ impl<'a> MailboxMessage<'a> {
     ///
     /// # Errors
     /// It cannot be read or written; part of it may be written.
-    pub(crate) fn write_to(&mut self, out: &mut dyn Write, form: Form) -> Result<(), Broken> {
+    pub fn write_to(&mut self, out: &mut dyn Write, form: Form) -> Result<(), Broken> {
         let order = self.order;
         if form.from_line {
             out.write_all(from_line(order).as_bytes())?;
@@ -134,7 +130,7 @@ impl<'a> MailboxMessage<'a> {
 }
 
 /// The line before a message in a mailbox file up to its date.
-pub(crate) fn from_line_begin(order: &DeliveryRequest) -> String {
+pub fn from_line_begin(order: &DeliveryRequest) -> String {
     let sender = if order.sender.is_empty() { "MAILER-DAEMON" } else { &order.sender };
     // Readers take the sender up to the first space.
     let sender: String = sender.chars().map(|letter| if letter == ' ' { '_' } else { letter }).collect();
@@ -142,17 +138,17 @@ pub(crate) fn from_line_begin(order: &DeliveryRequest) -> String {
 }
 
 /// The line before a message in a mailbox file.
-pub(crate) fn from_line(order: &DeliveryRequest) -> String {
+pub fn from_line(order: &DeliveryRequest) -> String {
     format!("{}{}\n", from_line_begin(order), order.date)
 }
 
 /// The fields that stand before all others.
-pub(crate) fn first_fields(order: &DeliveryRequest) -> String {
+pub fn first_fields(order: &DeliveryRequest) -> String {
     format!("Return-Path: <{}>\nDelivered-To: {}\n", order.sender, order.recipient)
 }
 
 /// What a message that cannot be read means.
-pub(crate) fn unreadable(why: String) -> Verdict {
+pub fn unreadable(why: String) -> Verdict {
     Verdict::deferred((3, 0), format!("the message cannot be read: {why}"))
 }
 

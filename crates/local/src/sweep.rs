@@ -4,7 +4,7 @@
 //! of Maildirs. A process looks into a directory once in [`INTERVAL`]. What cannot be removed stays; mail is delivered
 //! all the same.
 
-use crate::env::clock;
+use os::clock;
 use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};

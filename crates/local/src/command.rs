@@ -21,7 +21,7 @@ const WORDS_MAX: usize = 100;
 
 /// What an alias has done.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Command {
+pub enum Command {
     /// These words: the program and its arguments.
     Run(Vec<String>),
     /// Nothing, with this exit status.
@@ -32,7 +32,7 @@ pub(crate) enum Command {
 ///
 /// # Errors
 /// What about it is not done, and what to do.
-pub(crate) fn parse(text: &str) -> Result<Command, String> {
+pub fn parse(text: &str) -> Result<Command, String> {
     let mut words = words(text.strip_prefix('|').unwrap_or(text))?;
     if words.first().is_some_and(|word| word == "exec") {
         words.remove(0);
@@ -119,7 +119,7 @@ const USUAL: [&str; 3] = ["/usr/local/bin", "/usr/bin", "/bin"];
 ///
 /// # Errors
 /// Why not, and what to do.
-pub(crate) fn find(program: &str, directories: &[PathBuf]) -> Result<PathBuf, String> {
+pub fn find(program: &str, directories: &[PathBuf]) -> Result<PathBuf, String> {
     let path = Path::new(program);
     let Some(name) = path.file_name() else { return Err(format!("\"{program}\" is no program")) };
     let is_any = directories.iter().any(|directory| directory == Path::new("/"));

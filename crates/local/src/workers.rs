@@ -5,13 +5,12 @@
 //! after [`IDLE_TIME`] without an order; when too many wait, that which waited longest is sent away.
 
 use super::letter::{Content, Orders};
-use super::local_delivery::{LocalJob, Source};
 use super::order::{DeliveryRequest, Settings, Verdict};
 use super::privileged::{HandoverResult, Helper, IDLE_TIME, Worker};
 use super::stream;
-use crate::env::accounts::Login;
-use crate::env::clock;
 use bytes::Bytes;
+use os::accounts::Login;
+use os::clock;
 use std::collections::VecDeque;
 use std::io::{self, BufReader, BufWriter};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,9 +23,21 @@ const SPARE: Duration = Duration::from_secs(60);
 /// What is sent at once.
 const BUFFER_BYTES: usize = 64 << 10;
 
+/// An order with its message, which can be read more than once.
+pub trait Job {
+    /// Reads the message.
+    type Content: Content;
+
+    /// What is to be done.
+    fn order(&self) -> &DeliveryRequest;
+
+    /// The message, from its beginning.
+    fn content(&self) -> Self::Content;
+}
+
 /// The helper, and the workers that wait.
 #[derive(Debug)]
-pub(super) struct Workers {
+pub struct Workers {
     helper: Arc<Helper>,
     waiting: Mutex<VecDeque<Waiting>>,
 }
@@ -47,19 +58,16 @@ enum WorkerError {
 }
 
 impl Workers {
-    pub(super) fn new(helper: Arc<Helper>) -> Self {
+    /// None wait yet; `helper` starts those that are missing.
+    #[must_use]
+    pub fn new(helper: Arc<Helper>) -> Self {
         Self { helper, waiting: Mutex::new(VecDeque::new()) }
     }
 
     /// Has a batch carried out as a person; `None`: a worker finds out who that is. For a thread that may wait.
     ///
     /// A worker for one batch alone is not kept.
-    pub(super) fn carry_out(
-        &self,
-        who: Option<&Login>,
-        batch: &[LocalJob],
-        settings: &Settings,
-    ) -> Vec<HandoverResult> {
+    pub fn carry_out(&self, who: Option<&Login>, batch: &[impl Job], settings: &Settings) -> Vec<HandoverResult> {
         while let Some(worker) = who.and_then(|login| self.take(login)) {
             match talk(&worker, batch, settings) {
                 Err(WorkerError::NotBegun(_)) => {}
@@ -83,7 +91,7 @@ impl Workers {
         told: Result<Vec<Verdict>, WorkerError>,
         who: Option<&Login>,
         worker: Worker,
-        batch: &[LocalJob],
+        batch: &[impl Job],
     ) -> Vec<HandoverResult> {
         let verdicts = match told {
             Ok(verdicts) => {
@@ -97,10 +105,9 @@ impl Workers {
         verdicts.into_iter().map(HandoverResult::Verdict).collect()
     }
 
-    /// How many wait.
-    #[cfg(test)]
-    pub(super) fn waiting(&self) -> usize {
-        self.waiting.lock().unwrap().len()
+    /// Counts those that wait.
+    pub fn waiting(&self) -> usize {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
     /// The worker of a person who was kept last.
@@ -142,9 +149,9 @@ impl WorkerError {
 }
 
 /// Gives a worker a batch and waits for its verdicts.
-fn talk(worker: &Worker, batch: &[LocalJob], settings: &Settings) -> Result<Vec<Verdict>, WorkerError> {
+fn talk<J: Job>(worker: &Worker, batch: &[J], settings: &Settings) -> Result<Vec<Verdict>, WorkerError> {
     let stream = &worker.stream;
-    let limit = batch.iter().map(|letters| settings.time_max(&letters.order.what)).max().unwrap_or_default() + SPARE;
+    let limit = batch.iter().map(|job| settings.time_max(&job.order().what)).max().unwrap_or_default() + SPARE;
     let timed = stream.set_read_timeout(Some(limit)).and_then(|()| stream.set_write_timeout(Some(limit)));
     timed.map_err(WorkerError::NotBegun)?;
     let mut sending = Sending { rest: batch.iter(), now: None };
@@ -164,22 +171,22 @@ fn talk(worker: &Worker, batch: &[LocalJob], settings: &Settings) -> Result<Vec<
 }
 
 /// A batch on its way: it can be sent again, to another.
-struct Sending<'b> {
-    rest: std::slice::Iter<'b, LocalJob>,
-    now: Option<Source>,
+struct Sending<'b, J: Job> {
+    rest: std::slice::Iter<'b, J>,
+    now: Option<J::Content>,
 }
 
-impl Content for Sending<'_> {
+impl<J: Job> Content for Sending<'_, J> {
     fn next(&mut self) -> Result<Option<Bytes>, String> {
-        self.now.as_mut().map_or(Ok(None), Source::next)
+        self.now.as_mut().map_or(Ok(None), Content::next)
     }
 }
 
-impl Orders for Sending<'_> {
+impl<J: Job> Orders for Sending<'_, J> {
     fn next_order(&mut self) -> Option<DeliveryRequest> {
         let next = self.rest.next()?;
-        self.now = Some(next.source.clone());
-        Some(next.order.clone())
+        self.now = Some(next.content());
+        Some(next.order().clone())
     }
 }
 
@@ -193,7 +200,7 @@ mod tests {
 
     #[test]
     fn so_many_wait_and_the_longest_goes() {
-        let (helper, _other) = Helper::fake().unwrap();
+        let (helper, _other) = Helper::pair().unwrap();
         let workers = Workers::new(Arc::new(helper));
         for uid in 1..=150 {
             workers.keep(login(uid, &[uid]), Worker::fake().unwrap());
