@@ -3,6 +3,7 @@
 
 #![allow(clippy::indexing_slicing, reason = "an index out of bounds fails the test")]
 
+mod answers;
 mod auth;
 mod config;
 mod control;
