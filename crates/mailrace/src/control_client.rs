@@ -2,6 +2,8 @@
 
 use crate::exit::{Exit, Failure};
 use clap::Args;
+use operator::answers;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use server::control::{Reason, Request};
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
@@ -35,6 +37,14 @@ impl Target {
         };
         self.control.clone().or_else(own).unwrap_or_else(|| SYSTEM_PATH.into())
     }
+}
+
+/// A line of an answer.
+enum Part {
+    /// More lines follow.
+    Line(Value),
+    /// The end of a good answer.
+    Last(Value),
 }
 
 /// A connection to the control socket.
@@ -72,34 +82,67 @@ impl Control {
         Ok(Self { stream: BufReader::new(stream), path: path.to_owned() })
     }
 
-    /// Asks, and returns the answer where it is a good one.
+    /// Asks, and returns the last line of a good answer. Lines before it are passed over.
     ///
     /// # Errors
     /// The server refused, or went away.
     pub(crate) fn ask(&mut self, request: &Request) -> Result<Value, Failure> {
-        self.ask_for_list(request, |_| true)
+        self.send(request);
+        loop {
+            if let Part::Last(line) = self.part()? {
+                return Ok(line);
+            }
+        }
     }
 
-    /// Asks, hands on the lines of the answer as they come, and returns the last where it is a good one. `each` says
-    /// whether anybody wants more; if not, what came last is returned.
+    /// Asks, and reads the last line of the answer by its type.
     ///
     /// # Errors
-    /// The server refused, perhaps after some lines, or went away.
+    /// The server refused, went away, or is of a version whose answer has another type.
+    pub(crate) fn ask_for<T: DeserializeOwned>(&mut self, request: &Request) -> Result<T, Failure> {
+        let line = self.ask(request)?;
+        self.read(&line)
+    }
+
+    /// Reads a line of an answer by its type.
+    ///
+    /// # Errors
+    /// A field has another type than this version expects.
+    pub(crate) fn read<T: DeserializeOwned>(&self, line: &Value) -> Result<T, Failure> {
+        answers::from_line(line).map_err(|error| other_version(&self.path, &error))
+    }
+
+    /// Asks, gives each line of the answer to `each` as it comes, and returns the last line of a good answer; `None` if
+    /// `each` returned that it wants no more.
+    ///
+    /// # Errors
+    /// The server refused, perhaps after some lines, or went away; or `each` could not read a line.
     pub(crate) fn ask_for_list(
         &mut self,
         request: &Request,
-        mut each: impl FnMut(&Value) -> bool,
-    ) -> Result<Value, Failure> {
-        // A server that turns us away has answered and closed before it reads anything: its answer counts, not this.
-        drop(self.stream.get_mut().write_all(request.to_line().as_bytes()));
+        mut each: impl FnMut(&Value) -> Result<bool, serde_json::Error>,
+    ) -> Result<Option<Value>, Failure> {
+        self.send(request);
         loop {
-            let line = self.line()?;
-            match line.get("ok") {
-                Some(Value::Bool(true)) => return Ok(line),
-                Some(_) => return Err(refusal(&line)),
-                None if each(&line) => {}
-                None => return Ok(line),
+            match self.part()? {
+                Part::Last(line) => return Ok(Some(line)),
+                Part::Line(line) if each(&line).map_err(|error| other_version(&self.path, &error))? => {}
+                Part::Line(_) => return Ok(None),
             }
+        }
+    }
+
+    fn send(&mut self, request: &Request) {
+        // A server that refuses the connection has answered and closed before it reads: the answer says why.
+        drop(self.stream.get_mut().write_all(request.to_line().as_bytes()));
+    }
+
+    fn part(&mut self) -> Result<Part, Failure> {
+        let line = self.line()?;
+        match line.get("ok") {
+            Some(Value::Bool(true)) => Ok(Part::Last(line)),
+            Some(_) => Err(refusal(&line)),
+            None => Ok(Part::Line(line)),
         }
     }
 
@@ -131,8 +174,12 @@ impl Control {
 }
 
 /// Describes an answer with a field of another type than this version expects.
-pub(crate) fn other_version(error: &serde_json::Error) -> Failure {
-    Failure::new(Exit::Io, format!("the answer is that of another version of mailrace: {error}"))
+fn other_version(path: &Path, error: &serde_json::Error) -> Failure {
+    let text = format!(
+        "{}: the answer of the server is not that of this version: {error}; restart the server after an update, or use its own version of this command",
+        path.display()
+    );
+    Failure::new(Exit::Io, text)
 }
 
 /// What the server refused, with every single mistake on a line of its own.

@@ -90,12 +90,12 @@ fn reload(target: &Target) -> Result<Exit, Failure> {
 }
 
 fn status(arguments: &StatusArguments) -> Result<Exit, Failure> {
-    let answer = Control::connect(&arguments.target.path())?.ask(&Request::Status)?;
+    let mut control = Control::connect(&arguments.target.path())?;
     let mut output = Output::new();
     if arguments.json {
-        output.json(&answer);
+        output.json(&control.ask(&Request::Status)?);
     } else {
-        status::lines(&mut output, &answer);
+        status::lines(&mut output, &control.ask_for(&Request::Status)?);
     }
     output.finish()?;
     Ok(Exit::Ok)

@@ -6,6 +6,7 @@
 //! A reader that goes away (`| head`) ends the printing and is no failure.
 
 use crate::exit::Failure;
+use operator::answers::DestinationStatus;
 use serde_json::Value;
 use std::borrow::Cow;
 use std::fmt;
@@ -138,19 +139,18 @@ pub(crate) fn age(seconds: u64) -> String {
     }
 }
 
-/// When a destination that is down is tried, of which `place` tells: `next try in 12m`, or `being tried now`.
-pub(crate) fn next_try(place: &Value) -> String {
-    match place.get("retry_in").and_then(Value::as_u64) {
+/// Says when a destination that is down is tried: `next try in 12m`, or `being tried now`.
+pub(crate) fn next_try(destination: &DestinationStatus) -> String {
+    match destination.retry_in {
         Some(seconds) if seconds > 0 => format!("next try in {}", age(seconds)),
         _ => "being tried now".to_owned(),
     }
 }
 
-/// What mail of a destination waits for that is due and not tried, in a few words.
-pub(crate) fn waits_for(place: &Value) -> Option<String> {
-    let since = place.get("waits_since").and_then(Value::as_u64).unwrap_or(0);
-    Some(match place.get("waits_for").and_then(Value::as_str)? {
-        "connection" => format!("waits for a connection since {}", age(since)),
+/// Says in a few words what mail of a destination waits for that is due and not tried.
+pub(crate) fn waits_for(destination: &DestinationStatus) -> Option<String> {
+    Some(match destination.waits_for.as_deref()? {
+        "connection" => format!("waits for a connection since {}", age(destination.waits_since.unwrap_or(0))),
         "rate" => "waits for the rate of its [[destination]] rule".to_owned(),
         "pace" => "waits for its pace".to_owned(),
         other => format!("waits for {}", plain(other)),
@@ -202,9 +202,9 @@ mod tests {
 
     #[test]
     fn what_is_tried_now_has_no_time() {
-        assert_eq!(next_try(&serde_json::json!({ "down": "refused", "retry_in": 720 })), "next try in 12m");
-        let now = serde_json::json!({ "down": "refused", "retry_in": 0, "trying": true });
-        assert_eq!(next_try(&now), "being tried now");
+        let status = |retry_in| DestinationStatus { retry_in, ..DestinationStatus::default() };
+        assert_eq!(next_try(&status(Some(720))), "next try in 12m");
+        assert_eq!([Some(0), None].map(|time| next_try(&status(time))), ["being tried now", "being tried now"]);
     }
 
     proptest! {

@@ -5,9 +5,7 @@
 
 #![allow(clippy::unwrap_used, reason = "an error fails the test")]
 
-use operator::answers::{
-    self, HostsAnswer, LineKind, MailersAnswer, QueueLine, QueueTotals, StatusAnswer, to_fields,
-};
+use operator::answers::{self, HostsAnswer, LineKind, MailersAnswer, QueueLine, QueueTotals, StatusAnswer, to_fields};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -56,7 +54,8 @@ fn answers_are_written_as_they_are_recorded() {
 
 #[test]
 fn unknown_fields_are_passed_over_and_absent_ones_have_defaults() {
-    let line = serde_json::json!({ "ok": true, "version": "9.9", "colour": "blue", "queue": { "messages": 2, "depth": 1 } });
+    let line =
+        serde_json::json!({ "ok": true, "version": "9.9", "colour": "blue", "queue": { "messages": 2, "depth": 1 } });
     let answer: StatusAnswer = answers::from_line(&line).unwrap();
     assert_eq!((answer.version.as_str(), answer.queue.messages, answer.spool.segments), ("9.9", 2, 0));
     let wrong = serde_json::json!({ "queue": { "messages": "two" } });

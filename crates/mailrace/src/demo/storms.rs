@@ -9,7 +9,7 @@ use crate::exit::{Exit, Failure};
 use crate::output::{Progress, count, thousands};
 use bench::receiver::{Manners, Receiver};
 use bench::storm::{self, Plan};
-use serde_json::Value;
+use operator::answers::StatusAnswer;
 use server::control::Request;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -83,7 +83,7 @@ pub(super) fn measured(arguments: &Arguments, relay: Relay, sink: Sink) -> Resul
     relay.end()?;
     let taken = sink.end()?;
     agree(storm.accepted, taken)?;
-    Ok(First { storm, delivered, syncs: number(&status, "/spool/syncs") })
+    Ok(First { storm, delivered, syncs: status.spool.syncs })
 }
 
 /// Whether the sink took what the relay says it passed on.
@@ -102,12 +102,12 @@ fn agree(sent: u64, taken: Option<u64>) -> Result<(), Failure> {
 }
 
 /// Waits until so many recipients were sent, and returns the status then.
-fn all_sent(control: &mut Control, wanted: u64) -> Result<Value, Failure> {
+fn all_sent(control: &mut Control, wanted: u64) -> Result<StatusAnswer, Failure> {
     let line = Progress::new();
     let (mut before, mut last) = (0, clock::now());
     loop {
-        let status = control.ask(&Request::Status)?;
-        let sent = number(&status, "/deliveries/sent");
+        let status: StatusAnswer = control.ask_for(&Request::Status)?;
+        let sent = status.deliveries.as_ref().map_or(0, |deliveries| deliveries.sent);
         if sent >= wanted {
             line.clear();
             return Ok(status);
@@ -207,7 +207,7 @@ fn empty(control: &mut Control, receiver: &Receiver, books: &mut Books) -> Resul
         if take(receiver, books) {
             last = clock::now();
         }
-        let queued = number(&control.ask(&Request::Status)?, "/queue/messages");
+        let queued = control.ask_for::<StatusAnswer>(&Request::Status)?.queue.messages;
         if queued == 0 || clock::now().duration_since(last) > STALLED {
             line.clear();
             return Ok(queued);
@@ -224,10 +224,6 @@ fn take(receiver: &Receiver, books: &mut Books) -> bool {
         books.arrived(&arrival.what, &arrival.recipients, &arrival.hello);
     }
     !arrivals.is_empty()
-}
-
-fn number(status: &Value, place: &str) -> u64 {
-    status.pointer(place).and_then(Value::as_u64).unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use crate::output::Output;
 pub(crate) use arguments::Command;
 
 use mail::QueueId;
+use operator::answers::QueueTotals;
 use serde_json::{Map, Value, json};
 use server::control::Request;
 use server::queue::{self, Action};
@@ -72,27 +73,28 @@ pub(crate) fn run(command: Command) -> Result<Exit, Failure> {
     let mut control = Control::connect(&orders.path).map_err(|failure| without_server(failure, &orders.path))?;
     let mut output = Output::new();
     let mut printer = text::Printer::new(&orders.command, orders.json);
-    let mut totals = Map::new();
-    let mut gone = false;
+    let mut sums = Map::new();
+    let mut is_stopped = false;
     for command in requests(orders.command) {
         let may_stop = !command.action.changes();
         let request = Request::Queue(Box::new(command));
         let last = control.ask_for_list(&request, |line| {
-            printer.line(&mut output, line);
-            output.is_read() || !may_stop
+            printer.line(&mut output, line)?;
+            Ok(output.is_read() || !may_stop)
         })?;
-        if last.get("ok").is_none() {
-            gone = true;
+        let Some(last) = last else {
+            is_stopped = true;
             break;
-        }
-        add(&mut totals, &last);
+        };
+        add(&mut sums, &last);
     }
-    if !gone {
-        printer.end(&mut output, &Value::Object(totals.clone()));
+    let line = Value::Object(sums);
+    let totals: QueueTotals = control.read(&line)?;
+    if !is_stopped {
+        printer.end(&mut output, &totals, &line);
     }
     output.finish()?;
-    let number = |name: &str| totals.get(name).and_then(Value::as_u64).unwrap_or(0);
-    Ok(match (number("missing"), number("unreadable")) {
+    Ok(match (totals.missing.unwrap_or(0), totals.unreadable.unwrap_or(0)) {
         (0, 0) => Exit::Ok,
         (0, _) => Exit::Damaged,
         _ => Exit::NoInput,
@@ -112,7 +114,7 @@ fn requests(command: queue::Command) -> Vec<queue::Command> {
     parts.collect()
 }
 
-/// Adds the figures of one answer to those before.
+/// Adds the numbers of one answer to those of the answers before, also numbers that this version does not know.
 fn add(totals: &mut Map<String, Value>, last: &Value) {
     for (name, value) in last.as_object().into_iter().flatten() {
         let before = totals.get(name).and_then(Value::as_u64).unwrap_or(0);

@@ -8,16 +8,17 @@ use super::arguments::{Arguments, FilterKind};
 use super::exit;
 use super::site::Site;
 use super::{ctime, print, said};
-use crate::control_client::{Control, other_version};
+use crate::control_client::Control;
 use crate::exit::{Exit, Failure};
-use operator::answers::{self, LineKind, MessageLine, QueueLine, RecipientLine, StatusAnswer};
+use operator::answers::{LineKind, MessageLine, QueueLine, RecipientLine, StatusAnswer, UnreadableLine};
 use server::control::Request;
 use server::queue::{Action, Command, LISTED_RECIPIENTS_MAX, Pattern, RecipientStatus, Selection};
 use server::submit::{PREAMBLE_BYTES, Submission};
 use std::fmt::Write as _;
-use std::fs::File;
-use std::io::Read as _;
+use std::fs::{DirEntry, File};
+use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
 
 const HEAD: &str = "-----Q-ID----- --Size-- -----Q-Time----- ------------Sender/Recipient-----------\n";
 const HEAD_VERBOSE: &str = "-----Q-ID----- --Size-- -Priority- ---Q-Time--- --------Sender/Recipient--------\n";
@@ -34,8 +35,7 @@ pub(super) fn run(arguments: &Arguments, site: &Site) -> u8 {
             return exit::USAGE;
         }
     };
-    let listed = messages(site, selection);
-    match listed {
+    match messages(site, selection) {
         Ok(mut messages) => {
             messages.retain(|message| is_wanted(message, arguments));
             let path = site.config.spool.path.display().to_string();
@@ -51,28 +51,35 @@ fn messages(site: &Site, selection: Selection) -> Result<Vec<MessageLine>, Failu
     let mut command = Command::new(Action::List, selection);
     command.limit = Some(0);
     command.recipients = LISTED_RECIPIENTS_MAX;
-    let mut messages = message_lines(&mut control, command)?;
+    let mut messages = list(&mut control, command)?;
     for message in messages.iter_mut().filter(|message| message.more_recipients > 0) {
         let Ok(id) = message.id.parse() else { continue };
         let all = Selection { ids: vec![id], ..Selection::default() };
-        let lines = message_lines(&mut control, Command::new(Action::Show, all))?;
+        let lines = list(&mut control, Command::new(Action::Show, all))?;
         message.recipients = lines.into_iter().flat_map(|line| line.recipients).collect();
     }
     Ok(messages)
 }
 
-/// Asks for messages, and returns the lines of the answer.
-pub(super) fn message_lines(control: &mut Control, command: Command) -> Result<Vec<MessageLine>, Failure> {
-    let (mut messages, mut failed) = (Vec::new(), None);
+/// Asks for messages, and returns the lines of the answer. A message of which only the id can be read has no recipients.
+pub(super) fn list(control: &mut Control, command: Command) -> Result<Vec<MessageLine>, Failure> {
+    let mut messages = Vec::new();
     control.ask_for_list(&Request::Queue(Box::new(command)), |line| {
-        match QueueLine::from_line(line, LineKind::Messages) {
-            Ok(QueueLine::Message(message)) => messages.push(*message),
-            Ok(_) => {}
-            Err(error) => failed = Some(other_version(&error)),
+        match QueueLine::from_line(line, LineKind::Messages)? {
+            QueueLine::Message(message) => messages.push(*message),
+            QueueLine::Unreadable(UnreadableLine { unreadable, trouble }) => {
+                messages.push(MessageLine { id: unreadable, trouble: Some(trouble), ..MessageLine::default() });
+            }
+            _ => {}
         }
-        true
+        Ok(true)
     })?;
-    failed.map_or(Ok(messages), Err)
+    Ok(messages)
+}
+
+/// Returns why the envelope of a message cannot be read.
+fn unreadable(message: &MessageLine) -> Option<&str> {
+    message.trouble.as_deref().filter(|_| message.from.is_none())
 }
 
 /// In sendmail's words where the caller may not look.
@@ -85,9 +92,8 @@ fn refused(failure: &Failure) -> u8 {
 
 /// `-bP`: what a monitor reads.
 pub(super) fn totals(site: &Site) -> u8 {
-    let asked = Control::connect(&site.config.control.path).and_then(|mut control| control.ask(&Request::Status));
-    let read = asked.and_then(|line| answers::from_line::<StatusAnswer>(&line).map_err(|error| other_version(&error)));
-    match read {
+    let asked = Control::connect(&site.config.control.path).and_then(|mut control| control.ask_for(&Request::Status));
+    match asked {
         Ok(StatusAnswer { queue, .. }) => print(&format!(
             "{}: entries={}\n\t\tTotal requests: {}\n",
             site.config.spool.path.display(),
@@ -118,9 +124,11 @@ pub(super) fn selection(arguments: &Arguments) -> Result<Selection, String> {
     Ok(selection)
 }
 
-/// What the server has not decided: filters that say no, and ids of which a part is given.
+/// Decides what the server has not decided: filters that say no, and ids of which a part is given. A message that
+/// cannot be read is wanted, unless its id says otherwise.
 pub(super) fn is_wanted(message: &MessageLine, arguments: &Arguments) -> bool {
-    arguments.filters.iter().all(|filter| {
+    let is_known = unreadable(message).is_none();
+    arguments.filters.iter().filter(|filter| is_known || filter.what == FilterKind::Id).all(|filter| {
         let found = match filter.what {
             FilterKind::Id => message.id.contains(&filter.text),
             FilterKind::Sender => sender(message).contains(&filter.text),
@@ -170,6 +178,10 @@ fn laid_out(path: &str, messages: &[MessageLine], is_verbose: bool) -> String {
 }
 
 fn lay_out(message: &MessageLine, is_verbose: bool, text: &mut String) -> std::fmt::Result {
+    if let Some(trouble) = unreadable(message) {
+        // sendmail shows a queue file that it cannot open so: the id, and the error in parentheses.
+        return writeln!(text, "{:>13} (unreadable: {})", message.id, cut(trouble, 100));
+    }
     let is = |state: &str| message.recipients.iter().any(|one| one.state == state);
     let (id, size) = (&message.id, message.size.unwrap_or(0));
     let flag = if is("active") { '*' } else { ' ' };
@@ -238,39 +250,50 @@ fn client_queue(site: &Site) -> u8 {
     let mut messages: Vec<MessageLine> = entries
         .filter_map(Result::ok)
         .filter(|entry| entry.file_name().to_string_lossy().starts_with("mail."))
-        .filter_map(|entry| {
-            let found = entry.metadata().ok()?;
-            let submission = head_of(&entry.path())?;
-            let name = entry.file_name().to_string_lossy().into_owned();
-            let recipient = |address: String| RecipientLine { to: Some(address), ..RecipientLine::default() };
-            let recipients = submission.recipients.iter().map(|one| recipient(one.address.to_string()));
-            Some(MessageLine {
-                id: name.get(5..19).unwrap_or_default().to_owned(),
-                arrived: u64::try_from(found.mtime()).unwrap_or(0),
-                size: Some(found.size()),
-                waiting: submission.recipients.len() as u64,
-                from: submission.sender.address().map(ToString::to_string),
-                recipients: recipients.collect(),
-                ..MessageLine::default()
-            })
-        })
+        .filter_map(|entry| handed_in(&entry))
         .collect();
     messages.sort_by_key(|message| message.arrived);
     print(&laid_out(&directory.display().to_string(), &messages, false))
 }
 
-fn head_of(path: &std::path::Path) -> Option<Submission> {
-    let mut file = File::open(path).ok()?;
+/// Makes a message of a file in the pickup directory; `None` if the server has taken it by now.
+fn handed_in(entry: &DirEntry) -> Option<MessageLine> {
+    let found = entry.metadata().ok()?;
+    let name = entry.file_name().to_string_lossy().into_owned();
+    let message = MessageLine {
+        id: name.get(5..19).unwrap_or_default().to_owned(),
+        arrived: u64::try_from(found.mtime()).unwrap_or(0),
+        size: Some(found.size()),
+        ..MessageLine::default()
+    };
+    let Submission { sender, recipients, .. } = match head_of(&entry.path()) {
+        Ok(submission) => submission,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
+        Err(error) => return Some(MessageLine { trouble: Some(error.to_string()), ..message }),
+    };
+    let recipient = |address: String| RecipientLine { to: Some(address), ..RecipientLine::default() };
+    Some(MessageLine {
+        waiting: recipients.len() as u64,
+        from: Some(sender.address().map(ToString::to_string).unwrap_or_default()),
+        recipients: recipients.iter().map(|one| recipient(one.address.to_string())).collect(),
+        ..message
+    })
+}
+
+fn head_of(path: &Path) -> io::Result<Submission> {
+    let mut file = File::open(path)?;
     let mut preamble = [0; PREAMBLE_BYTES];
-    file.read_exact(&mut preamble).ok()?;
-    let mut head = vec![0; Submission::head_bytes(&preamble).ok()?];
-    file.read_exact(&mut head).ok()?;
-    Submission::decode(&preamble, &head).ok()
+    file.read_exact(&mut preamble)?;
+    let mut head = vec![0; Submission::head_bytes(&preamble).map_err(io::Error::other)?];
+    file.read_exact(&mut head)?;
+    Submission::decode(&preamble, &head).map_err(io::Error::other)
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::arguments::Filter;
     use super::*;
+    use operator::answers;
     use serde_json::{Value, json};
 
     fn laid_out(path: &str, messages: &[Value], is_verbose: bool) -> String {
@@ -318,6 +341,39 @@ mod tests {
         let (some, all) = (list(&["delivered", "waiting"]), list(&["delivered", "delivered"]));
         assert!(some.contains(" u1@h.test\n") && !some.contains("u0@h.test") && !some.contains("report"), "{some}");
         assert!(all.contains("(delivered, its report is being written)\n") && all.contains(" u0@h.test\n"), "{all}");
+    }
+
+    #[test]
+    fn a_message_that_cannot_be_read_has_a_line() {
+        let messages = [
+            json!({ "id": "6AMB9uh9000097", "arrived": 0, "waiting": 1, "trouble": "record 7\u{7} is torn",
+                    "recipients": [{ "state": "held" }] }),
+            json!({ "id": "6AMB9uKi000129", "arrived": 0, "size": 6, "waiting": 1, "from": "", "trouble": "record 8",
+                    "recipients": [{ "to": "ann@ok.test", "state": "waiting" }] }),
+        ];
+        for is_verbose in [false, true] {
+            let text = laid_out("/s", &messages, is_verbose);
+            assert!(text.contains("--\n6AMB9uh9000097 (unreadable: record 7 is torn)\n6AMB9uKi000129 "), "{text}");
+            assert!(text.contains("MAILER-DAEMON") && text.ends_with("ann@ok.test\n\t\tTotal requests: 2\n"), "{text}");
+        }
+    }
+
+    #[test]
+    fn only_the_id_excludes_a_message_that_cannot_be_read() {
+        let message: MessageLine =
+            answers::from_line(&json!({ "id": "6AMB9uh9000097", "trouble": "record 7" })).unwrap();
+        let filter = |what, text: &str, is_not| Filter { what, text: text.to_owned(), is_not };
+        for (filter, expected) in [
+            (filter(FilterKind::Sender, "ann", false), true),
+            (filter(FilterKind::Recipient, "ann", true), true),
+            (filter(FilterKind::Quarantine, "", false), true),
+            (filter(FilterKind::Id, "uh90", false), true),
+            (filter(FilterKind::Id, "uh90", true), false),
+            (filter(FilterKind::Id, "uKi", false), false),
+        ] {
+            let arguments = Arguments { filters: vec![filter], ..Arguments::default() };
+            assert_eq!(is_wanted(&message, &arguments), expected, "{:?}", arguments.filters);
+        }
     }
 
     /// With ids and times as other runs have them.

@@ -1,7 +1,7 @@
 //! `-q…` and `-Q…`: what waits is tried now, held, or let go; the server does it.
 
 use super::arguments::Arguments;
-use super::queue_list::{message_lines, selection};
+use super::queue_list::{list, selection};
 use super::site::Site;
 use super::{exit, said};
 use crate::control_client::Control;
@@ -42,7 +42,7 @@ pub(super) fn run(arguments: &Arguments, site: &Site) -> u8 {
             if all.is_empty() { vec![Vec::new()] } else { all.chunks(1_000).map(<[_]>::to_vec).collect() };
         for ids in parts {
             let command = Command::new(action, Selection { ids, ..selection.clone() });
-            control.ask_for_list(&Request::Queue(Box::new(command)), |_| true)?;
+            control.ask(&Request::Queue(Box::new(command)))?;
         }
         Ok(())
     })();
@@ -60,7 +60,9 @@ fn has_partial_id(arguments: &Arguments, selection: &Selection) -> bool {
 fn ids(control: &mut Control, arguments: &Arguments, selection: &Selection) -> Result<Vec<mail::QueueId>, Failure> {
     let mut command = Command::new(Action::List, Selection { ids: Vec::new(), ..selection.clone() });
     command.limit = Some(0);
-    let messages = message_lines(control, command)?;
-    let wanted = messages.iter().filter(|message| super::queue_list::is_wanted(message, arguments));
+    let messages = list(control, command)?;
+    // A message of which only the id can be read may be of another sender or for others.
+    let readable = messages.iter().filter(|message| !message.recipients.is_empty());
+    let wanted = readable.filter(|message| super::queue_list::is_wanted(message, arguments));
     Ok(wanted.filter_map(|message| message.id.parse().ok()).collect())
 }

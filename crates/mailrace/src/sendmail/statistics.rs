@@ -4,7 +4,7 @@ use super::site::Site;
 use super::{ctime, print, said};
 use crate::control_client::Control;
 use crate::exit::Failure;
-use operator::answers::{self, HostsAnswer, MailerCounts, MailersAnswer};
+use operator::answers::{HostsAnswer, MailerCounts, MailersAnswer};
 use server::control::Request;
 use std::fmt::Write as _;
 
@@ -12,13 +12,9 @@ const HOSTS_HEAD: &str = " -------------- Hostname --------------- How long ago 
 /// sendmail's numbers of its mailers, in their order.
 const MAILERS: [&str; 9] = ["prog", "*file*", "*include*", "local", "smtp", "esmtp", "smtp8", "dsmtp", "relay"];
 
-fn ask(site: &Site, request: &Request) -> Result<serde_json::Value, Failure> {
-    Control::connect(&site.config.control.path)?.ask(request)
-}
-
 /// Asks, and reads the answer by its type.
 fn ask_for<T: serde::de::DeserializeOwned>(site: &Site, request: &Request) -> Result<T, Failure> {
-    answers::from_line(&ask(site, request)?).map_err(|error| crate::control_client::other_version(&error))
+    Control::connect(&site.config.control.path)?.ask_for(request)
 }
 
 /// `hoststat`: the exit status.
@@ -31,7 +27,8 @@ pub(super) fn hosts(site: &Site, is_verbose: bool) -> u8 {
 
 /// `purgestat`: the exit status.
 pub(super) fn forget_hosts(site: &Site) -> u8 {
-    match ask(site, &Request::ForgetHosts) {
+    let asked = Control::connect(&site.config.control.path).and_then(|mut control| control.ask(&Request::ForgetHosts));
+    match asked {
         Ok(_) => 0,
         Err(failure) => said("purgestat", &failure),
     }
@@ -157,6 +154,7 @@ fn columns(row: &MailerCounts, form: Form) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use operator::answers;
     use serde_json::json;
 
     /// With times as other runs have them.

@@ -4,6 +4,22 @@ use super::desk::Desk;
 use testkit::harness::Setup;
 
 #[test]
+fn all_recipients_of_a_message_are_listed() {
+    let setup = Setup::new();
+    let desk = Desk::of(&setup);
+    let _server = setup.start();
+    for count in [21, 300] {
+        let all: Vec<String> = (0..count).map(|number| format!("u{number}@b{count}.test")).collect();
+        let words: Vec<&str> = ["-f", "ann@c.test"].into_iter().chain(all.iter().map(String::as_str)).collect();
+        assert_eq!(desk.sendmail(&words, "Subject: x\n\nhello\n").exit, Some(0));
+        let listed = desk.run("mailq", &[&format!("-qRb{count}.test")], "").out;
+        let recipients: Vec<&str> = listed.lines().filter_map(|line| line.strip_prefix("\t\t\t\t\t ")).collect();
+        assert_eq!(recipients, all);
+        assert!(listed.ends_with("Total requests: 1\n"), "{listed}");
+    }
+}
+
+#[test]
 fn the_queue_is_listed_as_sendmail_lists_it() {
     let setup = Setup::new();
     let desk = Desk::of(&setup);
