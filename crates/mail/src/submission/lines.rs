@@ -3,7 +3,7 @@
 /// Turns any line end into CRLF while the message comes in pieces.
 ///
 /// LF, CRLF, a CR alone, and CRs before a LF (as programs write that convert twice) each end one line. A line with a
-/// single dot ends the message, unless dots are ignored. The last line gets its end if it lacks it.
+/// single dot, from one LF to the next but for CRs, ends the message, unless dots are ignored. The last line gets its end if it lacks it.
 ///
 /// ```
 /// use mail::submission::Lines;
@@ -73,10 +73,11 @@ impl Lines {
                 out.extend_from_slice(&[b'.', byte]);
                 State::Within
             }
-            // A CR alone ends a line, and that line was a dot.
+            // A CR alone ends a line of mail, and no line of a program: its dot is text.
             (State::DotCr, _) => {
-                self.is_over = true;
-                State::Start
+                out.extend_from_slice(b".\r\n");
+                self.state = State::Within;
+                return self.step(byte, out);
             }
             (State::Cr, b'\r') => State::Cr,
             (State::Cr, b'\n') | (_, b'\n') => {
@@ -86,7 +87,8 @@ impl Lines {
             (_, b'\r') => State::Cr,
             (State::Cr, _) => {
                 out.extend_from_slice(b"\r\n");
-                self.state = State::Start;
+                // A dot behind a CR alone begins no line of a program.
+                self.state = State::Within;
                 return self.step(byte, out);
             }
             (State::Start | State::Within, _) => {
@@ -136,8 +138,17 @@ mod tests {
 
     #[test]
     fn a_dot_ends_the_message_unless_it_is_ignored() {
-        for input in [&b"a\n.\nb\n"[..], b"a\r\n.\r\nb\r\n", b"a\n.\r\r\nb", b"a\n.\rb", b"a\n."] {
+        for input in [&b"a\n.\nb\n"[..], b"a\r\n.\r\nb\r\n", b"a\n.\r\r\nb", b"a\n.\r", b"a\n."] {
             assert_eq!(whole(input, true), b"a\r\n", "{}", input.escape_ascii());
+        }
+        for (input, expected) in [
+            (&b"a\n.\rb\nc\n"[..], &b"a\r\n.\r\nb\r\nc\r\n"[..]),
+            (b"a\r.\nb\n", b"a\r\n.\r\nb\r\n"),
+            (b"a\n.\r.\nb\n", b"a\r\n.\r\n.\r\nb\r\n"),
+            (b"a\n. \nb\n", b"a\r\n. \r\nb\r\n"),
+            (b"a\n..\nb\n", b"a\r\n..\r\nb\r\n"),
+        ] {
+            assert_eq!(whole(input, true).escape_ascii().to_string(), expected.escape_ascii().to_string());
         }
         assert_eq!(whole(b"a\n.\nb\n", false), b"a\r\n.\r\nb\r\n");
         assert_eq!(whole(b".", false), b".\r\n");

@@ -19,7 +19,7 @@ use std::io;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 use std::task::{Poll, ready};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// What is known of a client besides its address.
 #[derive(Debug)]
@@ -99,7 +99,7 @@ impl Connection {
             Client::Process { .. } | Client::Internal => None,
         };
         let mut verdict = Verdict::Accept;
-        if let Some(OpeningFacts { name, listings, told }) = found {
+        if let Some(OpeningFacts { name, listings, told, .. }) = found {
             self.opening.name = name;
             self.opening.listings = listings;
             self.report_listings();
@@ -132,7 +132,10 @@ impl Connection {
         self.refuse(Ruleset::Relay, Verdict::Close(reply(421, "4.3.0 Temporary system failure, try again later")))
     }
 
-    /// `None`: the client spoke, or the server stops, and the session has been told.
+    /// `None`: the client spoke during its pause, or the server stops, and the session has been told.
+    ///
+    /// A client without a pause may speak before its greeting: what it says waits in the socket. So the order of
+    /// packets decides nothing.
     async fn find_out<N: Future<Output = ()>>(
         &mut self,
         ip: IpAddr,
@@ -141,8 +144,21 @@ impl Connection {
     ) -> io::Result<Option<OpeningFacts>> {
         let context = Arc::clone(&self.context);
         let deadline = self.deadline();
-        let mut finding = Box::pin(find(&context, ip, self.began));
-        poll_fn(|context| {
+        let mut finding = Box::pin(find(&context, ip));
+        let found = poll_fn(|context| match finding.as_mut().poll(context) {
+            Poll::Ready(found) => Poll::Ready(Some(found)),
+            Poll::Pending => {
+                ready!(wait.poll(context, deadline));
+                self.woken();
+                Poll::Ready(None)
+            }
+        });
+        let Some(facts) = found.await else { return Ok(None) };
+        if facts.pause.is_zero() {
+            return Ok(Some(facts));
+        }
+        let mut pause = Box::pin(tokio::time::sleep_until((self.began + facts.pause).into()));
+        let is_over = poll_fn(|context| {
             let now = self.elapsed();
             match transport.poll_input(context, |input| {
                 if !input.is_empty() {
@@ -151,19 +167,19 @@ impl Connection {
                 input.len()
             }) {
                 Poll::Ready(Ok(0)) => Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
-                Poll::Ready(Ok(_)) => Poll::Ready(Ok(None)),
+                Poll::Ready(Ok(_)) => Poll::Ready(Ok(false)),
                 Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
-                Poll::Pending => match finding.as_mut().poll(context) {
-                    Poll::Ready(found) => Poll::Ready(Ok(Some(found))),
+                Poll::Pending => match pause.as_mut().poll(context) {
+                    Poll::Ready(()) => Poll::Ready(Ok(true)),
                     Poll::Pending => {
                         ready!(wait.poll(context, deadline));
                         self.woken();
-                        Poll::Ready(Ok(None))
+                        Poll::Ready(Ok(false))
                     }
                 },
             }
-        })
-        .await
+        });
+        Ok(is_over.await?.then_some(facts))
     }
 }
 
@@ -173,6 +189,8 @@ struct OpeningFacts {
     listings: Listings,
     /// `Err`: why the access map cannot be asked.
     told: Result<GreetingRules, Arc<str>>,
+    /// Before the greeting, from the beginning of the connection on.
+    pause: Duration,
 }
 
 /// What the access map says of a client with its name.
@@ -213,8 +231,8 @@ async fn told(context: &Context, ip: IpAddr, name: &ClientName) -> Result<Greeti
     routing.decide(|ask| GreetingRules::by(admission, ask, &client)).await
 }
 
-/// Asks the DNS and the access map, and waits out the pause from the beginning of the connection on.
-async fn find(context: &Context, ip: IpAddr, began: Instant) -> OpeningFacts {
+/// Asks the DNS and the access map.
+async fn find(context: &Context, ip: IpAddr) -> OpeningFacts {
     let live = context.live.load_full();
     let (config, rights) = (&live.config, &live.rights);
     let name = async {
@@ -235,9 +253,5 @@ async fn find(context: &Context, ip: IpAddr, began: Instant) -> OpeningFacts {
         Err(_) => Duration::ZERO,
         Ok(_) => admit::greet_pause(ip, &config.accept, rights),
     };
-    let pause = pause.max(played);
-    if !pause.is_zero() {
-        tokio::time::sleep_until((began + pause).into()).await;
-    }
-    OpeningFacts { name, listings, told }
+    OpeningFacts { name, listings, told, pause: pause.max(played) }
 }

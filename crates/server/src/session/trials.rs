@@ -130,6 +130,22 @@ async fn an_early_talker_is_answered_and_closed() {
     trial.ends().await;
 }
 
+/// Without a pause the order of packets decides nothing: what came before the greeting is answered behind it.
+#[tokio::test]
+async fn an_early_talker_without_a_pause_is_served() {
+    let served = [
+        Trial::new(|config, _| config.accept.greet_pause = Duration::ZERO).await,
+        // Loopback and relay.from do not wait.
+        Trial::new(|config, _| config.accept.greet_pause = Duration::from_secs(3_600)).await,
+    ];
+    for mut trial in served {
+        trial.client.write_all(b"EHLO a.test\r\nQUIT\r\n").await.unwrap();
+        let said = trial.rest().await;
+        assert!(said.starts_with("220 ") && said.contains("\r\n221 "), "{said}");
+        trial.ends().await;
+    }
+}
+
 #[tokio::test]
 async fn a_client_that_never_reads_is_closed_in_the_midst_of_commands() {
     let mut trial = Trial::greeted(|config, _| config.smtp.command_time_max = Duration::from_secs(1)).await;
