@@ -368,6 +368,11 @@ pub(super) fn destination() -> DestinationRule {
         source: Vec::new(),
         hello: DomainName::new("x").expect("a name"),
         tls: RouteTls::None,
+        pipelining: false,
+        chunking: false,
+        size: false,
+        eight_bit_mime: false,
+        dsn: false,
     }
 }
 

@@ -51,7 +51,7 @@ mod value;
 #[cfg(feature = "filled")]
 pub use blank::filled;
 pub use build::{Loaded, Origin, load};
-pub use destination::{DestinationRule, EffectiveRule, MxPattern, NextHop, NoNextHop};
+pub use destination::{DestinationRule, EffectiveRule, MxPattern, NextHop, NoNextHop, UsedExtensions};
 pub use difference::{Difference, differences, refuses_reload};
 pub use domain::RelayDomain;
 pub use files::{FileStatus, Files, check_files, check_own_file};

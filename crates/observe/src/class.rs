@@ -110,6 +110,7 @@ impl<'a> Event<'a> {
             Self::ReloadRefused { .. } => ("reload_refused", 0, Error, None),
             Self::ConfigWarning { .. } => ("config_warning", 0, Warning, None),
             Self::FileRefused { .. } => ("file_refused", 0, Critical, None),
+            Self::ExtensionAvoided { .. } => ("extension_avoided", 4, Notice, Some(Deliver)),
             Self::CertificateLoaded { .. } => ("certificate_loaded", 0, Info, None),
             Self::CertificateRefused { .. } => ("certificate_refused", 0, Error, None),
 

@@ -412,6 +412,7 @@ pub fn increments(event: &Event<'_>) -> impl Iterator<Item = (Counter, u64)> {
         // Each refused recipient is counted as a limit that was reached.
         | Event::LoginOverLimit { .. }
         // Of those whose messages are dropped whole the message is counted.
+        | Event::ExtensionAvoided { .. }
         | Event::RecipientsDiscarded { .. } => [None; 5],
         Event::Connected { .. } => one(Counter::Connections),
         Event::ConnectionRefused { limit, .. } | Event::LimitReached { limit, .. } => one(Counter::Refused(limit)),

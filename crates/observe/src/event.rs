@@ -94,6 +94,11 @@ pub enum Event<'a> {
         /// With the file, its owner and mode, and the command to run.
         text: &'a str,
     },
+    /// A next hop offers an extension that does not work: mail goes to it without.
+    ExtensionAvoided {
+        /// The host, the extension, what it did, for how long, and the key to set.
+        text: &'a str,
+    },
     /// Certificate and key are in use from now on.
     CertificateLoaded {
         /// Its file.

@@ -317,6 +317,7 @@ impl<'a> Event<'a> {
             }
             Self::ConfigWarning { text }
             | Self::FileRefused { text }
+            | Self::ExtensionAvoided { text }
             | Self::Spool { text, .. }
             | Self::Hardening { text, .. } => {
                 v.text("text", text);

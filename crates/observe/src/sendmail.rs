@@ -330,6 +330,7 @@ fn write_process(event: &Event<'_>, out: &mut String) {
             }
         }
         Event::ConfigWarning { text } => end(out, "configuration: ", text),
+        Event::ExtensionAvoided { text } => end(out, "extension not used: ", text),
         Event::FileRefused { text } => end(out, "SECURITY: file not read: ", text),
         Event::CertificateLoaded { path, names, not_after } => {
             value(out, "certificate loaded: file=", path, PATH_MAX);

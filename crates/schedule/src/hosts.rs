@@ -79,6 +79,10 @@ struct Host {
     trial_until: u64,
     /// Until when mail that it put off may have been tried elsewhere. Forgotten with the server.
     spared_until: u64,
+    /// Extensions that did not work though the host offers them, and until when they are not used. Forgotten with the
+    /// server.
+    avoided: AvoidedExtensions,
+    avoided_until: u64,
     tls_broken_until: u64,
     /// When a handshake succeeded last; 0: never, or it no longer counts.
     tls_worked_at: u64,
@@ -88,6 +92,56 @@ struct Host {
     seen: u64,
     /// The number of its last use.
     used: u64,
+}
+
+/// A set of extensions of SMTP that a host offers and that do not work.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AvoidedExtensions(u8);
+
+impl AvoidedExtensions {
+    /// PIPELINING: commands go one by one.
+    pub const PIPELINING: Self = Self(1);
+    /// CHUNKING: content goes by DATA.
+    pub const CHUNKING: Self = Self(2);
+    /// SIZE: MAIL says no size.
+    pub const SIZE: Self = Self(4);
+    /// 8BITMIME: content is made 7-bit.
+    pub const EIGHT_BIT_MIME: Self = Self(8);
+    /// DSN: MAIL and RCPT ask for no reports.
+    pub const DSN: Self = Self(16);
+    const NAMES: [(Self, &'static str); 5] = [
+        (Self::PIPELINING, "PIPELINING"),
+        (Self::CHUNKING, "CHUNKING"),
+        (Self::SIZE, "SIZE"),
+        (Self::EIGHT_BIT_MIME, "8BITMIME"),
+        (Self::DSN, "DSN"),
+    ];
+
+    /// Whether the set has all of the others.
+    #[must_use]
+    pub const fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Whether the set is empty.
+    #[must_use]
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// The extensions of both sets.
+    #[must_use]
+    pub const fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+/// The keywords of the set, with commas.
+impl std::fmt::Display for AvoidedExtensions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let names = Self::NAMES.iter().filter(|(one, _)| self.contains(*one)).map(|(_, name)| *name);
+        f.write_str(&names.collect::<Vec<_>>().join(", "))
+    }
 }
 
 /// How a host stands among the others of its site, best first.
@@ -238,6 +292,22 @@ impl Hosts {
         let until = micros(now.saturating_add(wait.saturating_mul(waits)));
         let host = self.touch(address, now);
         host.spared_until = host.spared_until.max(until);
+    }
+
+    /// Extensions of a host did not work: they are not used for `time`. Those that are avoided already are so for as
+    /// long, if their time is shorter.
+    pub fn avoid(&mut self, address: SocketAddr, extensions: AvoidedExtensions, time: Duration, now: Duration) {
+        let before = self.avoided(address, now);
+        let until = micros(now.saturating_add(time));
+        let host = self.touch(address, now);
+        (host.avoided, host.avoided_until) = (before.with(extensions), until.max(host.avoided_until));
+    }
+
+    /// The extensions of a host that are not used now, though it may offer them.
+    #[must_use]
+    pub fn avoided(&self, address: SocketAddr, now: Duration) -> AvoidedExtensions {
+        let host = self.known.get(&plain(address)).filter(|host| micros(now) < host.avoided_until);
+        host.map(|host| host.avoided).unwrap_or_default()
     }
 
     /// A host is ready for mail, `took` after the connection began. Failures are not forgotten before it took some.

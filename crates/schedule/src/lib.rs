@@ -72,7 +72,7 @@ mod token_bucket;
 mod view;
 
 pub use destination::HOSTS_CHANGED;
-pub use hosts::{HostSettings, HostView, Hosts, HostsDamage, Standing, TlsRecord};
+pub use hosts::{AvoidedExtensions, HostSettings, HostView, Hosts, HostsDamage, Standing, TlsRecord};
 pub use job::{
     Action, AddResult, Class, ConnectionId, DestinationId, Failure, Feedback, Job, Lag, Lane, Limits, NextJob, Overdue,
     Positions, QueueEntry, ResolveFailure, SiteAssignment, SiteId,

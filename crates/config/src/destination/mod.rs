@@ -33,6 +33,31 @@ pub struct DestinationRule {
     pub hello: DomainName,
     /// TLS.
     pub tls: RouteTls,
+    /// PIPELINING is used where it is offered.
+    pub pipelining: bool,
+    /// CHUNKING is.
+    pub chunking: bool,
+    /// SIZE is.
+    pub size: bool,
+    /// 8BITMIME is.
+    pub eight_bit_mime: bool,
+    /// DSN is.
+    pub dsn: bool,
+}
+
+/// Extensions that are used with a next hop that offers them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UsedExtensions {
+    /// PIPELINING
+    pub pipelining: bool,
+    /// CHUNKING
+    pub chunking: bool,
+    /// SIZE
+    pub size: bool,
+    /// 8BITMIME
+    pub eight_bit_mime: bool,
+    /// DSN
+    pub dsn: bool,
 }
 
 /// What holds for a next hop.
@@ -56,6 +81,8 @@ pub struct EffectiveRule {
     pub hello: Option<Box<str>>,
     /// TLS.
     pub tls: RouteTls,
+    /// Which extensions are used where they are offered.
+    pub extensions: UsedExtensions,
 }
 
 impl Config {
@@ -83,6 +110,13 @@ impl Config {
             source6: rule.source.iter().find_map(|ip| if let IpAddr::V6(ip) = ip { Some(*ip) } else { None }),
             hello: (rule.hello.as_str() != self.hostname).then(|| rule.hello.ascii().into()),
             tls: rule.tls,
+            extensions: UsedExtensions {
+                pipelining: rule.pipelining,
+                chunking: rule.chunking,
+                size: rule.size,
+                eight_bit_mime: rule.eight_bit_mime,
+                dsn: rule.dsn,
+            },
         }
     }
 
@@ -105,6 +139,13 @@ impl Config {
             source6: None,
             hello: None,
             tls: self.route.tls,
+            extensions: UsedExtensions {
+                pipelining: self.delivery.pipelining,
+                chunking: self.delivery.chunking,
+                size: true,
+                eight_bit_mime: true,
+                dsn: true,
+            },
         }
     }
 }

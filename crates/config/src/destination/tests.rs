@@ -118,6 +118,7 @@ fn the_first_that_fits_counts_alone() {
         source6: None,
         hello: None,
         tls: RouteTls::Required,
+        extensions: UsedExtensions { pipelining: true, chunking: true, size: true, eight_bit_mime: true, dsn: true },
     };
     assert_eq!(config.rule_for(b"a.test", &["mx.a.test"]), all);
     assert_eq!(config.rule_for(b"\xff", &[]), all);

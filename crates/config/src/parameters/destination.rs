@@ -107,5 +107,58 @@ pub(super) static DESTINATION: Section = Section {
             "\"required\" for partners with TLS, \"none\" for a host with broken TLS.",
         )
         .preset(Preset::Derived { text: "route.tls", value: |config, _, _| config.route.tls.value() }),
+        fixed(
+            "destination.pipelining",
+            at!(destinations[].pipelining),
+            Kind::Flag,
+            "",
+            "false",
+            "use PIPELINING where offered",
+            "false for hosts or firewalls that get it wrong. mailrace notices most of them, and does without for a day.",
+        )
+        .preset(Preset::Derived {
+            text: "delivery.pipelining",
+            value: |config, _, _| config.delivery.pipelining.value(),
+        }),
+        fixed(
+            "destination.chunking",
+            at!(destinations[].chunking),
+            Kind::Flag,
+            "",
+            "false",
+            "use BDAT where CHUNKING is offered",
+            "false for hosts or firewalls that get it wrong. mailrace notices most of them, and does without for a day.",
+        )
+        .preset(Preset::Derived {
+            text: "delivery.chunking",
+            value: |config, _, _| config.delivery.chunking.value(),
+        }),
+        fixed(
+            "destination.size",
+            at!(destinations[].size),
+            Kind::Flag,
+            "true",
+            "false",
+            "say SIZE where offered",
+            "false for hosts that refuse the parameter or state a wrong limit.",
+        ),
+        fixed(
+            "destination.eight_bit_mime",
+            at!(destinations[].eight_bit_mime),
+            Kind::Flag,
+            "true",
+            "false",
+            "use 8BITMIME where offered",
+            "false for hosts that offer it and damage 8-bit content; it is converted.",
+        ),
+        fixed(
+            "destination.dsn",
+            at!(destinations[].dsn),
+            Kind::Flag,
+            "true",
+            "false",
+            "pass requests for reports on where DSN is offered",
+            "false for hosts that refuse the parameters. Reports of relayed mail are then written here.",
+        ),
     ],
 };

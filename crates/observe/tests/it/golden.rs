@@ -284,6 +284,14 @@ fn process_lines() -> Vec<(Event<'static>, &'static str)> {
              \"chmod g-w /etc/aliases\"; the map stays as it was until then",
         ),
         (
+            Event::ExtensionAvoided {
+                text: "mx.a.test [192.0.2.7]: CHUNKING is offered and does not work (500 5.5.1 what?); it is not used for a day; \
+                       chunking = false in a [[destination]] for it ends the trials",
+            },
+            "extension not used: mx.a.test [192.0.2.7]: CHUNKING is offered and does not work (500 5.5.1 what?); it is not used \
+             for a day; chunking = false in a [[destination]] for it ends the trials",
+        ),
+        (
             Event::CertificateLoaded { path: file, names: "mx.lab.test", not_after: "2027-02-18T13:00:00Z" },
             "certificate loaded: file=/etc/mailrace/mx.pem, names=mx.lab.test, not_after=2027-02-18T13:00:00Z",
         ),

@@ -75,6 +75,7 @@ pub(crate) fn kind(event: &Event<'_>) -> usize {
         Event::RecipientsDiscarded { .. } => 40,
         Event::LoginOverLimit { .. } => 42,
         Event::FileRefused { .. } => 43,
+        Event::ExtensionAvoided { .. } => 44,
     }
 }
 
@@ -191,6 +192,7 @@ fn delivery_event<'a>(kind: usize, v: &'a Values, to: &'a [&'a str]) -> Event<'a
         32 => Event::Unreportable { id: queue_id(), text: a },
         38 => Event::Discarded { id: queue_id() },
         43 => Event::FileRefused { text: a },
+        44 => Event::ExtensionAvoided { text: a },
         40 => Event::RecipientsDiscarded { id: queue_id(), to },
         39 => Event::Cloned { id: queue_id(), owner: a },
         33 => Event::StartTlsClient { relay, version: b, cipher: a, bits: u16::MAX, verify: b },

@@ -26,7 +26,7 @@ use crate::settle::Cause;
 use crate::simulation::{Sabotage, is_sabotaged};
 use mail::{EnhancedCode, Outcome, Reply};
 use observe::NextHop;
-use schedule::{Failure, Hosts, Lane};
+use schedule::{AvoidedExtensions, Failure, Hosts, Lane};
 use smtp::client::{Closing, Dialect, Limits, Loss, Session, Settings, Stage, Step, TlsUse};
 use std::collections::VecDeque;
 use std::future::{Future, pending};
@@ -333,7 +333,7 @@ impl Opening<'_> {
         said: &Peer,
         wait: &mut Wait<'_, N>,
     ) -> Result<Box<Link>, Unready> {
-        let settings = self.settings(tls, candidate.protocol, said);
+        let settings = self.settings(tls, &candidate, said);
         let is_lmtp = settings.dialect == Dialect::Lmtp;
         // In the slow lane it is waited for, and does not count as one that is fast again.
         let lags_after = Some(self.config.delivery.fast_command_time);
@@ -355,15 +355,19 @@ impl Opening<'_> {
     }
 
     /// What our side of a session does and bears.
-    fn settings(self, tls: TlsUse, protocol: RouteProtocol, said: &Peer) -> Settings {
+    fn settings(self, tls: TlsUse, candidate: &Candidate, said: &Peer) -> Settings {
         let (delivery, patience) = (&self.config.delivery, self.patience);
+        let (used, now) = (self.rule.extensions, self.context.unix_now());
+        let avoided =
+            candidate.address.socket().map(|address| self.context.hosts.look(|hosts| hosts.avoided(address, now)));
+        let avoids = |extension| avoided.is_some_and(|avoided| avoided.contains(extension));
         let seconds = Duration::from_secs;
         let (end, transaction) = (delivery.end_time, delivery.transaction_time);
         #[cfg(test)]
         let (end, transaction) =
             if is_sabotaged(Sabotage::Patient) { (patience.all, patience.all) } else { (end, transaction) };
         Settings {
-            dialect: match protocol {
+            dialect: match candidate.protocol {
                 RouteProtocol::Lmtp => Dialect::Lmtp,
                 RouteProtocol::Smtp => Dialect::Smtp,
             },
@@ -387,8 +391,11 @@ impl Opening<'_> {
                 ..Limits::default()
             },
             login: said.login.clone(),
-            pipelining: delivery.pipelining && !said.is_lockstep,
-            chunking: delivery.chunking && !said.is_without_chunking,
+            pipelining: used.pipelining && !said.is_lockstep && !avoids(AvoidedExtensions::PIPELINING),
+            chunking: used.chunking && !said.is_without_chunking && !avoids(AvoidedExtensions::CHUNKING),
+            size: used.size && !avoids(AvoidedExtensions::SIZE),
+            eight_bit_mime: used.eight_bit_mime && !avoids(AvoidedExtensions::EIGHT_BIT_MIME),
+            dsn: used.dsn && !avoids(AvoidedExtensions::DSN),
         }
     }
 

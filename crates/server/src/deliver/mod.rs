@@ -14,6 +14,7 @@ mod answers;
 mod connect;
 mod deferrals;
 mod dial;
+mod extensions;
 #[cfg(test)]
 mod internet;
 mod link;

@@ -7,7 +7,7 @@
 use super::connect::{ConnectError, next_hop, refused};
 use super::link::{Link, Next};
 use super::message::Content;
-use super::{LoadError, OutboundMessage, ReadError, Work, answers, learn, peer};
+use super::{LoadError, OutboundMessage, ReadError, Work, answers, extensions, learn, peer};
 use crate::dispatch::ConnectionSignal;
 use crate::env::{blocking, clock};
 use crate::session::Wait;
@@ -34,6 +34,9 @@ use std::time::{Duration, Instant};
 /// Those that are behind the last one count too.
 const BARREN_MAX: u32 = 5;
 
+/// Attempts at hosts that lack what a message needs, before it is final; the spool counts no more of each class.
+const MISFIT_TRIES_MAX: usize = 10;
+
 /// Recipients on their way over a connection, from which on the next transaction waits for an answer.
 const AHEAD_RECIPIENTS: usize = 16;
 
@@ -46,6 +49,20 @@ enum WorkState {
     Idle,
     /// It finishes what is open and closes.
     Closing,
+}
+
+/// Why the whole content of a message is not there.
+enum Unread {
+    /// It was not stored: its sender still has it.
+    Nothing,
+    /// It cannot be read.
+    Why(ReadError),
+}
+
+impl Unread {
+    fn broken() -> Self {
+        Self::Why(ReadError::Bad("the conversion broke off".to_owned()))
+    }
 }
 
 /// A message on its way.
@@ -339,25 +356,30 @@ impl OutboundSession<'_> {
         }
         let mut transaction = outgoing.transaction(self.tokens, now, &left_out);
         let mut fits = self.link.session.fits(&transaction);
+        if fits == Err(Misfit::Smtputf8) {
+            match self.needs_smtputf8(&job, &outgoing).await {
+                Ok(true) => {}
+                Ok(false) => {
+                    outgoing.envelope.params.smtputf8 = false;
+                    transaction = outgoing.transaction(self.tokens, now, &left_out);
+                    fits = self.link.session.fits(&transaction);
+                }
+                Err(why) => return self.unread(&job, why),
+            }
+        }
         let needs_seven_bit = fits == Err(Misfit::EightBit)
             || fits.is_ok() && !self.link.session.offers().eight_bit_mime && !outgoing.is_plain();
         if needs_seven_bit {
-            if let Some(early) = self.work.dispatch.early.get(job.message)
-                && !early.store().await
-            {
-                return self.work.records.push((job, Feedback::Unsent, None));
-            }
-            match self.convert(&mut outgoing).await {
+            match self.convert(&job, &mut outgoing).await {
                 Ok(()) => {
                     transaction = outgoing.transaction(self.tokens, now, &left_out);
                     fits = self.link.session.fits(&transaction);
                 }
-                Err(why) => return self.work.put_aside(&job, &why),
+                Err(why) => return self.unread(&job, why),
             }
         }
         if let Err(misfit) = fits {
-            let cause = answers::misfit_cause(misfit, &self.link.peer);
-            return self.refuse(&job, &outgoing, cause).await;
+            return self.misfits(&job, &outgoing, misfit).await;
         }
         let now = self.link.now();
         self.link.session.begin(transaction, now);
@@ -384,21 +406,87 @@ impl OutboundSession<'_> {
     /// Makes the content 7-bit for a peer that does not offer 8BITMIME. Parts that cannot be converted go out as they
     /// are: most such peers pass them on.
     // RFC 6152 §3: convert, or give it back
-    async fn convert(&self, outgoing: &mut OutboundMessage) -> Result<(), ReadError> {
+    async fn convert(&self, job: &Job, outgoing: &mut OutboundMessage) -> Result<(), Unread> {
         // Whole messages in memory: a few at a time. Closed never.
         let _permit = self.work.dispatch.conversions.acquire().await;
-        let content = OutboundMessage::whole(&self.work.dispatch.reading, outgoing.envelope.id).await;
-        let content = content?;
+        let content = self.whole(job, outgoing).await?;
         if mail::seven_bit::is_seven_bit(&content) {
             outgoing.envelope.params.body = None;
             return Ok(());
         }
         let converted = blocking::run(move || mail::seven_bit::convert(&content)).await;
-        let converted = converted.map_err(|_| ReadError::Bad("the conversion broke off".to_owned()))?;
+        let converted = converted.map_err(|_| Unread::broken())?;
         outgoing.content_bytes = converted.content.len() as u64;
         outgoing.envelope.params.body = converted.left.is_none().then_some(Body::SevenBit);
         outgoing.content = Content::Here(VecDeque::from([converted.content.into()]));
         Ok(())
+    }
+
+    /// Whether the header of a message has 8-bit octets, so that only a peer with SMTPUTF8 may have it.
+    async fn needs_smtputf8(&self, job: &Job, outgoing: &OutboundMessage) -> Result<bool, Unread> {
+        let _permit = self.work.dispatch.conversions.acquire().await;
+        let content = self.whole(job, outgoing).await?;
+        let has_it = blocking::run(move || mail::seven_bit::has_eight_bit_header(&content)).await;
+        has_it.map_err(|_| Unread::broken())
+    }
+
+    /// The content in one piece, from the spool.
+    async fn whole(&self, job: &Job, outgoing: &OutboundMessage) -> Result<Vec<u8>, Unread> {
+        if let Some(early) = self.work.dispatch.early.get(job.message)
+            && !early.store().await
+        {
+            return Err(Unread::Nothing);
+        }
+        OutboundMessage::whole(&self.work.dispatch.reading, outgoing.envelope.id).await.map_err(Unread::Why)
+    }
+
+    fn unread(&mut self, job: &Job, why: Unread) {
+        match why {
+            // Its sender still has it.
+            Unread::Nothing => self.work.records.push((job.clone(), Feedback::Unsent, None)),
+            Unread::Why(why) => self.work.put_aside(job, &why),
+        }
+    }
+
+    /// The peer lacks an extension that the message needs, or takes less octets. That is this host's: others of the
+    /// site are asked before it is final, and the same host once more, since a greylisting daemon in front of it offers
+    /// less. A message that may not be late is refused at once.
+    async fn misfits(&mut self, job: &Job, outgoing: &OutboundMessage, misfit: Misfit) {
+        let cause = answers::misfit_cause(misfit, &self.link.peer);
+        let others = self.addresses.len().saturating_sub(1);
+        let tries = match misfit {
+            Misfit::TooLate { .. } | Misfit::DeliverBy => 0,
+            Misfit::Size { .. } => others,
+            _ => others.max(1),
+        };
+        let tries = u8::try_from(tries.min(MISFIT_TRIES_MAX)).unwrap_or(u8::MAX);
+        if outgoing.positions.iter().any(|(_, state)| state.tries() >= tries) {
+            return self.refuse(job, outgoing, cause).await;
+        }
+        let cause = Cause::new(cause.status.with_outcome(Outcome::Transient), cause.text, None);
+        let fates = vec![AttemptOutcome::Deferred(cause); outgoing.positions.len()];
+        let attempt = outgoing.attempt(next_hop(&self.link.peer), self.mailer(), Duration::ZERO, false);
+        let retry = Box::pin(self.work.settle(job, &attempt, fates, Feedback::Unsent)).await;
+        self.work.spare(&self.link.peer, self.addresses.len(), retry);
+        // The next connection may find one of the others, or the host itself behind its greylisting daemon.
+        self.appetite = WorkState::Closing;
+    }
+
+    /// Gives a job back whose refusal is about an extension of SMTP, and not about the mail: the extension is not used
+    /// with this host for a while, and the next connection tries again.
+    fn avoids(&mut self, open: &Open, finished: &Finished) -> bool {
+        let Some(found) = extensions::broken(&self.link, &open.outgoing.envelope, finished) else { return false };
+        self.work.avoid(&self.link.peer, &found);
+        if !found.is_certain {
+            return false;
+        }
+        // It answers: it is no host that fails.
+        self.tried += 1;
+        self.answered += 1;
+        (self.has_served, self.has_given_back) = (true, true);
+        self.appetite = WorkState::Closing;
+        self.work.dispatch.give_back(self.work.connection, &open.job);
+        true
     }
 
     /// This peer will never take the message.
@@ -445,6 +533,9 @@ impl OutboundSession<'_> {
             }
             self.has_given_back = true;
             return self.work.dispatch.give_back(self.work.connection, &open.job);
+        }
+        if self.avoids(&open, &finished) {
+            return;
         }
         let is_answered = finished.outcomes.iter().any(|outcome| matches!(outcome.answer, Answer::Reply(_)));
         let is_put_off = finished.outcomes.iter().all(|outcome| answers::is_put_off(outcome.stage, &outcome.answer));

@@ -234,6 +234,10 @@ impl Open {
             // RFC 5321 §3.3: one reply for all of them
             self.decide_all(Stage::End, || raw.reply());
         }
+        // A server that does not know BDAT has read the content as commands.
+        if self.uses_bdat && matches!(raw.code.get(), 500..=504) {
+            return Next::Stopped;
+        }
         // RFC 3030 §2: after a refused BDAT the transaction is still open
         if self.uses_bdat && !is_taken { Next::Left } else { Next::Over }
     }

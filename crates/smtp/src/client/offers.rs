@@ -1,6 +1,7 @@
 //! What a server offers in its reply to EHLO or LHLO.
 
 use super::login::Mechanism;
+use super::settings::Settings;
 
 /// What a server offers. The default is what one offers that knows only HELO: nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -99,6 +100,17 @@ impl Offers {
             }
         }
         offers
+    }
+
+    /// The offers without those that these settings leave out.
+    pub(super) fn of_use(self, settings: &Settings) -> Self {
+        Self {
+            size: self.size.filter(|_| settings.size),
+            eight_bit_mime: self.eight_bit_mime && settings.eight_bit_mime,
+            binary_mime: self.binary_mime && settings.eight_bit_mime,
+            dsn: self.dsn && settings.dsn,
+            ..self
+        }
     }
 
     fn take<'a>(&mut self, keyword: &[u8], mut words: impl Iterator<Item = &'a [u8]>) {

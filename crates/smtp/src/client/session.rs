@@ -254,11 +254,15 @@ impl Session {
         self.open.len()
     }
 
-    pub(super) fn pipelining(&self) -> bool {
+    /// Whether commands go without waiting for the replies to those before.
+    #[must_use]
+    pub fn pipelining(&self) -> bool {
         self.offers.pipelining && self.settings.pipelining
     }
 
-    pub(super) fn chunking(&self) -> bool {
+    /// Whether content goes by BDAT, but for LMTP.
+    #[must_use]
+    pub fn chunking(&self) -> bool {
         self.offers.chunking && self.settings.chunking
     }
 
@@ -335,7 +339,7 @@ impl Session {
         match raw.code.class() {
             ReplyClass::Success => {
                 // RFC 5321 §4.1.1.1: the reply lists what is offered
-                self.offers = Offers::read(raw.lines());
+                self.offers = Offers::read(raw.lines()).of_use(&self.settings);
                 self.hello_done(raw);
             }
             // RFC 5321 §3.2: a server that does not know EHLO knows HELO

@@ -42,6 +42,12 @@ pub struct Settings {
     pub pipelining: bool,
     /// Use CHUNKING where it is offered.
     pub chunking: bool,
+    /// Use SIZE where it is offered.
+    pub size: bool,
+    /// Use 8BITMIME where it is offered.
+    pub eight_bit_mime: bool,
+    /// Use DSN where it is offered.
+    pub dsn: bool,
     /// Limits.
     pub limits: Limits,
 }
@@ -103,6 +109,9 @@ impl Settings {
             login: None,
             pipelining: true,
             chunking: true,
+            size: true,
+            eight_bit_mime: true,
+            dsn: true,
             limits: Limits::default(),
         }
     }

@@ -1,0 +1,132 @@
+//! Extensions that a next hop offers and that do not work: 500 to BDAT, 503 to a RCPT that was pipelined, a parameter of
+//! MAIL that is no parameter there. Such a reply is no verdict on the mail.
+//!
+//! [`broken`] reads from the end of a transaction which extension it is. The table of hosts remembers it for a bounded
+//! time, and the next connection does without. Each extension is found broken at most once at a time, as the next
+//! transaction does not use it: a host that refuses everything comes to its verdict.
+
+use super::link::Link;
+use super::{Candidate, Work, learn};
+use mail::{Envelope, Reply};
+use observe::Event;
+use schedule::AvoidedExtensions;
+use smtp::client::{Answer, Finished, Loss, Stage};
+use std::time::Duration;
+
+/// How long an extension is not used whose use was refused.
+const REFUSED_TIME: Duration = Duration::from_secs(24 * 3_600);
+/// How long one is not used that may have led to silence or a lost connection: the host may as well have failed.
+const SUSPECT_TIME: Duration = Duration::from_secs(3_600);
+
+/// Extensions that do not work.
+pub(super) struct BrokenExtensions {
+    extensions: AvoidedExtensions,
+    /// The host refused their use: the mail is tried again at once. Otherwise it may be for them that no answer came.
+    pub(super) is_certain: bool,
+    /// The reply, or how it was lost.
+    why: String,
+}
+
+/// What a transaction used.
+struct Used {
+    chunking: bool,
+    pipelining: bool,
+    /// Parameters of MAIL.
+    mail: AvoidedExtensions,
+    /// DSN at RCPT.
+    dsn: bool,
+}
+
+impl Used {
+    fn of(link: &Link, envelope: &Envelope) -> Self {
+        let offers = link.session.offers();
+        let params = &envelope.params;
+        let of = |extension, is_used: bool| if is_used { extension } else { AvoidedExtensions::default() };
+        let has_dsn_at_mail = offers.dsn && (params.ret.is_some() || params.envid.is_some());
+        Self {
+            chunking: link.session.chunking() && !link.is_lmtp,
+            pipelining: link.session.pipelining(),
+            mail: of(AvoidedExtensions::SIZE, offers.size.is_some())
+                .with(of(AvoidedExtensions::EIGHT_BIT_MIME, offers.eight_bit_mime && params.body.is_some()))
+                .with(of(AvoidedExtensions::DSN, has_dsn_at_mail)),
+            dsn: offers.dsn
+                && envelope.recipients.iter().any(|one| one.params.notify.is_some() || one.params.orcpt.is_some()),
+        }
+    }
+}
+
+/// The extensions by which a transaction failed, if it failed by some.
+pub(super) fn broken(link: &Link, envelope: &Envelope, finished: &Finished) -> Option<BrokenExtensions> {
+    let used = Used::of(link, envelope);
+    let is_delivered = |answer: &Answer| matches!(answer, Answer::Reply(reply) if reply.code().get() < 400);
+    // What is delivered is not given back.
+    if finished.outcomes.iter().any(|one| is_delivered(&one.answer)) {
+        return None;
+    }
+    finished.outcomes.iter().find_map(|outcome| match &outcome.answer {
+        Answer::Reply(reply) => {
+            let extensions = refused(&used, outcome.stage, reply);
+            (!extensions.is_empty()).then(|| BrokenExtensions { extensions, is_certain: true, why: reply.to_string() })
+        }
+        Answer::Lost(loss) => {
+            let extensions = suspect(&used, outcome.stage, *loss);
+            let why = match loss {
+                Loss::TimedOut | Loss::TooLong => "no answer came".to_owned(),
+                Loss::Protocol(what) => (*what).to_owned(),
+                _ => "the connection was closed".to_owned(),
+            };
+            (!extensions.is_empty()).then_some(BrokenExtensions { extensions, is_certain: false, why })
+        }
+        Answer::NotTried => None,
+    })
+}
+
+/// The extensions whose use a reply refuses.
+// RFC 5321 §4.2.4, RFC 5321 §4.1.1.11: 500 to 504 are about the command, 555 about a parameter
+fn refused(used: &Used, stage: Stage, reply: &Reply) -> AvoidedExtensions {
+    let code = reply.code().get();
+    // 5.5.4: invalid command arguments
+    let is_parameter = reply.enhanced().is_some_and(|code| (code.subject(), code.detail()) == (5, 4));
+    match stage {
+        Stage::Content | Stage::End if used.chunking && matches!(code, 500..=504) => AvoidedExtensions::CHUNKING,
+        Stage::Rcpt | Stage::Data if used.pipelining && code == 503 => AvoidedExtensions::PIPELINING,
+        Stage::Mail if matches!(code, 501 | 504 | 555) => used.mail,
+        Stage::Rcpt if used.dsn && (matches!(code, 504 | 555) || code == 501 && is_parameter) => AvoidedExtensions::DSN,
+        _ => AvoidedExtensions::default(),
+    }
+}
+
+/// The extensions by which an answer may be missing.
+fn suspect(used: &Used, stage: Stage, loss: Loss) -> AvoidedExtensions {
+    match stage {
+        Stage::Content | Stage::End if used.chunking => AvoidedExtensions::CHUNKING,
+        Stage::Rcpt | Stage::Data if used.pipelining && matches!(loss, Loss::TimedOut | Loss::Protocol(_)) => {
+            AvoidedExtensions::PIPELINING
+        }
+        // One reply to several commands.
+        Stage::Mail if used.pipelining && matches!(loss, Loss::Protocol(_)) => AvoidedExtensions::PIPELINING,
+        _ => AvoidedExtensions::default(),
+    }
+}
+
+impl Work<'_> {
+    /// Remembers that extensions of a host do not work, and says so if that is new.
+    pub(super) fn avoid(&self, peer: &Candidate, found: &BrokenExtensions) {
+        let (time, words) = if found.is_certain { (REFUSED_TIME, "a day") } else { (SUSPECT_TIME, "an hour") };
+        let mut is_new = false;
+        learn(self.context, peer, |hosts, address, now| {
+            is_new = !hosts.avoided(address, now).contains(found.extensions);
+            hosts.avoid(address, found.extensions, time, now);
+        });
+        if is_new {
+            let (extensions, why) = (found.extensions, &found.why);
+            let what = if found.is_certain { "is offered and does not work" } else { "may not work" };
+            let text = format!(
+                "{} [{}]: {extensions} {what} ({why}); it is not used for {words}; a key in [[destination]] ends the trials",
+                peer.name,
+                peer.address.socket().map(|address| address.ip().to_string()).unwrap_or_default(),
+            );
+            self.context.record(&Event::ExtensionAvoided { text: &text });
+        }
+    }
+}
