@@ -466,3 +466,24 @@ proptest! {
         round_trip(&hosts, Duration::MAX);
     }
 }
+
+/// Extensions are left out for their time; a shorter time ends none that is longer, and each host has its own.
+#[test]
+fn extensions_that_do_not_work_are_avoided_for_a_while() {
+    let mut hosts = Hosts::new(settings(10), 1);
+    let (one, other): (SocketAddr, SocketAddr) = ("192.0.2.1:25".parse().unwrap(), "192.0.2.2:25".parse().unwrap());
+    let now = 1_000_000 * SECOND;
+    let none = AvoidedExtensions::default();
+    assert_eq!(hosts.avoided(one, now), none);
+    hosts.avoid(one, AvoidedExtensions::CHUNKING, 100 * SECOND, now);
+    hosts.avoid(one, AvoidedExtensions::PIPELINING, 10 * SECOND, now);
+    let both = AvoidedExtensions::CHUNKING.with(AvoidedExtensions::PIPELINING);
+    assert_eq!((hosts.avoided(one, now), hosts.avoided(other, now)), (both, none));
+    assert_eq!(hosts.avoided(one, now + 99 * SECOND), both);
+    assert_eq!(hosts.avoided(one, now + 100 * SECOND), none);
+    // What has run out does not come back.
+    hosts.avoid(one, AvoidedExtensions::DSN, 10 * SECOND, now + 200 * SECOND);
+    assert_eq!(hosts.avoided(one, now + 200 * SECOND), AvoidedExtensions::DSN);
+    assert_eq!(both.to_string(), "PIPELINING, CHUNKING");
+    assert!(both.contains(AvoidedExtensions::CHUNKING) && !both.contains(AvoidedExtensions::SIZE) && !both.is_empty());
+}
