@@ -8,10 +8,15 @@
 //! | `\x` outside quotes | the letter x |
 //! | `exec` as the first word | left out: the program takes our place anyway |
 //! | `exit N` alone | no program; its exit status, as sendmail's restricted shell has it |
-//! | `; & \| < > ( ) { } $ * ? [ ] # ~ !`, a backquote or a line end outside quotes; `$` or a backquote in `"…"` | would mean something to a shell: refused |
+//! | `#` that begins a word | a comment to the end |
+//! | `IFS=' ' &&` in front | left out: no shell parts the words |
+//! | `test -f FILE &&`, `test -x FILE &&`, `[ -f FILE ] &&` in front | left out where FILE is the program: it is looked for anyway |
+//! | `\|\| exit N` at the end | the exit status if the program fails; behind `exec` left out: the mail waits if it cannot be started |
+//! | `? * [ ] !` in a word | themselves: there are no file names to fill in |
+//! | `; & \| < > ( ) { } $ ~`, a backquote or a line end outside quotes; `$` or a backquote in `"…"` | would mean something to a shell: refused |
 //!
-//! What is refused waits: an alias that was written for a shell is for its owner to change, and no reason to give mail
-//! back.
+//! So the lines that procmail and vacation tell their users to write do what they mean. A command that is refused
+//! waits: it is for its owner to change, and no reason to give mail back.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -22,8 +27,13 @@ const WORDS_MAX: usize = 100;
 /// What an alias has done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// These words: the program and its arguments.
-    Run(Vec<String>),
+    /// A program.
+    Run {
+        /// The program and its arguments; at least one word.
+        words: Vec<String>,
+        /// The exit status that counts if the program fails, in place of its own.
+        failure: Option<i32>,
+    },
     /// Nothing, with this exit status.
     Exit(i32),
 }
@@ -33,28 +43,86 @@ pub enum Command {
 /// # Errors
 /// What about it is not done, and what to do.
 pub fn parse(text: &str) -> Result<Command, String> {
-    let mut words = words(text.strip_prefix('|').unwrap_or(text))?;
-    if words.first().is_some_and(|word| word == "exec") {
+    let pieces = pieces(text.strip_prefix('|').unwrap_or(text))?;
+    let (pieces, failure) = exit_at_end(&pieces)?;
+    // Conditions stand in front; the last command is the program.
+    let mut commands = pieces.split(|piece| *piece == Piece::And).rev();
+    let mut words: Vec<String> = commands.next().unwrap_or_default().iter().filter_map(Piece::word).collect();
+    let is_exec = words.first().is_some_and(|word| word == "exec");
+    if is_exec {
         words.remove(0);
+    }
+    let program = words.first().cloned().unwrap_or_default();
+    for condition in commands {
+        let condition: Vec<String> = condition.iter().filter_map(Piece::word).collect();
+        if !is_left_out(&condition, &program) {
+            return Err(of_a_shell('&'));
+        }
     }
     match words.as_slice() {
         [] => Err("the alias names no program".to_owned()),
-        [exit, number] if exit == "exit" => match number.parse() {
-            Ok(status @ 0..=255) => Ok(Command::Exit(status)),
-            _ => Err("exit has no number from 0 to 255".to_owned()),
-        },
+        [exit, number] if exit == "exit" => Ok(Command::Exit(status(number)?)),
         some if some.len() > WORDS_MAX => Err(format!("the command has more than {WORDS_MAX} words")),
-        _ => Ok(Command::Run(words)),
+        _ => Ok(Command::Run { words, failure: failure.filter(|_| !is_exec) }),
     }
 }
 
-fn words(text: &str) -> Result<Vec<String>, String> {
-    let mut words = Vec::new();
+/// A part of a command line.
+#[derive(Debug, PartialEq, Eq)]
+enum Piece {
+    Word(String),
+    /// `&&`
+    And,
+    /// `||`
+    Or,
+}
+
+impl Piece {
+    fn word(&self) -> Option<String> {
+        if let Self::Word(word) = self { Some(word.clone()) } else { None }
+    }
+}
+
+/// The pieces before `|| exit N`, and N.
+fn exit_at_end(pieces: &[Piece]) -> Result<(&[Piece], Option<i32>), String> {
+    let Some(at) = pieces.iter().position(|piece| *piece == Piece::Or) else { return Ok((pieces, None)) };
+    let (before, behind) = pieces.split_at_checked(at).unwrap_or((pieces, &[]));
+    match behind {
+        [Piece::Or, Piece::Word(exit), Piece::Word(number)] if exit == "exit" => Ok((before, Some(status(number)?))),
+        _ => Err(of_a_shell('|')),
+    }
+}
+
+fn status(number: &str) -> Result<i32, String> {
+    number
+        .parse()
+        .ok()
+        .filter(|status| (0..=255).contains(status))
+        .ok_or_else(|| "exit has no number from 0 to 255".to_owned())
+}
+
+/// Whether a condition in front of a program needs no shell: it parts words by blanks, or asks for the program.
+fn is_left_out(condition: &[String], program: &str) -> bool {
+    let words: Vec<&str> = condition.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        ["IFS= "] => true,
+        ["test", "-f" | "-x" | "-e", file] | ["[", "-f" | "-x" | "-e", file, "]"] => *file == program,
+        _ => false,
+    }
+}
+
+fn pieces(text: &str) -> Result<Vec<Piece>, String> {
+    let mut pieces = Vec::new();
     let mut word: Option<String> = None;
-    let mut letters = text.chars();
+    let mut letters = text.chars().peekable();
     while let Some(letter) = letters.next() {
         match letter {
-            ' ' | '\t' => words.extend(word.take()),
+            ' ' | '\t' => pieces.extend(word.take().map(Piece::Word)),
+            '&' | '|' if letters.peek() == Some(&letter) => {
+                letters.next();
+                pieces.extend(word.take().map(Piece::Word));
+                pieces.push(if letter == '&' { Piece::And } else { Piece::Or });
+            }
             '\'' => {
                 let word = word.get_or_insert_default();
                 loop {
@@ -70,22 +138,21 @@ fn words(text: &str) -> Result<Vec<String>, String> {
                 Some(letter) if !letter.is_control() => word.get_or_insert_default().push(letter),
                 _ => return Err("a backslash stands before nothing".to_owned()),
             },
-            ';' | '&' | '|' | '<' | '>' | '(' | ')' | '{' | '}' | '$' | '`' | '*' | '?' | '[' | ']' | '!' => {
-                return Err(of_a_shell(letter));
-            }
+            ';' | '&' | '|' | '<' | '>' | '(' | ')' | '{' | '}' | '$' | '`' => return Err(of_a_shell(letter)),
+            '#' if word.is_none() => break,
             // In the middle of a word they mean nothing to a shell either.
-            '#' | '~' if word.is_none() => return Err(of_a_shell(letter)),
+            '~' | '!' if word.is_none() => return Err(of_a_shell(letter)),
             letter if letter.is_control() => {
                 return Err("a line end or control character stands outside quotes".to_owned());
             }
             letter => word.get_or_insert_default().push(letter),
         }
     }
-    words.extend(word);
-    if text.contains('\0') { Err("there is a NUL in it".to_owned()) } else { Ok(words) }
+    pieces.extend(word.map(Piece::Word));
+    if text.contains('\0') { Err("there is a NUL in it".to_owned()) } else { Ok(pieces) }
 }
 
-fn in_quotes(letters: &mut std::str::Chars<'_>, word: &mut String) -> Result<(), String> {
+fn in_quotes(letters: &mut impl Iterator<Item = char>, word: &mut String) -> Result<(), String> {
     loop {
         match letters.next() {
             Some('"') => return Ok(()),
@@ -170,7 +237,7 @@ mod tests {
 
     fn run(text: &str) -> Vec<String> {
         match parse(text) {
-            Ok(Command::Run(words)) => words,
+            Ok(Command::Run { words, failure: None }) => words,
             other => panic!("{text}: {other:?}"),
         }
     }
@@ -185,15 +252,25 @@ mod tests {
             ("exec /usr/bin/procmail -f-", &["/usr/bin/procmail", "-f-"]),
             ("/x a#b a~ --x=y @%+,:^", &["/x", "a#b", "a~", "--x=y", "@%+,:^"]),
             ("/x exit 1", &["/x", "exit", "1"]),
+            ("IFS=' ' && exec /usr/bin/procmail -f- || exit 75 #joe", &["/usr/bin/procmail", "-f-"]),
+            ("exec /usr/bin/procmail -f- || exit 75", &["/usr/bin/procmail", "-f-"]),
+            ("test -f /x && exec /x -f- || exit 75 #u", &["/x", "-f-"]),
+            ("[ -x /x ] && IFS=\" \" && /x -t", &["/x", "-t"]),
+            (
+                "/x http://h.example/in?list=a *.c [1] a!b # the rest",
+                &["/x", "http://h.example/in?list=a", "*.c", "[1]", "a!b"],
+            ),
         ] {
             assert_eq!(run(text), wanted, "{text}");
         }
         assert_eq!((parse("exit 75"), parse("|exit 0")), (Ok(Command::Exit(75)), Ok(Command::Exit(0))));
+        let words = vec!["/usr/bin/vacation".to_owned(), "joe".to_owned()];
+        assert_eq!(parse("/usr/bin/vacation joe || exit 75"), Ok(Command::Run { words, failure: Some(75) }));
     }
 
     #[test]
     fn what_a_shell_would_do_is_refused() {
-        for letter in [';', '&', '|', '<', '>', '(', ')', '{', '}', '$', '`', '*', '?', '[', ']', '!', '\n'] {
+        for letter in [';', '&', '|', '<', '>', '(', ')', '{', '}', '$', '`', '\n'] {
             for text in [format!("/x a{letter}b"), format!("/x {letter}"), format!("{letter}/x")] {
                 if !(letter == '|' && text.starts_with('|')) {
                     assert!(parse(&text).is_err(), "{text:?}");
@@ -205,8 +282,18 @@ mod tests {
         for text in [
             "/x \"$HOME\"",
             "/x \"`id`\"",
-            "/x # y",
             "/x ~/y",
+            "! /x",
+            "# /x",
+            "/x || /y",
+            "/x || exit",
+            "/x || exit 256",
+            "/x && /y",
+            "test -f /y && exec /x",
+            "IFS=: && exec /x",
+            "P=/x && exec /y",
+            "/x &&",
+            "/x & /y",
             "/x 'a",
             "/x \"a",
             "/x \"a\\",
@@ -220,7 +307,7 @@ mod tests {
         ] {
             assert!(parse(text).is_err(), "{text:?}");
         }
-        assert!(parse("IFS=' ' && exec /usr/bin/procmail").unwrap_err().starts_with("& means something to a shell"));
+        assert!(parse("cd /x && exec /usr/bin/procmail").unwrap_err().starts_with("& means something to a shell"));
     }
 
     #[test]

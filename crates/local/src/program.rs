@@ -9,7 +9,7 @@
 
 use super::command::{self, Command};
 use super::letter::{Broken, Form, MailboxMessage, unreadable};
-use super::order::{DeliveryRequest, Settings, Verdict};
+use super::order::{DeliveryEnd, DeliveryRequest, Settings, Verdict};
 use super::person::{Rights, TargetUser};
 use super::status::{of_exit, with_output};
 use os::clock;
@@ -44,8 +44,8 @@ pub(crate) fn into_program(
     let owner = order.what.user().filter(|user| !user.is_empty());
     let name = owner.map_or_else(|| format!("\"|{command}\""), |user| format!("a program of {user}"));
     let refuse = |why: String| Verdict::deferred((3, 5), format!("{name} is not run: {why}"));
-    let words = match command::parse(command) {
-        Ok(Command::Run(words)) => words,
+    let (words, failure) = match command::parse(command) {
+        Ok(Command::Run { words, failure }) => (words, failure),
         Ok(Command::Exit(status)) => return of_exit(status, b""),
         Err(why) => return refuse(why),
     };
@@ -56,7 +56,14 @@ pub(crate) fn into_program(
         Err(why) => return refuse(why),
     };
     match start(&file, &words, order, person, settings, rights) {
-        Ok(running) => running.feed(letter, settings),
+        Ok(running) => {
+            let verdict = running.feed(letter, settings);
+            // `|| exit N`: the words of the program stay.
+            match failure.filter(|_| verdict.end != DeliveryEnd::Delivered) {
+                Some(status) => Verdict { text: verdict.text, ..of_exit(status, b"") },
+                None => verdict,
+            }
+        }
         Err(error) => refuse(format!("{} cannot be started: {error}", file.display())),
     }
 }

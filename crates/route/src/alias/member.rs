@@ -198,7 +198,8 @@ fn read(item: &str) -> ParsedMember {
         }
     }
     if let Some(member) = special(item) {
-        let doubt = matches!(member, Member::Program(_)).then(|| {
+        let is_bare = item.strip_prefix('|').is_some_and(|command| whole_quoted(command.trim()).is_none());
+        let doubt = (is_bare && matches!(member, Member::Program(_))).then(|| {
             format!("\"{item}\": a program stands in quotes, else sendmail alters its blanks, and commas end it")
         });
         return (Some(member), doubt);
@@ -252,7 +253,9 @@ fn unescaped(text: &str) -> Cow<'_, str> {
 fn special(text: &str) -> Option<Member> {
     let control = |rest: &str| rest.chars().any(char::is_control);
     if let Some(command) = text.strip_prefix('|') {
-        let command = command.trim();
+        // `|"prog args"` means what `"|prog args"` does.
+        let whole = whole_quoted(command.trim()).map_or(Cow::Borrowed(command), unescaped);
+        let command = whole.trim();
         return Some(match command {
             "" => bad(text, "a bar without a program"),
             _ if control(command) => bad(&shown(text), "a control character"),

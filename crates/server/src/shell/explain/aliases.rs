@@ -142,8 +142,8 @@ impl AliasLintContext {
     fn would_run(&self, text: &str) -> Result<(), String> {
         match command::parse(text)? {
             command::Command::Exit(_) => Ok(()),
-            command::Command::Run(_) if !self.runs_programs => Err(local::NO_PROGRAMS.to_owned()),
-            command::Command::Run(words) => {
+            command::Command::Run { .. } if !self.runs_programs => Err(local::NO_PROGRAMS.to_owned()),
+            command::Command::Run { words, .. } => {
                 let program = words.first().map(String::as_str).unwrap_or_default();
                 command::find(program, &self.programs).map(|_| ())
             }
