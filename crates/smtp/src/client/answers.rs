@@ -220,6 +220,7 @@ impl Open {
             return Next::Nonsense("an intermediate reply to the content");
         }
         let is_taken = class == ReplyClass::Success;
+        let has_recipient = self.pending() > 0;
         if self.pending() == 0 && self.is_odd && is_taken {
             return Next::Nonsense("content was taken behind a refused MAIL");
         }
@@ -234,8 +235,8 @@ impl Open {
             // RFC 5321 §3.3: one reply for all of them
             self.decide_all(Stage::End, || raw.reply());
         }
-        // A server that does not know BDAT has read the content as commands.
-        if self.uses_bdat && matches!(raw.code.get(), 500..=504) {
+        // A server that accepts a recipient and does not know BDAT has read the content as commands.
+        if self.uses_bdat && has_recipient && matches!(raw.code.get(), 500..=504) {
             return Next::Stopped;
         }
         // RFC 3030 §2: after a refused BDAT the transaction is still open
