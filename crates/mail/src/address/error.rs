@@ -1,4 +1,4 @@
-//! What is wrong with an address: the value, the place in it and the reason, for the peer's reply and for the log.
+//! An error of an address: the value, the place in it and the reason, for the peer's reply and for the log.
 
 use std::fmt;
 
@@ -114,7 +114,7 @@ impl AddressError {
         self.position
     }
 
-    /// What is wrong there.
+    /// The reason.
     #[must_use]
     pub const fn reason(&self) -> AddressReason {
         self.reason
