@@ -16,7 +16,7 @@ FUZZ_TARGETS := $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))
 export MAILRACE_TEST_TIMES := $(abspath $(TARGET_DIR))/test-times
 
 .DEFAULT_GOAL := help
-.PHONY: help run test times setup fmt tidy rfc licences clippy lint tested unit clients interop oracle crash-short crash bench bench-spool bench-accept bench-relay bench-list fuzz
+.PHONY: help run test times setup fmt tidy rfc licences clippy lint tested unit clients interop oracle crash-short crash bench bench-accept bench-relay bench-list fuzz
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -57,7 +57,6 @@ tested:
 unit: tested ## Run the tests of all crates, documentation examples included
 	@$(WITHIN) 45 unit $(XTASK) test-run
 	@$(WITHIN) 10 examples $(CARGO) test --doc --workspace --features mailrace-bench/rigs --locked --quiet
-	$(WITHIN) 20 reference $(CARGO) test --locked --package mailrace-bench --features engines --test reference
 
 $(QUICK)/mailrace: FORCE
 	@$(WITHIN) 30 build $(CARGO) build --profile quick --locked --package mailrace
@@ -87,11 +86,7 @@ crash-short: tested ## Cut the power and kill the process a few times; no acknow
 crash: setup $(QUICK)/mailrace $(QUICK)/mailrace-bench ## The same, a thousand times
 	$(QUICK)/mailrace-bench crash
 
-bench: bench-spool bench-accept bench-relay bench-list ## Measure the spool beside storage engines; accepting, relaying and lists beside other servers
-
-bench-spool:
-	$(CARGO) build --release --locked --package mailrace-bench --features engines
-	$(RELEASE)/mailrace-bench spool
+bench: bench-accept bench-relay bench-list ## Measure accepting, relaying and lists beside other servers
 
 bench-accept: $(RELEASE)/mailrace $(RELEASE)/mailrace-bench
 	@./bench/peers/peer install || echo "bench: other servers are left out"

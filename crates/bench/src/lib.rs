@@ -9,12 +9,12 @@ mod clock;
 #[cfg(feature = "rigs")]
 pub mod crash;
 #[cfg(feature = "rigs")]
-pub mod engines;
-#[cfg(feature = "rigs")]
 pub mod expand_bench;
 pub mod internet;
 #[cfg(feature = "rigs")]
 pub mod list_bench;
+#[cfg(feature = "rigs")]
+mod machine;
 #[cfg(feature = "rigs")]
 pub mod maps_bench;
 pub mod receiver;
@@ -22,6 +22,4 @@ pub mod receiver;
 pub mod relay_bench;
 #[cfg(feature = "rigs")]
 mod side_by_side;
-#[cfg(feature = "rigs")]
-pub mod spool_bench;
 pub mod storm;

@@ -15,8 +15,6 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Measure the spool beside storage engines and one file per message
-    Spool(bench::spool_bench::Arguments),
     /// Measure accepting mail beside a sink and beside other servers
     Accept(bench::accept_bench::Arguments),
     /// Measure passing mail on to a next hop beside other servers
@@ -33,7 +31,6 @@ enum Command {
 
 fn main() -> ExitCode {
     match Arguments::parse().command {
-        Command::Spool(arguments) => bench::spool_bench::run(&arguments),
         Command::Accept(arguments) => bench::accept_bench::run(&arguments),
         Command::Relay(arguments) => bench::relay_bench::run(&arguments),
         Command::List(arguments) => bench::list_bench::run(&arguments),

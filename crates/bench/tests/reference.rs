@@ -1,4 +1,4 @@
-//! The spool beside a reference: the same operations on it and on a store made of redb, compared after each one.
+//! The spool beside a reference: the same operations on it and on a store in memory, compared after each one.
 //!
 //! Everything the trait `Store` lets one see is compared, but for figures that belong to one way of storing. The order
 //! within a destination is one of them: the spool gives the longest waiting first, the reference sorts by queue id. So
@@ -6,7 +6,6 @@
 //!
 //! After each step all envelopes, queues and lists are compared, and the bodies the step was about; all bodies after a
 //! restart and at the end. A failure names seed, step and operation; the seed repeats it.
-#![cfg(feature = "engines")]
 #![allow(
     clippy::cast_possible_truncation,
     clippy::indexing_slicing,
@@ -14,7 +13,6 @@
     reason = "a test program with small numbers"
 )]
 
-use bench::engines::{Kind, Room};
 use bytes::Bytes;
 use mail::QueueId;
 use spool::disk::real::RealDisk;
@@ -26,6 +24,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use testkit::memory_store::MemoryStore;
 
 const SEEDS: u64 = 16;
 const STEPS: u32 = 300;
@@ -307,7 +306,8 @@ fn compare_body(pair: &Pair, id: QueueId) -> Result<(), String> {
 /// Both stores, and where they lie.
 struct Pair {
     directory: PathBuf,
-    stores: Option<(Box<dyn Store>, Box<dyn Store>)>,
+    spool: Option<Box<dyn Store>>,
+    reference: MemoryStore,
     /// The larger it is, the more the spool moves.
     relocate_percent_max: u8,
     /// What the spool is made to do wrong, and whether it has been done.
@@ -319,10 +319,11 @@ impl Pair {
     fn new(name: &str, seed: u64, fault: Option<Fault>) -> Self {
         let directory = std::env::temp_dir().join(format!("mailrace-reference-{}-{name}-{seed}", std::process::id()));
         drop(std::fs::remove_dir_all(&directory));
-        std::fs::create_dir_all(directory.join("redb")).unwrap();
+        std::fs::create_dir_all(&directory).unwrap();
         Self {
             directory,
-            stores: None,
+            spool: None,
+            reference: MemoryStore::default(),
             relocate_percent_max: if seed.is_multiple_of(2) { 25 } else { 90 },
             fault,
             spoilt: Arc::default(),
@@ -330,31 +331,29 @@ impl Pair {
     }
 
     fn spool(&self) -> &dyn Store {
-        self.stores.as_ref().unwrap().0.as_ref()
+        self.spool.as_ref().unwrap().as_ref()
     }
 
     fn reference(&self) -> &dyn Store {
-        self.stores.as_ref().unwrap().1.as_ref()
+        &self.reference
     }
 
-    /// Closes both stores if they are open, and opens them.
+    /// Closes the stores if they are open, and opens them.
     fn open(&mut self) -> Result<(), String> {
-        drop(self.stores.take());
+        drop(self.spool.take());
+        self.reference.reopen();
         let spool = open_spool(&self.directory.join("spool"), self.relocate_percent_max)?;
-        let room = Room { bytes_max: 1 << 30, free_min: 0 };
-        let reference = Kind::Redb.open(&self.directory.join("redb"), room)?;
-        let spool = match self.fault {
+        self.spool = Some(match self.fault {
             Some(fault) => Box::new(Broken { store: spool, fault, spoilt: Arc::clone(&self.spoilt) }),
             None => spool,
-        };
-        self.stores = Some((spool, reference));
+        });
         Ok(())
     }
 }
 
 impl Drop for Pair {
     fn drop(&mut self) {
-        drop(self.stores.take());
+        drop(self.spool.take());
         drop(std::fs::remove_dir_all(&self.directory));
     }
 }

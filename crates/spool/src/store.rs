@@ -1,7 +1,7 @@
 //! What the rest of mailrace asks of a spool, and nothing more.
 //!
-//! The narrow trait keeps a second back end possible; the tests run the same operations on one made of an existing
-//! engine and compare. Values here are what crosses that border.
+//! The narrow trait keeps a second back end possible; the tests run the same operations on one in memory
+//! and compare. Values here are what crosses that border.
 
 use crate::buffer::AlignedBuf;
 use crate::commit::Commit;

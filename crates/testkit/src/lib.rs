@@ -17,5 +17,6 @@
 pub mod client;
 pub mod harness;
 pub mod lock_holder;
+pub mod memory_store;
 pub mod needs;
 pub mod oracle;

@@ -6,14 +6,14 @@
 //! are compared with those that were acknowledged.
 //!
 //! Clients and servers share the machine, so figures mean something beside each other only. No figure makes it fail.
-//! Not here: the spool by itself (`spool_bench`), and whether mail survives crashes (`crash`).
+//! Not here: whether mail survives crashes (`crash`).
 
 mod clients;
 mod idle;
 mod plan;
 mod report;
 
-use crate::spool_bench::say;
+use crate::machine::say;
 use clap::ValueEnum;
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -6,10 +6,9 @@
 use super::clients::{Client, Sample, sample};
 use super::report::{Report, Table};
 use super::{Arguments, Part, idle};
+use crate::machine::{self, Machine, say};
 use crate::side_by_side::figures::Row;
 use crate::side_by_side::servers::{Kind, Server, Site, Task, Work, beside, peer};
-use crate::spool_bench::machine::{self, Machine};
-use crate::spool_bench::say;
 use crate::storm::{self, Plan};
 use std::fs;
 use std::io::Write as _;

@@ -24,7 +24,7 @@ mod stragglers;
 mod tries;
 mod world;
 
-use crate::spool_bench::say;
+use crate::machine::say;
 use clap::ValueEnum;
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;

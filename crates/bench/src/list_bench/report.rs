@@ -3,9 +3,9 @@
 use super::Part;
 use super::flow::{Case, Sample};
 use super::plan::Tables;
+use crate::machine::Machine;
 use crate::side_by_side::figures::{Row, Sampled, cell, median};
 use crate::side_by_side::servers::Kind;
-use crate::spool_bench::machine::Machine;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 

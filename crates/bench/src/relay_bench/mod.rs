@@ -13,7 +13,7 @@ mod hop;
 mod plan;
 mod report;
 
-use crate::spool_bench::say;
+use crate::machine::say;
 use clap::ValueEnum;
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -7,10 +7,9 @@
 use super::flow::{Amount, Load, sample};
 use super::report::{Report, Table};
 use super::{Arguments, Part};
+use crate::machine::{self, Machine, say};
 use crate::side_by_side::figures::Row;
 use crate::side_by_side::servers::{Kind, Site, Work, beside, peer};
-use crate::spool_bench::machine::{self, Machine};
-use crate::spool_bench::say;
 use std::borrow::Cow;
 use std::fs;
 use std::io::Write as _;

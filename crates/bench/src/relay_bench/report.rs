@@ -1,8 +1,8 @@
 //! The figures: medians and spreads for people, all samples for programs.
 
 use super::flow::Sample;
+use crate::machine::Machine;
 use crate::side_by_side::figures::{Row, Sampled, spread, text};
-use crate::spool_bench::machine::Machine;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 

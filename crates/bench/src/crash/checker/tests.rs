@@ -2,15 +2,15 @@
 
 use super::*;
 use crate::crash::letter::queue_id;
-use crate::engines::files::Files;
 use bytes::Bytes;
 use spool::{Change, NewBody, NewMessage, NewRecipient, State, Status};
 use std::sync::atomic::{AtomicU32, Ordering};
+use testkit::memory_store::MemoryStore;
 
 /// A store with a ledger in a directory of its own.
 struct Scene {
     dir: PathBuf,
-    store: Files,
+    store: MemoryStore,
     ledger: Ledger,
 }
 
@@ -25,8 +25,8 @@ impl Scene {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let name = format!("mailrace-checker-{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
         let dir = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(dir.join("store")).unwrap();
-        let store = Files::open(&dir.join("store")).unwrap();
+        std::fs::create_dir_all(&dir).unwrap();
+        let store = MemoryStore::default();
         let ledger = Ledger::append_to(&dir.join("ledger")).unwrap();
         Self { dir, store, ledger }
     }

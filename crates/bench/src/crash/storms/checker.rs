@@ -272,10 +272,10 @@ fn finish_most(store: &dyn Store, found: &Found, arguments: &PostCheckerArgument
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engines::files::Files;
     use bytes::Bytes;
     use mail::{Node, QueueIds};
     use spool::{NewBody, NewMessage, NewRecipient};
+    use testkit::memory_store::MemoryStore;
 
     /// Negative controls: each kind of broken promise, made on purpose in a store that works.
     #[test]
@@ -294,7 +294,7 @@ mod tests {
         for (name, there, promised, seen) in cases {
             let dir = std::env::temp_dir().join(format!("mailrace-post-{}-{}", std::process::id(), name.len()));
             fs::create_dir_all(&dir).unwrap();
-            let store = Files::open(&dir).unwrap();
+            let store = MemoryStore::default();
             let mut ids = QueueIds::new(Node::default());
             let mut promises = Promises { runs: ["run".to_owned()].into(), ..Promises::default() };
             for (number, (seq, whole)) in there.iter().enumerate() {
@@ -325,7 +325,7 @@ mod tests {
         }
     }
 
-    fn append(store: &Files, id: QueueId, seq: u64, whole: bool) {
+    fn append(store: &MemoryStore, id: QueueId, seq: u64, whole: bool) {
         let text = "text\r\n";
         let crc = crc32c::crc32c(text.as_bytes()) ^ u32::from(!whole);
         let body = format!("Received: here\r\nX-Mailrace-Storm: run/{seq:012}/{crc:08x}\r\n\r\n{text}");
