@@ -12,7 +12,7 @@ mod storms;
 
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
-use crate::place::Place;
+use crate::place::make_place;
 use crate::serve::failure;
 use bench::receiver::{Manners, Receiver};
 use children::{Relay, Sink};
@@ -98,7 +98,7 @@ impl Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
     is_free(arguments.listen)?;
     let disk = RealDisk::new();
-    let place = Place::make(&arguments.spool(), ROOM, &disk)?;
+    let space = make_place(&arguments.spool(), ROOM, &disk)?;
     let ledger = arguments.dir.join(format!("ledger-{}", std::process::id()));
     let mut output = Output::new();
     let mut tell = |text: String| {
@@ -108,7 +108,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
 
     let sink = Sink::start()?;
     let relay = Relay::start(arguments, sink.address(), None)?;
-    let report = Report { arguments: arguments.clone(), space: place.space };
+    let report = Report { arguments: arguments.clone(), space };
     tell(report.opening(&relay, &sink));
     tell(report.first(&storms::measured(arguments, relay, sink)?));
 

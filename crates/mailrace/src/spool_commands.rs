@@ -1,8 +1,7 @@
 //! `mailrace spool`: commands on the directory of a spool, one file each.
 //!
-//! All but the demonstration read a spool that no process has open, or a copy of one, and change nothing in it.
+//! They read a spool that no process has open, or a copy of one, and change nothing in it.
 
-mod demo;
 mod inspect;
 mod stats;
 mod verify;
@@ -24,11 +23,6 @@ pub(crate) enum Command {
     Verify(Target),
     /// Count what a spool holds: messages, destinations, segments, room
     Stats(stats::Arguments),
-    /// Show a spool at work: commit, kill -9, recover, compare, measure
-    Demo(demo::Arguments),
-    /// The process that the demonstration kills
-    #[command(hide = true)]
-    DemoWriter(demo::Arguments),
 }
 
 /// The spool a command reads.
@@ -47,8 +41,6 @@ pub(crate) fn run(command: Command) -> Result<Exit, Failure> {
         Command::Inspect(arguments) => inspect::run(&arguments),
         Command::Verify(arguments) => verify::run(&arguments),
         Command::Stats(arguments) => stats::run(&arguments),
-        Command::Demo(arguments) => demo::run(&arguments),
-        Command::DemoWriter(arguments) => demo::write_until_killed(&arguments),
     }
 }
 

@@ -106,7 +106,7 @@ fn lines(output: &mut Output, dir: &Path, top: usize, summary: &Summary, segment
 }
 
 /// What a power cut does here.
-pub(super) fn durability(space: &Space) -> &'static str {
+fn durability(space: &Space) -> &'static str {
     match (space.volatile, space.copy_on_write) {
         (true, _) => "volatile: takes everything here; fit for tests only",
         (false, true) => "durable; slow, because this file system writes changed blocks elsewhere",
@@ -115,7 +115,7 @@ pub(super) fn durability(space: &Space) -> &'static str {
 }
 
 /// What holds a directory, for other programs.
-pub(super) fn space_json(space: &Space) -> Value {
+fn space_json(space: &Space) -> Value {
     json!({
         "name": space.file_system, "volatile": space.volatile, "copy_on_write": space.copy_on_write,
         "free_bytes": space.free, "total_bytes": space.total,

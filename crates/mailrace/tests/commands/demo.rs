@@ -177,6 +177,16 @@ fn a_directory_of_somebody_else_is_left_alone() {
     fs::write(dir.join("spool/letters"), "mine").expect("a file");
     assert!(demo(&dir, "127.0.0.1:0", 73).contains("not touched"));
     assert_eq!(fs::read(dir.join("spool/letters")).expect("still there"), b"mine");
+
+    // An earlier demonstration to which a person added a file.
+    fs::rename(dir.join("spool/letters"), dir.join("spool/notes")).expect("renamed");
+    fs::write(
+        dir.join("spool/demo"),
+        "Made by a demonstration of mailrace. The next one removes this directory's spool.\n",
+    )
+    .expect("a marker");
+    assert!(demo(&dir, "127.0.0.1:0", 73).contains("did not make \"notes\""));
+    assert_eq!(fs::read(dir.join("spool/notes")).expect("still there"), b"mine");
 }
 
 #[test]

@@ -1,12 +1,17 @@
 //! `mailrace spool` as a user meets it: exit statuses, JSON, help, and what it leaves alone.
 
+use mail::{Client, Envelope, HeloName, MailParams, Node, Protocol, QueueIds, Received, Recipient, ReversePath};
 use serde_json::Value;
 use spool::disk::real::RealDisk;
-use spool::{Config, Spool};
+use spool::envelope::Encoded;
+use spool::{Config, NewBody, Spool, Store as _};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Arc;
+
+/// Messages of a small spool.
+const MESSAGES: u64 = 60;
 
 /// Runs the program; what it printed is in the panic of a test that fails.
 #[track_caller]
@@ -36,13 +41,31 @@ fn text(path: &Path) -> &str {
     path.to_str().expect("a name in UTF-8")
 }
 
-/// A small spool made by the demonstration.
+/// A small closed spool of [`MESSAGES`] messages, to one recipient each.
 #[track_caller]
-fn demo(test: &str) -> PathBuf {
+fn small_spool(test: &str) -> PathBuf {
     let dir = place(test).join("spool");
-    let report =
-        run_json(&["spool", "demo", "--dir", text(&dir), "--messages", "60", "--committers", "8", "--size", "600"], 0);
-    assert_eq!((&report["lost"], &report["verified"]["damage"]), (&0.into(), &0.into()), "{report}");
+    let config = Config { segment_bytes: 1 << 20, free_min: 0, ..Config::new(&dir) };
+    let (spool, _) = Spool::open(config, Arc::new(RealDisk::new())).expect("a spool");
+    let mut ids = QueueIds::new(Node::default());
+    for number in 0..MESSAGES {
+        let id = ids.next(1_795_161_879_000_000);
+        let envelope = Envelope {
+            id,
+            sender: ReversePath::Null,
+            params: MailParams::default(),
+            received: Received {
+                at_us: id.unix_us(),
+                client: Client::Internal,
+                helo: HeloName::new(b"lists.example"),
+                protocol: Protocol::Local,
+            },
+            recipients: vec![Recipient::new(format!("reader@site{}.example", number % 5).parse().expect("an address"))],
+        };
+        let encoded = Encoded::new(&envelope);
+        let body = NewBody::Whole(vec![b'a'; 600].into());
+        spool.append(encoded.message(&encoded.recipients(), body)).and_then(|commit| commit.wait()).expect("stored");
+    }
     dir
 }
 
@@ -77,59 +100,13 @@ fn a_live_frame(dir: &Path) -> (PathBuf, u64) {
 }
 
 #[test]
-fn the_demonstration_tells_its_story() {
-    let dir = place("story").join("spool");
-    let arguments = ["spool", "demo", "--dir", text(&dir), "--messages", "60", "--committers", "8", "--size", "600"];
-    let story = run(&arguments, 0);
-    for part in ["killed with SIGKILL", "acknowledged", "lost                   0", "recovery", "messages/s", "flushes"]
-    {
-        assert!(story.contains(part), "{part}: {story}");
-    }
-    assert!(story.contains("says nothing about a power cut. `make crash`"), "{story}");
-    let report = run_json(&arguments, 0);
-    let number = |outer: &str, inner: &str| report[outer][inner].as_u64().expect("a number");
-    assert!(number("killed", "acknowledged") >= 30);
-    assert_eq!(number("killed", "found"), number("killed", "acknowledged") + number("killed", "unacknowledged"));
-    assert_eq!(number("measured", "committed"), 30);
-    assert_eq!(number("verified", "messages"), number("killed", "found") + 30);
-    assert!(number("measured", "flushes") > 0 && number("measured", "p50_us") <= number("measured", "p99_us"));
-    assert_eq!(report["wrong"], Value::Array(Vec::new()));
-}
-
-#[test]
-fn the_demonstration_leaves_other_directories_alone() {
-    let dir = place("foreign");
-    fs::write(dir.join("letter.txt"), "mine").expect("a file");
-    let before = contents(&dir);
-    let refused = run(&["spool", "demo", "--dir", text(&dir)], 73);
-    assert!(refused.contains("not touched, it has no file demo"), "{refused}");
-    assert!(run(&["spool", "demo", "--dir", text(&dir.join("letter.txt"))], 73).contains("it is no directory"));
-    assert_eq!(contents(&dir), before);
-
-    // An earlier demonstration to which somebody added something is somebody's.
-    for added in ["notes", "00/notes"] {
-        let dir = demo("added");
-        fs::write(dir.join(added), "mine").expect("a file");
-        let before = contents(&dir);
-        assert!(run(&["spool", "demo", "--dir", text(&dir)], 73).contains("did not make \"notes\""));
-        assert_eq!(contents(&dir), before);
-    }
-
-    // A real spool has no marker.
-    let dir = demo("real");
-    fs::remove_file(dir.join("demo")).expect("the marker");
-    run(&["spool", "demo", "--dir", text(&dir)], 73);
-    run(&["spool", "verify", text(&dir)], 0);
-}
-
-#[test]
 fn a_sound_spool_is_read_and_not_changed() {
-    let dir = demo("sound");
+    let dir = small_spool("sound");
     let before = contents(&dir);
     let verify = run_json(&["spool", "verify", text(&dir)], 0);
     assert_eq!((&verify["sound"], &verify["damage"]), (&true.into(), &Value::Array(Vec::new())));
     let messages = verify["messages"].as_u64().expect("a number");
-    assert!(messages >= 60);
+    assert_eq!(messages, MESSAGES);
     let stats = run_json(&["spool", "stats", text(&dir), "--top", "3"], 0);
     assert_eq!(stats["messages"], messages);
     assert_eq!(stats["top"].as_array().map(Vec::len), Some(3));
@@ -149,7 +126,7 @@ fn a_sound_spool_is_read_and_not_changed() {
 
 #[test]
 fn a_copy_that_nobody_may_write_is_read() {
-    let dir = demo("original");
+    let dir = small_spool("original");
     let copy = place("copy");
     for (path, bytes) in contents(&dir) {
         let to = copy.join(path.strip_prefix(&dir).expect("below"));
@@ -159,16 +136,14 @@ fn a_copy_that_nobody_may_write_is_read() {
         permissions.set_readonly(true);
         fs::set_permissions(&to, permissions).expect("changed");
     }
-    // Neither `lock` nor the marker of the demonstration belongs to what must be copied.
-    for name in ["lock", "demo"] {
-        fs::remove_file(copy.join(name)).expect("there");
-    }
+    // `lock` does not belong to what must be copied.
+    fs::remove_file(copy.join("lock")).expect("there");
     assert_eq!(run_json(&["spool", "verify", text(&copy)], 0)["sound"], true);
 }
 
 #[test]
 fn damage_is_found_and_named() {
-    let dir = demo("damage");
+    let dir = small_spool("damage");
     let (file, offset) = a_live_frame(&dir);
     let mut bytes = fs::read(&file).expect("a segment");
     let at = usize::try_from(offset).expect("small") + 300;
@@ -186,7 +161,7 @@ fn damage_is_found_and_named() {
 
 #[test]
 fn a_damaged_identity_is_damage() {
-    let dir = demo("identity");
+    let dir = small_spool("identity");
     let text_of = fs::read_to_string(dir.join("SPOOL")).expect("the identity");
     fs::write(dir.join("SPOOL"), text_of.replace("shards 1", "shards 2")).expect("written");
     assert!(run(&["spool", "verify", text(&dir)], 65).contains("checksum does not match; restore"));
@@ -206,11 +181,10 @@ fn what_is_no_spool_is_left_alone() {
 
 #[test]
 fn a_spool_in_use_is_left_alone() {
-    let dir = demo("in-use");
+    let dir = small_spool("in-use");
     let (spool, _) = Spool::open(Config::new(&dir), Arc::new(RealDisk::new())).expect("a spool");
     let refused = run(&["spool", "verify", text(&dir)], 75);
     assert!(refused.contains(&std::process::id().to_string()), "{refused}");
-    run(&["spool", "demo", "--dir", text(&dir)], 75);
     drop(spool);
     // A process that another test is just starting has our files, and the lock, until it is itself.
     let verify = || Command::new(env!("CARGO_BIN_EXE_mailrace")).args(["spool", "verify", text(&dir)]).output();
@@ -221,7 +195,7 @@ fn a_spool_in_use_is_left_alone() {
 
 #[test]
 fn a_newer_format_is_refused_with_both_numbers() {
-    let dir = demo("newer");
+    let dir = small_spool("newer");
     let identity = fs::read_to_string(dir.join("SPOOL")).expect("the identity");
     fs::write(dir.join("SPOOL"), identity.replace("format 1", "format 7")).expect("written");
     let refused = run(&["spool", "stats", text(&dir)], 78);
@@ -232,14 +206,12 @@ fn a_newer_format_is_refused_with_both_numbers() {
 fn wrong_arguments_and_help() {
     run(&[], 64);
     run(&["spool", "verify"], 64);
-    run(&["spool", "demo", "--size", "1"], 64);
     run(&["spool", "stats", "x", "--frames"], 64);
     let help = run(&["spool", "--help"], 0);
-    for part in ["inspect", "verify", "stats", "demo", "Exit status:", "65  damage was found"] {
+    for part in ["inspect", "verify", "stats", "Exit status:", "65  damage was found"] {
         assert!(help.contains(part), "{part}: {help}");
     }
-    assert!(!help.contains("demo-writer"), "{help}");
-    for command in ["inspect", "verify", "stats", "demo"] {
+    for command in ["inspect", "verify", "stats"] {
         assert!(run(&["spool", command, "--help"], 0).contains("--json"));
     }
     assert!(run(&["--version"], 0).starts_with("mailrace "));
