@@ -179,7 +179,8 @@ fn a_directory_of_somebody_else_is_left_alone() {
     assert_eq!(fs::read(dir.join("spool/letters")).expect("still there"), b"mine");
 
     // An earlier demonstration to which a person added a file.
-    fs::rename(dir.join("spool/letters"), dir.join("spool/notes")).expect("renamed");
+    fs::remove_file(dir.join("spool/letters")).expect("removed");
+    fs::write(dir.join("spool/notes"), "mine").expect("a file");
     fs::write(
         dir.join("spool/demo"),
         "Made by a demonstration of mailrace. The next one removes this directory's spool.\n",
