@@ -18,7 +18,6 @@ use std::fmt;
 use crate::address::{
     Address, AddressError, AddressParseError, AddressReason, Domain, DomainName, LocalPart, is_atext, write_local_part,
 };
-use crate::encoded_word;
 use crate::scan::Scan;
 
 /// An address in a header field, decoded, without comments.
@@ -74,12 +73,6 @@ impl Mailbox {
     #[must_use]
     pub fn name(&self) -> Option<&str> {
         self.name.as_deref()
-    }
-
-    /// The display name as a person would see it: encoded words decoded, also those in quotes, as user agents do.
-    #[must_use]
-    pub fn decoded_name(&self) -> Option<String> {
-        self.name().map(|name| encoded_word::decode(name.as_bytes(), None).text)
     }
 
     /// The address.

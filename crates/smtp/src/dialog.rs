@@ -2,7 +2,7 @@
 //!
 //! One file is one conversation. The same files are played to the state machine, to a simulated server and to a real
 //! one over TCP, so a file says what a client sends and sees, and how the server is set up. What only the state machine
-//! can show stands on lines that begin with `machine`, and [`Step::is_on_wire`] is false for them.
+//! can show stands on lines that begin with `machine`.
 //!
 //! ```text
 //! # A comment.
@@ -80,14 +80,6 @@ pub enum Step {
     ShutDown,
     /// A note has this in its debug text.
     Note(String),
-}
-
-impl Step {
-    /// Whether it can be done and seen from outside a server.
-    #[must_use]
-    pub const fn is_on_wire(&self) -> bool {
-        !matches!(self, Self::Pause | Self::TrustXclient | Self::ShutDown | Self::Note(_))
-    }
 }
 
 impl Dialog {

@@ -3,11 +3,13 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::encoded_word;
 
 /// The list as text: `name|address`, groups as `name:[..]`.
 fn show(text: &str) -> String {
-    let mailbox = |mailbox: &Mailbox| match mailbox.decoded_name() {
-        Some(name) => format!("{name}|{}", mailbox.address()),
+    let decoded = |name: &str| encoded_word::decode(name.as_bytes(), None).text;
+    let mailbox = |mailbox: &Mailbox| match mailbox.name() {
+        Some(name) => format!("{}|{}", decoded(name), mailbox.address()),
         None => mailbox.address().to_string(),
     };
     let members = |item: &AddressItem| item.mailboxes().iter().map(mailbox).collect::<Vec<_>>().join(", ");

@@ -194,9 +194,6 @@ impl Certified {
     }
 }
 
-/// Names and their values.
-pub type Pairs = Vec<(String, String)>;
-
 /// As whom we log in at a server: `"U:user" "P:password" "M:PLAIN"`. Its `Debug` does not show the password.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct AuthInfo {
@@ -394,26 +391,6 @@ impl Access {
         let domain = key::domain(tag, recipient.domain(), self.options.lookup_dot_domain);
         let groups = [key::full(tag, local, recipient.domain()), key::user(tag, local), domain, key::default(tag)];
         self.tagged(ask, &groups, TlsDemand::parse)
-    }
-
-    /// `TLS_Clt_features:` and `TLS_Srv_features:`: `Name=value` with `;` between, as `CertFile=/etc/mail/x.pem`.
-    ///
-    /// # Errors
-    /// As [`Self::rate`].
-    pub fn tls_features(
-        &self,
-        ask: &mut Ask<'_>,
-        peer: Server<'_>,
-        is_server: bool,
-    ) -> Result<Option<Tagged<Pairs>>, Stop> {
-        let tag = if is_server { "TLS_Clt_features" } else { "TLS_Srv_features" };
-        self.tagged(ask, &self.host(tag, peer.name, peer.ip), |text| {
-            let pairs = unquote(text);
-            let pair = |pair: &str| {
-                pair.split_once('=').map(|(name, value)| (name.trim().to_owned(), value.trim().to_owned()))
-            };
-            pairs.split(';').filter(|text| !text.trim().is_empty()).map(pair).collect()
-        })
     }
 
     /// `Try_TLS:`: whether STARTTLS is used with a server; `None`: the map does not say.

@@ -292,16 +292,6 @@ impl Resolver {
         self.addresses(name, Kind::A, self.limit(time_max)).await
     }
 
-    /// The IPv6 addresses of a name; as [`Resolver::a_records`].
-    ///
-    /// # Errors
-    /// When the DNS did not tell.
-    /// # Cancel safety
-    /// Cancel safe.
-    pub async fn aaaa_records(&self, name: &str) -> Result<Vec<IpAddr>, Failure> {
-        self.addresses(name, Kind::Aaaa, self.limit(self.0.timeout)).await
-    }
-
     /// What happened so far.
     #[must_use]
     pub fn counts(&self) -> Counts {

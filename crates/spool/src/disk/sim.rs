@@ -120,8 +120,6 @@ impl Default for Costs {
 }
 
 impl Costs {
-    /// A rotating disk: 150 MiB/s, 8 ms for each seek or flush.
-    pub const ROTATING: Self = Self { read_us: 8000, write_us: 20, mib_us: 6667, sync_us: 8000, name_us: 16_000 };
     /// Nothing takes time; only [`SimDisk::advance`] moves the clock.
     pub const NONE: Self = Self { read_us: 0, write_us: 0, mib_us: 0, sync_us: 0, name_us: 0 };
 }

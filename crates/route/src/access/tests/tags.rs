@@ -87,8 +87,6 @@ fn tls_and_logins() {
     assert_eq!(value(known(|ask| access.try_tls(ask, server("mx.broken.example")))), Some(false));
     assert_eq!(value(known(|ask| access.try_tls(ask, server("mx.x.example")))), None);
     assert_eq!(value(known(|ask| access.client_features(ask, server("mx.x.example")))).as_deref(), Some("D"));
-    let pairs = value(known(|ask| access.tls_features(ask, server("x.example"), true))).unwrap();
-    assert_eq!(pairs.first().map(|(name, value)| (&**name, &**value)), Some(("CertFile", "/etc/x.pem")));
     let user = |info: Option<AuthInfo>| info.and_then(|info| info.user);
     assert_eq!(user(value(known(|ask| access.auth_info(ask, server("mx.x.example"))))).as_deref(), Some("me"));
     let by_ip = Server { name: Some("mx.y.example"), ip: Some(ip("192.0.2.9")) };
@@ -97,7 +95,7 @@ fn tls_and_logins() {
 }
 
 #[test]
-fn groups_copies_and_pairs() {
+fn groups_and_copies() {
     let access = map();
     let group = |text: &str| value(known(|ask| access.queue_group(ask, &address(text))));
     assert_eq!(
