@@ -43,7 +43,7 @@ pub(crate) const ROOMS: &[Room] = &[
     Room { name: "cluster", pure: true, may_use: &["mail"] },
     Room { name: "os", pure: false, may_use: &[] },
     Room { name: "local", pure: false, may_use: &["mail", "config", "os"] },
-    Room { name: "operator", pure: false, may_use: &["mail", "observe"] },
+    Room { name: "operator", pure: false, may_use: &["mail", "schedule", "spool", "observe", "os"] },
     Room { name: "server", pure: false, may_use: ALL_ROOMS },
     Room { name: "sim", pure: true, may_use: &["mail"] },
     Room { name: "bench", pure: false, may_use: &["mail", "smtp", "spool", "route", "observe", "sim", "server"] },

@@ -1,11 +1,17 @@
-//! Values that the server and the commands of an operator share.
+//! The control socket and the queue commands: requests of an operator to the running server, and their answers.
 //!
-//! [`answers`] has the answers of the control socket as structs: the server fills them in, the commands `status`,
-//! `queue`, `mailq`, `hoststat` and `mailstats` read them. [`mailer_statistics`] counts messages by mailer,
-//! [`delivery_watch`] passes delivery results to sessions that wait for them.
+//! [`control`] serves the socket and reads requests; the server's [`control::Handler`] carries them out. [`queue`]
+//! carries out commands on the queue: it reads and changes the spool, and asks for deliveries through
+//! [`queue::DeliveryControl`]. [`answers`] has the answers as structs: the server fills them in, the commands `status`,
+//! `queue`, `mailq`, `hoststat` and `mailstats` read them. [`user_share`] limits what one user of this machine takes,
+//! [`mailer_statistics`] counts messages by mailer, [`delivery_watch`] passes delivery results to sessions that wait
+//! for them.
 
 #![forbid(unsafe_code)]
 
 pub mod answers;
+pub mod control;
 pub mod delivery_watch;
 pub mod mailer_statistics;
+pub mod queue;
+pub mod user_share;

@@ -3,8 +3,8 @@
 //! The files follow the way of a message: [`accept`] takes connections, `session` drives the protocol, [`admit`]
 //! decides who may send to whom, [`intake`] makes messages durable. `shell` starts, reloads and ends the server,
 //! `context` what all connections share, `hosts` what is known of next hops, `state_file` what helps and may be lost.
-//! [`config`], [`log`], [`control`], [`queue`], [`auth`], [`tls`], [`dns`] and [`env`] serve them. [`submit`] and
-//! `pickup` are the two ends of the directory where programs of this machine hand mail in.
+//! [`config`], [`log`], [`auth`], [`tls`], [`dns`] and [`env`] serve them; [`control`] and [`queue`] are those of crate
+//! `operator`. [`submit`] and `pickup` are the two ends of the directory where programs of this machine hand mail in.
 
 #![forbid(unsafe_code)]
 
@@ -13,7 +13,6 @@ pub mod admit;
 pub mod auth;
 pub mod config;
 mod context;
-pub mod control;
 mod deliver;
 mod dispatch;
 pub mod dns;
@@ -25,7 +24,6 @@ pub mod local_delivery;
 pub mod log;
 mod lookup;
 mod pickup;
-pub mod queue;
 mod resolve;
 mod routing;
 mod session;
@@ -38,8 +36,8 @@ mod sliding_window;
 mod state_file;
 pub mod submit;
 pub mod tls;
-mod user_share;
 
-pub(crate) use ::operator::{delivery_watch, mailer_statistics};
+pub use ::operator::{control, queue};
+pub(crate) use ::operator::{delivery_watch, mailer_statistics, user_share};
 pub use os as env;
 pub use shell::{ShutdownSummary, Source, explain, start};

@@ -11,12 +11,13 @@ use crate::control::{self, Answer, Handler, Peer, Reason, Request, Rights, Statu
 use crate::dispatch::Dispatch;
 use crate::env::accounts::Accounts;
 use crate::env::{blocking, clock, machine};
+use crate::log::LogError;
 use crate::queue;
 use crate::session::{Connection, Opening, Transport, process_listen};
 use mail::Client;
 use observe::counters::{Counter, Temporary};
 use observe::{Event, Ruleset};
-use operator::answers::{Host, HostsAnswer, LoginOverLimit, MailersAnswer, to_fields};
+use operator::answers::{FailingLog, Host, HostsAnswer, LoginOverLimit, MailersAnswer, to_fields};
 use smtp::server::{BareNewline, Dialect, Session, Settings};
 use std::sync::Arc;
 use std::time::Duration;
@@ -103,7 +104,10 @@ impl Server {
             pickup_full: context.pickup.is_full(),
             expansions: context.expansions.figures(),
             log_dropped: context.log.counter(Counter::LogDropped),
-            log_failing: context.log.trouble(),
+            log_failing: context.log.trouble().map(|LogError { target, reason }| FailingLog {
+                target: target.to_string(),
+                reason: reason.to_string(),
+            }),
             log_waiting: u64::try_from(context.log.waiting()).unwrap_or(u64::MAX),
             spool_path: live.config.spool.path.clone(),
             file_system: space.as_ref().map_or_else(|_| "unknown".to_owned(), |space| space.file_system.to_string()),

@@ -5,8 +5,8 @@
 //! The kernel says who connected (SO_PEERCRED) and cannot be lied to. The mode of the socket keeps others out already;
 //! this is asked besides, because the mode of a file is changed more easily than one thinks.
 
-use crate::env::accounts::Accounts;
-use crate::env::machine;
+use os::accounts::Accounts;
+use os::machine;
 use rustix::net::sockopt::socket_peercred;
 use std::io;
 use std::os::fd::AsFd;

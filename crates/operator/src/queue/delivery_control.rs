@@ -4,9 +4,9 @@
 //! the spool does not keep: the last reply of a next hop, and the attempts in progress. Every function except `bounce`
 //! returns at once, and any thread may call it.
 
-use crate::env::clock;
 use bytes::Bytes;
 use mail::QueueId;
+use os::clock;
 use std::fmt;
 use std::time::Duration;
 

@@ -1,13 +1,13 @@
 //! Fills in the lines that show messages and destinations.
 //!
-//! [`operator::answers`] has the fields. Times are seconds since 1970, ages are seconds. A field without a known value
+//! [`crate::answers`] has the fields. Times are seconds since 1970, ages are seconds. A field without a known value
 //! is absent.
 
 use super::delivery_control::{DeliveryControl, DestinationState, WaitCause};
 use super::scan::{EnvelopeSummary, FoundMessage, FoundRecipient};
 use super::selection::RecipientStatus;
+use crate::answers::{DestinationStatus, MessageLine, RecipientLine};
 use mail::{Client, QueueId};
-use operator::answers::{DestinationStatus, MessageLine, RecipientLine};
 use schedule::Class;
 use spool::{Spool, Store as _};
 use std::time::Duration;

@@ -37,4 +37,6 @@ pub use run::{COMMANDS_MAX, ChangeListener, QueueChange, QueueCommands};
 pub use selection::{RecipientStatus, Selection};
 
 #[cfg(test)]
+mod test_spool;
+#[cfg(test)]
 mod tests;

@@ -3,8 +3,7 @@
 //! Field names are part of the protocol, `docs/operation.md` lists them; new ones may come, none changes its meaning.
 
 use super::answer::Answer;
-use crate::log::LogError;
-use operator::answers::{
+use crate::answers::{
     AcceptedMessages, ConnectionCounts, DeliveryConnections, DeliveryCounts, DestinationLine, ExpansionCounts,
     FailingLog, LogStatus, LoginOverLimit, PickupStatus, QueueStatus, RefusedRecipients, SpoolStatus, StatusAnswer,
     StopStatus, to_fields,
@@ -76,7 +75,7 @@ pub struct Status {
     /// Lines the log had to drop since the start.
     pub log_dropped: u64,
     /// Why the log cannot be written now.
-    pub log_failing: Option<LogError>,
+    pub log_failing: Option<FailingLog>,
     /// Lines that wait for the log's target.
     pub log_waiting: u64,
     /// `spool.path`.
@@ -140,7 +139,6 @@ impl Status {
         let spool = &self.spool;
         let stop =
             self.stopping.map(|Stopping { deliveries, left }| StopStatus { deliveries, seconds_left: left.as_secs() });
-        let failing = self.log_failing.as_ref();
         StatusAnswer {
             version: self.version.clone(),
             hostname: self.hostname.clone(),
@@ -183,12 +181,7 @@ impl Status {
                 kept: self.expansions.kept,
                 kept_bytes: self.expansions.kept_bytes,
             },
-            log: LogStatus {
-                dropped: self.log_dropped,
-                failing: failing
-                    .map(|why| FailingLog { target: why.target.to_string(), reason: why.reason.to_string() }),
-                waiting: self.log_waiting,
-            },
+            log: LogStatus { dropped: self.log_dropped, failing: self.log_failing.clone(), waiting: self.log_waiting },
             spool: self.spool_status(),
         }
     }

@@ -10,9 +10,9 @@ use super::delivery_control::DeliveryControl;
 use super::scan::{FoundMessage, FoundRecipient};
 use super::selection::RecipientStatus;
 use super::view::{QueueView, text};
+use crate::answers::StragglerLine;
 use bytes::Bytes;
 use mail::QueueId;
-use operator::answers::StragglerLine;
 use std::collections::HashMap;
 
 /// Groups in memory, and destinations whose hosts are known.

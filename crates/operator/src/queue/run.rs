@@ -11,12 +11,10 @@ use super::delivery_control::DeliveryControl;
 use super::scan::{FoundMessage, QueueScan, ScanResult};
 use super::stragglers::Stragglers;
 use super::view::{QueueView, text};
+use crate::answers::{DestinationLine, MissingLine, ProgressLine, QueueLine, QueueTotals, UnreadableLine, to_fields};
 use crate::control::{Answer, ListPart, Reason};
-use crate::env::clock;
 use mail::QueueId;
-use operator::answers::{
-    DestinationLine, MissingLine, ProgressLine, QueueLine, QueueTotals, UnreadableLine, to_fields,
-};
+use os::clock;
 use spool::{Error, Spool, Status, Store as _};
 use std::fmt;
 use std::sync::Arc;

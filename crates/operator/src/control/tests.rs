@@ -267,7 +267,7 @@ async fn ask(client: &mut Lines<BufReader<UnixStream>>) -> Option<Value> {
 async fn a_server_on_a_path_knows_its_peers_and_keeps_a_second_one_out() {
     with_server(async |path| {
         let answer = ask(&mut connect(path).await).await.unwrap();
-        assert_eq!(answer, json!({ "ok": true, "uid": crate::env::machine::uid() }));
+        assert_eq!(answer, json!({ "ok": true, "uid": os::machine::uid() }));
         assert!(matches!(ControlSocket::bind(path, None), Err(BindError::InUse { .. })));
         assert_eq!(ask(&mut connect(path).await).await.unwrap()["ok"], true, "the first one was not disturbed");
     })
@@ -319,13 +319,13 @@ fn a_status_is_one_line() {
         accepted_rate: 0.5,
         deliveries: Some(Deliveries { sent: 30, deferred: 4, failed: 1, silent: 7, ..Deliveries::default() }),
         queues_only: true,
-        logins_over: vec![operator::answers::LoginOverLimit {
+        logins_over: vec![crate::answers::LoginOverLimit {
             user: "ann".to_owned(),
             client: Some("192.0.2.1".to_owned()),
             recipients: 9,
             ago: 1,
         }],
-        fullest: vec![operator::answers::DestinationLine {
+        fullest: vec![crate::answers::DestinationLine {
             destination: "b.test".to_owned(),
             recipients: 9,
             ..Default::default()

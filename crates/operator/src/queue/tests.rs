@@ -1,10 +1,10 @@
 //! Commands on a real spool on a simulated disk, with a dispatcher that writes down what it is told.
 
+use super::test_spool::spool_with;
 use super::*;
 use crate::control::{Answer, ListPart, Reason};
-use crate::env::test_deadline::TestDeadline;
-use crate::simulation::spool_with;
 use mail::{Address, Client, Envelope, MailParams, Protocol, QueueId, Received, Recipient, ReversePath};
+use os::test_deadline::TestDeadline;
 use serde_json::{Map, Value, json};
 use spool::{Change, NewBody, NewMessage, Spool, State, Status, Store as _};
 use std::collections::HashMap;
@@ -99,7 +99,7 @@ struct Trial {
 
 /// The id of a message that came so many hours ago, give or take.
 fn id(hours: u64) -> QueueId {
-    let now = crate::env::clock::unix_us();
+    let now = os::clock::unix_us();
     QueueId::new(now / 3_600_000_000 * 3_600_000_000 - hours * 3_600_000_000, mail::Node::default()).unwrap()
 }
 

@@ -45,7 +45,7 @@ mod tests {
 
     #[test]
     fn a_rate_is_that_of_the_last_minute() {
-        let begin = crate::env::clock::now();
+        let begin = os::clock::now();
         let at = |seconds| begin + Duration::from_secs(seconds);
         let mut rate = Rate::default();
         assert_eq!(rate.per_second(at(0), 5), 0.0);

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Places that are taken, in all and by user.
 #[derive(Debug, Default)]
-pub(crate) struct UserShares {
+pub struct UserShares {
     taken: Mutex<Taken>,
 }
 
@@ -22,14 +22,14 @@ struct Taken {
 
 /// A place that is taken until this is dropped.
 #[derive(Debug)]
-pub(crate) struct UserPlace {
+pub struct UserPlace {
     shares: Arc<UserShares>,
     uid: u32,
 }
 
 /// Why there is no place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ShareError {
+pub enum ShareError {
     /// The user has as many as one user may have.
     User,
     /// All are taken.
@@ -41,7 +41,7 @@ impl UserShares {
     ///
     /// # Errors
     /// Which limit is reached.
-    pub(crate) fn take(self: &Arc<Self>, uid: u32, all_max: usize, user_max: usize) -> Result<UserPlace, ShareError> {
+    pub fn take(self: &Arc<Self>, uid: u32, all_max: usize, user_max: usize) -> Result<UserPlace, ShareError> {
         let mut taken = self.lock();
         let own = taken.users.get(&uid).copied().unwrap_or_default();
         if own >= user_max {
