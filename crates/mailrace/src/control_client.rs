@@ -2,10 +2,10 @@
 
 use crate::exit::{Exit, Failure};
 use clap::Args;
-use operator::answers;
+use operator::answers::{self, ProblemLine, RefusalLine};
+use operator::control::{Reason, Request};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use server::control::{Reason, Request};
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -141,7 +141,7 @@ impl Control {
         let line = self.line()?;
         match line.get("ok") {
             Some(Value::Bool(true)) => Ok(Part::Last(line)),
-            Some(_) => Err(refusal(&line)),
+            Some(_) => Err(refusal(self.read(&line)?)),
             None => Ok(Part::Line(line)),
         }
     }
@@ -182,27 +182,25 @@ fn other_version(path: &Path, error: &serde_json::Error) -> Failure {
     Failure::new(Exit::Io, text)
 }
 
-/// What the server refused, with every single mistake on a line of its own.
-fn refusal(answer: &Value) -> Failure {
-    let exit = match answer.get("reason").and_then(Value::as_str).and_then(Reason::from_name) {
+/// Describes a refusal of the server, with every single mistake on a line of its own.
+fn refusal(refusal: RefusalLine) -> Failure {
+    let exit = match Reason::from_name(&refusal.reason) {
         Some(Reason::Request) => Exit::Usage,
         Some(Reason::Permission) => Exit::NoPermission,
         Some(Reason::Busy) => Exit::TryLater,
         Some(Reason::Config) => Exit::Config,
         Some(Reason::Failed) | None => Exit::Io,
     };
-    let mut message = answer.get("error").and_then(Value::as_str).unwrap_or("the server refused").to_owned();
-    let problems = answer.get("problems").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-    for problem in problems {
-        let text = |field| problem.get(field).and_then(Value::as_str).unwrap_or_default();
-        let number = |field| problem.get(field).and_then(Value::as_u64).filter(|number| *number > 0);
-        message.push_str("\n  ");
-        message.push_str(text("file"));
-        for place in [number("line"), number("column")].into_iter().map_while(|place| place) {
+    let mut message = refusal.error;
+    if message.is_empty() {
+        message.push_str("the server refused");
+    }
+    for ProblemLine { file, line, column, text } in refusal.problems {
+        message.push_str(&format!("\n  {file}"));
+        for place in [line, column].into_iter().take_while(|place| *place > 0) {
             message.push_str(&format!(":{place}"));
         }
-        message.push_str(": ");
-        message.push_str(text("text"));
+        message.push_str(&format!(": {text}"));
     }
     Failure::new(exit, message)
 }
@@ -221,10 +219,13 @@ mod tests {
                 { "file": "key.pem", "line": 0, "column": 0, "text": "no such file" },
             ],
         });
-        let failure = refusal(&answer);
+        let failure = refusal(answers::from_line(&answer).unwrap());
         assert_eq!(failure.exit, Exit::Config);
         let expected = "2 problems; the old configuration stays\n  m.toml:2:5: no such key\n  key.pem: no such file";
         assert_eq!(failure.to_string(), expected);
-        assert_eq!(refusal(&json!({ "ok": false, "reason": "permission" })).exit, Exit::NoPermission);
+        assert_eq!(
+            refusal(RefusalLine { reason: "permission".to_owned(), ..RefusalLine::default() }).exit,
+            Exit::NoPermission
+        );
     }
 }

@@ -1,7 +1,7 @@
 //! `mailrace reload`, `status` and `smtp`: what the running server is asked over its control socket.
 //!
 //! Each command is one request and one answer; `smtp` then connects standard input and output with a session of the
-//! server, as sendmail's `-bs` does. What requests and answers look like is written in `server::control` and
+//! server, as sendmail's `-bs` does. What requests and answers look like is written in `operator::control` and
 //! `docs/operation.md`.
 
 mod status;
@@ -10,8 +10,8 @@ use crate::control_client::{Control, Target};
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
 use clap::{Args, Subcommand};
-use serde_json::Value;
-use server::control::Request;
+use operator::answers::ReloadAnswer;
+use operator::control::Request;
 use std::io::{self, BufRead, Write};
 use std::net::Shutdown;
 use std::sync::Arc;
@@ -65,13 +65,9 @@ pub(crate) fn run(command: Command) -> Result<Exit, Failure> {
 }
 
 fn reload(target: &Target) -> Result<Exit, Failure> {
-    let answer = Control::connect(&target.path())?.ask(&Request::Reload)?;
+    let ReloadAnswer { changed, needs_restart, retried } =
+        Control::connect(&target.path())?.ask_for(&Request::Reload)?;
     let mut output = Output::new();
-    let lines = |field: &str| -> Vec<String> {
-        let texts = answer.get(field).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-        texts.iter().filter_map(Value::as_str).map(str::to_owned).collect()
-    };
-    let (changed, needs_restart) = (lines("changed"), lines("needs_restart"));
     output.line(if changed.is_empty() { "reloaded, no setting changed" } else { "reloaded" });
     for line in changed {
         output.line(format_args!("  {line}"));
@@ -79,11 +75,10 @@ fn reload(target: &Target) -> Result<Exit, Failure> {
     for line in needs_restart {
         output.line(format_args!("  waits for a restart: {line}"));
     }
-    match lines("retried") {
-        tried if tried.is_empty() => {
-            output.line("  waiting mail keeps its times: nothing that says where it goes changed")
-        }
-        tried => output.line(format_args!("  waiting mail is tried again: {} changed", tried.join(", "))),
+    if retried.is_empty() {
+        output.line("  waiting mail keeps its times: nothing that says where it goes changed");
+    } else {
+        output.line(format_args!("  waiting mail is tried again: {} changed", retried.join(", ")));
     }
     output.finish()?;
     Ok(Exit::Ok)

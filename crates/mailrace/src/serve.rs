@@ -5,8 +5,8 @@
 use crate::config_commands::Source;
 use crate::exit::{Exit, Failure};
 use clap::Args;
+use operator::control::BindError;
 use server::config::render;
-use server::control::BindError;
 use server::start::{Prepared, StartError};
 use std::io::{ErrorKind, Write as _};
 use std::net::SocketAddr;

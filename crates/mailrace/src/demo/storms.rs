@@ -10,7 +10,7 @@ use crate::output::{Progress, count, thousands};
 use bench::receiver::{Manners, Receiver};
 use bench::storm::{self, Plan};
 use operator::answers::StatusAnswer;
-use server::control::Request;
+use operator::control::Request;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;

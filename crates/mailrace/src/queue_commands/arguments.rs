@@ -5,7 +5,7 @@ use crate::control_client::Target;
 use crate::exit::{Exit, Failure};
 use clap::{Args, Subcommand};
 use mail::QueueId;
-use server::queue::{self, Action, GroupBy, LIST_MAX, Pattern, RecipientStatus, Selection};
+use operator::queue::{self, Action, GroupBy, LIST_MAX, Pattern, RecipientStatus, Selection};
 use std::io::Read as _;
 use std::path::PathBuf;
 use std::time::Duration;

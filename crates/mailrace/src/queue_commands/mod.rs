@@ -1,6 +1,6 @@
 //! `mailrace queue`: looks at the queue of the running server, and changes what is in it.
 //!
-//! Each command is one request, or several where many ids are named; `server::queue` decides what is meant and does it.
+//! Each command is one request, or several where many ids are named; `operator::queue` decides what is meant and does it.
 //! Here arguments are read and answers printed. A stopped server's spool is looked into with `mailrace spool`.
 
 mod arguments;
@@ -13,9 +13,9 @@ pub(crate) use arguments::Command;
 
 use mail::QueueId;
 use operator::answers::QueueTotals;
+use operator::control::Request;
+use operator::queue::{self, Action};
 use serde_json::{Map, Value, json};
-use server::control::Request;
-use server::queue::{self, Action};
 use std::path::Path;
 
 /// What the help of every command ends with.
@@ -101,8 +101,8 @@ pub(crate) fn run(command: Command) -> Result<Exit, Failure> {
     })
 }
 
-/// The command as requests that are short enough.
-fn requests(command: queue::Command) -> Vec<queue::Command> {
+/// Splits the ids of a command into requests that are short enough.
+pub(crate) fn requests(command: queue::Command) -> Vec<queue::Command> {
     if command.selection.ids.len() <= IDS_MAX {
         return vec![command];
     }
@@ -157,7 +157,7 @@ mod tests {
         assert_eq!(parts.iter().flat_map(|part| part.selection.ids.clone()).collect::<Vec<_>>(), selection.ids);
         for part in parts {
             let line = Request::Queue(Box::new(part)).to_line();
-            assert!(line.len() < server::control::LINE_BYTES_MAX, "{}", line.len());
+            assert!(line.len() < operator::control::LINE_BYTES_MAX, "{}", line.len());
         }
     }
 

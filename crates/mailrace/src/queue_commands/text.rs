@@ -7,9 +7,9 @@ mod destination;
 mod message;
 
 use crate::output::{Output, count, plain, thousands};
-use operator::answers::{LineKind, MessageLine, MissingLine, QueueLine, QueueTotals, UnreadableLine};
+use operator::answers::{MessageLine, MissingLine, QueueLine, QueueTotals, UnreadableLine};
+use operator::queue::{Action, Command};
 use serde_json::Value;
-use server::queue::{Action, Command};
 
 /// Prints the lines of an answer.
 pub(super) struct Printer {
@@ -35,7 +35,7 @@ impl Printer {
     /// # Errors
     /// The line has a field of another type than expected. A line that is printed as JSON may have that.
     pub(super) fn line(&mut self, output: &mut Output, line: &Value) -> Result<(), serde_json::Error> {
-        let read = QueueLine::from_line(line, kind(self.action));
+        let read = QueueLine::from_line(line, self.action.line_kind());
         if self.json {
             if !matches!(read, Ok(QueueLine::Progress(_))) {
                 output.json(line);
@@ -196,19 +196,10 @@ impl Printer {
     }
 }
 
-/// Returns the kind of the ordinary lines that answer this action.
-fn kind(action: Action) -> LineKind {
-    match action {
-        Action::Destinations => LineKind::Destinations,
-        Action::Stragglers => LineKind::Stragglers,
-        _ => LineKind::Messages,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use server::queue::Selection;
+    use operator::queue::Selection;
 
     #[test]
     fn the_end_says_what_the_limit_left_out() {

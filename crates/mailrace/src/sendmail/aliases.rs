@@ -8,10 +8,10 @@ use super::exit;
 use super::site::Site;
 use super::{print, said};
 use crate::control_client::Control;
+use operator::control::Request;
 use route::Source;
 use route::map::Format;
 use server::config::MapSource;
-use server::control::Request;
 use server::explain::aliases::{AliasFile, AliasLintContext};
 use std::path::{Path, PathBuf};
 

@@ -58,7 +58,7 @@ pub(super) fn ask(directory: &Path, file: &str, wait: Wait, is_heard: bool) -> T
 
 fn converse(directory: &Path, file: &str, wait: Wait, is_heard: bool) -> std::io::Result<Told> {
     let stream = UnixStream::connect(directory.join(SOCKET))?;
-    let peer = server::control::Peer::of(&stream)?;
+    let peer = operator::control::Peer::of(&stream)?;
     if ![0, directory.metadata()?.uid()].contains(&peer.uid) {
         return Err(ErrorKind::PermissionDenied.into());
     }

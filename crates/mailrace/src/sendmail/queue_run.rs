@@ -6,8 +6,9 @@ use super::site::Site;
 use super::{exit, said};
 use crate::control_client::Control;
 use crate::exit::Failure;
-use server::control::Request;
-use server::queue::{Action, Command, RecipientStatus, Selection};
+use crate::queue_commands;
+use operator::control::Request;
+use operator::queue::{Action, Command, RecipientStatus, Selection};
 
 /// Runs the queue; the exit status.
 pub(super) fn run(arguments: &Arguments, site: &Site) -> u8 {
@@ -36,12 +37,7 @@ pub(super) fn run(arguments: &Arguments, site: &Site) -> u8 {
         if action == Action::Release {
             selection.state = Some(RecipientStatus::Held);
         }
-        // A thousand ids fit into a request.
-        let all = std::mem::take(&mut selection.ids);
-        let parts: Vec<_> =
-            if all.is_empty() { vec![Vec::new()] } else { all.chunks(1_000).map(<[_]>::to_vec).collect() };
-        for ids in parts {
-            let command = Command::new(action, Selection { ids, ..selection.clone() });
+        for command in queue_commands::requests(Command::new(action, selection)) {
             control.ask(&Request::Queue(Box::new(command)))?;
         }
         Ok(())

@@ -5,7 +5,7 @@ use super::{ctime, print, said};
 use crate::control_client::Control;
 use crate::exit::Failure;
 use operator::answers::{HostsAnswer, MailerCounts, MailersAnswer};
-use server::control::Request;
+use operator::control::Request;
 use std::fmt::Write as _;
 
 const HOSTS_HEAD: &str = " -------------- Hostname --------------- How long ago ---------Results---------\n";

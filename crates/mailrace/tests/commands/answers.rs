@@ -128,6 +128,22 @@ fn answers_are_printed_as_recorded() {
 }
 
 #[test]
+fn an_answer_of_another_type_names_the_socket_and_the_next_step() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("control");
+    let queue = "{\"ok\":true,\"queue\":7}\n";
+    let line = "{\"id\":7}\n{\"ok\":true}\n";
+    for (words, answer) in [(&["status"][..], queue), (&["queue", "list"], line)] {
+        let mut command = program();
+        command.args(words).arg("--control").arg(&path);
+        let printed = printed(answer, dir.path(), command);
+        let named = format!("mailrace: {}: the answer of the server is not that of this version: ", path.display());
+        assert!(printed.contains(&named) && printed.contains("; restart the server after an update"), "{printed}");
+        assert!(printed.ends_with("--- exit status 74\n"), "{printed}");
+    }
+}
+
+#[test]
 #[ignore = "writes the files that the test above compares with"]
 fn write_answers() {
     for (name, text) in all_printed() {

@@ -1,7 +1,7 @@
 //! `mailrace reload`, `status` and `smtp` against the server's own control socket, with a handler of the test's behind
 //! it.
 
-use server::control::{Answer, ControlSocket, Gate, Handler, Peer, Problem, Reason, Request, Rights, serve};
+use operator::control::{Answer, ControlSocket, Gate, Handler, Peer, Problem, Reason, Request, Rights, serve};
 use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};

@@ -7,6 +7,8 @@
 mod hosts;
 mod mailers;
 mod queue;
+mod refusal;
+mod reload;
 mod status;
 
 pub use hosts::{Host, HostsAnswer};
@@ -15,6 +17,8 @@ pub use queue::{
     DestinationLine, DestinationStatus, LineKind, MessageLine, MissingLine, ProgressLine, QueueLine, QueueTotals,
     RecipientLine, StragglerLine, UnreadableLine,
 };
+pub use refusal::{ProblemLine, RefusalLine};
+pub use reload::ReloadAnswer;
 pub use status::{
     AcceptedMessages, ConnectionCounts, DeliveryConnections, DeliveryCounts, ExpansionCounts, FailingLog, LogStatus,
     LoginOverLimit, PickupStatus, QueueStatus, RefusedRecipients, SpoolStatus, StatusAnswer, StopStatus,

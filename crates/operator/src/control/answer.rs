@@ -4,7 +4,8 @@
 //! `reason`, for programs, and `error`, for people. Here the shape is made; the meaning of the other fields is the
 //! handler's.
 
-use serde_json::{Map, Value, json};
+use crate::answers::{ProblemLine, RefusalLine, ReloadAnswer, to_fields};
+use serde_json::{Map, Value};
 use std::fmt;
 use std::path::PathBuf;
 use std::pin::Pin;
@@ -134,11 +135,11 @@ impl Answer {
     /// of it mail that waits is tried again at once.
     #[must_use]
     pub fn reloaded(changed: &[String], needs_restart: &[String], retried: &[&str]) -> Self {
-        Self::Done(Map::from_iter([
-            ("changed".to_owned(), json!(changed)),
-            ("needs_restart".to_owned(), json!(needs_restart)),
-            ("retried".to_owned(), json!(retried)),
-        ]))
+        Self::Done(to_fields(&ReloadAnswer {
+            changed: changed.to_vec(),
+            needs_restart: needs_restart.to_vec(),
+            retried: retried.iter().map(|part| (*part).to_owned()).collect(),
+        }))
     }
 
     /// A refusal without single mistakes.
@@ -163,24 +164,24 @@ pub(super) fn list_line(mut fields: Map<String, Value>) -> String {
 
 /// The line of a refusal.
 pub(super) fn refusal_line(reason: Reason, error: &str, problems: &[Problem]) -> String {
-    let mut fields = Map::from_iter([("reason".to_owned(), json!(reason.name())), ("error".to_owned(), json!(error))]);
-    if !problems.is_empty() {
-        let problems = problems.iter().map(|problem| {
-            json!({
-                "file": problem.file.display().to_string(),
-                "line": problem.line,
-                "column": problem.column,
-                "text": problem.text,
-            })
-        });
-        fields.insert("problems".to_owned(), problems.collect());
-    }
+    let problems = problems.iter().map(|Problem { file, line, column, text }| ProblemLine {
+        file: file.display().to_string(),
+        line: *line,
+        column: *column,
+        text: text.clone(),
+    });
+    let fields = to_fields(&RefusalLine {
+        reason: reason.name().to_owned(),
+        error: error.to_owned(),
+        problems: problems.collect(),
+    });
     last_line(false, fields)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn answers_are_lines() {

@@ -24,6 +24,7 @@ mod status;
 pub use answer::{Answer, ListPart, Problem, Reason, Takeover};
 pub use peer::{Gate, Peer, Rights};
 pub use rate::Rate;
+pub(crate) use request::shortened;
 pub use request::{LINE_BYTES_MAX, Request, RequestError};
 pub use serve::{CONNECTIONS_MAX, GUEST_CONNECTIONS_MAX, GUESTS_MAX, Handler, LINE_TIME_MAX, RESERVED, serve};
 pub use socket::{BindError, ControlSocket};

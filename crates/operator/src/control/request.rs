@@ -129,8 +129,8 @@ impl fmt::Display for RequestError {
 
 impl std::error::Error for RequestError {}
 
-/// As much of somebody's word as is worth repeating.
-fn shortened(word: &str) -> String {
+/// Returns the beginning of a word of a request, for an error that repeats it.
+pub(crate) fn shortened(word: &str) -> String {
     word.chars().take(60).collect()
 }
 

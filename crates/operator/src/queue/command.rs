@@ -5,6 +5,8 @@
 
 use super::pattern::Pattern;
 use super::selection::{RecipientStatus, Selection};
+use crate::answers::LineKind;
+use crate::control::shortened;
 use mail::QueueId;
 use serde_json::{Map, Value, json};
 use std::time::Duration;
@@ -68,6 +70,16 @@ impl Action {
             Self::Release => "release",
             Self::Delete => "delete",
             Self::Bounce => "bounce",
+        }
+    }
+
+    /// Returns the kind of the ordinary lines that answer it.
+    #[must_use]
+    pub const fn line_kind(self) -> LineKind {
+        match self {
+            Self::Destinations => LineKind::Destinations,
+            Self::Stragglers => LineKind::Stragglers,
+            _ => LineKind::Messages,
         }
     }
 
@@ -318,11 +330,6 @@ impl Fields {
             Some(field) => Err(format!("\"queue\" has no field {:?}", shortened(field))),
         }
     }
-}
-
-/// As much of somebody's word as is worth repeating.
-fn shortened(word: &str) -> String {
-    word.chars().take(60).collect()
 }
 
 #[cfg(test)]
