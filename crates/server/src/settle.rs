@@ -155,10 +155,38 @@ impl AttemptOutcome {
     // RFC 5321 §4.5.3.1.10: 452 means that the others are to be sent in another transaction
     pub(crate) fn hurry(&mut self) {
         let Self::Deferred(cause) = self else { return };
-        let is_crowd = (cause.status.subject(), cause.status.detail()) == (5, 3);
-        cause.is_crowded =
-            is_crowd && cause.reply.as_ref().is_some_and(|reply| matches!(reply.code().get(), 452 | 552));
+        cause.is_crowded = cause.reply.as_ref().is_some_and(is_one_too_many);
     }
+}
+
+/// Whether a reply to a recipient, in a transaction that took others, says that the transaction has too many.
+// RFC 5321 §4.5.3.1.10: 452, and 552 of old servers
+fn is_one_too_many(reply: &Reply) -> bool {
+    if !matches!(reply.code().get(), 452 | 552) {
+        return false;
+    }
+    match reply.enhanced().map(|code| (code.subject(), code.detail())) {
+        Some((5, 3)) => true,
+        // The mailbox is full, disabled or not there.
+        Some((1 | 2, _)) => false,
+        Some(_) => says_too_many_recipients(reply),
+        // Without a word of another reason the code means it.
+        None => says_too_many_recipients(reply) || !says_other_reason(reply),
+    }
+}
+
+/// Whether a reply without an enhanced code speaks of a mailbox, of room or of a time.
+fn says_other_reason(reply: &Reply) -> bool {
+    let words = words_of(reply).to_ascii_lowercase();
+    ["full", "quota", "storage", "space", "mailbox", "grey", "gray", "later"].iter().any(|word| words.contains(word))
+}
+
+/// Whether a reply speaks of a limit of recipients, in any words.
+pub(crate) fn says_too_many_recipients(reply: &Reply) -> bool {
+    let words = words_of(reply).to_ascii_lowercase();
+    let has = |words_of_one: &[&str]| words_of_one.iter().any(|word| words.contains(word));
+    has(&["recipient", "rcpt", "addressee"])
+        && has(&["too many", "limit", "maxim", "exceed", "per message", "per session"])
 }
 
 /// What is to be recorded of an attempt.

@@ -4,7 +4,7 @@
 //! one only at the end of the content (RFC 5321 §4.2.5), everything else that is not permanent may work later.
 
 use super::Candidate;
-use crate::settle::{AttemptOutcome, Cause};
+use crate::settle::{self, AttemptOutcome, Cause};
 use mail::{EnhancedCode, Outcome, QueueId, Reply, ReplyClass};
 use observe::reason::{self, Case, RuleMatch, Rules, words_of};
 use observe::{Reason, Stat};
@@ -128,7 +128,8 @@ fn judge_reply(rules: &Rules, stage: Stage, reply: Reply) -> (AttemptOutcome, Fe
     // transaction
     let is_too_many = stage == Stage::Rcpt
         && reply.code().get() == 552
-        && reply.enhanced().is_none_or(|code| (code.subject(), code.detail()) == (5, 3));
+        && (reply.enhanced().is_none_or(|code| (code.subject(), code.detail()) == (5, 3))
+            || settle::says_too_many_recipients(&reply));
     match reply.code().class() {
         ReplyClass::Success if stage == Stage::End => (AttemptOutcome::Delivered(reply), Feedback::Good),
         class => {
@@ -250,6 +251,8 @@ mod tests {
         // RFC 5321 §4.5.3.1.10 (test)
         check(Stage::Rcpt, "552 too many", "deferred 4.0.0: 552 too many", Feedback::Neutral);
         check(Stage::Rcpt, "552 5.5.3 too many", "deferred 4.5.3: 552 5.5.3 too many", Feedback::Neutral);
+        let text = "deferred 4.7.1: 552 5.7.1 limit of recipients per message exceeded";
+        check(Stage::Rcpt, "552 5.7.1 limit of recipients per message exceeded", text, Feedback::Neutral);
         check(Stage::Rcpt, "552 5.2.2 full", "failed 5.2.2: Service unavailable", Feedback::Neutral);
         check(Stage::End, "552 5.3.4 too large", "failed 5.3.4: Service unavailable", Feedback::Neutral);
     }

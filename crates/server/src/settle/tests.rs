@@ -270,3 +270,41 @@ async fn a_delivery_that_there_is_no_room_to_remember_is_owed_and_is_told_of_lat
     dsn_batcher::report(&trial.context, list.id).await;
     assert_eq!((trial.spool.states(list.id).len(), trial.spool.messages().len()), (3, 3));
 }
+
+/// Too many recipients, said in any words, where others of the transaction were taken.
+// RFC 5321 §4.5.3.1.10 (test)
+#[test]
+fn one_too_many_goes_with_the_next_transaction() {
+    let rules = Rules::usual();
+    let is_crowded = |line: &str| {
+        let reply = Reply::parse(format!("{line}\r\n").as_bytes(), 512).unwrap();
+        let status = reply.status().unwrap_or_else(|| EnhancedCode::of(Outcome::Transient, 0, 0));
+        let cause = Cause::new(status, line.to_owned(), Some(reply));
+        let mut fate = AttemptOutcome::Deferred(cause).with_reason(&rules);
+        fate.hurry();
+        matches!(fate, AttemptOutcome::Deferred(cause) if cause.is_crowded)
+    };
+    for line in [
+        "452 4.5.3 Too many recipients",
+        "552 5.5.3 no more",
+        "452 too many recipients",
+        "452 Too many recipients received this hour",
+        "452 no more, please",
+        "552 Too many recipients for this message",
+        "452 4.3.0 Maximum number of RCPT commands exceeded",
+        "452 4.7.1 recipient limit per session reached",
+    ] {
+        assert!(is_crowded(line), "{line}");
+    }
+    for line in [
+        "452 4.2.2 mailbox full",
+        "452 4.2.1 try later",
+        "452 4.3.1 Insufficient system storage",
+        "452 mailbox is full",
+        "452 greylisted, come again",
+        "450 4.5.3 Too many recipients",
+        "451 too many recipients",
+    ] {
+        assert!(!is_crowded(line), "{line}");
+    }
+}
