@@ -19,7 +19,7 @@ Exit status:
   74  reading or writing failed
   75  the spool is in use; stop mailrace or look at a copy
   77  no permission
-  78  the spool is newer than this program, or a setting cannot work";
+  78  the spool has another format than this program, or a setting cannot work";
 
 /// What `--help` of commands on the configuration says of the statuses.
 pub(crate) const CONFIG_HELP: &str = "\
@@ -94,7 +94,7 @@ impl From<OpenError> for Failure {
     fn from(error: OpenError) -> Self {
         let exit = match &error {
             OpenError::Locked { .. } => Exit::TryLater,
-            OpenError::NewerFormat { .. } | OpenError::Config(_) => Exit::Config,
+            OpenError::OtherFormat { .. } | OpenError::Config(_) => Exit::Config,
             // The file SPOOL is there and does not read; without it the directory is named.
             OpenError::NotASpool { path, .. } if path.is_file() => Exit::Damaged,
             OpenError::NotASpool { .. } => Exit::NoInput,

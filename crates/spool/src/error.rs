@@ -76,13 +76,13 @@ pub enum OpenError {
         /// What the lock file says of its holder.
         holder: String,
     },
-    /// Written by a newer mailrace.
-    NewerFormat {
+    /// Written by a mailrace with another format, newer or older.
+    OtherFormat {
         /// The file that says so.
         path: PathBuf,
         /// Its format version.
         found: u32,
-        /// The newest version this program reads.
+        /// The version that this program reads.
         supported: u32,
     },
     /// The directory holds something that is not a spool, or whose identity file is damaged.
@@ -118,9 +118,15 @@ impl fmt::Display for OpenError {
             Self::Locked { path, holder } => {
                 write!(f, "{}: the spool is in use by {holder}; stop that process first", path.display())
             }
-            Self::NewerFormat { path, found, supported } => write!(
+            Self::OtherFormat { path, found, supported } if found > supported => write!(
                 f,
                 "{}: spool format {found} is newer than {supported}, the newest this program reads; use the newer mailrace",
+                path.display()
+            ),
+            Self::OtherFormat { path, found, supported } => write!(
+                f,
+                "{}: spool format {found} is older than {supported}, the only one this program reads; no mail is lost: \
+                 start the mailrace that wrote it, let it deliver until its queue is empty, then move the spool away",
                 path.display()
             ),
             Self::NotASpool { path, reason } => write!(f, "{}: not a usable spool: {reason}", path.display()),

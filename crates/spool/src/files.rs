@@ -6,7 +6,9 @@ use crate::buffer::AlignedBuf;
 use crate::disk::{BLOCK, Disk, DiskFile};
 use crate::error::OpenError;
 use crate::footer::Footer;
-use crate::format::{BatchHeader, EPOCH_SHIFT, Found, Frame, Identity, Kind, Opened, Seed, SegmentHeader, Trailer};
+use crate::format::{
+    BatchHeader, EPOCH_SHIFT, Found, Frame, Identity, Kind, Opened, Seed, SegmentHeader, Trailer, VERSION,
+};
 use crate::janitor::segment_name;
 use crate::recovery::{Damage, Recovery};
 use crate::scan::scan;
@@ -107,6 +109,9 @@ impl Reader<'_> {
         }
         let last = u64::from(self.identity.segment_bytes) - BLOCK as u64;
         self.read(&path, &file, block.as_mut_slice(), last)?;
+        if let Some(found) = Trailer::version(block.as_slice()).filter(|version| *version != VERSION) {
+            return Err(OpenError::OtherFormat { path, found, supported: VERSION });
+        }
         let trailer = Trailer::decode(block.as_slice());
         let ours = |uuid: &[u8; 16], shard: u16| *uuid == self.identity.uuid && shard == self.shard;
         let trailer = trailer.filter(|of| ours(&of.uuid, of.shard) && of.number == u32::from(slot));
@@ -123,9 +128,7 @@ impl Reader<'_> {
         };
         match header {
             Opened::Never => candidate.opened = false,
-            Opened::Newer(found) => {
-                return Err(OpenError::NewerFormat { path, found, supported: crate::format::VERSION });
-            }
+            Opened::OtherFormat(found) => return Err(OpenError::OtherFormat { path, found, supported: VERSION }),
             Opened::As(header) if header.uuid != self.identity.uuid => {
                 self.damage(&path, 0, 4096, None, "belongs to another spool; move it away");
                 return Ok(None);

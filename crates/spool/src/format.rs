@@ -7,7 +7,7 @@ use crate::disk::BLOCK;
 use std::fmt;
 use std::ops::RangeInclusive;
 
-/// The newest format version this program reads, and the one it writes.
+/// The format version that this program writes, and the only one it reads.
 pub const VERSION: u32 = 1;
 
 /// Ordinal of frames that are not kept.
@@ -147,8 +147,8 @@ pub(crate) enum Opened {
     Never,
     /// Opened under this header.
     As(SegmentHeader),
-    /// Opened by a newer program.
-    Newer(u32),
+    /// Opened by a program with this other format version.
+    OtherFormat(u32),
     /// Something else.
     Unreadable,
 }
@@ -182,8 +182,8 @@ impl SegmentHeader {
         if covered(block, 76) != crc {
             return None;
         }
-        if version > VERSION {
-            return Some(Opened::Newer(version));
+        if version != VERSION {
+            return Some(Opened::OtherFormat(version));
         }
         let uuid = reader.bytes(16)?.try_into().ok()?;
         Some(Opened::As(Self {
@@ -228,14 +228,21 @@ impl Trailer {
         seal(block, 12, covered(block, 64));
     }
 
-    pub(crate) fn decode(block: &[u8]) -> Option<Self> {
+    /// Reads the format version of a trailer that matches its checksum.
+    pub(crate) fn version(block: &[u8]) -> Option<u32> {
         let mut reader = Reader(block);
-        if reader.bytes(8)? != TRAILER_MAGIC || reader.u32()? > VERSION {
+        if reader.bytes(8)? != TRAILER_MAGIC {
             return None;
         }
-        if reader.u32()? != covered(block, 64) {
+        let version = reader.u32()?;
+        (reader.u32()? == covered(block, 64)).then_some(version)
+    }
+
+    pub(crate) fn decode(block: &[u8]) -> Option<Self> {
+        if Self::version(block)? != VERSION {
             return None;
         }
+        let mut reader = Reader(block.get(16..)?);
         Some(Self {
             uuid: reader.bytes(16)?.try_into().ok()?,
             generation: reader.u64()?,
@@ -497,7 +504,7 @@ impl Identity {
     /// Reads the identity file.
     ///
     /// # Errors
-    /// `Err(Ok(version))` for a newer format, `Err(Err(reason))` for anything else.
+    /// `Err(Ok(version))` for another format, `Err(Err(reason))` for anything else.
     pub(crate) fn from_text(text: &[u8]) -> Result<Self, Result<u32, String>> {
         let wrong = |what: &str| Err(what.to_owned());
         let text = std::str::from_utf8(text).map_err(|_| wrong("it is not text"))?;
@@ -513,7 +520,7 @@ impl Identity {
                 .ok_or_else(|| wrong(&format!("line {line:?} should begin with {key:?}")))
         };
         let version: u32 = value("format")?.parse().map_err(|_| wrong("its format is not a number"))?;
-        if version > VERSION {
+        if version != VERSION {
             return Err(Ok(version));
         }
         let uuid = value("uuid")?;
@@ -549,6 +556,12 @@ mod tests {
         assert!(matches!(Frame::find(old, &bytes), Found::Damaged(_, (true, false))));
     }
 
+    /// Gives a header or trailer another version and the checksum that goes with it.
+    fn set_version(block: &mut [u8], version: u32, end: usize) {
+        block[8..12].copy_from_slice(&version.to_le_bytes());
+        seal(block, 12, covered(block, end));
+    }
+
     #[test]
     fn headers_round_trip() {
         let mut block = vec![0xff; BLOCK];
@@ -566,6 +579,11 @@ mod tests {
         block[40] ^= 1;
         assert_eq!(SegmentHeader::decode(&block), Opened::Unreadable);
         assert_eq!(SegmentHeader::decode(&[0; BLOCK]), Opened::Never);
+        for version in [VERSION - 1, VERSION + 1] {
+            header.encode(&mut block);
+            set_version(&mut block, version, 76);
+            assert_eq!(SegmentHeader::decode(&block), Opened::OtherFormat(version));
+        }
         let trailer = Trailer {
             uuid: [3; 16],
             generation: 4,
@@ -578,7 +596,13 @@ mod tests {
             foreign: true,
         };
         trailer.encode(&mut block);
-        assert_eq!(Trailer::decode(&block), Some(trailer));
+        assert_eq!((Trailer::decode(&block), Trailer::version(&block)), (Some(trailer), Some(VERSION)));
+        for version in [VERSION - 1, VERSION + 1] {
+            set_version(&mut block, version, 64);
+            assert_eq!((Trailer::decode(&block), Trailer::version(&block)), (None, Some(version)));
+        }
+        block[8] ^= 1;
+        assert_eq!(Trailer::version(&block), None);
         let seed = Seed::new(&[3; 16], 0, 1);
         let batch = BatchHeader { bytes: 8192, frames: 3, number: 4, durable: (5, 6) };
         batch.encode(seed, &mut block);
@@ -592,6 +616,7 @@ mod tests {
         let text = identity.to_text();
         assert_eq!(Identity::from_text(text.as_bytes()), Ok(identity));
         assert_eq!(Identity::from_text(text.replace("format 1", "format 2").as_bytes()), Err(Ok(2)));
+        assert_eq!(Identity::from_text(text.replace("format 1", "format 0").as_bytes()), Err(Ok(0)));
         assert!(matches!(Identity::from_text(text.replace("shards 3", "shards 4").as_bytes()), Err(Err(_))));
         assert!(matches!(Identity::from_text(b""), Err(Err(_))));
     }

@@ -144,7 +144,7 @@ pub(crate) fn identity(disk: &dyn Disk, root: &Path) -> Result<Option<Identity>,
         Err(error) => return Err(OpenError::io("reading", path)(error)),
     };
     let identity = Identity::from_text(&text).map_err(|why| match why {
-        Ok(found) => OpenError::NewerFormat { path: path.clone(), found, supported: crate::format::VERSION },
+        Ok(found) => OpenError::OtherFormat { path: path.clone(), found, supported: crate::format::VERSION },
         Err(reason) => OpenError::NotASpool { path: path.clone(), reason },
     })?;
     // What the file says must be usable: everything else is computed from it.

@@ -192,7 +192,7 @@ pub(super) fn recover_damaged(data: &[u8]) {
     assert!(unlocked(disk.files()).eq(unlocked(before)), "looking changes nothing");
     match open(&disk, &ground.config) {
         Ok(spool) => read_all(ground, spool, &disk, &touched),
-        Err(OpenError::NewerFormat { .. }) => {}
+        Err(OpenError::OtherFormat { .. }) => {}
         Err(error) => {
             assert!(touched.iter().any(|path| !is_segment(path)), "rot in segments keeps no spool closed: {error}");
         }

@@ -170,14 +170,60 @@ fn version_1_is_read_from_a_real_file_system() {
 }
 
 #[test]
-fn a_later_version_is_refused_with_both_numbers() {
-    let disk = disk(1);
-    let path = Path::new(ROOT).join("SPOOL");
-    let identity = String::from_utf8(disk.contents(&path).expect("the identity")).expect("text");
-    disk.set_contents(&path, identity.replace("format 1", "format 2").as_bytes()).expect("a healthy disk");
-    let error = Spool::open_stepped(config(), Arc::new(disk)).map(drop).expect_err("a later version");
-    assert!(matches!(error, OpenError::NewerFormat { found: 2, supported: 1, .. }), "{error}");
-    assert!(error.to_string().contains("format 2 is newer than 1"), "{error}");
+fn another_version_is_refused_with_both_numbers() {
+    for (found, text) in [(2, "format 2 is newer than 1"), (0, "format 0 is older than 1")] {
+        let disk = disk(1);
+        let path = Path::new(ROOT).join("SPOOL");
+        let identity = String::from_utf8(disk.contents(&path).expect("the identity")).expect("text");
+        disk.set_contents(&path, identity.replace("format 1", &format!("format {found}")).as_bytes())
+            .expect("a healthy disk");
+        refuse(disk, found, text);
+    }
+}
+
+#[test]
+fn a_segment_of_another_version_is_refused() {
+    for (found, text) in [(2, "format 2 is newer than 1"), (0, "format 0 is older than 1")] {
+        for magic in [b"MRSEGMNT", b"MRTRAILR"] {
+            let disk = disk(1);
+            assert!(set_version(&disk, magic, found), "the fixtures have both blocks");
+            refuse(disk, found, text);
+        }
+    }
+}
+
+/// Opens the spool, which must fail for its format and leave every file as it is, the lock apart.
+fn refuse(disk: SimDisk, found: u32, text: &str) {
+    let contents = |disk: &SimDisk| -> Vec<_> {
+        let files = disk.files().into_iter().map(|(path, _)| (disk.contents(&path).expect("it is listed"), path));
+        files.filter(|(_, path)| !path.ends_with("lock")).collect()
+    };
+    let before = contents(&disk);
+    let error = Spool::open_stepped(config(), Arc::new(disk.clone())).map(drop).expect_err("another version");
+    assert!(matches!(error, OpenError::OtherFormat { found: named, supported: 1, .. } if named == found), "{error}");
+    assert!(error.to_string().contains(text), "{error}");
+    assert!(contents(&disk) == before, "a refused spool was changed");
+}
+
+/// Gives one header or trailer of the spool another version, with a checksum that matches.
+fn set_version(disk: &SimDisk, magic: &[u8; 8], version: u32) -> bool {
+    let (at_end, covered) = if magic == b"MRTRAILR" { (true, 64) } else { (false, 76) };
+    for (path, _) in disk.files() {
+        let Some(mut contents) = disk.contents(&path).ok().filter(|_| path.to_string_lossy().contains("/seg-")) else {
+            continue;
+        };
+        let at = if at_end { contents.len() - 4096 } else { 0 };
+        let block = &mut contents[at..at + 4096];
+        if !block.starts_with(magic) {
+            continue;
+        }
+        block[8..12].copy_from_slice(&version.to_le_bytes());
+        let sum = crc(&[&block[8..12], &block[16..covered]].concat());
+        block[12..16].copy_from_slice(&sum.to_le_bytes());
+        disk.set_contents(&path, &contents).expect("a healthy disk");
+        return true;
+    }
+    false
 }
 
 #[test]

@@ -202,7 +202,7 @@ fn a_newer_format_and_a_second_process_are_refused() {
     let text = String::from_utf8(disk.contents(&path).expect("there")).expect("text");
     disk.set_contents(&path, text.replace("format 1", "format 7").as_bytes()).expect("written");
     match Spool::open_stepped(config, handle) {
-        Err(OpenError::NewerFormat { found: 7, supported: 1, .. }) => {}
+        Err(OpenError::OtherFormat { found: 7, supported: 1, .. }) => {}
         other => panic!("{other:?}"),
     }
 }
