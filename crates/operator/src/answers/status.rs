@@ -2,6 +2,7 @@
 
 use super::DestinationLine;
 use serde::{Deserialize, Serialize};
+use spool::{Pressure, Statistics};
 
 /// The answer to `status`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -263,4 +264,67 @@ pub struct SpoolStatus {
     pub cache_bytes: u64,
     /// Memory of shared contents.
     pub shared_bytes: u64,
+}
+
+impl SpoolStatus {
+    /// Fills in the numbers of the spool. Path and file system stay empty, and `durable` is false.
+    #[must_use]
+    pub fn new(pressure: Pressure, statistics: &Statistics) -> Self {
+        Self {
+            pressure: pressure_name(pressure).to_owned(),
+            messages: statistics.messages,
+            recipients: statistics.recipients,
+            held: statistics.held,
+            destinations: statistics.destinations,
+            live_bytes: statistics.live_bytes,
+            segments: statistics.segments,
+            segments_free: statistics.segments_free,
+            segments_bad: statistics.segments_bad,
+            segments_max: statistics.segments_max,
+            commits: statistics.commits,
+            batches: statistics.batches,
+            syncs: statistics.syncs,
+            bytes_written: statistics.bytes_written,
+            body_bytes: statistics.body_bytes,
+            relocated: statistics.relocated,
+            failures: statistics.failures,
+            cache_hits: statistics.cache_hits,
+            cache_misses: statistics.cache_misses,
+            shared_hits: statistics.shared_hits,
+            shared_misses: statistics.shared_misses,
+            index_bytes: statistics.index_bytes,
+            cache_bytes: statistics.cache_bytes,
+            shared_bytes: statistics.shared_bytes,
+            ..Self::default()
+        }
+    }
+}
+
+fn pressure_name(pressure: Pressure) -> &'static str {
+    match pressure {
+        Pressure::None => "none",
+        Pressure::Slow => "slow",
+        Pressure::Full => "full",
+        Pressure::Poisoned => "poisoned",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_status_of_a_spool_has_its_numbers() {
+        let statistics = Statistics { messages: 12, recipients: 20, held: 3, syncs: 4, ..Statistics::default() };
+        let status = SpoolStatus::new(Pressure::Slow, &statistics);
+        let expected = SpoolStatus {
+            pressure: "slow".to_owned(),
+            messages: 12,
+            recipients: 20,
+            held: 3,
+            syncs: 4,
+            ..SpoolStatus::default()
+        };
+        assert_eq!(status, expected);
+    }
 }

@@ -8,8 +8,7 @@
 //! - [`peer`] says who is at the other end, and whether that one may ask;
 //! - [`request`] reads the line;
 //! - the server's [`Handler`] answers with an [`Answer`];
-//! - [`serve`] keeps the connections and their limits; [`status`] is the shape of the longest answer,
-//!   [`rate`] how fast its counters grow.
+//! - [`serve`] keeps the connections and their limits; [`rate`] says how fast counters grow, for `status`.
 //!
 //! A request does nothing by itself: what commands mean is the handler's. The protocol is in `docs/operation.md`.
 
@@ -19,7 +18,6 @@ mod rate;
 mod request;
 mod serve;
 mod socket;
-mod status;
 
 pub use answer::{Answer, ListPart, Problem, Reason, Takeover};
 pub use peer::{Gate, Peer, Rights};
@@ -28,7 +26,6 @@ pub(crate) use request::shortened;
 pub use request::{LINE_BYTES_MAX, Request, RequestError};
 pub use serve::{CONNECTIONS_MAX, GUEST_CONNECTIONS_MAX, GUESTS_MAX, Handler, LINE_TIME_MAX, RESERVED, serve};
 pub use socket::{BindError, ControlSocket};
-pub use status::{Deliveries, ExpansionFigures, Status, Stopping};
 
 #[cfg(test)]
 mod tests;

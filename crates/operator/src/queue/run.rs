@@ -121,7 +121,7 @@ impl QueueCommands {
     #[must_use]
     pub fn answer_guest(&self, command: Command, uid: u32) -> Answer {
         if command.action.changes() {
-            return Answer::refused(Reason::Permission, "you may examine at the queue and no more");
+            return Answer::refused(Reason::Permission, "you may look at the queue and no more");
         }
         let (to, lines) = mpsc::channel(LINES_WAITING_MAX);
         let commands = self.clone();

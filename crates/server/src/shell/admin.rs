@@ -1,23 +1,20 @@
 //! Answers the requests of the control socket.
 //!
-//! The queue commands are in [`crate::queue`]; this file chooses what a peer may do and collects the numbers of
-//! `status`, `hosts` and `mailers`.
+//! The queue commands are in [`crate::queue`]; this file chooses what a peer may do and collects the numbers of `hosts`
+//! and `mailers`; `status` collects those of `status`.
 
-use super::server::{Server, lock};
-use crate::admit::logins::LoginOver;
+use super::server::Server;
 use crate::config;
 use crate::context::{ListenerProfile, Open};
-use crate::control::{self, Answer, Handler, Peer, Reason, Request, Rights, Status};
-use crate::dispatch::Dispatch;
+use crate::control::{Answer, Handler, Peer, Reason, Request, Rights};
 use crate::env::accounts::Accounts;
-use crate::env::{blocking, clock, machine};
-use crate::log::LogError;
+use crate::env::{blocking, clock};
 use crate::queue;
 use crate::session::{Connection, Opening, Transport, process_listen};
 use mail::Client;
-use observe::counters::{Counter, Temporary};
-use observe::{Event, Ruleset};
-use operator::answers::{FailingLog, Host, HostsAnswer, LoginOverLimit, MailersAnswer, to_fields};
+use observe::Event;
+use observe::counters::Counter;
+use operator::answers::{Host, HostsAnswer, MailersAnswer, to_fields};
 use smtp::server::{BareNewline, Dialect, Session, Settings};
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,8 +22,6 @@ use tokio::net::UnixStream;
 
 /// The longest wait for the name of who speaks on standard input; his number stands for it then.
 const NAMING_TIME_MAX: Duration = Duration::from_secs(5);
-/// Destinations that `status` names.
-const FULLEST: usize = 5;
 /// Recipients that a next hop has taken.
 pub(super) const SENT: Counter = Counter::DeliveryRecipients(observe::counters::Outcome::Sent);
 
@@ -66,83 +61,8 @@ impl Server {
         let status = tokio::task::spawn_blocking(move || server.status()).await;
         status.map_or_else(
             |_| Answer::refused(Reason::Failed, "the answer broke off; the log says why"),
-            Status::into_answer,
+            |status| Answer::Done(to_fields(&status)),
         )
-    }
-
-    fn status(&self) -> Status {
-        let context = &self.context;
-        let live = context.live.load_full();
-        let count = |counter| context.log.counter(counter);
-        let refused_at_rcpt = |temporary| count(Counter::Rejected(Ruleset::Rcpt, temporary));
-        let space = crate::file_system::file_system(&live.config.spool.path);
-        Status {
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            hostname: live.config.hostname.clone(),
-            pid: machine::pid(),
-            uptime: clock::now().saturating_duration_since(context.began),
-            stopping: self.ends_at.get().map(|at| control::Stopping {
-                deliveries: context.dispatch.as_ref().map_or(0, |dispatch| dispatch.under_way()),
-                left: at.saturating_duration_since(clock::now()),
-            }),
-            config: self.source.as_ref().and_then(|source| source.path.clone()),
-            hardening: self.hardening.as_ref().map(|hardening| hardening.text().to_owned()),
-            listen: self.open_listeners().iter().map(|one| one.address.to_string()).collect(),
-            connections: u64::try_from(context.stop.open()).unwrap_or(u64::MAX),
-            connections_max: live.config.accept.connections_max.into(),
-            connections_total: count(Counter::Connections),
-            connections_refused: self.connections_refused(),
-            messages_accepted: count(Counter::Messages),
-            accepted_rate: lock(&self.accepted).per_second(clock::now(), count(Counter::Messages)),
-            deliveries: context.dispatch.as_ref().map(|dispatch| self.deliveries(dispatch, &live.config.delivery)),
-            queues_only: live.queues_only(),
-            fullest: self.queue.as_ref().map(|commands| commands.fullest(FULLEST)).unwrap_or_default(),
-            messages_refused: count(Counter::TransactionsRefused),
-            recipients_refused: refused_at_rcpt(Temporary::Yes) + refused_at_rcpt(Temporary::No),
-            logins_over: self.logins_over(),
-            pickup_files: context.pickup.files(),
-            pickup_full: context.pickup.is_full(),
-            expansions: context.expansions.figures(),
-            log_dropped: context.log.counter(Counter::LogDropped),
-            log_failing: context.log.trouble().map(|LogError { target, reason }| FailingLog {
-                target: target.to_string(),
-                reason: reason.to_string(),
-            }),
-            log_waiting: u64::try_from(context.log.waiting()).unwrap_or(u64::MAX),
-            spool_path: live.config.spool.path.clone(),
-            file_system: space.as_ref().map_or_else(|_| "unknown".to_owned(), |space| space.file_system.to_string()),
-            volatile: space.is_ok_and(|space| space.volatile),
-            pressure: context.message_store.pressure(),
-            spool: context.message_store.statistics(),
-        }
-    }
-
-    /// Logins that had too many recipients in the last hour.
-    fn logins_over(&self) -> Vec<LoginOverLimit> {
-        let now = clock::now().saturating_duration_since(self.context.began);
-        let one = |over: LoginOver| LoginOverLimit {
-            user: over.user.to_string(),
-            client: over.client.map(|client| client.to_string()),
-            recipients: over.count.into(),
-            ago: now.saturating_sub(over.at).as_secs(),
-        };
-        self.context.logins.over(now).into_iter().map(one).collect()
-    }
-
-    /// Counts of deliveries, and the use of connections to next hops.
-    fn deliveries(&self, dispatch: &Dispatch, limits: &config::Delivery) -> control::Deliveries {
-        let count = |counter| self.context.log.counter(counter);
-        let [connections, silent] = dispatch.connections();
-        control::Deliveries {
-            sent: count(SENT),
-            deferred: count(Counter::DeliveryRecipients(observe::counters::Outcome::Deferred)),
-            failed: count(Counter::DeliveryRecipients(observe::counters::Outcome::Failed)),
-            sent_rate: lock(&self.sent).per_second(clock::now(), count(SENT)),
-            connections,
-            connections_max: limits.connections_max.into(),
-            silent,
-            silent_max: limits.connections_silent_max.into(),
-        }
     }
 
     /// The state of the next hops.
@@ -164,20 +84,6 @@ impl Server {
             hosts.views(now).map(host).collect()
         });
         Answer::Done(to_fields(&HostsAnswer { hosts }))
-    }
-
-    /// Connections turned away since the start, by any limit.
-    fn connections_refused(&self) -> u64 {
-        let refused = [
-            observe::Limit::AcceptConnectionsMax,
-            observe::Limit::AcceptConnectionsPerClient,
-            observe::Limit::AcceptRate,
-            observe::Limit::AcceptRatePerClient,
-            observe::Limit::AccessClientConn,
-            observe::Limit::AccessClientRate,
-            observe::Limit::ListenConnectionsMax,
-        ];
-        refused.into_iter().map(|limit| self.context.log.counter(Counter::Refused(limit))).sum()
     }
 
     /// Messages and octets by mailer.

@@ -7,7 +7,7 @@
 //! - `server` owns the listeners and the tasks until the end;
 //! - `notes` logs the notes that spool, resolver and certificates collect;
 //! - `reload` puts a changed configuration in force, whole or not at all;
-//! - `admin` answers the requests of the control socket;
+//! - `admin` answers the requests of the control socket, `status` collects the answer to `status`;
 //! - [`explain`] traces the route of one recipient without a running server.
 
 pub(crate) mod admin;
@@ -17,6 +17,7 @@ mod notes;
 mod reload;
 mod server;
 pub mod start;
+mod status;
 
 pub use reload::Source;
 pub use server::ShutdownSummary;

@@ -46,11 +46,11 @@ use super::members::Members;
 use super::plan::{Kind, Plan};
 use super::{Routing, WORK_AT_ONCE};
 use crate::config;
-use crate::control::ExpansionFigures;
 use crate::env::clock;
 use crate::env::threads::Threads;
 use crate::env::turns::{NoTurnError, Turn, TurnLimits, Turns};
 use mail::{Address, Client, Envelope, QueueId, ReversePath};
+use operator::answers::ExpansionCounts;
 use route::question::Question;
 use route::resolve::{Outcome, Request, Resolution, SenderClass};
 use route::{Answers, Ask, Refusal, Stop};
@@ -275,10 +275,10 @@ impl Expansions {
     }
 
     /// Figures for `status`.
-    pub(crate) fn figures(&self) -> ExpansionFigures {
+    pub(crate) fn counts(&self) -> ExpansionCounts {
         let (kept, octets) = self.lock().size();
         let number = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
-        ExpansionFigures {
+        ExpansionCounts {
             made: self.made.load(Ordering::Relaxed),
             shared: self.shared.load(Ordering::Relaxed),
             refused: self.refused.load(Ordering::Relaxed),

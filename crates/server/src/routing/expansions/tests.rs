@@ -85,7 +85,7 @@ impl World {
     }
 
     fn made(&self) -> u64 {
-        self.expansions.figures().made
+        self.expansions.counts().made
     }
 }
 
@@ -95,7 +95,7 @@ async fn a_list_is_expanded_once_for_each_version_of_its_file() {
     for _ in 0..20 {
         assert_eq!(world.count("list@mx.test").await, Ok(2_000));
     }
-    assert_eq!((world.made(), world.expansions.figures().shared), (1, 19));
+    assert_eq!((world.made(), world.expansions.counts().shared), (1, 19));
     world.write(2_000, "one-more@elsewhere.test\n");
     assert_eq!(world.count("list@mx.test").await, Ok(2_001), "the change counts for the next");
     assert_eq!(world.count("list@mx.test").await, Ok(2_001));
@@ -109,7 +109,7 @@ async fn a_list_is_expanded_once_for_each_version_of_its_file() {
     // Little work is done at once, and leaves nothing behind.
     let made = world.made();
     assert_eq!(world.count("small@mx.test").await, Ok(2));
-    let figures = world.expansions.figures();
+    let figures = world.expansions.counts();
     assert_eq!((figures.made, figures.kept), (made, 1));
     assert!(figures.kept_bytes > 3_000 * 60 && figures.kept_bytes < 3_000 * 500, "{figures:?}");
 }
@@ -135,7 +135,7 @@ async fn sessions_that_name_a_list_at_once_share_one_expansion() {
     }
     assert!(all.iter().all(|members| Arc::ptr_eq(members, &all[0])));
     assert_eq!(world.made(), 1);
-    assert_eq!(world.expansions.figures().waiting, 0);
+    assert_eq!(world.expansions.counts().waiting, 0);
     assert!(world.expansions.lock().under_way.is_empty());
 }
 
@@ -147,7 +147,7 @@ async fn other_maps_have_nothing_of_an_expansion() {
         .unwrap();
     let world = world.loaded();
     assert_eq!(world.count("list@mx.test").await, Ok(1_001));
-    let figures = world.expansions.figures();
+    let figures = world.expansions.counts();
     assert_eq!((figures.made, figures.kept), (2, 1), "what was kept for the old maps is gone");
 }
 
@@ -155,12 +155,12 @@ async fn other_maps_have_nothing_of_an_expansion() {
 async fn memory_is_bounded_and_the_same_members_are_kept_once() {
     let world = World::new(1_000, "twin: list\n");
     assert_eq!(world.count("list@mx.test").await, Ok(1_000));
-    let one = world.expansions.figures().kept_bytes;
+    let one = world.expansions.counts().kept_bytes;
     // Another spelling and another name for it are expansions of their own, and share what they found.
     for spelling in ["LIST@mx.test", "twin@mx.test", "list+detail@mx.test"] {
         assert_eq!(world.count(spelling).await, Ok(1_000));
     }
-    let figures = world.expansions.figures();
+    let figures = world.expansions.counts();
     assert_eq!((figures.made, figures.kept), (4, 4));
     let lists =
         world.expansions.lock().kept.values().flatten().fold(std::collections::HashSet::new(), |mut set, kept| {
@@ -174,14 +174,14 @@ async fn memory_is_bounded_and_the_same_members_are_kept_once() {
     let settings = Settings { octets_max: one + one / 2, ..SETTINGS };
     world.write(1_000, "changed@elsewhere.test\n");
     assert_eq!(world.count_with("twin@mx.test", &settings).await, Ok(1_001));
-    let figures = world.expansions.figures();
+    let figures = world.expansions.counts();
     assert!(figures.kept_bytes <= settings.octets_max, "{figures:?}");
     assert!(world.expansions.is_long(&"twin@mx.test".parse().unwrap()));
     let settings = Settings { octets_max: 1_000, ..SETTINGS };
     for _ in 0..2 {
         world.write(1_000, "again@elsewhere.test\n");
         assert_eq!(world.count_with("list@mx.test", &settings).await, Ok(1_001));
-        assert_eq!(world.expansions.figures().kept, 0);
+        assert_eq!(world.expansions.counts().kept, 0);
     }
 }
 
@@ -191,7 +191,7 @@ async fn a_session_that_goes_away_leaves_nothing_that_waits() {
     let held = world.all_turns().await;
     let waits = tokio::time::timeout(Duration::from_millis(50), world.count("list@mx.test"));
     assert!(waits.await.is_err());
-    assert_eq!((world.made(), world.expansions.figures().waiting), (0, 0));
+    assert_eq!((world.made(), world.expansions.counts().waiting), (0, 0));
     drop(held);
     assert_eq!(world.count("list@mx.test").await, Ok(1_000));
 }
@@ -205,12 +205,12 @@ async fn a_client_with_too_much_that_waits_is_told_to_come_again() {
         tokio::spawn(async move { world.expansions.expand(&world.routing, &wanted, &SETTINGS).await })
     };
     let greedy: Vec<_> = (0..LIMITS.waiting_per_client).map(|number| ask(number, "greedy")).collect();
-    while world.expansions.figures().waiting < greedy.len() as u64 {
+    while world.expansions.counts().waiting < greedy.len() as u64 {
         tokio::task::yield_now().await;
     }
     let refused = ask(1_000, "greedy").await.unwrap().unwrap_err();
     assert_eq!(refused, ExpandError::Busy(NoTurnError::ClientHasTooMany));
-    assert_eq!(world.expansions.figures().refused, 1);
+    assert_eq!(world.expansions.counts().refused, 1);
     // Others have room, and for a list that somebody waits for everybody has.
     let (other, same) = (ask(7, "other"), ask(7, "greedy"));
     drop(held);
@@ -239,7 +239,7 @@ async fn a_plan_that_cannot_be_merged_now_is_as_it_was() {
             tokio::spawn(async move { expansions.turns.take(client).await.map(drop) })
         })
         .collect();
-    while world.expansions.figures().waiting < LIMITS.waiting_per_client as u64 {
+    while world.expansions.counts().waiting < LIMITS.waiting_per_client as u64 {
         tokio::task::yield_now().await;
     }
     let refused = world.expansions.merge(client(), &mut plan).await;

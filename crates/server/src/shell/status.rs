@@ -1,0 +1,147 @@
+//! Collects the state of the server for the answer to `status`.
+
+use super::admin::SENT;
+use super::server::{Server, lock};
+use crate::admit::logins::LoginOver;
+use crate::config;
+use crate::dispatch::Dispatch;
+use crate::env::{clock, machine};
+use crate::log::LogError;
+use observe::Ruleset;
+use observe::counters::{Counter, Outcome, Temporary};
+use operator::answers::{
+    AcceptedMessages, ConnectionCounts, DeliveryConnections, DeliveryCounts, FailingLog, LogStatus, LoginOverLimit,
+    PickupStatus, QueueStatus, RefusedRecipients, SpoolStatus, StatusAnswer, StopStatus,
+};
+use spool::Statistics;
+
+/// Destinations that `status` names.
+const FULLEST: usize = 5;
+
+impl Server {
+    /// Collects the state. Blocks while it looks at every destination.
+    pub(super) fn status(&self) -> StatusAnswer {
+        let context = &self.context;
+        let live = context.live.load_full();
+        let refused_at_rcpt = |temporary| self.count(Counter::Rejected(Ruleset::Rcpt, temporary));
+        let stop = self.stop_status();
+        let spool = context.message_store.statistics();
+        StatusAnswer {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            hostname: live.config.hostname.clone(),
+            pid: machine::pid(),
+            uptime_seconds: clock::now().saturating_duration_since(context.began).as_secs(),
+            stopping: stop.is_some(),
+            stop,
+            config: self.source.as_ref().and_then(|source| Some(source.path.as_ref()?.display().to_string())),
+            hardening: self.hardening.as_ref().map(|hardening| hardening.text().to_owned()),
+            listen: self.open_listeners().iter().map(|one| one.address.to_string()).collect(),
+            connections: ConnectionCounts {
+                open: u64::try_from(context.stop.open()).unwrap_or(u64::MAX),
+                max: live.config.accept.connections_max.into(),
+                total: self.count(Counter::Connections),
+                refused: self.connections_refused(),
+            },
+            messages: AcceptedMessages {
+                accepted: self.count(Counter::Messages),
+                refused: self.count(Counter::TransactionsRefused),
+                accepted_per_second: lock(&self.accepted).per_second(clock::now(), self.count(Counter::Messages)),
+            },
+            recipients: RefusedRecipients { refused: refused_at_rcpt(Temporary::Yes) + refused_at_rcpt(Temporary::No) },
+            logins_over: self.logins_over(),
+            deliveries: context.dispatch.as_ref().map(|dispatch| self.deliveries(dispatch, &live.config.delivery)),
+            queue: self.queue_status(&spool, live.queues_only()),
+            pickup: PickupStatus { files: context.pickup.files(), full: context.pickup.is_full() },
+            expansions: context.expansions.counts(),
+            log: self.log_status(),
+            spool: self.spool_status(&live.config.spool, &spool),
+        }
+    }
+
+    fn count(&self, counter: Counter) -> u64 {
+        self.context.log.counter(counter)
+    }
+
+    /// Describes the tasks that delay the stop; `None` before a stop.
+    fn stop_status(&self) -> Option<StopStatus> {
+        self.ends_at.get().map(|at| StopStatus {
+            deliveries: self.context.dispatch.as_ref().map_or(0, |dispatch| dispatch.under_way()),
+            seconds_left: at.saturating_duration_since(clock::now()).as_secs(),
+        })
+    }
+
+    fn queue_status(&self, spool: &Statistics, on_command: bool) -> QueueStatus {
+        QueueStatus {
+            messages: spool.messages,
+            recipients: spool.recipients,
+            waiting: spool.recipients.saturating_sub(spool.held),
+            held: spool.held,
+            destinations: spool.destinations,
+            on_command,
+            fullest: self.queue.as_ref().map(|commands| commands.fullest(FULLEST)).unwrap_or_default(),
+        }
+    }
+
+    fn log_status(&self) -> LogStatus {
+        let failing =
+            |LogError { target, reason }| FailingLog { target: target.to_string(), reason: reason.to_string() };
+        LogStatus {
+            dropped: self.count(Counter::LogDropped),
+            failing: self.context.log.trouble().map(failing),
+            waiting: u64::try_from(self.context.log.waiting()).unwrap_or(u64::MAX),
+        }
+    }
+
+    fn spool_status(&self, settings: &config::Spool, statistics: &Statistics) -> SpoolStatus {
+        let space = crate::file_system::file_system(&settings.path);
+        SpoolStatus {
+            path: settings.path.display().to_string(),
+            file_system: space.as_ref().map_or_else(|_| "unknown".to_owned(), |space| space.file_system.to_string()),
+            durable: !space.is_ok_and(|space| space.volatile),
+            ..SpoolStatus::new(self.context.message_store.pressure(), statistics)
+        }
+    }
+
+    /// Lists the logins that had too many recipients in the last hour.
+    fn logins_over(&self) -> Vec<LoginOverLimit> {
+        let now = clock::now().saturating_duration_since(self.context.began);
+        let one = |over: LoginOver| LoginOverLimit {
+            user: over.user.to_string(),
+            client: over.client.map(|client| client.to_string()),
+            recipients: over.count.into(),
+            ago: now.saturating_sub(over.at).as_secs(),
+        };
+        self.context.logins.over(now).into_iter().map(one).collect()
+    }
+
+    /// Counts deliveries and connections to next hops.
+    fn deliveries(&self, dispatch: &Dispatch, limits: &config::Delivery) -> DeliveryCounts {
+        let [open, silent] = dispatch.connections();
+        DeliveryCounts {
+            sent: self.count(SENT),
+            deferred: self.count(Counter::DeliveryRecipients(Outcome::Deferred)),
+            failed: self.count(Counter::DeliveryRecipients(Outcome::Failed)),
+            sent_per_second: lock(&self.sent).per_second(clock::now(), self.count(SENT)),
+            connections: DeliveryConnections {
+                open,
+                max: limits.connections_max.into(),
+                silent,
+                silent_max: limits.connections_silent_max.into(),
+            },
+        }
+    }
+
+    /// Counts the connections that a limit refused since the start.
+    pub(super) fn connections_refused(&self) -> u64 {
+        let refused = [
+            observe::Limit::AcceptConnectionsMax,
+            observe::Limit::AcceptConnectionsPerClient,
+            observe::Limit::AcceptRate,
+            observe::Limit::AcceptRatePerClient,
+            observe::Limit::AccessClientConn,
+            observe::Limit::AccessClientRate,
+            observe::Limit::ListenConnectionsMax,
+        ];
+        refused.into_iter().map(|limit| self.count(Counter::Refused(limit))).sum()
+    }
+}
