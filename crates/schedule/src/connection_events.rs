@@ -10,6 +10,7 @@ use crate::part::Part;
 use crate::pool::{BudgetKind, Connection, InFlightJob, Phase};
 use crate::ready_queue::Transaction;
 use crate::scheduler::{Scheduler, jobs_of};
+use crate::settings::Mechanism;
 
 impl Scheduler {
     /// Records that a connection was greeted and can take work: its site is up.
@@ -104,8 +105,9 @@ impl Scheduler {
         }
         self.return_from_silence(connection);
         let must_close = self.must_close(connection, now);
+        let (lingers, minds_overload) = (self.has(Mechanism::Lingering), self.has(Mechanism::Overload));
         let Some(found) = self.pool.get_mut(connection) else { return NextJob::Close };
-        if let Some(woken) = found.woken_at.take() {
+        if let Some(woken) = found.woken_at.take().filter(|_| minds_overload) {
             self.overload.woken(woken, now);
         }
         let id = found.site;
@@ -128,7 +130,7 @@ impl Scheduler {
             None => Phase::Idle,
             Some(_) => Phase::Busy,
         };
-        if phase == Phase::Idle {
+        if phase == Phase::Idle && lingers {
             found.set_linger(site.arrivals.linger_until(found.greeted_at, now));
         }
         self.pool.set_phase(connection, phase, &mut site.counts, &mut site.idle);
@@ -164,6 +166,7 @@ impl Scheduler {
             found.jobs_answered += u32::from(!is_lost);
             found.has_lagged |= is_lost;
         }
+        let lingers = self.has(Mechanism::Lingering);
         let says_nothing = is_sent && self.update_suspects(connection, id, &flight, is_lost);
         if let (Some(site), Some(found)) = (self.sites.get_mut(&id), self.pool.get_mut(connection)) {
             if says_nothing {
@@ -183,7 +186,7 @@ impl Scheduler {
             } else if is_sent {
                 site.counts.update(found, |found| found.is_at_bad_host = false);
             }
-            if found.phase == Phase::Idle && found.in_flight.is_empty() {
+            if found.phase == Phase::Idle && found.in_flight.is_empty() && lingers {
                 found.set_linger(site.arrivals.linger_until(found.greeted_at, now));
             }
             if is_sent && !lagged {
@@ -204,6 +207,7 @@ impl Scheduler {
     /// Marks recipients that got no reply for isolated retry; clears the marks of those that got one. Returns true if
     /// the host disconnected again on recipients that were marked, which is no evidence against the site.
     fn update_suspects(&mut self, connection: ConnectionId, id: SiteId, flight: &InFlightJob, is_lost: bool) -> bool {
+        let isolates = self.has(Mechanism::IsolatedRetry);
         let (Some(found), Some(site)) = (self.pool.get_mut(connection), self.sites.get_mut(&id)) else { return false };
         let suspects = &mut site.ready_queue.suspects;
         let Some(is_apart) = flight.lost.or_else(|| is_lost.then_some(false)) else {
@@ -211,6 +215,9 @@ impl Scheduler {
             site.is_proven = true;
             return false;
         };
+        if !isolates {
+            return false;
+        }
         // A host that disconnects may be too busy, unless it disconnects on the same recipients again.
         let is_known = suspects.best_rank(flight.message, &flight.recipients).is_some();
         found.is_excused |= is_lost || is_known;

@@ -78,5 +78,7 @@ pub use job::{
     Positions, QueueEntry, ResolveFailure, SiteAssignment, SiteId,
 };
 pub use scheduler::Scheduler;
+#[doc(hidden)]
+pub use settings::Mechanism;
 pub use settings::{Settings, retry_after};
 pub use view::{DestinationView, Health, SiteView};

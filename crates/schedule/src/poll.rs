@@ -12,6 +12,7 @@ use crate::dirty::TimerKey;
 use crate::job::{Action, ConnectionId, DestinationId, Lane, SiteId};
 use crate::pool::{BudgetKind, Connection, Phase};
 use crate::scheduler::Scheduler;
+use crate::settings::Mechanism;
 use crate::site::Site;
 
 impl Scheduler {
@@ -253,6 +254,7 @@ impl Scheduler {
 
     /// Returns the action that a site needs.
     fn serve_site(&mut self, id: SiteId, now: Duration) -> Option<Action> {
+        let (has_queues, has_timer) = (self.has(Mechanism::WaitQueues), self.has(Mechanism::GreetingTimer));
         let site = self.sites.get_mut(&id)?;
         site.is_dirty = false;
         if site.has_scan_room(&self.settings, now) {
@@ -279,14 +281,14 @@ impl Scheduler {
             return Some(Action::Wake(connection));
         }
         let wants = site.wants_connection(&self.settings, self.overload, now);
-        let want = site.wait_kind();
+        let want = if has_queues { site.wait_kind() } else { WaitKind::First };
         // The same condition as in `ConnectionWaitQueue::next`: a waiter that was just removed must not return to the
         // same place.
         let has_room = want != WaitKind::Retry || self.budget.retries > self.greeting_timer.retries();
         let place = self.pool.lane_for(site.lane, want == WaitKind::Probe, &self.budget).filter(|_| wants && has_room);
         let waiter = (wants && place.is_none()).then(|| {
             let since = *site.wants_since.get_or_insert(now);
-            Waiter { lane: site.lane, want, at: site.wait_key(since) }
+            Waiter { lane: site.lane, want, at: if has_queues { site.wait_key(since) } else { since } }
         });
         if waiter != site.waiter {
             if let Some(before) = site.waiter.take() {
@@ -304,7 +306,7 @@ impl Scheduler {
             self.step += 1;
             let (lane, is_probe) = (site.lane, site.down.is_some());
             let connection = self.pool.open(id, &mut site.counts, place, is_probe, self.step);
-            if lane == Lane::Fast && !is_probe && site.counts.greeted() == 0 {
+            if lane == Lane::Fast && !is_probe && site.counts.greeted() == 0 && has_timer {
                 self.greeting_timer.start(connection, site.cancels, now);
             }
             // Other sites are served before it opens a second connection.

@@ -22,7 +22,7 @@ use crate::name_index::NameIndex;
 use crate::overload::Overload;
 use crate::part::Part;
 use crate::pool::{ConnectionBudget, ConnectionPool};
-use crate::settings::{OVERDUE_MAX_ALL, Settings};
+use crate::settings::{Mechanism, OVERDUE_MAX_ALL, Settings};
 use crate::site::Site;
 
 /// Decides which message goes to which connection, and when.
@@ -67,6 +67,8 @@ pub struct Scheduler {
     next_site: u64,
     /// Counts the events that may change a window (openings, starts of jobs, cuts), to tell which came first.
     pub(crate) step: u64,
+    /// The mechanism that a measurement switched off.
+    without: Option<Mechanism>,
 }
 
 impl Scheduler {
@@ -96,7 +98,19 @@ impl Scheduler {
             next_destination: 0,
             next_site: 0,
             step: 0,
+            without: None,
         }
+    }
+
+    /// Switches a mechanism off, to measure what it is good for.
+    #[doc(hidden)]
+    pub const fn switch_off(&mut self, mechanism: Mechanism) {
+        self.without = Some(mechanism);
+    }
+
+    /// Returns whether a mechanism is in force.
+    pub(crate) fn has(&self, mechanism: Mechanism) -> bool {
+        self.without != Some(mechanism)
     }
 
     /// Replaces the settings. Connections above the limits end when they ask for work. All lists are scanned again, and

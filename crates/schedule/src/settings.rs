@@ -65,6 +65,23 @@ pub struct Settings {
     pub hold_fresh: bool,
 }
 
+/// A mechanism against slow hosts that a measurement switches off
+/// ([`Scheduler::switch_off`](crate::Scheduler::switch_off)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[doc(hidden)]
+pub enum Mechanism {
+    /// Sites wait for connections in one queue, in the order in which they began to wait.
+    WaitQueues,
+    /// No opening connection is cancelled before its time-out.
+    GreetingTimer,
+    /// No idle connection lingers.
+    Lingering,
+    /// Sites open further connections while this machine is overloaded.
+    Overload,
+    /// Recipients without a reply are not marked.
+    IsolatedRetry,
+}
+
 impl Default for Settings {
     fn default() -> Self {
         const MINUTE: u64 = 60;

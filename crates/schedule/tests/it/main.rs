@@ -2,6 +2,7 @@
 
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "a missing value fails the test")]
 
+mod ablation;
 mod any_order;
 mod delay_notices;
 mod deliver_by;

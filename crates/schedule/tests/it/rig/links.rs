@@ -66,6 +66,7 @@ impl Rig {
             Host::Late(after) => after.min(CONNECT_TIME[usize::from(lane == Lane::Slow)]),
             _ => Duration::from_millis(self.chance(60)),
         };
+        let after = after + self.work(self.manner.machine[0]);
         self.later(after, Event::Connected(connection));
     }
 
@@ -150,7 +151,8 @@ impl Rig {
         if service > FAST_TIME {
             self.later(FAST_TIME, Event::Lags(connection, over));
         }
-        self.later(service * count, Event::Finished(connection));
+        let after = service * count + self.work(self.manner.machine[1]);
+        self.later(after, Event::Finished(connection));
     }
 
     /// Checks that no window of time has more transactions than the rate and one burst.
@@ -331,6 +333,7 @@ impl Rig {
             return if link.has_delivered { self.lost(connection) } else { self.dismissed(connection) };
         }
         link.over += 1;
+        self.useful += usize::from(!is_refused && !link.has_delivered);
         link.has_delivered |= !is_refused;
         let mut retry = None;
         for recipient in job.recipients.iter() {

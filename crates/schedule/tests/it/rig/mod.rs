@@ -90,6 +90,7 @@ pub enum Host {
 enum Event {
     Connected(ConnectionId),
     Finished(ConnectionId),
+    Woken(ConnectionId),
     IdleOut(ConnectionId, u64),
     Ended(ConnectionId),
     Settled(DestinationId, usize, QueueId, Positions, Overdue),
@@ -144,12 +145,14 @@ pub struct Manner {
     /// How long a transaction takes.
     pub service: Duration,
     pub idle: Duration,
+    /// Processor time of this machine for a handshake, and for a message: one after the other.
+    pub machine: [Duration; 2],
 }
 
 impl Default for Manner {
     fn default() -> Self {
         let (service, idle) = (Duration::from_millis(10), Duration::from_secs(5));
-        Self { lag: false, ahead: 1, service, idle }
+        Self { lag: false, ahead: 1, service, idle, machine: [Duration::ZERO; 2] }
     }
 }
 
@@ -212,6 +215,10 @@ pub struct Rig {
     pub opened: Vec<usize>,
     /// How many of them were cancelled before the greeting.
     pub cancelled: Vec<usize>,
+    /// Connections that delivered.
+    pub useful: usize,
+    /// When this machine has done all that it has to do.
+    machine_free: Duration,
     pub poisons: BTreeMap<(QueueId, u32), Poison>,
     pub taken: usize,
     pub loads: usize,
@@ -263,6 +270,8 @@ impl Rig {
             began: vec![Vec::new(); hosts.len()],
             opened: vec![0; hosts.len()],
             cancelled: vec![0; hosts.len()],
+            useful: 0,
+            machine_free: Duration::ZERO,
             free_from: vec![Duration::ZERO; hosts.len()],
             counted: vec![(0, 0); hosts.len()],
             passed_over: vec![Duration::ZERO; hosts.len()],
@@ -308,6 +317,12 @@ impl Rig {
     fn later(&mut self, after: Duration, event: Event) {
         self.sequence += 1;
         self.events.insert((self.now + after, self.sequence), event);
+    }
+
+    /// Takes processor time; returns how long it is until that is done.
+    fn work(&mut self, time: Duration) -> Duration {
+        self.machine_free = self.machine_free.max(self.now) + time;
+        if time.is_zero() { Duration::ZERO } else { self.machine_free - self.now }
     }
 
     /// Commits a message; the scheduler gets it at once, or later.
@@ -502,7 +517,12 @@ impl Rig {
             }
             Action::Wake(connection) => {
                 assert!(self.links[&connection].parked > 0, "{connection:?} was not parked");
-                self.take(connection);
+                let after = self.machine_free.saturating_sub(self.now);
+                if after.is_zero() {
+                    return self.take(connection);
+                }
+                self.links.get_mut(&connection).unwrap().parked = 0;
+                self.later(after, Event::Woken(connection));
             }
             Action::Close(connection) => {
                 let link = self.links.get_mut(&connection).unwrap();
@@ -535,6 +555,11 @@ impl Rig {
     fn handle(&mut self, event: Event) {
         match event {
             Event::Connected(connection) => self.connected(connection),
+            Event::Woken(connection) => {
+                if self.links.contains_key(&connection) {
+                    self.take(connection);
+                }
+            }
             Event::Finished(connection) => self.finished(connection),
             Event::IdleOut(connection, parked) => {
                 let link = self.links.get(&connection).filter(|link| link.parked == parked && !link.closing);
