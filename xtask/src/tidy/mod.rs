@@ -9,6 +9,7 @@ mod banned;
 mod fuzzing;
 mod links;
 mod manifests;
+mod modules;
 mod names;
 mod prose;
 mod sizes;
@@ -113,6 +114,7 @@ fn run(root: &Path) -> Result<(Vec<Finding>, usize), String> {
     let paths: BTreeSet<&str> = files.iter().map(|file| file.path.as_str()).collect();
     let targets = text_of(&files, fuzzing::MANIFEST);
     prose::check(&prose_places(&files), &prose::read_list(text_of(&files, prose::LIST)), &mut findings);
+    let mut sources = Vec::new();
     for file in &files {
         text::check(&file.path, &file.text, &mut findings);
         names::check_path(&file.path, &mut findings);
@@ -129,8 +131,10 @@ fn run(root: &Path) -> Result<(Vec<Finding>, usize), String> {
             sizes::check(&source, &mut findings);
             banned::check(&source, &mut findings);
             fuzzing::check(&source, &paths, targets, &mut findings);
+            sources.push(source);
         }
     }
+    modules::check(&sources, text_of(&files, modules::LIST), &mut findings);
     findings.sort_by(|a, b| (&a.path, a.line).cmp(&(&b.path, b.line)));
     Ok((findings, files.len()))
 }
