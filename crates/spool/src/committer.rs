@@ -418,7 +418,7 @@ impl Committer {
             cell.settle(&Err(Error::Poisoned));
         }
         let peer = self.peers.iter().filter_map(Weak::upgrade).find(|peer| !peer.is_read_only());
-        let handed = peer.and_then(|peer| peer.staging.record(left.states, left.done, true, peer.disk.now_us()).ok());
+        let handed = peer.and_then(|peer| peer.staging.add(left.recorded, true, peer.disk.now_us()).ok());
         let result = if handed.is_some() { Error::Failed } else { Error::Poisoned };
         for cell in self.carried.drain(..) {
             // Handed on is not durable: whoever waits for his states learns that he cannot know.

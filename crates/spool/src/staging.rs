@@ -103,19 +103,32 @@ pub(crate) struct Taken {
 pub(crate) struct Left {
     /// Everybody who waits.
     pub(crate) cells: Vec<Arc<Cell>>,
-    pub(crate) states: Vec<StateEntry>,
-    pub(crate) done: Vec<u64>,
+    pub(crate) recorded: Recorded,
 }
 
+/// States and ends of messages that wait for a batch.
 #[derive(Debug, Default)]
-struct Recorded {
+pub(crate) struct Recorded {
     states: VecDeque<StateEntry>,
     done: VecDeque<u64>,
+    /// Queue ids that a failed batch has ended: each list goes into one batch, so that messages that are stored all or
+    /// none are also revoked all or none.
+    together: VecDeque<Vec<u64>>,
 }
 
 impl Recorded {
     fn is_empty(&self) -> bool {
-        self.states.is_empty() && self.done.is_empty()
+        self.states.is_empty() && self.done.is_empty() && self.together.is_empty()
+    }
+
+    fn len(&self) -> usize {
+        self.states.len() + self.done.len() + self.together.iter().map(Vec::len).sum::<usize>()
+    }
+
+    fn append(&mut self, mut other: Self) {
+        self.states.append(&mut other.states);
+        self.done.append(&mut other.done);
+        self.together.append(&mut other.together);
     }
 }
 
@@ -276,17 +289,21 @@ impl Staging {
         foreign: bool,
         now_us: u64,
     ) -> Result<Commit, Error> {
+        self.add(Recorded { states: states.into(), done: done.into(), together: VecDeque::new() }, foreign, now_us)
+    }
+
+    /// Adds what was recorded; `foreign` as in [`Staging::record`].
+    pub(crate) fn add(&self, more: Recorded, foreign: bool, now_us: u64) -> Result<Commit, Error> {
         let mut queue = self.lock();
         if queue.poisoned {
             return Err(Error::Poisoned);
         }
-        if states.is_empty() && done.is_empty() && queue.recorded == queue.flushed {
+        if more.is_empty() && queue.recorded == queue.flushed {
             return Ok(Commit::settled(&Ok(())));
         }
-        queue.recorded += (states.len() + done.len()) as u64;
+        queue.recorded += more.len() as u64;
         let recorded = if foreign { &mut queue.foreign } else { &mut queue.own };
-        recorded.states.extend(states);
-        recorded.done.extend(done);
+        recorded.append(more);
         let commit = Commit::new(&queue.states_cell);
         if queue.oldest_us.is_none() {
             queue.oldest_us = Some(now_us);
@@ -296,15 +313,16 @@ impl Staging {
         Ok(commit)
     }
 
-    /// Puts states of a failed batch back in front, with those who wait for them.
+    /// Puts states of a failed batch back in front, with those who wait for them. The messages of `done` go together
+    /// into one batch, unless they are more than one takes.
     pub(crate) fn put_back(&self, states: Vec<StateEntry>, done: Vec<u64>, foreign: bool, now_us: u64) {
         let mut queue = self.lock();
         let recorded = if foreign { &mut queue.foreign } else { &mut queue.own };
         for entry in states.into_iter().rev() {
             recorded.states.push_front(entry);
         }
-        for id in done.into_iter().rev() {
-            recorded.done.push_front(id);
+        for ids in done.chunks(usable(self.limits.state_room) / 8).rev() {
+            recorded.together.push_front(ids.to_vec());
         }
         queue.oldest_us.get_or_insert(now_us);
     }
@@ -437,10 +455,9 @@ impl Staging {
         cells.extend(queue.room.take());
         queue.oldest_us = None;
         // What it held for another shard is foreign to the next one as well.
-        let (own, foreign) = (std::mem::take(&mut queue.own), std::mem::take(&mut queue.foreign));
-        let states = own.states.into_iter().chain(foreign.states).collect();
-        let done = own.done.into_iter().chain(foreign.done).collect();
-        Left { cells, states, done }
+        let mut recorded = std::mem::take(&mut queue.own);
+        recorded.append(std::mem::take(&mut queue.foreign));
+        Left { cells, recorded }
     }
 
     pub(crate) fn is_poisoned(&self) -> bool {
@@ -463,11 +480,16 @@ impl Staging {
 /// Moves as many recorded states as may go into the batch; returns their cell if none is left behind.
 fn take_recorded(queue: &mut Queue, batch: &mut Batch, state_room: usize) -> Option<Arc<Cell>> {
     queue.oldest_us?;
-    let mut room = state_room.min(batch.room()).saturating_sub(4 * Batch::frame_bytes(0, 0));
-    for (recorded, flags) in [(&mut queue.own, 0), (&mut queue.foreign, FLAG_FOREIGN)] {
-        // First the ends: those of a failed batch stand in front and go together, so that messages that are stored all
-        // or none are also revoked all or none.
-        room -= take_done(&mut recorded.done, flags, batch, room);
+    let mut room = usable(state_room.min(batch.room()));
+    // The lists that may not be divided come before all that may, which would leave room for a part of them.
+    let together = [&mut queue.own, &mut queue.foreign].map(|recorded| {
+        let ids = take_together(&mut recorded.together, room);
+        room -= ids.len() * 8;
+        ids
+    });
+    for ((recorded, flags), ids) in [(&mut queue.own, 0), (&mut queue.foreign, FLAG_FOREIGN)].into_iter().zip(together)
+    {
+        room -= take_done(&mut recorded.done, ids, flags, batch, room);
         room -= take_states(&mut recorded.states, flags, batch, room);
     }
     if queue.own.is_empty() && queue.foreign.is_empty() {
@@ -488,12 +510,27 @@ fn take_states(from: &mut VecDeque<StateEntry>, flags: u8, batch: &mut Batch, ro
     bytes.len()
 }
 
-/// Moves queue ids of at most `room` bytes into a DONE frame; returns their bytes.
-fn take_done(from: &mut VecDeque<u64>, flags: u8, batch: &mut Batch, room: usize) -> usize {
-    let taken: Vec<u64> = from.drain(..(room / 8).min(from.len())).collect();
+/// What is left of `room` bytes for entries beside the headers of STATE and DONE frames.
+fn usable(room: usize) -> usize {
+    room.saturating_sub(4 * Batch::frame_bytes(0, 0))
+}
+
+/// Takes whole lists of queue ids of at most `room` bytes.
+fn take_together(from: &mut VecDeque<Vec<u64>>, room: usize) -> Vec<u64> {
+    let mut taken = Vec::new();
+    while let Some(ids) = from.pop_front_if(|ids| (taken.len() + ids.len()) * 8 <= room) {
+        taken.extend(ids);
+    }
+    taken
+}
+
+/// Moves queue ids of at most `room` bytes into a DONE frame, behind those that are `taken`; returns their bytes.
+fn take_done(from: &mut VecDeque<u64>, mut taken: Vec<u64>, flags: u8, batch: &mut Batch, room: usize) -> usize {
+    let more = (room / 8).min(from.len());
+    taken.extend(from.drain(..more));
     let bytes: Vec<u8> = taken.iter().flat_map(|id| id.to_le_bytes()).collect();
     push_recorded(batch, Kind::Done, flags, &bytes, Content::Done(taken));
-    bytes.len()
+    more * 8
 }
 
 fn push_recorded(batch: &mut Batch, kind: Kind, flags: u8, bytes: &[u8], content: Content) {

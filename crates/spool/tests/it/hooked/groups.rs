@@ -1,6 +1,8 @@
 //! Messages of one transaction: all are stored, or none.
 
+use super::disk::{Call, HookedDisk, below, failure};
 use super::*;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Three messages, the second in two chunks.
 fn group(spool: &Spool, chunks: usize) -> Result<Commit, Error> {
@@ -114,4 +116,58 @@ fn a_queue_id_twice_or_frames_too_large_together_take_nothing() {
     stepper.commit(0);
     assert_eq!(spool.messages(), []);
     assert_eq!(spool.append_all(id(1), &[]).map(|commit| commit.poll_now()), Ok(Some(Ok(()))));
+}
+
+/// Recipients whose new destinations leave `spare` bytes of the room that a batch has for recorded states.
+fn long_destinations(spare: usize) -> Vec<Change> {
+    let room = ((1 << 20) - 3 * 4096) / 8 - 4 * 40;
+    let bytes = room - spare - 3 * 22;
+    let lengths = [bytes / 3, bytes / 3, bytes - bytes / 3 * 2];
+    let recipients = [(12, 0), (12, 1), (14, 0)];
+    let changes = recipients.into_iter().zip(lengths).map(|((number, recipient), length)| Change {
+        destination: Some(vec![b'x'; length]),
+        ..change(number, recipient, Status::Waiting)
+    });
+    changes.collect()
+}
+
+#[test]
+fn messages_refused_by_a_shard_that_fails_are_revoked_together_by_another() {
+    let config = Config { shards: 2, size_max: 48 << 20, ..roomy() };
+    for spare in (0..48).step_by(4) {
+        let disk = SimDisk::new(1);
+        let hooked = HookedDisk::new(&disk);
+        let (spool, mut stepper, _) = open(hooked.clone(), &config);
+        for (number, bytes) in [(11, 300), (12, 100), (14, 100)] {
+            drop(append(&spool, number, bytes).expect("room"));
+        }
+        work(&disk, &mut stepper);
+        // Odd numbers share a shard, so the group goes where message 11 is.
+        let path = find(&disk, &body(11, 300)).0;
+        let (part, broken, other) = if below(&path, "/00/") { ("/00/", 0, 1) } else { ("/01/", 1, 0) };
+        let commit = group(&spool, 2).expect("room");
+        // The group reaches the medium, and its sync is answered with an error; from then on nothing is written.
+        let failed = AtomicBool::new(false);
+        hooked.set(move |call, path| match call {
+            Call::Sync if below(path, part) => {
+                failed.store(true, Ordering::SeqCst);
+                Err(failure())
+            }
+            Call::Write if below(path, part) && failed.load(Ordering::SeqCst) => Err(failure()),
+            _ => Ok(()),
+        });
+        while commit.poll_now().is_none() {
+            stepper.commit(broken);
+        }
+        assert_eq!(commit.poll_now(), Some(Err(Error::Failed)));
+        drop(spool.record(&long_destinations(spare)).expect("recorded"));
+        disk.advance(60_000);
+        stepper.commit(broken);
+        // One batch of the other shard, then the power is cut.
+        stepper.commit(other);
+        drop((spool, stepper));
+        let (spool, _stepper, _) = open(disk.kill(), &config);
+        let found = there(&spool);
+        assert!(found.is_empty() || found.len() == 3, "{spare} bytes left: only {found:?}");
+    }
 }
