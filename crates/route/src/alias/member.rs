@@ -102,17 +102,19 @@ pub(super) fn without_mark(text: &str) -> &str {
 ///
 /// `is_quoted`: a quote is open where the line begins.
 pub(super) fn comment(line: &str, is_quoted: bool) -> (&str, bool) {
-    let (mut is_quoted, mut is_escaped, mut depth) = (is_quoted, false, 0_usize);
+    let (mut is_quoted, mut is_escaped, mut is_angle, mut parentheses) = (is_quoted, false, false, 0_usize);
     let mut is_behind_blank = true;
     for (at, byte) in line.bytes().enumerate() {
         match byte {
             _ if is_escaped => is_escaped = false,
             b'\\' => is_escaped = true,
-            b'"' if depth == 0 => is_quoted = !is_quoted,
+            b'"' if parentheses == 0 => is_quoted = !is_quoted,
             _ if is_quoted => {}
-            b'(' | b'<' => depth += 1,
-            b')' | b'>' => depth = depth.saturating_sub(1),
-            b'#' if is_behind_blank && depth == 0 => {
+            b'(' => parentheses += 1,
+            b')' => parentheses = parentheses.saturating_sub(1),
+            b'<' if parentheses == 0 => is_angle = true,
+            b'>' if parentheses == 0 => is_angle = false,
+            b'#' if is_behind_blank && parentheses == 0 && !is_angle => {
                 let (before, behind) = line.split_at_checked(at).unwrap_or((line, ""));
                 let is_name = !before.trim().is_empty() && behind.contains('<') && behind.contains('>');
                 if !is_name {

@@ -66,6 +66,16 @@ fn members_are_what_they_are_in_sendmail() {
     assert!(matches!(parse_members("a\u{7}b").0.as_slice(), [Member::Bad { .. }]));
 }
 
+/// Quotes count within brackets too: their `>` and `#` are letters.
+#[test]
+fn a_quoted_name_in_brackets_has_no_comment() {
+    for text in ["<\"|> #\">", "<\"a #b\"@c.test>, joe", "\"a #b\"", "joe (a #b)"] {
+        let (members, complaints) = parse_list(&format!("{text}\n"));
+        assert!(!members.is_empty() && complaints.is_empty(), "{text}: {complaints:?}");
+        assert!(!members.iter().any(|member| matches!(member, Member::Bad { .. })), "{text}: {members:?}");
+    }
+}
+
 #[test]
 fn lines_of_a_list_have_numbers_and_no_comments() {
     let (members, complaints) = parse_list("\u{feff}# a\njoe, ann\r\n\r\n  eve #@# x\n<bob\n a b\n a #x, y\n\t# z\n");
