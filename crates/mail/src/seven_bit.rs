@@ -74,15 +74,17 @@ pub fn is_seven_bit(content: &[u8]) -> bool {
 }
 
 /// Whether a header field of the message or of one of its parts has 8-bit octets, so that a next hop needs SMTPUTF8 for
-/// it. A part that cannot be converted counts as one that has.
+/// it. Octets in which no part can be made out are no header.
 // RFC 6531 §3.4
 #[must_use]
 pub fn has_eight_bit_header(content: &[u8]) -> bool {
     if content.is_ascii() {
         return false;
     }
-    let Converted { content, left } = convert(content);
-    left.is_some() || !content.is_ascii()
+    // With all bodies encoded, also those that must not be, the rest is in headers.
+    let mut out = Vec::with_capacity(content.len() + content.len() / 4);
+    let _nothing_is_left = entity(content, EntityContext { encodes_all: true, ..EntityContext::MESSAGE }, &mut out);
+    !out.is_ascii()
 }
 
 /// Encodes what is not 7-bit. `content` is header section and body, with CRLF.
@@ -94,7 +96,7 @@ pub fn has_eight_bit_header(content: &[u8]) -> bool {
 #[must_use]
 pub fn convert(content: &[u8]) -> Converted {
     let mut out = Vec::with_capacity(content.len() + content.len() / 4);
-    let left = entity(content, EntityContext { depth: 0, is_message: true, is_in_digest: false }, &mut out);
+    let left = entity(content, EntityContext::MESSAGE, &mut out);
     // Base64 at the top level has no line end yet.
     if !content.is_empty() && content.ends_with(b"\r\n") && !out.ends_with(b"\r\n") {
         out.extend_from_slice(b"\r\n");
@@ -110,6 +112,18 @@ struct EntityContext {
     is_message: bool,
     /// RFC 2046 §5.1.5: a part without a type is a message here.
     is_in_digest: bool,
+    /// The result is looked at and not sent: nothing keeps its 8-bit octets.
+    encodes_all: bool,
+}
+
+impl EntityContext {
+    /// The message itself.
+    const MESSAGE: Self = Self { depth: 0, is_message: true, is_in_digest: false, encodes_all: false };
+
+    /// A part of the entity, or the message in it.
+    const fn inside(self, is_message: bool, is_in_digest: bool) -> Self {
+        Self { depth: self.depth + 1, is_message, is_in_digest, ..self }
+    }
 }
 
 /// Appends a message or a part, encoded where needed. If 8-bit octets are left, it says why.
@@ -117,6 +131,13 @@ fn entity(bytes: &[u8], place: EntityContext, out: &mut Vec<u8>) -> Option<Reaso
     let start = out.len();
     match encoded(bytes, place, out) {
         Ok(left) => left,
+        Err(_) if place.encodes_all => {
+            out.truncate(start);
+            let header = HeaderSection::read(bytes, LineEnd::Crlf);
+            write_header(&header, "base64", place, None, out);
+            write_base64(bytes.get(header.body_offset()..).unwrap_or_default(), out);
+            None
+        }
         Err(reason) => {
             out.truncate(start);
             out.extend_from_slice(bytes);
@@ -144,19 +165,19 @@ fn encoded(bytes: &[u8], place: EntityContext, out: &mut Vec<u8>) -> Result<Opti
     let is_untyped = typed.is_none();
     let typed = typed.unwrap_or_else(|| ContentType::default_of(place.is_in_digest));
     match (typed.kind.as_str(), typed.subtype.as_str()) {
-        ("multipart", "signed" | "encrypted") => Err(Reason::Protected),
+        ("multipart", "signed" | "encrypted") if !place.encodes_all => Err(Reason::Protected),
         // RFC 2045 §6.4: composite types have no encoding but the identity. Where the delimiters stand in clear,
         // another one is a mistake.
         ("multipart", subtype) => {
             let boundary = typed.boundary.as_deref().ok_or(Reason::Malformed)?;
-            let inner = EntityContext { depth: place.depth + 1, is_message: false, is_in_digest: subtype == "digest" };
+            let inner = place.inside(false, subtype == "digest");
             composite(&header, place, out, |out| multipart::write(body, boundary, inner, out))
         }
         ("message", "rfc822" | "news") => {
             if encoding != Ok(Encoding::Identity) && !begins_with_field(body) {
                 return Err(Reason::Malformed);
             }
-            let inner = EntityContext { depth: place.depth + 1, is_message: true, is_in_digest: false };
+            let inner = place.inside(true, false);
             composite(&header, place, out, |out| Ok(entity(body, inner, out)))
         }
         // RFC 2046 §5.2.2, RFC 3464 §2.1.1: these must be 7bit and are not

@@ -242,6 +242,31 @@ fn the_parts_around_one_that_stays_are_converted() {
     }
 }
 
+/// Only 8-bit octets in a header need SMTPUTF8: of the message, of a part, of a message in it, whatever stays unchanged.
+// RFC 6531 §3.4 (test)
+#[test]
+fn headers_with_eight_bit_octets_are_found() {
+    let signed = |part: &str| {
+        format!(
+            "Content-Type: multipart/signed; boundary=b\r\n\r\n--b\r\n{part}\r\n\r\ngr\u{fc}n\r\n--b\r\n\r\nz\r\n--b--\r\n"
+        )
+    };
+    for (content, expected) in [
+        ("Subject: x\r\n\r\nx\r\n".to_owned(), false),
+        ("Subject: x\r\n\r\ngr\u{fc}n\r\n".to_owned(), false),
+        ("Subject: gr\u{fc}n\r\n\r\nx\r\n".to_owned(), true),
+        (signed("Content-Type: text/plain"), false),
+        (signed("Content-Description: gr\u{fc}n"), true),
+        ("Content-Type: message/rfc822\r\n\r\nSubject: gr\u{fc}n\r\n\r\nx\r\n".to_owned(), true),
+        ("Content-Type: message/delivery-status\r\n\r\nDiagnostic-Code: x; gr\u{fc}n\r\n".to_owned(), false),
+        ("Content-Transfer-Encoding: x-uuencode\r\n\r\ngr\u{fc}n\r\n".to_owned(), false),
+        ("Content-Type: multipart/mixed\r\n\r\n--b\r\nX: gr\u{fc}n\r\n".to_owned(), false),
+    ] {
+        let content = format!("MIME-Version: 1.0\r\n{content}");
+        assert_eq!(mail::seven_bit::has_eight_bit_header(content.as_bytes()), expected, "{content}");
+    }
+}
+
 // Depth is what could make the time quadratic, and it is bounded.
 #[test]
 fn hostile_content_takes_linear_time() {
