@@ -109,13 +109,23 @@ impl AvoidedExtensions {
     pub const EIGHT_BIT_MIME: Self = Self(8);
     /// DSN: MAIL and RCPT ask for no reports.
     pub const DSN: Self = Self(16);
-    const NAMES: [(Self, &'static str); 5] = [
-        (Self::PIPELINING, "PIPELINING"),
-        (Self::CHUNKING, "CHUNKING"),
-        (Self::SIZE, "SIZE"),
-        (Self::EIGHT_BIT_MIME, "8BITMIME"),
-        (Self::DSN, "DSN"),
+    /// Each with its keyword in the reply to EHLO, and the key of `[[destination]]` that leaves it out.
+    const NAMES: [(Self, &'static str, &'static str); 5] = [
+        (Self::PIPELINING, "PIPELINING", "pipelining"),
+        (Self::CHUNKING, "CHUNKING", "chunking"),
+        (Self::SIZE, "SIZE", "size"),
+        (Self::EIGHT_BIT_MIME, "8BITMIME", "eight_bit_mime"),
+        (Self::DSN, "DSN", "dsn"),
     ];
+
+    fn names(self) -> impl Iterator<Item = (&'static str, &'static str)> {
+        Self::NAMES.into_iter().filter(move |(one, ..)| self.contains(*one)).map(|(_, keyword, key)| (keyword, key))
+    }
+
+    /// The keys of `[[destination]]` that leave the extensions out.
+    pub fn keys(self) -> impl Iterator<Item = &'static str> {
+        self.names().map(|(_, key)| key)
+    }
 
     /// Whether the set has all of the others.
     #[must_use]
@@ -139,8 +149,7 @@ impl AvoidedExtensions {
 /// The keywords of the set, with commas.
 impl std::fmt::Display for AvoidedExtensions {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let names = Self::NAMES.iter().filter(|(one, _)| self.contains(*one)).map(|(_, name)| *name);
-        f.write_str(&names.collect::<Vec<_>>().join(", "))
+        f.write_str(&self.names().map(|(keyword, _)| keyword).collect::<Vec<_>>().join(", "))
     }
 }
 

@@ -1,8 +1,8 @@
 //! What next hops offer and what they do not: content arrives octet for octet, is converted, or comes back.
 
-use crate::hop::{Act, At, Hop, Manners};
+use crate::hop::{Act, At, Hop, Manners, Moment};
 use crate::report::Report;
-use crate::world::{ends_empty, relay, retrying, send, send_over, wait_line};
+use crate::world::{any_line, by_literal, ends_empty, lines, relay, retrying, send, send_over, wait_line};
 use testkit::client::{greeted, stuffed};
 
 /// Lines of all lengths, many with dots in front, of this many octets or a little more.
@@ -198,4 +198,105 @@ fn a_host_that_knows_no_ehlo() {
         let talk = hop.talks().concat();
         assert_eq!(talk[..2], ["EHLO mx.test", "HELO mx.test"]);
     }
+}
+
+/// A host that refuses the use of an extension: the mail goes without it, once, and the log names the key to set.
+#[test]
+fn an_extension_that_does_not_work_is_left_out() {
+    type Refuses = fn(&Moment<'_>) -> bool;
+    let cases: [(&[&'static str], Refuses, &'static str, &str, &str); 6] = [
+        (
+            &["CHUNKING"],
+            |now| now.line.starts_with("BDAT"),
+            "500 5.5.1 what?",
+            "CHUNKING is offered",
+            "chunking = false",
+        ),
+        (
+            &["PIPELINING", "CHUNKING"],
+            |now| now.line.starts_with("BDAT"),
+            "502 no",
+            "CHUNKING is offered",
+            "chunking = false",
+        ),
+        (
+            &["PIPELINING"],
+            |now| now.connection == 0 && now.at == At::Rcpt,
+            "503 MAIL first",
+            "PIPELINING is offered",
+            "pipelining = false",
+        ),
+        (&["SIZE"], |now| now.line.contains(" SIZE="), "555 5.5.4 no", "SIZE is offered", "size = false"),
+        (
+            &["SIZE", "8BITMIME"],
+            |now| now.line.contains(" BODY="),
+            "501 no",
+            "SIZE, 8BITMIME is offered",
+            "eight_bit_mime = false",
+        ),
+        (&["DSN"], |now| now.line.contains(" NOTIFY="), "501 5.5.4 no", "DSN is offered", "dsn = false"),
+    ];
+    let manners = |(offers, refuses, reply, ..): &(&'static [&'static str], Refuses, &'static str, &str, &str)| {
+        let (refuses, reply) = (*refuses, *reply);
+        Manners::offering(offers).script(move |now| if refuses(now) { Act::Say(reply) } else { Act::Well })
+    };
+    let hops = Hop::neighbours(cases.iter().map(manners).collect());
+    let mut server = retrying(by_literal(&hops), "1h").start();
+    for hop in &hops {
+        let to = format!("<{}> NOTIFY=FAILURE", hop.mailbox("b"));
+        send(&server, "<a@client.test> BODY=8BITMIME", &[&to], "Subject: x\r\n\r\ngrün\r\n".as_bytes());
+        // Without a pause: the refusal was no attempt.
+        assert_eq!(hop.wait(1).len(), 1);
+        // The next message finds it known.
+        send(&server, "a@client.test", &[&hop.mailbox("c")], b"Subject: y\r\n\r\ny\r\n");
+        hop.wait(2);
+    }
+    for (hop, (.., offered, key)) in hops.iter().zip(&cases) {
+        let line = any_line(&mut server, &["extension not used: ", &hop.ip()]);
+        assert!(line.contains(offered) && line.contains(key), "{line}");
+    }
+    let ended = ends_empty(server);
+    assert_eq!(lines(&ended.log, &["extension not used: "]).len(), cases.len(), "{:#?}", ended.log);
+    assert!(hops.iter().all(|hop| hop.count() == 2));
+}
+
+/// A host that refuses the command without the extension too has given its verdict.
+#[test]
+fn a_refusal_without_the_extension_is_a_verdict() {
+    for (offers, at, reply) in [
+        (&["SIZE"][..], At::Mail, "555 5.5.4 no"),
+        (&["PIPELINING"], At::Rcpt, "503 5.5.1 no"),
+        (&["CHUNKING"], At::Dot, "502 5.5.1 no"),
+    ] {
+        let script = move |now: &Moment<'_>| if now.at == at { Act::Say(reply) } else { Act::Well };
+        let hop = Hop::new(Manners::offering(offers).script(script));
+        let mut server = relay(&[&hop]).start();
+        send(&server, "<>", &["b@d.test"], b"Subject: x\r\n\r\nx\r\n");
+        let line = any_line(&mut server, &["to=<b@d.test>"]);
+        assert!(line.contains("dsn=5."), "{line}");
+        assert!(hop.connections() <= 4, "{}", hop.connections());
+        drop(server.stop());
+    }
+}
+
+/// A lack is that of a host: the next one of the site gets the message; where all lack it, it comes back once all were
+/// asked.
+#[test]
+fn other_hosts_are_asked_for_what_one_lacks() {
+    let plain = || Hop::new(Manners::offering(&["8BITMIME"]));
+    let utf8 = "Subject: grün\r\n\r\nx\r\n".as_bytes();
+    let (first, second) = (plain(), Hop::new(Manners::offering(&["8BITMIME", "SMTPUTF8"])));
+    let server = relay(&[&first, &second]).start();
+    send(&server, "<a@client.test> SMTPUTF8", &["b@d.test"], utf8);
+    assert_eq!(second.wait(1)[0].own_content(), utf8);
+    ends_empty(server);
+    assert_eq!(first.count(), 0);
+
+    let (first, second) = (plain(), plain());
+    let mut server = relay(&[&first, &second]).start();
+    send(&server, "<a@client.test> SMTPUTF8", &["b@d.test"], utf8);
+    let line = wait_line(&mut server, &["to=<b@d.test>", "dsn=5.6.7"]);
+    assert!(line.contains("does not offer SMTPUTF8"), "{line}");
+    assert!(first.connections() > 0 && second.connections() > 0);
+    drop(server.stop());
 }

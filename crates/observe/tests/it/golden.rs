@@ -285,11 +285,11 @@ fn process_lines() -> Vec<(Event<'static>, &'static str)> {
         ),
         (
             Event::ExtensionAvoided {
-                text: "mx.a.test [192.0.2.7]: CHUNKING is offered and does not work (500 5.5.1 what?); it is not used for a day; \
-                       chunking = false in a [[destination]] for it ends the trials",
+                text: "mx.a.test [192.0.2.7]: CHUNKING is offered and does not work (500 5.5.1 what?); mail goes \
+                       without for a day; to leave it out for good, set chunking = false in a [[destination]] for this host",
             },
-            "extension not used: mx.a.test [192.0.2.7]: CHUNKING is offered and does not work (500 5.5.1 what?); it is not used \
-             for a day; chunking = false in a [[destination]] for it ends the trials",
+            "extension not used: mx.a.test [192.0.2.7]: CHUNKING is offered and does not work (500 5.5.1 what?); mail goes \
+             without for a day; to leave it out for good, set chunking = false in a [[destination]] for this host",
         ),
         (
             Event::CertificateLoaded { path: file, names: "mx.lab.test", not_after: "2027-02-18T13:00:00Z" },

@@ -481,7 +481,7 @@ fn extensions_that_do_not_work_are_avoided_for_a_while() {
     assert_eq!((hosts.avoided(one, now), hosts.avoided(other, now)), (both, none));
     assert_eq!(hosts.avoided(one, now + 99 * SECOND), both);
     assert_eq!(hosts.avoided(one, now + 100 * SECOND), none);
-    // What has run out does not come back.
+    // An extension whose time is over does not come back with another one.
     hosts.avoid(one, AvoidedExtensions::DSN, 10 * SECOND, now + 200 * SECOND);
     assert_eq!(hosts.avoided(one, now + 200 * SECOND), AvoidedExtensions::DSN);
     assert_eq!(both.to_string(), "PIPELINING, CHUNKING");

@@ -27,7 +27,8 @@ pub(super) struct BrokenExtensions {
     why: String,
 }
 
-/// What a transaction used.
+/// The extensions that a transaction used.
+#[derive(Clone, Copy, Default)]
 struct Used {
     chunking: bool,
     pipelining: bool,
@@ -59,7 +60,7 @@ impl Used {
 pub(super) fn broken(link: &Link, envelope: &Envelope, finished: &Finished) -> Option<BrokenExtensions> {
     let used = Used::of(link, envelope);
     let is_delivered = |answer: &Answer| matches!(answer, Answer::Reply(reply) if reply.code().get() < 400);
-    // What is delivered is not given back.
+    // A job with a delivered recipient is not given back.
     if finished.outcomes.iter().any(|one| is_delivered(&one.answer)) {
         return None;
     }
@@ -110,8 +111,12 @@ fn suspect(used: &Used, stage: Stage, loss: Loss) -> AvoidedExtensions {
 }
 
 impl Work<'_> {
-    /// Remembers that extensions of a host do not work, and says so if that is new.
-    pub(super) fn avoid(&self, peer: &Candidate, found: &BrokenExtensions) {
+    /// Remembers that extensions of a host do not work, and says so if that is new. False: the host has no address in
+    /// the table, and the next connection to it uses them again.
+    pub(super) fn avoid(&self, peer: &Candidate, found: &BrokenExtensions) -> bool {
+        if peer.address.socket().is_none() {
+            return false;
+        }
         let (time, words) = if found.is_certain { (REFUSED_TIME, "a day") } else { (SUSPECT_TIME, "an hour") };
         let mut is_new = false;
         learn(self.context, peer, |hosts, address, now| {
@@ -121,12 +126,85 @@ impl Work<'_> {
         if is_new {
             let (extensions, why) = (found.extensions, &found.why);
             let what = if found.is_certain { "is offered and does not work" } else { "may not work" };
+            let keys: Vec<String> = extensions.keys().map(|key| format!("{key} = false")).collect();
             let text = format!(
-                "{} [{}]: {extensions} {what} ({why}); it is not used for {words}; a key in [[destination]] ends the trials",
+                "{} [{}]: {extensions} {what} ({why}); mail goes without for {words}; to leave it out for good, set {} in \
+                 a [[destination]] for this host",
                 peer.name,
                 peer.address.socket().map(|address| address.ip().to_string()).unwrap_or_default(),
+                keys.join(" and "),
             );
             self.context.record(&Event::ExtensionAvoided { text: &text });
         }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: Used = Used {
+        chunking: true,
+        pipelining: true,
+        mail: AvoidedExtensions::SIZE.with(AvoidedExtensions::EIGHT_BIT_MIME),
+        dsn: true,
+    };
+
+    fn refused_by(used: &Used, stage: Stage, line: &str) -> String {
+        refused(used, stage, &Reply::parse(format!("{line}\r\n").as_bytes(), 512).unwrap()).to_string()
+    }
+
+    /// Replies to the use of an extension, and replies that are a verdict on the mail.
+    #[test]
+    fn replies_about_an_extension() {
+        for (stage, line, extensions) in [
+            (Stage::End, "500 5.5.1 what?", "CHUNKING"),
+            (Stage::End, "502 no", "CHUNKING"),
+            (Stage::Content, "503 5.5.1 no", "CHUNKING"),
+            (Stage::End, "504 no", "CHUNKING"),
+            (Stage::Rcpt, "503 5.5.1 MAIL first", "PIPELINING"),
+            (Stage::Data, "503 no recipients", "PIPELINING"),
+            (Stage::Mail, "555 5.5.4 unsupported parameter", "SIZE, 8BITMIME"),
+            (Stage::Mail, "501 syntax error in parameters", "SIZE, 8BITMIME"),
+            (Stage::Mail, "504 no", "SIZE, 8BITMIME"),
+            (Stage::Rcpt, "555 5.5.4 NOTIFY?", "DSN"),
+            (Stage::Rcpt, "501 5.5.4 bad arguments", "DSN"),
+        ] {
+            assert_eq!(refused_by(&ALL, stage, line), extensions, "{line} at {stage}");
+            // Where nothing was used, nothing is at fault: the host has its verdict.
+            assert_eq!(refused_by(&Used::default(), stage, line), "", "{line} at {stage}");
+        }
+        for (stage, line) in [
+            (Stage::End, "550 5.7.1 spam"),
+            (Stage::End, "554 no"),
+            (Stage::End, "552 5.3.4 too large"),
+            (Stage::End, "451 later"),
+            (Stage::Rcpt, "550 5.1.1 no such user"),
+            (Stage::Rcpt, "501 5.1.3 bad address"),
+            (Stage::Rcpt, "501 syntax error"),
+            (Stage::Rcpt, "450 later"),
+            (Stage::Mail, "550 5.7.1 blocked"),
+            (Stage::Mail, "503 twice"),
+            (Stage::Data, "554 no valid recipients"),
+        ] {
+            assert_eq!(refused_by(&ALL, stage, line), "", "{line} at {stage}");
+        }
+    }
+
+    #[test]
+    fn losses_that_an_extension_may_have_led_to() {
+        let of = |used: &Used, stage, loss| suspect(used, stage, loss).to_string();
+        for loss in [Loss::TimedOut, Loss::Closed, Loss::Protocol("x")] {
+            assert_eq!(of(&ALL, Stage::End, loss), "CHUNKING");
+            assert_eq!(of(&ALL, Stage::Content, loss), "CHUNKING");
+            assert_eq!(of(&Used::default(), Stage::End, loss), "");
+        }
+        assert_eq!(of(&ALL, Stage::Rcpt, Loss::TimedOut), "PIPELINING");
+        assert_eq!(of(&ALL, Stage::Data, Loss::Protocol("x")), "PIPELINING");
+        assert_eq!(of(&ALL, Stage::Mail, Loss::Protocol("x")), "PIPELINING");
+        // A host that hangs or hangs up there does so whatever is pipelined.
+        assert_eq!(of(&ALL, Stage::Mail, Loss::TimedOut), "");
+        assert_eq!(of(&ALL, Stage::Rcpt, Loss::Closed), "");
     }
 }

@@ -17,9 +17,9 @@ use crate::simulation::{Sabotage, is_sabotaged};
 use mail::{Body, EnhancedCode, Outcome, QueueId};
 use schedule::{Failure, Feedback, Hosts, Job, Lag, NextJob, Standing};
 use smtp::client::{Answer, Closing, Finished, Loss, Misfit, Stage, Step};
-use spool::Pressure;
 #[cfg(test)]
 use spool::{Change, Status, Store as _};
+use spool::{Pressure, State};
 use std::collections::VecDeque;
 use std::future::Future;
 use std::net::SocketAddr;
@@ -34,11 +34,14 @@ use std::time::{Duration, Instant};
 /// Those that are behind the last one count too.
 const BARREN_MAX: u32 = 5;
 
-/// Attempts at hosts that lack what a message needs, before it is final; the spool counts no more of each class.
-const MISFIT_TRIES_MAX: usize = 10;
-
 /// Recipients on their way over a connection, from which on the next transaction waits for an answer.
 const AHEAD_RECIPIENTS: usize = 16;
+
+/// Attempts after which a lack of one host is final, where others of its site fail; for a site with more hosts, one for
+/// each and one to be sure.
+const MISFIT_TRIES: usize = 4;
+/// At most so many: the spool counts no more attempts of all classes.
+const MISFIT_TRIES_MAX: usize = State::TRIES_MAX_CLASSED as usize;
 
 /// Whether a connection wants work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -387,7 +390,7 @@ impl OutboundSession<'_> {
         if is_sabotaged(Sabotage::RecordEarly)
             && let Some(spool) = self.work.context.spool()
         {
-            let state = spool::State { status: Status::Done, ..spool::State::default() };
+            let state = State { status: Status::Done, ..State::default() };
             let change = |recipient| Change { id: job.message, recipient, state, destination: None };
             drop(spool.record(&job.recipients.iter().map(change).collect::<Vec<_>>()));
         }
@@ -448,19 +451,20 @@ impl OutboundSession<'_> {
         }
     }
 
-    /// The peer lacks an extension that the message needs, or takes less octets. That is this host's: others of the
-    /// site are asked before it is final, and the same host once more, since a greylisting daemon in front of it offers
-    /// less. A message that may not be late is refused at once.
+    /// The peer lacks an extension that the message needs, or takes fewer octets. The lack is this host's: while another
+    /// host of the site is as good as any, or fails, the message waits for it, though not for more than some attempts.
+    /// The last host is asked twice, since a greylisting daemon in front of it offers less. A message that may not be
+    /// late is refused at once.
     async fn misfits(&mut self, job: &Job, outgoing: &OutboundMessage, misfit: Misfit) {
         let cause = answers::misfit_cause(misfit, &self.link.peer);
-        let others = self.addresses.len().saturating_sub(1);
-        let tries = match misfit {
-            Misfit::TooLate { .. } | Misfit::DeliverBy => 0,
-            Misfit::Size { .. } => others,
-            _ => others.max(1),
+        let tries = outgoing.positions.iter().map(|(_, state)| state.tries()).max().unwrap_or(0);
+        let is_final = match misfit {
+            Misfit::TooLate { .. } | Misfit::DeliverBy => true,
+            _ if usize::from(tries) >= MISFIT_TRIES.max(self.addresses.len() + 1).min(MISFIT_TRIES_MAX) => true,
+            Misfit::Size { .. } => self.is_last(),
+            _ => tries > 0 && self.is_last(),
         };
-        let tries = u8::try_from(tries.min(MISFIT_TRIES_MAX)).unwrap_or(u8::MAX);
-        if outgoing.positions.iter().any(|(_, state)| state.tries() >= tries) {
+        if is_final {
             return self.refuse(job, outgoing, cause).await;
         }
         let cause = Cause::new(cause.status.with_outcome(Outcome::Transient), cause.text, None);
@@ -472,12 +476,21 @@ impl OutboundSession<'_> {
         self.appetite = WorkState::Closing;
     }
 
+    /// Whether each other host of the site has been asked lately and put mail off, as one does that lacks what a message
+    /// needs.
+    fn is_last(&self) -> bool {
+        let own = self.link.peer.address.socket();
+        let now = self.work.context.unix_now();
+        let mut others = self.addresses.iter().filter(|address| Some(**address) != own);
+        self.work.context.hosts.look(|hosts| others.all(|address| hosts.standing(*address, now) == Standing::Aside))
+    }
+
     /// Gives a job back whose refusal is about an extension of SMTP, and not about the mail: the extension is not used
     /// with this host for a while, and the next connection tries again.
     fn avoids(&mut self, open: &Open, finished: &Finished) -> bool {
         let Some(found) = extensions::broken(&self.link, &open.outgoing.envelope, finished) else { return false };
-        self.work.avoid(&self.link.peer, &found);
-        if !found.is_certain {
+        // Without a memory of it the next connection would come to the same: the reply is the verdict.
+        if !self.work.avoid(&self.link.peer, &found) || !found.is_certain {
             return false;
         }
         // It answers: it is no host that fails.
