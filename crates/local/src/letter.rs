@@ -269,7 +269,6 @@ fn is_from(line: &[u8]) -> bool {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use super::super::order::What;
     use super::*;
     use proptest::prelude::*;
 
@@ -302,22 +301,7 @@ pub(crate) mod tests {
     }
 
     pub(crate) fn order() -> DeliveryRequest {
-        DeliveryRequest {
-            what: What::Mailbox,
-            unique: "6AK84ct0028759R0".into(),
-            received: 1_800_000_000,
-            host: "mx.example".into(),
-            sender: "ann@a.example".into(),
-            recipient: "joe@x.example".into(),
-            local: "joe".into(),
-            domain: "x.example".into(),
-            original: String::new(),
-            delimiter: Some('+'),
-            header_max: 1 << 20,
-            bytes: 1 << 20,
-            is_again: false,
-            date: "Fri Jan 15 08:00:00 2027".into(),
-        }
+        DeliveryRequest::trial()
     }
 
     const MBOX: Form = Form { from_line: true, quotes: true };

@@ -181,6 +181,28 @@ fn text_of(value: &Value, key: &str) -> Option<String> {
 }
 
 impl DeliveryRequest {
+    /// A request of tests: a message of ann for the mailbox of joe.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn trial() -> Self {
+        Self {
+            what: What::Mailbox,
+            unique: "6AK84ct0028759R0".into(),
+            received: 1_800_000_000,
+            host: "mx.example".into(),
+            sender: "ann@a.example".into(),
+            recipient: "joe@x.example".into(),
+            local: "joe".into(),
+            domain: "x.example".into(),
+            original: String::new(),
+            delimiter: Some('+'),
+            header_max: 1 << 20,
+            bytes: 1 << 20,
+            is_again: false,
+            date: "Fri Jan 15 08:00:00 2027".into(),
+        }
+    }
+
     /// The queue id.
     pub fn id(&self) -> &str {
         self.unique.rsplit_once('R').map_or("", |(id, _)| id)

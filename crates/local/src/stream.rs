@@ -79,7 +79,11 @@ pub fn send_verdicts(to: &mut impl Write, verdicts: &[Verdict]) -> io::Result<()
     to.flush()
 }
 
-fn send(to: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
+/// Sends octets behind their number.
+///
+/// # Errors
+/// The socket cannot be written to; more than 4 GiB.
+pub fn send(to: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
     let length = u32::try_from(bytes.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
     to.write_all(&length.to_le_bytes())?;
     to.write_all(bytes)
@@ -101,15 +105,29 @@ pub fn verdict(from: &mut impl Read) -> io::Result<Verdict> {
     Verdict::from_json(&receive(from, TEXT_MAX)?).ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
-fn receive(from: &mut impl Read, max: u32) -> io::Result<Vec<u8>> {
+/// The most octets that are taken from a socket at once: memory grows with what the other side has sent.
+const PIECE_BYTES: u64 = 64 << 10;
+
+/// Waits for octets behind their number, at most `max`.
+///
+/// # Errors
+/// The other side is gone, or announces more.
+pub fn receive(from: &mut impl Read, max: u32) -> io::Result<Vec<u8>> {
     let mut length = [0; 4];
     from.read_exact(&mut length)?;
     let length = u32::from_le_bytes(length);
     if length > max {
         return Err(io::ErrorKind::InvalidData.into());
     }
-    let mut bytes = vec![0; length as usize];
-    from.read_exact(&mut bytes)?;
+    let mut bytes = Vec::new();
+    let mut rest = u64::from(length);
+    while rest > 0 {
+        let piece = from.by_ref().take(rest.min(PIECE_BYTES)).read_to_end(&mut bytes)?;
+        if piece == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        rest = rest.saturating_sub(piece as u64);
+    }
     Ok(bytes)
 }
 

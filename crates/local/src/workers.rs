@@ -28,7 +28,7 @@ pub trait Job {
     /// Reads the message.
     type Content: Content;
 
-    /// What is to be done.
+    /// The delivery or the file to read.
     fn order(&self) -> &DeliveryRequest;
 
     /// The message, from its beginning.

@@ -1,10 +1,11 @@
-//! What the server asks of a reading process, and what it hears: values, and their form on a socket.
+//! Requests of the server to a reading process, and its replies: values, and their form on a socket.
 //!
 //! Each is a length of four octets, little endian, and so many of JSON; behind an answer that says so stands the text,
 //! in the same form. The process that answers may belong to a user who lies: everything is bounded, and its words are
 //! made plain.
 
 use super::path::Stamp;
+use local::stream::{receive, send};
 use serde_json::{Value, json};
 use std::io::{self, Read, Write};
 
@@ -176,34 +177,6 @@ impl Reply {
         };
         reply.ok_or_else(no_reply)
     }
-}
-
-fn send(to: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
-    let length = u32::try_from(bytes.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
-    to.write_all(&length.to_le_bytes())?;
-    to.write_all(bytes)
-}
-
-/// What is taken from a socket at once: whoever says that much follows has to send it first.
-const PIECE_BYTES: u64 = 64 << 10;
-
-fn receive(from: &mut impl Read, max: u32) -> io::Result<Vec<u8>> {
-    let mut length = [0; 4];
-    from.read_exact(&mut length)?;
-    let length = u32::from_le_bytes(length);
-    if length > max {
-        return Err(io::ErrorKind::InvalidData.into());
-    }
-    let mut bytes = Vec::new();
-    let mut rest = u64::from(length);
-    while rest > 0 {
-        let piece = from.by_ref().take(rest.min(PIECE_BYTES)).read_to_end(&mut bytes)?;
-        if piece == 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        rest = rest.saturating_sub(piece as u64);
-    }
-    Ok(bytes)
 }
 
 #[cfg(test)]

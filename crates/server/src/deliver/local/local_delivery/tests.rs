@@ -22,22 +22,7 @@ enum WorkerBehaviour {
 }
 
 fn order() -> DeliveryRequest {
-    DeliveryRequest {
-        what: What::Mailbox,
-        unique: "6AK84ct0028759R0".into(),
-        received: 1_800_000_000,
-        host: "mx.example".into(),
-        sender: "ann@a.example".into(),
-        recipient: "joe@x.example".into(),
-        local: "joe".into(),
-        domain: "x.example".into(),
-        original: String::new(),
-        delimiter: Some('+'),
-        header_max: 1 << 20,
-        bytes: 1 << 20,
-        is_again: false,
-        date: "Fri Jan 15 08:00:00 2027".into(),
-    }
+    DeliveryRequest::trial()
 }
 
 struct Trial {
