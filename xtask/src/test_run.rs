@@ -201,7 +201,7 @@ fn print(done: &Done, number: usize, all: usize) {
 /// How many tests there were, by the last line of libtest.
 fn summary(output: &str) -> &str {
     let line = output.lines().rev().find_map(|line| line.strip_prefix("test result: "));
-    line.map_or("no result", |line| line.split("; finished").next().unwrap_or(line))
+    line.map_or("no summary: not a binary of libtest", |line| line.split("; finished").next().unwrap_or(line))
 }
 
 /// The reasons of tests that showed nothing, each once.
@@ -243,7 +243,7 @@ mod tests {
                       passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.01s\n";
         assert_eq!(summary(output), "ok. 2 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out");
         assert_eq!(skipped(output), ["skipped: nsd is not installed", "skipped: root is not who runs this"]);
-        assert_eq!((summary("killed"), skipped("killed").len()), ("no result", 0));
+        assert_eq!((summary("killed"), skipped("killed").len()), ("no summary: not a binary of libtest", 0));
     }
 
     /// A program that fails, hangs up or cannot be started fails the run.

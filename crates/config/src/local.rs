@@ -16,11 +16,11 @@ pub struct Local {
     pub domains: Vec<DomainName>,
     /// Files with such names, one a line.
     pub domain_files: Vec<PathBuf>,
-    /// What stands between a user and a detail; empty: nothing does. One character.
+    /// The delimiter between a user and a detail, one character; empty: there are no details.
     pub delimiter: String,
-    /// What becomes of mail to a name that is neither an alias nor a user.
+    /// The reply to a name that is neither an alias nor a user.
     pub unknown: Unknown,
-    /// Where mail to such names goes instead; empty: nowhere.
+    /// The next hop of mail to names that are neither alias nor user; empty: it is refused.
     pub luser_relay: String,
     /// The file of users, as `/etc/passwd`.
     pub accounts: PathBuf,

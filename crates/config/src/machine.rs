@@ -1,5 +1,5 @@
-//! What defaults depend on: the machine's name and who started the program. Given in, so that tests do not depend on
-//! it.
+//! The facts that defaults depend on: the machine's name and the user that started the program. They are arguments, so
+//! that tests do not depend on the machine.
 
 use std::path::{Path, PathBuf};
 

@@ -4,7 +4,8 @@ use super::Config;
 use mail::{Address, DomainName, LocalPart};
 
 impl Config {
-    /// Who gets reports that cannot be delivered to the sender: `delivery.postmaster`, else postmaster at our name.
+    /// The address for reports that cannot be delivered to the sender: `delivery.postmaster`, else postmaster at our
+    /// name.
     ///
     /// # Panics
     /// Where the hostname is none, which nothing that was loaded has.

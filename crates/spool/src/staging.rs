@@ -510,7 +510,7 @@ fn take_states(from: &mut VecDeque<StateEntry>, flags: u8, batch: &mut Batch, ro
     bytes.len()
 }
 
-/// What is left of `room` bytes for entries beside the headers of STATE and DONE frames.
+/// The rest of `room` bytes for entries, without the headers of STATE and DONE frames.
 fn usable(room: usize) -> usize {
     room.saturating_sub(4 * Batch::frame_bytes(0, 0))
 }

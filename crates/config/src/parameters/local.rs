@@ -71,7 +71,7 @@ pub(super) static LOCAL: Section = Section {
             Kind::Text,
             "",
             "hub.example.com",
-            "where such mail goes instead; empty for nowhere",
+            "next hop of mail to names that are neither alias nor user; empty: it is refused",
             "A host, mailer:host as in mailertable, or an address.",
         ),
         fixed(

@@ -36,7 +36,7 @@ pub(super) fn page() -> String {
 const PAGE_BEGIN: &str = "\
 # Configuration
 
-What does each key mean, and what is its default? Made from `crates/config/src/parameters`; do not edit.
+Each key with its meaning and its default. Made from `crates/config/src/parameters`; do not edit.
 `mailrace config explain KEY` prints the same; [examples/mailrace.toml](../examples/mailrace.toml) has every key.
 
 One TOML file, every key optional: `--config FILE`, else `$MAILRACE_CONFIG`, else `/etc/mailrace/mailrace.toml` if it

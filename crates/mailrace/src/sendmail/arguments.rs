@@ -14,7 +14,7 @@ use std::path::PathBuf;
 /// Letters with an argument have a colon behind them.
 const LETTERS: &str = "A:B:b:C:cD:d:e:E:F:f:Gh:IiL:M:mN:nO:o:p:Q:q:R:r:sTtUV:vX:xz";
 
-/// What is to be done.
+/// The task that the options name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Mode {
     /// `-bm`: hand in a message.

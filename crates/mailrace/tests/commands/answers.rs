@@ -1,4 +1,4 @@
-//! What commands print for an answer, byte for byte.
+//! The output of commands for recorded answers, byte for byte.
 //!
 //! A socket gives each command a recorded answer (`crates/operator/tests/answers/NAME.jsonl`). Its standard output and
 //! standard error are compared with `answers/NAME.COMMAND.txt` beside this file. After a change that is meant, write

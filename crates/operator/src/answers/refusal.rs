@@ -25,6 +25,6 @@ pub struct ProblemLine {
     pub line: u32,
     /// Column from 1, in characters; 0 for the whole line.
     pub column: u32,
-    /// What is wrong, and the next step.
+    /// The fault, and the next step.
     pub text: String,
 }

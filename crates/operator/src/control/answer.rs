@@ -59,7 +59,7 @@ pub struct Problem {
     pub line: u32,
     /// Column from 1, in characters; 0 where there is none.
     pub column: u32,
-    /// What is wrong, and the next step.
+    /// The fault, and the next step.
     pub text: String,
 }
 

@@ -1,20 +1,20 @@
-//! The queue tools: what an operator may see of the queue and do to it while the server runs.
+//! The queue commands: they show an operator the queue and change it while the server runs.
 //!
 //! A request of the control socket becomes a [`Command`]: an action and a [`Selection`] of recipients.
 //! [`QueueCommands`] carries it out against the spool on a thread that may block, message by message, the oldest first,
 //! and answers line by line; the whole queue is never in memory, only its ids. The files, in the order of a command:
 //!
-//! - `command` what is asked, to and from JSON; `pattern` what an address is compared with; `selection` which
-//!   recipients;
+//! - `command`: the request, to and from JSON; `pattern`: the pattern that an address is compared with; `selection`:
+//!   the recipients that a command is for;
 //! - `run` admits commands and owns their threads; `scan` finds messages; `change` changes them, `bounce` has them
 //!   fail; `view` shows them;
-//! - `stragglers` adds up who has been waiting for long;
-//! - `delivery_control` is what the dispatcher is asked and told.
+//! - `stragglers` adds up recipients that have been waiting for long;
+//! - `delivery_control`: the questions and commands to the dispatcher.
 //!
 //! Invariants: a change is durable before the last line of the answer is sent; what was delivered or deleted never
 //! comes back; a list reads no envelope it does not show, unless addresses are asked for. Recipients are the unit: a
-//! message of which only some match keeps the others as they are. Nobody is sent a notice of what is deleted; senders
-//! are told of what is bounced before it is done.
+//! message of which only some match keeps the others as they are. A deletion sends no notice; a bounce stores the report
+//! to the sender before the recipient is done.
 
 mod bounce;
 mod change;

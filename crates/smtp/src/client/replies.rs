@@ -1,4 +1,4 @@
-//! Replies out of pieces of input.
+//! Reads replies from pieces of input.
 //!
 //! A reply that lies whole in the input is used where it is; only one that comes in pieces or breaks the form is
 //! copied. Every octet is looked at once.
@@ -14,7 +14,7 @@ use memchr::memchr;
 use super::settings::Limits;
 use super::step::Loss;
 
-/// How much of a reply becomes a value; what is cut is said in it.
+/// Limits of the part of a reply that becomes a value. The value says how much is left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Room {
     lines: usize,
@@ -22,9 +22,9 @@ pub(super) struct Room {
 }
 
 impl Room {
-    /// What a person reads of it: in the log, in a report, in the queue.
+    /// For a reply that people read: in the log, in a report, in the queue.
     const USUAL: Self = Self { lines: 20, octets: 4 << 10 };
-    /// What tells one from another.
+    /// Enough to tell one reply from another.
     const LITTLE: Self = Self { lines: 4, octets: 512 };
     /// Octets that the replies to single recipients of a transaction may have; the others have little.
     const ALL_OCTETS: usize = 64 << 10;
@@ -38,9 +38,9 @@ impl Room {
 /// A whole reply.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Raw<'a> {
-    /// Of all its lines.
+    /// The code of its first line, which counts for all.
     pub(super) code: ReplyCode,
-    /// Lines without a code came before it, or in it.
+    /// The reader skipped lines without a code before it, or in it.
     pub(super) is_behind_noise: bool,
     octets: &'a [u8],
 }
