@@ -106,6 +106,7 @@ pub(crate) async fn run(
             }
             let has_others = conversation.has_others(has_failed);
             let is_of_host = has_failed || dismissal.is_some();
+            let has_avoided = conversation.has_avoided;
             work = conversation.work;
             work.flush();
             // It is over for the host before dispatch may open another.
@@ -116,6 +117,8 @@ pub(crate) async fn run(
                     let jobs = dispatch.unreachable(&context, &way, connection, trouble.failure, &trouble.text);
                     return Box::pin(defer_all(&context, jobs, &trouble)).await;
                 }
+                // The host answered, if not to the mail: it is asked again at once, and this is no failure.
+                None if has_avoided => return dispatch.host_failed(connection),
                 None => {}
             }
         }

@@ -119,6 +119,8 @@ pub(super) struct OutboundSession<'a> {
     waits: bool,
     /// A message that the peer had nothing to do with went back.
     has_given_back: bool,
+    /// The last transaction went back since an extension does not work; the next connection does without.
+    pub(super) has_avoided: bool,
     /// The first message whose end the peer did not answer.
     unanswered: Option<QueueId>,
     /// We gave it up.
@@ -147,6 +149,7 @@ impl<'a> OutboundSession<'a> {
             lag: None,
             waits: false,
             has_given_back: false,
+            has_avoided: false,
             unanswered: None,
             is_broken_off: false,
         }
@@ -496,7 +499,7 @@ impl OutboundSession<'_> {
         // It answers: it is no host that fails.
         self.tried += 1;
         self.answered += 1;
-        (self.has_served, self.has_given_back) = (true, true);
+        (self.has_served, self.has_given_back, self.has_avoided) = (true, true, true);
         self.appetite = WorkState::Closing;
         self.work.dispatch.give_back(self.work.connection, &open.job);
         true
