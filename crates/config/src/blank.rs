@@ -82,6 +82,7 @@ pub(super) fn config(n: u8) -> Config {
             timeout: time,
             cache_entries_max: n.into(),
             stale_max: time,
+            ignored_addresses: networks.clone(),
             overrides: Vec::new(),
         },
         dnsbl: Dnsbl { list: Vec::new(), refuse_at: n.into(), time_max: time, exempt: networks },

@@ -366,6 +366,8 @@ pub struct Dns {
     pub cache_entries_max: u32,
     /// How long after its time an answer still serves while the servers fail; 0: not at all.
     pub stale_max: Duration,
+    /// Networks that the answers of name servers lead no mail to.
+    pub ignored_addresses: Vec<IpNet>,
     /// `[[dns.override]]`: answers that nobody is asked for; the first that fits counts.
     pub overrides: Vec<DnsOverride>,
 }

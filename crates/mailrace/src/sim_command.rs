@@ -304,6 +304,7 @@ fn invitation(arguments: &Arguments, plan: &Plan, internet: &Internet) -> String
          \n\
          [dns]\n\
          servers = [\"{dns}\"]\n\
+         ignored_addresses = []\n\
          [route]\n\
          port = {port}\n\
          \n\

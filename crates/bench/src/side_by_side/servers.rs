@@ -336,7 +336,21 @@ fn serve_with(program: &Path, site: &Site, dir: &Path, task: Task, more: &[Strin
     for setting in settings(site, dir, task).iter().chain(more) {
         command.arg("--set").arg(setting);
     }
+    // The hosts of the list have loopback addresses.
+    if matches!(task, Task::List) && knows(program, IGNORED_ADDRESSES) {
+        command.arg("--set").arg(format!("{IGNORED_ADDRESSES}=[]"));
+    }
     command
+}
+
+/// The key of the addresses that the DNS leads no mail to.
+const IGNORED_ADDRESSES: &str = "dns.ignored_addresses";
+
+/// Whether a build has this key: an older one ends with an error for keys that it does not know.
+fn knows(program: &Path, key: &str) -> bool {
+    let explain =
+        Command::new(program).args(["config", "explain", key]).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    explain.is_ok_and(|status| status.success())
 }
 
 /// The settings of `mailrace serve` that are not its defaults.

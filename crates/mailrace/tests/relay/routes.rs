@@ -245,7 +245,10 @@ fn by_mx_records() {
     let mut hops = Hop::neighbours(vec![Manners::default(), Manners::default()]);
     let names = Names::new(zone(&hops));
     let port = hops[0].address.port().to_string();
-    let setup = impatient().set("route.port", port).set("dns.servers", format!("[\"{}\"]", names.address));
+    let setup = impatient()
+        .set("route.port", port)
+        .set("dns.servers", format!("[\"{}\"]", names.address))
+        .set("dns.ignored_addresses", "[]");
     let mut server = setup.set("delivery.idle_time", "\"0s\"").start();
     send(&server, "a@client.test", &["b@two.test"], CONTENT);
     assert_eq!(hops[0].wait(1)[0].to(), "b@two.test");

@@ -138,6 +138,7 @@ fn broken_zones_end_in_a_delivery_a_failure_or_a_clear_deferral() {
     let Some(nsd) = Nsd::start(directory.path(), &zone(&hop.address.ip().to_string())) else { return };
     let setup = impatient()
         .set("dns.servers", format!("[{:?}]", nsd.address))
+        .set("dns.ignored_addresses", "[]")
         .set("dns.timeout", "\"3s\"")
         .set("route.port", hop.address.port().to_string());
     let mut server = setup.start();

@@ -39,6 +39,7 @@ use hickory_resolver::net::{DnsError, NetError};
 use hickory_resolver::proto::rr::{Name, RData, RecordType};
 use hickory_resolver::system_conf::read_system_conf;
 use hickory_resolver::{Hosts, TokioResolver};
+use ipnet::IpNet;
 use tokio::sync::watch;
 use tokio::time::{Instant as Timer, timeout_at};
 
@@ -199,6 +200,7 @@ struct Inner {
     hosts: Arc<Hosts>,
     timeout: Duration,
     stale_max: Duration,
+    ignored_addresses: Vec<IpNet>,
     places: Places,
     delivery_places: Places,
     lookups: Places,
@@ -258,6 +260,7 @@ impl Resolver {
             hosts,
             timeout: settings.timeout,
             stale_max: settings.stale_max,
+            ignored_addresses: settings.ignored_addresses.clone(),
             places: Places::new(QUESTIONS_MAX, 0),
             delivery_places: Places::new(DELIVERY_QUESTIONS_MAX, SLOW_QUESTIONS_MAX),
             lookups: Places::new(LOOKUPS_MAX, SLOW_LOOKUPS_MAX),

@@ -104,6 +104,7 @@ pub(crate) fn settings(servers: &[SocketAddr], timeout: Duration) -> Dns {
         timeout,
         cache_entries_max: 1_000,
         stale_max: Duration::ZERO,
+        ignored_addresses: Vec::new(),
         overrides: Vec::new(),
     }
 }

@@ -2,8 +2,9 @@
 //! Pure.
 
 use std::collections::HashSet;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
+use ipnet::IpNet;
 use mail::DomainName;
 
 use super::super::shuffle::Shuffle;
@@ -28,16 +29,57 @@ pub(super) enum Addresses {
     None {
         exists: bool,
     },
+    /// All are those that no mail goes to, this one among them.
+    Ignored(IpAddr),
     Unknown(Failure),
 }
 
 impl Addresses {
     /// Those that mail of this family can go to.
     pub(super) fn of(addresses: Vec<IpAddr>, family: Family) -> Self {
-        let addresses: Vec<IpAddr> =
+        let mut addresses: Vec<IpAddr> =
             addresses.into_iter().map(|ip| ip.to_canonical()).filter(|ip| family.has(*ip)).collect();
-        if addresses.is_empty() { Self::None { exists: true } } else { Self::Some(addresses) }
+        let first = addresses.first().copied();
+        addresses.retain(|ip| is_host(*ip));
+        match first {
+            None => Self::None { exists: true },
+            Some(ip) if addresses.is_empty() => Self::Ignored(ip),
+            Some(_) => Self::Some(addresses),
+        }
     }
+
+    /// Takes out addresses that no stranger can mean: those of `networks`, also where they are written within one of
+    /// IPv6.
+    pub(super) fn ignore(&mut self, networks: &[IpNet]) {
+        let Self::Some(addresses) = self else { return };
+        let first = addresses.first().copied();
+        let is_ignored = |ip: &IpAddr| networks.iter().any(|network| network.contains(ip));
+        addresses.retain(|ip| !is_ignored(ip) && embedded(*ip).is_none_or(|ip| is_host(ip) && !is_ignored(&ip)));
+        if let (true, Some(ip)) = (addresses.is_empty(), first) {
+            *self = Self::Ignored(ip);
+        }
+    }
+}
+
+/// Whether an address can be that of a host, if any.
+pub(super) fn is_host(ip: IpAddr) -> bool {
+    match ip {
+        IpAddr::V4(ip) => ip.octets()[0] != 0 && !ip.is_broadcast() && !ip.is_multicast(),
+        IpAddr::V6(ip) => !ip.is_unspecified() && !ip.is_multicast(),
+    }
+}
+
+/// The IPv4 address to which a translator or a tunnel sends what goes to this one.
+// RFC 6052 §2.1: 64:ff9b::/96; RFC 3056 §2: 2002::/16
+fn embedded(ip: IpAddr) -> Option<IpAddr> {
+    let IpAddr::V6(ip) = ip else { return None };
+    let octets = ip.octets();
+    let four = match ip.segments() {
+        [0x64, 0xff9b, 0, 0, 0, 0, ..] => octets.last_chunk(),
+        [0x2002, ..] => octets.get(2..6).and_then(|four| four.first_chunk()),
+        _ => None,
+    };
+    four.map(|four: &[u8; 4]| Ipv4Addr::from(*four).into())
 }
 
 /// The hosts that the configuration names for a domain, each once.
@@ -108,11 +150,12 @@ pub(super) fn choose(
     shuffle: &mut Shuffle,
 ) -> Result<Vec<MailHost>, NoHosts> {
     let (mut hosts, mut known): (Vec<MailHost>, Vec<(Candidate, Vec<IpAddr>)>) = (Vec::new(), Vec::new());
-    let (mut unknown, mut none) = (None, None);
+    let (mut unknown, mut ignored, mut none) = (None, None, None);
     for (host, answer) in found {
         match answer {
             Addresses::Some(addresses) => known.push((host, addresses)),
             Addresses::Unknown(failure) => unknown = unknown.or_else(|| Some(NoHosts::no_answer(&host.name, failure))),
+            Addresses::Ignored(ip) => ignored = ignored.or_else(|| Some(NoHosts::ignored(&host.name, ip))),
             Addresses::None { exists } => {
                 let status = if *host.name == *domain { NO_SUCH_DOMAIN } else { NO_ROUTE };
                 none = none.or_else(|| Some(NoHosts::unknown(status, &host.name, exists)));
@@ -141,7 +184,7 @@ pub(super) fn choose(
         // What the others lack does not matter while one of them may have it.
         Some(reason) => Err(reason),
         None if is_ours => Err(NoHosts::is_us()),
-        None => Err(none.unwrap_or_else(|| NoHosts::unknown(NO_ROUTE, domain, true))),
+        None => Err(ignored.or(none).unwrap_or_else(|| NoHosts::unknown(NO_ROUTE, domain, true))),
     }
 }
 

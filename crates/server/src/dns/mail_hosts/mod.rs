@@ -131,6 +131,12 @@ impl NoHosts {
         Self::permanent(status, format!("Host unknown (Name server: {name}: {what})"))
     }
 
+    /// The address is no host of the domain's, whatever its name servers say.
+    fn ignored(name: &str, ip: IpAddr) -> Self {
+        let hint = if choose::is_host(ip) { "; see dns.ignored_addresses" } else { "" };
+        Self::permanent(NO_ROUTE, format!("Host unreachable (Name server: {name}: no mail goes to {ip}{hint})"))
+    }
+
     /// The configuration leads nowhere: no fault of a message.
     fn of_override(domain: &str, none: &Self) -> Self {
         let text = format!("config error: dns.override of {domain}: {}", none.text);
@@ -283,6 +289,7 @@ impl Resolver {
                 Ok(addresses)
             }
             Addresses::None { exists } => Err(NoHosts::unknown(NO_SUCH_DOMAIN, name, exists)),
+            Addresses::Ignored(ip) => Err(NoHosts::ignored(name, ip)),
             Addresses::Unknown(failure) => Err(NoHosts::no_answer(name, failure)),
         }
     }
@@ -341,9 +348,14 @@ impl Resolver {
                 None => self.addresses_of(&host.name, family, limit).await,
             }
         });
-        let (answers, holds): (Vec<Addresses>, Vec<Hold>) =
+        let (mut answers, holds): (Vec<Addresses>, Vec<Hold>) =
             futures_util::future::join_all(asking).await.into_iter().unzip();
         holds.into_iter().for_each(|other| hold.add(other));
+        for (host, answer) in candidates.iter().zip(&mut answers) {
+            if given.is_none() && self.given_addresses(&host.name).is_none() {
+                answer.ignore(&self.0.ignored_addresses);
+            }
+        }
         let is_us = |ip: &IpAddr| us.is_address(*ip, port);
         let ours = candidates.iter().zip(&answers).filter_map(|(host, answer)| match answer {
             Addresses::Some(addresses) if addresses.iter().any(is_us) => Some(host.preference),
@@ -356,8 +368,8 @@ impl Resolver {
     }
 
     async fn addresses_of(&self, name: &str, family: Family, limit: Limit<'_>) -> (Addresses, Hold) {
-        if let Some(given) = self.0.overrides.of(name).filter(|given| !given.address.is_empty()) {
-            return (Addresses::of(given.address.clone(), family), Hold::default());
+        if let Some(given) = self.given_addresses(name) {
+            return (Addresses::of(given.to_vec(), family), Hold::default());
         }
         let ask = async |kind, other_family| {
             if family == other_family { None } else { Some(self.known(name, kind, limit).await) }
@@ -369,17 +381,23 @@ impl Resolver {
             match known.answer {
                 Ok(found) => {
                     exists |= found.exists;
-                    addresses.extend(found.addresses().map(|ip| ip.to_canonical()).filter(|ip| family.has(*ip)));
+                    addresses.extend(found.addresses());
                 }
                 Err(reason) => failure = Some(reason),
             }
         }
-        let addresses = match failure {
-            _ if !addresses.is_empty() => Addresses::Some(addresses),
-            Some(reason) => Addresses::Unknown(reason),
-            None => Addresses::None { exists },
+        let addresses = match (Addresses::of(addresses, family), failure) {
+            (known @ Addresses::Some(_), _) => known,
+            (_, Some(reason)) => Addresses::Unknown(reason),
+            (Addresses::None { .. }, None) => Addresses::None { exists },
+            (ignored, None) => ignored,
         };
         (addresses, hold)
+    }
+
+    /// The addresses that the configuration gives a host.
+    fn given_addresses(&self, name: &str) -> Option<&[IpAddr]> {
+        self.0.overrides.of(name).map(|given| &*given.address).filter(|given| !given.is_empty())
     }
 
     fn is_in_hosts_file(&self, name: &str) -> bool {
@@ -392,12 +410,12 @@ impl Resolver {
 }
 
 impl Family {
-    /// Whether mail can be sent to this address, and may be.
-    fn has(self, ip: IpAddr) -> bool {
-        let (is_host, family) = match ip {
-            IpAddr::V4(ip) => (ip.octets()[0] != 0 && !ip.is_broadcast() && !ip.is_multicast(), Self::Ipv4),
-            IpAddr::V6(ip) => (!ip.is_unspecified() && !ip.is_multicast(), Self::Ipv6),
-        };
-        is_host && (self == Self::Any || self == family)
+    /// Whether mail may be sent to addresses of this kind.
+    const fn has(self, ip: IpAddr) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Ipv4 => ip.is_ipv4(),
+            Self::Ipv6 => ip.is_ipv6(),
+        }
     }
 }
