@@ -29,7 +29,7 @@ pub(super) enum Addresses {
     None {
         exists: bool,
     },
-    /// All are those that no mail goes to, this one among them.
+    /// No mail goes to any of them; this one is the first.
     Ignored(IpAddr),
     Unknown(Failure),
 }

@@ -244,8 +244,8 @@ async fn who_we_are() {
     assert_eq!(show(&answer), "0 ouraddress.example 127.0.0.9");
 }
 
-/// The DNS of a stranger leads no mail to this machine, nor to addresses that no stranger can mean. Hosts of the configuration may be
-/// anywhere.
+/// The DNS of a stranger leads no mail to this machine, nor to addresses that no stranger can mean. Hosts of the
+/// configuration may be anywhere.
 #[tokio::test]
 async fn addresses_that_no_stranger_can_mean() {
     const IGNORED: [&str; 17] = [
