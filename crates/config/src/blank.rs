@@ -8,7 +8,7 @@ use super::{
     Smtp, Spool, Sqlite, Submit, Tls, Unknown,
 };
 use mail::DomainName;
-use smtp::server::BareNewline;
+use smtp::server::{BareNewline, Forgiving};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -197,6 +197,7 @@ fn session(n: u8) -> Smtp {
     let time = Duration::from_secs(n.into());
     Smtp {
         bare_newline: if n == 1 { BareNewline::Reject } else { BareNewline::Normalize },
+        forgiving: if n == 1 { Forgiving::All } else { Forgiving::None },
         command_line_bytes_max: n.into(),
         auth_line_bytes_max: n.into(),
         transactions_max: n.into(),
@@ -350,6 +351,7 @@ pub(super) fn listen() -> Listen {
         connections_max: 0,
         auth_required: false,
         acknowledge: Acknowledge::Durable,
+        bare_newline: BareNewline::Reject,
     }
 }
 

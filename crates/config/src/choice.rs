@@ -6,7 +6,7 @@ use super::{
     Acknowledge, AddressFamily, BadLine, CopyDsn, DelayChecks, DeliveryMode, LdapDetail, LdapReferrals, ListenProtocol,
     ListenTls, LogFormat, Mailq, Precedence, RouteProtocol, RouteTls, RuleAcknowledge, RuleAt, Unknown,
 };
-use smtp::server::BareNewline;
+use smtp::server::{BareNewline, Forgiving};
 
 /// Words and what they mean.
 pub(crate) type Words = &'static [(&'static str, &'static str)];
@@ -63,7 +63,13 @@ choices! {
     }
     BareNewline {
         Reject = "reject": "the message is refused",
+        Own = "own": "normalize for relay.from and logged-in clients, else reject",
         Normalize = "normalize": "each becomes CRLF; none ends DATA",
+    }
+    Forgiving {
+        None = "none": "no client",
+        Own = "own": "relay.from and logged-in clients",
+        All = "all": "every client",
     }
     DeliveryMode {
         Background = "background": "as soon as a message is accepted",

@@ -214,6 +214,8 @@ pub struct Listen {
     pub auth_required: bool,
     /// When a message is said to be accepted.
     pub acknowledge: Acknowledge,
+    /// Bare CR or LF.
+    pub bare_newline: smtp::server::BareNewline,
 }
 
 /// When `250` is said to a message, the safest first.
@@ -287,6 +289,8 @@ pub struct Message {
 pub struct Smtp {
     /// Bare CR or LF.
     pub bare_newline: smtp::server::BareNewline,
+    /// Commands that leave the grammar.
+    pub forgiving: smtp::server::Forgiving,
     /// Octets of a command line.
     pub command_line_bytes_max: usize,
     /// Octets of an AUTH line.

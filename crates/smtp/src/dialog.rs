@@ -21,6 +21,7 @@
 //! content Subject: x\r\n\r\nhi\r\n         the last one accepted, without our trace field
 //! machine pause                            what is sent first comes before the greeting
 //! machine xclient                          XCLIENT is trusted
+//! machine own                              the client is one of our own
 //! machine shutdown                         the server is going down
 //! machine note Limit                       a note has this in its debug text
 //! ```
@@ -29,7 +30,7 @@ use std::time::Duration;
 
 use mail::Reply;
 
-use crate::server::{AuthOffer, BareNewline, Dialect, Settings, Verdict};
+use crate::server::{AuthOffer, BareNewline, Dialect, Forgiving, Settings, Verdict};
 
 /// A conversation.
 #[derive(Clone, Debug)]
@@ -76,6 +77,8 @@ pub enum Step {
     Pause,
     /// XCLIENT is trusted.
     TrustXclient,
+    /// The client is one of our own.
+    TrustClient,
     /// The server is going down.
     ShutDown,
     /// A note has this in its debug text.
@@ -125,9 +128,10 @@ impl Dialog {
             "machine" => match rest.split_once(' ').unwrap_or((rest, "")) {
                 ("pause", _) => Step::Pause,
                 ("xclient", _) => Step::TrustXclient,
+                ("own", _) => Step::TrustClient,
                 ("shutdown", _) => Step::ShutDown,
                 ("note", text) => Step::Note(text.to_owned()),
-                _ => return Err("machine pause, xclient, shutdown or note".to_owned()),
+                _ => return Err("machine pause, xclient, own, shutdown or note".to_owned()),
             },
             _ => Step::Wait(duration(line.strip_prefix('+').ok_or("this is no line of a dialog")?)?),
         };
@@ -180,7 +184,16 @@ fn set(settings: &mut Settings, name: &str, value: &str) -> Result<(), ()> {
         "bare_newline" => {
             settings.bare_newline = match value {
                 "reject" => BareNewline::Reject,
+                "own" => BareNewline::Own,
                 "normalize" => BareNewline::Normalize,
+                _ => return Err(()),
+            }
+        }
+        "forgiving" => {
+            settings.forgiving = match value {
+                "none" => Forgiving::None,
+                "own" => Forgiving::Own,
+                "all" => Forgiving::All,
                 _ => return Err(()),
             }
         }

@@ -5,6 +5,7 @@ use super::super::field::Field as _;
 use super::super::parameter::{Group, Preset, Section, at};
 use super::super::{Acknowledge, ListenProtocol, ListenTls, blank};
 use super::{DAY, Kind, NETWORKS, PATH, count, count_from_1, fixed, list, seconds};
+use ::smtp::server::BareNewline;
 use std::time::Duration;
 
 pub(super) static LISTEN: Section = Section {
@@ -131,6 +132,16 @@ pub(super) static LISTEN: Section = Section {
              the 250 may cause a duplicate; the sender waits at most delivery.interactive_time. Messages over 64 \
              KiB, or with NOTIFY=SUCCESS, are durable first.",
         ),
+        fixed(
+            "listen.bare_newline",
+            at!(listen[].bare_newline),
+            Kind::Choice(BareNewline::WORDS),
+            "",
+            "normalize",
+            "effect of a bare CR or LF on this listener",
+            "",
+        )
+        .preset(Preset::Derived { text: "smtp.bare_newline", value: |config, _, _| config.smtp.bare_newline.value() }),
     ],
 };
 

@@ -3,7 +3,7 @@
 use super::super::choice::{Choice as _, EXTENSIONS, MECHANISMS, TLS_VERSIONS};
 use super::super::parameter::{Section, at};
 use super::{DAY, HOUR, Kind, PATH, count, count_from_1, fixed, list, seconds};
-use ::smtp::server::BareNewline;
+use ::smtp::server::{BareNewline, Forgiving};
 use std::time::Duration;
 
 pub(super) static MESSAGE: Section = Section {
@@ -86,11 +86,21 @@ pub(super) static SMTP: Section = Section {
             "smtp.bare_newline",
             at!(smtp.bare_newline),
             Kind::Choice(BareNewline::WORDS),
+            "own",
             "reject",
-            "normalize",
             "effect of a bare CR or LF",
-            "Against SMTP smuggling; neither value lets it end DATA. \"normalize\" is for old programs that send \
-             bare LF.",
+            "Against SMTP smuggling; no value lets it end DATA. Old programs send bare LF. For single networks: \
+             Srv_Features:, letters G and g.",
+        ),
+        fixed(
+            "smtp.forgiving",
+            at!(smtp.forgiving),
+            Kind::Choice(Forgiving::WORDS),
+            "own",
+            "none",
+            "which clients may send commands that leave the grammar",
+            "For printers, scanners and old scripts: addresses without <>, blanks around them and before the colon, \
+             no HELO, parameters and AUTH without EHLO, EHLO names with blanks or other character sets.",
         ),
         fixed(
             "smtp.command_line_bytes_max",

@@ -52,6 +52,20 @@ impl HeloName {
         fits.then(|| Self(text.into()))
     }
 
+    /// Takes the first word of an argument that [`Self::new`] refuses, at most 255 octets of it, with `?` for each
+    /// character that is not printable. `None` when there is no word.
+    #[must_use]
+    pub fn masked(argument: &[u8]) -> Option<Self> {
+        let mut text = String::new();
+        for chunk in argument.utf8_chunks() {
+            let masks = !chunk.invalid().is_empty();
+            text.extend(chunk.valid().chars().map(|c| if c.is_control() && c != '\t' { '?' } else { c }));
+            text.extend(masks.then_some('?'));
+        }
+        let word = text.split_whitespace().next()?;
+        Some(Self(word.get(..word.floor_char_boundary(Self::OCTETS_MAX))?.into()))
+    }
+
     /// The name.
     #[must_use]
     pub fn as_str(&self) -> &str {
@@ -174,5 +188,20 @@ mod tests {
         for argument in [&b""[..], b"a b", b"a\r\nb", b"\xff", "a\u{a0}b".as_bytes(), &[b'a'; 256]] {
             assert_eq!(HeloName::new(argument), None);
         }
+        let masked = |argument: &[u8]| HeloName::masked(argument).map(|name| name.to_string());
+        for (argument, wanted) in [
+            (&b"Front Office PC"[..], "Front"),
+            (b" a", "a"),
+            (b"B\xfcro-PC", "B?ro-PC"),
+            (b"\xff\xfe x", "??"),
+            ("a\u{a0}b".as_bytes(), "a"),
+            (b"a\x07b", "a?b"),
+            ("b\u{fc}ro pc".as_bytes(), "b\u{fc}ro"),
+        ] {
+            assert_eq!(masked(argument).as_deref(), Some(wanted));
+        }
+        assert_eq!(masked(b""), None);
+        assert_eq!(masked(b"  "), None);
+        assert_eq!(masked("\u{fc}".repeat(200).as_bytes()).map(|name| name.len()), Some(254));
     }
 }

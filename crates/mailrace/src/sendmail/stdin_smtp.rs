@@ -32,6 +32,7 @@ pub(super) fn run(arguments: &Arguments, site: &Site) -> u8 {
     let mut settings = Settings::new(site.host.as_str());
     settings.dialect = Dialect::Stdin;
     settings.bare_newline = BareNewline::Normalize;
+    settings.forgiving = site.config.smtp.forgiving;
     let limits = arguments.limits;
     settings.limits.message_bytes = site.config.message.size_max.min(limits.message_bytes.unwrap_or(u64::MAX));
     settings.limits.recipients = limits.recipients.unwrap_or(u32::MAX);

@@ -30,6 +30,7 @@ fn setting(name: &str, value: &str) -> Result<Option<(&'static str, String)>, ()
     };
     Ok(Some(match name {
         "bare_newline" => ("smtp.bare_newline", format!("{value:?}")),
+        "forgiving" => ("smtp.forgiving", format!("{value:?}")),
         "verify" => ("smtp.verify", flag()),
         "auth.mechanisms" => {
             let names: Vec<String> = value.split(' ').map(|name| format!("{name:?}")).collect();
@@ -63,13 +64,24 @@ fn value<'a>(dialog: &'a Dialog, name: &str) -> Option<&'a str> {
     dialog.sets.iter().find(|(_, set, _)| set == name).map(|(_, _, value)| value.as_str())
 }
 
+fn has(dialog: &Dialog, step: &Step) -> bool {
+    dialog.steps.iter().any(|(_, other)| other == step)
+}
+
 /// The server that a dialog wants, or `None` where it cannot be had.
 fn setup(dialog: &Dialog) -> Option<Setup> {
     let is_out_of_reach = |step: &Step| matches!(step, Step::Wait(_) | Step::Pause | Step::ShutDown);
     if !dialog.rules.is_empty() || dialog.steps.iter().any(|(_, step)| is_out_of_reach(step)) {
         return None;
     }
-    let mut setup = Setup::new().set("relay.from", "[\"192.0.2.0/24\"]");
+    let mut setup = Setup::new().set("smtp.forgiving", "\"none\"").set("smtp.bare_newline", "\"reject\"");
+    // A dialog about own clients says whether its client is one; all others need the right to relay.
+    let tells_own = dialog.sets.iter().any(|(_, _, value)| value == "own");
+    setup = if tells_own && !has(dialog, &Step::TrustClient) {
+        setup.set("relay.from", "[]").set("relay.to", "[\"d.test\"]")
+    } else {
+        setup.set("relay.from", "[\"192.0.2.0/24\"]")
+    };
     setup = setup.set("spool.size_max", "\"128MiB\"").set("message.size_max", "\"50MiB\"");
     for (_, name, value) in &dialog.sets {
         if let Some((key, value)) = setting(name, value).ok()? {
@@ -103,7 +115,7 @@ fn setup(dialog: &Dialog) -> Option<Setup> {
         std::fs::set_permissions(&path, Permissions::from_mode(0o600)).expect("set");
         setup = setup.set("auth.file", format!("{path:?}"));
     }
-    if dialog.steps.iter().any(|(_, step)| *step == Step::TrustXclient) {
+    if has(dialog, &Step::TrustXclient) {
         setup = setup.set("accept.xclient", "[\"192.0.2.1\"]");
     }
     Some(setup)
@@ -197,8 +209,8 @@ fn dialogs_over_tcp() {
         let name = path.file_name().expect("a name").to_string_lossy().into_owned();
         let dialog = Dialog::parse(&testkit::harness::read(&path)).expect("a dialog");
         let sets: Vec<_> = dialog.sets.iter().map(|(_, name, value)| (name, value)).collect();
-        let xclient = dialog.steps.iter().any(|(_, step)| *step == Step::TrustXclient);
-        groups.entry(format!("{sets:?} {:?} {xclient}", dialog.users)).or_default().push((name, dialog));
+        let machine = [Step::TrustXclient, Step::TrustClient].map(|step| has(&dialog, &step));
+        groups.entry(format!("{sets:?} {:?} {machine:?}", dialog.users)).or_default().push((name, dialog));
     }
     let mut failures = Vec::new();
     for dialogs in groups.into_values() {

@@ -209,9 +209,7 @@ impl Arrival {
         if live.trusts_xclient(peer.ip()) {
             session.trust_xclient();
         }
-        if live.rights.is_from(peer.ip()) {
-            session.trust_priorities();
-        }
+        session.trust_client(live.rights.is_from(peer.ip()));
         let since = clock::now().saturating_duration_since(began);
         session.begins_at(Duration::from_micros(clock::unix_us()).saturating_sub(since));
         let connection = Connection::new(context, lane, session, Opening::default().showing(shown), began);

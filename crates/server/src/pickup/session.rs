@@ -17,7 +17,7 @@ use crate::env::{blocking, clock};
 use crate::session::process_listen;
 use crate::session::{Connection, Opening, Transport};
 use mail::{Client, QueueId, Recipient, Reply, ReplyClass, ReplyCode};
-use smtp::server::{BareNewline, Dialect, Session};
+use smtp::server::{Dialect, Session};
 use std::collections::HashSet;
 use std::io;
 use std::sync::Arc;
@@ -126,7 +126,6 @@ impl PickupSession {
         }
         let mut settings = smtp_settings(config, &listen);
         settings.dialect = Dialect::Stdin;
-        settings.bare_newline = BareNewline::Normalize;
         settings.auth.mechanisms.clear();
         let limits = &mut settings.limits;
         limits.content_piece_bytes = crate::intake::PIECE_BYTES;

@@ -1,6 +1,7 @@
 //! The listener entry that stands for processes of this machine.
 
 use crate::config::{Acknowledge, Listen, ListenProtocol, ListenTls};
+use smtp::server::BareNewline;
 use std::net::SocketAddr;
 
 /// The listener that stands for the control socket: `daemon=stdin` in log lines.
@@ -15,5 +16,7 @@ pub(crate) fn process_listen() -> Listen {
         connections_max: 0,
         auth_required: false,
         acknowledge: Acknowledge::Durable,
+        // Programs write lines as their system has them; nothing is smuggled into a session of one's own.
+        bare_newline: BareNewline::Normalize,
     }
 }

@@ -183,7 +183,7 @@ impl Connection {
             }
             Note::ForeignProtocol { line } => context.record(&Event::ForeignProtocol { relay, command: line }),
             Note::BareNewline => {
-                let refused = self.session.settings().bare_newline == smtp::server::BareNewline::Reject;
+                let refused = !self.session.normalizes();
                 context.record(&Event::BareNewline { id: self.id, relay, refused });
             }
             Note::AuthFailed { mechanism } => {

@@ -150,6 +150,7 @@ impl Rig {
         if dialog.steps.iter().any(|(_, step)| *step == Step::TrustXclient) {
             session.trust_xclient();
         }
+        session.trust_client(dialog.steps.iter().any(|(_, step)| *step == Step::TrustClient));
         let context = Arc::clone(&self.context);
         let connection = Connection::new(context, Arc::new(lane), session, Opening::default(), clock::now());
         tokio::spawn(connection.run(Transport::Memory(server)));

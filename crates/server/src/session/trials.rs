@@ -263,20 +263,26 @@ async fn a_process_whose_input_is_there_at_once_is_no_early_talker() {
     timeout(PATIENCE, session).await.unwrap().unwrap();
 }
 
-/// What the driver believes after the front end `mx.front` has said XCLIENT.
-fn name_after(xclient: &[u8]) -> ClientName {
-    let config = Config::default();
+/// The connection of the front end `mx.front`, one of our own, that has said XCLIENT.
+fn connection_after(xclient: &[u8]) -> Connection {
+    let mut config = Config::default();
+    config.relay.from = vec!["192.0.2.0/24".parse().unwrap()];
     let lane = Arc::new(ListenerProfile::new(&config, &config.listen[0], None, None));
     let context = Context::trial(config, Behaviour::default());
     let client = Client::Network("192.0.2.1:1025".parse().unwrap());
     let mut session = Session::new(Arc::clone(&lane.settings), client, None);
     session.trust_xclient();
+    session.trust_client(true);
     let mut opening = Opening::default();
     opening.name = ClientName::Verified("mx.front".into());
     let mut connection = Connection::new(context, lane, session, opening, clock::now());
     connection.session.greet(smtp::server::Verdict::Accept, Duration::ZERO);
     assert_eq!(connection.advance(xclient), Step::Read);
-    connection.opening.name
+    connection
+}
+
+fn name_after(xclient: &[u8]) -> ClientName {
+    connection_after(xclient).opening.name
 }
 
 #[tokio::test]
@@ -285,4 +291,13 @@ async fn a_front_ends_name_is_not_its_clients() {
     assert_eq!(name_after(b"XCLIENT NAME=a.test ADDR=203.0.113.9\r\n"), ClientName::Verified("a.test".into()));
     assert_eq!(name_after(b"XCLIENT NAME=[UNAVAILABLE] ADDR=203.0.113.9\r\n"), ClientName::None);
     assert_eq!(name_after(b"XCLIENT PROTO=SMTP\r\n"), ClientName::Verified("mx.front".into()));
+}
+
+#[tokio::test]
+async fn a_front_ends_rights_are_not_its_clients() {
+    let normalizes = |xclient: &[u8]| connection_after(xclient).session.normalizes();
+    assert!(normalizes(b"XCLIENT ADDR=192.0.2.77\r\n"));
+    assert!(normalizes(b"XCLIENT NAME=a.test\r\n"));
+    assert!(!normalizes(b"XCLIENT ADDR=203.0.113.9\r\n"));
+    assert!(!normalizes(b"XCLIENT ADDR=203.0.113.9\r\nXCLIENT PROTO=SMTP\r\n"));
 }

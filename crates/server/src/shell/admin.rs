@@ -15,7 +15,7 @@ use mail::Client;
 use observe::Event;
 use observe::counters::Counter;
 use operator::answers::{Host, HostsAnswer, MailersAnswer, to_fields};
-use smtp::server::{BareNewline, Dialect, Session, Settings};
+use smtp::server::{Dialect, Session, Settings};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::UnixStream;
@@ -125,8 +125,6 @@ impl Server {
         let listen = process_listen();
         let mut settings: Settings = config::smtp_settings(&config, &listen);
         settings.dialect = Dialect::Stdin;
-        // Programs write lines as their system has them; nothing is smuggled into a session of one's own.
-        settings.bare_newline = BareNewline::Normalize;
         settings.limits.content_piece_bytes = crate::intake::PIECE_BYTES;
         settings.auth.mechanisms.clear();
         let lane = Arc::new(ListenerProfile {

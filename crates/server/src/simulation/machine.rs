@@ -254,7 +254,7 @@ impl Machine {
         let (ours, theirs) = duplex(64 << 10);
         let client = Client::Network(([192, 0, 2, 1], 1_025).into());
         let mut session = Session::new(Arc::clone(&running.lane.settings), client, None);
-        session.trust_priorities();
+        session.trust_client(true);
         let (context, lane) = (Arc::clone(&running.context), Arc::clone(&running.lane));
         let connection = Connection::new(context, lane, session, Opening::default(), clock::now());
         running.tasks.spawn(connection.run(Transport::Memory(theirs)));

@@ -115,7 +115,7 @@ impl Session {
             Refusal::NotImplemented
         } else if !self.offers_auth() {
             Refusal::AuthNeedsTls
-        } else if self.hello.as_ref().is_none_or(|hello| !hello.extended) {
+        } else if !self.is_forgiving() && self.hello.as_ref().is_none_or(|hello| !hello.extended) {
             Refusal::HeloFirst
         } else if self.identity.is_some() {
             Refusal::AuthTwice

@@ -59,17 +59,20 @@ pub(super) fn trim_end(mut line: &[u8]) -> &[u8] {
     line
 }
 
-/// Reads a line without its line end and white space before that.
+/// Reads a line without its line end and white space before that. `is_forgiving`: blanks may stand before the verb and
+/// before the colon.
 // RFC 5321 §2.4: verbs are known in any case
-pub(super) fn read(line: &[u8]) -> Command<'_> {
+pub(super) fn read(line: &[u8], is_forgiving: bool) -> Command<'_> {
+    let line = if is_forgiving { line.trim_ascii_start() } else { line };
     let verb_end = line.iter().position(|byte| *byte == b' ').unwrap_or(line.len());
     let (verb, rest) = line.split_at_checked(verb_end).unwrap_or((line, &[]));
     let rest = rest.trim_ascii_start();
     let is = |word: &str| verb.eq_ignore_ascii_case(word.as_bytes());
+    let path = |keyword| after_keyword(rest, keyword, is_forgiving);
     let bare = |command, verb| if rest.is_empty() { command } else { Command::NoParameters(verb) };
     match verb.first().map(u8::to_ascii_uppercase) {
-        Some(b'M') if is("MAIL") => after_keyword(rest, b"FROM:").map_or(Command::Syntax(MAIL_USAGE), Command::Mail),
-        Some(b'R') if is("RCPT") => after_keyword(rest, b"TO:").map_or(Command::Syntax(RCPT_USAGE), Command::Rcpt),
+        Some(b'M') if is("MAIL") => path("FROM").map_or(Command::Syntax(MAIL_USAGE), Command::Mail),
+        Some(b'R') if is("RCPT") => path("TO").map_or(Command::Syntax(RCPT_USAGE), Command::Rcpt),
         Some(b'R') if is("RSET") => bare(Command::Rset, "RSET"),
         Some(b'D') if is("DATA") => bare(Command::Data, "DATA"),
         Some(b'B') if is("BDAT") => bdat(rest).unwrap_or(Command::BadBdat),
@@ -101,9 +104,10 @@ fn is_field(verb: &[u8]) -> bool {
 }
 
 /// RFC 5321 §3.3: no space belongs before the path; many clients send one, and it can mean nothing else.
-fn after_keyword<'a>(rest: &'a [u8], keyword: &[u8]) -> Option<&'a [u8]> {
+fn after_keyword<'a>(rest: &'a [u8], keyword: &str, is_forgiving: bool) -> Option<&'a [u8]> {
     let (front, path) = rest.split_at_checked(keyword.len())?;
-    front.eq_ignore_ascii_case(keyword).then(|| path.trim_ascii_start())
+    let path = if is_forgiving { path.trim_ascii_start() } else { path };
+    front.eq_ignore_ascii_case(keyword.as_bytes()).then(|| path.strip_prefix(b":"))?.map(<[u8]>::trim_ascii_start)
 }
 
 fn argument<'a>(rest: &'a [u8], command: fn(&'a [u8]) -> Command<'a>, usage: &'static str) -> Command<'a> {
@@ -169,7 +173,23 @@ mod tests {
             (b"X-Long-Name:y", Command::Foreign),
             (b"MAIL:<a@b>", Command::Foreign),
         ] {
-            assert_eq!(read(trim_end(line)), command, "{}", line.escape_ascii());
+            assert_eq!(read(trim_end(line), false), command, "{}", line.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn blanks_are_forgiven() {
+        for (line, command) in [
+            (&b" QUIT"[..], Command::Quit),
+            (b"MAIL FROM :<a@b>", Command::Mail(b"<a@b>")),
+            (b"  MAIL  from  :  a@b SIZE=1", Command::Mail(b"a@b SIZE=1")),
+            (b"RCPT TO : <a@b>", Command::Rcpt(b"<a@b>")),
+            (b"MAIL FROM <a@b>", Command::Syntax(MAIL_USAGE)),
+            (b"MAIL FROMAGE:<a@b>", Command::Syntax(MAIL_USAGE)),
+            (b"MAIL:<a@b>", Command::Foreign),
+            (b" get / HTTP/1.1", Command::Foreign),
+        ] {
+            assert_eq!(read(trim_end(line), true), command, "{}", line.escape_ascii());
         }
     }
 }

@@ -25,7 +25,7 @@ const HOLD_SECONDS_MAX: u64 = 999_999_999;
 impl Session {
     /// Carries out a command line.
     pub(super) fn command(&mut self, line: &[u8]) -> Option<Step> {
-        let command = command::read(line);
+        let command = command::read(line, self.is_forgiving());
         if command == Command::Foreign {
             self.foreign(line);
             return None;
@@ -130,7 +130,8 @@ impl Session {
         } else {
             "HELO"
         };
-        let Some(name) = HeloName::new(argument) else {
+        let forgiven = || self.is_forgiving().then(|| HeloName::masked(argument)).flatten();
+        let Some(name) = HeloName::new(argument).or_else(forgiven) else {
             self.refuse(line, &Refusal::HeloName);
             return None;
         };
@@ -227,7 +228,7 @@ impl Session {
 
     /// The extensions whose parameters may be used.
     fn offered(&self) -> Extensions {
-        if self.hello.as_ref().is_some_and(|hello| !hello.extended) {
+        if !self.is_forgiving() && self.hello.as_ref().is_some_and(|hello| !hello.extended) {
             return Extensions::default();
         }
         let base = [Extension::Size, Extension::EightBitMime, Extension::BinaryMime, Extension::SmtpUtf8];
@@ -295,8 +296,7 @@ impl Session {
     fn mail(&mut self, line: &[u8], rest: &[u8]) -> Option<Step> {
         self.ending.after = "MAIL";
         self.ending.issued_command = true;
-        let needs_hello = self.hello.is_none() && self.settings.dialect != Dialect::Stdin;
-        if needs_hello {
+        if self.hello.is_none() && !self.is_hello_optional() {
             self.refuse(line, &Refusal::HeloFirst);
             return None;
         }
@@ -326,6 +326,7 @@ impl Session {
     }
 
     fn read_mail(&self, rest: &[u8]) -> Result<Transaction, Refusal<'static>> {
+        let rest = &*self.path(rest);
         let (sender, rest) = ReversePath::split(rest).map_err(|error| Refusal::SenderSyntax(why(&error)))?;
         separated(rest)?;
         let mut params = MailParams::parse(rest).map_err(|error| parameter(&error))?;
@@ -350,8 +351,8 @@ impl Session {
     /// asked for where that is not granted.
     // RFC 6710 §4.1: no priority above zero for those who are not trusted
     fn lower_priority(&mut self) -> Option<MtPriority> {
-        let is_trusted = self.identity.is_some() || self.priorities_trusted;
-        let transaction = self.new_transaction.as_mut().filter(|_| !is_trusted)?;
+        let is_own = self.is_own();
+        let transaction = self.new_transaction.as_mut().filter(|_| !is_own)?;
         let asked = transaction.params.mt_priority.filter(|priority| priority.get() > 0)?;
         transaction.params.mt_priority = Some(MtPriority::default());
         Some(asked)
@@ -414,6 +415,7 @@ impl Session {
     }
 
     fn read_rcpt(&self, rest: &[u8]) -> Result<Recipient, Refusal<'static>> {
+        let rest = &*self.path(rest);
         let (path, rest) = ForwardPath::split(rest).map_err(|error| Refusal::RecipientSyntax(why(&error)))?;
         separated(rest)?;
         let params = RecipientParams::parse(rest).map_err(|error| parameter(&error))?;

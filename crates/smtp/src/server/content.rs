@@ -10,7 +10,7 @@
 use memchr::{memchr, memchr3};
 
 use super::header::HeaderWatch;
-use super::settings::{BareNewline, Limits};
+use super::settings::Limits;
 
 /// Why content is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +52,8 @@ pub(super) struct Content {
     at: LinePosition,
     /// BODY=BINARYMIME: any octet goes.
     binary: bool,
-    bare_newline: BareNewline,
+    /// A bare CR or LF becomes CRLF; else it is refused.
+    normalizes: bool,
     message_max: u64,
     line_max: u64,
     header_max: u64,
@@ -71,7 +72,7 @@ impl Content {
     /// Nothing has come yet. `expected` octets are made room for, as far as `content_piece_bytes` goes.
     pub(super) fn new(
         limits: &Limits,
-        bare_newline: BareNewline,
+        normalizes: bool,
         binary: bool,
         trace: &[u8],
         expected: Option<u64>,
@@ -84,7 +85,7 @@ impl Content {
         Self {
             at: LinePosition::LineStart,
             binary,
-            bare_newline,
+            normalizes,
             message_max: limits.message_bytes,
             line_max: if limits.content_line_bytes == 0 { u64::MAX } else { limits.content_line_bytes as u64 },
             header_max: limits.header_bytes,
@@ -263,12 +264,11 @@ impl Content {
     // RFC 5321 §2.3.8: CR and LF are only sent together; conversion to CRLF is what a client should have done
     fn bare(&mut self) {
         self.at = LinePosition::Text;
-        match self.bare_newline {
-            BareNewline::Reject => self.refuse(ContentError::BareNewline),
-            BareNewline::Normalize => {
-                self.count_newline();
-                self.copy(Some(b"\r\n"));
-            }
+        if self.normalizes {
+            self.count_newline();
+            self.copy(Some(b"\r\n"));
+        } else {
+            self.refuse(ContentError::BareNewline);
         }
     }
 

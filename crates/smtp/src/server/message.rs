@@ -100,10 +100,11 @@ impl Session {
         self.times.wait_from(now);
         let asked = self.take_question();
         let settings = self.settings.clone();
+        let normalizes = self.normalizes();
         let Some(open) = &mut self.open else { return };
         let params = &open.transaction.params;
         let binary = params.body == Some(Body::BinaryMime);
-        let content = |expected| Content::new(&settings.limits, settings.bare_newline, binary, trace, expected);
+        let content = |expected| Content::new(&settings.limits, normalizes, binary, trace, expected);
         match asked {
             PendingQuestion::Data => {
                 open.content = Some(content(params.size));

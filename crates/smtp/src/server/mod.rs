@@ -4,6 +4,7 @@ mod auth;
 mod command;
 mod commands;
 mod content;
+mod forgiving;
 mod header;
 mod lines;
 mod message;
@@ -16,5 +17,5 @@ mod view;
 mod xclient;
 
 pub use session::Session;
-pub use settings::{AuthOffer, BareNewline, Dialect, Limits, Settings};
+pub use settings::{AuthOffer, BareNewline, Dialect, Forgiving, Limits, Settings};
 pub use step::{Ending, Note, Question, Step, Tls, Transaction, Verdict, Xclient};

@@ -15,6 +15,7 @@ use mail::{Client, HeloName, Recipient, Reply, ReplyClass};
 use super::auth::Exchange;
 use super::command::{self, TLS_RECORD};
 use super::content::Content;
+use super::forgiving;
 use super::lines::{LineEnd, LineReader};
 use super::message::Chunk;
 use super::replies::{Farewell, Refusal, printable, say};
@@ -62,8 +63,8 @@ pub struct Session {
     pub(super) exchange: Option<Exchange>,
     pub(super) xclient: Option<Xclient>,
     pub(super) xclient_trusted: bool,
-    /// Priorities above zero count whoever gives them.
-    pub(super) priorities_trusted: bool,
+    /// The driver counts the client among its own.
+    pub(super) client_trusted: bool,
     /// The wall time from which all times are counted.
     pub(super) began_unix: Option<Duration>,
     pub(super) counts: Counts,
@@ -165,7 +166,7 @@ impl Session {
             exchange: None,
             xclient: None,
             xclient_trusted: false,
-            priorities_trusted: false,
+            client_trusted: false,
             began_unix: None,
             counts: Counts::default(),
             times: Times::default(),
@@ -297,8 +298,9 @@ impl Session {
             self.refuse_bare(line);
             return None;
         }
+        let blanks = self.is_forgiving().then(|| forgiving::blanks(line));
         // RFC 5321 §2.3.8, §4.1.2: no control character belongs into a command
-        let line = command::trim_end(line);
+        let line = command::trim_end(blanks.as_deref().unwrap_or(line));
         if line.iter().any(|byte| byte.is_ascii_control()) {
             self.refuse_line(line, &Refusal::ControlCharacter);
             return None;
@@ -308,7 +310,7 @@ impl Session {
 
     /// Whether a bare CR or LF matters in a command.
     fn is_bare(&self, found: bool) -> bool {
-        found && self.settings.bare_newline == super::BareNewline::Reject
+        found && !self.normalizes()
     }
 
     /// Nobody knows which of the lines that follow the client means as commands, so none is carried out.
@@ -419,9 +421,10 @@ impl Session {
         self.xclient_trusted = true;
     }
 
-    /// Priorities above zero are taken from this client too, though it does not log in.
-    pub fn trust_priorities(&mut self) {
-        self.priorities_trusted = true;
+    /// Says whether the client is one of our own, though it does not log in: its priorities above zero count, and
+    /// [`super::BareNewline::Own`] and [`super::Forgiving::Own`] hold for it. After XCLIENT the driver says it anew.
+    pub fn trust_client(&mut self, is_own: bool) {
+        self.client_trusted = is_own;
     }
 
     /// Says what time it was since 1970 when the session began. Without it nothing is held until a time.

@@ -15,14 +15,29 @@ pub enum Dialect {
     Stdin,
 }
 
-/// What is done about a CR without LF or a LF without CR. Neither choice ever lets one end DATA.
+/// What is done about a CR without LF or a LF without CR. No choice ever lets one end DATA.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum BareNewline {
     /// The message is refused after its end; a command line with one is refused.
     #[default]
     Reject,
+    /// `Normalize` for clients of one's own ([`super::Session::trust_client`]), `Reject` for all others.
+    Own,
     /// Each becomes CRLF in the content; a command line may end with LF alone.
     Normalize,
+}
+
+/// Which clients may leave the grammar of commands where their meaning is plain: addresses without brackets, blanks,
+/// no HELO, parameters behind HELO, HELO names that are none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Forgiving {
+    /// No client.
+    #[default]
+    None,
+    /// Clients of one's own ([`super::Session::trust_client`]).
+    Own,
+    /// All clients.
+    All,
 }
 
 /// How AUTH is offered.
@@ -59,6 +74,8 @@ pub struct Settings {
     pub pipelining: bool,
     /// Bare CR or LF.
     pub bare_newline: BareNewline,
+    /// Commands that leave the grammar.
+    pub forgiving: Forgiving,
     /// Offer MT-PRIORITY.
     pub mt_priority: bool,
     /// Offer DELIVERBY; the least time for mode R, none told if zero. `554 5.4.7`
@@ -126,6 +143,7 @@ impl Settings {
             dsn: true,
             pipelining: true,
             bare_newline: BareNewline::default(),
+            forgiving: Forgiving::default(),
             mt_priority: false,
             deliver_by: None,
             future_release: None,

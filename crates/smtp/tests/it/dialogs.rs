@@ -75,6 +75,7 @@ impl Player {
                 }
             }
             Step::TrustXclient => self.rehearsal.session.trust_xclient(),
+            Step::TrustClient => self.rehearsal.session.trust_client(true),
             Step::ShutDown => self.rehearsal.shut_down(),
             Step::Note(text) if !format!("{:?}", self.rehearsal.notes).contains(text) => {
                 return Err(format!("noted is: {:?}", self.rehearsal.notes));

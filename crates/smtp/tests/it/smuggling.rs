@@ -32,14 +32,23 @@ const SEQUENCES: [(&str, &[u8]); 21] = [
     ("CRLF .. CRLF", b"\r\n..\r\n"),
 ];
 
+/// Each choice, and whether the client is one of our own.
+const CHOICES: [(BareNewline, bool); 4] = [
+    (BareNewline::Reject, false),
+    (BareNewline::Own, false),
+    (BareNewline::Own, true),
+    (BareNewline::Normalize, false),
+];
+
 const BEFORE: &[u8] = b"Subject: carrier\r\n\r\nbefore";
 const SMUGGLED: &[u8] =
     b"MAIL FROM:<smuggled@b.test>\r\nRCPT TO:<c@d.test>\r\nDATA\r\nSubject: smuggled\r\n\r\nx\r\n.\r\n";
 
-fn begin(bare_newline: BareNewline) -> Rehearsal {
+fn begin(bare_newline: BareNewline, is_own: bool) -> Rehearsal {
     let mut settings = Settings::new("mx.test");
     settings.bare_newline = bare_newline;
     let mut rehearsal = Rehearsal::new(settings, Dialog::parse("").unwrap());
+    rehearsal.session.trust_client(is_own);
     rehearsal.greet();
     rehearsal.feed(b"EHLO a.test\r\nMAIL FROM:<carrier@b.test>\r\nRCPT TO:<c@d.test>\r\n");
     rehearsal.take_said();
@@ -56,10 +65,10 @@ fn is_one(name: &str, stored: &[Stored], said: &[u8]) {
 // RFC 5321 §4.1.1.4 (test), RFC 5321 §2.3.8 (test)
 #[test]
 fn data_is_never_split() {
-    for bare_newline in [BareNewline::Reject, BareNewline::Normalize] {
+    for (bare_newline, is_own) in CHOICES {
         for (name, sequence) in SEQUENCES {
             for piece in [usize::MAX, 1, 2, 3] {
-                let mut rehearsal = begin(bare_newline);
+                let mut rehearsal = begin(bare_newline, is_own);
                 let input = [b"DATA\r\n", BEFORE, sequence, SMUGGLED].concat();
                 for octets in input.chunks(piece.min(input.len())) {
                     rehearsal.feed(octets);
@@ -69,7 +78,8 @@ fn data_is_never_split() {
                     rehearsal.said.split(|byte| *byte == b'\n').filter(|line| line.starts_with(b"354")).count();
                 assert_eq!(finals, 1, "{name}: DATA was carried out twice");
                 let is_dirty = sequence.contains(&0) || has_bare_newline(sequence);
-                let is_refused = sequence.contains(&0) || (is_dirty && bare_newline == BareNewline::Reject);
+                let normalizes = is_own || bare_newline == BareNewline::Normalize;
+                let is_refused = sequence.contains(&0) || (is_dirty && !normalizes);
                 assert_eq!(rehearsal.stored.is_empty(), is_refused, "{name}, {bare_newline:?}");
                 // What is stored can be sent on without a second look.
                 for stored in &rehearsal.stored {
@@ -84,9 +94,9 @@ fn data_is_never_split() {
 // RFC 3030 §2 (test)
 #[test]
 fn chunks_are_never_split() {
-    for bare_newline in [BareNewline::Reject, BareNewline::Normalize] {
+    for (bare_newline, is_own) in CHOICES {
         for (name, sequence) in SEQUENCES {
-            let mut rehearsal = begin(bare_newline);
+            let mut rehearsal = begin(bare_newline, is_own);
             let content = [BEFORE, sequence, SMUGGLED].concat();
             rehearsal.feed(format!("BDAT {} LAST\r\n", content.len()).as_bytes());
             rehearsal.feed(&content);
@@ -100,7 +110,7 @@ fn chunks_are_never_split() {
 #[test]
 fn commands_are_never_split() {
     for (name, sequence) in SEQUENCES {
-        let mut rehearsal = begin(BareNewline::Reject);
+        let mut rehearsal = begin(BareNewline::Reject, false);
         rehearsal.feed(&[b"RSET\r\nNOOP ", sequence, SMUGGLED].concat());
         let is_newline = sequence.windows(2).any(|pair| pair == b"\r\n") && !has_bare_newline(sequence);
         assert!(is_newline || rehearsal.stored.is_empty(), "{name}");
