@@ -99,7 +99,7 @@ pub(super) static SMTP: Section = Section {
             "own",
             "none",
             "which clients may send commands that leave the grammar",
-            "For printers, scanners and old scripts: addresses without <>, blanks around them and before the colon, \
+            "For printers, scanners and old scripts: addresses without brackets, blanks around them and before the colon, \
              no HELO, parameters and AUTH without EHLO, EHLO names with blanks or other character sets.",
         ),
         fixed(

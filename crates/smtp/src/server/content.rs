@@ -70,13 +70,7 @@ pub(super) struct Content {
 
 impl Content {
     /// Nothing has come yet. `expected` octets are made room for, as far as `content_piece_bytes` goes.
-    pub(super) fn new(
-        limits: &Limits,
-        normalizes: bool,
-        binary: bool,
-        trace: &[u8],
-        expected: Option<u64>,
-    ) -> Self {
+    pub(super) fn new(limits: &Limits, normalizes: bool, binary: bool, trace: &[u8], expected: Option<u64>) -> Self {
         let piece = limits.content_piece_bytes;
         // Without SIZE: most messages fit into this, and growing from it is cheap.
         let expected = expected.map_or(4_096, |octets| usize::try_from(octets).unwrap_or(usize::MAX));
