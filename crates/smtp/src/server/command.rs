@@ -4,6 +4,8 @@
 //! the state of the session allows the command at all. Verbs of other protocols are known here, so that nobody executes
 //! the body of an HTTP request line by line.
 
+use std::borrow::Cow;
+
 /// A command, borrowed from its line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Command<'a> {
@@ -57,6 +59,14 @@ pub(super) fn trim_end(mut line: &[u8]) -> &[u8] {
         line = front;
     }
     line
+}
+
+/// Replaces tabs in a command line by blanks.
+pub(super) fn blanks(line: &[u8]) -> Cow<'_, [u8]> {
+    if !line.contains(&b'\t') {
+        return line.into();
+    }
+    line.iter().map(|byte| if *byte == b'\t' { b' ' } else { *byte }).collect()
 }
 
 /// Reads a line without its line end and white space before that. `is_forgiving`: blanks may stand before the verb and
@@ -191,5 +201,10 @@ mod tests {
         ] {
             assert_eq!(read(trim_end(line), true), command, "{}", line.escape_ascii());
         }
+    }
+
+    #[test]
+    fn tabs_are_blanks() {
+        assert_eq!(&*blanks(b"MAIL\tFROM:\t<a@b>"), b"MAIL FROM: <a@b>");
     }
 }

@@ -1,4 +1,4 @@
-//! What is forgiven to clients of one's own: printers, scanners and scripts that nobody corrects.
+//! Forgives clients of one's own what printers, scanners and old scripts do to the grammar of commands.
 //!
 //! A command is rewritten into the form of the grammar, and the strict reader reads the result. So a forgiven command
 //! has no meaning that a correct one cannot have. Line ends are not among this: only CRLF.CRLF ends DATA.
@@ -45,18 +45,10 @@ impl Session {
         }
     }
 
-    /// What stands behind `FROM:` or `TO:`, as the grammar wants it if this client is forgiven.
+    /// Returns the argument behind `FROM:` or `TO:`, in the form of the grammar if this client is forgiven.
     pub(super) fn path<'a>(&self, rest: &'a [u8]) -> Cow<'a, [u8]> {
         if self.is_forgiving() { bracketed(rest) } else { rest.into() }
     }
-}
-
-/// A command line whose tabs are blanks.
-pub(super) fn blanks(line: &[u8]) -> Cow<'_, [u8]> {
-    if !line.contains(&b'\t') {
-        return line.into();
-    }
-    line.iter().map(|byte| if *byte == b'\t' { b' ' } else { *byte }).collect()
 }
 
 /// Puts a path into brackets, takes blanks out of them, and sets parameters apart from it.
@@ -134,10 +126,5 @@ mod tests {
             let got = bracketed(given.as_bytes());
             assert_eq!(String::from_utf8_lossy(&got), wanted, "{given}");
         }
-    }
-
-    #[test]
-    fn tabs_are_blanks() {
-        assert_eq!(&*blanks(b"MAIL\tFROM:\t<a@b>"), b"MAIL FROM: <a@b>");
     }
 }

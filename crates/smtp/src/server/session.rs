@@ -15,7 +15,6 @@ use mail::{Client, HeloName, Recipient, Reply, ReplyClass};
 use super::auth::Exchange;
 use super::command::{self, TLS_RECORD};
 use super::content::Content;
-use super::forgiving;
 use super::lines::{LineEnd, LineReader};
 use super::message::Chunk;
 use super::replies::{Farewell, Refusal, printable, say};
@@ -298,7 +297,7 @@ impl Session {
             self.refuse_bare(line);
             return None;
         }
-        let blanks = self.is_forgiving().then(|| forgiving::blanks(line));
+        let blanks = self.is_forgiving().then(|| command::blanks(line));
         // RFC 5321 §2.3.8, §4.1.2: no control character belongs into a command
         let line = command::trim_end(blanks.as_deref().unwrap_or(line));
         if line.iter().any(|byte| byte.is_ascii_control()) {
