@@ -92,6 +92,7 @@ pub(super) fn config(n: u8) -> Config {
             protocol: if n == 1 { RouteProtocol::Lmtp } else { RouteProtocol::Smtp },
             tls: if n == 1 { RouteTls::Required } else { RouteTls::None },
             login_in_clear: n == 1,
+            login_unverified: n == 1,
             port: n.into(),
             precedence: if n == 1 { Precedence::Sender } else { Precedence::Recipient },
         },

@@ -475,6 +475,8 @@ pub struct Route {
     pub tls: RouteTls,
     /// Passwords of logins at next hops may be sent without TLS.
     pub login_in_clear: bool,
+    /// Passwords are sent under TLS whose certificate is not verified.
+    pub login_unverified: bool,
     /// The port of MX hosts, not 0.
     pub port: u16,
     /// Which of smarttable and mailertable is asked first.

@@ -109,22 +109,31 @@ impl AvoidedExtensions {
     pub const EIGHT_BIT_MIME: Self = Self(8);
     /// DSN: MAIL and RCPT ask for no reports.
     pub const DSN: Self = Self(16);
-    /// Each with its keyword in the reply to EHLO, and the key of `[[destination]]` that leaves it out.
-    const NAMES: [(Self, &'static str, &'static str); 5] = [
-        (Self::PIPELINING, "PIPELINING", "pipelining"),
-        (Self::CHUNKING, "CHUNKING", "chunking"),
-        (Self::SIZE, "SIZE", "size"),
-        (Self::EIGHT_BIT_MIME, "8BITMIME", "eight_bit_mime"),
-        (Self::DSN, "DSN", "dsn"),
+    /// PLAIN of AUTH: other mechanisms are tried first.
+    pub const AUTH_PLAIN: Self = Self(32);
+    /// LOGIN of AUTH: other mechanisms are tried first.
+    pub const AUTH_LOGIN: Self = Self(64);
+    /// CRAM-MD5 of AUTH: other mechanisms are tried first.
+    pub const AUTH_CRAM_MD5: Self = Self(128);
+    /// Each with its keyword in the reply to EHLO, and the key of `[[destination]]` that leaves it out, if there is one.
+    const NAMES: [(Self, &'static str, Option<&'static str>); 8] = [
+        (Self::PIPELINING, "PIPELINING", Some("pipelining")),
+        (Self::CHUNKING, "CHUNKING", Some("chunking")),
+        (Self::SIZE, "SIZE", Some("size")),
+        (Self::EIGHT_BIT_MIME, "8BITMIME", Some("eight_bit_mime")),
+        (Self::DSN, "DSN", Some("dsn")),
+        (Self::AUTH_PLAIN, "AUTH PLAIN", None),
+        (Self::AUTH_LOGIN, "AUTH LOGIN", None),
+        (Self::AUTH_CRAM_MD5, "AUTH CRAM-MD5", None),
     ];
 
-    fn names(self) -> impl Iterator<Item = (&'static str, &'static str)> {
+    fn names(self) -> impl Iterator<Item = (&'static str, Option<&'static str>)> {
         Self::NAMES.into_iter().filter(move |(one, ..)| self.contains(*one)).map(|(_, keyword, key)| (keyword, key))
     }
 
     /// The keys of `[[destination]]` that leave the extensions out.
     pub fn keys(self) -> impl Iterator<Item = &'static str> {
-        self.names().map(|(_, key)| key)
+        self.names().filter_map(|(_, key)| key)
     }
 
     /// Whether the set has all of the others.

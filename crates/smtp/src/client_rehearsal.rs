@@ -166,10 +166,10 @@ impl ClientRehearsal {
         }
     }
 
-    /// Does the handshake.
-    pub fn tls(&mut self) {
+    /// Does the handshake, with a certificate that is verified or not.
+    pub fn tls(&mut self, is_verified: bool) {
         self.wants_tls = false;
-        self.session.tls_started(self.now);
+        self.session.tls_started(is_verified, self.now);
         self.pump();
     }
 

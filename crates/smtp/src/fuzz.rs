@@ -245,7 +245,7 @@ fn client_in_pieces(bits: u8, input: &[u8], size: usize) -> ClientRehearsal {
         }
         rehearsal.pump();
         if rehearsal.wants_tls && !rehearsal.closed {
-            rehearsal.tls();
+            rehearsal.tls(true);
         }
     }
     rehearsal.session.end_of_input(rehearsal.now);

@@ -51,6 +51,16 @@ pub(super) static ROUTE: Section = Section {
             "For AuthInfo of the access map with PLAIN and LOGIN, to a host on this machine or in a tunnel.",
         ),
         fixed(
+            "route.login_unverified",
+            at!(route.login_unverified),
+            Kind::Flag,
+            "false",
+            "true",
+            "send passwords to next hops under TLS with any certificate",
+            "For AuthInfo with PLAIN and LOGIN, where no CA of tls.ca_files or of the system has signed the certificate \
+             for the host's name. Whoever takes the host's place gets the password.",
+        ),
+        fixed(
             "route.port",
             at!(route.port),
             Kind::Number { min: 1, max: 65_535, unit: "" },

@@ -485,5 +485,7 @@ fn extensions_that_do_not_work_are_avoided_for_a_while() {
     hosts.avoid(one, AvoidedExtensions::DSN, 10 * SECOND, now + 200 * SECOND);
     assert_eq!(hosts.avoided(one, now + 200 * SECOND), AvoidedExtensions::DSN);
     assert_eq!(both.to_string(), "PIPELINING, CHUNKING");
+    let mixed = AvoidedExtensions::AUTH_CRAM_MD5.with(AvoidedExtensions::DSN);
+    assert_eq!((mixed.to_string().as_str(), mixed.keys().collect::<Vec<_>>()), ("DSN, AUTH CRAM-MD5", vec!["dsn"]));
     assert!(both.contains(AvoidedExtensions::CHUNKING) && !both.contains(AvoidedExtensions::SIZE) && !both.is_empty());
 }

@@ -8,6 +8,7 @@
 //!
 //! Not here: which addresses a site has (`resolve`), sockets ([`dial`](super::dial)), what becomes of mail.
 
+mod login;
 mod tls;
 
 use super::Candidate;
@@ -256,7 +257,7 @@ impl Opening<'_> {
         let (candidate, transport) = self.connect(candidate, left).await?;
         let said = Peer::ask(self.routing, self.config, &candidate).await?;
         let peer = candidate.clone();
-        let greeted = self.greet_by_policy(candidate, transport, &said, &mut began, wait).await;
+        let greeted = self.greet_and_log_in(candidate, transport, said, &mut began, wait).await;
         match &greeted {
             Ok(_) => {
                 let took = since(began);
@@ -390,7 +391,7 @@ impl Opening<'_> {
                 reply_octets: if is_sabotaged(Sabotage::AllEars) { usize::MAX } else { Limits::default().reply_octets },
                 ..Limits::default()
             },
-            login: said.login.clone(),
+            login: said.login.as_ref().map(|login| login::ordered(login, avoided.unwrap_or_default())),
             pipelining: used.pipelining && !said.is_lockstep && !avoids(AvoidedExtensions::PIPELINING),
             chunking: used.chunking && !said.is_without_chunking && !avoids(AvoidedExtensions::CHUNKING),
             size: used.size && !avoids(AvoidedExtensions::SIZE),

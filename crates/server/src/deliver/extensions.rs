@@ -6,7 +6,8 @@
 //! transaction does not use it: a host that refuses everything comes to its verdict.
 
 use super::link::Link;
-use super::{Candidate, Work, learn};
+use super::{Candidate, learn};
+use crate::context::Context;
 use mail::{Envelope, Reply};
 use observe::Event;
 use schedule::AvoidedExtensions;
@@ -20,11 +21,11 @@ const SUSPECT_TIME: Duration = Duration::from_secs(3_600);
 
 /// Extensions that do not work.
 pub(super) struct BrokenExtensions {
-    extensions: AvoidedExtensions,
+    pub(super) extensions: AvoidedExtensions,
     /// The host refused their use: the mail is tried again at once. Otherwise it may be for them that no answer came.
     pub(super) is_certain: bool,
     /// The reply, or how it was lost.
-    why: String,
+    pub(super) why: String,
 }
 
 /// The extensions that a transaction used.
@@ -110,34 +111,34 @@ fn suspect(used: &Used, stage: Stage, loss: Loss) -> AvoidedExtensions {
     }
 }
 
-impl Work<'_> {
-    /// Remembers that extensions of a host do not work, and says so if that is new. False: the host has no address in
-    /// the table, and the next connection to it uses them again.
-    pub(super) fn avoid(&self, peer: &Candidate, found: &BrokenExtensions) -> bool {
-        if peer.address.socket().is_none() {
-            return false;
-        }
-        let (time, words) = if found.is_certain { (REFUSED_TIME, "a day") } else { (SUSPECT_TIME, "an hour") };
-        let mut is_new = false;
-        learn(self.context, peer, |hosts, address, now| {
-            is_new = !hosts.avoided(address, now).contains(found.extensions);
-            hosts.avoid(address, found.extensions, time, now);
-        });
-        if is_new {
-            let (extensions, why) = (found.extensions, &found.why);
-            let what = if found.is_certain { "is offered and does not work" } else { "may not work" };
-            let keys: Vec<String> = extensions.keys().map(|key| format!("{key} = false")).collect();
-            let text = format!(
-                "{} [{}]: {extensions} {what} ({why}); mail goes without for {words}; to leave it out for good, set {} in \
-                 a [[destination]] for this host",
-                peer.name,
-                peer.address.socket().map(|address| address.ip().to_string()).unwrap_or_default(),
-                keys.join(" and "),
-            );
-            self.context.record(&Event::ExtensionAvoided { text: &text });
-        }
-        true
+/// Remembers that extensions of a host do not work, and says so if that is new. False: the host has no address in the
+/// table, and the next connection to it uses them again.
+pub(super) fn avoid(context: &Context, peer: &Candidate, found: &BrokenExtensions) -> bool {
+    let Some(ip) = peer.address.socket().map(|address| address.ip()) else { return false };
+    let (time, words) = if found.is_certain { (REFUSED_TIME, "a day") } else { (SUSPECT_TIME, "an hour") };
+    let mut is_new = false;
+    learn(context, peer, |hosts, address, now| {
+        is_new = !hosts.avoided(address, now).contains(found.extensions);
+        hosts.avoid(address, found.extensions, time, now);
+    });
+    if is_new {
+        let (extensions, why) = (found.extensions, &found.why);
+        let what = if found.is_certain { "is offered and does not work" } else { "may not work" };
+        let keys: Vec<String> = extensions.keys().map(|key| format!("{key} = false")).collect();
+        let then = match keys.is_empty() {
+            // Of AUTH, which has no key.
+            true => {
+                format!("other mechanisms are tried first for {words}; to leave it out for good, name the others in M: of AuthInfo")
+            }
+            false => format!(
+                "mail goes without for {words}; to leave it out for good, set {} in a [[destination]] for this host",
+                keys.join(" and ")
+            ),
+        };
+        let text = format!("{} [{ip}]: {extensions} {what} ({why}); {then}", peer.name);
+        context.record(&Event::ExtensionAvoided { text: &text });
     }
+    true
 }
 
 #[cfg(test)]

@@ -493,7 +493,7 @@ impl OutboundSession<'_> {
     fn avoids(&mut self, open: &Open, finished: &Finished) -> bool {
         let Some(found) = extensions::broken(&self.link, &open.outgoing.envelope, finished) else { return false };
         // Without a memory of it the next connection would come to the same: the reply is the verdict.
-        if !self.work.avoid(&self.link.peer, &found) || !found.is_certain {
+        if !extensions::avoid(self.work.context, &self.link.peer, &found) || !found.is_certain {
             return false;
         }
         // It answers: it is no host that fails.

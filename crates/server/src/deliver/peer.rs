@@ -23,7 +23,7 @@ use observe::Reason;
 use route::access::demand::{Secured, Verify};
 use route::access::tag::{AuthInfo, Certified, Server, Tagged, TlsDemand};
 use route::{Access, Ask, MapEntry, Refusal, Stop};
-use smtp::client::{Login, Mechanism};
+use smtp::client::{Login, Mechanism, Security};
 use std::sync::Arc;
 
 /// The tags that say something of hosts.
@@ -121,7 +121,7 @@ impl Peer {
         let letters = access.client_features(ask, server)?.map(|said| said.value).unwrap_or_default();
         Ok(Self {
             is_without_tls,
-            is_judged: access.may_have("TLS_Srv") || access.may_have("TLS_Rcpt"),
+            is_judged: access.may_have("TLS_Srv") || access.may_have("TLS_Rcpt") || needs_certificate(&login, config),
             demand,
             in_clear: in_clear.map(|refusal| Unmet::of(refusal, None)),
             login_entry: login.as_ref().map(|login| login.found.clone()),
@@ -149,6 +149,17 @@ impl Peer {
         Ok(lacks.map(|refusal| Unmet::of(refusal, Some(info))))
     }
 
+    /// Leaves mechanisms out of the login. Returns whether some were in it and others are left.
+    pub(super) fn leave_out(&mut self, used: impl Fn(Mechanism) -> bool) -> bool {
+        let Some(login) = &self.login else { return false };
+        let left: Vec<Mechanism> = login.mechanisms.iter().copied().filter(|one| !used(*one)).collect();
+        let is_less = !left.is_empty() && left.len() < login.mechanisms.len();
+        if is_less {
+            self.login = Some(Arc::new(Login { mechanisms: left, ..(**login).clone() }));
+        }
+        is_less
+    }
+
     /// Says of a login that came to nothing who wanted it.
     pub(super) fn explain(&self, host: &Candidate, trouble: &mut ConnectError) {
         let (Some(login), Some(entry)) = (&self.login, &self.login_entry) else { return };
@@ -174,9 +185,22 @@ fn login_of(login: &Tagged<AuthInfo>, config: &Config) -> Login {
             .map(|user| user.as_str().into()),
         password: decoded.unwrap_or_else(|| password.as_bytes().to_vec()).into_boxed_slice().into(),
         mechanisms: if mechanisms.is_empty() { Mechanism::ALL.to_vec() } else { known },
-        in_clear: config.route.login_in_clear,
+        password_needs: password_needs(config),
         is_required: !login.is_default(),
     }
+}
+
+/// What a connection must be before a password is said over it.
+const fn password_needs(config: &Config) -> Security {
+    match (config.route.login_in_clear, config.route.login_unverified) {
+        (true, _) => Security::Clear,
+        (false, true) => Security::Encrypted,
+        (false, false) => Security::Verified,
+    }
+}
+
+fn needs_certificate(login: &Option<Tagged<AuthInfo>>, config: &Config) -> bool {
+    login.is_some() && password_needs(config) == Security::Verified
 }
 
 /// What is known of a connection, as far as this demand goes: of the names of its certificate the one that is wanted

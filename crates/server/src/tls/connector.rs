@@ -61,6 +61,15 @@ pub struct TlsInfo {
     pub certificate: Option<Box<ServerCertificate>>,
 }
 
+impl TlsInfo {
+    /// Whether the certificate was judged, is good, and is for this host.
+    #[must_use]
+    pub fn is_verified_for(&self, host: &str) -> bool {
+        let host = host.strip_suffix('.').unwrap_or(host);
+        self.fault.is_none() && self.certificate.as_ref().is_some_and(|certificate| certificate.is_for(host))
+    }
+}
+
 /// Whose a certificate is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerCertificate {

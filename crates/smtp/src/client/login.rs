@@ -1,55 +1,38 @@
-//! Logging in at a server: PLAIN, LOGIN and CRAM-MD5.
+//! Logging in at a server: which mechanism is used, and what follows when one does not lead to a login.
 //!
-//! One mechanism is tried, the first that both sides have. A password crosses a connection in clear only where the
-//! settings say so. No value here shows its password in `Debug`, and each wipes it from memory when it is dropped.
+//! Each mechanism that both sides have is tried once in a session, in the order of the settings, until the server takes
+//! one. A password that the other side can read crosses only a connection of the security that the settings demand. No
+//! value here shows its password in `Debug`, and each wipes it from memory when it is dropped.
+//!
+//! Not here: what the mechanisms say (`mechanism`), what is tried over the next connection (the driver).
 
 use std::fmt;
 
-use mail::base64;
-use md5::{Digest as _, Md5};
+use mail::{Reply, ReplyClass};
 use zeroize::Zeroizing;
 
+use super::mechanism::{Exchange, Mechanism};
 use super::offers::Mechanisms;
+use super::replies::Raw;
+use super::session::{DISMISSAL, Phase, Session};
+use super::step::{Closing, Loss, Stage};
 
-/// The longest command with an answer in it; a longer answer follows the server's 334.
-// RFC 4954 §4: the command obeys the limit of command lines
-const COMMAND_OCTETS_MAX: usize = 510;
+/// Why no password is sent over TLS.
+pub const UNVERIFIED: &str = "the certificate is not verified, so no password is sent";
 
-/// A way to log in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Mechanism {
-    /// PLAIN (RFC 4616)
-    Plain,
-    /// LOGIN, which no RFC describes: name and password, each asked for.
-    Login,
-    /// CRAM-MD5 (RFC 2195)
-    CramMd5,
-}
+/// Why there is no login where each mechanism that was offered is unknown, not allowed, or used.
+const NONE_LEFT: &str = "no mechanism of AUTH is offered that is allowed here";
 
-impl Mechanism {
-    /// All, in the order in which they are tried.
-    pub const ALL: [Self; 3] = [Self::Plain, Self::Login, Self::CramMd5];
-
-    /// The mechanism of this name, in any case.
-    #[must_use]
-    pub fn parse(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|one| one.as_str().eq_ignore_ascii_case(name))
-    }
-
-    /// Its name.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Plain => "PLAIN",
-            Self::Login => "LOGIN",
-            Self::CramMd5 => "CRAM-MD5",
-        }
-    }
-
-    /// Whether who listens learns the password.
-    const fn shows_password(self) -> bool {
-        matches!(self, Self::Plain | Self::Login)
-    }
+/// How well a connection is protected, the least first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Security {
+    /// Clear text.
+    #[default]
+    Clear,
+    /// TLS with a server that may be anybody.
+    Encrypted,
+    /// TLS with a certificate that a trusted authority has signed for this server.
+    Verified,
 }
 
 /// As whom to log in.
@@ -63,8 +46,8 @@ pub struct Login {
     pub password: Zeroizing<Box<[u8]>>,
     /// Which are tried, in their order.
     pub mechanisms: Vec<Mechanism>,
-    /// The password may be said without TLS.
-    pub in_clear: bool,
+    /// What a connection must be at least before the password is said over it.
+    pub password_needs: Security,
     /// A server that does not offer AUTH at all gets no mail.
     pub is_required: bool,
 }
@@ -75,9 +58,27 @@ impl fmt::Debug for Login {
     }
 }
 
+/// A mechanism that led to no login.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FailedMechanism {
+    /// Which one.
+    pub mechanism: Mechanism,
+    /// What the server said.
+    pub reply: Reply,
+}
+
+impl FailedMechanism {
+    /// Whether the server has the mechanism not at all, so that the reply says nothing of the password.
+    // RFC 5321 §4.2.4, RFC 4954 §4: 500 to 504 are about the command
+    #[must_use]
+    pub fn is_unknown(&self) -> bool {
+        matches!(self.reply.code().get(), 500..=504)
+    }
+}
+
 /// Why there is no login.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NoLogin {
+enum NoLogin {
     /// None is needed where none is offered.
     NotNeeded,
     /// The session ends; why, for the log.
@@ -85,156 +86,154 @@ pub(super) enum NoLogin {
 }
 
 impl Login {
-    /// The mechanism to use.
-    pub(super) fn choose(&self, offered: Mechanisms, is_encrypted: bool) -> Result<Mechanism, NoLogin> {
+    /// The mechanism to use next, without those that `is_used` names.
+    fn choose(
+        &self,
+        offered: Mechanisms,
+        security: Security,
+        is_used: impl Fn(Mechanism) -> bool,
+    ) -> Result<Mechanism, NoLogin> {
         if offered.is_none() {
             return Err(match self.is_required {
                 true => NoLogin::Impossible("AUTH is not offered"),
                 false => NoLogin::NotNeeded,
             });
         }
-        let mut shared = self.mechanisms.iter().copied().filter(|one| offered.has(*one)).peekable();
+        let mut shared = self.mechanisms.iter().copied().filter(|one| offered.has(*one) && !is_used(*one)).peekable();
         if shared.peek().is_none() {
-            return Err(NoLogin::Impossible("no mechanism of AUTH is offered that is allowed here"));
+            return Err(NoLogin::Impossible(NONE_LEFT));
         }
-        let is_safe = |one: &Mechanism| is_encrypted || self.in_clear || !one.shows_password();
-        shared.find(is_safe).ok_or(NoLogin::Impossible("without TLS no password is sent"))
+        let is_safe = |one: &Mechanism| security >= self.password_needs || !one.shows_password();
+        shared.find(is_safe).ok_or(NoLogin::Impossible(match security {
+            Security::Clear => "without TLS no password is sent",
+            _ => UNVERIFIED,
+        }))
     }
 }
 
-/// A dialog with the server.
-#[derive(Debug)]
-pub(super) struct Exchange {
-    mechanism: Mechanism,
-    /// Answers that were given.
-    answers: u8,
-}
+impl Session {
+    /// The mechanisms that led to no login in this session, in the order in which they were tried.
+    #[must_use]
+    pub fn failed_mechanisms(&self) -> &[FailedMechanism] {
+        &self.failed_mechanisms
+    }
 
-impl Exchange {
-    /// Begins; the command without its line end.
-    pub(super) fn begin(login: &Login, mechanism: Mechanism) -> (Self, Zeroizing<String>) {
-        let mut exchange = Self { mechanism, answers: 0 };
-        // With room for all of it, so that no copy is left behind.
-        let mut command = Zeroizing::new(String::with_capacity(COMMAND_OCTETS_MAX));
-        command.push_str("AUTH ");
-        command.push_str(mechanism.as_str());
-        if mechanism == Mechanism::Plain {
-            let answer = coded(&plain(login));
-            if command.len() + 1 + answer.len() <= COMMAND_OCTETS_MAX {
-                command.push(' ');
-                command.push_str(&answer);
-                exchange.answers = 1;
+    /// The mechanism of AUTH that the server has not answered for good.
+    #[must_use]
+    pub fn mechanism_in_use(&self) -> Option<Mechanism> {
+        self.exchange.as_ref().map(Exchange::mechanism)
+    }
+
+    /// Whether a mechanism is left that was neither refused nor is in use.
+    #[must_use]
+    pub fn has_mechanism_left(&self) -> bool {
+        let is_used = |one| self.has_refused(one) || self.mechanism_in_use() == Some(one);
+        let login = self.settings.login.as_ref();
+        login.is_some_and(|login| login.choose(self.offers.mechanisms, self.security, is_used).is_ok())
+    }
+
+    fn has_refused(&self, mechanism: Mechanism) -> bool {
+        self.failed_mechanisms.iter().any(|failed| failed.mechanism == mechanism)
+    }
+
+    /// Says AUTH, if somebody is to log in.
+    pub(super) fn log_in(&mut self) {
+        let Some(login) = self.settings.login.clone() else { return self.go_up() };
+        match login.choose(self.offers.mechanisms, self.security, |one| self.has_refused(one)) {
+            Ok(mechanism) => {
+                let (exchange, command) = Exchange::begin(&login, mechanism);
+                self.out.secret(command.as_bytes());
+                self.exchange = Some(exchange);
+                self.phase = Phase::Login;
+            }
+            Err(NoLogin::NotNeeded) => self.go_up(),
+            Err(NoLogin::Impossible(why)) => {
+                let reply = self.telling_refusal().cloned();
+                let loss = (reply.is_none() || why != NONE_LEFT).then_some(Loss::Protocol(why));
+                self.leave(Closing { stage: Stage::Auth, reply, loss, orderly: false });
             }
         }
-        (exchange, command)
     }
 
-    /// The answer to a challenge, coded; `None`: the mechanism has none.
-    pub(super) fn answer(&mut self, login: &Login, challenge: &[u8]) -> Option<Zeroizing<String>> {
-        self.answers += 1;
-        match (self.mechanism, self.answers) {
-            (Mechanism::Plain, 1) => Some(coded(&plain(login))),
-            // Servers word the two questions as they like.
-            (Mechanism::Login, 1) => Some(coded(login.user.as_bytes())),
-            (Mechanism::Login, 2) => Some(coded(&login.password)),
-            // RFC 2195 §2: the name, a blank, and the digest in lower-case hexadecimal
-            (Mechanism::CramMd5, 1) => {
-                let challenge = base64::decode(challenge.trim_ascii())?;
-                let mut answer = format!("{} ", login.user);
-                for octet in hmac_md5(&login.password, &challenge) {
-                    answer.push_str(&format!("{octet:02x}"));
+    /// The refusal that says most of why there is no login: one that is about the password, or else the last.
+    fn telling_refusal(&self) -> Option<&Reply> {
+        let failed = &self.failed_mechanisms;
+        failed.iter().find(|one| !one.is_unknown()).or_else(|| failed.last()).map(|one| &one.reply)
+    }
+
+    // RFC 4954 §4: 334 asks for more, 235 is the end of it
+    pub(super) fn take_login(&mut self, raw: &Raw<'_>) {
+        match raw.code.class() {
+            ReplyClass::Success => {
+                self.exchange = None;
+                self.go_up();
+            }
+            ReplyClass::Intermediate => self.answer_challenge(raw),
+            _ if raw.code.get() == DISMISSAL => self.refused(Stage::Auth, raw),
+            // RFC 4954 §4: after a refusal the client may try another mechanism
+            _ => {
+                let Some(exchange) = self.exchange.take() else { return self.refused(Stage::Auth, raw) };
+                self.failed_mechanisms.push(FailedMechanism { mechanism: exchange.mechanism(), reply: raw.reply() });
+                self.log_in();
+            }
+        }
+    }
+
+    fn answer_challenge(&mut self, raw: &Raw<'_>) {
+        let challenge = raw.lines().next().unwrap_or_default();
+        let login = self.settings.login.as_ref();
+        match login.zip(self.exchange.as_mut()) {
+            Some((login, exchange)) if !exchange.is_cancelled => match exchange.answer(login, challenge) {
+                Some(answer) => self.out.secret(answer.as_bytes()),
+                // RFC 4954 §4: the client cancels by a line with a single "*", which the server rejects by 501
+                None => {
+                    exchange.is_cancelled = true;
+                    self.out.text(b"*\r\n");
                 }
-                Some(coded(answer.as_bytes()))
-            }
-            _ => None,
+            },
+            _ => self.lose(Loss::Protocol("the server asks for more than the mechanism of AUTH has")),
         }
     }
-}
-
-// RFC 4616 §2: for whom, as whom, password
-fn plain(login: &Login) -> Zeroizing<Vec<u8>> {
-    let on_behalf_of = login.on_behalf_of.as_deref().unwrap_or_default();
-    [on_behalf_of.as_bytes(), b"\0", login.user.as_bytes(), b"\0", &login.password].concat().into()
-}
-
-fn coded(octets: &[u8]) -> Zeroizing<String> {
-    let mut text = Zeroizing::new(String::with_capacity(octets.len().div_ceil(3) * 4));
-    text.extend(base64::encode(octets).map(char::from));
-    text
-}
-
-// RFC 2104 §2
-fn hmac_md5(key: &[u8], text: &[u8]) -> [u8; 16] {
-    let mut block = Zeroizing::new([0_u8; 64]);
-    let hashed: Zeroizing<[u8; 16]>;
-    let key = if key.len() > block.len() {
-        hashed = Zeroizing::new(Md5::digest(key).into());
-        &hashed[..]
-    } else {
-        key
-    };
-    block.iter_mut().zip(key).for_each(|(octet, key)| *octet = *key);
-    let inner = Md5::new().chain_update(*Zeroizing::new(block.map(|octet| octet ^ 0x36))).chain_update(text).finalize();
-    Md5::new().chain_update(*Zeroizing::new(block.map(|octet| octet ^ 0x5c))).chain_update(inner).finalize().into()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn login() -> Login {
-        Login {
-            user: "tim".into(),
-            on_behalf_of: None,
-            password: Box::<[u8]>::from(*b"tanstaaftanstaaf").into(),
-            mechanisms: Mechanism::ALL.to_vec(),
-            in_clear: false,
-            is_required: true,
-        }
-    }
-
-    // RFC 2195 §2 (test), RFC 2104 §2 (test)
-    #[test]
-    fn cram_md5_is_as_the_rfc_has_it() {
-        let (mut exchange, command) = Exchange::begin(&login(), Mechanism::CramMd5);
-        assert_eq!(*command, "AUTH CRAM-MD5");
-        let challenge = b"PDE4OTYuNjk3MTcwOTUyQHBvc3RvZmZpY2UucmVzdG9uLm1jaS5uZXQ+";
-        let answer = exchange.answer(&login(), challenge);
-        assert_eq!(answer.as_deref().map(String::as_str), Some("dGltIGI5MTNhNjAyYzdlZGE3YTQ5NWI0ZTZlNzMzNGQzODkw"));
-        assert_eq!(exchange.answer(&login(), challenge), None);
-        let hex: String = hmac_md5(&[0xaa; 80], b"Test Using Larger Than Block-Size Key - Hash Key First")
-            .iter()
-            .map(|octet| format!("{octet:02x}"))
-            .collect();
-        assert_eq!(hex, "6b1ab7fe4bd7bf8f0b62e6ce61b9d0cd");
-    }
-
-    // RFC 4616 §4 (test), RFC 4954 §4 (test)
-    #[test]
-    fn plain_goes_with_the_command_where_it_fits() {
-        let mut login =
-            Login { on_behalf_of: Some("Ursel".into()), password: Box::<[u8]>::from(*b"xipj3plmq").into(), ..login() };
-        login.user = "Kurt".into();
-        let (_, command) = Exchange::begin(&login, Mechanism::Plain);
-        assert_eq!(*command, format!("AUTH PLAIN {}", *coded(b"Ursel\0Kurt\0xipj3plmq")));
-        login.password = vec![b'x'; 500].into_boxed_slice().into();
-        let (mut exchange, command) = Exchange::begin(&login, Mechanism::Plain);
-        assert_eq!(*command, "AUTH PLAIN");
-        assert_eq!(exchange.answer(&login, b"").map(|answer| answer.len()), Some(684));
-    }
+    use crate::client::mechanism::tests::login;
 
     #[test]
-    fn no_password_goes_in_clear() {
+    fn a_password_goes_over_connections_that_are_good_enough() {
         let offered = |plain, cram_md5| Mechanisms { plain, login: false, cram_md5 };
+        let choose = |login: &Login, offered, security| login.choose(offered, security, |_| false);
         let login = login();
-        assert_eq!(login.choose(offered(true, true), true), Ok(Mechanism::Plain));
-        assert_eq!(login.choose(offered(true, true), false), Ok(Mechanism::CramMd5));
-        assert!(matches!(login.choose(offered(true, false), false), Err(NoLogin::Impossible(_))));
-        let open = Login { in_clear: true, ..login.clone() };
-        assert_eq!(open.choose(offered(true, false), false), Ok(Mechanism::Plain));
-        assert!(matches!(login.choose(Mechanisms::default(), true), Err(NoLogin::Impossible(_))));
+        assert_eq!(choose(&login, offered(true, true), Security::Verified), Ok(Mechanism::Plain));
+        for weak in [Security::Clear, Security::Encrypted] {
+            assert_eq!(choose(&login, offered(true, true), weak), Ok(Mechanism::CramMd5));
+            assert!(matches!(choose(&login, offered(true, false), weak), Err(NoLogin::Impossible(_))));
+        }
+        let unverified = Login { password_needs: Security::Encrypted, ..login.clone() };
+        assert_eq!(choose(&unverified, offered(true, false), Security::Encrypted), Ok(Mechanism::Plain));
+        assert!(matches!(choose(&unverified, offered(true, false), Security::Clear), Err(NoLogin::Impossible(_))));
+        let open = Login { password_needs: Security::Clear, ..login.clone() };
+        assert_eq!(choose(&open, offered(true, false), Security::Clear), Ok(Mechanism::Plain));
+        let none = Mechanisms::default();
+        assert!(matches!(choose(&login, none, Security::Verified), Err(NoLogin::Impossible(_))));
         let easy = Login { is_required: false, ..login };
-        assert_eq!(easy.choose(Mechanisms::default(), true), Err(NoLogin::NotNeeded));
+        assert_eq!(choose(&easy, none, Security::Verified), Err(NoLogin::NotNeeded));
         assert!(!format!("{easy:?}").contains("tanstaaf"));
+    }
+
+    #[test]
+    fn each_mechanism_is_chosen_once() {
+        let (login, offered) = (login(), Mechanisms { plain: true, login: true, cram_md5: true });
+        let mut so_far = Vec::new();
+        while let Ok(mechanism) = login.choose(offered, Security::Verified, |one| so_far.contains(&one)) {
+            so_far.push(mechanism);
+            assert!(so_far.len() <= Mechanism::ALL.len());
+        }
+        assert_eq!(so_far, Mechanism::ALL);
+        // After CRAM-MD5 no password goes in clear.
+        let left = login.choose(offered, Security::Clear, |one| one == Mechanism::CramMd5);
+        assert!(matches!(left, Err(NoLogin::Impossible(_))));
     }
 }

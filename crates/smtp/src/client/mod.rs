@@ -6,6 +6,7 @@ mod dots;
 mod ending;
 mod flight;
 mod login;
+mod mechanism;
 mod offers;
 mod open;
 mod output;
@@ -14,7 +15,8 @@ mod session;
 mod settings;
 mod step;
 
-pub use login::{Login, Mechanism};
+pub use login::{FailedMechanism, Login, Security, UNVERIFIED};
+pub use mechanism::Mechanism;
 pub use offers::{Mechanisms, Offers, PeerLimits};
 pub use session::Session;
 pub use settings::{Dialect, Limits, Settings, TlsUse};

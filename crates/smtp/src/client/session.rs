@@ -19,7 +19,8 @@ use mail::{Reply, ReplyClass};
 
 use super::commands;
 use super::ending::Farewell;
-use super::login::{Exchange, NoLogin};
+use super::login::{FailedMechanism, Security};
+use super::mechanism::Exchange;
 use super::offers::Offers;
 use super::open::Open;
 use super::output::Output;
@@ -51,13 +52,15 @@ pub struct Session {
     pub(super) settings: Arc<Settings>,
     pub(super) phase: Phase,
     pub(super) offers: Offers,
-    is_encrypted: bool,
+    pub(super) security: Security,
     is_greeted: bool,
     peer_name: Option<Box<str>>,
     /// What was said to EHLO, while HELO is tried.
     pub(super) ehlo_refusal: Option<Reply>,
     /// The dialog of AUTH.
-    exchange: Option<Exchange>,
+    pub(super) exchange: Option<Exchange>,
+    /// Mechanisms of AUTH that the server refused.
+    pub(super) failed_mechanisms: Vec<FailedMechanism>,
     pub(super) reader: ReplyReader,
     /// Replies before the first transaction that nothing asked for.
     spare_replies: usize,
@@ -90,11 +93,12 @@ impl Session {
             settings,
             phase: Phase::Greeting,
             offers: Offers::default(),
-            is_encrypted: false,
+            security: Security::Clear,
             is_greeted: false,
             peer_name: None,
             ehlo_refusal: None,
             exchange: None,
+            failed_mechanisms: Vec::new(),
             reader: ReplyReader::default(),
             spare_replies: 0,
             out: Output::default(),
@@ -193,14 +197,15 @@ impl Session {
         }
     }
 
-    /// After [`Step::StartTls`]: the handshake is done, and the server is asked again what it offers.
+    /// After [`Step::StartTls`]: the handshake is done, and the server is asked again what it offers. `is_verified`: a
+    /// trusted authority has signed the certificate for this server.
     ///
     /// # Panics
     /// When no handshake was asked for.
-    pub fn tls_started(&mut self, now: Duration) {
+    pub fn tls_started(&mut self, is_verified: bool, now: Duration) {
         assert!(self.phase == Phase::Handshake, "tls_started() without Step::StartTls");
         // RFC 3207 §4.2: all that was learnt before is forgotten
-        self.is_encrypted = true;
+        self.security = if is_verified { Security::Verified } else { Security::Encrypted };
         self.offers = Offers::default();
         self.peer_name = None;
         self.reader = ReplyReader::default();
@@ -365,7 +370,7 @@ impl Session {
     fn hello_done(&mut self, raw: &Raw<'_>) {
         self.learn_name(raw);
         self.ehlo_refusal = None;
-        let tls = if self.is_encrypted { TlsUse::Never } else { self.settings.tls };
+        let tls = if self.security > Security::Clear { TlsUse::Never } else { self.settings.tls };
         match (tls, self.offers.starttls) {
             (TlsUse::IfOffered | TlsUse::Required, true) => {
                 self.out.text(b"STARTTLS\r\n");
@@ -379,50 +384,7 @@ impl Session {
         }
     }
 
-    /// Says AUTH, if somebody is to log in.
-    fn log_in(&mut self) {
-        let Some(login) = self.settings.login.clone() else { return self.go_up() };
-        match login.choose(self.offers.mechanisms, self.is_encrypted) {
-            Ok(mechanism) => {
-                let (exchange, command) = Exchange::begin(&login, mechanism);
-                self.out.secret(command.as_bytes());
-                self.exchange = Some(exchange);
-                self.phase = Phase::Login;
-            }
-            Err(NoLogin::NotNeeded) => self.go_up(),
-            Err(NoLogin::Impossible(why)) => {
-                self.leave(Closing {
-                    stage: Stage::Auth,
-                    reply: None,
-                    loss: Some(Loss::Protocol(why)),
-                    orderly: false,
-                });
-            }
-        }
-    }
-
-    // RFC 4954 §4: 334 asks for more, 235 is the end of it
-    fn take_login(&mut self, raw: &Raw<'_>) {
-        match raw.code.class() {
-            ReplyClass::Success => {
-                self.exchange = None;
-                self.go_up();
-            }
-            ReplyClass::Intermediate => {
-                let challenge = raw.lines().next().unwrap_or_default();
-                let login = self.settings.login.as_ref();
-                let answer =
-                    login.zip(self.exchange.as_mut()).and_then(|(login, exchange)| exchange.answer(login, challenge));
-                match answer {
-                    Some(answer) => self.out.secret(answer.as_bytes()),
-                    None => self.lose(Loss::Protocol("the server asks for more than the mechanism of AUTH has")),
-                }
-            }
-            _ => self.refused(Stage::Auth, raw),
-        }
-    }
-
-    fn go_up(&mut self) {
+    pub(super) fn go_up(&mut self) {
         self.phase = Phase::Up;
         self.is_greeted = true;
         self.speak();

@@ -130,7 +130,7 @@ fn talk(messages: &[Message], set: Set) -> (ClientRehearsal, Rehearsal) {
         client.pump();
         if client.wants_tls && server.wants_tls {
             server.tls();
-            client.tls();
+            client.tls(true);
         } else if client.jobs.is_empty() && client.session.is_greeted() {
             client.session.quit(client.now);
             client.pump();

@@ -12,7 +12,7 @@
 //! C: MAIL FROM:<a@b>                       the client has said this line; nothing else may wait when the server speaks
 //! C\: hi\r\n                               the same, after the escapes are read
 //! +5s                                      time passes
-//! tls                                      the handshake
+//! tls                                      the handshake; `tls unverified`: nobody vouches for the certificate
 //! eof                                      the server closes
 //! quit                                     the driver says quit
 //! abort                                    the driver cannot read the content
@@ -25,7 +25,7 @@
 //! ```
 
 use crate::folder::{Cut, Random, play_all};
-use smtp::client::{Answer, Dialect, Login, Mechanism, Outcome, Settings, TlsUse};
+use smtp::client::{Answer, Dialect, Login, Mechanism, Outcome, Security, Settings, TlsUse};
 use smtp::client_rehearsal::{ClientRehearsal, Job};
 use smtp::dialog::{Dialog, Step, duration, fits, unescape};
 
@@ -60,7 +60,7 @@ fn settings(dialog: &Dialog) -> Result<Settings, String> {
                 settings.chunking = false;
                 true
             }
-            // set login = tim:secret MECHANISM MECHANISM in-clear not-required
+            // set login = tim:secret MECHANISM MECHANISM in-clear unverified not-required
             ("login", _) => {
                 let mut words = value.split(' ');
                 let (user, password) =
@@ -71,7 +71,11 @@ fn settings(dialog: &Dialog) -> Result<Settings, String> {
                     on_behalf_of: None,
                     password: Box::<[u8]>::from(password.as_bytes()).into(),
                     mechanisms: words.iter().filter_map(|word| Mechanism::parse(word)).collect(),
-                    in_clear: words.contains(&"in-clear"),
+                    password_needs: match () {
+                        () if words.contains(&"in-clear") => Security::Clear,
+                        () if words.contains(&"unverified") => Security::Encrypted,
+                        () => Security::Verified,
+                    },
                     is_required: !words.contains(&"not-required"),
                 }));
                 true
@@ -151,7 +155,8 @@ impl Player {
         // The parser of the server's dialogs calls sent what is read, and the other way round.
         let step = match word {
             "" | "#" | "set" => return Ok(()),
-            "S:" | "C:" | "tls" => parse(line)?,
+            "tls" => return self.handshake(rest != "unverified"),
+            "S:" | "C:" => parse(line)?,
             "S\\:" | "C\\:" => Step::Send(unescape(rest)?),
             _ if line.starts_with('+') => parse(line)?,
             _ => return self.own(word, rest),
@@ -170,14 +175,6 @@ impl Player {
                 self.rehearsal.wire = after.to_vec();
                 Ok(())
             }
-            Step::Tls => {
-                self.silent()?;
-                if !self.rehearsal.wants_tls {
-                    return Err("no handshake is wanted".to_owned());
-                }
-                self.rehearsal.tls();
-                Ok(())
-            }
             Step::Wait(time) => {
                 self.silent()?;
                 self.rehearsal.wait(time);
@@ -185,6 +182,16 @@ impl Player {
             }
             step => Err(format!("{step:?} is for servers")),
         }
+    }
+
+    fn handshake(&mut self, is_verified: bool) -> Result<(), String> {
+        self.flush();
+        self.silent()?;
+        if !self.rehearsal.wants_tls {
+            return Err("no handshake is wanted".to_owned());
+        }
+        self.rehearsal.tls(is_verified);
+        Ok(())
     }
 
     fn silent(&self) -> Result<(), String> {

@@ -15,6 +15,7 @@
 //!
 //! Not here: the handshake itself (`crate::tls`), what the access map demands (`peer`).
 
+use super::login::LoginFailure;
 use super::{ConnectError, Opening, next_hop, refused};
 use crate::config::{EffectiveRule, RouteTls};
 use crate::deliver::link::Link;
@@ -71,6 +72,8 @@ pub(super) enum Unready {
     Injected(ConnectError),
     /// TLS is there and not what is demanded: nothing against the host, and no reason to go on in clear.
     Unmet(ConnectError),
+    /// There is no login.
+    NoLogin(LoginFailure),
     Other(ConnectError),
 }
 
@@ -80,12 +83,13 @@ impl Unready {
         | Self::Declined(trouble)
         | Self::Injected(trouble)
         | Self::Unmet(trouble)
+        | Self::NoLogin(LoginFailure { trouble, .. })
         | Self::Other(trouble)) = self;
         trouble
     }
 }
 
-type Greeted = Result<Box<Link>, Unready>;
+pub(super) type Greeted = Result<Box<Link>, Unready>;
 
 impl Opening<'_> {
     /// Waits until a server is ready for mail, under TLS or in clear as the policy says. When it had to be connected to
@@ -174,14 +178,10 @@ impl Opening<'_> {
         said: &Peer,
         wait: &mut Wait<'_, N>,
     ) -> Greeted {
-        let dialled = tokio::select! {
-            biased;
-            dialled = self.dialler().one(&candidate.address) => dialled,
-            () = self.context.stop.begun() => return Err(Unready::Other(self.stopping(&candidate))),
-        };
-        let greeted = match dialled {
+        let greeted = match self.dial_again(&candidate).await {
             Ok(transport) => self.greet(candidate.clone(), transport, TlsUse::Never, said, wait).await,
-            Err(miss) => Err(Unready::Other(self.missed(candidate.clone(), &miss))),
+            Err(trouble) if trouble.is_ours => return Err(Unready::Other(trouble)),
+            Err(trouble) => Err(Unready::Other(trouble)),
         };
         if greeted.is_ok() {
             self.learn(&candidate, happens);
@@ -192,13 +192,24 @@ impl Opening<'_> {
         greeted
     }
 
+    /// Connects once more to a host.
+    pub(super) async fn dial_again(self, candidate: &Candidate) -> Result<Transport, ConnectError> {
+        tokio::select! {
+            biased;
+            dialled = self.dialler().one(&candidate.address) => {
+                dialled.map_err(|miss| self.missed(candidate.clone(), &miss))
+            }
+            () = self.context.stop.begun() => Err(self.stopping(candidate)),
+        }
+    }
+
     /// Why the session of a link ended before the server was ready for mail.
     pub(super) fn unready(self, link: &Link, said: &Peer) -> Unready {
         let (closing, candidate) = (link.session.closing(), &link.peer);
         let mut trouble = refused(closing, candidate);
         let Some(closing) = closing else { return Unready::Other(trouble) };
         match (closing.stage, &closing.loss) {
-            (Stage::Auth, _) => said.explain(candidate, &mut trouble),
+            (Stage::Auth, _) => return Unready::NoLogin(LoginFailure::of(link, closing, trouble)),
             (_, Some(Loss::Injected)) => return self.attacked(candidate),
             (Stage::StartTls, Some(Loss::Protocol(_))) => {
                 trouble = match &said.in_clear {
@@ -258,9 +269,10 @@ impl Opening<'_> {
         let relay = next_hop(&link.peer);
         self.context.record(&Event::StartTlsClient { relay, version, cipher, bits: *bits, verify });
         link.transport = Transport::TlsOut(Box::new(stream));
+        let is_verified = info.is_verified_for(&name);
         link.tls = Some(Box::new(info));
         let now = link.now();
-        link.session.tls_started(now);
+        link.session.tls_started(is_verified, now);
         Ok(())
     }
 
