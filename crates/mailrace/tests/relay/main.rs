@@ -16,6 +16,7 @@ mod hop;
 mod hostile;
 mod hosts;
 mod log;
+mod logins;
 mod maps;
 mod names;
 mod operator;

@@ -140,7 +140,8 @@ fn a_login_goes_under_tls_and_one_that_is_refused_waits() {
     let entry =
         |hop: &Hop, password: &str| format!("AuthInfo:{} \"U:tim\" \"P:{password}\" \"M:PLAIN\"\n", hop.address.ip());
     let others = entry(clear, "tanstaaftanstaaf") + &entry(none, "tanstaaftanstaaf");
-    let mut server = with_access(&hops, &(entry(hop, "wrongwrongwrong") + &others)).set("route.login_unverified", "true").start();
+    let mut server =
+        with_access(&hops, &(entry(hop, "wrongwrongwrong") + &others)).set("route.login_unverified", "true").start();
     send(&server, "a@client.test", &[&hop.mailbox("b")], CONTENT);
     let line = any_line(&mut server, &["stat=Deferred", "as tim failed: 535 5.7.8 who are you?"]);
     assert!(line.contains("dsn=4.7.8") && line.contains("access line 1"), "{line}");

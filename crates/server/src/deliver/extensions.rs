@@ -128,7 +128,9 @@ pub(super) fn avoid(context: &Context, peer: &Candidate, found: &BrokenExtension
         let then = match keys.is_empty() {
             // Of AUTH, which has no key.
             true => {
-                format!("other mechanisms are tried first for {words}; to leave it out for good, name the others in M: of AuthInfo")
+                format!(
+                    "other mechanisms are tried first for {words}; to leave it out for good, name the others in M: of AuthInfo"
+                )
             }
             false => format!(
                 "mail goes without for {words}; to leave it out for good, set {} in a [[destination]] for this host",

@@ -145,7 +145,8 @@ impl Opening<'_> {
             }
             self.avoid_mechanisms(&candidate, &tried, false);
             if tried.len() > 1 {
-                let all: Vec<String> = tried.iter().map(|one| format!("{}: {}", one.mechanism.as_str(), one.why)).collect();
+                let all: Vec<String> =
+                    tried.iter().map(|one| format!("{}: {}", one.mechanism.as_str(), one.why)).collect();
                 trouble.text = all.join("; ");
             }
             trouble.text.push_str(&note);
@@ -161,8 +162,7 @@ impl Opening<'_> {
             return;
         }
         for TriedMechanism { mechanism, why, is_cut, .. } in tried.iter().filter(is_broken) {
-            let found =
-                BrokenExtensions { extensions: extension(*mechanism), is_certain: !is_cut, why: why.clone() };
+            let found = BrokenExtensions { extensions: extension(*mechanism), is_certain: !is_cut, why: why.clone() };
             extensions::avoid(self.context, peer, &found);
         }
     }
