@@ -58,7 +58,7 @@ pub(super) static ROUTE: Section = Section {
             "true",
             "send passwords to next hops under TLS with any certificate",
             "For AuthInfo with PLAIN and LOGIN, where no CA of tls.ca_files or of the system has signed the certificate \
-             for the host's name. Whoever takes the host's place gets the password.",
+             for the host's name. An impostor in the host's place gets the password.",
         ),
         fixed(
             "route.port",

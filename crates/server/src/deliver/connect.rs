@@ -9,6 +9,7 @@
 //! Not here: which addresses a site has (`resolve`), sockets ([`dial`](super::dial)), what becomes of mail.
 
 mod login;
+mod logins;
 mod tls;
 
 use super::Candidate;

@@ -190,7 +190,7 @@ fn login_of(login: &Tagged<AuthInfo>, config: &Config) -> Login {
     }
 }
 
-/// What a connection must be before a password is said over it.
+/// The least security of a connection over which a password is said.
 const fn password_needs(config: &Config) -> Security {
     match (config.route.login_in_clear, config.route.login_unverified) {
         (true, _) => Security::Clear,

@@ -4,24 +4,21 @@
 //! one. A password that the other side can read crosses only a connection of the security that the settings demand. No
 //! value here shows its password in `Debug`, and each wipes it from memory when it is dropped.
 //!
-//! Not here: what the mechanisms say (`mechanism`), what is tried over the next connection (the driver).
+//! Not here: the words of a mechanism (`exchange`), the replies of the server (`authentication`), the mechanisms that the
+//! next connection tries (the driver).
 
 use std::fmt;
 
-use mail::{Reply, ReplyClass};
+use mail::Reply;
 use zeroize::Zeroizing;
 
-use super::mechanism::{Exchange, Mechanism};
 use super::offers::Mechanisms;
-use super::replies::Raw;
-use super::session::{DISMISSAL, Phase, Session};
-use super::step::{Closing, Loss, Stage};
 
 /// Why no password is sent over TLS.
 pub const UNVERIFIED: &str = "the certificate is not verified, so no password is sent";
 
 /// Why there is no login where each mechanism that was offered is unknown, not allowed, or used.
-const NONE_LEFT: &str = "no mechanism of AUTH is offered that is allowed here";
+pub(super) const NONE_LEFT: &str = "no mechanism of AUTH is offered that is allowed here";
 
 /// How well a connection is protected, the least first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -35,10 +32,47 @@ pub enum Security {
     Verified,
 }
 
+/// A way to log in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Mechanism {
+    /// PLAIN (RFC 4616)
+    Plain,
+    /// LOGIN, which no RFC describes: name and password, each asked for.
+    Login,
+    /// CRAM-MD5 (RFC 2195)
+    CramMd5,
+}
+
+impl Mechanism {
+    /// All, in the order in which they are tried.
+    pub const ALL: [Self; 3] = [Self::Plain, Self::Login, Self::CramMd5];
+
+    /// The mechanism of this name, in any case.
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|one| one.as_str().eq_ignore_ascii_case(name))
+    }
+
+    /// Its name.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Plain => "PLAIN",
+            Self::Login => "LOGIN",
+            Self::CramMd5 => "CRAM-MD5",
+        }
+    }
+
+    /// Whether who listens learns the password.
+    pub(super) const fn shows_password(self) -> bool {
+        matches!(self, Self::Plain | Self::Login)
+    }
+}
+
 /// As whom to log in.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Login {
-    /// Whose password it is.
+    /// The user with this password.
     pub user: Box<str>,
     /// For whom, if that is somebody else; only PLAIN can say it.
     pub on_behalf_of: Option<Box<str>>,
@@ -46,7 +80,7 @@ pub struct Login {
     pub password: Zeroizing<Box<[u8]>>,
     /// Which are tried, in their order.
     pub mechanisms: Vec<Mechanism>,
-    /// What a connection must be at least before the password is said over it.
+    /// The least security of a connection over which the password is said.
     pub password_needs: Security,
     /// A server that does not offer AUTH at all gets no mail.
     pub is_required: bool,
@@ -63,7 +97,7 @@ impl fmt::Debug for Login {
 pub struct FailedMechanism {
     /// Which one.
     pub mechanism: Mechanism,
-    /// What the server said.
+    /// The reply of the server.
     pub reply: Reply,
 }
 
@@ -78,7 +112,7 @@ impl FailedMechanism {
 
 /// Why there is no login.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum NoLogin {
+pub(super) enum NoLogin {
     /// None is needed where none is offered.
     NotNeeded,
     /// The session ends; why, for the log.
@@ -87,7 +121,7 @@ enum NoLogin {
 
 impl Login {
     /// The mechanism to use next, without those that `is_used` names.
-    fn choose(
+    pub(super) fn choose(
         &self,
         offered: Mechanisms,
         security: Security,
@@ -111,95 +145,20 @@ impl Login {
     }
 }
 
-impl Session {
-    /// The mechanisms that led to no login in this session, in the order in which they were tried.
-    #[must_use]
-    pub fn failed_mechanisms(&self) -> &[FailedMechanism] {
-        &self.failed_mechanisms
-    }
-
-    /// The mechanism of AUTH that the server has not answered for good.
-    #[must_use]
-    pub fn mechanism_in_use(&self) -> Option<Mechanism> {
-        self.exchange.as_ref().map(Exchange::mechanism)
-    }
-
-    /// Whether a mechanism is left that was neither refused nor is in use.
-    #[must_use]
-    pub fn has_mechanism_left(&self) -> bool {
-        let is_used = |one| self.has_refused(one) || self.mechanism_in_use() == Some(one);
-        let login = self.settings.login.as_ref();
-        login.is_some_and(|login| login.choose(self.offers.mechanisms, self.security, is_used).is_ok())
-    }
-
-    fn has_refused(&self, mechanism: Mechanism) -> bool {
-        self.failed_mechanisms.iter().any(|failed| failed.mechanism == mechanism)
-    }
-
-    /// Says AUTH, if somebody is to log in.
-    pub(super) fn log_in(&mut self) {
-        let Some(login) = self.settings.login.clone() else { return self.go_up() };
-        match login.choose(self.offers.mechanisms, self.security, |one| self.has_refused(one)) {
-            Ok(mechanism) => {
-                let (exchange, command) = Exchange::begin(&login, mechanism);
-                self.out.secret(command.as_bytes());
-                self.exchange = Some(exchange);
-                self.phase = Phase::Login;
-            }
-            Err(NoLogin::NotNeeded) => self.go_up(),
-            Err(NoLogin::Impossible(why)) => {
-                let reply = self.telling_refusal().cloned();
-                let loss = (reply.is_none() || why != NONE_LEFT).then_some(Loss::Protocol(why));
-                self.leave(Closing { stage: Stage::Auth, reply, loss, orderly: false });
-            }
-        }
-    }
-
-    /// The refusal that says most of why there is no login: one that is about the password, or else the last.
-    fn telling_refusal(&self) -> Option<&Reply> {
-        let failed = &self.failed_mechanisms;
-        failed.iter().find(|one| !one.is_unknown()).or_else(|| failed.last()).map(|one| &one.reply)
-    }
-
-    // RFC 4954 §4: 334 asks for more, 235 is the end of it
-    pub(super) fn take_login(&mut self, raw: &Raw<'_>) {
-        match raw.code.class() {
-            ReplyClass::Success => {
-                self.exchange = None;
-                self.go_up();
-            }
-            ReplyClass::Intermediate => self.answer_challenge(raw),
-            _ if raw.code.get() == DISMISSAL => self.refused(Stage::Auth, raw),
-            // RFC 4954 §4: after a refusal the client may try another mechanism
-            _ => {
-                let Some(exchange) = self.exchange.take() else { return self.refused(Stage::Auth, raw) };
-                self.failed_mechanisms.push(FailedMechanism { mechanism: exchange.mechanism(), reply: raw.reply() });
-                self.log_in();
-            }
-        }
-    }
-
-    fn answer_challenge(&mut self, raw: &Raw<'_>) {
-        let challenge = raw.lines().next().unwrap_or_default();
-        let login = self.settings.login.as_ref();
-        match login.zip(self.exchange.as_mut()) {
-            Some((login, exchange)) if !exchange.is_cancelled => match exchange.answer(login, challenge) {
-                Some(answer) => self.out.secret(answer.as_bytes()),
-                // RFC 4954 §4: the client cancels by a line with a single "*", which the server rejects by 501
-                None => {
-                    exchange.is_cancelled = true;
-                    self.out.text(b"*\r\n");
-                }
-            },
-            _ => self.lose(Loss::Protocol("the server asks for more than the mechanism of AUTH has")),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::client::mechanism::tests::login;
+
+    fn login() -> Login {
+        Login {
+            user: "tim".into(),
+            on_behalf_of: None,
+            password: Box::<[u8]>::from(*b"tanstaaftanstaaf").into(),
+            mechanisms: Mechanism::ALL.to_vec(),
+            password_needs: Security::Verified,
+            is_required: true,
+        }
+    }
 
     #[test]
     fn a_password_goes_over_connections_that_are_good_enough() {

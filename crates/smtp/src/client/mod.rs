@@ -1,12 +1,13 @@
 //! The client's side of a conversation.
 
 mod answers;
+mod authentication;
 mod commands;
 mod dots;
 mod ending;
+mod exchange;
 mod flight;
 mod login;
-mod mechanism;
 mod offers;
 mod open;
 mod output;
@@ -15,8 +16,7 @@ mod session;
 mod settings;
 mod step;
 
-pub use login::{FailedMechanism, Login, Security, UNVERIFIED};
-pub use mechanism::Mechanism;
+pub use login::{FailedMechanism, Login, Mechanism, Security, UNVERIFIED};
 pub use offers::{Mechanisms, Offers, PeerLimits};
 pub use session::Session;
 pub use settings::{Dialect, Limits, Settings, TlsUse};

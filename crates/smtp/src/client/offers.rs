@@ -1,6 +1,6 @@
 //! What a server offers in its reply to EHLO or LHLO.
 
-use super::mechanism::Mechanism;
+use super::login::Mechanism;
 use super::settings::Settings;
 
 /// What a server offers. The default is what one offers that knows only HELO: nothing.

@@ -19,8 +19,8 @@ use mail::{Reply, ReplyClass};
 
 use super::commands;
 use super::ending::Farewell;
+use super::exchange::Exchange;
 use super::login::{FailedMechanism, Security};
-use super::mechanism::Exchange;
 use super::offers::Offers;
 use super::open::Open;
 use super::output::Output;

@@ -200,8 +200,8 @@ pub struct Closing {
     pub stage: Stage,
     /// What the server said last, if that ended it.
     pub reply: Option<Reply>,
-    /// What was missing, if that ended it; at [`Stage::Auth`] perhaps beside a reply. None with no reply: the driver ended
-    /// it.
+    /// What was missing, if that ended it; at [`Stage::Auth`] perhaps beside a reply. None with no reply: the driver
+    /// ended it.
     pub loss: Option<Loss>,
     /// Both sides knew that it ended: QUIT, or 421.
     pub orderly: bool,

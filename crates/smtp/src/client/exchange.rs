@@ -1,53 +1,16 @@
-//! The mechanisms of AUTH: PLAIN, LOGIN and CRAM-MD5, and what the client says in each.
+//! The dialog of a mechanism of AUTH: the words of the client in PLAIN, LOGIN and CRAM-MD5.
 //!
-//! Not here: which mechanism is used when (`login`).
+//! Not here: which mechanism is used when (`login`, `authentication`).
 
 use mail::base64;
 use md5::{Digest as _, Md5};
 use zeroize::Zeroizing;
 
-use super::login::Login;
+use super::login::{Login, Mechanism};
 
 /// The longest command with an answer in it; a longer answer follows the server's 334.
 // RFC 4954 §4: the command obeys the limit of command lines
 const COMMAND_OCTETS_MAX: usize = 510;
-
-/// A way to log in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Mechanism {
-    /// PLAIN (RFC 4616)
-    Plain,
-    /// LOGIN, which no RFC describes: name and password, each asked for.
-    Login,
-    /// CRAM-MD5 (RFC 2195)
-    CramMd5,
-}
-
-impl Mechanism {
-    /// All, in the order in which they are tried.
-    pub const ALL: [Self; 3] = [Self::Plain, Self::Login, Self::CramMd5];
-
-    /// The mechanism of this name, in any case.
-    #[must_use]
-    pub fn parse(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|one| one.as_str().eq_ignore_ascii_case(name))
-    }
-
-    /// Its name.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Plain => "PLAIN",
-            Self::Login => "LOGIN",
-            Self::CramMd5 => "CRAM-MD5",
-        }
-    }
-
-    /// Whether who listens learns the password.
-    pub(super) const fn shows_password(self) -> bool {
-        matches!(self, Self::Plain | Self::Login)
-    }
-}
 
 /// A dialog with the server.
 #[derive(Debug)]
@@ -133,11 +96,11 @@ fn hmac_md5(key: &[u8], text: &[u8]) -> [u8; 16] {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+mod tests {
     use super::*;
     use crate::client::Security;
 
-    pub(in crate::client) fn login() -> Login {
+    fn login() -> Login {
         Login {
             user: "tim".into(),
             on_behalf_of: None,
