@@ -1,4 +1,4 @@
-//! Extensions that a next hop offers and that do not work: 500 to BDAT, 503 to a RCPT that was pipelined, a parameter of
+//! Extensions that a next hop offers and that do not work: 500 to BDAT, 503 to a pipelined RCPT, a parameter of
 //! MAIL that is no parameter there. Such a reply is no verdict on the mail.
 //!
 //! [`broken`] reads from the end of a transaction which extension it is. The table of hosts remembers it for a bounded

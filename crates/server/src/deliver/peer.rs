@@ -131,7 +131,7 @@ impl Peer {
         })
     }
 
-    /// What of the demand a connection under TLS does not meet.
+    /// Finds the part of the demand that a connection under TLS does not meet.
     ///
     /// # Errors
     /// The map cannot be asked now.
@@ -203,8 +203,8 @@ fn needs_certificate(login: &Option<Tagged<AuthInfo>>, config: &Config) -> bool 
     login.is_some() && password_needs(config) == Security::Verified
 }
 
-/// What is known of a connection, as far as this demand goes: of the names of its certificate the one that is wanted
-/// counts.
+/// Tells what is known of a connection, as far as this demand goes: of the names of its certificate the one that is
+/// wanted counts.
 fn secured<'a>(
     host: &'a Candidate,
     info: Option<&'a TlsInfo>,
@@ -232,7 +232,7 @@ fn secured<'a>(
     }
 }
 
-/// What becomes of recipients for whom the connection is not good enough; nothing for the others. Empty: it is good
+/// Decides about recipients for whom the connection is not good enough; nothing for the others. Empty: it is good
 /// enough for all.
 ///
 /// # Cancel safety

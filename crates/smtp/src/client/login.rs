@@ -4,8 +4,8 @@
 //! one. A password that the other side can read crosses only a connection of the security that the settings demand. No
 //! value here shows its password in `Debug`, and each wipes it from memory when it is dropped.
 //!
-//! Not here: the words of a mechanism (`exchange`), the replies of the server (`authentication`), the mechanisms that the
-//! next connection tries (the driver).
+//! Not here: the words of a mechanism (`exchange`), the replies of the server (`authentication`), the mechanisms that
+//! the next connection tries (the driver).
 
 use std::fmt;
 

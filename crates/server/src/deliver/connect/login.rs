@@ -1,5 +1,5 @@
-//! A login at a next hop that failed over one connection: the mechanisms that were tried, and whether another connection
-//! may try the others.
+//! A login at a next hop that failed over one connection: the mechanisms that were tried, and whether another
+//! connection may try the others.
 //!
 //! Not here: the dialog of a mechanism (`smtp::client`), the next connection (`logins`).
 

@@ -1,7 +1,8 @@
-//! A login at a next hop: the mechanisms that are left for the next connection, and the memory of those that do not work.
+//! A login at a next hop: the mechanisms that are left for the next connection, and the memory of those that do not
+//! work.
 //!
-//! A session tries each mechanism once. Where the host ends the connection over one, another connection tries those that
-//! are left. A mechanism is remembered as broken (`AvoidedExtensions`) only where that says nothing of the password:
+//! A session tries each mechanism once. Where the host ends the connection over one, another connection tries those
+//! that are left. A mechanism is remembered as broken (`AvoidedExtensions`) only where that says nothing of the password:
 //! another one led to a login, or the host answered that it does not know this one. It is then tried behind the others
 //! and never left out, so nothing here can make a login impossible.
 //!
