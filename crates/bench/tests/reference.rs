@@ -34,6 +34,8 @@ const AT_ONCE: u64 = 8;
 const MESSAGES_WANTED: usize = 30;
 /// Small enough that most bodies are read from the disk.
 const CACHE_BYTES: usize = 64 << 10;
+/// Bytes of the longest header section.
+const HEADER_BYTES_MAX: usize = 4 << 10;
 const DESTINATIONS: [&str; 7] = ["", "a.example", "b.example", "list.example", "[192.0.2.1]", "relay", "slow.example"];
 
 /// SplitMix64: the same stream for a seed on every machine.
@@ -212,13 +214,18 @@ fn apply(store: &dyn Store, operation: &Operation) -> Answer {
             let recipients: Vec<NewRecipient<'_>> =
                 recipients.iter().map(|(data, destination)| NewRecipient { data, destination }).collect();
             let body = match body {
-                Text::Whole(body) => NewBody::Whole(Bytes::copy_from_slice(body)),
+                Text::Whole(body) => {
+                    let header_bytes = (body.len() / 3).min(HEADER_BYTES_MAX);
+                    NewBody::whole(Bytes::copy_from_slice(body), header_bytes as u32)
+                }
                 Text::Chunks(chunks) => {
                     if let Err(error) = give_chunks(store, *id, chunks) {
                         return Answer::Settled(Err(error));
                     }
                     let bytes = chunks.iter().map(|chunk| chunk.len() as u64).sum();
-                    NewBody::Chunks { count: chunks.len() as u32, bytes }
+                    // Any bytes are a header section to the spool.
+                    let header = Bytes::copy_from_slice(head);
+                    NewBody::Chunks { header, count: chunks.len() as u32, bytes }
                 }
             };
             let message =
@@ -300,7 +307,8 @@ fn compare_lists(pair: &Pair, limit: usize) -> Result<(), String> {
 
 fn compare_body(pair: &Pair, id: QueueId) -> Result<(), String> {
     let whole = |store: &dyn Store| store.body(id).map(|parts| Bytes::from(parts.concat()));
-    same(&format!("body of {id}"), whole(pair.spool()), whole(pair.reference()))
+    same(&format!("body of {id}"), whole(pair.spool()), whole(pair.reference()))?;
+    same(&format!("header section of {id}"), pair.spool().header(id), pair.reference().header(id))
 }
 
 /// Both stores, and where they lie.
@@ -527,6 +535,10 @@ impl Store for Broken {
 
     fn body_range(&self, id: QueueId, range: Range<u64>) -> Result<Bytes, Error> {
         self.store.body_range(id, range)
+    }
+
+    fn header(&self, id: QueueId) -> Result<Bytes, Error> {
+        self.store.header(id)
     }
 
     fn destinations(&self) -> Vec<(Bytes, u64)> {

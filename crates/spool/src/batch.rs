@@ -5,11 +5,12 @@
 //! generation and checksums.
 
 use crate::buffer::{AlignedBuf, round_up};
+use crate::chunk_list::ChunkList;
 use crate::commit::Cell;
 use crate::disk::BLOCK;
 use crate::error::Error;
 use crate::format::{ALIGN, BatchHeader, FrameHeader, Kind, NO_ORDINAL, Seed};
-use crate::sections::{CHUNK_LIST_ENTRY, CHUNK_LIST_HEAD, StateEntry};
+use crate::sections::StateEntry;
 use crate::store::Chunk;
 use bytes::Bytes;
 use std::sync::Arc;
@@ -37,22 +38,24 @@ enum Where {
 /// What a frame holds, as far as it is needed later.
 #[derive(Debug)]
 pub(crate) enum Content {
-    /// A message with its body: both go to the cache. Messages that are stored all or none share a cell; `None` is the
-    /// cell of the batch.
-    Message { envelope: Bytes, body: Bytes, cell: Option<Arc<Cell>> },
+    /// A message with its content: both go to the cache. Messages that are stored all or none share a cell; `None` is
+    /// the cell of the batch.
+    Message { envelope: Bytes, content: Bytes, cell: Option<Arc<Cell>> },
     /// A message in chunks; the committer fills in the chunk list.
     Reference {
         envelope: Bytes,
+        /// The header section, which goes to the cache.
+        header: Bytes,
         chunks: u32,
         bytes: u64,
-        list: Option<Vec<u8>>,
+        list: Option<ChunkList>,
         /// Its own result: it fails if one of its chunks did. Messages that are stored all or none share it.
         cell: Arc<Cell>,
     },
     /// A piece of a large body.
     Chunk { number: u32 },
     /// A copy made by relocation.
-    Moved { envelope: Bytes, list: Option<Vec<u8>> },
+    Moved { envelope: Bytes, list: Option<ChunkList> },
     /// Recorded states.
     States(Vec<StateEntry>),
     /// Queue ids of finished messages.
@@ -245,25 +248,23 @@ impl Batch {
         boundary
     }
 
-    /// Bytes the chunk list of `count` chunks takes.
-    pub(crate) fn list_bytes(count: u32) -> usize {
-        CHUNK_LIST_HEAD + count as usize * CHUNK_LIST_ENTRY
-    }
-
-    /// Writes the chunk list of the item at `index`, whose room was kept.
-    pub(crate) fn fill_list(&mut self, index: usize, list: Vec<u8>) {
+    /// Writes the chunk list of the item at `index` behind the header section, where its room was kept.
+    pub(crate) fn fill_list(&mut self, index: usize, list: ChunkList) {
         let Some(item) = self.items.get_mut(index) else { return };
-        assert_eq!(item.header.lengths.1 as usize, list.len(), "the list has the length that was kept for it");
-        item.header.crcs.1 = crc32c::crc32c(&list);
-        if let Where::Buffer(at) = item.place {
-            let start = at + FrameHeader::SIZE + item.header.lengths.0 as usize;
-            if let Some(to) = self.buffer.as_mut_slice().get_mut(start..start + list.len()) {
-                to.copy_from_slice(&list);
-            }
+        let (Content::Reference { list: kept, .. }, Where::Buffer(at)) = (&mut item.content, item.place) else {
+            return;
+        };
+        assert!(kept.is_none(), "the checksum goes on from that of the header section");
+        let bytes = list.write();
+        let header_bytes = list.header_bytes as usize;
+        let expected = header_bytes + bytes.len();
+        assert_eq!(item.header.lengths.1 as usize, expected, "the list has the length that was kept for it");
+        item.header.crcs.1 = crc32c::crc32c_append(item.header.crcs.1, &bytes);
+        let start = at + FrameHeader::SIZE + item.header.lengths.0 as usize + header_bytes;
+        if let Some(to) = self.buffer.as_mut_slice().get_mut(start..start + bytes.len()) {
+            to.copy_from_slice(&bytes);
         }
-        if let Content::Reference { list: kept, .. } = &mut item.content {
-            *kept = Some(list);
-        }
+        *kept = Some(list);
     }
 
     /// Fails all messages that share this cell and takes them out of the batch; returns the queue ids of those in

@@ -3,9 +3,10 @@
 //! One lock guards it. The methods here keep queue and segments in step; they never touch the disk.
 
 use crate::batch::{Content, Item};
+use crate::chunk_list::{ChunkList, ChunkPlace};
 use crate::format::FrameHeader;
 use crate::index::{Applied, Gone, Index, Place};
-use crate::sections::{ChunkPlace, Envelope, Listed, Sequenced, StateEntry};
+use crate::sections::{Envelope, Listed, Sequenced, StateEntry};
 use crate::segments::Segments;
 use crate::store::{Change, State, Status};
 use std::collections::HashMap;
@@ -67,10 +68,11 @@ impl Book {
         self.segments.get_mut(segment).add(place.ordinal, place.size);
         match &item.content {
             Content::Message { envelope, .. } => self.insert(header.id, place, None, envelope),
-            Content::Reference { envelope, .. } => {
+            Content::Reference { envelope, header: section, .. } => {
                 let chunks = self.arriving.remove(&header.id).map(|arriving| arriving.places).unwrap_or_default();
-                let chunks: Box<[ChunkPlace]> = chunks.into_iter().flatten().collect();
-                for chunk in &chunks {
+                let header_bytes = u32::try_from(section.len()).unwrap_or(u32::MAX);
+                let chunks = ChunkList { header_bytes, places: chunks.into_iter().flatten().collect() };
+                for chunk in &chunks.places {
                     self.unpin(chunk);
                 }
                 self.insert(header.id, place, Some(chunks), envelope);
@@ -80,7 +82,7 @@ impl Book {
         }
     }
 
-    fn insert(&mut self, id: u64, place: Place, chunks: Option<Box<[ChunkPlace]>>, envelope: &[u8]) {
+    fn insert(&mut self, id: u64, place: Place, chunks: Option<ChunkList>, envelope: &[u8]) {
         let envelope = Envelope::parse(envelope).expect("it was encoded by this program");
         let added = self.index.insert(id, place, chunks.clone(), recipients(&envelope));
         if added.is_none() {
@@ -207,7 +209,7 @@ impl Book {
     /// Counts the frames of a message that has gone as dead.
     pub(crate) fn kill(&mut self, gone: &Gone) {
         self.segments.get_mut(gone.place.segment).kill(gone.place.ordinal, gone.place.size);
-        for chunk in gone.chunks.iter().flatten() {
+        for chunk in gone.chunks.iter().flat_map(|list| &list.places) {
             self.kill_chunk(chunk);
         }
     }
@@ -277,7 +279,7 @@ impl Book {
     }
 
     /// The copies are durable: the message lies there now, what it left is dead.
-    pub(crate) fn move_ends(&mut self, id: u64, place: Place, chunks: Option<Box<[ChunkPlace]>>) -> bool {
+    pub(crate) fn move_ends(&mut self, id: u64, place: Place, chunks: Option<ChunkList>) -> bool {
         if self.moving.remove(&id).is_none() {
             // It finished meanwhile; its copies were counted as dead then.
             return false;

@@ -15,6 +15,8 @@ const OVERHEAD: usize = 512;
 #[derive(Debug, Default)]
 struct Recent {
     envelope: Bytes,
+    /// The header section of a message in chunks; of another one it is in the only part.
+    header: Bytes,
     parts: Vec<Bytes>,
     bytes: usize,
     whole: bool,
@@ -29,7 +31,8 @@ pub(crate) struct Found {
     pub(crate) envelope: Bytes,
     /// Where each recipient stands in it, by position.
     pub(crate) places: Arc<[u32]>,
-    pub(crate) parts: Vec<Bytes>,
+    /// The content in pieces.
+    pub(crate) pieces: Vec<Bytes>,
 }
 
 /// The cache of one shard.
@@ -52,9 +55,9 @@ impl Cache {
     }
 
     /// Keeps a whole message.
-    pub(crate) fn put(&mut self, id: u64, envelope: Bytes, body: Bytes) {
-        let bytes = envelope.len() + body.len() + OVERHEAD;
-        self.enter(id, Recent { envelope, parts: vec![body], bytes, whole: true, places: None });
+    pub(crate) fn put(&mut self, id: u64, envelope: Bytes, content: Bytes) {
+        let bytes = envelope.len() + content.len() + OVERHEAD;
+        self.enter(id, Recent { envelope, parts: vec![content], bytes, whole: true, ..Recent::default() });
     }
 
     /// Keeps piece `number` of an arriving body, if all before it are still here.
@@ -70,13 +73,14 @@ impl Cache {
         }
     }
 
-    /// Completes an arriving body of `parts` pieces with its envelope.
-    pub(crate) fn complete(&mut self, id: u64, parts: u32, envelope: Bytes) {
+    /// Completes an arriving body of `parts` pieces with its envelope and its header section.
+    pub(crate) fn complete(&mut self, id: u64, parts: u32, envelope: Bytes, header: Bytes) {
         match self.entries.get_mut(&id) {
             Some(recent) if recent.parts.len() == parts as usize => {
-                recent.bytes += envelope.len();
-                self.bytes += envelope.len();
-                recent.envelope = envelope;
+                let bytes = envelope.len() + header.len();
+                recent.bytes += bytes;
+                self.bytes += bytes;
+                (recent.envelope, recent.header) = (envelope, header);
                 recent.whole = true;
                 self.shrink();
             }
@@ -111,9 +115,15 @@ impl Cache {
         }
     }
 
-    /// The body in pieces, if it is here.
-    pub(crate) fn body(&self, id: u64) -> Option<Vec<Bytes>> {
-        self.entries.get(&id).filter(|recent| recent.whole).map(|recent| recent.parts.clone())
+    /// The content in pieces, if it is here.
+    pub(crate) fn content(&self, id: u64) -> Option<Vec<Bytes>> {
+        self.entries.get(&id).filter(|recent| recent.whole).map(Recent::pieces)
+    }
+
+    /// Header section and chunks of a message in chunks, if it is here.
+    pub(crate) fn chunks(&self, id: u64) -> Option<(Bytes, Vec<Bytes>)> {
+        let recent = self.entries.get(&id).filter(|recent| recent.whole)?;
+        Some((recent.header.clone(), recent.parts.clone()))
     }
 
     /// The whole message, if it is here. Its envelope is read whole once; the list of places counts as memory of it.
@@ -129,15 +139,24 @@ impl Cache {
                 recent.places.insert(places).clone()
             }
         };
-        let found = Found { envelope: recent.envelope.clone(), places, parts: recent.parts.clone() };
+        let found = Found { envelope: recent.envelope.clone(), places, pieces: recent.pieces() };
         self.shrink();
         Some(found)
     }
 
-    /// The envelope section as it was written first with the size of its body, if both are here.
+    /// The envelope section as it was written first with the size of its content, if both are here.
     pub(crate) fn envelope(&self, id: u64) -> Option<(Bytes, u64)> {
         let recent = self.entries.get(&id).filter(|recent| recent.whole)?;
-        Some((recent.envelope.clone(), recent.parts.iter().map(|part| part.len() as u64).sum()))
+        let body: u64 = recent.parts.iter().map(|part| part.len() as u64).sum();
+        Some((recent.envelope.clone(), recent.header.len() as u64 + body))
+    }
+}
+
+impl Recent {
+    /// The content in pieces, none of them empty but the only one.
+    fn pieces(&self) -> Vec<Bytes> {
+        let header = (!self.header.is_empty()).then(|| self.header.clone());
+        header.into_iter().chain(self.parts.iter().cloned()).collect()
     }
 }
 
@@ -150,24 +169,25 @@ mod tests {
         let mut cache = Cache::new(10_000);
         let part = |n| Bytes::from(vec![n; 2_000]);
         cache.put(1, Bytes::from_static(b"e"), part(1));
-        assert_eq!(cache.body(1), Some(vec![part(1)]));
+        assert_eq!(cache.content(1), Some(vec![part(1)]));
         cache.put_part(2, 0, part(2));
         cache.put_part(2, 1, part(3));
-        assert_eq!(cache.body(2), None, "not whole yet");
+        assert_eq!(cache.content(2), None, "not whole yet");
         cache.put_part(2, 3, part(5));
-        cache.complete(2, 2, Bytes::from_static(b"e"));
-        assert_eq!(cache.body(2), Some(vec![part(2), part(3)]));
+        cache.complete(2, 2, Bytes::from_static(b"e"), Bytes::from_static(b"header"));
+        assert_eq!(cache.content(2), Some(vec![Bytes::from_static(b"header"), part(2), part(3)]));
+        assert_eq!(cache.envelope(2), Some((Bytes::from_static(b"e"), 4_006)));
         cache.put_part(3, 0, part(6));
         cache.put_part(3, 1, part(7));
         cache.put_part(3, 2, part(8));
-        assert_eq!(cache.body(1), None, "the oldest went");
+        assert_eq!(cache.content(1), None, "the oldest went");
         for id in 4..100 {
             cache.put(id, Bytes::new(), part(0));
             assert!(cache.bytes() <= 10_000);
         }
         cache.put_part(3, 3, part(9));
-        cache.complete(3, 4, Bytes::new());
-        assert_eq!(cache.body(3), None, "its first pieces were given up");
+        cache.complete(3, 4, Bytes::new(), Bytes::new());
+        assert_eq!(cache.content(3), None, "its first pieces were given up");
         for id in 0..100 {
             cache.remove(id);
         }

@@ -7,12 +7,12 @@
 //! one, and the janitor empties it. Two failures in a row make the shard read-only.
 
 use crate::batch::{Batch, Content};
+use crate::chunk_list::{ChunkList, ChunkPlace};
 use crate::commit::Cell;
 use crate::error::Error;
 use crate::event::Event;
 use crate::format::{FLAG_FOREIGN, FrameHeader, Kind};
 use crate::log::OpenSegment;
-use crate::sections::{ChunkPlace, write_chunk_list};
 use crate::segments::Phase;
 use crate::shard::{Chores, Shard, count, lock};
 use crate::staging::{Taken, Work};
@@ -251,7 +251,12 @@ impl Committer {
     ///
     /// # Errors
     /// The cell of the first message whose chunks are not all there.
-    fn chunk_lists(&self, open: &OpenSegment, base: usize, batch: &Batch) -> Result<Vec<(usize, Vec<u8>)>, Arc<Cell>> {
+    fn chunk_lists(
+        &self,
+        open: &OpenSegment,
+        base: usize,
+        batch: &Batch,
+    ) -> Result<Vec<(usize, ChunkList)>, Arc<Cell>> {
         let mut fresh: Vec<(u64, u32, ChunkPlace)> = Vec::new();
         let mut lists = Vec::new();
         let mut ordinal = open.next_ordinal();
@@ -260,9 +265,11 @@ impl Committer {
                 Content::Chunk { number } => {
                     fresh.push((item.header.id, *number, open.chunk_place(base, item.offset, &item.header, ordinal)));
                 }
-                Content::Reference { chunks, bytes, cell, .. } => {
-                    let list = lock(&self.shard.book).chunk_list(item.header.id, *chunks, *bytes, &fresh);
-                    lists.push((at, write_chunk_list(&list.ok_or_else(|| Arc::clone(cell))?)));
+                Content::Reference { header, chunks, bytes, cell, .. } => {
+                    let places = lock(&self.shard.book).chunk_list(item.header.id, *chunks, *bytes, &fresh);
+                    let places = places.ok_or_else(|| Arc::clone(cell))?.into();
+                    let header_bytes = u32::try_from(header.len()).unwrap_or(u32::MAX);
+                    lists.push((at, ChunkList { header_bytes, places }));
                 }
                 _ => {}
             }
@@ -293,9 +300,11 @@ impl Committer {
             if item.header.is_message() {
                 commits += 1;
             }
-            if matches!(item.header.kind, Kind::Message | Kind::Chunk) {
-                body_bytes += u64::from(item.header.lengths.1);
-            }
+            body_bytes += match &item.content {
+                Content::Message { .. } | Content::Chunk { .. } => u64::from(item.header.lengths.1),
+                Content::Reference { header, .. } => header.len() as u64,
+                _ => 0,
+            };
             if item.header.flags & FLAG_FOREIGN != 0 && matches!(item.header.kind, Kind::State | Kind::Done) {
                 lock(&shard.book).segments.get_mut(open.slot).foreign = true;
             }
@@ -333,8 +342,8 @@ impl Committer {
         for item in &mut taken.batch.items {
             let id = item.header.id;
             match std::mem::replace(&mut item.content, Content::Other) {
-                Content::Message { envelope, body, .. } => cache.put(id, envelope, body),
-                Content::Reference { envelope, chunks, .. } => cache.complete(id, chunks, envelope),
+                Content::Message { envelope, content, .. } => cache.put(id, envelope, content),
+                Content::Reference { envelope, header, chunks, .. } => cache.complete(id, chunks, envelope, header),
                 Content::Chunk { number } => {
                     if let Some(chunk) = chunks.next() {
                         cache.put_part(id, number, bytes::Bytes::from_owner(chunk));

@@ -87,6 +87,12 @@ impl Config {
         (256 << 10).min(self.segment_bytes as usize / 8)
     }
 
+    /// The most bytes of a header section, which always travels inline: at most half of the largest frame.
+    #[must_use]
+    pub fn header_bytes_max(&self) -> usize {
+        self.inline_bytes_max()
+    }
+
     /// Segments each shard may have.
     #[must_use]
     pub fn segments_max(&self) -> u16 {

@@ -42,7 +42,7 @@ const CLIENT_IPV6: u8 = 3;
 /// let encoded = Encoded::new(&envelope);
 /// let recipients = encoded.recipients();
 /// assert_eq!(recipients[0].destination, b"example.org");
-/// let message = encoded.message(&recipients, NewBody::Whole("Subject: x\r\n\r\n".into()));
+/// let message = encoded.message(&recipients, NewBody::whole("Subject: x\r\n\r\n", 14));
 /// assert_eq!(message.id, id);
 /// # Ok::<(), mail::AddressError>(())
 /// ```

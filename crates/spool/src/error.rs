@@ -24,6 +24,13 @@ pub enum Error {
         /// Bytes it may take.
         max: u64,
     },
+    /// The header section is larger than the spool stores apart from the body. Count its last fields to the body.
+    HeaderTooLarge {
+        /// Bytes of the header section.
+        bytes: u64,
+        /// Bytes it may have.
+        max: u64,
+    },
     /// A message of this queue id is in the spool already.
     Exists(QueueId),
     /// No message of this queue id is in the spool: finished, deleted, or never accepted.
@@ -54,6 +61,12 @@ impl fmt::Display for Error {
                 "spool takes no more writes: storage failed twice in a row; check the kernel log, then restart",
             ),
             Self::TooLarge { bytes, max } => write!(f, "message needs {bytes} bytes in the spool, {max} is the most"),
+            Self::HeaderTooLarge { bytes, max } => {
+                write!(
+                    f,
+                    "header section of {bytes} bytes, {max} is the most that the spool stores apart from the body"
+                )
+            }
             Self::Exists(id) => write!(f, "queue id {id} is in the spool already"),
             Self::Unknown(id) => write!(f, "queue id {id} is not in the spool"),
             Self::Corrupt { id, what } => {

@@ -52,7 +52,7 @@ impl FooterBuilder {
         self.state_count
     }
 
-    /// Adds a kept frame; `list` is its second section if that is a chunk list.
+    /// Adds a kept frame; `list` is its chunk list, if it has one.
     ///
     /// Frames come in order of ordinal; a gap is filled with empty rows.
     pub(crate) fn add(
@@ -243,20 +243,23 @@ fn read_row<'a>(reader: &mut Reader<'a>, destinations: usize) -> Option<Row<'a>>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sections::{ChunkPlace, EnvelopeWriter, write_chunk_list};
+    use crate::chunk_list::{ChunkList, ChunkPlace};
+    use crate::sections::EnvelopeWriter;
     use crate::store::NewRecipient;
 
     #[test]
     fn footers_tell_what_was_added() {
         let mut builder = FooterBuilder::default();
-        let mut writer = EnvelopeWriter::new(b"h", 4).unwrap();
+        let mut writer = EnvelopeWriter::new(6, b"h", 4).unwrap();
         for name in [b"a.example".as_slice(), b"b.example", b"a.example"] {
             writer.recipient(Sequenced::default(), NewRecipient { data: b"d", destination: name }).unwrap();
         }
         writer.finished(1);
         let envelope = writer.into_bytes();
-        let list = write_chunk_list(&[ChunkPlace { generation: 1, offset: 2, ordinal: 3, bytes: 4, crc: 5 }]);
-        let mut header = FrameHeader::over(Kind::Reference, 0, 77, &envelope, &list).unwrap();
+        let place = ChunkPlace { generation: 1, offset: 2, ordinal: 3, bytes: 4, crc: 5 };
+        let list = ChunkList { header_bytes: 6, places: [place].into() }.write();
+        let second = [b"header", list.as_slice()].concat();
+        let mut header = FrameHeader::over(Kind::Reference, 0, 77, &envelope, &second).unwrap();
         header.ordinal = 1;
         builder.add(&header, 4096, Envelope::parse(&envelope).as_ref(), Some(&list));
         builder.add_state(&StateEntry { id: 5, position: 0, sequenced: Sequenced::default(), destination: None });

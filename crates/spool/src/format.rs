@@ -8,7 +8,7 @@ use std::fmt;
 use std::ops::RangeInclusive;
 
 /// The format version that this program writes, and the only one it reads.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// Ordinal of frames that are not kept.
 pub(crate) const NO_ORDINAL: u32 = u32::MAX;
@@ -615,8 +615,8 @@ mod tests {
         let identity = Identity { uuid: [0xab; 16], shards: 3, segment_bytes: 1 << 20 };
         let text = identity.to_text();
         assert_eq!(Identity::from_text(text.as_bytes()), Ok(identity));
-        assert_eq!(Identity::from_text(text.replace("format 1", "format 2").as_bytes()), Err(Ok(2)));
-        assert_eq!(Identity::from_text(text.replace("format 1", "format 0").as_bytes()), Err(Ok(0)));
+        assert_eq!(Identity::from_text(text.replace("format 2", "format 3").as_bytes()), Err(Ok(3)));
+        assert_eq!(Identity::from_text(text.replace("format 2", "format 1").as_bytes()), Err(Ok(1)));
         assert!(matches!(Identity::from_text(text.replace("shards 3", "shards 4").as_bytes()), Err(Err(_))));
         assert!(matches!(Identity::from_text(b""), Err(Err(_))));
     }

@@ -11,15 +11,14 @@
 mod ground;
 pub mod sample;
 
+use crate::chunk_list::{self, ChunkList};
 use crate::disk::BLOCK;
 use crate::envelope::{decode_head, decode_recipient, encode_head, encode_recipient};
 use crate::footer::Footer;
 use crate::format::{
     ALIGN, BatchHeader, Found, Frame, FrameHeader, Identity, Kind, Opened, Reader, Seed, SegmentHeader, Trailer,
 };
-use crate::sections::{
-    Envelope, EnvelopeWriter, Listed, Livemap, StateEntry, read_chunk_list, read_ids, read_states, write_chunk_list,
-};
+use crate::sections::{Envelope, EnvelopeWriter, Listed, Livemap, StateEntry, read_ids, read_states};
 use mail::QueueId;
 
 /// A body and its name.
@@ -190,6 +189,10 @@ pub fn frame(data: &[u8]) {
 fn check_frame(seed: Seed, data: &[u8]) {
     if let Found::Whole(frame) | Found::Damaged(frame, _) = Frame::find(seed, data) {
         assert!(FrameHeader::SIZE + frame.first.len() + frame.second.len() <= data.len());
+        if let Some((content, list)) = chunk_list::split(&frame) {
+            assert!(frame.second.starts_with(content) && frame.second.ends_with(list));
+            assert_eq!(content.len() + list.len(), frame.second.len());
+        }
         assert!(frame.header.frame_bytes().is_multiple_of(ALIGN));
     }
 }
@@ -197,7 +200,8 @@ fn check_frame(seed: Seed, data: &[u8]) {
 /// The envelope section of a message.
 pub fn envelope_section(data: &[u8]) {
     let Some(envelope) = Envelope::parse(data) else { return };
-    let mut writer = EnvelopeWriter::new(envelope.head, envelope.recipients).expect("it was read from as many bytes");
+    let writer = EnvelopeWriter::new(envelope.body_offset, envelope.head, envelope.recipients);
+    let mut writer = writer.expect("it was read from as many bytes");
     for listed in envelope.iter() {
         match listed.expect("all of it was checked") {
             Listed::One(state, recipient) => writer.recipient(state, recipient).unwrap_or(()),
@@ -207,7 +211,8 @@ pub fn envelope_section(data: &[u8]) {
     let bytes = writer.into_bytes();
     assert!(bytes.len() <= data.len(), "runs may be joined, nothing may grow");
     let again = Envelope::parse(&bytes).expect("what was written is read");
-    assert!(again.head == envelope.head && again.recipients == envelope.recipients);
+    let whole = |of: &Envelope<'_>| (of.body_offset, of.head.to_vec(), of.recipients);
+    assert_eq!(whole(&again), whole(&envelope));
     let list = |envelope: Envelope<'_>| {
         let all = envelope.positions();
         all.map(|(at, state, one)| (at, state, one.data.to_vec(), one.destination.to_vec())).collect::<Vec<_>>()
@@ -217,8 +222,9 @@ pub fn envelope_section(data: &[u8]) {
 
 /// The chunk list of a large message.
 pub fn chunk_list(data: &[u8]) {
-    if let Some(places) = read_chunk_list(data) {
-        assert_eq!(read_chunk_list(&write_chunk_list(&places)), Some(places));
+    if let Some(list) = ChunkList::read(data) {
+        assert!(list.ranges().map(|(range, _)| range.end).max().is_none_or(|end| end == list.content_bytes()));
+        assert_eq!(ChunkList::read(&list.write()), Some(list));
     }
 }
 

@@ -6,7 +6,8 @@
 //! Invariants: a recipient that is not done is in the list of exactly one destination; a message whose recipients are
 //! all done is not here.
 
-use crate::sections::{ChunkPlace, Sequenced};
+use crate::chunk_list::ChunkList;
+use crate::sections::Sequenced;
 use crate::store::{Entry, State, Status};
 use bytes::Bytes;
 use hashbrown::HashTable;
@@ -126,7 +127,7 @@ pub(crate) enum Applied {
 pub(crate) struct Gone {
     pub(crate) place: Place,
     /// Chunks of its body.
-    pub(crate) chunks: Option<Box<[ChunkPlace]>>,
+    pub(crate) chunks: Option<ChunkList>,
 }
 
 /// The queue in memory.
@@ -145,7 +146,7 @@ pub(crate) struct Index {
     /// Recipients that are not done, of messages with several, by slot.
     several: HashMap<u32, u32>,
     /// Chunk lists of messages in chunks, by slot.
-    chunks: HashMap<u32, Box<[ChunkPlace]>>,
+    chunks: HashMap<u32, ChunkList>,
     live_messages: u64,
     live_recipients: u64,
     held_recipients: u64,
@@ -188,7 +189,7 @@ impl Index {
     /// Memory taken, in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         let names: usize = self.destinations.iter().map(|destination| destination.name.len()).sum();
-        let chunks: usize = self.chunks.values().map(|list| size_of_val(list.as_ref()) + 32).sum();
+        let chunks: usize = self.chunks.values().map(|list| size_of_val(list.places.as_ref()) + 40).sum();
         (self.messages.capacity() * size_of::<Message>()
             + self.recipients.capacity() * size_of::<Recipient>()
             + self.by_id.allocation_size()
@@ -213,8 +214,8 @@ impl Index {
     }
 
     /// The chunks of the message's body, if it has some.
-    pub(crate) fn chunks(&self, id: u64) -> Option<&[ChunkPlace]> {
-        self.chunks.get(&self.find(id)?).map(AsRef::as_ref)
+    pub(crate) fn chunks(&self, id: u64) -> Option<&ChunkList> {
+        self.chunks.get(&self.find(id)?)
     }
 
     /// Every unfinished message.
@@ -223,9 +224,9 @@ impl Index {
     }
 
     /// Every unfinished message with its place and chunks.
-    pub(crate) fn places(&self) -> impl Iterator<Item = (u64, Place, Option<&[ChunkPlace]>)> {
+    pub(crate) fn places(&self) -> impl Iterator<Item = (u64, Place, Option<&ChunkList>)> {
         self.messages.iter().zip(0_u32..).filter(|(message, _)| message.has(USED)).map(|(message, slot)| {
-            let chunks = if message.has(CHUNKED) { self.chunks.get(&slot).map(AsRef::as_ref) } else { None };
+            let chunks = if message.has(CHUNKED) { self.chunks.get(&slot) } else { None };
             (message.id(), place_of(message), chunks)
         })
     }
@@ -237,7 +238,7 @@ impl Index {
         &mut self,
         id: u64,
         place: Place,
-        chunks: Option<Box<[ChunkPlace]>>,
+        chunks: Option<ChunkList>,
         recipients: impl Iterator<Item = (Sequenced, Option<&'a [u8]>)>,
     ) -> Option<()> {
         if self.find(id).is_some() {
@@ -515,7 +516,7 @@ impl Index {
     }
 
     /// Says that the message lies elsewhere now; returns where it lay.
-    pub(crate) fn relocate(&mut self, id: u64, place: Place, chunks: Option<Box<[ChunkPlace]>>) -> Option<Gone> {
+    pub(crate) fn relocate(&mut self, id: u64, place: Place, chunks: Option<ChunkList>) -> Option<Gone> {
         let slot = self.find(id)?;
         let message = &mut self.messages[slot as usize];
         let old = place_of(message);

@@ -4,6 +4,7 @@
 //! do.
 
 use crate::book::Book;
+use crate::chunk_list::{self, ChunkList};
 use crate::disk::Disk;
 use crate::error::OpenError;
 use crate::files::{Candidate, Reader};
@@ -11,7 +12,7 @@ use crate::footer::Footer;
 use crate::format::{Frame, Identity, Kind, Seed};
 use crate::recovery::{self, Damage, Recovery};
 use crate::scan::{Scan, scan};
-use crate::sections::{Envelope, Listed, Livemap, read_chunk_list, read_ids, read_states};
+use crate::sections::{Envelope, Listed, Livemap, read_ids, read_states};
 use mail::QueueId;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -272,18 +273,7 @@ fn describe(frame: &Frame<'_>) -> String {
     match frame.header.kind {
         Kind::Message | Kind::Reference | Kind::Moved => {
             let Some(envelope) = Envelope::parse(frame.first) else { return "the envelope makes no sense".to_owned() };
-            let body = if frame.header.has_chunk_list() {
-                read_chunk_list(frame.second).map_or_else(
-                    || "a chunk list that makes no sense".to_owned(),
-                    |list| {
-                        let bytes: u64 = list.iter().map(|place| u64::from(place.bytes)).sum();
-                        format!("body of {bytes} bytes in {} chunks", list.len())
-                    },
-                )
-            } else {
-                format!("body of {} bytes", frame.second.len())
-            };
-            format!("{body}; {}", describe_recipients(&envelope))
+            format!("{}; {}", describe_content(frame), describe_recipients(&envelope))
         }
         Kind::Chunk => format!("{} bytes of body", frame.second.len()),
         Kind::State => {
@@ -312,6 +302,20 @@ fn describe(frame: &Frame<'_>) -> String {
         ),
         Kind::Pad | Kind::Seal => String::new(),
     }
+}
+
+/// Header section and body of a message, in words.
+fn describe_content(frame: &Frame<'_>) -> String {
+    let Some((content, list)) = chunk_list::split(frame) else { return "a body offset that makes no sense".to_owned() };
+    if !frame.header.has_chunk_list() {
+        let header_bytes = crate::sections::body_offset(frame.first).unwrap_or(0) as usize;
+        let body_bytes = content.len().saturating_sub(header_bytes);
+        return format!("header section of {header_bytes} bytes, body of {body_bytes}");
+    }
+    let Some(list) = ChunkList::read(list) else { return "a chunk list that makes no sense".to_owned() };
+    let body_bytes = list.content_bytes() - u64::from(list.header_bytes);
+    let (header_bytes, chunks) = (content.len(), list.places.len());
+    format!("header section of {header_bytes} bytes, body of {body_bytes} in {chunks} chunks")
 }
 
 fn name_of(id: u64) -> String {

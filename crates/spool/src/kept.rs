@@ -7,8 +7,9 @@
 //! Bounded by bytes: what was used longest ago goes first, a finished message at once. What was read last stays,
 //! however large it is; that is a frame at the most. With a bound of 0 nothing is kept.
 
+use crate::chunk_list::ChunkList;
 use crate::error::Error;
-use crate::sections::{ChunkPlace, head, listed, recipient_at};
+use crate::sections::{body_offset, head, listed, recipient_at};
 use crate::shard::{ReadMessage, Shard, count, cut, lock};
 use crate::store::{Part, StoredEnvelope, StoredRecipient};
 use bytes::Bytes;
@@ -202,7 +203,8 @@ impl Shard {
         }
         drop(book);
         let head = section.slice_ref(head(section)?);
-        Some(Part { envelope: StoredEnvelope { head, body_bytes, recipients }, recipients_left })
+        let body_offset = body_offset(section)?;
+        Some(Part { envelope: StoredEnvelope { head, body_bytes, body_offset, recipients }, recipients_left })
     }
 
     /// Reads a message with its body, if that is in one frame. Both are kept if several recipients are left, each of
@@ -220,11 +222,11 @@ impl Shard {
         read
     }
 
-    /// A body in chunks, read whole for those who want it next; `None` where it is too long, or its message is not
+    /// Content in chunks, read whole for those who want it next; `None` where it is too long, or its message is not
     /// kept.
-    pub(crate) fn chunks_to_share(&self, id: QueueId, chunks: &[ChunkPlace]) -> Option<Result<Bytes, Error>> {
+    pub(crate) fn chunks_to_share(&self, id: QueueId, chunks: &ChunkList) -> Option<Result<Bytes, Error>> {
         let number = id.to_u64();
-        let bytes: u64 = chunks.iter().map(|chunk| u64::from(chunk.bytes)).sum();
+        let bytes = chunks.content_bytes();
         if bytes > BODY_BYTES_MAX {
             return None;
         }
@@ -250,15 +252,15 @@ impl Shard {
         let number = id.to_u64();
         let has_others = book.index.left(number).is_some_and(|left| left > 1);
         // In one frame it is not long.
-        let bytes =
-            book.index.chunks(number).map(|chunks| chunks.iter().map(|chunk| u64::from(chunk.bytes)).sum::<u64>());
+        let bytes = book.index.chunks(number).map(ChunkList::content_bytes);
         has_others && bytes.is_none_or(|bytes| bytes <= BODY_BYTES_MAX)
     }
 
     /// A range of the body, if that is in one piece in memory.
     pub(crate) fn known_body_range(&self, id: QueueId, range: &Range<u64>) -> Option<Bytes> {
         let number = id.to_u64();
-        let recent = lock(&self.cache).body(number).filter(|parts| parts.len() == 1).and_then(|mut parts| parts.pop());
+        let recent =
+            lock(&self.cache).content(number).filter(|parts| parts.len() == 1).and_then(|mut parts| parts.pop());
         let (body, hits) = match recent {
             Some(body) => (body, &self.counters.cache_hits),
             None => (lock(&self.shared).get(number)?.body?, &self.counters.shared_hits),
@@ -272,8 +274,8 @@ impl ReadMessage {
     /// What others may share of it; `None` where its envelope makes no sense. The body is copied out of the buffer of
     /// the frame, which would stay with it.
     fn kept(&self) -> Option<Kept> {
-        let is_read = self.chunks.is_none() && self.body.len() as u64 == self.body_bytes.min(BODY_BYTES_MAX);
-        let body = is_read.then(|| Bytes::copy_from_slice(&self.body));
+        let is_read = self.chunks.is_none() && self.content.len() as u64 == self.body_bytes.min(BODY_BYTES_MAX);
+        let body = is_read.then(|| Bytes::copy_from_slice(&self.content));
         Kept::new(self.envelope.clone(), self.body_bytes, body)
     }
 }
@@ -285,7 +287,7 @@ mod tests {
     use crate::store::NewRecipient;
 
     fn kept(recipients: u32, body: usize) -> Kept {
-        let mut writer = EnvelopeWriter::new(b"head", recipients).unwrap();
+        let mut writer = EnvelopeWriter::new(0, b"head", recipients).unwrap();
         for _ in 0..recipients {
             writer.recipient(Sequenced::default(), NewRecipient { data: b"data", destination: b"d" }).unwrap();
         }
@@ -294,7 +296,7 @@ mod tests {
 
     #[test]
     fn recipients_are_found_behind_finished_ones() {
-        let mut writer = EnvelopeWriter::new(b"head", 9).unwrap();
+        let mut writer = EnvelopeWriter::new(0, b"head", 9).unwrap();
         let mut add = |data: &[u8], finished| {
             writer.finished(finished);
             writer.recipient(Sequenced::default(), NewRecipient { data, destination: b"d" }).unwrap();

@@ -13,7 +13,7 @@
 //! book       what is known in memory: index (messages, recipients, destinations), segments, moves
 //! janitor    footers, reuse, growth              relocate   stragglers into cold segments, by destination
 //! recovery   from bytes to the book              scan       torn tail or rot; scrub: looking for it in time
-//! format, sections: the bytes                    disk       the only room that touches a file
+//! format, sections, chunk_list: the bytes        disk       the only room that touches a file
 //! inspect    what a stopped spool holds, in words
 //! ```
 //!
@@ -38,6 +38,7 @@ mod batch;
 mod book;
 pub mod buffer;
 mod cache;
+mod chunk_list;
 mod commit;
 mod committer;
 mod config;

@@ -5,10 +5,11 @@
 
 use crate::batch::{Batch, Content, Item};
 use crate::buffer::{AlignedBuf, round_up};
+use crate::chunk_list::{ChunkList, ChunkPlace};
 use crate::disk::{BLOCK, DiskFile};
 use crate::footer::FooterBuilder;
 use crate::format::{FrameHeader, Kind, Seed, SegmentHeader, Trailer};
-use crate::sections::{ChunkPlace, Envelope};
+use crate::sections::Envelope;
 use crate::segments::Phase;
 use crate::shard::{Shard, count, lock};
 use std::io;
@@ -157,6 +158,7 @@ impl OpenSegment {
                 self.footer.add(&item.header, offset, Envelope::parse(envelope).as_ref(), None);
             }
             Content::Reference { envelope, list, .. } | Content::Moved { envelope, list } => {
+                let list = list.as_ref().map(ChunkList::write);
                 self.footer.add(&item.header, offset, Envelope::parse(envelope).as_ref(), list.as_deref());
             }
             Content::Chunk { .. } => self.footer.add(&item.header, offset, None, None),

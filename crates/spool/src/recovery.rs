@@ -4,6 +4,7 @@
 //! but leftovers of unfinished growth. Never panics on what it finds, and never gives up what it could read.
 
 use crate::book::{Book, chunk_frame_bytes};
+use crate::chunk_list::{self, ChunkList};
 use crate::disk::{BLOCK, Disk, TMP_SUFFIX};
 use crate::error::OpenError;
 use crate::files::{Candidate, RECIPIENTS_MAX, Reader};
@@ -12,9 +13,7 @@ use crate::format::{FLAG_FOREIGN, FrameHeader, Identity, Kind};
 use crate::index::Place;
 use crate::log::Closed;
 use crate::scan::{Rot, Scan, scan};
-use crate::sections::{
-    Envelope, Livemap, MappedSegment, Sequenced, StateEntry, read_chunk_list, read_ids, read_states,
-};
+use crate::sections::{Envelope, Livemap, MappedSegment, Sequenced, StateEntry, read_ids, read_states};
 use crate::segments::{Missing, Phase, Segment, Segments};
 use crate::store::Status;
 use std::collections::HashMap;
@@ -417,7 +416,7 @@ impl<'a> Builder<'a> {
             return;
         }
         let place = Place { segment: slot, offset: row.offset, size: row.size, ordinal };
-        let chunks = (!row.list.is_empty()).then(|| read_chunk_list(row.list).unwrap_or_default().into_boxed_slice());
+        let chunks = (!row.list.is_empty()).then(|| ChunkList::read(row.list).unwrap_or_default());
         let recipients = row.recipients().flat_map(|(sequenced, destination)| {
             let name = destination.and_then(|index| footer.destinations.get(index as usize).copied());
             let count = if sequenced.state.status == Status::Done { sequenced.state.due } else { 1 };
@@ -450,7 +449,7 @@ impl<'a> Builder<'a> {
     /// Chunks live by the messages that name them.
     fn add_chunks(&mut self) {
         let named: Vec<_> =
-            self.book.index.places().filter_map(|(id, _, chunks)| Some((id, chunks?.to_vec()))).collect();
+            self.book.index.places().filter_map(|(id, _, chunks)| Some((id, chunks?.places.to_vec()))).collect();
         for (id, chunks) in named {
             for chunk in chunks {
                 let slot = self.book.segments.slot_of(chunk.generation);
@@ -531,8 +530,8 @@ fn rebuild(candidate: &Candidate, found: &Scan<'_>) -> Loaded {
             continue;
         }
         let envelope = Envelope::parse(scanned.frame.first);
-        let list = scanned.frame.header.has_chunk_list().then_some(scanned.frame.second);
-        footer.add(&scanned.frame.header, scanned.offset, envelope.as_ref(), list);
+        let list = scanned.frame.header.has_chunk_list().then(|| chunk_list::split(&scanned.frame)).flatten();
+        footer.add(&scanned.frame.header, scanned.offset, envelope.as_ref(), list.map(|(_, list)| list));
     }
     for scanned in &found.frames {
         let header = &scanned.frame.header;

@@ -8,12 +8,13 @@
 
 use crate::batch::{Batch, Content};
 use crate::book::MovedFrame;
+use crate::chunk_list::{ChunkList, ChunkPlace};
 use crate::event::Event;
 use crate::footer::FooterBuilder;
 use crate::format::{FLAG_CHUNKS, FrameHeader, Kind};
 use crate::index::Place;
 use crate::janitor::{Janitor, REST_US};
-use crate::sections::{ChunkPlace, Envelope, EnvelopeWriter, StateEntry, write_chunk_list};
+use crate::sections::{Envelope, EnvelopeWriter, StateEntry};
 use crate::segments::Phase;
 use crate::shard::{ReadError, ReadMessage, count, lock};
 use crate::store::{Chunk, NewRecipient, Status};
@@ -140,29 +141,34 @@ impl<'a> Relocation<'a> {
         let Some(envelope) = self.present_envelope(id, &message) else { return false };
         let list = match &message.chunks {
             None => None,
-            Some(chunks) => match self.copy_chunks(id, chunks) {
-                Ok(places) => Some(write_chunk_list(&places)),
+            Some(chunks) => match self.copy_chunks(id, &chunks.places) {
+                Ok(places) => Some(ChunkList { header_bytes: chunks.header_bytes, places: places.into() }),
                 Err((place, error)) => return self.unreadable(id, place, &error),
             },
         };
         if self.halted {
             return false;
         }
-        let second = list.as_deref().unwrap_or(&message.body);
-        let flags = if list.is_some() { FLAG_CHUNKS } else { 0 };
-        let Some(header) = FrameHeader::over(Kind::Moved, flags, id, &envelope, second) else { return false };
+        let (flags, list_bytes, second) = match &list {
+            None => (0, 0, message.content),
+            Some(list) => {
+                let list = list.write();
+                (FLAG_CHUNKS, list.len(), [&*message.content, &list].concat().into())
+            }
+        };
+        let Some(header) = FrameHeader::over(Kind::Moved, flags, id, &envelope, &second) else { return false };
         let parsed = Envelope::parse(&envelope);
         let (recipients, names) = parsed
             .iter()
             .flat_map(Envelope::positions)
             .fold((1, 0), |(n, bytes), (_, _, recipient)| (n + 2, bytes + recipient.destination.len()));
-        let footer = FooterBuilder::message_bytes(recipients, names, list.as_ref().map_or(0, Vec::len));
+        let footer = FooterBuilder::message_bytes(recipients, names, list_bytes);
         self.make_room(header.frame_bytes(), footer);
         if self.halted {
             return false;
         }
-        let content = Content::Moved { envelope: envelope.clone(), list: list.clone() };
-        self.batch.push(header, &envelope, second, footer, content);
+        let content = Content::Moved { envelope: envelope.clone(), list };
+        self.batch.push(header, &envelope, &second, footer, content);
         true
     }
 
@@ -170,7 +176,7 @@ impl<'a> Relocation<'a> {
     fn present_envelope(&self, id: u64, message: &ReadMessage) -> Option<Bytes> {
         let states = lock(&self.janitor.shard.book).index.states(id)?;
         let envelope = Envelope::parse(&message.envelope)?;
-        let mut writer = EnvelopeWriter::new(envelope.head, envelope.recipients).ok()?;
+        let mut writer = EnvelopeWriter::new(envelope.body_offset, envelope.head, envelope.recipients).ok()?;
         let mut listed = envelope.positions().peekable();
         for ((sequenced, destination), position) in states.iter().zip(0_u32..) {
             let data = listed.next_if(|(at, ..)| *at == position).map(|(_, _, recipient)| recipient.data);
@@ -333,10 +339,8 @@ impl<'a> Relocation<'a> {
             match &item.content {
                 Content::Chunk { .. } => self.chunks.push(cold.chunk_place(base, item.offset, header, header.ordinal)),
                 Content::Moved { list, .. } => {
-                    let chunks = list.as_deref().and_then(crate::sections::read_chunk_list).map(Into::into);
-                    if book.move_ends(header.id, place, chunks) {
-                        count(&shard.counters.relocated, 1);
-                    }
+                    let has_moved = book.move_ends(header.id, place, list.clone());
+                    count(&shard.counters.relocated, u64::from(has_moved));
                 }
                 _ => {}
             }
@@ -369,8 +373,9 @@ impl Janitor {
     fn living_by_index(&self, slot: u16) -> Vec<u64> {
         let book = lock(&self.shard.book);
         let generation = book.segments.get(slot).generation;
-        let here = |place: Place, chunks: Option<&[ChunkPlace]>| {
-            place.segment == slot || chunks.into_iter().flatten().any(|chunk| chunk.generation == generation)
+        let here = |place: Place, chunks: Option<&ChunkList>| {
+            let mut places = chunks.into_iter().flat_map(|list| &list.places);
+            place.segment == slot || places.any(|chunk| chunk.generation == generation)
         };
         book.index.places().filter(|(_, place, chunks)| here(*place, *chunks)).map(|(id, ..)| id).collect()
     }

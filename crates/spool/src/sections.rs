@@ -1,4 +1,4 @@
-//! The bytes inside frames: envelopes, chunk lists, state entries, LIVEMAPs (`docs/spool.md` sections 3.4 to 3.7).
+//! The bytes inside frames: envelopes, state entries, LIVEMAPs (`docs/spool.md` sections 3.4, 3.6 and 3.7).
 //!
 //! Every decoder takes what a disk gave and answers `None` where it does not make sense; none allocates more than its
 //! input is long.
@@ -67,9 +67,11 @@ pub(crate) struct EnvelopeWriter {
 }
 
 impl EnvelopeWriter {
-    /// Begins with the head and the number of all recipients, finished ones included.
-    pub(crate) fn new(head: &[u8], recipients: u32) -> Result<Self, TooLong> {
-        let mut bytes = Vec::with_capacity(8 + head.len() + recipients.min(1 << 20) as usize * 48);
+    /// Begins with the offset of the body in the content, the head, and the number of all recipients, finished ones
+    /// included.
+    pub(crate) fn new(body_offset: u32, head: &[u8], recipients: u32) -> Result<Self, TooLong> {
+        let mut bytes = Vec::with_capacity(12 + head.len() + recipients.min(1 << 20) as usize * 48);
+        bytes.extend_from_slice(&body_offset.to_le_bytes());
         bytes.extend_from_slice(&u32::try_from(head.len()).map_err(|_| TooLong)?.to_le_bytes());
         bytes.extend_from_slice(head);
         bytes.extend_from_slice(&recipients.to_le_bytes());
@@ -111,6 +113,8 @@ impl EnvelopeWriter {
 /// An envelope section being read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Envelope<'a> {
+    /// Bytes of the header section, and so where the body begins in the content.
+    pub(crate) body_offset: u32,
     pub(crate) head: &'a [u8],
     /// All recipients, finished ones included.
     pub(crate) recipients: u32,
@@ -130,10 +134,11 @@ impl<'a> Envelope<'a> {
     /// Checks the whole section and gives access to it.
     pub(crate) fn parse(section: &'a [u8]) -> Option<Self> {
         let mut reader = Reader(section);
+        let body_offset = reader.u32()?;
         let head_len = reader.u32()? as usize;
         let head = reader.bytes(head_len)?;
         let recipients = reader.u32()?;
-        let envelope = Self { head, recipients, entries: reader.0 };
+        let envelope = Self { body_offset, head, recipients, entries: reader.0 };
         let mut seen = 0_u32;
         for listed in envelope.iter() {
             seen = seen.checked_add(match listed? {
@@ -217,9 +222,15 @@ pub(crate) fn recipient_at(section: &[u8], place: u32) -> Option<NewRecipient<'_
     }
 }
 
+/// Reads the offset of the body in the content.
+pub(crate) fn body_offset(section: &[u8]) -> Option<u32> {
+    Reader(section).u32()
+}
+
 /// The head of a section.
 pub(crate) fn head(section: &[u8]) -> Option<&[u8]> {
     let mut reader = Reader(section);
+    reader.u32()?;
     let length = reader.u32()? as usize;
     reader.bytes(length)
 }
@@ -233,59 +244,6 @@ fn read_listed<'a>(reader: &mut Reader<'a>) -> Option<Listed<'a>> {
     let destination = reader.bytes(destination_len.into())?;
     let data = reader.bytes(data_len.into())?;
     Some(Listed::One(sequenced, NewRecipient { data, destination }))
-}
-
-/// Where a chunk of a large body lies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ChunkPlace {
-    pub(crate) generation: u64,
-    /// Offset of the frame in its segment.
-    pub(crate) offset: u32,
-    pub(crate) ordinal: u32,
-    /// Bytes of body in it.
-    pub(crate) bytes: u32,
-    pub(crate) crc: u32,
-}
-
-/// Bytes of a chunk list before its entries, and of each entry.
-pub(crate) const CHUNK_LIST_HEAD: usize = 16;
-pub(crate) const CHUNK_LIST_ENTRY: usize = 24;
-
-pub(crate) fn write_chunk_list(places: &[ChunkPlace]) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(CHUNK_LIST_HEAD + places.len() * CHUNK_LIST_ENTRY);
-    let total: u64 = places.iter().map(|place| u64::from(place.bytes)).sum();
-    bytes.extend_from_slice(&total.to_le_bytes());
-    bytes.extend_from_slice(&u32::try_from(places.len()).unwrap_or(u32::MAX).to_le_bytes());
-    bytes.extend_from_slice(&[0; 4]);
-    for place in places {
-        bytes.extend_from_slice(&place.generation.to_le_bytes());
-        for field in [place.offset, place.ordinal, place.bytes, place.crc] {
-            bytes.extend_from_slice(&field.to_le_bytes());
-        }
-    }
-    bytes
-}
-
-pub(crate) fn read_chunk_list(section: &[u8]) -> Option<Vec<ChunkPlace>> {
-    let mut reader = Reader(section);
-    let total = reader.u64()?;
-    let count = reader.u32()? as usize;
-    reader.u32()?;
-    if reader.0.len() != count.checked_mul(CHUNK_LIST_ENTRY)? {
-        return None;
-    }
-    let mut places = Vec::with_capacity(count);
-    for _ in 0..count {
-        places.push(ChunkPlace {
-            generation: reader.u64()?,
-            offset: reader.u32()?,
-            ordinal: reader.u32()?,
-            bytes: reader.u32()?,
-            crc: reader.u32()?,
-        });
-    }
-    let sum: u64 = places.iter().map(|place| u64::from(place.bytes)).sum();
-    (sum == total).then_some(places)
 }
 
 /// A recorded change of one recipient.
@@ -433,7 +391,7 @@ mod tests {
     fn envelopes_keep_positions_across_finished_runs() {
         let state = |due| Sequenced { state: State { status: Status::Held, attempts: 3, due }, sequence: 9 };
         let recipient = |data| NewRecipient { data, destination: b"example.org" };
-        let mut writer = EnvelopeWriter::new(b"head", 7).unwrap();
+        let mut writer = EnvelopeWriter::new(9, b"head", 7).unwrap();
         writer.finished(1);
         writer.finished(1);
         writer.recipient(state(1), recipient(b"c")).unwrap();
@@ -441,7 +399,8 @@ mod tests {
         writer.finished(3);
         let bytes = writer.into_bytes();
         let envelope = Envelope::parse(&bytes).unwrap();
-        assert_eq!((envelope.head, envelope.recipients), (&b"head"[..], 7));
+        assert_eq!((envelope.body_offset, envelope.head, envelope.recipients), (9, &b"head"[..], 7));
+        assert_eq!(body_offset(&bytes), Some(9));
         let found: Vec<_> = envelope.positions().map(|(at, state, r)| (at, state.state.due, r.data)).collect();
         assert_eq!(found, [(2, 1, &b"c"[..]), (3, 2, &b"d"[..])]);
         for cut in 0..bytes.len() {
@@ -453,7 +412,7 @@ mod tests {
     #[test]
     fn one_recipient_of_many_is_found_by_its_place() {
         let names: Vec<String> = (0..50).map(|n| "x".repeat(n * 7 % 23)).collect();
-        let mut writer = EnvelopeWriter::new(b"the head", 50).unwrap();
+        let mut writer = EnvelopeWriter::new(0, b"the head", 50).unwrap();
         for name in &names {
             let recipient = NewRecipient { data: name.as_bytes(), destination: b"example.org" };
             writer.recipient(Sequenced::default(), recipient).unwrap();
@@ -488,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn states_and_chunk_lists_round_trip() {
+    fn states_round_trip() {
         let entries = [
             StateEntry { id: 1, position: 2, sequenced: Sequenced::default(), destination: None },
             StateEntry {
@@ -513,8 +472,5 @@ mod tests {
             })
             .collect();
         assert_eq!(read, entries);
-        let places = vec![ChunkPlace { generation: 1, offset: 2, ordinal: 3, bytes: 4, crc: 5 }; 3];
-        assert_eq!(read_chunk_list(&write_chunk_list(&places)), Some(places));
-        assert_eq!(read_chunk_list(&[0xff; 40]), None);
     }
 }

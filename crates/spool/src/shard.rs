@@ -7,6 +7,7 @@ use crate::batch::{Batch, Content, MessageFrame};
 use crate::book::{Book, Recorded};
 use crate::buffer::{AlignedBuf, round_down, round_up};
 use crate::cache::{Cache, Found as Cached};
+use crate::chunk_list::{self, ChunkList, ChunkPlace};
 use crate::commit::{Cell, Commit};
 use crate::config::Config;
 use crate::disk::{Disk, DiskFile};
@@ -17,7 +18,7 @@ use crate::format::{Found, Frame, FrameHeader, Identity, Kind, Seed};
 use crate::index::Place;
 use crate::kept::Shared;
 use crate::log::Closed;
-use crate::sections::{ChunkPlace, Envelope, EnvelopeWriter, Sequenced};
+use crate::sections::{Envelope, EnvelopeWriter, Sequenced};
 use crate::segments::Phase;
 use crate::spool::Pressure;
 use crate::staging::{Limits, Staging};
@@ -255,7 +256,7 @@ impl Shard {
 
     pub(crate) fn append(&self, message: &NewMessage<'_>) -> Result<Commit, Error> {
         self.admit(message.reserved)?;
-        let is_whole = matches!(message.body, NewBody::Whole(_));
+        let is_whole = matches!(message.body, NewBody::Whole { .. });
         let cell = (!is_whole).then(Arc::<Cell>::default);
         let frame = self.lay_out(message, cell.as_ref())?;
         let batch = self.staging.push(frame)?;
@@ -290,16 +291,13 @@ impl Shard {
         }
         let too_large =
             |bytes: usize| Error::TooLarge { bytes: bytes as u64, max: self.limits.frame_bytes_max() as u64 };
+        let header_bytes = self.header_bytes(&message.body)?;
         let count = u32::try_from(message.recipients.len()).map_err(|_| too_large(usize::MAX))?;
-        let envelope = encode_envelope(message, count).ok_or_else(|| too_large(usize::MAX))?;
+        let envelope = encode_envelope(message, header_bytes, count).ok_or_else(|| too_large(usize::MAX))?;
         let names: usize = message.recipients.iter().map(|recipient| recipient.destination.len()).sum();
-        let list = match &message.body {
-            NewBody::Whole(_) => 0,
-            NewBody::Chunks { count, .. } => Batch::list_bytes(*count),
-        };
-        let (kind, second) = match &message.body {
-            NewBody::Whole(body) => (Kind::Message, body.clone()),
-            NewBody::Chunks { .. } => (Kind::Reference, Bytes::new()),
+        let (kind, second, list) = match &message.body {
+            NewBody::Whole { content, .. } => (Kind::Message, content.clone(), 0),
+            NewBody::Chunks { header, count, .. } => (Kind::Reference, header.clone(), ChunkList::encoded_len(*count)),
         };
         let bytes = Batch::frame_bytes(envelope.len(), list + second.len());
         if bytes > self.limits.frame_bytes_max() {
@@ -307,17 +305,29 @@ impl Shard {
         }
         let mut header = FrameHeader::over(kind, 0, id, &envelope, &second).ok_or_else(|| too_large(bytes))?;
         let content = match &message.body {
-            NewBody::Whole(body) => {
-                Content::Message { envelope: envelope.clone(), body: body.clone(), cell: cell.cloned() }
+            NewBody::Whole { content, .. } => {
+                Content::Message { envelope: envelope.clone(), content: content.clone(), cell: cell.cloned() }
             }
-            NewBody::Chunks { count, bytes } => {
-                header.lengths.1 = u32::try_from(list).unwrap_or(u32::MAX);
+            NewBody::Chunks { header: section, count, bytes } => {
+                header.lengths.1 = u32::try_from(second.len() + list).unwrap_or(u32::MAX);
                 let cell = cell.cloned().unwrap_or_default();
-                Content::Reference { envelope: envelope.clone(), chunks: *count, bytes: *bytes, list: None, cell }
+                let (envelope, section) = (envelope.clone(), section.clone());
+                Content::Reference { envelope, header: section, chunks: *count, bytes: *bytes, list: None, cell }
             }
         };
         let footer_bytes = FooterBuilder::message_bytes(message.recipients.len(), names, list);
         Ok(MessageFrame { header, first: envelope, second, footer_bytes, content })
+    }
+
+    /// The length of the header section, which is within its limit and within the content.
+    fn header_bytes(&self, body: &NewBody) -> Result<u32, Error> {
+        let bytes = body.header_bytes();
+        let max = match body {
+            NewBody::Whole { content, .. } => self.config.header_bytes_max().min(content.len()),
+            NewBody::Chunks { .. } => self.config.header_bytes_max(),
+        };
+        let too_large = Error::HeaderTooLarge { bytes: bytes as u64, max: max as u64 };
+        if bytes > max { Err(too_large) } else { u32::try_from(bytes).map_err(|_| too_large) }
     }
 
     pub(crate) fn append_chunk(&self, id: QueueId, number: u32, mut chunk: Chunk) -> Result<Commit, Error> {
@@ -390,12 +400,12 @@ impl Shard {
     /// A message with some of its recipients, if it is in memory.
     pub(crate) fn recent(&self, id: QueueId, wanted: impl Iterator<Item = u32>) -> Option<Recent> {
         let number = id.to_u64();
-        let Cached { envelope: section, places, parts } = lock(&self.cache).message(number)?;
+        let Cached { envelope: section, places, pieces } = lock(&self.cache).message(number)?;
         let place = |position: u32| places.get(position as usize).copied();
-        let body_bytes = parts.iter().map(|part| part.len() as u64).sum();
+        let body_bytes = pieces.iter().map(|piece| piece.len() as u64).sum();
         let Part { envelope, recipients_left } = self.part_of(number, &section, body_bytes, wanted, place)?;
         count(&self.counters.cache_hits, 1);
-        Some(Recent { envelope, recipients_left, body: parts })
+        Some(Recent { envelope, recipients_left, body: pieces })
     }
 
     /// The recipients of a message that are not done, with their destinations.
@@ -436,14 +446,15 @@ impl Shard {
                 state: sequenced.state,
             });
         }
-        Ok(StoredEnvelope { head: section.slice_ref(envelope.head), body_bytes, recipients })
+        let (head, body_offset) = (section.slice_ref(envelope.head), envelope.body_offset);
+        Ok(StoredEnvelope { head, body_bytes, body_offset, recipients })
     }
 
-    /// Reads the body in pieces.
+    /// Reads the content in pieces.
     pub(crate) fn body(&self, id: QueueId) -> Result<Vec<Bytes>, Error> {
-        if let Some(parts) = lock(&self.cache).body(id.to_u64()) {
+        if let Some(pieces) = lock(&self.cache).content(id.to_u64()) {
             count(&self.counters.cache_hits, 1);
-            return Ok(parts);
+            return Ok(pieces);
         }
         if let Some(body) = lock(&self.shared).get(id.to_u64()).and_then(|kept| kept.body) {
             count(&self.counters.shared_hits, 1);
@@ -452,17 +463,36 @@ impl Shard {
         count(&self.counters.cache_misses, 1);
         loop {
             let found = self.read_to_share(id)?;
-            let Some(chunks) = found.chunks else { return Ok(vec![found.body]) };
-            let read: Result<Vec<Bytes>, Error> = chunks.iter().map(|chunk| self.read_chunk(id, chunk)).collect();
-            match read {
-                Ok(parts) => return Ok(parts),
+            let Some(chunks) = found.chunks else { return Ok(vec![found.content]) };
+            let header = (!found.content.is_empty()).then_some(Ok(found.content));
+            let parts = chunks.places.iter().map(|chunk| self.read_chunk(id, chunk));
+            match header.into_iter().chain(parts).collect() {
+                Ok(pieces) => return Ok(pieces),
                 Err(error) => self.same_chunks(id, &chunks, error)?,
             }
         }
     }
 
+    /// Reads the header section.
+    pub(crate) fn header(&self, id: QueueId) -> Result<Bytes, Error> {
+        let number = id.to_u64();
+        let cached = {
+            let cache = lock(&self.cache);
+            cache.envelope(number).zip(cache.content(number)).map(|((envelope, _), content)| (envelope, content))
+        };
+        let (envelope, first) = match cached {
+            Some((envelope, content)) => (envelope, content.into_iter().next().unwrap_or_default()),
+            None => {
+                let found = self.read_message(id, true)?;
+                (found.envelope, found.content)
+            }
+        };
+        let end = crate::sections::body_offset(&envelope).unwrap_or(0);
+        Ok(cut(&first, 0, &(0..end.into())))
+    }
+
     /// `Ok` if the message moved while it was read, so that reading again makes sense; `Unknown` if it finished.
-    fn same_chunks(&self, id: QueueId, chunks: &[ChunkPlace], error: Error) -> Result<(), Error> {
+    fn same_chunks(&self, id: QueueId, chunks: &ChunkList, error: Error) -> Result<(), Error> {
         let book = lock(&self.book);
         match book.index.chunks(id.to_u64()) {
             _ if !book.index.contains(id.to_u64()) => Err(Error::Unknown(id)),
@@ -471,15 +501,15 @@ impl Shard {
         }
     }
 
-    /// Reads a part of the body.
+    /// Reads a part of the content.
     pub(crate) fn body_range(&self, id: QueueId, range: Range<u64>) -> Result<Bytes, Error> {
         loop {
-            let chunks = lock(&self.book).index.chunks(id.to_u64()).map(<[_]>::to_vec);
+            let chunks = lock(&self.book).index.chunks(id.to_u64()).cloned();
             let Some(chunks) = chunks else {
                 let parts = self.body(id)?;
                 return Ok(parts.first().map(|body| cut(body, 0, &range)).unwrap_or_default());
             };
-            if chunks.is_empty() {
+            if chunks.places.is_empty() {
                 return Err(Error::Corrupt { id, what: "its chunk list cannot be read".to_owned() });
             }
             let read = match self.chunks_to_share(id, &chunks) {
@@ -493,20 +523,24 @@ impl Shard {
         }
     }
 
-    pub(crate) fn chunk_range(&self, id: QueueId, chunks: &[ChunkPlace], range: &Range<u64>) -> Result<Vec<u8>, Error> {
-        let cached = lock(&self.cache).body(id.to_u64());
+    pub(crate) fn chunk_range(&self, id: QueueId, chunks: &ChunkList, range: &Range<u64>) -> Result<Vec<u8>, Error> {
+        let cached = lock(&self.cache).chunks(id.to_u64());
         let mut bytes = Vec::new();
-        let mut start = 0_u64;
-        for (at, chunk) in chunks.iter().enumerate() {
-            let end = start + u64::from(chunk.bytes);
-            if start < range.end && end > range.start {
-                let part = match cached.as_ref().and_then(|parts| parts.get(at)) {
+        if range.start < chunks.header_bytes.into() {
+            let header = match &cached {
+                Some((header, _)) => header.clone(),
+                None => self.read_message(id, true)?.content,
+            };
+            bytes.extend_from_slice(&cut(&header, 0, range));
+        }
+        for (at, (held, chunk)) in chunks.ranges().enumerate() {
+            if held.start < range.end && held.end > range.start {
+                let part = match cached.as_ref().and_then(|(_, parts)| parts.get(at)) {
                     Some(part) => part.clone(),
                     None => self.read_chunk(id, chunk)?,
                 };
-                bytes.extend_from_slice(&cut(&part, start, range));
+                bytes.extend_from_slice(&cut(&part, held.start, range));
             }
-            start = end;
         }
         Ok(bytes)
     }
@@ -573,7 +607,7 @@ impl Shard {
         let mut message = ReadMessage {
             id: header.id,
             envelope,
-            body: Bytes::new(),
+            content: Bytes::new(),
             body_bytes: u64::from(header.lengths.1),
             chunks: None,
         };
@@ -583,23 +617,23 @@ impl Shard {
                     // The envelope is sound: its sender can be told. Without a list in memory the size is wrong, but
                     // never 0: whoever asks for the body hears that it cannot be read.
                     let book = lock(&self.book);
-                    let known = book.index.chunks(header.id).filter(|chunks| !chunks.is_empty());
-                    message.body_bytes = known
-                        .map_or(message.body_bytes, |chunks| chunks.iter().map(|chunk| u64::from(chunk.bytes)).sum());
+                    let known = book.index.chunks(header.id).filter(|chunks| !chunks.places.is_empty());
+                    message.body_bytes = known.map_or(message.body_bytes, ChunkList::content_bytes);
                     drop(book);
                     return Ok(message);
                 }
                 return Err(ReadError::Damaged("the body does not match its checksum"));
             };
+            let (content, list) =
+                chunk_list::split(&frame).ok_or(ReadError::Damaged("the body offset makes no sense"))?;
             if header.has_chunk_list() {
-                let chunks = crate::sections::read_chunk_list(frame.second)
-                    .ok_or(ReadError::Damaged("the chunk list makes no sense"))?;
-                message.body_bytes = chunks.iter().map(|chunk| u64::from(chunk.bytes)).sum();
+                let chunks = ChunkList::read(list).filter(|chunks| chunks.header_bytes as usize == content.len());
+                let chunks = chunks.ok_or(ReadError::Damaged("the chunk list makes no sense"))?;
+                message.body_bytes = chunks.content_bytes();
                 message.chunks = Some(chunks);
-            } else {
-                let range = skip + first_end..skip + first_end + frame.second.len();
-                message.body = Bytes::from_owner(Slice { buffer, range });
             }
+            let range = skip + first_end..skip + first_end + content.len();
+            message.content = Bytes::from_owner(Slice { buffer, range });
         }
         Ok(message)
     }
@@ -684,8 +718,8 @@ impl Shard {
     }
 }
 
-fn encode_envelope(message: &NewMessage<'_>, count: u32) -> Option<Bytes> {
-    let mut writer = EnvelopeWriter::new(message.head, count).ok()?;
+fn encode_envelope(message: &NewMessage<'_>, header_bytes: u32, count: u32) -> Option<Bytes> {
+    let mut writer = EnvelopeWriter::new(header_bytes, message.head, count).ok()?;
     let status = if message.state.status == Status::Held { Status::Held } else { Status::Waiting };
     let first = Sequenced { state: State { status, ..message.state }, sequence: 0 };
     for recipient in message.recipients {
@@ -700,12 +734,14 @@ fn encode_envelope(message: &NewMessage<'_>, count: u32) -> Option<Bytes> {
 pub(crate) struct ReadMessage {
     pub(crate) id: u64,
     pub(crate) envelope: Bytes,
-    pub(crate) body: Bytes,
+    /// The part of the content in the frame: all of it, or the header section if the body is in chunks.
+    pub(crate) content: Bytes,
+    /// Bytes of the whole content.
     pub(crate) body_bytes: u64,
-    pub(crate) chunks: Option<Vec<ChunkPlace>>,
+    pub(crate) chunks: Option<ChunkList>,
 }
 
-/// The part of a body that is in a range; `from` begins at `start` of it.
+/// The part of some content that is in a range; `from` begins at `start` of it.
 pub(crate) fn cut(from: &Bytes, start: u64, range: &Range<u64>) -> Bytes {
     let clamp = |at: u64| usize::try_from(at.saturating_sub(start)).unwrap_or(usize::MAX).min(from.len());
     from.slice(clamp(range.start)..clamp(range.end).max(clamp(range.start)))

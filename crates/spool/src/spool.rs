@@ -207,7 +207,13 @@ impl Spool {
         self.home(first)?.append_chunk(id, number, chunk)
     }
 
-    /// Shards. What two of them write becomes durable in no order.
+    /// The most bytes of a header section: [`Config::header_bytes_max`].
+    #[must_use]
+    pub fn header_bytes_max(&self) -> usize {
+        self.shards.first().map_or(0, |shard| shard.config.header_bytes_max())
+    }
+
+    /// Shards. The writes of two of them become durable in no order.
     #[must_use]
     pub fn shards(&self) -> usize {
         self.shards.len()
@@ -230,7 +236,7 @@ impl Spool {
         }
     }
 
-    /// A message with those of the `wanted` recipients that are not done, and the whole body, if it is still in memory.
+    /// A message with those of the `wanted` recipients that are not done, and its content, if it is still in memory.
     /// Costs what the recipients cost that are wanted, however many others the message has.
     ///
     /// Never reads from the disk: what a fresh message's first delivery asks. `None` says nothing of the message; ask
@@ -261,13 +267,14 @@ impl Spool {
         self.holder(id)?.part(id, wanted)
     }
 
-    /// A range of the body, cut at its end, if the body is in one piece in memory. Never reads from the disk.
+    /// A range of the content, cut at its end, if that is in one piece in memory. Never reads from the disk.
     #[must_use]
     pub fn known_body_range(&self, id: QueueId, range: Range<u64>) -> Option<Bytes> {
         self.holder(id).ok()?.known_body_range(id, &range)
     }
 
-    /// Whether several recipients are left who may want the body, and reading a range of it puts it in memory for them.
+    /// Whether several recipients are left who may want the content, and reading a range of it puts it in memory for
+    /// them.
     #[must_use]
     pub fn shares_body(&self, id: QueueId) -> bool {
         self.holder(id).is_ok_and(|shard| shard.shares_body(id))
@@ -432,6 +439,10 @@ impl Store for Spool {
 
     fn body_range(&self, id: QueueId, range: Range<u64>) -> Result<Bytes, Error> {
         self.holder(id)?.body_range(id, range)
+    }
+
+    fn header(&self, id: QueueId) -> Result<Bytes, Error> {
+        self.holder(id)?.header(id)
     }
 
     fn destinations(&self) -> Vec<(Bytes, u64)> {

@@ -22,7 +22,7 @@ pub struct NewMessage<'a> {
     pub head: &'a [u8],
     /// Its recipients, at least one. A recipient is known by its position here for ever.
     pub recipients: &'a [NewRecipient<'a>],
-    /// Its header section and text.
+    /// Its header section and body.
     pub body: NewBody,
     /// May use the segments kept from ordinary messages: notices to senders, and mail the operator submits.
     pub reserved: bool,
@@ -40,13 +40,21 @@ pub struct NewRecipient<'a> {
     pub destination: &'a [u8],
 }
 
-/// Where the text of a new message comes from.
+/// Where the content of a new message comes from. The header section includes the empty line behind it; it has at most
+/// [`Config::header_bytes_max`](crate::Config::header_bytes_max) bytes.
 #[derive(Clone, Debug)]
 pub enum NewBody {
-    /// Here it is.
-    Whole(Bytes),
-    /// It was appended by [`Store::append_chunk`] under the same queue id.
+    /// All of it is in memory.
+    Whole {
+        /// Header section and body.
+        content: Bytes,
+        /// Where the body begins in it.
+        body_offset: u32,
+    },
+    /// The body was appended by [`Store::append_chunk`] under the same queue id.
     Chunks {
+        /// The header section, which may still have changed after the last chunk.
+        header: Bytes,
         /// How many chunks, numbered from 0.
         count: u32,
         /// Bytes of all chunks.
@@ -54,7 +62,22 @@ pub enum NewBody {
     },
 }
 
-/// What became of a recipient.
+impl NewBody {
+    /// Content in memory, whose body begins at `body_offset`.
+    pub fn whole(content: impl Into<Bytes>, body_offset: u32) -> Self {
+        Self::Whole { content: content.into(), body_offset }
+    }
+
+    /// Bytes of the header section.
+    pub(crate) fn header_bytes(&self) -> usize {
+        match self {
+            Self::Whole { body_offset, .. } => *body_offset as usize,
+            Self::Chunks { header, .. } => header.len(),
+        }
+    }
+}
+
+/// A new state of a recipient.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     /// The message.
@@ -210,8 +233,10 @@ pub enum Status {
 pub struct StoredEnvelope {
     /// As given in [`NewMessage::head`].
     pub head: Bytes,
-    /// Bytes of the body.
+    /// Bytes of the content: header section and body.
     pub body_bytes: u64,
+    /// Bytes of the header section, and so where the body begins in the content.
+    pub body_offset: u32,
     /// All recipients that are not done, by position.
     pub recipients: Vec<StoredRecipient>,
 }
@@ -223,7 +248,7 @@ pub struct Recent {
     pub envelope: StoredEnvelope,
     /// Recipients that are not done, asked for or not.
     pub recipients_left: usize,
-    /// The whole body in pieces.
+    /// The whole content in pieces.
     pub body: Vec<Bytes>,
 }
 
@@ -289,7 +314,7 @@ pub struct Statistics {
     pub syncs: u64,
     /// Bytes given to the file system.
     pub bytes_written: u64,
-    /// Bytes of committed bodies.
+    /// Bytes of committed content.
     pub body_bytes: u64,
     /// Messages moved to cold segments.
     pub relocated: u64,
@@ -348,7 +373,7 @@ pub trait Store: Send + Sync + fmt::Debug {
     ///
     /// All recipients commit together or none does. Does not block on the disk.
     /// # Errors
-    /// `Full`, `Busy`, `TooLarge`, `Exists`, `Poisoned`: nothing was written. The handle: `Failed`.
+    /// `Full`, `Busy`, `TooLarge`, `HeaderTooLarge`, `Exists`, `Poisoned`: nothing was written. The handle: `Failed`.
     /// # Cancel safety
     /// Dropping the handle does not undo the commit: the message may be delivered although no 250 was sent
     /// (RFC 5321 §6.1, RFC 1047).
@@ -379,17 +404,23 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// `Unknown`, `Corrupt`, `Unreadable`.
     fn envelope(&self, id: QueueId) -> Result<StoredEnvelope, Error>;
 
-    /// Reads a whole body, as pieces in order.
+    /// Reads the whole content, header section and body, as pieces in order.
     ///
     /// # Errors
     /// `Unknown`, `Corrupt`, `Unreadable`.
     fn body(&self, id: QueueId) -> Result<Vec<Bytes>, Error>;
 
-    /// Reads a part of a body; shorter where the body ends.
+    /// Reads a part of the content; shorter where the content ends.
     ///
     /// # Errors
     /// `Unknown`, `Corrupt`, `Unreadable`.
     fn body_range(&self, id: QueueId, range: Range<u64>) -> Result<Bytes, Error>;
+
+    /// Reads the header section, the empty line behind it included.
+    ///
+    /// # Errors
+    /// `Unknown`, `Corrupt`, `Unreadable`.
+    fn header(&self, id: QueueId) -> Result<Bytes, Error>;
 
     /// Destinations with recipients that are not done, and how many, in no order.
     fn destinations(&self) -> Vec<(Bytes, u64)>;

@@ -30,7 +30,9 @@ struct Inner {
 #[derive(Debug)]
 struct Message {
     head: Bytes,
+    /// Header section and body.
     body: Bytes,
+    body_offset: u32,
     /// All of them, also those that are done.
     recipients: Vec<StoredRecipient>,
 }
@@ -79,9 +81,12 @@ impl Store for MemoryStore {
         if inner.messages.contains_key(&message.id) {
             return Err(Error::Exists(message.id));
         }
-        let body = match message.body {
-            NewBody::Whole(bytes) => bytes,
-            NewBody::Chunks { .. } => inner.chunks.remove(&message.id).unwrap_or_default().into(),
+        let (body, body_offset) = match message.body {
+            NewBody::Whole { content, body_offset } => (content, body_offset),
+            NewBody::Chunks { header, .. } => {
+                let chunks = inner.chunks.remove(&message.id).unwrap_or_default();
+                ([&header[..], &chunks].concat().into(), u32::try_from(header.len()).unwrap())
+            }
         };
         let recipients = (0..).zip(message.recipients).map(|(position, recipient)| StoredRecipient {
             position,
@@ -89,7 +94,8 @@ impl Store for MemoryStore {
             destination: Bytes::copy_from_slice(recipient.destination),
             state: message.state,
         });
-        let stored = Message { head: Bytes::copy_from_slice(message.head), body, recipients: recipients.collect() };
+        let head = Bytes::copy_from_slice(message.head);
+        let stored = Message { head, body, body_offset, recipients: recipients.collect() };
         inner.messages.insert(message.id, stored);
         Ok(Commit::settled(&Ok(())))
     }
@@ -117,6 +123,7 @@ impl Store for MemoryStore {
         Ok(StoredEnvelope {
             head: message.head.clone(),
             body_bytes: message.body.len() as u64,
+            body_offset: message.body_offset,
             recipients: message.left().cloned().collect(),
         })
     }
@@ -131,6 +138,12 @@ impl Store for MemoryStore {
         let end = usize::try_from(range.end).unwrap_or(usize::MAX).min(body.len());
         let start = usize::try_from(range.start).unwrap_or(usize::MAX).min(end);
         Ok(body.slice(start..end))
+    }
+
+    fn header(&self, id: QueueId) -> Result<Bytes, Error> {
+        let inner = self.inner();
+        let message = inner.message(id)?;
+        Ok(message.body.slice(..message.body_offset as usize))
     }
 
     fn destinations(&self) -> Vec<(Bytes, u64)> {

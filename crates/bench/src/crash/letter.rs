@@ -9,6 +9,8 @@ use mail::{Node, QueueId};
 
 /// Microseconds of a queue id left to one cycle: so many messages can one writer thread make.
 const CYCLE_BITS: u32 = 26;
+/// Bytes of the header section of content in chunks.
+pub(crate) const HEADER_BYTES: usize = 5_000;
 /// The size of a chunk of a large body.
 pub(crate) const CHUNK_BYTES: usize = 48 << 10;
 

@@ -5,10 +5,9 @@
 
 use crate::clock;
 use crate::crash::ledger::{Event, Ledger};
-use crate::crash::letter::{CHUNK_BYTES, Letter, queue_id};
+use crate::crash::letter::{CHUNK_BYTES, HEADER_BYTES, Letter, queue_id};
 use crate::crash::random::{Random, mix};
 use crate::crash::spools::{self, SpoolArguments};
-use bytes::Bytes;
 use clap::Args;
 use mail::QueueId;
 use spool::{Change, Chunk, Commit, Error, NewBody, NewMessage, NewRecipient, Spool, State, Status, Store};
@@ -183,7 +182,8 @@ impl Writer {
             data.iter().zip(&destinations).map(|(data, destination)| NewRecipient { data, destination }).collect();
         let body = letter.body();
         let body = if body.len() <= CHUNK_BYTES {
-            NewBody::Whole(Bytes::from(body))
+            let header_bytes = u32::try_from(body.len() / 3).unwrap_or(0);
+            NewBody::whole(body, header_bytes)
         } else {
             self.append_chunks(letter.id, &body).inspect_err(|_| self.store.abort(letter.id))?
         };
@@ -198,7 +198,8 @@ impl Writer {
         self.patiently(|| self.store.append(message.clone())).inspect_err(|_| self.store.abort(letter.id))?.wait()
     }
 
-    fn append_chunks(&self, id: QueueId, body: &[u8]) -> Result<NewBody, Error> {
+    fn append_chunks(&self, id: QueueId, content: &[u8]) -> Result<NewBody, Error> {
+        let (header, body) = content.split_at(content.len().min(HEADER_BYTES));
         let mut before: Option<Commit> = None;
         let mut count = 0;
         for piece in body.chunks(CHUNK_BYTES) {
@@ -212,7 +213,7 @@ impl Writer {
             }
             count += 1;
         }
-        Ok(NewBody::Chunks { count, bytes: body.len() as u64 })
+        Ok(NewBody::Chunks { header: header.to_vec().into(), count, bytes: body.len() as u64 })
     }
 
     /// Repeats a call while the spool is busy, as a session that stops reading does.

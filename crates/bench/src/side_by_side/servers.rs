@@ -528,7 +528,7 @@ mod tests {
         let (spool, _) = Spool::open(config, Arc::new(RealDisk::new())).unwrap();
         let encoded = Encoded::new(&envelope);
         let recipients = encoded.recipients();
-        let body = NewBody::Whole(bytes::Bytes::from_static(b"x\r\n"));
+        let body = NewBody::whole(&b"x\r\n"[..], 0);
         spool.append(encoded.message(&recipients, body)).unwrap().wait().unwrap();
         let done = State { status: Status::Done, ..State::default() };
         let change = Change { id: envelope.id, recipient: 1, state: done, destination: None };

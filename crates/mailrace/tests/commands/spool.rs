@@ -63,7 +63,7 @@ fn small_spool(test: &str) -> PathBuf {
             recipients: vec![Recipient::new(format!("reader@site{}.example", number % 5).parse().expect("an address"))],
         };
         let encoded = Encoded::new(&envelope);
-        let body = NewBody::Whole(vec![b'a'; 600].into());
+        let body = NewBody::whole(vec![b'a'; 600], 0);
         spool.append(encoded.message(&encoded.recipients(), body)).and_then(|commit| commit.wait()).expect("stored");
     }
     dir
@@ -197,9 +197,9 @@ fn a_spool_in_use_is_left_alone() {
 fn a_newer_format_is_refused_with_both_numbers() {
     let dir = small_spool("newer");
     let identity = fs::read_to_string(dir.join("SPOOL")).expect("the identity");
-    fs::write(dir.join("SPOOL"), identity.replace("format 1", "format 7")).expect("written");
+    fs::write(dir.join("SPOOL"), identity.replace("format 2", "format 7")).expect("written");
     let refused = run(&["spool", "stats", text(&dir)], 78);
-    assert!(refused.contains("format 7 is newer than 1"), "{refused}");
+    assert!(refused.contains("format 7 is newer than 2"), "{refused}");
 }
 
 #[test]

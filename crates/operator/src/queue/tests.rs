@@ -137,7 +137,7 @@ impl Trial {
         trial.add(3, "<>", &["ann@a.test"]);
         trial.add(2, "<bob@b.test>", &["q@down.test"]);
         let broken = [spool::NewRecipient { data: b"?", destination: b"one.test" }];
-        let body = NewBody::Whole("x".into());
+        let body = NewBody::whole("x", 0);
         let message =
             NewMessage { id: id(1), head: b"?", recipients: &broken, body, reserved: false, state: State::default() };
         trial.spool.append(message).unwrap().wait().unwrap();
@@ -162,7 +162,7 @@ impl Trial {
             recipients: recipients.iter().map(recipient).collect(),
         };
         let encoded = spool::envelope::Encoded::new(&envelope);
-        let body = NewBody::Whole("Subject: x\r\nTo: y\r\n\r\nSubject: no\r\n".into());
+        let body = NewBody::whole("Subject: x\r\nTo: y\r\n\r\nSubject: no\r\n", 21);
         self.spool.append(encoded.message(&encoded.recipients(), body)).unwrap().wait().unwrap();
     }
 
@@ -524,7 +524,7 @@ async fn bounces_go_some_at_a_time_and_stop_where_reports_find_no_room() {
     for number in 0..33 {
         let envelope = Envelope { id: QueueId::from_u64(start + (number << 12)).unwrap(), ..envelope_of(4) };
         let encoded = spool::envelope::Encoded::new(&envelope);
-        trial.spool.append(encoded.message(&encoded.recipients(), NewBody::Whole("x".into()))).unwrap().wait().unwrap();
+        trial.spool.append(encoded.message(&encoded.recipients(), NewBody::whole("x", 0))).unwrap().wait().unwrap();
     }
     let (_, last) = trial.run(r#"{"action":"bounce","from":"@a.test","limit":33}"#).await;
     assert_eq!((&last["messages"], &last["recipients"], &last["more"]), (&json!(33), &json!(10_033), &json!(0)));

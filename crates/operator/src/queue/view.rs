@@ -7,6 +7,7 @@ use super::delivery_control::{DeliveryControl, DestinationState, WaitCause};
 use super::scan::{EnvelopeSummary, FoundMessage, FoundRecipient};
 use super::selection::RecipientStatus;
 use crate::answers::{DestinationStatus, MessageLine, RecipientLine};
+use mail::header::{HeaderSection, LineEnd};
 use mail::{Client, QueueId};
 use schedule::Class;
 use spool::{Spool, Store as _};
@@ -14,8 +15,8 @@ use std::time::Duration;
 
 /// Recipients on one line of other answers; more of a message come on further lines.
 pub(super) const LINE_MAX: usize = 500;
-/// Octets of a header section that `show` reads.
-const HEADERS_BYTES_MAX: u64 = 64 << 10;
+/// Octets of a header section that `show` prints.
+const HEADERS_BYTES_MAX: usize = 64 << 10;
 
 /// Shows messages and destinations at one point in time.
 #[derive(Clone, Copy, Debug)]
@@ -172,17 +173,13 @@ fn add_origin(line: &mut MessageLine, summary: &EnvelopeSummary) {
     line.params = Some(params.to_string()).filter(|params| !params.is_empty());
 }
 
-/// Reads the header section up to its limit, or says why it cannot be read.
+/// The header section up to its limit, or why it cannot be read.
 fn header_section(spool: &Spool, id: QueueId) -> String {
-    match spool.body_range(id, 0..HEADERS_BYTES_MAX) {
-        Ok(bytes) => {
-            let end = if bytes.starts_with(b"\r\n") {
-                Some(0)
-            } else {
-                bytes.windows(4).position(|four| four == b"\r\n\r\n")
-            };
-            let section = bytes.get(..end.map_or(bytes.len(), |at| at + 2)).unwrap_or_default();
-            String::from_utf8_lossy(section).into_owned()
+    match spool.header(id) {
+        Ok(section) => {
+            let end = HeaderSection::read(&section, LineEnd::Crlf).as_bytes().len();
+            let shown = section.get(..end.min(HEADERS_BYTES_MAX)).unwrap_or_default();
+            String::from_utf8_lossy(shown).into_owned()
         }
         Err(error) => format!("not readable: {error}"),
     }

@@ -260,7 +260,7 @@ mod tests {
     fn store(spool: &Spool, recipients: u32) -> Encoded {
         let encoded = Encoded::to(&envelope(recipients), |_| OLD.as_bytes().to_vec());
         let recipients = encoded.recipients();
-        spool.append(encoded.message(&recipients, NewBody::Whole("x".into()))).unwrap().wait().unwrap();
+        spool.append(encoded.message(&recipients, NewBody::whole("x", 0))).unwrap().wait().unwrap();
         encoded
     }
 

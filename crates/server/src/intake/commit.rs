@@ -9,7 +9,7 @@
 //! are declared done, and no recipient gets them. Only then a crash between two messages leaves some of them; the
 //! client, which has no answer, sends the transaction again.
 
-use super::content::{Content, FinishedContent};
+use super::content::FinishedContent;
 use super::message_store::MessageStore;
 use crate::context::Context;
 use crate::env::blocking;
@@ -18,7 +18,6 @@ use crate::routing::plan::Kind;
 use crate::settle::deadline;
 #[cfg(test)]
 use crate::simulation::{Sabotage, is_sabotaged};
-use bytes::Bytes;
 use mail::{Envelope, QueueId};
 use observe::{Event, Severity};
 use schedule::Class;
@@ -139,38 +138,6 @@ pub(crate) async fn commit(
     }
     let messages = messages.into_iter().map(|(message, _)| message).collect();
     Ok(StoredTransaction { origin, class, messages, bytes })
-}
-
-/// Finishes the contents of a transaction, which end with the same `rest`, and joins each with its message.
-///
-/// # Errors
-/// As [`Content::finish`]; all contents are abandoned.
-/// # Cancel safety
-/// As [`Content::finish`].
-pub(crate) async fn finish_all(
-    message_store: &MessageStore,
-    messages: Vec<NewMessage>,
-    contents: Vec<Content>,
-    rest: Bytes,
-) -> Result<Vec<(NewMessage, FinishedContent)>, Error> {
-    let mut contents = contents;
-    // Lists with members in common become fewer messages than there were contents.
-    for content in contents.split_off(messages.len().min(contents.len())) {
-        content.abandon(message_store);
-    }
-    let mut finished: Vec<(NewMessage, FinishedContent)> = Vec::with_capacity(messages.len());
-    let mut pairs = messages.into_iter().zip(contents);
-    while let Some((message, content)) = pairs.next() {
-        match content.finish(message_store, rest.clone()).await {
-            Ok(content) => finished.push((message, content)),
-            Err(error) => {
-                finished.iter().for_each(|(_, content)| content.abandon(message_store));
-                pairs.for_each(|(_, content)| content.abandon(message_store));
-                return Err(error);
-            }
-        }
-    }
-    Ok(finished)
 }
 
 /// Stores all messages: in one batch, or one after another if they are too large for that, the first of them last. On
@@ -301,10 +268,10 @@ pub(super) struct FramedMessage {
 }
 
 impl FramedMessage {
-    /// A message that is alone in its transaction, with the whole body in memory.
-    pub(super) fn whole(encoded: &Arc<Encoded>, body: Bytes, state: State) -> Self {
+    /// A message that is alone in its transaction.
+    pub(super) fn alone(encoded: &Arc<Encoded>, body: NewBody, state: State) -> Self {
         let (first, encoded) = (encoded.id(), Arc::clone(encoded));
-        Self { first, encoded, body: NewBody::Whole(body), state, reserved: false }
+        Self { first, encoded, body, state, reserved: false }
     }
 
     /// As the spool takes it; `recipients` are those of its encoded envelope.

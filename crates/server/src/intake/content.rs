@@ -1,8 +1,9 @@
-//! Content of one message on its way into the spool.
+//! The body of one message on its way into the spool.
 //!
-//! Small content stays in memory until the end. Larger content goes to the spool in chunks while it arrives, and no
-//! connection holds more than [`RAM_BYTES_MAX`] of it: the piece that the session passes on, the chunk that is filled,
-//! and the chunk that is written. A chunk begins only after the chunk before it is on the disk.
+//! Small content stays in memory until the end. The body of larger content goes to the spool in chunks while it
+//! arrives, and no connection holds more than [`RAM_BYTES_MAX`] of it: the piece that the session passes on, the chunk
+//! that is filled, and the chunk that is written. A chunk begins only after the chunk before it is on the disk. The
+//! header section, which stays in memory, is the concern of [`super::TransactionContent`].
 //!
 //! A crash, or a client that disconnects, before the end leaves chunks that no message names; the spool counts them as
 //! dead.
@@ -13,7 +14,7 @@ use bytes::Bytes;
 use mail::QueueId;
 use spool::{Chunk, Commit, Error, NewBody, Spool, Store as _};
 
-/// The most content of one message that a connection holds in memory.
+/// The most of the body of one message that a connection holds in memory.
 pub const RAM_BYTES_MAX: usize = 2 * PIECE_BYTES + 2 * CHUNK_BYTES;
 /// Content up to this travels inline; larger content goes in chunks. A piece that grows past it by one read may hold
 /// twice as much, since it grows by doubling.
@@ -24,19 +25,20 @@ pub const READ_BYTES: usize = 32 << 10;
 const SLACK_BYTES: usize = 512;
 /// Content in one chunk: the sum stays within 256 KiB, and a chunk with its header is a multiple of a block.
 pub(super) const CHUNK_BYTES: usize = 60 << 10;
-const _: () = assert!(RAM_BYTES_MAX <= 256 << 10, "the documentation of limits promises 256 KiB");
+const _: () =
+    assert!(RAM_BYTES_MAX <= 256 << 10, "the documentation of limits promises 256 KiB beside the header section");
 // A frame may fill a quarter of a segment, and a chunk half of that.
 const _: () = assert!(CHUNK_BYTES * 8 <= SEGMENT_BYTES_MIN as usize);
 
-/// The content of one message while it arrives.
+/// The body of one message while it arrives.
 #[derive(Debug)]
-pub struct Content {
+pub(super) struct Content {
     /// The first message of the transaction: the chunks of all its messages go to the shard of this one.
     first: QueueId,
     id: QueueId,
     /// Chunks given to the spool.
     chunks: u32,
-    /// Octets in them.
+    /// Octets of body that were taken.
     bytes: u64,
     filling: Option<Chunk>,
     writing: Option<Commit>,
@@ -45,30 +47,22 @@ pub struct Content {
 }
 
 impl Content {
-    /// Begins the content of message `id`, which is stored in one transaction with message `first` (often the same).
-    #[must_use]
-    pub const fn new(first: QueueId, id: QueueId) -> Self {
+    /// Begins the body of message `id`, which is stored in one transaction with message `first` (often the same).
+    pub(super) const fn new(first: QueueId, id: QueueId) -> Self {
         Self { first, id, chunks: 0, bytes: 0, filling: None, writing: None, failed: None }
     }
 
     /// The name of the message.
-    #[must_use]
-    pub const fn id(&self) -> QueueId {
+    pub(super) const fn id(&self) -> QueueId {
         self.id
     }
 
-    /// Whether all of it will come with [`Self::finish`].
-    #[must_use]
-    pub const fn is_small(&self) -> bool {
-        self.chunks == 0 && self.filling.is_none() && self.failed.is_none()
-    }
-
-    /// Takes the next piece of a large message. After a failure it drops all further pieces; [`Self::finish`] returns
-    /// the error.
+    /// Takes the next piece of the body of a large message. After a failure it drops all further pieces;
+    /// [`Self::finish`] returns the error.
     ///
     /// # Cancel safety
     /// Not cancel-safe: a dropped call may have lost a part of `piece`. Call [`Self::abandon`] then.
-    pub async fn push(&mut self, message_store: &MessageStore, piece: &[u8]) {
+    pub(super) async fn push(&mut self, message_store: &MessageStore, piece: &[u8]) {
         let spool = match message_store {
             MessageStore::Spool { spool, .. } => spool,
             MessageStore::Discard { .. } => {
@@ -93,40 +87,45 @@ impl Content {
         }
     }
 
-    /// Ends the content with its `rest`. Large content is in the spool as chunks when this returns; small content stays
-    /// in memory.
+    /// Ends small content, none of which has come before.
+    pub(super) fn finish_small(self, body: NewBody) -> FinishedContent {
+        let bytes = match &body {
+            NewBody::Whole { content, .. } => content.len() as u64,
+            NewBody::Chunks { header, bytes, .. } => header.len() as u64 + bytes,
+        };
+        FinishedContent { first: self.first, id: self.id, body, bytes }
+    }
+
+    /// Ends large content whose body has come. Its chunks are in the spool when this returns.
     ///
     /// # Errors
     /// As [`Spool::append_chunk_of`]; the chunks are forgotten.
     /// # Cancel safety
     /// Not cancel-safe: a dropped call leaves chunks that no message names; the spool counts them as dead.
-    pub async fn finish(mut self, message_store: &MessageStore, rest: Bytes) -> Result<FinishedContent, Error> {
-        let MessageStore::Spool { spool, .. } = message_store else {
-            let bytes = self.bytes + rest.len() as u64;
-            return Ok(FinishedContent { first: self.first, id: self.id, body: NewBody::Whole(Bytes::new()), bytes });
+    pub(super) async fn finish(
+        mut self,
+        message_store: &MessageStore,
+        header: Bytes,
+    ) -> Result<FinishedContent, Error> {
+        if let MessageStore::Spool { spool, .. } = message_store {
+            self.hand_over(spool);
+            self.wait_for_chunk().await;
+        }
+        if let Some(error) = self.failed.take() {
+            self.abandon(message_store);
+            return Err(error);
+        }
+        let bytes = header.len() as u64 + self.bytes;
+        let header_bytes = u32::try_from(header.len()).unwrap_or(u32::MAX);
+        let body = match self.chunks {
+            0 => NewBody::whole(header, header_bytes),
+            count => NewBody::Chunks { header, count, bytes: self.bytes },
         };
-        if self.is_small() {
-            let bytes = rest.len() as u64;
-            return Ok(FinishedContent { first: self.first, id: self.id, body: NewBody::Whole(rest), bytes });
-        }
-        self.push(message_store, &rest).await;
-        drop(rest);
-        self.hand_over(spool);
-        self.wait_for_chunk().await;
-        match self.failed.take() {
-            None => {
-                let body = NewBody::Chunks { count: self.chunks, bytes: self.bytes };
-                Ok(FinishedContent { first: self.first, id: self.id, body, bytes: self.bytes })
-            }
-            Some(error) => {
-                self.abandon(message_store);
-                Err(error)
-            }
-        }
+        Ok(FinishedContent { first: self.first, id: self.id, body, bytes })
     }
 
     /// Forgets the chunks in the spool: the transaction ended without a message.
-    pub fn abandon(self, message_store: &MessageStore) {
+    pub(super) fn abandon(self, message_store: &MessageStore) {
         if let MessageStore::Spool { spool, .. } = message_store
             && self.chunks > 0
         {

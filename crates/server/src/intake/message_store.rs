@@ -60,6 +60,15 @@ impl MessageStore {
         }
     }
 
+    /// The most octets of a header section that are stored apart from the body.
+    #[must_use]
+    pub fn header_bytes_max(&self) -> usize {
+        match self {
+            Self::Spool { spool, .. } => spool.header_bytes_max(),
+            Self::Discard { .. } => 256 << 10,
+        }
+    }
+
     /// How short of room the store is.
     #[must_use]
     pub fn pressure(&self) -> Pressure {

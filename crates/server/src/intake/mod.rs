@@ -5,17 +5,17 @@
 //!
 //! | Step | Function | Header and body | What may change |
 //! |---|---|---|---|
-//! | header | `session/header_rewrite.rs` | the header section is whole in memory; no octet of it is in the spool | header fields |
-//! | body | [`Content::push`] | the body arrives; chunks of large content go to the spool | nothing in the header: it may be in a chunk |
+//! | header | `session/header_rewrite.rs` | the header section is whole in memory | header fields |
+//! | body | [`TransactionContent::push`] | the header section stays in memory, a large body goes on | header fields |
 //! | plan | `routing::expansions` | | recipients, senders, the number of messages, hold |
-//! | message | [`NewMessage::new`] | small content is in memory, large content is in chunks | envelope, first state |
-//! | finish | [`Content::finish`] | the last chunk is durable | small content only |
+//! | message | [`NewMessage::new`] | large bodies are in chunks | envelope, first state |
+//! | finish | [`TransactionContent::finish`] | the last chunk is durable | header fields |
 //! | store | [`commit`] | | nothing; on failure no message of the transaction remains |
 //! | enqueue | [`StoredTransaction::enqueue`] | | nothing: the message is accepted |
 //!
-//! A rule that reads or changes header fields belongs to the first step, and applies to large content there too. A rule
-//! that needs the whole body (a signature over it) belongs between *finish* and *store*; it can add header fields to
-//! small content only, until the spool stores header and body apart. A copy for another recipient, or a list, is one
+//! A rule that reads or changes header fields belongs to the first step. A rule that needs the whole body (a signature
+//! over it) belongs between *finish* and *store*: the spool stores header and body apart, so header fields may still
+//! change there, also of content whose body is in chunks. A copy for another recipient, or a list, is one
 //! more [`NewMessage`] of the same transaction, and so shares its all or none.
 //!
 //! The module knows the queue only as [`Enqueue`]. Mail that may leave before it is durable takes the way of
@@ -26,14 +26,16 @@ mod commit;
 mod content;
 mod message_store;
 mod report;
+mod transaction_content;
 pub(crate) mod uncommitted;
 
 pub(crate) use class::{HeaderHints, class_of};
-pub(crate) use commit::{Enqueue, NewMessage, Origin, StoredTransaction, commit, finish_all, first_state};
+pub(crate) use commit::{Enqueue, NewMessage, Origin, StoredTransaction, commit, first_state};
 pub(crate) use content::inline;
-pub use content::{Content, FinishedContent, PIECE_BYTES, RAM_BYTES_MAX, READ_BYTES};
+pub use content::{FinishedContent, PIECE_BYTES, RAM_BYTES_MAX, READ_BYTES};
 pub use message_store::MessageStore;
 pub(crate) use report::submit_report;
+pub use transaction_content::TransactionContent;
 
 #[cfg(test)]
 mod tests;

@@ -4,7 +4,7 @@
 //! A report may be for a user, a list owner or a program of this machine. It keeps the null sender on every way, also
 //! through a list with an owner: what has no sender is never answered, and so no chain of reports goes on for ever.
 
-use super::{Content, HeaderHints, NewMessage, Origin, PIECE_BYTES, class_of, commit, finish_all};
+use super::{HeaderHints, NewMessage, Origin, PIECE_BYTES, TransactionContent, class_of, commit};
 use crate::context::Context;
 use crate::routing::Routing;
 use crate::routing::expansions::{
@@ -117,17 +117,14 @@ async fn give(context: &Arc<Context>, envelope: &Envelope, content: Vec<u8>) -> 
     };
     let messages: Vec<NewMessage> =
         planned.into_iter().map(|planned| NewMessage::new(context, planned, class)).collect();
-    let mut contents: Vec<Content> =
-        messages.iter().map(|message| Content::new(envelope.id, message.envelope.id)).collect();
+    let mut arriving = TransactionContent::of(envelope.id, messages.iter().map(|message| message.envelope.id));
     let octets = content.len() as u64;
     let mut rest = content;
     if rest.len() > PIECE_BYTES {
-        for content in &mut contents {
-            content.push(&context.message_store, &rest).await;
-        }
+        arriving.push(&context.message_store, &rest).await;
         rest = Bytes::new();
     }
-    let messages = finish_all(&context.message_store, messages, contents, rest).await.map_err(NotStored::Spool)?;
+    let messages = arriving.finish(&context.message_store, messages, rest).await.map_err(NotStored::Spool)?;
     let stored = commit(context, Origin::Report, class, messages).await.map_err(NotStored::Spool)?;
     stored.enqueue(context, octets).await;
     Ok(())

@@ -36,11 +36,10 @@ fn message(id: QueueId) -> NewMessage {
 }
 
 /// Finishes the content and stores the message; returns the octets.
-async fn store(message_store: &MessageStore, content: Content, rest: Vec<u8>) -> Result<u64, Error> {
-    let message = message(content.id());
-    let content = content.finish(message_store, inline(rest)).await?;
-    let bytes = content.bytes;
-    let messages = [(message, content)];
+async fn store(message_store: &MessageStore, content: TransactionContent, rest: Vec<u8>) -> Result<u64, Error> {
+    let message = message(content.id().unwrap());
+    let messages = content.finish(message_store, vec![message], inline(rest)).await?;
+    let bytes = messages[0].1.bytes;
     match store_all(message_store, &messages, false).await {
         Ok(()) => Ok(bytes),
         Err((error, _)) => {
@@ -71,7 +70,7 @@ impl Trial {
     /// Brings `body` as a session does: in pieces, and the rest at the end.
     async fn bring(&self, body: &[u8]) -> Result<QueueId, Error> {
         let id = self.message_store.next_id();
-        let mut content = Content::new(id, id);
+        let mut content = TransactionContent::new(id);
         let mut pieces = body.chunks(PIECE_BYTES).peekable();
         while let Some(piece) = pieces.next() {
             if pieces.peek().is_none() {
@@ -98,6 +97,26 @@ async fn every_size_comes_back_as_it_went() {
         let body = body(bytes);
         let id = trial.bring(&body).await.unwrap();
         assert!(trial.spool.body(id).unwrap().concat() == body, "{bytes} octets");
+    }
+}
+
+#[tokio::test]
+async fn the_header_section_is_stored_apart_from_the_body() {
+    let trial = Trial::new(1 << 20);
+    let max = trial.spool.header_bytes_max();
+    let field = b"X-Field: of sixty-four octets with its line end, and no less...\r\n";
+    for fields in [0, 1, PIECE_BYTES / field.len(), max / field.len() - 1, max / field.len() + 1] {
+        for body_bytes in [0, 100, 2 * PIECE_BYTES] {
+            let header = [field.repeat(fields).as_slice(), b"\r\n"].concat();
+            let content = [header.as_slice(), &body(body_bytes)].concat();
+            let id = trial.bring(&content).await.unwrap();
+            let what = format!("{fields} fields, {body_bytes} octets of body");
+            let stored = trial.spool.header(id).unwrap();
+            // Of one that is too large the last whole field within the limit ends it.
+            let expected = if header.len() <= max { header.len() } else { (max - 1) / field.len() * field.len() };
+            assert!(stored == content[..expected], "{what}: {} octets", stored.len());
+            assert!(trial.spool.body(id).unwrap().concat() == content, "{what}");
+        }
     }
 }
 
@@ -135,7 +154,7 @@ async fn content_that_is_given_up_takes_no_room() {
     let trial = Trial::new(1 << 20);
     // Sixteen megabytes in all: forty times one would not fit.
     for _ in 0..40 {
-        let mut content = Content::new(QueueId::MIN, trial.message_store.next_id());
+        let mut content = TransactionContent::of(QueueId::MIN, [trial.message_store.next_id()]);
         for piece in body(1 << 20).chunks(PIECE_BYTES) {
             content.push(&trial.message_store, piece).await;
         }
@@ -156,7 +175,7 @@ async fn a_busy_disk_is_waited_for() {
             let message_store = Arc::clone(&message_store);
             tokio::spawn(async move {
                 let id = message_store.next_id();
-                store(&message_store, Content::new(id, id), body(50_000)).await
+                store(&message_store, TransactionContent::new(id), body(50_000)).await
             })
         })
         .collect();
@@ -190,16 +209,14 @@ impl Transaction {
             })
             .collect();
         let ids: Vec<QueueId> = messages.iter().map(|message| message.envelope.id).collect();
-        let mut contents: Vec<Content> = ids.iter().map(|id| Content::new(ids[0], *id)).collect();
+        let mut arriving = TransactionContent::of(ids[0], ids.iter().copied());
         let content = body(bytes);
         let mut rest = Bytes::from(content.clone());
         if bytes > PIECE_BYTES {
-            for one in &mut contents {
-                one.push(message_store, &content).await;
-            }
+            arriving.push(message_store, &content).await;
             rest = Bytes::new();
         }
-        let finished = finish_all(message_store, messages, contents, rest).await.unwrap();
+        let finished = arriving.finish(message_store, messages, rest).await.unwrap();
         Self { disk, spool, context, ids, finished, content }
     }
 

@@ -17,6 +17,7 @@
 //! NOTIFY=SUCCESS, HOLDFOR or BY. All others are durable first.
 
 use super::commit::{FramedMessage, append};
+use super::transaction_content::in_memory;
 use super::{Enqueue as _, NewMessage};
 use crate::config::Acknowledge;
 use crate::context::Context;
@@ -261,7 +262,8 @@ pub(crate) async fn commit(context: &Arc<Context>, how: Acknowledge, message: Me
     let (bytes, first) = (content.len() as u64, super::first_state(&envelope, class));
     let (Some(dispatch), Some(spool)) = (context.dispatch.clone(), context.spool().cloned()) else { return Ok(bytes) };
     let Some(early) = dispatch.early.begin(&envelope, &content, first) else {
-        append(&spool, &[FramedMessage::whole(&encoded, content, first)]).await?;
+        let body = in_memory(content, spool.header_bytes_max());
+        append(&spool, &[FramedMessage::alone(&encoded, body, first)]).await?;
         if !context.live.load().queues_only() {
             let kind = crate::routing::plan::Kind::default();
             let message = NewMessage { envelope: Arc::new(envelope), encoded, first, kind };
@@ -283,7 +285,8 @@ pub(crate) async fn commit(context: &Arc<Context>, how: Acknowledge, message: Me
     let (tell, mut written) = oneshot::channel();
     let writer = Arc::clone(context);
     dispatch.spawn(Box::pin(async move {
-        let stored = append(&spool, &[FramedMessage::whole(&encoded, content, first)]).await;
+        let body = in_memory(content, spool.header_bytes_max());
+        let stored = append(&spool, &[FramedMessage::alone(&encoded, body, first)]).await;
         let mut deferred = Vec::new();
         if stored.is_ok() {
             // Before it counts as stored: what a next hop defers meanwhile is still under way, and not lined up again.

@@ -10,7 +10,7 @@ use super::session::PickupResult;
 use crate::context::Context;
 use crate::env::blocking;
 use crate::intake::{
-    self, Content, FinishedContent, HeaderHints, NewMessage, Origin, PIECE_BYTES, StoredTransaction, class_of,
+    self, HeaderHints, NewMessage, Origin, PIECE_BYTES, StoredTransaction, TransactionContent, class_of,
 };
 use crate::routing::expansions::{
     ClientKey, ExpandError, Expanded, ExpansionRequest, HeldTurn, PlannedMessage, Resolved, Settings,
@@ -223,24 +223,16 @@ impl Import {
 
     /// Makes all messages durable, or none; the text says why not.
     async fn store(&self, messages: Vec<NewMessage>, class: Class) -> Result<StoredTransaction, String> {
-        let message_store = &self.context.message_store;
-        let mut finished: Vec<(NewMessage, FinishedContent)> = Vec::with_capacity(messages.len());
-        for message in messages {
-            match self.content(message.envelope.id).await {
-                Ok(content) => finished.push((message, content)),
-                Err(why) => {
-                    finished.iter().for_each(|(_, content)| content.abandon(message_store));
-                    return Err(why);
-                }
-            }
-        }
+        let (content, rest) = self.content(messages.iter().map(|message| message.envelope.id)).await?;
+        let finished = content.finish(&self.context.message_store, messages, intake::inline(rest)).await;
+        let finished = finished.map_err(|error| error.to_string())?;
         let stored = intake::commit(&self.context, Origin::Import, class, finished).await;
         stored.map_err(|error| error.to_string())
     }
 
-    /// Reads the file into the content of one message.
-    async fn content(&self, id: QueueId) -> Result<FinishedContent, String> {
-        let mut content = Content::new(self.id, id);
+    /// Reads the file into the content of the messages, and returns what of small content is left to end it with.
+    async fn content(&self, ids: impl Iterator<Item = QueueId>) -> Result<(TransactionContent, Vec<u8>), String> {
+        let mut content = TransactionContent::of(self.id, ids);
         let mut rest = Vec::new();
         let is_small = self.handed.content_bytes <= PIECE_BYTES as u64;
         let mut at = 0;
@@ -261,8 +253,7 @@ impl Import {
                 content.push(&self.context.message_store, &piece).await;
             }
         }
-        let finished = content.finish(&self.context.message_store, intake::inline(rest)).await;
-        finished.map_err(|error| error.to_string())
+        Ok((content, rest))
     }
 
     fn log_import(&self, messages: &[NewMessage], dropped: &[Address], said: &HeaderFacts) {

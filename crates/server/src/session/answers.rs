@@ -8,7 +8,7 @@ use crate::admit::logins::Allowance;
 use crate::auth::{self, Outcome};
 use crate::dns::ClientName;
 use crate::env::clock;
-use crate::intake::Content;
+use crate::intake::TransactionContent;
 use crate::tls::ClientCertificate;
 use mail::{Client, Received, Reply, ReplyCode};
 use observe::Ruleset;
@@ -222,10 +222,10 @@ impl Connection {
             priority: self.session.transaction().and_then(|transaction| transaction.params.mt_priority),
         }
         .write_to(&mut trace, clock::local_offset_seconds(received.at_us));
-        self.contents.push(Content::new(id, id));
+        self.content = TransactionContent::new(id);
         // Each message that the transaction becomes has the content for itself.
         for _ in 1..self.plan.len() {
-            self.contents.push(Content::new(id, self.context.message_store.next_id()));
+            self.content.add(self.context.message_store.next_id());
         }
         self.begin_header_rewrite();
         self.session.begin_content(&trace, now);
@@ -235,9 +235,7 @@ impl Connection {
     pub(super) async fn store_content(&mut self) {
         let piece = self.session.take_content();
         let piece = self.rewrite_header(piece, false).await;
-        for content in &mut self.contents {
-            content.push(&self.context.message_store, &piece).await;
-        }
+        self.content.push(&self.context.message_store, &piece).await;
     }
 
     async fn authenticate(&mut self, question: Question) {

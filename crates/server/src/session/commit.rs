@@ -7,7 +7,7 @@ use super::Connection;
 use super::answers::{accepted, not_stored, reply};
 use crate::config::Acknowledge;
 use crate::intake::{
-    self, Content, HeaderHints, NewMessage, Origin, PIECE_BYTES, StoredTransaction, class_of, uncommitted,
+    self, HeaderHints, NewMessage, Origin, PIECE_BYTES, StoredTransaction, TransactionContent, class_of, uncommitted,
 };
 use crate::routing::expansions::{ClientKey, HeldTurn, MEMBERS_AT_ONCE, PlannedMessage, PlannedMessages};
 use crate::routing::plan::Kind;
@@ -31,14 +31,14 @@ impl Connection {
     pub(super) async fn commit(&mut self) {
         let rest = self.session.take_content();
         let rest = self.rewrite_header(rest, true).await;
-        let mut contents = std::mem::take(&mut self.contents);
-        let (Some(id), Some(transaction)) = (contents.first().map(Content::id), self.session.transaction()) else {
+        let mut content = std::mem::take(&mut self.content);
+        let (Some(id), Some(transaction)) = (content.id(), self.session.transaction()) else {
             let verdict = Verdict::Refuse(reply(451, "4.3.0 Internal error, message not taken"));
             self.report_internal("session", "a message ended that had not begun");
             return self.session.finish(&[verdict], self.elapsed());
         };
         if let Some(refusal) = self.loop_refusal() {
-            return self.refuse_loop(contents, refusal);
+            return self.refuse_loop(content, refusal);
         }
         let envelope = Envelope {
             id,
@@ -50,12 +50,12 @@ impl Connection {
         let sort = HeaderHints { precedence: self.session.precedence(), has_list_id: self.session.has_list_id() };
         let bulk_precedence = self.context.live.load().config.delivery.bulk_precedence;
         let class = class_of(&envelope.params, sort, bulk_precedence);
-        let rest = self.kept_small(&mut contents, rest).await;
+        let rest = self.kept_small(&mut content, rest).await;
         let dropped = self.plan.take_discarded();
         let how = self.plan.acknowledge(self.lane.listen.acknowledge);
         let outgoing = match self.header_rewrite_failure() {
             Some(why) => Err(why),
-            None => self.outgoing(&envelope, &contents, class).await,
+            None => self.outgoing(&envelope, &content, class).await,
         };
         let (outgoing, turn) = match outgoing {
             Ok((messages, turn)) => (Ok(messages), turn),
@@ -63,11 +63,11 @@ impl Connection {
         };
         let verdict = match outgoing {
             Ok(messages) if messages.is_empty() => {
-                contents.into_iter().for_each(|content| content.abandon(&self.context.message_store));
+                content.abandon(&self.context.message_store);
                 self.report_discarded(&envelope, sort.precedence);
                 Verdict::AcceptWith(accepted(&id.to_string()))
             }
-            Ok(messages) => match self.store(contents, messages, rest, class, how).await {
+            Ok(messages) => match self.store(content, messages, rest, class, how).await {
                 Ok(stored) => {
                     self.report_accepted(id, &envelope, sort.precedence);
                     self.context.record_discarded(id, &dropped);
@@ -86,7 +86,7 @@ impl Connection {
                 }
             },
             Err(why) => {
-                contents.into_iter().for_each(|content| content.abandon(&self.context.message_store));
+                content.abandon(&self.context.message_store);
                 self.report_unanswered(&why);
                 let refusal = reply(451, "4.3.0 Temporary system failure. Please try again later.");
                 let verdict = self.refuse(Ruleset::Eom, Verdict::Refuse(refusal));
@@ -104,13 +104,11 @@ impl Connection {
     }
 
     /// The rest of the content as far as it travels inline: after a large header section that was held back it is more.
-    async fn kept_small(&self, contents: &mut [Content], rest: Vec<u8>) -> Vec<u8> {
+    async fn kept_small(&self, content: &mut TransactionContent, rest: Vec<u8>) -> Vec<u8> {
         if rest.len() <= INLINE_BYTES_MAX {
             return rest;
         }
-        for content in contents {
-            content.push(&self.context.message_store, &rest).await;
-        }
+        content.push(&self.context.message_store, &rest).await;
         Vec::new()
     }
 
@@ -118,7 +116,7 @@ impl Connection {
     async fn outgoing(
         &mut self,
         envelope: &Envelope,
-        contents: &[Content],
+        content: &TransactionContent,
         class: Class,
     ) -> Result<(Vec<NewMessage>, HeldTurn), Arc<str>> {
         let Some(routing) = self.routing.take() else {
@@ -141,7 +139,7 @@ impl Connection {
             envelope.sender = known.await?;
         }
         let client = ClientKey::new(self.session.client(), self.session.identity());
-        let ids = contents.iter().map(Content::id).collect();
+        let ids = content.ids().collect();
         let planned = self.context.expansions.messages(client, plan, envelope, ids).await;
         let PlannedMessages { messages, turn } = planned.map_err(|error| Arc::<str>::from(error.to_string()))?;
         Ok((messages.into_iter().map(|planned| self.new_message(planned, class)).collect(), turn))
@@ -168,14 +166,14 @@ impl Connection {
     /// Makes all messages durable, or none. `None`: the message was durable or taken early, and is in line already.
     async fn store(
         &mut self,
-        contents: Vec<Content>,
+        content: TransactionContent,
         messages: Vec<NewMessage>,
         rest: Vec<u8>,
         class: Class,
         how: Acknowledge,
     ) -> Result<Option<StoredTransaction>, Error> {
         let live = self.context.live.load_full();
-        if let ([only], [content]) = (messages.as_slice(), contents.as_slice()) {
+        if let ([only], 1) = (messages.as_slice(), content.ids().count()) {
             let is_early = how != Acknowledge::Durable
                 && content.is_small()
                 && only.encoded.len() <= MEMBERS_AT_ONCE
@@ -190,7 +188,7 @@ impl Connection {
             }
         }
         let rest = intake::inline(rest);
-        let messages = intake::finish_all(&self.context.message_store, messages, contents, rest).await?;
+        let messages = content.finish(&self.context.message_store, messages, rest).await?;
         intake::commit(&self.context, Origin::Session, class, messages).await.map(Some)
     }
 

@@ -9,7 +9,7 @@ use super::Connection;
 use super::answers::reply;
 use super::header_rewrite::HeaderRewrite;
 use crate::deliver::local::loops::{is_loop, names};
-use crate::intake::Content;
+use crate::intake::TransactionContent;
 use mail::{Address, Client, Reply};
 use observe::Ruleset;
 use route::destination::{Destination, To};
@@ -42,8 +42,8 @@ impl Connection {
     }
 
     /// Says so, and keeps nothing of the message.
-    pub(super) fn refuse_loop(&mut self, contents: Vec<Content>, refusal: Reply) {
-        contents.into_iter().for_each(|content| content.abandon(&self.context.message_store));
+    pub(super) fn refuse_loop(&mut self, content: TransactionContent, refusal: Reply) {
+        content.abandon(&self.context.message_store);
         self.header_rewrite = HeaderRewrite::Done;
         self.routing = None;
         let verdict = self.refuse(Ruleset::Eom, Verdict::Refuse(refusal));

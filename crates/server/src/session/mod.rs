@@ -28,7 +28,7 @@ pub(crate) use transport::Transport;
 use crate::auth::{Exchange, Failures};
 use crate::context::{Context, ListenerProfile, Stop};
 use crate::env::clock;
-use crate::intake::Content;
+use crate::intake::TransactionContent;
 use crate::routing::Routing;
 use crate::routing::plan::Plan;
 use header_rewrite::HeaderRewrite;
@@ -60,8 +60,8 @@ pub(crate) struct Connection {
     /// Input behind a question that had to wait.
     pending: Vec<u8>,
     /// The content that is arriving, once for each message that the transaction becomes; empty: none is.
-    contents: Vec<Content>,
-    /// What becomes of its header section.
+    content: TransactionContent,
+    /// The header section that is held back to be rewritten.
     header_rewrite: HeaderRewrite,
     /// The maps of the open transaction; `None`: there are none.
     routing: Option<Arc<Routing>>,
@@ -163,7 +163,7 @@ impl Connection {
             opening,
             began,
             pending: Vec::new(),
-            contents: Vec::new(),
+            content: TransactionContent::default(),
             header_rewrite: HeaderRewrite::Done,
             routing: None,
             plan: Plan::default(),
@@ -209,7 +209,7 @@ impl Connection {
             Ok(_) => self.drive(&mut transport, &mut wait).await,
             Err(_) => SessionEnd::Lost,
         };
-        let in_content = !self.contents.is_empty();
+        let in_content = self.content.id().is_some();
         self.report_end(end, in_content);
         self.abandon_content();
         // Who has said QUIT sends nothing more that could make the kernel throw the reply away.
@@ -408,9 +408,7 @@ impl Connection {
     /// Forgets the content that has come.
     fn abandon_content(&mut self) {
         self.header_rewrite = HeaderRewrite::Done;
-        for content in self.contents.drain(..) {
-            content.abandon(&self.context.message_store);
-        }
+        std::mem::take(&mut self.content).abandon(&self.context.message_store);
     }
 
     fn elapsed(&self) -> Duration {

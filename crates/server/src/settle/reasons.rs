@@ -294,7 +294,7 @@ mod tests {
         let envelope = Envelope { id: id(5), sender, params, received, recipients };
         let encoded = spool::envelope::Encoded::new(&envelope);
         let recipients = encoded.recipients();
-        let body = spool::NewBody::Whole("a: b\r\n\r\nc\r\n".into());
+        let body = spool::NewBody::whole("a: b\r\n\r\nc\r\n", 0);
         spool.append(encoded.message(&recipients, body)).unwrap().wait().unwrap();
         envelope.id
     }

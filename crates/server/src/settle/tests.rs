@@ -51,7 +51,7 @@ impl Trial {
         recipients.iter_mut().for_each(asks);
         let envelope = Envelope { id, sender, params, received, recipients };
         let encoded = Encoded::new(&envelope);
-        let body = NewBody::Whole("Subject: x\r\n\r\n".into());
+        let body = NewBody::whole("Subject: x\r\n\r\n", 0);
         self.spool.append(encoded.message(&encoded.recipients(), body)).unwrap().wait().unwrap();
         envelope
     }

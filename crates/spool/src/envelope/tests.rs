@@ -107,7 +107,12 @@ fn stored(encoded: &Encoded) -> StoredEnvelope {
         destination: Bytes::copy_from_slice(destination),
         state: State::default(),
     });
-    StoredEnvelope { head: Bytes::copy_from_slice(&encoded.head), body_bytes: 0, recipients: recipients.collect() }
+    StoredEnvelope {
+        head: Bytes::copy_from_slice(&encoded.head),
+        body_bytes: 0,
+        body_offset: 0,
+        recipients: recipients.collect(),
+    }
 }
 
 proptest! {

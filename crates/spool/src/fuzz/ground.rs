@@ -61,7 +61,8 @@ pub(super) fn ground() -> &'static Ground {
         let known = messages.into_iter().chain([torn]).map(|kept| {
             let encoded = Encoded::new(&kept.envelope);
             let recipients = encoded.recipients().iter().map(|one| one.data.to_vec()).collect();
-            let head = encoded.message(&[], NewBody::Whole(bytes::Bytes::new())).head.to_vec();
+            let empty = NewBody::whole("", 0);
+            let head = encoded.message(&[], empty).head.to_vec();
             (kept.envelope.id, Known { head, recipients, body: kept.body })
         });
         let messages = known.collect();
@@ -219,7 +220,7 @@ fn read_all(ground: &Ground, (spool, mut stepper): (Spool, Stepper), disk: &SimD
             "{id} was lost, and all of it lies in {files:?}, which nobody touched; damage in {touched:?}"
         );
     }
-    let body = NewBody::Whole(bytes::Bytes::from_static(b"Subject: still here\r\n\r\n"));
+    let body = NewBody::whole("Subject: still here\r\n\r\n", 23);
     let recipients = [crate::NewRecipient { data: b"", destination: b"example.org" }];
     let message = crate::NewMessage {
         id: QueueId::MAX,

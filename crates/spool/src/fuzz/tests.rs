@@ -164,7 +164,7 @@ fn the_sample_takes_one_more_message() {
     let (sample, recipients) = (sample(), [crate::NewRecipient { data: b"", destination: b"example.org" }]);
     let disk = std::sync::Arc::new(sample.disk.clone());
     let (spool, mut stepper, _) = crate::Spool::open_stepped(sample.config, disk).unwrap();
-    let body = crate::NewBody::Whole(bytes::Bytes::from_static(b"x"));
+    let body = crate::NewBody::whole(&b"x"[..], 0);
     let message = crate::NewMessage {
         id: QueueId::MAX,
         head: b"",

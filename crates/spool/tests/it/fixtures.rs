@@ -1,4 +1,4 @@
-//! Spools of each format version that was ever written, opened by the present code.
+//! Spools of each format version that was ever written: the present code opens its own and refuses the others.
 //!
 //! `fixtures/vN` holds a spool as a power cut left it, each file as a dump that a person can read, and `MANIFEST` with
 //! what must be found in it. A version's fixtures never change once the version is released. New ones are made by the
@@ -137,55 +137,60 @@ fn manifest_of_spool(spool: &Spool) -> String {
 }
 
 #[test]
-fn version_1_is_read() {
-    let disk = disk(1);
+fn version_2_is_read() {
+    let disk = disk(2);
     let kinds = kinds(&disk, Path::new(ROOT)).expect("a spool");
     assert_eq!(kinds, ["CHUNK", "DONE", "LIVEMAP", "MOVED", "MSG", "MSG-REF", "STATE"]);
     let names: Vec<String> = disk.files().iter().map(|(path, _)| path.display().to_string()).collect();
     assert!(names.iter().any(|name| name.contains("/bad-")), "{names:?}");
 
     let shared: Arc<dyn Disk> = Arc::new(disk.clone());
-    let (spool, _, recovery) = Spool::open_stepped(config(), shared).expect("a spool of version 1 opens");
+    let (spool, _, recovery) = Spool::open_stepped(config(), shared).expect("a spool of version 2 opens");
     assert!(recovery.damage.is_empty() && recovery.torn == 1 && recovery.scanned > 0, "{recovery}");
     assert!(recovery.segments > recovery.scanned, "some have footers: {recovery}");
-    let manifest = fs::read_to_string(fixtures(1).join("MANIFEST")).expect("a manifest");
+    let manifest = fs::read_to_string(fixtures(2).join("MANIFEST")).expect("a manifest");
     assert_eq!(manifest_of_spool(&spool), manifest);
 }
 
 #[test]
-fn version_1_is_read_from_a_real_file_system() {
-    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("fixtures-v1");
+fn version_2_is_read_from_a_real_file_system() {
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("fixtures-v2");
     drop(fs::remove_dir_all(&dir));
-    let simulated = disk(1);
+    let simulated = disk(2);
     for (path, _) in simulated.files() {
         let to = dir.join(path.strip_prefix(ROOT).expect("below the spool"));
         fs::create_dir_all(to.parent().expect("a directory")).expect("made");
         fs::write(to, simulated.contents(&path).expect("it is listed")).expect("copied");
     }
     let opened = Spool::open_stepped(Config { path: dir, ..config() }, Arc::new(RealDisk::new()));
-    let (spool, _, recovery) = opened.expect("a spool of version 1 opens");
+    let (spool, _, recovery) = opened.expect("a spool of version 2 opens");
     assert!(recovery.damage.is_empty(), "{recovery}");
-    let manifest = fs::read_to_string(fixtures(1).join("MANIFEST")).expect("a manifest");
+    let manifest = fs::read_to_string(fixtures(2).join("MANIFEST")).expect("a manifest");
     assert_eq!(manifest_of_spool(&spool), manifest);
 }
 
 #[test]
 fn another_version_is_refused_with_both_numbers() {
-    for (found, text) in [(2, "format 2 is newer than 1"), (0, "format 0 is older than 1")] {
-        let disk = disk(1);
+    for (found, text) in [(3, "format 3 is newer than 2"), (1, "format 1 is older than 2")] {
+        let disk = disk(2);
         let path = Path::new(ROOT).join("SPOOL");
         let identity = String::from_utf8(disk.contents(&path).expect("the identity")).expect("text");
-        disk.set_contents(&path, identity.replace("format 1", &format!("format {found}")).as_bytes())
+        disk.set_contents(&path, identity.replace("format 2", &format!("format {found}")).as_bytes())
             .expect("a healthy disk");
         refuse(disk, found, text);
     }
 }
 
 #[test]
+fn a_spool_of_version_1_is_refused() {
+    refuse(disk(1), 1, "format 1 is older than 2");
+}
+
+#[test]
 fn a_segment_of_another_version_is_refused() {
-    for (found, text) in [(2, "format 2 is newer than 1"), (0, "format 0 is older than 1")] {
+    for (found, text) in [(3, "format 3 is newer than 2"), (1, "format 1 is older than 2")] {
         for magic in [b"MRSEGMNT", b"MRTRAILR"] {
-            let disk = disk(1);
+            let disk = disk(2);
             assert!(set_version(&disk, magic, found), "the fixtures have both blocks");
             refuse(disk, found, text);
         }
@@ -200,7 +205,7 @@ fn refuse(disk: SimDisk, found: u32, text: &str) {
     };
     let before = contents(&disk);
     let error = Spool::open_stepped(config(), Arc::new(disk.clone())).map(drop).expect_err("another version");
-    assert!(matches!(error, OpenError::OtherFormat { found: named, supported: 1, .. } if named == found), "{error}");
+    assert!(matches!(error, OpenError::OtherFormat { found: named, supported: 2, .. } if named == found), "{error}");
     assert!(error.to_string().contains(text), "{error}");
     assert!(contents(&disk) == before, "a refused spool was changed");
 }

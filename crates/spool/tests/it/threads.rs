@@ -50,7 +50,7 @@ fn give(spool: &Spool, number: u64) -> Result<(), Error> {
     let text = body(number);
     let inline = text.len() <= 64 << 10;
     let new_body = if inline {
-        NewBody::Whole(Bytes::from(text))
+        NewBody::whole(text, 0)
     } else {
         let pieces = text.chunks(50_000);
         let count = pieces.len() as u32;
@@ -59,7 +59,7 @@ fn give(spool: &Spool, number: u64) -> Result<(), Error> {
             chunk.push(piece);
             drop(spool.append_chunk(id(number), at, chunk)?);
         }
-        NewBody::Chunks { count, bytes: text.len() as u64 }
+        NewBody::Chunks { header: Bytes::new(), count, bytes: text.len() as u64 }
     };
     loop {
         let message = NewMessage {
@@ -135,7 +135,7 @@ fn a_task_is_woken_when_its_commit_is_durable() {
         id: id(1),
         head: b"",
         recipients: &recipients,
-        body: NewBody::Whole(Bytes::new()),
+        body: NewBody::whole("", 0),
         reserved: false,
         state: State::default(),
     };

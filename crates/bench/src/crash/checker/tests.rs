@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::crash::letter::queue_id;
-use bytes::Bytes;
 use spool::{Change, NewBody, NewMessage, NewRecipient, State, Status};
 use std::sync::atomic::{AtomicU32, Ordering};
 use testkit::memory_store::MemoryStore;
@@ -47,7 +46,7 @@ impl Scene {
         let to: Vec<_> = (0..letter.recipients).map(|position| letter.destination(position, 0)).collect();
         let recipients: Vec<_> =
             data.iter().zip(&to).map(|(data, destination)| NewRecipient { data, destination }).collect();
-        let body = NewBody::Whole(Bytes::from(body));
+        let body = NewBody::whole(body, 0);
         let message =
             NewMessage { id: letter.id, head, recipients: &recipients, body, reserved: false, state: State::default() };
         self.store.append(message).unwrap().wait().unwrap();

@@ -272,7 +272,6 @@ fn finish_most(store: &dyn Store, found: &Found, arguments: &PostCheckerArgument
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bytes::Bytes;
     use mail::{Node, QueueIds};
     use spool::{NewBody, NewMessage, NewRecipient};
     use testkit::memory_store::MemoryStore;
@@ -330,7 +329,7 @@ mod tests {
         let crc = crc32c::crc32c(text.as_bytes()) ^ u32::from(!whole);
         let body = format!("Received: here\r\nX-Mailrace-Storm: run/{seq:012}/{crc:08x}\r\n\r\n{text}");
         let recipients = [NewRecipient { data: b"", destination: DESTINATION }];
-        let body = NewBody::Whole(Bytes::from(body));
+        let body = NewBody::whole(body, 0);
         let message =
             NewMessage { id, head: b"", recipients: &recipients, body, reserved: false, state: State::default() };
         store.append(message).unwrap().wait().unwrap();

@@ -102,7 +102,7 @@ fn stored_for(spool: &Spool, recipients: Vec<Recipient>) -> QueueId {
     let (sender, params) = (ReversePath::Null, MailParams::default());
     let encoded = Encoded::new(&Envelope { id, sender, params, received, recipients });
     let recipients = encoded.recipients();
-    let body = NewBody::Whole("a: b\r\n\r\nc\r\n".into());
+    let body = NewBody::whole("a: b\r\n\r\nc\r\n", 0);
     spool.append(encoded.message(&recipients, body)).unwrap().wait().unwrap();
     id
 }

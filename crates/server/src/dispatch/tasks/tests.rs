@@ -38,7 +38,7 @@ impl Trial {
         let encoded = Encoded::new(&envelope);
         let mut recipients = encoded.recipients();
         recipients[0].destination = NAME;
-        let body = NewBody::Whole("Subject: x\r\n\r\n".into());
+        let body = NewBody::whole("Subject: x\r\n\r\n", 0);
         self.spool.append(encoded.message(&recipients, body)).unwrap().wait().unwrap();
         // What may be tried now, or never was and is for later, is not overdue.
         let state = State::default().tried().until(self.dispatch.now() + DAY);

@@ -2,13 +2,14 @@
 
 use super::disk::{Call, HookedDisk};
 use super::{append, append_chunks, body, done, give, id, open, small, work};
+use bytes::Bytes;
 use spool::disk::sim::SimDisk;
 use spool::{Error, NewBody, Store};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 const BYTES: usize = 9000;
-const PIECES: NewBody = NewBody::Chunks { count: 3, bytes: BYTES as u64 };
+const PIECES: NewBody = NewBody::Chunks { header: Bytes::new(), count: 3, bytes: BYTES as u64 };
 
 #[test]
 fn an_abort_while_the_message_is_being_synced_comes_too_late() {
@@ -94,7 +95,8 @@ fn a_message_that_failed_does_not_keep_the_segments_of_its_chunks() {
         let number = 1000 + round;
         append_chunks(&spool, number, &body(number, 3000), 3000);
         while stepper.commit(0) {}
-        let commit = give(&spool, number, NewBody::Chunks { count: 1, bytes: 3000 }, false).expect("room");
+        let commit =
+            give(&spool, number, NewBody::Chunks { header: Bytes::new(), count: 1, bytes: 3000 }, false).expect("room");
         hooked.fail(Call::Sync, "/");
         stepper.commit(0);
         hooked.clear();

@@ -26,7 +26,7 @@ fn exhaust(disk: &SimDisk, hooked: &HookedDisk, spool: &Spool, stepper: &mut Ste
     }
     hooked.fail(Call::Create, "/");
     loop {
-        let text = NewBody::Whole(body(number, 6000).into());
+        let text = NewBody::whole(body(number, 6000), 0);
         let commit = give(spool, number, text, true).expect("admitted");
         stepper.commit(0);
         match commit.poll_now() {

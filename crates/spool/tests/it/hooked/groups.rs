@@ -20,8 +20,8 @@ fn group(spool: &Spool, chunks: usize) -> Result<Commit, Error> {
         reserved: false,
         state: State::default(),
     };
-    let whole = |number| NewBody::Whole(Bytes::from(body(number, 700)));
-    let chunked = NewBody::Chunks { count: 2, bytes: 9000 };
+    let whole = |number| NewBody::whole(body(number, 700), 0);
+    let chunked = NewBody::Chunks { header: Bytes::new(), count: 2, bytes: 9000 };
     spool.append_all(id(1), &[new(1, whole(1)), new(2, chunked), new(3, whole(3))])
 }
 
@@ -86,7 +86,7 @@ fn a_missing_chunk_fails_all_and_nothing_else() {
     let commit = group(&spool, 1).expect("room");
     let text = body(10, 7000);
     append_chunks(&spool, 10, &text, 4000);
-    let after = give(&spool, 10, NewBody::Chunks { count: 2, bytes: 7000 }, false).expect("room");
+    let after = give(&spool, 10, NewBody::Chunks { header: Bytes::new(), count: 2, bytes: 7000 }, false).expect("room");
     stepper.commit(0);
     assert_eq!(commit.poll_now(), Some(Err(Error::Failed)));
     assert_eq!((before.poll_now(), after.poll_now()), (Some(Ok(())), Some(Ok(()))));
@@ -106,7 +106,7 @@ fn a_queue_id_twice_or_frames_too_large_together_take_nothing() {
         id: id(number),
         head: b"head",
         recipients: &RECIPIENTS,
-        body: NewBody::Whole(Bytes::from(body(number, bytes))),
+        body: NewBody::whole(body(number, bytes), 0),
         reserved: false,
         state: State::default(),
     };

@@ -17,6 +17,7 @@ mod closing;
 mod disk;
 mod failures;
 mod groups;
+mod headers;
 mod rot;
 mod shards;
 mod sharing;
@@ -72,7 +73,8 @@ fn give(spool: &Spool, number: u64, body: NewBody, reserved: bool) -> Result<Com
 }
 
 fn append(spool: &Spool, number: u64, bytes: usize) -> Result<Commit, Error> {
-    give(spool, number, NewBody::Whole(Bytes::from(body(number, bytes))), false)
+    let header_bytes = u32::try_from(bytes / 5).expect("small");
+    give(spool, number, NewBody::whole(body(number, bytes), header_bytes), false)
 }
 
 /// Appends the chunks of a body, but not yet its message.

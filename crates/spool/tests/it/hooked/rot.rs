@@ -1,6 +1,7 @@
 //! Rot and strange files, as an opening spool finds them: what was acknowledged is there, or somebody is told.
 
 use super::{append, append_chunks, body, find, give, id, open, small, work};
+use bytes::Bytes;
 use spool::disk::sim::SimDisk;
 use spool::{NewBody, Store};
 use std::path::Path;
@@ -54,7 +55,8 @@ fn a_message_whose_chunk_list_rotted_keeps_its_envelope_and_has_no_empty_body() 
     let disk = SimDisk::new(1);
     let (spool, mut stepper, _) = open(disk.clone(), &small(20));
     append_chunks(&spool, 1, &body(1, BYTES as usize), 3000);
-    let commit = give(&spool, 1, NewBody::Chunks { count: 3, bytes: BYTES }, false).expect("room");
+    let commit =
+        give(&spool, 1, NewBody::Chunks { header: Bytes::new(), count: 3, bytes: BYTES }, false).expect("room");
     while stepper.commit(0) {}
     assert_eq!(commit.poll_now(), Some(Ok(())));
     for _ in 0..3 {

@@ -23,7 +23,7 @@ fn sharing(shared_bytes: usize) -> Config {
 
 /// Appends a message with a destination for each recipient, whose data say `what`.
 fn list(spool: &Spool, number: u64, recipients: u32, what: &str) {
-    list_with(spool, number, recipients, what, NewBody::Whole(Bytes::from(body(number, 3_000))));
+    list_with(spool, number, recipients, what, NewBody::whole(body(number, 3_000), 0));
 }
 
 fn list_with(spool: &Spool, number: u64, recipients: u32, what: &str, body: NewBody) {
@@ -105,7 +105,7 @@ fn reads_of_chunks(shared_bytes: usize, bytes: usize) -> (usize, bool) {
     let text = body(1, bytes);
     append_chunks(&spool, 1, &text, EACH);
     let count = u32::try_from(bytes.div_ceil(EACH)).expect("few");
-    list_with(&spool, 1, MANY, "r", NewBody::Chunks { count, bytes: bytes as u64 });
+    list_with(&spool, 1, MANY, "r", NewBody::Chunks { header: Bytes::new(), count, bytes: bytes as u64 });
     while stepper.commit(0) {}
     let reads = counted(&hooked);
     assert!(spool.shares_body(id(1)) == (bytes <= 256 << 10));

@@ -3,6 +3,7 @@
 
 use super::disk::{Call, HookedDisk};
 use super::{append, append_chunks, body, change, done, give, id, open, small, work};
+use bytes::Bytes;
 use spool::disk::sim::SimDisk;
 use spool::{Change, NewBody, State, Status, Store};
 use std::sync::{Arc, Mutex};
@@ -118,7 +119,7 @@ fn a_recent_message_is_given_without_the_disk_and_with_its_present_states() {
     assert_eq!(spool.recent(id(1), 0..2), None, "not committed yet");
     let text = body(2, 5_000);
     append_chunks(&spool, 2, &text, 2_000);
-    drop(give(&spool, 2, NewBody::Chunks { count: 3, bytes: 5_000 }, false).expect("room"));
+    drop(give(&spool, 2, NewBody::Chunks { header: Bytes::new(), count: 3, bytes: 5_000 }, false).expect("room"));
     while stepper.commit(0) {}
     hooked.set(|call, _| {
         assert_ne!(call, Call::Read, "nothing is to be read");

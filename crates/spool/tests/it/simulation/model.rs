@@ -46,6 +46,8 @@ impl Recipient {
 pub struct Message {
     pub head: Vec<u8>,
     pub body: Vec<u8>,
+    /// Where the body begins behind the header section.
+    pub body_offset: u64,
     pub recipients: Vec<Recipient>,
     /// 250 was said.
     pub acknowledged: bool,
@@ -168,6 +170,7 @@ impl Model {
 struct Read {
     head: Vec<u8>,
     body: Vec<u8>,
+    body_offset: u64,
     data: BTreeMap<u32, Vec<u8>>,
     states: BTreeMap<u32, Known>,
 }
@@ -179,12 +182,20 @@ fn read(spool: &impl Store, id: u64) -> Result<Read, String> {
     if envelope.body_bytes != body.len() as u64 {
         return Err(format!("{id}: body of {} bytes said to have {}", body.len(), envelope.body_bytes));
     }
-    let (from, to) = (body.len() as u64 / 3, body.len() as u64 / 2 + 7);
-    let part = spool.body_range(id, from..to).map_err(|error| format!("{id}: range: {error}"))?;
-    if part.as_ref() != body.get(from as usize..(to as usize).min(body.len())).unwrap_or_default() {
-        return Err(format!("{id}: a range of the body differs from the body"));
+    let body_offset = u64::from(envelope.body_offset);
+    let header = spool.header(id).map_err(|error| format!("{id}: header section: {error}"))?;
+    if body.get(..body_offset as usize) != Some(&header[..]) {
+        return Err(format!("{id}: the header section is not the first {body_offset} bytes of the content"));
     }
-    let mut found = Read { head: envelope.head.to_vec(), body, data: BTreeMap::new(), states: BTreeMap::new() };
+    let middle = body.len() as u64 / 3..body.len() as u64 / 2 + 7;
+    for range in [middle, body_offset.saturating_sub(5)..body_offset + 5] {
+        let part = spool.body_range(id, range.clone()).map_err(|error| format!("{id}: range: {error}"))?;
+        if part.as_ref() != body.get(range.start as usize..(range.end as usize).min(body.len())).unwrap_or_default() {
+            return Err(format!("{id}: {range:?} of the content differs from the content"));
+        }
+    }
+    let (head, data, states) = (envelope.head.to_vec(), BTreeMap::new(), BTreeMap::new());
+    let mut found = Read { head, body, body_offset, data, states };
     for recipient in envelope.recipients {
         found.data.insert(recipient.position, recipient.data.to_vec());
         let known = Known { state: recipient.state, destination: recipient.destination.to_vec() };
@@ -196,6 +207,9 @@ fn read(spool: &impl Store, id: u64) -> Result<Read, String> {
 fn compare_contents(id: u64, message: &Message, found: &Read) -> Result<(), String> {
     if message.head != found.head || message.body != found.body {
         return Err(format!("{id:x}: wrong contents: {} bytes instead of {}", found.body.len(), message.body.len()));
+    }
+    if message.body_offset != found.body_offset {
+        return Err(format!("{id:x}: the body begins at {} instead of {}", found.body_offset, message.body_offset));
     }
     for (position, data) in &found.data {
         if message.recipients.get(*position as usize).is_none_or(|recipient| recipient.data != *data) {

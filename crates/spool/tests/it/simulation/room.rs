@@ -1,7 +1,6 @@
 //! A pool that runs out: mail is refused in time, outcomes are still recorded, and room comes back.
 
 use super::{plan, small};
-use bytes::Bytes;
 use mail::QueueId;
 use spool::disk::Disk;
 use spool::disk::sim::SimDisk;
@@ -16,7 +15,7 @@ fn id(number: u64) -> QueueId {
 
 fn append(spool: &Spool, number: u64, bytes: usize, reserved: bool) -> Result<spool::Commit, Error> {
     let recipients = [NewRecipient { data: b"user@example", destination: b"example" }];
-    let body = NewBody::Whole(Bytes::from(vec![number as u8; bytes]));
+    let body = NewBody::whole(vec![number as u8; bytes], 0);
     spool.append(NewMessage {
         id: id(number),
         head: b"head",
@@ -200,9 +199,9 @@ fn a_newer_format_and_a_second_process_are_refused() {
     drop(spool);
     let path = config.path.join("SPOOL");
     let text = String::from_utf8(disk.contents(&path).expect("there")).expect("text");
-    disk.set_contents(&path, text.replace("format 1", "format 7").as_bytes()).expect("written");
+    disk.set_contents(&path, text.replace("format 2", "format 7").as_bytes()).expect("written");
     match Spool::open_stepped(config, handle) {
-        Err(OpenError::OtherFormat { found: 7, supported: 1, .. }) => {}
+        Err(OpenError::OtherFormat { found: 7, supported: 2, .. }) => {}
         other => panic!("{other:?}"),
     }
 }

@@ -1,7 +1,6 @@
 //! Several shards: mail spreads over them, and when one can no longer write, others take its states until a restart.
 
 use super::small;
-use bytes::Bytes;
 use mail::QueueId;
 use spool::disk::sim::SimDisk;
 use spool::disk::{Disk, DiskFile, Space};
@@ -97,7 +96,7 @@ fn append(spool: &Spool, number: u64) -> Commit {
         NewRecipient { data: b"a@example", destination: b"a.example" },
         NewRecipient { data: b"b@example", destination: b"b.example" },
     ];
-    let body = NewBody::Whole(Bytes::from(number.to_le_bytes().repeat(40)));
+    let body = NewBody::whole(number.to_le_bytes().repeat(40), 0);
     spool
         .append(NewMessage {
             id: id(number),

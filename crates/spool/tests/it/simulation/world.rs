@@ -202,12 +202,22 @@ impl World {
             .collect()
     }
 
-    fn begin(&mut self, body: Vec<u8>) -> (QueueId, Message) {
+    /// Where the body of content begins: at its start, at its end, or between.
+    fn split(&mut self, content: &[u8]) -> u64 {
+        let most = content.len().min(self.plan.config.header_bytes_max()) as u64;
+        match self.random.below(8) {
+            0 => 0,
+            1 => most,
+            _ => self.random.below(most + 1),
+        }
+    }
+
+    fn begin(&mut self, body: Vec<u8>, body_offset: u64) -> (QueueId, Message) {
         self.next_id += 1 + self.random.below(1 << 20);
         let id = QueueId::from_u64(self.next_id).expect("in range");
         let head = format!("head of {id}").into_bytes();
         let recipients = self.recipients();
-        (id, Message { head, body, recipients, acknowledged: false, group: id.to_u64() })
+        (id, Message { head, body, body_offset, recipients, acknowledged: false, group: id.to_u64() })
     }
 
     fn give(&mut self, id: QueueId, message: Message, body: NewBody) {
@@ -242,16 +252,19 @@ impl World {
             _ => self.random.below(self.plan.config.inline_bytes_max() as u64),
         };
         let body = self.body(bytes);
-        let (id, message) = self.begin(body.clone());
-        self.give(id, message, NewBody::Whole(Bytes::from(body)));
+        let body_offset = self.split(&body);
+        let (id, message) = self.begin(body.clone(), body_offset);
+        self.give(id, message, NewBody::whole(body, body_offset as u32));
     }
 
     fn append_large(&mut self) {
         let chunk_bytes = 1 + self.random.below(6000);
         let count = 1 + self.random.below(4);
         let bytes = chunk_bytes * (count - 1) + 1 + self.random.below(chunk_bytes);
-        let body = self.body(bytes);
-        let (id, message) = self.begin(body.clone());
+        let header_bytes = if self.random.chance(20) { 0 } else { self.random.below(3000) };
+        let body = self.body(header_bytes + bytes);
+        let (id, message) = self.begin(body.clone(), header_bytes);
+        let (header, body) = body.split_at(header_bytes as usize);
         for (number, piece) in body.chunks(chunk_bytes as usize).enumerate() {
             let mut chunk = Chunk::new(piece.len());
             chunk.push(piece);
@@ -267,7 +280,8 @@ impl World {
             self.spool().abort(id);
             return;
         }
-        self.give(id, message, NewBody::Chunks { count: count as u32, bytes });
+        let header = Bytes::copy_from_slice(header);
+        self.give(id, message, NewBody::Chunks { header, count: count as u32, bytes });
     }
 
     /// Stores two to five messages all or none, some of them in chunks.
@@ -277,20 +291,19 @@ impl World {
             let bytes_max = if self.random.chance(20) { 5000 } else { 500 };
             let bytes = self.random.below(bytes_max);
             let body = self.body(bytes);
-            let (id, mut message) = self.begin(body.clone());
+            let body_offset = self.split(&body);
+            let (id, mut message) = self.begin(body.clone(), body_offset);
             message.group = group.first().map_or(id, |(first, ..)| *first).to_u64();
-            let whole = NewBody::Whole(Bytes::from(body.clone()));
-            group.push((
-                id,
-                message,
-                if body.is_empty() || self.random.chance(70) { whole } else { self.chunks(body) },
-            ));
+            let is_whole = body.len() as u64 == body_offset || self.random.chance(70);
+            let body = if is_whole { NewBody::whole(body, body_offset as u32) } else { self.chunks(body, body_offset) };
+            group.push((id, message, body));
         }
         let first = group[0].0;
         for (id, message, body) in &group {
-            let NewBody::Chunks { count, .. } = body else { continue };
-            let each = message.body.len().div_ceil(*count as usize);
-            for (piece, number) in message.body.chunks(each).zip(0..) {
+            let NewBody::Chunks { header, count, .. } = body else { continue };
+            let body = message.body.split_at(header.len()).1;
+            let each = body.len().div_ceil(*count as usize);
+            for (piece, number) in body.chunks(each).zip(0..) {
                 let mut chunk = Chunk::new(piece.len());
                 chunk.push(piece);
                 if self.spool().append_chunk_of(first, *id, number, chunk).is_err() {
@@ -330,18 +343,21 @@ impl World {
                 self.in_flight.push(InFlight { ids, commit });
                 self.model.messages.extend(group.into_iter().map(|(id, message, _)| (id.to_u64(), message)));
             }
-            Err(Error::Full | Error::Busy | Error::Poisoned | Error::Failed) => {
+            // Frames that are too large together are refused as a group.
+            Err(Error::Full | Error::Busy | Error::Poisoned | Error::Failed | Error::TooLarge { .. }) => {
                 group.iter().for_each(|(id, ..)| self.spool().abort(*id));
             }
             Err(error) => panic!("append_all refused: {error}"),
         }
     }
 
-    fn chunks(&mut self, body: Vec<u8>) -> NewBody {
-        let count = (1 + self.random.below(3)).min(body.len() as u64);
+    fn chunks(&mut self, content: Vec<u8>, body_offset: u64) -> NewBody {
+        let bytes = content.len() as u64 - body_offset;
+        let count = (1 + self.random.below(3)).min(bytes);
         // As many as pieces of equal length give.
-        let count = (body.len() as u64).div_ceil((body.len() as u64).div_ceil(count));
-        NewBody::Chunks { count: count as u32, bytes: body.len() as u64 }
+        let count = bytes.div_ceil(bytes.div_ceil(count));
+        let header = Bytes::from(content).slice(..body_offset as usize);
+        NewBody::Chunks { header, count: count as u32, bytes }
     }
 
     /// Records what became of some recipients.

@@ -1,0 +1,214 @@
+//! The content of a transaction while it arrives: the header section once, the body for each message that the
+//! transaction becomes.
+//!
+//! The header section stays in memory until all messages are stored, so that a rule that needs the whole body (a
+//! signature over it) can still add and change header fields. The body of large content goes to the spool in chunks
+//! while it arrives ([`Content`]). Content that comes whole with [`TransactionContent::finish`] is not taken apart: the
+//! spool gets the offset of its body.
+//!
+//! A header section ends behind the first empty line; content without one is all header section. The spool takes
+//! [`MessageStore::header_bytes_max`] octets of it. Of a larger one, which `message.header_bytes_max` must allow, the
+//! fields behind that limit count to the body, as they do where header fields are rewritten.
+
+use super::commit::NewMessage;
+use super::content::{Content, FinishedContent};
+use super::message_store::MessageStore;
+use bytes::Bytes;
+use mail::QueueId;
+use mail::header::{HeaderSection, LineEnd};
+use route::resolve::header::last_field;
+use spool::{Error, NewBody};
+
+/// The content of the messages of one transaction; empty between two transactions.
+#[derive(Debug, Default)]
+pub struct TransactionContent {
+    /// The header section of large content, as far as it has come.
+    header: Vec<u8>,
+    /// Further octets belong to the body.
+    is_header_whole: bool,
+    /// The body for each message; the first one has the name of the transaction.
+    messages: Vec<Content>,
+}
+
+impl TransactionContent {
+    /// Begins the content of a transaction with this name.
+    #[must_use]
+    pub fn new(first: QueueId) -> Self {
+        Self::of(first, [first])
+    }
+
+    /// Begins the content of the messages of a transaction that is stored where the message `first` belongs.
+    pub(crate) fn of(first: QueueId, messages: impl IntoIterator<Item = QueueId>) -> Self {
+        let messages = messages.into_iter().map(|id| Content::new(first, id)).collect();
+        Self { messages, ..Self::default() }
+    }
+
+    /// Adds a message of the transaction. No octet of the content has come.
+    pub(crate) fn add(&mut self, id: QueueId) {
+        let first = self.id().unwrap_or(id);
+        self.messages.push(Content::new(first, id));
+    }
+
+    /// The name of the transaction, if there is one.
+    #[must_use]
+    pub fn id(&self) -> Option<QueueId> {
+        self.messages.first().map(Content::id)
+    }
+
+    /// The names of its messages.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = QueueId> {
+        self.messages.iter().map(Content::id)
+    }
+
+    /// Whether all of it will come with [`Self::finish`].
+    #[must_use]
+    pub fn is_small(&self) -> bool {
+        self.header.is_empty() && !self.is_header_whole
+    }
+
+    /// Takes the next piece of large content.
+    ///
+    /// # Cancel safety
+    /// As [`Content::push`].
+    pub async fn push(&mut self, message_store: &MessageStore, piece: &[u8]) {
+        let (beyond, rest) = self.take_header(piece, message_store.header_bytes_max());
+        for part in [beyond.as_slice(), rest] {
+            for message in &mut self.messages {
+                message.push(message_store, part).await;
+            }
+        }
+    }
+
+    /// Takes what of `piece` belongs to the header section. Returns what it took before and belongs to the body, and
+    /// the rest of `piece`.
+    fn take_header<'a>(&mut self, piece: &'a [u8], max: usize) -> (Vec<u8>, &'a [u8]) {
+        if self.is_header_whole {
+            return (Vec::new(), piece);
+        }
+        let mut rest: &[u8] = &[];
+        if self.header.is_empty()
+            && let Some((header, body)) = header_end(piece, max).and_then(|end| piece.split_at_checked(end))
+        {
+            (self.header, rest) = (header.to_vec(), body);
+            self.is_header_whole = true;
+            return (Vec::new(), rest);
+        }
+        self.header.extend_from_slice(piece);
+        let Some(end) = header_end(&self.header, max) else { return (Vec::new(), rest) };
+        self.is_header_whole = true;
+        (self.header.split_off(end.min(self.header.len())), rest)
+    }
+
+    /// Ends the content with its `rest`, and joins it with each of the messages. Large bodies are in the spool when
+    /// this returns; small content and header sections stay in memory.
+    ///
+    /// # Errors
+    /// As [`spool::Spool::append_chunk_of`]; the chunks of all messages are forgotten.
+    /// # Cancel safety
+    /// Not cancel-safe: a dropped call leaves chunks that no message names; the spool counts them as dead.
+    pub(crate) async fn finish(
+        mut self,
+        message_store: &MessageStore,
+        messages: Vec<NewMessage>,
+        rest: Bytes,
+    ) -> Result<Vec<(NewMessage, FinishedContent)>, Error> {
+        // Lists with members in common become fewer messages than there were contents.
+        for content in self.messages.split_off(messages.len().min(self.messages.len())) {
+            content.abandon(message_store);
+        }
+        if self.is_small() {
+            let body = in_memory(rest, message_store.header_bytes_max());
+            let contents = self.messages.into_iter().map(|content| content.finish_small(body.clone()));
+            return Ok(messages.into_iter().zip(contents).collect());
+        }
+        self.push(message_store, &rest).await;
+        drop(rest);
+        let header = Bytes::from(self.header);
+        let mut finished: Vec<(NewMessage, FinishedContent)> = Vec::with_capacity(messages.len());
+        let mut pairs = messages.into_iter().zip(self.messages);
+        while let Some((message, content)) = pairs.next() {
+            match content.finish(message_store, header.clone()).await {
+                Ok(content) => finished.push((message, content)),
+                Err(error) => {
+                    finished.iter().for_each(|(_, content)| content.abandon(message_store));
+                    pairs.for_each(|(_, content)| content.abandon(message_store));
+                    return Err(error);
+                }
+            }
+        }
+        Ok(finished)
+    }
+
+    /// Forgets the chunks in the spool: the transaction ended without a message.
+    pub fn abandon(self, message_store: &MessageStore) {
+        self.messages.into_iter().for_each(|content| content.abandon(message_store));
+    }
+}
+
+/// Content in memory, as the spool takes it.
+pub(super) fn in_memory(content: Bytes, header_bytes_max: usize) -> NewBody {
+    let end = header_end(&content, header_bytes_max).unwrap_or(content.len());
+    NewBody::whole(content, u32::try_from(end).unwrap_or(0))
+}
+
+/// Where the header section ends, at most `max` octets long; `None` if more of it may come.
+// RFC 5322 §2.1: the body is separated from the header section by an empty line
+fn header_end(content: &[u8], max: usize) -> Option<usize> {
+    let section = HeaderSection::read(content, LineEnd::Crlf);
+    match content.get(..max) {
+        Some(within) if section.body_offset() > max => Some(last_field(within)),
+        _ => section.is_closed().then_some(section.body_offset()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn end(content: &str, max: usize) -> Option<usize> {
+        header_end(content.as_bytes(), max)
+    }
+
+    #[test]
+    fn a_header_section_ends_behind_the_empty_line_or_before_the_field_that_passes_the_limit() {
+        assert_eq!(end("a: b\r\n\r\nbody", 100), Some(8));
+        assert_eq!(end("\r\nbody", 100), Some(2));
+        assert_eq!((end("", 100), end("a: b\r\n", 100), end("a: b\r\n\r", 100)), (None, None, None));
+        let long = "a: b\r\nc: d\r\n e\r\nf: g\r\n\r\nbody";
+        assert_eq!((end(long, 24), end(long, 23), end(long, 21)), (Some(24), Some(22), Some(16)));
+        assert_eq!((end(long, 17), end(long, 15), end(long, 6), end(long, 3)), (Some(16), Some(6), Some(0), Some(0)));
+        let NewBody::Whole { body_offset, .. } = in_memory(Bytes::from_static(b"a: b\r\n"), 100) else { panic!() };
+        assert_eq!(body_offset, 6, "without an empty line all is header section");
+    }
+
+    /// The parts into which content comes apart that is brought in pieces.
+    fn taken_apart(pieces: &[&[u8]], max: usize) -> (Vec<u8>, Vec<u8>) {
+        let (mut content, mut body) = (TransactionContent::default(), Vec::new());
+        for piece in pieces {
+            let (beyond, rest) = content.take_header(piece, max);
+            body.extend_from_slice(&beyond);
+            body.extend_from_slice(rest);
+        }
+        (content.header, body)
+    }
+
+    #[test]
+    fn content_comes_apart_in_the_same_way_wherever_pieces_end() {
+        let content = b"a: b\r\nc: d\r\n e\r\nf: g\r\n\r\nbody\r\n\r\nmore";
+        for max in [100, 24, 23, 16, 6, 3] {
+            let offset = header_end(content, max).unwrap();
+            let expected = (content[..offset].to_vec(), content[offset..].to_vec());
+            for first in 0..=content.len() {
+                for second in first..=content.len() {
+                    let pieces = [&content[..first], &content[first..second], &content[second..]];
+                    let found = taken_apart(&pieces, max);
+                    assert_eq!([&*found.0, &*found.1].concat(), content, "{max} {first} {second}");
+                    if max >= 24 {
+                        assert_eq!(found, expected, "{max} {first} {second}");
+                    }
+                    assert!(found.0.len() <= max, "{max} {first} {second}");
+                }
+            }
+        }
+    }
+}
