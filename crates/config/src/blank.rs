@@ -380,7 +380,7 @@ pub(super) fn destination() -> DestinationRule {
     }
 }
 
-/// An answer that nobody is asked for.
+/// An answer without a question to a name server.
 pub(super) fn dns_override() -> DnsOverride {
     let domain = RelayDomain::new(DomainName::new("x").expect("a name"), false);
     DnsOverride { domain, mx: Vec::new(), address: Vec::new() }

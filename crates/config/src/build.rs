@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 /// Where a value comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// Nobody set it.
+    /// The default applies.
     Default,
     /// A file, and the line in it.
     File {
@@ -36,12 +36,12 @@ impl fmt::Display for Origin {
     }
 }
 
-/// A configuration that can be used, and what is to be said about it.
+/// A configuration that can be used, and its warnings.
 #[derive(Clone, Debug)]
 pub struct Loaded {
     /// The values.
     pub config: Config,
-    /// What somebody should look at.
+    /// Values that are allowed and that the operator should look at.
     pub warnings: Vec<Problem>,
     /// The file, if there was one.
     pub path: Option<PathBuf>,
@@ -59,8 +59,8 @@ impl Loaded {
         set.len()
     }
 
-    /// Says what is wrong. It stands where the key does that `text` begins with, in a form such as `maps.access: …`,
-    /// `route.rule[2].reject: …` or `route.rule[2] …`; nowhere if nobody set that.
+    /// Makes a problem. Its place is that of the key that `text` begins with, in a form such as `maps.access: …`,
+    /// `route.rule[2].reject: …` or `route.rule[2] …`; nowhere if that is not set.
     #[must_use]
     pub fn problem(&self, severity: Severity, text: impl Into<String>) -> Problem {
         let text = text.into();
@@ -110,7 +110,7 @@ impl Places {
         self.tables.get(&(key, index))
     }
 
-    /// True if a value of this key is not what somebody wrote.
+    /// True if the value of this key is not the one that was written.
     pub(crate) fn is_unread(&self, key: &str) -> bool {
         self.unread.contains(key)
     }
@@ -132,7 +132,7 @@ pub fn load(text: &str, path: Option<&Path>, overrides: &[String], machine: &Mac
     Ok(loaded)
 }
 
-/// The same without the rules between values; what cannot be read has its default.
+/// The same without the rules between values; an unreadable value has its default.
 pub(crate) fn read(text: &str, path: Option<&Path>, overrides: &[String], machine: &Machine) -> (Loaded, Vec<Problem>) {
     let mut draft = Draft::default();
     let mut problems = Vec::new();

@@ -1,4 +1,4 @@
-//! What `mailrace check` and `mailrace config …` print. Arguments are read and exit statuses chosen elsewhere.
+//! The output of `mailrace check` and `mailrace config …`. Arguments are read and exit statuses chosen elsewhere.
 
 use super::build::Loaded;
 use super::generate::{change_words, default_words, example, example_text, value_words, words, wrapped};
@@ -23,7 +23,7 @@ pub enum Form {
 /// The outcome of [`check`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checked {
-    /// What to print, with its line end.
+    /// The text to print, with its line end.
     pub text: String,
     /// False if there is an error: exit status `EX_CONFIG`, 78.
     pub is_ok: bool,
@@ -33,7 +33,7 @@ pub struct Checked {
 ///
 /// The text is TOML that reads back as the same configuration.
 /// # Errors
-/// A key that does not exist, with what may have been meant.
+/// A key that does not exist, with the key that may have been meant.
 pub fn show(loaded: &Loaded, keys: &[String], form: Form) -> Result<String, String> {
     if let Some(unknown) = keys.iter().find(|key| below(key).is_empty()) {
         return Err(unknown_key(unknown));
@@ -47,7 +47,7 @@ pub fn show(loaded: &Loaded, keys: &[String], form: Form) -> Result<String, Stri
 /// `config explain KEY`: everything about a key; of a table, a line for each of its keys.
 ///
 /// # Errors
-/// A key that does not exist, with what may have been meant.
+/// A key that does not exist, with the key that may have been meant.
 pub fn explain(key: &str, form: Form) -> Result<String, String> {
     let key = key.trim_start_matches('[').trim_end_matches(']');
     let found = below(key);

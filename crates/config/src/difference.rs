@@ -1,4 +1,4 @@
-//! What a reload would change.
+//! The changes that a reload would make.
 //!
 //! A reload is whole or not at all: the running server always has the values of one file. If a value has changed that
 //! counts after a restart only, the reload is refused, nothing changes, and the differences say which value it is.
@@ -34,7 +34,7 @@ impl fmt::Display for Difference {
     }
 }
 
-/// What differs between two configurations, in the order of the pages.
+/// Returns the differences between two configurations, in the order of the pages.
 #[must_use]
 pub fn differences(old: &Config, new: &Config) -> Vec<Difference> {
     let mut found = Vec::new();
@@ -72,7 +72,7 @@ pub fn differences(old: &Config, new: &Config) -> Vec<Difference> {
     found
 }
 
-/// What of `these` is not in `those`, counting equal ones.
+/// Returns the elements of `these` that are not in `those`, counting equal ones.
 fn without<'a>(these: &'a [String], those: &[String]) -> Vec<&'a str> {
     let mut those: Vec<&String> = those.iter().collect();
     let mut rest = Vec::new();

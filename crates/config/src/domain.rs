@@ -24,7 +24,7 @@ impl RelayDomain {
         self.domain.ascii()
     }
 
-    /// Whether what is below is named too.
+    /// Whether it includes the names below.
     #[must_use]
     pub const fn has_subdomains(&self) -> bool {
         self.subdomains

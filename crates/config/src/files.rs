@@ -1,6 +1,6 @@
 //! The files a configuration names: are they there, and can they be read?
 //!
-//! `mailrace check` asks this, and the server before it starts. What is in the files is the business of their readers.
+//! `mailrace check` asks this, and the server before it starts. Their readers check the content.
 
 use super::build::{Loaded, instance};
 use super::parameters::find;
@@ -8,10 +8,10 @@ use super::problem::{Problem, Severity, SourceLocation};
 use super::{Config, Local, LogPath, Tls};
 use std::path::{Path, PathBuf};
 
-/// What was found at a path.
+/// The kind of file at a path, or why there is none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FileStatus {
-    /// A file that can be read; `open_to_others`: by anybody on this host.
+    /// A file that can be read; `open_to_others`: by every user of this host.
     File {
         /// Others than its owner and group may read it.
         open_to_others: bool,
@@ -26,7 +26,7 @@ pub enum FileStatus {
 
 /// Looks at files.
 pub trait Files {
-    /// Says what is at a path.
+    /// Returns the kind of file at a path.
     fn look(&self, path: &Path) -> FileStatus;
 
     /// Lists the faults in a file of rules by which replies get their reason.
@@ -34,8 +34,7 @@ pub trait Files {
         Vec::new()
     }
 
-    /// Why a file cannot be trusted that this server keeps a secret or its configuration in: somebody else can write
-    /// it.
+    /// Why a file cannot be trusted that this server keeps a secret or its configuration in: another user can write it.
     fn unsafe_secret(&self, _: &Config, _: &Path) -> Option<String> {
         None
     }
@@ -50,13 +49,14 @@ pub trait Files {
         None
     }
 
-    /// What is wrong with certificates and keys, as the server reads them: the file and why.
+    /// Returns the faults of certificates and keys, as the server reads them: each with its file and the reason.
     fn certificates(&self, _: &Tls) -> Vec<(String, String)> {
         Vec::new()
     }
 }
 
-/// Whether somebody else can write the file of the configuration, who would then be whom it says: root, for one.
+/// Whether another user can write the file of the configuration. Such a user could run programs as the user that it
+/// names, as root.
 #[must_use]
 pub fn check_own_file(loaded: &Loaded, files: &dyn Files) -> Option<Problem> {
     let path = loaded.path.as_deref()?;
@@ -185,7 +185,7 @@ impl Check<'_> {
         }
     }
 
-    /// What is in the files of TLS.
+    /// Checks the content of the files of TLS.
     fn certificates(&mut self, settings: &Tls) {
         for (object, text) in self.files.certificates(settings) {
             let named = |list: &[PathBuf]| list.iter().any(|path| path.display().to_string() == object);

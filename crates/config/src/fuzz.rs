@@ -12,7 +12,7 @@ pub type Body = (&'static str, fn(&[u8]));
 /// All bodies.
 pub const BODIES: [Body; 1] = [("config", config)];
 
-/// Reads a file, checks what is said about it, and reads again what is shown of it.
+/// Reads a file, checks the messages about it, and reads its shown form again.
 ///
 /// # Panics
 /// If something does not hold that must hold for all bytes.

@@ -17,7 +17,7 @@ macro_rules! line {
 #[cfg(test)]
 pub(crate) use line;
 
-/// What a default is, in words where it is not a value.
+/// Returns the default as text: its value, or words where it is not a value.
 pub(crate) fn default_words(parameter: &Parameter) -> String {
     match parameter.preset {
         Preset::Fixed(_) => parameter.fixed().map_or_else(String::new, |value| value_text(&parameter.kind, &value)),

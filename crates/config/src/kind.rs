@@ -1,4 +1,4 @@
-//! Kinds of values: what each takes in TOML, its range, and what to say to a value that does not fit.
+//! Kinds of values: their form in TOML, their range, and the message for a value that does not fit.
 
 use super::choice::Words;
 use super::number::{self, NoSize, size_text, time_text};
@@ -15,12 +15,12 @@ use std::time::Duration;
 use toml::Spanned;
 use toml::de::{DeArray, DeValue};
 
-/// What values a parameter has.
+/// The values that a parameter takes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kind {
     /// `true` or `false`.
     Flag,
-    /// A whole number; `unit` is what it counts.
+    /// A whole number; `unit` is the counted unit.
     Number { min: i64, max: i64, unit: &'static str },
     /// Bytes: a number, or text with a unit.
     Bytes { min: i64, max: i64 },
@@ -38,7 +38,7 @@ pub(crate) enum Kind {
     Host,
     /// A host of an MX record: a name, or an address in brackets.
     MxHost,
-    /// What next hops a rule is for.
+    /// The next hops that a rule applies to.
     NextHop,
     /// A mail address; empty for none where `empty`.
     Mailbox { empty: bool },
@@ -52,7 +52,7 @@ pub(crate) enum Kind {
     Path { empty: bool },
     /// Where the log goes.
     LogPath,
-    /// Where entries of a map are: a file, or what is asked.
+    /// Where entries of a map are: a file, or a directory or database that is asked.
     MapSource,
     /// A network or one address.
     Network,
@@ -71,15 +71,15 @@ pub(crate) enum Kind {
 pub(crate) struct Misfit {
     /// Where in the text.
     pub(crate) span: Range<usize>,
-    /// What is wrong with it, the value first.
+    /// The fault, the value first.
     pub(crate) text: String,
-    /// What would be right.
+    /// The form of a right value.
     pub(crate) expected: String,
-    /// What may have been meant.
+    /// The value that may have been meant.
     pub(crate) suggestion: Option<String>,
 }
 
-/// What is wrong with a text, and a suggestion.
+/// The fault of a text, and a suggestion.
 type Complaint = (String, Option<String>);
 
 fn complaint<T>(text: &str, what: &str) -> Result<T, Complaint> {
@@ -125,7 +125,7 @@ impl Kind {
         }
     }
 
-    /// What a value must be, in a phrase.
+    /// Returns a phrase for the values that are allowed.
     pub(crate) fn expected(&self) -> String {
         match self {
             Self::Flag => "true or false".to_owned(),
@@ -192,7 +192,7 @@ impl Kind {
         }
     }
 
-    /// Reads a value; what does not fit goes to `misfits`, all items of a list.
+    /// Reads a value; values that do not fit go to `misfits`, all items of a list.
     pub(crate) fn read(&self, value: &Spanned<DeValue<'_>>, misfits: &mut Vec<Misfit>) -> Option<Value> {
         if let Self::List { of, flag } = self {
             return match value.get_ref() {
@@ -287,7 +287,7 @@ impl Kind {
         self.read(&value, &mut misfits).ok_or(misfits)
     }
 
-    /// What the items of lists are.
+    /// Returns the kind of the items of lists.
     fn innermost(&self) -> &Self {
         if let Self::List { of, .. } = self { of.innermost() } else { self }
     }
@@ -501,7 +501,7 @@ fn rate(text: &str) -> Result<Value, &'static str> {
 }
 
 fn mx_host(text: &str) -> Result<Value, Complaint> {
-    // An MX record names no address: whoever means one says so.
+    // An MX record names no address: an address needs brackets.
     if let Ok(bare) = text.parse::<IpAddr>() {
         return complaint_but(text, "is an address without brackets", did_you_mean(&format!("[{bare}]")));
     }

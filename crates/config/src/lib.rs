@@ -1,10 +1,9 @@
 //! The configuration: one TOML file, every key optional, and where each value came from.
 //!
-//! What can be set is written once, in the table of `parameters`: keys, kinds, ranges, defaults and
-//! the words that explain them. Reading, checking, `mailrace config …`, the example file, the manual page and
-//! `docs/configuration.md` come from it. A file goes through three steps: `reader` walks the TOML and
-//! keeps what it understands, `build` fills in the defaults, `rules` looks at values that
-//! must fit each other. All problems of all steps come at once.
+//! The table of `parameters` is the only place that defines a setting: keys, kinds, ranges, defaults and the words that
+//! explain them. Reading, checking, `mailrace config …`, the example file, the manual page and `docs/configuration.md`
+//! come from it. A file goes through three steps: `reader` walks the TOML and keeps what it understands, `build` fills
+//! in the defaults, `rules` looks at values that must fit each other. All problems of all steps come at once.
 //!
 //! Nothing here opens a file or asks the machine: the text, a [`Machine`] and, for `check`, [`Files`] are given in;
 //! `server::config` reads them.
@@ -87,9 +86,9 @@ pub struct Config {
     pub spool: Spool,
     /// `[[listen]]`; at least one.
     pub listen: Vec<Listen>,
-    /// Who may connect, how often, and what he waits for.
+    /// Limits on connecting clients, and the checks before the greeting.
     pub accept: Accept,
-    /// Who may send where.
+    /// The clients and domains that may relay.
     pub relay: Relay,
     /// Limits of a message.
     pub message: Message,
@@ -107,7 +106,7 @@ pub struct Config {
     pub maps: Maps,
     /// Features of the access map.
     pub access: AccessRules,
-    /// What senders are called outside.
+    /// The outside addresses of senders.
     pub generics: Generics,
     /// Mail for people and programs of this machine.
     pub local: Local,
@@ -121,7 +120,7 @@ pub struct Config {
     pub sqlite: Vec<Sqlite>,
     /// When and how accepted messages are delivered.
     pub delivery: Delivery,
-    /// `[[destination]]`: what holds for some next hops; see [`Config::rule_for`].
+    /// `[[destination]]`: settings for some next hops; see [`Config::rule_for`].
     pub destinations: Vec<DestinationRule>,
     /// The log.
     pub log: Log,
@@ -171,7 +170,7 @@ pub struct Spool {
     pub shared_bytes: u64,
 }
 
-/// What is spoken on a listener.
+/// The protocol of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ListenProtocol {
     /// SMTP between servers.
@@ -200,7 +199,7 @@ pub struct Listen {
     pub name: String,
     /// Where it listens.
     pub address: SocketAddr,
-    /// What is spoken.
+    /// The protocol.
     pub protocol: ListenProtocol,
     /// TLS.
     pub tls: ListenTls,
@@ -229,7 +228,7 @@ pub enum Acknowledge {
     Interactive,
 }
 
-/// Who may connect, how often, and what he waits for.
+/// Limits on connecting clients, and the checks before the greeting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Accept {
     /// Connections that wait for `accept` in the kernel.
@@ -254,7 +253,7 @@ pub struct Accept {
     pub xclient: Vec<IpNet>,
 }
 
-/// Who may send where.
+/// The clients and domains that may relay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Relay {
     /// Networks that may send anywhere.
@@ -372,11 +371,11 @@ pub struct Dns {
     pub stale_max: Duration,
     /// Networks that the answers of name servers lead no mail to.
     pub ignored_addresses: Vec<IpNet>,
-    /// `[[dns.override]]`: answers that nobody is asked for; the first that fits counts.
+    /// `[[dns.override]]`: answers without a question to a name server; the first that fits counts.
     pub overrides: Vec<DnsOverride>,
 }
 
-/// The answer for a domain that nobody is asked for. One of `mx` and `address` is empty.
+/// The answer for a domain without a question to a name server. One of `mx` and `address` is empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DnsOverride {
     /// Which domain, or which with all below it.
@@ -405,7 +404,7 @@ pub struct Dnsbl {
 pub struct DnsblList {
     /// The zone that is asked.
     pub zone: DomainName,
-    /// What a hit adds; negative for lists of good clients.
+    /// The score that a hit adds; negative for lists of good clients.
     pub weight: i32,
     /// Answers that count.
     pub answers: Vec<IpNet>,
@@ -420,7 +419,7 @@ pub enum DeliveryMode {
     Queue,
 }
 
-/// What is spoken with the next hop.
+/// The protocol with the next hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RouteProtocol {
     /// SMTP (RFC 5321).
@@ -469,7 +468,7 @@ pub struct Route {
     /// Hosts that take all mail, in the order to try them; those of one inner list share the load and are at least
     /// one. Empty: MX records.
     pub smart_host: Vec<Vec<HostPort>>,
-    /// What is spoken.
+    /// The protocol.
     pub protocol: RouteProtocol,
     /// TLS.
     pub tls: RouteTls,
@@ -510,7 +509,7 @@ pub struct Delivery {
     pub warn_after: Duration,
     /// When a recipient is given up.
     pub give_up_after: Duration,
-    /// Who gets reports that nobody else takes; `None`: see [`Config::postmaster`].
+    /// The recipient of reports that have no other; `None`: see [`Config::postmaster`].
     pub postmaster: Option<Address>,
     /// Up to what size a message is returned whole, in octets.
     pub return_bytes_max: u64,
@@ -600,7 +599,7 @@ pub struct Submit {
     pub queue_time: Duration,
     /// Files in the directory that are not taken yet; more are not accepted.
     pub files_max: u32,
-    /// Of them, files of one user other than root.
+    /// Those of them for files of one user other than root.
     pub user_files_max: u32,
     /// Commands of one user that wait for an answer.
     pub user_commands_max: u32,
@@ -611,16 +610,16 @@ pub struct Submit {
 pub struct Control {
     /// Where it lies.
     pub path: PathBuf,
-    /// What those see who may not control the server.
+    /// The part of the queue that users see who may not control the server.
     pub mailq: Mailq,
 }
 
-/// What users see of the queue who may not control the server.
+/// The part of the queue that users see who may not control the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mailq {
     /// All of it, as sendmail has it without `restrictmailq`.
     Everyone,
-    /// What they have handed in themselves.
+    /// The messages that they have submitted themselves.
     Own,
     /// Nothing.
     Operators,

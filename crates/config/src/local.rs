@@ -30,7 +30,7 @@ pub struct Local {
     pub forward: bool,
     /// Where a mailbox is.
     pub mailbox: Mailbox,
-    /// Who writes all mailboxes; empty: each user his own.
+    /// The user that writes all mailboxes; empty: each user writes his own.
     pub mailbox_user: String,
     /// A group that the writer of a mailbox has besides his own; empty: none.
     pub mailbox_group: String,
@@ -52,7 +52,8 @@ pub struct Local {
     pub programs_as_server: bool,
     /// Where files of aliases may be; `%h` is the home of the user.
     pub files: Vec<String>,
-    /// Who runs programs and writes files of aliases: `USER` or `USER:GROUP`; empty: see [`Local::default_user_of`].
+    /// The user that runs programs and writes files of aliases: `USER` or `USER:GROUP`; empty: see
+    /// [`Local::default_user_of`].
     pub default_user: String,
     /// Users below this number run no programs.
     pub uid_min: u32,
@@ -82,7 +83,7 @@ impl Local {
     }
 }
 
-/// What becomes of mail to a name that is neither an alias nor a user.
+/// The treatment of mail to a name that is neither an alias nor a user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unknown {
     /// It is refused for good.
@@ -112,7 +113,7 @@ pub enum Mailbox {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Template(Box<str>);
 
-/// What stands for the codes of a [`Template`].
+/// The values for the codes of a [`Template`].
 #[derive(Clone, Copy, Debug)]
 pub struct Names<'a> {
     /// `%u`
@@ -127,7 +128,7 @@ impl Template {
     /// Reads a template.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The fault of the text.
     pub fn new(text: &str) -> Result<Self, NoMailbox> {
         let no = |why: String| Err(NoMailbox { why, meant: None });
         if !text.starts_with('/') && text != "%h" && !text.starts_with("%h/") {
@@ -198,9 +199,9 @@ impl fmt::Display for Mailbox {
 /// A text that names no mailbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoMailbox {
-    /// What is wrong with it, behind its name.
+    /// The fault, behind the name of the template.
     pub why: String,
-    /// What may have been meant.
+    /// The template that may have been meant.
     pub meant: Option<String>,
 }
 

@@ -1,30 +1,30 @@
-//! What the configuration says about directories and databases that maps are in: `[[ldap]]`, `[[sqlite]]`.
+//! The settings of directories and databases that hold maps: `[[ldap]]`, `[[sqlite]]`.
 
 use super::RelayDomain;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What becomes of the detail in `user+detail` with LDAP routing.
+/// The treatment of the detail in `user+detail` with LDAP routing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LdapDetail {
     /// It is part of the name.
     Keep,
-    /// Without it where nothing is known with it.
+    /// The look-up without the detail follows where the one with it finds no entry.
     Strip,
     /// As `Strip`, and the routing address gets it.
     Preserve,
 }
 
-/// What a directory's word counts that another one may know more.
+/// The treatment of a directory's referral to another directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LdapReferrals {
-    /// What is not found here is not known.
+    /// A key that is not found here counts as a failed look-up.
     Defer,
-    /// What is not found here is not there.
+    /// A key that is not found here does not exist.
     Ignore,
 }
 
-/// `[[ldap]]`: one directory, and what it is asked.
+/// `[[ldap]]`: one directory, and its queries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ldap {
     /// As maps name it: `ldap:NAME`.
@@ -41,13 +41,13 @@ pub struct Ldap {
     pub starttls: bool,
     /// The CAs of its certificates; none: those of the system.
     pub ca_file: Option<PathBuf>,
-    /// What references to other directories count.
+    /// The treatment of referrals to other directories.
     pub referrals: LdapReferrals,
     /// With `%k` for the key.
     pub filter: String,
-    /// Whose value is the value of the map.
+    /// The attribute whose value is the value of the map.
     pub attribute: String,
-    /// What stands between several values; empty: several are none.
+    /// The separator between several values; empty: several values count as none.
     pub separator: String,
     /// Domains of LDAP routing, class `LDAPRoute`; none: it is no directory of that kind.
     pub routing_domains: Vec<RelayDomain>,
@@ -55,9 +55,9 @@ pub struct Ldap {
     pub routing_equivalents: Vec<RelayDomain>,
     /// The domain that stands for those.
     pub routing_name: String,
-    /// Whom the directory does not know is refused.
+    /// True refuses recipients that the directory does not know.
     pub bounce: bool,
-    /// What becomes of details.
+    /// The treatment of details.
     pub detail: LdapDetail,
     /// `@domain` is not asked for.
     pub no_domain: bool,
@@ -75,7 +75,7 @@ pub struct Ldap {
     pub cache_entries_max: u32,
 }
 
-/// `[[sqlite]]`: one file, and what it is asked.
+/// `[[sqlite]]`: one file, and its queries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sqlite {
     /// As maps name it: `sqlite:NAME`.

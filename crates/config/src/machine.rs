@@ -10,9 +10,9 @@ pub struct Machine {
     pub hostname: String,
     /// Started by root: ports below 1,024 can be had, and directories of the system.
     pub is_root: bool,
-    /// Where the spool lies if nobody says.
+    /// The place of the spool if the configuration names none.
     pub spool: PathBuf,
-    /// Where the control socket lies if nobody says.
+    /// The place of the control socket if the configuration names none.
     pub control: PathBuf,
 }
 

@@ -76,7 +76,7 @@ impl fmt::Display for HostPort {
 pub enum NoHost {
     /// Neither a name nor an address.
     Form,
-    /// What stands behind the colon is no port from 1 to 65535.
+    /// The text behind the colon is no port from 1 to 65535.
     Port,
     /// An IPv6 address without brackets: its end could be a port.
     Ipv6WithoutBrackets(Ipv6Addr),

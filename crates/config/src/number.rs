@@ -13,7 +13,7 @@ const TIMES: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_0
 pub(crate) enum NoSize {
     /// Not a number with a unit.
     Form,
-    /// `MB`: to some 1,000,000 bytes, to others 1,048,576. What each would be.
+    /// `MB`: to some 1,000,000 bytes, to others 1,048,576. The values of both readings.
     Ambiguous { binary: String, decimal: i64 },
 }
 
@@ -123,8 +123,7 @@ impl fmt::Display for Rate {
 impl FromStr for Rate {
     type Err = ();
 
-    /// Reads `5`, `0.5`, `1.25`: up to three decimals. What is too much for any limit is read as more than
-    /// [`Rate::MAX`].
+    /// Reads `5`, `0.5`, `1.25`: up to three decimals. A number above any limit is read as more than [`Rate::MAX`].
     fn from_str(text: &str) -> Result<Self, ()> {
         let (whole, decimals) = text.split_once('.').unwrap_or((text, "0"));
         let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());

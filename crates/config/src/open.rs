@@ -6,7 +6,7 @@ use super::problem::{Problem, Severity, SourceLocation};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// The file that is read if nobody names one and it exists.
+/// The file that is read if none is named and it exists.
 pub const DEFAULT_PATH: &str = "/etc/mailrace/mailrace.toml";
 
 /// The variable of the environment that names a file.

@@ -8,10 +8,10 @@ use super::problem::{Problem, Severity, Source, SourceLocation};
 use super::reader::{ConfiguredValue, Draft, Reader, Table, meant};
 use toml::de::DeValue;
 
-/// What problems and origins call the command line.
+/// The name of the command line in problems and origins.
 pub(crate) const FILE: &str = "--set";
 
-/// Applies one override; what it sets replaces what the file set.
+/// Applies one override; its value replaces that of the file.
 pub(crate) fn apply(text: &str, draft: &mut Draft, problems: &mut Vec<Problem>) {
     let source = Source::new(FILE, text);
     let whole = source.place(&(0..text.len()));

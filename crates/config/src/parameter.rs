@@ -5,14 +5,14 @@ use super::value::Value;
 use super::{Config, Machine};
 use std::collections::BTreeSet;
 
-/// Where the value of a key comes from when nobody sets it.
+/// The source of the value of a key that is not set.
 #[derive(Clone, Copy)]
 pub(crate) enum Preset {
     /// This text, as after `--set KEY=`.
     Fixed(&'static str),
     /// The machine or other values decide. `text` says how.
     Derived { text: &'static str, value: fn(&Config, &Machine, usize) -> Value },
-    /// What else was set decides, by its keys. `text` says how.
+    /// The default depends on other values and on the keys that were set. `text` says how.
     ConfiguredValue { text: &'static str, value: fn(&Config, &BTreeSet<&'static str>) -> Value },
     /// There is none; the table it stands in needs it.
     Required,
@@ -45,7 +45,7 @@ pub(crate) struct Parameter {
     pub(crate) example: &'static str,
     /// One line, without a full stop.
     pub(crate) summary: &'static str,
-    /// Why one would change it, and what follows.
+    /// The reason to change it, and the effect.
     pub(crate) reason: &'static str,
     pub(crate) since: &'static str,
     pub(crate) change: Change,
@@ -91,7 +91,7 @@ pub(crate) struct Group {
     pub(crate) push: fn(&mut Config),
     /// The tables if the file has none: names and texts.
     pub(crate) preset: fn(&Machine) -> &'static [Pairs],
-    /// What that is, in words.
+    /// The default in words.
     pub(crate) preset_text: &'static str,
 }
 

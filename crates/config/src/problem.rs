@@ -1,4 +1,4 @@
-//! What is wrong with a configuration, for a person and for programs.
+//! The faults of a configuration, for a person and for programs.
 //!
 //! A problem carries its place and the line itself, so that it can be shown without the file at hand.
 
@@ -13,7 +13,7 @@ const COLUMNS_MAX: usize = 120;
 pub enum Severity {
     /// It cannot.
     Error,
-    /// It can, but somebody should look.
+    /// The configuration can be used, but the operator should look at it.
     Warning,
 }
 
@@ -43,11 +43,11 @@ pub struct Problem {
     pub source: String,
     /// The key, if one is meant: `listen[1].address`.
     pub key: String,
-    /// What is wrong, with the value.
+    /// The fault, with the value.
     pub text: String,
-    /// What would be right; may be empty.
+    /// The form of a right value; may be empty.
     pub expected: String,
-    /// What to do.
+    /// The next step of the operator.
     pub suggestion: Option<String>,
 }
 
@@ -62,7 +62,7 @@ impl Problem {
         })
     }
 
-    /// What is wrong and what to do, on one line and without the place: for the log and for answers to commands.
+    /// Returns the fault and the next step on one line, without the place: for the log and for answers to commands.
     #[must_use]
     pub fn sentence(&self) -> String {
         let mut text = visible(&self.text);

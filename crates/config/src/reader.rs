@@ -23,7 +23,7 @@ pub(crate) struct ConfiguredValue {
     pub(crate) place: SourceLocation,
 }
 
-/// What was set in a table.
+/// The values set in a table.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Table {
     /// Where it begins; none for tables that are no list.
@@ -32,7 +32,7 @@ pub(crate) struct Table {
     pub(crate) given: BTreeMap<&'static str, ConfiguredValue>,
 }
 
-/// What was understood.
+/// The values that the reader understood.
 #[derive(Debug, Default)]
 pub(crate) struct Draft {
     /// By the key of the section. Without `[[…]]` there is one table at most.
@@ -69,7 +69,7 @@ impl Reader<'_> {
         self.problems.extend(faults.problems);
     }
 
-    /// Problems of the syntax. What was read around one may be half of something: only the fault itself counts.
+    /// Problems of the syntax. A value read near a fault may be half of something, so only the fault itself counts.
     fn faults(&self, text: &str, errors: &[toml::de::Error]) -> Faults {
         let mut faults = Faults::default();
         let mut last: Option<(usize, &str)> = None;
@@ -294,7 +294,7 @@ fn group_of(key: &str) -> Option<&'static Section> {
     key.rsplit_once('.').and_then(|(table, _)| section(table)).filter(|section| section.group.is_some())
 }
 
-/// What somebody may have meant by a key that does not exist.
+/// Returns the existing key that is nearest to an unknown one, in a sentence.
 pub(crate) fn meant(full: &str) -> String {
     let (table, name) = full.rsplit_once('.').unwrap_or(("", full));
     // In a table that exists only the name can be wrong; letters that are right already should not count for it.
@@ -329,7 +329,7 @@ pub(crate) fn meant(full: &str) -> String {
     }
 }
 
-/// A key of somebody else's, cut where nobody reads on.
+/// Returns a key from the file, cut to a readable length.
 fn short(key: &str) -> String {
     let mut text: String = key.chars().take(80).collect();
     if text.len() < key.len() {
@@ -338,7 +338,7 @@ fn short(key: &str) -> String {
     text
 }
 
-/// What lines that are not TOML most often lack.
+/// Returns help for the usual faults of lines that are not TOML.
 fn syntax_help(message: &str, line: &str) -> Option<String> {
     let help = |text: &str| Some(text.to_owned());
     let value = line.split_once('=').map(|(_, value)| value.split('#').next().unwrap_or_default().trim());

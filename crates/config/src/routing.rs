@@ -1,4 +1,4 @@
-//! What the configuration says about sendmail's maps, and about rules of our own beside them.
+//! The settings of sendmail's maps, and of rules of our own beside them.
 
 use ipnet::IpNet;
 use std::convert::Infallible;
@@ -43,7 +43,7 @@ impl fmt::Display for MapSource {
     }
 }
 
-/// What happens to a map with lines that cannot be read.
+/// The treatment of a map with lines that cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadLine {
     /// They are left out.
@@ -57,13 +57,13 @@ pub enum BadLine {
 pub struct Maps {
     /// Where the files are that no other key names; `None`: there are none.
     pub directory: Option<PathBuf>,
-    /// Who may connect, send, receive.
+    /// The clients, senders and recipients that are accepted or refused.
     pub access: Vec<MapSource>,
     /// Hosts for recipients' domains.
     pub mailertable: Vec<MapSource>,
     /// Addresses of domains that have no mailboxes of their own.
     pub virtusertable: Vec<MapSource>,
-    /// What senders are called outside.
+    /// The outside addresses of senders.
     pub genericstable: Vec<MapSource>,
     /// Other names of domains.
     pub domaintable: Vec<MapSource>,
@@ -71,13 +71,13 @@ pub struct Maps {
     pub smarttable: Vec<MapSource>,
     /// Other names of users, programs, files, lists.
     pub aliases: Vec<MapSource>,
-    /// What a line does that cannot be read.
+    /// The treatment of a line that cannot be read.
     pub bad_line: BadLine,
     /// How often files are looked at; 0: only at a reload.
     pub interval: Duration,
     /// The most octets of one file.
     pub size_max: u64,
-    /// The most octets of memory for what long lists become.
+    /// The most octets of memory for the expansion of long lists.
     pub expansions_size_max: u64,
     /// Files, and directories on the way to them, may be writable by their group.
     pub group_writable: bool,

@@ -140,7 +140,7 @@ fn json_value(value: &Value) -> Json {
     }
 }
 
-/// Each table of a list on one line, without what is default.
+/// Each table of a list on one line, without default values.
 pub(crate) fn inline_tables(section: &Section, config: &Config) -> Vec<String> {
     let count = section.group.map_or(0, |group| (group.len)(config));
     let machine = Machine::default();

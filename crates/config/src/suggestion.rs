@@ -1,4 +1,4 @@
-//! What somebody may have meant: the nearest word by edit distance.
+//! Suggestions for a wrong word: the nearest word by edit distance.
 
 /// The nearest of the candidates, if one is near: a third of the letters of the longer word may be wrong.
 pub(crate) fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {

@@ -31,7 +31,7 @@ pub struct User {
     pub gid: Option<u32>,
 }
 
-/// A user with what a delivery needs of his line.
+/// A user, with the fields of his line that a delivery needs.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Login {
     /// The login name.
@@ -53,7 +53,7 @@ pub struct Login {
 pub struct Accounts {
     passwd: String,
     group: String,
-    /// Whether the C library is asked for who is not in them.
+    /// Whether the C library is asked for users that are not in them.
     has_nss: bool,
 }
 
@@ -65,7 +65,7 @@ pub struct Kept {
     last: Mutex<Option<([Stamp; 2], Arc<Accounts>)>>,
 }
 
-/// What tells a changed file: device, inode, size, times of change. `None`: it is not there.
+/// The properties that differ when a file was changed: device, inode, size, times of change. `None`: it is not there.
 type Stamp = Option<[i64; 7]>;
 
 /// A line of `/etc/group`.
@@ -108,7 +108,7 @@ impl Accounts {
     /// Finds a user by his name alone, in the files and then elsewhere. Blocks.
     ///
     /// # Errors
-    /// He is not in the files, and nobody could say whether he is elsewhere.
+    /// The user is not in the files, and no service answered whether he is elsewhere.
     pub fn find(&self, name: &str) -> io::Result<Option<Login>> {
         match self.login(name) {
             None if self.has_nss => nss::login(name),

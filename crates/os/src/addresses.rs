@@ -1,4 +1,4 @@
-//! The addresses of this machine, from what the kernel shows in `/proc/self/net` (`/proc/net` is not there under
+//! The addresses of this machine, as the kernel shows them in `/proc/self/net` (`/proc/net` is not there under
 //! systemd's `ProcSubset=pid`).
 //!
 //! They serve to notice that a name in the DNS leads back to us. A service that may not see them (other systems than

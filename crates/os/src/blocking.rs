@@ -2,7 +2,7 @@
 
 use tokio::task::JoinError;
 
-/// Does `work` where waiting holds up nobody.
+/// Does `work` on a thread that may wait.
 ///
 /// In the simulation it is done here and now after a moment, so that a run repeats to the letter.
 ///

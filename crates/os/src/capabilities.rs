@@ -1,4 +1,4 @@
-//! Capabilities of the process that stays root to start deliveries: a few, and no others for whatever it starts.
+//! Capabilities of the process that stays root to start deliveries: a few, and no others for its child processes.
 //!
 //! A service unit does that with `CapabilityBoundingSet=`; this is for a start by hand. `no_new_privs` cannot be set
 //! there: wrappers of list managers use set-group-id bits.
@@ -10,8 +10,9 @@ use rustix::thread::{
 };
 use std::io;
 
-/// What the helper needs: becoming a user, and killing a worker that has become one. The others are for programs that
-/// users run and that are set-user-id root, as procmail is on some systems: they write to mailboxes and give them away.
+/// The capabilities of the helper: becoming a user, and killing a worker that has become one. The others are for
+/// set-user-id root programs that users run, as procmail is on some systems: such a program writes to mailboxes and
+/// gives them away.
 pub const OF_HELPER: CapabilitySet = CapabilitySet::SETUID
     .union(CapabilitySet::SETGID)
     .union(CapabilitySet::KILL)
@@ -22,10 +23,11 @@ pub const OF_HELPER: CapabilitySet = CapabilitySet::SETUID
 /// Numbers of capabilities that there may be; the kernel knows the last one.
 const NUMBERS: u32 = 64;
 
-/// Gives up all other capabilities, for this thread and for all programs that it starts, whoever they run as.
+/// Gives up all other capabilities, for this thread and for all programs that it starts, also for programs of other
+/// users.
 ///
-/// Without the capability to do that (SETPCAP) only those of this thread are given up: whoever took it has chosen the
-/// rest.
+/// Without the capability to do that (SETPCAP) only those of this thread are given up: the process that took SETPCAP
+/// away has chosen the rest.
 /// # Errors
 /// The kernel refused.
 pub fn keep_only(kept: CapabilitySet) -> io::Result<()> {

@@ -2,7 +2,7 @@
 //!
 //! Every stop takes the time from here and hands it to the pure rooms as an argument, so that a reader finds every
 //! reading of a clock by this file's name. Monotonic time is for limits and delays, wall time for trace lines and queue
-//! ids. Nothing here sleeps: who waits uses the timers of tokio.
+//! ids. Nothing here sleeps: waiting uses the timers of tokio.
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;

@@ -1,4 +1,4 @@
-//! Descriptors that whoever started the process left open.
+//! Descriptors that the parent process left open.
 //!
 //! A shell, a supervisor or a `sudo` may pass more than the three of standard input and output: an open directory, a
 //! socket, a lock. The server would keep them for months, and programs of aliases would find them. So every start

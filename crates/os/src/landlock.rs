@@ -15,7 +15,7 @@ use std::path::Path;
 /// The newest version whose kinds of access are used.
 const NEWEST: ABI = ABI::V5;
 
-/// What may be done with the files below a directory, besides reading them.
+/// The rights on the files below a directory, besides reading them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Access {
     /// Programs may be run.
@@ -109,7 +109,7 @@ fn rights(access: Access) -> BitFlags<AccessFs> {
         rights |= AccessFs::Execute;
     }
     if access.write {
-        // Neither devices, nor what ioctl does with them.
+        // No devices, and no ioctl on them.
         let never = AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::IoctlDev;
         rights |= AccessFs::from_write(NEWEST) & !never;
     }

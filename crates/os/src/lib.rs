@@ -1,4 +1,5 @@
-//! What the server asks of the machine and of whoever started it: time, users, limits, signals, the service manager.
+//! Services of the machine and of the process that started the server: time, users, limits, signals, the service
+//! manager.
 //!
 //! A start goes through these files in this order, and all of it happens before the first thread exists,
 //! because user ids and the environment belong to single threads and to nobody:
@@ -7,7 +8,7 @@
 //! 2. [`machine`] says who and where we are, [`limits`] allows more open files;
 //! 3. the caller binds what is still to bind;
 //! 4. [`accounts`] finds the user to become, [`privileges`] gives it its directories and becomes it, for good;
-//! 5. [`landlock`] and [`seccomp`] close what is not needed from then on.
+//! 5. [`landlock`] and [`seccomp`] close files and system calls that are not needed from then on.
 //!
 //! The helper of local delivery, which stays root, keeps few [`capabilities`]. Afterwards [`addresses`], [`clock`],
 //! [`signals`] and [`quickack`] serve the running server. `unsafe` stands here and in the disk of the spool, nowhere

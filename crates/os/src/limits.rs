@@ -15,13 +15,13 @@ pub const RESERVED: u64 = 100;
 #[must_use]
 pub fn raise_open_files() -> u64 {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
-    // What counts is the limit read back, whatever the answer to this was.
+    // The limit that is read back counts, whether this call succeeded or not.
     setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).unwrap_or(());
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
-/// What to tell the operator when `limit` does not suffice for the connections of clients and to next hops, and beside
-/// these to silent ones.
+/// Returns a warning when `limit` does not suffice for the connections of clients and to next hops, and beside these to
+/// silent ones.
 #[must_use]
 pub fn open_files_warning(limit: u64, accept_max: u32, [delivery_max, silent_max]: [u32; 2]) -> Option<String> {
     let delivery = u64::from(delivery_max) + u64::from(silent_max);

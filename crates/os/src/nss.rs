@@ -3,8 +3,7 @@
 //! A question may load code and may wait for a network: it belongs on a thread that may wait. A library that is linked
 //! statically knows the files alone, so such a program does not ask.
 //!
-//! That there is no such user is told apart from that nobody could say: the first sends mail back, the second has it
-//! wait.
+//! A missing user is told apart from a failed look-up: the first returns mail, the second lets it wait.
 
 use super::accounts::Login;
 use nix::errno::Errno;
@@ -33,7 +32,7 @@ pub const fn is_there() -> bool {
 /// The user of this name. Blocks.
 ///
 /// # Errors
-/// Nobody could say. The text names the services.
+/// The services gave no answer. The text names the services.
 pub fn login(name: &str) -> io::Result<Option<Login>> {
     if !is_there() || !is_askable(name) {
         return Ok(None);
@@ -135,7 +134,7 @@ fn found<T>(database: &str, wanted: &str, answer: nix::Result<Option<T>>) -> io:
     }
 }
 
-/// The services of a database, without what is to be done after each.
+/// Returns the services of a database, without the actions after each.
 fn services(text: &str, database: &str) -> Vec<String> {
     let line = text.lines().find_map(|line| {
         let (name, services) = line.split('#').next()?.split_once(':')?;
@@ -160,7 +159,7 @@ fn is_configured(files: &[&str]) -> bool {
 }
 
 fn answers(socket: &str) -> bool {
-    // What may not be asked by us is there.
+    // A socket that this process may not use still shows that the service is there.
     !UnixStream::connect(socket)
         .is_err_and(|error| matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused))
 }

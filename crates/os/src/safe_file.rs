@@ -1,17 +1,17 @@
-//! Files that decide about mail: read only where nobody but root and the server's user can have written them.
+//! Files that decide about mail: read only where no other user than root and the server's user can have written them.
 //!
 //! A line of an alias file runs a program, one of the access map gives the right to relay, one of the password file is
 //! a login. So a file with such lines counts only if root, the user of the server or the user who started it owns it,
-//! others cannot write to it, and each directory on the way to it is as safe: whoever may write to a directory can put
-//! another file in its place (sendmail's `safefile` and `safedirpath`).
+//! others cannot write to it, and each directory on the way to it is as safe: a user who may write to a directory can
+//! put another file in its place (sendmail's `safefile` and `safedirpath`).
 //!
 //! The file is opened once; owner, mode and content are those of the open descriptor. Directories are asked by name,
 //! each symbolic link on the way is followed and the directories on its way are asked too. In a directory with the
 //! sticky bit others can make names but not replace those of root and the server's user, so the next name on the way
 //! must belong to one of these.
 //!
-//! A directory in which somebody else may write is refused before anything in it counts; so nothing can change between
-//! the questions except by those who are trusted.
+//! A directory that another user may write to is refused before its files count, so only trusted users can change files
+//! between the checks.
 
 use super::accounts::Accounts;
 use super::{machine, privileges};
@@ -27,7 +27,7 @@ use std::path::{Component, Path, PathBuf};
 /// Symbolic links on one way; as the kernel counts them.
 const LINKS_MAX: usize = 40;
 
-/// Whose files count, and how group write permission is judged.
+/// The owners whose files are trusted, and how group write permission is judged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trust {
     owners: BTreeSet<u32>,
@@ -50,7 +50,7 @@ enum GroupWrite {
 pub enum Refusal {
     /// It cannot be opened or asked.
     Io(io::Error),
-    /// Somebody else could have written it.
+    /// Another user could have written it.
     Unsafe(String),
 }
 
@@ -99,7 +99,7 @@ impl Trust {
         Self { owners: owners(account.as_ref()), group: GroupWrite::Of(groups) }
     }
 
-    /// Opens a regular file for reading, if nobody else could have written it. Never waits for a pipe or a terminal.
+    /// Opens a regular file for reading, if no other user could have written it. Never waits for a pipe or a terminal.
     ///
     /// # Errors
     /// It cannot be opened, is no regular file, or is not safe.
@@ -254,7 +254,7 @@ mod tests {
     use std::fs::{self, Permissions};
     use std::os::unix::fs::{PermissionsExt as _, symlink};
 
-    /// Somebody else, in tests that root runs.
+    /// The id of another user, in tests that root runs.
     const OTHER: u32 = 54_321;
 
     fn trust(group: GroupWrite) -> Trust {
@@ -368,12 +368,12 @@ mod tests {
         assert!(text.contains("owner 54321") && text.contains("chown root "), "{text}");
         let theirs = Trust { owners: [0, OTHER].into(), group: GroupWrite::No };
         assert_eq!(refused(&theirs, &file), None, "it may be the user of the server");
-        // A directory of somebody else, with a file of root's in it.
+        // A directory of another user, with a file of root's in it.
         let other = directory.join("other");
         fs::write(&other, "").unwrap();
         give(&directory);
         assert!(refused(&no, &other).is_some_and(|text| text.starts_with("the directory ")));
-        // A link that somebody made in a sticky directory could lead elsewhere tomorrow.
+        // A link that a user made in a sticky directory could lead elsewhere tomorrow.
         let sticky = place.path().join("sticky");
         fs::create_dir(&sticky).unwrap();
         mode(&sticky, 0o1777);

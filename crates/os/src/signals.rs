@@ -1,4 +1,4 @@
-//! Signals as a stream of what they ask for.
+//! Signals as a stream of requests.
 //!
 //! Made once inside the runtime, then awaited by the main loop. From then on the four signals, and SIGXFSZ, no longer
 //! end the process.
@@ -10,7 +10,7 @@ use tokio::signal::unix::signal;
 
 pub use tokio::signal::unix::SignalKind;
 
-/// What a signal asks for.
+/// The request that a signal stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
     /// SIGTERM or SIGINT: begin no transaction, let open ones finish within `server.shutdown_grace`, end.

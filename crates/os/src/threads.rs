@@ -1,9 +1,9 @@
 //! A few threads of their own for one kind of work that waits for a disk.
 //!
-//! Work on the runtime's blocking threads shares them with everybody else's, and gets a new thread whenever none is
-//! free at that very moment. Here there are never more than so many, whatever others wait for. They are started as they
-//! are needed, and end when there has been nothing to do for [`IDLE_MAX`] or when the last handle is gone; until then
-//! they hold nothing of what they did.
+//! Work on the runtime's blocking threads shares them with the work of other parts, and gets a new thread whenever none
+//! is free at that very moment. Here there are never more than so many, however many threads others block. They are
+//! started as they are needed, and end when there has been nothing to do for [`IDLE_MAX`] or when the last handle is
+//! gone; an idle thread holds no data of its former work.
 //!
 //! Work here may wait for a disk alone, and never for other work: then all of it has its turn, in the order in which it
 //! came.
@@ -89,7 +89,7 @@ impl Threads {
     /// # Errors
     /// The work panicked, or there is no thread to be had.
     /// # Cancel safety
-    /// Yes: work that was not begun is not done; what was begun goes on to its end, and its result is lost.
+    /// Yes: work that was not begun is not done; begun work goes on to its end, and its result is lost.
     pub async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, Undone> {
         #[cfg(any(test, feature = "sim"))]
         if super::clock::simulated::is_on() {
@@ -98,7 +98,7 @@ impl Threads {
         let (tell, told) = oneshot::channel();
         self.hand_in(Box::new(move || {
             if !tell.is_closed() {
-                // Whoever wanted it may go away at any moment.
+                // The task that waits may be dropped at any moment.
                 drop(tell.send(work()));
             }
         }))?;
@@ -162,7 +162,7 @@ impl Shared {
         loop {
             if let Some(work) = state.waiting.pop_front() {
                 drop(state);
-                // A panic was reported where panics are; whoever waits hears of it by the end of his channel.
+                // The panic hook has reported the panic; the waiting task sees the end of its channel.
                 drop(catch_unwind(AssertUnwindSafe(work)));
                 state = self.lock();
                 continue;
@@ -190,7 +190,7 @@ mod tests {
 
     const SOON: Duration = Duration::from_secs(20);
 
-    /// Waits for what nobody announces.
+    /// Polls until a condition holds.
     #[track_caller]
     fn wait(what: &'static str, is_so: impl Fn() -> bool) {
         let patience = TestDeadline::new(what);
@@ -229,7 +229,7 @@ mod tests {
             assert!(threads.shared.lock().threads <= 2);
             drop(gate);
         }
-        // They end when nobody can hand in anything any more.
+        // The threads end when no handle is left that can hand in work.
         let shared = Arc::downgrade(&threads.shared);
         drop(threads);
         wait("a thread does not end", || shared.strong_count() == 0);

@@ -1,13 +1,13 @@
-//! What is known of single hosts: which are passed over for a while, how fast they answered, whose TLS is broken.
+//! The health of single hosts: which hosts are passed over for a while, how fast they answered, whose TLS is broken.
 //!
 //! A site may have several hosts. One that is dead costs the site nothing while another lives: it is put behind the
 //! others for a time that doubles with each failure (a circuit breaker for each host). The table serves all
 //! connections, outlives restarts as a file ([`Hosts::to_bytes`]), and is an aid only: without it mail goes the same
 //! way, slower.
 //!
-//! Invariants: never more than [`HostSettings::max`] hosts, who was used longest ago leaves first; a host is put last
-//! and never left out, so nothing here can make a site unreachable; bytes that are damaged give an empty table and the
-//! reason.
+//! Invariants: never more than [`HostSettings::max`] hosts, the host that was used longest ago leaves first; a host is
+//! put last and never left out, so nothing here can make a site unreachable; bytes that are damaged give an empty table
+//! and the reason.
 //!
 //! Not here: which hosts a site has (`server::resolve`), the state of a site (`scheduler`), sockets, files. Time since
 //! 1970 is given.
@@ -23,7 +23,7 @@ use std::collections::{BTreeMap, BinaryHeap};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// What a host is at least expected to take whose last attempt failed.
+/// The least time that an attempt on a host is expected to take when its last attempt failed.
 const FAILED_TAKES: Duration = Duration::from_secs(10);
 
 /// Waits of a message for which a host that put it off is passed over, at least: as many as it may need to get past
@@ -65,7 +65,7 @@ pub struct Hosts {
     chance: Chance,
 }
 
-/// What is known of a host. Times in microseconds since 1970.
+/// The record of one host. Times in microseconds since 1970.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Host {
     /// Since it last carried a transaction to its end.
@@ -115,7 +115,7 @@ impl AvoidedExtensions {
     pub const AUTH_LOGIN: Self = Self(64);
     /// CRAM-MD5 of AUTH: other mechanisms are tried first.
     pub const AUTH_CRAM_MD5: Self = Self(128);
-    /// Each with its keyword in the reply to EHLO, and the key of `[[destination]]` that leaves it out, if there is one.
+    /// Each with its keyword in the reply to EHLO, and the key of `[[destination]]` that leaves it out, if any.
     const NAMES: [(Self, &'static str, Option<&'static str>); 8] = [
         (Self::PIPELINING, "PIPELINING", Some("pipelining")),
         (Self::CHUNKING, "CHUNKING", Some("chunking")),
@@ -167,14 +167,13 @@ impl std::fmt::Display for AvoidedExtensions {
 pub enum Standing {
     /// As good as any.
     Good,
-    /// It works as far as is known, and is to be left alone: it put mail off, or somebody is finding out whether it is
-    /// back.
+    /// It works as far as is known, and is left alone: it put mail off, or another connection tests whether it is back.
     Aside,
     /// It failed a short while ago.
     Failed,
 }
 
-/// What is known of TLS with a host.
+/// The experience with TLS on a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TlsRecord {
     /// No handshake succeeded, and none failed a short while ago.
@@ -185,7 +184,7 @@ pub enum TlsRecord {
     Worked,
 }
 
-/// What a person sees of a host.
+/// The record of a host for the queue views.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostView {
     /// The host.
@@ -209,7 +208,7 @@ pub struct HostView {
 }
 
 impl Hosts {
-    /// A table that knows nobody. Back-off is scattered by the seed.
+    /// Makes a table without hosts. Back-off is scattered by the seed.
     #[must_use]
     pub const fn new(settings: HostSettings, seed: u64) -> Self {
         Self { settings, known: BTreeMap::new(), by_use: BinaryHeap::new(), uses: 0, chance: Chance::new(seed) }
@@ -229,7 +228,7 @@ impl Hosts {
         self.known.len()
     }
 
-    /// Whether nobody is known.
+    /// Whether the table has no host.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.known.is_empty()
@@ -246,7 +245,7 @@ impl Hosts {
         }
     }
 
-    /// Whether a host is as good as any: it is not passed over, and after a back-off nobody else is trying it.
+    /// Whether a host is as good as any: it is not passed over, and after a back-off no other connection is testing it.
     #[must_use]
     pub fn may_try(&self, address: SocketAddr, now: Duration) -> bool {
         self.standing(address, now) == Standing::Good
@@ -259,10 +258,10 @@ impl Hosts {
     }
 
     /// Puts hosts that are passed over behind the others, those that failed last, and changes nothing else in the
-    /// order. What has no address is good.
+    /// order. A host without an address counts as good.
     ///
-    /// `is_wary`: who is doubted comes behind who is not. A connection that has found one host dead is not to find out
-    /// about all that may be.
+    /// `is_wary`: doubted hosts come behind the others, so that a connection that has found one host dead does not test
+    /// every host that may be dead.
     pub fn order<T>(
         &self,
         hosts: &mut [T],
@@ -288,7 +287,8 @@ impl Hosts {
 
     /// A connection to a host did not come about, or ended without an answer: it is passed over.
     ///
-    /// What failed while it was passed over anyway had begun before, or was a last resort, and makes it no longer.
+    /// A failure while the host is passed over already does not make that time longer: the connection began before, or
+    /// was a last resort.
     pub fn failed(&mut self, address: SocketAddr, now: Duration) {
         let (first, longest, seed) = (self.settings.first, self.settings.longest, self.chance.next());
         let host = self.touch(address, now);
@@ -333,7 +333,7 @@ impl Hosts {
         let limit = micros(now.saturating_add(self.settings.first));
         let host = self.touch(address, now);
         host.retry_at = 0;
-        // Who greeted and hung before may do so again: one message finds out.
+        // A host that greeted and then hung may hang again, so one message tests it.
         host.trial_until = if host.failures > 0 { limit } else { 0 };
         host.greeting = smoothed(host.greeting, took);
     }
@@ -388,7 +388,7 @@ impl Hosts {
         }
     }
 
-    /// What is known of TLS with a host.
+    /// Returns the experience with TLS on a host.
     #[must_use]
     pub fn tls(&self, address: SocketAddr, now: Duration) -> TlsRecord {
         let memory = micros(self.settings.tls_seen_memory);
@@ -482,7 +482,8 @@ impl Host {
     }
 }
 
-/// The address without what does not belong to the host: a flow, a scope, an IPv4 address in IPv6 dress.
+/// Returns the address without the parts that do not belong to the host: a flow, a scope, an IPv4 address in IPv6
+/// dress.
 const fn plain(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }
@@ -492,7 +493,7 @@ fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// A quarter of the way from what was known to what was measured; never 0.
+/// Returns the known time moved a quarter of the way to the measured time; never 0.
 fn smoothed(before: u32, took: Duration) -> u32 {
     let took = u32::try_from(took.as_micros()).unwrap_or(u32::MAX).max(1);
     match before {

@@ -354,7 +354,7 @@ impl Pace {
         let stop = self.learned.as_ref().and_then(|learned| learned.stop.as_ref());
         match stop {
             Some(stop) if went >= stop.step => return self.end_stop(went, now),
-            // The sustained rate is what was accepted before the stop.
+            // The sustained rate comes from the messages accepted before the stop.
             Some(_) => {}
             None if self.taken == 0 || now.saturating_sub(self.last) > MEMORY => {
                 (self.since, self.taken) = (now, 0);

@@ -67,7 +67,7 @@ pub(crate) struct ConnectionBudget {
     pub(crate) all: usize,
     /// Beside all others: connections with a silent peer in a transaction.
     pub(crate) silent: usize,
-    /// Of the fast lane, for sites whose last attempt was cancelled before the greeting.
+    /// Connections of the fast lane, for sites whose last attempt was cancelled before the greeting.
     pub(crate) retries: usize,
 }
 

@@ -1,4 +1,4 @@
-//! The state of a scan between two pages, and what one page calls for.
+//! The state of a scan between two pages, and the work that one page calls for.
 
 use std::time::Duration;
 

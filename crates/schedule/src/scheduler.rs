@@ -102,7 +102,7 @@ impl Scheduler {
         }
     }
 
-    /// Switches a mechanism off, to measure what it is good for.
+    /// Switches a mechanism off, to measure its benefit.
     #[doc(hidden)]
     pub const fn switch_off(&mut self, mechanism: Mechanism) {
         self.without = Some(mechanism);

@@ -1,4 +1,4 @@
-//! `[[destination]]`: rules by next hop, and what holds for one when the defaults are filled in.
+//! `[[destination]]`: rules by next hop, and the values for one when the defaults are filled in.
 //!
 //! The stop is resolve: when it is known which queue mail waits in and which hosts take it, [`Config::rule_for`] says
 //! with which limits, from which address and under which name it goes. The first rule that fits counts, alone: keys it
@@ -60,7 +60,7 @@ pub struct UsedExtensions {
     pub dsn: bool,
 }
 
-/// What holds for a next hop.
+/// The limits and settings that apply to a next hop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EffectiveRule {
     /// The rule, counted from 0 in the order of the file; `None` where none fits.
@@ -86,7 +86,7 @@ pub struct EffectiveRule {
 }
 
 impl Config {
-    /// What holds for the mail of a queue, whose name is `destination`, that goes to MX hosts with the names `mx`.
+    /// Returns the rule for the mail of a queue with the name `destination` that goes to MX hosts with the names `mx`.
     ///
     /// `mx` is empty for smart hosts and for address literals, and the domain itself where that is its own host. Names
     /// may end with a dot. Costs some nanoseconds for each entry of each rule.
@@ -127,7 +127,7 @@ impl Config {
         self.destinations.iter().any(|rule| rule.matches.iter().any(is_it))
     }
 
-    /// What holds where no rule fits.
+    /// Returns the values that apply where no rule fits.
     fn rule_of_all(&self) -> EffectiveRule {
         EffectiveRule {
             index: None,
@@ -201,7 +201,7 @@ impl NextHop {
         }
     }
 
-    /// What somebody may have meant by a text that is no entry; to be read before it is proposed.
+    /// Returns the entry that the writer of a wrong text may have meant; the caller reads it before proposing it.
     pub(super) fn meant(text: &str) -> Option<String> {
         if let Some(pattern) = text.strip_prefix("mx:") {
             let pattern = pattern.trim_end_matches('.');

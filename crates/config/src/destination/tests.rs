@@ -1,4 +1,4 @@
-//! Which rule fits which next hop, and what holds then.
+//! Rules that fit next hops, and the values that apply then.
 
 use super::super::{Machine, load, render};
 use super::*;

@@ -1,4 +1,4 @@
-//! Parameters of what happens after a message is accepted: where it goes, how fast, how long it is tried.
+//! Parameters of delivery after a message is accepted: the route, the rate, the time of retries.
 
 use super::super::choice::Choice as _;
 use super::super::parameter::{Section, at};

@@ -1,4 +1,4 @@
-//! Parameters of `[[destination]]`: what holds for some next hops and not for others.
+//! Parameters of `[[destination]]`: settings for some next hops and not for others.
 
 use super::super::choice::Choice as _;
 use super::super::field::Field as _;

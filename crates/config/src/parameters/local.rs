@@ -271,8 +271,8 @@ pub(super) static LOCAL: Section = Section {
     ],
 };
 
-/// Who says anything of mail that stays here has a machine with a name of its own, and so has who names it and sends by
-/// himself.
+/// True if a key of `local.` or a map of local names is set, or if the machine has a name of its own and sends mail
+/// itself.
 fn is_hostname_local(config: &Config, given: &BTreeSet<&'static str>) -> Value {
     let is_told = given.iter().any(|key| key.starts_with("local."));
     let is_named = given.contains("hostname") && config.route.smart_host.is_empty();

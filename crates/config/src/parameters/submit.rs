@@ -1,4 +1,4 @@
-//! Parameters of what programs of this machine hand in.
+//! Parameters of messages that programs of this machine hand in.
 
 use super::super::parameter::{Preset, Section, at};
 use super::super::value::Value;

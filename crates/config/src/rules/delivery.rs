@@ -102,7 +102,8 @@ impl Rules<'_> {
             (delivery.retry_first, "delivery.retry_first", "each message is tried once"),
             (delivery.warn_after, "delivery.warn_after", "nobody is told that his message waits"),
         ] {
-            // The default of warn_after speaks of a longer time to live than somebody has chosen: no fault of his.
+            // The default of warn_after assumes the default time to live: it is no fault when only a shorter time to
+            // live is set.
             let is_meant = key == "delivery.retry_first" || self.loaded.places.of(key, 0).is_some();
             if time >= delivery.give_up_after && is_meant {
                 let time = time_text(time);

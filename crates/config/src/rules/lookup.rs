@@ -172,7 +172,7 @@ impl Rules<'_> {
     }
 }
 
-/// What is wrong with the URL of a server.
+/// Returns the fault of the URL of a server.
 fn bad_server(server: &str) -> Option<&'static str> {
     let Some((scheme, rest)) = server.split_once("://") else { return Some("is no URL of a server") };
     let is_name = |c: char| c.is_ascii_alphanumeric() || "-._~%:[]".contains(c);

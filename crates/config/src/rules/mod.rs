@@ -1,7 +1,7 @@
 //! Rules between values: what each of them allows and all together do not.
 //!
-//! A rule speaks at the key that somebody set; it is silent where one of its keys could not be read, since the value
-//! it would judge is not the one that was written.
+//! A rule reports at the key that was set; it is silent where one of its keys could not be read, since the value it
+//! would judge is not the one that was written.
 
 mod delivery;
 mod destination;

@@ -1,7 +1,7 @@
-//! Wrong files and what is said about them, to the letter: `bad/*.toml`.
+//! Wrong files and the messages about them, to the letter: `bad/*.toml`.
 //!
-//! What stands before the first line with `#>` is the file, the rest is the wanted text. Names that begin with `root_`
-//! are read on a machine where root starts the server. `write_bad`, an ignored test, writes what is said now; look at
+//! The file is the text before the first line with `#>`, the wanted text is the rest. Names that begin with `root_` are
+//! read on a machine where root starts the server. `write_bad`, an ignored test, writes the messages of now; look at
 //! the difference before it is kept.
 
 use super::super::{Machine, load, render};
@@ -17,7 +17,7 @@ fn cases() -> Vec<PathBuf> {
     paths
 }
 
-/// The file of a case, what is wanted and what is said.
+/// Returns the file of a case, the wanted messages and the messages.
 fn run(path: &Path) -> (String, String, String) {
     let name = path.file_name().and_then(|name| name.to_str()).expect("a name");
     let content = std::fs::read_to_string(path).expect("a case");

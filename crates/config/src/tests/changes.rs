@@ -1,4 +1,4 @@
-//! What a reload would change, and what it refuses.
+//! Changes that a reload would make, and changes that it refuses.
 
 use super::super::{Config, Machine, differences, load, refuses_reload};
 

@@ -91,7 +91,7 @@ fn overrides_replace_the_file() {
     );
     assert_eq!(config.relay.from, ["192.0.2.1/32".parse().expect("a network")]);
     assert!(loaded("auth.program = ['/x']", &["auth.program="]).expect("fine").config.auth.program.is_empty());
-    // A value of the file that does not fit is an error although nobody will use it.
+    // A value of the file that does not fit is an error although it will not be used.
     assert!(loaded("hostname = 1", &["hostname=b.example"]).is_err());
 }
 

@@ -1,4 +1,4 @@
-//! Any configuration reads back from what is shown of it; any text gives problems with a place, or a configuration.
+//! Any configuration reads back from its shown form; any text gives problems with a place, or a configuration.
 
 use super::super::build::read;
 use super::super::kind::Kind;
@@ -126,7 +126,7 @@ proptest! {
         let (loaded, problems) = read(&text, Some(Path::new(FILE)), &[], &machine);
         prop_assert!(problems.is_empty(), "{}", render(&problems));
         let shown = show::text(&loaded, &[]);
-        // Another machine: what is shown depends on nothing.
+        // Another machine: the shown form does not depend on the machine.
         let other = Machine::new("other.example", None);
         let (again, problems) = read(&shown, Some(Path::new("/elsewhere/x.toml")), &[], &other);
         prop_assert!(problems.is_empty(), "{}", render(&problems));

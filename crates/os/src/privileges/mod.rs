@@ -6,8 +6,9 @@
 //!
 //! **Invariant: one thread.** To Linux user ids, groups and capabilities belong to a thread, and the calls used here
 //! change the calling one. So all of this happens before the runtime and the spool start threads, which then inherit
-//! what is left; [`drop_to`] refuses to work in a process with more than one. Only files a user cannot have prepared
-//! are given to it: nothing below a directory it could already write to, no second name of a file, no symbolic link.
+//! the remaining rights; [`drop_to`] refuses to work in a process with more than one. Only files a user cannot have
+//! prepared are given to it: nothing below a directory it could already write to, no second name of a file, no symbolic
+//! link.
 //!
 //! Not here: a change of root directory, and user look-ups by the C library (see [`super::accounts`]).
 
@@ -47,21 +48,21 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// What to do about the rights of this process.
+/// The user change that a start makes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Plan {
     /// Nothing: it has none to give up.
     Unprivileged,
     /// Stay root, because `server.user` says `root`.
     Root,
-    /// Stay root, because there is nobody to become; [`Plan::warning`] says so.
+    /// Stay root, because there is no user to become; [`Plan::warning`] says so.
     RootForLackOfUser,
     /// Become this user.
     Become(Account),
 }
 
 impl Plan {
-    /// What to tell the operator.
+    /// Returns the warning for the operator.
     #[must_use]
     pub fn warning(&self) -> Option<String> {
         matches!(self, Self::RootForLackOfUser).then(|| {
@@ -127,13 +128,13 @@ pub fn plan(is_root: bool, user: &str, group: &str, accounts: &Accounts) -> Resu
 }
 
 impl Account {
-    /// Makes sure that the user owns the directory that `key` names, and what is in it.
+    /// Makes sure that the user owns the directory that `key` names, and the files in it.
     ///
     /// A missing one is made, with mode 0700. One of root's is given to the user with its contents if it is empty or
     /// holds the file `marker`; one of the user's own is taken as it is.
     /// # Errors
     /// `Config`: the directory is root's or another user's and looks like something else. `System`: it could not be
-    /// made or given away; what was given away until then stays so.
+    /// made or given away; files given away until then stay so.
     pub fn own_directory(&self, key: &str, path: &Path, marker: &str) -> Result<(), Error> {
         let failed = |what: &str, error: io::Error| {
             Error::System(format!(
@@ -203,7 +204,7 @@ impl Account {
         Ok(chownat(CWD, path, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)?)
     }
 
-    /// Gives away what root owns, contents first: whoever owns the directory could change them under our hands.
+    /// Gives away what root owns, contents first: the new owner of the directory could change them during the work.
     fn own_below(&self, path: &Path, depth: u32) -> io::Result<()> {
         for name in names(path)? {
             let entry = path.join(name);
@@ -239,8 +240,9 @@ fn make_with_parents(path: &Path) -> io::Result<()> {
     std::fs::DirBuilder::new().mode(0o700).create(path)
 }
 
-/// Files made from now on are nobody else's, and no program that this process starts gains rights by a set-user-id bit
-/// or inherits a capability, as the one to bind low ports that a service unit gives. [`seal_memory`] is part of it.
+/// Other users have no rights to files made from now on, and no program that this process starts gains rights by a
+/// set-user-id bit or inherits a capability, as the one to bind low ports that a service unit gives. [`seal_memory`] is
+/// part of it.
 ///
 /// For every start, after binding, before threads. A kernel without ambient capabilities has none to inherit.
 /// # Errors
@@ -253,11 +255,11 @@ pub fn harden() -> Result<(), Error> {
 }
 
 /// Makes the memory of this process, with mail, keys and passwords in it, unreadable for other processes of its user,
-/// and leaves no core dump of it. What it starts inherits the limit of core dumps.
+/// and leaves no core dump of it. Child processes inherit the limit of core dumps.
 ///
 /// For every process of the server, as root or not: a user who runs the server may have other programs too. A process
 /// that becomes another user has to do it again, since the kernel decides anew at such a change (`fs.suid_dumpable`).
-/// What `/proc/self` shows stays readable for the process itself.
+/// The files of `/proc/self` stay readable for the process itself.
 /// # Errors
 /// `System`: the kernel refused.
 pub fn seal_memory() -> Result<(), Error> {
@@ -292,7 +294,7 @@ pub fn drop_to(account: &Account) -> Result<(), Error> {
     set_thread_res_gid(gid, gid, gid).map_err(refused("setresgid"))?;
     clear_ambient_capability_set().map_err(refused("prctl(PR_CAP_AMBIENT)"))?;
     set_thread_res_uid(uid, uid, uid).map_err(refused("setresuid"))?;
-    // Usually gone with the user id; not where somebody has set the secure bits that keep them.
+    // Usually gone with the user id; not where secure bits keep them.
     let none = CapabilitySet::empty();
     let nothing = CapabilitySets { effective: none, permitted: none, inheritable: none };
     set_capabilities(None, nothing).map_err(refused("capset"))?;

@@ -1,4 +1,4 @@
-//! Who is to be become. Becoming somebody needs a process of its own: `tests/privileges.rs`.
+//! The choice of the user that the process becomes. Becoming a user needs a process of its own: `tests/privileges.rs`.
 
 use super::*;
 

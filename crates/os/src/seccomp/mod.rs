@@ -110,7 +110,7 @@ pub fn apply() -> Result<(), String> {
     Ok(())
 }
 
-/// Two programs, since each has one answer for what it refuses.
+/// Two programs, since each has one answer for refused calls.
 fn programs() -> Result<[BpfProgram; 2], seccompiler::BackendError> {
     let mut refused: BTreeMap<i64, Vec<SeccompRule>> =
         REFUSED.iter().map(|(_, number)| (*number, Vec::new())).collect();

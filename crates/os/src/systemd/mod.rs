@@ -1,4 +1,4 @@
-//! The service manager: what it hands over at start, and what it is told.
+//! The service manager: the sockets and variables it hands over at start, and the reports to it.
 //!
 //! [`Handover::take`] runs first in the process, before any thread. It takes the listening sockets of a `.socket` unit
 //! and the places to report to, and clears the variables, so that programs started later do not take themselves for the
@@ -31,17 +31,17 @@ const PASSED_MAX: RawFd = 1024;
 const VARIABLES: [&str; 6] =
     ["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", "NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC"];
 
-/// What the service manager gave to this process.
+/// The variables and sockets that the service manager gave to this process.
 #[derive(Debug)]
 pub struct Handover {
-    /// Listening sockets, in the order of the unit. The caller finds out by their addresses what they are for.
+    /// Listening sockets, in the order of the unit. The caller knows their purpose by their addresses.
     pub listeners: Vec<TcpListener>,
     /// Where to report to.
     pub manager: Manager,
 }
 
 impl Handover {
-    /// Takes what is there and clears the variables. A second call finds nothing.
+    /// Takes the sockets and variables, and clears the variables. A second call finds nothing.
     ///
     /// # Errors
     /// `Config`: a passed descriptor is no listening TCP socket. `System`: there is more than one thread.
@@ -77,7 +77,7 @@ fn adopt(number: RawFd) -> Result<TcpListener, privileges::Error> {
     if !is_tcp_listener(borrowed) {
         return Err(unfit("is no listening TCP socket".to_owned()));
     }
-    // SAFETY: it is open, and nobody else has it: LISTEN_PID says that it is passed to this process, and the variable
+    // SAFETY: it is open, and no other code has it: LISTEN_PID says that it is passed to this process, and the variable
     // is cleared by now, so that no number is adopted twice.
     let owned = unsafe { OwnedFd::from_raw_fd(number) };
     fcntl_setfd(&owned, FdFlags::CLOEXEC).map_err(|error| unfit(format!("cannot be kept from programs ({error})")))?;
@@ -119,7 +119,7 @@ fn address_of(name: &OsStr) -> Option<SocketAddr> {
     }
 }
 
-/// The service manager as somebody to report to. A report that does not arrive is not repeated and nobody's failure.
+/// The service manager as the receiver of reports. A report that does not arrive is not repeated and is no failure.
 #[derive(Clone, Debug, Default)]
 pub struct Manager {
     address: Option<SocketAddr>,
@@ -155,8 +155,8 @@ impl Manager {
         self.tell(&["STOPPING=1", &status_line(status)]);
     }
 
-    /// Tells the watchdog that all is well, at half of its period, as long as `is_alive` says so. Never returns, unless
-    /// nobody watches.
+    /// Tells the watchdog that all is well, at half of its period, as long as `is_alive` says so. Returns only if there
+    /// is no watchdog.
     ///
     /// It runs as a task of the runtime, so a runtime that stands still stops it too. `is_alive` must not wait: it
     /// compares what the main loop and the committers have last done with the time.

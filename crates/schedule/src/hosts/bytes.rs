@@ -1,7 +1,7 @@
 //! The table of hosts as a file: `docs/hosts.md`, section "The files", has the format.
 //!
-//! All numbers are little endian. Records stand in the order of their last use, the oldest first. Whatever is not
-//! exactly as it was written gives an empty table: it is an aid, and half of it is not worth a guess.
+//! All numbers are little endian. Records stand in the order of their last use, the oldest first. Anything but the
+//! exact bytes that were written gives an empty table: the table is an aid, and half of it is not worth a guess.
 
 use super::{Host, HostSettings, Hosts, micros, plain};
 use std::cmp::Reverse;
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 const MAGIC: &[u8; 8] = b"mrhosts\0";
 const VERSION: u16 = 2;
-/// The version before, without what is known of TLS that worked. It is still read.
+/// The version before, without the fields about TLS that worked. It is still read.
 const VERSION_1: u16 = 1;
 const HEAD_BYTES: usize = 16;
 const RECORD_BYTES: usize = 80;
@@ -110,7 +110,7 @@ impl Hosts {
         if checksum(summed) != u64::from_le_bytes(*sum) {
             return Err(HostsDamage::Checksum);
         }
-        // What is more than fits was used longest ago.
+        // The records beyond the limit are those used longest ago.
         let left_out = count.saturating_sub(self.settings.max.max(1));
         for number in 1..=count {
             let (address, mut host) = record(&mut reader, is_version_1).ok_or(HostsDamage::Record(number))?;
@@ -135,7 +135,7 @@ impl Hosts {
         host.retry_at = host.retry_at.min(micros(now.saturating_add(longest).saturating_add(longest / 4)));
         host.tls_broken_until = host.tls_broken_until.min(micros(now.saturating_add(tls_memory)));
         host.seen = host.seen.min(micros(now));
-        // What is said to come has not happened, as far as this clock knows.
+        // A time in the future has not happened, as far as this clock knows.
         host.tls_worked_at = host.tls_worked_at.min(micros(now));
         host.tls_fails_since = host.tls_fails_since.min(micros(now));
         host.tls_failed_at = host.tls_failed_at.min(micros(now));
@@ -179,7 +179,7 @@ fn record(reader: &mut Reader<'_>, is_version_1: bool) -> Option<(SocketAddr, Ho
     Some((address, host))
 }
 
-/// What has not been read.
+/// The bytes that have not been read.
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {

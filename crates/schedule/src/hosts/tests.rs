@@ -59,7 +59,7 @@ fn after_a_back_off_one_connection_tries() {
     hosts.failed(dead, START);
     hosts.trying(dead, now);
     assert!(!hosts.may_try(dead, now + SECOND));
-    // Nobody told what came of it.
+    // The connection reports no result, so the trial ends by time.
     assert!(hosts.may_try(dead, now + 60 * SECOND));
     hosts.trying(dead, now);
     // The first message shows whether it is back.
@@ -85,7 +85,7 @@ fn a_host_that_puts_mail_off_is_spared_while_the_mail_is_tried_elsewhere() {
     let (bad, wait) = (at(1), 300 * SECOND);
     hosts.spare(bad, wait, 2, START);
     hosts.spare(bad, SECOND, 2, START);
-    // That it greets says nothing of the mail.
+    // A greeting says nothing about mail.
     hosts.greeted(bad, ms(10), START + SECOND);
     assert!(!hosts.may_try(bad, START + 4 * wait - ms(1)) && hosts.may_try(bad, START + 4 * wait));
     hosts.delivered(bad, ms(10), START + SECOND);
@@ -104,7 +104,7 @@ fn those_passed_over_come_last_and_nothing_else_moves() {
     let address = |number: &u8| (*number != 6).then(|| at(*number));
     hosts.order(&mut order, address, false, START);
     assert_eq!(order, [2, 3, 5, 6, 1, 4]);
-    // Who put a message off takes another one rather than who is dead.
+    // A host that put a message off comes before a host that failed.
     hosts.spare(at(3), 10 * SECOND, 6, START);
     hosts.order(&mut order, address, true, START);
     assert_eq!(order, [2, 5, 6, 3, 1, 4]);
@@ -189,7 +189,7 @@ fn failures_of_tls_that_lie_far_apart_are_two_periods() {
     assert_eq!(hosts.tls(at(1), START + 33 * HOUR), TlsRecord::Unknown);
 }
 
-/// What the version before this one has written.
+/// The bytes as version 1 writes them.
 #[test]
 fn a_table_of_version_1_is_read() {
     let mut hosts = Hosts::new(settings(10), 1);
@@ -258,7 +258,7 @@ fn damage_is_named() {
     assert_eq!(read(&twice), HostsDamage::Record(2));
 }
 
-/// What the table does, with a list in the order of use.
+/// The behaviour of the table, modelled with a list in the order of use.
 #[derive(Default)]
 struct Model {
     hosts: Vec<(SocketAddr, Known)>,
@@ -443,7 +443,7 @@ proptest! {
         prop_assert!(hosts.is_empty() && damage.is_some());
     }
 
-    /// Whatever stands in records, with a head and a checksum that fit: never a panic, never more than fit.
+    /// Any bytes in the records, with a head and a checksum that fit: no panic, and no more hosts than the limit.
     #[test]
     fn hostile_records(count in 0..12_usize, filling in prop::collection::vec(any::<u8>(), 12 * 80), now in any::<u64>()) {
         let mut bytes = b"mrhosts\0\x02\0\0\0".to_vec();

@@ -16,7 +16,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 const SEEDS: u64 = 5;
 /// Time of a scenario after its last message.
 const REST: Duration = Duration::from_secs(900);
-/// Time of what is not delivered.
+/// The time of recipients that are not delivered.
 const NEVER: Duration = Duration::from_secs(9_999);
 
 /// Columns of the table.

@@ -160,7 +160,7 @@ fn a_message_that_is_younger_than_was_thought_is_asked_for_once_and_tried_meanwh
     let mut trial = Trial::new(Settings::default(), std::iter::once(waiting(0, now - SECOND, false)));
     trial.now = now;
     let until = START + 24 * HOUR;
-    // Whatever starts a scan, the time is asked for once, and the message is tried when it is due.
+    // The time is asked for once however a scan starts, and the message is tried when it is due.
     trial.pass(START + 12 * HOUR, |_, _| Some(until));
     assert!(trial.opened > 6, "it was tried {} times", trial.opened);
     for hour in 13..=24 {

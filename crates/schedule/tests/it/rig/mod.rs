@@ -196,7 +196,7 @@ pub struct Rig {
     started: Duration,
     /// When a site that paces accepts the next message.
     free_from: Vec<Duration>,
-    /// Of a site that counts: its period, and the messages that it accepted in it.
+    /// The limit of a site that counts: its period, and the messages that it accepted in it.
     counted: Vec<(u128, u32)>,
     /// Messages that each site got, and those that it refused with 421 or 450 as too many.
     pub asked_to: Vec<usize>,
