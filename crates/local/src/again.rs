@@ -1,21 +1,20 @@
 //! A message that may stand in a mailbox file already, whole or in part, because its last delivery was cut short.
 //!
-//! Nothing is noted down before a message is appended, and nothing is ever cut off that another process has left. A
-//! delivery that is made again looks into the end of the file for itself: a message with its `From ` line, sender and
-//! recipient is a [`Candidate`], and is compared with what would be written, octet by octet, while that is written
-//! ([`Append`]):
+//! Nothing is noted down before a message is appended, and text of another process is never cut off. A repeated
+//! delivery looks for its message at the end of the file: a message with its `From ` line, sender and recipient is a
+//! [`Candidate`], and is compared with the message, octet by octet, while the message is written ([`Append`]):
 //!
 //! | The file has | What is done |
 //! |---|---|
-//! | all of the message, and then nothing or another message | nothing: it was delivered, and only the record of that is lost |
+//! | all of the message, and then nothing or another message | nothing: only the record of the delivery was lost |
 //! | the beginning of the message, and then its end | the rest of the message is appended |
 //! | anything else | the message is appended, as always behind an empty line |
 //!
 //! Two messages cannot be taken for one another: it is only looked for when the header names its queue id.
 //!
-//! Not found is what stands further from the end than the message is long and [`WINDOW_BYTES`] more, half a message
-//! behind which somebody else has appended one meanwhile, and one that ends within its `From ` line. Such a rest stays
-//! where it is, as with every mailer; it ends before the next message begins.
+//! The search does not find a message that stands further from the end than its length and [`WINDOW_BYTES`], half a
+//! message behind which another process has appended one, and a message that ends within its `From ` line. Such a rest
+//! stays where it is, as with every mailer; it ends before the next message begins.
 
 use super::file::Medium;
 use super::letter::from_line_begin;
@@ -97,7 +96,7 @@ fn find(medium: &dyn Medium, from: u64, length: u64) -> io::Result<Vec<(u64, Vec
     Ok(found)
 }
 
-/// What every line before a message begins with.
+/// The beginning of the line before every message.
 const FROM: &[u8] = b"From ";
 /// A longer line is none of ours.
 const LINE_MAX: usize = 4 << 10;
@@ -128,9 +127,9 @@ pub(super) struct Append<'m> {
     length: u64,
     /// Octets that may be written.
     left: u64,
-    /// What stands before the message: an empty line where it is missing, and the `From ` line.
+    /// The octets before the message: an empty line where it is missing, and the `From ` line.
     head: Vec<u8>,
-    /// What it still is the same as; without any, it is written.
+    /// The messages of the file that are equal so far; without any, the message is written.
     candidates: Vec<Candidate>,
     /// Octets that are the same.
     same: u64,
@@ -149,7 +148,7 @@ impl<'m> Append<'m> {
         Self { medium, length, left: max.saturating_sub(length), head, candidates, same: 0, written: 0 }
     }
 
-    /// What follows is the end of the message.
+    /// Ends the message.
     ///
     /// # Errors
     /// The file cannot be read or written.

@@ -18,20 +18,20 @@ use os::seccomp;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
-/// Whoever delivers.
+/// The process that delivers.
 #[derive(Debug)]
 pub struct Agent {
     settings: Settings,
     accounts: Kept,
     rights: Rights,
-    /// Who it has become.
+    /// The user that the process has become.
     login: OnceLock<Login>,
 }
 
-/// As whom, and where, an order is carried out. Those of the same place are carried out together.
+/// The user and the place of a delivery. Orders with the same target are carried out together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeliveryTarget {
-    /// Whose rights it takes.
+    /// The user whose rights the delivery has.
     pub person: TargetUser,
     kind: Kind,
 }
@@ -67,7 +67,7 @@ impl DeliveryTarget {
 }
 
 impl Agent {
-    /// With these rights; of anybody's, root is given up at the first order.
+    /// Makes an agent with these rights; with those of anybody, root is given up at the first order.
     pub const fn new(settings: Settings, accounts: Kept, rights: Rights) -> Self {
         Self { settings, accounts, rights, login: OnceLock::new() }
     }
@@ -118,7 +118,7 @@ impl Agent {
         verdicts
     }
 
-    /// Makes a process that is anybody the person of a place. Once: whoever it is, it stays.
+    /// Makes a process with the rights of anybody a process of the target's user. The process stays that user.
     fn become_it(&self, place: &DeliveryTarget) -> Result<(), Verdict> {
         if self.rights != Rights::Anybody {
             return Ok(());
@@ -127,8 +127,8 @@ impl Agent {
         match self.login.get() {
             None => {
                 become_user(login).map_err(|error| Verdict::deferred((3, 0), error.to_string()))?;
-                // What a user's own program needs is not known; all else that is done for him is. A kernel may not have
-                // it.
+                // The needs of a user's own program are not known, so only other deliveries are restricted. A kernel
+                // may not have seccomp.
                 if self.settings.has_seccomp && !place.is_program() {
                     drop(seccomp::apply());
                 }
@@ -221,7 +221,7 @@ impl Agent {
     }
 }
 
-/// Octets of a header that are looked at, whatever an order says.
+/// Octets of a header that are looked at, whatever size an order names.
 const HEADER_MAX: u64 = 64 << 20;
 
 /// Where messages are being put.
@@ -233,7 +233,7 @@ enum Drawer {
 }
 
 impl Drawer {
-    /// What became of so many messages that were put in.
+    /// Closes the file or Maildir, and returns the result of each of so many messages.
     fn close(self, messages: usize) -> Vec<Result<(), Verdict>> {
         match self {
             Self::File(file) => vec![file.close(); messages],

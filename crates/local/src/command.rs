@@ -10,13 +10,15 @@
 //! | `exit N` alone | no program; its exit status, as sendmail's restricted shell has it |
 //! | `#` that begins a word | a comment to the end |
 //! | `IFS=' ' &&` in front | left out: no shell parts the words |
-//! | `test -f FILE &&`, `test -x FILE &&`, `[ -f FILE ] &&` in front | left out where FILE is the program: it is looked for anyway |
-//! | `\|\| exit N` at the end | the exit status if the program fails; behind `exec` left out: the mail waits if it cannot be started |
+//! | `test -f FILE &&`, `test -x FILE &&`, `[ -f FILE ] &&` in front | left out where FILE is the program |
+//! | `\|\| exit N` at the end | the exit status if the program fails |
+//! | `exec … \|\| exit N` | `exit` left out: the mail waits if the program cannot be started |
 //! | `? * [ ] !` in a word | themselves: there are no file names to fill in |
-//! | `; & \| < > ( ) { } $ ~`, a backquote or a line end outside quotes; `$` or a backquote in `"…"` | would mean something to a shell: refused |
+//! | `; & \| < > ( ) { } $ ~`, a backquote or a line end outside quotes | refused: it means something to a shell |
+//! | `$` or a backquote in `"…"` | refused for the same reason |
 //!
-//! So the lines that procmail and vacation tell their users to write do what they mean. A command that is refused
-//! waits: it is for its owner to change, and no reason to give mail back.
+//! So the lines that procmail and vacation tell their users to write do what they mean. Mail for a command that is
+//! refused waits until its owner changes it, and is not returned.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -24,7 +26,7 @@ use std::path::{Path, PathBuf};
 /// The most words, and the longest text that is given to a program.
 const WORDS_MAX: usize = 100;
 
-/// What an alias has done.
+/// The result of an alias's command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
     /// A program.
@@ -41,7 +43,7 @@ pub enum Command {
 /// Reads a command line.
 ///
 /// # Errors
-/// What about it is not done, and what to do.
+/// The part of it that is not supported, and the next step.
 pub fn parse(text: &str) -> Result<Command, String> {
     let pieces = pieces(text.strip_prefix('|').unwrap_or(text))?;
     let (pieces, failure) = exit_at_end(&pieces)?;
@@ -185,7 +187,7 @@ const USUAL: [&str; 3] = ["/usr/local/bin", "/usr/bin", "/bin"];
 /// The file of a program, if it may be run: it lies in one of the directories, or a file of its last name does.
 ///
 /// # Errors
-/// Why not, and what to do.
+/// The reason, and the next step.
 pub fn find(program: &str, directories: &[PathBuf]) -> Result<PathBuf, String> {
     let path = Path::new(program);
     let Some(name) = path.file_name() else { return Err(format!("\"{program}\" is no program")) };

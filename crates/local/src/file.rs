@@ -1,11 +1,11 @@
 //! Mailbox files, and files of aliases: messages behind one another.
 //!
 //! A delivery is done when the file, and the directory of a new one, were synced under all locks
-//! ([`lock`](super::lock)). Several messages for the same file are appended under one lock and synced once. What is
-//! written when something fails is cut off again, so that a file has whole messages. After a crash in between, half a
-//! message may stand there: it is completed when the message comes again ([`again`](super::again)). Only regular files
-//! with one name, of the user who writes, are written to; a link is never followed. Every refusal of the system is a
-//! deferral that names the file.
+//! ([`lock`](super::lock)). Several messages for the same file are appended under one lock and synced once. A message
+//! is cut off again when its append fails, so that a file has whole messages. After a crash in between, half a message
+//! may stand there: it is completed when the message comes again ([`again`](super::again)). Only regular files with one
+//! name, of the user who writes, are written to; a link is never followed. Every refusal of the system is a deferral
+//! that names the file.
 
 use super::again::{Append, Full, Lines};
 use super::letter::{Broken, Form, MailboxMessage, from_line, unreadable};
@@ -20,10 +20,10 @@ use std::io::{self, BufWriter, Seek as _, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, MetadataExt as _};
 use std::path::{Component, Path, PathBuf};
 
-/// What is written before it goes to the system.
+/// The octets that are collected before a write.
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// Where mail of aliases may go that nobody wants.
+/// The file for mail of aliases that is thrown away.
 pub(crate) const NOWHERE: &str = "/dev/null";
 
 /// Something that a message is put behind the end of.
@@ -42,7 +42,7 @@ impl Medium for File {
     }
 
     fn cut(&mut self, length: u64) -> io::Result<()> {
-        // Who writes without a lock may have written behind it meanwhile: that is not ours to take away.
+        // A program that writes without a lock may have written behind the message meanwhile; its text is not removed.
         if self.metadata()?.len() > self.stream_position()? {
             return Err(io::Error::other("another program has written behind it, without the lock"));
         }
@@ -93,7 +93,7 @@ impl Mailbox {
             if settings.fcntl {
                 lock_file(&file, until).map_err(locked)?;
             }
-            // Whoever had the lock may have put another file in its place.
+            // The holder of the lock may have put another file in its place.
             if is_still(path, &file) {
                 break (file, is_new);
             }
@@ -110,15 +110,15 @@ impl Mailbox {
     /// Puts a message behind the end. It is delivered when [`Mailbox::close`] says so.
     ///
     /// # Errors
-    /// Why it is not delivered. What was written of it is gone again.
+    /// Why it is not delivered. The written part is cut off again.
     pub(crate) fn put(&mut self, letter: &mut MailboxMessage<'_>) -> Result<(), Verdict> {
         self.tail.put(letter).map_err(|failure| self.failed(failure))
     }
 
-    /// Syncs what was put in.
+    /// Syncs the appended messages.
     ///
     /// # Errors
-    /// Why none of it is delivered. What was written is gone again.
+    /// Why none of it is delivered. The written messages are cut off again.
     pub(crate) fn close(mut self) -> Result<(), Verdict> {
         let is_empty = self.tail.end == 0;
         if self.is_new && is_empty {
@@ -149,7 +149,7 @@ impl Mailbox {
     }
 }
 
-/// The end of a file, and what was put behind it.
+/// The end of a file, and the messages appended to it.
 pub(crate) struct Tail<M> {
     medium: M,
     /// Where it was.
@@ -158,7 +158,7 @@ pub(crate) struct Tail<M> {
     end: u64,
     /// The most octets it may have.
     max: u64,
-    /// What was there may be messages that come again.
+    /// The messages that the file had at the beginning; a message may come again that is one of them.
     lines: Lines,
     /// Something was written that is not synced.
     is_dirty: bool,
@@ -178,7 +178,7 @@ impl<M: Medium> Tail<M> {
         Self { medium, begin: length, end: length, max, lines: Lines::default(), is_dirty: false }
     }
 
-    /// What the messages were put into.
+    /// Returns the medium that holds the messages.
     #[cfg(test)]
     pub(crate) fn into_medium(self) -> M {
         self.medium
@@ -187,7 +187,7 @@ impl<M: Medium> Tail<M> {
     /// Puts a message behind the end, or leaves it as it was.
     ///
     /// # Errors
-    /// What was refused.
+    /// The refusal, and whether the file has its old length again.
     pub(crate) fn put(&mut self, letter: &mut MailboxMessage<'_>) -> Result<(), Failure> {
         let length = self.end;
         match self.append(letter) {
@@ -214,17 +214,17 @@ impl<M: Medium> Tail<M> {
         let mut out = BufWriter::with_capacity(BUFFER_BYTES, &mut append);
         let written = letter.write_to(&mut out, Form { from_line: false, quotes: true });
         let flushed = written.and_then(|()| out.flush().map_err(Broken::from));
-        // What is left in it belongs to the message that is cut off.
+        // The rest in the buffer belongs to the message that is cut off.
         drop(out.into_parts());
         flushed?;
         append.finish()?;
         Ok(append.written())
     }
 
-    /// Makes what was put there durable, and what `also` does; or nothing of it.
+    /// Makes the appended messages and the work of `also` durable, or undoes all of them.
     ///
     /// # Errors
-    /// What was refused.
+    /// The refusal; the file is cut to its length at the beginning.
     pub(crate) fn close(&mut self, also: impl FnOnce() -> io::Result<()>) -> Result<(), Failure> {
         if !self.is_dirty {
             return Ok(());
@@ -236,7 +236,8 @@ impl<M: Medium> Tail<M> {
     }
 }
 
-/// What is missing between the end of a file and the beginning of a message: somebody else may have left half a line.
+/// Returns the line ends that are missing between the end of a file and the beginning of a message: another program may
+/// have left half a line.
 fn gap(medium: &dyn Medium, length: u64) -> io::Result<&'static [u8]> {
     let mut last = [b'\n'; 2];
     let known = usize::try_from(length.min(2)).unwrap_or(2);
@@ -254,7 +255,7 @@ fn gap(medium: &dyn Medium, length: u64) -> io::Result<&'static [u8]> {
 
 /// Opens a file to write behind its end, or makes it. Whether it was made.
 fn open(path: &Path, person: &TargetUser, is_alias: bool) -> Result<(File, bool), Verdict> {
-    // Without blocking: what is no regular file, as a pipe, is found out here.
+    // Without blocking: a file that is not regular, as a pipe, is refused below.
     let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let opened = match rustix::fs::open(path, flags, Mode::empty()) {
         Err(Errno::NOENT) => {
@@ -337,7 +338,7 @@ fn allowed(path: &Path, person: &TargetUser, settings: &Settings) -> Result<Path
     Ok(real.join(name))
 }
 
-/// What it means that the system refuses to have a file written.
+/// Returns the verdict when the system refuses to have a file written.
 pub(crate) fn refused(path: &Path, person: &TargetUser, error: &io::Error) -> Verdict {
     let (file, user) = (path.display(), &person.login.name);
     if error.get_ref().is_some_and(|inner| inner.is::<Full>()) {

@@ -1,9 +1,9 @@
 //! A message on its way into a mailbox or a program: its header as it should be there, its lines ended by LF alone.
 //!
 //! `Return-Path:` is the envelope sender and `Delivered-To:` the recipient, both before all else; a `Return-Path:` that
-//! was there is somebody else's and goes (RFC 5321 §4.4). A message that says too often that it was delivered to this
-//! recipient before goes in a circle ([`super::loops`]). In files, lines that look like the beginning of a message get
-//! a `>` before them, also those that begin with `>From `: so each can be taken away again (the form that is called
+//! was there is another server's and is removed (RFC 5321 §4.4). A message that says too often that it was delivered to
+//! this recipient before goes in a circle ([`super::loops`]). In files, lines that look like the beginning of a message
+//! get a `>` before them, also those that begin with `>From `: so each can be taken away again (the form that is called
 //! mboxrd).
 
 use super::loops::{REPEATS_MAX, names};
@@ -22,7 +22,7 @@ pub trait Content {
 
 /// Orders with their messages, one after the other: [`Content`] is that of the order that was given last.
 pub trait Orders: Content {
-    /// The next order; `None` behind the last. What was not read of the message before is passed over.
+    /// The next order; `None` behind the last. The rest of the message before is passed over.
     fn next_order(&mut self) -> Option<DeliveryRequest>;
 }
 
@@ -39,7 +39,7 @@ pub struct Form {
 pub struct MailboxMessage<'a> {
     order: &'a DeliveryRequest,
     content: &'a mut dyn Content,
-    /// The header without `Return-Path:`, and whatever came with it in the last piece.
+    /// The header without `Return-Path:`, and the octets behind it in the same piece.
     begin: Vec<u8>,
 }
 
@@ -147,7 +147,7 @@ pub fn first_fields(order: &DeliveryRequest) -> String {
     format!("Return-Path: <{}>\nDelivered-To: {}\n", order.sender, order.recipient)
 }
 
-/// What a message that cannot be read means.
+/// Returns the verdict for a message that cannot be read.
 pub fn unreadable(why: String) -> Verdict {
     Verdict::deferred((3, 0), format!("the message cannot be read: {why}"))
 }
@@ -195,7 +195,7 @@ struct Lines<'o> {
     quotes: bool,
     /// The next octet begins a line.
     is_start: bool,
-    /// What came behind the last line end.
+    /// The octets behind the last line end.
     carry: Vec<u8>,
 }
 
@@ -249,7 +249,7 @@ impl Lines<'_> {
         if self.quotes && self.is_start && is_from(line) { self.out.write_all(b">") } else { Ok(()) }
     }
 
-    /// Writes what is left. Whether it is a line without its end.
+    /// Writes the rest. Whether it is a line without its end.
     fn end(&mut self) -> io::Result<bool> {
         let rest = std::mem::take(&mut self.carry);
         if !rest.is_empty() {
@@ -337,10 +337,10 @@ pub(crate) mod tests {
                 let found = written(&text(REPEATS_MAX), piece, MBOX).unwrap_err();
                 assert_eq!(found, Verdict::failed((4, 6), "mail forwarding loop for joe@x.example"));
             }
-            // Anybody can write a few, and a report on them would go to whom he likes.
+            // Any client can write a few, and a report on them would go to the address that it forged.
             assert!(written(&text(REPEATS_MAX - 1), 7, MBOX).is_ok());
         }
-        // Somebody else, another field, and the body.
+        // The field names another recipient, has another name, or stands in the body.
         for text in [
             "Delivered-To: joe+x@x.example\r\n",
             "X-Delivered-To: joe@x.example\r\n",

@@ -1,8 +1,7 @@
 //! Writes mailboxes of this machine and runs programs of aliases, with the rights of one user at a time.
 //!
-//! An [`order`] says what is done with a message for one recipient. An [`agent`](agent::Agent) carries orders out, on a
-//! thread of the server that may wait, or in a process of its own that was root until its first order
-//! ([`privileged`]).
+//! An [`order`] is the delivery of a message for one recipient. An [`agent`](agent::Agent) carries orders out, on a
+//! thread of the server that may wait, or in a process of its own that was root until its first order ([`privileged`]).
 //!
 //! | File | Holds |
 //! |---|---|

@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A lock file that nobody vouches for is stale after this; the same as in liblockfile.
+/// A lock file without a running owner is stale after this; the same as in liblockfile.
 const STALE_AFTER: Duration = Duration::from_secs(300);
 /// How long a process waits before it looks again.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -28,7 +28,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// Why there is no lock.
 #[derive(Debug)]
 pub(crate) enum NoLock {
-    /// Somebody else has it, and the time is over.
+    /// Another process has it, and the time is over.
     Busy(String),
     /// It cannot be made.
     Error(io::Error),
@@ -72,7 +72,7 @@ impl Drop for Turn {
 pub(crate) struct Dotlock(PathBuf);
 
 impl Dotlock {
-    /// Makes `FILE.lock`, waiting until a time for whoever has it.
+    /// Makes `FILE.lock`, waiting for its holder until a time.
     ///
     /// # Errors
     /// It is there and not stale, or cannot be made.
@@ -110,7 +110,7 @@ impl Drop for Dotlock {
     }
 }
 
-/// Removes a lock file if nobody holds it. Whether it is gone.
+/// Removes a lock file that no process holds. Whether it is gone.
 fn remove_stale(path: &Path) -> io::Result<bool> {
     let found = match look(path) {
         Ok(found) => found,
@@ -130,14 +130,15 @@ fn remove_stale(path: &Path) -> io::Result<bool> {
     }
     let moved = look(&aside);
     if moved.as_ref().is_ok_and(|moved| moved.inode != found.inode || !moved.is_stale()) {
-        // Somebody else was faster, and this is his: back with it. Who took a lock meanwhile waits at the kernel's.
+        // Another process was faster and this is its lock, so it is put back. A process that took the lock meanwhile
+        // waits at the kernel's lock.
         drop(std::fs::hard_link(&aside, path));
     }
     std::fs::remove_file(&aside)?;
     Ok(true)
 }
 
-/// What is known of a lock file.
+/// The properties of a lock file.
 struct LockFile {
     inode: u64,
     age: Duration,
@@ -152,11 +153,11 @@ fn look(path: &Path) -> io::Result<LockFile> {
             let file = File::from(file);
             let metadata = file.metadata()?;
             let mut text = String::new();
-            // What is no number is no process.
+            // A text that is no number names no process.
             drop(file.take(16).read_to_string(&mut text));
             (metadata, text)
         }
-        // It is somebody else's: only its age counts.
+        // The file is another user's: only its age counts.
         Err(Errno::ACCESS | Errno::LOOP | Errno::NXIO) => (std::fs::symlink_metadata(path)?, String::new()),
         Err(error) => return Err(error.into()),
     };
@@ -219,13 +220,13 @@ mod tests {
     fn a_stale_lock_file_goes_and_a_live_one_stays() {
         let directory = tempfile::tempdir().unwrap();
         let (file, path) = (directory.path().join("joe"), directory.path().join("joe.lock"));
-        // Of a process that is gone: a child that was waited for.
+        // The number of a process that is gone: a child that was waited for.
         let mut child = std::process::Command::new("true").spawn().unwrap();
         let pid = child.id();
         child.wait().unwrap();
         std::fs::write(&path, pid.to_string()).unwrap();
         drop(Dotlock::take(&file, clock::now()).unwrap());
-        // Of nobody who says his name: by age.
+        // A file without the number of a process: its age counts.
         for text in ["", "0", "-1", "nobody"] {
             std::fs::write(&path, text).unwrap();
             assert!(matches!(Dotlock::take(&file, clock::now()), Err(NoLock::Busy(_))), "{text:?} is young");
@@ -234,7 +235,7 @@ mod tests {
             OpenOptions::new().write(true).open(&path).unwrap().set_times(FileTimes::new().set_modified(old)).unwrap();
             drop(Dotlock::take(&file, clock::now()).unwrap());
         }
-        // Ours is never stale, however old.
+        // A lock of this process is never stale, however old.
         std::fs::write(&path, std::process::id().to_string()).unwrap();
         let file_of = OpenOptions::new().write(true).open(&path).unwrap();
         file_of.set_times(FileTimes::new().set_modified(SystemTime::UNIX_EPOCH)).unwrap();

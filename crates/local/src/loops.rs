@@ -1,7 +1,7 @@
 //! Mail that comes back to a mailbox, program or file which had it before, by the `Delivered-To:` fields that local
 //! delivery writes.
 //!
-//! Anybody can write such a field, so one of them proves nothing. No field may make this server send a report to a
+//! Any client can write such a field, so one of them proves nothing. No field may make this server send a report to a
 //! forged sender: a lone recipient is refused at the end of DATA while the client still waits ([`is_loop`] there), and
 //! where other recipients of the message forbid that, the message is delivered until the field is there [`REPEATS_MAX`]
 //! times. A message from outside that reaches that number is given up without a report.
@@ -19,7 +19,7 @@
 
 use mail::{Client, Envelope, Protocol};
 
-/// Fields that name one recipient in a message that is not delivered to it any more, whoever sends it.
+/// Fields that name one recipient in a message that is not delivered to it any more, from any sender.
 pub const REPEATS_MAX: usize = 10;
 
 /// Whether a message that has so many fields for a recipient goes in a circle.
@@ -27,7 +27,7 @@ pub const fn is_loop(fields: usize, is_from_outside: bool) -> bool {
     fields >= if is_from_outside { 1 } else { REPEATS_MAX }
 }
 
-/// Whether nobody answers for the sender: the message came over the network and without a login.
+/// Whether the sender is unverified: the message came over the network and without a login.
 pub const fn is_from_outside(envelope: &Envelope) -> bool {
     let has_login = match envelope.received.protocol {
         Protocol::Esmtp(session) | Protocol::Lmtp(session) => session.auth,
@@ -36,7 +36,7 @@ pub const fn is_from_outside(envelope: &Envelope) -> bool {
     matches!(envelope.received.client, Client::Network(_)) && !has_login
 }
 
-/// Whether the value of a field names this address. Case does not matter: a circle in which somebody changes it is one
+/// Whether the value of a field names this address. Case does not matter: a loop in which a server changes it is a loop
 /// all the same.
 pub fn names(value: &[u8], address: &str) -> bool {
     let value = value.trim_ascii();

@@ -57,7 +57,7 @@ impl Maildir {
         Ok(Self { directory, person: person.clone(), quota, drafts: Vec::new() })
     }
 
-    /// Writes a message below `tmp`. What becomes of it is said by [`Maildir::close`], in this order.
+    /// Writes a message below `tmp`. [`Maildir::close`] returns the results, in this order.
     ///
     /// # Errors
     /// Why it is not delivered. Nothing of it is left.
@@ -93,7 +93,7 @@ impl Maildir {
         }
     }
 
-    /// Syncs what was written, and gives each file its place. A verdict for each.
+    /// Syncs the written files, and gives each file its place. A verdict for each.
     pub(crate) fn close(self) -> Vec<Result<(), Verdict>> {
         let Self { directory, person, drafts, .. } = self;
         let mut moved = false;

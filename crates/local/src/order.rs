@@ -1,4 +1,4 @@
-//! What is to be delivered, what came of it, and the settings both depend on: values, and their form between processes.
+//! A delivery request, its result, and the settings both depend on: values, and their form between processes.
 //!
 //! All three are JSON there, since who reads them is another process of the same program and never of another version.
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What a delivery may take besides what it waits for.
+/// The time that a delivery may take besides the time that it waits.
 const SPARE: Duration = Duration::from_secs(120);
 /// Letters of a verdict that are told.
 const TEXT_MAX: usize = 1_000;
@@ -15,7 +15,7 @@ const TEXT_MAX: usize = 1_000;
 /// One recipient of one message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeliveryRequest {
-    /// What is done with it.
+    /// The kind of delivery.
     pub what: What,
     /// The queue id and the place of the recipient in the message: the same for the same delivery, tried again.
     pub unique: String,
@@ -27,7 +27,7 @@ pub struct DeliveryRequest {
     pub sender: String,
     /// The whole recipient, as written in a header.
     pub recipient: String,
-    /// What his local part means: `joe+lists`.
+    /// The local part of the recipient: `joe+lists`.
     pub local: String,
     /// His domain.
     pub domain: String,
@@ -35,7 +35,7 @@ pub struct DeliveryRequest {
     pub original: String,
     /// The time as a `From ` line has it: `Sat Jan  3 01:05:34 1996`.
     pub date: String,
-    /// What stands between a user and a detail.
+    /// The character between a user and a detail.
     pub delimiter: Option<char>,
     /// Octets of a header that are looked at.
     pub header_max: u64,
@@ -45,21 +45,21 @@ pub struct DeliveryRequest {
     pub is_again: bool,
 }
 
-/// What is done with a message.
+/// The kind of delivery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What {
     /// It goes into the mailbox of the user that the local part names.
     Mailbox,
     /// A program gets it.
     Program {
-        /// Who runs it; empty: `local.default_user`.
+        /// The user that runs it; empty: `local.default_user`.
         user: String,
         /// Its command line.
         command: String,
     },
     /// It goes to the end of a file.
     File {
-        /// Who writes it; empty: `local.default_user`.
+        /// The user that writes it; empty: `local.default_user`.
         user: String,
         /// Its full name.
         path: String,
@@ -84,8 +84,8 @@ impl What {
         }
     }
 
-    /// As sendmail's log names the recipient, where that is not his address; empty for what the file of a user names,
-    /// which is told by the address alone.
+    /// As sendmail's log names the recipient, where that is not his address; empty for programs and files that the file
+    /// of a user names: these are reported by the address alone.
     pub fn name(&self) -> Option<String> {
         match self {
             Self::Mailbox => None,
@@ -96,14 +96,14 @@ impl What {
     }
 }
 
-/// What became of an order.
+/// The result of a delivery request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
     /// Which of the three it is.
     pub end: DeliveryEnd,
     /// Subject and detail of the enhanced code.
     pub status: (u16, u16),
-    /// In sendmail's words where it has some; for what is delivered, empty.
+    /// In sendmail's words where it has some; empty for a delivery.
     pub text: String,
 }
 
@@ -254,8 +254,8 @@ impl DeliveryRequest {
     }
 }
 
-/// What the configuration says of local delivery. Fixed at the start of the server: what delivers with the rights of
-/// others is not told anew by a server that has none.
+/// The settings of local delivery. They are fixed at the start of the server: a process that delivers with the rights
+/// of users takes no new settings from a server without these rights.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     pub(crate) mailbox: Mailbox,
@@ -464,7 +464,7 @@ mod tests {
                 if change.starts_with("mailbox_user") { format!("{text}local.mailbox = 'mbox:/x/%u'\n") } else { text };
             let loaded = config::load(&text, None, &[], &config::Machine::default());
             let config = loaded.unwrap_or_else(|problems| panic!("{text}: {problems:?}")).config;
-            // Whoever adds a field adds its key above.
+            // A new field needs its key above.
             let Settings {
                 mailbox: _,
                 mailbox_user: _,

@@ -1,7 +1,7 @@
-//! As whom a delivery is made, and what it may touch.
+//! The user of a delivery, and the files it may touch.
 //!
 //! A pure decision on an order, the settings and the accounts of the machine. It is made where the delivery is made: by
-//! a process that still is root, or by the server for itself alone. Nobody ever is root in a delivery.
+//! a process that still is root, or by the server for itself alone. No delivery has the rights of root.
 
 use super::command::{self, Command};
 use super::order::{DeliveryRequest, Settings, Verdict, What};
@@ -9,16 +9,16 @@ use config::{Local, Names};
 use os::accounts::{Accounts, Login};
 use std::path::PathBuf;
 
-/// Whose rights there are.
+/// The rights of the process that delivers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rights {
-    /// Those of anybody, given up for those of one.
+    /// Root's, given up for those of one user.
     Anybody,
     /// Those of this user alone.
     Own(u32),
 }
 
-/// As whom a delivery is made.
+/// The user of a delivery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TargetUser {
     /// Names, numbers and groups.
@@ -27,7 +27,7 @@ pub struct TargetUser {
     pub detail: Option<String>,
     /// The local part without the detail.
     pub user: String,
-    /// His mailbox, if that is what the order is for.
+    /// His mailbox, if the order is for a mailbox.
     pub mailbox: Option<PathBuf>,
 }
 
@@ -113,7 +113,7 @@ fn of_mailbox(order: &DeliveryRequest, settings: &Settings, accounts: &Accounts)
         && !settings.mailbox_group.is_empty()
         && let Some(group) = accounts.find_group(&settings.mailbox_group).map_err(unanswered)?
         && !person.login.groups.contains(&group)
-        // Whoever names root's group gets what he would not expect.
+        // A group of root in `local.mailbox_group` is ignored: it would give more rights than its writer expects.
         && group != 0
     {
         person.login.groups.push(group);
@@ -139,7 +139,7 @@ fn owner<'o>(
     Ok(None)
 }
 
-/// Nobody could say who somebody is: the mail waits.
+/// Returns the verdict when the account look-up failed: the mail waits.
 fn unanswered(error: std::io::Error) -> Verdict {
     Verdict::deferred((3, 0), error.to_string())
 }
@@ -162,7 +162,7 @@ fn of_alias(
 ) -> Result<TargetUser, Verdict> {
     let is_default = user.is_empty();
     let login = match rights {
-        // Without root there is nobody else.
+        // Without root there is no other user.
         Rights::Own(uid) if is_default => accounts.find_uid(uid).map_err(unanswered)?.unwrap_or_else(|| nameless(uid)),
         _ if is_default => {
             let is_there = |name: &str| accounts.find(name).is_ok_and(|found| found.is_some());
@@ -188,7 +188,7 @@ fn of_alias(
 /// A user of the configuration: `USER` or `USER:GROUP`, each a name or a number.
 ///
 /// # Errors
-/// There is none, or nobody can say.
+/// There is no such user, or the look-up failed.
 pub fn named(key: &str, text: &str, accounts: &Accounts) -> Result<Login, Verdict> {
     let (user, group) = text.split_once(':').map_or((text, None), |(user, group)| (user, Some(group)));
     let no = |what: &str, file: &str| {

@@ -7,29 +7,31 @@
 //! ```
 //!
 //! The helper reads nothing but sockets that are handed to it, and starts a worker for each. The worker is told the
-//! [`Settings`] by the helper, which has them since the start of the server: a server that somebody else has taken over
+//! [`Settings`] by the helper, which has them since the start of the server: a server that an attacker has taken over
 //! can have mail delivered to users as the configuration says, run programs of `local.programs` as users above
 //! `local.uid_min`, write to files in `local.files`, and nothing else. There is no delivery as root.
 //!
 //! A worker that has delivered to a mailbox waits for more orders for the same user ([`workers`](super::workers)),
-//! since starting it costs more than a delivery. It has become the user for good then, so what it can do is what he can
-//! do, whoever sends it orders. A program has a process of its own.
+//! since starting it costs more than a delivery. It has become the user for good then, so it can do no more than he
+//! can, whatever orders it gets. A program has a process of its own.
 //!
-//! What a user can do to a worker that is he:
+//! A user can do this to a worker that has his rights:
 //!
-//! | He | Then |
-//! |---|---|
-//! | kills it while it waits | the server sees that nothing was begun, and takes another |
-//! | kills it at work | his messages in it are deferred: it is not known whether he has them, and they come again |
-//! | stops it, so that it answers nothing | his messages are deferred after their time ([`Settings::time_max`]); the place of the server's end of the socket tells the helper, which kills it [`Settings::any_time_max`] later. He keeps no more than a quarter of the deliveries busy with that |
-//! | makes it his own, by a debugger | the kernel forbids it: a process that was root is not dumpable. If he could: it knows its own orders, which are his mail, and can lie about them. Its verdicts are counted, cut and made plain ([`Verdict`]). Its one other descriptor is `/dev/null` |
+//! - He kills it while it waits: the server sees that nothing was begun, and takes another.
+//! - He kills it at work: his messages in it are deferred. It is not known whether he has them, and they come again.
+//! - He stops it, so that it answers nothing: his messages are deferred after their time ([`Settings::time_max`]). The
+//!   server closes its pipe to the worker; the helper sees that, and kills the worker [`Settings::any_time_max`] later.
+//!   He keeps no more than a quarter of the deliveries busy with that.
+//! - He takes it over by a debugger: the kernel forbids it, since a process that was root is not dumpable. If he could,
+//!   it would know its own orders, which are his mail, and could lie about them. Its verdicts are counted, cut and made
+//!   plain ([`Verdict`]). Its one other descriptor is `/dev/null`.
 //!
-//! Files of users, `.forward` and `:include:`, are read by processes of a third form ([`READER`], `lookup::files` of the server):
-//! root until the first request, then that user. They count apart from workers, so that a file that hangs keeps no
-//! delivery waiting, and are killed [`READER_PATIENCE`] after the server has lost interest. The helper waits for none
-//! of them when it ends: a process that hangs in the kernel would keep it, and the service manager, for ever.
+//! Files of users, `.forward` and `:include:`, are read by processes of a third form ([`READER`], `lookup::files` of
+//! the server): root until the first request, then that user. They count apart from workers, so that a file that hangs
+//! keeps no delivery waiting, and are killed [`READER_PATIENCE`] after the server has closed its end. The helper waits
+//! for none of them when it ends: a process that hangs in the kernel would keep it, and the service manager, for ever.
 //!
-//! If the helper is gone nobody can bring it back: deliveries wait, and the log says once what to do.
+//! If the helper is gone it cannot be started again: deliveries wait, and the log says once what to do.
 
 use super::agent::Agent;
 use super::order::{Settings, Verdict};
@@ -66,7 +68,7 @@ pub const WORKER: &str = "worker";
 /// The process that reads files as one user.
 pub const READER: &str = "reader";
 
-/// Workers at once, whatever the server asks for.
+/// Workers at once, however many the server asks for.
 const WORKERS_MAX: usize = 256;
 /// Processes that read files, beside those.
 pub const READERS_MAX: usize = 64;
@@ -88,7 +90,7 @@ pub struct Helper {
     is_gone: AtomicBool,
 }
 
-/// What came of handing an order over.
+/// The result of handing an order over.
 #[derive(Debug)]
 pub enum HandoverResult {
     /// It was carried out, or not.
@@ -97,7 +99,7 @@ pub enum HandoverResult {
     Gone(Verdict),
 }
 
-/// The server's ends of what leads to a worker.
+/// The server's ends of the socket and the pipe to a worker.
 #[derive(Debug)]
 pub struct Worker {
     pub(crate) stream: UnixStream,
@@ -106,12 +108,12 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// What leads to it.
+    /// Returns the socket that leads to the worker.
     pub const fn stream(&self) -> &UnixStream {
         &self.stream
     }
 
-    /// Has the helper kill it. What is left tells when it is gone.
+    /// Has the helper kill it. The returned socket reads its end when the worker is gone.
     pub fn leave(self) -> UnixStream {
         self.stream
     }
@@ -124,10 +126,10 @@ impl Helper {
     /// The system refuses a socket or a process.
     pub fn start(settings: &Settings) -> io::Result<Self> {
         let (helper, theirs) = Self::pair()?;
-        // A group of its own: what a terminal tells the server is not meant for deliveries that it waits for. It ends
-        // with the other end of its socket.
+        // A group of its own: a signal of the terminal to the server must not end the deliveries that the server waits
+        // for. It ends with the other end of its socket.
         let child = this_program(HELPER, settings).stdin(theirs).stdout(Stdio::null()).process_group(0).spawn()?;
-        // Nobody waits for it: it outlives whoever started it by a moment, and has no status.
+        // The server does not wait for the helper: it ends a moment after the server, and its status says nothing.
         drop(child);
         Ok(helper)
     }
@@ -141,7 +143,7 @@ impl Helper {
         Ok((Self { control: ours, is_gone: AtomicBool::new(false) }, theirs))
     }
 
-    /// Has a worker started, who is nobody yet. For a thread that may wait.
+    /// Starts a worker that has no user yet. For a thread that may wait.
     ///
     /// # Errors
     /// Why there is none.
@@ -193,9 +195,9 @@ fn this_program(form: &str, settings: &Settings) -> Command {
     command
 }
 
-/// What the server says when it wants a worker.
+/// The byte with which the server asks for a worker.
 const WORKER_BYTE: u8 = b'd';
-/// What it says when it wants a process that reads.
+/// The byte with which it asks for a process that reads.
 const READER_BYTE: u8 = b'r';
 
 fn hand_over(control: BorrowedFd<'_>, kind: u8, fds: &[BorrowedFd<'_>; 2]) -> io::Result<()> {
@@ -215,14 +217,14 @@ struct Child {
     process: process::Child,
     /// Its other end goes with the server's interest in the worker.
     leash: PipeReader,
-    /// Since when nobody is interested.
+    /// The time at which the server closed its end.
     left: Option<Instant>,
     /// It reads, and has no delivery to finish.
     is_reader: bool,
 }
 
 impl Child {
-    /// Whether it is there still. One that nobody has been interested in for so long is killed: it does not end by
+    /// Whether it is still running. A process whose other end has been closed for so long is killed: it does not end by
     /// itself.
     fn is_there(&mut self, patience: Duration) -> bool {
         let now = clock::now();
@@ -235,7 +237,7 @@ impl Child {
     }
 }
 
-/// What helper and worker begin with: they have standard input and nothing else, and nobody reads their memory.
+/// Closes all descriptors but standard input, and makes the memory unreadable for other processes.
 fn begin() -> Result<(), String> {
     rustix::process::umask(Mode::from_raw_mode(0o077));
     descriptors::close_foreign().map_err(|error| error.to_string())?;
@@ -287,8 +289,8 @@ pub fn run_helper(settings: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Lets deliveries be finished, which they are by themselves. What is killed and does not end hangs in the kernel, and
-/// is left.
+/// Lets deliveries be finished, which they are by themselves. A process that was killed and does not end hangs in the
+/// kernel, and is left.
 fn end(mut children: Vec<Child>, patience: Duration) {
     const LOOK_AGAIN: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
     let until = clock::now() + patience;
@@ -310,7 +312,7 @@ fn end(mut children: Vec<Child>, patience: Duration) {
     }
 }
 
-/// Waits until the server has something to say, unless it is not listened to. Notes who was left.
+/// Waits for a request of the server, unless `is_full`. Notes children whose other end was closed.
 fn wait_for_work(control: BorrowedFd<'_>, children: &mut [Child], is_full: bool) -> Result<bool, String> {
     let time = (!children.is_empty()).then_some(&LOOK_INTERVAL);
     let mut waits: Vec<PollFd<'_>> = Vec::with_capacity(children.len() + 1);
@@ -334,9 +336,9 @@ fn wait_for_work(control: BorrowedFd<'_>, children: &mut [Child], is_full: bool)
     Ok(has_work)
 }
 
-/// What the server had to say.
+/// A request of the server to the helper.
 pub enum Taken {
-    /// A worker is wanted: his socket, and what tells that nobody wants him any more.
+    /// A worker is wanted: his socket, and the pipe that ends when the server does not want it any more.
     Worker(OwnedFd, PipeReader),
     /// The same of a process that reads.
     Reader(OwnedFd, PipeReader),
@@ -390,7 +392,7 @@ pub fn run_worker(settings: &str) -> Result<(), String> {
     let kinds = [SignalKind::from_raw(Signal::XFSZ.as_raw())];
     let _ignored = ignore(&kinds).map_err(|error| format!("signals: {error}"))?;
     let stream = io::stdin().as_fd().try_clone_to_owned().map_err(|error| format!("standard input: {error}"))?;
-    // What it starts has another one.
+    // Programs that the worker starts have another standard input.
     close_stdin()?;
     let stream = UnixStream::from(stream);
     let no_socket = |error: io::Error| format!("no socket of a server: {error}");
@@ -438,7 +440,7 @@ pub fn run_reader(
     served.map_err(|error| format!("no request: {error}"))
 }
 
-/// What is read from the socket at once.
+/// The octets that one read from the socket takes.
 const BUFFER_BYTES: usize = 64 << 10;
 
 fn read_settings(text: &str) -> Result<Settings, String> {

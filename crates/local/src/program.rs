@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 const OUTPUT_BYTES: usize = 4 << 10;
 /// After this a wait begins anew.
 const MOMENT_MAX: Duration = Duration::from_secs(3_600);
-/// What programs find as `PATH`.
+/// The `PATH` of programs.
 const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// Gives a message to the program of an alias.
@@ -40,7 +40,7 @@ pub(crate) fn into_program(
     settings: &Settings,
     rights: Rights,
 ) -> Verdict {
-    // The text of a user's file is told to nobody.
+    // The text of a user's file is not shown.
     let owner = order.what.user().filter(|user| !user.is_empty());
     let name = owner.map_or_else(|| format!("\"|{command}\""), |user| format!("a program of {user}"));
     let refuse = |why: String| Verdict::deferred((3, 5), format!("{name} is not run: {why}"));
@@ -68,7 +68,7 @@ pub(crate) fn into_program(
     }
 }
 
-/// What a program finds in its environment; nothing else.
+/// Returns the environment of a program; it has nothing else.
 fn environment(order: &DeliveryRequest, person: &TargetUser) -> Vec<(&'static str, String)> {
     let login = &person.login;
     let shell = if login.shell.is_empty() { "/bin/sh" } else { &login.shell };
@@ -105,7 +105,7 @@ fn start(
     let (output, said) = io::pipe()?;
     rustix::fs::fcntl_setfl(&output, OFlags::NONBLOCK)?;
     let limit = Some(u64::from(settings.processes_max)).filter(|max| *max > 0);
-    // A process that is there for this delivery alone can bound itself, and what it starts inherits that.
+    // A process that is there for this delivery alone can bound itself, and its child processes inherit that.
     if let (Some(max), Rights::Anybody) = (limit, rights) {
         bound_processes(None, max)?;
     }
@@ -169,9 +169,9 @@ impl Drop for Started {
 struct Running {
     /// `None`: it wants no more, or has all.
     input: Option<ChildStdin>,
-    /// `None`: nobody can say anything any more.
+    /// `None`: the output has ended.
     output: Option<PipeReader>,
-    /// The first of what it has said.
+    /// The beginning of its output.
     kept: Vec<u8>,
     until: Instant,
     is_late: bool,
@@ -240,7 +240,7 @@ impl Running {
         self.listen();
     }
 
-    /// Waits until it takes input, says something, or ends; reads what it says.
+    /// Waits until it takes input, writes output, or ends; reads the output.
     fn wait(&mut self) -> Result<Woken, Errno> {
         let left = self.until.saturating_duration_since(clock::now());
         if left.is_zero() {
@@ -249,7 +249,7 @@ impl Running {
         }
         let time = Timespec::try_from(left.min(MOMENT_MAX)).map_err(|_| Errno::INVAL)?;
         let mut waits = vec![PollFd::new(&self.done, PollFlags::IN)];
-        // A child of it may hold the output open and say nothing: that keeps nobody.
+        // A child of it may hold the output open and say nothing: the delivery does not wait for it.
         waits.extend(self.output.as_ref().map(|output| PollFd::new(output, PollFlags::IN)));
         waits.extend(self.input.as_ref().map(|input| PollFd::new(input, PollFlags::OUT)));
         poll(&mut waits, Some(&time))?;
@@ -258,10 +258,10 @@ impl Running {
         Ok(if has_ended { Woken::Ended } else { Woken::Room })
     }
 
-    /// Reads what it has said.
+    /// Reads its output.
     fn listen(&mut self) {
         let mut some = [0; 4_096];
-        // As much as a pipe holds; then it is somebody else's turn, whatever it says.
+        // As much as a pipe holds; then the next delivery has its turn, however much output there is.
         for _ in 0..16 {
             let Some(output) = &self.output else { return };
             match rustix::io::read(output, &mut some) {
@@ -277,7 +277,7 @@ impl Running {
 }
 
 impl Write for Running {
-    /// Waits until the program takes some. What it does not want any more counts as taken.
+    /// Waits until the program takes some. Input that the program does not read any more counts as taken.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         loop {
             let Some(input) = &self.input else { return Ok(bytes.len()) };

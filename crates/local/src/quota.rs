@@ -7,9 +7,9 @@
 //! 2104 1
 //! ```
 //!
-//! Without the file there is no quota. A message that does not fit is deferred, after what is there was counted anew,
-//! since a reader that removes messages may have told nobody. A line is added by one write, as all programs do it,
-//! without a lock: two that count at the same time may be a message off until it is counted again.
+//! Without the file there is no quota. A message that does not fit is deferred after the Maildir was counted anew,
+//! since a reader may have removed messages without a line in the file. A line is added by one write, as all programs
+//! do it, without a lock: two that count at the same time may be a message off until it is counted again.
 
 use rustix::fs::{Mode, OFlags};
 use std::fs::File;
@@ -22,7 +22,7 @@ const BYTES_MAX: u64 = 5_120;
 /// The folder that counts for nothing.
 const TRASH: &str = ".Trash";
 
-/// What a Maildir may have, and has.
+/// The limits of a Maildir, and its present size.
 #[derive(Debug)]
 pub(super) struct Quota {
     base: PathBuf,
@@ -34,7 +34,7 @@ pub(super) struct Quota {
     first_line: String,
     bytes: i64,
     messages: i64,
-    /// What is there was counted for this very delivery.
+    /// The present size was counted for this very delivery.
     is_counted: bool,
 }
 
@@ -105,7 +105,7 @@ impl Quota {
             && (self.messages_max <= 0 || self.messages < self.messages_max)
     }
 
-    /// Counts what is there, and writes the file anew.
+    /// Counts the messages, and writes the file anew.
     fn count(&mut self) {
         (self.bytes, self.messages, self.is_counted) = (0, 0, true);
         let folders = std::fs::read_dir(&self.base).into_iter().flatten().filter_map(Result::ok);
@@ -124,7 +124,7 @@ impl Quota {
                 }
             }
         }
-        // What cannot be written is counted again next time.
+        // If the file cannot be written, the next delivery counts again.
         drop(self.write());
     }
 
@@ -183,7 +183,7 @@ mod tests {
         std::fs::write(at("cur/1.a.host,S=300:2,S"), "").unwrap();
         std::fs::write(at(".lists/new/2.b.host"), "0123456789").unwrap();
         std::fs::write(at(".Trash/cur/3.c.host,S=900:2,S"), "").unwrap();
-        // Somebody has removed mail and told nobody.
+        // Mail was removed without a line in the file.
         let mut quota = Quota::of(directory.path()).unwrap();
         assert_eq!(quota.take(690), Ok(()));
         assert_eq!(text(&directory), "1000S\n310 2\n690 1\n");

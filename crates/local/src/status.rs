@@ -1,11 +1,11 @@
-//! What the exit status of a program means: the table of sendmail (`sysexits.h`).
+//! The meaning of a program's exit status: the table of sendmail (`sysexits.h`).
 
 use super::order::{DeliveryEnd, Verdict};
 
 /// The most letters of a program's output in a text.
 const OUTPUT_MAX: usize = 240;
 
-/// What an exit status means for the recipient. `output`: what the program has said.
+/// Returns the verdict for an exit status. `output`: what the program has said.
 pub(crate) fn of_exit(status: i32, output: &[u8]) -> Verdict {
     use DeliveryEnd::{Deferred, Delivered, Failed};
     let (end, code, text) = match status {
@@ -37,7 +37,7 @@ pub(crate) fn of_exit(status: i32, output: &[u8]) -> Verdict {
     with_output(verdict, output)
 }
 
-/// The same with the first of what a program has said.
+/// The same with the beginning of a program's output.
 pub(crate) fn with_output(mut verdict: Verdict, output: &[u8]) -> Verdict {
     let text = String::from_utf8_lossy(output);
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).take(3).collect();

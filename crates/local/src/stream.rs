@@ -11,9 +11,9 @@
 //! | 4 of zero, in the place of an order | the end of the batch | |
 //! | 4, then as many as they say | | for each order a verdict, JSON |
 //!
-//! Numbers are little endian. A message without its end is none: the agent takes back what it has done. An agent that
-//! ends before it has begun has done nothing, and the batch can be given to another. One that ends later leaves it
-//! unknown what it has done. After a batch the server may send another.
+//! Numbers are little endian. A message without its end is none: the agent undoes its delivery. An agent that ends
+//! before it has begun has done nothing, and the batch can be given to another. If it ends later, the results are
+//! unknown. After a batch the server may send another.
 
 use super::letter::{Content, Orders};
 use super::order::{DeliveryRequest, Verdict};
@@ -30,7 +30,7 @@ const BROKEN: u32 = u32::MAX;
 /// Sends orders with their messages. For each, why its message cannot be read, if so.
 ///
 /// # Errors
-/// Nobody takes it.
+/// The worker has closed the socket.
 pub fn send_batch(to: &mut impl Write, orders: &mut dyn Orders) -> io::Result<Vec<Option<String>>> {
     let mut all = Vec::new();
     while let Some(order) = orders.next_order() {
@@ -105,7 +105,7 @@ pub fn verdict(from: &mut impl Read) -> io::Result<Verdict> {
     Verdict::from_json(&receive(from, TEXT_MAX)?).ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
-/// The most octets that are taken from a socket at once: memory grows with what the other side has sent.
+/// The most octets that are taken from a socket at once: memory grows with the octets that the other side has sent.
 const PIECE_BYTES: u64 = 64 << 10;
 
 /// Waits for octets behind their number, at most `max`.
@@ -159,7 +159,7 @@ impl<R: Read> Incoming<R> {
         Ok(order(&mut from)?.map(|first| Self { from, first: Some(first), state: State::BetweenOrders }))
     }
 
-    /// Whether the batch was read to its end. If not, there is nobody to hear a verdict.
+    /// Whether the batch was read to its end. If not, no process reads a verdict.
     pub fn is_whole(&mut self) -> bool {
         while self.next_order().is_some() {}
         self.state == State::Whole
@@ -221,7 +221,7 @@ impl<R: Read> Orders for Incoming<R> {
         }
         let mut length = [0; 4];
         let text = match self.from.read_exact(&mut length).map(|()| u32::from_le_bytes(length)) {
-            // What follows is the next batch.
+            // The next octets are those of the next batch.
             Ok(0) => {
                 self.state = State::Whole;
                 return None;

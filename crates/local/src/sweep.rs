@@ -1,8 +1,8 @@
-//! What crashes left below `tmp` of a Maildir.
+//! Removal of files that crashes left below `tmp` of a Maildir.
 //!
-//! A file there that was not changed for 36 hours belongs to a delivery that is gone, whoever made it: that is the rule
-//! of Maildirs. A process looks into a directory once in [`INTERVAL`]. What cannot be removed stays; mail is delivered
-//! all the same.
+//! A file there that was not changed for 36 hours belongs to a delivery that is gone: that is the rule of Maildirs. A
+//! process looks into a directory once in [`INTERVAL`]. A file that cannot be removed stays; mail is delivered all the
+//! same.
 
 use os::clock;
 use std::collections::HashMap;

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 const WAITING_MAX: usize = 100;
 /// For the verdicts of a worker that is over its own limits.
 const SPARE: Duration = Duration::from_secs(60);
-/// What is sent at once.
+/// The octets that one write sends.
 const BUFFER_BYTES: usize = 64 << 10;
 
 /// An order with its message, which can be read more than once.
@@ -53,7 +53,7 @@ struct Waiting {
 enum WorkerError {
     /// Nothing was begun.
     NotBegun(io::Error),
-    /// It is not known what was done.
+    /// The result is unknown.
     Unknown(io::Error),
 }
 
@@ -209,7 +209,7 @@ mod tests {
         assert!(workers.take(&login(50, &[50])).is_none() && workers.take(&login(51, &[51])).is_some());
         assert!(workers.take(&login(51, &[51])).is_none(), "there was one");
         assert!(workers.take(&login(60, &[60, 8])).is_none(), "with another group he is another");
-        // Nobody waits for longer than a worker does.
+        // A worker that has waited for longer than `IDLE_TIME` ends when the next one begins to wait.
         for one in workers.waiting.lock().unwrap().iter_mut().take(40) {
             one.since = one.since.checked_sub(IDLE_TIME + Duration::from_secs(1)).unwrap();
         }

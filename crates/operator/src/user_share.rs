@@ -1,8 +1,8 @@
-//! A bounded number of places for what users of this machine ask for, and of them a bounded share for each user: one
+//! A bounded number of places for requests of users of this machine, and of them a bounded share for each user: one
 //! user who takes all that are allowed leaves room for the others.
 //!
-//! Places are counted by the uid that the kernel tells, never by what a client says. A place is free again when its
-//! [`UserPlace`] is dropped, also when the task that holds it panics or is cancelled.
+//! Places are counted by the uid that the kernel tells, never by a value that a client sends. A place is free again
+//! when its [`UserPlace`] is dropped, also when the task that holds it panics or is cancelled.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

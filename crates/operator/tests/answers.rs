@@ -26,7 +26,7 @@ fn again<T: Serialize + DeserializeOwned>(line: &Value) -> Map<String, Value> {
     to_fields(&answers::from_line::<T>(line).unwrap())
 }
 
-/// Writes a line of the answer `name` from what its struct keeps of it.
+/// Writes a line of the answer `name` from the fields that its struct keeps.
 fn written(name: &str, line: &Value) -> String {
     let fields = match name.split('-').collect::<Vec<_>>()[..] {
         ["status", ..] => again::<StatusAnswer>(line),

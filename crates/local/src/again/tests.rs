@@ -185,7 +185,7 @@ fn a_file_that_is_full_takes_the_rest_of_a_message_or_nothing() {
 }
 
 proptest! {
-    /// Messages that are larger than what is read at once, between others of the same sender.
+    /// Messages that are larger than one read, between others of the same sender.
     #[test]
     fn large_messages_are_completed(lines in 1_000..6_000_usize, cut in 0.0..1.0_f64, others in 0..3_usize) {
         let text = format!("{TEXT}{}", "From a line of some length, which is quoted\r\n".repeat(lines));

@@ -1,4 +1,4 @@
-//! Trials of mailbox files: faults at every octet, two writers, and what must not be written to.
+//! Trials of mailbox files: faults at every octet, two writers, and files that must not be written to.
 
 use super::super::letter::tests::{Pieces, Text, order, split};
 use super::super::order::DeliveryEnd;
@@ -58,7 +58,7 @@ fn messages_follow_one_another() {
     assert!(found[4].ends_with("A: b\n\nFrom 4\n\n"), "{text}");
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1, "no lock is left");
-    // What somebody else left without a line end, or without an empty line, is no part of ours.
+    // An end without a line end or an empty line is completed, so that it does not become part of the message.
     for rest in ["x", "x\n"] {
         std::fs::write(&path, rest).unwrap();
         assert_eq!(deliver(&path, "A: b\r\n\r\n", &settings()), Verdict::delivered());
@@ -188,7 +188,7 @@ fn a_full_mailbox_waits() {
     assert_eq!((verdict.end, verdict.status), (DeliveryEnd::Deferred, (2, 2)));
     assert!(verdict.text.contains("local.mailbox_size_max") && verdict.text.contains("joe"), "{}", verdict.text);
     assert_eq!(std::fs::read(&path).unwrap(), before);
-    // What the system says is told with the name of the file.
+    // The verdict has the system's reason and the name of the file.
     for (errno, status, word) in [
         (Errno::DQUOT, (2, 2), "quota"),
         (Errno::FBIG, (2, 2), "EFBIG"),
@@ -324,7 +324,7 @@ fn locks_of_other_programs_are_heeded() {
         verdict.end == DeliveryEnd::Deferred && verdict.text.contains("is locked by another program"),
         "{verdict:?}"
     );
-    // The control: who ignores the lock writes.
+    // The control: a delivery that ignores the lock writes.
     assert_eq!(deliver(&path, "A: b\r\n\r\nx\r\n", &Settings { fcntl: false, ..short.clone() }), Verdict::delivered());
     drop(child.stdin.take());
     child.wait().unwrap();

@@ -1,4 +1,4 @@
-//! Trials of programs: what they are given, what their end means, and what they may not do.
+//! Trials of programs: their environment, the meaning of their exit status, and actions that they may not do.
 
 use super::super::letter::tests::{Pieces, Text, order};
 use super::super::order::DeliveryEnd;
@@ -111,7 +111,7 @@ fn what_takes_too_long_is_killed_with_its_children() {
         let (verdict, ..) = script(&format!("sh -c 'sleep {mark}' & {text}"), &short);
         assert!(verdict.end == DeliveryEnd::Deferred && verdict.text.contains("local.program_time_max"), "{verdict:?}");
         assert!(verdict.text.contains("it said: hm") || !text.contains("hm"), "{verdict:?}");
-        // What was killed goes a moment later.
+        // A killed process ends a moment later.
         assert!(!(0..1_000).all(|_| is_there(&format!("sleep\0{mark}"))), "{text}: a child is left");
     }
     // The control of the question.
@@ -157,7 +157,7 @@ fn half_a_message_is_never_the_whole() {
 
 #[test]
 fn the_bound_of_processes_is_set() {
-    // That the kernel holds root to no such bound is why only the number is looked at.
+    // The kernel applies no such bound to root, so only the number is checked.
     let bounded = Settings { processes_max: 77, ..settings() };
     let (verdict, out, _directory) = script("cat >/dev/null; grep processes /proc/self/limits > out", &bounded);
     assert_eq!(verdict, Verdict::delivered());

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Says why the server did not do what was asked.
+/// Returns the reason why the server refused the request.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RefusalLine {

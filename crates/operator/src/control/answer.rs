@@ -1,4 +1,4 @@
-//! What the server answers, as lines of JSON.
+//! The server's answers, as lines of JSON.
 //!
 //! Every answer ends with a line that has the field `ok`; in a list, other lines come before it. A refusal has
 //! `reason`, for programs, and `error`, for people. Here the shape is made; the meaning of the other fields is the
@@ -93,7 +93,7 @@ pub enum ListPart {
     },
 }
 
-/// What the handler answers.
+/// The handler's answer to a request.
 pub enum Answer {
     /// One line with these fields.
     Done(Map<String, Value>),
@@ -131,8 +131,8 @@ impl Answer {
         Self::Done(Map::new())
     }
 
-    /// A reload that went well: what changed, as `key: old → new`, what of it waits for the next start, and for which
-    /// of it mail that waits is tried again at once.
+    /// The answer to a successful reload: the changes as `key: old → new`, the changes that wait for the next start,
+    /// and the changes for which waiting mail is tried again at once.
     #[must_use]
     pub fn reloaded(changed: &[String], needs_restart: &[String], retried: &[&str]) -> Self {
         Self::Done(to_fields(&ReloadAnswer {

@@ -5,12 +5,12 @@
 //! request:
 //!
 //! - [`socket`] claims the path and lets go of it;
-//! - [`peer`] says who is at the other end, and whether that one may ask;
+//! - [`peer`] knows the other end and its rights;
 //! - [`request`] reads the line;
 //! - the server's [`Handler`] answers with an [`Answer`];
 //! - [`serve`] keeps the connections and their limits; [`rate`] says how fast counters grow, for `status`.
 //!
-//! A request does nothing by itself: what commands mean is the handler's. The protocol is in `docs/operation.md`.
+//! A request does nothing by itself: the handler carries out commands. The protocol is in `docs/operation.md`.
 
 mod answer;
 mod peer;

@@ -1,6 +1,6 @@
-//! Who is at the other end of the control socket, and who may ask.
+//! The peer of a connection to the control socket, and its rights.
 //!
-//! Who may not ask everything may be let look at the queue (`control.mailq`): a guest.
+//! A peer without all rights may be allowed to look at the queue (`control.mailq`): a guest.
 //!
 //! The kernel says who connected (SO_PEERCRED) and cannot be lied to. The mode of the socket keeps others out already;
 //! this is asked besides, because the mode of a file is changed more easily than one thinks.
@@ -37,7 +37,7 @@ impl Peer {
     }
 }
 
-/// Who may ask: root, the user of the server, and the members of the socket's group.
+/// The peers with all rights: root, the user of the server, and the members of the socket's group.
 #[derive(Clone, Debug)]
 pub struct Gate {
     /// The user of the server.
@@ -48,12 +48,12 @@ pub struct Gate {
     pub has_guests: bool,
 }
 
-/// What a peer may ask for.
+/// The rights of a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rights {
     /// Everything.
     Operator,
-    /// What [`super::Request::is_for_guests`] allows, as far as `control.mailq` lets him see it.
+    /// The requests that [`super::Request::is_for_guests`] allows, as far as `control.mailq` shows him the queue.
     Guest,
 }
 

@@ -1,13 +1,13 @@
 //! How fast a counter grows, over the last minute, for `status`.
 //!
-//! Fed about once a second by whoever has the counter; holds a minute of its values.
+//! The owner of the counter adds its value about once a second; the rate holds a minute of values.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 /// The time that a rate is taken over.
 const WINDOW: Duration = Duration::from_secs(60);
-/// Values that are kept, also if somebody feeds faster.
+/// Values that are kept, also if they are added faster.
 const SAMPLES_MAX: usize = 128;
 
 /// The last values of a counter.

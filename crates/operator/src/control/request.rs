@@ -1,7 +1,7 @@
 //! A line from the control socket as a request.
 //!
-//! Only a known command with its own fields is one: a misspelt field must not be taken for its absence. What is wrong
-//! is said with the column, because people write these lines by hand too.
+//! Only a known command with its own fields is one: a misspelt field must not be taken for its absence. A refusal names
+//! the column of the fault, because people write these lines by hand too.
 
 use crate::queue;
 use serde_json::{Map, Value};
@@ -10,26 +10,26 @@ use std::fmt;
 /// The longest line of a request, in octets, without its end.
 pub const LINE_BYTES_MAX: usize = 64 * 1024;
 
-/// What is asked for.
+/// A request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// Is anybody there?
+    /// Asks whether the server answers.
     Ping,
     /// Read the configuration again, whole or not at all.
     Reload,
     /// How is the server?
     Status,
-    /// Open the log file anew, after somebody has moved it.
+    /// Open the log file anew, after it was moved.
     LogReopen,
     /// What is known of next hops?
     Hosts,
-    /// Forget what is known of next hops.
+    /// Forget the records of next hops.
     ForgetHosts,
     /// How much went through which mailer?
     Mailers,
     /// An SMTP session on this connection.
     Smtp,
-    /// Look at the queue, or change what is in it.
+    /// Look at the queue, or change it.
     Queue(Box<queue::Command>),
 }
 
@@ -65,7 +65,8 @@ impl Request {
         }
     }
 
-    /// Whether somebody may ask for it who may not control the server: to look at the queue, without what messages say.
+    /// Whether a guest may ask for it, who may not control the server: to look at the queue, without the content of
+    /// messages.
     #[must_use]
     pub fn is_for_guests(&self) -> bool {
         match self {
@@ -91,7 +92,7 @@ impl Request {
     /// Reads a line without its end.
     ///
     /// # Errors
-    /// It is no request; the text says what is wrong with it.
+    /// It is no request; the text names the fault.
     pub fn parse(line: &[u8]) -> Result<Self, RequestError> {
         let mut fields: Map<String, Value> = serde_json::from_slice(line).map_err(|error| {
             RequestError(format!("not a JSON object: {error}; an example: {}", Self::Ping.to_line().trim_end()))

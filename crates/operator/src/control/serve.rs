@@ -22,12 +22,13 @@ use tokio::time::timeout;
 
 /// Connections at the same time. A session that was taken over counts no more.
 pub const CONNECTIONS_MAX: usize = 32;
-/// Connections beyond them, for root and the server's own user alone: whoever fills the others does not lock them out.
+/// Connections beyond them, for root and the server's own user alone: a user who fills the others does not lock them
+/// out.
 pub const RESERVED: usize = 4;
-/// Connections at the same time of those who are neither root nor the server's user nor of the socket's group as far as
-/// the kernel tells: guests, and users whom only `/etc/group` puts into it.
+/// Connections at the same time of users that the kernel does not show as root, the server's user or a member of the
+/// socket's group: guests, and members by `/etc/group` alone.
 pub const GUESTS_MAX: usize = 16;
-/// Of them, of one user.
+/// Those of them of one user.
 pub const GUEST_CONNECTIONS_MAX: usize = 4;
 /// How long a request may take to arrive, and a line of an answer to be taken.
 pub const LINE_TIME_MAX: Duration = Duration::from_secs(30);
@@ -36,7 +37,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// The server behind the socket.
 pub trait Handler: Send + Sync + 'static {
-    /// Does what is asked for and says what came of it. The peer is one that may ask for it.
+    /// Carries out a request and returns the answer. The peer is one that may ask for it.
     ///
     /// Runs to its end even if the peer is gone by then; only a dropped [`serve`] ends it early.
     fn handle(&self, request: Request, peer: Peer, rights: Rights) -> impl Future<Output = Answer> + Send;
@@ -117,8 +118,8 @@ impl Default for Rooms {
 }
 
 impl Rooms {
-    /// Whoever is not known to be an operator has the room of guests, also where there are none: that he is turned away
-    /// is said to him, which takes time, and the mode of the socket may let in more than it should.
+    /// Takes a place for a peer. A peer that is not known to be an operator takes a place of guests, also where guests
+    /// have no rights: the refusal takes time to send, and the mode of the socket may let in more peers than it should.
     fn take(&self, gate: &Gate, peer: &Peer) -> Option<RequestSlot> {
         let take = |room: &Arc<Semaphore>| Arc::clone(room).try_acquire_owned().ok();
         if !gate.admits(peer, None) {
@@ -147,7 +148,7 @@ pub(super) struct Connection {
     pub(super) stopping: watch::Receiver<bool>,
 }
 
-/// What the reading of a line came to.
+/// The result of reading a line.
 enum RequestLine {
     Whole(Vec<u8>),
     TooLong,
@@ -282,7 +283,7 @@ async fn is_admitted(gate: &Gate, peer: &Peer) -> bool {
     if gate.admits(peer, None) {
         return true;
     }
-    // Files are read, and the C library is asked, where waiting holds up nobody.
+    // Files are read, and the C library is asked, on a thread that may wait.
     let (gate, peer) = (gate.clone(), *peer);
     let looking = tokio::task::spawn_blocking(move || {
         Accounts::read().is_ok_and(|accounts| gate.admits(&peer, Some(&accounts.with_nss(true))))

@@ -1,8 +1,8 @@
 //! The path of the control socket: claimed at start, let go at the end.
 //!
-//! A socket file outlives the process that made it, so one that nobody answers on is removed and made anew. Looking and
-//! making happen under a lock of the directory: of two servers that start at the same time one wins. Bound before root
-//! is given up, and given to the user together with its file.
+//! A socket file outlives the process that made it, so one that no process answers on is removed and made anew. Looking
+//! and making happen under a lock of the directory: of two servers that start at the same time one wins. Bound before
+//! root is given up, and given to the user together with its file.
 
 use super::peer::Peer;
 use rustix::fs::{AtFlags, FlockOperation, Gid, Mode, OFlags, Uid, chown, chownat, flock};
@@ -30,7 +30,7 @@ pub enum BindError {
     Io {
         /// `control.path`.
         path: PathBuf,
-        /// What it said.
+        /// The system's reason.
         source: io::Error,
     },
 }
@@ -100,10 +100,10 @@ impl ControlSocket {
         bind().map_err(failed)
     }
 
-    /// Lets everybody connect. What each may ask for is decided by who he is.
+    /// Lets every user connect. The user id of a peer decides which requests it may make.
     ///
     /// # Errors
-    /// The mode cannot be set, or somebody else has the name by now.
+    /// The mode cannot be set, or another process has the name by now.
     pub fn open_to_everybody(&self) -> io::Result<()> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = File::from(rustix::fs::open(&self.path, flags, Mode::empty())?);
@@ -148,7 +148,7 @@ fn identity(found: &Metadata) -> (u64, u64) {
     (found.dev(), found.ino())
 }
 
-/// Sets owner and mode of the socket, and of nothing that somebody may have put in its place: the directory can be
+/// Sets owner and mode of the socket, and not of a file that another user has put in its place: the directory can be
 /// another user's.
 fn set_owner(path: &Path, owner: Option<(u32, u32)>) -> io::Result<Metadata> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -169,7 +169,7 @@ fn make_directory(dir: &Path, owner: Option<(u32, u32)>) -> io::Result<()> {
         return Ok(());
     }
     std::fs::DirBuilder::new().mode(0o755).recursive(true).create(dir)?;
-    // Whatever the umask says: members of the group must get through.
+    // The mode is set whatever the umask is, since members of the group must reach the socket.
     std::fs::set_permissions(dir, Permissions::from_mode(0o755))?;
     match owner {
         Some((uid, gid)) => Ok(chown(dir, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)))?),
@@ -177,7 +177,7 @@ fn make_directory(dir: &Path, owner: Option<(u32, u32)>) -> io::Result<()> {
     }
 }
 
-/// Removes a socket that nobody answers on.
+/// Removes a socket that no process answers on.
 fn clear(path: &Path) -> Result<(), BindError> {
     let failed = |source| BindError::Io { path: path.to_owned(), source };
     match std::fs::symlink_metadata(path) {
@@ -223,7 +223,7 @@ mod tests {
         drop(UnixListener::bind(&path).unwrap());
         assert!(path.exists());
         let first = ControlSocket::bind(&path, None).unwrap();
-        // Somebody else has the name by now: it is not ours to remove.
+        // Another process has the name by now, so it is not removed.
         std::fs::remove_file(&path).unwrap();
         let _second = UnixListener::bind(&path).unwrap();
         drop(first);

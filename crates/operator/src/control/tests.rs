@@ -81,7 +81,7 @@ impl Client {
         Self { stream, task, stop, rooms }
     }
 
-    /// Sends everything and the end, and returns what comes back.
+    /// Sends everything and the end, and returns the answers.
     async fn exchange(mut self, input: &[u8]) -> Vec<Value> {
         self.stream.write_all(input).await.unwrap();
         self.stream.shutdown().await.unwrap();

@@ -1,8 +1,8 @@
 //! Bouncing: recipients that are meant go to the dispatcher some messages at a time, which fails them and has their
 //! senders told ([`super::DeliveryControl::bounce`]).
 //!
-//! What is said of a message is said when it is durable. Who is being delivered is left alone, here as far as it is
-//! known, and for good by the dispatcher.
+//! A message is reported when its change is durable. Recipients in delivery are left alone: this file leaves out those
+//! that are known to be, and the dispatcher the rest.
 
 use super::change::ChangeTotals;
 use super::delivery_control::{BounceError, Bounced, DeliveryControl, RecipientSelection};
@@ -41,13 +41,13 @@ impl<'a> Bounces<'a> {
         Self { delivery, why, pending: Vec::new(), recipients: 0, totals: ChangeTotals::default() }
     }
 
-    /// What was done so far. Recipients that nobody is left to be told of are unchanged; active are those that were
-    /// left alone.
+    /// Returns the counts so far. Recipients without a sender to tell count as unchanged; recipients in delivery count
+    /// as active.
     pub(super) const fn totals(&self) -> ChangeTotals {
         self.totals
     }
 
-    /// Takes what was found, without those that are being delivered. Returns how many recipients that are.
+    /// Adds a found message, without recipients in delivery. Returns the number of its other recipients.
     pub(super) fn add(&mut self, mut found: FoundMessage) -> usize {
         self.totals.active += leave_active(&mut found);
         let count = found.recipients.len();
@@ -63,7 +63,7 @@ impl<'a> Bounces<'a> {
         self.pending.len() >= MESSAGES_MAX || self.recipients >= RECIPIENTS_MAX
     }
 
-    /// Has bounced what has come together; what is said to be done is durable.
+    /// Bounces the recipients added so far; the changes it returns are durable.
     pub(super) fn settle(&mut self) -> BounceResult {
         self.recipients = 0;
         let mut batch = BounceResult::default();
@@ -129,7 +129,7 @@ impl<'a> Bounces<'a> {
     }
 }
 
-/// Takes out who is being delivered; how many that are.
+/// Removes recipients in delivery, and returns their number.
 pub(super) fn leave_active(found: &mut FoundMessage) -> u64 {
     let before = found.recipients.len();
     found.recipients.retain(|one| one.status != RecipientStatus::Active);

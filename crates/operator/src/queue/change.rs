@@ -1,7 +1,7 @@
-//! What commands do to recipients: the changes of many messages go to the spool together.
+//! The changes that commands make to recipients: changes of many messages go to the spool together.
 //!
 //! A change is in force at once and durable a moment later; [`Changes::finish`] waits for that. Recipients that are
-//! done stay done, whatever is recorded here: an attempt that ended meanwhile counts.
+//! done stay done, whatever state is recorded here: an attempt that ended meanwhile counts.
 
 use super::command::Action;
 use super::delivery_control::{DeliveryControl, Destinations};
@@ -26,20 +26,20 @@ pub(super) struct ChangeTotals {
     pub(super) recipients: u64,
     /// Recipients that were meant and left alone: they are as they should be, or held.
     pub(super) unchanged: u64,
-    /// Of the changed ones, those with an attempt under way.
+    /// Those of the changed ones with an attempt under way.
     pub(super) active: u64,
 }
 
 /// The new state of a recipient; `None` if the action leaves it alone.
 pub(super) fn changed(action: Action, one: &FoundRecipient, now_s: u32) -> Option<State> {
     let state = one.state;
-    // A due of 0 is one that nobody has released: with `delivery.mode = "queue"` it stays where it is.
+    // A due of 0 belongs to mail that was not released: with `delivery.mode = "queue"` it stays where it is.
     let due = if one.keeps_time { state.due } else { now_s.max(1) };
     let now = State { status: Status::Waiting, due, ..state };
     match (action, state.status) {
         (Action::Retry, Status::Waiting) | (Action::Release, Status::Held) => Some(now),
         (Action::Hold, Status::Waiting) => Some(State { status: Status::Held, ..state }),
-        // What is delivered stays so: only the report on it can be dropped.
+        // A delivered recipient stays delivered: only the report on it can be dropped.
         (Action::Delete, Status::Owed) | (Action::Delete | Action::Bounce, Status::Waiting | Status::Held) => {
             Some(State { status: Status::Done, ..state })
         }
@@ -69,7 +69,7 @@ impl<'a> ChangeBatcher<'a> {
         }
     }
 
-    /// Applies the action to what was found, and drops from it what the action leaves alone.
+    /// Applies the action to a found message, and drops from it the recipients that the action leaves alone.
     pub(super) fn add(&mut self, action: Action, found: &mut FoundMessage, now_s: u32) {
         let before = found.recipients.len();
         let id = found.id;
@@ -98,7 +98,7 @@ impl<'a> ChangeBatcher<'a> {
         self.pending.len() >= TOGETHER
     }
 
-    /// Records what has come together; in force when this returns.
+    /// Records the pending changes; in force when this returns.
     pub(super) fn record(&mut self) -> Result<(), Error> {
         if self.pending.is_empty() {
             return Ok(());

@@ -1,7 +1,6 @@
 //! A command on the queue, to and from the fields of a request.
 //!
-//! `docs/operation.md` has the fields. Whatever changes mail must say what it means: a command without a condition
-//! needs `all`, and with one it must not have it.
+//! `docs/operation.md` has the fields. A command that changes mail needs a condition or `all`, and must not have both.
 
 use super::pattern::Pattern;
 use super::selection::{RecipientStatus, Selection};
@@ -20,7 +19,7 @@ pub const LISTED_RECIPIENTS_MAX: u64 = 10_000;
 /// Octets of the words that a bounce may have.
 pub(super) const REASON_BYTES_MAX: usize = 200;
 
-/// What to do.
+/// The action of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Show messages, a few recipients of each.
@@ -37,7 +36,7 @@ pub enum Action {
     Hold,
     /// Let go of what is held.
     Release,
-    /// Take out of the queue, for ever, and tell nobody.
+    /// Take out of the queue, for ever, without a DSN.
     Delete,
     /// Fail for good, and tell the senders.
     Bounce,
@@ -126,9 +125,9 @@ impl GroupBy {
 /// A command on the queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Command {
-    /// What to do.
+    /// The action.
     pub action: Action,
-    /// To whom. Everything only if `all` was said, or where nothing is changed.
+    /// The selection. Everything only if `all` was given, or where nothing is changed.
     pub selection: Selection,
     /// At most so many messages, or destinations; `None` for all.
     pub limit: Option<u64>,
@@ -206,7 +205,7 @@ impl Command {
     /// Reads the fields of a request, all of which must be known.
     ///
     /// # Errors
-    /// Names the field, its value and what may stand there.
+    /// Names the field, its value and its allowed values.
     pub fn from_fields(fields: Map<String, Value>) -> Result<Self, String> {
         let mut fields = Fields(fields);
         let names = Action::ALL.map(Action::name).join(", ");

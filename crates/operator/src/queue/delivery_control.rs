@@ -21,14 +21,14 @@ pub enum Destinations<'a> {
 
 /// Controls deliveries on behalf of queue commands.
 pub trait DeliveryControl: Send + Sync + fmt::Debug + 'static {
-    /// Recipients at these destinations are no longer held: they wait and are due. Told after the spool has it.
+    /// Recipients at these destinations are no longer held: they wait and are due. Called after the spool has it.
     fn released(&self, destinations: Destinations<'_>);
 
-    /// Recipients at these destinations were made due: try them now, whatever a back-off says. Told after the spool has
-    /// it.
+    /// Recipients at these destinations were made due: try them now, whatever back-off they have. Called after the
+    /// spool has it.
     fn retry(&self, destinations: Destinations<'_>);
 
-    /// The time by which delivery goes, in microseconds since 1970: what is due is due by it.
+    /// The time by which delivery goes, in microseconds since 1970: it decides which mail is due.
     fn now_us(&self) -> u64 {
         clock::unix_us()
     }
@@ -46,15 +46,15 @@ pub trait DeliveryControl: Send + Sync + fmt::Debug + 'static {
         0
     }
 
-    /// Whether an attempt for the recipient is under way. What such an attempt comes to is decided by the next hop: a
-    /// command on the recipient takes effect after it.
+    /// Whether an attempt for the recipient is under way. The next hop decides the result of such an attempt: a command
+    /// on the recipient takes effect after it.
     fn is_active(&self, id: QueueId, recipient: u32) -> bool;
 
-    /// Fails recipients for this reason, and has their senders told who want to hear of it: as if a host had refused
-    /// them for good, but for those that are being delivered. What is said to be done is durable. `None`: nobody does
-    /// that any more.
+    /// Fails recipients for this reason, as if a host had refused them for good, and sends the DSNs that senders asked
+    /// for. Recipients in delivery are left alone. The changes that it returns are durable. `None`: the dispatcher has
+    /// ended.
     ///
-    /// Blocks until then: to be called where that holds up nobody.
+    /// Blocks until the changes are durable: call it on a thread that may wait.
     fn bounce(&self, meant: Vec<RecipientSelection>, why: &str) -> Option<Vec<Bounced>>;
 
     /// How a destination is, if the dispatcher has anything to do with it now.
@@ -70,7 +70,8 @@ pub struct RecipientSelection {
     pub recipients: Vec<u32>,
 }
 
-/// What came of bouncing recipients of a message. Those that are not in it were delivered or deleted meanwhile.
+/// The recipients of a message that were bounced, and those that were left alone. Those that are not in it were
+/// delivered or deleted meanwhile.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bounced {
     /// The message.
@@ -79,7 +80,7 @@ pub struct Bounced {
     pub done: Vec<u32>,
     /// How many were left alone: a connection has them, or their report is on its way.
     pub active: u64,
-    /// How many are held, since nobody is left who could be told.
+    /// The number of recipients that are held, since no address is left to report to.
     pub held: u64,
     /// Why others stay as they are.
     pub trouble: Option<BounceError>,
@@ -111,9 +112,9 @@ pub struct DestinationState {
     pub window: u64,
     /// Transactions that its hosts may have in a thousand seconds, if that is limited.
     pub rate: Option<u32>,
-    /// The same, as learned from what its hosts refused with 421 or 4xx, while that is felt.
+    /// The same, as learned from refusals of its hosts with 421 or 4xx, while that pace applies.
     pub pace: Option<u32>,
-    /// What its mail that is due waits for, if it has some and is not tried.
+    /// The cause why mail that is due is not attempted, if there is such mail.
     pub waits: Option<WaitCause>,
     /// Messages that are in memory and wait for a connection.
     pub ready: u64,
@@ -121,7 +122,7 @@ pub struct DestinationState {
     pub has_more: bool,
 }
 
-/// What mail that is due waits for.
+/// The cause why mail that is due is not attempted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitCause {
     /// For a connection.
@@ -140,7 +141,7 @@ pub enum WaitCause {
 /// Why and how long a destination is left alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DownState {
-    /// What happened at the last attempt.
+    /// The failure of the last attempt.
     pub why: String,
     /// When the next one is made, since 1970.
     pub retry_at: Duration,

@@ -11,10 +11,10 @@
 //! - `stragglers` adds up recipients that have been waiting for long;
 //! - `delivery_control`: the questions and commands to the dispatcher.
 //!
-//! Invariants: a change is durable before the last line of the answer is sent; what was delivered or deleted never
-//! comes back; a list reads no envelope it does not show, unless addresses are asked for. Recipients are the unit: a
-//! message of which only some match keeps the others as they are. A deletion sends no notice; a bounce stores the report
-//! to the sender before the recipient is done.
+//! Invariants: a change is durable before the last line of the answer is sent; delivered or deleted mail never comes
+//! back; a list reads no envelope it does not show, unless addresses are asked for. Recipients are the unit: a message
+//! of which only some match keeps the others as they are. A deletion sends no notice; a bounce stores the report to the
+//! sender before the recipient is done.
 
 mod bounce;
 mod change;

@@ -1,4 +1,4 @@
-//! What addresses are compared with: a whole address, `@domain`, or either with `*` for any text.
+//! The patterns that addresses are compared with: a whole address, `@domain`, or either with `*` for any text.
 //!
 //! Case does not count, neither does the form of a domain: `@bücher.example` and `@xn--bcher-kva.example` are the same.
 //! That is looser than the rules by which mail is delivered: a person looks for mail here.
@@ -6,7 +6,7 @@
 use mail::{Address, Domain};
 use std::fmt;
 
-/// What an address is compared with.
+/// A pattern for addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pattern {
     /// As it was written.
@@ -83,7 +83,7 @@ pub(super) fn glob(pattern: &str, text: &str) -> bool {
     let Some((first, pattern)) = pattern.split_once('*') else { return pattern == text };
     let Some(rest) = text.strip_prefix(first) else { return false };
     let (middle, last) = pattern.rsplit_once('*').unwrap_or(("", pattern));
-    // What is between stars is found from the left, as early as it stands there; the last piece must end the text.
+    // The text between stars is searched from the left and taken at its first place; the last piece must end the text.
     let found = middle.split('*').try_fold(rest, |rest, piece| rest.split_once(piece).map(|(_, rest)| rest));
     found.is_some_and(|rest| rest.ends_with(last))
 }

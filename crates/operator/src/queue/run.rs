@@ -1,8 +1,8 @@
-//! Commands on the queue: how many at a time, on which thread, and what they answer.
+//! Commands on the queue: their number at a time, their threads, and their answers.
 //!
 //! A command runs on a thread of the runtime that may block, and sends its lines through a channel that the control
-//! socket empties. When the asker goes away the channel is closed, and the command ends at the next message; what it
-//! did until then is made durable and stays done.
+//! socket empties. When the asker goes away the channel is closed, and the command ends at the next message; its
+//! changes until then are made durable and stay.
 
 use super::bounce::{BounceResult, Bounces, leave_active};
 use super::change::{ChangeBatcher, ChangeTotals, changed};
@@ -50,7 +50,7 @@ pub enum QueueChange<'a> {
     },
     /// A command that changed something came to its end.
     Ended {
-        /// What it was.
+        /// The action of the command.
         action: Action,
         /// Messages of which a recipient was changed.
         messages: u64,
@@ -102,7 +102,7 @@ impl QueueCommands {
         room: OwnedSemaphorePermit,
     ) {
         let Self { spool, delivery, .. } = self.clone();
-        // Not joined: it ends by itself when nobody takes its lines any more.
+        // Not joined: it ends by itself when its lines are not taken any more.
         drop(tokio::task::spawn_blocking(move || {
             let run = CommandRun {
                 spool: &spool,
@@ -117,7 +117,7 @@ impl QueueCommands {
         }));
     }
 
-    /// The same for somebody who may only look: beside the commands of operators, one guest after the other.
+    /// The same for a guest, who may only look: beside the commands of operators, one guest after the other.
     #[must_use]
     pub fn answer_guest(&self, command: Command, uid: u32) -> Answer {
         if command.action.changes() {
@@ -137,9 +137,9 @@ impl QueueCommands {
         Answer::List(lines)
     }
 
-    /// The fullest destinations with the recipients that wait for them, and what the dispatcher knows of each.
+    /// The fullest destinations with the recipients that wait for them, and the dispatcher's state of each.
     ///
-    /// Blocks for as long as it takes to look at every destination: call it where that holds up nobody.
+    /// Blocks for as long as it takes to look at every destination: call it on a thread that may wait.
     #[must_use]
     pub fn fullest(&self, limit: usize) -> Vec<DestinationLine> {
         let view = QueueView { delivery: self.delivery.as_ref(), now_us: self.delivery.now_us() };
@@ -192,7 +192,7 @@ impl CommandRun<'_> {
             Action::Bounce => self.bounce(now_us),
             action => self.change(action, now_us),
         };
-        // Who has gone hears nothing of the end.
+        // A client that has disconnected gets no last line.
         if let Ok(mut last) = last {
             if let ListPart::Last(fields) = &mut last
                 && self.command.selection.handed_in_by.is_some()
@@ -228,7 +228,7 @@ impl CommandRun<'_> {
         Ok(last(QueueTotals { destinations, more: more as u64, ..QueueTotals::default() }))
     }
 
-    /// Adds up what is meant. The limit is one of lines, not of messages.
+    /// Adds up the selected recipients. The limit is one of lines, not of messages.
     fn stragglers(&self, now_us: u64) -> Result<ListPart, PeerGone> {
         let view = QueueView { delivery: self.delivery, now_us };
         let mut sums = Stragglers::new(self.command.by, self.delivery);
@@ -280,12 +280,12 @@ impl CommandRun<'_> {
         Ok(last(QueueTotals { unchanged, kept, active, dry_run: true, ..totals.into_totals() }))
     }
 
-    /// Changes what is meant. Lines only of what is deleted: nobody can look at that afterwards.
+    /// Changes the selected recipients. Only deleted messages have lines: they cannot be shown afterwards.
     fn change(&self, action: Action, now_us: u64) -> Result<ListPart, PeerGone> {
         let (view, now_s) = (QueueView { delivery: self.delivery, now_us }, seconds(now_us));
         let is_delete = action == Action::Delete;
         let mut changes = ChangeBatcher::new(self.spool);
-        // What was deleted, until the spool has it: nobody can look at it afterwards.
+        // The deleted messages, kept until the spool has the change: they cannot be read afterwards.
         let mut deleted = Vec::new();
         let mut failed: Option<Error> = None;
         let mut kept = 0;
@@ -325,7 +325,7 @@ impl CommandRun<'_> {
         Ok(last(QueueTotals { unchanged, kept, active, ..scanned?.into_totals() }))
     }
 
-    /// Fails what is meant, and has its senders told.
+    /// Fails the selected recipients, and has reports sent to their senders.
     fn bounce(&self, now_us: u64) -> Result<ListPart, PeerGone> {
         let view = QueueView { delivery: self.delivery, now_us };
         let why = match &self.command.reason {
@@ -350,7 +350,7 @@ impl CommandRun<'_> {
                 false => Ok(ScanStep::of(count)),
             }
         });
-        // Who has gone is not asked any more; what was done until then stays done.
+        // Messages are not bounced for a client that has disconnected; the bounces made until then stay.
         let settled = if scanned.is_ok() { settle(&mut bounces).map(drop) } else { Ok(()) };
         let ChangeTotals { messages, recipients, unchanged, active } = bounces.totals();
         (self.on_change)(&QueueChange::Ended { action: Action::Bounce, messages, recipients, uid: self.uid });
@@ -371,8 +371,8 @@ impl CommandRun<'_> {
         }))
     }
 
-    /// Keeps the times to come that senders gave; of how many recipients. What waits is not retried before, and what is
-    /// released waits until then. Who names a message by its id means it all the same.
+    /// Keeps the times that senders gave and that have not come; returns the number of such recipients. A retry leaves
+    /// them waiting, a release lets them wait until then. A command that names messages by their ids ignores the times.
     fn keep(&self, action: Action, found: &mut FoundMessage, now_us: u64) -> u64 {
         let status = match action {
             Action::Retry => Status::Waiting,
@@ -389,7 +389,7 @@ impl CommandRun<'_> {
         kept
     }
 
-    /// Logs what the spool has let go of: whoever looks for a message later finds what became of it.
+    /// Logs the messages that the spool has removed, so that a later search in the log finds them.
     fn log_removed(&self, action: Action, removed: &[FoundMessage]) {
         for found in removed {
             let sender = found.summary.as_ref().and_then(|summary| summary.envelope.sender.address());
@@ -440,7 +440,7 @@ impl CommandRun<'_> {
                     ScanStep::Stop => break,
                 },
                 ScanResult::Other => {}
-                // What was not named and has gone meanwhile is nobody's concern.
+                // A message that the command does not name and that is finished meanwhile is not reported.
                 ScanResult::Missing if self.command.selection.ids.is_empty() => {}
                 ScanResult::Missing => {
                     scanned.missing += 1;
@@ -501,7 +501,7 @@ struct ScanTotals {
     unreadable: u64,
     /// Messages beyond the limit that are meant as well.
     more: u64,
-    /// Messages beyond the limit that nobody has looked at.
+    /// Messages beyond the limit that were not looked at.
     unseen: u64,
 }
 

@@ -1,8 +1,8 @@
 //! Finds the messages that a command selects, the oldest first, one in memory at a time.
 //!
-//! Only the ids of the queue are collected, eight bytes each. What the index knows decides first; an envelope is read
-//! when addresses are asked for, or to be shown. The queue moves meanwhile: a message that is finished before the walk
-//! comes to it is not there, one that arrives behind its start is not seen.
+//! Only the ids of the queue are collected, eight bytes each. The index decides first; an envelope is read when
+//! addresses are asked for, or to be shown. The queue moves meanwhile: a message that is finished before the walk comes
+//! to it is not there, one that arrives behind its start is not seen.
 
 use super::delivery_control::DeliveryControl;
 use super::selection::{RecipientStatus, Selection};
@@ -19,7 +19,7 @@ pub(super) struct FoundMessage {
     pub(super) recipients: Vec<FoundRecipient>,
     /// Its recipients that are not done, meant or not.
     pub(super) waiting: usize,
-    /// What its envelope says, if that was read.
+    /// The content of its envelope, if that was read.
     pub(super) summary: Option<EnvelopeSummary>,
     /// Why the envelope could not be read.
     pub(super) trouble: Option<String>,
@@ -45,8 +45,8 @@ impl EnvelopeSummary {
     }
 }
 
-/// Whether nobody has tried a recipient whose time is to come, as where its sender gave the time. One that is held may
-/// be so.
+/// Whether a recipient was not tried yet and its time is to come, as where its sender gave the time. This may be so for
+/// a held one.
 pub(super) fn is_early(state: State, now_us: u64) -> bool {
     state.tries() == 0 && u64::from(state.due) > now_us / 1_000_000
 }
@@ -58,9 +58,9 @@ pub(super) struct FoundRecipient {
     pub(super) state: State,
     pub(super) status: RecipientStatus,
     pub(super) destination: Bytes,
-    /// What the envelope says of it, if that was read and makes sense.
+    /// The recipient in the envelope, if that was read and is valid.
     pub(super) recipient: Option<Recipient>,
-    /// It keeps the time that its sender gave, whatever else is done to it.
+    /// It keeps the time that its sender gave, whatever else the command changes.
     pub(super) keeps_time: bool,
 }
 
@@ -131,7 +131,7 @@ impl QueueScan<'_> {
         };
         match read {
             Ok(found) => self.found(found),
-            // Whose it is cannot be known.
+            // The user that submitted it is not known.
             Err(_) if self.selection.handed_in_by.is_some() => ScanResult::Other,
             Err(what) if self.selection.needs_addresses() => ScanResult::Unreadable(what),
             // It can be shown, held and deleted all the same.
@@ -139,10 +139,10 @@ impl QueueScan<'_> {
         }
     }
 
-    /// Marks those recipients in this state who are not to be tried yet, as their sender asked, and says how many that
-    /// are.
+    /// Marks the recipients in this state that are not to be tried yet, as their sender asked, and returns their
+    /// number.
     ///
-    /// May read the envelope. One that cannot be read marks nobody: it cannot be sent either.
+    /// May read the envelope. An unreadable envelope marks no recipient: it cannot be sent either.
     pub(super) fn mark_early(&self, found: &mut FoundMessage, status: Status) -> u64 {
         let is_early = |one: &FoundRecipient| one.state.status == status && is_early(one.state, self.now_us);
         if !found.recipients.iter().any(is_early) {
@@ -170,7 +170,7 @@ impl QueueScan<'_> {
         if found.recipients.is_empty() { ScanResult::Other } else { ScanResult::FoundMessage(Box::new(found)) }
     }
 
-    /// What the index alone says of a message.
+    /// Returns a message with the fields that the index has.
     fn by_index(&self, id: QueueId, states: &[(Entry, Bytes)]) -> FoundMessage {
         let meant = states.iter().filter(|(entry, destination)| self.takes_entry(entry, destination));
         let recipients = meant.map(|(entry, destination)| FoundRecipient {
@@ -184,7 +184,7 @@ impl QueueScan<'_> {
         FoundMessage { id, recipients: recipients.collect(), waiting: states.len(), summary: None, trouble: None }
     }
 
-    /// What the envelope says of a message, with the states of this moment.
+    /// Returns a message with the fields of its envelope, and the states of this moment.
     fn by_envelope(&self, id: QueueId, stored: &StoredEnvelope) -> Result<FoundMessage, String> {
         let envelope = spool::envelope::decode_head(id, &stored.head).map_err(|error| error.to_string())?;
         let is_from = self.selection.takes_sender(envelope.sender.address())

@@ -34,7 +34,7 @@ pub struct Selection {
 pub enum RecipientStatus {
     /// It waits for its time.
     Waiting,
-    /// It is kept until somebody releases it.
+    /// It is kept until it is released.
     Held,
     /// An attempt is under way.
     Active,
@@ -81,7 +81,7 @@ impl Selection {
         *self == Self::default()
     }
 
-    /// Whether envelopes have to be read to know who is meant.
+    /// Whether envelopes have to be read to know the selected recipients.
     pub(super) fn needs_addresses(&self) -> bool {
         self.from.is_some() || self.to.is_some() || self.handed_in_by.is_some()
     }
@@ -116,7 +116,7 @@ impl Selection {
         is_there && self.state.is_none_or(|state| state == status())
     }
 
-    /// Whether a recipient with this address may be meant. One whose record cannot be read is nobody's.
+    /// Whether a recipient with this address may be meant. A recipient whose record cannot be read has no address.
     pub(super) fn takes_address(&self, address: Option<&Address>) -> bool {
         match &self.to {
             None => true,

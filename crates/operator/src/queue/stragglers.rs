@@ -1,9 +1,9 @@
-//! Stragglers: who has been waiting for long, added up by destination, by recipient or by the hosts that do not take
-//! it.
+//! Stragglers: recipients that have been waiting for long, added up by destination, by recipient or by the hosts that
+//! do not take it.
 //!
 //! By destination or host it costs a look at the index for each message that is old enough, and by host a question to
 //! the dispatcher for each destination; by recipient the envelope of each message is read. Only sums are kept, of
-//! [`GROUPS_MAX`] groups; what comes after those is counted and not shown.
+//! [`GROUPS_MAX`] groups; further groups are counted and not shown.
 
 use super::command::GroupBy;
 use super::delivery_control::DeliveryControl;
@@ -21,17 +21,17 @@ const GROUPS_MAX: usize = 100_000;
 /// Destinations that the line of a host names; it says how many there are.
 const NAMED_MAX: usize = 5;
 
-/// What is known of one destination, recipient or host.
+/// The counts of one destination, recipient or host.
 struct Group {
     recipients: u64,
     messages: u64,
     /// The message that was counted last: recipients of a message come together.
     last: Option<QueueId>,
     oldest_us: u64,
-    /// The reason of the newest message that has one: what was said last.
+    /// The reason of the newest message that has one: the latest reason.
     reason: Option<String>,
     destination: Bytes,
-    /// Of a host: its destinations, and those of them that have waited longest.
+    /// For a host: its destinations, and those of them that have waited longest.
     destinations: u64,
     named: Vec<Bytes>,
 }
@@ -98,7 +98,7 @@ impl<'a> Stragglers<'a> {
         }
     }
 
-    /// The hosts that the mail of a destination goes to, as the dispatcher calls them; while nobody knows them, the
+    /// The hosts that the mail of a destination goes to, as the dispatcher calls them; while they are not known, the
     /// destination.
     fn host(&mut self, destination: &Bytes) -> Option<Box<str>> {
         if let Some(known) = self.hosts.get(destination) {

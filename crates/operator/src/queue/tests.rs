@@ -1,4 +1,4 @@
-//! Commands on a real spool on a simulated disk, with a dispatcher that writes down what it is told.
+//! Commands on a real spool on a simulated disk, with a dispatcher that records its commands.
 
 use super::test_spool::spool_with;
 use super::*;
@@ -11,12 +11,12 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Writes down what it is told; knows one reason, one active recipient, and one destination that is down.
+/// Records its commands; knows one reason, one active recipient, and one destination that is down.
 #[derive(Debug, Default)]
 struct Dispatcher {
     told: Mutex<Vec<String>>,
     active: Mutex<Option<(QueueId, u32)>>,
-    /// Where bounces are recorded; what is asked for together, and what comes of a message.
+    /// The spool that records bounces; the calls with their recipients, and the result of a message.
     spool: Option<Arc<Spool>>,
     bounces: Mutex<Vec<Vec<RecipientSelection>>>,
     troubles: Mutex<HashMap<QueueId, BounceError>>,
@@ -428,7 +428,7 @@ async fn what_senders_put_off_waits_on_when_it_is_released() {
         let release = |dry_run| format!("{{\"action\":\"release\",{which},\"dry_run\":{dry_run}}}");
         for dry_run in [true, false] {
             let (_, last) = trial.run(&release(dry_run)).await;
-            // It is released too: nobody holds it, and it waits.
+            // It is released too: it is not held, and it waits.
             let figures = (&last["recipients"], &last["kept"], &last["unchanged"]);
             assert_eq!(figures, (&json!(3), &json!(1), &json!(0)), "{which} {last:?}");
         }
@@ -580,7 +580,7 @@ async fn commands_are_bounded_and_end_when_nobody_listens() {
     let trial = Trial::filled();
     let list = || Command::new(Action::List, Selection::default());
     let tell: ChangeListener = Arc::new(|_| {});
-    // More lines than wait for an asker: nobody takes them, so that every command stands still in the middle.
+    // More lines than wait for an asker: they are not taken, so that every command stands still in the middle.
     for hours in 10..90 {
         trial.add(hours, "<ann@a.test>", &["x@two.test"]);
     }
@@ -638,7 +638,7 @@ async fn stragglers_are_added_up_by_host() {
     assert!(line["retry_in"].as_u64() > Some(0) && line["oldest"].as_u64() >= Some(5 * 3_600), "{line:?}");
     // The second recipient of the message was told why, and it was the last that was.
     assert_eq!(line["reason"], json!("451 4.7.1 later"));
-    // What is left out is counted; destinations whose hosts nobody knows stand for themselves.
+    // Groups that are left out are counted; a destination without known hosts is a group of its own.
     assert_eq!((&totals["more"], &totals["recipients"]), (&json!(3), &json!(8)));
     let (lines, _) = trial.run(r#"{"action":"stragglers","by":"host","older":7200}"#).await;
     let hosts: Vec<_> = lines.iter().map(|line| line["host"].as_str().unwrap()).collect();
