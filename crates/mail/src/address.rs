@@ -1,12 +1,12 @@
 //! Mail addresses as the envelope has them: RFC 5321, and with UTF-8 RFC 6531.
 //!
-//! Foreign bytes become an [`Address`] at the edge of the server, and nothing behind it handles addresses as strings.
-//! The parser is strict: what is not in the grammar is refused with its position, because two servers that guess
+//! Foreign bytes become an [`Address`] at the edge of the server, and no code behind it handles addresses as strings.
+//! The parser is strict: text outside the grammar is refused with its position, because two servers that guess
 //! differently deliver to different people. Exceptions, each where it is made: underscores in domains, local parts over
 //! 64 octets, `::` for a single group.
 //!
 //! Invariants: an address holds no control character, ASCII or C1, so it cannot break a command, a log line or a
-//! header; it is at most 254 octets long as written; reading what was written gives the same value.
+//! header; it is at most 254 octets long as written; written text reads back as the same value.
 //!
 //! Not here: whether the domain exists or the mailbox is ours (`route`), display names and comments (`header_address`).
 
@@ -147,7 +147,7 @@ impl fmt::Debug for Address {
     }
 }
 
-/// What identifies a mailbox, see [`Address::key`]. Its text is unambiguous and itself an address.
+/// The identity of a mailbox, see [`Address::key`]. Its text is unambiguous and itself an address.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct AddressKey(Box<str>);
 

@@ -1,5 +1,4 @@
-//! Base64 in the one alphabet of RFC 4648 §4: what AUTH, encoded words and bodies are written in, and what AUTH is read
-//! in.
+//! Base64 in the one alphabet of RFC 4648 §4: for writing AUTH, encoded words and bodies, and for reading AUTH.
 //!
 //! [`decode`] is strict. Two spellings of one secret would be a second password, so what the RFC lets a reader forgive
 //! is refused: bits behind the end, missing padding, foreign characters. Encoded words, which forgive all of it, have a

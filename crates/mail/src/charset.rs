@@ -22,7 +22,7 @@ impl Charset {
     pub const UTF_8: Self = Self(encoding_rs::UTF_8);
 
     /// Finds a charset by one of its labels, in any case of letters. `None` for labels that are not known and for
-    /// charsets that nobody decodes any more because they hide text from scanners (UTF-7, HZ, ISO-2022-KR).
+    /// charsets that programs decode no more because they hide text from scanners (UTF-7, HZ, ISO-2022-KR).
     #[must_use]
     pub fn for_label(label: &str) -> Option<Self> {
         let standard = Encoding::for_label_no_replacement(label.as_bytes());

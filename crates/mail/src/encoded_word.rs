@@ -2,7 +2,7 @@
 //! that comes instead of them.
 //!
 //! [`decode`] turns the value of an unstructured field, or of a phrase, into the text a person would see, so that rules
-//! and displays need not know about it. It never fails: what cannot be decoded stays visible as it came, and
+//! and displays need not know about it. It never fails: text that cannot be decoded stays visible as it came, and
 //! [`Decoded`] says so. [`encode`] writes our own fields. Time and output are linear in the input, whatever the input.
 //! Not here: parameters of MIME fields (RFC 2231 §4), which have an encoding of their own.
 
@@ -15,7 +15,7 @@ use crate::charset::Charset;
 use crate::header::unfold;
 use crate::scan::Scan;
 
-/// The text of a field, and what went wrong on the way to it.
+/// The text of a field, and the faults on the way to it.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Decoded {
     /// The text. May contain control characters, if the sender encoded some.
@@ -38,7 +38,7 @@ pub struct Decoded {
 ///
 /// Raw 8-bit text is taken as UTF-8 if it is that, else decoded by `fallback`, else replaced by U+FFFD.
 // RFC 2047 §6.1, RFC 2047 §6.2 (gap: words are decoded anywhere in the value, also inside quoted strings and next to
-// other text, since that is what user agents show)
+// other text, since user agents show them so)
 #[must_use]
 pub fn decode(value: &[u8], fallback: Option<Charset>) -> Decoded {
     let value = unfold(value);

@@ -44,7 +44,7 @@ pub struct EnhancedCode {
 }
 
 impl EnhancedCode {
-    /// Makes a code; `None` when subject or detail exceed 999. What the numbers mean is registered (RFC 5248).
+    /// Makes a code; `None` when subject or detail exceed 999. RFC 5248 registers the meanings of the numbers.
     #[must_use]
     pub const fn new(outcome: Outcome, subject: u16, detail: u16) -> Option<Self> {
         if subject <= 999 && detail <= 999 { Some(Self { outcome, subject, detail }) } else { None }
@@ -65,13 +65,13 @@ impl EnhancedCode {
         self.outcome
     }
 
-    /// What it is about: 1 address, 2 mailbox, 3 mail system, 4 network, 5 protocol, 6 content, 7 policy, 0 other.
+    /// Returns the subject: 1 address, 2 mailbox, 3 mail system, 4 network, 5 protocol, 6 content, 7 policy, 0 other.
     #[must_use]
     pub const fn subject(self) -> u16 {
         self.subject
     }
 
-    /// What exactly, within the subject.
+    /// Returns the detail within the subject.
     #[must_use]
     pub const fn detail(self) -> u16 {
         self.detail
@@ -83,7 +83,8 @@ impl EnhancedCode {
         Self { outcome, ..self }
     }
 
-    /// Reads a code at the beginning of `text`, up to the end or a space, and returns it with what follows the space.
+    /// Reads a code at the beginning of `text`, up to the end or a space, and returns it with the text behind the
+    /// space.
     pub(crate) fn split(text: &str) -> Option<(Self, &str)> {
         let (code, rest) = text.split_once(' ').unwrap_or((text, ""));
         code.parse().ok().map(|code| (code, rest))

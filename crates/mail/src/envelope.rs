@@ -1,12 +1,11 @@
-//! What a server knows about a message besides its content: who sent it, to whom, under which conditions, and how it
-//! came.
+//! The properties of a message besides its content: sender, recipients, conditions, and how it came.
 //!
 //! An [`Envelope`] is made at the end of a transaction, stored with the message, taken apart by recipient and
 //! destination, and written as commands to the next hop. All its parts are public values that cannot be wrong one by
 //! one, so another crate may store them field by field. The text of [`MailParams`], [`RecipientParams`],
 //! [`crate::Address`] and [`Protocol`] reads back to the same value and serves as their stored form.
 //!
-//! Not here: the content, the state of delivery, and what this server added on its way (routing, tries).
+//! Not here: the content, the state of delivery, and data that this server adds (routing, tries).
 
 mod extension;
 mod mail_params;
@@ -29,13 +28,13 @@ use std::time::Duration;
 pub struct Envelope {
     /// Its name here.
     pub id: QueueId,
-    /// Who is told when it fails.
+    /// The address that reports of failed delivery go to.
     pub sender: ReversePath,
-    /// What was said with `MAIL FROM:`.
+    /// The parameters of `MAIL FROM:`.
     pub params: MailParams,
     /// How it came.
     pub received: Received,
-    /// To whom it goes. May be empty while a message is quarantined or all recipients were removed by a filter.
+    /// The recipients. May be empty while a message is quarantined or all recipients were removed by a filter.
     pub recipients: Vec<Recipient>,
 }
 
@@ -66,8 +65,8 @@ impl Envelope {
         self.release_at().map_or(submitted, |at| at.max(submitted))
     }
 
-    /// By when it is to be delivered, since 1970, and what happens then. For one that was late when it came the time
-    /// lies before.
+    /// The deadline of delivery, since 1970, and the action then. For a message that was late when it came the deadline
+    /// lies before its arrival.
     // RFC 2852 §4: counted from when the command was received
     #[must_use]
     pub fn deliver_by(&self) -> Option<(Duration, Deadline)> {
@@ -92,7 +91,7 @@ impl Envelope {
 pub struct Recipient {
     /// Where it goes.
     pub address: Address,
-    /// What was said with `RCPT TO:`.
+    /// The parameters of `RCPT TO:`.
     pub params: RecipientParams,
 }
 

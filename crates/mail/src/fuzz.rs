@@ -2,7 +2,7 @@
 //!
 //! The test `fuzz_bodies` drives them with mutated seeds in every run; a fuzzer's targets call the same functions. They
 //! are part of the crate, not of its tests, so that both can reach them. Asserted everywhere: no panic, no output out
-//! of proportion to the input, and that what was read and written is read again as the same value.
+//! of proportion to the input, and that a value that was read and written is read again as the same.
 
 use std::fmt::{Debug, Display};
 use std::str::FromStr;

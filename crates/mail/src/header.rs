@@ -11,7 +11,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-/// What ends a line.
+/// The octets at the end of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum LineEnd {
     /// CRLF only, as on the wire (RFC 5322 §2.1). A bare LF is a character of its line like any other.
@@ -132,7 +132,7 @@ impl<'a> Field<'a> {
         self.name.eq_ignore_ascii_case(name)
     }
 
-    /// What stands between the colon and the end of the last line, folds included: usually with a space first.
+    /// Returns the octets between the colon and the end of the last line, folds included: usually with a space first.
     #[must_use]
     pub const fn value(&self) -> &'a [u8] {
         self.value
@@ -398,7 +398,7 @@ mod tests {
         );
         let header = HeaderSection::read(message, LineEnd::Crlf);
         assert_eq!(header.find("from").map(|field| field.value()).collect::<Vec<_>>(), [b" old@x"]);
-        // A colon on a continuation line does not make a name of what stands before it.
+        // A colon on a continuation line does not make a name of the text before it.
         assert_eq!(items(b"From\r\n : x\r\n", LineEnd::Crlf), [r"!NoColon|From\r\n : x\r\n"]);
         assert_eq!(
             items(b"From a@b Thu Nov 20\nA: 1\n", LineEnd::CrlfOrLf),

@@ -4,8 +4,8 @@
 //! takes its recipients from them. [`rewrite`] replaces addresses where they stand. An [`AddrSpec`] is wider than an
 //! [`Address`]: it may have no business in an envelope (a literal that is no address, a domain with a slash, any
 //! length), and only [`AddrSpec::to_address`] decides. Comments and folds are dropped, quotes are taken off as in the
-//! envelope. What neither the present nor the obsolete grammar allows is an error with its place, not a guess. Nothing
-//! here recurses, so nesting costs no stack.
+//! envelope. A value outside the present and the obsolete grammar is an error with its place, not a guess. Nothing here
+//! recurses, so nesting costs no stack.
 //!
 //! Raw 8-bit values should be made text first ([`crate::Charset`]).
 
@@ -169,8 +169,8 @@ enum Element {
     Nothing,
 }
 
-/// Reads up to the comma, semicolon, colon or end that closes the element. What the words at its beginning are, a name
-/// or a local part, is known only by the character behind them.
+/// Reads up to the comma, semicolon, colon or end that closes the element. Only the character behind the words at the
+/// beginning tells whether they are a name or a local part.
 fn element(scan: &mut Scan<'_>, unqualified: Option<&DomainName>) -> Result<Element, AddressParseError> {
     let start = *scan;
     let phrase = phrase(scan)?;
@@ -194,7 +194,7 @@ fn element(scan: &mut Scan<'_>, unqualified: Option<&DomainName>) -> Result<Elem
     }
 }
 
-/// Reads words, and dots between them, with single spaces for what separates them. The scan stands on the first word.
+/// Reads words, and dots between them, with single spaces for separators. The scan stands on the first word.
 // RFC 5322 §3.2.5: phrase; RFC 5322 §4.1: obs-phrase
 fn phrase(scan: &mut Scan<'_>) -> Result<String, AddressParseError> {
     let mut text = String::new();
@@ -411,8 +411,8 @@ fn skip_fws(scan: &mut Scan<'_>, mut kept: Option<&mut Vec<u8>>) -> Result<(), A
     }
 }
 
-/// What may stand in quotes, comments and literals besides white space: everything but NUL, CR and LF, which have no
-/// business in any. The marks of the construct are looked for before.
+/// True for a byte in quotes, comments and literals besides white space: every one but NUL, CR and LF, which no grammar
+/// allows there. The marks of the construct are looked for before.
 const fn is_text(byte: u8) -> bool {
     !matches!(byte, 0 | b'\r' | b'\n')
 }

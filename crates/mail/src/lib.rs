@@ -1,8 +1,8 @@
-//! The words of the trade as values: what the other rooms say to each other about mail.
+//! The values that the other crates exchange about mail: addresses, envelopes, replies, queue ids.
 //!
-//! Foreign bytes become one of these types at the edge of the server, or an error that says what is wrong with them;
-//! behind the edge nobody parses again. The crate is pure: no clock, disk, socket, lock, global or randomness, and
-//! nothing in it waits.
+//! Foreign bytes become one of these types at the edge of the server, or an error that names the fault; behind the edge
+//! no code parses again. The crate is pure: no clock, disk, socket, lock, global or randomness, and nothing in it
+//! waits.
 //!
 //! | Word | Read from | Stop of the message's way |
 //! |---|---|---|
@@ -27,9 +27,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Every type with a text form reads back what it writes. Nothing here panics on input, and each parser takes time
-//! linear in it; limits on sizes are the caller's, except where an RFC gives one. The decisions and their reasons are
-//! in `docs/mail.md`.
+//! Every type with a text form reads back its own text. Nothing here panics on input, and each parser takes time linear
+//! in it; limits on sizes are the caller's, except where an RFC gives one. The decisions and their reasons are in
+//! `docs/mail.md`.
 
 #![forbid(unsafe_code)]
 

@@ -1,6 +1,6 @@
-//! The parameters behind the path of `MAIL` and `RCPT`: splitting `KEYWORD[=value]` and saying what is wrong with one.
+//! The parameters behind the path of `MAIL` and `RCPT`: splitting `KEYWORD[=value]` and the faults of one.
 //!
-//! What a keyword means is said by [`crate::MailParams`] and [`crate::RecipientParams`].
+//! [`crate::MailParams`] and [`crate::RecipientParams`] know the meaning of keywords.
 
 use std::fmt;
 
@@ -9,11 +9,11 @@ use std::fmt;
 pub struct Parameter<'a> {
     /// Letters, digits and hyphens, in the case they came with.
     pub keyword: &'a str,
-    /// What follows the `=`: at least one character, no spaces, no `=`.
+    /// The text behind the `=`: at least one character, no spaces, no `=`.
     pub value: Option<&'a str>,
 }
 
-/// What is wrong with a parameter.
+/// The fault of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParamReason {
     /// Not of the form `KEYWORD[=value]`; 501 5.5.4.
@@ -52,7 +52,7 @@ impl ParamError {
         self.value.as_deref()
     }
 
-    /// What is wrong.
+    /// Returns the fault.
     #[must_use]
     pub const fn reason(&self) -> ParamReason {
         self.reason

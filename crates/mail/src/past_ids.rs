@@ -70,7 +70,7 @@ mod tests {
             assert!(id.unix_us().abs_diff(at) <= SECOND && id.unix_us() >= at, "{id:?} for {at}");
             assert_eq!(id.node().get(), PastIds::NODE_FIRST + 3);
         }
-        // What is at the end of a second pushes others into the next.
+        // Ids at the end of a second push others into the next.
         assert_eq!(ids.next(base + 999_999, u64::MAX).unix_us(), base + SECOND + 3);
     }
 

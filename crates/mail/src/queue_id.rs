@@ -10,8 +10,8 @@
 //! ```
 //!
 //! Invariants: the order of ids, of their numbers and of their texts is the order of time; number ↔ text is one to one;
-//! a `QueueId` always lies in the years 2020 to 2079, which is what one base-60 digit of year can say.
-//! [`QueueIds`] gives ids and has no clock: the caller says what time it is.
+//! a `QueueId` always lies in the years 2020 to 2079, the range of one base-60 digit for the year. [`QueueIds`] gives
+//! ids and has no clock: the caller gives the time.
 
 use std::fmt;
 use std::str::FromStr;
@@ -88,7 +88,7 @@ impl QueueId {
         self.0 >> NODE_BITS
     }
 
-    /// Who gave the id.
+    /// Returns the node that gave the id.
     #[must_use]
     #[expect(clippy::cast_possible_truncation, reason = "masked to 12 bits")]
     pub const fn node(self) -> Node {
@@ -162,7 +162,7 @@ impl fmt::Debug for QueueId {
 impl FromStr for QueueId {
     type Err = QueueIdError;
 
-    /// Reads the 14 characters, and nothing but what [`QueueId::text`] writes: no id has two texts.
+    /// Reads the 14 characters, and only those that [`QueueId::text`] writes: no id has two texts.
     fn from_str(text: &str) -> Result<Self, QueueIdError> {
         Self::parse(text.as_bytes()).ok_or_else(|| QueueIdError { text: text.escape_debug().take(64).collect() })
     }
@@ -209,7 +209,7 @@ impl QueueIds {
         Self { node, next_us: FIRST_US }
     }
 
-    /// Starts a generator whose ids are all greater than `largest`, the greatest id the spool knows, by whatever node.
+    /// Starts a generator whose ids are all greater than `largest`, the greatest id the spool knows, by any node.
     #[must_use]
     pub const fn after(node: Node, largest: QueueId) -> Self {
         Self { node, next_us: largest.unix_us() + 1 }

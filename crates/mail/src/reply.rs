@@ -1,4 +1,4 @@
-//! What a server answers: a three-digit code, perhaps an enhanced status code, and lines of text.
+//! The answer of a server: a three-digit code, perhaps an enhanced status code, and lines of text.
 //!
 //! One value serves both directions: our server builds replies and writes them, our client reads those of others and
 //! the queue keeps them as the reason of a deferral. Invariants of a [`Reply`]: at least one line of text (which may be
@@ -21,7 +21,7 @@ const LINE_FRAME_OCTETS: usize = "250-\r\n".len();
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ReplyCode(u16);
 
-/// What a reply code tells the client to do: its first digit.
+/// The class of a reply code for the client: its first digit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ReplyClass {
     /// 2: done.
@@ -57,7 +57,7 @@ impl ReplyCode {
         self.0
     }
 
-    /// What it tells the client to do.
+    /// Returns the class.
     #[must_use]
     pub const fn class(self) -> ReplyClass {
         // RFC 5321 §4.2.1: an unexpected code is treated by its first digit
@@ -120,7 +120,7 @@ pub struct Reply {
 impl Reply {
     /// Makes a reply of our own. `text` may have several lines, separated by `\n`; lines too long for the wire are
     /// broken at a space if there is one. A text that begins with an enhanced code of the right class gives that code
-    /// when `enhanced` is `None`, since nobody could tell the difference on the wire.
+    /// when `enhanced` is `None`, since on the wire there is no difference.
     ///
     /// # Panics
     /// When `enhanced` is not of the class of `code`: replies are written in our source, not by peers.
@@ -150,8 +150,8 @@ impl Reply {
     }
 
     /// Reads a complete reply as [`Reply::parse`] does, however long it is, and keeps its beginning: at most
-    /// `lines_max` of its lines, and of their text `octets_max` octets. What is missing is said in a last line, which
-    /// is one of them: `[... 380000 octets more]`.
+    /// `lines_max` of its lines, and of their text `octets_max` octets. The last of these lines says how much is
+    /// missing: `[... 380000 octets more]`.
     ///
     /// # Errors
     /// When `bytes` are not a whole reply, more than a reply, or a line has no code or another.
@@ -275,7 +275,7 @@ impl fmt::Display for Reply {
 struct Beginning {
     texts: Vec<String>,
     lines_max: usize,
-    /// Octets that are left of what may be kept.
+    /// The octets that may still be kept.
     room: usize,
     /// Octets that are not kept.
     missing: usize,
@@ -450,7 +450,7 @@ mod tests {
             beginning("550 \u{20ac}\u{20ac}\u{20ac}\r\n".as_bytes(), 9, 7),
             "\u{20ac}\u{20ac}|[... 3 octets more]"
         );
-        // What is not UTF-8 takes three times its room.
+        // A byte that is not UTF-8 takes three bytes in the text.
         let noise = [&b"451 "[..], &[0xff; 3_000], b"\r\n"].concat();
         let reply = Reply::parse_beginning(&noise, 20, 1_000).unwrap();
         assert!((1_000..1_100).contains(&reply.text_octets()) && reply.to_string().ends_with(" octets more]"));

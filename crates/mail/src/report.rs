@@ -1,17 +1,16 @@
-//! Delivery status notifications: what a sender is told about recipients that failed, wait, or were reached
-//! (RFC 3464, and RFC 6533 for addresses beyond ASCII).
+//! Delivery status notifications: reports to a sender about recipients that failed, wait, or were reached (RFC 3464,
+//! and RFC 6533 for addresses beyond ASCII).
 //!
-//! The settle stop asks [`wants`] whether a sender is to be told at all and [`Addressee::of`] who that is, puts the
+//! The settle stop asks [`wants`] whether a sender is to be told at all and [`Addressee::of`] for the address, puts the
 //! outcomes into a [`Report`], of as many recipients as are [`fitting`], and has [`compose`] write the message and
-//! [`Report::envelope_for`] its envelope. The
-//! message has three parts: words for a person who is no administrator, the fields for programs, and the original
-//! message or its header.
+//! [`Report::envelope_for`] its envelope. The message has three parts: words for a person who is no administrator, the
+//! fields for programs, and the original message or its header.
 //!
-//! Pure: times and the queue id of the report are arguments. Invariants of what is composed, whatever the input: all
+//! Pure: times and the queue id of the report are arguments. Invariants of the composed message, for any input: all
 //! lines end in CRLF and have at most 998 octets; no text of a peer (replies, addresses, names, the original) begins a
-//! field, a line of our own, or a part; the envelope has the null sender, so no report answers a report
-//! (RFC 5321 §6.1); a report to the postmaster asks for none, so a third bounce has nobody to go to. What is not
-//! ASCII leaves in an encoding unless the addressee himself needs SMTPUTF8 or the original has 8-bit content.
+//! field, a line of our own, or a part; the envelope has the null sender, so no report answers a report (RFC 5321
+//! §6.1); a report to the postmaster asks for none, so there is no third bounce. Text that is not ASCII leaves in an
+//! encoding unless the addressee himself needs SMTPUTF8 or the original has 8-bit content.
 //!
 //! Not here: when a recipient has failed, storing or sending the report, and other languages than English.
 
@@ -34,7 +33,7 @@ use crate::envelope::{
 use crate::queue_id::QueueId;
 use crate::reply::Reply;
 
-/// What became of a recipient: the `Action` field (RFC 3464 §2.3.3).
+/// The result for a recipient: the `Action` field (RFC 3464 §2.3.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// Given up.
@@ -96,19 +95,20 @@ pub fn returns_content(envelope: &Envelope, has_failures: bool, content_bytes: u
     has_failures && !is_refused && content_bytes <= bytes_max
 }
 
-/// Who gets a report.
+/// The addressee of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Addressee<'a> {
     /// The sender of the message.
     Sender(&'a Address),
     /// The postmaster, because a message without a sender failed: most often a report.
     Postmaster(&'a Address),
-    /// Nobody: not wanted, or a report to the postmaster failed itself. A failure that reaches nobody is to be logged.
+    /// No addressee: the report is not wanted, or a report to the postmaster failed itself. The caller logs a failure
+    /// that has no addressee.
     Nobody,
 }
 
 impl<'a> Addressee<'a> {
-    /// Says who is told that `recipient` of a message from `sender` came to `kind`.
+    /// Returns the addressee of a report that `recipient` of a message from `sender` came to `kind`.
     #[must_use]
     pub fn of(sender: &'a ReversePath, recipient: &Recipient, kind: Kind, postmaster: &'a Address) -> Self {
         match sender.address() {
@@ -122,20 +122,20 @@ impl<'a> Addressee<'a> {
     }
 }
 
-/// What a report says about one recipient.
+/// The part of a report about one recipient.
 #[derive(Clone, Copy, Debug)]
 pub struct RecipientReport<'a> {
     /// The recipient as it came, with its `ORCPT`.
     pub recipient: &'a Recipient,
-    /// What became of it.
+    /// The result for it.
     pub kind: Kind,
     /// The reason as a code. A class that contradicts `kind` is corrected.
     pub status: EnhancedCode,
-    /// What the next hop answered, if it did.
+    /// The reply of the next hop, if there was one.
     pub reply: Option<&'a Reply>,
     /// The next hop: the server that answered, or did not. A name, `[address]` or `name [address]`.
     pub remote_mta: Option<&'a str>,
-    /// What happened in words: a sentence for a person, or the resolver's or the system's own words. May be empty.
+    /// The reason in words: a sentence for a person, or the resolver's or the system's own words. May be empty.
     pub text: &'a str,
     /// The kind of reason in a word, for programs; a field of ours.
     pub reason: Option<&'a str>,
@@ -152,8 +152,8 @@ pub struct RecipientReport<'a> {
 /// 250 octets in the part for programs: [`fitting`] says how many fit.
 pub const RECIPIENTS_MAX: usize = 10_000;
 
-/// How many recipients of a report, from the first on, make one of at most `octets_max` octets beside what it returns
-/// of the message. At least one, at most [`RECIPIENTS_MAX`], and not always all that would fit.
+/// Returns how many recipients, from the first on, fit a report of at most `octets_max` octets beside the returned
+/// message. At least one, at most [`RECIPIENTS_MAX`], and sometimes fewer than would fit.
 #[must_use]
 pub fn fitting(report: &Report<'_>, octets_max: usize) -> usize {
     let most = report.recipients.get(..RECIPIENTS_MAX).unwrap_or(report.recipients);
@@ -176,7 +176,7 @@ pub struct Report<'a> {
     pub reporting_mta: &'a str,
     /// The envelope of the message it is about.
     pub envelope: &'a Envelope,
-    /// What became of whom. At least one, at most [`RECIPIENTS_MAX`]; kinds may be mixed.
+    /// The results of recipients. At least one, at most [`RECIPIENTS_MAX`]; kinds may be mixed.
     pub recipients: &'a [RecipientReport<'a>],
     /// Now, in microseconds since the Unix epoch.
     pub at_us: u64,
@@ -188,7 +188,7 @@ pub struct Report<'a> {
     pub postmaster: bool,
     /// There was one on the message before, of the same kind: this one has few words.
     pub is_further: bool,
-    /// Who gets it.
+    /// The addressee.
     pub to: &'a Address,
 }
 
@@ -222,12 +222,12 @@ impl Report<'_> {
     }
 }
 
-/// What is at hand of the message a report is about.
+/// The part of the original message that can be returned.
 #[derive(Clone, Copy, Debug)]
 pub enum Original<'a> {
     /// All of it, and all is returned.
     Whole(&'a [u8]),
-    /// Its header section, or more: what is behind the section is cut off.
+    /// Its header section, or more: the octets behind the section are cut off.
     Headers(&'a [u8]),
     /// Nothing.
     None,

@@ -49,12 +49,12 @@ impl<'a> Scan<'a> {
         rest.get(..len).unwrap_or_default()
     }
 
-    /// What has not been taken.
+    /// Returns the octets that have not been taken.
     pub(crate) fn rest(&self) -> &'a [u8] {
         self.bytes.get(self.at..).unwrap_or_default()
     }
 
-    /// What was taken since `start`, an earlier [`Scan::at`].
+    /// Returns the octets taken since `start`, an earlier [`Scan::at`].
     pub(crate) fn since(&self, start: usize) -> &'a [u8] {
         self.bytes.get(start..self.at).unwrap_or_default()
     }

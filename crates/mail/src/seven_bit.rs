@@ -2,8 +2,8 @@
 //!
 //! The deliver stop asks [`is_seven_bit`] first; almost always the answer spares the rest. [`convert`] walks through
 //! the MIME structure and encodes each leaf that has 8-bit octets: text in quoted-printable (or base64 when that is
-//! shorter), everything else in base64. Whoever decodes the leaves gets the same octets as before. What needs no change
-//! is copied as it is.
+//! shorter), everything else in base64. A reader that decodes the leaves gets the same octets as before. Content
+//! without 8-bit octets is copied as it is.
 //!
 //! Header fields are left alone even where they hold raw 8-bit octets: they cannot be encoded without knowing their
 //! meaning, and a message that relies on them asks for SMTPUTF8, which is the session's question. Signatures over the
@@ -87,7 +87,7 @@ pub fn has_eight_bit_header(content: &[u8]) -> bool {
     !out.is_ascii()
 }
 
-/// Encodes what is not 7-bit. `content` is header section and body, with CRLF.
+/// Encodes 8-bit parts. `content` is header section and body, with CRLF.
 ///
 /// The result is at most about half as long again. It is not [`is_seven_bit`] if header fields have 8-bit octets, or if
 /// it says that some are [left](Converted::left).
@@ -190,7 +190,7 @@ fn encoded(bytes: &[u8], place: EntityContext, out: &mut Vec<u8>) -> Result<Opti
     }
 }
 
-/// Appends a header and what `parts` writes. The encoding is that of the parts: 8bit if one of them is left as it is.
+/// Appends a header and the output of `parts`. The encoding is that of the parts: 8bit if one of them is left as it is.
 // RFC 2045 §6.4
 fn composite(
     header: &HeaderSection<'_>,
@@ -215,11 +215,11 @@ fn begins_with_field(body: &[u8]) -> bool {
     HeaderSection::read(body, LineEnd::Crlf).fields().next().is_some()
 }
 
-/// What matters of a part without parts.
+/// The properties of a part without parts.
 struct LeafEntity {
     is_text: bool,
     encoding: Encoding,
-    /// Of a message without Content-Type.
+    /// The type of a message without Content-Type.
     charset: Option<&'static str>,
 }
 
@@ -249,7 +249,7 @@ fn leaf(
     Ok(())
 }
 
-/// Appends the header with another Content-Transfer-Encoding and what this takes, and the empty line.
+/// Appends the header with another Content-Transfer-Encoding and the fields for it, and the empty line.
 fn write_header(
     header: &HeaderSection<'_>,
     encoding: &str,

@@ -2,11 +2,11 @@
 //!
 //! A program prints a message and expects the rest to be done: `Date`, `Message-Id` and `From`, our name behind names
 //! without a domain, recipients out of the header with `-t`, and no `Bcc` that others could read. [`Lines`] makes lines
-//! of mail of what comes; [`Draft`] parts the header section from the body; [`Draft::complete`] writes the header
+//! of mail of its output; [`Draft`] parts the header section from the body; [`Draft::complete`] writes the header
 //! section that goes out.
 //!
-//! All as sendmail does it, where no standard says otherwise. Not here: who may send as whom ([`warning`] is only the
-//! field that tells of it), encodings, and anything of the body.
+//! All as sendmail does it, where no standard says otherwise. Not here: the right to use a sender address ([`warning`]
+//! is only the field that tells of it), encodings, and anything of the body.
 
 mod lines;
 mod qualify;
@@ -19,7 +19,7 @@ use crate::header_address::{AddressItem, parse_list};
 use crate::report::date_field;
 use std::collections::HashSet;
 
-/// Octets within which the header section of a submitted message ends; what is behind belongs to the body.
+/// Octets within which the header section of a submitted message ends; the octets behind belong to the body.
 pub const HEADER_BYTES_MAX: usize = 1 << 20;
 
 /// Fields with addresses that get a domain.
@@ -48,7 +48,7 @@ pub struct Draft<'a> {
     is_resent: bool,
 }
 
-/// What the header section is completed with.
+/// The values that complete the header section.
 #[derive(Clone, Copy, Debug)]
 pub struct Completion<'a> {
     /// Our name, for names without a domain and for message ids.
@@ -61,9 +61,10 @@ pub struct Completion<'a> {
     pub unix_us: u64,
     /// Of our time zone, east of UTC.
     pub offset_seconds: i32,
-    /// What makes a message id unique on this host: letters, digits and dots.
+    /// A text that makes a message id unique on this host: letters, digits and dots.
     pub unique: &'a str,
-    /// Recipients are taken from the header (`-t`): `Bcc` goes, and a message that names nobody says so.
+    /// Recipients are taken from the header (`-t`): `Bcc` goes, and a message without recipients gets a field that says
+    /// so.
     pub takes_recipients: bool,
 }
 
@@ -72,7 +73,7 @@ pub struct Completion<'a> {
 pub struct HeaderRecipients {
     /// In the order of the fields, each once.
     pub addresses: Vec<Address>,
-    /// What is no address, as it stands there, and why.
+    /// The words that are no addresses, as written, each with the reason.
     pub bad: Vec<(String, AddressError)>,
     seen: HashSet<String>,
 }
@@ -171,7 +172,7 @@ impl<'a> Draft<'a> {
     #[must_use]
     pub fn relayed(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(1_024);
-        // RFC 5321 §4.4: Return-Path is written at delivery, and what another wrote is removed
+        // RFC 5321 §4.4: Return-Path is written at delivery, and a field of another server is removed
         for field in self.fields.iter().filter(|field| !field.has_name("return-path")) {
             out.extend_from_slice(with_line_end(field.raw()).as_ref());
         }
@@ -181,7 +182,7 @@ impl<'a> Draft<'a> {
 
     fn write(&self, field: &Field<'_>, with: &Completion<'_>, out: &mut Vec<u8>) {
         let is_blind = field.has_name("bcc") || field.has_name("resent-bcc");
-        // Ours to say at delivery, or said in From.
+        // Written at delivery, or present in From.
         let is_ours = field.has_name("return-path") || field.has_name("full-name");
         if is_ours || (is_blind && with.takes_recipients) {
             return;
@@ -213,7 +214,7 @@ impl HeaderRecipients {
     fn take(&mut self, item: &AddressItem) {
         for mailbox in item.mailboxes() {
             let address = mailbox.address().to_address();
-            // Octets that are no text name nobody.
+            // Octets that are no text are no address.
             let address = address.and_then(|found| match found.to_string().contains(char::REPLACEMENT_CHARACTER) {
                 true => Address::parse(b"\xff"),
                 false => Ok(found),
@@ -230,11 +231,11 @@ impl HeaderRecipients {
     }
 }
 
-/// An address as somebody names a recipient or a sender on a command line: `joe`, `joe@d.example`, `Joe
+/// Reads addresses as a user names a recipient or a sender on a command line: `joe`, `joe@d.example`, `Joe
 /// <joe@d.example>`, and several with commas between them. Names without a domain get `host`.
 ///
 /// # Errors
-/// What is wrong, with its place.
+/// The fault, with its place.
 pub fn named(text: &str, host: &DomainName) -> Result<Vec<Address>, AddressError> {
     let items = parse_list(text, Some(host))?;
     let mailboxes = items.iter().flat_map(AddressItem::mailboxes);

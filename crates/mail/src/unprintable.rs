@@ -8,7 +8,7 @@
 ///
 /// - Controls: C0, DEL and C1, where U+009B begins a command to a terminal as ESC and `[` do.
 /// - U+2028 and U+2029 end a line in some viewers.
-/// - Marks of bidirectional text turn the order of what follows: U+202E shows `fdp.exe` for `exe.pdf` (Unicode
+/// - Marks of bidirectional text turn the order of the text behind them: U+202E shows `fdp.exe` for `exe.pdf` (Unicode
 ///   Technical Report 36, section 2.8).
 /// - Default ignorable characters (Unicode 15.1, `DerivedCoreProperties`) and other format controls are not seen: two
 ///   addresses that look the same may differ in them.

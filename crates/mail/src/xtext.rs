@@ -36,7 +36,7 @@ pub(crate) fn decode(text: &str) -> Option<String> {
     String::from_utf8(out).ok()
 }
 
-/// Writes `text` in ASCII with `\x{HEX}` for what cannot stand for itself.
+/// Writes `text` in ASCII with `\x{HEX}` for characters that cannot stand for themselves.
 // RFC 6533 §3: utf-8-addr-xtext
 pub(crate) fn encode_utf8(text: &str) -> String {
     let mut out = String::with_capacity(text.len());

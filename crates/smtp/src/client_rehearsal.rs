@@ -2,8 +2,8 @@
 //! becomes of them.
 //!
 //! Tests and fuzz bodies use it. It holds the session to its side of the border: each transaction comes out once, with
-//! an outcome for each recipient; nobody is delivered before the last octet was sent; content is asked for only as far
-//! as there is some.
+//! an outcome for each recipient; no recipient is delivered before the last octet was sent; content is asked for only
+//! as far as there is some.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::IoSlice;
@@ -19,7 +19,7 @@ use crate::client::{Answer, Finished, Session, Settings, Step, Transaction};
 pub struct Job {
     /// Its envelope; `content_bytes` is set from the content.
     pub transaction: Transaction,
-    /// What it says.
+    /// Its content.
     pub content: Bytes,
 }
 
@@ -30,11 +30,11 @@ pub struct ClientRehearsal {
     pub session: Session,
     /// The time.
     pub now: Duration,
-    /// What was sent and not yet looked at.
+    /// The sent octets that the test has not looked at.
     pub wire: Vec<u8>,
     /// Messages that wait for their turn.
     pub jobs: VecDeque<Job>,
-    /// What became of transactions, in the order in which they ended.
+    /// The results of transactions, in the order in which they ended.
     pub done: Vec<Finished>,
     /// Octets of a piece of content.
     pub piece: usize,
@@ -51,7 +51,7 @@ pub struct ClientRehearsal {
     /// Recipients of the transactions that are open.
     open: BTreeMap<u64, usize>,
     content: Bytes,
-    /// Whose content it is, and whether some of it was given.
+    /// The transaction whose content it is, and whether some of it was given.
     content_of: Option<(u64, bool)>,
     /// The most transactions that were open at a time.
     pub most_open: usize,
@@ -80,7 +80,7 @@ impl ClientRehearsal {
         }
     }
 
-    /// Does what the session asks for and sends what it says, until it waits.
+    /// Carries out the steps of the session and sends its output, until it waits.
     ///
     /// # Panics
     /// When the session breaks a rule of the border.
@@ -189,7 +189,7 @@ impl ClientRehearsal {
         self.now = until;
     }
 
-    /// Takes what was sent since the last call.
+    /// Takes the octets sent since the last call.
     pub fn take_wire(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.wire)
     }

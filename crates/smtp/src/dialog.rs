@@ -1,8 +1,8 @@
 //! Dialogs: conversations as data, for tests.
 //!
 //! One file is one conversation. The same files are played to the state machine, to a simulated server and to a real
-//! one over TCP, so a file says what a client sends and sees, and how the server is set up. What only the state machine
-//! can show stands on lines that begin with `machine`.
+//! one over TCP, so a file says what a client sends and sees, and how the server is set up. Lines that begin with
+//! `machine` test properties that only the state machine shows.
 //!
 //! ```text
 //! # A comment.
@@ -37,11 +37,11 @@ use crate::server::{AuthOffer, BareNewline, Dialect, Forgiving, Settings, Verdic
 pub struct Dialog {
     /// Names and values of settings, in order, with the number of the line.
     pub sets: Vec<(usize, String, String)>,
-    /// What the driver answers; the first rule that fits counts, none means yes.
+    /// The verdicts of the driver; the first rule that fits counts, none means yes.
     pub rules: Vec<Rule>,
     /// Users and passwords.
     pub users: Vec<(String, String)>,
-    /// What happens, in order, with the number of the line.
+    /// The steps in order, with the number of the line.
     pub steps: Vec<(usize, Step)>,
 }
 
@@ -52,7 +52,7 @@ pub struct Rule {
     pub kind: String,
     /// The name or address it is about, with `*` for any text.
     pub pattern: String,
-    /// What is answered.
+    /// The verdict.
     pub verdict: Verdict,
 }
 
@@ -89,7 +89,7 @@ impl Dialog {
     /// Reads a file.
     ///
     /// # Errors
-    /// The number of the first line that is none of those above, and what is wrong with it.
+    /// The number of the first line that is none of those above, and its fault.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut dialog = Self { sets: Vec::new(), rules: Vec::new(), users: Vec::new(), steps: Vec::new() };
         for (at, line) in text.lines().enumerate() {
@@ -297,7 +297,7 @@ pub fn unescape(text: &str) -> Result<Vec<u8>, String> {
     Ok(out)
 }
 
-/// Whether `text` is what `pattern` says, `*` standing for any text.
+/// Whether `text` fits `pattern`, where `*` stands for any text.
 #[must_use]
 pub fn fits(pattern: &str, text: &str) -> bool {
     let Some((front, rest)) = pattern.split_once('*') else { return pattern == text };

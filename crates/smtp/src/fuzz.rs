@@ -19,7 +19,7 @@ pub type Body = (&'static str, fn(&[u8]));
 pub const BODIES: [Body; 6] =
     [("command", command), ("session", session), ("data", data), ("bdat", bdat), ("auth", auth), ("client", client)];
 
-/// What the driver refuses.
+/// The refusals of the driver.
 const RULES: &str = "refuse sender bad* 550 5.7.1 no\nclose sender close* 421 4.7.0 bye\nrefuse recipient no* 550 5.1.1 no\n\
     refuse recipient later* 451 4.7.1 later\nrefuse data nodata* 452 4.3.1 full\nrefuse message full* 452 4.2.2 full\n\
     refuse helo evil* 550 5.7.1 no\nuser tim secret";
@@ -124,7 +124,7 @@ pub fn session(data: &[u8]) {
     }
 }
 
-/// What comes behind DATA; the length chooses what is done about bare line ends.
+/// Feeds the content behind DATA; the length chooses how bare line ends are treated.
 pub fn data(data: &[u8]) {
     for bits in [0, 1] {
         let settings = settings(bits);
@@ -196,8 +196,9 @@ pub fn auth(data: &[u8]) {
     }
 }
 
-/// What a server says to a client; the first octet chooses the settings. After each line the client does what it can. A
-/// line of one letter is an event: `t` a time limit, `e` the end of the connection, `r` room for some octets, `q` QUIT.
+/// Feeds replies of a server to a client; the first octet chooses the settings. After each line the client carries out
+/// its steps. A line of one letter is an event: `t` a time limit, `e` the end of the connection, `r` room for some
+/// octets, `q` QUIT.
 pub fn client(data: &[u8]) {
     let (bits, input) = data.split_first().unwrap_or((&0, &[]));
     let whole = client_in_pieces(*bits, input, usize::MAX);
@@ -251,7 +252,7 @@ fn client_in_pieces(bits: u8, input: &[u8], size: usize) -> ClientRehearsal {
     rehearsal.session.end_of_input(rehearsal.now);
     rehearsal.pump();
     assert!(rehearsal.closed && rehearsal.session.in_flight() == 0);
-    // Whoever is delivered has a reply of its own behind content that was sent.
+    // Each delivered recipient has a reply of its own behind content that was sent.
     let delivered = rehearsal.done.iter().filter(|done| done.outcomes.iter().any(client::Outcome::is_delivered));
     let ends = [&b"BDAT "[..], b".\r\n"].map(|end| memchr::memmem::find_iter(&rehearsal.wire, end).count());
     assert!(delivered.count() <= ends.iter().sum());

@@ -1,4 +1,4 @@
-//! A driver without a network: it answers a session's questions from the rules of a [`Dialog`] and keeps what it sees.
+//! A driver without a network: it answers a session's questions from the rules of a [`Dialog`] and keeps a record.
 //!
 //! Tests, fuzz bodies and load figures without I/O use it; a server has its own. It holds the session to its side of
 //! the border: all input is used, output is lines, content is handed over only while a transaction is open.
@@ -19,7 +19,7 @@ pub const TRACE: &[u8] = b"Received: by rehearsal\r\n";
 pub struct Stored {
     /// As MAIL has it, with brackets.
     pub sender: String,
-    /// The recipients for whom it was accepted.
+    /// The recipients that it was accepted for.
     pub recipients: Vec<String>,
     /// The content, without the trace line.
     pub content: Vec<u8>,
@@ -144,7 +144,7 @@ impl Rehearsal {
         self.collect();
     }
 
-    /// Takes what was said since the last call.
+    /// Takes the replies since the last call.
     pub fn take_said(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.said)
     }

@@ -1,17 +1,17 @@
 //! The trace line that this server puts in front of an accepted message.
 //!
-//! The layout is sendmail's, which log readers and filters know. What the client said about itself cannot leave its
-//! place: a name that is no plain token is written as `unknown` is by others, with every dangerous character replaced.
+//! The layout is sendmail's, which log readers and filters know. The name that the client gave cannot leave its place:
+//! a name that is no plain token is written as `unknown` is by others, with every dangerous character replaced.
 
 use mail::{Address, Client, MtPriority, QueueId, Received};
 
-/// What a `Received:` field says.
+/// The content of a `Received:` field.
 // RFC 5321 §4.4
 #[derive(Clone, Copy, Debug)]
 pub struct Trace<'a> {
     /// Our name.
     pub hostname: &'a str,
-    /// Who handed the message over, when and how.
+    /// The client that handed the message over, when and how.
     pub received: &'a Received,
     /// The verified name of the client's address, if it has one.
     pub client_name: Option<&'a str>,

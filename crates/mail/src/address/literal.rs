@@ -9,14 +9,14 @@ use super::error::AddressReason;
 
 const IPV6_TAG: &str = "IPv6:";
 
-/// What stands in brackets instead of a domain name (RFC 5321 §4.1.3).
+/// The address in brackets in place of a domain name (RFC 5321 §4.1.3).
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum AddressLiteral {
     /// `[192.0.2.1]`
     V4(Ipv4Addr),
     /// `[IPv6:2001:db8::1]`
     V6(Ipv6Addr),
-    /// `[tag:content]` of a kind that nobody has registered yet; it can be relayed, not delivered.
+    /// `[tag:content]` of a kind that is not registered yet; it can be relayed, not delivered.
     General(GeneralLiteral),
 }
 
@@ -34,7 +34,7 @@ impl GeneralLiteral {
         &self.tag
     }
 
-    /// What follows it.
+    /// Returns the text behind the colon.
     #[must_use]
     pub fn content(&self) -> &str {
         &self.content
@@ -65,8 +65,8 @@ impl AddressLiteral {
             return rest.parse().map(Self::V6).map_err(|_| AddressReason::Literal);
         }
         let (tag, rest) = content.split_once(':').ok_or(AddressReason::Literal)?;
-        // A tag is any Ldh-str, which makes `[1111:2222::1]` a general literal of kind "1111". Nobody means that: a tag
-        // must begin with a letter here, and be longer than the groups of an IPv6 address.
+        // A tag is any Ldh-str, which makes `[1111:2222::1]` a general literal of kind "1111". No sender writes such a
+        // literal on purpose, so here a tag must begin with a letter, and be longer than the groups of an IPv6 address.
         let is_tag = tag.len() > 4
             && tag.starts_with(|c: char| c.is_ascii_alphabetic())
             && tag.ends_with(|c: char| c.is_ascii_alphanumeric())

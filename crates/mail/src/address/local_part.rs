@@ -2,8 +2,8 @@
 //!
 //! Quotes belong to the wire. They are taken off on reading and put back on writing when the meaning needs them, so
 //! that `"a@b"@d` neither loses its quotes on relay nor becomes another address. Upper and lower case are kept and
-//! differ: what they mean is the business of the host that owns the mailbox (RFC 5321 §2.4). No Unicode normalisation
-//! for the same reason.
+//! differ: only the host that owns the mailbox knows their meaning (RFC 5321 §2.4). No Unicode normalisation for the
+//! same reason.
 
 use std::fmt::{self, Write as _};
 
@@ -11,15 +11,16 @@ use super::error::{AddressError, AddressParseError, AddressReason};
 use super::{ADDRESS_OCTETS_MAX, is_atext};
 use crate::scan::Scan;
 
-/// What the host named by the domain calls the mailbox. May be empty (`""@d`), holds no control characters.
+/// The name of the mailbox at the host that the domain names. May be empty (`""@d`), holds no control characters.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LocalPart(Box<str>);
 
 impl LocalPart {
-    /// The longest local part that RFC 5321 §4.5.3.1.1 makes everybody accept, in octets as written.
+    /// The longest local part that RFC 5321 §4.5.3.1.1 makes every server accept, in octets as written.
     ///
     /// Longer ones are read too: bounce addresses that encode a recipient (VERP, SRS) exceed it in real mail, and the
-    /// RFC asks not to impose the limit where one need not. Who wants it asks [`LocalPart::is_oversize`].
+    /// RFC asks not to impose the limit where one need not. [`LocalPart::is_oversize`] tells whether a local part is
+    /// longer.
     pub const RFC_OCTETS_MAX: usize = 64;
 
     /// Takes the meaning of a local part: `a@b`, not `"a@b"`.

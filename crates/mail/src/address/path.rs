@@ -12,7 +12,7 @@ use super::error::{AddressError, AddressParseError, AddressReason};
 use super::{Address, parse_front, parse_whole};
 use crate::scan::Scan;
 
-/// Who gets told when a message cannot be delivered: an address, or nobody.
+/// The address that reports of failed delivery go to, or none.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum ReversePath {
     /// `<>`, the sender of bounces, which must not cause further ones (RFC 5321 §4.5.5).

@@ -1,4 +1,4 @@
-//! Dialogs of the address parser: what is read, how it is written back, what is refused and where.
+//! Dialogs of the address parser: the addresses read, their written form, the refused ones and the place of the fault.
 
 use proptest::prelude::*;
 

@@ -1,7 +1,7 @@
 //! The SMTP extensions whose parameters an envelope may carry, and sets of them.
 //!
-//! A server compares the set that a command uses with the set it offered; a client compares it with what the next hop
-//! offers.
+//! A server compares the set that a command uses with the set it offered; a client compares it with the set of the next
+//! hop.
 
 use std::fmt;
 
@@ -103,7 +103,7 @@ impl Extensions {
         Self(self.0 | (1 << extension as u8))
     }
 
-    /// What is in this set and not in `offered`.
+    /// Returns the extensions in this set and not in `offered`.
     #[must_use]
     pub const fn without(self, offered: Self) -> Self {
         Self(self.0 & !offered.0)

@@ -1,7 +1,7 @@
 //! The parameters of `MAIL FROM:` as values, read from a command and written for the next hop.
 //!
-//! Every parameter is optional, given at most once, and holds only what its RFC allows. Reading what was written gives
-//! the same value, so the text is also a way to store them. Which extensions are offered, and whether a combination is
+//! Every parameter is optional, given at most once, and holds only what its RFC allows. Written text reads back as the
+//! same value, so the text is also a way to store them. Which extensions are offered, and whether a combination is
 //! allowed in this session (REQUIRETLS without TLS, HOLDFOR outside submission), is decided by the session.
 
 use std::fmt;
@@ -14,7 +14,7 @@ use crate::civil::CivilTime;
 use crate::parameter::{ParamError, ParamReason, ParamWriter, fill, parameters};
 use crate::xtext;
 
-/// What a client said about the message as a whole.
+/// The parameters of a client for the message as a whole.
 ///
 /// ```
 /// use mail::{MailParams, ParamReason};
@@ -179,7 +179,7 @@ impl fmt::Display for Body {
     }
 }
 
-/// What a bounce returns of the message (RFC 3461 §4.3).
+/// The part of the message that a bounce returns (RFC 3461 §4.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Ret {
     /// `FULL`: all of it.
@@ -233,7 +233,7 @@ impl EnvId {
     }
 }
 
-/// Who handed the message to the mail system first, as far as the client knows and may be believed (RFC 4954 §5).
+/// The first submitter of the message to the mail system, as far as the client knows and may be believed (RFC 4954 §5).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Submitter {
     /// `AUTH=<>`: unknown, or not to be trusted.
@@ -415,7 +415,7 @@ pub struct DeliverBy {
     trace: bool,
 }
 
-/// What happens at the deadline.
+/// The action at the deadline, and the time left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Deadline {
     /// Mode `R`: the message comes back. Seconds to go, never zero or less.
@@ -435,7 +435,7 @@ impl DeliverBy {
         if seconds <= NINE_DIGITS { Some(Self { deadline, trace }) } else { None }
     }
 
-    /// What happens when.
+    /// Returns the action and the time left.
     #[must_use]
     pub const fn deadline(self) -> Deadline {
         self.deadline
@@ -447,8 +447,8 @@ impl DeliverBy {
         self.trace
     }
 
-    /// What is left of it after so many seconds; `None` when a time of mode R is over.
-    // RFC 2852 §4.1.4: the time is lessened by what has passed
+    /// Returns the deadline after so many seconds; `None` when a time of mode R is over.
+    // RFC 2852 §4.1.4: the time is lessened by the time that has passed
     #[must_use]
     pub fn after(self, seconds: u64) -> Option<Self> {
         let deadline = match self.deadline {

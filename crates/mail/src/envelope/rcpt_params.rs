@@ -1,6 +1,6 @@
 //! The parameters of `RCPT TO:` as values, read from a command and written for the next hop.
 //!
-//! They say which reports the sender wants about this recipient. Reading what was written gives the same value.
+//! They say which reports the sender wants about this recipient. Written text reads back as the same value.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,7 +9,7 @@ use super::extension::{Extension, Extensions};
 use crate::parameter::{ParamError, ParamReason, ParamWriter, fill, parameters};
 use crate::xtext;
 
-/// What a client said about one recipient.
+/// The parameters of a client for one recipient.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct RecipientParams {
     /// `NOTIFY=`: when to report. Not given means on failure, and on delay if the server likes.
@@ -69,7 +69,7 @@ impl FromStr for RecipientParams {
 pub struct Notify(u8);
 
 impl Notify {
-    /// `NEVER`: no report whatever happens.
+    /// `NEVER`: no report for any result.
     pub const NEVER: Self = Self(0);
     /// `SUCCESS`
     pub const SUCCESS: Self = Self(1);
@@ -185,8 +185,8 @@ impl OriginalRecipient {
         let is_utf8 = kind.eq_ignore_ascii_case(Self::UTF8);
         let address = if is_utf8 { xtext::decode_utf8(encoded) } else { xtext::decode(encoded) }?;
         // RFC 6533 §3 has the type utf-8 for these. Postfix 3.7 adds `ORCPT=rfc822;j+C3+BCrgen@example.org` to every
-        // message for such an address and takes a refusal as final; it goes on as what it is, since rfc822 may not have
-        // it.
+        // message for such an address and takes a refusal as final; it is passed on with its true type, since rfc822
+        // may not have it.
         let is_mislabelled = !address.is_ascii() && kind.eq_ignore_ascii_case(Self::RFC822);
         Self::new(if is_mislabelled { Self::UTF8 } else { kind }, &address)
     }

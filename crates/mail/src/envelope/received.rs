@@ -1,5 +1,4 @@
-//! Where a message came from: when, from whom, by which protocol. What the trace field will say and the queue views
-//! show.
+//! The origin of a message: time, client, protocol. The values that the trace field and the queue views show.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -10,15 +9,15 @@ use std::str::FromStr;
 pub struct Received {
     /// When the transaction ended, in microseconds since the Unix epoch.
     pub at_us: u64,
-    /// Who handed it over.
+    /// The client that handed it over.
     pub client: Client,
-    /// What the client called itself in HELO, EHLO or LHLO.
+    /// The name that the client gave in HELO, EHLO or LHLO.
     pub helo: Option<HeloName>,
     /// How it was handed over.
     pub protocol: Protocol,
 }
 
-/// Who hands a message over.
+/// The origin of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Client {
     /// A peer on the network, after PROXY protocol if that is in use.
@@ -92,7 +91,7 @@ pub enum Protocol {
     Lmtp(Session),
 }
 
-/// What was in force when an extended session handed the message over.
+/// The properties of an extended session that handed the message over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub struct Session {
     /// The connection was encrypted.

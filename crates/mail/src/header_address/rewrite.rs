@@ -1,10 +1,10 @@
 //! Addresses in a field are replaced where they stand; every other octet stays as it is.
 //!
-//! Of a field only what is an address beyond doubt is touched: local part, `@` and domain without a blank or comment
-//! between them, alone or in angle brackets. Names, comments, groups, folds and the octets of other charsets survive.
-//! An element that cannot be read, a source route, an obsolete form, or what stands behind a quote or comment that
-//! never ends is left to the octet; the elements beside it are read all the same, since people write `Joe [home]
-//! <joe@d.example>` and `joe@d.example <joe@d.example>` without quotes.
+//! Only an address beyond doubt is touched in a field: local part, `@` and domain without a blank or comment between
+//! them, alone or in angle brackets. Names, comments, groups, folds and the octets of other charsets survive. An
+//! element that cannot be read, a source route, an obsolete form, or the text behind a quote or comment that never ends
+//! is left to the octet; the elements beside it are read all the same, since people write `Joe [home] <joe@d.example>`
+//! and `joe@d.example <joe@d.example>` without quotes.
 //!
 //! A name without a domain counts where it is all there is, or in angle brackets: `Doe, Joe <joe@d.example>` has no
 //! mailbox `Doe`.
@@ -109,7 +109,7 @@ fn located(value: &[u8]) -> Vec<LocatedAddress> {
             scan = start;
             unread_element(&mut scan)
         });
-        // What stands behind a quote without an end belongs to nobody.
+        // Text behind a quote without an end is part of no address.
         let Ok(element) = element else { break };
         elements += usize::from(!scan.since(start.at()).trim_ascii().is_empty());
         found.extend(element);
@@ -160,7 +160,8 @@ fn element(scan: &mut Scan<'_>) -> Result<Option<LocatedAddress>, AddressParseEr
     if ends_element(scan.peek()) { Ok(found) } else { Err(unexpected(scan, AddressReason::Character)) }
 }
 
-/// Reads the same of what no grammar allows: its address is the one in angle brackets, if there is one such pair.
+/// Reads the same of an element that no grammar allows: its address is the one in angle brackets, if there is one such
+/// pair.
 fn unread_element(scan: &mut Scan<'_>) -> Result<Option<LocatedAddress>, AddressParseError> {
     let (mut found, mut brackets) = (None, 0_usize);
     loop {
@@ -182,7 +183,7 @@ fn unread_element(scan: &mut Scan<'_>) -> Result<Option<LocatedAddress>, Address
     }
 }
 
-/// Reads angle brackets with an address and what is between it and the next element. A source route is none.
+/// Reads angle brackets with an address and the text between it and the next element. A source route is none.
 fn in_brackets(scan: &mut Scan<'_>) -> Result<Option<LocatedAddress>, AddressParseError> {
     scan.next();
     skip_cfws(scan)?;

@@ -1,4 +1,4 @@
-//! Lists as they come in headers, the obsolete forms, what is refused and where.
+//! Lists as they come in headers, the obsolete forms, refused lists and the place of the fault.
 
 use proptest::prelude::*;
 

@@ -19,7 +19,7 @@ struct MimePart {
 #[must_use]
 pub fn compose(report: &Report<'_>, original: Original<'_>) -> Composed {
     let to = report.to.to_ascii();
-    // RFC 6533 §4: the international forms in full only for who can receive them anyway
+    // RFC 6533 §4: the international forms in full only for addressees that can receive them anyway
     let smtputf8 = to.is_none();
     let returned = ReturnedContent::of(original);
     let mut parts =
@@ -37,8 +37,8 @@ pub fn compose(report: &Report<'_>, original: Original<'_>) -> Composed {
     Composed { content, body: is_eight_bit.then_some(Body::EightBitMime), smtputf8 }
 }
 
-/// About how many recipients make a report of `octets_max` octets, from what stands in it beside them and what each of
-/// them takes in the part for programs.
+/// Estimates how many recipients make a report of `octets_max` octets, from its other parts and the octets of each
+/// recipient in the part for programs.
 pub(super) fn estimate(report: &Report<'_>, octets_max: usize) -> usize {
     /// The header, and the frames of the parts.
     const FRAME_OCTETS: usize = 2 << 10;
@@ -145,8 +145,8 @@ fn original_part(report: &Report<'_>, returned: &ReturnedContent<'_>, smtputf8: 
     MimePart { header, body }
 }
 
-/// A boundary that stands in no part. The queue id makes it unlike all earlier ones; should somebody have foreseen it,
-/// the number is counted up. Each step needs a text of this length in the content, so there are few.
+/// A boundary that stands in no part. The queue id makes it unlike all earlier ones; if the content contains it all the
+/// same, the number is counted up. Each step needs a text of this length in the content, so there are few.
 // RFC 2046 §5.1.1; RFC 2045 §6.7: "=_" stands in no quoted-printable text
 fn boundary(report: &Report<'_>, parts: &[MimePart]) -> String {
     let stem = format!("=_{}.", report.id);

@@ -107,7 +107,7 @@ fn write_recipient(out: &mut String, report: &Report<'_>, of: &RecipientReport<'
     if !is_short {
         field("Final-Log-ID", &report.envelope.id.to_string());
     }
-    // RFC 3464 §2.3.9: only for what is delayed
+    // RFC 3464 §2.3.9: only for delayed recipients
     if let (Kind::Delayed, Some(until_us)) = (of.kind, of.will_retry_until_us) {
         field("Will-Retry-Until", &date::for_field(until_us, report.offset_seconds));
     }
@@ -123,7 +123,7 @@ fn typed(address: &Address, is_utf8: bool) -> String {
     }
 }
 
-/// The code of a recipient, of a class that goes with what became of it.
+/// The code of a recipient, of a class that agrees with its result.
 // RFC 3464 §2.3.4, RFC 3463 §2: a failure may have class 4, when trying was given up
 pub(super) fn status(of: &RecipientReport<'_>) -> EnhancedCode {
     match (of.kind, of.status.outcome()) {

@@ -1,14 +1,14 @@
 //! Foreign text made fit to stand in a report.
 //!
-//! Replies, names and subjects come from anybody. What they may not do: begin a line or a field of their own, hide or
-//! reorder what stands beside them, or fill the report.
+//! Replies, names and subjects come from any peer. They must not begin a line or a field of their own, hide or reorder
+//! the text beside them, or fill the report.
 
 use std::borrow::Cow;
 
 /// Longest name of a server that is shown, in octets.
 pub(super) const NAME_OCTETS_MAX: usize = 255;
 
-/// The text on one line of at most `octets_max`, with `?` for what is no character to be seen: controls, separators of
+/// The text on one line of at most `octets_max`, with `?` for characters that are not visible: controls, separators of
 /// lines, and marks that turn the direction of writing.
 pub(super) fn line(text: &str, octets_max: usize) -> Cow<'_, str> {
     let text = text.trim();
@@ -28,7 +28,7 @@ pub(super) fn ascii_line(text: &str, octets_max: usize) -> String {
     line(text, octets_max).chars().map(|c| if c.is_ascii() { c } else { '?' }).collect()
 }
 
-/// A host's name for addresses and identifiers that we make: nothing but what a domain or a literal may have.
+/// A host's name for addresses and identifiers that we make: only characters of a domain or a literal.
 pub(super) fn host(name: &str) -> String {
     let name = crate::address::DomainName::new(name).map_or_else(|_| name.to_owned(), |name| name.ascii().to_owned());
     let kept = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | '[' | ']' | ':');

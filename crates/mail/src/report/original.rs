@@ -1,7 +1,7 @@
 //! The third part of a report: the message it is about, or its header section.
 //!
-//! What comes back is as close to what came as a multipart allows: line ends become CRLF, a line beyond 998 octets is
-//! broken, NUL becomes `?`. Nothing else is touched; in particular the octets of the header stay as they are.
+//! The returned message is as close to the original as a multipart allows: line ends become CRLF, a line beyond 998
+//! octets is broken, NUL becomes `?`. Nothing else is touched; in particular the octets of the header stay as they are.
 
 use std::borrow::Cow;
 
@@ -11,11 +11,11 @@ use crate::header::{HeaderSection, Item, LineEnd, MalformedReason};
 
 /// RFC 5322 §2.1.1, without CRLF.
 const LINE_OCTETS_MAX: usize = 998;
-/// A header section is returned up to this size; the rest is of no use to anybody.
+/// A header section is returned up to this size; the rest is of no use.
 const HEADERS_OCTETS_MAX: usize = 65_536;
 const SUBJECT_OCTETS_MAX: usize = 150;
 
-/// What is returned, in the form it is returned in.
+/// The returned octets, and their form.
 pub(super) struct ReturnedContent<'a> {
     pub(super) octets: Cow<'a, [u8]>,
     pub(super) is_whole: bool,
@@ -64,8 +64,8 @@ fn header(original: Original<'_>) -> Option<HeaderSection<'_>> {
     }
 }
 
-/// The header section of what is there: up to the empty line, or where that is missing, to the first line that cannot
-/// belong to a header.
+/// Returns the header section of the octets: up to the empty line, or where that is missing, to the first line that
+/// cannot belong to a header.
 fn header_section(content: &[u8]) -> &[u8] {
     let front = content.get(..content.len().min(HEADERS_OCTETS_MAX)).unwrap_or_default();
     let header = HeaderSection::read(front, LineEnd::CrlfOrLf);

@@ -1,8 +1,8 @@
 //! The first part of a report: words for a person who is no administrator.
 //!
-//! The first sentence says what happened to which address and whether anything is to be done. Then, for each address,
-//! the likely reason with what helps, the other server's own words with its name, and until when it is tried. Last what
-//! an administrator will ask for. Foreign words are indented, so that they cannot pass for ours.
+//! The first sentence names the addresses, their result, and whether the sender must act. Then, for each address, the
+//! likely reason with the remedy, the other server's own words with its name, and the end of retries. Last the data
+//! that an administrator will ask for. Foreign words are indented, so that they cannot pass for ours.
 
 use super::fields::status;
 use super::harmless::{NAME_OCTETS_MAX, line};
@@ -23,7 +23,7 @@ const REPLY_LINES_MAX: usize = 20;
 const REPLY_LINE_OCTETS_MAX: usize = 200;
 const WIDTH: usize = 72;
 const TEXT_OCTETS_MAX: usize = 800;
-/// What failed comes first.
+/// Failures come first.
 const ORDER: [Kind; 6] = [Kind::Failed, Kind::Delayed, Kind::Delivered, Kind::Relayed, Kind::Traced, Kind::Expanded];
 
 /// The subject of the report.
@@ -87,7 +87,7 @@ fn of_kind<'r>(report: &Report<'r>, kind: Kind) -> impl Iterator<Item = &'r Reci
     report.recipients.iter().filter(move |recipient| recipient.kind == kind)
 }
 
-/// What happened to whom, and whether anything is to be done.
+/// Returns the first sentences: the recipients, their result, and whether the sender must act.
 fn opening(report: &Report<'_>, kind: Kind, concerned: &[&RecipientReport<'_>]) -> String {
     let whom = names(concerned);
     let (it, they) = if concerned.len() == 1 { ("that server", "it") } else { ("those servers", "they") };
@@ -162,7 +162,7 @@ fn describe(page: &mut Page, report: &Report<'_>, of: &RecipientReport<'_>) {
     let own = line(of.text, TEXT_OCTETS_MAX);
     let name = of.remote_mta.map(|name| line(name, NAME_OCTETS_MAX)).filter(|name| !name.is_empty());
     match (of.reply, &name) {
-        // What the caller says is often just the reply again.
+        // The caller's text is often just the reply again.
         (Some(reply), _) => {
             if !own.is_empty() && !reply.lines().any(|text| text.contains(&*own)) {
                 page.indented(&own);

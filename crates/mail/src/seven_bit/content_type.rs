@@ -38,7 +38,7 @@ impl ContentType {
         matches!(self.kind.as_str(), "multipart" | "message")
     }
 
-    /// What a part without the field is.
+    /// Returns the type of a part without the field.
     // RFC 2045 §5.2, RFC 2046 §5.1.5
     pub(super) fn default_of(is_in_digest: bool) -> Self {
         let (kind, subtype) = if is_in_digest { ("message", "rfc822") } else { ("text", "plain") };
@@ -65,7 +65,7 @@ impl ContentType {
         loop {
             skip(&mut scan);
             if !scan.take(b';') {
-                // Whatever follows, a reader that looks further may find a boundary in it.
+                // A reader that looks further may find a boundary in the rest.
                 let is_composite = matches!(kind.as_str(), "multipart" | "message");
                 return if scan.is_at_end() || !is_composite {
                     Ok(Self { kind, subtype, boundary })

@@ -52,7 +52,7 @@ struct Delimiter {
 }
 
 impl Delimiter {
-    /// The delimiter line at `start`, if what was found there is one.
+    /// Returns the delimiter line at `start`, if there is one.
     // RFC 2046 §5.1.1 (gap: a line that goes on after the boundary is none, although the text allows to take it for
     // one: boundaries of nested multiparts that begin alike are common)
     fn at(body: &[u8], start: usize, len: usize) -> Option<Self> {

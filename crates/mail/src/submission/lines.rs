@@ -3,7 +3,8 @@
 /// Turns any line end into CRLF while the message comes in pieces.
 ///
 /// LF, CRLF, a CR alone, and CRs before a LF (as programs write that convert twice) each end one line. A line with a
-/// single dot, from one LF to the next but for CRs, ends the message, unless dots are ignored. The last line gets its end if it lacks it.
+/// single dot, from one LF to the next but for CRs, ends the message, unless dots are ignored. The last line
+/// gets its end if it lacks it.
 ///
 /// ```
 /// use mail::submission::Lines;
@@ -40,7 +41,7 @@ impl Lines {
         Self { ends_at_dot, state: State::Start, is_over: false }
     }
 
-    /// Appends what a piece comes to. True: the message has ended, and what follows is not part of it.
+    /// Appends the lines of a piece. True: the message has ended, and the rest is not part of it.
     pub fn push(&mut self, piece: &[u8], out: &mut Vec<u8>) -> bool {
         let mut rest = piece;
         while let Some(&byte) = rest.first().filter(|_| !self.is_over) {

@@ -1,4 +1,4 @@
-//! What submitted messages look like when they are completed, and that nothing of them is lost.
+//! The form of completed submitted messages, and that no octet of them is lost.
 
 use super::*;
 use proptest::prelude::*;

@@ -1,7 +1,7 @@
 //! The cases of isemail (Dominic Sayers), a collection of 164 addresses with a diagnosis for each, against both
 //! grammars.
 //!
-//! The data and their licence are in `tests/data`. A case's category says what is expected of it:
+//! The data and their licence are in `tests/data`. A case's category has the expected result:
 //!
 //! | category | RFC 5321 mailbox | RFC 5322 addr-spec |
 //! |---|---|---|
@@ -69,7 +69,7 @@ fn every_case_has_its_outcome() {
                 case.number, case.address, case.diagnosis
             ));
         }
-        // What both take, both take alike.
+        // An address that both parsers take means the same to both.
         if let (Ok(address), Ok(spec)) = (&mailbox, &addr_spec) {
             assert_eq!(spec.to_address().as_ref(), Ok(address), "case {}", case.number);
         }

@@ -1,5 +1,5 @@
 //! A reader of MIME messages for tests, written line by line and without the crate's own parsers, so that a mistake in
-//! one is not made in the other. Strict: what it does not expect is an assertion.
+//! one is not made in the other. Strict: an unexpected form fails an assertion.
 
 /// A message or a part.
 #[derive(Debug)]

@@ -1,5 +1,5 @@
 //! Delivery reports, read by a parser that is not the crate's: what a program finds in them, what a person reads, and
-//! that nobody's text gets out of its place.
+//! that the text of a peer stays in its place.
 
 use std::path::Path;
 
@@ -112,7 +112,7 @@ fn as_many_recipients_as_fit_share_a_report() {
     }
 }
 
-/// What holds for every report. Returns it taken apart.
+/// Checks the properties that every report has. Returns it taken apart.
 fn check(report: &Report<'_>, composed: &Composed) -> Entity {
     let content = &composed.content;
     assert!(content.ends_with(b"\r\n") && has_only_crlf(content), "{}", content.escape_ascii());
@@ -262,7 +262,7 @@ fn a_delay_beyond_the_given_time_says_so_in_its_status() {
         let report = report(&envelope, &recipients, &to);
         let entity = check(&report, &compose(&report, Original::None));
         assert_eq!(value(&groups(&entity)[1], "status"), Some(wanted), "{kind:?} {is_past_time}");
-        // What hinders is told all the same.
+        // The report names the obstacle all the same.
         assert!(kind == Kind::Failed || entity.parts[0].text().contains("The mailbox is full"), "{kind:?}");
     }
 }
@@ -339,8 +339,9 @@ fn several_recipients_in_one_report() {
     assert!(text.contains("70 more addresses") && text.contains("user49@") && !text.contains("user50@"), "{text}");
 }
 
-// A list with very many failures: each takes little room in the part for programs, and what every reader needs is
-// there. RFC 3464 §2.3 (test)
+// A list with very many failures: each takes little room in the part for programs, and the fields that every reader
+// needs are there.
+// RFC 3464 §2.3 (test)
 #[test]
 fn many_recipients_take_little_room_each() {
     let names: Vec<String> = (0..3_000).map(|n| format!("user{n}@example.org")).collect();
@@ -393,7 +394,7 @@ fn a_further_report_has_few_words() {
     assert!(many.contains("120 addresses stand in the second part") && !many.contains("user0@"), "{many}");
     assert!(many.contains("An earlier report about this message tells of other addresses."), "{many}");
     assert!(many.len() < 1_000, "{many}");
-    // Of one that came later its sender reads why.
+    // The report on a message that came later names the reason.
     assert!(text(1).contains("user0@example.org   Last tried:"), "{}", text(1));
 }
 

@@ -1,4 +1,4 @@
-//! Conversion to 7 bits, seen by a reader that is not the crate's: each leaf decodes to what it was.
+//! Conversion to 7 bits, seen by a reader that is not the crate's: each leaf decodes to its old octets.
 
 use crate::mime::Entity;
 use mail::seven_bit::{Converted, Reason, is_seven_bit};
@@ -242,7 +242,7 @@ fn the_parts_around_one_that_stays_are_converted() {
     }
 }
 
-/// Only 8-bit octets in a header need SMTPUTF8: of the message, of a part, of a message in it, whatever stays unchanged.
+/// Only 8-bit octets in a header need SMTPUTF8: of the message, of a part, of a message in it, also in unchanged parts.
 // RFC 6531 §3.4 (test)
 #[test]
 fn headers_with_eight_bit_octets_are_found() {
@@ -267,7 +267,7 @@ fn headers_with_eight_bit_octets_are_found() {
     }
 }
 
-// Depth is what could make the time quadratic, and it is bounded.
+// The depth could make the time quadratic, so it is bounded.
 #[test]
 fn hostile_content_takes_linear_time() {
     let many = format!(
@@ -283,7 +283,7 @@ fn hostile_content_takes_linear_time() {
     assert!(convert(comment.as_bytes()).is_ok());
 }
 
-/// An entity and what its leaves hold.
+/// Returns an entity and the content of its leaves.
 #[derive(Clone, Debug)]
 enum Tree {
     Leaf { kind: usize, body: Vec<u8> },
@@ -361,7 +361,7 @@ proptest! {
         prop_assert_eq!(convert(&out), Ok(out.clone()));
         let found = Entity::read(&out).leaves();
         let wanted = tree.leaves();
-        // A trailing line end of base64 at the top level is outside of what it encodes.
+        // A trailing line end of base64 at the top level is no part of the encoded octets.
         prop_assert_eq!(found, wanted);
     }
 
@@ -372,7 +372,7 @@ proptest! {
         prop_assert_eq!(mail::seven_bit::convert(&found.content), found);
     }
 
-    /// Octets in a part that stays are never changed, and the parts beside it decode to what they were.
+    /// Octets in a part that stays are never changed, and the parts beside it decode to their old octets.
     #[test]
     fn a_part_that_stays_is_not_changed(tree in any_tree(), kept in "[ a-z\u{e4}]{1,30}") {
         let mut content = b"MIME-Version: 1.0\r\nContent-Type: multipart/mixed; boundary=outer\r\n\r\n--outer\r\n".to_vec();

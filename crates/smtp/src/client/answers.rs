@@ -1,8 +1,8 @@
-//! What replies do to transactions.
+//! The effects of replies on transactions.
 //!
 //! A reply belongs to the first open transaction, to the first of its commands that has none. A refusal decides the
-//! recipients it is about; only a 2xx to content that was sent whole delivers. A reply that cannot be what it should be
-//! ends the conversation, because from there on nobody knows which reply belongs to which command.
+//! recipients it is about; only a 2xx to content that was sent whole delivers. A reply that cannot belong to its
+//! command ends the conversation, because from there on it is unknown which reply belongs to which command.
 
 use std::time::Duration;
 
@@ -15,10 +15,10 @@ use super::session::{DISMISSAL, Session};
 use super::settings::Dialect;
 use super::step::{Closing, Loss, Stage};
 
-/// Said of a refusal that may belong to another command than the one it is read for.
+/// The reason for a refusal that may belong to another command than the one it is read for.
 const REFUSED_BEHIND_NOISE: &str = "it sends lines without a reply code among its replies";
 
-/// What follows from a reply.
+/// The effect of a reply on the session.
 enum Next {
     /// More replies come, or more can be said.
     Go,
@@ -245,7 +245,7 @@ impl Open {
 }
 
 impl Open {
-    /// The connection ends with 421: those of this transaction who are pending have that as their answer.
+    /// The connection ends with 421: it is the answer to the pending recipients of this transaction.
     pub(super) fn dismiss(&mut self, reply: &Reply) {
         if let Some(stage) = self.dismissed {
             self.decide_all(stage, || reply.clone());

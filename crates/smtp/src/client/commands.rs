@@ -1,4 +1,4 @@
-//! What is said about a message: MAIL and RCPT with the parameters that the server offers.
+//! The commands of a message: MAIL and RCPT with the parameters that the server offers.
 //!
 //! A parameter whose extension is not offered is dropped where its RFC lets a relay drop it. Where it may not be
 //! dropped, [`misfit`] says so before anything is sent.
@@ -11,8 +11,8 @@ use super::offers::Offers;
 use super::output::Output;
 use super::step::{Misfit, Transaction};
 
-/// What forbids to send `transaction` to a server with these offers. `chunking`: BDAT may be used. `is_relay`: it is
-/// not one that delivers at once, by LMTP.
+/// Returns the reason why `transaction` cannot be sent to a server with these offers. `chunking`: BDAT may be used.
+/// `is_relay`: it is not one that delivers at once, by LMTP.
 pub(super) fn misfit(transaction: &Transaction, offers: &Offers, chunking: bool, is_relay: bool) -> Option<Misfit> {
     let params = &transaction.params;
     if !offers.smtputf8 && needs_utf8(transaction) {
@@ -41,7 +41,7 @@ pub(super) fn misfit(transaction: &Transaction, offers: &Offers, chunking: bool,
         Some(Body::BinaryMime) if !(offers.binary_mime && chunking) => return Some(Misfit::Binary),
         _ => {}
     }
-    // RFC 1870 §6.1: what is longer than the server's limit is not tried
+    // RFC 1870 §6.1: a message above the server's limit is not tried
     offers.size_max().filter(|max| transaction.content_bytes > *max).map(|max| Misfit::Size { max })
 }
 
@@ -77,19 +77,20 @@ pub(super) fn mail(out: &mut Output, transaction: &Transaction, offers: &Offers,
             out.write(format_args!(" {only_envid}"));
         }
     }
-    // RFC 4954 §5: a relay that did not authenticate to this server vouches for nobody
+    // RFC 4954 §5: a relay that did not authenticate to this server vouches for no submitter
     if offers.auth && params.auth.is_some() {
         out.write(format_args!(" AUTH={}", Submitter::Unknown));
     }
-    // RFC 6710 §4.2: passed on as it was accepted, where it is offered; RFC 6710 §4.1: it is 0 where nobody said more
+    // RFC 6710 §4.2: passed on as it was accepted, where it is offered; RFC 6710 §4.1: it is 0 where the client gave
+    // none
     if offers.mt_priority {
         out.write(format_args!(" MT-PRIORITY={}", params.mt_priority.unwrap_or_default()));
     }
     if params.requiretls {
         out.text(b" REQUIRETLS");
     }
-    // RFC 2852 §4.1.4: the driver has taken off what has passed. RFC 4865 §3: what was held goes on without HOLDFOR and
-    // HOLDUNTIL, since its time has come
+    // RFC 2852 §4.1.4: the driver has subtracted the time that has passed. RFC 4865 §3: a message that was held is sent
+    // without HOLDFOR and HOLDUNTIL, since its time has come
     if let Some(by) = params.by.filter(|_| offers.deliverby.is_some()) {
         out.write(format_args!(" BY={by}"));
     }
@@ -108,8 +109,8 @@ pub(super) fn rcpt(out: &mut Output, transaction: &Transaction, index: usize, of
     out.text(b"\r\n");
 }
 
-/// What is said with NOTIFY: a server that does not know by when a sender wants to be told tells of delays by its own
-/// clock.
+/// Adds DELAY to NOTIFY when the sender gave a time and the server does not offer DELIVERBY: the server then reports
+/// delays by its own clock.
 // RFC 2852 §4.1.4.2: mode N, before the time; in spite of RFC 3461 §5.2.1
 fn late_notify(transaction: &Transaction, notify: Option<Notify>, offers: &Offers) -> Option<Notify> {
     let by = transaction.params.by.filter(|_| offers.deliverby.is_none());

@@ -1,6 +1,6 @@
 //! Content for DATA: a dot more on lines that begin with one, and the end.
 //!
-//! Lines are what ends in CRLF, in any pieces. Runs between dots are handed on without a copy.
+//! A line ends in CRLF, in any pieces. Runs between dots are handed on without a copy.
 
 use bytes::Bytes;
 use memchr::memmem;
@@ -22,7 +22,7 @@ pub(super) enum Dots {
 impl Dots {
     /// Writes a piece of content.
     // RFC 5321 §4.5.2: a dot is put in front of a line that begins with one
-    // RFC 5321 §2.3.8 (gap: content is CRLF text by the promise of who took it in; a bare CR or LF goes out as it is)
+    // RFC 5321 §2.3.8 (gap: content is CRLF text as its acceptor guarantees; a bare CR or LF goes out as it is)
     pub(super) fn write(&mut self, piece: &Bytes, out: &mut Output) {
         let octets = &piece[..];
         let mut run = 0;

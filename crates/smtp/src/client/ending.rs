@@ -1,8 +1,9 @@
-//! How a conversation ends, and what that means for the transactions that are open.
+//! How a conversation ends, and the results of open transactions.
 //!
-//! Without a reply, a transaction is lost when the server may have to do with it: it was spoken of and its replies were
-//! awaited, or all of its content was sent. One behind it of which the server cannot have the end was not tried. After
-//! a 421 the server may still answer what it had taken before, so those answers are awaited for a short time.
+//! Without a reply, a transaction is lost when the server may have acted on it: its commands were sent and its replies
+//! awaited, or all of its content was sent. A transaction behind it whose end the server cannot have was not tried.
+//! After a 421 the server may still answer messages that it had taken before, so the session waits a short time for
+//! these replies.
 
 use std::time::Duration;
 
@@ -47,7 +48,7 @@ impl Session {
             Stage::Content => limits.block,
             Stage::Idle => return Duration::MAX,
         };
-        // While the server is busy with what it has, it need not read on.
+        // A server that is busy with its input need not read on.
         let time = if self.out.is_empty() || self.open.is_empty() { time } else { time.max(limits.block) };
         let time = if self.may_hurry(stage) { time.min(limits.hurry) } else { time };
         let until = self.progress.saturating_add(time).min(self.transaction_deadline());
@@ -71,9 +72,9 @@ impl Session {
         (is_whole && self.farewell.is_none()).then_some(self.progress)
     }
 
-    /// Takes back what stands behind a transaction that the server may have whole, and that it cannot have whole
-    /// itself: it comes out as not tried. The others are waited for as before; behind the last of them the session
-    /// closes, for what was said of the one that is gone is never ended.
+    /// Takes back a transaction that the server cannot have whole, behind one that it may have whole: its result is not
+    /// tried. The session waits for the others as before and closes behind the last of them, for the commands of the
+    /// one taken back are never ended.
     pub fn withdraw(&mut self) {
         let sent_to = self.out.sent_to();
         let whole = self.open.iter().take_while(|open| open.is_whole(sent_to)).count();
@@ -85,7 +86,7 @@ impl Session {
         self.is_cut = true;
     }
 
-    /// A deadline may have passed: if it has, what is awaited is lost and the session closes.
+    /// Checks the deadline: if it has passed, the awaited reply is lost and the session closes.
     pub fn expire(&mut self, now: Duration) {
         if now >= self.deadline() {
             let is_too_long = self.farewell.is_none() && now >= self.transaction_deadline();
@@ -93,8 +94,8 @@ impl Session {
         }
     }
 
-    /// Whether the server may have a message whole of which the answer is missing: whoever ends the session now may get
-    /// it delivered twice.
+    /// Whether the server may have a message whole of which the answer is missing: ending the session now may deliver
+    /// it twice.
     #[must_use]
     pub fn may_have_message(&self) -> bool {
         // The first that is open is the first to be whole.
@@ -106,7 +107,7 @@ impl Session {
         !self.may_have_message() && matches!(stage, Stage::Rset | Stage::Mail | Stage::Rcpt | Stage::Data)
     }
 
-    /// When the first open transaction has taken too long, whatever moves.
+    /// The time when the first open transaction has taken too long, whatever progress there is.
     fn transaction_deadline(&self) -> Duration {
         let limits = &self.settings.limits;
         self.open.front().map_or(Duration::MAX, |open| {
@@ -115,7 +116,7 @@ impl Session {
         })
     }
 
-    /// After [`super::Step::Content`]: the content cannot be read any more. It is never ended, so nobody gets it;
+    /// After [`super::Step::Content`]: the content cannot be read any more. It is never ended, so no recipient gets it;
     /// answers to messages that were sent whole are still awaited, then the session closes.
     ///
     /// # Panics
@@ -129,7 +130,7 @@ impl Session {
         self.end_when_nothing_is_due();
     }
 
-    /// What is going on.
+    /// Returns the stage that the session is in.
     pub(super) fn stage(&self) -> Stage {
         match (self.phase, self.open.front()) {
             (Phase::Greeting, _) => Stage::Greeting,
@@ -151,14 +152,14 @@ impl Session {
         }
     }
 
-    /// Ends after a farewell, if there was one: who has no answer was not tried, but for those to whom the 421 was
-    /// said.
+    /// Ends after a farewell, if there was one: recipients without an answer were not tried, except those that the 421
+    /// answered.
     fn end_farewell(&mut self) -> bool {
         let Some(Farewell { closing, .. }) = self.farewell.take() else { return false };
         if let Some(reply) = &closing.reply {
             self.open.iter_mut().for_each(|open| open.dismiss(reply));
         } else {
-            // We ended it, and the server may have taken what it had.
+            // The client ended it, and the server may have taken the messages that it had.
             let sent_to = self.out.sent_to();
             let whole = self.open.iter_mut().filter(|open| open.is_whole(sent_to));
             whole.for_each(|open| open.lose(Stage::End, Loss::Closed));
@@ -215,7 +216,7 @@ impl Session {
         self.phase = Phase::Quit;
     }
 
-    /// QUIT was answered, or there is nobody to answer it.
+    /// QUIT was answered, or the server cannot answer it any more.
     // RFC 5321 §4.1.1.10: the client waits for the reply to QUIT
     pub(super) fn quit_done(&mut self) {
         let closing = self.closing.take();

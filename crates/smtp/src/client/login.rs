@@ -69,12 +69,12 @@ impl Mechanism {
     }
 }
 
-/// As whom to log in.
+/// The login at a server.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Login {
     /// The user with this password.
     pub user: Box<str>,
-    /// For whom, if that is somebody else; only PLAIN can say it.
+    /// The user to act for, if that is another one; only PLAIN can name it.
     pub on_behalf_of: Option<Box<str>>,
     /// The password.
     pub password: Zeroizing<Box<[u8]>>,

@@ -1,9 +1,9 @@
-//! What a server offers in its reply to EHLO or LHLO.
+//! The extensions that a server offers in its reply to EHLO or LHLO.
 
 use super::login::Mechanism;
 use super::settings::Settings;
 
-/// What a server offers. The default is what one offers that knows only HELO: nothing.
+/// The extensions that a server offers. The default is the offer of a server that knows only HELO: nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Offers {
     /// PIPELINING (RFC 2920)
@@ -88,8 +88,8 @@ pub struct PeerLimits {
 }
 
 impl Offers {
-    /// Reads the lines of a reply to EHLO, the first of which names the server. What is not known is passed over, and
-    /// of a keyword given twice the last counts.
+    /// Reads the lines of a reply to EHLO, the first of which names the server. Unknown keywords are skipped, and of a
+    /// keyword given twice the last counts.
     // RFC 5321 §4.1.1.1: keywords in any case, parameters behind them
     pub(super) fn read<'a>(lines: impl Iterator<Item = &'a [u8]>) -> Self {
         let mut offers = Self::default();

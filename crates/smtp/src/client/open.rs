@@ -1,4 +1,4 @@
-//! A transaction between its beginning and its end: what was said of it, what was answered, what became of whom.
+//! A transaction between its beginning and its end: the commands sent, the replies, the results of recipients.
 //!
 //! A recipient is pending until it is decided: by a refusal of itself, or of the whole, or at the end. A decision is
 //! never changed.
@@ -125,7 +125,7 @@ impl Open {
         self.end_at.is_some_and(|end| sent_to >= end)
     }
 
-    /// What the next reply is about.
+    /// Returns the stage that the next reply is about.
     pub(super) fn stage(&self, sent_to: u64) -> Stage {
         match self.awaits {
             Awaits::Rset => Stage::Rset,
@@ -183,7 +183,7 @@ impl Open {
         }
     }
 
-    /// Those that are pending were not tried, whatever is said of them later.
+    /// Marks the pending recipients as not tried, whatever replies come later.
     pub(super) const fn spare(&mut self) {
         self.pending = 0;
     }

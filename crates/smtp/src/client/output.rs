@@ -1,8 +1,8 @@
-//! What is to be sent: commands in a buffer, content in the pieces it came in.
+//! The output of a session: commands in a buffer, content in the pieces it came in.
 //!
-//! Every octet has a position, counted from the first one of the session. By positions the session knows what the
-//! server can have seen: a reply to what was not sent is none, and content whose end was not sent cannot have been
-//! taken.
+//! Every octet has a position, counted from the first one of the session. By positions the session knows the octets
+//! that the server can have seen: a reply to a command that was not sent is no reply, and content whose end was not
+//! sent cannot have been taken.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -26,7 +26,7 @@ pub(super) struct Output {
     tail_octets: usize,
     written: u64,
     sent: u64,
-    /// The tail holds a secret: what was sent of it is wiped.
+    /// The tail holds a secret: its sent part is wiped.
     is_secret: bool,
 }
 
@@ -83,7 +83,7 @@ impl Output {
         self.pieces.push_back(piece);
     }
 
-    /// Puts slices of what waits into `into`, in order, and says how many.
+    /// Puts slices of the waiting output into `into`, in order, and returns their number.
     pub(super) fn slices<'a>(&'a self, into: &mut [IoSlice<'a>]) -> usize {
         let tail = Some(&self.tail[..]).filter(|tail| !tail.is_empty());
         let waiting = self.pieces.iter().map(AsRef::as_ref).chain(tail);
@@ -117,7 +117,7 @@ impl Output {
         }
     }
 
-    /// Nothing more is sent. What waited keeps its positions, and counts as not sent for ever.
+    /// Nothing more is sent. The rest of the output keeps its positions, and counts as not sent for ever.
     pub(super) fn clear(&mut self) {
         self.pieces = VecDeque::new();
         self.wipe();

@@ -53,7 +53,7 @@ impl<'a> Raw<'a> {
 
     /// As much of the reply as there is room for.
     pub(super) fn reply_in(&self, room: Room) -> Reply {
-        // The reader takes no line that the parser refuses; if it did, the code is what counts.
+        // The reader takes no line that the parser refuses; if it did, the code alone counts.
         let reply = Reply::parse_beginning(self.octets, room.lines, room.octets);
         reply.unwrap_or_else(|_| Reply::new(self.code, None, ""))
     }
@@ -70,7 +70,7 @@ impl<'a> Raw<'a> {
 pub(super) enum Form {
     /// Lines without a code are skipped, and lines that are long or end oddly are read as they are meant.
     Lenient,
-    /// The first octets that are no reply are an error: behind STARTTLS somebody may have put them there.
+    /// The first octets that are no reply are an error: behind STARTTLS an attacker may have put them there.
     Strict,
 }
 
@@ -81,20 +81,20 @@ pub(super) struct ReplyReader {
     held: Vec<u8>,
     /// The line that has not ended, cut where it is too long.
     partial: Vec<u8>,
-    /// Of the first line that has one. It decides for all lines.
+    /// The code of the first line that has one. It decides for all lines.
     code: Option<ReplyCode>,
     lines: usize,
     /// Octets since the last reply, skipped ones included.
     octets: usize,
     /// Lines without a code since the last reply.
     skipped: usize,
-    /// What is held was given out.
+    /// The held reply was given out.
     is_given: bool,
 }
 
 impl ReplyReader {
-    /// Uses input up to the end of a reply, or all of it. An error says what is wrong with it: the input is larger than
-    /// a reply may be, or breaks the form and `form` is strict.
+    /// Uses input up to the end of a reply, or all of it. An error names the fault: the input is larger than a reply
+    /// may be, or breaks the form and `form` is strict.
     pub(super) fn read<'a>(
         &'a mut self,
         input: &'a [u8],
@@ -305,7 +305,7 @@ mod tests {
         }
     }
 
-    /// Input that breaks the form, and what is read of it in pieces of any size.
+    /// Input that breaks the form, and the replies read from it in pieces of any size.
     #[test]
     fn the_first_code_decides_in_every_form() {
         let limits = Limits { reply_line_octets: 24, reply_lines: 3, reply_octets: 200, ..Limits::default() };

@@ -1,14 +1,14 @@
-//! The session: what its driver calls, and the conversation around the transactions.
+//! The session: the calls of its driver, and the conversation around the transactions.
 //!
-//! The driver sends what [`Session::output_slices`] shows and reports it with [`Session::sent`], gives what it reads to
-//! [`Session::receive`], and after each of these calls [`Session::step`] until it says Wait or Closed (or Ready, when
-//! it has nothing to send). How transactions are written is in `flight`, what replies do to them in `answers`, how all
-//! ends in `ending`.
+//! The driver sends the slices of [`Session::output_slices`] and reports it with [`Session::sent`], gives its input to
+//! [`Session::receive`], and after each of these calls [`Session::step`] until that returns Wait or Closed (or Ready,
+//! when it has nothing to send). `flight` writes transactions, `answers` applies replies to them, `ending` ends the
+//! session.
 //!
 //! Invariants: replies belong to commands in order; a recipient is delivered only by a 2xx to content of which every
 //! octet was sent; every transaction that was begun comes out once.
 //!
-//! Not here: what a driver makes of an outcome, which server is asked.
+//! Not here: the use of a result, and the choice of the server.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -55,7 +55,7 @@ pub struct Session {
     pub(super) security: Security,
     is_greeted: bool,
     peer_name: Option<Box<str>>,
-    /// What was said to EHLO, while HELO is tried.
+    /// The reply to EHLO, while HELO is tried.
     pub(super) ehlo_refusal: Option<Reply>,
     /// The dialog of AUTH.
     pub(super) exchange: Option<Exchange>,
@@ -120,8 +120,8 @@ impl Session {
     pub fn receive(&mut self, mut input: &[u8], now: Duration) {
         let mut reader = std::mem::take(&mut self.reader);
         while !input.is_empty() && self.phase != Phase::Closed {
-            // RFC 3207 §5: what came in clear behind the 220 may be anybody's; a server says nothing before the
-            // client's hello
+            // RFC 3207 §5: text in clear behind the 220 may be an attacker's; a server says nothing before the client's
+            // hello
             if self.phase == Phase::Handshake {
                 self.lose(Loss::Injected);
                 break;
@@ -161,7 +161,7 @@ impl Session {
         self.lose(self.reader.loss(Loss::Closed));
     }
 
-    /// What the driver has to do next. Ready and Content come again as long as they hold.
+    /// Returns the next task of the driver. Ready and Content come again as long as they hold.
     pub fn step(&mut self) -> Step {
         if let Some(finished) = self.finished.pop_front() {
             return Step::Done(finished);
@@ -175,7 +175,7 @@ impl Session {
         }
     }
 
-    /// Puts what is to be sent into `into`, and says how many slices there are; there may be more than fit.
+    /// Puts the output into `into`, and returns the number of slices; there may be more than fit.
     pub fn output_slices<'a>(&'a self, into: &mut [IoSlice<'a>]) -> usize {
         self.out.slices(into)
     }
@@ -186,7 +186,7 @@ impl Session {
         !self.out.is_empty()
     }
 
-    /// So many octets of the output were sent: nobody can take them back.
+    /// Counts so many octets of the output as sent; they cannot be taken back.
     ///
     /// # Panics
     /// When there was less to send.
@@ -219,7 +219,7 @@ impl Session {
         self.is_greeted
     }
 
-    /// What the server offers.
+    /// Returns the extensions that the server offers.
     #[must_use]
     pub const fn offers(&self) -> &Offers {
         &self.offers
@@ -343,7 +343,7 @@ impl Session {
     fn take_extended(&mut self, raw: &Raw<'_>) {
         match raw.code.class() {
             ReplyClass::Success => {
-                // RFC 5321 §4.1.1.1: the reply lists what is offered
+                // RFC 5321 §4.1.1.1: the reply lists the extensions offered
                 self.offers = Offers::read(raw.lines()).of_use(&self.settings);
                 self.hello_done(raw);
             }

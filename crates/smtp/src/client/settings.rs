@@ -36,7 +36,7 @@ pub struct Settings {
     pub hello: Box<str>,
     /// Encryption.
     pub tls: TlsUse,
-    /// As whom to log in, before the first transaction.
+    /// The login, before the first transaction.
     pub login: Option<Arc<Login>>,
     /// Use PIPELINING where it is offered.
     pub pipelining: bool,
@@ -75,7 +75,7 @@ pub struct Limits {
     /// Waiting for the reply to RSET.
     pub rset: Duration,
     /// Waiting for the reply to RSET, MAIL, RCPT and DATA while the server can have no message whole, if that is less.
-    /// Who gives up then makes no duplicate. No limit by default.
+    /// A client that gives up then makes no duplicate. No limit by default.
     pub hurry: Duration,
     /// From the beginning of a transaction, or the end of the one before it, until all of it was sent; then `end` more
     /// until all is answered. It ends those that take or say a little now and then. 30 minutes.
@@ -89,7 +89,7 @@ pub struct Limits {
     pub reply_line_octets: usize,
     /// Lines that are kept of a reply.
     pub reply_lines: usize,
-    /// Octets of a reply, with what is skipped before it and in it; more end the session.
+    /// Octets of a reply, with the octets skipped before it and in it; more end the session.
     pub reply_octets: usize,
     /// Transactions that may be open at a time.
     pub transactions_ahead: usize,

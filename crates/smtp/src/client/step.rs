@@ -1,4 +1,4 @@
-//! What a client session and its driver say to each other.
+//! The messages between a client session and its driver.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,8 +12,8 @@ pub struct Transaction {
     pub token: u64,
     /// For MAIL.
     pub sender: ReversePath,
-    /// What the message came with. The session passes on what the server offers and drops the rest; what may not be
-    /// dropped is found by [`super::Session::fits`].
+    /// The parameters that the message came with. The session passes on those that the server offers and drops the
+    /// rest; [`super::Session::fits`] finds parameters that may not be dropped.
     pub params: MailParams,
     /// For RCPT, in this order; at least one.
     pub recipients: Arc<[Recipient]>,
@@ -48,7 +48,7 @@ pub enum Misfit {
     Address,
 }
 
-/// What the driver has to do next.
+/// The next task of the driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Send the output, read, mind [`super::Session::deadline`].
@@ -80,10 +80,10 @@ pub struct Finished {
     pub stopped_content: bool,
 }
 
-/// What became of a recipient.
+/// The result for a recipient.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// What was answered, or not.
+    /// The stage of the reply, or of its loss.
     pub stage: Stage,
     /// The answer.
     pub answer: Answer,
@@ -118,10 +118,10 @@ pub enum Loss {
     TooLong,
     /// The server or the network closed the connection.
     Closed,
-    /// What came is no SMTP; what it was, for the log.
+    /// The reply is no SMTP; the text describes it for the log.
     Protocol(&'static str),
-    /// Text came in clear where the server may say nothing but the reply to STARTTLS: somebody on the way put it there,
-    /// to have it taken for what the server says under TLS, or to have TLS given up (RFC 3207 §6).
+    /// Text came in clear where the server may say nothing but the reply to STARTTLS: an attacker put it there, to have
+    /// it taken for a reply under TLS, or to have TLS given up (RFC 3207 §6).
     Injected,
 }
 
@@ -196,12 +196,12 @@ impl fmt::Display for Stage {
 /// Why and where a conversation ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Closing {
-    /// What was going on.
+    /// The stage of the conversation.
     pub stage: Stage,
-    /// What the server said last, if that ended it.
+    /// The last reply of the server, if that ended it.
     pub reply: Option<Reply>,
-    /// What was missing, if that ended it; at [`Stage::Auth`] perhaps beside a reply. None with no reply: the driver
-    /// ended it.
+    /// The cause of a missing reply, if that ended it; at [`Stage::Auth`] perhaps beside a reply. None with no reply:
+    /// the driver ended it.
     pub loss: Option<Loss>,
     /// Both sides knew that it ended: QUIT, or 421.
     pub orderly: bool,

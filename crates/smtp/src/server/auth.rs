@@ -1,4 +1,4 @@
-//! AUTH: the lines of an exchange. What they say is the driver's and the mechanism's affair.
+//! AUTH: the lines of an exchange. The driver and the mechanism know the meaning of the lines.
 //!
 //! Responses hold passwords: they are wiped when they are replaced or the exchange is over, and so are lines that came
 //! in pieces. Base64 is read and written here; the exchange ends by the driver's verdict, by `*`, or by a line that
@@ -146,7 +146,7 @@ impl Session {
     /// A line within the exchange. It is a secret: no note has it.
     pub(super) fn auth_line(&mut self, line: &[u8]) -> Option<Step> {
         self.phase = Phase::Command;
-        // RFC 4954 §4: "*" cancels; what cannot be decoded is refused with 501
+        // RFC 4954 §4: "*" cancels; a line that cannot be decoded is refused with 501
         let decoded =
             if line == b"*" { Err(Refusal::AuthCancelled) } else { base64::decode(line).ok_or(Refusal::AuthCoding) };
         match decoded {

@@ -1,8 +1,8 @@
 //! A command line as a command.
 //!
-//! Only the frame is read here: verb, keyword of the path, what follows. Paths and parameters are read by `mail` when
-//! the state of the session allows the command at all. Verbs of other protocols are known here, so that nobody executes
-//! the body of an HTTP request line by line.
+//! Only the frame is read here: verb, keyword of the path, the rest of the line. Paths and parameters are read by
+//! `mail` when the state of the session allows the command at all. Verbs of other protocols are known here, so that the
+//! body of an HTTP request is not executed line by line.
 
 use std::borrow::Cow;
 
@@ -21,7 +21,7 @@ pub(super) enum Command<'a> {
         octets: u64,
         last: bool,
     },
-    /// BDAT without a length that can be read: nobody knows where the next command begins.
+    /// BDAT without a length that can be read: it is unknown where the next command begins.
     BadBdat,
     Rset,
     Noop,
@@ -37,7 +37,7 @@ pub(super) enum Command<'a> {
     NotImplemented,
     /// A word where none may be, with the verb.
     NoParameters(&'static str),
-    /// An argument is missing or malformed; what was expected.
+    /// An argument is missing or malformed; the expected form.
     Syntax(&'static str),
     Unknown(&'a [u8]),
     /// Another protocol.

@@ -1,4 +1,4 @@
-//! What each command does, up to the content of a message.
+//! The effect of each command, up to the content of a message.
 //!
 //! A command is first held against the state, then its arguments are read, then the driver is asked. Only the answer
 //! changes the state, so a refused command leaves it as it was (RFC 5321 §4.1.4).
@@ -89,13 +89,13 @@ impl Session {
         }
     }
 
-    /// What stands before all commands of a kind.
+    /// Checks the rules that come before all commands of a kind.
     fn barrier(&self, command: &Command<'_>) -> Option<Refusal<'static>> {
         // RFC 5321 §3.1: after a 554 greeting everything but QUIT gets 503
         if self.turned_away && *command != Command::Quit {
             return Some(Refusal::TurnedAway);
         }
-        // RFC 3207 §4: what is allowed before TLS when it is demanded
+        // RFC 3207 §4: the commands allowed before TLS when it is demanded
         let before_tls = matches!(
             command,
             Command::Helo(_) | Command::Ehlo(_) | Command::Lhlo(_) | Command::Noop | Command::StartTls | Command::Quit
@@ -339,7 +339,7 @@ impl Session {
         if params.size.is_some_and(|size| size > self.settings.limits.message_bytes) {
             return Err(Refusal::MessageSize(self.settings.limits.message_bytes));
         }
-        // RFC 4954 §5: a client that is not trusted vouches for nobody
+        // RFC 4954 §5: a client that is not trusted vouches for no submitter
         if params.auth.is_some() && self.identity.is_none() {
             params.auth = Some(Submitter::Unknown);
         }
@@ -347,9 +347,9 @@ impl Session {
         Ok(Transaction { sender, params, recipients: Vec::new() })
     }
 
-    /// Priorities above zero are for those who may be held to account; others have the usual one. Returns what was
-    /// asked for where that is not granted.
-    // RFC 6710 §4.1: no priority above zero for those who are not trusted
+    /// Grants priorities above zero to trusted clients; others get the usual one. Returns the requested priority where
+    /// it is not granted.
+    // RFC 6710 §4.1: no priority above zero for clients that are not trusted
     fn lower_priority(&mut self) -> Option<MtPriority> {
         let is_own = self.is_own();
         let transaction = self.new_transaction.as_mut().filter(|_| !is_own)?;
@@ -621,7 +621,7 @@ fn not_offered(extensions: Extensions, given: &[u8]) -> Result<(), Refusal<'stat
     let Some(extension) = extensions.iter().next() else { return Ok(()) };
     let mut words = given.split(|byte| *byte == b' ').filter_map(|word| word.split(|byte| *byte == b'=').next());
     let is_its = |word: &&[u8]| extension.parameters().iter().any(|name| word.eq_ignore_ascii_case(name.as_bytes()));
-    // The client knows what it wrote, which need not be the name of the extension.
+    // The reply names the keyword that the client wrote, which need not be the name of the extension.
     let typed = words.find(is_its).map(String::from_utf8_lossy);
     let name = typed.unwrap_or_else(|| extension.keyword().into());
     Err(Refusal::UnknownParameter(format!("{name} parameter is not known here")))

@@ -1,8 +1,8 @@
 //! The content of one message, from the wire to its stored form.
 //!
 //! Only CRLF.CRLF ends DATA, whatever a client means by other octets, and a chunk has the length its command says. A
-//! dot is taken off only after a true CRLF. What breaks a rule or a limit is remembered, the first thing alone; from
-//! then on nothing is kept, but the end is still looked for where it truly is.
+//! dot is taken off only after a true CRLF. The first breach of a rule or limit is remembered; from then on no content
+//! is kept, but the end is still looked for where it truly is.
 //!
 //! Speed: one search for CR, LF and NUL; lines are copied in runs that end only where a dot is taken out. Any way to
 //! cut the input gives the same result: everything is counted by the octet, in the order of octets.
@@ -31,7 +31,7 @@ pub(super) enum ContentError {
     Hops,
 }
 
-/// Where the reader stands. CR and dot are held back until the next octet says what they are.
+/// Where the reader stands. CR and dot are held back until the next octet shows their meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LinePosition {
     /// At the beginning, or behind a true CRLF.
@@ -59,7 +59,7 @@ pub(super) struct Content {
     header_max: u64,
     fields_max: u32,
     hops_max: u32,
-    /// What the driver has not yet taken.
+    /// The octets that the driver has not taken yet.
     waiting: Vec<u8>,
     stored: u64,
     /// Octets of the line so far.
@@ -93,7 +93,7 @@ impl Content {
         }
     }
 
-    /// What is wrong with it.
+    /// Returns the breach of a rule or limit, if there is one.
     pub(super) const fn problem(&self) -> Option<ContentError> {
         self.problem
     }
@@ -255,7 +255,7 @@ impl Content {
     }
 
     /// A CR or LF alone. It never begins a line in the sense of the protocol: neither end nor dot is looked for.
-    // RFC 5321 §2.3.8: CR and LF are only sent together; conversion to CRLF is what a client should have done
+    // RFC 5321 §2.3.8: CR and LF are only sent together; the client should have converted to CRLF
     fn bare(&mut self) {
         self.at = LinePosition::Text;
         if self.normalizes {

@@ -1,5 +1,5 @@
 //! Watches the header section go by: how many fields, how many octets, how many hops, which Message-ID, which
-//! precedence, and to whom it was delivered before.
+//! precedence, and the earlier recipients.
 //!
 //! It sees content in its stored form, cut anywhere, and keeps no more than the beginning of one line. The section ends
 //! at the first empty line, and also at the first line that can be no field, as sendmail has it: a message without any
@@ -15,7 +15,7 @@ const MESSAGE_ID_OCTETS: usize = 256;
 /// `Delivered-To:` fields whose values are kept; further ones are not looked at.
 const DELIVERED_TO_FIELDS: usize = 100;
 
-/// What has been seen.
+/// The fields that have been seen.
 #[derive(Debug)]
 pub(super) struct HeaderWatch {
     /// Beginning of the line that has not yet ended.
@@ -199,7 +199,7 @@ impl HeaderWatch {
     }
 }
 
-/// What a word counts for: the `P` lines of sendmail's configuration.
+/// Returns the priority of a word: the `P` lines of sendmail's configuration.
 fn precedence(value: &[u8]) -> i32 {
     const TABLE: [(&str, i32); 5] =
         [("special-delivery", 100), ("first-class", 0), ("list", -30), ("bulk", -60), ("junk", -100)];

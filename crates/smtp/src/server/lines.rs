@@ -1,8 +1,8 @@
 //! Command lines out of pieces of input.
 //!
 //! A line that lies whole in the input is used where it is; only a line that comes in pieces is copied, up to the
-//! limit. Of a line over the limit the rest is swallowed. A line ends at LF here; whether a CR stood before it, and
-//! whether that matters, is judged by the session.
+//! limit. The rest of a line over the limit is dropped. A line ends at LF here; the session decides whether a CR stood
+//! before it, and whether that matters.
 
 use memchr::memchr;
 use zeroize::Zeroize as _;
@@ -61,7 +61,7 @@ impl LineReader {
         }
     }
 
-    /// Forgets what it holds.
+    /// Drops its octets.
     pub(super) fn clear(&mut self) {
         *self = Self::default();
     }

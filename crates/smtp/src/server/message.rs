@@ -1,8 +1,8 @@
 //! DATA and BDAT: from the command to the reply for the message.
 //!
-//! A chunk's octets are always taken off the input, even when the chunk is refused: what is counted out by the client
-//! as content is never read as a command. Whatever is wrong with content ends the transaction; DATA is answered at its
-//! true end, BDAT at the end of the chunk in which it was found.
+//! A chunk's octets are always taken off the input, even when the chunk is refused: octets that the client counts as
+//! content are never read as commands. A fault in content ends the transaction; DATA is answered at its true end, BDAT
+//! at the end of the chunk in which it was found.
 
 use std::time::Duration;
 

@@ -100,7 +100,8 @@ impl Refusal<'_> {
     /// The reply.
     pub(super) fn reply(&self, limits: &Limits) -> Reply {
         let (code, status, text) = self.parts(limits);
-        // RFC 6531 §3.7.4.1: replies are ASCII for a client that did not ask for more; what is beyond is foreign here
+        // RFC 6531 §3.7.4.1: replies are ASCII for a client that did not ask for more; other characters come from
+        // foreign text here
         let text = if text.is_ascii() { text } else { text.replace(|c: char| !c.is_ascii(), "?").into() };
         Reply::new(ReplyCode::of(code), status.parse::<EnhancedCode>().ok(), &text)
     }
@@ -109,7 +110,7 @@ impl Refusal<'_> {
         let own = |code, status, text: String| (code, status, Cow::Owned(text));
         let fixed = |code, status, text: &'static str| (code, status, Cow::Borrowed(text));
         match self {
-            // RFC 5321 §4.2.4: 500 for what is unknown, 502 for what is known and not there
+            // RFC 5321 §4.2.4: 500 for an unknown command, 502 for a known one that is not there
             Self::Unrecognized(verb) => own(500, "5.5.1", format!("Command unrecognized: \"{}\"", printable(verb))),
             Self::NotImplemented => fixed(502, "5.5.1", "Command not implemented"),
             Self::Syntax(usage) => own(501, "5.5.2", format!("Syntax error, expected: {usage}")),
@@ -147,7 +148,7 @@ impl Refusal<'_> {
                 own(501, "5.5.4", format!("Held for at most {longest} seconds, until {latest} at the latest"))
             }
             Self::HeldUntilPast => fixed(501, "5.5.4", "HOLDUNTIL is over"),
-            // RFC 2852 §4: 555 for what is well formed and cannot be honoured
+            // RFC 2852 §4: 555 for a well-formed value that cannot be honoured
             Self::TooSoon(least) => own(555, "5.5.4", format!("Delivery in less than {least} seconds is not promised")),
             Self::ChunkSyntax => fixed(501, "5.5.4", "Syntax error, expected: BDAT SIZE [LAST]"),
             Self::TurnedAway => fixed(503, "5.5.1", "No service here, only QUIT is left"),

@@ -1,4 +1,4 @@
-//! One conversation, seen from the server: the calls of its driver, and what is remembered.
+//! One conversation, seen from the server: the calls of its driver, and its state.
 //!
 //! `advance` works through input until it needs an answer, an action or more input; replies pile up in `output`, so
 //! that the replies to pipelined commands leave in one write. Commands are carried out in `commands.rs` and
@@ -52,7 +52,7 @@ pub struct Session {
     output: Vec<u8>,
     pub(super) lines: LineReader,
     pub(super) hello: Option<Hello>,
-    /// What HELO said while the driver is asked.
+    /// The new greeting, while the driver decides on it.
     pub(super) new_hello: Option<Hello>,
     pub(super) identity: Option<Box<str>>,
     pub(super) open: Option<Open>,
@@ -77,7 +77,7 @@ pub struct Session {
     pub(super) ending: Ending,
 }
 
-/// What input means now.
+/// The meaning of the next input.
 #[derive(Debug)]
 pub(super) enum Phase {
     /// Before the greeting.
@@ -91,7 +91,7 @@ pub(super) enum Phase {
     Closing,
 }
 
-/// The open question, with what only its answer needs.
+/// The open question, with the values that only its answer needs.
 #[derive(Debug)]
 pub(super) enum PendingQuestion {
     Helo,
@@ -124,7 +124,7 @@ pub(super) struct Open {
     pub(super) content: Option<Content>,
 }
 
-/// What the limits of a session count.
+/// The counts that a session's limits apply to.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     pub(super) errors: u32,
@@ -209,7 +209,7 @@ impl Session {
         say(&mut self.output, format_args!("220 {} {word} mailrace ready\r\n", self.settings.hostname));
     }
 
-    /// Uses input and says what to do next, and how much of `input` was used. What was not used is given again.
+    /// Uses input and says what to do next, and how much of `input` was used. The caller gives unused input again.
     ///
     /// # Panics
     /// When a question is open.
@@ -239,7 +239,7 @@ impl Session {
             };
             used += octets;
             match step {
-                // RFC 3207 §5: what came in clear behind STARTTLS is never looked at
+                // RFC 3207 §5: text in clear behind STARTTLS is never looked at
                 Some(Step::StartTls) => return (input.len(), Step::StartTls),
                 Some(step) => return (used, step),
                 None => {}
@@ -312,7 +312,8 @@ impl Session {
         found && !self.normalizes()
     }
 
-    /// Nobody knows which of the lines that follow the client means as commands, so none is carried out.
+    /// Refuses a line with a bare CR or LF, and closes. The lines that follow may be commands or content for the
+    /// client, so none is carried out.
     fn refuse_bare(&mut self, line: &[u8]) {
         self.note(Note::BareNewline);
         self.refuse_line(line, &Refusal::BareNewline);
@@ -343,7 +344,7 @@ impl Session {
         }
     }
 
-    /// What is to be sent. The driver clears it with [`Session::sent`].
+    /// Returns the octets to send. The driver clears it with [`Session::sent`].
     #[must_use]
     pub fn output(&self) -> &[u8] {
         &self.output
@@ -426,7 +427,7 @@ impl Session {
         self.client_trusted = is_own;
     }
 
-    /// Says what time it was since 1970 when the session began. Without it nothing is held until a time.
+    /// Sets the time since 1970 when the session began. Without it nothing is held until a time.
     pub fn begins_at(&mut self, unix: Duration) {
         self.began_unix = Some(unix);
     }
@@ -444,7 +445,7 @@ impl Session {
         self.open.is_none() && matches!(self.phase, Phase::Pause | Phase::Command | Phase::AuthLine)
     }
 
-    /// Takes what is to be logged; at most 100 since the last call.
+    /// Takes the notes to log; at most 100 since the last call.
     pub fn take_notes(&mut self) -> Vec<Note> {
         std::mem::take(&mut self.notes)
     }
@@ -471,7 +472,7 @@ impl Session {
         self.transaction_over();
     }
 
-    /// The transaction is gone: what was kept for it goes too.
+    /// Ends the transaction and drops the state that was kept for it.
     pub(super) fn transaction_over(&mut self) {
         self.new_transaction = None;
         self.candidate = None;

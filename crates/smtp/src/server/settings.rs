@@ -1,4 +1,4 @@
-//! What a listener offers and allows. One value is shared by all its sessions and replaced as a whole by a reload.
+//! The offers and limits of a listener. One value is shared by all its sessions and replaced as a whole by a reload.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ pub enum Dialect {
     Stdin,
 }
 
-/// What is done about a CR without LF or a LF without CR. No choice ever lets one end DATA.
+/// The treatment of a CR without LF or a LF without CR. No choice ever lets one end DATA.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum BareNewline {
     /// The message is refused after its end; a command line with one is refused.
@@ -51,7 +51,7 @@ pub struct AuthOffer {
     pub required: bool,
 }
 
-/// What a listener offers and allows.
+/// The offers and limits of a listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Our name in the greeting, in the reply to EHLO and in trace lines.

@@ -1,9 +1,9 @@
-//! What a session and its driver say to each other.
+//! The messages between a server session and its driver.
 
 use mail::{HeloName, MailParams, Recipient, Reply, ReversePath};
 use std::net::SocketAddr;
 
-/// What the driver has to do next.
+/// The next task of the driver.
 ///
 /// Before it waits for anything (input, a handshake, the disk), the driver sends [`super::Session::output`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,13 +18,13 @@ pub enum Step {
     /// that was taken, and the queue id. Then call `advance` again.
     Abandon,
     /// Do the TLS handshake, then call [`super::Session::tls_started`]. Input that was given with this call and not
-    /// used is gone: what came in clear before the handshake is no command (RFC 3207 §5, CVE-2011-0411).
+    /// used is gone: text in clear before the handshake is no command (RFC 3207 §5, CVE-2011-0411).
     StartTls,
     /// Send the output and close the connection.
     Close,
 }
 
-/// A question of the session. What it is about is read from the session itself.
+/// A question of the session. The session itself has the values that the question is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Question {
     /// May this client, [`super::Session::helo`], go on? [`super::Session::answer`]
@@ -114,7 +114,7 @@ pub enum Note {
     Refused {
         /// The command line.
         command: Box<str>,
-        /// What was answered.
+        /// The reply.
         reply: Reply,
     },
     /// A limit was reached: its name in the configuration (`smtp.errors_max`).
@@ -130,7 +130,7 @@ pub enum Note {
     BareNewline,
     /// The message was refused for its content: the reply says why.
     Content {
-        /// What was answered.
+        /// The reply.
         reply: Reply,
         /// Octets that had come, without trace line.
         bytes: u64,

@@ -1,4 +1,4 @@
-//! Time limits: when the session must have moved, and what happens when it has not.
+//! Time limits: the time of the next progress, and the effect when there is none.
 //!
 //! A command is waited for from the end of the one before, not from its last octet, so dripping octets gain nothing.
 //! While a question is open the client waits for us and no limit runs. Only [`Session::expire`] closes: a driver that
@@ -45,12 +45,12 @@ impl Times {
         *seen = seen.saturating_add(octets as u64);
     }
 
-    /// The time from here to the next content is ours: the driver takes what has come.
+    /// The time from here to the next content is ours: the driver takes the octets received.
     pub(super) fn pause(&mut self) {
         self.is_paused = true;
     }
 
-    /// The driver is back: what the client is asked for is counted from here.
+    /// The driver is back: the client's time limits count from here.
     pub(super) fn resume(&mut self, now: Duration) {
         if std::mem::take(&mut self.is_paused) && self.window.is_some() {
             self.window = Some((now, 0));
@@ -69,7 +69,7 @@ impl Session {
         }
     }
 
-    /// Of the command or the content.
+    /// Returns the time limit of the command or the content.
     fn waiting_deadline(&self) -> Duration {
         let limits = &self.settings.limits;
         match self.times.window {
@@ -92,7 +92,7 @@ impl Session {
     // RFC 5321 §4.5.3.2.7: at least five minutes for a command; RFC 5321 §4.5.3.2.4, §4.5.3.2.5 (gap: a client that
     // sends slowly but steadily is closed although the RFC asks no rate; the default asks a tenth of a slow modem)
     pub fn expire(&mut self, now: Duration) -> bool {
-        // Nothing came because nobody looked: the driver was away with the content.
+        // No input came because the driver was away with the content.
         self.times.resume(now);
         if now < self.deadline() {
             return false;

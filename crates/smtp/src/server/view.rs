@@ -1,4 +1,4 @@
-//! What a driver can look at between the calls: who the client is, what it has said, what is open.
+//! The values that a driver reads between the calls: the client, its commands so far, the open transaction.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ impl Session {
         &self.client
     }
 
-    /// What is in force.
+    /// Returns the settings in force.
     #[must_use]
     pub fn settings(&self) -> &Arc<Settings> {
         &self.settings
@@ -74,7 +74,7 @@ impl Session {
         self.candidate.as_ref()
     }
 
-    /// What VRFY or EXPN asks about.
+    /// Returns the argument of VRFY or EXPN.
     #[must_use]
     pub fn argument(&self) -> &str {
         &self.argument
@@ -98,7 +98,7 @@ impl Session {
         self.content().and_then(Content::message_id)
     }
 
-    /// What the first `Precedence:` of the content counts for in sendmail's table: list -30, bulk -60, junk -100,
+    /// Returns the value of the first `Precedence:` of the content in sendmail's table: list -30, bulk -60, junk -100,
     /// special-delivery 100; everything else 0.
     #[must_use]
     pub fn precedence(&self) -> i32 {
@@ -111,8 +111,8 @@ impl Session {
         self.content().is_some_and(Content::has_list_id)
     }
 
-    /// The values of the first hundred `Delivered-To:` fields of the content, with what stands around the address: to
-    /// whom it was delivered before, as far as one believes it.
+    /// The values of the first hundred `Delivered-To:` fields of the content, with the text around the address: the
+    /// earlier recipients, as far as the fields are believed.
     #[must_use]
     pub fn delivered_to(&self) -> &[Box<[u8]>] {
         self.content().map_or(&[], Content::delivered_to)

@@ -1,4 +1,4 @@
-//! XCLIENT: a trusted front end says for whom it speaks (Postfix's XCLIENT_README; no RFC).
+//! XCLIENT: a trusted front end names the client that it speaks for (Postfix's XCLIENT_README; no RFC).
 //!
 //! Attributes are read into [`super::Xclient`]; whether the client may say them is asked before.
 
@@ -14,7 +14,7 @@ pub(super) const ATTRIBUTES: &str = "NAME ADDR PORT PROTO HELO LOGIN";
 /// Reads `NAME=value …`. ADDR and PORT replace those of `client`.
 ///
 /// # Errors
-/// What is wrong, to follow a colon.
+/// The fault, to follow a colon.
 pub(super) fn read(rest: &[u8], client: &Client) -> Result<Xclient, &'static str> {
     let mut attributes = Xclient::default();
     let mut address = None;

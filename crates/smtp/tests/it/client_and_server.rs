@@ -1,9 +1,10 @@
 //! A client session and a server session talk to each other, with random messages, verdicts, offers, pieces and an end
 //! that may come at any octet.
 //!
-//! What must hold: each message arrives octet for octet, once, for exactly the recipients that the client calls
-//! delivered; who is refused was refused by the server; and when the connection ends early, whoever has the message and
-//! is not called delivered is called lost behind the end, never refused and never untried.
+//! Invariants: each message arrives octet for octet, once, for exactly the recipients that the client calls delivered.
+//! A recipient that the client calls refused was refused by the server. When the connection ends early, a recipient
+//! whose message the server has and that is not called delivered is called lost behind the end, never refused and never
+//! untried.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -12,7 +13,7 @@ use smtp::client_rehearsal::{ClientRehearsal, Job};
 use smtp::dialog::Dialog;
 use smtp::rehearsal::Rehearsal;
 
-/// What the server says, by local part.
+/// The replies of the server, by local part.
 const RULES: &str = "refuse sender bad* 550 5.7.1 no\nrefuse sender slow* 450 4.7.1 later\nrefuse recipient no@* 550 5.1.1 no\n\
     refuse recipient later@* 450 4.2.0 later\nrefuse data nodata* 452 4.3.1 full\nrefuse message full@* 452 4.2.2 full";
 
@@ -31,7 +32,7 @@ struct Set {
     tls: bool,
     /// Octets of content before the recipients are known.
     ahead: usize,
-    /// Octets of pieces of content, of what goes to the server, and of what comes back.
+    /// Octets of pieces of content, of output to the server, and of its replies.
     pieces: [usize; 3],
     /// Octets to the server after which the connection ends.
     end: Option<usize>,
@@ -216,7 +217,7 @@ proptest! {
     }
 }
 
-/// Behind each other without waiting, where it is allowed: the rehearsal reaches what it is for.
+/// Behind each other without waiting, where it is allowed: the rehearsal reaches pipelining.
 #[test]
 fn transactions_overlap() {
     let message = Message { sender: "a", recipients: vec!["c"], content: b"hi\r\n".to_vec() };
@@ -234,7 +235,7 @@ fn transactions_overlap() {
     assert_eq!([open(false, false), open(false, true), open(true, false), open(true, true)], [1, 1, 2, 4]);
 }
 
-/// The checker notices a server that loses a message, and a client that calls somebody untried who has it.
+/// The checker notices a server that loses a message, and a client that calls a recipient untried that has it.
 #[test]
 fn a_wrong_story_is_noticed() {
     let message = Message { sender: "a", recipients: vec!["c"], content: b"hi\r\n".to_vec() };

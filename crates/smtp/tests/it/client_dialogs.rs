@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! set tls = required                       dialect, tls, login, pipelining, chunking, limits.NAME
-//! job 1 <a@b> c@d,e@f BODY=8BITMIME        a message that is begun when the session is ready: token, sender, recipients
+//! job 1 <a@b> c@d,e@f BODY=8BITMIME        a message to begin when the session is ready: token, sender, recipients
 //! content Subject: x\r\n\r\nhi\r\n         the content of the last job; octets are repeated by `content*1000 x`
 //! S: 250 2.1.5 OK                          the server says this line; neighbouring lines come without a pause
 //! S\: 250 x\n                              the same, after the escapes are read, without a line end
@@ -152,7 +152,7 @@ impl Player {
 
     fn line(&mut self, line: &str) -> Result<(), String> {
         let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
-        // The parser of the server's dialogs calls sent what is read, and the other way round.
+        // The parser of the server's dialogs takes input of one side for output of the other.
         let step = match word {
             "" | "#" | "set" => return Ok(()),
             "tls" => return self.handshake(rest != "unverified"),
@@ -276,7 +276,7 @@ fn dialogs() {
     play_all("client_dialogs", 30, 6, play);
 }
 
-/// The player notices what is wrong.
+/// The player notices a fault.
 #[test]
 fn wrong_dialogs_fail() {
     let begin = "S: 220 mx.test\nC: EHLO client.test\nS: 250 mx.test\njob 1 <a@b.test> c@d.test\nC: MAIL FROM:<a@b.test>\nS: 550 no\n";

@@ -1,4 +1,5 @@
-//! What a next hop says is kept once and in part, however much it says and however many recipients it is said of.
+//! The memory for replies of a next hop: a reply is stored once and in part, however long it is and however many
+//! recipients it is about.
 
 use mail::{MailParams, Recipient, Reply};
 use smtp::client::{Answer, Outcome, Settings, Transaction};
@@ -44,7 +45,7 @@ fn outcomes(to_mail: &[u8], to_rcpt: impl Fn(usize) -> Vec<u8>) -> Vec<Outcome> 
     rehearsal.done.pop().expect("it is over").outcomes
 }
 
-/// Octets of text that the outcomes keep; what several share counts once.
+/// Octets of text that the outcomes keep; text that several share counts once.
 fn kept(outcomes: &[Outcome]) -> usize {
     let mut texts = BTreeMap::new();
     for outcome in outcomes {

@@ -1,4 +1,4 @@
-//! Random sequences of commands against a small model of what RFC 5321 says about state.
+//! Random sequences of commands against a small model of the states in RFC 5321.
 //!
 //! The model knows which class of reply each command gets, whether a transaction is open behind it, and which messages
 //! are stored. It shares no code with the session. Content breaks rules, verdicts refuse at every question, chunks and
@@ -11,7 +11,7 @@ use smtp::dialog::Dialog;
 use smtp::rehearsal::Rehearsal;
 use smtp::server::Settings;
 
-/// What the driver says, by local part.
+/// The verdicts of the driver, by local part.
 const RULES: &str = "refuse helo evil.test 550 5.7.1 no\nrefuse sender bad@* 550 5.7.1 no\nrefuse recipient no@* 550 5.1.1 no\n\
     refuse recipient later@* 450 4.2.0 later\nrefuse data nodata@* 452 4.3.1 full\nrefuse message full@* 452 4.2.2 full";
 
@@ -38,7 +38,7 @@ struct Model {
     open: Option<Open>,
     stored: Vec<(String, Vec<String>, Vec<u8>)>,
     closed: bool,
-    /// The control: what a server does that forgets to end the transaction when its content is refused.
+    /// The control: a server that does not end the transaction when its content is refused.
     forgetful: bool,
 }
 
@@ -50,7 +50,7 @@ struct Open {
     chunks: Option<Vec<u8>>,
 }
 
-/// What is wrong with content by the default settings: the code, if anything is.
+/// Returns the code for a fault of content by the default settings.
 fn fault(content: &[u8]) -> Option<u16> {
     // The rule that is broken at the earlier octet is named; both kinds are permanent here, so the class is enough.
     let bare = (0..content.len()).any(|at| match content[at] {
@@ -119,7 +119,7 @@ impl Model {
         if open.sender == "nodata" {
             return (wire, vec![4]);
         }
-        // A dot in front of every line that begins with one; a line is what ends in CRLF.
+        // A dot in front of every line that begins with one; a line ends in CRLF.
         let text = String::from_utf8(content.to_vec()).unwrap();
         for text in text.split_inclusive("\r\n") {
             wire.extend_from_slice(if text.starts_with('.') { b"." } else { b"" });
@@ -283,7 +283,7 @@ proptest! {
         prop_assert_eq!(classes(&pipelined.said), wanted);
         prop_assert_eq!(stored(&pipelined), model.stored.clone());
 
-        // The connection breaks: what is stored is the beginning of what would have been.
+        // The connection breaks: the stored messages are the first of those that would have been stored.
         let mut broken = begin();
         broken.feed(&wire[..cut.index(wire.len() + 1)]);
         let stored = stored(&broken);
@@ -291,7 +291,7 @@ proptest! {
     }
 }
 
-/// A model with one rule wrong is told from the session, so the sequences reach what they are for.
+/// A model with one rule wrong is told from the session, so the sequences reach each rule.
 #[test]
 fn a_forgetful_model_differs() {
     let mut runner = proptest::test_runner::TestRunner::deterministic();

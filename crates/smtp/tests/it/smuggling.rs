@@ -1,7 +1,7 @@
 //! Every published way to make one message look like two, and that the test would see it work.
 //!
 //! A carrier message has the sequence in its body, and behind it the commands and the content of a second message.
-//! Where a server takes the sequence for the end of the data, it accepts a message that nobody sent to it as one.
+//! Where a server takes the sequence for the end of the data, it accepts a message that was not sent to it as one.
 
 use smtp::dialog::Dialog;
 use smtp::rehearsal::{Rehearsal, Stored};
@@ -81,7 +81,7 @@ fn data_is_never_split() {
                 let normalizes = is_own || bare_newline == BareNewline::Normalize;
                 let is_refused = sequence.contains(&0) || (is_dirty && !normalizes);
                 assert_eq!(rehearsal.stored.is_empty(), is_refused, "{name}, {bare_newline:?}");
-                // What is stored can be sent on without a second look.
+                // Stored content can be sent on without another check.
                 for stored in &rehearsal.stored {
                     assert!(!has_bare_newline(&stored.content) && !stored.content.contains(&0), "{name}");
                     assert!(stored.content.ends_with(b"x\r\n"), "{name}: the true end is the last one");

@@ -1,4 +1,4 @@
-//! What a session forgets and what it keeps, looked at from its driver's side: dialogs see replies alone.
+//! The state that a session drops and keeps, seen by its driver: dialogs see replies alone.
 
 use mail::{Client, Reply, ReplyCode, Submitter};
 use smtp::server::{AuthOffer, Question, Session, Settings, Step, Tls, Verdict};

@@ -1,10 +1,10 @@
-//! What is replaced and what is left, by example and at random.
+//! Replaced and kept addresses, by example and at random.
 
 use super::*;
 use proptest::prelude::*;
 use std::convert::Infallible;
 
-/// The value with everybody of `in.test` moved to `out.test`, and names without a domain too.
+/// Returns the value with all addresses of `in.test` moved to `out.test`, and names without a domain too.
 fn moved(value: &[u8]) -> Option<Vec<u8>> {
     let host: DomainName = "in.test".parse().unwrap();
     let new = |written: &LocatedAddress| {
@@ -136,7 +136,7 @@ fn anything() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(piece, 0..24).prop_map(|pieces| pieces.concat())
 }
 
-/// The text without the line ends of folds in quotes: they are no part of what is quoted (RFC 5322 §3.2.4).
+/// The text without the line ends of folds in quotes: they are no part of the quoted text (RFC 5322 §3.2.4).
 fn without_quoted_folds(text: &str) -> String {
     let (mut out, mut is_quoted) = (String::new(), false);
     let mut rest = text;

@@ -1,5 +1,5 @@
-//! What an enhanced status code means to somebody who wants a message to arrive: the likely reason, and what helps
-//! (RFC 3463 §3, as registered by RFC 5248).
+//! The meaning of an enhanced status code for a sender: the likely reason, and the remedy (RFC 3463 §3, as registered
+//! by RFC 5248).
 //!
 //! It speaks with care: servers choose codes loosely, and their own words follow. A code that says nothing gives none.
 
