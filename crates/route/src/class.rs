@@ -1,12 +1,12 @@
-//! Who we are and for whom we relay: sendmail's classes w (`local-host-names`) and R (`relay-domains`), and how their
-//! files are read.
+//! The names of this host and the domains it relays for: sendmail's classes w (`local-host-names`) and R
+//! (`relay-domains`), and how their files are read.
 //!
 //! A line holds one name; what follows `#` is a comment. In class w a name stands for itself, an address is written
 //! `[192.0.2.1]`. In class R a name stands for itself and all below it (with `relay_hosts_only` for itself alone),
 //! `.example.com` for those below it alone, `192.0.2` and `IPv6:2001:db8` for all addresses that begin so;
 //! `192.0.2.0/24` is understood too.
 //!
-//! Invariant: what is no name and no network is a complaint and never matches anything.
+//! Invariant: a line that is no name and no network is a complaint and never matches anything.
 
 use crate::lint::Lint;
 use crate::network::{self, Networks};
@@ -16,12 +16,12 @@ use mail::{Domain, DomainName};
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// What a file of names is for.
+/// The purpose of a file of names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Class w: names of this machine.
     Local,
-    /// Class R: for whom mail is relayed.
+    /// Class R: the domains and networks for which mail is relayed.
     Relay {
         /// `relay_hosts_only`: a name stands for itself alone.
         hosts_only: bool,
@@ -71,7 +71,7 @@ impl Classes {
         }
     }
 
-    /// Whether the domain means whatever machine reads it: `localhost`, `localhost` beside our own name, a loopback
+    /// Whether the domain means the machine that reads it: `localhost`, `localhost` beside our own name, a loopback
     /// address.
     #[must_use]
     pub fn is_localhost(&self, domain: &Domain) -> bool {
@@ -99,8 +99,8 @@ impl Classes {
 }
 
 impl Class {
-    /// Reads a file of names. `map`: what people call it, `relay-domains`. What is wrong in it is in the list, and the
-    /// rest holds.
+    /// Reads a file of names. `map`: its name in messages, `relay-domains`. A fault in it is in the list, and the other
+    /// lines count.
     #[must_use]
     pub fn read(kind: Kind, map: &str, file: &str, text: &str) -> (Self, Vec<Lint>) {
         let mut class = Self::default();

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `example.com` | to the hosts of the domain: what mailertable says for it when it is sent, else its MX hosts |
 //! | `[192.0.2.1]`, `[IPv6:2001:db8::1]` | to that address |
-//! | `smtp:[192.0.2.1]:25,(mx:a.example:25\|[b.example]:26)` | to these hosts in their order; those in one pair of parentheses are as good as each other |
+//! | `smtp:[192.0.2.1]:25,(mx:a.example:25\|[b.example]:26)` | to these hosts in order; `(…\|…)`: in any order |
 //! | `lmtp:unix:/run/dovecot/lmtp` | to a server on this machine, which is given the recipients by LMTP |
 //! | `local:` | into the mailbox of the user whose name is the local part |
 //! | `prog:USER:/usr/bin/vacation joe` | to a program, run as the user |
@@ -36,7 +36,7 @@ pub struct Destination {
     pub source4: Option<Ipv4Addr>,
     /// Where its IPv6 connections come from.
     pub source6: Option<Ipv6Addr>,
-    /// What we call ourselves there.
+    /// The name that this host gives itself there.
     pub hello: Option<Box<str>>,
     /// The queue group that it belongs to.
     pub group: Option<Box<str>>,
@@ -57,7 +57,7 @@ pub enum To {
     Local,
     /// To a program.
     Program {
-        /// Who runs it; empty: the user of aliases.
+        /// The user that runs it; empty: the user of aliases.
         user: Box<str>,
         /// Its command line, without the bar.
         command: Box<str>,
@@ -71,14 +71,14 @@ pub enum To {
     },
     /// To the end of a file.
     File {
-        /// Who writes it; empty: the user of aliases.
+        /// The user that writes it; empty: the user of aliases.
         user: Box<str>,
         /// Its full name.
         path: Box<str>,
     },
 }
 
-/// What is spoken to hosts.
+/// The protocol with hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Protocol {
     /// SMTP.
@@ -90,7 +90,7 @@ pub enum Protocol {
 /// Hosts in the order in which they are tried.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Hosts {
-    /// What is spoken to them.
+    /// The protocol with them.
     pub protocol: Protocol,
     /// Those of one group are as good as each other. No group is empty.
     pub groups: Vec<Vec<NextHost>>,
@@ -112,7 +112,7 @@ pub enum NextHost {
 /// A text that is no destination.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoDestination {
-    /// What is wrong.
+    /// The fault.
     pub why: String,
 }
 
@@ -144,15 +144,16 @@ impl Destination {
         })
     }
 
-    /// What tells the recipients of this destination apart: of two addresses with the same, one delivery is enough.
+    /// Returns a text that tells the recipients of this destination apart: of two addresses with the same text, one
+    /// delivery is enough.
     #[must_use]
     pub fn who(&self, address: &Address) -> Box<str> {
         match self.to {
-            // Whatever domain he was called by, it is one mailbox.
+            // The mailbox is the same under every domain of this host.
             To::Local => address.local_part().as_str().to_lowercase().into(),
             // The file is all.
             To::File { .. } => Box::default(),
-            // A program is told for whom it is called.
+            // A program gets the address that it is called for.
             _ => address.key().as_str().into(),
         }
     }
@@ -160,7 +161,7 @@ impl Destination {
     /// Reads the name of a queue.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The fault of the name.
     pub fn parse(text: &[u8]) -> Result<Self, NoDestination> {
         let text = str::from_utf8(text).map_err(|_| no("it is not UTF-8"))?;
         if text.len() > TEXT_BYTES_MAX {

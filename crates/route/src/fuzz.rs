@@ -2,7 +2,7 @@
 //!
 //! The test `fuzz_bodies` drives them with mutated seeds in every run; a fuzzer's targets call the same functions. They
 //! are part of the crate, not of its tests, so that both can reach them. Asserted everywhere: no panic, no memory out
-//! of proportion to the input, and that what was read is found, and is read again as the same when it is written.
+//! of proportion to the input, that read entries are found, and that written entries read back as the same.
 
 use std::collections::HashSet;
 
@@ -86,7 +86,7 @@ pub fn map_text(data: &[u8]) {
 /// Files of Berkeley DB. The beginning is made one of them, else hardly any input would come beyond it.
 pub fn map_berkeley(data: &[u8]) {
     for fold in [false, true] {
-        // Nothing more is to be asserted of what is read.
+        // The result of the read has no further property to assert.
         drop(read(data, fold));
     }
     for (magic, kind, version) in [([0x61, 0x15, 0x06, 0], 8, 9), ([0x62, 0x31, 0x05, 0], 9, 9)] {

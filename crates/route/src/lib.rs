@@ -1,5 +1,4 @@
-//! Where mail goes: sendmail's maps and aliases, the order in which they are asked, and what comes of it for a
-//! recipient.
+//! Where mail goes: sendmail's maps and aliases, the order in which they are asked, and the result for a recipient.
 //!
 //! ```text
 //! request ──► router ──► resolution      deliveries, or a refusal; with every step that led there
@@ -22,11 +21,11 @@
 //! | [`import`] | the configuration of sendmail as one of ours, and the messages of its queue |
 //! | [`lint`] | what is doubtful in a map |
 //!
-//! Everything is a function of its arguments. What is not in memory (LDAP, SQLite, an `:include:` file, a user's
+//! Everything is a function of its arguments. A value outside memory (LDAP, SQLite, an `:include:` file, a user's
 //! `.forward`) is a [`question::Question`]: the caller finds the answer and asks again with it, so the code reads in
 //! one line from the address to its destination, and a test answers from a table.
 //!
-//! Invariant: what cannot be looked up now is a temporary failure, never a refusal and never "not there".
+//! Invariant: a failed look-up is a temporary failure, never a refusal and never "not there".
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! What is wrong or doubtful in a map, found before mail meets it.
+//! Faults and doubtful entries of a map, found before mail meets them.
 
 use crate::question::EntryLocation;
 use std::fmt;
@@ -19,9 +19,9 @@ pub struct Lint {
     pub place: EntryLocation,
     /// How bad it is.
     pub severity: Severity,
-    /// What is wrong, with the key and the value.
+    /// The fault, with the key and the value.
     pub text: String,
-    /// What to write instead.
+    /// The text to write instead.
     pub hint: String,
 }
 

@@ -6,7 +6,7 @@ use ipnet::IpNet;
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 
-/// Values of networks. Of two values for one network the first counts.
+/// Values of networks. The first of two values for one network counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Networks<T> {
     entries: HashMap<IpNet, T>,

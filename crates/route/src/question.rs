@@ -1,4 +1,4 @@
-//! Look-ups: maps in memory are read at once, others are questions to whoever runs this.
+//! Look-ups: maps in memory are read at once, others are questions to the caller.
 //!
 //! A function that needs a look-up gets an [`Ask`] and returns `Err(Stop::Open)` when an answer is missing. Its caller
 //! takes the open questions, finds the [`Answers`], and calls the function anew with them: it does the same up to there
@@ -29,7 +29,7 @@ pub enum Reader {
     Anyone,
 }
 
-/// What only the caller knows.
+/// A question that only the caller can answer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Question {
     /// The value of a key in a map outside: `Answer::Value`.
@@ -63,24 +63,24 @@ pub enum Question {
     Forward {
         /// The account.
         user: Arc<str>,
-        /// What stands behind the delimiter.
+        /// The text behind the delimiter.
         detail: Option<Arc<str>>,
     },
 }
 
-/// What came of a question.
+/// The answer to a question.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// There is nothing of that name.
     Nothing,
-    /// The value of a key, and what to call its place: `ldap:people uid=joe,dc=example`.
+    /// The value of a key, and the name of its place: `ldap:people uid=joe,dc=example`.
     Value {
         /// As it is stored.
         value: Arc<str>,
         /// Where, in words.
         place: Arc<str>,
     },
-    /// What a directory says of an address.
+    /// The values of a directory for an address.
     Routing {
         /// `mailHost`.
         host: Option<Arc<str>>,
@@ -117,7 +117,7 @@ impl Answers {
         Self::default()
     }
 
-    /// All questions with their answers: what a decision depends on that was made with them, beside the maps in memory.
+    /// Returns all questions with their answers: a decision made with them depends on these and the maps in memory.
     pub fn into_all(self) -> impl Iterator<Item = (Question, Answer)> {
         self.0.into_iter()
     }
@@ -151,7 +151,7 @@ impl Answers {
 pub enum Stop {
     /// Questions are open.
     Open,
-    /// What was asked cannot be said now: for a temporary failure.
+    /// A question has no answer now: for a temporary failure.
     Trouble(Arc<str>),
     /// The decision takes more work than [`Ask::with_work`] allows. The caller makes it where more is allowed.
     TooMuchWork,
@@ -179,7 +179,7 @@ pub struct MapEntry {
     pub place: EntryLocation,
 }
 
-/// Looks up what is known and notes what is not.
+/// Looks up a known answer, and notes a question without one.
 #[derive(Debug)]
 pub struct Ask<'a> {
     answers: &'a Answers,
@@ -217,7 +217,7 @@ impl<'a> Ask<'a> {
         }
     }
 
-    /// The entry of a key in the first of these sources that has one. `map`: what people call the map.
+    /// The entry of a key in the first of these sources that has one. `map`: the name of the map in messages.
     ///
     /// # Errors
     /// [`Stop::Open`] if a source outside has to be asked first, [`Stop::Trouble`] if it cannot answer.
@@ -260,7 +260,7 @@ impl<'a> Ask<'a> {
         }
     }
 
-    /// What has to be asked before anything else can be said.
+    /// Returns the questions that must be answered first.
     #[must_use]
     pub fn into_open(self) -> Vec<Question> {
         self.open

@@ -1,7 +1,7 @@
-//! What a client is told whose mail is not taken: code, enhanced code and text, and the entry that says so.
+//! The refusal of a client's mail: code, enhanced code and text, and the entry that says so.
 //!
 //! Invariants: the code begins with 4 or 5, its first digit and that of the enhanced code agree, the text has no
-//! control characters. Who builds one with [`Refusal::new`] gets all three, whatever a map says.
+//! control characters. A refusal made with [`Refusal::new`] has all three, whatever a map says.
 
 use crate::question::MapEntry;
 use mail::{EnhancedCode, Outcome};

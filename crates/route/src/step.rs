@@ -1,4 +1,4 @@
-//! One decision on the way of a mail: which entry decided, and what follows. `mailrace route` prints them.
+//! One decision on the way of a mail: the entry that decided, and the effect. `mailrace route` prints them.
 
 use crate::question::MapEntry;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::fmt;
 /// One decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// What was asked: `virtusertable`, `mailertable`, `rule`, `aliases`, `access To:`.
+    /// The map or rule: `virtusertable`, `mailertable`, `rule`, `aliases`, `access To:`.
     pub stage: &'static str,
     /// The entry that decided; `None`: none did, or the decision needs none.
     pub found: Option<MapEntry>,

@@ -13,7 +13,7 @@ const FROM: Tag = Tag::or_bare("From");
 const TO: Tag = Tag::or_bare("To");
 const SPAM: Tag = Tag::only("Spam");
 
-/// What an entry of these means there.
+/// Returns the decision of an entry with one of these tags.
 fn ruling(entry: &Entry, reject: (u16, EnhancedCode, &str), about: Option<&Address>) -> Ruling {
     let found = || Some(entry.found.clone());
     match &entry.value {
@@ -128,8 +128,8 @@ impl Access {
         Ok(ruled)
     }
 
-    /// May this client send to this recipient? sendmail's `check_rcpt`: what the map says of the recipient, then
-    /// whether it may be relayed to, then with `delay_checks` what it says of client and sender.
+    /// Decides whether this client may send to this recipient, as sendmail's `check_rcpt`: by the entries for the
+    /// recipient, then by the right to relay, then with `delay_checks` by the entries for client and sender.
     ///
     /// [`Ruling::Relay`]: it may. Other rulings than that and refusals are for the whole message.
     ///

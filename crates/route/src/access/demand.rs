@@ -1,7 +1,7 @@
-//! Whether a connection is what `TLS_Clt:`, `TLS_Srv:` and `TLS_Rcpt:` demand, in sendmail's words.
+//! Whether a connection meets the demands of `TLS_Clt:`, `TLS_Srv:` and `TLS_Rcpt:`, in sendmail's words.
 //!
 //! Invariant: names of a certificate count only if it was verified. sendmail looks at them in any case, so that with
-//! `ENCR:112+CN:name` whoever signs his own certificate can be anybody.
+//! `ENCR:112+CN:name` a peer that signs its own certificate can have any name.
 
 use super::tag::{Certified, Tagged, TlsDemand};
 use super::{Access, MAP, value};
@@ -9,7 +9,7 @@ use crate::question::{Ask, Stop};
 use crate::refusal::Refusal;
 use mail::{EnhancedCode, Outcome};
 
-/// What is known of the other side's certificate: sendmail's `${verify}`.
+/// The result of the check of the other side's certificate: sendmail's `${verify}`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Verify {
     /// `NONE`: there is no encryption.
@@ -39,18 +39,18 @@ impl Verify {
     }
 }
 
-/// What is known of a connection, encrypted or not.
+/// The properties of a connection, encrypted or not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Secured<'a> {
-    /// What its certificate was found to be.
+    /// The result of the check of its certificate.
     pub verify: Verify,
     /// Bits of the key of the encryption; 0 without.
     pub bits: u32,
     /// The common name of the certificate.
     pub common_name: Option<&'a str>,
-    /// Whose it is, as in [`super::Certificate`].
+    /// The subject of the certificate, as in [`super::Certificate`].
     pub subject: Option<&'a str>,
-    /// Who signed it.
+    /// The issuer of the certificate.
     pub issuer: Option<&'a str>,
     /// The name of the other side, for `CN` without a name.
     pub name: Option<&'a str>,
@@ -182,7 +182,7 @@ mod tests {
             ("VERIFY+CITag:Trusted", GOOD, "+"),
             ("VERIFY+CITag:Other", Secured { issuer: Some("/x"), ..GOOD }, "454 4.7.0 Cert Issuer /x not acceptable"),
             ("VERIFY+CITag:Nobody", Secured { issuer: Some("/x"), ..GOOD }, "454 4.7.0 Cert Issuer /x not acceptable"),
-            // Names that nobody vouches for.
+            // Names in a certificate that was not verified.
             ("ENCR:112+CN:mx.good.test", with(Verify::Fail), "454 4.7.0 CN  does not match mx.good.test"),
             ("ENCR:112+CITag:Trusted", with(Verify::Fail), "454 4.7.0 Cert Issuer  not acceptable"),
         ] {

@@ -94,7 +94,7 @@ fn value(text: &str) -> Value {
     value
 }
 
-/// A file of names: what it has, it has in any case; what is wrong in it is said.
+/// Checks a file of names: a name counts in any case of letters, and a fault is reported.
 pub fn class_file(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     for kind in [Kind::Local, Kind::Relay { hosts_only: false }, Kind::Relay { hosts_only: true }] {

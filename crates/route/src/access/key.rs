@@ -5,7 +5,7 @@
 //! |---|---|
 //! | [`full`] | `From:u+d@x.v.example`, `u+d@x.v.example`, `From:u+*@x.v.example`, …, `From:u@x.v.example`, … |
 //! | [`user`] | `From:u+d@`, `u+d@`, `From:u+*@`, …, `From:u@`, … |
-//! | [`domain`] | `From:x.v.example`, `x.v.example`, (`From:.v.example`, …), `From:v.example`, …, `From:example`, `example` |
+//! | [`domain`] | `From:x.v.example`, `x.v.example`, (`From:.v.example`, …), `From:v.example`, …, `example` |
 //! | [`address`] | `Connect:10.1.2.3`, `10.1.2.3`, `Connect:10.1.2`, …, `10`; networks in their place by length |
 //!
 //! Names in two spellings (`xn--bcher-kva.example`, `bücher.example`) are asked for in both.
@@ -88,7 +88,7 @@ pub(super) fn user(tag: Tag, local: &str) -> Group {
     group
 }
 
-/// A domain and all above it; with `dots` also `.domain` for what is below it.
+/// A domain and all above it; with `dots` also `.domain` for names below it.
 pub(super) fn domain(tag: Tag, domain: &Domain, dots: bool) -> Group {
     let mut group = Group::default();
     if let Domain::Literal(_) = domain {
@@ -228,7 +228,7 @@ mod tests {
 
     #[test]
     fn keys_come_in_the_order_of_the_oracle() {
-        // Found by taking the entry that decided out of the map until none was left, with sendmail 8.17.1.9.
+        // This order comes from sendmail 8.17.1.9, by taking the entry that decided out of the map until none was left.
         let at = of("x.y.v.example");
         assert_eq!(tagged(&full(FROM, "u+d", &at), "From"), "u+d@x.y.v.example u+*@x.y.v.example u@x.y.v.example");
         assert_eq!(tagged(&full(FROM, "u+", &at), "From"), "u+@x.y.v.example u+*@x.y.v.example u@x.y.v.example");

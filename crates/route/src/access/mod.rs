@@ -6,7 +6,7 @@
 //! | `key` | the keys under which the map is asked, in their order |
 //! | [`value`] | what an entry says, and what a client is told for it |
 //! | `check` | the decisions about client, sender and recipient |
-//! | `relay` | which clients may relay ([`Access::client_right`]), and whether all hosts that an address names are ours |
+//! | `relay` | the clients that may relay ([`Access::client_right`]); whether all hosts in an address are ours |
 //! | [`tag`] | the other tags: limits, TLS, passwords, queue groups, copies |
 //! | [`demand`] | whether a connection is what the tags of TLS demand |
 //! | `lint` | entries that do not what they seem to say |
@@ -39,7 +39,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 pub use value::{ErrorText, Value};
 
-/// What people call the map.
+/// The name of the map in messages.
 const MAP: &str = "access";
 
 /// When clients and senders are judged.
@@ -56,7 +56,7 @@ pub enum DelayChecks {
     Hater,
 }
 
-/// Whether a sender's address gives the right to relay. It can be forged, so nobody should want this.
+/// Whether a sender's address gives the right to relay. It can be forged, so this is not recommended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RelayMailFrom {
     /// It does not.
@@ -84,7 +84,7 @@ pub struct Options {
     pub relay_hosts_only: bool,
     /// `relay_mail_from`
     pub relay_mail_from: RelayMailFrom,
-    /// `relay_local_from`: whoever claims to be from a domain of class w may relay. It can be forged.
+    /// `relay_local_from`: a sender in a domain of class w may relay. It can be forged.
     pub relay_local_from: bool,
     /// Whether a client may relay because it is this machine by its address or name: `127.0.0.1` and `::1`, an address
     /// of class w, a name of ours. In sendmail it always may. Where this is off, class R and the map alone give such a
@@ -121,10 +121,10 @@ pub struct Access {
     tags: u32,
 }
 
-/// What the DNS says of a client's address.
+/// The result of the DNS look-up of a client's address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientName<'a> {
-    /// Nobody asked.
+    /// The name was not looked up.
     NotAsked,
     /// This name, which has that address.
     Verified(&'a str),
@@ -139,9 +139,9 @@ pub enum ClientName<'a> {
 /// A certificate that a client showed and that was verified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Certificate<'a> {
-    /// Who signed it, as sendmail writes it: `/C=US/O=Example/CN=Example+20CA`.
+    /// The issuer, as sendmail writes it: `/C=US/O=Example/CN=Example+20CA`.
     pub issuer: &'a str,
-    /// Whose it is.
+    /// The subject.
     pub subject: &'a str,
 }
 
@@ -152,7 +152,7 @@ pub struct Client<'a> {
     pub ip: Option<IpAddr>,
     /// Its name.
     pub name: ClientName<'a>,
-    /// As whom it logged in.
+    /// The user that it logged in as.
     pub identity: Option<&'a str>,
     /// Its certificate.
     pub certificate: Option<Certificate<'a>>,
@@ -172,14 +172,14 @@ impl<'a> Client<'a> {
     }
 }
 
-/// What is decided.
+/// A decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ruling {
     /// The map does not say: other checks follow.
     Continue,
     /// `OK`: other checks of the same thing are spared, as that the sender's domain exists.
     Accept,
-    /// As `Accept`; and of a recipient: it may be sent to. Of a client: it may relay.
+    /// As `Accept`; besides, mail to the recipient may be relayed, or the client may relay.
     Relay,
     /// Not taken.
     Refuse(Refusal),
@@ -192,11 +192,11 @@ pub enum Ruling {
 /// A ruling and how it came about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ruled {
-    /// What is decided.
+    /// The decision.
     pub ruling: Ruling,
     /// The decisions on the way.
     pub steps: Vec<Step>,
-    /// The recipient wants its mail whatever other checks say of client and sender: a friend of spam, or no hater. Only
+    /// The recipient wants its mail although other checks refuse client or sender: a friend of spam, or no hater. Only
     /// recipients have this, and only with `delay_checks`.
     pub spares_checks: bool,
 }
@@ -207,7 +207,7 @@ impl Ruled {
     }
 }
 
-/// An entry and what it says.
+/// An entry and its value.
 #[derive(Clone, Debug)]
 struct Entry {
     found: MapEntry,
@@ -222,7 +222,7 @@ impl Access {
         let mut tags = 0;
         for source in &map {
             let Source::Loaded(table) = source else {
-                // What it has is known to whoever asks it.
+                // The entries of such a source are known only after a question, so it may have every tag.
                 tags = u32::MAX;
                 continue;
             };
@@ -238,7 +238,7 @@ impl Access {
         Self { map, options, networks, tags }
     }
 
-    /// Whether a key may have this tag: one in memory has it, or the map is outside. Without, nobody need ask.
+    /// Whether a key may have this tag: one in memory has it, or the map is outside. Without one, no look-up is needed.
     #[must_use]
     pub fn may_have(&self, tag: &str) -> bool {
         self.tags & tag::bit(tag) != 0

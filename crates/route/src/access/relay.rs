@@ -1,4 +1,4 @@
-//! Who may send where: anybody to our domains, our clients and users to all domains.
+//! The right to relay: all clients may send to our domains, our clients and users to all domains.
 //!
 //! [`Access::client_right`] is the one decision on which client may send anywhere. The server asks it with maps and
 //! without, and so does `mailrace route`. The address from which a client comes may be a claim (PROXY protocol,
@@ -22,7 +22,7 @@ use crate::step::Step;
 use mail::{Address, Domain, EnhancedCode, Outcome, ReversePath};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// How many hosts an address may name before nobody follows it.
+/// The most hosts that an address may name.
 const HOSTS_MAX: usize = 16;
 
 const CONNECT: Tag = Tag::or_bare("Connect");
@@ -45,7 +45,7 @@ pub(super) struct Target {
 pub(super) struct Right {
     pub(super) step: Step,
     pub(super) refusal: Option<Refusal>,
-    /// The client proved who it is: other checks of it are spared.
+    /// The client proved its identity: other checks of it are skipped.
     pub(super) is_by_login: bool,
 }
 
@@ -184,7 +184,8 @@ impl Access {
         Ok(Right { step: Step::new("relay", text), refusal: Some(refusal), is_by_login: false })
     }
 
-    /// Why a client may send to anybody: by a certificate or login, or by where it is. `None`: it may not.
+    /// Returns the reason why a client may send to any address: a certificate or login, or its network. `None`: it may
+    /// not.
     ///
     /// # Errors
     /// When the map has to be asked, or cannot be.
@@ -315,7 +316,7 @@ impl Access {
     }
 }
 
-/// What a client is told that may not relay.
+/// Returns the refusal for a client that may not relay.
 // RFC 5321 §3.6.2: a server may refuse to relay
 fn denied(client: &Client<'_>, recipient: &Address) -> Refusal {
     let (code, status, text) = RELAYING_DENIED;

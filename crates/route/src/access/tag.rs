@@ -11,19 +11,19 @@ use mail::{Address, Domain};
 use std::fmt;
 use std::net::IpAddr;
 
-/// What is known of the map's tags.
+/// The properties of a tag of the map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TagInfo {
     pub(super) name: &'static str,
-    /// What its keys can be.
+    /// The form of its keys.
     pub(super) keys: Keys,
-    /// What its values are.
+    /// The form of its values.
     pub(super) values: Values,
     /// Whether the tag alone is the key of a default.
     pub(super) has_default: bool,
 }
 
-/// What the keys of a tag can be.
+/// The form of the keys of a tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Keys {
     /// Names and addresses of hosts.
@@ -38,7 +38,7 @@ pub(super) enum Keys {
     Any,
 }
 
-/// What the values of a tag are.
+/// The form of the values of a tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Values {
     Ruling,
@@ -84,7 +84,7 @@ pub(super) const TAGS: [TagInfo; 22] = [
     known("bcc", Keys::Domains, Values::Address, false),
 ];
 
-/// The tag of a key, as it is written, and what stands behind it.
+/// The tag of a key, as it is written, and the text behind it.
 pub(super) fn split(key: &str) -> (Option<&str>, &str) {
     match key.split_once(':') {
         Some((tag, rest)) if of(tag).is_some() => (Some(tag), rest),
@@ -92,7 +92,7 @@ pub(super) fn split(key: &str) -> (Option<&str>, &str) {
     }
 }
 
-/// What is known of a tag, in any case.
+/// Returns the properties of a tag, in any case.
 pub(super) fn of(tag: &str) -> Option<&'static TagInfo> {
     TAGS.iter().find(|known| known.name.eq_ignore_ascii_case(tag))
 }
@@ -112,7 +112,7 @@ pub struct Tagged<T> {
 }
 
 impl<T> Tagged<T> {
-    /// Whether the key is the tag alone: for whoever has no entry of its own.
+    /// Whether the key is the tag alone: for clients without an entry of their own.
     #[must_use]
     pub fn is_default(&self) -> bool {
         self.found.key.ends_with(':')
@@ -128,8 +128,7 @@ pub struct Server<'a> {
     pub ip: Option<IpAddr>,
 }
 
-/// What is demanded of a TLS connection: `[TEMP+|PERM+]VERIFY[:bits]` or `ENCR:bits`, `+` further demands with `++`
-/// between.
+/// The demand on a TLS connection: `[TEMP+|PERM+]VERIFY[:bits]` or `ENCR:bits`, `+` further demands with `++` between.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsDemand {
     /// `TEMP+`: a connection that is not good enough is tried again later; `PERM+`: never; `None`: as is usual.
@@ -138,7 +137,7 @@ pub struct TlsDemand {
     pub verify: bool,
     /// The least strength of encryption; 0: any.
     pub bits: u32,
-    /// What else must be true, all of it.
+    /// Further demands, all of which must be met.
     pub further: Vec<Certified>,
 }
 
@@ -194,12 +193,12 @@ impl Certified {
     }
 }
 
-/// As whom we log in at a server: `"U:user" "P:password" "M:PLAIN"`. Its `Debug` does not show the password.
+/// The login of this host at a server: `"U:user" "P:password" "M:PLAIN"`. Its `Debug` does not show the password.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct AuthInfo {
-    /// `U:`: for whom.
+    /// `U:`: the user.
     pub user: Option<String>,
-    /// `I:`: as whom; if it is not given, as the user.
+    /// `I:`: the login name; if it is not given, the user.
     pub identity: Option<String>,
     /// `P:`: the password; see [`Self::is_base64`].
     pub password: Option<String>,
@@ -346,7 +345,8 @@ impl Access {
         self.tagged(ask, &self.client("GreetPause", client), |text| text.parse().ok())
     }
 
-    /// `Srv_Features:`: letters of what a client is offered, as `S` for no STARTTLS and `l` for nothing without AUTH.
+    /// `Srv_Features:`: letters for the extensions a client is offered, as `S` for no STARTTLS and `l` for nothing
+    /// without AUTH.
     ///
     /// # Errors
     /// As [`Self::rate`].
@@ -354,7 +354,7 @@ impl Access {
         self.tagged(ask, &self.client("Srv_Features", client), letters)
     }
 
-    /// `Clt_Features:`: letters of what is used with a server, as `P` for no PIPELINING and `D` for no DANE.
+    /// `Clt_Features:`: letters for the extensions used with a server, as `P` for no PIPELINING and `D` for no DANE.
     ///
     /// # Errors
     /// As [`Self::rate`].
@@ -362,7 +362,7 @@ impl Access {
         self.tagged(ask, &self.host("Clt_Features", server.name, server.ip), letters)
     }
 
-    /// `TLS_Clt:`: what is demanded of a client's connection.
+    /// `TLS_Clt:`: the demand on a client's connection.
     ///
     /// # Errors
     /// As [`Self::rate`].
@@ -370,7 +370,7 @@ impl Access {
         self.tagged(ask, &self.client("TLS_Clt", client), TlsDemand::parse)
     }
 
-    /// `TLS_Srv:`: what is demanded of a connection to a server.
+    /// `TLS_Srv:`: the demand on a connection to a server.
     ///
     /// # Errors
     /// As [`Self::rate`].
@@ -378,7 +378,7 @@ impl Access {
         self.tagged(ask, &self.host("TLS_Srv", server.name, server.ip), TlsDemand::parse)
     }
 
-    /// `TLS_Rcpt:`: what is demanded of the connection over which mail for this recipient goes.
+    /// `TLS_Rcpt:`: the demand on the connection over which mail for this recipient goes.
     ///
     /// # Errors
     /// As [`Self::rate`].
@@ -410,14 +410,14 @@ impl Access {
         self.tagged(ask, &[group], |text| Some(!text.eq_ignore_ascii_case("NO")))
     }
 
-    /// `AuthInfo:`: as whom we log in at a server.
+    /// `AuthInfo:`: the login at a server.
     ///
     /// # Errors
     /// As [`Self::rate`].
     pub fn auth_info(&self, ask: &mut Ask<'_>, server: Server<'_>) -> Result<Option<Tagged<AuthInfo>>, Stop> {
         let mut found = self.tagged(ask, &self.host("AuthInfo", server.name, server.ip), AuthInfo::parse)?;
         if let Some(tagged) = &mut found {
-            // Where the entry stands may be told to anybody.
+            // The place of the entry is no secret.
             tagged.found.value = "…".into();
         }
         Ok(found)
@@ -437,7 +437,8 @@ impl Access {
         self.tagged(ask, &groups, |text| is_group(text).then(|| text.to_owned()))
     }
 
-    /// `bcc:`: who gets a copy of what is sent to the domain of a recipient; a value that is no address means nobody.
+    /// `bcc:`: the address that gets a copy of mail to the domain of a recipient; a value that is no address means no
+    /// copy.
     ///
     /// # Errors
     /// As [`Self::rate`].

@@ -1,13 +1,13 @@
-//! The right side of the access map, for the tags that decide: what is written, and what a client is told for it.
+//! The right side of the access map, for the tags that decide: the written value, and the reply to a client.
 //!
-//! Keywords count in any case. What is none is the text of a refusal, so nothing that is written is read as a
-//! permission by mistake. Where sendmail garbles a text (it parses one without quotes as an address, and loses the
+//! Keywords count in any case. A value that is no keyword is the text of a refusal, so nothing that is written is read
+//! as a permission by mistake. Where sendmail garbles a text (it parses one without quotes as an address, and loses the
 //! enhanced code of one without a reply code), the text and the code count as they are written.
 
 use crate::refusal::Refusal;
 use mail::{Address, EnhancedCode, Outcome};
 
-/// What an entry says.
+/// The value of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
     /// `OK`: other checks of the same kind are spared. No right to relay.
@@ -51,7 +51,7 @@ const fn status(subject: u16, detail: u16) -> EnhancedCode {
 pub(super) const DENIED: (u16, EnhancedCode, &str) = (550, status(7, 1), "Access denied");
 /// `REJECT` of a recipient.
 pub(super) const DISABLED: (u16, EnhancedCode, &str) = (550, status(2, 1), "Mailbox disabled for this recipient");
-/// Nobody says that mail may be relayed.
+/// No entry permits the client to relay.
 pub(super) const RELAYING_DENIED: (u16, EnhancedCode, &str) = (550, status(7, 1), "Relaying denied");
 
 impl Value {
@@ -112,7 +112,7 @@ impl ErrorText {
         }
     }
 
-    /// What a client is told. `about`: the address it is about, see [`refusal`].
+    /// Returns the refusal for a client. `about`: the address it is about, see [`refusal`].
     #[must_use]
     pub fn refusal(&self, about: Option<&Address>) -> Refusal {
         let is_temporary = self.status.is_some_and(|status| status.outcome() == Outcome::Transient);
@@ -137,7 +137,7 @@ pub(super) fn refusal((code, status, text): (u16, EnhancedCode, &str), about: Op
     }
 }
 
-/// What stands behind `word:`; empty for the word alone if it is no text that people write.
+/// Returns the text behind `word:`; empty for the word alone if it is no text that people write.
 fn behind<'a>(text: &'a str, word: &str) -> Option<&'a str> {
     let start = text.get(..word.len()).filter(|start| start.eq_ignore_ascii_case(word))?;
     let rest = text.get(start.len()..)?.trim_start();
@@ -175,7 +175,7 @@ pub(super) fn unquote(text: &str) -> String {
 mod tests {
     use super::*;
 
-    /// What sendmail 8.17.1.9 answered to `MAIL FROM:<e@v.example>` with `From:e@v.example` and this value.
+    /// The replies of sendmail 8.17.1.9 to `MAIL FROM:<e@v.example>` with `From:e@v.example` and this value.
     const ORACLE: [(&str, &str); 25] = [
         (
             r#"ERROR:5.7.1:"550 We don't accept mail, sorry; see http://x/""#,

@@ -1,14 +1,14 @@
-//! Who gets the mail of a user: aliases, `:include:` files and forwards are followed until there are only mailboxes,
+//! The expansion of a user: aliases, `:include:` files and forwards are followed until there are only mailboxes,
 //! programs, files, and addresses for the caller to resolve.
 //!
-//! Names are taken depth first and members from the last to the first, as sendmail does, each name once. So whoever is
-//! met again either has the mail already, or is on the way: then somebody on the way keeps it. (Breadth first, two that
-//! lead to each other could each leave it to the other.) While an answer is missing the others go on: then one round
-//! asks for all users of a list.
+//! Names are taken depth first and members from the last to the first, as sendmail does, each name once. So a name that
+//! is met again either has the mail already, or is on the way: then a name on the way keeps the mail. (Breadth first,
+//! two names that lead to each other could each leave it to the other.) While an answer for one name is missing, the
+//! others go on, so that one round asks for all users of a list.
 //!
-//! What stands in a file of a user or of a list is never part of a refusal: a client, a sender and a report are told of
-//! the file and the line alone, since whoever writes the file may not be the one who may read it
-//! ([`Origin::first_file`]). Values of aliases are the administrator's own and are quoted.
+//! The text of a user's or list's file is never part of a refusal: a client, a sender and a report read only the name
+//! of the file and the line, since the writer of the file may not be allowed to read it ([`Origin::first_file`]).
+//! Values of aliases are the administrator's own and are quoted.
 //!
 //! A name that leads to itself (`joe: joe, ann`) is the mailbox of that user; of several names that lead to each other
 //! the nearest that is an account keeps the mail.
@@ -37,7 +37,7 @@ pub struct Settings<'a> {
     pub hostname: &'a DomainName,
     /// Whether a domain is ours.
     pub is_local: &'a dyn Fn(&Domain) -> bool,
-    /// What parts a user from his detail, `+`.
+    /// The character between a user and his detail, `+`.
     pub delimiter: Option<char>,
     /// How many aliases and forwards may follow each other; 10.
     pub depth_max: usize,
@@ -66,17 +66,17 @@ impl fmt::Debug for Settings<'_> {
     }
 }
 
-/// What came of a user.
+/// The result of an expansion.
 #[derive(Debug, Default)]
 pub struct Expansion {
-    /// Everybody who gets the mail, each once. It is empty only for a user who came of an alias, if others have had the
+    /// The recipients of the mail, each once. It is empty only for a user that an alias led to, if others have had the
     /// mail.
     pub recipients: Vec<Expanded>,
-    /// What led there; the first 200 decisions.
+    /// The decisions on the way; the first 200.
     pub steps: Vec<Step>,
 }
 
-/// Somebody who gets the mail.
+/// A recipient of the mail.
 #[derive(Clone, Debug)]
 pub struct Expanded {
     /// Where.
@@ -95,7 +95,7 @@ pub enum Target {
     Mailbox {
         /// His name, without the detail.
         user: LocalPart,
-        /// What stands behind the delimiter.
+        /// The text behind the delimiter.
         detail: Option<Box<str>>,
     },
     /// To a program.
@@ -131,7 +131,7 @@ enum Work {
     End(Box<str>),
 }
 
-/// What has been reached.
+/// A name, file or recipient that has been reached.
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Key {
     Name(Box<str>),
@@ -153,17 +153,17 @@ struct Run<'r, 'a> {
     root: &'r LocalPart,
     /// The last one is the next.
     work: Vec<Work>,
-    /// Whoever gets the mail.
+    /// The recipients found so far.
     seen: HashSet<Key>,
     /// Names and files that have been opened, and how deep they were found.
     opened: HashMap<Key, usize>,
-    /// What has been found too deep.
+    /// Recipients that were found too deep.
     deep: HashMap<Key, Expanded>,
     /// Names of which not all has been done.
     on_the_way: HashSet<Box<str>>,
     recipients: Vec<Expanded>,
     steps: Vec<Step>,
-    /// Members that led back to somebody on the way.
+    /// Members that led back to a name on the way.
     loops: usize,
     is_full: bool,
 }
@@ -328,7 +328,7 @@ impl Run<'_, '_> {
         Ok(())
     }
 
-    /// What an `error:` member demands: with its text if an alias has it, and else whether it is for good.
+    /// Returns the refusal of an `error:` member: with its text if an alias has it, else only temporary or permanent.
     fn refused_by(&self, error: &ErrorValue, origin: &Origin) -> Refusal {
         let Some((file, line)) = origin.first_file_name(self.root) else {
             return error.refusal(self.root.as_str(), None);
@@ -381,7 +381,7 @@ impl Run<'_, '_> {
         }
     }
 
-    /// Whether somebody gets the mail who has not got it yet.
+    /// Whether a recipient has not got the mail yet.
     fn is_new(&mut self, key: Key, origin: &Origin) -> bool {
         !self.is_too_deep(&key, origin) && self.seen.insert(key)
     }
@@ -402,7 +402,7 @@ impl Run<'_, '_> {
         Ok(())
     }
 
-    /// A user whom a list names, or who was asked for.
+    /// Handles a user that a list names, or the user of the question.
     fn user(&mut self, user: LocalPart, origin: Origin) -> Result<(), Stop> {
         if !self.is_self(&user, &origin)? {
             self.work.push(Work::Name(user, origin));
@@ -410,7 +410,7 @@ impl Run<'_, '_> {
         Ok(())
     }
 
-    /// Whether a name leads back to somebody on the way; then one of those has the mail in his mailbox.
+    /// Whether a name leads back to a name on the way; then one of these gets the mail in its mailbox.
     fn is_self(&mut self, user: &LocalPart, origin: &Origin) -> Result<bool, Stop> {
         let is_user = |link: &&Arc<Link>| link.stage != Stage::Include && link.name.eq_ignore_ascii_case(user.as_str());
         let same = origin.links().find(is_user).map(Arc::clone);
@@ -419,7 +419,7 @@ impl Run<'_, '_> {
         }
         self.loops += 1;
         let keeper = self.keeper(user, same.as_ref(), origin)?;
-        // An alias of its own name alone is a user whom nobody knows.
+        // An alias of its own name alone is an unknown user.
         let is_direct = |same: &Arc<Link>| origin.link.as_ref().is_some_and(|link| Arc::ptr_eq(link, same));
         let keeper = keeper.or_else(|| same.filter(is_direct));
         let Some((link, user)) = keeper.and_then(|link| link.user.clone().map(|user| (link, user))) else {
@@ -432,7 +432,7 @@ impl Run<'_, '_> {
         Ok(true)
     }
 
-    /// Who keeps the mail of a loop: the user himself, or the nearest on the way who is an account.
+    /// Returns the account that keeps the mail of a loop: the user himself, or the nearest account on the way.
     fn keeper(
         &mut self,
         user: &LocalPart,
@@ -680,7 +680,7 @@ fn redirected(address: &Address) -> Option<String> {
     word.eq_ignore_ascii_case(WORD).then(|| format!("{}@{new}", address.local_part()))
 }
 
-/// The work of reading a list, whatever stands in it.
+/// Returns the work of reading a list with any text.
 const fn work_of(text: &str) -> u64 {
     text.len() as u64 / 64
 }

@@ -1,9 +1,9 @@
 //! The text of an aliases file: `name: member, member`.
 //!
 //! A line that begins with a blank, and a line behind one that ends with a backslash, continue the entry before. A
-//! line whose first mark is `#` is a comment, and so is the text behind ` #` outside quotes; comments and empty lines do
-//! not end an entry that ends with a comma or colon. Names are the same in upper and lower case. Values are kept as they
-//! are written and read when mail comes. A line that cannot be used is a complaint, and the other lines hold.
+//! line whose first mark is `#` is a comment, and so is the text behind ` #` outside quotes; comments and empty lines
+//! do not end an entry that ends with a comma or colon. Names are the same in upper and lower case. Values are kept as
+//! they are written and read when mail comes. A line that cannot be used is a complaint, and the other lines hold.
 
 use super::NAME;
 use super::member::{comment, unquoted, without_mark};

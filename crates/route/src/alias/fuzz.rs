@@ -55,7 +55,7 @@ pub fn alias_include(data: &[u8]) {
     read.iter().for_each(survives);
 }
 
-/// The text of joe's `.forward`: he and others are found, nobody twice.
+/// The text of joe's `.forward`: he and others are found, each once.
 ///
 /// # Panics
 /// When that is not so.

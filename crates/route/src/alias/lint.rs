@@ -1,4 +1,4 @@
-//! What is doubtful in an aliases file.
+//! Checks for doubtful entries of an aliases file.
 
 use super::NAME;
 use super::member::{Member, parse_list, parse_members};
@@ -19,20 +19,20 @@ const NEEDED: &[(&str, &str)] = &[
     ("root", "nobody reads the mailbox of root; add \"root: \" and the name of an administrator"),
 ];
 
-/// What is known beside the file.
+/// The facts beside the file.
 #[derive(Clone, Copy)]
 pub struct LintSettings<'a> {
-    /// Whether a command line would run, or why not and what to do.
+    /// Whether a command line would run, or else the reason and the next step.
     pub command: &'a dyn Fn(&str) -> Result<(), String>,
     /// Whether a domain is ours.
     pub is_local: &'a dyn Fn(&str) -> bool,
     /// From how many members on a list should have an owner; 20.
     pub members_many: usize,
-    /// What parts a user and a detail, as in `joe+box`.
+    /// The character between a user and a detail, as in `joe+box`.
     pub delimiter: Option<char>,
     /// Whether a name that this file does not have is an alias of another source.
     pub is_alias: &'a dyn Fn(&str) -> bool,
-    /// Whether there is an account of this name; `None`: nobody knows before mail comes.
+    /// Whether there is an account of this name; `None`: this is known only when mail comes.
     pub is_account: &'a dyn Fn(&str) -> Option<bool>,
     /// The text of an `:include:` file, or why mail for it waits.
     pub include: &'a dyn Fn(&str) -> Result<Included, Arc<str>>,
@@ -43,7 +43,7 @@ pub struct LintSettings<'a> {
 pub struct Included {
     /// All of it.
     pub text: Arc<str>,
-    /// Whether programs and files may stand in it: nobody but its owner can write it, and he has a shell.
+    /// Whether it may name programs and files: only its owner can write it, and he has a shell.
     pub is_trusted: bool,
 }
 
@@ -56,7 +56,7 @@ impl fmt::Debug for LintSettings<'_> {
     }
 }
 
-/// Finds what is doubtful, also in the files that are included; the time is linear in the size of them all.
+/// Finds doubtful entries, also in the files that are included; the time is linear in the size of them all.
 #[must_use]
 pub fn lint(table: &Table, settings: &LintSettings<'_>) -> Vec<Lint> {
     let mut lints = Vec::new();
@@ -191,7 +191,7 @@ fn is_there(name: &str, key: &str, is_alias_enough: bool, table: &Table, setting
     account(name) || account(&lower) || base.as_deref().is_some_and(account)
 }
 
-/// What stands in the files that a value names, and in those that they name. Each file is looked at once.
+/// Checks the files that a value names, and the files that these name. Each file is looked at once.
 fn of_included(
     hit: &Hit<'_>,
     members: &[Member],

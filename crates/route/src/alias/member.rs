@@ -37,7 +37,7 @@ pub enum Member {
     Include(Box<str>),
     /// A refusal.
     Error(ErrorValue),
-    /// What cannot be understood.
+    /// A member that cannot be understood.
     Bad {
         /// As it stands there.
         text: Box<str>,
@@ -46,13 +46,13 @@ pub enum Member {
     },
 }
 
-/// The members of a value, and what is doubtful about them.
+/// The members of a value, and doubts about them.
 #[must_use]
 pub fn parse_members(value: &str) -> (Vec<Member>, Vec<Complaint>) {
     collect(Items::new(value).map(|item| (None, read(item))))
 }
 
-/// The members that an `:include:` file or a `.forward` names, and what is doubtful about them, with lines.
+/// The members that an `:include:` file or a `.forward` names, and doubts about them, with lines.
 #[must_use]
 pub fn parse_list(text: &str) -> (Vec<Member>, Vec<Complaint>) {
     collect(lines(text).flat_map(|(line, text)| Items::new(text).map(move |item| (Some(line), read(item)))))
@@ -98,7 +98,7 @@ pub(super) fn without_mark(text: &str) -> &str {
 
 /// The part of a line before its comment, and whether a quote is open at the end of the part. A comment begins with the
 /// first mark of the line, if this is `#`, or with a `#` behind a blank or comma that stands in no quotes, parentheses
-/// or brackets. What looks like the name in front of an address is no comment: `Joe #1 <joe@a.example>`.
+/// or brackets. A `#` in the name in front of an address begins no comment: `Joe #1 <joe@a.example>`.
 ///
 /// `is_quoted`: a quote is open where the line begins.
 pub(super) fn comment(line: &str, is_quoted: bool) -> (&str, bool) {
@@ -160,7 +160,7 @@ impl<'a> Iterator for Items<'a> {
 
 /// Where the first element of a list ends: at a comma that stands in no quotes, comment or brackets.
 fn item_end(text: &str) -> usize {
-    // What a program or a file is called may have brackets.
+    // The name of a program or file may have brackets.
     let is_plain = text.starts_with(['|', '/']);
     let (mut is_quoted, mut is_escaped, mut is_angle, mut comments) = (false, false, false, 0_usize);
     for (at, byte) in text.bytes().enumerate() {
@@ -223,7 +223,7 @@ fn simple(item: &str) -> Member {
     LocalPart::new(item).map_or_else(|error| bad(item, error.to_string()), Member::Local)
 }
 
-/// What stands between the quotes, if quotes are around all of it.
+/// Returns the text between the quotes, if quotes are around all of it.
 fn whole_quoted(item: &str) -> Option<&str> {
     let inside = item.strip_prefix('"')?.strip_suffix('"')?;
     let mut is_escaped = false;
@@ -308,7 +308,7 @@ fn mailbox(item: &str) -> ParsedMember {
         doubt = Some(format!("\"{item}\": a bracket is not opened; sendmail and mailrace take \"{text}\""));
     }
     if text.is_empty() {
-        // A comment alone is nobody.
+        // A comment alone names no member.
         return (None, doubt);
     }
     if text.chars().any(char::is_control) {
@@ -416,7 +416,7 @@ fn without_comments(item: &str) -> (Cow<'_, str>, Option<String>) {
     (Cow::Owned(out), open.map(|what| format!("\"{item}\": {what} is not closed; it is taken to end here")))
 }
 
-/// What stands in angle brackets, and whether they are closed.
+/// Returns the text in angle brackets, and whether they are closed.
 fn angle(text: &str) -> Option<(&str, bool)> {
     let rest = text.get(first_unquoted(text, '<')? + 1..)?;
     Some(match first_unquoted(rest, '>') {
@@ -499,7 +499,7 @@ fn write_name(f: &mut fmt::Formatter<'_>, name: &str) -> fmt::Result {
     f.write_str(">")
 }
 
-/// The backslash makes its first character an ordinary one; what follows stands in quotes where it needs them.
+/// The backslash makes its first character an ordinary one; the rest stands in quotes where it needs them.
 fn write_mailbox(f: &mut fmt::Formatter<'_>, name: &str) -> fmt::Result {
     let first = name.chars().next().map_or(0, char::len_utf8);
     let (first, rest) = name.split_at_checked(first).unwrap_or_default();

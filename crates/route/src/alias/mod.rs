@@ -1,4 +1,4 @@
-//! Aliases: who gets the mail of a user of this machine.
+//! Aliases: the recipients of the mail of a user of this machine.
 //!
 //! ```text
 //! user ─► aliases ─► members ─┬─► user, :include: ─► from the start
@@ -15,10 +15,10 @@
 //! | [`expand`] | who gets the mail |
 //! | [`lint`] | what is doubtful in an aliases file |
 //!
-//! Formats, order and what differs from sendmail: `docs/aliases.md`.
+//! Formats, order and differences from sendmail: `docs/aliases.md`.
 //!
-//! Invariants: nobody gets a mail twice, and every expansion ends; a list with more members than allowed gives no mail
-//! to anybody and says so; what cannot be read now is a temporary failure.
+//! Invariants: no recipient gets a mail twice, and every expansion ends; a list with more members than allowed gets no
+//! mail and has an error; a file that cannot be read now is a temporary failure.
 
 mod expand;
 mod file;
@@ -36,5 +36,5 @@ pub use lint::{Included, LintSettings, lint};
 pub use member::{Member, list_members, parse_list, parse_members};
 pub use origin::Origin;
 
-/// What people call the map.
+/// The name of the map in messages.
 pub const NAME: &str = "aliases";

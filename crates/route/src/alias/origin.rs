@@ -1,4 +1,4 @@
-//! By which aliases and forwards somebody was reached: for loops, for the rights of programs, and for people.
+//! The aliases and forwards by which a recipient was reached: for loops, for the rights of programs, and for people.
 //!
 //! Members of one list share one link, so a million members cost one.
 
@@ -26,11 +26,11 @@ pub(super) enum Controller {
     Default,
     /// Those of this user.
     User(Arc<str>),
-    /// Nobody's: anybody could have written the text that names them.
+    /// No user: any user could have written the text that names them.
     Nobody,
 }
 
-/// What has led to members.
+/// The kind of entry that has led to members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     Alias,
@@ -83,8 +83,8 @@ impl Origin {
 
     /// The first file on the way, a `.forward` or an `:include:` file of an alias, and the line in it that led here.
     ///
-    /// What stands in that file belongs to a user, and no client, sender or report gets to see it; names on the way to
-    /// the file are the administrator's own.
+    /// The text of that file belongs to a user and is not shown to any client or sender or in a report; names on the
+    /// way to the file are the administrator's own.
     pub(super) fn first_file(&self) -> Option<(&Arc<Link>, Option<u32>)> {
         let mut first = None;
         let mut here = self;
@@ -122,7 +122,7 @@ impl Origin {
         self.links().any(|link| link.stage == Stage::Forward)
     }
 
-    /// The way as far as the first file: what a client may be told.
+    /// Returns the way as far as the first file: a client may be told this part.
     pub(super) fn public(&self) -> String {
         match self.first_file() {
             Some((link, _)) => {
@@ -137,7 +137,7 @@ impl Origin {
         std::iter::successors(self.link.as_ref(), |link| link.from.link.as_ref())
     }
 
-    /// The origin of what this user's alias or forward, or this file, names.
+    /// Returns the origin of the members that this user's alias or forward, or this file, names.
     pub(super) fn through(
         &self,
         stage: Stage,

@@ -153,7 +153,7 @@ fn option(settings: &mut Settings<'_>, rest: &str, text: &str, line: usize) {
     }
 }
 
-/// A class or a macro: `w`, which may be written `{w}`, or `{VirtHost}`; and what is behind it.
+/// A class or a macro: `w`, which may be written `{w}`, or `{VirtHost}`; and the value behind it.
 fn name(rest: &str) -> (&str, &str) {
     let end = match rest.strip_prefix('{').and_then(|rest| rest.find('}')) {
         Some(at) => at + 2,
@@ -188,7 +188,7 @@ fn class_word(settings: &mut Settings<'_>, class: &str, word: &str, text: &str, 
     }
 }
 
-/// Class N, which is for what is below its domains too.
+/// Class N, which includes the names below its domains.
 fn exception(settings: &mut Settings<'_>, word: &str, text: &str, line: usize) {
     match domain(word) {
         Some(name) => settings.add("generics.masquerade_exceptions", format!(".{name}"), line),
@@ -196,7 +196,7 @@ fn exception(settings: &mut Settings<'_>, word: &str, text: &str, line: usize) {
     }
 }
 
-/// What rules say of features that are made of them.
+/// Reads rules that were made from features, and notes the features.
 fn rule(settings: &mut Settings<'_>, text: &str, line: usize) {
     let said = &mut settings.said;
     let words: Vec<&str> = text.split_whitespace().collect();

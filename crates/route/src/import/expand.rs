@@ -1,4 +1,4 @@
-//! What m4 does with the names that a file defines: they stand for their values, with arguments or without, and decide
+//! The names that a file defines, as m4 treats them: they stand for their values, with arguments or without, and decide
 //! conditions.
 //!
 //! Only what the files themselves define is known. A name that sendmail's own macros may define is neither there nor
@@ -14,18 +14,18 @@ pub(super) const OCTETS_MAX: usize = 64 << 10;
 /// Names replaced in one text.
 const STEPS_MAX: usize = 10_000;
 
-/// What became of a condition.
+/// The result of a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Decided<'a> {
     /// This text holds.
     Holds(&'a str),
     /// Nothing does.
     Nothing,
-    /// It hangs on what is not known here.
+    /// It depends on values that are not known here.
     Unknown,
 }
 
-/// What stands for a call.
+/// The text that replaces a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Called {
     /// This text.
@@ -120,7 +120,7 @@ impl Names {
         Called::Text(out)
     }
 
-    /// `ifdef(name, then, else)`. `is_known`: what nobody defined here is not defined.
+    /// `ifdef(name, then, else)`. `is_known`: a name without a definition here is not defined.
     pub(super) fn ifdef<'a>(&self, arguments: &'a [String], is_known: bool) -> Decided<'a> {
         let text = |at: usize| match arguments.get(at).map_or("", String::as_str) {
             "" => Decided::Nothing,
@@ -151,7 +151,7 @@ impl Names {
                     }
                     more
                 }
-                // What is left stands for "else".
+                // The last argument stands for "else".
                 [text] if arguments.len() > 1 && !text.is_empty() => return Decided::Holds(text),
                 _ => return Decided::Nothing,
             }

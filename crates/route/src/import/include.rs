@@ -2,8 +2,8 @@
 //! were defined.
 //!
 //! `DOMAIN(x)` and `OSTYPE(x)` name files beside sendmail's own macros: in `domain` and `ostype` of the directory in
-//! whose `m4` the file `cf.m4` is that was included. What an `OSTYPE` sets are defaults of a system: they count, and
-//! nothing is said of the rest.
+//! whose `m4` the file `cf.m4` is that was included. The settings of an `OSTYPE` are defaults of a system: they count,
+//! and the rest gets no note.
 //!
 //! A file that includes itself, files within files without end and macros that call themselves are bounded, and a note
 //! says where.
@@ -22,14 +22,14 @@ const DEPTH_MAX: usize = 32;
 /// Octets that macros make of others, in all.
 const MADE_MAX: usize = 4 << 20;
 
-/// What is known while files are read.
+/// The state while files are read.
 pub(super) struct Run {
     names: Names,
     /// The directory of sendmail's macros.
     base: String,
     /// Files that are open, the innermost last.
     open: Vec<String>,
-    /// Names that sendmail does not know; whoever needs one makes it known.
+    /// Names that sendmail does not know; a statement that needs one makes it known.
     unknown: Vec<(String, String, usize)>,
     depth: usize,
     /// Octets that macros have made.
@@ -52,7 +52,7 @@ impl Run {
         }
     }
 
-    /// Says which names nobody needed.
+    /// Adds a note on each name that was not needed.
     pub(super) fn finish(self, settings: &mut Settings<'_>) {
         for (name, shown, line) in self.unknown {
             if !self.names.is_used(&name) {
@@ -205,7 +205,7 @@ impl Run {
             false => vec![format!("{}/{path}", self.directory()), format!("{}/{path}", self.base)],
         };
         let is_read = !path.is_empty() && places.iter().any(|place| self.file(settings, place, call.line, shown));
-        // sinclude takes what is not there for nothing.
+        // sinclude takes a missing file for an empty one.
         if !is_read && call.name == "include" {
             settings.missing(
                 call.line,
@@ -222,7 +222,7 @@ impl Run {
         file.rsplit_once('/').map_or_else(|| ".".to_owned(), |(directory, _)| directory.to_owned())
     }
 
-    /// Reads another file; `false` if it cannot be read. What is not read because of a bound is told of.
+    /// Reads another file; `false` if it cannot be read. A file that is not read because of a bound gets a note.
     fn file(&mut self, settings: &mut Settings<'_>, path: &str, line: usize, shown: &str) -> bool {
         let no = |settings: &mut Settings<'_>, reason: String| {
             let was_quiet = std::mem::replace(&mut settings.is_quiet, false);

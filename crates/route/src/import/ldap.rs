@@ -1,13 +1,13 @@
-//! LDAP: what map specifications, `confLDAP_DEFAULT_SPEC` and LDAP routing say, as tables `[[ldap]]`.
+//! LDAP: map specifications, `confLDAP_DEFAULT_SPEC` and LDAP routing, as tables `[[ldap]]`.
 //!
 //! Servers, base and bind may stand in the default specification, in any order with the maps: tables are made at the
-//! end. A password is never in these files, only the name of its file, and that is what is written.
+//! end. A password is never in these files, only the name of its file, and that name is written.
 
 use super::settings::{Settings, Value, origin, quoted};
 use super::values::{domain, time, time_text};
 use std::fmt::Write as _;
 
-/// What sendmail asks for LDAP routing without arguments, as our default does.
+/// The filter of sendmail for LDAP routing without arguments, and of our default.
 const ROUTING_FILTER: &str = "(&(objectClass=inetLocalMailRecipient)(mailLocalAddress=%k))";
 /// The attributes of LDAP routing.
 const ROUTING_ATTRIBUTES: [&str; 2] = ["mailHost", "mailRoutingAddress"];
@@ -22,7 +22,7 @@ pub(super) struct Map {
     name: String,
     /// As sendmail has it.
     spec: String,
-    /// What the name of the map is in sendmail's own schema.
+    /// The name of the map in sendmail's own schema.
     schema: &'static str,
     line: usize,
 }
@@ -30,7 +30,7 @@ pub(super) struct Map {
 /// `FEATURE(ldap_routing)`, as far as it was said.
 #[derive(Default)]
 pub(super) struct Routing {
-    /// What is asked for `mailHost` and for `mailRoutingAddress`; empty for sendmail's own.
+    /// The specifications for `mailHost` and for `mailRoutingAddress`; empty for sendmail's own.
     pub(super) specs: [String; 2],
     pub(super) bounce: bool,
     pub(super) detail: Option<&'static str>,
@@ -51,7 +51,7 @@ pub(super) struct LdapStatements {
     pub(super) tables: Vec<String>,
 }
 
-/// What a specification says.
+/// The content of a specification.
 #[derive(Clone, Default)]
 struct Spec {
     servers: Vec<String>,
@@ -163,7 +163,7 @@ pub(super) fn domain_file(settings: &mut Settings<'_>, argument: &str, is_equiva
     let Some(text) = text else {
         return settings.missing(line, shown, "the file cannot be read", "set ldap.routing_domains to its names");
     };
-    // The first word of a line counts; what begins with # is a comment.
+    // The first word of a line counts; text behind # is a comment.
     let words: Vec<&str> = text.lines().filter_map(|line| line.split('#').next()?.split_whitespace().next()).collect();
     domains(settings, &words.join(" "), is_equivalent, shown, line);
     let reason = "its names as they are now; the file is not read again";
@@ -324,7 +324,7 @@ fn head(settings: &mut Settings<'_>, name: &str, spec: &Spec, line: usize) -> Re
     Ok(table)
 }
 
-/// What sendmail asks where a map says `LDAP` and nothing more.
+/// Returns the specification that sendmail uses where a map says `LDAP` and nothing more.
 fn own_schema(settings: &Settings<'_>, map: &Map) -> Result<String, ImportRefusal> {
     let cluster = settings.said.ldap.cluster.as_ref().filter(|name| is_plain(name));
     let cluster = cluster.map(|name| format!("(sendmailMTACluster={name})"));
@@ -373,7 +373,7 @@ fn words(text: &str) -> Vec<String> {
     all
 }
 
-/// Reads options over those of `before`; what cannot be carried over is noted.
+/// Reads options over those of `before`; an option that cannot be carried over gets a note.
 fn read(settings: &mut Settings<'_>, text: &str, before: &Spec, line: usize) -> Spec {
     /// Options with a value.
     const VALUED: &str = "kvhpbdMPHszlcwrZVTSna";
@@ -516,7 +516,8 @@ fn filter(settings: &mut Settings<'_>, value: &str, statement: &str, line: usize
     is_good.then_some(text)
 }
 
-/// What follows a filter (RFC 4515 §3), in the narrower form that needs no second look; `None` where there is none.
+/// Returns the text behind a filter (RFC 4515 §3), in the narrower form that needs no second look; `None` where there
+/// is no filter.
 fn rest_of_filter(text: &str, depth: usize) -> Option<&str> {
     if depth > DEPTH_MAX {
         return None;

@@ -15,7 +15,7 @@ pub(super) struct Call {
     pub(super) line: usize,
 }
 
-/// What stands in a file, in its order.
+/// A statement of a file, in the order of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Statement {
     /// A macro with parentheses, or one of capitals alone on its line (`LOCAL_CONFIG`).
@@ -27,11 +27,11 @@ pub(super) enum Statement {
         /// Where it begins, counted from 1.
         line: usize,
     },
-    /// What could not be read: from here to the end nothing is known.
+    /// A call without an end: from here on nothing is known.
     Open(Call),
 }
 
-/// Reads a file. Never fails: what is open at the end is the last piece.
+/// Reads a file. Never fails: an open call at the end is the last piece.
 pub(super) fn read(text: &str) -> Vec<Statement> {
     let mut reader = Reader { rest: text, line: 1, pieces: Vec::new(), raw: String::new(), is_hidden: false };
     reader.run();

@@ -1,4 +1,4 @@
-//! Tables: the key for each, and the file in what sendmail writes about it.
+//! Tables: the key for each, and the file named in sendmail's specification.
 
 use super::ldap;
 use super::settings::Settings;
@@ -95,6 +95,6 @@ fn file(settings: &Settings<'_>, argument: &str) -> Result<String, String> {
     let path = rest.iter().copied().find(|word| word.starts_with('/')).ok_or("no file with its whole path is named")?;
     let path = path.trim_end_matches(".db");
     let database = [".db", ".cdb"].map(|end| format!("{path}{end}")).into_iter().find(|path| (settings.is_there)(path));
-    // The text is what people change; a database stands in where there is no text.
+    // People change the text; a database stands in where there is no text.
     Ok(if (settings.is_there)(path) { path.to_owned() } else { database.unwrap_or_else(|| path.to_owned()) })
 }

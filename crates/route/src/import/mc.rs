@@ -1,4 +1,4 @@
-//! The macros of a `.mc` file: what each sets, or why nothing does.
+//! The macros of a `.mc` file: the setting of each, or the reason why it has none.
 
 use super::include::Run;
 use super::macros::Call;
@@ -146,7 +146,7 @@ fn domains(settings: &mut Settings<'_>, key: &'static str, prefix: &str, call: &
     }
 }
 
-/// Class R: domains with what is below them, and networks.
+/// Class R: domains with the names below them, and networks.
 pub(super) fn relay_domains(settings: &mut Settings<'_>, words: &str, shown: &str, line: usize) {
     for word in words.split_whitespace() {
         if let Some(network) = network(word) {

@@ -14,8 +14,8 @@
 //! | [`settings`] | the keys found so far, and their TOML |
 //! | [`queue`] | a message of sendmail's queue |
 //!
-//! No value is guessed: what has no key, or a value that our key cannot have, becomes a [`Note`]. What is left out is
-//! always the stricter side: no relaying, no listener that would take mail without the login it had.
+//! No value is guessed: a statement without a key, or with a value that our key cannot have, becomes a [`Note`]. An
+//! omission is always the stricter side: no relaying, no listener that would take mail without the login it had.
 
 mod cf;
 mod expand;
@@ -36,7 +36,7 @@ use std::fmt;
 /// How much a note matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Weight {
-    /// It was not carried over; somebody must see to it.
+    /// It was not carried over; the operator must set it.
     Missing,
     /// It was carried over and means something a little different here.
     Differs,
@@ -56,20 +56,20 @@ impl Weight {
     }
 }
 
-/// What is to be said of a statement.
+/// A note on a statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
     /// How much it matters.
     pub weight: Weight,
     /// The file, as it was named.
     pub file: String,
-    /// The line, counted from 1; 0 for what stands nowhere.
+    /// The line, counted from 1; 0 for a note without a line.
     pub line: usize,
     /// The statement, shortened.
     pub statement: String,
     /// Why.
     pub reason: String,
-    /// What to do; empty for nothing.
+    /// The next step; empty for none.
     pub hint: String,
 }
 
@@ -80,7 +80,7 @@ impl fmt::Display for Note {
     }
 }
 
-/// What came of a file.
+/// The result of an import.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Imported {
     /// The configuration, with the line each key comes from.
@@ -94,7 +94,7 @@ pub struct Imported {
 pub enum Language {
     /// Macros of m4: `sendmail.mc`.
     Mc,
-    /// What they make: `sendmail.cf`.
+    /// The output of m4: `sendmail.cf`.
     Cf,
 }
 

@@ -11,7 +11,7 @@ enum Conversion {
     Number(&'static str, u64, u64),
     /// By hand, in [`special`].
     Special,
-    /// It cannot be carried over: why, and what to do.
+    /// It cannot be carried over: the reason, and the next step.
     Missing(&'static str, &'static str),
     /// There is nothing to set: why.
     Needless(&'static str),
@@ -389,7 +389,7 @@ fn mechanisms(settings: &mut Settings<'_>, words: &[&str], statement: &str, line
     settings.missing(line, statement, reason, "set auth.file or auth.program");
 }
 
-/// Where mail for names that nobody has goes.
+/// Reads the destination of mail for unknown users.
 pub(super) fn luser_relay(settings: &mut Settings<'_>, value: &str, line: usize) {
     let value = value.trim();
     let value = value.strip_prefix("local:").filter(|rest| rest.contains('@')).unwrap_or(value);

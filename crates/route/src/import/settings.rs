@@ -1,5 +1,4 @@
-//! What was found so far: keys with their values and origins, listeners, lists of blocked clients, notes; and their
-//! TOML.
+//! The results so far: keys with their values and origins, listeners, lists of blocked clients, notes; and their TOML.
 
 use super::{Files, Imported, Note, Weight, ldap};
 use std::collections::BTreeSet;
@@ -47,7 +46,7 @@ pub(super) struct Listener {
     pub(super) line: usize,
 }
 
-/// What has been said that counts only together with other statements.
+/// Statements that count only together with others.
 #[derive(Default)]
 pub(super) struct CombinedStatements {
     pub(super) has_msa: Option<bool>,
@@ -55,7 +54,7 @@ pub(super) struct CombinedStatements {
     pub(super) has_generics: bool,
     pub(super) has_relay_domains: bool,
     pub(super) is_interactive: bool,
-    /// Who vouches for certificates of clients and servers.
+    /// The authorities for certificates of clients and servers.
     pub(super) authorities: Option<(Vec<String>, usize)>,
     /// Clients are asked for none.
     pub(super) spares_clients: bool,
@@ -84,7 +83,7 @@ pub(super) struct Settings<'a> {
     names: Vec<String>,
     pub(super) files: Files<'a>,
     pub(super) is_there: &'a dyn Fn(&str) -> bool,
-    /// What is read now are defaults of a system, of which nothing is to be told.
+    /// The statements are defaults of a system, so they get no notes.
     pub(super) is_quiet: bool,
     entries: Vec<Entry>,
     pub(super) listeners: Vec<Listener>,
@@ -99,7 +98,7 @@ impl<'a> Settings<'a> {
         Self { names, files, is_there, is_quiet: false, entries, listeners, said: CombinedStatements::default(), notes }
     }
 
-    /// Begins another file: what its lines are counted from.
+    /// Begins another file, and returns the number that its lines are counted from.
     pub(super) fn begin_file(&mut self, name: &str) -> usize {
         self.names.push(name.to_owned());
         (self.names.len() - 1) * LINES_MAX
@@ -165,7 +164,7 @@ impl<'a> Settings<'a> {
         }
     }
 
-    /// Remembers the name that stands for ours; what it does depends on other statements.
+    /// Remembers the masquerade name; its effect depends on other statements.
     pub(super) fn masquerade(&mut self, name: &str, line: usize) {
         match super::values::domain(name) {
             Some(name) => self.said.masquerade = Some((name, line)),
@@ -318,7 +317,7 @@ impl<'a> Settings<'a> {
         }
     }
 
-    /// Domains of a list in `generics` stand for what is below them too.
+    /// Domains of a list in `generics` include the names below them.
     fn with_subdomains(&mut self, key: &str) {
         let entry = self.entries.iter_mut().find(|entry| entry.table == "generics" && entry.key == key);
         if let Some(Entry { value: Value::List(list), .. }) = entry {

@@ -1,4 +1,4 @@
-//! Files as administrators have them, statement by statement, and files that nobody has.
+//! Files as administrators have them, statement by statement, and files that no administrator has.
 
 use super::{Files, Imported, Language, Weight, import};
 use proptest::prelude::*;

@@ -1,17 +1,17 @@
-//! What is wrong with a map, in words for the operator.
+//! The faults of a map, in words for the operator.
 
 use std::fmt;
 
-/// What is wrong with one entry, and what becomes of it.
+/// The fault of one entry, and its effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Complaint {
     /// The line of a text file, from 1.
     pub line: Option<u32>,
-    /// The entry, what is wrong with it, what becomes of it.
+    /// The entry, its fault, and the effect.
     pub text: String,
 }
 
-/// Why a file gives no map. [`Display`](fmt::Display) names the file, what is wrong, and what to do.
+/// Why a file gives no map. [`Display`](fmt::Display) names the file, the fault, and the next step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unreadable {
     file: String,
@@ -19,7 +19,7 @@ pub struct Unreadable {
     next: &'static str,
 }
 
-/// What to do about a file that is damaged.
+/// The next step for a file that is damaged.
 const MAKE_AGAIN: &str = "make it again with makemap or newaliases, or name the text file instead";
 
 impl Unreadable {
@@ -52,13 +52,13 @@ impl Unreadable {
         &self.file
     }
 
-    /// What is wrong with it.
+    /// Returns the fault.
     #[must_use]
     pub fn what(&self) -> &str {
         &self.what
     }
 
-    /// What to do about it.
+    /// Returns the next step.
     #[must_use]
     pub fn next_step(&self) -> &str {
         self.next

@@ -1,9 +1,9 @@
-//! What a file is, from its content.
+//! The format of a file, known from its content.
 
 use super::complaint::Unreadable;
 use super::{berkeley, cdb};
 
-/// What a map was read from.
+/// The format that a map was read from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Format {
     /// Lines, as `makemap` reads them.
@@ -30,7 +30,7 @@ impl std::fmt::Display for Format {
 /// How much of the beginning says that a file is not text.
 const LOOK: usize = 4_096;
 
-/// Beginnings of files that somebody may name by mistake.
+/// Beginnings of files that an operator may name by mistake.
 const OTHERS: [(&[u8], &str); 9] = [
     (b"SQLite format 3\0", "it is an SQLite database"),
     (b"\xce\x9a\x57\x13", "it is a GNU dbm file"),

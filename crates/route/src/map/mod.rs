@@ -1,8 +1,8 @@
 //! Maps: files of keys and values as sendmail and its `makemap` and `newaliases` use them, read into memory.
 //!
-//! A file is read whole, as bytes that the caller gives; what it is follows from its content, never from its name. What
-//! is wrong with a single entry is a complaint, and the others hold. What is wrong with the file as a whole makes it
-//! unreadable, so that whoever reloads keeps what he had.
+//! A file is read whole, as bytes that the caller gives; its format follows from its content, never from its name. A
+//! fault in a single entry is a complaint, and the other entries count. A fault in the file as a whole makes it
+//! unreadable, so that a reload keeps the former map.
 //!
 //! | File | Holds |
 //! |---|---|
@@ -34,7 +34,7 @@ use storage::Storage;
 /// A file to read.
 #[derive(Debug)]
 pub struct Reading<'a> {
-    /// What the map is called, as in `mailertable`.
+    /// The name of the map, as in `mailertable`.
     pub name: &'a str,
     /// Where the bytes come from, for messages only.
     pub file: &'a str,
@@ -44,7 +44,7 @@ pub struct Reading<'a> {
     pub fold: bool,
 }
 
-/// How much a map may hold. What is beyond is said, never cut off in silence.
+/// How much a map may hold. Entries beyond a limit are reported, not dropped in silence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Octets of a file, at most 4,294,967,294; 1 GiB by default.
@@ -64,13 +64,13 @@ impl Default for Limits {
     }
 }
 
-/// What came of a file.
+/// The result of reading a file.
 #[derive(Debug)]
 pub struct Loaded {
     /// All entries that are right.
     pub table: Table,
-    /// What is wrong with the others, in the order of the file; at most [`Limits::complaints_max`] and one that counts
-    /// the rest.
+    /// The faults of the others, in the order of the file; at most [`Limits::complaints_max`] and one that counts the
+    /// rest.
     pub complaints: Vec<Complaint>,
 }
 
@@ -109,8 +109,8 @@ impl Table {
     /// Reads a file, with the default [`Limits`].
     ///
     /// # Errors
-    /// The file as a whole is damaged, of another kind, or too large; the text names the file, what is wrong, and what
-    /// to do.
+    /// The file as a whole is damaged, of another kind, or too large; the text names the file, the fault, and the next
+    /// step.
     pub fn read(reading: Reading<'_>) -> Result<Loaded, Unreadable> {
         Self::read_within(reading, &Limits::default())
     }
@@ -162,7 +162,8 @@ impl Table {
         Self { name, file, format: Format::Text, fold: true, has_alias_token, storage }
     }
 
-    /// A map of entries that somebody else read from a text file, as aliases, each with its line; keys in lower case.
+    /// Makes a map of entries that the caller read from a text file, as aliases, each with its line; keys in lower
+    /// case.
     ///
     /// Of equal keys the first counts. Complaints are about duplicates, and entries beyond the default [`Limits`].
     #[must_use]
@@ -218,7 +219,7 @@ impl Table {
         size_of::<Self>() + self.name.capacity() + self.file.capacity() + self.storage.memory_bytes()
     }
 
-    /// What the file is.
+    /// Returns the format of the file.
     #[must_use]
     pub fn format(&self) -> Format {
         self.format
@@ -230,7 +231,7 @@ impl Table {
         &self.file
     }
 
-    /// What the map is called.
+    /// Returns the name of the map.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name

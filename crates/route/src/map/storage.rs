@@ -19,7 +19,7 @@ enum Layout {
     Packed(Box<[(u32, u32)]>),
 }
 
-/// How far from a known line number an entry may begin: what has to be read to count lines.
+/// How far from a known line number an entry may begin: this much is read to count lines.
 const BLOCK: usize = 128;
 
 /// All entries of a table.
@@ -232,7 +232,7 @@ fn count_lines(bytes: &[u8]) -> usize {
     memchr::memchr_iter(b'\n', bytes).count()
 }
 
-/// A hash of a key. The maps are the operator's own files, so nobody chooses keys that collide.
+/// A hash of a key. The maps are the operator's own files, so no attacker chooses keys that collide.
 fn hash(key: &[u8]) -> u64 {
     const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
     let mut hash = key.len() as u64;
@@ -274,7 +274,7 @@ pub(super) fn fold(key: &mut [u8]) {
     }
 }
 
-/// Replaces what is not UTF-8 by question marks; says whether there was any.
+/// Replaces bytes that are not UTF-8 by question marks; returns whether there were any.
 pub(super) fn replace_invalid(bytes: &mut [u8]) -> bool {
     let mut start = 0;
     let mut any = false;

@@ -52,7 +52,7 @@ pub(super) fn read(
         }
         start += len + 1;
     }
-    // What was not UTF-8 was replaced.
+    // Bytes that are not UTF-8 were replaced before.
     let text = String::from_utf8(bytes).unwrap_or_default();
     Ok(Storage::of_lines(text, &offsets, complaints))
 }

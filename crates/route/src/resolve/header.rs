@@ -1,18 +1,17 @@
 //! The header section of our users' mail, with the addresses by which they are known outside.
 //!
-//! **Where.** At the end of the header section while the content arrives, before any of it is kept: what is durable is
-//! what is delivered, whoever delivers it and however often. The section alone is held back; the body is never copied
-//! or looked at.
+//! **Where.** At the end of the header section while the content arrives, before any of it is kept: the durable content
+//! is the delivered content, by each delivery and however often. The section alone is held back; the body is never
+//! copied or looked at.
 //!
 //! **Whose mail.** That of clients who may send anywhere: users who have logged in, networks that may relay, programs
 //! of this machine ([`Access::client_right`](crate::access::Access::client_right)). Mail of strangers goes on as it
-//! came, also where it claims to be from here: what somebody has signed stays what it was. sendmail rewrites by mailer,
-//! so both.
+//! came, also where it claims to be from here: signed content stays as it was. sendmail rewrites by mailer, so both.
 //!
 //! **Which addresses.** Those of [`SENDER_FIELDS`], as sendmail's `H_FROM` fields; with
-//! [`Generics::recipients`](super::Generics::recipients) those of [`RECIPIENT_FIELDS`] too. They get what domaintable,
-//! genericstable and the masquerade say; recipients without that setting what domaintable says alone. How an address is
-//! found in a field, and what is left alone, is told in [`mail::header_address::rewrite`].
+//! [`Generics::recipients`](super::Generics::recipients) those of [`RECIPIENT_FIELDS`] too. domaintable, genericstable
+//! and the masquerade change them; without that setting domaintable alone changes recipients.
+//! [`mail::header_address::rewrite`] describes how an address is found in a field, and which addresses are left alone.
 //!
 //! A map that cannot be asked is a temporary failure of the message. Lines that are no field end the section.
 
@@ -39,11 +38,11 @@ pub const SENDER_FIELDS: [&str; 8] = [
 pub const RECIPIENT_FIELDS: [&str; 7] = ["to", "cc", "bcc", "resent-to", "resent-cc", "resent-bcc", "apparently-to"];
 
 /// Where the header section of a message that begins with `content` ends: before the empty line, or before the first
-/// line that is no field. `None`: not in what there is.
+/// line that is no field. `None`: not within `content`.
 #[must_use]
 pub fn section_end(content: &[u8]) -> Option<usize> {
     let section = HeaderSection::read(content, LineEnd::Crlf);
-    // Of a line that has only begun nobody knows what it is.
+    // A line without its end is not judged yet.
     let whole = if section.is_closed() { content.len() } else { last_field(content) };
     let mut items = section.items().enumerate();
     let odd = items.find_map(|(number, item)| match item {
@@ -53,7 +52,7 @@ pub fn section_end(content: &[u8]) -> Option<usize> {
     odd.or_else(|| section.is_closed().then_some(section.as_bytes().len()))
 }
 
-/// Where the last field begins of what has come of a header section.
+/// Returns the place where the last field begins in the received part of a header section.
 #[must_use]
 pub fn last_field(content: &[u8]) -> usize {
     let section = HeaderSection::read(content, LineEnd::Crlf);

@@ -1,4 +1,4 @@
-//! What holds for a domain when its mail is sent.
+//! The hosts and settings for a domain when its mail is sent.
 //!
 //! Mail for a domain is kept under the name of the domain. Which hosts that means is asked anew for each connection, so
 //! that a changed mailertable holds for mail that waits.
@@ -10,20 +10,20 @@ use crate::refusal::Refusal;
 use crate::tables::mailer::MailerValue;
 use crate::tables::{Entry, mailertable};
 
-/// What is said of a domain, other than that its MX hosts have its mail.
+/// The treatment of a domain whose mail does not go to its MX hosts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HostsOrElse {
     /// These hosts.
     Hosts(Hosts),
     /// It is for a user here: the recipient is to be resolved anew.
     Local,
-    /// Nobody takes it: the mail is returned.
+    /// No host takes it: the mail is returned.
     Refuse(Refusal),
 }
 
 impl Router {
     /// The hosts for a domain, or for an address in brackets, of [`To::Domain`](crate::destination::To::Domain) and
-    /// [`To::Literal`](crate::destination::To::Literal): what mailertable says, else the smart hosts. `None`: its MX
+    /// [`To::Literal`](crate::destination::To::Literal): the hosts in mailertable, else the smart hosts. `None`: its MX
     /// hosts, or the address itself.
     ///
     /// Mail that was taken is not dropped because of an entry `discard:` that came later: it is refused.

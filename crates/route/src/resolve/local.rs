@@ -1,5 +1,4 @@
-//! Users of this machine: aliases, their forwards, their mailboxes; and who is to have the mail of those whom nobody
-//! knows.
+//! Users of this machine: aliases, their forwards, their mailboxes; and the treatment of mail for unknown users.
 
 use super::LocalMailer;
 use super::run::{Flow, Job, Run, permanent};
@@ -12,7 +11,7 @@ use crate::tables::virtusertable::detail;
 use mail::{Address, Domain, DomainName, LocalPart};
 
 impl Run<'_, '_, '_> {
-    /// Mail for a user of this machine; `is_mailbox`: whatever aliases say.
+    /// Mail for a user of this machine; `is_mailbox`: aliases do not count.
     pub(super) fn local(&mut self, job: &mut Job, user: &LocalPart, is_mailbox: bool) -> Result<Flow, Stop> {
         if is_mailbox {
             return match self.has_users() && !self.is_account(user)? {
@@ -46,7 +45,7 @@ impl Run<'_, '_, '_> {
         if is_open { Err(Stop::Open) } else { Ok(Flow::Done) }
     }
 
-    /// Somebody to whom an alias or a forward has led.
+    /// Adds a recipient that an alias or a forward leads to.
     fn send_to(&mut self, job: &Job, root: &LocalPart, target: Target, origin: alias::Origin) -> Result<Flow, Stop> {
         let member = |job: &Job, user: &LocalPart, origin| -> Result<Job, Stop> {
             Ok(Self::child(job, self.address_here(job, user)?, origin))
@@ -105,7 +104,7 @@ impl Run<'_, '_, '_> {
         }
     }
 
-    /// A name that is neither an alias nor anybody with a mailbox, found on the way from the name `root`.
+    /// Handles a name that is neither an alias nor a user with a mailbox, found on the way from the name `root`.
     fn unknown_user(&mut self, mut job: Job, root: &LocalPart, user: &LocalPart) -> Result<Flow, Stop> {
         // RFC 5321 §4.5.1: there is always a postmaster
         if user.as_str().eq_ignore_ascii_case("postmaster") && !root.as_str().eq_ignore_ascii_case("root") {
@@ -127,7 +126,7 @@ impl Run<'_, '_, '_> {
             }
     }
 
-    /// Mail for the mailbox of a user who is one.
+    /// Handles mail for the mailbox of an existing user.
     fn mailbox(&mut self, job: &Job, user: &LocalPart) -> Result<Flow, Stop> {
         let address = self.address_here(job, user)?;
         let router = self.router;
@@ -155,7 +154,7 @@ impl Run<'_, '_, '_> {
         Ok(matches!(self.ask.answer(Question::User { name: name.into() })?, Answer::User { .. }))
     }
 
-    /// Mail for a user whom nobody knows.
+    /// Handles mail for an unknown user.
     fn nobody(&mut self, job: &Job, user: &LocalPart) -> Result<Flow, Stop> {
         let router = self.router;
         match &router.settings.luser_relay {

@@ -130,7 +130,7 @@ impl Run<'_, '_, '_> {
         };
         let target = match virtusertable::parse(&value) {
             Ok(target) => target,
-            // What the client wrote became part of it, so it may be his fault.
+            // The value contains text of the client, so the fault may be the client's.
             Err(fault) if found.value.contains('%') => {
                 self.step_of(virtusertable::NAME, &found, || fault.text);
                 let text = format!("<{}>... Invalid address", self.original);

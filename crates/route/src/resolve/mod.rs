@@ -1,8 +1,8 @@
-//! From a recipient to where his mail goes: the maps in sendmail's order, rules between them, and what each step
-//! decided.
+//! From a recipient to the destination of his mail: the maps in sendmail's order, rules between them, and the decision
+//! of each step.
 //!
 //! ```text
-//! rules "first" ─► domaintable ─► LDAP routing ─► rules "before-virtusertable" ─► virtusertable ──┐ from the start, with the
+//! rules "first" ─► domaintable ─► LDAP routing ─► rules "before-virtusertable" ─► virtusertable ──┐ from the start,
 //!                                                                                  │             │ new address
 //!   ┌──────────────────────────────────────────────────────────────────────────────┘◄────────────┘
 //!   ▼
@@ -26,9 +26,9 @@
 //! | [`header`] | their addresses in the header section |
 //! | `lint` | doubts that concern several maps |
 //!
-//! Invariants: every way ends, whatever the maps say; a recipient is delivered, refused, discarded or waits, never
-//! forgotten; the destination of each delivery reads back; a copy never leads to another copy; nobody gets the same
-//! mail twice by the same way.
+//! Invariants: every way ends, with any maps; a recipient is delivered, refused, discarded or waits, never forgotten;
+//! the destination of each delivery reads back; a copy never leads to another copy; no recipient gets the same mail
+//! twice by the same way.
 
 pub mod header;
 mod hosts;
@@ -63,7 +63,7 @@ use std::sync::Arc;
 
 /// How often virtusertable may name another address that stands in it, as in sendmail.
 pub const VIRTUAL_DEPTH_MAX: usize = 50;
-/// How many steps are kept for people; of a large list nobody reads all.
+/// The most steps that are kept for people; the steps of a large list are too many to read.
 pub const STEPS_MAX: usize = 1_000;
 
 /// All that decides where mail goes. Nothing in it changes; another configuration is another router.
@@ -86,7 +86,7 @@ pub struct Maps {
     pub mailertable: Vec<Source>,
     /// Addresses without mailboxes of their own.
     pub virtusertable: Vec<Source>,
-    /// What senders are called outside.
+    /// The outside addresses of senders.
     pub genericstable: Vec<Source>,
     /// Other names of domains.
     pub domaintable: Vec<Source>,
@@ -107,7 +107,7 @@ pub struct Settings {
     pub hostname: DomainName,
     /// Which of mailertable and smarttable counts.
     pub precedence: Precedence,
-    /// What stands between user and detail; `None`: users have no details.
+    /// The character between user and detail; `None`: users have no details.
     pub delimiter: Option<char>,
     /// The port of hosts that maps name without one; 25.
     pub port: u16,
@@ -119,19 +119,19 @@ pub struct Settings {
     pub alias_depth_max: usize,
     /// How many recipients one recipient may become; 1,000,000.
     pub expansion_max: usize,
-    /// For whom genericstable is.
+    /// The senders that genericstable is for.
     pub generics: Generics,
     /// The domain that stands for ours in senders' addresses.
     pub masquerade: Option<Masquerade>,
     /// Whether a user's `.forward` counts.
     pub forward: bool,
-    /// Where mail of users goes whom nobody knows; `None`: it is refused. Addresses get the host as their domain.
+    /// The destination of mail for unknown users; `None`: it is refused. Addresses get the host as their domain.
     pub luser_relay: Option<MailerValue>,
     /// Where mail of all users goes who have no alias; `None`: into their mailboxes here.
     pub mail_hub: Option<MailerValue>,
 }
 
-/// For which senders genericstable is asked, and where they have what it says.
+/// The senders for which genericstable is asked, and the places where its values are used.
 #[derive(Clone, Debug, Default)]
 pub struct Generics {
     /// Their domains: class G.
@@ -164,7 +164,7 @@ pub enum LocalMailer {
     Hosts {
         /// Which.
         hosts: Hosts,
-        /// Whether there must be an account; if not, the server says who is there.
+        /// Whether there must be an account; if not, the server knows the accounts.
         accounts: bool,
     },
     /// Nowhere: there are only aliases.
@@ -206,7 +206,7 @@ pub struct Request<'a> {
     pub is_local_submission: bool,
 }
 
-/// What a resolution depends on of sender and client ([`Router::sender_class`]).
+/// The properties of sender and client that a resolution depends on ([`Router::sender_class`]).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct SenderClass {
     /// The rules that are for them, by their numbers.
@@ -215,14 +215,14 @@ pub struct SenderClass {
     host: Option<Box<str>>,
 }
 
-/// What becomes of a recipient, and why.
+/// The result for a recipient, and the reasons.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resolution {
-    /// What becomes of it.
+    /// The result.
     pub outcome: Outcome,
-    /// What led there, in order; at most [`STEPS_MAX`].
+    /// The decisions on the way, in order; at most [`STEPS_MAX`].
     pub steps: Vec<Step>,
-    /// Members of a list and copies that nobody will get although the others do: a report to the sender (or to the
+    /// Members of a list and copies that are not delivered although the others are: a report to the sender (or to the
     /// owner of the list) and to the operator is due.
     pub failed: Vec<Failed>,
 }
@@ -232,15 +232,15 @@ pub struct Resolution {
 pub struct Failed {
     /// Which.
     pub address: Address,
-    /// What a client would be told.
+    /// The refusal for a client.
     pub refusal: Refusal,
-    /// The sender who is to be told, in place of that of the message.
+    /// The sender that gets the report, in place of that of the message.
     pub sender: Option<ReversePath>,
     /// It is a copy: the sender is told only if [`CopyDsn::AsOriginal`].
     pub copy: Option<CopyDsn>,
 }
 
-/// What becomes of a recipient.
+/// The result for a recipient.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// It is delivered; there is at least one.
@@ -254,7 +254,7 @@ pub enum Outcome {
 /// One address, and where its mail goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delivery {
-    /// For whom.
+    /// The recipient.
     pub address: Address,
     /// Where.
     pub destination: Destination,
@@ -286,8 +286,8 @@ impl Router {
         run::Run::new(self, ask, request).all()
     }
 
-    /// What takes part in a resolution of the sender and the client of a request. Two requests for the same recipient
-    /// with the same answer have the same resolution, as long as maps and answers are the same.
+    /// Returns the properties of a request's sender and client that take part in a resolution. Two requests for the
+    /// same recipient with the same answer have the same resolution, as long as maps and answers are the same.
     ///
     /// # Errors
     /// As [`Self::resolve`], for the entry of smarttable.

@@ -18,7 +18,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 /// `[[route.rule]]`
 #[derive(Clone, Debug)]
 pub struct Rule {
-    /// What people call it.
+    /// Its name in messages.
     pub name: Box<str>,
     /// Where it stands.
     pub place: EntryLocation,
@@ -30,7 +30,7 @@ pub struct Rule {
     pub recipient: Patterns,
     /// Clients it is for; none: all.
     pub client: Vec<IpNet>,
-    /// What it does.
+    /// The action of the rule.
     pub action: RuleAction,
 }
 
@@ -50,7 +50,7 @@ pub enum At {
     Last,
 }
 
-/// What a rule does.
+/// The action of a rule.
 #[derive(Clone, Debug, Default)]
 pub struct RuleAction {
     /// Mail goes there.
@@ -69,7 +69,7 @@ pub struct RuleAction {
     pub source4: Option<Ipv4Addr>,
     /// Where IPv6 connections come from.
     pub source6: Option<Ipv6Addr>,
-    /// What we call ourselves.
+    /// The name that this host gives itself.
     pub hello: Option<Box<str>>,
     /// The recipient is refused.
     pub reject: Option<Refusal>,
@@ -101,7 +101,7 @@ impl Acknowledge {
 /// Where a copy goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CopyTo {
-    /// To somebody else, by the way mail for him takes.
+    /// To another address, by the way that mail for it takes.
     Address(Address),
     /// To other hosts, for the same recipient.
     Mailer(MailerValue),
@@ -121,7 +121,7 @@ impl CopyTo {
     /// Reads `journal@example.com` or a value of mailertable.
     ///
     /// # Errors
-    /// What is wrong, and what to write.
+    /// The fault, and the text to write.
     pub fn parse(text: &str, port: u16) -> Result<Self, ValueError> {
         let text = text.trim();
         let fault = |why: String| ValueError {
@@ -188,7 +188,7 @@ impl Rule {
 /// Addresses that a rule is for.
 ///
 /// `user@example.com` (also with a detail), `user@` at any domain, `@example.com` and `example.com`, `.example.com` for
-/// what is below it, `<>` for the null sender, `*` for all. Upper and lower case are the same.
+/// names below it, `<>` for the null sender, `*` for all. Upper and lower case are the same.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Patterns {
     is_any: bool,
@@ -203,7 +203,7 @@ impl Patterns {
     /// Reads patterns; none fit all.
     ///
     /// # Errors
-    /// What is wrong with the first that is none.
+    /// The fault of the first text that is no pattern.
     pub fn parse<T: AsRef<str>>(texts: &[T]) -> Result<Self, ValueError> {
         let mut patterns = Self { is_any: texts.is_empty(), ..Self::default() };
         for text in texts {

@@ -1,4 +1,4 @@
-//! What rules do to an address on its way.
+//! The effects of rules on an address on its way.
 
 use super::rule::{At, CopyTo, Rule};
 use super::run::{Copy, Flow, Job, Run};

@@ -1,7 +1,7 @@
 //! The way of one recipient through the maps, and of every address it becomes.
 //!
 //! Work is a list of [`Job`]s, an address each. A job goes through the maps until it is delivered, refused, or has
-//! become other jobs. Copies are done last, so what somebody gets anyway is not copied to him. When an answer is
+//! become other jobs. Copies are done last, so a recipient that gets the mail anyway gets no copy. When an answer is
 //! missing the other jobs go on all the same: then one round asks for all of them.
 
 use super::rule::{Acknowledge, CopyDsn, Rule};
@@ -22,11 +22,11 @@ use std::rc::Rc;
 #[derive(Clone, Debug)]
 pub(super) struct Job {
     pub(super) address: Address,
-    /// By which aliases and forwards it was reached.
+    /// The aliases and forwards by which it was reached.
     pub(super) origin: Origin,
     /// The addresses and users it was before.
     pub(super) before: Option<Rc<Before>>,
-    /// What rules have said of it.
+    /// The marks that rules have set.
     pub(super) marks: Rc<Marks>,
     /// It is a copy.
     pub(super) copy: Option<CopyDsn>,
@@ -36,14 +36,14 @@ pub(super) struct Job {
     pub(super) is_routed: bool,
 }
 
-/// What an address was before: short, for aliases and forwards have a greatest depth.
+/// The former values of an address: a short chain, for aliases and forwards have a greatest depth.
 #[derive(Debug)]
 pub(super) struct Before {
     name: Box<str>,
     before: Option<Rc<Self>>,
 }
 
-/// What rules say of a mail, beside where it goes.
+/// The settings of rules for a mail, beside its destination.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Marks {
     pub(super) hold: Option<Box<str>>,
@@ -85,7 +85,7 @@ pub(super) struct Run<'r, 'q, 'a> {
     pub(super) copies: VecDeque<Copy>,
     /// Addresses and users that have been looked at, as originals and as copies.
     seen: HashSet<(Box<str>, bool)>,
-    /// Who gets the mail, and where; whoever is on two lists gets it from the first.
+    /// The recipients with their destinations; a recipient on two lists gets the mail from the first.
     taken: HashSet<(Box<str>, Box<str>)>,
     deliveries: Vec<Delivery>,
     failed: Vec<Failed>,
@@ -145,7 +145,7 @@ impl<'r, 'q, 'a> Run<'r, 'q, 'a> {
                     None => break,
                 },
             };
-            // What it became is taken in its own order.
+            // The new jobs are taken in their own order.
             if let Some(new) = self.jobs.make_contiguous().get_mut(before..) {
                 new.reverse();
             }
@@ -214,8 +214,8 @@ impl<'r, 'q, 'a> Run<'r, 'q, 'a> {
         Ok(self.fail(job, Refusal::new(554, permanent(4, 6), &text)))
     }
 
-    /// Whether an address or a user is met for the first time, or by way of himself, of which aliases make something.
-    /// He is kept as what the job was before.
+    /// Whether an address or a user is met for the first time, or by way of himself, which aliases treat on their own.
+    /// He is kept as the former value of the job.
     pub(super) fn is_first(&mut self, job: &mut Job, name: &str) -> bool {
         let is_new = self.seen.insert((name.into(), job.copy.is_some()));
         let mut before = std::iter::successors(job.before.as_ref(), |before| before.before.as_ref());
@@ -268,7 +268,7 @@ impl<'r, 'q, 'a> Run<'r, 'q, 'a> {
             destination.group = self.queue_group(&address)?;
         }
         let who = match destination.to {
-            // Of one recipient the command is all.
+            // For one recipient the command is all.
             To::Program { .. } => Box::default(),
             _ => destination.who(&address),
         };
@@ -297,7 +297,7 @@ impl<'r, 'q, 'a> Run<'r, 'q, 'a> {
         Ok(Flow::Done)
     }
 
-    /// Nobody gets mail for this address.
+    /// Adds a failed address, with the refusal.
     pub(super) fn fail(&mut self, job: &Job, refusal: Refusal) -> Flow {
         let (address, sender, copy) = (job.address.clone(), job.origin.sender().cloned(), job.copy);
         self.failed.push(Failed { address, refusal, sender, copy });
@@ -339,7 +339,7 @@ impl<'r, 'q, 'a> Run<'r, 'q, 'a> {
     }
 }
 
-/// An entry that cannot be understood: mail waits, for nobody can say where it was meant to go.
+/// An entry that cannot be understood: mail waits, for its destination is unknown.
 pub(super) fn trouble(found: &MapEntry, fault: &ValueError) -> Stop {
     let place = &found.place;
     let line = place.line.map(|line| format!(" line {line}")).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What people are called outside: domaintable, genericstable, masquerade.
+//! The outside addresses of senders: domaintable, genericstable, masquerade.
 //!
 //! The envelope keeps its own name unless [`Generics::envelope`](super::Generics::envelope) says so, which is
 //! sendmail's `masquerade_envelope`; the header of our users' mail has the other name ([`super::header`]).
@@ -79,7 +79,7 @@ impl Router {
         at(address.local_part(), &new)
     }
 
-    /// The same for a sender, who may be nobody.
+    /// The same for a sender, which may be the null sender.
     ///
     /// # Errors
     /// As [`Self::canonical`].

@@ -1,4 +1,4 @@
-//! What the tags of the access map add to the way of a recipient: a copy by `bcc:`, and the queue group by `QGRP:`.
+//! The additions of the access map's tags to the way of a recipient: a copy by `bcc:`, and the queue group by `QGRP:`.
 
 use super::rule::CopyDsn;
 use super::run::{Copy, Run};

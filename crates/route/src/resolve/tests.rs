@@ -1,4 +1,4 @@
-//! Ways of recipients as data: maps, a request, what comes of it.
+//! Ways of recipients as data: maps, a request, its result.
 
 mod aliases;
 mod header;
@@ -87,7 +87,7 @@ fn resolve_with(
     panic!("it asks for ever");
 }
 
-/// The outcome in one line: `address → destination`, with what else is said of it.
+/// The outcome in one line: `address → destination`, with its other properties.
 fn told(resolution: &Result<Resolution, Stop>) -> String {
     match resolution {
         Err(Stop::Trouble(why)) => format!("trouble: {why}"),

@@ -5,7 +5,7 @@ use super::{Entry, ValueError, first};
 use crate::question::{Ask, Source, Stop};
 use mail::DomainName;
 
-/// What people call it.
+/// The name of the map in messages.
 pub const NAME: &str = "domaintable";
 
 /// The entry that says what a domain is called instead.

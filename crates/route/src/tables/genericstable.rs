@@ -1,4 +1,4 @@
-//! genericstable: what senders are called outside.
+//! genericstable: the outside addresses of senders.
 //!
 //! Keys in their order for `u+d@g.example`, whose domain is one of those that the table is for:
 //!
@@ -18,7 +18,7 @@ use super::virtusertable::detail;
 use super::{Entry, first};
 use crate::question::{Ask, Source, Stop};
 
-/// What people call it.
+/// The name of the map in messages.
 pub const NAME: &str = "genericstable";
 
 /// The entry for a sender, whose domain is in the form of the DNS; `None` for a name without one.

@@ -12,7 +12,7 @@
 //! | not set | set | to that address |
 //! | not set | not set | to the address as it is; `bounce`: back, `User unknown` |
 //!
-//! "To that host" is to what mailertable says for it, else to its MX hosts.
+//! "To that host" is to the hosts in mailertable for it, else to its MX hosts.
 
 use super::virtusertable::detail;
 use crate::class::Class;
@@ -20,7 +20,7 @@ use crate::question::{Answer, Ask, Question, Stop};
 use mail::DomainName;
 use std::sync::Arc;
 
-/// What becomes of the detail in `user+detail`.
+/// The treatment of the detail in `user+detail`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Detail {
     /// It is part of the name.
@@ -43,13 +43,13 @@ pub struct LdapRouting {
     pub equivalents: Option<(Class, DomainName)>,
     /// An address that is not there is refused; else it is taken as it is.
     pub bounce: bool,
-    /// What becomes of details.
+    /// The treatment of details.
     pub detail: Detail,
     /// `@domain` is not asked for.
     pub no_domain: bool,
 }
 
-/// What the directory says.
+/// The answer of the directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Routed {
     /// Nothing, or that the address is right as it is.
@@ -60,7 +60,7 @@ pub enum Routed {
         address: Option<String>,
         /// `mailHost`.
         host: Option<Arc<str>>,
-        /// What was looked up.
+        /// The key of the look-up.
         key: String,
         /// Where.
         source: Arc<str>,

@@ -31,7 +31,7 @@ pub enum MailerValue {
     Hosts {
         /// Which.
         hosts: Hosts,
-        /// For whom, in place of the recipient.
+        /// The address, in place of the recipient.
         recipient: Option<Address>,
     },
     /// To a user here; without a name the recipient's own.
@@ -46,7 +46,7 @@ impl MailerValue {
     /// Reads a value. `port` is for hosts without one.
     ///
     /// # Errors
-    /// What is wrong, and what to write.
+    /// The fault, and the text to write.
     pub fn parse(text: &str, port: u16) -> Result<Self, ValueError> {
         let text = text.trim();
         if text.is_empty() {
@@ -78,7 +78,7 @@ impl MailerValue {
     }
 }
 
-/// Mailer and what is behind it; `None` for hosts without one, whose dots tell.
+/// Splits a value into mailer and hosts; `None` for hosts without one, whose dots tell.
 pub(crate) fn split_mailer(text: &str) -> Option<(&str, &str)> {
     let (mailer, rest) = text.split_once(':')?;
     let is_one_word = mailer.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'));

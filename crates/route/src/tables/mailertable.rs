@@ -1,14 +1,14 @@
-//! mailertable: hosts for the domain of a recipient who is not local.
+//! mailertable: hosts for the domain of a recipient that is not local.
 //!
-//! Keys in their order for `a.b.example`: `a.b.example`, `.b.example`, `.example`, `.`. So `.example` is for what is
+//! Keys in their order for `a.b.example`: `a.b.example`, `.b.example`, `.example`, `.`. So `.example` is for names
 //! below `example` and not for `example` itself, and `.` is for all that no other key fits. With a key that begins with
-//! a dot `%1` is what stands before it in the domain (`a`, `a.b`; with `.` the whole domain), and `%2` the last part of
+//! a dot `%1` is the part before it in the domain (`a`, `a.b`; with `.` the whole domain), and `%2` the last part of
 //! that.
 
 use super::{Entry, first};
 use crate::question::{Ask, Source, Stop};
 
-/// What people call it.
+/// The name of the map in messages.
 pub const NAME: &str = "mailertable";
 
 /// The entry for a domain, in the form of the DNS.

@@ -1,4 +1,4 @@
-//! sendmail's tables of routing: how each is looked up, and what its values mean.
+//! sendmail's tables of routing: their look-ups and the meaning of their values.
 //!
 //! | File | Key | Value |
 //! |---|---|---|
@@ -9,8 +9,8 @@
 //! | [`genericstable`] | `user`, `user@domain`, `@domain` | what a sender is called outside |
 //! | [`ldap_routing`] | address, `@domain` | `mailHost`, `mailRoutingAddress` |
 //!
-//! [`substitute`] puts parts of the key into values, [`error_value`] reads `error:` in its two dialects. What comes of
-//! the values is the business of [`resolve`](crate::resolve).
+//! [`substitute`] puts parts of the key into values, [`error_value`] reads `error:` in its two dialects.
+//! [`resolve`](crate::resolve) knows the effects of the values.
 
 pub mod domaintable;
 pub mod error_value;
@@ -33,12 +33,12 @@ pub struct Entry {
     pub value: String,
 }
 
-/// What is wrong with a value, and what to write instead.
+/// The fault of a value, and the text to write instead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ValueError {
-    /// What is wrong.
+    /// The fault.
     pub text: String,
-    /// What to write instead.
+    /// The text to write instead.
     pub hint: String,
 }
 
@@ -48,8 +48,8 @@ impl ValueError {
     }
 }
 
-/// Looks up several keys of one map, of which the first that is there counts. Each comes with what stands for `%1`,
-/// `%2`, `%3`.
+/// Looks up several keys of one map, of which the first that is there counts. Each comes with the texts for `%1`, `%2`,
+/// `%3`.
 ///
 /// Sources outside are asked for all keys in one round.
 fn first<'k>(

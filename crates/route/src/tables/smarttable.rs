@@ -8,7 +8,7 @@ use super::{Entry, first};
 use crate::question::{Ask, Source, Stop};
 use mail::{Domain, ReversePath};
 
-/// What people call it.
+/// The name of the map in messages.
 pub const NAME: &str = "smarttable";
 
 /// The entry for a sender.

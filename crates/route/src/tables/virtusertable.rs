@@ -1,6 +1,6 @@
 //! virtusertable: addresses of domains that have no mailboxes of their own.
 //!
-//! Keys in their order for `u+d@v.example`, with what they give:
+//! Keys in their order for `u+d@v.example`, with the values they give:
 //!
 //! | Key | `%1` | `%2` | `%3` |
 //! |---|---|---|---|
@@ -20,10 +20,10 @@ use super::{Entry, ValueError, first};
 use crate::question::{Ask, Source, Stop};
 use mail::{Address, LocalPart};
 
-/// What people call it.
+/// The name of the map in messages.
 pub const NAME: &str = "virtusertable";
 
-/// What an address stands for.
+/// The target that an address stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     /// Another address.
@@ -32,7 +32,7 @@ pub enum Target {
     User {
         /// His name, perhaps with a detail.
         name: LocalPart,
-        /// `\joe`: his mailbox, whatever aliases say.
+        /// `\joe`: his mailbox, without aliases.
         is_mailbox: bool,
     },
     /// The same local part at another domain.
@@ -92,7 +92,7 @@ pub fn find(
 /// Reads a value.
 ///
 /// # Errors
-/// What is wrong, and what to write.
+/// The fault, and the text to write.
 pub fn parse(value: &str) -> Result<Target, ValueError> {
     let value = value.trim();
     if let Some(rest) = value.strip_prefix("error:") {

@@ -82,7 +82,7 @@ fn any_edit() -> impl Strategy<Value = Edit> {
 
 fn run_all(data: &[u8]) {
     for (name, body) in BODIES {
-        // The name of the body and the input are what a failure needs to show.
+        // The name of the body and the input must be shown for a failure.
         let result = std::panic::catch_unwind(|| body(data));
         assert!(result.is_ok(), "{name} on \"{}\"", data.escape_ascii());
     }

@@ -35,7 +35,7 @@ fn sorted(table: &Table) -> BTreeMap<String, String> {
     entries
 }
 
-/// Files of the same entries, and what they are.
+/// Files of the same entries, and their formats.
 const SAME: [(&str, Format); 9] = [
     ("makemap-hash.db", Format::BerkeleyHash),
     ("makemap-btree.db", Format::BerkeleyBtree),
@@ -137,7 +137,7 @@ fn what_is_not_read_is_named() {
     assert_eq!(text.what(), "it is a file of Berkeley DB 1.85; files of version 3 and later are read");
 }
 
-/// Every file that is cut off says so, or still has all entries (what is cut off is free pages).
+/// Every file that is cut off says so, or still has all entries (when only free pages are cut off).
 #[test]
 fn files_that_are_cut_off() {
     for (file, _) in SAME {
@@ -231,7 +231,7 @@ fn as_text(entries: &[(String, String)]) -> Vec<u8> {
 fn any_entries() -> impl Strategy<Value = Vec<(String, String)>> {
     let key = prop_oneof![8 => "[a-eA-E@.:äΣ0-9]{1,6}", 1 => "[a-c]{900,1300}"];
     let value = prop_oneof![8 => "[!-~ü]{1,9}( [!-~]{1,9}){0,3}", 1 => "[!-~]{1000,1100}", 1 => "[x-z]{3500,9000}"];
-    // `@` with the value `@` is what newaliases ends a database with, and no entry there.
+    // `@` with the value `@` is written by newaliases at the end of a database, and is no entry.
     let entry = (key, value).prop_filter("the mark of newaliases", |entry| entry != &("@".to_owned(), "@".to_owned()));
     proptest::collection::vec(entry, 0..120)
 }
@@ -267,7 +267,7 @@ proptest! {
     }
 }
 
-/// What db5.3_dump says is in a file.
+/// Returns the records of a file as db5.3_dump prints them.
 fn dumped(dump: &Path, file: &Path) -> BTreeMap<String, String> {
     let out = Command::new(dump).arg("-p").arg(file).output().expect("started");
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));

@@ -2,7 +2,7 @@
 //!
 //! The whole program is compared in `crates/mailrace/tests/commands/oracle`, which says where it differs on purpose.
 //! This is the same for these rooms alone, in a second. Questions that other rooms answer are left out: addresses that
-//! cannot be read, dialogs, what becomes of a message that was accepted.
+//! cannot be read, dialogs, the delivery of accepted messages.
 
 use mail::{Address, Domain, DomainName, ReversePath};
 use route::access::{Access, Client, ClientName, DelayChecks, Options, RelayMailFrom, Ruled, Ruling};
@@ -55,7 +55,7 @@ impl Site {
             }
         }
         let virt = class(Kind::Local, "virtuser-domains");
-        // VirtHost is in class R, with what lies below its names.
+        // VirtHost is in class R, with the names below.
         relay.extend(&class(Kind::Relay { hosts_only: flag("relay_hosts_only") }, "virtuser-domains"));
         let mut classes = Classes {
             local: class(Kind::Local, "local-host-names"),
@@ -305,7 +305,7 @@ impl Site {
         Some(answer)
     }
 
-    /// What the zone of the case says of an address.
+    /// Returns the name of an address in the zone of the case.
     fn name(&self, ip: IpAddr) -> Name {
         if ip.is_loopback() && ip.to_string() != "127.0.0.9" {
             return Name::Is("localhost".to_owned());

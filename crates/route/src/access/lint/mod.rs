@@ -1,8 +1,8 @@
-//! Entries that do not what they seem to say: keys that never match, values without effect, texts that sendmail reads
-//! otherwise.
+//! Entries whose effect is not the one that they seem to have: keys that never match, values without effect, texts that
+//! sendmail reads otherwise.
 //!
-//! Each is found from the entry, its tag and the options alone; what is doubtful is a warning, what has no effect or
-//! another one than it says is an error.
+//! Each is found from the entry, its tag and the options alone; a doubtful entry is a warning, an entry without effect
+//! or with another one than it says is an error.
 
 mod key;
 mod value;
@@ -16,7 +16,7 @@ use crate::network;
 use crate::question::{EntryLocation, Source};
 use std::collections::{HashMap, HashSet};
 
-/// What is wrong, and what to write instead.
+/// The severity, the fault, and the text to write instead.
 type LintMessage = (Severity, String, String);
 
 fn warning(text: impl Into<String>, hint: impl Into<String>) -> LintMessage {
@@ -56,7 +56,7 @@ impl<'a> CheckedEntry<'a> {
 }
 
 impl Access {
-    /// What is wrong or doubtful in the sources that are in memory.
+    /// Returns the faults and doubtful entries of the sources that are in memory.
     #[must_use]
     pub fn lint(&self) -> Vec<Lint> {
         let mut lints = Vec::new();
@@ -107,7 +107,7 @@ impl Access {
 }
 
 fn lint(place: EntryLocation, hit: Hit<'_>, (severity, text, hint): LintMessage) -> Lint {
-    // A password is nobody's business who reads the list.
+    // A reader of the list must not see passwords.
     let is_secret = tag::split(hit.key).0.is_some_and(|tag| tag.eq_ignore_ascii_case("AuthInfo"));
     let value = if is_secret { "…" } else { hit.value };
     Lint { place, severity, text: format!("\"{}\" = \"{value}\": {text}", hit.key), hint }

@@ -142,7 +142,7 @@ fn relay(line: &CheckedEntry<'_>, options: &Options) -> Option<LintMessage> {
     }
 }
 
-/// Texts of refusals: what sendmail makes of them, and what is missing.
+/// Checks the text of a refusal: the changes that sendmail makes to it, and missing parts.
 fn refusal(written: &str, error_text: &ErrorText) -> Option<LintMessage> {
     let ErrorText { code, status, text } = error_text;
     let is_tagged = written.get(..5).is_some_and(|word| word.eq_ignore_ascii_case("ERROR"));

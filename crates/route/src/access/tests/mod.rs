@@ -26,7 +26,7 @@ pub(super) fn classes(local: &str, relay: &str, hosts_only: bool) -> Classes {
     }
 }
 
-/// What the map says when nothing has to be asked.
+/// Returns the decision when no question is open.
 pub(super) fn known<T>(decide: impl FnOnce(&mut Ask<'_>) -> Result<T, Stop>) -> T {
     decide(&mut Ask::new(&Answers::new())).map_err(|stop| format!("{stop:?}")).unwrap()
 }

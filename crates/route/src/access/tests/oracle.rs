@@ -1,5 +1,5 @@
-//! Dialogs with sendmail 8.17.1.9, replayed. `oracle.txt` has maps, options and classes made at random, and what
-//! sendmail answered to `MAIL` and `RCPT` with them; `+`: it took it.
+//! Dialogs with sendmail 8.17.1.9, replayed. `oracle.txt` has maps, options and classes made at random, and sendmail's
+//! replies to `MAIL` and `RCPT` with them; `+`: it took it.
 
 use super::*;
 
@@ -67,7 +67,7 @@ fn client(text: &str) -> Client<'_> {
     })
 }
 
-/// What we answer to `MAIL` and `RCPT`; the second only if it counts.
+/// Returns our replies to `MAIL` and `RCPT`; the second only if it counts.
 fn answer(
     access: &Access,
     classes: &Classes,
@@ -85,7 +85,7 @@ fn answer(
         return (told(&mail), None);
     }
     let rcpt = known(|ask| access.recipient(ask, client, &sender, &address(recipient), classes));
-    // Of a message that is thrown away sendmail checks no recipients; and it relays for strangers what it holds.
+    // For a message that is thrown away sendmail checks no recipients; and it relays held messages for strangers.
     let is_held = rcpt.steps.iter().any(|step| step.text.starts_with("held: "));
     (told(&mail), (mail.ruling != Ruling::Discard && !is_held).then(|| told(&rcpt)))
 }
@@ -94,7 +94,7 @@ fn plain(reply: &str) -> String {
     reply.replace('"', "")
 }
 
-/// What differs, and how many dialogs there were.
+/// Returns the differences, and the number of dialogs.
 fn replay(text: &str) -> (Vec<String>, usize) {
     let (mut wrong, mut count) = (Vec::new(), 0);
     for case in cases(text) {

@@ -1,4 +1,4 @@
-//! Relaying: who may, and that an address cannot talk us into it.
+//! Relaying: the clients that may relay, and that no form of an address makes the server relay.
 
 use super::*;
 use crate::question::Answer;

@@ -149,7 +149,7 @@ proptest! {
     fn what_is_not_in_the_map_never_decides(
         entries in proptest::collection::vec((key(), value()), 0..20), options in options(), ip in ip(), sender in mailbox(),
     ) {
-        // Whoever decides is an entry of the map, under the key it has there; taken out, it decides no more.
+        // Each decision names an entry of the map, under the key it has there; without this entry it is not made.
         let classes = classes("a.test", "", false);
         let mut left: Vec<(&str, &str)> = entries.iter().map(|(key, value)| (&**key, &**value)).collect();
         let Some(sender) = LocalPart::new(&sender.0).ok().and_then(|local| Address::new(local, Domain::parse(sender.1.as_bytes()).ok()?).ok()) else { return Ok(()) };

@@ -21,7 +21,7 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 pub(super) struct World {
     pub(super) aliases: Vec<Source>,
-    /// Those with a `.forward` of this text; whoever is only an account has an empty one.
+    /// Those with a `.forward` of this text; an account without one has an empty text.
     pub(super) accounts: BTreeMap<String, String>,
     /// Text and owner. Users cannot read those below `/admin`.
     pub(super) includes: BTreeMap<String, (Arc<str>, Option<String>)>,
@@ -33,7 +33,7 @@ pub(super) struct World {
 pub(super) const ACCOUNTS: &[&str] =
     &["root", "daemon", "bin", "sys", "sync", "games", "man", "lp", "mail", "news", "uucp", "proxy", "backup", "irc"];
 
-/// What came of a recipient.
+/// The result for a recipient.
 #[derive(Debug, Default)]
 pub(super) struct Came {
     /// `lp`, `news+x`, `joe@a.example`, `games|command`, `/path`, `?unknown`, `554 5.4.6 …`; sorted. A sender stands
@@ -41,7 +41,7 @@ pub(super) struct Came {
     pub(super) who: Vec<String>,
     pub(super) steps: Vec<Step>,
     pub(super) rounds: usize,
-    /// What could not be said.
+    /// The cause of a failed look-up.
     pub(super) trouble: Option<String>,
 }
 
@@ -172,7 +172,7 @@ impl World {
                     Target::Unknown { user } => format!("?{user}"),
                     Target::Refused(refusal) => refusal.to_string(),
                 };
-                // Whoever is reached twice, by an address and by a name, gets one copy.
+                // A recipient that is reached twice, by an address and by a name, gets one copy.
                 if reached.insert(text.clone()) {
                     let sender = one.origin.sender().map(|sender| format!("[{sender}]")).unwrap_or_default();
                     who.push(format!("{sender}{text}"));

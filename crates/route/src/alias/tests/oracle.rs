@@ -1,5 +1,5 @@
-//! What sendmail 8.17.1.9 does with the same aliases: recorded from `sendmail -bv` and from deliveries to a program
-//! that wrote down sender and user. Where mailrace does otherwise on purpose the line has a second value, and
+//! The behaviour of sendmail 8.17.1.9 with the same aliases: recorded from `sendmail -bv` and from deliveries to a
+//! program that wrote down sender and user. Where mailrace does otherwise on purpose the line has a second value, and
 //! `docs/aliases.md` the reason.
 
 use super::World;
@@ -278,7 +278,7 @@ toall: "|/pr all"
         ("irc", &["?nosuch"]),
         ("man+x", &["lp", "man"]),
         ("i9", &["554 5.4.6 <i9>... aliasing/forwarding loop broken (11 aliases deep; 10 max)"]),
-        // Aliases give programs to their own user, whoever names them.
+        // Aliases give programs to their own user, whatever list names them.
         ("mail", &["|/pr all"]),
         ("list", &["550 5.2.4 <list>... .forward is wrong in line 1"]),
         ("bin", &["550 5.7.1 <bin>... Address bin/.forward is unsafe for mailing to programs"]),
@@ -286,7 +286,8 @@ toall: "|/pr all"
     for (name, who) in table {
         assert_eq!(world.who(name), *who, "{name}");
     }
-    // sys has his mailbox, and what he and man forward to is too deep; so it is in sendmail. lp is reached by the list.
+    // sys has his mailbox, and the targets of his and man's forwards are too deep; so it is in sendmail. lp is reached
+    // by the list.
     let who = world.who("i0");
     assert_eq!(who.iter().filter(|one| one.contains(LOOP)).count(), 1, "{who:?}");
     assert_eq!(
@@ -317,7 +318,7 @@ fn forwards_may_lead_to_each_other() {
         ("both", &["carol", "dave"]),
         ("gina", &["gina"]),
         ("pair", &["lp"]),
-        // sendmail forgets ann2, whose forward names what is not done yet.
+        // sendmail forgets ann2, whose forward names users that are not done yet.
         ("ann2", &["ann2", "far@x.example"]),
         ("gina+box", &["gina"]),
         ("harry", &["harry"]),

@@ -1,5 +1,4 @@
-//! What stands in the files of users and lists is told to nobody; whose files they are decides who opens what they
-//! name.
+//! The text of users' and lists' files is in no reply; the owner of a file decides who opens the files that it names.
 
 use super::World;
 use crate::question::{Answer, Answers, Ask, Question, Reader, Stop};
@@ -36,8 +35,7 @@ fn no_refusal_quotes_a_file_of_a_user_or_a_list() {
             .include("/etc/inner", None, &format!("\n\n{line}\n"));
         for name in ["lp", "staff", "list", "news", "outer"] {
             let who = world.who(name);
-            // A name is an address, or a user whom nobody knows: the caller tells of those by the address of the
-            // client.
+            // A name is an address, or an unknown user: the caller reports it by the address that the client gave.
             for refusal in who.iter().filter(|one| one.starts_with(['4', '5'])) {
                 assert!(!refusal.contains(SECRET), "{line} for {name}: {refusal}");
             }
@@ -70,7 +68,7 @@ fn a_refusal_names_file_and_line() {
     }
 }
 
-/// Who is to open the files that come up for a name.
+/// Returns the files that a name leads to, each with the user that opens it.
 fn readers(world: &World, name: &str) -> Vec<(String, Reader)> {
     let mut answers = Answers::new();
     let mut seen = Vec::new();

@@ -92,7 +92,7 @@ fn text_of(number: u8) -> String {
     }
 }
 
-/// Who is reached by all names that are reached: plain reachability, without depth.
+/// Returns the names that are reached, and the ends: plain reachability, without depth.
 fn model(graph: &BTreeMap<u8, Vec<u8>>, forwards: &BTreeMap<u8, Vec<u8>>, start: u8) -> (BTreeSet<u8>, BTreeSet<u8>) {
     let (mut seen, mut ends) = (BTreeSet::new(), BTreeSet::new());
     let mut work = vec![start];
@@ -133,7 +133,7 @@ proptest! {
         let unique: BTreeSet<&String> = who.iter().collect();
         prop_assert_eq!(unique.len(), who.len(), "{:?}", who);
         let (seen, ends) = model(&graph, &forwards, start);
-        // Whoever is at an end gets the mail, however he is reached.
+        // Each name at an end gets the mail, however it is reached.
         for number in ends {
             let wanted = match number {
                 20.. => text_of(number),
@@ -142,7 +142,7 @@ proptest! {
             };
             prop_assert!(who.contains(&wanted), "{} of {:?} in {:?}", wanted, who, text);
         }
-        // Nobody else does but accounts that lead to themselves, and names that are nothing but themselves.
+        // No other name gets it but accounts that lead to themselves, and names that lead to nothing but themselves.
         for one in &who {
             let number = one.trim_start_matches(['n', 'x', '?']).split('@').next().and_then(|text| text.parse().ok());
             let is_loop = one.contains("loop broken") && who.len() == 1;

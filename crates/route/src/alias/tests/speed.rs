@@ -50,7 +50,7 @@ fn many_names_that_lead_to_each_other_end() {
     let all = names.join(", ");
     let text: String = names.iter().map(|name| format!("{name}: {all}, {name}@out.example\n")).collect();
     let who = World::new(&text).who("n0");
-    // An alias that names itself, and is no account, is a user whom nobody knows.
+    // An alias that names itself, and is no account, is an unknown user.
     assert_eq!((who.len(), who.iter().filter(|one| one.starts_with("?n")).count()), (600, 300));
 }
 

@@ -1,4 +1,4 @@
-//! The lines of a control file. What each letter means is in sendmail's `doc/op`, appendix B.
+//! The lines of a control file. Appendix B of sendmail's `doc/op` has the meaning of each letter.
 
 use super::field::QueuedField;
 use super::recipient::{QueuedRecipient, Target, address, notify, orcpt};
@@ -86,7 +86,7 @@ impl<'a> Iterator for Lines<'a> {
     }
 }
 
-/// What has been read so far.
+/// The values read so far.
 #[derive(Default)]
 struct Reading {
     version: Option<u32>,
@@ -179,8 +179,8 @@ impl Reading {
                 let field = QueuedField::read(line.value).map_err(|why| unreadable(line.number, why))?;
                 self.header.push(field);
             }
-            // The inode of the text, its old name, who hears of errors in old files, the queue group, a character set,
-            // the length of the content: nothing here depends on them.
+            // The inode of the text, its old name, the recipient of errors in old files, the queue group, a character
+            // set, the length of the content: nothing here depends on them.
             b'I' | b'D' | b'E' | b'G' | b'X' | b'L' | b'Y' => {}
             b'\n' => {}
             b' ' | b'\t' => return Err(unreadable(line.number, "it goes on with a line that is not there")),
@@ -189,7 +189,7 @@ impl Reading {
                 return Err(unreadable(line.number, text));
             }
         }
-        // What stands before the first recipient is said of the whole message.
+        // A line before the first recipient is about the whole message.
         if line.code != b'M' && self.recipients.is_empty() && !matches!(line.code, b'C' | b'Q' | b'r' | b'R') {
             self.status = self.message.take().or_else(|| self.status.take());
         }
@@ -287,7 +287,7 @@ impl Reading {
             return Err(missing("a recipient (R): nobody is left to get it"));
         }
         let has = |flag| self.flags.contains(flag);
-        // A report: its sender is written as the daemon, and is nobody when it is sent.
+        // A report: the queue names the daemon as its sender, and it is sent with the null sender.
         if has('r') {
             sender = ReversePath::Null;
         }

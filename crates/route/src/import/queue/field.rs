@@ -5,7 +5,7 @@ use super::plain;
 /// A field of the header, and the condition on which a mailer gets it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueuedField {
-    /// Flags of mailers between the question marks; empty: everybody gets it.
+    /// Flags of mailers between the question marks; empty: all mailers send it.
     pub flags: String,
     /// Name, colon, value, with CRLF at the end of each line.
     pub text: Vec<u8>,
@@ -41,7 +41,7 @@ impl QueuedField {
         Ok(Self { flags: flags.to_owned(), text: lines(text) })
     }
 
-    /// Whether it has this name, whatever the case.
+    /// Whether it has this name, in any case of letters.
     #[must_use]
     pub fn has_name(&self, name: &str) -> bool {
         let found = self.text.split(|byte| *byte == b':').next().unwrap_or_default();

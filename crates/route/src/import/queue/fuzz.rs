@@ -3,7 +3,7 @@
 use super::{Limits, QueueFile, QueuedMessage};
 use mail::DomainName;
 
-/// Control files: what is read can be sent, and what is not names a line that is there.
+/// Control files: a file that is read can be sent, and the error of another names an existing line.
 ///
 /// # Panics
 /// A promise of the reader does not hold.

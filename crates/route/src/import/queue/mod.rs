@@ -13,7 +13,7 @@
 //! is in a file of its own (`df`). Recipients that have got the message are not in the control file any more.
 //!
 //! Nothing is guessed: a line that is not understood makes the whole file unreadable, with its number and the reason,
-//! so that the message stays with sendmail. What is understood and has no counterpart here becomes a note.
+//! so that the message stays with sendmail. A line that is understood and has no counterpart here becomes a note.
 
 mod control;
 mod field;
@@ -45,7 +45,7 @@ pub struct QueuedMessage {
     pub tries: u32,
     /// sendmail's priority (`P`), the smaller the sooner.
     pub priority: i64,
-    /// Who is told when it fails (`S`); nobody for a report (`F` with `r`).
+    /// The recipient of reports when it fails (`S`); none for a report (`F` with `r`).
     pub sender: ReversePath,
     /// ENVID (`Z`), RET (`F`), BODY (`B`), AUTH (`A`), BY (`!`), SMTPUTF8 (`F` with `e`).
     pub params: MailParams,
@@ -65,7 +65,7 @@ pub struct QueuedMessage {
     pub recipients: Vec<QueuedRecipient>,
     /// Its header section (`H`).
     pub header: Vec<QueuedField>,
-    /// What has no counterpart, with its line.
+    /// Notes on lines without a counterpart.
     pub notes: Vec<LineNote>,
 }
 
@@ -74,7 +74,7 @@ pub struct QueuedMessage {
 pub struct LineNote {
     /// The line, counted from 1.
     pub line: usize,
-    /// What, in one line of text without control characters.
+    /// The note, in one line of text without control characters.
     pub text: String,
 }
 
@@ -103,7 +103,7 @@ impl QueuedMessage {
     /// Reads a control file. Names without a domain are users of `host`.
     ///
     /// # Errors
-    /// The first line that is not understood, or what is missing.
+    /// The first line that is not understood, or the missing part.
     pub fn read(octets: &[u8], host: &DomainName, limits: &Limits) -> Result<Self, Unreadable> {
         control::read(octets, host, limits)
     }
@@ -111,9 +111,9 @@ impl QueuedMessage {
     /// The header section as it goes out, with CRLF and the empty line at its end; and lines behind it that belong to
     /// the body.
     ///
-    /// As sendmail sends it: without what only some mailers get, without `Bcc` where it is to be hidden, with `host`
-    /// behind names that have no domain. `offset_seconds` is what local time is ahead of UTC, `unique` makes a message
-    /// id where there is none.
+    /// The header as sendmail sends it: without fields that only some mailers get, without `Bcc` where it is to be
+    /// hidden, with `host` behind names that have no domain. `offset_seconds` is local time minus UTC, `unique` makes a
+    /// message id where there is none.
     #[must_use]
     pub fn header_section(&self, host: &DomainName, offset_seconds: i32, unique: &str) -> Vec<u8> {
         let mut header = Vec::new();
@@ -143,7 +143,7 @@ impl QueuedMessage {
     }
 }
 
-/// A text for one line: what is no character, or controls something, is escaped.
+/// Returns a text for one line: octets that are no text, and control characters, are escaped.
 fn plain(octets: &[u8]) -> String {
     const OCTETS_MAX: usize = 120;
     let text = String::from_utf8_lossy(octets.get(..OCTETS_MAX).unwrap_or(octets));

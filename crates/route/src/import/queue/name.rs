@@ -3,13 +3,13 @@
 /// A file of a queue.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct QueueFile {
-    /// What it holds.
+    /// The kind of content.
     pub kind: FileKind,
     /// sendmail's queue id: letters and digits.
     pub id: String,
 }
 
-/// What a file of a queue holds.
+/// The kind of content of a file of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FileKind {
     /// `qf`: envelope and header.
@@ -22,7 +22,7 @@ pub enum FileKind {
     Data,
     /// `tf`: a control file that is being written.
     Temporary,
-    /// `xf`: what was said in the attempts of a moment.
+    /// `xf`: the transcript of present attempts.
     Transcript,
 }
 
@@ -47,7 +47,7 @@ impl QueueFile {
     /// Longest queue id: sendmail's have 14 to 22 characters.
     pub const ID_OCTETS_MAX: usize = 64;
 
-    /// Reads the name of a file; `None` for what is no file of a queue.
+    /// Reads the name of a file; `None` for other names.
     #[must_use]
     pub fn read(name: &str) -> Option<Self> {
         let (letters, id) = name.split_at_checked(2)?;

@@ -1,10 +1,11 @@
-//! A recipient in a control file: an address as a rule, and what an alias or a `.forward` led to.
+//! A recipient in a control file: an address as a rule, and the program, file or user that an alias or a `.forward` led
+//! to.
 
 use mail::submission::named;
 use mail::{Address, DomainName, Notify, OriginalRecipient, Recipient, RecipientParams};
 use std::fmt;
 
-/// Somebody who has not got the message yet.
+/// A recipient that has not got the message yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueuedRecipient {
     /// The line of the file.
@@ -15,7 +16,7 @@ pub struct QueuedRecipient {
     pub params: RecipientParams,
     /// The address that the sender named, before aliases (`r`).
     pub named: Option<Address>,
-    /// In whose name programs and files get it (`C`): user, numbers, alias.
+    /// The user that programs and files get it as (`C`): user, numbers, alias.
     pub controller: Option<String>,
     /// Why it was deferred last (`M`).
     pub status: Option<String>,

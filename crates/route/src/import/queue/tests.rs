@@ -180,7 +180,7 @@ fn old_versions_are_read() {
     );
 }
 
-/// Lines as sendmail writes them, and what they are to be read as.
+/// Lines as sendmail writes them, and the values that they are read as.
 fn written(
     recipients: &[(String, u8, Option<String>)],
     fields: &[(String, Vec<u8>)],

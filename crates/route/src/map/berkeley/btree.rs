@@ -59,7 +59,7 @@ fn first_leaf<'a>(file: &mut File<'a>, root: u32) -> Result<Page<'a>, Unreadable
     }
 }
 
-/// What lies at the place of an item.
+/// The bytes at the place of an item.
 enum Item<'a> {
     Bytes(Cow<'a, [u8]>),
     Deleted,

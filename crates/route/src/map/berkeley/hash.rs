@@ -105,7 +105,7 @@ fn read_page(
     Ok(())
 }
 
-/// What an item holds; nothing when it is too long.
+/// Returns the bytes of an item; none when it is too long.
 fn bytes_of<'a>(
     file: &mut File<'_>,
     page: &Page<'_>,

@@ -8,8 +8,8 @@
 //! ```
 //!
 //! Files of all machines are read: the byte order is that of the magic number. A page is looked at once, so that no
-//! file makes this run in circles, and what is taken out of a file is never more than what is in it. Damage is told
-//! with the number of the page.
+//! file makes the reader loop, and the entries read are never more than the file has. An error for damage names the
+//! page.
 
 mod btree;
 mod hash;

@@ -116,7 +116,7 @@ pub(super) struct File<'a> {
 }
 
 impl<'a> File<'a> {
-    /// Looks at what page 0 says about all access methods.
+    /// Checks the fields of page 0 that all access methods have.
     pub(super) fn open(bytes: &'a [u8], order: Order) -> Result<Self, Unreadable> {
         let meta = bytes.get(..META).ok_or_else(|| {
             Unreadable::damaged(format!("it is cut off: {} octets, of {META} at least in a first page", bytes.len()))
@@ -171,7 +171,7 @@ impl<'a> File<'a> {
         self.seen.len()
     }
 
-    /// Takes a page that nobody has looked at.
+    /// Takes a page that was not read before.
     pub(super) fn page(&mut self, number: u32, from: &str) -> Result<Page<'a>, Unreadable> {
         let index = number as usize;
         let pages = self.pages();
@@ -192,7 +192,7 @@ impl<'a> File<'a> {
         let head = if self.has_checksums { HEAD_CHECKSUM } else { HEAD };
         let items = usize::from(octets.u16(20).unwrap_or_default());
         let page = Page { number, octets, kind, next: word(16), items, head };
-        // Buckets are made in groups; those nobody wrote to are zeroes.
+        // Buckets are made in groups; those without entries are zeroes.
         if kind == 0 && word(8) == 0 && items == 0 {
             return Ok(page);
         }

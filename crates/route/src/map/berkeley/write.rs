@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use super::{MAGIC_HASH, fnv, page};
 use crate::map::complaint::TooLarge;
 
-/// Octets of a page; what libdb takes on most file systems.
+/// Octets of a page; the size that libdb takes on most file systems.
 const PAGE: usize = 4_096;
 /// Octets of a page before its items.
 const HEAD: usize = 26;
@@ -165,11 +165,11 @@ fn meta(last_bucket: u32, count: u32, last_page: u32, id: u32) -> Vec<u8> {
         word(value);
     }
     word(u32::from(page::HASH_META) << 8);
-    // No free pages; the last page; no parts; counts that nobody keeps; no flags.
+    // No free pages; the last page; no parts; counts that are not maintained; no flags.
     for value in [0, last_page, 0, 0, 0, 0] {
         word(value);
     }
-    // What tells files apart in the cache of libdb, which looks at the inode too.
+    // The cache of libdb tells files apart by this id, and by the inode too.
     for round in 0..5 {
         word(id.rotate_left(round) ^ round);
     }

@@ -1,7 +1,7 @@
-//! What is doubtful in the maps of a router, found before mail meets it.
+//! Checks for doubtful entries in the maps of a router, found before mail meets them.
 //!
 //! Only maps in memory are looked at. Keys that stand twice are told when a file is read, see [`map`](crate::map). Each
-//! doubt names its entry and what to write instead; there are at most [`LINTS_MAX`] of each map.
+//! doubt names its entry and the text to write instead; there are at most [`LINTS_MAX`] of each map.
 
 mod hosts;
 mod names;
@@ -132,7 +132,7 @@ impl<'a> LintMessages<'a> {
         }
     }
 
-    /// The text of an `error:` value; `rest` is what stands behind `error:`.
+    /// The text of an `error:` value; `rest` is the text behind `error:`.
     fn error_text(&mut self, hit: &Hit<'_>, rest: &str, is_virtual: bool) {
         let rest = rest.trim();
         let (first, text) = match rest.split_once(':') {

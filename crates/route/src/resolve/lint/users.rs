@@ -29,7 +29,7 @@ pub(super) fn virtusertable(doubts: &mut LintMessages<'_>) {
     loops(doubts);
 }
 
-/// What is told of a domain once.
+/// Checks the domain of keys, once for each domain.
 fn of_domain(doubts: &mut LintMessages<'_>, hit: &Hit<'_>, domain: &str) {
     let classes = &doubts.router.classes;
     let Ok(parsed) = Domain::parse(domain.as_bytes()) else {

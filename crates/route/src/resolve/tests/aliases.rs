@@ -68,7 +68,7 @@ fn loops_end() {
         said.starts_with("554 5.4.6 <deep0@v.test>... aliasing/forwarding loop broken (11 aliases deep; 10 max)"),
         "{said}"
     );
-    // As in sendmail, who names himself among others is a user; here he is none.
+    // As in sendmail, a name that leads to itself among others is a user; here it is none.
     let said = way(&router, "<s@x.example>", "self@v.test");
     assert!(said.starts_with("x@b.example → b.example"), "{said}");
 }

@@ -1,4 +1,4 @@
-//! Header sections before and after, by example and at random; what they cost.
+//! Header sections before and after, by example and at random; and their cost.
 
 use super::*;
 use crate::resolve::header::{last_field, section_end};

@@ -1,4 +1,4 @@
-//! Random maps and recipients: what holds whatever the maps say.
+//! Random maps and recipients: the properties that hold for all maps.
 
 use super::*;
 use crate::destination::Destination;
@@ -164,7 +164,7 @@ fn router_of(world: &World) -> Router {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(3_000))]
 
-    /// It ends; what is delivered reads back, goes nowhere twice, and is explained; nothing is forgotten.
+    /// Every resolution ends; each delivery reads back, occurs once, and is explained; no recipient is forgotten.
     #[test]
     fn every_way_ends_and_is_explained(world in world(), sender in address(), recipient in address()) {
         let router = router_of(&world);
@@ -195,7 +195,7 @@ proptest! {
         }
     }
 
-    /// Senders of one class have the same resolution, so one of them may have what was found for another.
+    /// Senders of one class have the same resolution, so one of them may use the result of another.
     #[test]
     fn senders_of_a_class_share_their_resolution(world in world(), senders in (address(), address()), recipient in address()) {
         let router = router_of(&world);
@@ -212,7 +212,7 @@ proptest! {
         }
     }
 
-    /// Less work than a resolution takes stops it, and changes nothing of what it finds otherwise.
+    /// A limit below the work of a resolution stops it; a higher one does not change its result.
     #[test]
     fn a_limit_of_work_stops_and_changes_nothing(world in world(), recipient in address(), work in 0_u64..30) {
         let router = router_of(&world);

@@ -1,4 +1,4 @@
-//! Rules: where they stand, what they do, and copies.
+//! Rules: their places, their effects, and copies.
 
 use super::*;
 use crate::question::EntryLocation;
@@ -191,7 +191,7 @@ fn a_copy_makes_no_copy_and_harms_nobody() {
         way(&router, "<s@x.example>", "x@y.test"),
         "x@y.test → y.test; a@archive.test → archive.test copy; b@archive.test → archive.test copy"
     );
-    // Who gets the mail anyway gets no copy.
+    // A recipient that gets the mail anyway gets no copy.
     assert_eq!(
         way(&router, "<s@x.example>", "a@archive.test"),
         "a@archive.test → archive.test; b@archive.test → archive.test copy"

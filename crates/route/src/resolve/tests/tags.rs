@@ -26,13 +26,13 @@ fn a_copy_goes_by_the_domain_of_the_recipient() {
     assert_eq!(way("u@sub.d.test"), "u@sub.d.test → sub.d.test; archive@a.test → a.test copy");
     assert_eq!(way("u@own.d.test"), "u@own.d.test → own.d.test");
     assert_eq!(way("u@other.test"), "u@other.test → other.test");
-    // The domain that was asked for counts, whoever gets the mail then.
+    // The domain that was asked for counts, whatever address gets the mail then.
     assert_eq!(way("joe@v.test"), "joe@v.test → local:; archive@a.test → a.test copy");
-    // A copy leads to no other, and nobody is his own copy.
+    // A copy leads to no other, and no recipient is its own copy.
     assert_eq!(way("archive@a.test"), "archive@a.test → a.test; further@b.test → b.test copy");
     let own = tagged(&[("bcc:a.test", "archive@a.test")]);
     assert_eq!(super::way(&own, "<x@y.test>", "archive@a.test"), "archive@a.test → a.test");
-    // What is refused leaves no copy, and a copy that is refused harms nothing.
+    // A refused recipient leaves no copy, and a refused copy harms nothing.
     assert!(way("u@bad.test").contains("gone") && !way("u@bad.test").contains("archive"), "{}", way("u@bad.test"));
     assert!(
         way("u@lost.test").starts_with("u@lost.test → lost.test; nobody@v.test failed: "),

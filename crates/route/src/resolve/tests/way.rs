@@ -1,4 +1,4 @@
-//! The maps in their order, with what sendmail 8.17 did with the same entries.
+//! The maps in their order, with the results of sendmail 8.17 for the same entries.
 
 use super::*;
 
@@ -42,7 +42,7 @@ fn values_of_mailertable_say_where_mail_goes() {
         ("user@x.y.sub.test", "user@x.y.sub.test → x.y.sub.test (smtp:mx:x.y.hub.example:25)"),
         ("user@sub.test", "user@sub.test → sub.test"),
         ("user@lmtp.test", "user@lmtp.test → lmtp.test (lmtp:unix:/run/lmtp)"),
-        // Ours never gets there.
+        // mailrace never gets there.
         ("joe@v.test", "joe@v.test → local:"),
     ] {
         assert_eq!(way(&router, "<s@x.example>", to), outcome, "{to}");
