@@ -4,7 +4,7 @@
 //! looks at comments only. It knows nested block comments, raw strings, raw identifiers, and tells a lifetime from a
 //! character literal. It does not parse: a file that does not compile gives tokens all the same.
 
-/// What a token is; the text of literals is kept because `#[ignore = "reason"]` needs to be seen as one.
+/// The kind of a token; the text of literals is kept because `#[ignore = "reason"]` needs to be seen as one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Identifier, keyword or number.

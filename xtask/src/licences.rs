@@ -49,7 +49,7 @@ fn allowed(deny: &str) -> Vec<&str> {
     lines.flat_map(|line| line.split('"').skip(1).step_by(2)).collect()
 }
 
-/// What is wrong with one package.
+/// Returns the faults of one package.
 fn complaints(package: &Value, allowed: &[&str]) -> Vec<String> {
     let mut found = Vec::new();
     let licence = field(package, "license");

@@ -63,7 +63,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// What a command prints, and whether the tree passed.
+/// The output of a command, and whether the tree passed.
 struct Report {
     text: String,
     failed: bool,

@@ -3,7 +3,7 @@
 //! A crate that is missing from the tree is simply not there yet; a crate that is missing from the table is an error.
 //! Dev-dependencies and build-dependencies follow the same arrows as ordinary ones.
 
-/// One crate of ours and what it may know.
+/// One crate of ours and the crates it may use.
 pub(crate) struct Room {
     /// Folder name; the package is `mailrace-NAME`, or the name itself for `mailrace` and `xtask`.
     pub(crate) name: &'static str,

@@ -186,7 +186,7 @@ fn run_into(binary: &Binary, programs: &[(String, PathBuf)], file: &Path) -> Res
     }
 }
 
-/// One line for a binary that passed, with what it skipped; all output of one that failed.
+/// One line for a binary that passed, with the tests it skipped; all output of one that failed.
 fn print(done: &Done, number: usize, all: usize) {
     let mut text =
         format!("[{number}/{all}] {:<28} {:>4} s  {}\n", done.binary.name, done.seconds, summary(&done.output));

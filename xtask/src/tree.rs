@@ -1,4 +1,4 @@
-//! The files of the tree: where its root is and what belongs to it.
+//! The files of the tree: its root and its members.
 //!
 //! A plain walk, so that a tree without version control (an unpacked archive) is checked the same way. Built files and
 //! the data of a running program are left out.
@@ -55,7 +55,7 @@ fn walk(root: &Path, below: &str, found: &mut Vec<File>) -> Result<(), String> {
             walk(root, &path, found)?;
         } else if kind.is_file() {
             match fs::read(entry.path()) {
-                // What is not UTF-8 is a fixture or a picture; no rule reads those.
+                // A file that is not UTF-8 is a fixture or a picture; no rule reads those.
                 Ok(bytes) => {
                     if let Ok(text) = String::from_utf8(bytes) {
                         found.push(File { path, text });

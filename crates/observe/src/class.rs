@@ -1,4 +1,4 @@
-//! What an event is called, how grave it is, from which level on it is written, and where on the way it happens.
+//! The name, severity and level of each event, and the stop on the message's way where it happens.
 //!
 //! One table for all of it. Names are stable: tools of operators match them.
 
@@ -15,7 +15,7 @@ pub enum Severity {
     Error = 3,
     /// Unexpected but handled.
     Warning = 4,
-    /// Somebody was refused.
+    /// A client or recipient was refused.
     Notice = 5,
     /// The usual course.
     Info = 6,
@@ -50,7 +50,7 @@ pub enum Stop {
     Commit,
     /// A recipient gets a next hop.
     Resolve,
-    /// It is decided what is tried when.
+    /// The scheduler decides which mail is tried when.
     Dispatch,
     /// The message is handed to the next hop.
     Deliver,
@@ -76,7 +76,7 @@ impl Stop {
     }
 }
 
-/// What is the same for all events of one kind.
+/// The properties that all events of one kind share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Class {
     /// Stable, in snake case: `message_accepted`.
@@ -93,8 +93,8 @@ impl<'a> Event<'a> {
     /// The table of names, levels, severities and stops.
     ///
     /// Levels are sendmail's: 1 failures and security, 2 lost connections, 4 refusals by rules, 6 errors, 7 failed, 8
-    /// sent and 9 deferred deliveries, 9 the default and the usual course, 10 authentication, 12 connections. What the
-    /// process itself does is 0, and so is what an operator does to mail.
+    /// sent and 9 deferred deliveries, 9 the default and the usual course, 10 authentication, 12 connections. Events of
+    /// the process itself and commands of an operator on mail have level 0.
     #[must_use]
     pub const fn class(&self) -> Class {
         use Severity::{Critical, Error, Info, Notice, Warning};

@@ -1,4 +1,4 @@
-//! What is counted, and what each event adds.
+//! The counters, and the increments of each event.
 //!
 //! Counters move by events and by nothing else, so the figures of a monitoring system cannot disagree with the log.
 //! Names follow the conventions of Prometheus. The server holds one number per [`Counter::index`] and adds
@@ -35,7 +35,7 @@ pub enum Counter {
     Deliveries(Outcome),
     /// Their recipients.
     DeliveryRecipients(Outcome),
-    /// Recipients that were not reached, by what became of them and why.
+    /// Recipients that were not reached, by their state and the reason.
     DeliveryReasons(Unreached, Reason),
     /// Milliseconds from acceptance to delivery, over all deliveries that were sent.
     DeliveryDelay,
@@ -45,7 +45,7 @@ pub enum Counter {
     RepliesCut,
     /// Reports that were made.
     Reports(ReportKind),
-    /// Reports that nobody could take.
+    /// Reports without a deliverable address.
     ReportsDropped,
     /// TLS handshakes with next hops, done or failed.
     TlsClient(Done),
@@ -97,7 +97,7 @@ pub enum Temporary {
     No,
 }
 
-/// What came of a delivery.
+/// The result of a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Outcome {
@@ -129,7 +129,7 @@ impl Outcome {
     }
 }
 
-/// What became of a recipient that was not reached.
+/// The state of a recipient that was not reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Unreached {
@@ -273,7 +273,7 @@ impl Counter {
         self.described().0
     }
 
-    /// What the family counts, in one sentence.
+    /// Returns a sentence about the counted things.
     #[must_use]
     pub const fn help(self) -> &'static str {
         self.described().1
@@ -361,7 +361,7 @@ impl Counter {
     }
 }
 
-/// What an event adds: the counters and by how much.
+/// Returns the counters that an event adds to, and by how much.
 pub fn increments(event: &Event<'_>) -> impl Iterator<Item = (Counter, u64)> {
     let big = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
     let one = |counter| [Some((counter, 1)), None, None, None, None];
@@ -411,13 +411,13 @@ pub fn increments(event: &Event<'_>) -> impl Iterator<Item = (Counter, u64)> {
         | Event::Stopped { .. }
         // Each refused recipient is counted as a limit that was reached.
         | Event::LoginOverLimit { .. }
-        // Of those whose messages are dropped whole the message is counted.
+        // For recipients whose messages are dropped whole, the message is counted.
         | Event::ExtensionAvoided { .. }
         | Event::RecipientsDiscarded { .. } => [None; 5],
         Event::Connected { .. } => one(Counter::Connections),
         Event::ConnectionRefused { limit, .. } | Event::LimitReached { limit, .. } => one(Counter::Refused(limit)),
         Event::Rejected { ruleset, reply, .. } => {
-            // Replies of refusals are 4xx or 5xx; whatever is no 4xx counts as final.
+            // Replies of refusals are 4xx or 5xx; any other code counts as final.
             let temporary = if reply.code().get() / 100 == 4 { Temporary::Yes } else { Temporary::No };
             one(Counter::Rejected(ruleset, temporary))
         }

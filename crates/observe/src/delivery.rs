@@ -1,4 +1,4 @@
-//! Parts of the events of delivery: where a message went, what came of it, and which report was made.
+//! Parts of the events of delivery: the relay, the result, and the report that was made.
 
 use mail::Reply;
 use std::net::IpAddr;
@@ -40,7 +40,7 @@ impl<'a> NextHop<'a> {
     }
 }
 
-/// What came of a delivery to some recipients: the value of `stat=`, without its first word.
+/// The result of a delivery to some recipients: the value of `stat=`, without its first word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Stat<'a> {
     /// The next hop has taken the message. The text of its reply, without the codes: `stat=Sent (Ok: queued as
@@ -74,8 +74,8 @@ impl<'a> Stat<'a> {
 
     /// sendmail's words for a permanent refusal, for [`Stat::Failed`]; the reply itself stands in `reply=`.
     ///
-    /// sendmail goes by the code alone and calls a recipient unknown who was refused for what he is sent. Here an
-    /// enhanced code decides where there is one (RFC 3463 §3.2: 5.1.x is about addresses).
+    /// sendmail goes by the code alone and calls a recipient unknown that was refused for the content of his mail. Here
+    /// an enhanced code decides where there is one (RFC 3463 §3.2: 5.1.x is about addresses).
     #[must_use]
     pub fn refusal(reply: &Reply, of_recipient: bool) -> &'static str {
         match reply.enhanced().map(|code| (code.subject(), code.detail())) {
@@ -88,7 +88,7 @@ impl<'a> Stat<'a> {
     }
 }
 
-/// What kind of report was made.
+/// The kind of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum ReportKind {

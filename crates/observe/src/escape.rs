@@ -3,8 +3,8 @@
 //! Control characters (C0, DEL, C1), the separators U+2028 and U+2029, marks that turn the direction of writing and
 //! other characters that are not seen ([`mail::is_unprintable`]) become `\ooo`, three octal digits for each octet, as
 //! sendmail prints them. Other UTF-8 stays as it is, and so does the backslash, so that quoted local parts look as they
-//! do in sendmail's log; who needs the exact octets reads JSON. A value that is too long ends in `...`, and an escape
-//! is never cut through.
+//! do in sendmail's log; a reader that needs the exact octets reads JSON. A value that is too long ends in `...`, and
+//! an escape is never cut through.
 
 /// Where the text stands in the line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub(crate) enum TextPosition {
     End,
 }
 
-/// What a shortened value ends in.
+/// The end of a shortened value.
 const CUT: &str = "...";
 
 /// Appends `text`, escaped for its place, at most `max` octets.
@@ -93,7 +93,7 @@ fn push_char(out: &mut String, c: char, before: char, place: TextPosition) {
     }
 }
 
-/// True for what could end a line, move a terminal's cursor, or make a line read otherwise than it is.
+/// True for characters that could end a line, move a terminal's cursor, or make a line read otherwise than it is.
 pub(crate) const fn is_unsafe(c: char) -> bool {
     mail::is_unprintable(c)
 }

@@ -1,7 +1,7 @@
 //! The events: what can happen on a message's way from the connection to the report, and to the process.
 //!
-//! Values are borrowed, so that an event costs nothing to make. Text may come straight from a peer, whatever is in it:
-//! the writers escape and shorten. What an event is called and how grave it is stands in [`Event::class`].
+//! Values are borrowed, so that an event costs nothing to make. Text may come straight from a peer with any content:
+//! the writers escape and shorten. [`Event::class`] has the name and severity of an event.
 
 use crate::class::Severity;
 use crate::{Limit, NextHop, Reason, Relay, ReportKind, Stat};
@@ -9,7 +9,7 @@ use mail::{Body, EnhancedCode, MtPriority, Protocol, QueueId, Reply};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-/// Who is behind a delivery.
+/// The user or address that led to a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Controller<'a> {
     /// `<a@b>`
@@ -38,11 +38,11 @@ pub enum Event<'a> {
         /// Its group.
         gid: u32,
     },
-    /// What the process has given up after its start: files and system calls.
+    /// The files and system calls that the process has given up after its start.
     Hardening {
         /// `Notice` if the kernel lacks something.
         severity: Severity,
-        /// What is in force.
+        /// The restrictions in force.
         text: &'a str,
     },
     /// A listener takes connections.
@@ -58,7 +58,7 @@ pub enum Event<'a> {
     },
     /// No new transactions from now on; open ones may finish.
     Stopping {
-        /// What asked for it: `SIGTERM`, `control`.
+        /// The cause: `SIGTERM`, `control`.
         why: &'a str,
         /// Connections still open.
         connections: usize,
@@ -74,7 +74,7 @@ pub enum Event<'a> {
     Reloaded {
         /// Its file.
         path: &'a str,
-        /// What of it has changed for which mail that waits is tried again at once; `None` if that keeps its times.
+        /// The changed settings for which waiting mail is tried again at once; `None` if that mail keeps its times.
         retried: Option<&'a str>,
     },
     /// The new configuration has errors; the old one stays.
@@ -89,7 +89,7 @@ pub enum Event<'a> {
         /// With file, line and suggestion.
         text: &'a str,
     },
-    /// A map, a list or a password file can be written by somebody who must not: what it held before stays in force.
+    /// A map, a list or a password file can be written by a user who must not: the entries read before stay in force.
     FileRefused {
         /// With the file, its owner and mode, and the command to run.
         text: &'a str,
@@ -103,7 +103,7 @@ pub enum Event<'a> {
     CertificateLoaded {
         /// Its file.
         path: &'a str,
-        /// Whom it names.
+        /// The client names in the request.
         names: &'a str,
         /// Its last second, as RFC 3339 has it.
         not_after: &'a str,
@@ -112,7 +112,7 @@ pub enum Event<'a> {
     CertificateRefused {
         /// Its file.
         path: &'a str,
-        /// Why, and what to do.
+        /// The reason, and the next step.
         error: &'a str,
     },
 
@@ -131,11 +131,11 @@ pub enum Event<'a> {
         daemon: &'a str,
         /// Which limit.
         limit: Limit,
-        /// What there was: connections, or connections per second.
+        /// The measured number: connections, or connections per second.
         value: u64,
-        /// What is allowed.
+        /// The limit.
         max: u64,
-        /// What the client was told.
+        /// The reply to the client.
         reply: &'a Reply,
     },
     /// The client spoke before the greeting, and nothing it says is done.
@@ -151,9 +151,9 @@ pub enum Event<'a> {
         relay: Relay<'a>,
         /// The list.
         zone: &'a str,
-        /// What it answered.
+        /// The address in the answer.
         answer: IpAddr,
-        /// What the answer counts.
+        /// The score that the answer adds.
         weight: i32,
     },
 
@@ -167,11 +167,11 @@ pub enum Event<'a> {
         cipher: &'a str,
         /// Key bits.
         bits: u16,
-        /// What its certificate was found to be: `NOT` asked for, `NO` for none, `FAIL`, `OK`.
+        /// The result of the certificate check: `NOT` asked for, `NO` for none, `FAIL`, `OK`.
         verify: &'a str,
-        /// Whose the certificate says it is: `/C=US/O=Example/CN=mx.example`.
+        /// The subject of the certificate: `/C=US/O=Example/CN=mx.example`.
         subject: Option<&'a str>,
-        /// Who it says has signed it.
+        /// The issuer of the certificate.
         issuer: Option<&'a str>,
         /// Why it is not verified.
         why: Option<&'a str>,
@@ -183,7 +183,7 @@ pub enum Event<'a> {
         /// The words of the TLS library.
         reason: &'a str,
     },
-    /// A user has proved who it is.
+    /// A user has logged in.
     Auth {
         /// The client.
         relay: Relay<'a>,
@@ -192,7 +192,7 @@ pub enum Event<'a> {
         /// `PLAIN`, `SCRAM-SHA-256`
         mechanism: &'a str,
     },
-    /// Credentials were wrong, the exchange was broken off, or nobody could check them.
+    /// Credentials were wrong, the exchange was broken off, or they could not be checked.
     AuthFailed {
         /// The client.
         relay: Relay<'a>,
@@ -212,7 +212,7 @@ pub enum Event<'a> {
         identity: &'a str,
         /// Recipients of the last hour.
         count: u64,
-        /// What is allowed.
+        /// The limit.
         max: u64,
     },
     /// The client speaks HTTP or another protocol; the session is closed.
@@ -231,7 +231,7 @@ pub enum Event<'a> {
         /// It was refused, not made CRLF.
         refused: bool,
     },
-    /// A limit was reached by a session. What followed is told by the reply.
+    /// A limit was reached by a session. The reply says what followed.
     LimitReached {
         /// The message, if there is one.
         id: Option<QueueId>,
@@ -239,7 +239,7 @@ pub enum Event<'a> {
         relay: Relay<'a>,
         /// Which limit.
         limit: Limit,
-        /// What is allowed, in the unit of the limit; times in seconds.
+        /// The limit in its unit; times in seconds.
         max: u64,
     },
     /// The session ended without a message or a question.
@@ -266,11 +266,11 @@ pub enum Event<'a> {
         id: Option<QueueId>,
         /// The client.
         relay: Relay<'a>,
-        /// What was waited for: `server cmd read`, `message content read`.
+        /// The expected input: `server cmd read`, `message content read`.
         during: &'a str,
     },
 
-    /// Somebody or something was refused by a rule. In sendmail's words a ruleset, its arguments and the reply.
+    /// A rule refused a connection, command or message. In sendmail's words a ruleset, its arguments and the reply.
     Rejected {
         /// The message, if it has an id.
         id: Option<QueueId>,
@@ -282,7 +282,7 @@ pub enum Event<'a> {
         arg2: Option<&'a str>,
         /// The client.
         relay: Relay<'a>,
-        /// What it was told.
+        /// The reply to it.
         reply: &'a Reply,
     },
     /// A transaction ended and no recipient was left, or its content was refused: `nrcpts=0`.
@@ -370,7 +370,8 @@ pub enum Event<'a> {
         id: QueueId,
         /// The recipients, `<a@b>`.
         to: &'a [&'a str],
-        /// Whose address led to a program or a file, or whose message it is: sendmail's `ctladdr=`.
+        /// The address or user that led to a program or a file, or the user that sent the message: sendmail's
+        /// `ctladdr=`.
         controller: Option<Controller<'a>>,
         /// Since the message was accepted.
         delay: Duration,
@@ -382,11 +383,11 @@ pub enum Event<'a> {
         priority: i64,
         /// Where it went.
         relay: NextHop<'a>,
-        /// The status: of the reply, or of what kept it from coming to one.
+        /// The status: of the reply, or of the failure before a reply.
         dsn: EnhancedCode,
-        /// What the next hop said, if it said it.
+        /// The reply of the next hop, if there was one.
         reply: Option<&'a Reply>,
-        /// What came of it.
+        /// The result.
         stat: Stat<'a>,
         /// Why they were not reached, in a word; `None` where they were.
         reason: Option<Reason>,
@@ -397,13 +398,13 @@ pub enum Event<'a> {
         id: QueueId,
         /// The report.
         report: QueueId,
-        /// To whom and why.
+        /// The addressee and the reason.
         kind: ReportKind,
         /// The reason in a few words, as in `stat=`; for delays for example
         /// `Warning: could not send message for past 4 hours`.
         text: &'a str,
     },
-    /// A report could not be delivered to anybody; a person has to look.
+    /// A report had no deliverable address; a person has to look.
     Unreportable {
         /// The report, or the message that none could be made of.
         id: QueueId,
@@ -420,10 +421,10 @@ pub enum Event<'a> {
         cipher: &'a str,
         /// Key bits.
         bits: u16,
-        /// sendmail's word for what is known of the certificate: `NOT` not asked, `OK`, `FAIL`.
+        /// sendmail's word for the result of the certificate check: `NOT` not asked, `OK`, `FAIL`.
         verify: &'a str,
     },
-    /// The handshake with a next hop failed. Whether it goes on without TLS is told by what follows.
+    /// The handshake with a next hop failed. The next events show whether it goes on without TLS.
     TlsClientFailed {
         /// The next hop.
         relay: NextHop<'a>,
@@ -464,7 +465,7 @@ pub enum Event<'a> {
     Spool {
         /// How grave.
         severity: Severity,
-        /// What, where, and what to do.
+        /// The problem, its place, and the next step.
         text: &'a str,
     },
     /// Lines of the log were lost: the queue to its writer was full.
@@ -476,7 +477,7 @@ pub enum Event<'a> {
     InternalError {
         /// Which part.
         place: &'a str,
-        /// What did not hold.
+        /// The assumption that did not hold.
         text: &'a str,
     },
 }

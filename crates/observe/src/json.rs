@@ -1,9 +1,10 @@
 //! Events as JSON, one object per line.
 //!
 //! `ts`, `event`, `level`, `severity` are always there; `stop` and `id` where the event has them; then the values of
-//! the event under the names of sendmail's fields. What is not known is left out, never `null`. Strings hold what was
-//! said, without the escapes of sendmail's form; only the very long are cut. Written by hand: a line per message is
-//! made at storm rates, and objects, names and numbers of ours need no library; a test reads them back with one.
+//! the event under the names of sendmail's fields. Fields without a value are left out, never `null`. Strings hold the
+//! original text, without the escapes of sendmail's form; only the very long are cut. Written by hand: a line per
+//! message is made at storm rates, and objects, names and numbers of ours need no library; a test reads them back with
+//! one.
 
 use crate::Event;
 use crate::escape::{self, is_unsafe};
@@ -18,7 +19,7 @@ const LIST_MAX: usize = 100;
 
 /// Appends the object, without a line end. `ts` is the moment as RFC 3339 has it, in UTC with microseconds.
 ///
-/// A list of recipients may need several lines: then what is left is returned as an event that is to be written next.
+/// A list of recipients may need several lines: then the rest is returned as an event to write next.
 pub fn write<'a>(event: &Event<'a>, ts: &str, out: &mut String) -> Option<Event<'a>> {
     let class = event.class();
     let (event, rest) = split(event);

@@ -1,4 +1,4 @@
-//! What happened, as typed events, and the lines that tell of it.
+//! Typed events, and the log lines that describe them.
 //!
 //! The server makes one [`Event`] where a thing is decided and hands it to its log. From the same value come sendmail's
 //! line ([`sendmail`]), the JSON line ([`json`]) and the counters ([`counters`]); so they cannot disagree.

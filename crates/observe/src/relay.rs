@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-/// Who is at the other end: the value of `relay=`.
+/// The peer of a connection: the value of `relay=`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Relay<'a> {
     /// A client on the network: `name [ip]`, `[ip]` or `name [ip] (may be forged)`; IPv6 as `[IPv6:2001:db8::1]`.

@@ -1,8 +1,8 @@
 //! sendmail's lines: `Nov 20 13:00:00 host tag[pid]: ID: key=value, key=value`.
 //!
-//! Order and words of the fields are sendmail 8.18's, so that what operators built on its log goes on working. Where
-//! sendmail has no such line the words are ours. A line is one line whatever a peer sent, at most [`LINE_MAX`] octets,
-//! and splits at `, ` into the fields written here; only the last field may hold free text. See `escape`.
+//! Order and words of the fields are sendmail 8.18's, so that tools that read its log go on working. Where sendmail has
+//! no such line the words are ours. A line is one line whatever a peer sent, at most [`LINE_MAX`] octets, and splits at
+//! `, ` into the fields written here; only the last field may hold free text. See `escape`.
 
 mod delivery;
 
@@ -61,7 +61,7 @@ pub fn prefix(time: Civil, host: Option<&str>, tag: &str, pid: u32, out: &mut St
 
 /// Appends the part of the line after the prefix, without a line end.
 ///
-/// A list of recipients may need several lines: then what is left is returned as an event that is to be written next.
+/// A list of recipients may need several lines: then the rest is returned as an event to write next.
 pub fn write<'a>(event: &Event<'a>, out: &mut String) -> Option<Event<'a>> {
     let start = out.len();
     write_id(event, out);
@@ -80,7 +80,7 @@ pub fn write<'a>(event: &Event<'a>, out: &mut String) -> Option<Event<'a>> {
             None
         }
     };
-    // Every value has its own bound and they add up to less; this holds it whatever is added above.
+    // Every value has its own bound and they add up to less; this keeps the bound when a value is added above.
     if out.len() - start > PART_MAX {
         let end = (start..=start + PART_MAX).rev().find(|end| out.is_char_boundary(*end));
         out.truncate(end.unwrap_or(start));
@@ -141,7 +141,8 @@ fn write_from(event: &Event<'_>, out: &mut String) {
     out.push_str(", proto=");
     out.push_str(protocol.keyword());
     word(out, ", daemon=", daemon);
-    // Ours, where sendmail 8.17 and later have tls_verify= and auth=; readers of its log skip what they do not know.
+    // A field of our own, where sendmail 8.17 and later have tls_verify= and auth=; readers of its log skip unknown
+    // fields.
     if let Some(priority) = priority {
         put(out, format_args!(", mt_priority={priority}"));
     }
@@ -247,7 +248,7 @@ fn write_session(event: &Event<'_>, out: &mut String) -> bool {
     true
 }
 
-/// About the listener when it is full for everybody, else as a ruleset would refuse the client.
+/// About the listener when it is full for all clients, else as a ruleset would refuse the client.
 fn write_connection_refused(
     relay: Relay<'_>,
     daemon: &str,

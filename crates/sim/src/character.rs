@@ -1,4 +1,4 @@
-//! What a host can be, and what it is when.
+//! The behaviours of a host, and when it has which.
 //!
 //! A character is one way to treat clients. A script is the character of a host with episodes in which it is another
 //! one. The names are those of the options of `mailrace sim` and of the map it writes.
@@ -45,7 +45,7 @@ pub enum Character {
     Hostile(Hostility),
 }
 
-/// What a hostile host does.
+/// The behaviour of a hostile host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Hostility {
     /// Answers EHLO with lines that never end.
@@ -80,7 +80,7 @@ impl Hostility {
     ];
 }
 
-/// What a connection attempt meets.
+/// The result of a connection attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Door {
     /// It is accepted.
@@ -136,7 +136,7 @@ impl Character {
         NAMES.iter().find(|(_, known)| *known == name).map(|(character, _)| *character)
     }
 
-    /// What a connection attempt meets.
+    /// Returns the result of a connection attempt.
     #[must_use]
     pub fn door(self) -> Door {
         match self {
@@ -160,21 +160,21 @@ pub struct Episode {
     pub from: Duration,
     /// When it is over.
     pub to: Duration,
-    /// What the host is meanwhile.
+    /// The character of the host in the episode.
     pub character: Character,
 }
 
-/// What a host is when.
+/// The character of a host over time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Script {
-    /// What it is outside every episode.
+    /// The character outside every episode.
     pub base: Character,
     /// Where two hold, the first one counts.
     pub episodes: Vec<Episode>,
 }
 
 impl Script {
-    /// What the host is at this time.
+    /// Returns the character at this time.
     #[must_use]
     pub fn at(&self, now: Duration) -> Character {
         let holds = |episode: &&Episode| episode.from <= now && now < episode.to;

@@ -1,6 +1,6 @@
-//! What was taken, as lines of a file: docs/sim.md, section 4.
+//! The messages that hosts took, as lines of a file: docs/sim.md, section 4.
 //!
-//! One line is one message at one host, whatever a client sends: octets that could end a field are written `%XX`.
+//! One line is one message at one host, for any input of a client: octets that could end a field are written `%XX`.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -28,9 +28,9 @@ pub struct Taken {
     pub connection: u64,
     /// Whether the client knows.
     pub how: How,
-    /// Of the content, as it was before dots were doubled.
+    /// Octets of the content, as it was before dots were doubled.
     pub octets: u64,
-    /// By which the message is known; empty if it has nothing.
+    /// The mark of the message; empty if it has none.
     pub token: Box<[u8]>,
     /// As they were sent, without `<>`.
     pub recipients: Vec<Box<[u8]>>,

@@ -1,9 +1,9 @@
-//! A simulated internet, without its sockets: which host has which address and character, what the DNS says, what a
-//! host answers to a client, and what it took.
+//! A simulated internet, without its sockets: the addresses and characters of hosts, the answers of the DNS, the
+//! replies of a host, and the messages it took.
 //!
 //! ```text
 //! plan ──► world ──► zone      a DNS query becomes an answer
-//!            └─────► mailhost  octets of a client become flights of replies, each with its time, and records for the ledger
+//!            └─────► mailhost  octets of a client become flights of replies with times, and ledger records
 //! ```
 //!
 //! | File | Holds |
@@ -19,8 +19,7 @@
 //!
 //! Everything is a function of its arguments: time is a [`Duration`](std::time::Duration) since the start, given by the
 //! caller, and chance comes from the seed. So the same hosts serve `mailrace sim`, where they stand behind sockets, and
-//! a simulation in one process under a clock of its own. Nothing here judges a client; that is for whoever reads the
-//! ledger.
+//! a simulation in one process under a clock of its own. Nothing here judges a client; the reader of the ledger does.
 
 #![forbid(unsafe_code)]
 

@@ -1,14 +1,14 @@
 //! Recipients that ask for an answer, for people who try software of their own.
 //!
-//! The table of docs/sim.md, section 3. What follows a `+` in a local part does not count, so that a list can have many
-//! of them.
+//! The table of docs/sim.md, section 3. The text behind a `+` in a local part does not count, so that a list can have
+//! many of them.
 
 use std::fmt;
 
-/// What a recipient asks for.
+/// The behaviour that a recipient asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wish {
-    /// To be taken, whatever the host does to others.
+    /// Takes the recipient, whatever the host does to others.
     Ok,
     /// This answer to RCPT.
     Refuse(Refusal),
@@ -26,7 +26,7 @@ pub enum Wish {
     AtDot(AtDot),
 }
 
-/// What happens after the content.
+/// The behaviour after the content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AtDot {
     /// This answer.
@@ -77,7 +77,7 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// What this address asks for; `None` for an ordinary one.
+/// Returns the behaviour that this address asks for; `None` for an ordinary one.
 #[must_use]
 pub fn wish(address: &[u8]) -> Option<Wish> {
     let local = address.iter().rposition(|octet| *octet == b'@').map_or(address, |at| address.split_at(at).0);

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! Invariants: the same input cut in any way gets the same octets; flights leave in the order of the commands; a
-//! message is given out as taken once, when its answer leaves or the connection ends, and never for a transaction that
-//! was refused. A flight is what answers one call of `input`, and leaves the host's delay after it.
+//! message is reported as taken once, when its answer leaves or the connection ends, and never for a transaction that
+//! was refused. A flight answers one call of `input`, and leaves when the host's delay has passed.
 //!
 //! It is liberal: a client may send commands early, and parameters are passed over. The protocol is written here once
 //! more, and not taken from the server's room, so that a witness is not the accused.
@@ -34,18 +34,18 @@ const RECIPIENTS_MAX: usize = 1_000;
 /// Octets of a content; 552 beyond it.
 const CONTENT_MAX: u64 = 64 << 20;
 
-/// What leaves together.
+/// Octets and records that leave together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Flight {
     /// For the client.
     pub octets: Vec<u8>,
-    /// For the ledger. Whoever cannot send the octets makes them [`How::Silent`].
+    /// For the ledger. A caller that cannot send the octets makes them [`How::Silent`].
     pub taken: Vec<Taken>,
-    /// What becomes of the connection once the octets are sent.
+    /// The state of the connection once the octets are sent.
     pub then: Then,
 }
 
-/// What becomes of a connection.
+/// The state of a connection behind a flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Then {
     /// It stays.
@@ -65,14 +65,14 @@ pub struct Mailhost {
     /// The beginning of a command whose end has not come.
     line: Vec<u8>,
     is_line_too_long: bool,
-    /// It offered nothing; what it becomes later does not change that.
+    /// It offered nothing; a later change of the host's character does not change that.
     is_plain: bool,
     has_sender: bool,
     transactions: u32,
     recipients: Vec<Box<[u8]>>,
     at_dot: Option<AtDot>,
     content: Content,
-    /// What is being answered.
+    /// The answer that is being made.
     flight: Flight,
     /// Nothing leaves before.
     not_before: Duration,
@@ -100,7 +100,7 @@ enum State {
     Deaf,
 }
 
-/// What a connection needs of its world.
+/// The parts of the world that a connection uses.
 struct Side<'w> {
     plan: &'w Plan,
     host: &'w mut Host,
@@ -151,7 +151,7 @@ impl World {
                 mailhost.state = State::Deaf;
                 return Some(Flight { octets: Vec::new(), taken, then: Then::Reset });
             }
-            // What was on its way is lost.
+            // Octets that have not left are lost.
             Door::Drops => {
                 let taken = mailhost.give_up(now);
                 mailhost.state = State::Deaf;
@@ -182,7 +182,8 @@ impl World {
         None
     }
 
-    /// Ends a connection, whoever ended it. What was taken and not answered yet comes back as [`How::Silent`].
+    /// Ends a connection, for either side. Messages that were taken and not answered yet are returned as
+    /// [`How::Silent`].
     pub fn disconnect(&mut self, mut mailhost: Mailhost, now: Duration) -> Vec<Taken> {
         if let Some((_, host, counts)) = self.parts(mailhost.host) {
             host.open = host.open.saturating_sub(1);
@@ -235,20 +236,20 @@ impl Mailhost {
         }
     }
 
-    /// Octets that wait to leave; whoever reads should stop above some.
+    /// Octets that wait to leave; the reader of the socket should stop above a limit.
     #[must_use]
     pub fn backlog(&self) -> usize {
         self.waiting.iter().map(|(_, flight)| flight.octets.len()).sum()
     }
 
-    /// Whether a client that waits for acknowledgement of what it sent would wait for nothing: more has to come before
-    /// anything is answered.
+    /// Whether more input has to come before the host answers: a client that waits for a TCP acknowledgement would wait
+    /// in vain.
     #[must_use]
     pub fn is_in_the_middle(&self) -> bool {
         !self.line.is_empty() || !matches!(self.state, State::Command | State::Deaf)
     }
 
-    /// Forgets what waits; what was taken with it.
+    /// Drops the waiting flights, and returns the messages taken with them.
     fn give_up(&mut self, now: Duration) -> Vec<Taken> {
         self.stream = None;
         let mut given_up = Vec::new();
@@ -278,7 +279,7 @@ impl Mailhost {
         }
     }
 
-    /// Reads what has come, command by command.
+    /// Reads the input, command by command.
     fn read(&mut self, side: &mut Side<'_>, mut input: &[u8]) {
         while !input.is_empty() && self.flight.then == Then::Stay {
             match self.state {
@@ -587,7 +588,7 @@ impl Mailhost {
         self.state = State::Deaf;
     }
 
-    /// Sends off what was answered.
+    /// Queues the flight with the answer.
     fn launch(&mut self, side: &Side<'_>) {
         if self.flight.octets.is_empty() && self.flight.then == Then::Stay {
             return;

@@ -1,4 +1,4 @@
-//! What a world is made from, and how large it may be.
+//! The numbers that a world is made from, and their limits.
 
 use crate::character::Character;
 use std::fmt;
@@ -75,13 +75,13 @@ pub struct Change {
     pub from: Duration,
     /// When it is over.
     pub to: Duration,
-    /// What the hosts are meanwhile.
+    /// The character of these hosts meanwhile.
     pub character: Character,
     /// How many of the live hosts.
     pub share: Share,
 }
 
-/// What a world is made from. The same plan makes the same world.
+/// The numbers that a world is made from. The same plan makes the same world.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// Hosts, 1 to [`HOSTS_MAX`].
@@ -100,7 +100,7 @@ pub struct Plan {
     pub shares: Vec<(Character, Share)>,
     /// Share of the hosts that are hostile, every kind in turn.
     pub hostile: Share,
-    /// What happens to live hosts for a time.
+    /// The changes of live hosts for a time.
     pub changes: Vec<Change>,
     /// From what a client sends to the answer to it.
     pub delay: Duration,
@@ -142,7 +142,7 @@ impl Plan {
         }
     }
 
-    /// Looks for what cannot be.
+    /// Looks for values that cannot be.
     ///
     /// # Errors
     /// The text names the option and its limit.

@@ -1,4 +1,4 @@
-//! What was taken, as numbers: how much, when, how much of the list, and what twice.
+//! Statistics of the messages that hosts took: how many, when, how much of the list, and how many twice.
 
 use crate::chance::hash;
 use crate::ledger::{How, Taken};
@@ -7,9 +7,9 @@ use std::collections::HashSet;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::time::Duration;
 
-/// Pairs of message and recipient that are remembered to find what came twice; beyond it nothing new is.
+/// Pairs of message and recipient that are remembered to find repeated deliveries; beyond this number no new pair is.
 pub const PAIRS_MAX: usize = 8_000_000;
-/// Seconds that have a number of their own; what comes later counts into the last one.
+/// Seconds that have a number of their own; a later message counts into the last one.
 const SECONDS_MAX: usize = 100_000;
 /// Shares of the live recipients of the list whose times are noted.
 pub const MARKS: [u64; 3] = [50, 95, 100];

@@ -1,8 +1,8 @@
-//! Hosts, sites and domains, and who belongs to whom: docs/sim.md, section 1.
+//! Hosts, sites and domains, and their relations: docs/sim.md, section 1.
 //!
 //! Hosts stand in a row and have numbers. `mx_per_domain` neighbours are a site, a site has `domains_per_host` domains
-//! for each of its hosts, and all hosts of a site take mail for all its domains. What a host remembers from one
-//! connection to the next lives here, and what is counted.
+//! for each of its hosts, and all hosts of a site take mail for all its domains. The state that a host keeps from one
+//! connection to the next lives here, and so do the counts.
 
 use crate::chance::shuffle;
 use crate::character::{Character, Door, Episode, Hostility, Script};
@@ -15,7 +15,7 @@ use std::time::Duration;
 
 /// The domain in which everything lies.
 pub const ZONE: &str = "sim.example";
-/// What a host may remember of recipients it put off; beyond it takes everybody.
+/// The deferred recipients that a host remembers; beyond this number it takes everybody.
 const PUT_OFF_MAX: usize = 100_000;
 const SEED_CHARACTERS: u64 = 1;
 const SEED_CHANGES: u64 = 2;
@@ -31,7 +31,7 @@ pub struct World {
 /// A host.
 #[derive(Debug)]
 pub struct Host {
-    /// What it is when.
+    /// Its character over time.
     pub script: Script,
     /// Connections so far.
     pub connections: u32,
@@ -49,7 +49,7 @@ pub struct Host {
     used_up: Duration,
 }
 
-/// What all hosts did.
+/// The sums of all hosts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Connections that were accepted.
@@ -62,14 +62,14 @@ pub struct Counts {
     pub refused: BTreeMap<u16, u64>,
 }
 
-/// What can become of mail to a site.
+/// The possible result of mail to a site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Outlook {
-    /// Nobody there takes mail.
+    /// No host takes mail.
     Never,
-    /// Somebody takes it, or some of it, later.
+    /// A host takes it, or some of it, later.
     Late,
-    /// Somebody takes it at once.
+    /// A host takes it at once.
     Live,
 }
 
@@ -96,7 +96,7 @@ impl World {
         Ok(Self { plan, hosts, counts: Counts::default() })
     }
 
-    /// What it was made from.
+    /// Returns the plan that the world was made from.
     #[must_use]
     pub fn plan(&self) -> &Plan {
         &self.plan
@@ -108,7 +108,7 @@ impl World {
         &self.hosts
     }
 
-    /// What was counted so far.
+    /// Returns the counts so far.
     #[must_use]
     pub fn counts(&self) -> &Counts {
         &self.counts
@@ -145,7 +145,7 @@ impl World {
         format!("d{domain}.{ZONE}")
     }
 
-    /// What a host is at this time.
+    /// Returns the character of a host at this time.
     #[must_use]
     pub fn character(&self, host: u32, now: Duration) -> Option<Character> {
         self.hosts.get(host as usize).map(|host| host.script.at(now))
@@ -173,7 +173,7 @@ impl World {
         changes
     }
 
-    /// What a connection attempt to a host meets.
+    /// Returns the result of a connection attempt to a host.
     #[must_use]
     pub fn door(&self, host: u32, now: Duration) -> Door {
         self.character(host, now).map_or(Door::Refuses, Character::door)
@@ -214,7 +214,7 @@ impl World {
         }
     }
 
-    /// What can become of mail to a site.
+    /// Returns the possible result of mail to a site.
     #[must_use]
     pub fn outlook(&self, site: u32) -> Outlook {
         let of = |host: u32| self.hosts.get(host as usize).map_or(Outlook::Never, |host| outlook(&host.script));

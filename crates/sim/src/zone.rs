@@ -2,8 +2,8 @@
 //!
 //! The whole DNS of this world is one zone and an arithmetic: `d{n}.sim.example` has the MX records of its site,
 //! `mx{n}.sim.example` has the address of host n, addresses have names. Everything else does not exist. Only one
-//! question with class IN is understood, as everybody sends it; no record is kept anywhere, so a million domains cost
-//! nothing. What stands on the wire is read and written by `hickory-proto`; what is said is decided here.
+//! question with class IN is understood, as all resolvers send it; no record is kept anywhere, so a million domains
+//! cost nothing. `hickory-proto` reads and writes the wire format; the content of answers is decided here.
 
 use crate::world::{World, ZONE};
 use hickory_proto::op::{
@@ -16,19 +16,19 @@ use std::net::{IpAddr, Ipv4Addr};
 
 /// Seconds for which an answer may be kept, and a denial too.
 const TTL: u32 = 300;
-/// The largest reply to somebody who does not say what he bears (RFC 1035 §4.2.1).
+/// The largest reply to a client that names no limit (RFC 1035 §4.2.1).
 const PLAIN_MAX: u16 = 512;
 
 /// How a reply travels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// Cut to what the asker bears.
+    /// Cut to the size that the client takes.
     Udp,
     /// Whole; without the two octets of length before it (RFC 1035 §4.2.2).
     Tcp,
 }
 
-/// What a name means.
+/// The meaning of a name.
 enum Meaning {
     /// The zone itself.
     Apex,
@@ -52,7 +52,7 @@ pub fn answer(world: &World, query: &[u8], way: Way, out: &mut Vec<u8>) -> bool 
     let mut reply = Message::response(header.id, header.op_code);
     reply.metadata = Metadata::response_from_request(&header.metadata);
     reply.metadata.authoritative = true;
-    // Nothing lies outside of what is known here, so whoever wants recursion has it.
+    // All names are known here, so a client that wants recursion has it.
     reply.metadata.recursion_available = true;
     let mut bears = PLAIN_MAX;
     if header.op_code != OpCode::Query {
@@ -72,11 +72,11 @@ pub fn answer(world: &World, query: &[u8], way: Way, out: &mut Vec<u8>) -> bool 
         reply.metadata.response_code = ResponseCode::FormErr;
     }
     let most = if way == Way::Udp { usize::from(bears) } else { usize::from(u16::MAX) };
-    // RFC 2181 §9: of what is too long nothing, and TC.
+    // RFC 2181 §9: of an answer that is too long no record, and TC.
     write(&reply, out) && (out.len() <= most || write(&reply.truncate(), out))
 }
 
-/// The only question, and what EDNS says beside it.
+/// The only question, and the values of EDNS beside it.
 fn question(header: &Header, query: &[u8]) -> Option<(Query, Option<Edns>)> {
     if header.counts.queries != 1 {
         return None;
@@ -148,7 +148,7 @@ fn name(text: &str) -> Name {
 fn write(message: &Message, out: &mut Vec<u8>) -> bool {
     out.clear();
     let mut encoder = BinEncoder::new(out);
-    // Names in data stand there whole: so a site of many hosts is too much for somebody without EDNS, who must come by
+    // Names in data stand there whole: so a site of many hosts is too much for a client without EDNS, which must use
     // TCP.
     encoder.set_canonical_form(true);
     message.emit(&mut encoder).is_ok()
@@ -173,7 +173,7 @@ fn meaning(world: &World, name: &Name) -> Meaning {
     }
 }
 
-/// What a name of one label in front of the zone means.
+/// Returns the meaning of a name of one label in front of the zone.
 fn inside(world: &World, label: &[u8]) -> Meaning {
     let label = String::from_utf8(label.to_ascii_lowercase()).unwrap_or_default();
     if label == "ns" {

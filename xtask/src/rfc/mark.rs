@@ -7,13 +7,13 @@
 //! RFC 5321 §4.1.2 (test)               test; so is every mark in test code
 //! ```
 //!
-//! `RFC 5322` alone is prose and counts as nothing. Whatever looks like a section in another form is an error, so that
-//! no rule is lost by a slip of the pen. Comments on neighbouring lines are read as one text: a mark may be wrapped.
+//! `RFC 5322` alone is prose and counts as nothing. Any other form of a section is an error, so that no rule is lost by
+//! a slip of the pen. Comments on neighbouring lines are read as one text: a mark may be wrapped.
 
 use crate::lex::Comment;
 use crate::source::Source;
 
-/// What a mark says.
+/// The state that a mark gives to a section.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Says {
     Done,
@@ -89,7 +89,7 @@ fn paragraphs(comments: &[Comment]) -> Vec<Paragraph> {
     found
 }
 
-/// Reads what begins with `R` at `rest`: the marks, nothing when it is prose, or what is wrong with it.
+/// Reads the text that begins with `R` at `rest`: returns the marks, none for prose, or the fault.
 fn read(before: &str, rest: &str) -> Result<Vec<(u32, String, Says)>, String> {
     let part_of_word = before.chars().next_back().is_some_and(|c| c.is_alphanumeric() || "/-_.#".contains(c));
     let Some((word, after)) = rest.split_at_checked(3).filter(|(word, _)| word.eq_ignore_ascii_case("rfc")) else {
@@ -135,7 +135,7 @@ fn sections(rfc: u32, before: &str, tail: &str) -> Result<Vec<(u32, String, Says
     }
 }
 
-/// The section number at the start of `text`, and what follows it.
+/// The section number at the start of `text`, and the text behind it.
 fn section(rfc: u32, text: &str) -> Result<(&str, &str), String> {
     let end = text.find(|c: char| !c.is_ascii_alphanumeric() && c != '.').unwrap_or(text.len());
     let number = text.get(..end).unwrap_or("").trim_end_matches('.');
@@ -160,7 +160,7 @@ fn section(rfc: u32, text: &str) -> Result<(&str, &str), String> {
     Ok((number, after))
 }
 
-/// What the parentheses after a section say, and what follows them.
+/// Reads the parentheses behind a section, and returns their meaning and the text behind them.
 fn says<'a>(rfc: u32, section: &str, after: &'a str) -> Result<(Says, &'a str), String> {
     let Some(inside) = after.strip_prefix(" (") else { return Ok((Says::Done, after)) };
     let form = || format!("write \"RFC {rfc} §{section} (gap: what is missing)\"");

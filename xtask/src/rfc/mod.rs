@@ -16,7 +16,7 @@ use mark::{Malformed, Mark};
 /// The generated page.
 const STATUS_PATH: &str = "docs/rfc-status.md";
 
-/// What the caller wants beside the check.
+/// The options of the caller beside the check.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Flags {
     write: bool,

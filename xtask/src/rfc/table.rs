@@ -165,7 +165,7 @@ pub(super) fn page(sections: &BTreeMap<Key, Section>) -> String {
     out
 }
 
-/// The sections of one RFC: their numbers by what there is of them, then their gaps.
+/// The sections of one RFC: their numbers by state, then their gaps.
 fn list(of_rfc: &[(&str, &Section)]) -> String {
     let mut out = String::new();
     let kinds = [("Done and tested", true, true), ("Done", true, false), ("Tested", false, true)];

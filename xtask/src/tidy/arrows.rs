@@ -1,6 +1,6 @@
 //! Arrows between crates, names of packages, and the crate-wide refusal of `unsafe`.
 //!
-//! Source of truth: `cargo metadata` for what is, `rooms.rs` for what may be.
+//! Source of truth: `cargo metadata` for the present dependencies, `rooms.rs` for the allowed ones.
 
 use std::fs;
 use std::path::Path;

@@ -1,14 +1,14 @@
-//! Banned calls, each with what to use in its place.
+//! Banned calls, each with its replacement.
 //!
-//! One table. A pure room takes `now`, bytes and answers and returns actions; whoever writes a clock, a file or a lock
-//! there has found a boundary in the wrong place. Test code of a pure room may read fixtures and start threads.
+//! One table. A pure room takes `now`, bytes and answers and returns actions; a clock, a file or a lock there shows a
+//! boundary in the wrong place. Test code of a pure room may read fixtures and start threads.
 
 use super::Finding;
 use crate::lex::Kind;
 use crate::rooms::{UNSAFE_ALLOWED, room_of_path};
 use crate::source::{PathUse, Source};
 
-/// What to look for.
+/// The pattern of a rule.
 enum What {
     /// These segments in a row, anywhere in a path: `std::fs` is in `std::fs::File::open`.
     Path(&'static [&'static str]),

@@ -1,7 +1,7 @@
 //! The rules of the tree, as one command and one test.
 //!
 //! Each rule lives in a file of its own beside its negative control: a fixture on which it must fire and one on which
-//! it must stay silent. A finding names file, line, what was found and the next step. Errors fail the run; notes are a
+//! it must stay silent. A finding names file, line, the fault and the next step. Errors fail the run; notes are a
 //! reason to look again.
 
 mod arrows;
@@ -30,7 +30,7 @@ pub(crate) struct Finding {
     pub(crate) path: String,
     /// Counted from 1; 0 when the finding is about the whole file.
     pub(crate) line: usize,
-    /// What was found and what to do next.
+    /// The finding, and the next step.
     pub(crate) message: String,
 }
 
@@ -44,7 +44,7 @@ impl Finding {
     }
 }
 
-/// Runs all rules and writes what they saw.
+/// Runs all rules and writes their findings.
 ///
 /// # Errors
 /// The tree cannot be read, or cargo cannot be asked.

@@ -1,10 +1,10 @@
-//! No drawers: a module or crate is named after what it is for.
+//! No drawers: a module or crate is named after its purpose.
 
 use super::Finding;
 use crate::lex::Kind;
 use crate::source::Source;
 
-/// Names that say nothing about what is inside.
+/// Names that say nothing about the content.
 const DRAWERS: &[&str] = &["util", "utils", "common", "types", "core", "helpers", "helper", "misc", "shared"];
 
 const NEXT: &str = "name it after the stop or noun it serves, or move its items to their users";
@@ -23,7 +23,7 @@ pub(super) fn check_path(path: &str, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Checks `mod` items, and that the file begins by saying what it is for.
+/// Checks `mod` items, and that the file begins by saying its purpose.
 pub(super) fn check(source: &Source, findings: &mut Vec<Finding>) {
     for pair in source.tokens.windows(2) {
         if let [keyword, name] = pair

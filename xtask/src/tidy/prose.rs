@@ -1,4 +1,4 @@
-//! Sentences of comments and pages that hide what acts: "Who is late …", "What was lost …", "Nobody waits …".
+//! Sentences of comments and pages that hide what acts, as "Who is late …", "What was lost …" or "Nobody waits …".
 //!
 //! A sentence names the thing that acts. A question may begin with such a word, a heading and a short table cell too.
 //! Comment lines end at column 120, which rustfmt does not see to.
@@ -24,7 +24,7 @@ const COLUMNS_MAX: usize = 120;
 /// A table cell with fewer words is a label.
 const CELL_WORDS_MIN: usize = 5;
 
-/// The places of a file where prose should be better, each with what to do.
+/// The places of a file where prose should be better, each with the next step.
 pub(super) fn places(file: &File, source: Option<&Source>) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     let blocks = match source {

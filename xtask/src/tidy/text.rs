@@ -12,7 +12,7 @@ const REMINDERS: &[&str] = &["TODO", "FIXME", "XXX"];
 /// First folders of a path that exists on one machine only. The leading slash is added when looking.
 const MACHINE_FOLDERS: &[&str] = &["home", "root", "work", "Users"];
 
-/// Names that stand for anybody in examples below `home`.
+/// Names of no particular user in examples below `home`.
 const ANYBODY: &[&str] = &["alice", "bob", "user"];
 
 /// Checks every line of a text file for paths, and of a file that is not Rust for reminders.

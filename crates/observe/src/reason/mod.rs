@@ -1,5 +1,5 @@
 //! Why a recipient was not reached, as one of a few words: for counters, for log lines that can be grouped, for people
-//! who ask what goes wrong most.
+//! who look for the most frequent failures.
 //!
 //! [`Rules`] read the words of a reply, or ours where there was none, and give a [`Reason`]. The rules are a file that
 //! people can read and replace (`default.rules`, docs/log.md); the first that fits counts. A rule may also say that the
@@ -38,9 +38,9 @@ pub enum Reason {
     Greylist,
     /// No connection came about, or it broke.
     Network,
-    /// What was said is no SMTP, or was not understood.
+    /// The reply is no SMTP, or the command was not understood.
     Protocol,
-    /// Proof of who sends is missing: SPF, DKIM, DMARC, a login, a certificate.
+    /// Proof of the sender is missing: SPF, DKIM, DMARC, a login, a certificate.
     Auth,
     /// A public block list names this server or something in the message.
     Blacklist,
@@ -90,7 +90,7 @@ impl Reason {
         }
     }
 
-    /// What it means, in a few words.
+    /// Returns the meaning in a few words.
     #[must_use]
     pub const fn meaning(self) -> &'static str {
         match self {
@@ -173,7 +173,7 @@ impl Stage {
 pub struct Case<'a> {
     /// Where, as far as it is known; rules for one stage do not fit where it is not.
     pub stage: Option<Stage>,
-    /// The code of the reply; `None` where nobody answered.
+    /// The code of the reply; `None` where there was no reply.
     pub code: Option<u16>,
     /// The status, of the reply or ours.
     pub status: Option<EnhancedCode>,

@@ -8,7 +8,7 @@
 //!
 //! Columns stand apart by spaces; the last goes to the end of the line and is a regular expression that is looked for
 //! in the words, in any case of letters. `*` is anything. The first rule that fits counts. Time is linear in the words,
-//! whatever the expressions (docs.rs/regex), and rules, lines and words have a most.
+//! for all expressions (docs.rs/regex), and rules, lines and words have a most.
 
 use super::{Case, Reason, Stage};
 use mail::EnhancedCode;
@@ -26,15 +26,15 @@ const ONE_OCTETS_MAX: usize = 256 << 10;
 /// Octets of all of them.
 const ALL_OCTETS_MAX: usize = 16 << 20;
 
-/// The rules that are there when nobody gives others.
+/// The rules in force when no file gives others.
 const DEFAULT: &str = include_str!("default.rules");
 
-/// What is wrong with a line of a file.
+/// A fault in a line of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleError {
     /// Counted from 1.
     pub line: usize,
-    /// What, and what was expected.
+    /// The fault, and the expected text.
     pub text: String,
 }
 
@@ -49,7 +49,7 @@ impl fmt::Display for RuleError {
 pub struct Rule {
     /// Its line in the file, from 1.
     pub line: usize,
-    /// What it says.
+    /// The reason that the rule gives.
     pub reason: Reason,
     /// The destination asks for less.
     pub is_slow: bool,
@@ -76,7 +76,7 @@ enum Code {
     Reply(u16, u16),
     /// `5.1.1`, `x.1.1`, `4.7.x`
     Status(Option<u8>, Option<u16>, Option<u16>),
-    /// `none`: nobody answered.
+    /// `none`: there was no reply.
     NoReply,
 }
 
@@ -131,7 +131,7 @@ pub struct Rules {
     expressions: RegexSet,
 }
 
-/// What the rules say.
+/// The reason that the rules give.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RuleMatch<'a> {
     /// The reason; [`Reason::Other`] when no rule fits.

@@ -1,4 +1,4 @@
-//! What the rules that come with mailrace make of replies as servers give them, and what is said of bad files.
+//! Reasons that the rules of mailrace give for replies of real servers, and the errors for bad files.
 
 use super::*;
 use mail::ReplyCode;
@@ -101,7 +101,7 @@ fn replies_of_servers() {
     }
 }
 
-/// Words of our own where nobody answered.
+/// Texts of our own where there was no reply.
 #[test]
 fn our_own_words() {
     for (text, reason) in [
@@ -170,7 +170,7 @@ fn the_first_rule_that_fits_counts() {
 }
 
 proptest! {
-    /// Whatever a peer or a person writes, an answer comes.
+    /// Any text of a peer or a person has a reason.
     #[test]
     fn any_words_have_a_reason(text in ".{0,3000}", code in prop::option::of(200..600_u16), file in "[a-z*.x0-9 \\-\n#(\\[]{0,200}") {
         let rules = &*USUAL;
@@ -183,7 +183,7 @@ proptest! {
     }
 }
 
-/// Hostile words cost what they are long, and no more than a bounded part is looked at.
+/// Hostile texts cost time linear in their length, and only a bounded part of them is read.
 #[test]
 fn long_words_are_cut() {
     let rules = Rules::parse("spam * * - needle\n").unwrap();

@@ -1,4 +1,4 @@
-//! Lines about delivery: `to=` with what came of it, reports, TLS with next hops, destinations, the queue.
+//! Lines about delivery: `to=` with the result, reports, TLS with next hops, destinations, the queue.
 //!
 //! The order of a `to=` line is sendmail's: `to, delay, xdelay, mailer, pri, relay, dsn, reply, stat`. `stat=` is last
 //! and may hold anything; a `, ` in `reply=` becomes `,\040` as in every other value, where sendmail leaves it and
@@ -13,9 +13,9 @@ use std::time::Duration;
 const QUEUED_TO_MAX: usize = 1_000;
 /// The same where more follows. With all other values at their bounds the line stays below `PART_MAX`.
 const DELIVERY_TO_MAX: usize = 480;
-/// Of a `ctladdr=`, as in sendmail.
+/// The longest `ctladdr=`, as in sendmail.
 const CONTROLLER_MAX: usize = 83;
-/// What such a field takes from the recipients.
+/// The octets that such a field takes from the recipients.
 const CONTROLLER_FIELD_MAX: usize = CONTROLLER_MAX + ", ctladdr= (4294967295/4294967295)".len();
 const REPLY_MAX: usize = 250;
 const STAT_MAX: usize = 400;

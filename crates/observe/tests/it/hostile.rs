@@ -1,4 +1,4 @@
-//! Whatever a peer puts into a value: one line, bounded, with the fields that we wrote and no others.
+//! Any text of a peer in a value makes one line, bounded, with the fields that we wrote and no others.
 
 use crate::kinds::{self, Values};
 use mail::{Reply, ReplyCode};
@@ -44,7 +44,8 @@ fn values() -> impl Strategy<Value = Values> {
     )
 }
 
-/// A reader as operators have them: drops the id, splits at `, ` and the first `=`; what may stand last takes the rest.
+/// A reader as operators have them: drops the id, splits at `, ` and the first `=`; the field that may stand last takes
+/// the rest.
 fn read(line: &str) -> Vec<(&str, &str)> {
     let mut rest = match line.split_once(": ") {
         Some((id, rest)) if id.bytes().all(|b| b.is_ascii_alphanumeric()) => rest,

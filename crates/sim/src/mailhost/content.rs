@@ -57,7 +57,7 @@ impl Content {
         taken
     }
 
-    /// Takes content of DATA; what follows it.
+    /// Takes content of DATA, and returns the octets behind it.
     pub(super) fn text<'i>(&mut self, mut input: &'i [u8]) -> (&'i [u8], Ended) {
         loop {
             if self.is_in_body && self.place == Place::Inside {

@@ -1,6 +1,7 @@
-//! What hostile hosts say: answers that never end, are too long or as long as may be, come too early, or are none.
+//! The replies of hostile hosts: answers that never end, are too long or as long as may be, come too early, or are
+//! none.
 //!
-//! Each of them costs the host little: a stream makes its next piece when somebody is ready to send it.
+//! Each of them costs the host little: a stream makes its next piece when the socket is ready for it.
 
 use crate::character::{Character, Hostility};
 use std::time::Duration;
@@ -97,7 +98,7 @@ pub(super) fn write_wordy(code: u16, text: &str, out: &mut Vec<u8>) {
     }
 }
 
-/// What a host that cannot do TLS says to the beginning of it.
+/// Returns the reply of a host that cannot do TLS to a handshake.
 pub(super) fn not_tls(character: Character) -> &'static [u8] {
     match character {
         Character::Hostile(_) => CUT_RECORD,

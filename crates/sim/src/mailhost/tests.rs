@@ -5,7 +5,7 @@ use crate::plan::{Change, Share};
 use proptest::prelude::*;
 use std::fmt::Write as _;
 
-/// What a client saw of a connection, and what the ledger would.
+/// The octets that a client saw of a connection, and the records for the ledger.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Seen {
     octets: Vec<u8>,
@@ -336,7 +336,7 @@ proptest! {
             }
         }
         let whole = play(&mut world(character), &[(0, &input)]);
-        // Not prop_assert_eq: nobody reads megabytes.
+        // Not prop_assert_eq, which would print megabytes.
         prop_assert!(whole == play(&mut world(character), &pieces));
     }
 
@@ -362,7 +362,7 @@ proptest! {
         let told = text.matches("250 2.0.0 taken\r\n").count();
         prop_assert_eq!(told, seen.taken.iter().filter(|taken| taken.how == How::Acknowledged).count());
         prop_assert_eq!(told, world.hosts()[0].messages as usize);
-        // Nobody is in a message who was not told so: accepted recipients bound those of the ledger.
+        // Each recipient in the ledger had a 250: accepted recipients bound those of the ledger.
         let accepted = text.matches("250 2.1.5").count();
         let written: usize = seen.taken.iter().map(|taken| taken.recipients.len()).sum();
         prop_assert!(written <= accepted, "{} {}", written, accepted);
