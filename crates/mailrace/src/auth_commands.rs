@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use zeroize::Zeroizing;
 
-/// What `--help` says of the statuses.
+/// The exit statuses in `--help`.
 pub(crate) const HELP: &str = "\
 Exit status:
    0  done; the password is right
@@ -149,7 +149,7 @@ fn password(prompt: &str) -> Result<Zeroizing<String>, Failure> {
     Ok(Zeroizing::new(password.trim_end_matches(['\r', '\n']).to_owned()))
 }
 
-/// A terminal that shows nothing of what is typed, until dropped.
+/// A terminal that does not echo its input, until dropped.
 struct Hidden(rustix::termios::Termios);
 
 impl Hidden {

@@ -1,4 +1,4 @@
-//! `mailrace check` and `mailrace config`: what can be set, what is set, and what is wrong with it.
+//! `mailrace check` and `mailrace config`: the keys, their values, and the faults.
 //!
 //! The texts are those of `server::config::commands`; here arguments are read and statuses chosen.
 
@@ -77,7 +77,7 @@ pub(crate) fn check(arguments: &CheckArguments) -> Result<Exit, Failure> {
     Ok(if checked.is_ok { Exit::Ok } else { Exit::Config })
 }
 
-/// What is wrong with maps and rules, or doubtful in them.
+/// Returns the faults of maps and rules, and the doubtful entries.
 fn maps(loaded: &Loaded) -> Vec<Problem> {
     let problem = |severity, file: &str, line: Option<u32>, text: String, hint: Option<String>| Problem {
         severity,
@@ -105,7 +105,7 @@ fn maps(loaded: &Loaded) -> Vec<Problem> {
             return Problem { suggestion: Some(lint.hint), ..loaded.problem(Severity::Warning, lint.text) };
         }
         let text = format!("{}: {}", lint.place.map, lint.text);
-        // What a map does with one entry stops no server.
+        // A fault in one entry of a map does not keep the server from starting.
         problem(Severity::Warning, &lint.place.file, lint.place.line, text, Some(lint.hint))
     }));
     problems

@@ -1,8 +1,7 @@
-//! `mailrace reload`, `status` and `smtp`: what the running server is asked over its control socket.
+//! `mailrace reload`, `status` and `smtp`: requests to the running server over its control socket.
 //!
 //! Each command is one request and one answer; `smtp` then connects standard input and output with a session of the
-//! server, as sendmail's `-bs` does. What requests and answers look like is written in `operator::control` and
-//! `docs/operation.md`.
+//! server, as sendmail's `-bs` does. `operator::control` and `docs/operation.md` describe requests and answers.
 
 mod status;
 
@@ -105,7 +104,7 @@ fn smtp(target: &Target) -> Result<Exit, Failure> {
     let mut to_server = stream.get_ref().try_clone().map_err(failed)?;
     let input_ended = Arc::new(AtomicBool::new(false));
     let ended = Arc::clone(&input_ended);
-    // Nobody waits for this thread: it may stand in a read that nothing ends but the end of the process.
+    // The thread is not joined: only the end of the process ends its read.
     std::thread::spawn(move || {
         // A server that has gone is seen by the other direction.
         drop(io::copy(&mut io::stdin().lock(), &mut to_server));
@@ -128,7 +127,7 @@ fn copy_replies(mut from: impl BufRead, to: &mut impl Write) -> Result<[u8; 3], 
         let arrived = match from.fill_buf() {
             Ok(arrived) => arrived,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            // A server that was killed; what it has said is passed on, and it was not 221.
+            // A server that was killed: its output so far is passed on, and its last reply was not 221.
             Err(_) => return Ok([0; 3]),
         };
         if arrived.is_empty() {

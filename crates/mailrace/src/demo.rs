@@ -1,8 +1,8 @@
 //! `mailrace demo`: a relay, a storm, a kill -9 and a count; then a relay that stays up to be tried.
 //!
-//! Nothing is arranged: the relay that is killed is this program started again as `mailrace serve`, it dies by SIGKILL
-//! with its sessions in the middle of their messages, what was acknowledged is what the storm's clients saw, and what
-//! arrived is what a next hop in this process has. What a kill cannot show, the loss of power, is said.
+//! The relay that is killed is this program started again as `mailrace serve`. It dies by SIGKILL with its sessions in
+//! the middle of their messages. The acknowledged messages are counted by the storm's clients, and the arrived messages
+//! by a next hop in this process. The report says that a kill does not show a loss of power.
 
 mod books;
 mod children;
@@ -24,7 +24,7 @@ use spool::disk::real::RealDisk;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// What `--help` says at its end.
+/// The end of `--help`.
 pub(crate) const HELP: &str = "\
 Everything lies in one directory, ./run: the spool, the log, the control socket. The next demonstration removes the spool
 of the last one, and nothing that it did not make.
@@ -80,7 +80,7 @@ impl Arguments {
             "spool.size_max=2GiB".to_owned(),
             "spool.free_min=64MiB".to_owned(),
             format!("control.path={}", self.control().display()),
-            // Nobody hands anything in.
+            // The sendmail command is not used.
             "submit.directory=\"\"".to_owned(),
             format!("log.path={}", self.log().display()),
             format!("listen=[{{address=\"{}\"}}]", self.listen),
@@ -156,7 +156,7 @@ fn stay_up(arguments: &Arguments, report: &Report) -> Result<Exit, Failure> {
     let ready = |addresses: &[SocketAddr]| {
         let mut output = Output::new();
         output.line(report.invitation(addresses.first().copied().unwrap_or(arguments.listen), &sink));
-        // Nobody may be there to read it.
+        // The output may be closed.
         drop(output.finish());
     };
     let ended = prepared.run(ready).map_err(failure)?;

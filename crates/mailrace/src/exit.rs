@@ -1,4 +1,4 @@
-//! Exit statuses, from `sysexits.h`, and what ends a command early.
+//! Exit statuses, from `sysexits.h`, and the errors that end a command early.
 //!
 //! The one place that decides which failure gets which number; scripts depend on it.
 
@@ -7,7 +7,7 @@ use std::fmt;
 use std::io;
 use std::process::ExitCode;
 
-/// What `--help` says of the statuses.
+/// The exit statuses in `--help`.
 pub(crate) const HELP: &str = "\
 Exit status:
    0  done; the spool is sound
@@ -21,7 +21,7 @@ Exit status:
   77  no permission
   78  the spool has another format than this program, or a setting cannot work";
 
-/// What `--help` of commands on the configuration says of the statuses.
+/// The exit statuses in `--help` of commands on the configuration.
 pub(crate) const CONFIG_HELP: &str = "\
 Exit status:
    0  done; the configuration can be used
@@ -41,7 +41,7 @@ pub(crate) enum Exit {
     Usage = 64,
     /// `EX_DATAERR`: damage.
     Damaged = 65,
-    /// `EX_NOINPUT`: what was named is not there, or no spool.
+    /// `EX_NOINPUT`: the named file is not there, or is no spool.
     NoInput = 66,
     /// `EX_NOUSER`: a recipient is refused for good.
     NoUser = 67,

@@ -1,7 +1,7 @@
 //! `mailrace import`: reads sendmail's configuration and writes ours; `mailrace import queue` takes over what waits in
 //! its queue.
 //!
-//! What a statement means is said by `route::import`; here files are found, read and written.
+//! `route::import` knows the meaning of statements; here files are found, read and written.
 
 mod queue;
 
@@ -14,7 +14,7 @@ use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
-/// What `--help` says behind the options.
+/// The text of `--help` behind the options.
 pub(crate) const HELP: &str = "\
 Examples:
   mailrace import /etc/mail -o mailrace.toml      # sendmail.mc if it is there, else sendmail.cf

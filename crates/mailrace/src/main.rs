@@ -1,4 +1,4 @@
-//! The one binary: reads arguments, calls rooms, prints what they answer.
+//! The one binary: reads arguments, calls rooms, prints their answers.
 //!
 //! Its exit statuses are those of `sysexits.h`, all in `exit`; its commands are files in a folder of the command's
 //! name. Not here: anything a test of a room would want to reach.

@@ -1,7 +1,7 @@
-//! What commands print: lines or JSON to standard output, progress to a terminal, numbers as people read them.
+//! The output of commands: lines or JSON to standard output, progress to a terminal, numbers as people read them.
 //!
-//! A line holds text from other servers and from users: what [`mail::is_unprintable`] names is never printed as it is,
-//! whoever made the line. In JSON such characters are escaped, so the values stay the same.
+//! A line holds text from other servers and from users: what [`mail::is_unprintable`] names is never printed as it is.
+//! In JSON such characters are escaped, so the values stay the same.
 //!
 //! A reader that goes away (`| head`) ends the printing and is no failure.
 
@@ -43,14 +43,14 @@ impl Output {
         self.failed.is_none()
     }
 
-    /// Shows what was printed so far.
+    /// Shows the output so far.
     pub(crate) fn flush(&mut self) {
         if self.failed.is_none() {
             self.failed = self.to.flush().err();
         }
     }
 
-    /// Prints what is left.
+    /// Prints the rest.
     ///
     /// # Errors
     /// Something could not be written, and the reader is still there.
@@ -172,7 +172,7 @@ pub(crate) fn plain_lines(text: &str) -> Cow<'_, str> {
     text.chars().map(|c| if is_bad(c) { '?' } else { c }).collect()
 }
 
-/// A value on one line, with what a terminal must not see escaped (RFC 8259 §7).
+/// A value on one line, with unprintable characters escaped (RFC 8259 §7).
 fn plain_json(value: &Value) -> String {
     let text = value.to_string();
     if !text.contains(mail::is_unprintable) {

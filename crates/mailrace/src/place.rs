@@ -1,7 +1,7 @@
-//! Where the demonstration puts its spool, and what it must not touch.
+//! Where the demonstration puts its spool, and the files it must not touch.
 //!
-//! A directory is ours if it holds the marker file with our words in it and nothing but what a spool has. Only then are
-//! those files removed, one by one by their names.
+//! A directory is ours if it holds the marker file with our words in it and only files of a spool. Only then are those
+//! files removed, one by one by their names.
 
 use crate::exit::{Exit, Failure};
 use crate::output::bytes;

@@ -13,7 +13,7 @@ use server::config::{read_reasons, render};
 use std::io::{self, BufRead as _, Read as _};
 use std::path::PathBuf;
 
-/// What `--help` says behind the options.
+/// The text of `--help` behind the options.
 pub(crate) const HELP: &str = "\
 Examples:
   mailrace reason '450 4.7.1 Greylisted, come back in 5 minutes'

@@ -12,7 +12,7 @@ use server::config::render;
 use server::explain::{Disposition, Explainer, NextHop, RouteTrace, Sender};
 use std::net::IpAddr;
 
-/// What `--help` says behind the options.
+/// The text of `--help` behind the options.
 pub(crate) const HELP: &str = "\
 The configuration is read as the server would read it; it need not be running. Maps, rules, aliases and directories are
 asked as for a message; the DNS is not.
@@ -156,7 +156,7 @@ fn delivery_line(one: &Delivery) -> String {
     text
 }
 
-/// What the configuration says of the hosts, where it says something.
+/// Returns the lines of the configuration about the hosts of a next hop, if there are any.
 fn hop_lines(hop: &NextHop) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(number) = hop.dns_override {

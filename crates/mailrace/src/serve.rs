@@ -11,7 +11,7 @@ use server::start::{Prepared, StartError};
 use std::io::{ErrorKind, Write as _};
 use std::net::SocketAddr;
 
-/// What `--help` says at its end.
+/// The end of `--help`.
 pub(crate) const HELP: &str = "\
 Without a configuration it takes mail on 127.0.0.1:2525, or as root on port 25 of every address. It stays in the foreground
 and prints \"mailrace: ready on ADDRESS\" when it takes connections.
@@ -74,11 +74,11 @@ pub(crate) fn die_with_parent() -> Result<(), Failure> {
         .map_err(|error| Failure::io("--with-parent", &error.into()))
 }
 
-/// One line for each address, for whoever started us and waits.
+/// One line for each address, for a parent process that waits.
 pub(crate) fn say_ready(addresses: &[SocketAddr]) {
     let mut out = std::io::stdout().lock();
     for address in addresses {
-        // Nobody may be there to read it.
+        // The output may be closed.
         drop(writeln!(out, "mailrace: ready on {address}"));
     }
     drop(out.flush());

@@ -14,7 +14,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What `--help` says at its end.
+/// The end of `--help`.
 pub(crate) const HELP: &str = "\
 Host N is mxN.sim.example at --network + N; the domains are d0.sim.example, d1.sim.example and so on. A SHARE is of all \
 hosts, as in 2% or 0.5%; the hosts that are left are live and take all mail. A TIME is as in 20ms, 5s or 1m30s. Any \
@@ -225,7 +225,7 @@ impl Arguments {
 /// Runs it to its end.
 ///
 /// # Errors
-/// It could not be started, or not write what it should.
+/// It could not be started, or could not write its files.
 pub(crate) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
     if arguments.with_parent {
         die_with_parent()?;
@@ -278,7 +278,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
-/// What it is, and what to do next.
+/// Returns a description of the simulated internet, and the next commands.
 fn invitation(arguments: &Arguments, plan: &Plan, internet: &Internet) -> String {
     let (port, dns) = (internet.port(), internet.dns());
     let domains = u64::from(plan.hosts) * u64::from(plan.domains_per_host);

@@ -11,7 +11,7 @@ use server::sink::{Behaviour, Point, Refusal};
 use server::start::Prepared;
 use std::time::Duration;
 
-/// What `--help` says at its end.
+/// The end of `--help`.
 pub(crate) const HELP: &str = "\
 Points of a transaction: helo, mail, rcpt, data, dot. A refusal is POINT:CODE[:PERCENT]; \"rcpt:450:10\" answers every tenth
 RCPT with 450.
@@ -69,7 +69,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<Exit, Failure> {
     if arguments.lmtp {
         listen.push_str(", protocol=\"lmtp\"");
     }
-    // What it took is said at the end, not line by line.
+    // The sink prints its counts at the end and no line for each message.
     let mut overrides = ["relay.from=[\"0.0.0.0/0\", \"::/0\"]", "message.size_max=\"1GiB\"", "log.level=0"]
         .map(str::to_owned)
         .to_vec();

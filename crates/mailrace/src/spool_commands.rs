@@ -44,7 +44,7 @@ pub(crate) fn run(command: Command) -> Result<Exit, Failure> {
     }
 }
 
-/// Reads a whole spool; shows progress where somebody looks.
+/// Reads a whole spool; shows progress on a terminal.
 fn read(dir: &Path, frames: bool, visit: &mut dyn FnMut(&Fact)) -> Result<Summary, Failure> {
     let disk = RealDisk::new();
     check_is_spool(&disk, dir)?;
@@ -102,7 +102,7 @@ fn exit_of(summary: &Summary) -> Exit {
     if summary.damage.is_empty() { Exit::Ok } else { Exit::Damaged }
 }
 
-/// What a torn tail is, where there is one.
+/// Returns the line about a torn tail, if there is one.
 fn torn_line(torn: u64) -> Option<String> {
     let batches = if torn == 1 { "batch" } else { "batches" };
     (torn > 0).then(|| format!("{torn} {batches} cut off while written, dropped whole; nobody was told 250 for it"))

@@ -1,4 +1,4 @@
-//! `mailrace storm`: a storm of mail against a server of one's own, and what became of it.
+//! `mailrace storm`: a storm of mail against a server of one's own, and its report.
 //!
 //! Reads arguments and prints; the storm itself is `bench::storm`.
 
@@ -9,7 +9,7 @@ use clap::Args;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What `--help` says at its end.
+/// The end of `--help`.
 pub(crate) const HELP: &str = "\
 Each message is unique and has a field \"X-Mailrace-Storm: RUN/SEQ/CRC\": the name of the run, the number of the message, \
 and the CRC-32C of its body. The same seed makes the same messages.

@@ -20,11 +20,11 @@ impl Source {
     /// The full name of the file that is read; `None` for defaults only.
     pub(crate) fn path(&self) -> Option<PathBuf> {
         let named = config::choose(self.config.clone(), std::env::var_os(config::VARIABLE), |path| path.exists());
-        // What is relative in it begins at its directory, wherever that is read from.
+        // Relative paths in the file begin at its directory, so its own name is made absolute.
         named.map(|path| std::path::absolute(&path).unwrap_or(path))
     }
 
-    /// What the server reads again at a reload.
+    /// Returns the source that the server reads again at a reload.
     pub(crate) fn for_reloads(&self) -> server::Source {
         server::Source { path: self.path(), overrides: self.set.clone(), machine: config::this_machine() }
     }

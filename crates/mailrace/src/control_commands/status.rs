@@ -1,4 +1,4 @@
-//! What `mailrace status` prints for people.
+//! The output of `mailrace status` for people.
 
 use crate::output::{Output, bytes, count, next_try, plain, thousands, waits_for};
 use operator::answers::{
@@ -115,7 +115,7 @@ fn queue(output: &mut Output, answer: &StatusAnswer) {
     }
 }
 
-/// Prints the state of the spool, and what is wrong with it.
+/// Prints the state of the spool, and its faults.
 fn spool(output: &mut Output, spool: &SpoolStatus) {
     output.line(format_args!(
         "  spool        {} on {}; {} of {} segments in use, pressure {}",
@@ -136,7 +136,7 @@ fn spool(output: &mut Output, spool: &SpoolStatus) {
     }
 }
 
-/// Prints what is wrong with the log.
+/// Prints the faults of the log.
 fn log(output: &mut Output, log: &LogStatus) {
     if let Some(FailingLog { target, reason }) = &log.failing {
         output.line(format_args!(

@@ -1,15 +1,15 @@
-//! The books of the storm with the kill: what was acknowledged at one end, what arrived at the other.
+//! The counts of the storm with the kill: the messages acknowledged at one end, and those that arrived at the other.
 //!
-//! Pure. The relay is started twice and says by its name which start it is. A message may arrive from both starts,
-//! since the first dies before it has written down what it passed on; from one start it arrives once. Of what was sent
-//! and never answered one message of each session may arrive.
+//! Pure. The relay is started twice, with another name for each start. A message may arrive from both starts, since the
+//! first dies before it has recorded all deliveries; from one start it arrives once. Of messages that were sent and
+//! never answered, one of each session may arrive.
 
 use crate::exit::Exit;
 use crate::output::count;
 use bench::storm::{Arrived, NotSent};
 use std::collections::BTreeMap;
 
-/// What the relay calls itself: until it is killed, and after that.
+/// The host names of the relay: until it is killed, and after that.
 pub(super) const NAMES: [&str; 2] = ["before-the-kill.example", "after-the-kill.example"];
 
 /// The books.
@@ -22,7 +22,7 @@ pub(super) struct Books {
     wrong: Vec<String>,
 }
 
-/// What is known of one message.
+/// The record of one message.
 #[derive(Clone, Copy, Debug, Default)]
 struct Letter {
     is_acknowledged: bool,
@@ -36,20 +36,20 @@ impl Letter {
     }
 }
 
-/// What came of it.
+/// The counts at the end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counted {
     /// Messages that clients saw answered with 250.
     pub(super) acknowledged: u64,
     /// Messages that arrived, be it once or twice.
     pub(super) arrived: u64,
-    /// Of them, those that arrived from both starts.
+    /// Those of them that arrived from both starts.
     pub(super) twice: u64,
-    /// Of them, those that were not acknowledged: their 250 was on its way.
+    /// Those of them that were not acknowledged: their 250 was on its way.
     pub(super) unanswered: u64,
     /// Acknowledged and not arrived.
     pub(super) lost: u64,
-    /// Whatever is not as it should be, in words.
+    /// The unexpected results, in words.
     pub(super) wrong: Vec<String>,
 }
 

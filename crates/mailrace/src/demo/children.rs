@@ -1,9 +1,10 @@
 //! The servers of the demonstration that are processes of their own: this program started again, as relay or as sink.
 //!
-//! They end with their parent, by whatever signal that ends (`--with-parent`), so no demonstration leaves a server
-//! behind. They are in process groups of their own: Ctrl-C reaches the parent alone, which ends them in their order.
+//! They end with their parent, by whatever signal the parent ends (`--with-parent`), so no demonstration leaves a
+//! server behind. They are in process groups of their own: Ctrl-C reaches the parent alone, which ends them in their
+//! order.
 //!
-//! No thread reads what they print, so that this process has one thread only when it becomes a server itself.
+//! No thread reads their output, so that this process has one thread only when it becomes a server itself.
 
 use super::Arguments;
 use crate::control_client::Control;
@@ -15,15 +16,15 @@ use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 
-/// What a server prints when it takes connections.
+/// The line that a server prints when it takes connections.
 const READY: &str = "mailrace: ready on ";
 
 /// A server in a process of its own. Dropping it kills it.
 #[derive(Debug)]
 struct Server {
     child: Child,
-    /// Held, so that a server that says more does not die of it. Nobody reads it: a log that nobody takes holds up
-    /// nothing.
+    /// Held, so that a server that says more does not die of it. It is not read: a full pipe of log lines does not hold
+    /// up the server.
     _said: Option<BufReader<ChildStdout>>,
     /// Where it takes connections.
     address: SocketAddr,
@@ -69,11 +70,11 @@ impl Drop for Server {
     }
 }
 
-/// What a server that has ended said, if it was to say it here.
+/// Returns the standard error of a server that has ended, if it is a pipe.
 fn stderr_of(child: &mut Child) -> String {
     let mut text = String::new();
     if let Some(mut stderr) = child.stderr.take() {
-        // What can be read is shown.
+        // The readable part is shown.
         drop(stderr.read_to_string(&mut text));
     }
     text
@@ -87,8 +88,8 @@ pub(super) struct Relay {
 }
 
 impl Relay {
-    /// Starts a relay that passes all mail on to `next_hop`, and waits until it takes connections. `name` is what it
-    /// calls itself there, if not by the name of the machine.
+    /// Starts a relay that passes all mail on to `next_hop`, and waits until it takes connections. `name` is its name
+    /// there, if not that of the machine.
     ///
     /// # Errors
     /// It ended; its own words are on standard error.
@@ -171,7 +172,7 @@ impl Sink {
         self.0.child.id()
     }
 
-    /// Ends it, if nobody has done so; how many messages it took by its own words, if it had the time to say so.
+    /// Ends it if it runs; returns the number of messages that it reports, if it had the time to.
     ///
     /// # Errors
     /// The system refused.

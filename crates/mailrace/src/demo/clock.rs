@@ -1,4 +1,4 @@
-//! The clock of the demonstration: what it reads for its figures, and the one place where it waits.
+//! The clock of the demonstration: its readings for figures, and the one place where it waits.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! What the demonstration tells. No line is longer than 80 columns, unless a path in it is.
+//! The texts of the demonstration. No line is longer than 80 columns, unless a path in it is.
 
 use super::Arguments;
 use super::children::{Relay, Sink};
@@ -20,7 +20,7 @@ const INDENT: usize = 19;
 /// The storm of which an administrator wrote, and how long it took on a slow sendmail.
 const REPORTED: (u64, Duration) = (2_030, Duration::from_secs(187));
 
-/// What all parts of the story need.
+/// The values that all parts of the report use.
 pub(super) struct Report {
     pub(super) arguments: Arguments,
     pub(super) space: Space,
@@ -76,7 +76,7 @@ impl Report {
         .concat()
     }
 
-    /// What comes now, and where to.
+    /// Returns the text before the kill, with the next hop.
     pub(super) fn before_the_kill(&self, next_hop: SocketAddr) -> String {
         format!(
             "2. The same storm, and kill -9 of the relay in the middle of it\n{}",
@@ -131,7 +131,7 @@ impl Report {
         .concat()
     }
 
-    /// What to try.
+    /// Returns the commands to try.
     pub(super) fn invitation(&self, address: SocketAddr, sink: &Sink) -> String {
         let program = program();
         let program = program.display();

@@ -18,12 +18,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-/// What does not move on for so long has come to a stop. A healthy relay needs milliseconds.
+/// The time without progress after which a relay counts as stopped. A healthy relay needs milliseconds.
 const STALLED: Duration = Duration::from_secs(20);
 /// The longest wait for a reply in the second storm: a connection that the dying relay had not taken yet may hear of
 /// nothing.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// What the next hop needs for a message until the kill, so that there is a queue when it comes.
+/// The time that the next hop takes for a message until the kill, so that there is a queue when it comes.
 pub(super) const SLOW: Duration = Duration::from_millis(20);
 /// The recipient of all messages.
 const RECIPIENT: &str = "user0@storm.example";
@@ -43,7 +43,7 @@ pub(super) struct First {
 pub(super) struct Second {
     /// The process that was killed.
     pub(super) process: u32,
-    /// What had arrived by then.
+    /// The messages that had arrived by then.
     pub(super) arrived: u64,
     /// From the kill until the relay took connections again.
     pub(super) ready: Duration,
@@ -132,7 +132,7 @@ fn all_sent(control: &mut Control, wanted: u64) -> Result<StatusAnswer, Failure>
 /// Sends a storm to a new relay, kills it when half of it is acknowledged, starts it again and counts what arrives.
 ///
 /// # Errors
-/// The system refused something, or a server went away that was not to. Lost mail is none: see [`Counted`].
+/// The system refused something, or a server ended too early. Lost mail is no such error: see [`Counted`].
 pub(super) fn killed(arguments: &Arguments, receiver: &Receiver, ledger: &Path) -> Result<Second, Failure> {
     receiver.behave(Manners { chunking: true, delay: SLOW });
     let relay = Relay::start(arguments, receiver.at(), Some(NAMES[0]))?;
@@ -150,7 +150,7 @@ pub(super) fn killed(arguments: &Arguments, receiver: &Receiver, ledger: &Path) 
     let queued = empty(&mut relay.control()?, receiver, &mut books)?;
     let emptied = clock::now().duration_since(ready);
     relay.end()?;
-    // What was on its way when the queue had no more to show.
+    // These messages were in delivery when the queue became empty.
     take(receiver, &mut books);
     Ok(Second {
         process,
@@ -164,7 +164,7 @@ pub(super) fn killed(arguments: &Arguments, receiver: &Receiver, ledger: &Path) 
 /// The moment of a kill.
 struct Killed {
     at: Instant,
-    /// What had arrived then.
+    /// The messages that had arrived then.
     arrived: u64,
 }
 
@@ -179,7 +179,7 @@ fn kill_in_the_middle(relay: Relay, mut plan: Plan, receiver: &Receiver) -> Resu
             let seen = acknowledged.iter().take(half).count();
             let moment = Killed { at: clock::now(), arrived: receiver.count() };
             let killed = relay.kill();
-            // Nobody is there any more to take the rest.
+            // The relay is dead, so the storm stops.
             stop.store(true, Ordering::Release);
             (seen, killed.map(|()| moment))
         });
@@ -199,7 +199,7 @@ fn kill_in_the_middle(relay: Relay, mut plan: Plan, receiver: &Receiver) -> Resu
     Ok(killed)
 }
 
-/// Waits until the queue is empty, or nothing arrives any more; returns what is left in it.
+/// Waits until the queue is empty, or nothing arrives any more; returns the number of messages left.
 fn empty(control: &mut Control, receiver: &Receiver, books: &mut Books) -> Result<u64, Failure> {
     let line = Progress::new();
     let mut last = clock::now();
@@ -217,7 +217,7 @@ fn empty(control: &mut Control, receiver: &Receiver, books: &mut Books) -> Resul
     }
 }
 
-/// Enters what has arrived; whether anything has.
+/// Records the arrivals, and returns whether there were any.
 fn take(receiver: &Receiver, books: &mut Books) -> bool {
     let arrivals = receiver.arrivals();
     for arrival in &arrivals {

@@ -1,8 +1,8 @@
 //! `mailrace import queue`: takes over the messages that wait in a queue of sendmail.
 //!
 //! Each message is written into the pickup directory, made durable, moved aside in the queue, and then given to the
-//! server, which takes it at once or when it starts; `server::submit::import` has the steps, and what a crash between
-//! them leaves.
+//! server, which takes it at once or when it starts; `server::submit::import` has the steps, and the states that a
+//! crash between them leaves.
 //!
 //! | File | Holds |
 //! |---|---|
@@ -35,7 +35,7 @@ use special::Special;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-/// What `--help` says behind the options.
+/// The text of `--help` behind the options.
 pub(crate) const HELP: &str = "\
 Stop sendmail first. mailrace may run or not: it takes the messages when it runs.
 
@@ -146,7 +146,7 @@ fn refuse_while_sendmail_runs(place: &Place) -> Result<(), Failure> {
     Err(Failure::new(Exit::TryLater, message))
 }
 
-/// The pickup directory, if the server will believe what is put there.
+/// The pickup directory, if the server trusts files put there.
 fn pickup(configured: Option<&Path>) -> Result<&Path, Failure> {
     let Some(directory) = configured else {
         let text = "submit.directory is empty: mail cannot be handed in here; name a directory";

@@ -1,4 +1,4 @@
-//! The arguments of `mailrace queue`, and what they come to.
+//! The arguments of `mailrace queue`, and the commands made from them.
 
 use super::is_meant;
 use crate::control_client::Target;
@@ -10,7 +10,7 @@ use std::io::Read as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Who has been waiting for so long is late, unless --older says otherwise.
+/// Recipients that have waited for this long are late, unless --older says otherwise.
 const LATE: Duration = Duration::from_secs(3_600);
 
 #[derive(Debug, Subcommand)]
@@ -154,7 +154,7 @@ struct Common {
     target: Target,
 }
 
-/// What to ask, whom, and how to print the answer.
+/// The command, the socket to send it to, and the form of the answer.
 pub(super) struct Orders {
     pub(super) command: queue::Command,
     pub(super) path: PathBuf,
@@ -162,10 +162,10 @@ pub(super) struct Orders {
 }
 
 impl Command {
-    /// What the arguments come to; `None` if ids were to come from standard input and none came.
+    /// Returns the command of the arguments; `None` if ids were to come from standard input and none came.
     ///
     /// # Errors
-    /// A word is no id, or nothing says what is meant.
+    /// A word is no id, or there is no condition.
     pub(super) fn into_orders(self) -> Result<Option<Orders>, Failure> {
         match self {
             Self::List(ListArguments { ids, conditions, limit, common }) => {

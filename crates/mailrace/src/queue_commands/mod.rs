@@ -1,7 +1,7 @@
-//! `mailrace queue`: looks at the queue of the running server, and changes what is in it.
+//! `mailrace queue`: looks at the queue of the running server, and changes it.
 //!
-//! Each command is one request, or several where many ids are named; `operator::queue` decides what is meant and does it.
-//! Here arguments are read and answers printed. A stopped server's spool is looked into with `mailrace spool`.
+//! Each command is one request, or several where many ids are named; `operator::queue` selects the messages and
+//! changes them. Here arguments are read and answers printed. `mailrace spool` reads the spool of a stopped server.
 
 mod arguments;
 mod text;
@@ -18,7 +18,7 @@ use operator::queue::{self, Action};
 use serde_json::{Map, Value, json};
 use std::path::Path;
 
-/// What the help of every command ends with.
+/// The end of every command's help.
 macro_rules! ending {
     () => {
         "\
@@ -134,7 +134,7 @@ fn without_server(failure: Failure, path: &Path) -> Failure {
     Failure::new(Exit::Unavailable, text)
 }
 
-/// The orders of a command line that names what is meant.
+/// The orders of a command line that selects recipients.
 fn is_meant(action: Action, selection: &queue::Selection, all: bool) -> Result<(), Failure> {
     if action.changes() && selection.is_everything() && !all {
         let text = format!("queue {}: say which: ids, a condition such as --to, or --all", action.name());

@@ -1,8 +1,8 @@
-//! `newaliases` and `praliases`: what stands in the files of aliases.
+//! `newaliases` and `praliases`: the content of the files of aliases.
 //!
-//! A text file is what counts, and the server reads it again by itself: `newaliases` looks through it and the files it
-//! names, says what sendmail's says, and has the server look at once. It writes nothing, unless the configuration names
-//! a `.db` or `.cdb` file beside the text. Files are read as the server reads them.
+//! The text file counts, and the server reads it again by itself: `newaliases` checks it and the files it names, prints
+//! sendmail's line, and has the server look at once. It writes nothing, unless the configuration names a `.db` or
+//! `.cdb` file beside the text. Files are read as the server reads them.
 
 use super::exit;
 use super::site::Site;
@@ -27,7 +27,7 @@ fn named(site: &Site) -> Vec<PathBuf> {
     files.collect()
 }
 
-/// The same, or what is usual where it names none.
+/// The same, or the default where it names none.
 fn files(site: &Site) -> Vec<PathBuf> {
     let named = named(site);
     let usual = || ["/etc/mail/aliases", USUAL].into_iter().map(PathBuf::from).find(|path| path.exists());
@@ -79,7 +79,7 @@ pub(super) fn renew(site: &Site) -> u8 {
     status
 }
 
-/// What sendmail says of a file, and the file. A database is made anew from the text beside it.
+/// Returns sendmail's line about a file, and the file. A database is made anew from the text beside it.
 fn renew_one(path: &Path, surroundings: &AliasLintContext) -> Result<(String, AliasFile), String> {
     let is_database = path.extension().is_some_and(|end| end == "db" || end == "cdb");
     let text_path = if is_database { path.with_extension("") } else { path.to_owned() };

@@ -1,4 +1,4 @@
-//! What the running server says of a message that was handed in: who is refused, and with `-odi` what became of it.
+//! The answer of the running server to a submitted message: refused recipients, and with `-odi` the results.
 //!
 //! No answer is no failure. The file is durable, and the server takes it when it runs. Only the server is asked: while
 //! it is down, any user may have made a socket of that name, who would learn the name of the file and could say what he
@@ -17,7 +17,7 @@ const TAKEN_TIME_MAX: Duration = Duration::from_secs(10);
 /// How long `-odi` waits for next hops.
 const DONE_TIME_MAX: Duration = Duration::from_secs(60);
 
-/// A recipient who does not get it.
+/// A recipient that does not get it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Failure {
     pub(super) to: String,
@@ -27,7 +27,7 @@ pub(super) struct Failure {
     pub(super) is_remote: bool,
 }
 
-/// What became of it, as far as it is known.
+/// The known results of the message.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Told {
     pub(super) failures: Vec<Failure>,

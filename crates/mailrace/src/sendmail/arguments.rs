@@ -1,8 +1,7 @@
 //! sendmail's command line: the same letters, in the same order, with the same complaints.
 //!
-//! Options end at the first word that is none, or at `--`. What an option of sendmail's meant for a daemon of its own,
-//! and means nothing here, is taken and has no effect; `docs/commands.md` says which these are. Those of `-O` are in
-//! `options`.
+//! Options end at the first word that is none, or at `--`. Options for a daemon of sendmail's that mean nothing here
+//! are accepted without effect; `docs/commands.md` lists them. Those of `-O` are in `options`.
 
 use super::exit;
 use super::options::Limits;
@@ -44,15 +43,15 @@ pub(super) enum Mode {
     Check,
 }
 
-/// Who hears what is wrong: `-oe` and `-e`.
+/// The reader of error messages: `-oe` and `-e`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Errors {
-    /// Whoever reads standard output.
+    /// The reader of standard output.
     #[default]
     Print,
     /// The sender, by mail.
     Mail,
-    /// Nobody; the exit status says it.
+    /// No reader; only the exit status says it.
     Quiet,
 }
 
@@ -68,7 +67,7 @@ pub(super) enum Delivery {
     Queue,
 }
 
-/// How a message came to whoever hands it in.
+/// The way on which a message came to the program that hands it in.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Came {
     /// `UUCP`; empty: nothing is known.
@@ -85,7 +84,7 @@ pub(super) struct Debug {
     pub(super) addresses: bool,
 }
 
-/// What a queue run or a list is about: `-qI…`.
+/// The condition of a queue run or a list: `-qI…`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Filter {
     pub(super) is_not: bool,
@@ -123,7 +122,7 @@ pub(super) struct Arguments {
     pub(super) is_queue_run: bool,
     /// `-q15m`
     pub(super) has_interval: bool,
-    /// `-qQ`: what is held. `-qL`: what is lost.
+    /// `-qQ`: held messages. `-qL`: lost messages.
     pub(super) wants_held: bool,
     pub(super) wants_lost: bool,
     pub(super) filters: Vec<Filter>,
@@ -131,7 +130,7 @@ pub(super) struct Arguments {
     pub(super) quarantine: Option<String>,
     /// `-X`: where the dialogue is written to.
     pub(super) traffic: Option<PathBuf>,
-    /// `-L`: what the log calls it.
+    /// `-L`: its name in the log.
     pub(super) tag: String,
     /// `-G`: the message was complete before, and nothing is added to it.
     pub(super) is_gateway: bool,
@@ -139,7 +138,7 @@ pub(super) struct Arguments {
     pub(super) ignores_aliases: bool,
     /// `-p`, and the macros r and s: how the message came here, and from which host.
     pub(super) came: Came,
-    /// `-d`: what is printed for whoever looks for a fault.
+    /// `-d`: the output for finding faults.
     pub(super) debug: Debug,
     /// `-O`
     pub(super) limits: Limits,

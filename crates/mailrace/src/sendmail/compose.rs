@@ -25,7 +25,8 @@ pub(super) struct Composer<'a> {
     message_bytes_max: u64,
     header_bytes_max: usize,
     hops_max: usize,
-    /// Content that has not been written: the header section while it comes; all of it where nobody gets it.
+    /// Content that has not been written: the header section while it comes; all of it where the message has no
+    /// recipient.
     pending: Vec<u8>,
     is_header_done: bool,
     filing: Option<Filing>,
@@ -38,7 +39,7 @@ pub(super) struct Composer<'a> {
 pub(super) enum Composed {
     /// It can be handed in.
     Filing(Box<Filing>),
-    /// It is for nobody. What there is of it.
+    /// It has no recipient. The text that was read.
     Nobody(Vec<u8>),
 }
 
@@ -74,7 +75,7 @@ impl Manner {
     }
 }
 
-/// What is said of messages beside their envelopes.
+/// Returns the properties of messages beside their envelopes.
 pub(super) fn terms(arguments: &Arguments) -> Terms {
     Terms { queue: arguments.delivery == Delivery::Queue, tag: arguments.tag.clone() }
 }
@@ -83,7 +84,7 @@ impl<'a> Composer<'a> {
     pub(super) fn new(site: &'a Site, manner: Manner) -> Self {
         let Manner { submission, recipient_params, full_name, takes_recipients, hops, came, is_gateway, limits } =
             manner;
-        // Whoever calls may ask for less than the server would take.
+        // The caller may set lower limits than the server's.
         let (message, most) = (&site.config.message, |max: u64| usize::try_from(max).unwrap_or(usize::MAX));
         let message_bytes_max = limits.message_bytes.unwrap_or(u64::MAX).min(message.size_max);
         let hops_max = limits.hops.unwrap_or(usize::MAX).min(most(message.hops_max.into()));
@@ -196,7 +197,7 @@ impl<'a> Composer<'a> {
         Ok(())
     }
 
-    /// The field that says how the message came to whoever hands it in.
+    /// The field that says how the message came to the program that hands it in.
     // RFC 5321 §4.4
     fn trace(&self, unix_us: u64) -> Vec<u8> {
         let Came { protocol, host } = &self.came;
@@ -213,7 +214,7 @@ impl<'a> Composer<'a> {
         format!("Received: {from}\r\n\tby {} (mailrace){with}; {date}\r\n", self.site.host).into_bytes()
     }
 
-    /// The message has ended. What is no recipient comes with it.
+    /// Ends the message. Returns it with the words that are no recipients.
     ///
     /// # Errors
     /// As [`Composer::push`].

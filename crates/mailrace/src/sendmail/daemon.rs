@@ -7,7 +7,7 @@ use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
 
-/// What the server prints when it takes connections.
+/// The line that the server prints when it takes connections.
 const READY: &str = "mailrace: ready on ";
 
 fn command(site: &Site) -> Result<Command, String> {

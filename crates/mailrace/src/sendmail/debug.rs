@@ -1,11 +1,11 @@
-//! `-d0.1` and `-d0.4`: what this program is and how this host is called. Of sendmail's levels these are the ones that
-//! programs and people read; the others say nothing here.
+//! `-d0.1` and `-d0.4`: the version of this program and the names of this host. Of sendmail's levels these are the ones
+//! that programs and people read; the others say nothing here.
 
 use super::arguments::Debug;
 use super::site::Site;
 use server::env::addresses;
 
-/// Prints what was asked for.
+/// Prints the requested values.
 pub(super) fn show(levels: Debug, site: &Site) {
     if levels.identity {
         super::say(text(levels, site));

@@ -13,7 +13,7 @@ use std::fs::{DirBuilder, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt as _;
 
-/// What is read at once.
+/// The octets of one read.
 const READ_BYTES: usize = 64 << 10;
 
 /// Reads a message and hands it in; the exit status.
@@ -127,7 +127,7 @@ pub(super) fn read(
     }
 }
 
-/// Waits for what the server says, as far as the caller wants to.
+/// Waits for the server's answer, as far as the caller wants to.
 fn wait(
     arguments: &Arguments,
     site: &Site,
@@ -176,7 +176,7 @@ fn wait(
 
 fn status_of(failure: &Failure) -> u8 {
     if failure.is_remote {
-        // sendmail goes by the code alone for what a next hop says.
+        // sendmail goes by the code alone for a next hop's reply.
         return exit::of_code(failure.text.split_ascii_whitespace().next().unwrap_or_default());
     }
     exit::of_reply(&failure.text)
@@ -205,7 +205,7 @@ pub(super) fn words_of(reply: &str) -> &str {
     }
 }
 
-/// Keeps what reaches nobody where its writer finds it, as sendmail does where errors are printed.
+/// Saves a message that reaches no recipient in the home of its writer, as sendmail does where errors are printed.
 fn save_dead_letter(arguments: &Arguments, site: &Site, content: &mut dyn Read) {
     let Some(home) = site.home.as_deref().filter(|_| arguments.errors == Errors::Print) else { return };
     let path = home.join("dead.letter");

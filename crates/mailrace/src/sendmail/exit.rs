@@ -43,7 +43,7 @@ pub(super) fn of_reply(reply: &str) -> u8 {
     }
 }
 
-/// The status of what the next hop has refused: by its code.
+/// Returns the status for a refusal of the next hop, by its code.
 pub(super) fn of_code(code: &str) -> u8 {
     match code {
         "550" | "551" | "553" => NO_USER,

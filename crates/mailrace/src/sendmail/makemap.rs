@@ -101,7 +101,7 @@ impl Options {
         Ok(Some(options))
     }
 
-    /// The entries of a text, and what is wrong with its other lines.
+    /// The entries of a text, and the faults of its other lines.
     fn entries(&self, name: &str, text: &[u8]) -> (Vec<Pair>, Vec<String>) {
         let (mut entries, mut wrong, mut seen) = (Vec::new(), Vec::new(), HashSet::new());
         let comment = self.comment.unwrap_or('#') as u32;

@@ -2,9 +2,9 @@
 //! names.
 //!
 //! By the name it is called by (a symbolic link), or as `mailrace sendmail …`. Arguments, texts, layouts and exit
-//! statuses are sendmail's, because programs depend on them; what differs is written in `docs/commands.md`. Nothing
-//! here needs rights of its own: mail goes into the pickup directory (`server::submit`), everything else is asked of
-//! the running server.
+//! statuses are sendmail's, because programs depend on them; `docs/commands.md` has the differences. Nothing here needs
+//! rights of its own: mail goes into the pickup directory (`server::submit`), everything else is asked of the running
+//! server.
 
 mod aliases;
 mod answer;
@@ -33,7 +33,7 @@ use std::ffi::OsString;
 use std::io::{self, Write as _};
 use std::path::Path;
 
-/// What a wrong command line gets to read.
+/// The text for a wrong command line.
 const USAGE: &str = "usage: sendmail [-t] [-i] [-f SENDER] [-F NAME] [-o…] [RECIPIENT…] < MESSAGE; sendmail -b{s,v,t,i,p,d,D,h,H}; docs/commands.md has all";
 
 /// Says something to the caller. A reader that has gone away is no failure.

@@ -1,7 +1,7 @@
 //! The names of sendmail's options, so that `-O` takes those and complains of others; and the limits that hold for one
 //! call.
 
-/// Limits that whoever calls sets for his own message, where they are narrower than the server's.
+/// Limits that the caller sets for his own message, where they are narrower than the server's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Limits {
     /// `MaxMessageSize`: octets.

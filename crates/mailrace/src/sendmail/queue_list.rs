@@ -1,8 +1,7 @@
 //! `mailq`: the queue of the running server, laid out as sendmail's.
 //!
-//! The columns are sendmail's to the character, since programs read them; `recorded` has what sendmail prints. What
-//! differs is in them: `--Size--` counts the header section too, and `QUARANTINE:` says `held`, whatever the reason
-//! was.
+//! The columns are sendmail's to the character, since programs read them; `recorded` has what sendmail prints. The
+//! values differ: `--Size--` counts the header section too, and `QUARANTINE:` says `held`, whatever the reason was.
 
 use super::arguments::{Arguments, FilterKind};
 use super::exit;
@@ -61,7 +60,7 @@ fn messages(site: &Site, selection: Selection) -> Result<Vec<MessageLine>, Failu
     Ok(messages)
 }
 
-/// Asks for messages, and returns the lines of the answer. A message of which only the id can be read has no recipients.
+/// Asks for messages, and returns the lines of the answer. A message without a readable envelope has no recipients.
 pub(super) fn list(control: &mut Control, command: Command) -> Result<Vec<MessageLine>, Failure> {
     let mut messages = Vec::new();
     control.ask_for_list(&Request::Queue(Box::new(command)), |line| {
@@ -90,7 +89,7 @@ fn refused(failure: &Failure) -> u8 {
     said("mailq", failure)
 }
 
-/// `-bP`: what a monitor reads.
+/// `-bP`: the totals for monitors.
 pub(super) fn totals(site: &Site) -> u8 {
     let asked = Control::connect(&site.config.control.path).and_then(|mut control| control.ask_for(&Request::Status));
     match asked {
@@ -214,7 +213,7 @@ fn lay_out(message: &MessageLine, is_verbose: bool, text: &mut String) -> std::f
         None => {}
     }
     let has_several = reasons().nth(1).is_some();
-    // As sendmail, which drops whom it delivered; but a message has somebody.
+    // As sendmail, which drops delivered recipients; but a message without others is listed with them.
     let waits = message.recipients.iter().any(|one| !is_delivered(one));
     for one in message.recipients.iter().filter(|one| !waits || !is_delivered(one)) {
         if !is_verbose {
@@ -231,7 +230,7 @@ fn lay_out(message: &MessageLine, is_verbose: bool, text: &mut String) -> std::f
     Ok(())
 }
 
-/// `-Ac`: what was handed in and the server has not taken.
+/// `-Ac`: the messages handed in that the server has not taken.
 fn client_queue(site: &Site) -> u8 {
     let directory = match site.directory() {
         Ok(directory) => directory,

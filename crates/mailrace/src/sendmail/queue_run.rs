@@ -1,4 +1,4 @@
-//! `-q…` and `-Q…`: what waits is tried now, held, or let go; the server does it.
+//! `-q…` and `-Q…`: the server tries waiting mail now, holds it, or releases it.
 
 use super::arguments::Arguments;
 use super::queue_list::{list, selection};
@@ -28,7 +28,7 @@ pub(super) fn run(arguments: &Arguments, site: &Site) -> u8 {
     let done = (|| -> Result<(), Failure> {
         let mut control = Control::connect(&site.config.control.path)?;
         if is_partial {
-            // What the server cannot decide is decided over the list.
+            // Conditions that the server does not know are applied to the list.
             selection.ids = ids(&mut control, arguments, &selection)?;
             if selection.ids.is_empty() {
                 return Ok(());

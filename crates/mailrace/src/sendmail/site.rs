@@ -1,4 +1,5 @@
-//! What the commands must know of this host: the configuration as far as it concerns them, and who calls.
+//! The facts that the commands need about this host: the configuration as far as it concerns them, and the calling
+//! user.
 //!
 //! The file of the configuration is that of the server. Where it names no directory, those of the system's server hold,
 //! unless the caller runs one of his own.
@@ -61,7 +62,7 @@ impl Site {
         Address::new(LocalPart::new(&self.user).ok()?, Domain::Name(self.host.clone())).ok()
     }
 
-    /// The sender that `-f` names, or the caller; and whether it is somebody else than the caller.
+    /// The sender that `-f` names, or the caller; and whether it is another user than the caller.
     ///
     /// # Errors
     /// It is no address.
@@ -107,7 +108,7 @@ fn machine(file: Option<&Path>) -> Machine {
     if is_system { Machine::new(&here.hostname, None) } else { here }
 }
 
-/// Login name, full name and home of whoever calls.
+/// Login name, full name and home of the caller.
 fn caller() -> (String, String, Option<PathBuf>) {
     let uid = rustix::process::getuid().as_raw();
     let passwd = std::fs::read_to_string("/etc/passwd").unwrap_or_default();

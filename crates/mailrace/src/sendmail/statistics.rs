@@ -1,4 +1,4 @@
-//! `hoststat`, `purgestat` and `mailstats`: what the running server knows, in sendmail's columns.
+//! `hoststat`, `purgestat` and `mailstats`: the figures of the running server, in sendmail's columns.
 
 use super::site::Site;
 use super::{ctime, print, said};

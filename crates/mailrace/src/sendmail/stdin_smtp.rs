@@ -1,7 +1,7 @@
 //! `-bs`: SMTP on standard input and output. Each message goes into the pickup directory, and is accepted when it is
 //! durable there.
 //!
-//! The session is the server's machine; here is what drives it. Whether the server runs makes no difference.
+//! The session is the server's machine; here is its driver. Whether the server runs makes no difference.
 
 use super::answer::{self, Wait};
 use super::arguments::Arguments;
@@ -56,7 +56,7 @@ struct Talk<'a> {
     traffic: Traffic,
     session: Session,
     began: Instant,
-    /// The message that comes, or what is wrong with it.
+    /// The received message, or its fault.
     message: Option<Result<(Composer<'a>, Lines), Trouble>>,
 }
 

@@ -1,5 +1,5 @@
-//! `-bt`: questions about maps, names and routes, one a line, as in sendmail's test mode. There are no rulesets here:
-//! what asks for one gets the decision itself.
+//! `-bt`: questions about maps, names and routes, one a line, as in sendmail's test mode. There are no rulesets here: a
+//! question for one gets the decision itself.
 
 use super::exit;
 use super::site::Site;

@@ -1,7 +1,7 @@
 //! `-X FILE`: all that is said, a line each, with the number of this process before it, as sendmail writes it.
 //!
-//! `<<<` is what comes, `>>>` what is answered, `===` what happens. The file is appended to with the rights of whoever
-//! calls. A line that cannot be written is lost: mail does not wait for a record of it.
+//! `<<<` marks input, `>>>` replies, `===` events. The file is appended to with the rights of the caller. A line that
+//! cannot be written is lost: mail does not wait for a record of it.
 
 use super::exit;
 use super::site::Trouble;
@@ -13,11 +13,11 @@ use std::path::Path;
 /// The longest line that is kept for its end to come.
 const LINE_BYTES_MAX: usize = 64 << 10;
 
-/// A record of what is said, or none.
+/// A record of the session, or none.
 #[derive(Debug, Default)]
 pub(super) struct Traffic {
     file: Option<File>,
-    /// What has come of a line.
+    /// The received part of a line.
     heard: Vec<u8>,
 }
 

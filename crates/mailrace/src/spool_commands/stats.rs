@@ -1,4 +1,4 @@
-//! `mailrace spool stats`: how much a spool holds, for whom, and on what it lies.
+//! `mailrace spool stats`: the amount of mail in a spool, by destination, and its file system.
 
 use super::{Target, exit_of, read, segment_files};
 use crate::exit::{Exit, Failure};
@@ -19,14 +19,14 @@ pub(crate) struct Arguments {
     top: usize,
 }
 
-/// Segment files by what they are.
+/// Segment files by their state.
 #[derive(Default)]
 struct Segments {
     bytes_each: u32,
     free: u64,
     unsealed: u64,
     sealed: u64,
-    /// Of the unsealed and sealed ones, those with moved messages.
+    /// Those of the unsealed and sealed ones with moved messages.
     cold: u64,
     bad: u64,
     live_frames: u64,
@@ -105,7 +105,7 @@ fn lines(output: &mut Output, dir: &Path, top: usize, summary: &Summary, segment
     }
 }
 
-/// What a power cut does here.
+/// Returns the effect of a power cut on this file system.
 fn durability(space: &Space) -> &'static str {
     match (space.volatile, space.copy_on_write) {
         (true, _) => "volatile: takes everything here; fit for tests only",
@@ -114,7 +114,7 @@ fn durability(space: &Space) -> &'static str {
     }
 }
 
-/// What holds a directory, for other programs.
+/// Returns the properties of the file system of a directory, for other programs.
 fn space_json(space: &Space) -> Value {
     json!({
         "name": space.file_system, "volatile": space.volatile, "copy_on_write": space.copy_on_write,

@@ -78,7 +78,7 @@ fn printed(answer: &str, dir: &Path, mut command: Command) -> String {
     format!("{out}--- standard error\n{err}--- exit status {exit}\n")
 }
 
-/// The name of the file with what a command prints.
+/// The name of the file with the output of a command.
 fn file_name(answer: &str, words: &[&str]) -> String {
     let words: Vec<&str> = words.iter().map(|word| word.trim_matches('-')).collect();
     let words = words.join("-").replace(|c: char| !c.is_ascii_alphanumeric() && c != '-', "_");

@@ -1,5 +1,4 @@
-//! `mailrace auth` as a user meets it: a hash that the next command accepts, exit statuses, no secret in what is
-//! printed.
+//! `mailrace auth` as a user meets it: a hash that the next command accepts, exit statuses, no secret in the output.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// Runs the program without a configuration of this machine; what it printed, standard error last.
+/// Runs the program without a configuration of this machine; returns its output, standard error last.
 #[track_caller]
 fn run(arguments: &[&str], variable: &Path, exit: i32) -> String {
     let Output { status, stdout, stderr } = Command::new(env!("CARGO_BIN_EXE_mailrace"))
@@ -66,7 +66,7 @@ fn config_shows_and_explains() {
     assert!(run(&["config", "show"], &bad, 78).contains("log.level: \"x\" is text"));
 }
 
-/// What `mailrace route` says of one recipient.
+/// Returns the output of `mailrace route` for one recipient.
 #[track_caller]
 fn route(path: &Path, recipient: &str) -> String {
     run(&["route", recipient], path, 0)

@@ -1,4 +1,5 @@
-//! `mailrace demo` as a user meets it: twice in the same place, beside what it must not touch, where the port is taken.
+//! `mailrace demo` as a user meets it: twice in the same place, beside files it must not touch, where the port is
+//! taken.
 
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
@@ -11,7 +12,7 @@ use std::time::Duration;
 /// A kill that comes when all is acknowledged shows nothing. On a busy machine that happens, and not each time.
 const TRIES: u32 = 6;
 
-/// Runs the demonstration to its count; what it printed is in the panic of a test that fails.
+/// Runs the demonstration to its count; its output is in the panic of a test that fails.
 #[track_caller]
 fn demo(dir: &Path, listen: &str, exit: i32) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_mailrace"));
@@ -44,8 +45,8 @@ fn it_counts_and_can_be_repeated() {
             (Some(900), Some(900), Some(0)),
             "{story}"
         );
-        // Half, and what was acknowledged until the kill came: on a busy machine that is not at once. And at most what
-        // five sessions had under way.
+        // Half, and the messages acknowledged until the kill came: on a busy machine that is not at once. And at most
+        // the messages that five sessions had under way.
         let (acknowledged, arrived) = (figure("acknowledged").unwrap_or(0), figure("arrived").unwrap_or(0));
         assert!((450..=900).contains(&acknowledged) && (acknowledged..=acknowledged + 5).contains(&arrived), "{story}");
         let path = dir.display().to_string();
@@ -82,13 +83,13 @@ impl Running {
         Self { child, out, invitation }
     }
 
-    /// The word behind `before` in what it said.
+    /// Returns the word behind `before` in its output.
     fn word(&self, before: &str) -> &str {
         let (_, rest) = self.invitation.rsplit_once(before).expect("it is said");
         rest.split_whitespace().next().expect("a word")
     }
 
-    /// Runs a line that was to be tried; what it printed.
+    /// Runs a line of the invitation, and returns its output.
     fn try_line(&self, part: &str) -> String {
         let line = self.invitation.lines().find(|line| line.contains(part)).expect("a line to try");
         let output = Command::new("sh").args(["-c", line]).output().expect("a shell");
@@ -127,7 +128,7 @@ impl Drop for Running {
     }
 }
 
-/// The lines it invites to try do what they are said to do.
+/// The lines of the invitation have the announced effect.
 #[test]
 fn what_it_invites_to_try_works() {
     let mut demo = Running::start("demo-try");

@@ -1,4 +1,4 @@
-//! `mailrace import`: what it writes passes `mailrace check`, and it writes over nothing.
+//! `mailrace import`: its output passes `mailrace check`, and it overwrites no file.
 
 use std::fs;
 use std::path::Path;
@@ -54,7 +54,7 @@ const SOURCES: [(&str, &str); 8] = [
     ),
 ];
 
-/// What Debian installs, in its kind.
+/// A file of the kind that Debian installs.
 const DEBIAN: &str = "divert(-1)dnl
 # Comments with `quotes' and (parentheses.
 divert(0)dnl
@@ -93,7 +93,7 @@ MAILER(`smtp')dnl
 
 ";
 
-/// What Red Hat installs, in its kind.
+/// A file of the kind that Red Hat installs.
 const REDHAT: &str = "divert(-1)dnl
 dnl #
 dnl # This is the sendmail macro config file for m4.
@@ -257,7 +257,7 @@ fn nothing_is_written_over_and_failures_have_their_status() {
     fs::write(at("sendmail.cf"), [0, 1, 2]).unwrap();
     assert_eq!(mailrace(&["import", &at("sendmail.cf")]).status.code(), Some(65));
     assert_eq!(mailrace(&["import"]).status.code(), Some(64));
-    // Of the directory, sendmail.mc is read.
+    // In a directory, sendmail.mc is read.
     let done = mailrace(&["import", directory.path().to_str().unwrap()]);
     assert!(text(&done.stdout).contains("hops_max = 30"), "{}", text(&done.stdout));
     assert!(

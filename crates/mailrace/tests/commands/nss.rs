@@ -1,4 +1,4 @@
-//! Users who are in no file of the machine, as those of SSSD or LDAP are: the C library finds them.
+//! Users that are in no file of the machine, as those of SSSD or LDAP are: the C library finds them.
 //!
 //! `libnss_wrapper` gives the library users of the test's own, and a few lines of C a service that fails. Where they
 //! are missing the tests say so and do nothing.
@@ -39,7 +39,7 @@ struct Users {
 impl Users {
     /// With joe, whose home is in the directory of the setup.
     fn new() -> Option<Self> {
-        // Only root can deliver as somebody else.
+        // Only root can deliver as another user.
         if !needs::root() {
             return None;
         }

@@ -1,4 +1,4 @@
-//! `mailrace reason` as a user meets it: which rule a reply falls under, and what is said of bad rules.
+//! `mailrace reason` as a user meets it: which rule a reply falls under, and the errors for bad rules.
 
 use std::fs;
 use std::path::Path;

@@ -28,7 +28,7 @@ impl Running {
         line
     }
 
-    /// Asks it to end; what it said since.
+    /// Asks it to end, and returns its output since.
     fn end(mut self) -> String {
         kill_process(Pid::from_child(&self.child), Signal::TERM).expect("it runs");
         let mut rest = String::new();

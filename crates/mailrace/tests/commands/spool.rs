@@ -1,4 +1,4 @@
-//! `mailrace spool` as a user meets it: exit statuses, JSON, help, and what it leaves alone.
+//! `mailrace spool` as a user meets it: exit statuses, JSON, help, and the files it leaves alone.
 
 use mail::{Client, Envelope, HeloName, MailParams, Node, Protocol, QueueIds, Received, Recipient, ReversePath};
 use serde_json::Value;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 /// Messages of a small spool.
 const MESSAGES: u64 = 60;
 
-/// Runs the program; what it printed is in the panic of a test that fails.
+/// Runs the program; its output is in the panic of a test that fails.
 #[track_caller]
 fn run(arguments: &[&str], exit: i32) -> String {
     let Output { status, stdout, stderr } =
@@ -136,7 +136,7 @@ fn a_copy_that_nobody_may_write_is_read() {
         permissions.set_readonly(true);
         fs::set_permissions(&to, permissions).expect("changed");
     }
-    // `lock` does not belong to what must be copied.
+    // `lock` need not be copied.
     fs::remove_file(copy.join("lock")).expect("there");
     assert_eq!(run_json(&["spool", "verify", text(&copy)], 0)["sound"], true);
 }

@@ -155,7 +155,7 @@ fn half_a_message_in_a_mailbox_is_completed_after_a_power_cut() {
         let (whole, found) = after_a_power_cut(keep);
         assert!(found == whole, "{keep}: {} and {} octets", whole.len(), found.len());
     }
-    // The control: what breaks off before the message can be known stays, and swallows nothing.
+    // The control: a message that breaks off before its queue id stays, and takes no octets of the next one.
     let (whole, found) = after_a_power_cut(20.0 / 100_000.0);
     assert!(found.len() > whole.len() && found.matches("\nSubject: x\n").count() == 1, "{found:.200}");
     assert!(found.contains("\n\nFrom ann@a.test "), "{found:.200}");

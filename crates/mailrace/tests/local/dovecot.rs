@@ -59,7 +59,7 @@ fn dovecot_takes_mail_for_its_users() {
     let setup = setup.set("local.mailbox", format!("\"lmtp:unix:{socket}\""));
     let mail = [("nobody@x.test", "local:".to_owned()), ("gone@x.test", "local:".to_owned())];
     let setup = stored(setup, As::Us, 0, &mail, b"Subject: for Dovecot\r\n\r\n..dot\r\n");
-    // It is not there yet: the mail waits, and the log says what is missing.
+    // It is not there yet: the mail waits, and the log names the missing file.
     let mut server = start(setup.set("delivery.mode", "\"background\""), As::Us);
     line(&mut server, &["to=<nobody@x.test>", "mailer=lmtp", "stat=Deferred", &socket, "is not there"]);
     let _dovecot = dovecot(server.setup.dir.path());

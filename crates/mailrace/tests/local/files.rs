@@ -1,8 +1,8 @@
-//! Files of users and lists, `.forward` and `:include:`, of a user who tries to learn, to run or to stop what is not
-//! his.
+//! Files of users and lists, `.forward` and `:include:`, of a user that tries to read, run or stop files and processes
+//! of others.
 //!
-//! joe is the attacker, ann another user. Secrets are what the server may read and users may not: each has a mark, and
-//! no mark may come out, whatever joe puts into his home. Races run for a few seconds.
+//! joe is the attacker, ann another user. Secrets are files that the server may read and users may not: each has a
+//! mark, and no mark may come out, for any file in joe's home. Races run for a few seconds.
 
 use crate::office::{As, NOBODY, is_skipped, make_directory, setup, start};
 use rustix::fs::{CWD, FileType, Mode, RenameFlags, mknodat, renameat_with, symlinkat};
@@ -17,7 +17,7 @@ use testkit::harness::{SOON, Server, Setup, pause, poll, write_program};
 
 const JOE: u32 = 4_001;
 const ANN: u32 = 4_002;
-/// What every secret has in it.
+/// The text that every secret contains.
 const MARK: &str = "s3cr3tmark";
 /// Tries races and counts for so long.
 const RACE_TIME: Duration = Duration::from_secs(2);
@@ -98,7 +98,7 @@ fn as_daemon(setup: Setup) -> Server {
     start(setup.set("server.user", "\"daemon\""), As::Us)
 }
 
-/// A file of joe's, in the place of what was there.
+/// A file of joe's, in place of the old one.
 fn put(path: &Path, text: &str) {
     clear(path);
     std::fs::write(path, text).expect("written");
@@ -157,7 +157,7 @@ impl Drop for Swaps {
     }
 }
 
-/// Everything that a client can say of these names, and a message for them. What it hears.
+/// Everything that a client can say of these names, and a message for them. Returns the replies to the client.
 fn try_all(address: SocketAddr, names: &[&str]) -> String {
     let mut client = greeted(address);
     let mut heard = String::new();
@@ -265,7 +265,7 @@ fn segment_with(spool: &Path, text: &str) -> Option<PathBuf> {
     files.find(|path| std::fs::read(path).is_ok_and(|bytes| String::from_utf8_lossy(&bytes).contains(text)))
 }
 
-/// Whatever joe tries with each secret, one after the other and then as fast as he can. All that came out of it.
+/// Runs the attacks of joe on each secret, one after the other and then as fast as he can. All that came out of it.
 fn attacked(machine: Machine, who: As) {
     let Machine { setup, home, secrets } = machine;
     let (boxes, _directory) = (setup.path("boxes"), Arc::clone(&setup.dir));
@@ -284,7 +284,7 @@ fn attacked(machine: Machine, who: As) {
             trick();
             let heard = try_all(server.address(), &["joe", "staff"]);
             assert!(!heard.contains(MARK), "{name} with {}: {heard}", secret.display());
-            // joe's file has no say in whether ann, who is on the same list, has mail.
+            // joe's file must not keep ann, who is on the same list, from getting mail.
             if !heard.contains("250 2.1.5") {
                 starved.push(format!("{name} with {}: {heard}", secret.display()));
             }
@@ -406,7 +406,7 @@ fn a_file_of_another_user_counts_for_nothing() {
         assert!(heard.contains("250 2.1.5"), "{heard}");
     };
     let program = format!("\"|who {}\"\n", boxes.display());
-    // Written by ann into a home that everybody can write; by ann; and in such a home even by joe.
+    // Written by ann into a home that every user can write to; by ann; and in such a home even by joe.
     send(&program, ANN, 0o777);
     send(&program, ANN, 0o755);
     send(&program, JOE, 0o777);
@@ -418,7 +418,7 @@ fn a_file_of_another_user_counts_for_nothing() {
     assert_eq!(mailbox.matches("\nSubject: x\n").count(), 3, "the mailbox has the mail");
     let told: Vec<&String> = server.log.iter().filter(|line| line.contains("counts for nothing")).collect();
     assert!(told.len() == 1 && told[0].contains(".forward") && told[0].contains("mode 777"), "{told:?}");
-    // The control: his own, where nobody else can put one, also if only he may look there.
+    // The control: his own, where no other user can put one, also if only he may list the directory.
     for mode in [0o755, 0o700] {
         let text = format!("# {mode}\n\"|who {}\"\n", boxes.display());
         put(&forward, &text);
@@ -456,7 +456,7 @@ fn a_list_that_is_swapped_for_a_link_runs_nothing_as_another_user() {
             client.quit();
         }
         drop(swaps);
-        // Whatever was taken for whose is used now.
+        // A list that was taken for another user's is used now.
         for _ in 0..2 {
             drop(try_all(server.address(), &["list"]));
             renameat_with(CWD, &list, CWD, &bad, RenameFlags::EXCHANGE).ok();
@@ -495,7 +495,7 @@ fn a_fifo_in_the_place_of_a_file_stops_nobody_else() {
                 while now() < until {
                     let mut client = greeted(address);
                     client.command("MAIL FROM:<x@here.test>");
-                    // What hangs is not waited for here.
+                    // The reply may hang, so it is waited for only a moment.
                     client.stream.set_read_timeout(Some(Duration::from_millis(200))).expect("set");
                     client.send(b"RCPT TO:<joe@here.test>\r\n");
                     drop(std::io::Read::read(&mut client.stream, &mut [0; 512]));

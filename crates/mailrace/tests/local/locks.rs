@@ -49,7 +49,7 @@ fn lock_files_of_other_programs_are_waited_for() {
         retry(&server);
         line(&mut server, &["to=<nobody@x.test>", "stat=Sent"]);
         assert!(!lock.exists() && server.stop().status.success());
-        // Given up while we wait: the mail comes.
+        // The lock is released while the delivery waits: the mail arrives.
         let (mut server, path) = waiting("1m");
         assert!(locks(program, &lock_of(&path)));
         retry(&server);

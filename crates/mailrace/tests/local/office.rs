@@ -17,7 +17,7 @@ pub(crate) fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Whether a test is passed over, and says so: only root can deliver as somebody else.
+/// Whether a test is skipped, which it prints: only root can deliver as another user.
 pub(crate) fn is_skipped() -> bool {
     !needs::root()
 }
@@ -41,7 +41,7 @@ pub(crate) fn setup() -> Setup {
     setup.set("relay.to", "[\"x.test\"]").set("delivery.retry_first", "\"1h\"").set("delivery.retry_max", "\"1h\"")
 }
 
-/// A script that programs of these tests are: keeps who runs it, and what it is given.
+/// The script that the programs of these tests are: it records its user and its arguments.
 const KEEP: &str = "#!/bin/sh\n{ id -u; id -G; pwd; cat; } > \"$1\"\n";
 
 /// A server with mailboxes in a directory of `owner`, and a directory of programs.
@@ -58,10 +58,10 @@ pub(crate) fn with_boxes(owner: u32) -> Setup {
         .set("local.files", format!("[\"{boxes}\"]"))
 }
 
-/// As whom a server runs.
+/// The user of a server.
 #[derive(Clone, Copy)]
 pub(crate) enum As {
-    /// Whoever starts it.
+    /// The user that starts it.
     Us,
     /// A user without rights.
     Nobody,

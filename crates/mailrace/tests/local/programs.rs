@@ -1,4 +1,4 @@
-//! Programs that mail is really piped to: procmail, vacation, Dovecot's agent, as the user and with what they find.
+//! Programs that mail is really piped to: procmail, vacation, Dovecot's agent, as the user and with their environment.
 
 use crate::office::{As, NOBODY, give, is_skipped, line, make_directory, start, stored, with_boxes};
 use std::os::unix::fs::MetadataExt as _;
@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use testkit::harness::needs;
 
-/// Delivers a message to each of these commands of what is called `name`, run by nobody, and returns the lines of the
-/// log about them.
+/// Delivers a message to each of these commands of the program `name`, run by nobody, and returns the lines of the log
+/// about them.
 fn piped(
     (name, program): (&str, &str),
     commands: impl Fn(&Path) -> Vec<String>,

@@ -1,4 +1,4 @@
-//! What a reload brings to deliveries, and what it refuses.
+//! Effects of a reload on deliveries, and refused reloads.
 
 use crate::office::{As, NOBODY, is_skipped, line, start, stored, with_boxes};
 use testkit::harness::{Setup, text};

@@ -1,5 +1,5 @@
-//! Mail whose `Delivered-To:` fields say that it was here before: nobody outside makes us send reports with them, and
-//! loops end.
+//! Mail whose `Delivered-To:` fields say that it was here before: a client outside cannot make the server send reports
+//! with them, and loops end.
 
 use crate::office::{As, NOBODY, is_skipped, line, start, with_boxes};
 use std::io::Write as _;
@@ -16,7 +16,7 @@ fn setup() -> Setup {
     setup.set("maps.aliases", format!("[{aliases:?}]"))
 }
 
-/// Sends a message from outside; what the last reply is.
+/// Sends a message from outside, and returns the last reply.
 fn send(server: &Server, recipients: &[&str], header: &str) -> String {
     let mut client = greeted(server.address());
     client.expect("MAIL FROM:<forged@victim.test>", "250 2.1.0");
@@ -74,7 +74,7 @@ fn no_field_from_outside_makes_a_report() {
     line(&mut server, &["to=<nobody@x.test>", "stat=Sent"]);
     assert!(send(&server, &["nobody", "nobody+b"], &FIELD.repeat(10)).starts_with("250 "));
     line(&mut server, &["to=<nobody@x.test>", "dsn=5.4.6", "stat=mail forwarding loop for nobody@x.test"]);
-    // Whom a user of this machine sends what he got is his affair.
+    // A user of this machine may send on a message that he got.
     let mut command = program();
     command.args(["sendmail", "-f", "root@mx.test", "nobody@x.test"]).stdin(Stdio::piped());
     let mut child = command.env("MAILRACE_CONFIG", directory.path().join("mailrace.toml")).spawn().expect("it runs");

@@ -45,7 +45,7 @@ fn as_users(setup: Setup, owner_of_spool: u32) {
         ("ctladdr=<outside@x.test>", "lies in none of the directories of local.files"),
     ] {
         let said = line(&mut server, &[who, "stat=Deferred", words]);
-        // What a user's file names is told to nobody.
+        // The reply shows no content of a user's file.
         assert!(!["; id", "/bin/cat", "/tmp/outside", "keep "].iter().any(|text| said.contains(text)), "{said}");
     }
     assert!(server.stop().status.success());
@@ -153,7 +153,7 @@ fn helper_of(server: u32) -> Option<Pid> {
     })
 }
 
-/// Whether all that a process had is closed: nobody runs by that number, or somebody has to hear of its end.
+/// Whether all that a process had is closed: no process has that number, or only its parent has to collect its status.
 fn is_gone(pid: Pid) -> bool {
     let path = format!("/proc/{}/stat", pid.as_raw_nonzero());
     std::fs::read_to_string(path)
@@ -170,7 +170,7 @@ fn mail_waits_when_the_helper_is_gone() {
     let setup = stored(setup, As::Us, 1, &mail, b"Subject: x\r\n\r\nx\r\n");
     let mut server = start(setup, As::Us);
     let helper = helper_of(server.pid()).expect("it is there");
-    // That a service manager tells all processes to end is not for it: the server still waits for deliveries.
+    // The helper ignores a service manager's signal to all processes: the server still waits for deliveries.
     kill_process(helper, Signal::TERM).expect("told");
     assert!(helper_of(server.pid()).is_some());
     kill_process(helper, Signal::KILL).expect("killed");

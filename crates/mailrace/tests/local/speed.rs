@@ -1,7 +1,7 @@
 //! How fast mail is put into mailboxes: a measurement, alternated with other builds of the program.
 //!
 //! `MAILRACE_BESIDE` names other builds, `:` between them; `MAILRACE_MESSAGES` how many messages each round has. Where
-//! `TMPDIR` is a file system in memory, what a sync costs is left out.
+//! `TMPDIR` is a file system in memory, the cost of a sync is not measured.
 
 use crate::office::{As, NOBODY, give, is_skipped, stored, with_boxes};
 use std::collections::BTreeMap;

@@ -1,4 +1,5 @@
-//! Processes that have become users and are kept: who they are, what a user can do to them, and whom that touches.
+//! Processes that have become users and are kept: their rights, the attacks of their user, and the deliveries that an
+//! attack affects.
 
 use crate::office::{As, NOBODY, is_skipped, line, retry, start, stored, with_boxes};
 use rustix::process::{Pid, Signal, kill_process};
@@ -71,7 +72,7 @@ fn a_worker_serves_its_user_and_is_nobody_else() {
     for wanted in [format!("Gid:\t{NOBODY}\t{NOBODY}\t{NOBODY}\t{NOBODY}"), "CapPrm:\t0000000000000000".to_owned()] {
         assert!(status.lines().any(|line| line == wanted), "{wanted} in {status}");
     }
-    // Its user may not look into it: neither its memory nor what it has open.
+    // Its user may not look into it: neither into its memory nor its open files.
     let reads = |pid: &str, file: &str| {
         let mut command = Command::new("ls");
         command.arg("-l").arg(format!("/proc/{pid}/{file}/")).uid(NOBODY).gid(NOBODY);

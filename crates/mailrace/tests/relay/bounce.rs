@@ -1,4 +1,4 @@
-//! `mailrace queue bounce`: mail that an operator gives up, and what its senders hear.
+//! `mailrace queue bounce`: mail that an operator gives up, and the reports to its senders.
 
 use crate::hop::{Act, At, Hop, Manners};
 use crate::report::Report;
@@ -17,7 +17,7 @@ fn bounce(server: &Server, words: &[&str]) -> String {
     String::from_utf8(output.stdout).expect("UTF-8")
 }
 
-/// A host that puts off whoever is called so, and whose mail waits for long then.
+/// Returns a host that puts off recipients with certain names, and a setup that retries late.
 fn putting_off() -> (Hop, Setup) {
     let hop = Hop::new(Manners::default().script(|moment| match moment.at {
         At::Rcpt if moment.line.contains("<later") => Act::Say("451 4.7.1 not yet"),
@@ -79,7 +79,7 @@ fn who_wants_to_hear_nothing_hears_nothing_and_the_null_sender_is_the_postmaster
         any_line(&mut server, &[name, "stat=Deferred: 451"]);
     }
     server.rests();
-    // What is held is bounced like what waits.
+    // A held recipient is bounced like a waiting one.
     let held = server.control(&["queue", "hold", &null], b"");
     assert!(held.status.success(), "{}", text(&held));
     let output = server.control(&["queue", "bounce", "--all", "--json"], b"");

@@ -1,4 +1,4 @@
-//! What senders hear: reports of each kind, to whom they go, and when there is silence.
+//! Reports to senders: reports of each kind, their recipients, and mail that gets none.
 
 use crate::hop::{Act, At, Hop, Mail, Manners, Moment};
 use crate::report::Report;
@@ -197,7 +197,7 @@ fn silence_where_nobody_wants_to_hear() {
     for to in ["<unknown@d.test> NOTIFY=NEVER", "<unknown@d.test> NOTIFY=SUCCESS", "<later@d.test> NOTIFY=NEVER"] {
         send(&server, "a@client.test", &[to], CONTENT);
     }
-    // And a success that nobody asked to hear of.
+    // And a success without NOTIFY=SUCCESS.
     send(&server, "a@client.test", &["good@d.test"], CONTENT);
     wait_line(&mut server, &["to=<later@d.test>", "stat=Deferred: 451 4.7.1 Greylisted"]);
     // It is given up at the next attempt.
@@ -224,7 +224,7 @@ fn a_delay_is_reported_once_and_then_the_end() {
     let mut server = relay(&[&hop]).set("delivery.warn_after", "\"1s\"").start();
     send(&server, "a@client.test", &["later@d.test", "<later2@d.test> NOTIFY=FAILURE"], CONTENT);
     let (_, delayed) = report(&hop);
-    // It comes from an attempt, or between two from the look at what waits.
+    // It comes from an attempt, or between two attempts from the walk over waiting mail.
     delayed.expect(&[("action", "delayed"), ("final-recipient", "rfc822; later@d.test")]);
     assert!(delayed.only()["status"].starts_with('4') && delayed.words.contains("Greylisted"), "{delayed:#?}");
     assert!(delayed.only().contains_key("will-retry-until"), "{delayed:#?}");
@@ -247,7 +247,7 @@ fn a_delay_is_reported_once_and_then_the_end() {
     assert_eq!(delays, 1, "one warning is enough");
 }
 
-/// Nobody can be connected to, so no attempt tells how old the mail is.
+/// The host takes no connection, so no attempt tells how old the mail is.
 #[test]
 fn mail_for_a_host_that_is_down_is_warned_of_and_given_up() {
     let mut hops = Hop::neighbours(vec![Manners::default(), Manners::default()]);
@@ -270,7 +270,7 @@ fn mail_for_a_host_that_is_down_is_warned_of_and_given_up() {
     assert_eq!(hops[0].count(), 2);
 }
 
-/// The warning goes out with those of other destinations, and nobody's next attempt waits for it.
+/// The warning goes out with those of other destinations, and no attempt waits for it.
 #[test]
 fn mail_of_several_destinations_is_tried_when_it_is_due_although_a_warning_came_between() {
     let is_warned = Arc::new(AtomicBool::new(false));
@@ -294,7 +294,8 @@ fn mail_of_several_destinations_is_tried_when_it_is_due_although_a_warning_came_
     assert_eq!(hops[0].count(), 1, "one warning is enough");
 }
 
-/// Who is told with others waits for the report, and in that time is neither logged nor tried again.
+/// A recipient whose failure is reported with others waits for the report, and is neither logged nor tried again
+/// meanwhile.
 #[test]
 fn who_is_given_up_is_given_up_once() {
     let mut hops = Hop::neighbours(vec![Manners::default(), Manners::default(), Manners::default()]);
@@ -336,8 +337,7 @@ fn the_end_of_a_given_time_is_told_when_it_comes_although_the_host_is_down() {
         let to = if to.contains('<') { to.to_owned() } else { format!("<{}>", hops[1].mailbox(to)) };
         send(server, &format!("<{from}> {params}"), &[&to], CONTENT)
     };
-    // Nothing is tried behind this one: whoever is late, the server or this test, the time of the others ends all the
-    // same.
+    // Nothing is tried behind this one: if the server or this test is late, the time of the others ends all the same.
     post(&server, "plain", "SIZE=100");
     wait_line(&mut server, &["to=<plain@", "stat=Deferred: Connection refused"]);
     post(&server, "first", "BY=3;R");
@@ -469,8 +469,7 @@ fn a_report_that_the_postmaster_cannot_get_is_held() {
     send(&server, "a@client.test", &["unknown@d.test"], CONTENT);
     let line = server.wait_log("report to the postmaster <postmaster@mx.test> failed");
     assert!(line.contains("held"), "{line}");
-    // After a restart it is still held, and nobody tries it.
-    // The state is recorded some milliseconds behind the line.
+    // After a restart it is still held, and is not tried. The state is recorded some milliseconds behind the line.
     let server = crate::world::stopped(server).1.start();
     let id = send(&server, "<>", &["<unknown@d.test> NOTIFY=NEVER"], CONTENT);
     let mut server = server;

@@ -1,4 +1,4 @@
-//! `listen.acknowledge`: what a client hears when, and what is written, where delivery comes before the disk.
+//! `listen.acknowledge`: the time of the reply, and the records written, where delivery comes before the disk.
 
 use crate::hop::{Act, At, Hop, Manners};
 use crate::world::{ends_empty, relay, send, send_over, waiting};

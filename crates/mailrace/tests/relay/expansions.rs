@@ -17,7 +17,7 @@ fn with_list(setup: Setup, aliases: &str, members: &str) -> Setup {
     setup.set("local.mailbox", "\"none\"").set("maps.aliases", format!("[{:?}]", file.display().to_string()))
 }
 
-/// One that keeps what it accepts, so that it can be counted.
+/// A server that keeps accepted mail, so that it can be counted.
 fn keeping(aliases: &str, members: &str) -> Setup {
     let setup = impatient().set("delivery.mode", "\"queue\"").set("spool.size_max", "\"256MiB\"");
     with_list(setup.set("spool.segment_bytes", "\"16MiB\""), aliases, members)

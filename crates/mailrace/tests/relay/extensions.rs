@@ -1,4 +1,4 @@
-//! What next hops offer and what they do not: content arrives octet for octet, is converted, or comes back.
+//! Extensions that next hops offer and lack: content arrives octet for octet, is converted, or is returned.
 
 use crate::hop::{Act, At, Hop, Manners, Moment};
 use crate::report::Report;
@@ -92,7 +92,7 @@ fn without_8bitmime_content_is_converted() {
             "{text}"
         );
     }
-    // What was announced as 8-bit and is not goes as it is.
+    // A message that was announced as 8-bit and is 7-bit goes as it is.
     send(&server, "<a@client.test> BODY=8BITMIME", &["plain@d.test"], b"Subject: x\r\n\r\nascii\r\n");
     assert_eq!(hop.wait(3)[2].own_content(), b"Subject: x\r\n\r\nascii\r\n");
     // A signed part goes out as it is, without a promise of its octets.

@@ -1,5 +1,5 @@
-//! What `mailrace queue … --json` prints, field by field, beside the tables of docs/operation.md, section 9: what is
-//! given is written there, and what is written there is given, but for what is named here.
+//! A comparison of `mailrace queue … --json`, field by field, with the tables of docs/operation.md, section 9: both
+//! have the same fields, except those named here.
 
 use crate::hop::{Hop, Manners};
 use crate::world::{by_literal, retrying, send, wait_line};
@@ -24,11 +24,11 @@ const WORDS: [&str; 12] = [
     "pace",
     "delivery.connections_max",
 ];
-/// What takes another queue than that of this test: an envelope that rotted, hosts that were silent, refuse some of the
-/// mail or are being tried, a guest who asks.
+/// The fields that need another queue than that of this test: an envelope that rotted, hosts that were silent, refuse
+/// some of the mail or are being tried, a guest who asks.
 const ELSEWHERE: [(&str, &[&str]); 3] =
     [("id", &["trouble"]), ("destination", &["lane", "learned_messages_per_second", "trying"]), ("ok", &["own"])];
-/// What a destination has only in the moment in which mail for it stands in line.
+/// The fields that a destination has only while mail for it waits for a connection.
 const FOR_A_MOMENT: [&str; 5] = ["waits_for", "waits_since", "connections_max", "ready", "has_more"];
 
 type Fields = BTreeMap<&'static str, BTreeSet<String>>;

@@ -1,4 +1,4 @@
-//! What senders ask of time and priority, on the way to the next hop and in what they hear.
+//! The times and priorities that senders ask for, on the way to the next hop and in reports.
 
 use crate::hop::{Act, At, Hop, Manners, Moment};
 use crate::report::{Fields, Report};
@@ -13,7 +13,7 @@ use testkit::harness::{let_go, pause};
 const CONTENT: &[u8] = b"Subject: lunch\r\nFrom: a@client.test\r\n\r\nAt noon.\r\n";
 const LATER: &str = "451 4.7.1 Greylisted, come back";
 
-/// A hop that puts everybody off until the gate opens.
+/// Returns a hop that defers all recipients until the gate opens.
 fn gated(offers: &[&'static str]) -> (Hop, Arc<AtomicBool>) {
     let gate = Arc::new(AtomicBool::new(false));
     let is_open = Arc::clone(&gate);
@@ -58,7 +58,7 @@ fn a_sender_who_gave_a_time_hears_of_the_delay_then_and_of_the_relay_before() {
     assert_eq!(hop.count(), 4);
 }
 
-/// Nobody can be connected to, so the walk over the queue tells how old the mail is.
+/// The host takes no connection, so the walk over the queue tells how old the mail is.
 // RFC 2852 §4.1.3 (test)
 #[test]
 fn the_same_while_the_host_is_down() {
@@ -112,7 +112,7 @@ fn an_old_count_of_attempts_is_no_time_that_a_sender_gave() {
     drop(spool);
     let_go(&setup.path("spool"));
     let server = setup.start();
-    // The one who gave a time hears that it is over; nobody else hears anything.
+    // Only the sender that gave a time gets a report that it is over.
     Report::of(&hops[0].wait(1)[0]).expect(&[("final-recipient", &format!("rfc822; {}", hops[1].mailbox("timed")))]);
     hops[1].reopen();
     let output = server.control(&["queue", "retry", "--all"], b"");

@@ -1,7 +1,7 @@
 //! A next hop in the test: takes mail over SMTP or LMTP, keeps it for inspection, and misbehaves where it is told to.
 //!
-//! A [`Script`] is asked at each [`At`] of each connection and says what to do; what it leaves alone is done as a good
-//! server does it. Every hop has a loopback address of its own, so that it can close its port and open it again.
+//! A [`Script`] is asked at each [`At`] of each connection and says what to do; points without an answer are handled as
+//! by a good server. Every hop has a loopback address of its own, so that it can close its port and open it again.
 
 use crate::wire::Wire;
 use rustls::ServerConfig;
@@ -24,7 +24,7 @@ pub(crate) enum At {
     Ehlo,
     Helo,
     StartTls,
-    /// With the password in it; what follows a 334 is none of this.
+    /// With the password in it; the lines behind a 334 are not asked about.
     Auth,
     Mail,
     Rcpt,
@@ -34,7 +34,7 @@ pub(crate) enum At {
     Quit,
 }
 
-/// What the script is told.
+/// The point of a dialog that the script is asked about.
 #[derive(Debug)]
 pub(crate) struct Moment<'a> {
     /// Number of the connection to this hop, from 0.
@@ -48,12 +48,12 @@ pub(crate) struct Moment<'a> {
     pub(crate) is_encrypted: bool,
 }
 
-/// What to do.
+/// The behaviour of the hop at that point.
 #[derive(Clone, Debug)]
 pub(crate) enum Act {
     /// As a good server does.
     Well,
-    /// This reply, and what follows from it.
+    /// This reply, and its effect.
     Say(&'static str),
     /// This reply, and close.
     SayAndClose(&'static str),
@@ -71,7 +71,7 @@ pub(crate) enum Act {
     Sip(usize),
     /// The reply of a good server, and then close.
     WellAndClose,
-    /// The reply of a good server, of which so many octets leave, and then close. Of the handshake, after STARTTLS.
+    /// So many octets of a good server's reply, and then close; after STARTTLS, so many octets of the handshake.
     Cut(usize),
     /// This line, an octet each 50 ms.
     Trickle(&'static str),
@@ -162,7 +162,7 @@ impl Mail {
     }
 }
 
-/// What stands between the brackets of a command.
+/// Returns the text between the brackets of a command.
 pub(crate) fn address(command: &str) -> &str {
     let start = command.find('<').expect("a bracket") + 1;
     &command[start..command.find('>').expect("a bracket")]
@@ -293,7 +293,7 @@ impl Hop {
         self.listener = Some(std::thread::spawn(accept));
     }
 
-    /// Closes the port and all connections: who connects is refused.
+    /// Closes the port and all connections: new connections are refused.
     pub(crate) fn shut(&mut self) {
         let Some(listener) = self.listener.take() else { return };
         self.shared.lock().is_shut = true;

@@ -20,7 +20,7 @@ fn once(manners: Manners, at: At, act: Act) -> Manners {
     )
 }
 
-/// A fault of a host the first time, what the log says of it, and how often the message is there in the end.
+/// A fault of a host the first time, the line of the log about it, and the number of copies in the end.
 struct Fault {
     at: At,
     act: Act,
@@ -84,7 +84,7 @@ fn faults() -> Vec<Fault> {
         fault(Data, Act::Say("250 2.0.0 taken, believe me"), "stat=Deferred: "),
         fault(Dot, Act::Say("354 5.0.0 and then?"), "stat=Deferred: "),
         fault(Dot, Act::SayAndClose("421 4.3.2 disk is full"), "stat=Deferred: 421 4.3.2 disk is full"),
-        // Taken, and nobody was told: whoever repeats it is right.
+        // Taken without a reply: the server is right to repeat it.
         Fault { at: Dot, act: Act::TakeAndClose, said: "Connection closed by IP during client DATA status", copies: 2 },
     ];
     for (at, stage) in
@@ -120,7 +120,7 @@ fn faults_are_deferrals_and_the_next_attempt_delivers() {
     });
 }
 
-/// Replies that break the form, and what the log says of the mail after the first attempt.
+/// Replies that break the form, and the line of the log for the mail after the first attempt.
 #[test]
 fn a_reply_counts_in_any_form() {
     use At::{Dot, Ehlo, Greeting, Mail, Rcpt};
@@ -176,11 +176,11 @@ fn deferrals(offers: &[&'static str]) {
     };
     let hops = Hop::neighbours(faults.iter().map(manners).collect());
     let mut setup = by_literal(&hops);
-    // Nobody but who hangs takes as long, on a machine that is busy too.
+    // Only a hop that hangs takes as long, on a busy machine too.
     for key in ["greeting_time", "command_time", "data_time", "block_time", "end_time"] {
         setup = setup.set(&format!("delivery.{key}"), "\"12s\"");
     }
-    // Nor is anything delivered before the line about its first attempt was written.
+    // No message is delivered before the line about its first attempt was written.
     let server = retrying(setup, "8s").start();
     let mut client = greeted(server.address());
     for hop in &hops {
@@ -204,7 +204,7 @@ fn check(ended: &Ended, hop: &Hop, fault: &Fault, has_bdat: bool) {
     let [deferred, sent] = lines.as_slice() else { panic!("{what}: {lines:#?}") };
     let mut said = fault.said.replace("IP", &hop.ip());
     if has_bdat {
-        // The content is out before the first reply is missed: nobody knows what became of it.
+        // The content is out before the first reply is missed: its result is unknown.
         for stage in ["client MAIL", "client RCPT", "client DATA 354"] {
             said = said.replace(stage, "client DATA status");
         }
@@ -291,7 +291,7 @@ fn some_recipients_are_taken_some_wait_some_fail() {
     }
 }
 
-/// What waits behind a message that was broken off does not knock by itself: the site is down, and its probes are few.
+/// Mail behind a message that was broken off makes no connections: the site is down, and its probes are few.
 #[test]
 fn a_host_that_breaks_each_transaction_off_is_not_hammered() {
     let breaks: [(At, Act, &str); 5] = [
@@ -334,12 +334,12 @@ fn a_421_in_mid_session_moves_mail_to_another_connection() {
         },
         |moment| if moment.at == At::Mail && moment.taken == 1 { Act::Close } else { Act::Well },
         |moment| if moment.at == At::Dot && moment.taken == 1 { Act::WellAndClose } else { Act::Well },
-        // Told before it is asked.
+        // The hop sends the reply before the command.
         |moment| match moment.at {
             At::Dot if moment.taken == 1 => Act::Say("250 2.0.0 Ok: queued as X\n421 4.4.2 idle for too long"),
             _ => Act::Well,
         },
-        // A reply that nobody asked for is not the reply to what is sent next.
+        // A reply without a command is not the reply to the next command.
         |moment| match moment.at {
             At::Dot if moment.taken == 1 => Act::Say("250 2.0.0 Ok: queued as X\n250 2.0.0 Ok: queued as Y"),
             _ => Act::Well,
@@ -386,7 +386,7 @@ fn idle_connections_may_be_closed_by_either_side() {
     assert_eq!((hop.count(), hop.connections()), (3, 3));
 }
 
-/// Nobody waits long for the answer to QUIT.
+/// The server does not wait long for the answer to QUIT.
 #[test]
 fn the_end_is_not_held_up_by_a_peer() {
     let hop = Hop::new(Manners::default().script(|moment| if moment.at == At::Quit { Act::Hang } else { Act::Well }));
@@ -464,8 +464,8 @@ fn cut_off(tls: &str, offers: &[&'static str]) {
         Manners { tls: Some(crate::wire::tls_config()), ..Manners::offering(offers) }.script(script)
     };
     let hops = Hop::neighbours(cuts.iter().map(manners).collect());
-    // Nobody is waited for: all of them have closed.
-    // Nothing is delivered before the line about its first attempt was written.
+    // No time limit passes: all hops have closed. Nothing is delivered before the line about its first attempt was
+    // written.
     let setup = retrying(by_literal(&hops), "4s").set("route.tls", format!("{tls:?}"));
     let mut server = setup.start();
     for hop in &hops {
@@ -499,7 +499,7 @@ fn cut_off(tls: &str, offers: &[&'static str]) {
     }
 }
 
-/// What somebody on the way can put behind the reply to STARTTLS in clear is no reason to speak in clear.
+/// Text that an attacker puts behind the clear reply to STARTTLS does not make the server speak in clear.
 // RFC 3207 §6 (test)
 #[test]
 fn injected_text_never_leads_to_clear_text() {
@@ -550,7 +550,7 @@ fn wordy(begin: &str) -> &'static str {
     format!("{}{}", format!("{}\n", line("-")).repeat(198), line(" ")).leak()
 }
 
-/// What a host says is kept once and in part, of how many recipients it may be said.
+/// A reply of a host is stored once and in part, however many recipients it is about.
 #[test]
 fn a_host_of_many_words_costs_little_memory() {
     const MESSAGES: usize = 5;
@@ -593,7 +593,7 @@ fn a_host_of_many_words_costs_little_memory() {
     assert!(longest < Some(200 << 10) && shown.status.success(), "{longest:?}");
 }
 
-/// Whether it was taken nobody knows: that was an attempt, and the next one has to wait.
+/// It is unknown whether it was taken: that was an attempt, and the next one has to wait.
 #[test]
 fn a_host_that_takes_a_message_and_hangs_up_is_not_asked_again_at_once() {
     let hop = Hop::new(Manners::default().script(|moment| match moment.at {

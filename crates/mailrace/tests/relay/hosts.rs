@@ -1,4 +1,4 @@
-//! Hosts of one site: the dead are passed over, those that hang hold up nobody for long, broken TLS is remembered.
+//! Hosts of one site: the dead are passed over, those that hang delay no mail for long, broken TLS is remembered.
 
 use crate::hop::{Act, At, Hop, Manners, Moment};
 use crate::names::{Names, Record};
@@ -63,7 +63,7 @@ fn a_dead_first_mx_is_passed_over_and_its_site_stays_up() {
         }
         client.quit();
         assert_eq!((hops[0].connections(), hops[1].connections()), (1, 5), "{act:?}");
-        // A server that starts anew knows it still: nobody told it but its file.
+        // A server that starts anew knows it still, from its file.
         let (ended, setup) = stopped(server);
         assert_eq!(lines(&ended.log, &["stat=Deferred"]), <[&str; 0]>::default(), "{act:?}");
         assert_eq!(lines(&ended.log, &["state=down"]), <[&str; 0]>::default(), "{act:?}");
@@ -104,7 +104,8 @@ fn a_hung_host_costs_seconds_and_then_has_all_the_time_it_needs() {
     }
 }
 
-/// A fast lane in which nobody is late who does not hang, on a machine that is busy too; all else takes minutes.
+/// Sets times of the fast lane that only a host that hangs exceeds, on a busy machine too; all other limits are
+/// minutes.
 fn fast(setup: Setup) -> Setup {
     let time = "\"3s\"";
     setup
@@ -114,7 +115,7 @@ fn fast(setup: Setup) -> Setup {
         .set("delivery.fast_command_time", time)
 }
 
-/// What it says of one message is an answer: the next connection opens at once, and its site is not down.
+/// A reply about one message counts as an answer: the next connection opens at once, and its site is not down.
 #[test]
 fn a_host_that_refuses_a_message_and_then_says_421_has_served() {
     let seen = Mutex::new(BTreeSet::new());
@@ -137,7 +138,7 @@ fn a_host_that_refuses_a_message_and_then_says_421_has_served() {
     assert_eq!(lines(&ended.log, &["to=<b@d.test>", "dsn=5.1.1"]).len(), 5);
 }
 
-/// Who gives up behind the end of the content makes duplicates, so there nobody is in a hurry.
+/// A timeout behind the end of the content makes duplicates, so the server waits long there.
 #[test]
 fn a_late_answer_to_the_content_is_waited_for_and_an_earlier_silence_is_not() {
     for offers in [&["PIPELINING"][..], &["PIPELINING", "CHUNKING"], &[]] {
@@ -157,7 +158,7 @@ fn a_late_answer_to_the_content_is_waited_for_and_an_earlier_silence_is_not() {
         };
         let hops = Hop::neighbours([At::Dot, At::Mail, At::Rcpt, At::Data].into_iter().map(manners).collect());
         let has_bdat = offers.contains(&"CHUNKING");
-        // All of a small message is there with BDAT: whoever hangs at MAIL may have it.
+        // All of a small message is there with BDAT: a host that hangs at MAIL may have it.
         let count = if has_bdat { 1 } else { hops.len() };
         let server = fast(by_literal(&hops)).start();
         for hop in &hops[..count] {

@@ -16,7 +16,7 @@ fn hop() -> Hop {
     }))
 }
 
-/// What is behind `to=` of a line, with times and priority checked and taken out.
+/// Returns the text behind `to=` of a line, with times and priority checked and taken out.
 #[track_caller]
 fn form(line: &str, id: &str) -> String {
     let (_, rest) = line.split_once(&format!(": {id}: ")).unwrap_or_else(|| panic!("{line}"));

@@ -1,8 +1,9 @@
-//! The built server between clients and next hops, over TCP: what was accepted arrives, once, or its sender hears why.
+//! The built server between clients and next hops, over TCP: an accepted message arrives once, or its sender gets a
+//! report.
 //!
 //! Next hops are threads of the test ([`hop`]) that behave as they are told. Every test starts a server of its own on
-//! free ports with a spool of its own. Nothing sleeps: a test waits for what it wants to see, with a limit. Whether
-//! there was more than that is asked when the server has ended and its spool is empty.
+//! free ports with a spool of its own. Nothing sleeps: a test waits for an expected event, with a limit. Whether there
+//! was more than that is asked when the server has ended and its spool is empty.
 #![allow(clippy::indexing_slicing, reason = "a test program: an index that is out of range is a failure")]
 
 mod bounce;

@@ -1,5 +1,5 @@
-//! sendmail's maps in the running server: hosts by domain and by sender, lists with owners, copies, what is held,
-//! dropped, refused; files that change while it runs.
+//! sendmail's maps in the running server: hosts by domain and by sender, lists with owners, copies, held, dropped and
+//! refused mail; files that change while it runs.
 
 use crate::hop::{Act, At, Hop, Manners, address};
 use crate::world::{any_line, by_literal, ends_empty, send, wait_line, waiting};
@@ -32,7 +32,7 @@ fn mailertable_and_smarttable_say_which_host() {
     let hops = neighbours(3);
     let [partner, gateway, rest] = hops.as_slice() else { panic!() };
     let mailertable = format!("partner.test esmtp:[127.0.0.1]:{}\n. relay:{}\n", partner.ip(), rest.ip());
-    // The first host of the list has nobody at this port: the next is tried.
+    // The first host of the list does not listen on this port: the next is tried.
     let mailertable = mailertable.replace("[127.0.0.1]", "[127.255.255.254]");
     let smarttable = format!("boss@corp.test esmtp:{}\n", gateway.ip());
     let files = [("mailertable", mailertable.as_str()), ("smarttable", smarttable.as_str())];
@@ -198,13 +198,13 @@ fn reports_go_by_the_maps_too() {
         assert_eq!((address(&report.mail), report.all_to()), ("", wanted.iter().map(String::as_str).collect()));
         report.text()
     };
-    // The owner of a list, who is an alias here.
+    // The owner of a list, which is an alias here.
     send(&server, "a@client.test", &["list@mx.test"], CONTENT);
     report_to(1, &["keeper"]);
-    // A sender who is a list with an owner: a report keeps the null sender on its way through it.
+    // A sender that is a list with an owner: a report keeps the null sender on its way through it.
     send(&server, "staff@mx.test", &[&at_hop("gone")], CONTENT);
     report_to(3, &["ann", "bob"]);
-    // A sender whom nobody knows here: the postmaster hears of it, who is root.
+    // A sender that is unknown here: the postmaster, which is root, gets the report.
     send(&server, "nobody-at-all@mx.test", &[&at_hop("gone")], CONTENT);
     let text = report_to(4, &["root"]);
     assert!(text.contains("nobody-at-all@mx.test") && text.contains("User unknown"), "{text}");

@@ -1,9 +1,9 @@
-//! A DNS server for tests: answers by UDP what it was told.
+//! A DNS server for tests: gives the set answers by UDP.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What is known of a name.
+/// A record of a name.
 #[derive(Clone, Debug)]
 pub(crate) enum Record {
     Mx(u16, &'static str),

@@ -1,4 +1,4 @@
-//! What an operator does to mail that waits: keep it, let it go, send it another way.
+//! Commands of an operator on waiting mail: hold, release, send another way.
 
 use crate::hop::{Act, At, Hop, Manners};
 use crate::world::{
@@ -30,7 +30,7 @@ fn states(server: &Server) -> Vec<String> {
     recipients.map(|one| one["state"].as_str().expect("a state").to_owned()).collect()
 }
 
-/// Long pauses: whatever happens soon was caused.
+/// Sets long retry intervals: an early attempt has a cause.
 fn patient(setup: Setup) -> Setup {
     retrying(setup, "1h")
 }
@@ -43,7 +43,7 @@ fn accepting_alone_keeps_mail_until_it_is_told() {
     let first = send(&server, "a@client.test", &["b@d.test", "c@d.test"], CONTENT);
     send(&server, "a@client.test", &["d@d.test"], CONTENT);
     wait_line(&mut server, &["to=<d@d.test>", "stat=queued"]);
-    // Nor does a restart send it.
+    // A restart does not send it.
     let mut server = killed(server).start();
     server.wait_log("2 messages for 3 recipients waiting");
     assert_eq!(states(&server), ["waiting", "waiting", "waiting"]);
@@ -51,10 +51,10 @@ fn accepting_alone_keeps_mail_until_it_is_told() {
     assert_eq!(hop.wait(1)[0].all_to(), ["b@d.test", "c@d.test"]);
     queue(&server, &["retry", "--all"]);
     assert_eq!(hop.wait(2)[1].to(), "d@d.test");
-    // What comes later is kept again.
+    // Later mail waits again.
     send(&server, "a@client.test", &["e@d.test"], CONTENT);
     wait_line(&mut server, &["to=<e@d.test>", "stat=queued"]);
-    // What the hop has is done a moment later.
+    // The recipient is done a moment after the hop has the message.
     poll("one is left", || (states(&server).len() == 1).then_some(()));
     assert_eq!(hop.count(), 2);
     // Until the mode is another one.
@@ -64,7 +64,7 @@ fn accepting_alone_keeps_mail_until_it_is_told() {
     assert_eq!(hop.count(), 3);
 }
 
-/// Who asks after a restart hears what was said before it, and so does the sender when it is too late.
+/// The reply before a restart is shown after it, and is in the report to the sender when the time is over.
 #[test]
 fn why_mail_waits_is_known_after_a_restart() {
     let mut hop = Hop::new(Manners::default().script(|moment| match moment.at {
@@ -172,7 +172,7 @@ fn mail_that_is_due_and_not_tried_says_what_it_waits_for() {
     let hops = Hop::neighbours(vec![slow, Manners::default()]);
     // One of the two is kept for hosts that were silent.
     let setup = by_literal(&hops).set("delivery.connections_max", "2");
-    // However slow the machine is, who is silent keeps his place.
+    // A silent host keeps its connection, however slow the machine is.
     let setup = setup.set("delivery.connections_silent_max", "0").set("delivery.fast_command_time", "\"5m\"");
     let server = setup.start();
     let place = |to: &str| -> Option<Value> {

@@ -63,7 +63,7 @@ fn recipients_change_where_that_is_wanted_and_nothing_where_it_is_not() {
     assert_eq!(delivered(relay(&[&hop]).set("generics.headers", "false"), &hop, CONTENT.as_bytes()), CONTENT);
 }
 
-/// What is larger than a piece, in the header and in the body: cut anywhere, by DATA and by BDAT.
+/// A header and a body that are larger than a piece: cut anywhere, by DATA and by BDAT.
 #[test]
 fn large_messages_are_rewritten_whole() {
     let hop = Hop::good();

@@ -1,4 +1,4 @@
-//! A message whose end a host never answers, and a recipient at whom it hangs up: the other mail goes its way.
+//! A message whose end a host never answers, and a recipient at which it hangs up: the other mail goes its way.
 
 use crate::hop::{Act, At, Hop, Manners, Moment};
 use crate::world::{relay, send, send_over, waiting};

@@ -12,7 +12,7 @@ pub(crate) type Fields = BTreeMap<String, String>;
 /// A report.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Report {
-    /// Of the message.
+    /// The fields of the message.
     pub(crate) header: Fields,
     /// The words for a person, lines ended by line feeds.
     pub(crate) words: String,
@@ -22,9 +22,9 @@ pub(crate) struct Report {
     pub(crate) recipients: Vec<Fields>,
     /// The type of the third part, such as `message/rfc822`; empty without one.
     pub(crate) returned_type: String,
-    /// The subject of what is returned.
+    /// The subject of the returned message.
     pub(crate) returned_subject: String,
-    /// What is returned, lines ended by line feeds.
+    /// The returned message, with lines ended by line feeds.
     pub(crate) returned: String,
 }
 
@@ -74,7 +74,7 @@ fn split(text: &str) -> Option<(Fields, &str)> {
     Some((fields(header)?, body))
 }
 
-/// The last of several fields of one name counts, which is that of whoever wrote the message.
+/// The last of several fields of one name counts, which is that of the writer of the message.
 fn fields(header: &str) -> Option<Fields> {
     let unfolded = header.replace("\n ", " ").replace("\n\t", " ");
     let field = |line: &str| {
@@ -174,7 +174,8 @@ if len(parts) > 2:
         out('subject', flat(email.message_from_string(text)['subject'] or ''))
 "#;
 
-/// What Python makes of it; `None` where there is no Python or it does not know the types of the parts (RFC 6532).
+/// Returns the report as Python reads it; `None` where there is no Python or it does not know the types of the parts
+/// (RFC 6532).
 fn by_python(content: &[u8]) -> Option<Report> {
     if String::from_utf8_lossy(content).contains("Content-Type: message/global") {
         return None;

@@ -1,4 +1,4 @@
-//! `kill -9`, SIGTERM and full disks in the middle of work, with a ledger at both ends: what was accepted arrives.
+//! `kill -9`, SIGTERM and full disks in the middle of work, with a ledger at both ends: accepted messages arrive.
 
 use crate::hop::{Act, At, Hop, Mail, Manners};
 use crate::world::{ends_empty, killed, relay, send, send_over, stopped, wait_line};
@@ -69,7 +69,8 @@ fn kill_9_loses_nothing_and_repeats_little() {
     kill_9("durable");
 }
 
-/// What was promised was stored or delivered; what was delivered and not promised its sender sends again.
+/// A message with a 250 was stored or delivered; a message that was delivered without a 250 is sent again by its
+/// sender.
 #[test]
 fn kill_9_loses_nothing_that_was_delivered_before_it_was_durable() {
     kill_9("race");
@@ -101,7 +102,7 @@ fn kill_9(acknowledge: &str) {
     ends_empty(server);
     let count = came(&mails);
     let twice = count.values().filter(|copies| **copies > 1).count();
-    // What a crash repeats was delivered within the last 50 ms and batch before it.
+    // A crash repeats only messages delivered within the last 50 ms and the batch before it.
     eprintln!("{acknowledge}: promised {}, came {}, more than once {twice}", promised.len(), count.len());
     assert!(count.values().all(|copies| *copies <= 4), "{count:?}");
     assert!(twice * 2 < count.len(), "{twice} of {} came more than once", count.len());
@@ -189,7 +190,7 @@ fn what_waits_survives_and_goes_out_after_a_restart() {
     assert_eq!(hop.count(), 200);
 }
 
-/// Sends until the server has had enough; what it took, and its last words.
+/// Sends until the server refuses, and returns the accepted messages and the last reply.
 pub(crate) fn fill(client: &mut Plain, content: &[u8], from: usize) -> (BTreeSet<String>, String) {
     let mut taken = BTreeSet::new();
     for number in from..from + 1_000 {
@@ -241,7 +242,8 @@ fn a_full_spool_empties_when_the_next_hop_is_back() {
     assert_eq!(hop.count(), taken.len() + 1);
 }
 
-/// Disk full in the middle of a storm with a next hop that is slow: what is refused was told so, the rest arrives once.
+/// Disk full in the middle of a storm with a next hop that is slow: each refused message had a reply, the rest arrives
+/// once.
 #[test]
 fn a_storm_against_a_full_spool() {
     let mut hop = Hop::good();

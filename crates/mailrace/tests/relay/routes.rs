@@ -32,7 +32,7 @@ fn hosts_are_tried_in_their_order() {
     // The first is back: connections go there again, after the short while for which it was passed over.
     first.reopen();
     poll("not at the first", || {
-        // Two messages may go over one connection: what counts is that one more has ended.
+        // Two messages may go over one connection: only one more must have ended.
         let ended = quits(&first) + quits(&third);
         send(&server, "a@client.test", &["c@d.test"], CONTENT);
         poll("no QUIT", || (quits(&first) + quits(&third) > ended).then_some(()));
@@ -54,7 +54,7 @@ fn when_all_hosts_are_down_mail_waits() {
     let line = wait_line(&mut server, &["to=<b@d.test>", "stat=Deferred: "]);
     assert!(line.ends_with(&format!("Connection refused by {}", second.ip())), "{line}");
     any_line(&mut server, &["state=down", "why=Connection refused"]);
-    // What comes now is deferred at once.
+    // New mail is deferred at once.
     send(&server, "a@client.test", &["c@d.test"], CONTENT);
     wait_line(&mut server, &["to=<c@d.test>", "stat=Deferred: "]);
     second.reopen();
@@ -335,7 +335,7 @@ fn a_host_that_takes_few_recipients_at_once() {
         At::Rcpt if taken.fetch_add(1, Ordering::Relaxed) >= 5 => Act::Say("452 4.5.3 Too many recipients"),
         _ => Act::Well,
     }));
-    // The others are not made to wait: they were one too many, and nobody said that they should come later.
+    // The others are not made to wait: they were one too many, and no reply told them to come later.
     let server = retrying(relay(&[&hop]), "1h").start();
     let to: Vec<String> = (0..12).map(|number| format!("r{number:03}@d.test")).collect();
     let to: Vec<&str> = to.iter().map(String::as_str).collect();

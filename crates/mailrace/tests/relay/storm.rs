@@ -14,7 +14,7 @@ const MESSAGES: usize = 20_000;
 
 const BDAT: [&str; 4] = ["PIPELINING", "CHUNKING", "SIZE", "8BITMIME"];
 
-/// What two messages of `smtp-source` have in common, which may be of two runs.
+/// Returns the common part of two messages of `smtp-source`, which may be of two runs.
 fn common(content: &[u8]) -> Vec<u8> {
     let text = String::from_utf8(content.to_vec()).expect("ASCII");
     let lines = text.split_inclusive("\r\n");
@@ -37,7 +37,7 @@ fn smtp_source(to: std::net::SocketAddr, messages: usize) -> bool {
 fn from_smtp_source() {
     let hop = Hop::good();
     let server = relay(&[&hop]).set("spool.size_max", "\"256MiB\"").set("log.level", "7").start();
-    // What it sends, without us.
+    // A message of `smtp-source` without mailrace between.
     let direct = Hop::good();
     if !smtp_source(direct.address, 1) {
         return;
@@ -114,7 +114,7 @@ fn into_a_host_that_hangs_up_often() {
     });
 }
 
-/// What is on its way cannot be called back: of a list that is one transaction, with many recipients or few.
+/// A transaction in progress cannot be called back: of a list that is one transaction, with many recipients or few.
 fn a_single_message_waits_for_one_transaction(recipients: usize) {
     let (dots, gate) = (AtomicUsize::new(0), Arc::new(AtomicBool::new(false)));
     let is_open = Arc::clone(&gate);

@@ -1,5 +1,5 @@
-//! What the access map says of servers and of routing: TLS that is demanded or not tried, logins, extensions that are
-//! left alone, copies, queue groups. Next hops must not see in clear what is not meant for everybody.
+//! Entries of the access map about servers and routing: TLS that is demanded or not tried, logins, extensions that are
+//! left alone, copies, queue groups. Next hops must not see secret mail in clear.
 
 use crate::hop::{Act, At, Hop, Manners};
 use crate::wire::{signed, tls_config};
@@ -51,7 +51,7 @@ fn a_certificate_that_is_demanded_is_verified() {
     assert!(line.contains("verify=OK"), "{line}");
     let line = any_line(&mut server, &[&format!("to=<{}>", stranger.mailbox("b")), "stat=Deferred"]);
     assert!(line.contains("403 4.7.0 authentication failed") && line.contains("line 2"), "{line}");
-    // Nobody was told who writes to whom, neither in clear nor to a stranger under TLS.
+    // The sender and recipient were shown to no host, neither in clear nor to a stranger under TLS.
     assert!(stranger.count() == 0 && !verbs(stranger).contains(&"MAIL".to_owned()), "{:?}", stranger.talks());
     change(&server, "");
     assert!(stranger.wait(1)[0].is_encrypted, "any certificate does where none is demanded");

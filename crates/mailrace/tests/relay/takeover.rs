@@ -1,4 +1,5 @@
-//! `mailrace import queue`: what sendmail has promised arrives as it would have, once, whenever the command is stopped.
+//! `mailrace import queue`: mail that sendmail has accepted arrives once, as sendmail would deliver it, whenever the
+//! command is stopped.
 
 use crate::hop::{Act, At, Hop, Mail, Manners, address};
 use crate::world::{any_line, ends_empty, impatient, killed, relay, stopped, waiting};
@@ -37,7 +38,7 @@ fn control(age: u64, more: &str, recipients: &[&str]) -> String {
     )
 }
 
-/// What `control` sends.
+/// The header section of the messages that `control` writes.
 const HEADER: &str = "Received: by old.test id x;\r\n\tSun, 22 Nov 2026 14:19:29 GMT\r\nDate: Sun, 22 Nov 2026 14:19:29 GMT\r\n\
                       Message-Id: <1@old.test>\r\nSubject: old\r\nX-Folded: a\r\n\tb\r\n\r\n";
 
@@ -88,7 +89,7 @@ impl Queue {
         self.setup.path("spool-pickup")
     }
 
-    /// What waits in the pickup directory.
+    /// Returns the messages that wait in the pickup directory.
     fn handed(&self, prefix: &str) -> Vec<String> {
         let mut names = names(&self.pickup());
         names.retain(|name| name.starts_with(prefix));
@@ -187,7 +188,7 @@ fn what_waited_arrives_as_it_was() {
 
 #[test]
 fn age_counts_from_the_first_server() {
-    // Deferred for ever: what is older than five days comes back at once, what is older than four hours is told of.
+    // Deferred for ever: a message older than five days is returned at once, one older than four hours has a warning.
     let hop = Hop::new(Manners::default().script(|moment| match moment.at {
         At::Rcpt if moment.line.contains("client.test") => Act::Well,
         At::Rcpt => Act::Say("451 4.2.0 not now"),
@@ -279,7 +280,7 @@ fn nothing_is_done_twice_wherever_a_run_was_stopped() {
                     fs::remove_file(aside.join(format!("{kind}{id}"))).expect("removed");
                 }
             }
-            // Somebody puts the files back before the server has taken it.
+            // The files are put back before the server has taken the message.
             _ => {
                 for kind in ["qf", "df"] {
                     rename_to(&aside.join(format!("{kind}{id}")), &queue.directory.join(format!("{kind}{id}")));
@@ -320,7 +321,7 @@ fn a_command_that_is_killed_all_the_time_loses_nothing_and_repeats_nothing() {
     let done = |queue: &Queue| !queue.names().iter().any(|name| name.starts_with("qf"));
     while !done(&queue) {
         let mut child = queue.command(&[]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it runs");
-        // Killed behind some step of the next messages: what it is told by, is what it has done.
+        // The command is killed behind some step of the next messages; its progress shows the step.
         let (before, steps) = (progress(&queue), 7 * (kills % 40));
         poll("the command does nothing", || {
             let ended = child.try_wait().expect("ours").is_some();
@@ -556,7 +557,7 @@ fn the_maps_of_today_say_where_it_goes() {
     }
 }
 
-/// Makes a queue with the real sendmail: what a user sends, a session with DSN, mail of which one recipient was
+/// Makes a queue with the real sendmail: a message of a user, a session with DSN, mail of which one recipient was
 /// reached, mail in quarantine. `OUT` is where it goes.
 const SENDMAIL: &str = r#"
 printf '#!/bin/sh\nfor a; do last=$a; done\ncat >/dev/null\n[ "$last" = ann ] && exit 0\nexit 75\n' >/run/bin/later

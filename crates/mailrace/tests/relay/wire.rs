@@ -98,7 +98,7 @@ impl Wire {
         Self { stream, input: Vec::new(), at: 0, output: Vec::new() }
     }
 
-    /// From here on under TLS, of which so many octets are sent; what came before the handshake is forgotten.
+    /// From here on under TLS, of which so many octets are sent; octets before the handshake are dropped.
     pub(crate) fn start_tls(&mut self, config: &Arc<ServerConfig>, octets: usize) {
         self.flush();
         (self.input, self.at) = (Vec::new(), 0);
@@ -116,7 +116,7 @@ impl Wire {
         self.flush();
     }
 
-    /// The next line with its end. What was said leaves before it waits.
+    /// The next line with its end. Sends the written replies before it waits.
     pub(crate) fn line(&mut self) -> Option<Vec<u8>> {
         let mut searched = self.at;
         loop {
@@ -155,7 +155,7 @@ impl Wire {
         self.flush()
     }
 
-    /// Says what is no reply, until the other side has enough of it.
+    /// Sends a text that is no reply, until the other side closes.
     pub(crate) fn flood(&mut self, line: &str) {
         let many = format!("{line}\r\n").repeat(100);
         self.output.extend_from_slice(many.as_bytes());
@@ -164,8 +164,7 @@ impl Wire {
         }
     }
 
-    /// Of what leaves the socket from now on, under TLS with all that belongs to that, so many octets are sent; then it
-    /// closes.
+    /// Limits the octets that leave the socket from now on, under TLS with its records; then it closes.
     pub(crate) fn cut_after(&mut self, octets: usize) {
         self.flush();
         if let Some(socket) = self.socket() {
@@ -181,7 +180,7 @@ impl Wire {
         }
     }
 
-    /// Closes, whoever else has a hand on the socket. TLS is not told of it.
+    /// Closes the socket, also for other owners, without an alert of TLS.
     fn close(&mut self) {
         if let Some(socket) = self.socket() {
             drop(socket.stream.shutdown(Shutdown::Both));
@@ -196,7 +195,7 @@ impl Wire {
         }
     }
 
-    /// Sends what was said; whether that worked.
+    /// Sends the written replies, and returns whether that worked.
     pub(crate) fn flush(&mut self) -> bool {
         let output = std::mem::take(&mut self.output);
         let sent = match &mut self.stream {

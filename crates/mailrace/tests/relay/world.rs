@@ -1,4 +1,4 @@
-//! Servers with next hops, and what tests ask of them at the end.
+//! Servers with next hops, and their state at the end.
 
 use crate::hop::Hop;
 use testkit::client::{Plain, greeted};
@@ -74,13 +74,13 @@ pub(crate) fn waiting(server: &Server) -> u64 {
     server.status("/queue/waiting")
 }
 
-/// Kills the server; what it leaves can be started again.
+/// Kills the server, and returns its setup to start again.
 pub(crate) fn killed(mut server: Server) -> Setup {
     server.kill();
     std::mem::replace(&mut server.setup, Setup::new())
 }
 
-/// Ends the server in good order; what it leaves can be started again.
+/// Ends the server in good order, and returns its setup to start again.
 #[track_caller]
 pub(crate) fn stopped(mut server: Server) -> (Ended, Setup) {
     let setup = std::mem::replace(&mut server.setup, Setup::new());

@@ -48,7 +48,7 @@ impl Nsd {
         let nsd = Self { child, address: format!("{ip}:{port}") };
         let asker = UdpSocket::bind((IpAddr::from(ip), 0)).expect("a socket");
         asker.set_read_timeout(Some(Duration::from_millis(50))).expect("set");
-        // Who asks for the SOA of the root gets an answer when it serves.
+        // The server is ready when it answers a question for the SOA of the root.
         let question = [0, 7, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 6, 0, 1];
         poll("nsd does not answer", || {
             drop(asker.send_to(&question, &nsd.address));
@@ -97,7 +97,7 @@ fn zone(good: &str) -> String {
     zone
 }
 
-/// What has become of mail for these names, as its line of the log says: name, `dsn=`, `stat=` from its beginning.
+/// The results of mail for these names, as its line of the log says: name, `dsn=`, `stat=` from its beginning.
 const FAILED: [(&str, &str, &str); 5] = [
     ("nullmx", "5.1.10", "nullmx.test does not accept mail (null MX, RFC 7505)"),
     ("nothing", "5.1.2", "Host unknown (Name server: nothing.test: no data known)"),

@@ -1,4 +1,4 @@
-//! Who is let in: PROXY headers, XCLIENT, greeting pauses, limits of connections, relay rights.
+//! The acceptance of connections: PROXY headers, XCLIENT, greeting pauses, limits of connections, relay rights.
 
 use std::io::Write as _;
 use std::net::TcpStream;
@@ -102,7 +102,7 @@ fn xclient_is_for_listed_networks() {
 #[test]
 fn a_pause_catches_who_talks_early() {
     let setup = Setup::new().set("relay.from", "[\"192.0.2.0/24\"]").set("relay.to", "[\"example.com\"]");
-    // Who talks early is found out however late he is; who is patient does not wait for long.
+    // The pause of 4 minutes ends when a client talks early; the patient client waits 300 ms.
     let pauses = "[{networks = [\"127.0.0.2\"], pause = \"4m\"}, {networks = [\"127.0.0.0/8\"], pause = \"300ms\"}]";
     let mut server = setup.set("accept.greet_pause_for", pauses).start();
     let mut early = Plain::of(socket2_bind("127.0.0.2", server.address()));
@@ -110,7 +110,7 @@ fn a_pause_catches_who_talks_early() {
     let reply = early.reply();
     assert!(reply.starts_with("5"), "{reply}");
     server.wait_log("pre-greeting traffic");
-    // Who waits is served.
+    // A client that waits is served.
     let mut patient = greeted(server.address());
     patient.envelope();
     patient.quit();
@@ -128,7 +128,7 @@ fn connections_above_a_limit_hear_421_at_once() {
     }
     server.wait_log("rejecting connections on daemon MTA: 2 children, max 2");
     second.quit();
-    // The place of who has gone is free as soon as the server has seen it.
+    // The place of a client that has gone is free as soon as the server has seen it.
     let mut third = poll("no place becomes free", || {
         let mut client = connect(server.address());
         client.reply().starts_with("220").then_some(client)

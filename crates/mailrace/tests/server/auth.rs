@@ -58,7 +58,7 @@ fn every_mechanism_under_tls() {
     let letters = server.letters_after_kill();
     assert_eq!(letters.len(), 2);
     assert!(letters[1].trace().contains(" with ESMTPSA id "), "{}", letters[1].trace());
-    // Who it was is nobody's business but ours.
+    // The trace field does not name the user.
     assert!(!letters[1].trace().contains("tim"), "{}", letters[1].trace());
 }
 
@@ -149,7 +149,7 @@ fn failures_count_over_sessions_and_spare_those_who_log_in_from_there() {
     let line = server.wait_log("not checked: auth.failures_per_client");
     assert!(line.contains("AUTH failure (PLAIN): ") && line.ends_with(", relay=[127.0.0.1]"), "{line}");
     server.wait_log("limit=auth.failures_per_client, max=3");
-    // A reload keeps what was counted, and takes other limits.
+    // A reload keeps the counts, and takes other limits.
     assert!(server.control(&["reload"], b"").status.success());
     greeted(server.address()).expect(&plain("bob", "right"), "454 4.7.0 ");
     server.setup = std::mem::replace(&mut server.setup, Setup::new()).set("auth.failures_per_client", "0");
@@ -211,7 +211,7 @@ fn recipients_of_a_login_are_counted_over_its_sessions() {
     for number in 0..3 {
         one.expect(&format!("RCPT TO:<{number}@example.com>"), "250");
     }
-    // What is refused does not count.
+    // A refused recipient does not count.
     two.expect("RCPT TO:<nonsense", "501");
     for number in 0..2 {
         two.expect(&format!("RCPT TO:<{number}@example.com>"), "250");
@@ -220,7 +220,8 @@ fn recipients_of_a_login_are_counted_over_its_sessions() {
     for client in [&mut one, &mut two, &mut session("ann")] {
         client.expect("RCPT TO:<x@example.com>", refusal);
     }
-    // What was accepted before is taken; others have a count of their own, and clients without a login none.
+    // A message whose recipients were accepted before is taken; others have a count of their own, and clients without a
+    // login none.
     one.data(b"hi\r\n");
     session("bob").expect("RCPT TO:<x@example.com>", "250");
     let mut stranger = greeted(address);

@@ -1,7 +1,7 @@
-//! The dialog files of `smtp`, played over TCP to the running server, and the spool compared with what they say.
+//! The dialog files of `smtp`, played over TCP to the running server, and the spool compared with them.
 //!
-//! Left out is what cannot be set up from outside: verdicts laid down in the file, limits below what the configuration
-//! allows, the passing of minutes.
+//! Left out are steps that cannot be set up from outside: verdicts laid down in the file, limits below those that the
+//! configuration allows, the passing of minutes.
 
 use crate::tls::with_certificate;
 use server::auth::{Scheme, hash_password};
@@ -15,7 +15,7 @@ use std::path::Path;
 use testkit::client::{Client, connect, tls};
 use testkit::harness::{SOON, Server, Setup};
 
-/// What a message that was accepted should be: content, if the dialog says it.
+/// The expected content of an accepted message, if the dialog says it.
 type Accepted = BTreeMap<String, Option<Vec<u8>>>;
 
 trait Stream: Read + Write {}
@@ -53,7 +53,7 @@ fn setting(name: &str, value: &str) -> Result<Option<(&'static str, String)>, ()
         "deliver_by" if value != "0s" => return Err(()),
         "mt_priority" | "deliver_by" => return Ok(None),
         "future_release" => ("message.hold_max", format!("{value:?}")),
-        // Settings of the listener, and what the wire does not show.
+        // Settings of the listener, and steps that the wire does not show.
         "dialect" if value == "stdin" => return Err(()),
         "dialect" | "starttls" | "tls_required" | "auth.required" | "limits.content_piece_bytes" => return Ok(None),
         _ => return Err(()),
@@ -126,7 +126,7 @@ struct Player<'a> {
     raw: TcpStream,
     certificate: &'a Path,
     pending: Vec<u8>,
-    /// What was accepted, oldest first.
+    /// The ids of accepted messages, oldest first.
     ids: Vec<String>,
     accepted: &'a mut Accepted,
 }
@@ -180,7 +180,7 @@ impl Player<'_> {
 fn play(dialog: &Dialog, server: &Server, accepted: &mut Accepted) -> Result<(), String> {
     let mut plain = connect(server.address());
     plain.send(b"PROXY TCP4 192.0.2.1 192.0.2.9 1025 25\r\n");
-    // Too little time for a server that says too little; none for one that says what it should.
+    // A short limit for a server that sends too little; none for one that sends the expected reply.
     plain.stream.set_read_timeout(Some(SOON)).expect("set");
     let raw = plain.stream.try_clone().expect("open");
     let certificate = server.setup.path("certificate.pem");

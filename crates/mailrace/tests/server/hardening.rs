@@ -23,7 +23,7 @@ fn is_right(server: &Server) -> bool {
     reply.starts_with("235")
 }
 
-/// Whether the kernel has Landlock, by what the server says; says so where it has not.
+/// Whether the kernel has Landlock, by the server's output; prints a line where it has not.
 fn has_landlock(line: &str) -> bool {
     let is_there = line.contains("landlock in force");
     if !is_there {

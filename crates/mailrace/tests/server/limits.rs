@@ -1,4 +1,4 @@
-//! What one session may cost: commands, errors, recipients, sizes, time.
+//! The limits of one session: commands, errors, recipients, sizes, time.
 
 use testkit::client::{connect, greeted, id};
 use testkit::harness::Setup;

@@ -1,7 +1,7 @@
-//! The built server, over TCP: what it promises to clients and to its operator, seen from outside.
+//! The built server, over TCP: its promises to clients and to its operator, seen from outside.
 //!
 //! Every test starts a server of its own on free ports with a spool of its own; nothing waits for time but the limits
-//! that are measured in it. What is in the spool is read when the server is dead.
+//! that are measured in it. The spool is read when the server is dead.
 #![allow(clippy::indexing_slicing, reason = "a test program: an index that is out of range is a failure")]
 
 mod accept;

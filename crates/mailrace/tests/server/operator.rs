@@ -125,7 +125,7 @@ fn many_ask_at_once() {
         for _ in 0..4 {
             scope.spawn(|| assert!(control(path, &["status"], b"").status.success()));
         }
-        // One reload at a time; who comes second may have to ask again.
+        // One reload at a time; the second one may have to ask again.
         let reloads: Vec<_> = (0..3).map(|_| scope.spawn(|| control(path, &["reload"], b"").status.code())).collect();
         for reload in reloads {
             assert!(matches!(reload.join().expect("it ends"), Some(0 | 75)));

@@ -4,7 +4,7 @@ use serde_json::Value;
 use testkit::client::{Plain, greeted};
 use testkit::harness::{Server, Setup, control, poll, text};
 
-/// A server that keeps what it accepts.
+/// A server that keeps accepted mail.
 fn server() -> Server {
     Setup::new().start()
 }
@@ -19,7 +19,7 @@ fn send(client: &mut Plain, from: &str, to: &[&str]) -> String {
     client.data(b"Subject: x\r\nTo: somebody\r\n\r\nhello\r\n")
 }
 
-/// Runs `mailrace queue …`: its status, what it printed, and what it complained of.
+/// Runs `mailrace queue …`, and returns its status, output and standard error.
 fn queue(server: &Server, words: &[&str], input: &str) -> (Option<i32>, String, String) {
     let output = server.control(&[&["queue"], words].concat(), input.as_bytes());
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("UTF-8");
@@ -83,7 +83,7 @@ fn the_queue_is_listed_and_shown() {
 
 #[test]
 fn holding_and_releasing() {
-    // What is to be tried reaches nobody there, and stays.
+    // The next hop cannot be reached, so attempts leave the messages in the queue.
     let mut server = Setup::new().set("route.smart_host", "[\"[127.0.0.1]:1\"]").start();
     let mut client = greeted(server.address());
     let id = send(&mut client, "ann@client.test", &["bob@example.com", "carol@example.net"]);
@@ -103,10 +103,10 @@ fn holding_and_releasing() {
     assert!(said.starts_with("2 recipients of 2 messages to be tried now\n1 recipient held: "), "{said}");
     assert_eq!(done(&server, &["release", "--state", "held"]), "1 recipient of 1 message released\n");
     assert_eq!(done(&server, &["release", "--all"]), "nothing to do\n3 recipients not held\n");
-    // What is being tried is active for a moment.
+    // A recipient is active during an attempt, for a moment.
     poll("not all wait", || (states(&server) == ["waiting", "waiting", "waiting"]).then_some(()));
     assert!(objects(&server, &["show", &other])[0]["recipients"][0]["due"].as_u64() > Some(0), "it is due");
-    // What is held survives the worst.
+    // A held recipient stays held after a kill.
     done(&server, &["hold", &other]);
     let path = server.setup.path("spool");
     server.kill();

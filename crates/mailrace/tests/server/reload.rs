@@ -27,7 +27,7 @@ fn changed_limits_hold_for_new_sessions() {
     assert_eq!(status, Some(0), "{said}");
     assert!(said.starts_with("reloaded\n") && said.contains("message.size_max"), "{said}");
     server.wait_log("configuration reloaded: file=");
-    // The session of before keeps what it was offered.
+    // A session from before the reload keeps its offers.
     old.message(&b"123456789012345678\r\n".repeat(200));
     assert!(greeted(server.address()).command("EHLO a.test").contains("250-SIZE 2048\n"));
     let said =
@@ -80,7 +80,7 @@ fn listeners_come_and_go() {
     let mut old = greeted(first);
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("bound");
     let port = taken.local_addr().expect("bound").port();
-    // A port that is taken: nothing changes, and the message says who has it.
+    // A port that is taken: nothing changes, and the message names its owner.
     change(&mut server, "listen", &format!("[{{address = \"127.0.0.1:{port}\"}}]"));
     let (status, said) = reload(&server);
     assert!(status == Some(78) && said.contains(&format!("cannot listen on 127.0.0.1:{port}")), "{status:?} {said}");

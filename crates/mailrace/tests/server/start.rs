@@ -1,4 +1,4 @@
-//! The start: what it says when it cannot, and how it takes what root and systemd give it.
+//! The start: its messages when it fails, and the sockets and rights that root and systemd give it.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixDatagram;
@@ -119,7 +119,7 @@ fn sockets_and_reports_of_systemd() {
     let address = socket.local_addr().expect("bound");
     let setup = Setup::new().set("listen", format!("[{{address = \"{address}\"}}]"));
     let notify = UnixDatagram::bind(setup.path("notify")).expect("bound");
-    // Read all the time: what is sent to a socket that is full is lost.
+    // Read all the time: a datagram to a full socket is lost.
     let (teller, told) = channel();
     std::thread::spawn(move || {
         let mut bytes = [0; 1_000];

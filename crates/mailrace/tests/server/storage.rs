@@ -1,4 +1,4 @@
-//! A 250 means that the message is in the spool, byte for byte, whatever happens to the server next.
+//! A 250 means that the message is in the spool, byte for byte, also if the server is killed next.
 
 use mail::Body;
 use std::collections::BTreeSet;
@@ -214,7 +214,7 @@ fn lmtp_answers_for_each_recipient() {
     assert!(letters[0].trace().contains(" with LMTP id "), "{}", letters[0].trace());
 }
 
-/// What was published as an end of DATA that some server takes for one (hannob/smtpsmug, The-Login, Wang et al. 2025).
+/// Published sequences that some server takes for the end of DATA (hannob/smtpsmug, The-Login, Wang et al. 2025).
 const SEQUENCES: [&[u8]; 21] = [
     b"\n.\n",
     b"\r.\r",

@@ -1,4 +1,4 @@
-//! What the access map says of connections: rates, counts, pauses, offers, TLS and certificates of clients.
+//! Entries of the access map about connections: rates, counts, pauses, offers, TLS and certificates of clients.
 
 use crate::tls::with_certificate;
 use rcgen::{
@@ -39,7 +39,7 @@ fn greeted_from(address: &str, server: &Server) -> Plain {
     client
 }
 
-/// What the first word to so many connections is, one after the other.
+/// Returns the first reply to each of so many connections, one after the other.
 fn first_words(address: &str, server: &Server, count: usize) -> Vec<String> {
     (0..count).map(|_| from(address, server).reply()).collect()
 }
@@ -73,7 +73,7 @@ fn a_client_has_a_rate_of_its_own() {
     let status = text(&server.control(&["status", "--json"], b""));
     assert!(status.replace(' ', "").contains("\"refused\":4"), "{status}");
 
-    // Without an entry nothing is counted, and without exemption the tag alone is for everybody.
+    // Without an entry nothing is counted, and without exemption the tag alone is for all clients.
     let server = with_access(Setup::new(), "Connect:127.0.0.2\tOK\n").start();
     assert!(first_words("127.0.0.2", &server, 20).iter().all(|reply| reply.starts_with("220 ")));
     let server = with_access(Setup::new().set("accept.exempt", "[]"), lines).start();
@@ -92,13 +92,13 @@ fn a_client_has_a_number_of_connections_of_its_own() {
     server.wait_log("reject=421 4.3.2 Too many open connections.");
     second.message(b"hi\r\n");
     second.quit();
-    // The place of who has gone is free as soon as the server has seen it.
+    // The place of a client that has gone is free as soon as the server has seen it.
     let third = poll("no place becomes free", || {
         let mut client = from("127.0.0.2", &server);
         client.reply().starts_with("220 ").then_some(client)
     });
     let many: Vec<Plain> = (0..20).map(|_| greeted_from("127.0.0.3", &server)).collect();
-    // Who has no entry has the limit of all.
+    // A client without an entry has the limit of all.
     let _one = greeted_from("127.0.0.4", &server);
     assert!(from("127.0.0.4", &server).reply().starts_with("421 4.7.0 "));
     drop((first, third, many));
@@ -110,7 +110,7 @@ fn a_changed_map_changes_the_limit() {
     assert_eq!(first_words("127.0.0.2", &server, 3)[2], RATE);
     std::fs::write(server.setup.path("access"), "ClientRate:127.0.0.2\t4\n").expect("written");
     reload(&server);
-    // What was counted stays counted.
+    // The counts before the reload still count.
     let said = first_words("127.0.0.2", &server, 3);
     assert!(said[1].starts_with("220 ") && said[2] == RATE, "{said:?}");
     std::fs::write(server.setup.path("access"), "Connect:127.0.0.2\tOK\n").expect("written");
@@ -175,7 +175,7 @@ fn a_pause_of_its_own() {
     assert_eq!(early.reply(), "closed");
     server.wait_log("pre-greeting traffic");
     greeted_from("127.0.0.2", &server).message(b"patient\r\n");
-    // The general pause is far longer than anybody waits here.
+    // The general pause is far longer than any client of the test waits.
     greeted_from("127.0.0.3", &server).message(b"known\r\n");
 }
 
@@ -205,7 +205,7 @@ fn a_client_is_offered_what_its_letters_leave() {
     }
 }
 
-/// Somebody who signs certificates.
+/// An authority that signs certificates.
 struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {
@@ -293,7 +293,7 @@ fn what_is_demanded_of_a_connection_is_demanded_at_mail() {
         let line = server.wait_log("verify=OK, ");
         assert!(line.ends_with("cert-subject=/CN=client.test, cert-issuer=/O=Example/CN=Mail+20CA"), "{line}");
     }
-    // Nobody else is concerned, and nobody need show anything.
+    // Clients without an entry need no certificate.
     greeted(server.address()).message(b"clear\r\n");
     assert_eq!(server.letters_after_kill().len(), 4);
 }

@@ -24,7 +24,7 @@ fn starttls_forgets_what_was_said_before() {
     let certificate = server.setup.path("certificate.pem");
     let mut client = greeted(server.address());
     assert!(client.command("EHLO clear.test").contains("250-STARTTLS\n"));
-    // In one packet with STARTTLS: somebody between client and server may have put it there.
+    // In one packet with STARTTLS: an attacker between client and server may have put it there.
     client.send(b"STARTTLS\r\nMAIL FROM:<injected@b.test>\r\nRCPT TO:<c@d.test>\r\nDATA\r\ninjected\r\n.\r\n");
     assert_eq!(client.reply(), "220 2.0.0 Ready to start TLS");
     let mut client = tls(client.stream, &certificate);
@@ -59,7 +59,7 @@ fn implicit_tls_also_behind_a_proxy() {
     assert!(behind.hello().contains("[203.0.113.7]"));
     behind.quit();
 
-    // Somebody who does not speak TLS.
+    // A client that does not speak TLS.
     let mut clear = connect(server.addresses[0]);
     clear.send(b"EHLO a.test\r\n");
     let mut answer = Vec::new();

@@ -1,5 +1,5 @@
-//! Whom the server trusts: which clients may relay, which files count, and what a process of it gives to others of its
-//! machine.
+//! The trust of the server: clients that may relay, files that count, and the secrets that a process of it keeps from
+//! others of its machine.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -17,7 +17,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// A server that has a domain of its own, and lets nobody relay.
+/// A server that has a domain of its own, and lets no client relay.
 fn closed() -> Setup {
     Setup::new()
         .set("relay.from", "[]")
@@ -27,13 +27,13 @@ fn closed() -> Setup {
         .set("dns.timeout", "\"200ms\"")
 }
 
-/// What a client hears that relays.
+/// Returns the reply to a client that relays.
 fn relays(client: &mut Plain) -> String {
     client.expect("MAIL FROM:<root@mx.test>", "250");
     client.command("RCPT TO:<victim@elsewhere.test>")
 }
 
-/// What `mailrace route` says for a client at this address.
+/// Returns the output of `mailrace route` for a client at this address.
 fn routed(config: &Path, client: &str) -> (Option<i32>, String) {
     let output = program()
         .args(["route", "--client", client, "--from", "root@mx.test", "victim@elsewhere.test", "--config"])
@@ -56,7 +56,8 @@ fn loopback_relays_only_if_relay_from_says_so() {
     direct.expect("RSET", "250");
     direct.expect("MAIL FROM:<a@b.test>", "250");
     direct.expect("RCPT TO:<postmaster@mx.test>", "250");
-    // What a proxy on this machine claims, or has for itself.
+    // A PROXY header that claims an address of this machine gives no relay rights, and neither does the own address of
+    // the proxy.
     for claim in ["TCP4 127.0.0.1 127.0.0.1", "TCP4 127.0.0.2 127.0.0.1", "TCP6 ::1 ::1", "TCP6 ::ffff:127.0.0.1 ::1"] {
         let mut client = connect(server.addresses[1]);
         client.send(format!("PROXY {claim} 4660 25\r\n").as_bytes());
@@ -319,7 +320,7 @@ fn every_start_seals_its_memory_and_closes_what_is_not_its_own() {
     assert_eq!(passed(server.pid()), Vec::<PathBuf>::new());
     let line = server.wait_log("starting daemon");
     assert!(line.contains(", user=nobody, uid=65534, gid=65534"), "{line}");
-    // What it does with /proc/self works still, as files of its own do.
+    // The server can still use /proc/self and its own files.
     let mut client = greeted(server.address());
     client.message(b"Subject: x\r\n\r\nx\r\n");
     assert!(control(&server.setup.path("control"), &["status"], b"").status.success());

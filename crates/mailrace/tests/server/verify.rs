@@ -81,7 +81,7 @@ fn expn_is_for_clients_that_may_relay() {
             ("EXPN some@ours.test", "250"),
         ],
     );
-    // Behind a front end the client counts, whatever was offered before.
+    // Behind a front end the client counts, whatever extensions were offered before.
     let mut behind = greeted(server.address());
     behind.expect("XCLIENT ADDR=198.51.100.7", "220");
     behind.expect("EHLO client.test", "250");

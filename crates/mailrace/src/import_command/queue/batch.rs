@@ -1,7 +1,8 @@
 //! Messages that change hands together.
 //!
-//! What is durable when is the whole point: the text of every message and its name in the pickup directory before any
-//! of its files moves in the queue, that before the server may take it, and that before a file is removed.
+//! The order of durable steps keeps messages from being lost or delivered twice. The text of every message and its name
+//! in the pickup directory are durable before any of its files moves in the queue, the move is durable before the
+//! server may take the message, and that before a file is removed.
 
 use super::job::{Job, aside};
 use super::place::ASIDE;
@@ -96,8 +97,8 @@ fn keep(jobs: &[Job]) -> io::Result<()> {
     })
 }
 
-/// Moves the files of a message to where the queue does not look. With the first of them it is sendmail's no more; what
-/// cannot be moved behind that is a text without a control file, which sendmail does not send.
+/// Moves the files of a message to where the queue does not look. With the first of them it is sendmail's no more; a
+/// text that cannot be moved behind that has no control file, so sendmail does not send it.
 ///
 /// # Errors
 /// The first could not be moved: nothing has changed.
@@ -127,7 +128,7 @@ fn make_aside(to: &Path, touched: &mut BTreeSet<PathBuf>) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes what was moved durable.
+/// Makes the moved files durable.
 ///
 /// # Errors
 /// It may not be.
@@ -142,11 +143,11 @@ pub(super) fn sync_all(touched: &BTreeSet<PathBuf>) -> Result<(), Failure> {
 /// Removes the files of a message that was moved aside.
 pub(super) fn remove(files: &[PathBuf]) {
     for file in files {
-        // What stays is one file too many in a directory that says what it holds.
+        // A file that stays is harmless: its directory says what it holds.
         drop(fs::remove_file(aside(file)));
     }
     for directory in files.iter().filter_map(|file| file.parent()).collect::<BTreeSet<_>>() {
-        // Empty as a rule, and then nobody needs it.
+        // It is empty as a rule, and then not needed.
         drop(fs::remove_dir(directory.join(ASIDE)));
     }
 }

@@ -18,7 +18,7 @@ use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-/// What is read at once.
+/// The octets of one read.
 const READ_BYTES: usize = 64 << 10;
 
 /// Reads the messages of a queue.
@@ -162,7 +162,7 @@ impl Reader<'_> {
         let name = QueueFile { kind: FileKind::Data, ..file.clone() }.name();
         let mut places = vec![directory.data.clone()];
         if let Some(named) = named {
-            // Below the queue, whatever it says: the file may be anybody's text otherwise.
+            // Only a directory below the queue counts: otherwise the file could name any user's text.
             let there = self.place.root().join(named);
             let is_below = |place: &&Directory| place.data == there || place.data == there.join("df");
             places.extend(self.place.directories().iter().find(is_below).map(|place| place.data.clone()));
@@ -229,7 +229,7 @@ fn locked(path: &Path) -> Result<(File, Vec<u8>), Left> {
     Ok((file, octets))
 }
 
-/// Writes the text with CRLF at the end of each line. The inner error is one of the text, the other of what is written.
+/// Writes the text with CRLF at the end of each line. The inner error is one of the text, the other of the output.
 fn write_text(mut text: &File, to: &mut Filing) -> io::Result<io::Result<()>> {
     let mut lines = Lines::new(false);
     let (mut buffer, mut out) = (vec![0; READ_BYTES], Vec::new());

@@ -92,7 +92,7 @@ impl Place {
         &self.directories
     }
 
-    /// All control files, the oldest queue ids first; what will not be taken over is reported.
+    /// All control files, the oldest queue ids first; files that will not be taken over are reported.
     ///
     /// # Errors
     /// A directory cannot be listed.

@@ -1,4 +1,4 @@
-//! What is said of a queue that was taken over.
+//! The report on a queue that was taken over.
 
 use super::place::{ASIDE, Place};
 use crate::exit::{Exit, Failure};
@@ -112,7 +112,7 @@ impl Report {
         }
         output.finish()?;
         let is = |wanted: fn(Why) -> bool| self.left.iter().any(|left| wanted(left.why));
-        // What was never accepted is nobody's message.
+        // A leftover was never accepted as a message.
         if is(|why| !matches!(why, Why::Locked | Why::Leftover | Why::Known)) {
             return Ok(Exit::Damaged);
         }

@@ -1,4 +1,4 @@
-//! What an earlier run has left in the pickup directory when it was stopped.
+//! Files that an interrupted run has left in the pickup directory.
 
 use super::batch::{move_aside, remove, sync_all};
 use super::job::aside;

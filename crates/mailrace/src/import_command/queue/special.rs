@@ -1,9 +1,9 @@
 //! Recipients that are no addresses: programs, files and users past their aliases, as an alias or a `.forward` led to
 //! them.
 //!
-//! Nobody but the alias may say what program runs with whose rights, so the control file is not believed. Where the
-//! alias of today leads to exactly those who are left, the message goes to the alias. Where it leads elsewhere, or to
-//! somebody who has the message already, it stays with sendmail.
+//! Only the alias may say what program runs with whose rights, so the control file is not believed. Where the alias of
+//! today leads to exactly the recipients that are left, the message goes to the alias. Where it leads elsewhere, or to
+//! a recipient that has the message already, it stays with sendmail.
 
 use super::report::Why;
 use mail::{Address, Recipient, ReversePath};

@@ -1,4 +1,4 @@
-//! Command lines as programs write them, and some that nobody would write.
+//! Command lines as programs write them, and some that no program writes.
 
 use super::*;
 use proptest::prelude::*;

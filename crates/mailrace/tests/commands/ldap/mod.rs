@@ -56,7 +56,7 @@ fn setup(url: &str, more: &str) -> Setup {
         )
 }
 
-/// What `mailrace route` says of a recipient, and its exit status.
+/// Returns the output of `mailrace route` for a recipient, and its exit status.
 fn route(setup: &Setup, recipient: &str) -> (Value, Option<i32>) {
     let config = setup.write();
     let output =
@@ -91,7 +91,8 @@ fn all_rows_of_ldap_routing() {
             assert_eq!(deliveries(&said), [expected], "{said}");
             assert_eq!(exit, Some(0));
         }
-        // There without an attribute, not there, there twice, and what would be all of them if it were not escaped.
+        // There without an attribute, not there, there twice, and a text that would match all of them if it were not
+        // escaped.
         for recipient in
             ["daemon@ldap.test", "nobody@ldap.test", "two@ldap.test", "*@ldap.test", "\"f*)(uid=*\"@ldap.test"]
         {

@@ -51,7 +51,7 @@ fn the_second_server_answers_while_the_first_is_down() {
     let server = servers(&[first.url(), second.url()], NOTHING_KEPT).start();
     answers(&server, "five@ldap.test", "250");
     first.kill();
-    // Nobody hears of it.
+    // The second server answers in its place.
     answers(&server, "five@ldap.test", "250");
     answers(&server, "nobody@ldap.test", "550 5.1.1");
     second.kill();
@@ -65,7 +65,7 @@ fn the_second_server_answers_while_the_first_is_down() {
 #[test]
 fn a_server_that_hangs_costs_its_share_of_the_time_once() {
     let Some(second) = Slapd::start(&people()) else { return };
-    // The kernel takes the connection, and nobody ever answers.
+    // The kernel takes the connection, and no server ever answers.
     let hung = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
     let hung_url = format!("ldap://{}", hung.local_addr().expect("an address"));
     // Were all of the time the first one's, there would be no answer.
@@ -143,7 +143,7 @@ fn a_reload_changes_one_table_and_keeps_what_the_other_knows() {
     let mut server = setup(&slapd.url(), "").set("ldap", format!("[{people}, {}]", crew("mail"))).start();
     answers(&server, "five@ldap.test", "250");
     answers(&server, "crew@here.test", "250");
-    // Nobody has this attribute.
+    // No entry has this attribute.
     let after =
         std::mem::replace(&mut server.setup, Setup::new()).set("ldap", format!("[{people}, {}]", crew("description")));
     after.write();
@@ -199,7 +199,7 @@ fn who_is_new_is_known_when_the_absence_has_expired() {
     slapd.add(&person("new", "new@ldap.test", "mailRoutingAddress: x@elsewhere.example\n"));
     answers(&kept, "new@ldap.test", "550 5.1.1");
     answers(&fresh, "new@ldap.test", "250");
-    // What is kept is not asked for.
+    // A cached answer makes no search.
     let before = slapd.searches();
     for _ in 0..5 {
         answers(&kept, "five@ldap.test", "250");
@@ -216,7 +216,7 @@ fn one_question_for_all_who_wait() {
         .set("accept.connections_per_client", "1000")
         .start();
     let before = slapd.searches();
-    // Nobody answers before all have asked.
+    // The server is stopped, so that it answers after all clients have asked.
     slapd.signal(Signal::STOP);
     let mut clients: Vec<_> = (0..100).map(|_| greeted(server.address())).collect();
     for client in &mut clients {
@@ -232,6 +232,6 @@ fn one_question_for_all_who_wait() {
         let reply = client.reply();
         assert!(reply.starts_with(wanted), "{reply}");
     }
-    // Two addresses; one that is not there, and what its domain would have; the first count itself.
+    // Two addresses; one that is not there, and the entry of its domain; the first count itself.
     assert_eq!(slapd.searches() - before, 5);
 }

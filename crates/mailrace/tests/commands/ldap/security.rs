@@ -1,4 +1,4 @@
-//! TLS towards a directory, and binds: what is trusted, what is refused, and what is said of it.
+//! TLS towards a directory, and binds: trusted and refused certificates, and the messages about them.
 
 use super::slapd::{Extra, Slapd};
 use super::{deliveries, people, route, setup};
@@ -172,7 +172,7 @@ fn no_certificate_names_an_ipv6_address() {
     let output = testkit::harness::program().arg("check").arg("--config").arg(setup.write()).output().expect("it runs");
     let text = testkit::harness::text(&output);
     assert!(output.status.code() == Some(78) && text.contains("is an IPv6 address"), "{text}");
-    // A port that nobody listens on is no matter of TLS.
+    // A refused connection is not reported as a fault of TLS.
     let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|free| free.local_addr()).expect("a port");
     let (said, _) = route(&trusting(&format!("ldaps://{free}"), &Ca::new().pem, ""), "five@ldap.test");
     assert!(said["reason"].to_string().contains("refused"), "{said}");

@@ -16,7 +16,7 @@ pub(crate) struct Slapd {
     tls_port: Option<u16>,
 }
 
-/// What a directory is made of besides its entries.
+/// The parts of a directory besides its entries.
 #[derive(Default)]
 pub(crate) struct Extra {
     /// Lines for the whole server.
@@ -90,7 +90,7 @@ impl Slapd {
 
     /// Starts it anew where it was.
     pub(crate) fn restart(&mut self) {
-        // Somebody may have the port for a moment.
+        // Another process may have the port for a moment.
         assert!((0..1_000).any(|_| self.listen()), "slapd does not start again");
     }
 
@@ -145,7 +145,7 @@ impl Slapd {
         kill_process(self.pid().expect("it runs"), signal).expect("it lives");
     }
 
-    /// Ends it at once, and waits until nobody listens.
+    /// Ends it at once, and waits until its port is closed.
     pub(crate) fn kill(&mut self) {
         let Some(pid) = self.pid() else { return };
         if kill_process(pid, Signal::KILL).is_ok() {

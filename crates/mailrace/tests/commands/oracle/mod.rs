@@ -1,4 +1,4 @@
-//! What the real sendmail answered, and what mailrace does: the same, or a difference that is written down.
+//! A comparison of recorded answers of the real sendmail with mailrace: equal, or a difference that is written down.
 //!
 //! `bench/oracle/corpus` has the files of `/etc/mail` of many settings, questions, and sendmail's recorded answers; no
 //! sendmail is needed here. Where mailrace answers otherwise on purpose, `bench/oracle/differences` says why. A
@@ -61,7 +61,7 @@ fn all(cases: &[Case]) -> Vec<Different> {
     found.into_inner().expect("all are done").into_values().flatten().collect()
 }
 
-/// Puts answers into the entries they belong to; what is wrong with the file.
+/// Puts answers into the entries they belong to, and returns the faults of the file.
 fn enter(different: &[Different], groups: &mut [Group], is_writing: bool) -> String {
     let mut wrong = String::new();
     for one in different {

@@ -1,4 +1,4 @@
-//! What mailrace answers: `mailrace route --json` for destinations and addresses, a server for dialogs.
+//! The answers of mailrace: `mailrace route --json` for destinations and addresses, a server for dialogs.
 
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,7 +9,7 @@ use testkit::harness::{Server, Setup, program, text};
 use testkit::oracle::answer::{Answer, address, hosts, qualified};
 use testkit::oracle::corpus::{Asked, Case, Extent};
 
-/// A server with the files of a case, and what `route` says.
+/// A server with the files of a case, and the output of `route`.
 pub(crate) struct Ours {
     server: Server,
     /// By address, for `route` questions.
@@ -154,7 +154,7 @@ impl Ours {
         answer
     }
 
-    /// What lies in the queue.
+    /// Returns the messages in the queue.
     fn queue(&self) -> Vec<Value> {
         let output = self.server.control(&["queue", "list", "--limit", "0", "--json"], b"");
         assert!(output.status.success(), "{}", text(&output));
@@ -162,7 +162,7 @@ impl Ours {
     }
 }
 
-/// What a server says, also one that has closed.
+/// Returns the server's reply, also when it has closed.
 fn command(client: &mut Plain, line: &str) -> String {
     use std::io::Write as _;
     match client.stream.write_all(format!("{line}\r\n").as_bytes()) {
@@ -200,7 +200,7 @@ fn lines_of_json(output: &str) -> Vec<Value> {
     lines.map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))).collect()
 }
 
-/// `mailrace route`: what it says to each recipient, in their order; nothing to what it cannot read.
+/// Returns the output of `mailrace route` for each recipient, in their order; null for one that it cannot read.
 fn route(config: &Path, recipients: &[String]) -> Vec<Value> {
     let ask = |recipients: &[String]| {
         let mut command = program();
@@ -229,7 +229,7 @@ fn route(config: &Path, recipients: &[String]) -> Vec<Value> {
     each.collect()
 }
 
-/// What `route` says to one recipient.
+/// Returns the output of `route` for one recipient as an answer.
 fn routed(said: &Value) -> Answer {
     let mut answer = Answer::default();
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);

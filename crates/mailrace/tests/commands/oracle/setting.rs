@@ -1,4 +1,4 @@
-//! A server with the files of a case: what `case.toml` says in the words of mailrace's configuration.
+//! A server with the files of a case: `case.toml` as mailrace's configuration.
 
 use serde_json::Value;
 use std::fmt::Write as _;
@@ -16,7 +16,7 @@ const THEIR_HOMES: &str = "/run/home/";
 pub(crate) struct Setting {
     pub(crate) setup: Setup,
     pub(crate) without: Vec<String>,
-    /// Names stand for what is below them.
+    /// Names include the names below.
     is_entire: bool,
 }
 
@@ -36,7 +36,7 @@ pub(crate) fn setting(case: &Case, names: &str) -> Setting {
         .set("accept.reverse_dns", "true")
         // Hundreds of connections of one client in a second.
         .set("accept.exempt", "[\"0.0.0.0/0\", \"::/0\"]")
-        // What sendmail has without being told.
+        // These are sendmail's defaults.
         .set("relay.from", "[\"127.0.0.1\", \"::1\"]")
         .set("access.blocklist_recipients", "false")
         .set("generics.envelope", "false")
@@ -59,7 +59,7 @@ impl Setting {
             setting.setup = setup.set(key, value);
         };
         match word {
-            // For people; and what mailrace does anyway.
+            // Settings for people, and behaviour that mailrace has anyway.
             "about" | "accept_unresolvable_domains" | "always_add_domain" => {}
             // Where the oracle lets its mail go.
             "mc" if text.starts_with("define(`SMTP8_MAILER_ARGS'") => {}
@@ -132,7 +132,7 @@ fn copy(from: &Path, to: &Path, etc: &Path) {
     }
 }
 
-/// A file as /etc/passwd: who runs mail on every machine, and the users of the case.
+/// A file as /etc/passwd: the system users of every machine, and the users of the case.
 fn accounts(setup: &Setup, etc: &Path) -> PathBuf {
     let mut text = String::from(
         "root:x:0:0:root:/root:/bin/sh\n\
@@ -140,7 +140,7 @@ fn accounts(setup: &Setup, etc: &Path) -> PathBuf {
          mail:x:8:8:mail:/nonexistent:/usr/sbin/nologin\n\
          nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n",
     );
-    // Files of aliases may name programs if their owner has an account, which is who runs this.
+    // Files of aliases may name programs if their owner has an account, which is the user that runs this.
     let own = rustix::process::getuid().as_raw();
     if own != 0 {
         writeln!(text, "tester:x:{own}:100:tester:/nonexistent:/bin/sh").expect("a string takes everything");

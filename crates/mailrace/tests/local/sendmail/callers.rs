@@ -27,7 +27,7 @@ fn command(desk: &Desk, name: &str, arguments: &[&str], input: &str) -> Done {
     let home = desk.path("home");
     std::fs::create_dir_all(&home).expect("made");
     command.args(arguments).env("MAILRACE_CONFIG", desk.path(CONFIG)).env("HOME", home).env("LC_ALL", "C.UTF-8");
-    // Git asks who somebody is where the machine has no name.
+    // Git asks for the author where the machine has no name.
     for who in ["AUTHOR", "COMMITTER"] {
         command.env(format!("GIT_{who}_NAME"), "Joe").env(format!("GIT_{who}_EMAIL"), "joe@mx.test");
     }
@@ -53,7 +53,7 @@ fn cron() {
     }
 }
 
-/// What cron needs, in mounts of its own: no jobs but ours, no other cron, and our program as `/usr/sbin/sendmail`.
+/// The commands that prepare mounts for cron: no jobs but ours, no other cron, and our program as `/usr/sbin/sendmail`.
 /// Status 77 if there can be no such room.
 const CRON_ROOM: &str = r#"
 mount --bind "$1/crontabs" /var/spool/cron/crontabs && mount --bind "$1/cron.d" /etc/cron.d &&

@@ -30,7 +30,7 @@ fn a_message_that_is_in_the_spool_is_not_taken_again() {
     wait_until_empty(&server, &pickup);
     let setup = server.stop_for_setup();
     let stored = letters(&setup.path("spool"));
-    // What a crash leaves after the message was stored and before its file was removed.
+    // A crash after the message was stored and before its file was removed leaves this file.
     let again = pickup.join(format!("{name}.{}", stored[0].id));
     std::fs::write(&again, &file).expect("written");
     let letters = taken(setup);
@@ -81,7 +81,7 @@ fn a_server_that_is_killed_all_the_time_loses_nothing() {
     let mut kills = 0;
     while !sender.is_finished() {
         let mut server = setup.start();
-        // Killed in the middle of whatever it does after some questions.
+        // The server is killed at a random point after some questions.
         for _ in 0..kills % 5 {
             server.control(&["status"], b"");
         }
@@ -101,7 +101,7 @@ fn a_server_that_is_killed_all_the_time_loses_nothing() {
 
 #[test]
 fn the_account_sees_a_loss() {
-    // The control: a file that somebody takes away is missed.
+    // The control: a file that is removed is missed.
     let (desk, setup) = Desk::opened(Setup::new());
     let promised: Vec<String> = (0..3).map(|number| format!("m{number}")).collect();
     for subject in &promised {

@@ -15,7 +15,7 @@ pub(crate) struct Desk {
 /// The configuration that commands read.
 pub(crate) const CONFIG: &str = "desk.toml";
 
-/// What a command came to.
+/// The result of a command.
 #[derive(Debug)]
 pub(crate) struct Done {
     pub(crate) exit: Option<i32>,
@@ -101,7 +101,7 @@ pub(crate) fn finish(mut command: Command, input: &str) -> Done {
     Done { exit: output.status.code(), out: text(&output.stdout), err: text(&output.stderr) }
 }
 
-/// Starts the server, waits until it has taken everything, ends it; what is in the spool then.
+/// Starts the server, waits until it has taken everything, ends it, and returns the messages in the spool.
 pub(crate) fn taken(setup: Setup) -> Vec<Letter> {
     let (pickup, spool) = (setup.path("spool-pickup"), setup.path("spool"));
     let server = setup.start();

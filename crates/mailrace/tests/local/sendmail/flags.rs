@@ -1,4 +1,4 @@
-//! Options that change how a message is handed in, and what is told of it.
+//! Options that change how a message is handed in, and its reports.
 
 use super::desk::{Desk, Sink, taken, wait_until_empty};
 use testkit::harness::Setup;
@@ -110,7 +110,7 @@ fn what_is_queued_waits_for_a_queue_run() {
     assert_eq!(desk.sendmail(&["-odd", "-f", "ann@c.test", "later@a.test"], MESSAGE).exit, Some(0));
     wait_until_empty(&server, &pickup);
     server.wait_log("daemon=batchx");
-    // What is not queued goes at once, and those before it do not.
+    // A message that is not queued goes at once, and those before it do not.
     assert_eq!(desk.sendmail(&["-odi", "-f", "ann@c.test", "now@a.test"], MESSAGE).exit, Some(0));
     let sent = server.wait_log("stat=Sent");
     assert!(sent.contains("to=<now@a.test>") && !sent.contains("ctladdr"), "{sent}");

@@ -41,7 +41,7 @@ fn written(pickup: &Path, uid: u32, submission: &Submission, content: &str) -> P
     path
 }
 
-/// Does something as another user: a thread has a user of its own, and what it makes and connects to sees that one.
+/// Does something as another user: a thread has a user of its own, and files and connections it makes have that user.
 fn as_user<T: Send>(uid: u32, work: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
@@ -205,7 +205,7 @@ fn one_user_does_not_take_all_that_answer_commands() {
         as_user(NOBODY, || (0..300).map(|_| UnixStream::connect(&socket).expect("it listens")).collect());
     let done = sendmail_as(&desk, OTHER, &["-v", "joe@a.test"]);
     assert!(done.exit == Some(0) && done.out.contains("accepted as "), "{done:?}");
-    // Who has too many is told so, and his mail goes all the same.
+    // A user with too many commands reads a refusal, and his mail goes all the same.
     let last = held.last_mut().expect("many");
     last.set_read_timeout(Some(testkit::harness::SOON)).expect("set");
     let mut line = String::new();
@@ -228,7 +228,7 @@ fn a_socket_of_somebody_else_is_not_asked() {
     }
     let (desk, setup) = Desk::opened(Setup::new());
     let socket = desk.pickup().join("socket");
-    // The server is down, and its socket may be gone: then anybody can make one.
+    // The server is down, and its socket may be gone: then any user can make one.
     drop(std::fs::remove_file(&socket));
     let listener = as_user(NOBODY, || std::os::unix::net::UnixListener::bind(&socket).expect("made"));
     std::fs::set_permissions(&socket, std::fs::Permissions::from_mode(0o777)).expect("root can");

@@ -1,4 +1,4 @@
-//! What senders hear by mail of messages that were handed in, where the spool has no room.
+//! Reports to senders of messages that were handed in, where the spool has no room.
 
 use super::desk::{Desk, taken, wait_until_empty};
 use std::time::{Duration, SystemTime};
@@ -75,7 +75,7 @@ fn a_report_returns_less_where_there_is_room_for_small_mail_only() {
                 std::fs::remove_file(desk.pickup().join(name)).expect("removed");
             }
         }
-        // So old that it is given up where it is not taken; nobody takes a message with so many fields.
+        // So old that it is given up where it is not taken; no server takes a message with so many fields.
         let setup = setup.set("message.header_fields_max", "10");
         let fields: String = (0..20).map(|number| format!("X-{number}: y\n")).collect();
         let words = ["-odq", "-f", "me@b.test", "joe@x.test"];

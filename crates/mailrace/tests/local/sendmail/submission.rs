@@ -122,7 +122,7 @@ fn the_server_answers_whoever_waits() {
     let letter = std::fs::read_to_string(home.join("dead.letter")).expect("saved");
     assert!(letter.contains("X-19: y\n") && letter.contains("body\n") && !letter.contains('\r'), "{letter}");
     assert_eq!(desk.sendmail(&["-oeq", "joe@a.test"], &refused).exit, Some(69));
-    // The sender is told by mail: he does not read what is printed.
+    // The sender is told by mail: he does not read the output.
     assert_eq!(desk.sendmail(&["-oem", "-f", "me@b.test", "joe@a.test"], &refused).exit, Some(69));
     assert_eq!(desk.sendmail(&["-oem", "-odq", "-f", "me2@b.test", "joe@a.test"], &refused).exit, Some(0));
     wait_until_empty(&server, &pickup);
