@@ -1,4 +1,4 @@
-//! How fast RCPT to a long list is answered, and what other mail feels of it.
+//! How fast RCPT to a long list is answered, and its effect on other mail.
 //!
 //! The command `mailrace-bench expand`: starts `mailrace serve` with one list whose members are in a file, and one
 //! client that sends ordinary mail without a pause, each message for one recipient elsewhere. Beside that client it
@@ -64,7 +64,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     }
 }
 
-/// A running server and what lies around it.
+/// A running server and its files.
 struct Server {
     child: Child,
     address: SocketAddr,
@@ -80,7 +80,7 @@ struct Client {
 #[derive(Debug, Default)]
 struct Times(Vec<Duration>);
 
-/// What ordinary mail felt.
+/// The times of ordinary mail.
 struct Ordinary {
     rcpt: Times,
     whole: Times,
@@ -138,7 +138,7 @@ impl Server {
             Some(program) => program.clone(),
             None => std::env::current_exe()?.with_file_name("mailrace"),
         };
-        // Nobody else looks for a port in the moment between.
+        // No other program looks for a port in the moment between.
         let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
         let at = |name: &str| format!("{:?}", directory.join(name).display().to_string());
         let text = format!(

@@ -1,4 +1,4 @@
-//! How fast maps load and answer, and what they take in memory.
+//! The time to load maps and to look up keys, and their memory.
 //!
 //! The command `mailrace-bench maps`: makes a mailertable of as many entries as asked for, as text, as cdb and as a
 //! hash file of Berkeley DB, reads each from memory, and looks keys up at random. Nothing is written to a disk. Each
@@ -22,7 +22,7 @@ pub struct Arguments {
     rounds: u32,
 }
 
-/// What one round of one format took.
+/// The times of one round of one format.
 #[derive(Clone, Copy, Debug)]
 struct Round {
     load_ms: f64,
@@ -102,7 +102,7 @@ fn one_round(
     let started = clock::now();
     let table = Table::read(reading)?.table;
     let load_ms = milliseconds(started);
-    // Keys lie in a row, as those of mail that just came in do; what they find is anywhere.
+    // Keys lie in a row, as those of mail that just came in do; their entries are anywhere.
     let mut seed = u64::from(number) + 1;
     let mut any = || {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

@@ -67,7 +67,7 @@ impl Random {
     }
 }
 
-/// What is done to both stores.
+/// An operation on both stores.
 #[derive(Clone, Debug)]
 enum Operation {
     Append {
@@ -192,7 +192,7 @@ impl Chooser {
     }
 }
 
-/// What a store answered to an operation.
+/// The answer of a store to an operation.
 #[derive(Debug, PartialEq, Eq)]
 enum Answer {
     Settled(Result<(), Error>),
@@ -239,7 +239,7 @@ fn apply(store: &dyn Store, operation: &Operation) -> Answer {
             }
             Answer::Settled(given)
         }
-        // Nobody waits for it: it is in force at once, and closing makes it durable.
+        // The handle is dropped: the change is in force at once, and closing makes it durable.
         Operation::Record(changes) => Answer::Settled(store.record(changes).map(drop)),
         Operation::Range(id, range) => Answer::Bytes(store.body_range(*id, range.clone())),
         Operation::Reopen => Answer::Settled(Ok(())),
@@ -318,7 +318,7 @@ struct Pair {
     reference: MemoryStore,
     /// The larger it is, the more the spool moves.
     relocate_percent_max: u8,
-    /// What the spool is made to do wrong, and whether it has been done.
+    /// The fault that is built into the spool, and whether it has happened.
     fault: Option<Fault>,
     spoilt: Arc<AtomicBool>,
 }
@@ -390,7 +390,7 @@ fn step(pair: &mut Pair, chooser: &mut Chooser, operation: &Operation) -> Result
     same("answer", apply(pair.spool(), operation), apply(pair.reference(), operation))?;
     compare_lists(pair, 1 + chooser.random.below(5))?;
     let mut ids = pair.reference().messages();
-    // Of the finished ones, the last few; and one that never was.
+    // The last few finished messages, and one that never existed.
     ids.extend(chooser.appended.iter().rev().take(5).copied().chain([QueueId::MAX]));
     for id in &ids {
         same(&format!("envelope of {id}"), pair.spool().envelope(*id), pair.reference().envelope(*id))?;
@@ -403,7 +403,7 @@ fn step(pair: &mut Pair, chooser: &mut Chooser, operation: &Operation) -> Result
     touched.into_iter().try_for_each(|id| compare_body(pair, id))
 }
 
-/// What the runs tried.
+/// The counts of the operations that the runs tried.
 #[derive(Clone, Copy, Debug, Default)]
 struct Tried {
     appended: u64,
@@ -465,7 +465,7 @@ fn the_spool_does_what_the_reference_does() {
     assert!(enough, "too little was tried: {sum:?}");
 }
 
-/// What a broken store does wrong, once.
+/// A fault of a broken store, which happens once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     /// It forgets that a recipient is done.
@@ -474,7 +474,7 @@ enum Fault {
     SwapBody,
 }
 
-/// A store with a fault: what the comparison must notice.
+/// A store with a fault, which the comparison must notice.
 #[derive(Debug)]
 struct Broken {
     store: Box<dyn Store>,

@@ -1,4 +1,4 @@
-//! Ways to bring mail to a server, and what one sample of one way says.
+//! Ways to bring mail to a server, and the figures of one sample.
 //!
 //! Processor time of the machine is that of all its processes, the client's included; processor time of the server is
 //! known where the server is one process.
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// Messages of the short run by which `smtp-source` is told how many to send.
 const PROBE: u64 = 300;
-/// What a client with a number of messages may take beyond five times its share.
+/// The time that a client with a number of messages may take beyond five times its share.
 const GRACE: Duration = Duration::from_secs(15);
 
 /// A way to bring mail.
@@ -48,7 +48,7 @@ impl Client {
     }
 }
 
-/// What one sample says.
+/// The figures of one sample.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sample {
     pub(super) per_second: f64,
@@ -77,7 +77,7 @@ pub(super) fn sample(site: &Site, kind: &Kind, client: Client, seconds: f64) -> 
     let machine = machine_ticks().saturating_sub(machine);
     let process = process.zip(server.process()).map(|(before, pid)| process_ticks(pid).saturating_sub(before));
     let kept = server.stop_and_count()?;
-    // A client that does not count is measured by what the server keeps, from the beginning of the warm-up.
+    // A client that does not count is measured by the messages in the server, from the beginning of the warm-up.
     let (accepted, elapsed) = match (brought.accepted, kept) {
         (Some(accepted), _) => (accepted, brought.seconds),
         #[expect(clippy::cast_precision_loss, reason = "a number of messages")]
@@ -104,7 +104,7 @@ pub(super) fn sample(site: &Site, kind: &Kind, client: Client, seconds: f64) -> 
     })
 }
 
-/// What a client did.
+/// The result of a client.
 struct Brought {
     accepted: Option<f64>,
     seconds: f64,

@@ -1,4 +1,4 @@
-//! Connections that say hello and then nothing: what each costs the server in resident memory.
+//! Connections that say hello and then nothing: the resident memory of the server for each.
 
 use crate::side_by_side::servers::{Kind, Server, Site, Task};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -16,7 +16,7 @@ const OTHER_FILES: u64 = 200;
 /// Source addresses the connections come from.
 const SOURCES: usize = 200;
 
-/// What was seen.
+/// The figures that were measured.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Idle {
     /// Connections that were open at once.
@@ -37,7 +37,7 @@ pub(super) fn measure(site: &Site, wanted: usize) -> Result<Idle, String> {
     let pid = server.process().ok_or("the server is not one process")?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| e.to_string())?;
     let (first, open, before) = runtime.block_on(async {
-        // One connection before the first reading: what is made once is no cost of a connection.
+        // One connection before the first reading: memory that is allocated once is no cost of a connection.
         let first = open(server.at, 0).await.map_err(|e| format!("connection 1: {e}"))?;
         let before = resident(pid);
         let mut all = Vec::with_capacity(wanted);
@@ -91,7 +91,7 @@ async fn expect(stream: &mut TcpStream, code: &[u8]) -> io::Result<()> {
 /// Raises the number of open files as far as it goes, and says how far.
 fn files() -> u64 {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
-    // Refused or not, what counts is read back.
+    // The limit that is read back counts, refused or not.
     let _refused = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }

@@ -82,7 +82,7 @@ impl Part {
     const ALL: [Self; 6] = [Self::Sink, Self::Memory, Self::Peers, Self::Single, Self::Idle, Self::Overload];
 }
 
-/// Runs what was asked for, prints it and writes it.
+/// Runs the requested cases, prints and writes the report.
 #[must_use]
 pub fn run(arguments: &Arguments) -> ExitCode {
     match plan::run(arguments) {

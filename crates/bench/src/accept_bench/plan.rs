@@ -1,7 +1,7 @@
 //! Which samples are taken, in which order.
 //!
-//! Within a round the contenders take turns, and who begins moves on from round to round: what heats up or slows down
-//! hits each of them in turn. A contender that cannot run is left out with its reason and not asked again.
+//! Within a round the contenders take turns, and the first one changes from round to round, so that heat or a slow
+//! phase hits each of them in turn. A contender that cannot run is left out with its reason and not asked again.
 
 use super::clients::{Client, Sample, sample};
 use super::report::{Report, Table};

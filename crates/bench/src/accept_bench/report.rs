@@ -30,7 +30,7 @@ pub(super) struct Report {
     pub(super) machine: Machine,
     pub(super) file_system: String,
     pub(super) tables: Vec<Table>,
-    /// Part, what was measured, the figure with its unit.
+    /// The part, the measured quantity, the figure with its unit.
     pub(super) facts: Vec<(&'static str, String, String)>,
     pub(super) left_out: Vec<String>,
 }

@@ -22,7 +22,7 @@ const STATE_WINDOW_US: u64 = 5_000_000;
 /// Violations printed one by one; the rest is counted.
 const DETAILS_MAX: usize = 8;
 
-/// What a checker is told.
+/// The arguments of a checker.
 #[derive(Args, Clone, Debug)]
 pub struct CheckerArguments {
     #[command(flatten)]
@@ -39,7 +39,7 @@ pub struct CheckerArguments {
     /// The writer's cycle.
     #[arg(long)]
     pub(crate) cycle: u64,
-    /// Where to write a ledger that describes what was found, for a next cycle on this spool.
+    /// Where to write a ledger of the messages found, for a next cycle on this spool.
     #[arg(long)]
     pub(crate) adopt: Option<PathBuf>,
 }
@@ -66,7 +66,7 @@ pub(crate) fn run(arguments: &CheckerArguments) -> io::Result<()> {
     output.flush()
 }
 
-/// Holds a store against the book of cycle `cycle`: counts, violations in words, and what was found.
+/// Holds a store against the book of cycle `cycle`: counts, violations in words, and the messages found.
 fn compare(store: &dyn Store, book: &Book, cycle: u64) -> (Findings, Vec<String>, Found) {
     let mut check = Check { store, book, cycle, findings: Findings::default(), details: Vec::new() };
     let found = check.everything();
@@ -253,7 +253,7 @@ impl Check<'_> {
     }
 }
 
-/// Writes a ledger that promises exactly what was found. All of it is durable, for it was read from the disk.
+/// Writes a ledger that promises exactly the messages found. All of it is durable, for it was read from the disk.
 fn adopt(path: &Path, found: &Found) -> io::Result<()> {
     let ledger = Ledger::append_to(path)?;
     for (id, recipients) in found {

@@ -1,6 +1,6 @@
 //! The rig's children: the writer that is killed and the checker that looks afterwards.
 //!
-//! Both are processes of their own, so that a writer can be killed with whatever it was doing, and so that neither a
+//! Both are processes of their own, so that a writer can be killed in the middle of its work, and so that neither a
 //! panic of the spool nor a file system that stopped answering takes the rig along. Each ends when its input ends.
 
 use crate::clock;
@@ -40,7 +40,7 @@ impl Subject {
         Self { spool, ledger, cycle: 0, habits: Vec::new() }
     }
 
-    /// Bytes in the ledger: what was promised so far.
+    /// Returns the bytes of the promises so far in the ledger.
     pub(crate) fn promised(&self) -> u64 {
         fs::metadata(&self.ledger).map_or(0, |data| data.len() / RECORD as u64 * RECORD as u64)
     }
@@ -81,8 +81,8 @@ impl Subject {
         checked(command)
     }
 
-    /// Checks after a crash that left everything written standing, takes what is there as the new promises and counts
-    /// the cycle on.
+    /// Checks after a crash that left everything written standing, takes the present messages as the new promises and
+    /// counts the cycle on.
     ///
     /// # Errors
     /// As [`Subject::check`].
@@ -96,7 +96,7 @@ impl Subject {
         Ok(checked)
     }
 
-    /// Takes `ledger`, written by a check, as what is promised from now on.
+    /// Takes `ledger`, written by a check, as the promises from now on.
     ///
     /// # Errors
     /// The file cannot be put in its place.
@@ -111,7 +111,7 @@ impl Subject {
     }
 }
 
-/// What a checker said.
+/// The result of a checker.
 #[derive(Clone, Debug)]
 pub(crate) struct Checked {
     /// Its counts.
@@ -144,7 +144,7 @@ impl Writer {
             for line in output.into_iter().flat_map(|output| BufReader::new(output).lines()).map_while(Result::ok) {
                 drop(sender.send(line));
             }
-            // What it says before it dies of itself belongs into the report.
+            // The last words before the checker dies of itself belong into the report.
             let mut last = String::new();
             if let Some(mut complaints) = complaints {
                 drop(complaints.read_to_string(&mut last));
@@ -246,7 +246,7 @@ pub(crate) fn checked(command: Command) -> Result<Checked, Stop> {
     Ok(Checked { findings, details })
 }
 
-/// Runs a child to its end within [`CHECK_WAIT`]: whether it succeeded, what it said, what it complained of.
+/// Runs a child to its end within [`CHECK_WAIT`]: returns its success, output and standard error.
 fn finish(mut command: Command) -> Result<(bool, String, String), Stop> {
     let mut child = command
         .stdin(Stdio::null())

@@ -1,4 +1,4 @@
-//! What a power cut leaves of the writes that were not flushed.
+//! The remains of unflushed writes after a power cut.
 //!
 //! A disk writes its cache back in any order and a sector whole or not at all. Every choice of sectors is therefore a
 //! possible outcome; the modes here draw from the corners of that space and from its middle.
@@ -14,13 +14,13 @@ pub(crate) const SECTOR: usize = 512;
 pub enum Survivors {
     /// None.
     None,
-    /// All, in order: what kill -9 leaves.
+    /// All writes, in order, as after kill -9.
     All,
     /// Each sector has one of its pending contents, or the stable one, by the toss of a coin.
     Half,
-    /// Only what was written last, from a random sector on: the order of writing is turned round.
+    /// Only the last writes, from a random sector on: the order of writing is turned round.
     Newest,
-    /// Only what was written first, up to a random sector, which may lie within a write.
+    /// Only the first writes, up to a random sector, which may lie within a write.
     Oldest,
 }
 
@@ -69,7 +69,7 @@ impl Survivors {
     }
 }
 
-/// What a crash image was made of.
+/// The parts of a crash image.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Cut {
     /// Sectors that were pending, counted once per write.

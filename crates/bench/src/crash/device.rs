@@ -1,13 +1,13 @@
-//! A block device in memory that forgets what was not flushed, fails on request, and can be copied at any moment.
+//! A block device in memory that loses writes that were not flushed, fails on request, and can be copied at any moment.
 //!
-//! It keeps two views of its pages: what a power cut would leave for certain (`stable`) and what a read returns
-//! (`current`), and between them the writes since the last flush in the order of their arrival. A crash image is the
-//! stable view with any set of those writes applied sector by sector: a cache writes back in any order, and a power
-//! cut may tear a write between two sectors.
+//! It keeps two views of its pages: the bytes that a power cut leaves for certain (`stable`) and the bytes that a read
+//! returns (`current`), and between them the writes since the last flush in the order of their arrival. A crash image
+//! is the stable view with any set of those writes applied sector by sector: a cache writes back in any order, and a
+//! power cut may tear a write between two sectors.
 //!
 //! Invariants: a write is pending before it is answered; a flush makes durable exactly the writes answered before it
 //! began (so writes that arrive while a slow flush waits stay pending); pages are shared between views and images and
-//! copied when written. Not here: how requests get in (`fuse`) and who asks for images (`server`).
+//! copied when written. Not here: how requests get in (`fuse`) and requests for images (`server`).
 
 use crate::clock;
 use crate::crash::cut::{Cut, SECTOR, Survivors, sectors};
@@ -59,7 +59,7 @@ pub struct Delays {
     pub write: Duration,
 }
 
-/// What was asked of a device so far.
+/// The requests to a device so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Read requests.
@@ -74,7 +74,7 @@ pub struct Counts {
     pub failed: u64,
 }
 
-/// The device could not do it: what a driver would report as an input/output error.
+/// The device failed; a driver reports this as an input/output error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Failed;
 
@@ -243,7 +243,7 @@ impl Device {
         self.state().faults.clear();
     }
 
-    /// What was asked of it so far.
+    /// Returns the requests so far.
     pub(crate) fn counts(&self) -> Counts {
         self.state().counts
     }
@@ -290,7 +290,7 @@ impl State {
         })
     }
 
-    /// Drops half of the pending sectors where `fault` is: what a disk does that gave up on its cache.
+    /// Drops half of the pending sectors where `fault` is, as a disk that gave up on its cache.
     fn lose(&mut self, fault: &Fault) {
         let pending = std::mem::take(&mut self.pending);
         self.pending_bytes = 0;

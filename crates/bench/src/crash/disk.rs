@@ -77,11 +77,11 @@ impl FuseDisk {
     pub fn create(self: &Arc<Self>, bytes: u64, options: &str) -> Result<Mounted, Stop> {
         let drive = self.drive(&self.ask(&format!("new {bytes}"))?)?;
         let attached = drive.attach()?;
-        // 4 KiB blocks whatever the size; tables written now, because a thread that writes them later disturbs counts.
+        // 4 KiB blocks for any size; tables written now, because a thread that writes them later disturbs counts.
         let make = ["-q", "-F", "-b", "4096", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0", "-m", "0"];
         host::run("mkfs.ext4", make.iter().map(AsRef::as_ref).chain([attached.device.as_os_str()]))?;
         let mounted = attached.mount(options)?;
-        // What mkfs and mount wrote is not under test: a superblock torn here would only be noise.
+        // The writes of mkfs and mount are not under test: a superblock torn here would only be noise.
         host::run("sync", ["-f".as_ref(), mounted.path().as_os_str()])?;
         Ok(mounted)
     }
@@ -136,7 +136,7 @@ pub struct Drive {
     number: u64,
 }
 
-/// What a crash image was made of.
+/// The parts of a crash image.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Image {
     /// Sectors that were pending, counted once per write.
@@ -188,7 +188,7 @@ impl Drive {
         self.ask(&format!("clear {}", self.number)).map(drop)
     }
 
-    /// What was asked of the disk so far.
+    /// Returns the requests to the disk so far.
     ///
     /// # Errors
     /// `Broken`: the disk process is gone.

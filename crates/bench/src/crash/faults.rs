@@ -1,12 +1,12 @@
 //! Failing disks: errors, delays and a full file system, real ones, below the writer's file system.
 //!
 //! The errors are injected into the sectors of segment files only. Elsewhere they would hit the journal of ext4, which
-//! then takes no more writes for good whatever the spool does; `errors=continue` keeps it going where it can. Flushes
-//! belong to nobody: a failed one may be the journal's, and then the spool has to live with a file system that became
-//! read-only, which is a case worth having.
+//! then takes no more writes for good; `errors=continue` keeps it going where it can. Flushes belong to no file: a
+//! failed one may be the journal's, and then the spool has to live with a file system that became read-only, which is a
+//! case worth having.
 //!
-//! After each case: no acknowledged message is lost across a power cut, and a new writer accepts mail on what is left.
-//! How long it takes until mail is accepted again is measured, told and bounded.
+//! After each case: no acknowledged message is lost across a power cut, and a new writer accepts mail on the remaining
+//! spool. How long it takes until mail is accepted again is measured, reported and bounded.
 
 use crate::clock;
 use crate::crash::Context;
@@ -28,12 +28,12 @@ const DISK_BYTES: u64 = 80 << 20;
 const SMALL_DISK_BYTES: u64 = 28 << 20;
 /// How long a writer runs before, during and after a fault.
 const PHASE: Duration = Duration::from_millis(700);
-/// How long what is expected is waited for: on a busy machine it comes later, and how much later is to be told.
+/// How long an expected event is waited for: on a busy machine it comes later, and the report says how much.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How often the writer is asked for it.
 const ASK_EVERY: Duration = Duration::from_millis(20);
-/// When the spool accepts mail again at the latest: what the storage refused, it tries again after ten seconds
-/// (docs/spool.md, section 5, "Room"); everything else it does at once.
+/// When the spool accepts mail again at the latest: it tries refused allocations again after ten seconds
+/// (docs/spool.md, section 5, "Room"), and everything else at once.
 const AGAIN: Duration = Duration::from_secs(10);
 /// Slack for a loaded machine, on which a round of the janitor and a flush take their time. No promise of the spool.
 const LOADED: Duration = Duration::from_secs(5);
@@ -187,7 +187,7 @@ fn fail_in_that_way(
     recover(case, subject, image.mount("")?)
 }
 
-/// What the writer had been answered at the end of the trouble.
+/// The answers that the writer had at the end of the trouble.
 #[derive(Clone, Copy, Debug, Default)]
 struct Answers {
     /// Since the start, when the trouble ended.
@@ -321,7 +321,7 @@ fn judge(case: &mut Case, expect: Expect, answers: &Answers) {
     }
 }
 
-/// What is wrong with the answers.
+/// Returns the fault of the answers.
 fn complaint(expect: Expect, Answers { during, end, again }: &Answers) -> Option<&'static str> {
     Some(match expect {
         Expect::GoesOn if end.acknowledged <= during.acknowledged => "no mail is accepted after the trouble",
@@ -336,7 +336,7 @@ fn complaint(expect: Expect, Answers { during, end, again }: &Answers) -> Option
     })
 }
 
-/// Restarts on what the power cut left: everything promised is there, and mail is accepted again.
+/// Restarts on the spool that the power cut left: everything promised is there, and mail is accepted again.
 fn recover(case: &mut Case, mut subject: Subject, image: Mounted) -> Result<(), Stop> {
     let promised = subject.promised();
     let next = subject.ledger.with_extension("next");

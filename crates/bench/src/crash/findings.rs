@@ -2,12 +2,12 @@
 
 use std::fmt;
 
-/// What a check found, in counts.
+/// The counts of a check.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Findings {
     /// Messages acknowledged before the crash.
     pub acknowledged: u64,
-    /// Of them, not finished before the crash for certain or possibly: these had to be there.
+    /// Those of them that were not finished before the crash for certain or possibly: these had to be there.
     pub required: u64,
     /// Messages in the spool.
     pub present: u64,
@@ -21,7 +21,7 @@ pub struct Findings {
     pub wrong_state: u64,
     /// Messages or recipients that are back although their end was durable.
     pub resurrected: u64,
-    /// Messages nobody offered.
+    /// Messages that were not offered.
     pub invented: u64,
     /// Messages that are there and cannot be read.
     pub unreadable: u64,

@@ -20,7 +20,7 @@ const FIRST: u64 = 2;
 /// How long the kernel may remember a name or a size. Neither ever changes while a device exists.
 const REMEMBER: Duration = Duration::from_secs(1);
 
-/// The devices by number, shared with whoever makes and drops them.
+/// The devices by number, shared with the code that makes and drops them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Devices {
     all: Arc<Mutex<BTreeMap<u64, Arc<Device>>>>,
@@ -134,7 +134,7 @@ impl Filesystem for Images {
     }
 
     fn open(&self, _request: &Request, _inode: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
-        // Nothing of a device may stay in the page cache of its file: what is not asked of the device is not tested.
+        // Nothing of a device may stay in the page cache of its file: reads from the cache test nothing.
         reply.opened(FileHandle(0), FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES);
     }
 

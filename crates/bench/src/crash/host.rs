@@ -1,4 +1,5 @@
-//! What the rigs do to the machine, and how it is undone: directories, mounts, loop devices, child programs.
+//! The changes that the rigs make to the machine, and how they are undone: directories, mounts, loop devices, child
+//! programs.
 //!
 //! Everything of a run lies below two directories whose names carry the number of the process that owns them. One
 //! function, [`sweep`], undoes all of it: unmounts, detaches, removes. It runs in a small process of its own (the
@@ -25,14 +26,14 @@ const UNMOUNT_TRIES: u32 = 40;
 /// Why a rig did not finish.
 #[derive(Debug)]
 pub enum Stop {
-    /// This machine cannot run it; says what is missing.
+    /// This machine cannot run it; names the missing part.
     Skipped(String),
     /// It could not be carried out; says what broke.
     Broken(String),
 }
 
 impl Stop {
-    /// Broken, with what was being done.
+    /// Broken, with the failed action.
     pub(crate) fn broken(doing: &str, error: impl std::fmt::Display) -> Self {
         Self::Broken(format!("{doing}: {error}"))
     }
@@ -170,7 +171,7 @@ fn loops_below(dir: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Unmounts, waiting a while for whoever is still in there; then detaches without waiting.
+/// Unmounts, waiting a while for processes that still use it; then detaches without waiting.
 pub(crate) fn unmount(path: &Path) {
     for _ in 0..UNMOUNT_TRIES {
         if run("umount", [path.as_os_str()]).is_ok() || mounts_below(path, "").is_empty() {
@@ -181,10 +182,10 @@ pub(crate) fn unmount(path: &Path) {
     drop(run("umount", [OsStr::new("-l"), path.as_os_str()]));
 }
 
-/// Runs a program to its end and returns what it printed.
+/// Runs a program to its end and returns its output.
 ///
 /// # Errors
-/// It cannot be started, or fails: with what it said.
+/// It cannot be started, or fails: with its output.
 pub(crate) fn run<I, S>(program: &str, arguments: I) -> Result<String, Stop>
 where
     I: IntoIterator<Item = S>,
@@ -215,7 +216,7 @@ pub(crate) fn own_program(subcommand: &str) -> Result<Command, Stop> {
 /// Checks that block-level images can be made and mounted here.
 ///
 /// # Errors
-/// `Skipped`: says what is missing.
+/// `Skipped`: names the missing part.
 pub(crate) fn require_images() -> Result<(), Stop> {
     let root = fs::read_to_string("/proc/self/status")
         .is_ok_and(|status| status.lines().any(|line| line.starts_with("Uid:\t0\t0")));

@@ -1,7 +1,7 @@
-//! `kill -9` again and again on one spool, so that recovery also starts from what recovery left.
+//! `kill -9` again and again on one spool, so that recovery also starts from a spool that recovery left.
 //!
 //! The page cache survives a killed process, so this rig cannot see a missing sync (`images` does). It sees everything
-//! that is wrong in the order of what the process does by itself: acknowledging too early, forgetting ends of messages,
+//! that is wrong in the order of the process's own actions: acknowledging too early, forgetting ends of messages,
 //! taking old bytes for new ones.
 
 use crate::clock;

@@ -1,4 +1,4 @@
-//! The book of promises: what the writer was told by the spool, kept where the crash does not reach.
+//! The record of the spool's answers to the writer, kept where the crash does not reach.
 //!
 //! Records of one fixed size, each appended by one write to a file in memory, so that a killed writer leaves whole
 //! records only. An *intent* is written before the call that may have an effect, its *fact* after the spool said that
@@ -18,7 +18,7 @@ pub(crate) const RECORD: usize = 32;
 /// In the recipient field: the record is about the message as a whole.
 const WHOLE: u8 = u8::MAX;
 
-/// What a record says. The numbers are those in the file.
+/// The content of a record. The numbers are those in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     /// About to be appended.
@@ -112,7 +112,7 @@ fn decode(record: &[u8; RECORD]) -> Option<(QueueId, Event, u64)> {
     Some((QueueId::from_u64(u64::from_le_bytes(*id))?, event, u64::from_le_bytes(*stamp_us)))
 }
 
-/// What must, may and must not be in the spool at a crash.
+/// The messages that must, may and must not be in the spool at a crash.
 #[derive(Debug, Default)]
 pub(crate) struct Book {
     /// Every message that was offered before the crash or may have been.
@@ -121,7 +121,7 @@ pub(crate) struct Book {
     pub(crate) last_us: u64,
 }
 
-/// What was promised of one message.
+/// The promises for one message.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Promise {
     /// Acknowledged before the crash.
@@ -132,7 +132,7 @@ pub(crate) struct Promise {
     pub(crate) recipients: BTreeMap<u32, Fate>,
 }
 
-/// What was promised of one recipient.
+/// The promises for one recipient.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Fate {
     /// When it was given to the spool as done, if it was.

@@ -14,7 +14,7 @@ pub(crate) const HEADER_BYTES: usize = 5_000;
 /// The size of a chunk of a large body.
 pub(crate) const CHUNK_BYTES: usize = 48 << 10;
 
-/// A message and what will become of it.
+/// A message and its planned results.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Letter {
     /// Its queue id.
@@ -54,12 +54,12 @@ impl Letter {
         Self { id, bytes: usize::try_from(bytes).unwrap_or(0), recipients, straggler }
     }
 
-    /// What its envelope says of it as a whole.
+    /// Returns the octets of its envelope about the whole message.
     pub(crate) fn head(&self) -> Vec<u8> {
         stream(self.id.to_u64() ^ 1, 20 + usize::try_from(self.id.to_u64() % 60).unwrap_or(0))
     }
 
-    /// What its envelope says of a recipient.
+    /// Returns the octets of its envelope about a recipient.
     pub(crate) fn recipient(&self, position: u32) -> Vec<u8> {
         let seed = self.id.to_u64() ^ (u64::from(position) + 2);
         format!("recipient-{position}-{:016x}@{}", mix(seed), name_of(seed)).into_bytes()

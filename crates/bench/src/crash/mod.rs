@@ -1,12 +1,12 @@
 //! Rigs that try to make a real spool lose mail: kill its process, cut the power of its disk, make its disk fail.
 //!
-//! Each rig runs the writer (`writer`), a program that accepts mail and keeps a ledger of what it was promised, breaks
-//! it in its way (`kill`, `images`, `faults`) and holds what is left against the ledger (`checker`). Each also runs
+//! Each rig runs the writer (`writer`), a program that accepts mail and keeps a ledger of its promises, breaks it in
+//! its way (`kill`, `images`, `faults`) and compares the remaining spool with the ledger (`checker`). Each also runs
 //! spools broken on purpose and must notice. A fourth rig (`storms`) kills the whole server under a load of mail, a
 //! fifth (`relay`) one that passes the mail on. `docs/crash-tests.md` says what is and is not proved by them.
 //!
 //! The disk of `images` and `faults` is memory behind FUSE behind a loop device (`device`, `cut`, `fuse`, `server`,
-//! `disk`); what they do to the machine is undone by `host`.
+//! `disk`); `host` undoes their changes to the machine.
 
 mod checker;
 mod children;
@@ -75,12 +75,12 @@ pub enum Part {
     /// Cleans up when its input ends.
     #[command(hide = true)]
     CrashJanitor {
-        /// What to remove.
+        /// The directories to remove.
         dirs: Vec<PathBuf>,
     },
 }
 
-/// What to run.
+/// The rigs to run, and their settings.
 #[derive(Args, Clone, Debug)]
 pub struct Arguments {
     /// 15 kills of the spool, 12 of the server, 12 of the relay and 20 images instead of 1,000 each
@@ -113,7 +113,7 @@ enum Rig {
     Relay,
 }
 
-/// What the rigs share in a run.
+/// The values that the rigs of a run share.
 #[derive(Debug)]
 struct Context {
     workplace: Arc<Workplace>,

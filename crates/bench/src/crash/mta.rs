@@ -1,6 +1,6 @@
 //! The server that is killed: `mailrace serve`, keeping mail or passing it on, or `mailrace sink` for the control.
 //!
-//! It dies with the rig (`--with-parent`), whatever the rig dies of.
+//! It dies with the rig (`--with-parent`), for any death of the rig.
 
 use crate::clock;
 use crate::crash::host::Stop;
@@ -17,7 +17,7 @@ use std::time::Duration;
 
 /// How long a server may take until it accepts connections; it may have much to recover.
 const READY_WAIT: Duration = Duration::from_secs(60);
-/// What it prints then.
+/// The line that it prints then.
 const READY: &str = "mailrace: ready on ";
 /// How long it may take to end when it is asked to.
 const END_WAIT: Duration = Duration::from_secs(60);
@@ -133,7 +133,7 @@ impl Drop for Mta {
     }
 }
 
-/// What all servers in `dir` have said on standard error.
+/// Returns the standard error of all servers in `dir`.
 pub(super) fn complaints(dir: &Path) -> String {
     fs::read(words(dir)).map(|said| String::from_utf8_lossy(&said).into_owned()).unwrap_or_default()
 }

@@ -1,10 +1,10 @@
 //! `kill -9` of a relay under storms, with a ledger at both ends.
 //!
-//! Storms bring mail to `mailrace serve`, which passes it on to a receiver in this process. What the storms' clients
-//! saw answered with 250 stands in their ledgers; what arrived stands in the receiver's records. The server is killed
-//! while mail comes in, goes out and is settled, and started again on what is left. Now and then, and at the end, it is
-//! given the time to pass everything on, and the ends are held against each other ([`books`]): nothing acknowledged may
-//! be missing, and what arrived twice must have been answered just before a kill.
+//! Storms bring mail to `mailrace serve`, which passes it on to a receiver in this process. The storms' clients write
+//! each 250 to their ledgers, and the receiver records arrivals. The server is killed while mail comes in, goes out and
+//! is settled, and started again on what is left. Now and then, and at the end, it is given the time to pass everything
+//! on, and the ends are held against each other ([`books`]): nothing acknowledged may be missing, and a message that
+//! arrived twice must have been answered just before a kill.
 //!
 //! As with `kill`, the page cache survives: a missing sync cannot be seen here. The controls lose and repeat mail in
 //! ways that need no broken server: its queue is taken away, or an older one put back.
@@ -71,7 +71,7 @@ fn kill_again_and_again(context: &Context, case: &mut Case, kills: u64) -> Resul
     let end = clock::now() + LONGEST;
     while case.crashes < kills && clock::now() < end {
         stage.receiver.behave(manners(&mut random));
-        // One in eight dies while it starts, from what the last one left.
+        // One in eight dies while it starts, from the spool that the last one left.
         if case.crashes > 0 && random.percent(12) {
             let server = stage.start()?;
             clock::pause(Duration::from_millis(random.between(1, 60)));
@@ -129,7 +129,7 @@ fn sink_instead(context: &Context, case: &mut Case) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Between a kill and the restart the spool disappears, with what had not been passed on yet.
+/// Between a kill and the restart the spool disappears, with the messages that had not been passed on yet.
 fn without_its_queue(context: &Context, case: &mut Case) -> Result<(), Stop> {
     let mut stage = Stage::new(context, STALLED.1)?;
     stage.receiver.behave(Manners { delay: SLOW, ..Manners::default() });
@@ -197,7 +197,7 @@ impl Stage {
         Ok(Self { scene, receiver, books, generation: 0, start: clock::now(), stalled, is_sink: false })
     }
 
-    /// What the next start is.
+    /// Returns the next kind of start.
     fn next(&mut self) -> What {
         self.generation += 1;
         if self.is_sink {
@@ -211,7 +211,7 @@ impl Stage {
         self.scene.start(what)
     }
 
-    /// Kills a server, and takes down what it had done.
+    /// Kills a server, and records its deliveries.
     fn kill(&mut self, server: Mta) -> Result<(), Stop> {
         let at = clock::now();
         server.kill();
@@ -260,7 +260,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Enters what has arrived; returns whether anything has.
+    /// Records the arrivals, and returns whether there were any.
     fn arrivals(&mut self) -> bool {
         let arrivals = self.receiver.arrivals();
         for arrival in &arrivals {
@@ -274,7 +274,7 @@ impl Stage {
         !arrivals.is_empty()
     }
 
-    /// Starts a server and lets it pass on what it has. It is still running then.
+    /// Starts a server and lets it pass on its messages. It is still running then.
     fn drain(&mut self) -> Result<Mta, Stop> {
         self.receiver.behave(Manners { chunking: true, delay: Duration::ZERO });
         let server = self.start()?;

@@ -1,4 +1,4 @@
-//! What the rigs say at the end: one line each, for people or as JSON.
+//! The output of the rigs at the end: one line each, for people or as JSON.
 //!
 //! A negative control that was not caught is as much a failure as a lost message: a rig that cannot see a broken spool
 //! proves nothing about a whole one.
@@ -12,12 +12,12 @@ use std::time::{Duration, Instant};
 /// Violations shown for each line.
 const DETAILS_MAX: usize = 6;
 
-/// What is being run, and for how long already.
+/// The running case, and its time so far.
 #[derive(Debug)]
 pub(crate) struct Case {
     rig: &'static str,
     name: String,
-    /// What a control must find; a proof has none and must find nothing.
+    /// The finding that a control must have; a proof has none and must find nothing.
     wanted: Option<fn(&Findings) -> u64>,
     /// Places reported as rotten are no surprise where the disk gave errors.
     alarming: bool,
@@ -58,7 +58,7 @@ impl Case {
         Self { alarming: true, ..self }
     }
 
-    /// Whether what had to be found, or must not be found, was found.
+    /// Whether the required finding was found, or, for a proof, none.
     fn decided(&self) -> bool {
         let alarms = if self.alarming { 0 } else { self.total.alarms };
         self.wanted.map_or_else(|| self.total.violations() + alarms, |wanted| wanted(&self.total)) > 0
@@ -135,7 +135,7 @@ impl Report {
         self.lines.push(line);
     }
 
-    /// Every proof passed and every control was caught; what was skipped counts neither way.
+    /// Every proof passed and every control was caught; a skipped case counts neither way.
     pub(crate) fn good(&self) -> bool {
         let good = |line: &Line| matches!(line.verdict, Verdict::Passed | Verdict::Caught | Verdict::Skipped(_));
         self.lines.iter().all(good)

@@ -1,6 +1,6 @@
 //! A server that is killed again and again on one spool, and the storms that load it meanwhile.
 //!
-//! Shared by the rigs `server` and `relay`: what is checked after a kill, and against what, is theirs.
+//! Shared by the rigs `server` and `relay`: the checks after a kill are theirs.
 
 use crate::clock;
 use crate::crash::Context;
@@ -27,14 +27,14 @@ pub(super) const RECIPIENTS: u32 = 2;
 /// A storm must not outlast a server that hangs.
 const STORM_MAX: Duration = Duration::from_secs(60);
 
-/// A spool, its server's files, and what was promised for it.
+/// A spool, its server's files, and the promises for it.
 pub(super) struct Scene {
     pub(super) dir: PathBuf,
     pub(super) mailrace: PathBuf,
     pub(super) spool: SpoolArguments,
     /// Names and ledgers of the storms since they were last taken.
     pub(super) ledgers: Vec<(String, PathBuf)>,
-    /// What earlier checks left in the spool.
+    /// The messages that earlier checks left in the spool.
     pub(super) kept: PathBuf,
     memory: PathBuf,
     pub(super) seed: u64,
@@ -118,7 +118,7 @@ impl Scene {
         thread::spawn(move || storm::run(&plan, &mut |_| {}))
     }
 
-    /// A server must not have panicked, whatever became of the mail.
+    /// A server must not have panicked, whether mail was lost or not.
     pub(super) fn complaints(&self, case: &mut Case) {
         let said = mta::complaints(&self.dir);
         if let Some(line) = said.lines().find(|line| line.contains("panicked")) {

@@ -2,8 +2,8 @@
 //!
 //! A process of its own for a reason: the one that answers FUSE requests must never wait for the file systems on top of
 //! them. If it did and were killed, its threads would wait in the kernel for answers that only it could give, and
-//! neither would end. So the rig that mounts, writes and checks is another process; when it dies, by whatever signal,
-//! this one reads the end of its input and ends.
+//! neither would end. So the rig that mounts, writes and checks is another process; when it dies, by any signal, this
+//! one reads the end of its input and ends.
 //!
 //! One command a line, one answer a line, `ok …` or `error …`:
 //! `new BYTES` → number; `image NUMBER SURVIVORS SEED` → number, sectors pending, sectors kept; `drop NUMBER`;

@@ -22,12 +22,12 @@ pub(crate) struct SpoolArguments {
     /// The pool grows while the file system has more than this free.
     #[arg(long, default_value_t = 1 << 20)]
     pub(crate) free_min: u64,
-    /// What the spool is to do wrong.
+    /// The fault to build into the spool.
     #[arg(long, value_enum)]
     pub(crate) sabotage: Option<Saboteur>,
 }
 
-/// What a spool can be made to do wrong, each of which a rig must find out.
+/// The faults that can be built into a spool, each of which a rig must find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Saboteur {
     /// Tells its callers that a batch is durable before it is synced.
@@ -48,7 +48,7 @@ impl Saboteur {
         }
     }
 
-    /// What must come of it.
+    /// Returns the finding that the fault must cause.
     pub(crate) fn leads_to(self) -> fn(&Findings) -> u64 {
         match self {
             Self::AckBeforeSync => |findings| findings.lost,

@@ -1,12 +1,12 @@
 //! `kill -9` of the whole server under storms, again and again on one spool.
 //!
 //! The server is `mailrace serve` in a process of its own, as an operator starts it. Two storms load it, one of small
-//! and one of large messages that travel to the spool in chunks; what their clients saw acknowledged stands in ledgers.
-//! Then it is killed, and a checker holds the spool against the ledgers. Most of what was found is marked as done, the
-//! rest must still be there after the kills to come. Some kills are not followed by a check, so that the server too
-//! starts from what a kill left.
+//! and one of large messages that travel to the spool in chunks; their clients write acknowledged messages to ledgers.
+//! Then it is killed, and a checker compares the spool with the ledgers. It marks most messages as done; the rest must
+//! still be there after later kills. Some kills are not followed by a check, so that the server also starts from a
+//! spool that a kill left.
 //!
-//! As with `kill`, the page cache survives: a missing sync cannot be seen here. What is seen is a 250 that is said too
+//! As with `kill`, the page cache survives: a missing sync cannot be seen here. The rig sees a 250 that is sent too
 //! early, to the wrong client or for the wrong message, content that mixes, and a message that comes twice.
 
 mod checker;
@@ -50,7 +50,7 @@ fn kill_again_and_again(context: &Context, case: &mut Case, kills: u64) -> Resul
     let mut random = Random::new(context.seed);
     let end = clock::now() + LONGEST;
     while case.crashes < kills && clock::now() < end {
-        // One in eight dies while it starts, from what the last one left.
+        // One in eight dies while it starts, from the spool that the last one left.
         if case.crashes > 0 && random.percent(12) {
             let server = scene.start(What::Serve)?;
             clock::pause(Duration::from_millis(random.between(1, 40)));
@@ -88,7 +88,7 @@ fn one_kill(context: &Context, case: &mut Case, what: What, forged: Option<&str>
     Ok(())
 }
 
-/// Holds the spool against the ledgers since the last check and what was left by it.
+/// Holds the spool against the ledgers since the last check and the messages that it left.
 fn check_spool(scene: &mut Scene) -> Result<Checked, Stop> {
     let next = scene.kept.with_extension("next");
     drop(fs::remove_file(&next));

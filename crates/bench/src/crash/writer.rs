@@ -28,7 +28,7 @@ const RECORDS_MAX: usize = 1024;
 /// When a message is tried again is in the future of every run, so that the ledger's state is exact.
 const DUE_FIRST: u32 = 2_000_000_000;
 
-/// What a writer is told.
+/// The arguments of a writer.
 #[derive(Args, Clone, Debug)]
 pub struct WriterArguments {
     #[command(flatten)]
@@ -42,7 +42,7 @@ pub struct WriterArguments {
     /// Number of this run on its spool; no two runs on one spool may have the same.
     #[arg(long)]
     pub(crate) cycle: u64,
-    /// Acknowledge before the message is given to the spool: what a kill must uncover.
+    /// Acknowledge before the message is given to the spool: a kill must uncover this.
     #[arg(long)]
     pub(crate) ledger_ahead: bool,
     /// Never finish a recipient, so that the spool fills up.
@@ -50,7 +50,7 @@ pub struct WriterArguments {
     pub(crate) hoard: bool,
 }
 
-/// What the writer has seen, printed on request: the answers a fault rig looks for.
+/// The counts of the writer, printed on request: the answers a fault rig looks for.
 #[derive(Debug, Default)]
 struct Tally {
     acknowledged: AtomicU64,
@@ -270,7 +270,7 @@ impl Writer {
             let done = !self.arguments.hoard && random.percent(70) && !straggles;
             let pushed_out = !self.arguments.hoard && straggles && random.percent(if surplus > 0 { 30 } else { 2 });
             if done || pushed_out {
-                // What the spool has lost cannot be delivered, and stays promised.
+                // A message that the spool has lost cannot be delivered, and stays promised.
                 match self.store.states_of(id, [recipient]).is_empty() {
                     true => waiting.push_back((id, recipient, state)),
                     false => batch.push((id, recipient, State { status: Status::Done, ..state })),

@@ -1,7 +1,7 @@
 //! The loop: one thread that waits for sockets and times, and gives what happens to the pure hosts of `sim`.
 //!
-//! A connection costs its socket and a few hundred octets here. Nobody waits for a disk but for the page cache, when
-//! lines of the ledger are written.
+//! A connection costs its socket and a few hundred octets here. The thread waits for no disk but for the page cache,
+//! when lines of the ledger are written.
 
 use super::Progress;
 use super::files::Ledger;
@@ -32,7 +32,7 @@ const OUTPUT_MAX: usize = 256 << 10;
 /// How often lines are written to the ledger and progress is told.
 const HOUSEKEEPING: Duration = Duration::from_millis(250);
 
-/// Whose event it is.
+/// The source of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Stop,
@@ -43,7 +43,7 @@ pub(super) enum Kind {
     Dns,
 }
 
-/// What the kernel gives back with an event.
+/// Returns the value that the kernel gives back with an event.
 pub(super) fn data(kind: Kind, place: u32) -> EventData {
     EventData::new_u64((kind as u64) << 32 | u64::from(place))
 }
@@ -66,7 +66,7 @@ pub(super) struct Engine {
     pub(super) names: NameServer,
     /// Connections that were closed at once because there were too many.
     pub(super) turned_away: u64,
-    /// What could not be done on the way; the first of it.
+    /// The first operation that failed on the way.
     pub(super) failed: Option<String>,
     epoll: OwnedFd,
     port: u16,
@@ -91,7 +91,7 @@ struct Connection {
     /// The client sends nothing more. It may still read: Exim (4.96) says QUIT with its last content and shuts its
     /// side.
     is_shut: bool,
-    /// What the kernel watches for.
+    /// The events that the kernel watches for.
     watched: EventFlags,
     /// The time for which there is a timer.
     timer: Option<Duration>,
@@ -274,7 +274,7 @@ impl Engine {
 
     fn accept(&mut self, host: u32) {
         let Some(Some(listener)) = self.listeners.get(host as usize) else { return };
-        // Nobody there any more, or no file left; the next event tells.
+        // The client has gone, or no file is left; the next event tells.
         let Ok(stream) = accept_with(listener, sockets::FLAGS) else { return };
         let now = self.now();
         if self.connections.len() - self.free.len() >= self.connections_max {
@@ -315,7 +315,7 @@ impl Engine {
                     }
                 }
                 Err(Errno::AGAIN | Errno::INTR) => {}
-                // What it is owed it gets; with both sides shut nobody reads it.
+                // A client that shut its side still gets the waiting octets; with both sides shut it reads nothing.
                 Ok(_) if !flags.intersects(EventFlags::HUP | EventFlags::ERR) => connection.is_shut = true,
                 _ => return self.close(place as usize, Then::Close, now),
             }
@@ -331,7 +331,7 @@ impl Engine {
         }
     }
 
-    /// Sends what is due, and sees to it that we come back for the rest.
+    /// Sends the due flights, and sets a timer for the rest.
     fn answer(&mut self, place: u32, now: Duration) {
         let Some(Some(connection)) = self.connections.get_mut(place as usize) else { return };
         let mut is_over = false;
@@ -381,7 +381,7 @@ impl Engine {
         let Some(connection) = self.connections.get_mut(place).and_then(Option::take) else { return };
         self.free.extend(u32::try_from(place));
         if then == Then::Reset {
-            // Without it the end is an ordinary one; nothing depends on that.
+            // If the option fails, the close is an ordinary one, which also ends the connection.
             set_socket_linger(&connection.stream, Some(Duration::ZERO)).unwrap_or(());
         }
         for taken in self.world.disconnect(connection.mailhost, now) {
@@ -390,7 +390,7 @@ impl Engine {
         }
     }
 
-    /// Closes everything; what was taken and not answered goes into the ledger.
+    /// Closes everything; messages that were taken and not answered go into the ledger.
     fn end(&mut self) {
         let now = self.now();
         self.listeners.clear();

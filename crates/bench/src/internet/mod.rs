@@ -6,8 +6,8 @@
 //!              └─ name_server, timers
 //! ```
 //!
-//! One thread does all of it ([`engine`]), since it shares the machine with what is measured. Everything is bound to
-//! loopback addresses; nothing needs privileges. docs/sim.md has what people see of it.
+//! One thread does all of it ([`engine`]), since it shares the machine with the measured server. Everything is bound to
+//! loopback addresses; nothing needs privileges. docs/sim.md describes it for users.
 
 mod engine;
 mod files;
@@ -40,13 +40,13 @@ const OTHER_FILES: u64 = 512;
 const TRIES: usize = 20;
 /// How often progress is told.
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);
-/// Longer than anybody waits.
+/// Longer than any run.
 const FOREVER: Duration = Duration::from_secs(100 * 365 * 86_400);
 
-/// What is to be started.
+/// The world to start, and the files it writes.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Hosts and what they do.
+    /// Hosts and their behaviour.
     pub plan: Plan,
     /// Where all hosts listen; 0 takes a port that is free on all addresses.
     pub port: u16,
@@ -54,7 +54,7 @@ pub struct Options {
     pub dns: SocketAddr,
     /// Connections at a time; more are closed without a word.
     pub connections_max: usize,
-    /// Where what was taken is written.
+    /// The file of the ledger.
     pub ledger: Option<PathBuf>,
     /// Where the recipients are written.
     pub list: Option<PathBuf>,
@@ -236,7 +236,7 @@ impl Drop for Internet {
     fn drop(&mut self) {
         if let Some(thread) = self.thread.take() {
             self.ring();
-            // A panic in there is said by whoever asks for the summary.
+            // The call that asks for the summary reports a panic in the thread.
             drop(thread.join());
         }
     }

@@ -10,7 +10,7 @@ use sim::zone::{Way, answer};
 use std::io;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 
-/// Queries that are answered before somebody else has his turn.
+/// Queries that are answered before the other sockets have their turn.
 const TURN: usize = 64;
 /// Connections at a time; more are closed at once.
 const CONNECTIONS_MAX: usize = 256;
@@ -71,15 +71,15 @@ impl NameServer {
         Ok(epoll::add(epoll, &self.listener, data(Kind::DnsListener, 0), EventFlags::IN)?)
     }
 
-    /// Answers what has come by UDP.
+    /// Answers the queries that have come by UDP.
     pub(super) fn answer(&mut self, world: &World, buffer: &mut [u8]) {
         for _ in 0..TURN {
-            // A failure is about some asker who is gone: the next call has the next query.
+            // A failure is about a client that is gone: the next call has the next query.
             let Ok((octets, from)) = self.udp.recv_from(buffer) else { return };
             let query = buffer.get(..octets).unwrap_or_default();
             if answer(world, query, Way::Udp, &mut self.reply) {
                 self.queries += 1;
-                // Whoever gets no answer asks again.
+                // A client without an answer asks again.
                 drop(self.udp.send_to(&self.reply, from));
             }
         }
@@ -102,7 +102,7 @@ impl NameServer {
         }
     }
 
-    /// Reads a connection and answers what is whole.
+    /// Reads a connection and answers the whole queries.
     pub(super) fn read(&mut self, place: u32, world: &World, buffer: &mut [u8]) {
         let Some(slot) = self.connections.get_mut(place as usize) else { return };
         let Some(connection) = slot else { return };

@@ -16,7 +16,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 const BACKLOG: i32 = 256;
 /// `BPF_RET`: "let 0 octets through".
 const DROP_ALL: SockFilter = SockFilter::new(0x06, 0, 0, 0);
-/// What a socket that never blocks and is not inherited has.
+/// The flags of a socket that never blocks and is not inherited.
 pub(super) const FLAGS: SocketFlags = SocketFlags::NONBLOCK.union(SocketFlags::CLOEXEC);
 
 /// Makes the listener that this door needs; `None` for one that refuses.

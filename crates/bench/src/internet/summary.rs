@@ -1,4 +1,4 @@
-//! What a run came to: for people as text, for programs as JSON. The keys are in docs/sim.md, section 4.
+//! The result of a run: for people as text, for programs as JSON. The keys are in docs/sim.md, section 4.
 
 use super::engine::Engine;
 use super::seconds;
@@ -9,7 +9,7 @@ use sim::world::Counts;
 use std::fmt::{self, Write as _};
 use std::time::{Duration, Instant};
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Debug)]
 pub struct Summary {
     /// When it began, in microseconds since 1970.
@@ -18,7 +18,7 @@ pub struct Summary {
     pub time: Duration,
     /// Processor time of this process meanwhile.
     pub cpu: Duration,
-    /// What was taken.
+    /// The messages that were taken.
     pub tally: Tally,
     /// Connections and refusals.
     pub counts: Counts,
@@ -30,11 +30,11 @@ pub struct Summary {
     pub list: u64,
     /// Every host that was connected to.
     pub hosts: Vec<HostCounts>,
-    /// What went wrong on the way.
+    /// The first failure on the way.
     pub(super) failed: Option<String>,
 }
 
-/// What a host counted.
+/// The counts of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostCounts {
     /// Its number.

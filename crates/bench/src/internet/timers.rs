@@ -20,7 +20,7 @@ impl Timers {
         self.heap.peek().map(|Reverse((due, _))| *due)
     }
 
-    /// Takes what is due, soonest first.
+    /// Takes the due entries, soonest first.
     pub(super) fn due(&mut self, now: Duration) -> Option<(Duration, u32)> {
         if self.next()? > now {
             return None;

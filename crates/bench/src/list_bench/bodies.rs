@@ -1,9 +1,9 @@
 //! How often the spool holds the body of a large list: while all of it is held, and while it is under way.
 //!
-//! Both times the server is killed and what lies in the files of its spool is counted, not what the server says: each
-//! body carries a mark of the storm, and so do ten single messages beside the list, which show that the count would see
-//! more than one. The second kill comes under way, by the ledger of the internet: some had the list, some wait, and
-//! everybody one of these.
+//! Both times the server is killed and the files of its spool are counted, not the figures of the server: each body
+//! carries a mark of the storm, and so do ten single messages beside the list, which show that the count would see more
+//! than one. The second kill comes under way, by the ledger of the internet: some recipients had the list, the others
+//! wait.
 
 use super::flow::{Submission, submission};
 use super::internet::Internet;
@@ -28,7 +28,7 @@ const ASK_EVERY: Duration = Duration::from_millis(20);
 /// Octets that are read at a time.
 const CHUNK: usize = 1 << 20;
 
-/// What a spool holds.
+/// The content of a spool.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Look {
     /// Bodies of the list, and of the other messages.
@@ -53,7 +53,7 @@ pub(super) struct Figures {
 /// How far the list had come when it was under way.
 #[derive(Clone, Copy, Debug, Default)]
 struct Course {
-    /// Live recipients who had it, of so many.
+    /// Live recipients that had it, of so many.
     arrived: u64,
     live: u64,
     /// Had it more than once.
@@ -154,7 +154,7 @@ fn within(mut file: impl io::Read, mark: &[u8]) -> io::Result<u64> {
 }
 
 impl Figures {
-    /// What is to be said of it.
+    /// Returns the lines of the report.
     pub(super) fn lines(&self) -> Lines {
         let Self { recipients, bytes, held, under_way, course } = self;
         let body = |name: &str, look: &Look| {

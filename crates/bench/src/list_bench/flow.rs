@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 const ASK_EVERY: Duration = Duration::from_millis(50);
 /// How often a person is told.
 const TELL_EVERY: Duration = Duration::from_secs(5);
-/// A server whose mail no longer arrives has stopped, or waits for what does not answer.
+/// A server whose mail no longer arrives has stopped, or waits for a host that does not answer.
 const STALLED: Duration = Duration::from_secs(30);
 
 /// About what a server, an internet and their files take in a sample of ten lists.
@@ -34,7 +34,7 @@ const PAGE: usize = 4_096;
 /// The longest wait of the submitter for a reply.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// What is measured.
+/// The case that is measured.
 #[derive(Clone, Debug)]
 pub(super) struct Case {
     pub(super) name: String,
@@ -45,7 +45,7 @@ pub(super) struct Case {
     pub(super) longest: Duration,
 }
 
-/// What one sample says. Times are seconds from the first connection of the submitter.
+/// The figures of one sample. Times are seconds from the first connection of the submitter.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sample {
     /// The last message had its 250.
@@ -57,14 +57,14 @@ pub(super) struct Sample {
     /// Arrivals waited for, and arrivals.
     pub(super) live: usize,
     pub(super) arrived: usize,
-    /// Arrivals of what had come before, and of what nobody sent.
+    /// Arrivals that had come before, and arrivals that were not sent.
     pub(super) twice: u64,
     pub(super) strange: u64,
     pub(super) internet: Summary,
     /// Processor time: the machine; the server, where it is one process.
     pub(super) machine_s: f64,
     pub(super) server_s: Option<f64>,
-    /// The most memory and what was written, where the server is one process.
+    /// The most memory and the bytes written, where the server is one process.
     pub(super) memory: Option<u64>,
     pub(super) written: Option<u64>,
     pub(super) complaint: Option<String>,
@@ -249,8 +249,8 @@ pub(super) fn sample(site: &Site, kind: &Kind, case: &Case) -> Result<Sample, St
     })
 }
 
-/// Makes the machine have free memory at hand: a hypervisor takes back what was free for seconds, and who touches it
-/// next pays with more processor time than some samples have. Without such memory nothing is lost but that.
+/// Makes the machine have free memory at hand: a hypervisor takes back memory that was free for seconds, and its next
+/// use costs more processor time than some samples have. If there is no such memory, the figures are only less exact.
 fn warm_memory() {
     let Ok(mut block) = MmapMut::map_anon(WARM) else { return };
     // As the server's allocator asks for it.

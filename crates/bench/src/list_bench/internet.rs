@@ -1,4 +1,4 @@
-//! The simulated internet at work: `mailrace sim` as a child on ports 25 and 53, and what it writes.
+//! The simulated internet at work: `mailrace sim` as a child on ports 25 and 53, and its files.
 //!
 //! Dropping it ends it and removes its files. Its ledger is read while it is written; lines come within a second, but
 //! their times are its own, so nothing is measured by when they are read.
@@ -27,7 +27,7 @@ pub(super) struct Internet {
     lines: Lines,
 }
 
-/// What it says at its end.
+/// The figures that it prints at its end.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Summary {
     pub(super) connections: u64,

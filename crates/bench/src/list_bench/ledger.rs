@@ -1,7 +1,7 @@
-//! The ledger of the simulated internet: who got which message when, and what that makes in figures. Pure.
+//! The ledger of the simulated internet: the arrivals of messages, and figures made from them. Pure.
 //!
 //! Lines are those of docs/sim.md, "Files". A message of ours is known by the mark that the storm puts into each:
-//! `RUN/SEQ/CRC`. A recipient counts once for each message; whatever else arrives is counted as odd.
+//! `RUN/SEQ/CRC`. A recipient counts once for each message; any other arrival is counted as odd.
 
 use sim::ledger::HEAD;
 use sim::{How, Taken};
@@ -25,21 +25,22 @@ pub(super) fn delivery(line: &str) -> Result<Option<Taken>, String> {
     Taken::read(line).map(Some).ok_or_else(|| format!("ledger of the simulated internet: {line:?}"))
 }
 
-/// What has arrived of the messages of one run.
+/// The arrivals of the messages of one run.
 #[derive(Debug)]
 pub(super) struct Tally {
     run: String,
-    /// Recipients by name: number, and whether somebody waits for them.
+    /// Recipients by name: number, and whether the run waits for them.
     people: HashMap<String, (u32, bool)>,
     /// When a message came first, by its number and that of the recipient.
     taken: HashMap<(u64, u32), u64>,
-    /// What came without an answer that its client could see.
+    /// The arrivals whose client could see no answer.
     silent: HashSet<(u64, u32)>,
     /// First arrivals at live recipients, as they were told.
     times: Vec<u64>,
-    /// First arrivals of what came again.
+    /// First arrivals of messages that came again.
     repeated: Vec<u64>,
-    /// Somebody got a message again; got one of another run or nobody's; somebody not live got one.
+    /// Messages that a recipient got again, messages of another run or without a recipient, and messages to recipients
+    /// that are not live.
     pub(super) twice: u64,
     pub(super) strange: u64,
     pub(super) others: u64,
@@ -105,20 +106,20 @@ impl Tally {
         &self.repeated
     }
 
-    /// What came again because nobody could see that it had been taken.
+    /// Returns the number of arrivals that came again because the client could not see that the first was taken.
     pub(super) fn again_after_silence(&self) -> usize {
         self.silent.iter().filter(|one| self.taken.contains_key(one)).count()
     }
 
-    /// Who had no message and does not wait for one either.
+    /// Returns the number of recipients that had no message and do not wait for one either.
     pub(super) fn lost(&self, waiting: &HashSet<String>) -> u64 {
         let had = self.had();
         self.people.iter().filter(|(name, (number, _))| !had.contains_key(number) && !waiting.contains(*name)).count()
             as u64
     }
 
-    /// Of each who had a message and waits for one all the same: when he had the first, in microseconds since the
-    /// simulation began.
+    /// For each recipient that had a message and waits for one all the same: the time of the first, in microseconds
+    /// since the simulation began.
     pub(super) fn unrecorded(&self, waiting: &HashSet<String>) -> Vec<u64> {
         let had = self.had();
         waiting.iter().filter_map(|name| had.get(&self.people.get(name)?.0)).copied().collect()

@@ -1,8 +1,8 @@
 //! Whether the limits of a destination hold, seen from the hosts, while 50 sessions bring mail for few of them.
 //!
-//! Three runs: with all limits; with those on connections and recipients only, since a rate lets nobody open many
+//! Three runs: with all limits; with those on connections and recipients only, since with a rate no server opens many
 //! connections; and with more mail and no rule. Each limit has to hold where it is set, and to be exceeded in a run
-//! without it: a limit that nobody comes near is not seen to hold.
+//! without it: a limit that no run comes near is not seen to hold.
 
 use super::flow::{Submission, follow, submission};
 use super::internet::Internet;
@@ -28,7 +28,7 @@ const CONNECTIONS: usize = 3;
 const PER_SECOND: u32 = 10;
 const PER_TRANSACTION: usize = 2;
 const PER_CONNECTION: usize = 10;
-/// What a message takes from its turn to the host's answer may vary by this.
+/// The time from a message's turn to the host's answer may vary by this.
 const SLACK: Duration = Duration::from_millis(100);
 const LONGEST: Duration = Duration::from_secs(90);
 const WINDOWS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(10)];
@@ -51,8 +51,8 @@ impl Rule {
         }
     }
 
-    /// Messages for each host. They are single transactions where nothing splits them, and connections open by what
-    /// waits.
+    /// Messages for each host. They are single transactions where nothing splits them, and waiting messages open
+    /// connections.
     fn messages(self) -> u32 {
         match self {
             Self::All | Self::NoRate => 40,
@@ -72,7 +72,7 @@ impl Rule {
     }
 }
 
-/// What one host saw.
+/// The figures of one host.
 #[derive(Debug, Default)]
 struct Host {
     times_us: Vec<u64>,
@@ -167,7 +167,7 @@ fn allowed(window: Duration) -> usize {
 }
 
 impl Figures {
-    /// A limit: what the runs have that set it, and those that do not.
+    /// Returns the line of a limit: the figures of runs that set it, and of runs that do not.
     fn limit(&self, name: &str, allowed: usize, sets: &[Rule], control: &[Rule], of: fn(&Run) -> usize) -> Line {
         let of_rule = |rules: &[Rule]| -> Vec<(Rule, usize)> {
             self.runs.iter().filter(|run| rules.contains(&run.rule)).map(|run| (run.rule, of(run))).collect()
@@ -250,7 +250,7 @@ mod tests {
         assert!(without_control[0].ends_with("control without a rule: 3: the control does not exceed it"));
         assert_eq!(broken(|runs| runs[1].windows[1] = 111).len(), 1);
         assert_eq!(broken(|runs| runs[0].arrived = 4).len(), 1);
-        // What was not run shows nothing.
+        // A case that did not run shows nothing.
         assert_eq!(broken(|runs| runs.truncate(2)).len(), 3);
     }
 

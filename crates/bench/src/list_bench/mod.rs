@@ -2,8 +2,8 @@
 //!
 //! The command `mailrace-bench list`: starts itself again in a network of its own (`bench/peers/alone`), where
 //! `mailrace sim` is the internet ([`internet`], [`world`]) with ports 25 and 53, brings lists to servers that ask this
-//! DNS for hosts ([`flow`]), and reads from the ledger of the internet who had what when ([`ledger`]). Some parts look
-//! at mailrace only: a million recipients that wait for dead hosts ([`stragglers`]), limits under many sessions
+//! DNS for hosts ([`flow`]), and reads the arrivals from the ledger of the internet ([`ledger`]). Some parts look at
+//! mailrace only: a million recipients that wait for dead hosts ([`stragglers`]), limits under many sessions
 //! ([`limits`]), a kill in the middle of a large list ([`restart`]), how often its body is stored ([`bodies`]). Servers
 //! and cases take turns round after round ([`plan`]); [`report`] makes the tables.
 //!
@@ -69,7 +69,7 @@ pub struct Arguments {
     /// Recipients that wait for bad hosts in the part "stragglers"; with 0 a server is compared with its like
     #[arg(long, default_value_t = 1_000_000)]
     waiting: u64,
-    /// What those hosts do
+    /// The behaviour of those hosts
     #[arg(long, value_enum, default_value_t = stragglers::Bad::Dead)]
     stragglers: stragglers::Bad,
     /// Every server does every part with lists, also those that need many minutes for it; --longest bounds each sample
@@ -148,7 +148,7 @@ impl Part {
     }
 }
 
-/// Runs what was asked for, prints it and writes it.
+/// Runs the requested parts, prints and writes the report.
 #[must_use]
 pub fn run(arguments: &Arguments) -> ExitCode {
     let done = if arguments.inside { plan::run(arguments) } else { enter(arguments) };
@@ -164,7 +164,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 /// Becomes the script that makes the network and runs this program with the same words in it.
 ///
 /// # Errors
-/// The script cannot be run. What else it lacks it says itself.
+/// The script cannot be run. The script reports its other failures itself.
 fn enter(arguments: &Arguments) -> Result<(), String> {
     let alone = arguments.peers.with_file_name("alone");
     let own = std::env::current_exe().map_err(|e| e.to_string())?;

@@ -2,7 +2,7 @@
 //! each live recipient had each message once.
 //!
 //! Other servers are not judged, their faults are remarks below the table. A sample that its time ended has recipients
-//! without their mail, so the limits of time of the parts are far above what they need.
+//! without their mail, so the limits of time of the parts are far above their usual times.
 
 use super::flow::Sample;
 use super::plan::Tables;
@@ -10,7 +10,7 @@ use super::report::Line;
 use crate::side_by_side::servers::Kind;
 
 impl Tables {
-    /// What must be, for each of the servers that is mailrace.
+    /// Returns the required results for each of the servers that is mailrace.
     pub(super) fn musts(&self) -> Vec<Line> {
         let ours = self.servers.iter().enumerate().filter(|(_, kind)| kind.is_mailrace());
         ours.flat_map(|(at, kind)| self.musts_of(at, kind)).collect()
@@ -61,7 +61,8 @@ mod tests {
         Sample { accepted_s: Some(0.1), at_100: Some(1.0), live: 4, arrived: 4, ..Sample::default() }
     }
 
-    /// What is broken when the second of two cases has these samples, of mailrace and of another server.
+    /// Returns the broken requirements when the second of two cases has these samples, of mailrace and of another
+    /// server.
     fn broken(ours: &[Option<Sample>], theirs: &[Option<Sample>]) -> Vec<String> {
         let row = |name: &str, samples: &[Option<Sample>]| {
             let mut row = Row::new(name);

@@ -23,7 +23,7 @@ const RECIPIENTS: u32 = 2;
 /// Live hosts of the part "beyond", and bad ones: a fifth of all, and more than the fast lane of mailrace has places
 /// (900).
 const BEYOND: [u32; 2] = [4_000, 1_000];
-/// What those do.
+/// The ways of these hosts.
 const BEYOND_WAYS: [(&str, &str); 6] = [
     ("drop", "drop packets"),
     ("hung", "never greet"),
@@ -83,7 +83,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), String> {
     if broken.is_empty() { Ok(()) } else { Err(format!("what must be is not:\n{}", broken.join("\n"))) }
 }
 
-/// What a part has to say.
+/// Measures a part and returns its report.
 fn tell(site: &Site, servers: &[Kind], part: Part, arguments: &Arguments) -> Result<Told, String> {
     match part {
         Part::Stragglers => Ok(stragglers::measure(site, arguments)?.report(part)),
@@ -204,7 +204,7 @@ fn takes_part(kind: &Kind, part: Part) -> bool {
 /// Tables of a part.
 #[derive(Debug)]
 pub(super) struct Tables {
-    /// Who takes part, in the order of the rows.
+    /// The servers, in the order of the rows.
     pub(super) servers: Vec<Kind>,
     /// A case each.
     pub(super) all: Vec<Table>,

@@ -41,7 +41,7 @@ impl Line {
         Self { target, met: Some(is_met), ..Self::plain(name, measured) }
     }
 
-    /// What has to be so on a slow machine too.
+    /// Makes a line for a requirement that holds on a slow machine too.
     pub(super) fn must(name: impl Into<String>, measured: impl Into<String>, is_so: bool) -> Self {
         Self { must: true, ..Self::target(name, "must be", measured, is_so) }
     }
@@ -61,7 +61,7 @@ impl Lines {
         out
     }
 
-    /// What must be and is not.
+    /// Returns the requirements that are not met.
     pub(super) fn broken(&self) -> Vec<String> {
         let broken = self.0.iter().filter(|line| line.must && line.met != Some(true));
         broken.map(|line| format!("{}: {}", line.name, line.measured)).collect()
@@ -73,7 +73,7 @@ impl Lines {
     }
 }
 
-/// What a part has to say: to people, to programs, and why the run fails.
+/// The report of a part: for people, for programs, and why the run fails.
 #[derive(Debug)]
 pub(super) struct Told {
     pub(super) text: String,
@@ -112,7 +112,7 @@ pub(super) struct Report {
 }
 
 impl Report {
-    /// What stands above all tables.
+    /// Returns the text above all tables.
     pub(super) fn head(&self) -> String {
         let Machine { processor, cores, memory_gib, kernel } = &self.machine;
         format!(
@@ -168,7 +168,7 @@ impl Tables {
         }
     }
 
-    /// What was promised of mailrace. A target is missed where one of the rounds has no figure.
+    /// Returns the lines for the targets of mailrace. A target is missed where one of the rounds has no figure.
     fn targets(&self, part: Part) -> Vec<Line> {
         let Some(ours) = self.servers.iter().position(Kind::is_mailrace) else { return Vec::new() };
         let row = |at: usize| self.all.get(at).and_then(|table| table.rows.get(ours));
@@ -289,7 +289,7 @@ pub(super) mod tests {
     use super::*;
     use std::time::Duration;
 
-    /// A case that nobody has to run.
+    /// Returns a case that is not run.
     pub(in super::super) fn case(name: &str) -> Case {
         let world = World { hosts: 1, domains_per_host: 1, recipients: 1, bad: Vec::new(), delay_ms: 0, slow_s: 0 };
         Case { name: name.to_owned(), world, messages: 1, bytes: 1, longest: Duration::ZERO }
@@ -356,7 +356,7 @@ pub(super) mod tests {
         assert_eq!(lines(true, false).told(Part::Limits, json!(null)).broken, ["none lost: 3"]);
         assert!(lines(true, false).markdown("Limits").contains("| none lost | must be | 3 | no |"));
         assert_eq!(Told::nothing(Part::Limits, "why").broken, ["no figures: why"]);
-        // What is added takes nothing away.
+        // A part that is added changes no other.
         let mut told = lines(true, false).told(Part::Limits, json!({}));
         told.add("more", &lines(true, false), "More", json!(1));
         assert_eq!((told.broken.len(), &told.value["more"]), (2, &json!(1)));

@@ -1,9 +1,10 @@
-//! What a kill costs a large list: in the middle of it, and while all of it is held, beside a server that nobody kills.
+//! The cost of a kill for a large list: in the middle of it, and while all of it is held, beside a server that is not
+//! killed.
 //!
-//! `kill -9`, and at once the same server again on the same spool. From the ledger of the internet: when everybody live
-//! had the list, who had it twice, and how long before the kill the first of the two had come. From the spool at the
-//! end: who still waits. Each recipient has had the list or waits for it; both only if he had it just before a kill
-//! under way, since who waits will have it twice.
+//! `kill -9`, and at once the same server again on the same spool. From the ledger of the internet: when all live
+//! recipients had the list, which had it twice, and how long before the kill the first of the two had come. From the
+//! spool at the end: the recipients that still wait. Each recipient has had the list or waits for it; both only if he
+//! had it just before a kill under way, since a recipient that waits will have it twice.
 //!
 //! The time of a server that was killed while it held the list runs from its second start, that of the others from the
 //! first connection of the submitter. Processor time is that of both processes, memory the most of either.
@@ -34,7 +35,7 @@ const REPEATED_MAX_US: u64 = 500_000;
 /// Percent of all arrivals that are the middle.
 const MIDDLE: std::ops::RangeInclusive<f64> = 10.0..=90.0;
 
-/// What happens to the server.
+/// The treatment of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     Through,
@@ -54,10 +55,10 @@ impl Way {
     }
 }
 
-/// What one sample says.
+/// The figures of one sample.
 #[derive(Clone, Debug, Default)]
 struct Sample {
-    /// Until everybody live had the list, in seconds.
+    /// The time until all live recipients had the list, in seconds.
     all_s: Option<f64>,
     /// From the second start until it accepts connections.
     ready_s: Option<f64>,
@@ -67,7 +68,7 @@ struct Sample {
     memory: u64,
     arrived: usize,
     expected: usize,
-    /// Nobody brought them the list and it does not wait for them.
+    /// Recipients that did not get the list and do not wait for it.
     lost: u64,
     /// Had it and wait for it all the same.
     unrecorded: Again,
@@ -77,7 +78,7 @@ struct Sample {
     unanswered: usize,
 }
 
-/// What came, and came again or is to.
+/// Deliveries that came again or will.
 #[derive(Clone, Copy, Debug, Default)]
 struct Again {
     count: u64,
@@ -98,7 +99,8 @@ impl Again {
         }
     }
 
-    /// What a kill in the middle does not explain, by when the server was there again.
+    /// Returns the repeated deliveries that a kill in the middle does not explain, by the time when the server was
+    /// back.
     fn unexplained(&self, way: Way) -> u64 {
         if way == Way::Killed { self.anew } else { self.count }
     }
@@ -182,7 +184,8 @@ fn sample(site: &Site, arguments: &Arguments, way: Way) -> Result<Sample, String
     sample.lost = tally.lost(&waiting);
     sample.unanswered = tally.again_after_silence();
     let kill = killed_us.map(since).map(|killed| {
-        // Answers to what the killed one had sent leave a little later than it ended, and before the next one is there.
+        // Answers to messages that the killed one had sent leave a little later than it ended, and before the next one
+        // is there.
         let ready = Duration::from_secs_f64(sample.ready_s.unwrap_or(0.0)).as_micros();
         (killed, killed.saturating_add(u64::try_from(ready).unwrap_or(u64::MAX)))
     });
@@ -213,7 +216,7 @@ impl Sample {
         }
     }
 
-    /// Whether the kill came when it was to come. Nothing may have left what is held.
+    /// Whether the kill came when it was to come. No held message may have left.
     fn is_killed_in_time(&self, way: Way) -> bool {
         match way {
             Way::Through => self.before.is_none(),
@@ -357,7 +360,7 @@ mod tests {
             let broken = |change: &dyn Fn(&mut [Sample; 3])| figures(change).lines().broken().len();
             assert_eq!(broken(&|samples| again(&mut samples[0]).count = 1), 1);
             assert_eq!(broken(&|samples| again(&mut samples[2]).count = 1), 1);
-            // What the killed one forgot is sent again, or will be.
+            // A delivery whose result the killed server lost is sent again, or will be.
             assert_eq!(broken(&|samples| again(&mut samples[1]).count = 5), 0);
             assert_eq!(broken(&|samples| again(&mut samples[1]).oldest_us = Some(REPEATED_MAX_US + 1)), 1);
             assert_eq!(broken(&|samples| again(&mut samples[1]).anew = 1), 1);
@@ -375,7 +378,7 @@ mod tests {
         };
         assert_eq!(of(&[], Some((50, 70))), (0, None, 0));
         assert_eq!(of(&[5, 40], None), (2, None, 0));
-        // Answered before the kill, while nobody was there, and by the next one.
+        // Answered before the kill, while no server was there, and by the next one.
         assert_eq!(of(&[40, 60, 71], Some((50, 70))), (3, Some(10), 1));
     }
 

@@ -1,12 +1,12 @@
-//! What mail that waits for bad hosts costs the mail that can be delivered.
+//! The cost of mail that waits for bad hosts, for the mail that can be delivered.
 //!
 //! Two servers, one with an empty queue, one with a million recipients waiting for 5,000 hosts that refuse connections
-//! (or drop packets, or never greet). First: how long the full one needs until it is at rest with them, and what
-//! processor time it uses when nothing happens but that bad hosts are tried again. Everybody still waits then; hosts
-//! that refuse have each been tried once at least, or the figure says nothing. Of silent ones a try in the slow lane
-//! lasts for minutes, and few are made at a time. Then turns of the same work for both, lists and single messages to
-//! live hosts: some seconds each, in one order and in the other, and ratios are of one turn. With nobody who waits
-//! (`--waiting 0`) it shows what it can tell apart.
+//! (or drop packets, or never greet). First: how long the full one needs until it is at rest with them, and the
+//! processor time it uses when nothing happens but that bad hosts are tried again. All recipients still wait then;
+//! hosts that refuse have each been tried once at least, or the figure says nothing. Of silent ones a try in the slow
+//! lane lasts for minutes, and few are made at a time. Then turns of the same work for both, lists and single messages
+//! to live hosts: some seconds each, in one order and in the other, and ratios are of one turn. Without waiting
+//! recipients (`--waiting 0`) it shows the smallest difference that it can measure.
 
 use super::flow::{Submission, follow, submission};
 use super::internet::Internet;
@@ -40,7 +40,7 @@ const TURNS: usize = 3;
 const SESSIONS: u32 = 20;
 /// A turn takes no longer.
 const LONGEST: Duration = Duration::from_secs(60);
-/// At rest is who uses less of a core than this; it is looked for so long.
+/// A server is at rest when it uses less of a core than this; it is looked for so long.
 const REST_SHARE: f64 = 0.02;
 const REST_LOOK: Duration = Duration::from_secs(2);
 /// The same while hosts are silent: the first contact with them all is made in turns of ten seconds, with pauses
@@ -59,7 +59,7 @@ const IDLE_LONGEST: Duration = Duration::from_secs(150 + 30);
 /// was brought are still being written, and say nothing of tries.
 const TRIES_MAX: u64 = 4;
 
-/// What the hosts do that a million recipients wait for.
+/// The behaviour of the hosts that a million recipients wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Bad {
     /// They refuse connections
@@ -125,7 +125,7 @@ impl Work {
     }
 }
 
-/// What a server did in a turn.
+/// The work of a server in a turn.
 #[derive(Clone, Copy, Debug, Default)]
 struct Did {
     lists: Work,
@@ -166,7 +166,7 @@ pub(super) struct Figures {
     rest_s: Option<f64>,
     idle: Idle,
     memory: u64,
-    /// Of all passes: messages that a recipient had before, and those that nobody sent.
+    /// Totals of all passes: messages that a recipient had before, and those that were not sent.
     twice: u64,
     strange: u64,
 }
@@ -275,14 +275,14 @@ struct Bench {
     bytes: usize,
     /// Number of the last run; each has its own name.
     run: u32,
-    /// Of all runs.
+    /// The total of all runs.
     twice: u64,
     strange: u64,
 }
 
 impl Bench {
     /// Has the same work done by servers of these addresses and processes, the one with an empty queue and the other,
-    /// and then in the other order: who comes second has another machine, by a quarter at times.
+    /// and then in the other order: the second one has a machine that differs by a quarter at times.
     fn turn(&mut self, servers: [(SocketAddr, u32); 2]) -> Result<Turn, String> {
         let live = self.internet.people.those(true);
         let per_list = live.len();
@@ -316,7 +316,7 @@ impl Bench {
         let run = format!("run{}", self.run);
         let mut tally = Tally::new(&run, lists.iter().flatten().map(|one| (one.clone(), true)));
         let expected = each * usize::try_from(messages).unwrap_or(usize::MAX);
-        // What came late of the run before is not of this one.
+        // Late arrivals of the run before do not count in this one.
         self.internet.deliveries(|_| {})?;
         let plan = Plan { sessions, ..submission(to, &run, messages, self.bytes, lists) };
         let before = process_ticks(pid);

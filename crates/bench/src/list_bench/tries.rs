@@ -1,8 +1,8 @@
 //! Which hosts the server tried, by its log: each try that came to nothing leaves a line for the recipient it was made
 //! for.
 //!
-//! Refused connections are seen by nobody else, since no socket of the simulated internet is there. The server hears
-//! nothing of being watched: its file is read from where it ended when the watch began.
+//! Only this watch sees refused connections, since no socket of the simulated internet is there. The server does not
+//! notice the watch: its file is read from where it ended when the watch began.
 
 use super::ledger::Lines;
 use std::collections::HashSet;
@@ -16,7 +16,7 @@ pub(super) struct Tries {
     log: PathBuf,
     read: u64,
     lines: Lines,
-    /// All tries, and for whom they were.
+    /// All tries, and their recipients.
     pub(super) count: u64,
     pub(super) whose: HashSet<String>,
 }
@@ -31,7 +31,7 @@ impl Tries {
         Ok(Self { log, read: data.len(), lines: Lines::default(), count: 0, whose: HashSet::new() })
     }
 
-    /// Counts what was logged since the last look.
+    /// Counts the lines logged since the last look.
     ///
     /// # Errors
     /// The log cannot be read.
@@ -52,7 +52,7 @@ impl Tries {
     }
 }
 
-/// Who is deferred by a line of the log (docs/log.md, "deferred").
+/// Returns the recipients that a line of the log defers (docs/log.md, "deferred").
 fn deferred(line: &str) -> Vec<&str> {
     let Some((_, fields)) = line.split_once(": to=").filter(|_| line.contains(", stat=Deferred")) else {
         return Vec::new();

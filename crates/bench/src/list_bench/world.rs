@@ -1,7 +1,7 @@
 //! Which internet is simulated, and which of its recipients can be reached. Pure: words and texts.
 //!
 //! The internet is `mailrace sim` (docs/sim.md); here are the words it is started with, and its map is read: a
-//! recipient is *live* if a host of its domain takes mail without a trick. Everybody else is not waited for.
+//! recipient is *live* if a host of its domain takes mail without a trick. The run does not wait for the others.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -45,7 +45,7 @@ impl World {
         option("port", "25".to_owned());
         option("dns", "127.0.0.1:53".to_owned());
         for (name, hosts) in self.bad.iter().filter(|(_, hosts)| *hosts > 0) {
-            // Four digits are what the command takes, and enough for its rounding to give this number again.
+            // The command takes four digits, and enough for its rounding to give this number again.
             option(name, format!("{:.4}%", 100.0 * f64::from(*hosts) / f64::from(self.hosts.max(1))));
             if *name == SLOW {
                 option("slow-time", format!("{}s", self.slow_s));
@@ -98,7 +98,7 @@ impl People {
         self.is_live.iter().filter(|live| **live).count()
     }
 
-    /// Those who are live, or those who are not.
+    /// The live recipients, or the others.
     pub(super) fn those(&self, live: bool) -> Vec<String> {
         let both = self.all.iter().zip(&self.is_live);
         both.filter(|(_, is_live)| **is_live == live).map(|(one, _)| one.clone()).collect()

@@ -1,4 +1,4 @@
-//! One connection to the receiver: SMTP as far as a relay needs it, friendly to whatever a client asks for.
+//! One connection to the receiver: SMTP as far as a relay needs it, it accepts every parameter.
 //!
 //! Replies are kept back while commands are waiting in the buffer, so that a pipelined flight is answered with one
 //! write.
@@ -32,7 +32,7 @@ pub(super) struct Conversation {
     content: Vec<u8>,
 }
 
-/// What a line of a client asks for.
+/// The request in a line of a client.
 enum Verb<'a> {
     Hello { name: &'a str, extended: bool },
     Mail,
@@ -221,7 +221,7 @@ impl Conversation {
         }
     }
 
-    /// Sends what is to be said, and reads more.
+    /// Sends the replies, and reads more.
     async fn fill(&mut self) -> io::Result<()> {
         self.flush().await?;
         self.input.drain(..self.done);
@@ -240,7 +240,7 @@ impl Conversation {
     }
 }
 
-/// Reads a command. Parameters of MAIL and RCPT are passed over: whatever they ask for is granted.
+/// Reads a command. Parameters of MAIL and RCPT are passed over: all are accepted.
 fn verb(line: &str) -> Verb<'_> {
     let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
     let rest = rest.trim();

@@ -55,7 +55,7 @@ pub struct Receiver {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What its connections share. No lock is held across an `await`.
+/// The state that its connections share. No lock is held across an `await`.
 #[derive(Debug)]
 struct Shared {
     count: AtomicU64,
@@ -89,7 +89,7 @@ impl Receiver {
             let shared = Arc::clone(&shared);
             move || {
                 runtime.block_on(async {
-                    // Accepting is cancel-safe; whoever ends the receiver wants no connection any more.
+                    // Accepting is cancel-safe; the end of the receiver drops connections that wait.
                     tokio::select! {
                         () = accept(&listener, &shared) => {}
                         _ = stopped => {}
@@ -117,7 +117,7 @@ impl Receiver {
         *self.shared.manners.lock().unwrap_or_else(PoisonError::into_inner) = manners;
     }
 
-    /// What came in since the last time, in the order of recording.
+    /// Returns the arrivals since the last call, in the order of recording.
     #[must_use]
     pub fn arrivals(&self) -> Vec<Arrival> {
         std::mem::take(&mut *self.shared.arrivals.lock().unwrap_or_else(PoisonError::into_inner))

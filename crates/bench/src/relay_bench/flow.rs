@@ -18,12 +18,12 @@ const WARM_UP: u64 = 300;
 const ASK_EVERY: Duration = Duration::from_millis(5);
 /// A server that passes nothing on for so long has stopped.
 const STALLED: Duration = Duration::from_secs(30);
-/// What `smtp-source` may take beyond ten times its share.
+/// The time that `smtp-source` may take beyond ten times its share.
 const GRACE: Duration = Duration::from_secs(60);
 /// After Postal is ended, mail is on its way while anything arrives within this time.
 const QUIET: Duration = Duration::from_secs(3);
 
-/// What is brought.
+/// The load of a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Load {
     /// `smtp-source` to `smtp-sink`.
@@ -42,7 +42,7 @@ pub(super) struct Amount {
     pub(super) postal_seconds: f64,
 }
 
-/// What one sample says.
+/// The figures of one sample.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sample {
     /// Messages that arrived.

@@ -1,8 +1,7 @@
-//! The next hop: who receives, and how many messages it has so far.
+//! The next hop: the receiving program, and its number of messages so far.
 //!
-//! `smtp-sink` is what other people measure with. It writes a running count with each message; here into a file in
-//! memory, of which the end is read now and then, so that counting wakes nobody. Our own receiver also looks at what it
-//! gets.
+//! Other benchmarks use `smtp-sink`. It writes a running count with each message; here into a file in memory, of which
+//! the end is read now and then, so that counting wakes no process. Our own receiver also looks at its messages.
 
 use crate::clock;
 use crate::receiver::{Manners, Receiver};
@@ -42,7 +41,7 @@ impl Hop {
     /// It does not run.
     pub(super) fn sink(memory: &Path) -> Result<Self, String> {
         let told = |e: std::io::Error| format!("smtp-sink: {e}");
-        // It takes no port 0; nobody else looks for a port in the moment between.
+        // It takes no port 0; no other program looks for a port in the moment between.
         let at = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|free| free.local_addr()).map_err(told)?;
         let said = memory.join(format!("mailrace-sink-{}-{}", std::process::id(), at.port()));
         let out = File::create(&said).map_err(told)?;
@@ -63,7 +62,7 @@ impl Hop {
         Ok(Self::Sink(sink))
     }
 
-    /// Starts our own receiver, which remembers what it gets.
+    /// Starts our own receiver, which records its messages.
     ///
     /// # Errors
     /// The system gives no port or thread.
@@ -100,7 +99,7 @@ impl Sink {
     }
 }
 
-/// The last whole "mesg=NUMBER" of what `smtp-sink` says; a carriage return ends each line.
+/// The last whole "mesg=NUMBER" of the output of `smtp-sink`; a carriage return ends each line.
 fn last_count(text: &str) -> Option<u64> {
     let whole = text.get(..=text.rfind('\r')?)?;
     whole.rsplit("mesg=").next()?.split_whitespace().next()?.parse().ok()

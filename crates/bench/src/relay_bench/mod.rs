@@ -89,7 +89,7 @@ impl Part {
     const ALL: [Self; 4] = [Self::Source, Self::New, Self::Storm, Self::Postal];
 }
 
-/// Runs what was asked for, prints it and writes it.
+/// Runs the requested cases, prints and writes the report.
 #[must_use]
 pub fn run(arguments: &Arguments) -> ExitCode {
     match plan::run(arguments) {

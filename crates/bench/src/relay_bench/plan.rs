@@ -1,8 +1,8 @@
 //! Which samples are taken, in which order.
 //!
-//! Within a round the servers take turns, and who begins moves on from round to round: what heats up or slows down hits
-//! each of them in turn. A server that cannot run, or stops in the middle, is left out of the rest of the load with its
-//! reason.
+//! Within a round the servers take turns, and the first one changes from round to round, so that heat or a slow phase
+//! hits each of them in turn. A server that cannot run, or stops in the middle, is left out of the rest of the load
+//! with its reason.
 
 use super::flow::{Amount, Load, sample};
 use super::report::{Report, Table};

@@ -96,7 +96,7 @@ impl Table {
 }
 
 impl Report {
-    /// What stands above all tables.
+    /// Returns the text above all tables.
     pub(super) fn head(&self) -> String {
         let Machine { processor, cores, memory_gib, kernel } = &self.machine;
         format!(

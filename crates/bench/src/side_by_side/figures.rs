@@ -32,12 +32,12 @@ pub(crate) fn median(rounds: &[Option<f64>]) -> Option<f64> {
     values.and_then(spread).map(|(median, ..)| median)
 }
 
-/// What a round gave for one contender.
+/// The result of a round for one contender.
 pub(crate) trait Sampled: Clone {
     /// The figure that ratios are made of.
     fn rate(&self) -> f64;
 
-    /// What is wrong with it, if anything is.
+    /// Returns the fault of the result, if there is one.
     fn complaint(&self) -> Option<&str>;
 }
 
@@ -46,7 +46,7 @@ pub(crate) trait Sampled: Clone {
 pub(crate) struct Row<S> {
     pub(crate) name: String,
     pub(crate) samples: Vec<Option<S>>,
-    /// Why there is no figure, or what is wrong with one; each text once.
+    /// Why there is no figure, or the fault of one; each text once.
     pub(crate) remarks: Vec<String>,
 }
 

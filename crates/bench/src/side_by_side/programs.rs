@@ -15,7 +15,7 @@ const TICKS: f64 = 100.0;
 /// How often a child is asked whether it has ended.
 const ASK_EVERY: Duration = Duration::from_millis(2);
 
-/// What `smtp-source` is to do.
+/// The load that `smtp-source` makes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Source {
     pub(crate) sessions: u32,
@@ -102,7 +102,7 @@ impl Postal {
     /// Ends it.
     ///
     /// # Errors
-    /// It had ended before, so whatever was measured is not what was meant.
+    /// It had ended before, so the measured load is not the planned one.
     pub(crate) fn end(mut self) -> Result<(), String> {
         match self.child.try_wait().map_err(|e| format!("postal: {e}"))? {
             Some(status) => Err(format!("postal ended early: {status}")),

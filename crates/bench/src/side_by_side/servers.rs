@@ -1,7 +1,6 @@
 //! The servers under measurement: `mailrace serve` and `mailrace sink` as children, others through `bench/peers/peer`.
 //!
-//! Dropping a running server ends it and removes what it stored, and so does dropping [`Work`] with everything of a
-//! run.
+//! Dropping a running server ends it and removes its files, and so does dropping [`Work`] with everything of a run.
 
 use crate::clock;
 use rustix::process::Signal;
@@ -22,10 +21,10 @@ use std::time::Duration;
 
 /// The longest wait for a server to say that it is ready, and to end after SIGTERM.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// What a server prints when it accepts connections, perhaps followed by " on ADDRESS:PORT".
+/// The line that a server prints when it accepts connections, perhaps followed by " on ADDRESS:PORT".
 const READY: &str = "mailrace: ready";
 
-/// What can be measured.
+/// The servers that can be measured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// `mailrace serve` with its spool on the disk.
@@ -108,7 +107,7 @@ pub(crate) fn beside() -> Result<PathBuf, String> {
     Ok(own.parent().unwrap_or_else(|| Path::new(".")).to_owned())
 }
 
-/// What a server is to do with mail.
+/// The treatment of mail by a server.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Task {
     /// Accept and keep it; TLS is offered or not.
@@ -174,7 +173,7 @@ impl<'a> Server<'a> {
     }
 
     fn start_peer(site: &'a Site, name: &str, task: Task, untuned: &str) -> Result<Self, String> {
-        // What a killed run left would hold the port.
+        // A server that a killed run left would hold the port.
         drop(peer(site, &["stop", name]));
         match task {
             Task::Keep { .. } => drop(peer(site, &["start", name, "queue"])?),
@@ -199,7 +198,7 @@ impl<'a> Server<'a> {
         }
     }
 
-    /// Ends a server that is one process, by `kill -9` or in good order. What it stored stays until this is dropped.
+    /// Ends a server that is one process, by `kill -9` or in good order. The stored mail stays until this is dropped.
     pub(crate) fn end(&mut self, signal: Signal) {
         let Made::Child { child, .. } = &mut self.made else { return };
         if signal == Signal::KILL {
@@ -210,7 +209,7 @@ impl<'a> Server<'a> {
         }
     }
 
-    /// Starts `mailrace serve` again, which has ended, on what it stored. It listens elsewhere than before.
+    /// Starts `mailrace serve` again, which has ended, on its files. It listens elsewhere than before.
     ///
     /// # Errors
     /// As [`Server::start`].
@@ -250,7 +249,7 @@ impl<'a> Server<'a> {
         }
     }
 
-    /// What `mailrace spool stats` says of the spool of a server that has ended.
+    /// Returns the output of `mailrace spool stats` for the spool of a server that has ended.
     ///
     /// # Errors
     /// It says nothing.
@@ -261,7 +260,7 @@ impl<'a> Server<'a> {
         serde_json::from_str(&output(&mut command)?).map_err(|e| format!("spool stats: {e}"))
     }
 
-    /// Who waits in the spool of a server that has ended.
+    /// Returns the recipients that wait in the spool of a server that has ended.
     ///
     /// # Errors
     /// It cannot be read.
@@ -381,7 +380,7 @@ fn settings(site: &Site, dir: &Path, task: Task) -> Vec<String> {
 /// Starts a child and waits for the line that `read` knows; returns what it read, and where all later lines come out.
 ///
 /// # Errors
-/// What `read` says of the line; or the child ended or was silent, with its last words.
+/// The error of `read` for the line; or the child ended or was silent, with its last words.
 pub(crate) fn ready<T>(
     mut command: Command,
     dir: &Path,
@@ -491,7 +490,7 @@ impl Drop for Work {
     }
 }
 
-/// Makes a certificate for the servers of this run; nobody checks it.
+/// Makes a certificate for the servers of this run; it is not checked.
 fn certificate(dir: &Path) -> Result<(PathBuf, PathBuf), String> {
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).map_err(|e| format!("certificate: {e}"))?;
     let (certificate, key) = (dir.join("certificate.pem"), dir.join("key.pem"));

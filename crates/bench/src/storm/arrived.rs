@@ -1,6 +1,6 @@
-//! The other end of a storm: what a stored message says of itself, and what a ledger says was acknowledged.
+//! The other end of a storm: the mark in a stored message, and the acknowledged messages in a ledger.
 //!
-//! Whoever kills a server under a storm holds one against the other. Neither needs to know what was sent.
+//! A rig that kills a server under a storm compares the two. Neither needs a list of the sent messages.
 
 use super::message::HEADER;
 use std::fmt;
@@ -27,7 +27,7 @@ impl fmt::Display for Arrived {
 pub enum NotSent {
     /// It has no header section, or none with the line of a storm.
     Foreign,
-    /// Its text is not what it was; the checksums are of the header line and of what is there.
+    /// Its text was changed; the checksums are those of the header line and of the present text.
     Altered {
         /// Which message.
         of: Arrived,
@@ -51,7 +51,7 @@ impl fmt::Display for NotSent {
 
 impl std::error::Error for NotSent {}
 
-/// Reads a message as a server stored it, with whatever trace lines it put before, and compares its checksum.
+/// Reads a message as a server stored it, with the trace lines it put before, and compares its checksum.
 ///
 /// # Errors
 /// No storm sent it, or not like this.

@@ -1,4 +1,4 @@
-//! The ledger: a line for each message a server has acknowledged, for whoever kills the server and looks for the mail.
+//! The ledger: a line for each message a server has acknowledged, for rigs that kill the server and look for the mail.
 //!
 //! A line is `SEQ ID MICROSECONDS` (since 1970; the id is `-` where the reply named none). A thread of its own writes,
 //! so that a slow disk does not slow the storm. The lines are in the file, not synced, soon after their reply; all of

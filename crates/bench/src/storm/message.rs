@@ -1,9 +1,9 @@
 //! The messages of a storm: each its own, of an exact size, made again from the seed, and checkable where it arrives.
 //!
 //! A message is a header, a first line that no other message has, and filler that all share. `X-Mailrace-Storm:
-//! RUN/SEQ/CRC` carries the CRC-32C of everything after the empty line, so a receiver needs no list of what was sent.
-//! No line begins with a dot and all end in CRLF: what goes over the wire has the size that is stored (RFC 5321
-//! §4.5.2), by DATA as by BDAT.
+//! RUN/SEQ/CRC` carries the CRC-32C of everything after the empty line, so a receiver needs no list of the sent
+//! messages. No line begins with a dot and all end in CRLF: a message has the same size on the wire and in the store
+//! (RFC 5321 §4.5.2), by DATA as by BDAT.
 //!
 //! The filler is made once; a message costs a header in the session's buffer and the checksum.
 
@@ -22,7 +22,7 @@ pub(super) const HEADER: &str = "X-Mailrace-Storm:";
 /// The end of every message.
 pub(super) const CRLF: &[u8] = b"\r\n";
 
-/// What all messages of a run have in common.
+/// The common parts of all messages of a run.
 #[derive(Debug)]
 pub(super) struct Letters {
     head: String,

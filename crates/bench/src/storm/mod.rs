@@ -1,12 +1,12 @@
-//! A storm of mail against a server: what `mailrace storm` and the benchmark of accepting mail run.
+//! A storm of mail against a server: for `mailrace storm` and the benchmark of accepting mail.
 //!
 //! One thread, one task a session. A session takes the next number of the run, makes that message in a buffer of its
 //! own and brings it to the server; nothing else is shared but counters ([`tally`]). Every message can be told from
 //! every other and checked where it arrives ([`message`]).
 //!
 //! Invariants: a message is tried once and counted once, as accepted, refused, failed or unanswered; the same seed
-//! makes the same messages. The client is not the delivery client of mailrace: it asks for speed and sends what it is
-//! told to. It does not look up names in DNS by MX, does not queue and does not check certificates.
+//! makes the same messages. The client is not the delivery client of mailrace: it asks for speed and sends to the given
+//! address. It does not look up names in DNS by MX, does not queue and does not check certificates.
 
 mod arrived;
 mod ledger;
@@ -79,7 +79,7 @@ impl std::error::Error for Error {}
 /// `progress` is called about once a second.
 ///
 /// # Errors
-/// The plan cannot be carried out; nothing was sent. What the server does is no error but part of the report.
+/// The plan cannot be carried out; nothing was sent. A failure of the server is no error but part of the report.
 pub fn run(plan: &Plan, progress: &mut dyn FnMut(Progress)) -> Result<Report, Error> {
     plan.check()?;
     let told = |what: &str| {

@@ -1,4 +1,4 @@
-//! What a storm is to be: where, how much, how. Refuses a target that could be somebody else's.
+//! The plan of a storm: where, how much, how. Refuses a target that could belong to others.
 
 use super::Error;
 use super::message;
@@ -30,7 +30,7 @@ pub struct Plan {
     pub recipients: u32,
     /// A connection for each message.
     pub new_connection: bool,
-    /// Messages per second of all sessions together, whatever the server does; lateness is reported as delay.
+    /// Messages per second of all sessions together, however fast the server is; lateness is reported as delay.
     pub rate: Option<f64>,
     /// TLS. Certificates are never checked.
     pub tls: Tls,
@@ -184,7 +184,7 @@ impl Plan {
     /// Whether the plan can be carried out.
     ///
     /// # Errors
-    /// What cannot, by the name of its option.
+    /// The option that cannot be carried out.
     pub(super) fn check(&self) -> Result<(), Error> {
         let wrong = |text: String| Err(Error::Plan(text));
         if !self.own_host && !is_private(self.to.ip()) {

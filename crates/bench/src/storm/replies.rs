@@ -1,4 +1,4 @@
-//! Replies of a server, read out of whatever the socket gave (RFC 5321 §4.2).
+//! Replies of a server, read from the octets of the socket (RFC 5321 §4.2).
 //!
 //! Lenient where servers differ and nothing is at stake: the text may hold anything, a reply may end in a bare LF. A
 //! line without a code is an error, and so is one that never ends.
@@ -54,7 +54,7 @@ impl Buffer {
     /// Takes the next complete reply; `Ok(None)` needs more octets.
     ///
     /// # Errors
-    /// What came is no reply.
+    /// The octets are no reply.
     pub(super) fn take(&mut self) -> Result<Option<Reply>, String> {
         let waiting = self.octets.get(self.at..).unwrap_or_default();
         let mut length = 0;

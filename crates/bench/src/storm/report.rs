@@ -1,4 +1,4 @@
-//! What became of a storm, for people and for programs.
+//! The report of a storm, for people and for programs.
 
 use super::tally::Tally;
 use super::{Plan, Tls};

@@ -117,7 +117,7 @@ impl Session {
                     ledger.add(letter.seq, &id);
                 }
                 if let Some(told) = &self.shared.plan.told {
-                    // Nobody may listen any more.
+                    // The receiver may have ended.
                     told.send(letter.seq).unwrap_or(());
                 }
                 self.wire = Some(wire);
@@ -191,7 +191,7 @@ impl Session {
             if reply.code != 220 {
                 return Err(not("STARTTLS", &reply));
             }
-            // What came before the handshake is not from inside it (RFC 3207 §4.2).
+            // Octets before the handshake are not from inside it (RFC 3207 §4.2).
             self.received.clear();
             wire.start_tls(connector, plan.to).await.map_err(|e| failed("TLS", &e))?;
             let reply = ask(&mut wire, &mut self.received, hello).await.map_err(|e| failed("hello", &e))?;
@@ -213,7 +213,7 @@ impl Session {
         let (pipelining, chunking) = (plan.pipelining, plan.chunking);
         if pipelining && chunking && commands <= COMMANDS {
             let sent = self.send_content(wire, letter).await.map_err(early)?;
-            // The content is behind the commands already: whatever breaks now, the server may have the message.
+            // The content is behind the commands already: after any failure now, the server may have the message.
             let refusal = self.replies(wire, commands).await.map_err(|b| Broken { after_content: true, ..b })?;
             return self.final_reply(wire, letter, sent, refusal).await;
         }
@@ -339,7 +339,7 @@ impl Session {
         for _ in 0..count {
             let reply = match wire.reply(&mut self.received).await {
                 Ok(reply) => reply,
-                // After a refusal nobody waits for this.
+                // After a refusal this reply is not waited for.
                 Err(_) if refusal.is_some() => break,
                 Err(error) => return Err(Broken { error, after_content: true, at_once: false }),
             };
@@ -357,7 +357,7 @@ impl Session {
         }
     }
 
-    /// Ends the connection as RFC 5321 §4.1.1.10 asks, if there is one. Nobody's mail depends on it.
+    /// Ends the connection as RFC 5321 §4.1.1.10 asks, if there is one. No message depends on it.
     async fn quit(&mut self) {
         if let Some(mut wire) = self.wire.take() {
             drop(ask(&mut wire, &mut self.received, b"QUIT\r\n").await);

@@ -1,4 +1,4 @@
-//! What the sessions of a storm share: the next number, and the counts of what became of the messages.
+//! The state that the sessions of a storm share: the next number, and the counts of results.
 //!
 //! All sessions run on one thread, so the lock is never waited for; it is never held across an `await`.
 
@@ -72,7 +72,7 @@ impl Shared {
     }
 }
 
-/// What became of the messages and connections of a run.
+/// The results of the messages and connections of a run.
 #[derive(Clone, Debug)]
 pub(super) struct Tally {
     /// All recipients taken, and the final reply positive.
@@ -81,7 +81,7 @@ pub(super) struct Tally {
     pub(super) refused: u64,
     /// No connection, or it broke before the content was sent.
     pub(super) failed: u64,
-    /// The content was sent and no reply came: nobody knows.
+    /// The content was sent and no reply came: the result is unknown.
     pub(super) unanswered: u64,
     /// Recipients and octets of accepted messages.
     pub(super) recipients: u64,

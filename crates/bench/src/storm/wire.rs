@@ -1,7 +1,7 @@
 //! The connection of a session: TCP, plain or under TLS, with replies read from it.
 //!
-//! TCP_NODELAY is set: a flight leaves when it is written. Certificates are accepted whatever they say, because the
-//! server under load is one's own and its certificate made for a test; nothing secret goes over these connections.
+//! TCP_NODELAY is set: a flight leaves when it is written. All certificates are accepted, because the server under load
+//! is one's own and its certificate made for a test; nothing secret goes over these connections.
 
 use super::replies::{Buffer, Reply};
 use super::{Plan, Tls};
@@ -84,7 +84,7 @@ impl Wire {
     /// Waits for the next reply.
     ///
     /// # Errors
-    /// `UnexpectedEof` when the server closed, `TimedOut`, `InvalidData` with what came instead of a reply.
+    /// `UnexpectedEof` when the server closed, `TimedOut`, `InvalidData` with the octets in place of a reply.
     pub(super) async fn reply(&mut self, buffer: &mut Buffer) -> io::Result<Reply> {
         loop {
             if let Some(reply) = buffer.take().map_err(|text| io::Error::new(io::ErrorKind::InvalidData, text))? {
@@ -114,7 +114,7 @@ async fn within<T>(patience: Duration, doing: impl Future<Output = io::Result<T>
     }
 }
 
-/// What TLS connections of a run share; sessions are resumed as a real client would.
+/// Returns the TLS settings that connections of a run share; sessions are resumed as a real client would.
 ///
 /// # Errors
 /// The cryptography refuses its own defaults.

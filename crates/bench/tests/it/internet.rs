@@ -30,7 +30,7 @@ fn host(world: &World, internet: &Internet, character: Character) -> SocketAddr 
     SocketAddr::from((world.address(u32::try_from(number).unwrap()), internet.port()))
 }
 
-/// What comes up to the end of a line.
+/// Returns the octets up to the end of a line.
 fn line(stream: &mut TcpStream) -> String {
     stream.set_read_timeout(Some(LONG)).unwrap();
     let mut line = Vec::new();
@@ -136,7 +136,7 @@ fn a_host_goes_and_comes_back() {
     let at = SocketAddr::from(([127, 16, 0, 1], internet.port()));
     let mut open = TcpStream::connect_timeout(&at, LONG).unwrap();
     assert!(line(&mut open).starts_with("220 "));
-    // Whoever is connected is reset when it happens.
+    // An open connection is reset when it happens.
     assert_eq!(open.read(&mut [0; 9]).unwrap_err().kind(), ErrorKind::ConnectionReset);
     assert_eq!(TcpStream::connect_timeout(&at, LONG).unwrap_err().kind(), ErrorKind::ConnectionRefused);
     // A try costs some microseconds; it is back long before the last one.
@@ -194,7 +194,7 @@ fn a_client_that_does_not_read_is_not_read_from_for_ever() {
     let mut stream = TcpStream::connect_timeout(&at, LONG).unwrap();
     stream.set_write_timeout(Some(SHORT)).unwrap();
     let flood = b"NOOP\r\n".repeat(10_000);
-    // Answers are longer than commands: socket buffers, what may wait here, and then nothing more is taken.
+    // Answers are longer than commands: they fill the socket buffers and the backlog, and then no more input is taken.
     let written = (0..2_000).take_while(|_| stream.write_all(&flood).is_ok()).count();
     assert!(written < 1_000, "{written}");
     // Others are served meanwhile.

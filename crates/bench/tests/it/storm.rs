@@ -232,7 +232,7 @@ fn a_server_that_closes_between_messages_costs_none() {
     }
 }
 
-/// What a server that says no does to the counts: accepted, refused, failed, unanswered, and the first error.
+/// Checks the counts when a server refuses: accepted, refused, failed, unanswered, and the first error.
 #[track_caller]
 fn counts(manners: Manners, change: impl Fn(&mut Plan), wanted: (u64, u64, u64, u64), error: &str) {
     let server = Server::start(manners);

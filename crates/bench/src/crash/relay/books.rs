@@ -1,9 +1,9 @@
-//! The books of a relay that is killed: what was promised at one end, what arrived at the other.
+//! The counts of a relay that is killed: the messages promised at one end, and those that arrived at the other.
 //!
 //! Pure: times are since any beginning, files and connections are the caller's. A *generation* is one start of the
-//! server. Whatever arrives twice must come from two generations, and the older one must have been killed, right after
-//! the first arrival: it had no time to make the outcome durable. Mail that was sent and never answered may arrive, as
-//! one message of each session at most.
+//! server. A message that arrives twice must come from two generations, and the older one must have been killed right
+//! after the first arrival: it had no time to make the result durable. Mail that was sent and never answered may
+//! arrive, as one message of each session at most.
 
 use crate::crash::children::Checked;
 use crate::crash::findings::Findings;
@@ -39,7 +39,7 @@ pub(super) struct Passage<'a> {
     pub(super) at: Duration,
 }
 
-/// What is known of one message.
+/// The record of one message.
 #[derive(Clone, Copy, Debug, Default)]
 struct Letter {
     acknowledged: bool,
@@ -151,7 +151,7 @@ impl Books {
         self.letters.insert(key, letter);
     }
 
-    /// A message that nobody was told was accepted.
+    /// Counts a message that arrived and was not acknowledged.
     fn stranger(&mut self, run: usize, passage: &Passage<'_>) {
         self.findings.unanswered += 1;
         let sessions = self.sessions;
@@ -207,7 +207,7 @@ impl Books {
         self.missing
     }
 
-    /// What was found since the last check, when everything had the time to arrive.
+    /// Returns the findings since the last check, when every message had the time to arrive.
     pub(super) fn check(&mut self) -> Checked {
         let mut findings = std::mem::take(&mut self.findings);
         let mut details = std::mem::take(&mut self.details);
@@ -266,7 +266,7 @@ mod tests {
         books
     }
 
-    /// Negative controls: each kind of broken promise, and beside it what is allowed.
+    /// Negative controls: each kind of broken promise, and beside it an allowed case.
     #[test]
     fn every_broken_promise_is_seen() {
         /// Name; arrivals; what must be 1 and nothing else with it.
@@ -347,7 +347,7 @@ mod tests {
         assert_eq!(books.check().findings.violations(), 0);
     }
 
-    /// Both ends with nothing between them: what the ledger promises is what the receiver has.
+    /// Both ends with nothing between them: the receiver has the messages of the ledger.
     #[test]
     fn a_storm_and_a_receiver_agree() {
         let receiver = Receiver::start(true, Manners::default()).unwrap();

@@ -24,7 +24,7 @@ const CHANGES: usize = 1_000;
 /// Where the recipients of a storm live.
 const DESTINATION: &[u8] = b"storm.example";
 
-/// What a checker is told.
+/// The arguments of a checker.
 #[derive(Args, Clone, Debug)]
 pub struct PostCheckerArguments {
     #[command(flatten)]
@@ -32,7 +32,7 @@ pub struct PostCheckerArguments {
     /// A ledger since the last check, as RUN=FILE.
     #[arg(long, value_parser = ledger)]
     ledger: Vec<(String, PathBuf)>,
-    /// What the last check left in the spool, lines of "RUN SEQ ID".
+    /// The messages that the last check left in the spool, lines of "RUN SEQ ID".
     #[arg(long)]
     kept: PathBuf,
     /// Where to write what this one leaves.
@@ -44,7 +44,7 @@ pub struct PostCheckerArguments {
     /// Recipients of each message.
     #[arg(long)]
     recipients: usize,
-    /// Decides what is left.
+    /// Decides which messages are left.
     #[arg(long)]
     seed: u64,
 }
@@ -54,7 +54,7 @@ fn ledger(text: &str) -> Result<(String, PathBuf), String> {
     Ok((run.to_owned(), path.into()))
 }
 
-/// Checks, marks most of what it found as done, prints the counts as the first line and violations after it.
+/// Checks, marks most messages as done, prints the counts as the first line and violations after it.
 ///
 /// # Errors
 /// The spool does not open or takes no changes, or a file cannot be read or written.
@@ -85,7 +85,7 @@ pub(crate) fn run(arguments: &PostCheckerArguments) -> io::Result<()> {
     output.flush()
 }
 
-/// What was acknowledged, by message, with the queue id of the reply.
+/// The acknowledged messages, with the queue id of the reply.
 #[derive(Debug, Default)]
 struct Promises {
     messages: BTreeMap<Arrived, String>,
@@ -110,7 +110,7 @@ impl Promises {
     }
 }
 
-/// Messages that are there, with what they are and their recipients.
+/// Messages that are there, with their kind and their recipients.
 type Found = Vec<(QueueId, Arrived, Vec<u32>)>;
 
 struct Check<'a> {
@@ -148,7 +148,7 @@ impl<'a> Check<'a> {
                     self.message(id, &message);
                     found.push((id, message, recipients));
                 }
-                // What was altered is there, but not as it was sent: not lost as well.
+                // An altered message is there, but not as it was sent, so it does not count as lost as well.
                 Err(Some(message)) => drop(self.seen.insert(message)),
                 Err(None) => {}
             }
@@ -263,7 +263,7 @@ fn finish_most(store: &dyn Store, found: &Found, arguments: &PostCheckerArgument
         }));
     }
     for part in changes.chunks(CHANGES) {
-        // Durable before the next server starts: what is back then is a finding.
+        // Durable before the next server starts: a message that is back then is a finding.
         store.record(part).and_then(|commit| commit.wait()).map_err(io::Error::other)?;
     }
     Ok(left)
