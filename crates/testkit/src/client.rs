@@ -1,4 +1,4 @@
-//! A client that says what it is told, and waits for whole replies.
+//! A client that sends given lines, and waits for whole replies.
 
 use rustls::pki_types::{CertificateDer, ServerName, pem::PemObject as _};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};

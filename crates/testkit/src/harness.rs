@@ -61,7 +61,7 @@ pub fn pause(time: Duration) {
     assert!(never.recv_timeout(time).is_err(), "nobody sends");
 }
 
-/// Waits for what nobody announces.
+/// Polls until a condition holds.
 #[track_caller]
 #[allow(clippy::disallowed_methods, reason = "a limit for waiting")]
 pub fn poll<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
@@ -146,7 +146,7 @@ impl Setup {
         Server::start(self, command)
     }
 
-    /// Runs a server that does not start: its exit status and what it said on standard error.
+    /// Runs a server that does not start, and returns its exit status and standard error.
     pub fn fails(&self) -> (Option<i32>, String) {
         failed(self.command())
     }
@@ -267,7 +267,7 @@ impl Server {
     }
 
     /// Waits until no delivery is under way. The log tells of an outcome before it is recorded: a command that comes in
-    /// between finds the recipient as it was before, and what it says of it is written over.
+    /// between finds the recipient as it was before, and its change of the recipient is overwritten.
     #[track_caller]
     pub fn rests(&self) {
         poll("a delivery is under way", || {
@@ -311,7 +311,7 @@ impl Server {
         self.child.wait().expect("it is dead");
     }
 
-    /// Kills it and returns what is in the spool.
+    /// Kills it and returns the messages in the spool.
     pub fn letters_after_kill(mut self) -> Vec<Letter> {
         self.kill();
         letters(&self.setup.path("spool"))
@@ -410,7 +410,7 @@ impl Letter {
     }
 }
 
-/// All messages of a spool that nobody has open, in the order of their names.
+/// Returns all messages of a spool that is not open, in the order of their names.
 pub fn letters(path: &Path) -> Vec<Letter> {
     let mut config = Config::new(path);
     config.free_min = 0;
@@ -429,8 +429,8 @@ pub fn letters(path: &Path) -> Vec<Letter> {
     letters
 }
 
-/// Waits until nobody has the lock of a spool that was open here: a process that another test is just starting has our
-/// files, and with them the lock, until it is itself. A server that is started meanwhile would find the spool in use.
+/// Waits until the lock of a spool that was open here is free: a process that another test starts has our files, and
+/// with them the lock, until it executes its program. A server that is started meanwhile would find the spool in use.
 #[track_caller]
 pub fn let_go(spool: &Path) {
     use std::os::unix::fs::MetadataExt as _;
@@ -444,8 +444,8 @@ pub fn let_go(spool: &Path) {
     });
 }
 
-/// Writes a program. A process of its own does it: a file that is open here for writing is open in whatever another
-/// test is just starting too, and as long as it is, the kernel runs it for nobody.
+/// Writes a program. A process of its own does it: a file that is open here for writing is also open in a process that
+/// another test starts, and the kernel does not run an open file.
 pub fn write_program(path: &Path, text: &[u8]) {
     use std::io::Write as _;
     let mut command = Command::new("sh");

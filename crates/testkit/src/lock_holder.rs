@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 
 /// A program that has the lock, and holds it until its input ends.
 ///
-/// Python is what every Debian has; where it is missing that is said, and nothing is shown.
+/// Every Debian has Python; where it is missing, the test prints that and passes.
 pub fn holder(path: &Path) -> Option<Child> {
     let code =
         "import fcntl,sys\nf=open(sys.argv[1],'r+')\nfcntl.lockf(f,fcntl.LOCK_EX)\nprint(flush=True)\nsys.stdin.read()";

@@ -1,6 +1,6 @@
-//! Programs and rights that tests need and a machine may lack. A test that cannot be done says so and passes, unless
-//! the environment names what is missing: `MAILRACE_TESTS_NEED=NAME[,NAME…]`, as `.ci/run` sets it where everything was
-//! installed, makes a failure of it.
+//! Programs and rights that tests need and a machine may lack. A test that cannot run prints that and passes, unless
+//! the environment names the missing program or right: `MAILRACE_TESTS_NEED=NAME[,NAME…]`, as `.ci/run` sets it where
+//! everything was installed, makes a failure of it.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 /// Says that a test shows nothing, since `name` is missing, or cannot be used: why.
 ///
 /// # Panics
-/// It is named as what must be there.
+/// It is named as required.
 #[track_caller]
 pub fn skip(name: &str, why: &str) {
     let needed = std::env::var("MAILRACE_TESTS_NEED").unwrap_or_default();
@@ -33,7 +33,7 @@ pub fn program(name: &str) -> Option<PathBuf> {
     found
 }
 
-/// Whether a file or directory is there that belongs to what is called `name`; says so where it is not.
+/// Whether a file or directory is there that belongs to `name`; prints a line where it is not.
 #[track_caller]
 pub fn has(name: &str, path: impl AsRef<Path>) -> bool {
     let (path, is_there) = (path.as_ref(), path.as_ref().exists());

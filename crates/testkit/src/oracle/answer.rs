@@ -34,7 +34,7 @@ impl Answer {
         self.lines.push(line);
     }
 
-    /// Forgets what was said behind a refused MAIL: nobody should go on there.
+    /// Drops the lines behind a refused MAIL: a client should not go on there.
     pub fn end_at_refusal(&mut self) {
         if let Some(at) = self.lines.iter().position(|line| line.starts_with("mail ") && !line.starts_with("mail 2")) {
             self.lines.truncate(at + 1);

@@ -1,4 +1,4 @@
-//! The corpus of `bench/oracle`: cases of `/etc/mail`, and what the real sendmail says to each question.
+//! The corpus of `bench/oracle`: cases of `/etc/mail`, and the answers of the real sendmail to each question.
 
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -132,10 +132,10 @@ fn asked(name: &str, line: &str) -> Asked {
     }
 }
 
-/// Splits at blanks; what stands between two apostrophes or two quotation marks is part of one word.
+/// Splits at blanks; text between two apostrophes or two quotation marks is part of one word.
 ///
-/// A backslash outside apostrophes stands for what follows it, as in a shell; inside quotation marks only before
-/// one of those, and before another backslash.
+/// A backslash outside apostrophes stands for the next character, as in a shell; inside quotation marks only before one
+/// of those, and before another backslash.
 fn words(line: &str) -> Vec<String> {
     let (mut words, mut word, mut inside) = (Vec::new(), None::<String>, None::<char>);
     let mut rest = line.chars().peekable();
