@@ -1,7 +1,8 @@
-//! What the access map says of a client's connections, before it has a session: `ClientRate:` and `ClientConn:`.
+//! Asks the access map for the limits of a client's connections before it has a session: `ClientRate:` and
+//! `ClientConn:`.
 //!
-//! A map in memory is asked in the accept loop, which takes a few hash look-ups, and nothing where no key has these
-//! tags. Another map is asked by the connection's own task, so the loop waits for nobody.
+//! The accept loop asks a map in memory itself; that takes a few hash look-ups, and none where no key has these tags.
+//! The connection's own task asks any other map, so the loop never waits.
 //!
 //! Invariant: a map that cannot be asked refuses for now; it never lifts a limit.
 
@@ -13,19 +14,19 @@ use route::{Ask, Stop};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// What a client hears while the map cannot be asked.
+/// Reply to a client while the map cannot be asked.
 pub(super) const CANNOT_SAY: &str = "421 4.3.0 Temporary system failure, try again later\r\n";
 
-/// What is known of a client at once.
+/// Answer to a look-up that does not wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ClientLimitsLookup {
-    /// This; nothing, if the map says nothing.
+    /// The limits of the map; the default, if it has none.
     ClientLimits(ClientLimits),
-    /// Somebody has to be asked: [`ask`].
+    /// A map outside memory has to be asked: [`ask`].
     Later,
 }
 
-/// What can be known without waiting.
+/// Looks up the limits of a client without waiting.
 pub(super) fn at_once(routing: &Routing, ip: IpAddr) -> ClientLimitsLookup {
     let Some(access) = access(routing) else { return ClientLimitsLookup::ClientLimits(ClientLimits::default()) };
     match Routing::decide_at_once(|ask| said(access, ask, ip)) {

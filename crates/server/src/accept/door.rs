@@ -1,7 +1,8 @@
 //! The accept loop, and the way of a connection until its greeting.
 //!
 //! ```text
-//! accept → limits → PROXY header, maps outside → limits of its client → TLS, if implicit → names, block lists, pause → greeting
+//! accept → limits → PROXY header, maps outside → limits of its client
+//!        → TLS, if implicit → names, block lists, pause → greeting
 //! ```
 //!
 //! One loop for each socket takes connections and spawns one task for each; it waits for nothing else, so a slow client
@@ -27,7 +28,7 @@ use tokio::net::TcpStream;
 
 /// How long a proxy may take to send its header.
 const PROXY_TIME_MAX: Duration = Duration::from_secs(5);
-/// What a client hears whose proxy has not yet said who it is when the server stops.
+/// Reply to a client whose proxy has not yet sent its header when the server stops.
 const SHUTTING_DOWN: &str = "421 4.3.2 Shutting down, closing connection\r\n";
 /// Trouble with accepting is said once in so much time.
 const TROUBLE_INTERVAL: Duration = Duration::from_secs(10);
@@ -218,8 +219,8 @@ impl Arrival {
     }
 }
 
-/// What a client is offered before the access map is asked: VRFY where there is somebody to ask, EXPN where it may
-/// relay too.
+/// Returns the offers to a client before the access map is asked: VRFY where there are maps or users to ask, EXPN
+/// where the client may relay too.
 fn offered(
     context: &Context,
     lane: &ListenerProfile,

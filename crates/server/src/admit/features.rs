@@ -6,12 +6,12 @@
 
 use smtp::server::{BareNewline, Settings};
 
-/// What a client is offered.
+/// Offers to a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Features {
     /// The settings of its session.
     pub(crate) settings: Settings,
-    /// Whether it is asked for a certificate, if anybody is.
+    /// Whether the server asks it for a certificate, where it asks for any.
     pub(crate) asks_certificate: bool,
 }
 

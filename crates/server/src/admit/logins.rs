@@ -35,7 +35,7 @@ pub(crate) struct LoginOver {
     pub(crate) at: Duration,
 }
 
-/// What becomes of a recipient.
+/// Decision on a recipient.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Allowance {
     /// It may be accepted.

@@ -26,14 +26,14 @@ use crate::dns::ClientName;
 use dnsbl::Listings;
 pub use greet_pause::greet_pause;
 
-/// What is known when a command is to be judged.
+/// Facts by which policies judge a command.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts<'a> {
-    /// Who is connected, after PROXY protocol and XCLIENT.
+    /// The client, after PROXY protocol and XCLIENT.
     pub client: Client,
     /// The name of its address.
     pub client_name: &'a ClientName,
-    /// What it called itself.
+    /// The name that it gave in HELO or EHLO.
     pub helo: Option<&'a HeloName>,
     /// The authenticated user.
     pub identity: Option<&'a str>,
@@ -41,7 +41,7 @@ pub struct Facts<'a> {
     pub sender: Option<&'a ReversePath>,
     /// Recipients accepted so far.
     pub recipients: usize,
-    /// What block lists say about the client.
+    /// The entries of block lists for the client.
     pub listings: &'a Listings,
 }
 
@@ -86,9 +86,9 @@ pub trait Policy: fmt::Debug + Send + Sync {
 /// A verdict and whose it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decision {
-    /// What to answer.
+    /// The answer.
     pub verdict: Verdict,
-    /// The policy that decided; `None` when nobody objected.
+    /// The policy that decided; `None` when no policy objected.
     pub by: Option<&'static str>,
 }
 

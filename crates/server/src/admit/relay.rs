@@ -1,8 +1,9 @@
-//! Who may send where: anybody to our domains, our clients and users to all domains.
+//! Decides which client may send to which domain: any client to our domains, our clients and users to all domains.
 //!
-//! The decision is that of `route::access`, [`Access::client_right`] and what `RCPT` does with it, asked here without
-//! maps: with `relay.from`, `relay.to`, and who we are. Where there are maps, `session::routed` asks the same with
-//! them. So the server says the same of a client with maps and without, and `mailrace route` says what the server does.
+//! The decision is that of `route::access` ([`Access::client_right`] and the rules for `RCPT`), made here without
+//! maps, from `relay.from`, `relay.to` and our own names. Where there are maps, `session::routed` asks the same
+//! functions with them. So the server answers a client alike with maps and without, and `mailrace route` shows the
+//! server's decision.
 //!
 //! An address can name more hosts than the one behind its `@`: `user%other@ours`, `other!user@ours` and
 //! `"user@other"@ours` ask us to pass the message on. Therefore every host that an address names must be ours, or the
@@ -66,7 +67,7 @@ impl Rights {
         self.from.iter().any(|network| network.contains(&ip))
     }
 
-    /// What `RCPT` is told, and why.
+    /// Decides on `RCPT`, with the reason.
     fn recipient(&self, client: Client, identity: Option<&str>, recipient: &Address) -> Result<access::Ruled, Stop> {
         let client = as_asked(client, identity);
         self.decide(|ask| self.access.recipient(ask, &client, &ReversePath::Null, recipient, &self.classes))

@@ -6,12 +6,13 @@
 //! | failures of a user name, from all clients together | `auth.failures_per_user` in the same window | the same |
 //! | failures of a pair that has logged in before | `auth.failures_per_client`, for this pair alone | the same |
 //!
-//! A pair that has logged in is exempt from the first two, so guessing elsewhere locks nobody out of his own place. A
-//! login that succeeds forgets the failures of its pair. Clients in `accept.exempt` have no limit of their own: many
-//! users log in from them.
+//! A pair that has logged in is exempt from the first two, so password guesses from elsewhere do not lock out a user
+//! at his usual address. A login that succeeds forgets the failures of its pair. Clients in `accept.exempt` have no
+//! limit of their own: many users log in from them.
 //!
 //! Invariants: all tables are bounded; names are kept as hashes under a key of this process. A flood of different
-//! clients and names makes a table forget earlier: what is won is one window more. A restart forgets everything.
+//! clients and names makes a table forget earlier, which gives an attacker one window more. A restart forgets
+//! everything.
 //!
 //! Time is given; nothing here reads a clock.
 
@@ -67,7 +68,7 @@ struct State {
     known: KnownPairs,
 }
 
-/// What is counted. One for the server.
+/// Counters of failed logins and known pairs; the server has one.
 #[derive(Debug)]
 pub(super) struct Attempts {
     state: Mutex<State>,
@@ -88,7 +89,7 @@ impl Attempts {
         Self { state: Mutex::new(state), names: RandomState::new() }
     }
 
-    /// Other limits are in force. What was counted stays, unless the window is another.
+    /// Puts other limits in force. Counts stay, unless the window changes.
     pub(super) fn replace(&self, limits: AttemptLimits) {
         let mut state = self.state();
         if state.limits.window != limits.window {

@@ -13,7 +13,7 @@ pub(super) const MECHANISMS: [&str; 3] = ["SCRAM-SHA-256", "PLAIN", "LOGIN"];
 /// Of a name that is none, for the log.
 const NAME_CHARS_MAX: usize = 255;
 
-/// What the driver does next. No `Debug`: it may hold a password.
+/// The next step of the driver. No `Debug`: it may hold a password.
 pub(super) enum Next {
     /// Send this and come back with the response.
     Challenge(Vec<u8>),
@@ -31,7 +31,7 @@ pub(super) enum Next {
 #[derive(Debug, Default)]
 pub(super) struct Dialog {
     state: State,
-    /// Who the client says it is, as far as it said it.
+    /// The user name that the client claims, once it has sent one.
     user: Option<String>,
 }
 
@@ -51,12 +51,12 @@ enum State {
 }
 
 impl Dialog {
-    /// Who the client says it is, prepared if that is possible; `None`: it has not said it.
+    /// Returns the user name that the client claims, prepared if that is possible; `None`: it has not sent one.
     pub(super) fn user(&self) -> Option<&str> {
         self.user.as_deref()
     }
 
-    /// Remembers what the client says it is.
+    /// Remembers the user name that the client claims.
     fn named(&mut self, name: &[u8]) {
         let name = String::from_utf8_lossy(name);
         self.user = Some(prepare::user(&name).unwrap_or_else(|| name.chars().take(NAME_CHARS_MAX).collect()));

@@ -31,7 +31,7 @@ pub(super) enum Hash {
     Scram(Keys),
 }
 
-/// What determines the time of a check: hashes of equal cost cannot be told apart by it.
+/// Parameters that determine the time of a check: an observer cannot tell hashes of equal cost apart by time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Cost(&'static str, u32, u32, u32);
 

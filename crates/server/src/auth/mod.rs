@@ -115,7 +115,7 @@ pub struct Authenticator {
     problems: Mutex<Vec<Problem>>,
 }
 
-/// What is counted, and since when.
+/// Counters of failed logins, and the time from which they count.
 struct Counted {
     attempts: Attempts,
     began: Instant,
@@ -235,7 +235,7 @@ impl Authenticator {
         self.file.as_ref().map_or(0, |file| file.users().len())
     }
 
-    /// What was found wrong since the last call, for the log; 100 at most are kept.
+    /// Returns the problems found since the last call, for the log; 100 at most are kept.
     pub fn take_problems(&self) -> Vec<Problem> {
         std::mem::take(&mut *self.problems.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -269,7 +269,7 @@ impl Authenticator {
         counted.attempts.admit(client, user, now).map_err(Failure::limited)
     }
 
-    /// Counts how a login ended. What was no answer about the password is not counted.
+    /// Counts the result of a login. An error that says nothing about the password is not counted.
     fn record(&self, client: Option<IpAddr>, user: &str, result: Result<(), &Failure>) {
         let counted = self.attempts.load();
         let now = clock::now().saturating_duration_since(counted.began);
@@ -280,7 +280,8 @@ impl Authenticator {
         }
     }
 
-    /// Waits for a turn of a client. What failed meanwhile counts: nothing is checked beyond the limits.
+    /// Waits for a turn of a client. Asks the limits again after the wait, so that failures of the meantime count and
+    /// no password is checked beyond them.
     async fn turn(&self, turns: &Turns, limit: &str, client: Option<IpAddr>, user: &str) -> Result<Turn, Failure> {
         let is_first = self.admit(client, user)?;
         let owner = client.map(crate::accept::limits::Key::new);
@@ -360,7 +361,7 @@ impl Authenticator {
     }
 }
 
-/// What an exchange knows of its session.
+/// Facts of the session that an exchange needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExchangeContext {
     /// The connection is encrypted.
@@ -377,7 +378,7 @@ pub struct Exchange {
     dialog: Dialog,
 }
 
-/// What to tell the session.
+/// Result of a step of the exchange, for the session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// [`smtp::server::Session::auth_challenge`], then [`Exchange::respond`].
@@ -392,7 +393,8 @@ pub enum Outcome {
 }
 
 impl Exchange {
-    /// Who the client says it is, for the log; `None`: it has not said it. Nothing of a password.
+    /// Returns the user name that the client claims, for the log; `None`: it has not sent one. The name holds no
+    /// password.
     #[must_use]
     pub fn user(&self) -> Option<&str> {
         self.dialog.user()
@@ -461,13 +463,13 @@ impl Exchange {
 /// Why an exchange failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// What the client is told.
+    /// Class of the failure, which determines the reply.
     pub kind: FailureKind,
     /// For the log; no secrets.
     pub why: Box<str>,
 }
 
-/// What the client is told of a failure.
+/// Class of a failure, each with its reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureKind {
     /// 535 5.7.8: password, user or authorization identity.

@@ -1,8 +1,8 @@
 //! Passwords checked by a program of the operator.
 //!
-//! It is started for each check, without a shell, with nothing in its environment but PATH; user and password come on
-//! its standard input, each followed by NUL. Exit status 0 means yes, 1 means no, anything else that it could not tell.
-//! What it prints is thrown away. A program that takes too long is killed.
+//! The program is started for each check, without a shell, with only PATH in its environment; it reads user and
+//! password on standard input, each followed by NUL. Exit status 0 means yes, 1 means no, any other status means that
+//! it could not decide. Its output is discarded. A program that takes too long is killed.
 
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! SCRAM-SHA-256, the server's side, as pure functions: messages and stored keys in, messages out.
 //!
-//! The password is never known here. What is stored are two keys derived from it (RFC 5802 §3); a client proves that it
+//! The server never knows the password. It stores two keys derived from it (RFC 5802 §3); a client proves that it
 //! knows the password, and the server proves that it knows the keys. No channel binding: SCRAM-SHA-256-PLUS is not
 //! offered, so `n` and `y` are accepted and `p=` is refused.
 //!
@@ -27,7 +27,7 @@ const MESSAGE_OCTETS_MAX: usize = 4096;
 
 type Key = [u8; KEY_OCTETS];
 
-/// What is stored of a password.
+/// Stored keys of a password.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Keys {
     pub(super) iterations: NonZeroU32,
@@ -46,7 +46,7 @@ impl Keys {
     /// Derives the keys; takes about 0.5 µs per iteration.
     // RFC 5802 §3: SaltedPassword, ClientKey, StoredKey, ServerKey
     pub(super) fn derive(password: &str, salt: Vec<u8>, iterations: NonZeroU32) -> Self {
-        // Whoever has one of these two can log in.
+        // Either of these two keys is enough to log in, so memory is wiped after use.
         let mut salted = Zeroizing::new([0; KEY_OCTETS]);
         pbkdf2::derive(pbkdf2::PBKDF2_HMAC_SHA256, iterations, &salt, password.as_bytes(), &mut *salted);
         let client = Zeroizing::new(hmac_sha256(&*salted, b"Client Key"));
@@ -161,7 +161,7 @@ impl First {
     }
 }
 
-/// What a right final message of the client must fit.
+/// Values that the client's final message must match.
 #[derive(Debug)]
 pub(super) struct Expected {
     /// AuthMessage up to client-final-message-without-proof.

@@ -17,7 +17,7 @@ const FIRST_MAX: u32 = 4;
 /// Beyond this those of a client that have gone away are looked for when another comes.
 const SWEEP_LENGTH: usize = 64;
 
-/// Who shares turns; `None`: no client of the network.
+/// The client that shares turns; `None`: no client of the network.
 type Owner = Option<Key>;
 
 /// The turns.

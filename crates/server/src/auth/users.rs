@@ -22,7 +22,7 @@ const FILE_BYTES_MAX: u64 = 64 << 20;
 /// Several so that a password can change while devices still use the old one.
 const HASHES_PER_USER_MAX: usize = 8;
 
-/// What a check of a password found.
+/// Result of a password check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
     Right,
@@ -78,7 +78,7 @@ impl Users {
     }
 
     /// Checks a prepared password. Takes as long for a wrong one as for an unknown user, whose answer is
-    /// [`Answer::Unknown`] only if `elsewhere` says that somebody else may know the user; then it takes no time.
+    /// [`Answer::Unknown`] only if `elsewhere` says that another source may know the user; then it takes no time.
     pub(super) fn check(&self, user: &str, password: &str, elsewhere: bool) -> Answer {
         let Some(hashes) = self.hashes.get(user) else {
             if elsewhere {
@@ -87,14 +87,14 @@ impl Users {
             let usual = self.usual.as_ref().and_then(|user| self.hashes.get(user));
             return match usual.map(|hashes| check(hashes, password)) {
                 Some(Answer::Failed(reason)) => Answer::Failed(reason),
-                // Somebody's password, but not this user's.
+                // Even if the password fits, it is that of another user.
                 _ => Answer::Wrong,
             };
         };
         check(hashes, password)
     }
 
-    /// The SCRAM keys of a user, or those of nobody; `None` if no user has any.
+    /// Returns the SCRAM keys of a user, or made-up keys for an unknown one; `None` if no user has any.
     pub(super) fn scram(&self, user: &str, secret: &[u8; scram::KEY_OCTETS]) -> Option<Keys> {
         let (iterations, salt_octets) = self.usual_scram?;
         let decoy = Keys::decoy(user, secret, iterations, salt_octets);
@@ -103,8 +103,8 @@ impl Users {
     }
 }
 
-/// Hashes that are checked when a client sends its password: SCRAM keys only for who has nothing else, because a user
-/// with both would take twice the time of others.
+/// Hashes that are checked when a client sends its password: SCRAM keys only for a user who has nothing else, because a
+/// check of both would take twice the time of others.
 fn checked(hashes: &[Hash]) -> impl Iterator<Item = &Hash> {
     let only_scram = hashes.iter().all(|hash| matches!(hash, Hash::Scram(_)));
     hashes.iter().filter(move |hash| only_scram || !matches!(hash, Hash::Scram(_)))
@@ -204,7 +204,7 @@ impl UserFile {
     /// The users, read again if the file has changed. Problems are added once for each version of the file.
     pub(super) fn fresh_users(&self, problems: &mut Vec<Problem>) -> Arc<Users> {
         let now = std::fs::metadata(&self.path).ok().as_ref().map(Stamp::of);
-        // Whoever holds the lock is reading: the others go on with what there is.
+        // A thread that finds the lock taken leaves reading to the thread that holds it and uses the present users.
         if let Ok(mut seen) = self.seen.try_lock()
             && *seen != now
         {
@@ -367,7 +367,7 @@ mod tests {
         let trust = || Trust::secrets("", "");
         let (file, problems) = UserFile::open(&path, trust()).unwrap();
         assert_eq!(problems, []);
-        // Somebody gives himself a login.
+        // A local user who can write the file adds a login for himself.
         std::fs::write(&path, format!("{ANNA}\n{BERT}\n")).unwrap();
         for (of_file, of_directory) in [(0o642, 0o700), (0o666, 0o700), (0o640, 0o777), (0o640, 0o703)] {
             mode(&path, of_file);

@@ -30,7 +30,7 @@ impl Connection {
     }
 
     fn answer_plainly(&mut self, question: Question, now: Duration) -> bool {
-        // What was noted before belongs to what was before.
+        // Reports the notes of the transaction so far before a command begins another one.
         self.report_notes();
         match question {
             Question::Helo => {
@@ -150,7 +150,7 @@ impl Connection {
         None
     }
 
-    /// What the client may do is decided by plain functions over the transaction.
+    /// Asks the policies about the sender, where there are no maps.
     fn admit_sender(&mut self) -> Verdict {
         let verdict = self.context.live.load().policies.sender(&self.facts()).verdict;
         self.refuse(Ruleset::Mail, verdict)
@@ -162,7 +162,7 @@ impl Connection {
         self.refuse(Ruleset::Rcpt, verdict)
     }
 
-    /// What policies are told.
+    /// Returns the facts that policies decide by.
     pub(super) fn facts(&self) -> Facts<'_> {
         let transaction = self.session.transaction();
         Facts {
@@ -336,7 +336,7 @@ fn poisoned() -> Reply {
     reply(421, "4.3.0 Storage failure, closing connection")
 }
 
-/// What the client hears when the spool did not take the message.
+/// Returns the reply to the client for a message that the spool did not store.
 pub(super) fn not_stored(error: &Error) -> Verdict {
     match error {
         Error::Full | Error::Busy => Verdict::Refuse(full()),

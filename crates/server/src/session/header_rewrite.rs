@@ -1,12 +1,12 @@
-//! The header section of our users' mail gets the addresses by which they are known outside, before anything of it is
-//! kept.
+//! Rewrites addresses in the header section of our users' mail to the addresses that others know them by, before the
+//! spool gets any part of the content.
 //!
-//! Where no map and no masquerade asks for it, content passes untouched and uncounted. Otherwise the beginning of the
-//! content is held back until the header section is whole, [`HELD_BYTES_MAX`] at most; what the section becomes is
-//! `route`'s to say ([`route::resolve::header`]), once, for all messages that the transaction becomes. Content behind
-//! it passes as it comes.
+//! Content passes unchanged where no map and no masquerade asks for a rewrite. Otherwise the session holds back the
+//! beginning of the content until the header section is complete, [`HELD_BYTES_MAX`] at most; `route` rewrites the
+//! section ([`route::resolve::header`]) once for all messages of the transaction. Content behind it passes as it
+//! arrives.
 //!
-//! A map that cannot be asked now fails the message: nothing more of it is kept, and its end is answered with 451.
+//! A map that cannot answer fails the message: the session stores nothing more of it and answers 451 at its end.
 
 use super::Connection;
 use route::resolve::header::{last_field, section_end};
@@ -16,15 +16,15 @@ use std::sync::Arc;
 /// fields beyond stay as they are.
 pub(super) const HELD_BYTES_MAX: usize = 1 << 20;
 
-/// What becomes of the header section of the message that arrives.
+/// State of the header section of the message that arrives.
 #[derive(Debug, Default)]
 pub(super) enum HeaderRewrite {
-    /// Nothing, or it is done.
+    /// No rewrite is wanted, or it is done.
     #[default]
     Done,
-    /// It is to be looked at when it is whole; this has come of it.
+    /// The part of the section that has arrived so far; the rewrite waits for the rest.
     Held(Vec<u8>),
-    /// It cannot be said now.
+    /// A map could not answer, for this reason.
     Failed(Arc<str>),
 }
 
@@ -45,7 +45,8 @@ impl Connection {
         }
     }
 
-    /// What goes on of the content when `piece` has come; `is_end`: nothing comes behind it.
+    /// Takes the next piece of the content and returns the content that may be stored now; `is_end`: it is the last
+    /// piece.
     pub(super) async fn rewrite_header(&mut self, piece: Vec<u8>, is_end: bool) -> Vec<u8> {
         let content = match std::mem::take(&mut self.header_rewrite) {
             HeaderRewrite::Done => return piece,

@@ -4,8 +4,8 @@
 //! its questions to the stops *admit* and *commit*. Questions that need no waiting are answered while the input is
 //! still in the buffer it was read into, so that a pipelined transaction costs one read and one write.
 //!
-//! What a connection waits for, it waits for here and only here: input, the time limit of the machine, or the end of
-//! the server ([`Wait`]). Each connection is one task; the server counts it and at its end waits for it.
+//! A connection waits in one place only, for input, the time limit of the machine, or the end of the server
+//! ([`Wait`]). Each connection is one task; the server counts it and at its end waits for it.
 
 mod answers;
 mod commit;
@@ -54,10 +54,10 @@ pub(crate) struct Connection {
     context: Arc<Context>,
     lane: Arc<ListenerProfile>,
     session: Session,
-    /// What is known of the client besides its address.
+    /// Facts about the client besides its address.
     opening: Opening,
     began: Instant,
-    /// Input behind a question that had to wait.
+    /// Input that arrived behind a question that had to wait.
     pending: Vec<u8>,
     /// The content that is arriving, once for each message that the transaction becomes; empty: none is.
     content: TransactionContent,
@@ -65,15 +65,15 @@ pub(crate) struct Connection {
     header_rewrite: HeaderRewrite,
     /// The maps of the open transaction; `None`: there are none.
     routing: Option<Arc<Routing>>,
-    /// What its recipients become.
+    /// The messages that the transaction makes of its recipients.
     plan: Plan,
     /// The AUTH exchange that is going on.
     exchange: Option<Exchange>,
     /// Failed authentications of this session.
     failures: Option<Failures>,
-    /// The name of the open transaction.
+    /// The queue id of the open transaction.
     id: Option<QueueId>,
-    /// The name that the next transaction is to have.
+    /// The queue id that the next transaction gets.
     first_id: Option<QueueId>,
     /// How long what it hands over waits for its first attempt, beside what is said of the message.
     queue_time: Option<Duration>,
@@ -96,13 +96,13 @@ enum SessionEnd {
     Lost,
 }
 
-/// What came of waiting.
+/// The end of a wait.
 enum Event {
-    /// Input was used; this is next.
+    /// The machine has read input and takes this step next.
     Step(Step),
     /// The client has closed its side.
     EndOfInput,
-    /// The time limit has passed, or the server is going down: ask the session.
+    /// The time limit has passed, or the server shuts down; the session decides.
     Woken,
 }
 
@@ -191,7 +191,7 @@ impl Connection {
         self
     }
 
-    /// What it hands over was handed over before and not taken.
+    /// Notes that the messages of this session were submitted before and not accepted then.
     pub(crate) fn again(mut self, is_again: bool) -> Self {
         self.is_again = is_again;
         self
@@ -212,7 +212,7 @@ impl Connection {
         let in_content = self.content.id().is_some();
         self.report_end(end, in_content);
         self.abandon_content();
-        // Who has said QUIT sends nothing more that could make the kernel throw the reply away.
+        // A client that has sent QUIT sends nothing more, so no unread input makes the kernel discard the reply.
         let says_farewell = !self.session.ending().quit || transport.has_farewell();
         if end == SessionEnd::Closed && says_farewell {
             linger(&mut transport).await;
@@ -248,7 +248,7 @@ impl Connection {
             };
             self.report_notes();
             match step {
-                // What is abandoned was forgotten by `advance`.
+                // `advance` has already forgotten an abandoned transaction.
                 Step::Read | Step::Abandon => {}
                 Step::Close => return self.close(transport, wait).await,
                 Step::StartTls => {
@@ -259,14 +259,14 @@ impl Connection {
                 }
                 Step::Content => Box::pin(self.store_content()).await,
                 Step::Ask(question) => {
-                    // What was said so far goes out before anything is waited for.
+                    // The client gets the replies so far before the session waits for the answer.
                     if self.flush(transport, wait).await.is_err() {
                         return SessionEnd::Lost;
                     }
                     if !self.answer_in_time(question).await {
                         return SessionEnd::Lost;
                     }
-                    // The answer may have been the end, which no input tells.
+                    // The answer may have ended the session, and no input follows to show it.
                     is_answered = true;
                 }
             }

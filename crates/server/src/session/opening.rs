@@ -1,5 +1,5 @@
-//! What is found out about a client before it is greeted: its name, its standing with block lists, its patience, and
-//! what the access map has it offered.
+//! Finds out about a client before the greeting: its name, its entries in block lists, whether it waits for the
+//! greeting, and what the access map offers to it.
 
 use super::answers::reply;
 use super::{Connection, Transport, Wait};
@@ -21,18 +21,18 @@ use std::sync::Arc;
 use std::task::{Poll, ready};
 use std::time::Duration;
 
-/// What is known of a client besides its address.
+/// Facts about a client besides its address.
 #[derive(Debug)]
 pub(crate) struct Opening {
     /// The name of its address.
     pub(super) name: ClientName,
-    /// Login name or number, of a process of this machine.
+    /// Login name or number of a process of this machine.
     user: Option<Box<str>>,
-    /// What block lists say of it.
+    /// The entries of block lists for it.
     pub(super) listings: Listings,
-    /// What certificate it showed.
+    /// The certificate that it presented.
     pub(super) shown: Arc<ClientCertificate>,
-    /// Whether STARTTLS asks it for one.
+    /// Whether the server asks for a certificate at STARTTLS.
     pub(super) asks_certificate: bool,
 }
 
@@ -183,17 +183,17 @@ impl Connection {
     }
 }
 
-/// What was found out.
+/// Facts that look-ups before the greeting have found.
 struct OpeningFacts {
     name: ClientName,
     listings: Listings,
-    /// `Err`: why the access map cannot be asked.
+    /// The rules of the access map; `Err`: the reason why it cannot be asked.
     told: Result<GreetingRules, Arc<str>>,
-    /// Before the greeting, from the beginning of the connection on.
+    /// The pause before the greeting, from the beginning of the connection on.
     pause: Duration,
 }
 
-/// What the access map says of a client with its name.
+/// Rules of the access map for a client and its name.
 #[derive(Debug, Default)]
 struct GreetingRules {
     /// `GreetPause:`
@@ -202,7 +202,7 @@ struct GreetingRules {
     features: Option<String>,
 }
 
-/// As long as `accept.greet_pause` can be, and as sendmail's.
+/// As long as `accept.greet_pause` can be, and as long as sendmail's limit.
 const PAUSE_MAX: Duration = Duration::from_secs(300);
 
 impl GreetingRules {
@@ -249,7 +249,7 @@ async fn find(context: &Context, ip: IpAddr) -> OpeningFacts {
     let played = context.behaviour.as_ref().map_or(Duration::ZERO, |behaviour| behaviour.greeting_delay);
     let pause = match &told {
         Ok(GreetingRules { pause: Some(pause), .. }) => *pause,
-        // Who is put off need not wait for it.
+        // A client that gets a temporary refusal is greeted without a pause.
         Err(_) => Duration::ZERO,
         Ok(_) => admit::greet_pause(ip, &config.accept, rights),
     };

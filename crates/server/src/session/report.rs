@@ -1,4 +1,4 @@
-//! What a session tells the log: events made of what it knows.
+//! Reports the events of a session to the log.
 
 use super::{Connection, SessionEnd};
 use crate::auth::{Exchange, Failure};

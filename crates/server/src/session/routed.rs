@@ -32,20 +32,20 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What the maps say of a sender.
+/// Decisions of the maps on a sender.
 pub(super) struct SenderRuled {
     client: Ruling,
     sender: Ruling,
 }
 
-/// What the maps say of a recipient.
+/// Decisions of the maps on a recipient.
 pub(super) struct RecipientRuled {
     pub(super) admitted: Ruled,
-    /// `None`: he was refused before.
+    /// `None`: the recipient was refused before.
     pub(super) resolved: Option<Resolved>,
 }
 
-/// What a session knows that the maps judge; it outlives a look-up.
+/// Facts of a session that the maps judge; an owned copy that outlives a look-up.
 pub(super) struct Subject {
     client: Client,
     name: ClientName,

@@ -33,7 +33,7 @@ const SOON: Duration = Duration::from_secs(60);
 /// More octets than any dialog sends at once.
 const STREAM_BYTES: usize = 1 << 20;
 
-/// What a dialog lays down, as a policy.
+/// The verdicts of a dialog, as a policy.
 #[derive(Debug)]
 struct Rules(Dialog);
 
@@ -156,7 +156,7 @@ impl Rig {
         tokio::spawn(connection.run(Transport::Memory(server)));
     }
 
-    /// What is stored, in the order of the names, without our trace field.
+    /// Returns the stored contents in the order of their queue ids, without our trace field.
     fn contents(&self) -> Vec<Vec<u8>> {
         let mut ids = self.spool.messages();
         ids.sort_unstable_by_key(|id| id.to_u64());
@@ -464,7 +464,7 @@ fn a_disk_that_has_failed_for_good_closes_sessions_and_loses_nothing() {
         after.clear_faults();
         after.configure(|config| config.rates.sync = 0);
         let (again, recovery) = spool::Spool::open(config, Arc::new(after)).unwrap();
-        // What was refused may be there too, it was written; what was taken must be.
+        // The spool may hold a refused message too, as it was written; it must hold the accepted one.
         let first = again.messages().into_iter().min_by_key(|id| id.to_u64()).unwrap();
         assert!(again.body(first).unwrap().concat().ends_with(b"one\r\n"), "{recovery:?}");
     });

@@ -1,7 +1,7 @@
 //! Trials of the driver over loopback: clients that do not read, do not speak, or speak too early, and the server's
 //! end.
 //!
-//! What the protocol says is tried in `smtp`; here only what a driver can get wrong.
+//! The dialogs of `smtp` test the protocol; these tests are about errors that only a driver can make.
 
 use super::{Connection, Opening, Transport};
 use crate::config::Config;
@@ -263,7 +263,7 @@ async fn a_process_whose_input_is_there_at_once_is_no_early_talker() {
     timeout(PATIENCE, session).await.unwrap().unwrap();
 }
 
-/// The connection of the front end `mx.front`, one of our own, that has said XCLIENT.
+/// Returns the connection of `mx.front`, a front end of our own, after it has sent XCLIENT.
 fn connection_after(xclient: &[u8]) -> Connection {
     let mut config = Config::default();
     config.relay.from = vec!["192.0.2.0/24".parse().unwrap()];
@@ -281,6 +281,7 @@ fn connection_after(xclient: &[u8]) -> Connection {
     connection
 }
 
+/// Returns the client name that the driver holds after XCLIENT.
 fn name_after(xclient: &[u8]) -> ClientName {
     connection_after(xclient).opening.name
 }

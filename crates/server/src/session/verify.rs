@@ -8,9 +8,9 @@
 //! | EXPN of an alias | may relay | its members, an address on each line |
 //! | EXPN | another | 502, and EXPN is not offered |
 //!
-//! VRFY says no more than RCPT does, so it costs a spammer no less to ask. EXPN gives members, which are other people's
-//! addresses: it needs the right to relay, by the same decision as RCPT. A program or file of an alias is shown by the
-//! name of the alias alone; nothing else of the files that lead there is ever quoted.
+//! VRFY says no more than RCPT does, so it costs a spammer no less to ask. EXPN gives members, which are other
+//! people's addresses: it needs the right to relay, by the same decision as RCPT. A program or file of an alias is
+//! shown by the name of the alias alone; replies quote nothing else of the files that lead there.
 
 use super::Connection;
 use super::answers::reply;
@@ -47,7 +47,7 @@ impl Connection {
         self.session.answer_with(reply, now);
     }
 
-    /// What RCPT would say, in the words of VRFY or EXPN.
+    /// Makes the decision that RCPT would make and words it for VRFY or EXPN.
     async fn look(
         &self,
         routing: &Arc<Routing>,
@@ -76,7 +76,7 @@ impl Connection {
 fn answer(admission: &Admission, question: Question, address: &Address, outcome: Outcome) -> Reply {
     match (outcome, question) {
         (Outcome::Refuse(refusal), _) => refused(&refusal),
-        // What becomes of the mail is no affair of the client's.
+        // The client does not learn that mail to this address is discarded.
         (Outcome::Discard, _) => here(address),
         (Outcome::Deliver(deliveries), Question::Expand) => members(address, &deliveries),
         (Outcome::Deliver(deliveries), _) if is_here(admission, address, &deliveries) => here(address),
@@ -144,7 +144,7 @@ fn members(address: &Address, deliveries: &[Delivery]) -> Reply {
     Reply::new(ReplyCode::of(250), None, &text)
 }
 
-/// What is said where nothing can be said.
+/// Returns the reply where there is nothing to ask.
 pub(super) fn unknown(question: Question) -> Reply {
     match question {
         Question::Expand => reply(502, "5.7.0 Sorry, we do not allow this operation"),

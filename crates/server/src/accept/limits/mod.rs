@@ -11,8 +11,8 @@
 //! must be full again, which changes no decision; only a flood of different addresses makes the table forget earlier,
 //! and what such a client wins is one fresh burst.
 //!
-//! What the access map says of a client ([`ClientLimits`]) counts in the place of the limits for all clients. Its rate
-//! is one of connections in a window, which [`SlidingWindows`] counts.
+//! The limits of the access map for a client ([`ClientLimits`]) replace the limits for all clients. Its rate is a
+//! number of connections in a window, which [`SlidingWindows`] counts.
 //!
 //! Time is given; nothing here reads a clock.
 
@@ -68,7 +68,7 @@ impl Settings {
     }
 }
 
-/// What the access map says of one client.
+/// Limits of the access map for one client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClientLimits {
     /// `ClientConn:`: open connections.
@@ -185,7 +185,7 @@ pub struct Counts {
     pub rated_clients: usize,
 }
 
-/// Who shares the limits per client.
+/// A client, or an IPv6 network, that shares the limits per client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Key {
     V4(u32),
@@ -212,7 +212,7 @@ const SECOND: u64 = 1_000_000_000;
 impl Bucket {
     /// Whether it has a token.
     fn has(self, rate: u32, now: u64) -> bool {
-        // What is missing may at most leave one token of the burst.
+        // The tokens that are missing leave at least one of the burst.
         rate == 0 || self.0.saturating_sub(now) <= (BURST_SECONDS * SECOND).saturating_sub(Self::token(rate))
     }
 
@@ -276,7 +276,7 @@ impl State {
         self.bucket.take(self.settings.rate, now);
     }
 
-    /// Who this client is, and the limits that count for it; `None`: none does.
+    /// Returns the key of this client and the limits that hold for it; `None`: no limit does.
     fn per_client(&self, ip: IpAddr, said: ClientLimits) -> Option<(Key, PerClient)> {
         let is_exempt = is_exempt(&self.settings, ip);
         let own = |max: Option<OwnMax>| max.filter(|max| !(is_exempt && max.is_default)).map(|max| max.value);
@@ -347,8 +347,8 @@ impl State {
         }
     }
 
-    /// Whoever is in `old` took its last token before the rotation; a burst later its bucket is full, as an unknown
-    /// client's is.
+    /// Forgets buckets that are full again. A client in `old` took its last token before the last rotation; after the
+    /// time of one burst its bucket is full, like that of an unknown client.
     fn rotate_when_due(&mut self, now: u64) {
         if now.saturating_sub(self.rotated) >= BURST_SECONDS * SECOND {
             self.rotate();

@@ -151,7 +151,7 @@ fn other_numbers_take_effect_at_once() {
     assert_eq!(limits.counts().connections, 3);
 }
 
-/// What the access map says of a client.
+/// Returns limits as the access map gives them for a client.
 fn own(connections: Option<u32>, rate: Option<u32>) -> ClientLimits {
     let max = |value: Option<u32>| value.map(|value| OwnMax { value, is_default: false });
     ClientLimits { connections: max(connections), rate: max(rate) }
@@ -198,7 +198,7 @@ fn a_number_in_a_window_and_no_more() {
     for second in [0, 0, 15, 59] {
         assert_eq!(admit(second), Ok(()), "{second}");
     }
-    // Who is refused is not counted: it need not stay away.
+    // A refused connection is not counted, so a refused client need not stay away.
     for second in [59, 59, 59] {
         assert_eq!(admit(second), Err(Limit::AccessRate), "{second}");
     }
@@ -278,7 +278,7 @@ proptest! {
     }
 }
 
-/// What the documentation says, without thought for cost: buckets fill token by token, nobody is forgotten.
+/// The documented limits without regard to cost: buckets fill token by token, and no client is forgotten.
 #[derive(Default)]
 struct Model {
     open: Vec<(usize, Option<u8>)>,

@@ -50,7 +50,7 @@ pub struct Listener {
     pub given: bool,
 }
 
-/// What [`bind`] made, and what an operator should know about it.
+/// Sockets that [`bind`] made, and notes for the operator.
 #[derive(Debug)]
 pub struct Bound {
     /// One for each entry, in order.
@@ -66,7 +66,7 @@ pub enum BindNote {
     Backlog {
         /// `accept.backlog`.
         wanted: u32,
-        /// What the kernel allows.
+        /// The limit of the kernel.
         allowed: u32,
     },
     /// systemd handed over a socket that no entry asks for. It is closed.
@@ -105,9 +105,9 @@ pub struct BindError {
     pub entry: usize,
     /// The address.
     pub address: SocketAddr,
-    /// What the system said.
+    /// The error of the system.
     pub error: io::Error,
-    /// Who has the address, if it is taken and the system lets us see.
+    /// The process that has the address, if it is taken and the system shows its owner.
     pub holder: Option<String>,
 }
 
@@ -317,7 +317,7 @@ fn listening(line: &str) -> Option<(SocketAddr, &str)> {
     (*state == "0A").then_some((SocketAddr::new(ip, port), *words.get(9)?))
 }
 
-/// What comes off a socket.
+/// Result of an accept on a socket.
 #[derive(Debug)]
 pub enum Accepted {
     /// A connection and its peer; IPv4 peers on IPv6 sockets have their IPv4 address.
@@ -326,7 +326,7 @@ pub enum Accepted {
     Refused(SocketAddr),
     /// Nothing could be accepted. Already paused for it; to be logged, not more than once in a while.
     Trouble {
-        /// What the system said.
+        /// The error of the system.
         error: io::Error,
         /// How long accepting paused.
         pause: Duration,
@@ -387,7 +387,8 @@ impl Acceptor {
     /// Gives up the spare descriptor for as long as it takes to say 421. `None` when that did not work either.
     fn refuse_with_spare(&mut self) -> Option<SocketAddr> {
         drop(self.spare.take()?);
-        // Nobody waits here, so this cannot be the tokio socket's own call; nonblocking it is all the same.
+        // This function must not wait, so it does not use the tokio socket's own call; the socket is nonblocking all
+        // the same.
         let accepted = SockRef::from(&self.socket).accept();
         let peer = accepted.ok().and_then(|(stream, address)| {
             refuse(&stream, Limit::Files.reply());
@@ -432,8 +433,8 @@ pub fn refuse(stream: &Socket, reply: &str) {
 
 fn try_refuse(mut stream: &Socket, reply: &str) -> io::Result<()> {
     stream.set_nonblocking(true)?;
-    // What a PROXY header or an early talker left unread would turn the close into a reset, which makes the peer forget
-    // the reply. Bounded, so that a fast sender cannot hold the worker.
+    // Octets that a PROXY header or an early talker left unread would turn the close into a reset, which makes the
+    // peer discard the reply. The loop is bounded, so that a fast sender cannot hold the worker.
     let mut unread = [0; 1_024];
     for _ in 0..16 {
         if !matches!(stream.read(&mut unread), Ok(read) if read == unread.len()) {

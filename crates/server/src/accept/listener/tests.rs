@@ -96,7 +96,7 @@ fn who_is_in_the_way_has_that_address() {
     ] {
         assert_eq!(is_in_the_way(at(own), at(wanted)), is, "{own} {wanted}");
     }
-    // Somebody else on the port, at another address, is not named.
+    // A process that listens on the port at another address is not named.
     let Ok(other) = std::net::TcpListener::bind("127.0.0.1:0") else { return };
     let port = other.local_addr().unwrap().port();
     assert_eq!(holder(SocketAddr::new(IpAddr::from([127, 0, 0, 77]), port)), None);

@@ -36,7 +36,7 @@ const V2_FIXED_BYTES: usize = 16;
 /// Longest text that is kept of a version, cipher or name in a TLV.
 const TEXT_BYTES_MAX: usize = 255;
 
-/// What a header says.
+/// Content of a header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
     /// The client. `None`: the proxy speaks for itself (health checks) or does not know; the connection's own address
@@ -44,7 +44,7 @@ pub struct Header {
     pub client: Option<SocketAddr>,
     /// The address that the client connected to, if `client` is there.
     pub local: Option<SocketAddr>,
-    /// Octets of the header. What follows belongs to the session.
+    /// Octets of the header. The octets behind it belong to the session.
     pub used: usize,
     /// The proxy ended a TLS connection of the client.
     pub tls: Option<ProxiedTls>,
@@ -61,7 +61,7 @@ pub struct ProxiedTls {
     pub server_name: Option<Box<str>>,
 }
 
-/// What the bytes so far are.
+/// Result of reading the bytes so far.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The beginning of a header.
@@ -152,7 +152,7 @@ fn read_v1(input: &[u8]) -> Outcome {
 
 fn read_v2(input: &[u8]) -> Outcome {
     let Some([.., command, family, high, low]) = input.first_chunk::<V2_FIXED_BYTES>() else {
-        // What is wrong already need not wait for the rest.
+        // A beginning that is already wrong is refused without the rest.
         return match input.get(V2_SIGNATURE.len()) {
             Some(0x20 | 0x21) | None => Outcome::NeedMore,
             Some(_) => Outcome::Invalid(Invalid::Fields),

@@ -21,14 +21,14 @@ use super::{Facts, Policy, Ruling, refuse};
 use crate::config::{Dnsbl, DnsblList};
 use crate::dns::{Failure, Resolver};
 
-/// What the lists say about a client.
+/// Entries of the lists for a client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listings {
-    /// Lists that have it, in the order of the configuration.
+    /// Lists with an entry for it, in the order of the configuration.
     pub listed: Vec<Listing>,
     /// Sum of their weights.
     pub score: i32,
-    /// To be logged, not more than once in a while for each list.
+    /// Problems with lists, to be logged, not more than once in a while for each list.
     pub notes: Vec<Note>,
 }
 
@@ -48,18 +48,18 @@ pub struct Listing {
 pub struct Note {
     /// The list.
     pub zone: DomainName,
-    /// What is wrong.
+    /// The problem.
     pub trouble: BlockListError,
 }
 
-/// What can be wrong with a list.
+/// A problem with a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockListError {
     /// It answers with a code for an error: it does not serve this resolver.
     Refuses(IpAddr),
     /// It answers with an address outside 127.0.0.0/8: the domain has another owner now, or the resolver lies.
     Foreign(IpAddr),
-    /// The DNS did not tell.
+    /// The DNS gave no answer.
     Unanswered(Failure),
 }
 
@@ -93,7 +93,7 @@ pub fn query_name(ip: IpAddr, zone: &DomainName) -> String {
     format!("{}.{}", labels.join("."), zone.ascii())
 }
 
-/// What answers of lists are worth. `answers` has one entry for each list, in the same order.
+/// Weighs the answers of the lists. `answers` has one entry for each list, in the same order.
 #[must_use]
 pub fn score(lists: &[DnsblList], answers: Vec<Result<Vec<IpAddr>, Failure>>) -> Listings {
     let mut found = Listings::default();
