@@ -1,8 +1,8 @@
-//! What is asked, and what is made of the replies.
+//! Questions to the DNS, and how replies to them are read.
 //!
-//! The library follows aliases and tells an empty answer from an error, but some of what it calls empty is a broken
-//! DNS: a referral where an answer should be, or a chain of aliases without an end. To take those for "there is none"
-//! would send mail back that another try delivers, so [`read`] tells them apart.
+//! The library follows aliases and tells an empty answer from an error, but some of its empty answers are a broken
+//! DNS: a referral where an answer should be, or a chain of aliases without an end. A message would be returned that
+//! another try delivers if these counted as "no such record", so [`read`] tells them apart.
 
 use std::cmp::Ordering;
 use std::net::IpAddr;
@@ -29,7 +29,7 @@ const NEGATIVE_DEFAULT: Duration = Duration::from_secs(60);
 /// How long a failure is taken for the answer, so that a storm does not ask again for each connection.
 const FAILURE: Duration = Duration::from_secs(5);
 
-/// What is asked for.
+/// Type of the records that a question asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Kind {
     A,
@@ -84,7 +84,7 @@ impl CachedAnswer {
     }
 }
 
-/// What a reply is.
+/// Result of reading a reply.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Reading {
     /// An answer, and how long it holds.
@@ -151,7 +151,7 @@ fn read_records(kind: Kind, lookup: &Lookup) -> Reading {
         // Records somewhere in the reply, but not where an answer belongs.
         return Reading::failed();
     }
-    // What is left away must be the worst of them, and the same for every answer.
+    // The records that are cut off must be the least preferred ones, and the same for every answer.
     data.sort_by(|one, other| match (one, other) {
         (Data::Exchange { preference, name }, Data::Exchange { preference: its, name: other }) => {
             (preference, name).cmp(&(its, other))
@@ -171,7 +171,7 @@ fn read_none(none: &NoRecords) -> Reading {
     match none.response_code {
         ResponseCode::NXDomain => Reading::empty(false, time),
         ResponseCode::NoError if is_referral(none) => Reading::failed(),
-        // What the library says of an alias that it did not follow to its end has no authority section either.
+        // A reply of the library about an alias that it did not follow to its end has no authority section either.
         ResponseCode::NoError if none.authorities.is_none() => Reading::EmptyIfAliasesEnd(time),
         ResponseCode::NoError => Reading::empty(true, time),
         _ => Reading::failed(),

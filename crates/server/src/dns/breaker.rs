@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 pub(super) const SUSPECT_AFTER: u32 = 5;
 pub(super) const SKIP_MIN: Duration = Duration::from_secs(5);
 pub(super) const SKIP_MAX: Duration = Duration::from_secs(60);
-/// When the next may probe if whoever probes goes away without a report.
+/// Time until another caller may probe if the one that probes goes away without a report.
 const PROBE_AGAIN: Duration = Duration::from_secs(1);
 
-/// What to do with a question.
+/// Action for a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Course {
     /// Ask.
@@ -36,7 +36,7 @@ pub(super) struct Breaker {
 }
 
 impl Breaker {
-    /// What to do with a question that comes now. One caller at a time is told to probe.
+    /// Decides on a question that comes now. One caller at a time gets [`Course::Probe`].
     pub(super) fn course(&mut self, now: Instant) -> Course {
         match self.until {
             Some(until) if now < until => Course::Skip,

@@ -1,4 +1,4 @@
-//! What look-ups cost us: a measurement, to be run by hand.
+//! Measures the cost of look-ups; run by hand.
 //!
 //! `cargo test -p mailrace-server --lib dns::cost -- --ignored --nocapture`
 

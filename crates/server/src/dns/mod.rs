@@ -6,8 +6,8 @@
 //! dead. Nothing here blocks a worker, and no task is started: whoever asks drives the question, and if it goes away
 //! another one who waits for the same answer takes over.
 //!
-//! What answers mean is elsewhere: [`Resolver::reverse`] gives the verified name of a client, [`Resolver::mail_hosts`]
-//! the hosts of a domain, and `admit::dnsbl` asks block lists.
+//! Other modules interpret answers: [`Resolver::reverse`] gives the verified name of a client,
+//! [`Resolver::mail_hosts`] the hosts of a domain, and `admit::dnsbl` asks block lists.
 
 mod answer;
 mod breaker;
@@ -101,14 +101,14 @@ impl fmt::Display for Failure {
 
 type Key = (Box<str>, Kind);
 
-/// What happened so far, for metrics.
+/// Counters for metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Questions that went out.
     pub asked: u64,
     /// Answered from the cache.
     pub cached: u64,
-    /// Waited for the same question of somebody else.
+    /// Questions that waited for another caller's look-up of the same name.
     pub shared: u64,
     /// No answer in time.
     pub timed_out: u64,
@@ -182,7 +182,7 @@ struct Limit<'a> {
     asks: bool,
 }
 
-/// What a resolver is made from.
+/// Settings and files that a resolver is made from.
 #[derive(PartialEq, Eq)]
 struct Origin {
     settings: crate::config::Dns,
@@ -295,7 +295,7 @@ impl Resolver {
         self.addresses(name, Kind::A, self.limit(time_max)).await
     }
 
-    /// What happened so far.
+    /// Returns the counters.
     #[must_use]
     pub fn counts(&self) -> Counts {
         let servers_silent = self.0.servers.silent_count();
@@ -337,7 +337,8 @@ impl Resolver {
             let kept = self.state().cache.get(&key, now());
             return kept.unwrap_or_else(|| CachedAnswer::failed(Failure::NotKept, now()));
         }
-        // Whoever asks gives up in time by itself; this is for those who wait for somebody else's answer.
+        // The caller that asks keeps the limit by itself; this limit is for callers that wait for the answer to
+        // another's question.
         let known = timeout_at(limit.until, self.ask_or_share(&key, limit)).await;
         let known = known.unwrap_or_else(|_| CachedAnswer::failed(Failure::TimedOut, now()));
         match (&known.answer, limit.stale) {
@@ -382,7 +383,7 @@ impl Resolver {
                 let (answer, time) = Box::pin(self.ask_now(key, limit)).await;
                 return mine.finish(answer, time);
             }
-            // Whoever asked may have gone away without an answer: then this one asks.
+            // The caller that asked may have gone away without an answer: then this one asks.
             if let Ok(known) = other.wait_for(Option::is_some).await
                 && let Some(known) = &*known
             {
@@ -521,7 +522,8 @@ impl Open<'_> {
         let is_old =
             known.answer.is_err() && state.cache.get_stale(self.key, now).is_some_and(|old| old.answer.is_ok());
         if is_old {
-            // What is at hand outlives the failure. Where nobody was asked it is nobody's answer.
+            // The answer in the cache outlives the failure. A failure without a question to a server (`time` is zero)
+            // renews nothing.
             if !time.is_zero() {
                 state.cache.renew(self.key, STALE_TIME, now, |old| {
                     old.is_stale = true;
@@ -567,7 +569,7 @@ fn client(
     options.timeout = timeout / 2;
     options.attempts = 1;
     options.cache_size = 0;
-    // What passes every path whole (RFC 6891 §6.2.5).
+    // A size that passes every path without fragments (RFC 6891 §6.2.5).
     options.edns0 = edns;
     options.edns_payload_len = 1_232;
     options.use_hosts_file = ResolveHosts::Never;

@@ -40,7 +40,7 @@ impl Places {
             Some(until) => timeout_at(until, self.quick.acquire()).await.ok(),
             None => Some(self.quick.acquire().await),
         };
-        // Nobody closes it.
+        // The semaphore is never closed.
         let place = place?.ok()?;
         let mut work = pin!(work);
         if let Ok(output) = timeout_at(Timer::now() + QUICK, work.as_mut()).await {

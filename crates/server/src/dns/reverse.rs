@@ -7,10 +7,10 @@ use mail::DomainName;
 
 use super::{Data, Kind, Resolver};
 
-/// Names of one address that are tried; whoever has more has no name of his own.
+/// Names of one address that are tried; an address with more is a shared one.
 const NAMES_MAX: usize = 4;
 
-/// What the DNS says about a client's address.
+/// Name of a client by the DNS.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub enum ClientName {
     /// The name, whose addresses contain the client's.

@@ -41,7 +41,7 @@ pub(super) struct Client {
     pub(super) plain: TokioResolver,
 }
 
-/// What is known of a server.
+/// State of a server, from its earlier answers.
 #[derive(Clone, Copy, Default)]
 struct Memory {
     answered: Option<Instant>,

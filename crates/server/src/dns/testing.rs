@@ -22,7 +22,7 @@ const TTL: u32 = 300;
 /// How long [`standing`] lets work wait for a packet.
 const HANG: Duration = Duration::from_secs(20);
 
-/// Who answers, and what was asked.
+/// A name server for tests that counts the questions.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     zone: Arc<Zone>,
@@ -118,7 +118,7 @@ pub(crate) fn resolver_of(settings: &Dns) -> Resolver {
 /// however busy the machine. Work that waits for the clock gets it after a while all the same, and is found out by what
 /// it took.
 pub(crate) async fn standing<F: Future>(work: F) -> (F::Output, Duration) {
-    // What blocks keeps a clock that is paused from going on when all wait.
+    // A blocking task keeps a paused clock from advancing while all other tasks wait.
     tokio::time::pause();
     let (end, ended) = std::sync::mpsc::channel::<()>();
     let holds = tokio::task::spawn_blocking(move || ended.recv_timeout(HANG));

@@ -236,10 +236,10 @@ async fn a_server_that_fails_is_followed_by_the_next_at_once() {
         let (answer, time) = standing(resolver.a_records("x.example")).await;
         assert_eq!((answer.unwrap().len(), time), (1, Duration::ZERO), "{manner:?}");
         assert_eq!((bad.asked() > 0, good.asked(), resolver.counts().servers_silent), (true, 1, 0), "{manner:?}");
-        // All bad: that is what is said.
+        // All servers fail: so does the look-up.
         good.answer(".", manner);
         assert_eq!(resolver.a_records("y.example").await, Err(Failure::Failed), "{manner:?}");
-        // What does not exist is an answer, and nobody else is asked.
+        // A denial of existence is an answer, and the resolver asks no other server.
         good.speak();
         bad.speak();
         let before = good.asked();

@@ -1,8 +1,7 @@
-//! Users of the machine, as far as mail has to know them: those of a file, and those whom the C library finds
-//! elsewhere.
+//! Users of the machine that mail has to know: those of a file, and those that the C library finds elsewhere.
 //!
-//! The file is asked first and always answers. What the library says may come from a network: it is asked on few
-//! threads, for a time, and kept as the answers of a directory are.
+//! The file is asked first and always answers. The library may ask a network: few threads ask it, for a limited time,
+//! and its answers are kept like those of a directory.
 
 use super::cache::{Cache, Limits};
 use crate::config;
@@ -114,11 +113,11 @@ impl Users {
     }
 }
 
-/// What the C library has said, and the threads that wait for it.
+/// Answers of the C library, and the threads that wait for it.
 #[derive(Debug)]
 pub(super) struct Library {
     cache: Arc<Cache>,
-    /// Accounts of owners of files, and when that was said.
+    /// Accounts of owners of files, each with the time of the answer.
     owners: Mutex<HashMap<Box<str>, KnownLogin>>,
     places: Arc<Semaphore>,
 }
@@ -190,7 +189,7 @@ impl Library {
         let place = Arc::clone(&self.places).try_acquire_owned().map_err(|_| late())?;
         let (tell, asked) = channel();
         std::thread::spawn(move || {
-            // Nobody hears it if it comes too late.
+            // The receiver has gone if the answer comes too late.
             drop(tell.send(asking().map_err(|error| error.to_string())));
             drop(place);
         });

@@ -54,7 +54,7 @@ impl Cache {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is known, else what `ask` finds out.
+    /// Returns the kept answer, or asks with `ask` and keeps its answer.
     ///
     /// # Cancel safety
     /// Yes: the asking goes on for others, and its answer is kept.

@@ -1,7 +1,7 @@
-//! Who answers the questions of `route`: files of lists and users, accounts of the machine, and sources outside.
+//! Answers the questions of `route` from files of lists and users, accounts of the machine, and sources outside.
 //!
-//! Every answer is bounded in time and size. What cannot be had now is [`Answer::Trouble`]: the mail waits, and the
-//! text says for what.
+//! Every answer is bounded in time and size. A source that cannot answer now gives [`Answer::Trouble`]: the mail
+//! waits, and the text names the source.
 
 mod accounts;
 mod cache;
@@ -50,12 +50,12 @@ enum Kind {
 }
 
 impl Lookups {
-    /// Everybody whom the configuration names. Nobody is asked before the first question.
+    /// Makes all sources of the configuration. No source is asked before the first question.
     pub(crate) fn new(config: &Config) -> Self {
         Self::after(config, &Self::default())
     }
 
-    /// The same after a change: what is known of sources that are as they were is kept.
+    /// The same after a change: sources whose settings did not change keep their answers.
     pub(crate) fn after(config: &Config, old: &Self) -> Self {
         let directories = config.ldap.iter().map(|table| {
             let name: Box<str> = format!("ldap:{}", table.name).into();

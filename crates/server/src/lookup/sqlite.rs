@@ -29,14 +29,14 @@ pub(super) struct Database {
     name: Arc<str>,
     path: PathBuf,
     query: String,
-    /// Connections that nobody uses, each with the number of the file it has open.
+    /// Idle connections, each with the identity of the file that it has open.
     idle: Mutex<Vec<(Identity, Connection)>>,
     places: Semaphore,
-    /// Whose files count.
+    /// The owners whose files are accepted.
     trust: Trust,
 }
 
-/// A file that was put in another's place is another.
+/// Device and inode: a file that replaces another has a different one.
 type Identity = (u64, u64);
 
 impl Database {
@@ -51,7 +51,7 @@ impl Database {
         }
     }
 
-    /// Whose files count for it.
+    /// Returns the owners whose files are accepted for it.
     pub(super) fn trust(&self) -> &Trust {
         &self.trust
     }
@@ -98,7 +98,7 @@ impl Database {
             Some((_, connection)) => connection,
             None => self.open().map_err(|error| error.to_string())?,
         };
-        // Who asked may have gone.
+        // The asking task may have gone.
         drop(hand.send(connection.get_interrupt_handle()));
         let value = self.value(&connection, key)?;
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).push((identity, connection));

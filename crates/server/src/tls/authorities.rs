@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long what was read is believed.
+/// Time for which the files are not read again.
 const KEPT_FOR: Duration = Duration::from_secs(3_600);
-/// What was read last.
+/// Certificates of the last reading.
 #[derive(Debug, Default)]
 pub(super) struct Authorities(Mutex<Option<CachedRoots>>);
 

@@ -38,7 +38,7 @@ pub(super) struct Identity {
 }
 
 impl Identity {
-    /// What the operator should know at the time `now`, in seconds since 1970.
+    /// Returns problems that the operator should know at the time `now`, in seconds since 1970.
     pub(super) fn warnings(&self, now: u64) -> Vec<TlsProblem> {
         let left = self.expires.map(|expires| (expires.saturating_sub(now) / DAY, expires <= now));
         let expiry = match left {
@@ -158,7 +158,7 @@ fn read_file(path: &Path) -> Result<(Vec<u8>, u32), TlsProblem> {
         if !metadata.is_file() || metadata.len() > FILE_BYTES_MAX {
             return Err(io::Error::other(format!("not a file of at most {FILE_BYTES_MAX} bytes")));
         }
-        // Whoever writes it could be us, or vouch for clients.
+        // A user who can write the file could put another certificate or key there, or a CA for clients.
         if metadata.mode() & 0o002 != 0 {
             let mode = metadata.mode() & 0o7777;
             return Err(io::Error::other(format!(

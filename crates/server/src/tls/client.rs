@@ -1,8 +1,8 @@
-//! Certificates of clients: asked for where `tls.client_ca` names who vouches for them, never demanded.
+//! Certificates of clients: the server asks for one where `tls.client_ca` names CAs, and never demands one.
 //!
-//! A handshake goes on with any certificate or none, as long as the client has the key of the one it shows: mail under
-//! a certificate that nobody vouches for is no worse than mail without one. What was shown is judged after it, at each
-//! handshake anew, a resumed one too; only a verified name gives a right.
+//! A handshake goes on with any certificate or none, as long as the client has the key of the one it presents: mail
+//! under a certificate that no CA has signed is no worse than mail without one. The certificate is judged after each
+//! handshake, also of a resumed session; only a verified name gives a right.
 
 use super::flaw::Flaw;
 use super::names::{Names, names};
@@ -19,18 +19,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What came of asking a client for its certificate.
+/// Result of asking a client for its certificate.
 #[derive(Debug)]
 pub(crate) enum ClientCertificate {
-    /// It was not asked: `verify=NOT`.
+    /// The server did not ask: `verify=NOT`.
     NotAsked,
-    /// It showed none: `verify=NO`.
+    /// The client presented none: `verify=NO`.
     Nothing,
-    /// Nobody vouches for it: `verify=FAIL`.
+    /// No CA vouches for it: `verify=FAIL`.
     Unverified {
-        /// What it says of itself.
+        /// The names in it.
         names: Option<Box<Names>>,
-        /// Why.
+        /// The reason.
         why: Box<str>,
     },
     /// `verify=OK`
@@ -73,7 +73,7 @@ impl ClientCertificate {
     }
 }
 
-/// Who vouches for clients.
+/// Verifier with the CAs for clients.
 #[derive(Clone, Debug)]
 pub(super) struct Authorities(Arc<dyn ClientCertVerifier>);
 
@@ -116,7 +116,7 @@ impl Authorities {
         Arc::new(Asking(Arc::clone(&self.0)))
     }
 
-    /// What the client showed, after the handshake.
+    /// Judges the certificate that the client presented, after the handshake.
     pub(super) fn judge(&self, connection: &ServerConnection) -> ClientCertificate {
         let Some((own, chain)) = connection.peer_certificates().and_then(<[_]>::split_first) else {
             return ClientCertificate::Nothing;

@@ -1,13 +1,13 @@
 //! TLS towards next hops: the client's side of STARTTLS.
 //!
-//! The stop is deliver. TLS is opportunistic (RFC 7435): nothing that can be trusted says which certificate a next hop
-//! should have, so any is taken, of any age, name and key, and log lines say `verify=NOT`. That protects against
-//! whoever listens and not against whoever answers in the next hop's place; to refuse a certificate would only mean to
-//! send in the clear.
+//! The stop is deliver. TLS is opportunistic (RFC 7435): no trusted source says which certificate a next hop should
+//! have, so the client takes any, of any age, name and key, and log lines say `verify=NOT`. That protects against an
+//! attacker who listens and not against one who answers in the next hop's place; a refusal of the certificate would
+//! only lead to mail in clear text.
 //!
-//! Where the access map may demand something of certificates they are judged, and taken all the same: `verify=OK` or
-//! `FAIL`, and what they say. Who demands it decides what follows. Such a connection resumes no session, so that what
-//! is said is of this one.
+//! Where the access map may demand something of certificates, the client judges them and still takes any: the result
+//! is `verify=OK` or `FAIL` and the content of the certificate. The caller with the demand decides on it. Such a
+//! connection resumes no session, so that the result is that of this connection.
 //!
 //! Not here: the decision to go on without TLS; policies that ask for a verified name (DANE, MTA-STS); client
 //! certificates.
@@ -44,7 +44,7 @@ const SESSIONS_EACH: usize = 8;
 /// writes.
 const SEND_BUFFER_BYTES: usize = 64 * 1024;
 
-/// What was agreed on, for log lines.
+/// Parameters that a handshake agreed on, for log lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsInfo {
     /// `TLSv1.3`.
@@ -53,11 +53,11 @@ pub struct TlsInfo {
     pub cipher: Box<str>,
     /// Of the cipher's key; 0 if not known.
     pub bits: u16,
-    /// What was found out about the certificate: `OK`, `FAIL`; `NOT`, nothing.
+    /// Result of judging the certificate: `OK`, `FAIL`; `NOT`, not judged.
     pub verify: &'static str,
     /// Why it is not good.
     pub fault: Option<Fault>,
-    /// What it says, if it was judged and can be read.
+    /// Its content, if it was judged and can be read.
     pub certificate: Option<Box<ServerCertificate>>,
 }
 
@@ -85,13 +85,13 @@ impl ServerCertificate {
         Some(Box::new(Self { der: certificate.clone().into_owned(), names, first_host }))
     }
 
-    /// Whose it is, as sendmail writes it: `/C=US/O=Example/CN=mx.example.com`.
+    /// Returns the name of its subject as sendmail writes it: `/C=US/O=Example/CN=mx.example.com`.
     #[must_use]
     pub fn subject(&self) -> &str {
         &self.names.subject
     }
 
-    /// Who signed it.
+    /// Returns the name of its issuer.
     #[must_use]
     pub fn issuer(&self) -> &str {
         &self.names.issuer
@@ -220,16 +220,16 @@ where
     }
 }
 
-/// What is sent as the server's name.
+/// Returns the server name to send.
 // RFC 6066 §3: a host name without the last dot, no address
 fn sni(name: &str) -> ServerName<'static> {
     let name = name.strip_suffix('.').unwrap_or(name).to_owned();
-    // What is no name for TLS is not sent, as an address is not.
+    // A name that TLS cannot carry is not sent, like an address.
     ServerName::try_from(name).unwrap_or_else(|_| ServerName::IpAddress(IpAddr::V4(Ipv4Addr::from([0; 4]))))
 }
 
-/// Takes any certificate. To refuse one would only mean to send in the clear: who could be in the peer's place can have
-/// any, and a key or an encoding that the library does not know is no reason either.
+/// Takes any certificate. A refusal would only lead to mail in clear text: an attacker in the peer's place can have
+/// any certificate, and a key or an encoding that the library does not know is no reason either.
 #[derive(Debug)]
 struct AnyCertificate {
     provider: Arc<CryptoProvider>,

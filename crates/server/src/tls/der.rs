@@ -47,7 +47,7 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// What is in the list of extensions, behind the subject.
+/// Returns the content of the list of extensions, behind the subject.
 fn extensions(rest: &[u8]) -> Option<&[u8]> {
     // subjectPublicKeyInfo
     let (_, rest) = take(rest, SEQUENCE)?;

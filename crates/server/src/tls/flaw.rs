@@ -1,8 +1,8 @@
-//! What is wrong with a certificate, in words for operators: rustls' errors as all who judge certificates read them.
+//! Defects of a certificate in words for operators: rustls' errors as all judges of certificates read them.
 
 use rustls::CertificateError;
 
-/// What is wrong with a certificate.
+/// A defect of a certificate.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Flaw {
     /// None of the CAs has signed it.
@@ -38,8 +38,8 @@ impl Flaw {
         }
     }
 
-    /// What is said of the certificate: `has expired`. `cas`: which CAs count, `in tls.client_ca`; `role`: whose it
-    /// should be, `clients` or `servers`.
+    /// Words the defect: `has expired`. `cas`: which CAs count, `in tls.client_ca`; `role`: the proper holder,
+    /// `clients` or `servers`.
     pub(crate) fn text(&self, cas: &str, role: &str) -> String {
         match self {
             Self::Stranger => format!("is signed by none of the CAs {cas}"),

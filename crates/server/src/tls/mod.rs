@@ -41,7 +41,7 @@ use std::time::Instant;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsAcceptor;
 
-/// What log lines say of the other side's certificate where none was asked for, and of next hops, of which we take any.
+/// Value of `verify=` in log lines where no certificate was asked for, and for next hops, of which any is taken.
 pub const VERIFY: &str = "NOT";
 
 /// An encrypted connection.
@@ -105,7 +105,7 @@ impl fmt::Debug for Acceptor {
 }
 
 impl Acceptor {
-    /// Reads certificates and keys. What is doubtful but works is in [`Self::warnings`]. Blocks on the disk.
+    /// Reads certificates and keys. [`Self::warnings`] has doubtful settings that work. Blocks on the disk.
     ///
     /// # Errors
     /// Everything that is wrong: no certificate, a file that cannot be read, a key that does not fit.
@@ -127,8 +127,8 @@ impl Acceptor {
         Ok(())
     }
 
-    /// What the operator should know of the certificates in use: expired, soon to expire, keys that others can read.
-    /// For the log after loading, and once a day since time passes.
+    /// Returns warnings about the certificates in use: expired, soon to expire, keys that others can read. The server
+    /// logs them after loading and once a day, since time passes.
     #[must_use]
     pub fn warnings(&self) -> Vec<TlsProblem> {
         let now = clock::unix_us() / 1_000_000;

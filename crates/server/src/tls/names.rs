@@ -1,4 +1,4 @@
-//! Whose a certificate is and who signed it, as sendmail writes names: `/C=US/O=Example/CN=Example+20CA`.
+//! Subject and issuer of a certificate, as sendmail writes names: `/C=US/O=Example/CN=Example+20CA`.
 //!
 //! The short names are those of OpenSSL; characters that are not printable, blanks and `<>()"+` are hexadecimal behind
 //! a `+`, so that a name is one word in a map. A slash within a value is `+2F` here: sendmail leaves it, and `O=x/CN=y`
@@ -10,9 +10,9 @@ use std::fmt::Write as _;
 /// The names in a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Names {
-    /// Whose it is.
+    /// The name of its holder.
     pub(crate) subject: Box<str>,
-    /// Who signed it.
+    /// The name of its signer.
     pub(crate) issuer: Box<str>,
     /// The first common name of the subject.
     pub(crate) common_name: Option<Box<str>>,

@@ -1,4 +1,4 @@
-//! What the log says of a TLS connection, and of one that failed.
+//! Words of the log about a TLS connection, and about one that failed.
 
 use rustls::{CipherSuite, CommonState, Error, InvalidMessage, PeerIncompatible, ServerConnection};
 use std::fmt;
@@ -140,7 +140,7 @@ impl fmt::Display for HandshakeError {
             Error::PeerIncompatible(PeerIncompatible::NoSignatureSchemesInCommon) => {
                 f.write_str("no shared cipher or signature algorithm")
             }
-            // What rustls says when no certificate fits; the client's signature algorithms are reduced to those of
+            // The error of rustls when no certificate fits; the client's signature algorithms are reduced to those of
             // shared ciphers.
             Error::General(text) if text.contains("no server certificate chain") => {
                 f.write_str("no shared cipher or signature algorithm")

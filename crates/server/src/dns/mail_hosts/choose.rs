@@ -1,5 +1,4 @@
-//! What is made of the answers: candidates of an MX answer, and of them those that have addresses, in their order.
-//! Pure.
+//! Chooses hosts: candidates of an MX answer, and of them those that have addresses, in their order. Pure.
 
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr};
@@ -21,7 +20,7 @@ pub(super) struct Candidate {
     pub(super) address: Option<IpAddr>,
 }
 
-/// What the DNS says about the addresses of a host.
+/// Answer of the DNS about the addresses of a host.
 #[derive(Clone, Debug)]
 pub(super) enum Addresses {
     Some(Vec<IpAddr>),
@@ -181,7 +180,7 @@ pub(super) fn choose(
     }
     match unknown {
         _ if !hosts.is_empty() => Ok(hosts),
-        // What the others lack does not matter while one of them may have it.
+        // Other hosts without addresses do not matter while this one may have some.
         Some(reason) => Err(reason),
         None if is_ours => Err(NoHosts::is_us()),
         None => Err(ignored.or(none).unwrap_or_else(|| NoHosts::unknown(NO_ROUTE, domain, true))),

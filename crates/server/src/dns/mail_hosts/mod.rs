@@ -31,7 +31,7 @@ const HOLD_MAX: Duration = Duration::from_secs(3_600);
 /// When hosts without an answer are asked for again while others have one.
 const HOLD_PART: Duration = Duration::from_secs(60);
 
-/// What addresses to use.
+/// Family of the addresses to use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Family {
     /// IPv6 and IPv4.
@@ -43,12 +43,13 @@ pub enum Family {
     Ipv6,
 }
 
-/// Who we are, so that mail is not sent to local_identity.
+/// Names and addresses of this server, so that it does not send mail to itself.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct LocalIdentity {
-    /// `hostname` and all other names that we go by, in any case, without the last dot.
+    /// `hostname` and all other names of this server, in any case, without the last dot.
     pub names: Vec<Box<str>>,
-    /// Where we listen for mail; an address of zeros for all addresses of this machine of its family.
+    /// Addresses on which this server listens for mail; an address of zeros for all addresses of this machine of its
+    /// family.
     pub listeners: Vec<SocketAddr>,
     /// The addresses of this machine, if they are known; those that listeners name, and loopback, need not be here.
     /// See [`crate::env::addresses`].
@@ -176,7 +177,7 @@ impl LocalIdentity {
     }
 }
 
-/// What a look-up is about.
+/// Parameters of a look-up.
 #[derive(Clone, Copy)]
 struct HostQuery<'a> {
     domain: &'a str,
@@ -294,8 +295,8 @@ impl Resolver {
         }
     }
 
-    /// Whether somebody has to be asked. What is known takes no place, so names whose servers are silent do not hold
-    /// it.
+    /// Returns whether a server has to be asked. A look-up that the cache answers takes no place, so names whose
+    /// servers are silent do not hold it up.
     fn is_lacking(&self, hold: &Hold) -> bool {
         if !hold.lacks {
             let counts = &mut self.state().counts;

@@ -411,7 +411,7 @@ async fn equal_hosts_share_the_load_of_one_answer() {
         first_address.len() == 4 && first_address.values().all(|count| (900..1_100).contains(count)),
         "{first_address:?}"
     );
-    // Whatever was said twice because its answer was late.
+    // A question counts once, even if it was sent twice because its answer was late.
     assert_eq!(resolver.counts().asked, 13, "MX, and A and AAAA of six hosts, once each");
     assert_eq!(ask(&resolver, "x.example", 7).await, ask(&resolver, "x.example", 7).await);
 }
@@ -673,7 +673,7 @@ async fn when_to_ask_again() {
     let resolver = server.resolver(LONG);
     let ask = async |name: &str| {
         let until = ask(&resolver, name, 0).await.unwrap().until - now();
-        // What is left of it, rounded up to a second.
+        // The rest of the time, rounded up to a second.
         (until + Duration::from_millis(999)).as_secs()
     };
     server.hold(90);
@@ -762,8 +762,8 @@ fn some_answer() -> impl Strategy<Value = (u16, u8, Addresses)> {
 }
 
 proptest! {
-    /// Whatever the DNS says: within the limits, best first, each address once, nothing but what it said, and permanent
-    /// only where all is known.
+    /// For any answers of the DNS, the choice keeps the limits, has the best hosts first, each address once, only
+    /// addresses of the answers, and a permanent failure only where no answer is missing.
     #[test]
     fn choices_keep_their_limits(
         mut found in prop::collection::vec(some_answer(), 0..=DNS_HOSTS_MAX),
@@ -806,8 +806,8 @@ proptest! {
         }
     }
 
-    /// Whatever names a record has: only host names come through, each once and at its best preference, and their order
-    /// does not depend on that of the records.
+    /// From records with any names only host names come through, each once and at its best preference, and their
+    /// order does not depend on that of the records.
     #[test]
     fn names_of_records_are_checked(
         records in prop::collection::vec((0..4_u16, prop_oneof!["[a-cA-C]\\.", "[ -~]{0,70}\\.?", "\\PC{0,5}", "1\\.2\\.3\\.[0-9]\\.?"]), 1..20),

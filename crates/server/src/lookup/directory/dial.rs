@@ -183,7 +183,7 @@ impl ServerCertVerifier for Trusting {
     }
 }
 
-/// What went wrong with an operation, without the words of the library around it.
+/// Returns the cause of a failed operation, without the library's words around it.
 pub(super) fn text(error: &LdapError) -> String {
     match error {
         LdapError::Io { source } => source.to_string(),

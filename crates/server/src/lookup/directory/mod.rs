@@ -1,12 +1,12 @@
 //! Maps in LDAP directories, and LDAP routing.
 //!
-//! A connection carries many questions at once and is opened anew when it broke. Servers are tried in order; one that
-//! does not answer is left out for [`DEAD_TIME`]. A connection that answered before and now does not says nothing about
-//! its server, which may have been restarted: it is opened once more. All of it ends with `ldap.timeout`. What no
-//! server answers is trouble: mail waits.
+//! A connection carries many questions at once and is opened anew after it breaks. Servers are tried in order; one
+//! that does not answer is left out for [`DEAD_TIME`]. A connection that answered before and now does not says
+//! nothing about its server, which may have been restarted: it is opened once more. `ldap.timeout` limits all of it.
+//! A question that no server answers gives trouble: mail waits.
 //!
-//! References to other directories are not followed. What is not found where there are some is trouble, unless
-//! `ldap.referrals` says that they do not matter.
+//! References to other directories are not followed. A search that returns references and no entry gives trouble,
+//! unless `ldap.referrals` says that they do not matter.
 
 mod dial;
 
@@ -95,7 +95,7 @@ impl From<LdapError> for Failed {
 }
 
 impl Directory {
-    /// What it was made from.
+    /// Returns the settings that it was made from.
     pub(super) const fn table(&self) -> &config::Ldap {
         &self.table
     }
@@ -218,7 +218,7 @@ impl Directory {
         Ok(found.into_iter().map(entry).collect())
     }
 
-    /// What the directory says against a question, and what to do about it.
+    /// Words the refusal of the directory, with the next step for the operator.
     fn refused(&self, result: &LdapResult, found: usize) -> String {
         let said = dial::result_text(result);
         let who = match self.table.bind.as_str() {
@@ -333,7 +333,7 @@ impl Entry {
     }
 }
 
-/// What entries say of an address: each attribute counts if it has one value, as with sendmail.
+/// Returns the routing that entries give for an address: each attribute counts if it has one value, as with sendmail.
 fn routing(entries: &[Entry]) -> Answer {
     let [entry] = entries else { return Answer::Nothing };
     let single = |attribute| {
@@ -394,7 +394,7 @@ mod tests {
             };
             assert_eq!(shape(&whole), shape("(&(objectClass=person)(mail=x))"), "{key} {plain:?}");
         }
-        // What is not escaped does change the shape: the check can fail.
+        // A value that is not escaped changes the shape, so the check can fail.
         let raw = format!("{:?}", ldap3::parse_filter("(&(objectClass=person)(mail=x)(uid=y))").unwrap());
         let plain = format!("{:?}", ldap3::parse_filter("(&(objectClass=person)(mail=x))").unwrap());
         assert_ne!(raw.matches("OctetString").count(), plain.matches("OctetString").count());

@@ -9,12 +9,12 @@ use std::time::Instant;
 
 /// Octets of all texts together. A text that alone has more is used and not kept.
 const BYTES_MAX: u64 = 64 << 20;
-/// Files of which something is known.
+/// Entries for files, at most.
 const ENTRIES_MAX: usize = 20_000;
-/// What an entry takes beside its text.
+/// Octets of an entry besides its text.
 const ENTRY_BYTES: u64 = 512;
 
-/// Who reads which file.
+/// A file and its reader.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Key {
     pub(super) reader: Reader,
@@ -22,7 +22,7 @@ pub(super) struct Key {
     pub(super) name: Box<str>,
 }
 
-/// What is known of a file.
+/// State of a file.
 #[derive(Clone, Debug)]
 pub(super) enum FileEntry {
     /// There is none.

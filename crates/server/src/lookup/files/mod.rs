@@ -6,15 +6,15 @@
 //! | a user: `.forward`, and what it includes | a process that has become the user ([`worker`]) | the server, if every user can read the file or it is the user's and the server's own |
 //! | an alias | a process that has become `local.default_user`; else the server, if root or the server alone can have put it there, or every user can read it | the server, by the same rule |
 //!
-//! Every file is opened once, without following links of users, and judged by its descriptor ([`path`]); it is read
-//! once, and is a text that did not change meanwhile ([`text`]). What does not qualify counts for nothing and the
-//! operator is told once ([`notices`]): a `.forward` then leaves the mail in the mailbox, a list of an alias defers it.
-//! Nothing of the text of such a file is ever told.
+//! A process opens every file once, without following links of users, and judges it by its descriptor ([`path`]); it
+//! reads the file once, and takes it only if it is text and did not change meanwhile ([`text`]). A file that does not
+//! qualify counts for nothing and the operator is told once ([`notices`]): a `.forward` then leaves the mail in the
+//! mailbox, a list of an alias defers it. No notice and no reply quotes the text of such a file.
 //!
-//! What was read is kept ([`cache`]) for its version, which is device, inode, size, mode, owner and both times, of
-//! which no user can set the second. Before a process is asked the server looks at the name itself, without opening it:
-//! if there is none, or it is the version that is known, that is the answer. Where it may not look, what a process has
-//! said counts for [`FRESH_TIME`].
+//! The text is kept ([`cache`]) for its version, which is device, inode, size, mode, owner and both times, of which
+//! no user can set the second. Before it asks a process, the server looks at the name itself, without opening it: if
+//! the file does not exist or has the known version, that is the answer. Where the server may not look, the answer of
+//! a process counts for [`FRESH_TIME`].
 //!
 //! | A user has | Then |
 //! |---|---|
@@ -110,12 +110,12 @@ impl FileQuery {
         Self { key: Key { reader: reader.clone(), name: path.into() }, what, home: "".into(), bytes_max }
     }
 
-    /// Who is asked to read it; empty for `local.default_user`.
+    /// Returns the user who reads it; empty for `local.default_user`.
     fn user(&self) -> &str {
         if let Reader::User(user) = &self.key.reader { user } else { "" }
     }
 
-    /// For people.
+    /// Names the file for people.
     fn name(&self) -> String {
         match &self.what {
             What::Forward { .. } => format!("{}/.forward", self.home),
@@ -141,14 +141,14 @@ impl FileQuery {
     }
 }
 
-/// What the server sees of a file from outside.
+/// State of a file as the server sees it without opening it.
 enum Seen {
     Absent,
     /// The version that is known.
     Same,
     /// Another one.
     Other,
-    /// It may not look, or cannot.
+    /// The server may not look, or cannot.
     Hidden,
 }
 
@@ -161,7 +161,7 @@ impl Files {
         self.notices.go_to(tell);
     }
 
-    /// What stands in a file: [`Answer::Text`], [`Answer::Nothing`] or [`Answer::Trouble`].
+    /// Returns the text of a file: [`Answer::Text`], [`Answer::Nothing`] or [`Answer::Trouble`].
     ///
     /// # Cancel safety
     /// Yes.
@@ -220,7 +220,8 @@ impl Files {
         let request = Request { user: wanted.user().to_owned(), what: wanted.what.clone(), known };
         let reply = match self.readers.get() {
             Some(readers) => match readers.ask(&request, &wanted.group(), wanted.bytes_max) {
-                // What only root and the server may read is theirs to name.
+                // The administrator alone names files that only root and the server may read, so the server reads
+                // them itself.
                 no @ (Reply::Denied { .. } | Reply::Refused { .. }) if wanted.key.reader == Reader::Aliases => {
                     match direct(users, wanted, &request) {
                         yes @ (Reply::Text { .. } | Reply::Unchanged) => yes,
@@ -299,7 +300,7 @@ fn direct(users: &Users, wanted: &FileQuery, request: &Request) -> Reply {
 fn entry_of(reply: Reply, before: Option<&Entry>) -> Entry {
     match reply {
         Reply::Text { path, text, stamp, is_exclusive } => {
-            // Whoever has used the text before knows by it that nothing is new.
+            // The same `Arc` shows earlier users of the text that it did not change.
             let same = match before.map(|entry| &entry.known) {
                 Some(FileEntry::Text { text: old, .. }) if **old == *text => Some(Arc::clone(old)),
                 _ => None,
@@ -328,7 +329,8 @@ fn is_young(stamp: &Stamp) -> bool {
     u64::try_from(changed).unwrap_or(0) >= old
 }
 
-/// What a file means to whoever asks. Whose programs it may name is found anew: an account changes without its files.
+/// Turns the state of a file into the answer for its asker. The user whose programs it may name is looked up each
+/// time: an account changes without its files.
 fn answer(notices: &Notices, users: &Users, wanted: &FileQuery, entry: &Entry) -> Answer {
     let (is_forward, reader) = (matches!(wanted.what, What::Forward { .. }), &wanted.key.reader);
     match &entry.known {
@@ -375,7 +377,8 @@ fn of(reader: &Reader) -> &str {
     }
 }
 
-/// Whose programs and files may stand in a file that belongs to this number and that nobody else can write.
+/// Returns the user whose programs and files may stand in a file that belongs to this number and that no other user
+/// can write.
 fn controller(users: &Users, reader: &Reader, owner: u32) -> Result<Option<Arc<str>>, String> {
     match reader {
         Reader::Aliases => users.with_shell(owner),

@@ -17,7 +17,7 @@ const KNOWN_MAX: usize = 2_000;
 
 type Tell = Box<dyn Fn(&str) + Send + Sync>;
 
-/// What the operator was told.
+/// Notices that the operator has got.
 #[derive(Default)]
 pub(super) struct Notices {
     tell: OnceLock<Tell>,

@@ -29,13 +29,13 @@ const LINKS_MAX: usize = 20;
 /// Directories on the way to a file.
 const COMPONENTS_MAX: usize = 200;
 
-/// What tells a version of a file from another one.
+/// Attributes that tell a version of a file from another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Stamp {
     pub(super) device: u64,
     pub(super) inode: u64,
     pub(super) size: u64,
-    /// Seconds and nanoseconds: of the text, and of whatever else, which no user can set.
+    /// Seconds and nanoseconds: `written` of the text; `changed` of text and attributes, which no user can set.
     pub(super) written: [i64; 2],
     pub(super) changed: [i64; 2],
     pub(super) mode: u32,
@@ -64,10 +64,10 @@ pub(super) enum Acting {
     Itself,
     /// For a user who is another one.
     For(u32),
-    /// For whoever wrote the text: only what every user can read.
+    /// For an unknown author of the text: only files that every user can read.
     ForAnyone,
-    /// For the administrator, who names the file in an alias. What lies where root and the server alone can write
-    /// counts, though others cannot read it.
+    /// For the administrator, who names the file in an alias. A file that root and the server alone can write counts,
+    /// though others cannot read it.
     ForAliases,
 }
 
@@ -92,7 +92,7 @@ impl Rules {
 pub(super) struct Opened {
     pub(super) file: File,
     pub(super) stamp: Stamp,
-    /// Nobody else than its owner and root can change it, so programs and files of its owner may stand in it.
+    /// Only its owner and root can change it, so programs and files of its owner may stand in it.
     pub(super) is_exclusive: bool,
 }
 
@@ -151,12 +151,12 @@ struct Walk<'r> {
     rules: &'r Rules,
     /// From the root on.
     directories: Vec<Directory>,
-    /// Who can put another file there, with the place: root, those who are trusted, or the owner of the file.
+    /// Users that can put another file there, each with the place: root, trusted users, or the owner of the file.
     powers: Vec<(u32, PathBuf)>,
     /// Names that are still to come, the next one last.
     rest: Vec<OsString>,
     links: usize,
-    /// No group can change what is on the way.
+    /// No group can change a directory on the way.
     is_exclusive: bool,
 }
 

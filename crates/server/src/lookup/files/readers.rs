@@ -1,9 +1,9 @@
 //! The server's side of the processes that read users' files: those that wait for requests, and those that hang.
 //!
 //! A process reads for one user. One that has answered waits for the next request for that user; one that has not
-//! answered in [`TIME_MAX`] is left, and the helper kills it. What hangs in the kernel, on a file system that does not
-//! answer, outlives even that: as long as its socket is open it counts, and a user with [`HUNG_MAX`] of those gets no
-//! more.
+//! answered in [`TIME_MAX`] is left, and the helper kills it. A process that hangs in the kernel, on a file system
+//! that does not answer, outlives even that: as long as its socket is open it counts, and a user with [`HUNG_MAX`] of
+//! those gets no more.
 
 use super::request::{Reply, Request};
 use crate::deliver::local::privileged::{HandoverResult, Helper, READERS_MAX, Worker};
@@ -42,7 +42,7 @@ struct Waiting {
     since: Instant,
 }
 
-/// What has to be read by a time.
+/// A stream that must be read by a time.
 struct Timed<'s> {
     stream: &'s UnixStream,
     until: Instant,
@@ -177,8 +177,8 @@ mod tests {
         Request { user: user.to_owned(), what: What::Forward { detail: None }, known: None }
     }
 
-    /// Starts a thread for each process: one of joe's hangs, one of bob's ends, others answer. What comes are those
-    /// that were started.
+    /// Starts a thread for each process: one of joe's hangs, one of bob's ends, others answer. The receiver gets the
+    /// descriptors of those that were started.
     fn helper() -> (Arc<Readers>, Receiver<OwnedFd>) {
         let (helper, control) = Helper::pair().unwrap();
         let (tell, told) = channel();

@@ -17,7 +17,7 @@ const WHY_MAX: usize = 600;
 /// A file that is wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Request {
-    /// Who opens it; empty: `local.default_user`.
+    /// The user that opens it; empty: `local.default_user`.
     pub(super) user: String,
     pub(super) what: What,
     /// The version that is known already, with its name.
@@ -33,7 +33,7 @@ pub(super) enum What {
     Include { path: String, is_public: bool },
 }
 
-/// What came of it.
+/// Result of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Reply {
     Absent,

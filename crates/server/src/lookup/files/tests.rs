@@ -1,4 +1,4 @@
-//! What counts as a file of a user or of a list, without a helper; and, where the test is root, for other users.
+//! Tests which files of users and lists count, without a helper; and, where the test is root, for other users.
 
 use super::path::FileError;
 use super::*;

@@ -11,10 +11,10 @@ const TRIES_MAX: usize = 5;
 /// Octets of a line.
 pub(super) const LINE_BYTES_MAX: usize = 4 << 10;
 
-/// What was read.
+/// Result of a reading.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Read {
-    /// It is as it was.
+    /// The file has the known version.
     Unchanged,
     /// All of it.
     Text { text: String, stamp: Stamp, is_exclusive: bool },
@@ -63,7 +63,7 @@ pub(super) fn read(
         };
         return Ok(Read::Text { text, stamp, is_exclusive });
     }
-    // Whoever writes it without end would otherwise keep the mail of every list that leads here.
+    // Otherwise a user who writes the file without end would hold up the mail of every list that leads here.
     Err((FileError::Refused(format!("{} changes all the time while it is read", path.display())), None))
 }
 

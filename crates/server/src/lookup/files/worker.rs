@@ -42,7 +42,7 @@ pub(crate) fn serve(stream: &UnixStream, settings: &Settings, idle_time: Duratio
 struct Reader<'s> {
     settings: &'s Settings,
     accounts: Kept,
-    /// Who it has become.
+    /// The user that the process has become.
     login: Option<Login>,
 }
 

@@ -115,7 +115,7 @@ async fn a_resumed_session_is_judged_anew() {
     for _ in 0..2 {
         assert_eq!(told(&shown(&acceptor, &config, true).await).0, "OK");
     }
-    // Whoever vouched for it does so no more, whatever a ticket says.
+    // Its CA no longer counts, although a ticket resumes the session.
     let path = rig.write("ca.pem", &authority("Other CA").pem(), 0o644);
     rig.settings.client_ca = vec![path];
     acceptor.reload(&rig.settings).unwrap();

@@ -327,7 +327,8 @@ fn keys_in_all_three_forms() {
     }
 }
 
-/// What an idle connection costs; prints, asserts only the order of magnitude. Run alone, with `--ignored --nocapture`.
+/// Measures the memory of an idle connection; prints, asserts only the order of magnitude. Run alone, with `--ignored
+/// --nocapture`.
 #[test]
 #[ignore = "a measurement, of the whole process"]
 fn memory_of_an_idle_connection() {
