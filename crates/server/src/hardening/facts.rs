@@ -1,5 +1,5 @@
-//! What the machine adds to the configuration: homes of users, lists that alias files name, databases that need a
-//! journal.
+//! Facts of the machine that the configuration does not have: homes of users, lists that alias files name, databases
+//! that need a journal.
 //!
 //! Read once before the rules are made, and again at a reload with the rights that are left then. A file that cannot be
 //! read adds nothing: its reader reports it.

@@ -1,10 +1,10 @@
-//! What the server gives up after its start, besides root: files that it does not need (Landlock) and system calls that
-//! mail never needs (seccomp).
+//! Gives up rights after the start, besides root: files that the server does not need (Landlock) and system calls
+//! that mail never needs (seccomp).
 //!
-//! [`needs`] computes from the configuration what is needed, [`facts`] adds what the machine says, [`roots`] finds the
-//! directories, [`crate::env::landlock`] and [`crate::env::seccomp`] tell the kernel. Both last until the process ends
-//! and bind all that it starts: `auth.program`, and without the helper of local delivery also programs of aliases. The
-//! helper is started before and is not bound.
+//! [`needs`] computes the needs from the configuration, [`facts`] adds facts of the machine, [`roots`] finds the
+//! directories, [`crate::env::landlock`] and [`crate::env::seccomp`] tell the kernel. Both last until the process
+//! ends and bind all that it starts: `auth.program`, and without the helper of local delivery also programs of
+//! aliases. The helper is started before and is not bound.
 //!
 //! A kernel that lacks one of the two is no error: the log and `mailrace status --json` say what is in force. Rules
 //! cannot be widened, so a reload that needs more files is refused ([`Hardening::refuses`]).
@@ -21,7 +21,7 @@ use observe::Severity;
 use roots::Roots;
 use std::path::Path;
 
-/// What is in force in this process.
+/// Restrictions in force in this process.
 #[derive(Clone, Debug)]
 pub struct Hardening {
     /// Rules of Landlock, if there are any.
@@ -83,7 +83,7 @@ impl Hardening {
         text.to_owned()
     }
 
-    /// What is in force, for the log and for operators.
+    /// Describes the restrictions in force, for the log and for operators.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text

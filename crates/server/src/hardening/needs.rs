@@ -35,7 +35,7 @@ pub struct Need {
     pub path: PathBuf,
     /// How far the rule reaches.
     pub scope: Scope,
-    /// What is done there.
+    /// Operations that are needed there.
     pub access: Access,
 }
 
@@ -109,7 +109,7 @@ pub fn needs(config: &Config, facts: &Facts) -> Vec<Need> {
     needs
 }
 
-/// What is done with the path of a key.
+/// Returns how far the rule for the path of a key reaches and which operations it allows.
 fn rights(key: &str) -> (Scope, Access) {
     match key {
         "spool.path" | "submit.directory" | "server.landlock_write" => (Scope::BelowIfThere, WRITE),
@@ -143,7 +143,7 @@ pub(super) fn is_local(config: &Config) -> bool {
     local.own_name || !local.domains.is_empty() || !local.domain_files.is_empty() || of_maps
 }
 
-/// What a server does itself that cannot start workers: it delivers as its own user.
+/// Adds the needs of a server that cannot start workers: it delivers as its own user.
 fn without_helper(config: &Config, facts: &Facts, needs: &mut Vec<Need>) {
     let template = match &config.local.mailbox {
         Mailbox::Mbox(template) | Mailbox::Maildir(template) => Some(template.to_string()),

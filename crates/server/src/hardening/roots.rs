@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 pub struct Roots(BTreeMap<PathBuf, Access>);
 
 impl Roots {
-    /// Looks up where needs lead. What is in a directory that has the same rights counts with it.
+    /// Finds the directories of needs. A path in a directory that has the same rights is covered by it.
     #[must_use]
     pub fn of(needs: &[Need]) -> Self {
         let mut all: BTreeMap<PathBuf, Access> = BTreeMap::new();
@@ -148,7 +148,7 @@ mod tests {
         assert!(roots.allow(&key) && roots.allow(&spool));
         std::fs::remove_file(at("live/key")).unwrap();
         assert!(roots.allow(&key), "it is not there, and its directory is allowed");
-        // What leads elsewhere is not, nor is more than reading.
+        // A link out of the directories is refused, and so is a right that the rules lack.
         symlink(at("other/key"), at("live/key")).unwrap();
         assert!(roots.allow(&key), "nothing is there");
         std::fs::write(at("other/key"), "").unwrap();

@@ -61,7 +61,7 @@ impl Target {
     pub const JOURNALD: &str = "/run/systemd/journal/socket";
 }
 
-/// What can be set, and changed by [`Log::reconfigure`].
+/// Settings that [`Log::reconfigure`] can change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// The form of lines.
@@ -154,7 +154,7 @@ struct Shared {
 pub struct LogError {
     /// Where it goes: a file, a socket.
     pub target: String,
-    /// What the system says.
+    /// The error of the system.
     pub reason: String,
 }
 

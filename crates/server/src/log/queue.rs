@@ -25,7 +25,7 @@ pub(super) enum Work {
     Lines(Lines),
     /// Open or connect again.
     Reopen,
-    /// What follows goes there.
+    /// Later lines go to this target.
     Switch(Target),
     /// Say that everything before is done.
     Flush(SyncSender<()>),
@@ -33,10 +33,10 @@ pub(super) enum Work {
     Close(SyncSender<()>),
 }
 
-/// What became of a line.
+/// Result of queueing a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pushed {
-    /// It will be written. Or the log is closed, and nobody asks for it.
+    /// It will be written. Or the log is closed, and no writer takes it.
     Taken,
     /// There was no room.
     Dropped,
@@ -131,7 +131,7 @@ impl Queue {
     /// Puts something else to do at the end; there is always room for it.
     pub(super) fn control(&self, work: Work) {
         let mut state = self.lock();
-        // Who waits for an answer learns from the dropped channel that there is no writer.
+        // A caller that waits for an answer learns from the dropped channel that there is no writer.
         if !state.closed {
             state.work.push_back(work);
             state.control = true;

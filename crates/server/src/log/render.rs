@@ -1,6 +1,6 @@
 //! From an event to the octets that the target takes: a line, or a datagram.
 //!
-//! What stays the same for a second, date, host and tag, is kept per thread. Rendering takes no lock.
+//! A thread keeps date, host and tag, which change at most once a second. Rendering takes no lock.
 
 use super::{Format, Settings, Target};
 use crate::env::clock;
@@ -48,7 +48,7 @@ impl Style {
     }
 }
 
-/// What a thread keeps between lines.
+/// State that a thread keeps between lines.
 #[derive(Default)]
 pub(super) struct Local {
     line: String,

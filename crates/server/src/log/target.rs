@@ -1,7 +1,7 @@
 //! Where lines end up: a stream that takes many at once, or a socket that takes one datagram for each.
 //!
-//! Nothing here retries by itself or speaks to anybody; [`super::writer`] does. What was written is remembered in
-//! [`Lines`], so that a second attempt goes on where the first one stopped.
+//! This module neither retries nor reports; [`super::writer`] does. [`Lines`] remember what was written, so that a
+//! second attempt continues where the first one stopped.
 
 use super::Target;
 use rustix::fs::OFlags;
@@ -226,7 +226,8 @@ mod tests {
             sink.write(&mut lines)
         };
         write(&mut sink, "one\n").unwrap();
-        // Somebody who may rename in the directory; a file that is there, and one that would be made.
+        // A user that may rename in the directory puts a link there, to a file that exists and to one that would be
+        // created.
         for is_there in [true, false] {
             rustix::fs::rename(&log, place.path().join("log.1")).unwrap();
             if is_there {

@@ -31,7 +31,7 @@ pub(super) fn run(shared: &Shared, target: &Target) {
                 Work::Lines(lines) => writer.write(lines),
                 Work::Reopen => writer.reopen(),
                 Work::Switch(target) => writer.switch(&target),
-                // Nobody may wait any more; that is no fault.
+                // The caller may have stopped waiting; that is no fault.
                 Work::Flush(done) => {
                     done.try_send(()).ok();
                 }

@@ -72,7 +72,7 @@ impl Directory {
     fn bind(&self) -> io::Result<UnixListener> {
         let path = self.path.join(SOCKET);
         let mut bound = Err(io::ErrorKind::AddrInUse.into());
-        // Somebody may make the name again and again.
+        // Another user may create the name again and again.
         for _ in 0..BIND_TRIES {
             self.free(SOCKET)?;
             bound = UnixListener::bind(&path);
@@ -81,7 +81,7 @@ impl Directory {
             }
         }
         let listener = bound?;
-        // Everybody may ask; of what, is decided by who he is. From here on nobody else can replace it.
+        // Any user may connect; the server decides by the user what he may ask. From here on no other user can replace it.
         std::fs::set_permissions(&path, Permissions::from_mode(0o666))?;
         Ok(listener)
     }
@@ -102,13 +102,13 @@ impl Directory {
         Ok((found.st_mtime, i64::try_from(found.st_mtime_nsec).unwrap_or(0)))
     }
 
-    /// Who owns what has a name in it, and when it was last changed. Blocks.
+    /// Returns the owner of the entry with this name and the time of its last change. Blocks.
     pub(super) fn entry(&self, name: &CStr) -> io::Result<Entry> {
         let found = rustix::fs::statat(&self.opened, name, AtFlags::SYMLINK_NOFOLLOW)?;
         Ok(Entry { uid: found.st_uid, changed: u64::try_from(found.st_ctime).unwrap_or(0) })
     }
 
-    /// Removes what has a name in it, whatever it is. Blocks.
+    /// Removes the entry with this name, of any kind. Blocks.
     ///
     /// # Errors
     /// A directory of somebody that is not empty stays, among others.
@@ -140,9 +140,9 @@ impl Directory {
         }
     }
 
-    /// Says who may hand in no more; with nothing to say, everybody may. Blocks.
+    /// Writes the users that are at their limits; an empty text removes the file. Blocks.
     ///
-    /// Whatever somebody else has put under that name is replaced: the directory is ours.
+    /// Replaces an entry that another user has made under that name: the directory is ours.
     pub(super) fn set_full(&self, text: &str) -> io::Result<()> {
         if text.is_empty() {
             return self.free(FULL);
@@ -151,7 +151,7 @@ impl Directory {
         self.free(&new)?;
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mut file = File::from(openat(&self.opened, &new, flags, Mode::from_raw_mode(0o644))?);
-        // Whatever the umask says: everybody reads it.
+        // Every user may read it, whatever the umask.
         file.set_permissions(Permissions::from_mode(0o644))?;
         file.write_all(text.as_bytes())?;
         if renameat(&self.opened, &new, &self.opened, FULL).is_err() {
@@ -178,15 +178,15 @@ impl AsFd for Directory {
     }
 }
 
-/// What is known of a name in the directory.
+/// Attributes of an entry of the directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
     pub(super) uid: u32,
-    /// Seconds since 1970; nobody can set this time back or ahead.
+    /// Seconds since 1970; users cannot set this time back or ahead.
     pub(super) changed: u64,
 }
 
-/// Thirty-two digits that nobody can guess.
+/// Returns thirty-two digits that users cannot guess.
 fn random_digits() -> io::Result<String> {
     let mut random = [0_u8; 16];
     File::open("/dev/urandom")?.read_exact(&mut random)?;

@@ -25,7 +25,7 @@ use std::os::fd::BorrowedFd;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
-/// What is read at once.
+/// Octets of one read.
 pub(super) const PIECE_BYTES: usize = 64 << 10;
 /// A file with a larger head, or more recipients, takes room of [`HEADS_KIB`] while it is being stored.
 const LARGE_HEAD_BYTES: usize = 64 << 10;
@@ -41,7 +41,7 @@ const RECIPIENTS_PER_KIB: u32 = 16;
 #[derive(Debug)]
 pub(super) struct Opened {
     file: File,
-    /// Who wrote it, as the kernel says.
+    /// Its owner by the kernel.
     owner: u32,
     finished: u64,
     bytes: u64,
@@ -53,7 +53,7 @@ pub(super) struct Opened {
 #[derive(Debug)]
 pub(super) struct SubmittedFile {
     pub(super) submission: Submission,
-    /// Who wrote it, as the kernel says.
+    /// The user that wrote it, by the kernel.
     pub(super) uid: u32,
     /// When it was finished, in seconds since 1970, as its owner says.
     pub(super) finished: u64,

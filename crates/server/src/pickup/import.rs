@@ -45,7 +45,7 @@ pub(super) struct Import {
     pub(super) user: String,
 }
 
-/// What its header says.
+/// Facts from its header.
 #[derive(Default)]
 struct HeaderFacts {
     sort: HeaderHints,

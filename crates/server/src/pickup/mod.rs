@@ -1,15 +1,15 @@
 //! Takes what programs of this machine have put into the pickup directory, whether the server ran then or not.
 //!
-//! The directory is looked through at the start and every few seconds (`look`); a command that hands something in says
-//! so on the socket there, and need not wait for that. Each file goes through a session of its own (`courier`): the
-//! same admission and commit as SMTP. A file is removed when its message is durable in the spool. Before it is stored
-//! it gets the queue id into its name, so that the next start knows what a crash has left: a message that is in the
-//! spool under that id is not stored again. A message that another server had taken before is not judged again
-//! (`adopt`). What cannot be taken now is tried again, later each time; what is no message is put aside, and the log
-//! says why (`complaints`).
+//! The server reads the directory at the start and every few seconds (`scan`); a command that submits a message
+//! reports it on the socket there and need not wait for that. Each file goes through a session of its own
+//! (`session`): the same admission and commit as SMTP. The server removes a file when its message is durable in the
+//! spool. Before it stores the message, it writes the queue id into the file name, so that the next start recognizes
+//! the file after a crash: a message that is in the spool under that id is not stored again. A message that another
+//! server had accepted before is not judged again (`import`). A message that cannot be accepted now is tried again,
+//! later each time; a file that is no message is put aside, and the log says why (`warnings`).
 //!
-//! What a file is, and why nobody else can read, change or forge one, is written in [`crate::submit`]; what of it is
-//! believed, in `file` and `user`. Anybody may put anything there, so each user has a bounded share of everything:
+//! [`crate::submit`] describes a file and why other users cannot read, change or forge it; `file` and `user` decide
+//! which of its facts are trusted. Any user may put anything there, so each user has a bounded share of everything:
 //!
 //! | Of what | One user | All | Beyond |
 //! |---|---|---|---|
@@ -60,8 +60,8 @@ const USER_AT_ONCE: usize = 32;
 /// The first pause before a message is tried again; it doubles up to the longest.
 const AGAIN_FIRST: Duration = Duration::from_secs(1);
 const AGAIN_MAX: Duration = Duration::from_secs(300);
-/// What a message that waits costs the others of its user: with many, each is tried more rarely, so that all of them
-/// together are about a hundred a second.
+/// Time between two messages of a user that are tried again: with many, each is tried more rarely, so that all of
+/// them together are about a hundred a second.
 const AGAIN_SHARE: Duration = Duration::from_millis(10);
 /// Messages that are tried at once when one was taken that had waited: why they waited may have gone.
 const HURRIED: usize = 2;
@@ -98,11 +98,12 @@ impl Name {
     }
 }
 
-/// What became of a file.
+/// Result for a file.
 enum FileOutcome {
-    /// It is gone. Somebody may want to hear more.
+    /// It is gone. A command may wait for the results of delivery.
     Gone(Option<(SubmitWaiter, crate::delivery_watch::DeliveryWatch)>),
-    /// It stays, and is tried again under this name; why. Of these recipients the sender was told: they are done.
+    /// It stays, and is tried again under this name; the reason; recipients about whom the sender has a report: they
+    /// are done.
     Later(Name, String, Vec<usize>),
     /// It is no message, and has another name now, if it could get one.
     Bad { why: String, aside: Option<String> },
@@ -123,7 +124,7 @@ impl Waiting {
         self.files.load(Ordering::Relaxed)
     }
 
-    /// Somebody may hand in no more.
+    /// Returns whether some user is at his limit.
     pub(crate) fn is_full(&self) -> bool {
         self.is_full.load(Ordering::Relaxed)
     }
@@ -132,13 +133,13 @@ impl Waiting {
 /// A file that is ready, running or waiting.
 #[derive(Debug)]
 struct QueuedFile {
-    /// Who wrote it, or asks for it: it counts for him.
+    /// The user that wrote it or asks for it; it counts for this user.
     uid: u32,
     /// When this process saw it first.
     since: Instant,
     /// How often it was tried.
     tries: u32,
-    /// Recipients, by their places in the file, of whom the sender was told: they are tried no more.
+    /// Positions of recipients about whom the sender has a report: they are not tried again.
     told: HashSet<usize>,
     said: Option<LoggedWarning>,
 }
@@ -160,7 +161,7 @@ struct Pickup {
     scanner: Option<DirectoryScanner>,
     looking: JoinSet<(DirectoryScanner, std::io::Result<Option<DirectoryScan>>)>,
     complaints: Complaints,
-    /// What was said last of the directory as a whole.
+    /// The last warning about the directory as a whole.
     said: Option<LoggedWarning>,
     known: HashMap<String, QueuedFile>,
     /// How many of them are of a user.
@@ -298,7 +299,7 @@ impl Pickup {
         scan::Limits::new(&self.context.live.load().config.submit)
     }
 
-    /// What came of looking. Whether there is more than is known.
+    /// Takes the result of a scan. Returns whether the directory has more files.
     fn looked(
         &mut self,
         looked: Result<(DirectoryScanner, std::io::Result<Option<DirectoryScan>>), tokio::task::JoinError>,
@@ -668,7 +669,7 @@ impl FileTask {
     }
 }
 
-/// What its sender is told of a message that nobody took for days.
+/// Returns the reply for the sender of a message that was not accepted for days.
 fn expired(why: &str) -> Reply {
     let status = EnhancedCode::of(Outcome::Permanent, 4, 7);
     Reply::new(ReplyCode::of(554), Some(status), &format!("Message was not taken in time: {why}"))

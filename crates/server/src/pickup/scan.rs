@@ -1,15 +1,15 @@
 //! Looking through the directory: which messages are there, who has too many, and what is to be removed.
 //!
-//! Anybody can fill the directory. So everything in it counts for its owner, by any name; of one user at most
-//! `submit.user_files_max` messages are known to the server at a time, and count for `submit.files_max`: the others
-//! wait until those have gone, and take no room from other users. What is no message and nobody needs any more is
-//! removed when it is old ([`Cleanup`]). All names are read, and no more are kept than the limits allow.
+//! Any user can fill the directory. So every entry counts for its owner, under any name; of one user the server knows
+//! at most `submit.user_files_max` messages at a time, and only these count for `submit.files_max`: the others wait
+//! until those have gone, and take no room from other users. An old entry that is neither a message nor in use is
+//! removed ([`Cleanup`]). All names are read, and no more are kept than the limits allow.
 //!
 //! A directory that has not changed since it was looked through is not looked through again, and one that takes long is
 //! looked through more rarely: the looking costs a twentieth of a core at most, and has a thread of its own.
 //!
-//! Files are counted here and nowhere else, since nobody but the server can list them. Of whom there are too many
-//! is written down beside them (`full`), where the sendmail command reads it before it writes.
+//! Files are counted here only, since no other process can list them. The server writes the users with too many files
+//! into a file beside them (`full`), which the sendmail command reads before it writes.
 
 use super::directory::{Directory, Entry};
 use super::{BAD, NEW, Name};
@@ -88,14 +88,14 @@ impl Limits {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Message {
     pub(super) name: Name,
-    /// Who wrote the file.
+    /// The owner of the file.
     pub(super) uid: u32,
 }
 
-/// What came of looking.
+/// Result of a scan.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct DirectoryScan {
-    /// Messages, in no order: of each user as many as he may have there.
+    /// Messages in no order; of each user as many as the limit allows.
     pub(super) messages: Vec<Message>,
     /// Those of them that were written a moment ago.
     pub(super) fresh: HashSet<String>,
@@ -103,27 +103,27 @@ pub(super) struct DirectoryScan {
     pub(super) files: usize,
     /// There are messages beyond the limits, for the next look.
     pub(super) has_more: bool,
-    /// Who may hand in no more, where that has changed; empty: everybody may.
+    /// New content of the file `full`, if it changed: users at their limits; empty: no user is.
     pub(super) full: Option<String>,
-    /// Why that could not be written down. Mail is taken all the same.
+    /// Why that file could not be written. Mail is accepted all the same.
     pub(super) trouble: Option<String>,
     pub(super) waste: Cleanup,
 }
 
-/// What was old enough to be removed, and is no message.
+/// Entries that are no messages and old enough to be removed.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Cleanup {
     pub(super) removed: usize,
-    /// Some could not be, and why.
+    /// An entry that could not be removed, and why.
     pub(super) stays: Option<(String, String)>,
 }
 
-/// What is known from one look to the next.
+/// State that a scanner keeps between scans.
 #[derive(Debug, Default)]
 pub(super) struct DirectoryScanner {
-    /// Who has written the messages that were found.
+    /// Owners of the messages found.
     owners: HashMap<String, u32>,
-    /// Who had more than `submit.user_files_max`.
+    /// Users that had more than `submit.user_files_max`.
     excessive: HashSet<u32>,
     /// When the directory was changed before the last look, and the limits then, if nothing can have been missed.
     seen: Option<((i64, i64), Limits)>,
@@ -132,7 +132,7 @@ pub(super) struct DirectoryScanner {
     full: Option<String>,
 }
 
-/// What one look counts.
+/// Counts of one scan.
 #[derive(Default)]
 struct Count {
     messages: Vec<Message>,
@@ -265,7 +265,7 @@ impl DirectoryScanner {
         let most = match name {
             _ if name.starts_with(NEW.as_bytes()) => UNFINISHED_MAX,
             _ if name.starts_with(BAD.as_bytes()) => BAD_MAX,
-            // What is taken over from another server, and whatever an operator has put there.
+            // Messages that are imported from another server, and files of an operator.
             _ if [0, crate::env::machine::uid()].contains(&uid) => return None,
             _ => BAD_MAX,
         };
@@ -273,10 +273,10 @@ impl DirectoryScanner {
     }
 }
 
-/// Who has too many, as [`FULL`] says it.
+/// Returns the content of [`FULL`]: the users at their limits.
 fn full(users: &HashMap<u32, usize>, limits: Limits) -> String {
     let mut text = String::new();
-    // What a user has beyond his limit takes no room from others.
+    // Files of a user beyond the limit take no room from others.
     let all: usize = users.iter().map(|(uid, files)| (*files).min(limits.of(*uid))).sum();
     if all >= limits.all {
         writeln!(text, "all {all}").expect("a string takes everything");

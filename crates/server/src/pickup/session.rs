@@ -1,10 +1,10 @@
 //! Carries one message from the pickup directory through a session of its own: the same machine, the same admission and
 //! the same commit as for any client, with the user who wrote the file as the process at the other end.
 //!
-//! The order is the promise. Who is refused is told of, durably or to somebody who says that he has heard it, before
-//! the others are stored; the message is in the spool before the file may go. Who was told of is left out of the next
-//! try of the others; the process alone knows that, so a crash, or a stop before they are taken, repeats at most what
-//! was told of that message.
+//! Mail is safe by this order: refused recipients are reported, durably or to a command that confirms it, before the
+//! others are stored; and the message is in the spool before the file is removed. A recipient that is reported is
+//! left out when the others are tried again; only this process knows that, so a crash, or a stop before the others
+//! are accepted, repeats at most the reports on this message.
 
 use super::file::SubmittedFile;
 use super::report;
@@ -30,15 +30,16 @@ const BURST_BYTES: usize = 32 << 10;
 /// The longest reply that our own session gives.
 const REPLY_BYTES_MAX: usize = 64 << 10;
 
-/// What came of it.
+/// Result of a session.
 #[derive(Debug)]
 pub(super) enum PickupResult {
-    /// It is in the spool, or everybody was refused and that was told: the file may go. Somebody may still wait to hear
-    /// what becomes of it.
+    /// The message is in the spool, or all recipients were refused and reported: the file may go. A command may still
+    /// wait for the results of delivery.
     Done(Option<(SubmitWaiter, DeliveryWatch)>),
-    /// Not now, and the file stays. Why, and of which recipients the sender was told all the same: they are done.
+    /// It could not be accepted now, and the file stays. The reason, and the recipients that were reported all the
+    /// same: they are done.
     Later(String, Vec<usize>),
-    /// These recipients do not fit into one transaction with the others: they are to be a message of their own.
+    /// These recipients do not fit into one transaction with the others: they become a message of their own.
     Divide(HashSet<usize>),
 }
 
@@ -49,19 +50,19 @@ pub(super) type Refused = (usize, Reply);
 pub(super) struct PickupSession {
     pub(super) context: Arc<Context>,
     pub(super) handed: Arc<SubmittedFile>,
-    /// The name it will have in the spool.
+    /// The queue id that it gets in the spool.
     pub(super) id: QueueId,
-    /// Who wrote it.
+    /// The user that wrote it.
     pub(super) user: User,
     /// It was tried before.
     pub(super) is_again: bool,
-    /// Who waits to hear what becomes of it.
+    /// The command that waits for the results of delivery.
     pub(super) waiter: Option<SubmitWaiter>,
-    /// Recipients of whom the sender was told now.
+    /// Recipients that were reported in this session.
     pub(super) told: Vec<usize>,
 }
 
-/// What the session has said at its end.
+/// End of the dialog.
 enum SessionResult {
     Taken,
     Divide(HashSet<usize>),
@@ -93,7 +94,7 @@ impl PickupSession {
         carried
     }
 
-    /// What follows from the end of the session.
+    /// Carries out the end of the dialog: reports to the command or by DSN.
     async fn end(&mut self, said: io::Result<SessionResult>, watch: Option<DeliveryWatch>) -> PickupResult {
         match said {
             Ok(SessionResult::Taken) => {
@@ -151,7 +152,7 @@ impl PickupSession {
     async fn talk(&mut self, stream: BufReader<UnixStream>) -> io::Result<SessionResult> {
         let mut peer = Peer { stream };
         let said = self.converse(&mut peer).await?;
-        // What was said counts, whatever becomes of the farewell.
+        // The result counts, whether or not QUIT is answered.
         if peer.send(b"QUIT\r\n").await.is_ok() {
             drop(peer.reply().await);
         }
@@ -258,7 +259,7 @@ impl PickupSession {
         }
     }
 
-    /// What a refusal of the whole message means to those who were not refused before.
+    /// Applies a refusal of the whole message to the recipients that were not refused before.
     fn refused_rest(&self, reply: &Reply, before: &[Refused]) -> SessionResult {
         if reply.code().class() != ReplyClass::Permanent {
             return SessionResult::Later(reply.to_string());

@@ -15,7 +15,7 @@ use std::time::Duration;
 /// How long a user who is in no file of this machine is looked for.
 const NAMING_TIME_MAX: Duration = Duration::from_secs(5);
 
-/// What is known of him.
+/// A user that submits mail.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct User {
     /// The login name, or the number.
@@ -33,7 +33,7 @@ pub(super) async fn find(context: &Context, uid: u32, sender: &ReversePath) -> U
         let accounts = Accounts::read().unwrap_or_default().with_nss(true);
         judge(&accounts, uid, &sender, &config.hostname, &config.submit.trusted)
     });
-    // Nobody vouches for a user who cannot be found.
+    // A user that cannot be found is not trusted.
     let unknown = || User { name: uid.to_string(), may_send: uid == 0 };
     tokio::time::timeout(NAMING_TIME_MAX, look).await.ok().and_then(Result::ok).unwrap_or_else(unknown)
 }

@@ -1,4 +1,4 @@
-//! What is ready to be done, by user: users take turns, so that one who hands in much does not keep the others waiting.
+//! Files that are ready, by user: users take turns, so that one who submits much does not delay the others.
 
 use std::collections::{HashMap, VecDeque};
 

@@ -14,7 +14,7 @@ const LINES_MAX: u32 = 10;
 /// Reasons of one user that are told apart.
 const REASONS_MAX: usize = 20;
 
-/// What was said of a message.
+/// The last warning about a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LoggedWarning {
     reason: u64,
@@ -28,13 +28,13 @@ struct ReasonCount {
     unsaid: u64,
 }
 
-/// What was said of late, by user.
+/// Recent warnings, by user.
 #[derive(Debug, Default)]
 pub(super) struct Complaints {
     users: HashMap<u32, HashMap<String, ReasonCount>>,
 }
 
-/// Messages of which nothing was said.
+/// Messages without a warning of their own.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct SuppressedWarnings {
     pub(super) uid: u32,

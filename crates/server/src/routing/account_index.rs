@@ -10,12 +10,12 @@ use std::collections::HashMap;
 /// User and group, as numbers.
 pub(crate) type Owner = (u32, u32);
 
-/// Who has which numbers.
+/// Numbers of users and groups by login name.
 #[derive(Debug, Default)]
 pub(crate) struct AccountIndex {
     host: String,
     accounts: HashMap<Box<str>, Owner>,
-    /// Who runs programs of aliases, where the configuration names somebody that there is.
+    /// The user that runs programs of aliases, if the configured one exists.
     default: Option<Owner>,
 }
 
@@ -39,7 +39,8 @@ impl AccountIndex {
         self.accounts.get(name).or_else(|| self.accounts.get(name.to_lowercase().as_str())).copied()
     }
 
-    /// Who runs a program or writes a file: the user of this name; with no name, that of aliases.
+    /// Returns the user that runs a program or writes a file: the one with this name; without a name, that of
+    /// aliases.
     pub(super) fn user(&self, name: &str) -> Option<Owner> {
         if name.is_empty() { self.default } else { self.accounts.get(name).copied() }
     }

@@ -1,4 +1,4 @@
-//! What the configuration alone says of who we are and who may relay, without the files it names.
+//! Reads from the configuration alone our own names and the right to relay, without the files that it names.
 //!
 //! The server judges by this where there are no maps (`admit::relay`), and adds the files of classes w and R where
 //! there are ([`load`](super::load)).

@@ -45,7 +45,7 @@ pub(crate) struct Files {
     trust: Option<Trust>,
 }
 
-/// What differs when a file was written, or got another owner or mode.
+/// Attributes that change when a file is written, or gets another owner or mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stamp {
     inode: u64,
@@ -78,12 +78,12 @@ impl Files {
     }
 }
 
-/// What was loaded, and what an operator should know of it.
+/// Maps that were loaded, and notes for the operator.
 #[derive(Debug)]
 pub(crate) struct Loaded {
     pub(crate) routing: Routing,
     pub(crate) notes: Vec<String>,
-    /// Files that others can write, so that what they held before stays in force.
+    /// Files that others can write; their former content stays in force.
     pub(crate) refused: Vec<String>,
 }
 
@@ -285,7 +285,7 @@ impl<'a> Loading<'a> {
                 }
             }
         }
-        // What is only looked for may be missing.
+        // A file that is only looked for in the directory may be missing.
         if self.config.maps.directory.as_ref().is_none_or(|directory| directory.join(name) != path) {
             self.fault(format!("maps.{name}: there is no file {0}, nor {0}.db", path.display()));
         }
@@ -506,7 +506,7 @@ impl<'a> Loading<'a> {
     }
 }
 
-/// What to say of a file with passwords that everybody can read.
+/// Returns a warning about a file with passwords that every user can read.
 fn exposed(path: &Path, table: &Table) -> Option<String> {
     let is_open = std::fs::metadata(path).is_ok_and(|found| found.mode() & 0o004 != 0);
     let is_secret = |key: &str| key.get(..9).is_some_and(|tag| tag.eq_ignore_ascii_case("AuthInfo:"));

@@ -106,7 +106,7 @@ impl<T: Clone + Eq + Hash> Numbers<T> {
 }
 
 impl Members {
-    /// What a resolution says. The time is linear in their number.
+    /// Collects the members of a resolution. The time is linear in their number.
     pub(crate) fn new(deliveries: Vec<Delivery>, failed: Vec<Failed>) -> Self {
         let is_alone = deliveries.iter().filter(|one| !one.is_copy).count() + failed.len() == 1;
         let mut made = Self { is_alone, has_unruled: !failed.is_empty(), ..Self::default() };
@@ -177,7 +177,7 @@ impl Members {
 
     /// About how many octets of memory they take.
     pub(crate) fn octets(&self) -> usize {
-        /// What an allocation costs beside its octets.
+        /// Cost of an allocation besides its octets.
         const ALLOCATION: usize = 16;
         let addresses = self.members.0.iter().map(|member| {
             let address = &member.address;

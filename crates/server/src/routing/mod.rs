@@ -37,7 +37,7 @@ const ROUNDS_MAX: usize = 64;
 /// milliseconds.
 pub(crate) const WORK_AT_ONCE: u64 = 256;
 
-/// What decides where mail goes.
+/// The maps and lists in force.
 #[derive(Debug, Default)]
 pub(crate) struct Routing {
     lookups: Arc<Lookups>,
@@ -46,7 +46,7 @@ pub(crate) struct Routing {
     files: load::Files,
 }
 
-/// Who may send, and where mail goes.
+/// The rules for who may send and where mail goes.
 #[derive(Debug)]
 pub(crate) struct Admission {
     pub(crate) router: Router,
@@ -72,12 +72,12 @@ impl Routing {
         Self::default()
     }
 
-    /// Who answers questions.
+    /// Returns the sources that answer questions.
     pub(crate) fn lookups(&self) -> Arc<Lookups> {
         Arc::clone(&self.lookups)
     }
 
-    /// Whether there is nothing to ask.
+    /// Returns whether there are no maps.
     pub(crate) const fn is_plain(&self) -> bool {
         self.admission.is_none()
     }
@@ -90,7 +90,7 @@ impl Routing {
         )
     }
 
-    /// What decides, if there is anything to ask.
+    /// Returns the rules, if there are maps.
     pub(crate) const fn admission(&self) -> Option<&Admission> {
         self.admission.as_ref()
     }
@@ -106,7 +106,7 @@ impl Routing {
         self.people.user(name)
     }
 
-    /// What the maps say about a domain that mail is sent to.
+    /// Looks up the route of a domain to which mail is sent.
     ///
     /// # Errors
     /// Somebody has to be asked first, or cannot answer.

@@ -1,6 +1,6 @@
 //! Messages that another server of this machine has taken and promised to deliver: how they change hands.
 //!
-//! A message is never with nobody, and never with both. What another program makes of it is decided by one rename:
+//! At any time exactly one of the two servers has the message. One rename, atomic for other programs, decides which:
 //!
 //! | Step | In the pickup directory | In the other queue |
 //! |---|---|---|
@@ -23,7 +23,7 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
 
-/// What `R` is behind.
+/// Prefix of `R`.
 const WAIT: &str = "wait.";
 /// Octets of the digest of which a name is made.
 const NAME_BYTES: usize = 16;
@@ -131,7 +131,7 @@ impl Waiting {
     /// The message is still the other server's: forgets it.
     pub fn forget(self) {
         for prefix in ["new.", WAIT] {
-            // What stays is found by the next run, or removed by the server after a day.
+            // The next run finds a file that stays, or the server removes it after a day.
             drop(std::fs::remove_file(self.directory.join(format!("{prefix}{}", self.name))));
         }
     }
@@ -168,7 +168,7 @@ pub fn sync(directory: &Path) -> io::Result<()> {
     File::open(directory)?.sync_all()
 }
 
-/// What an earlier run has left: the R of each message, and where it waited or why that cannot be read.
+/// Returns the messages of an earlier run: R of each, and where it waited or why that cannot be read.
 ///
 /// # Errors
 /// The directory cannot be listed.

@@ -23,11 +23,11 @@
 //! text behind its length in 32 bits; the content with CRLF at the end of each line; its octets (64 bits) and SHA-256
 //! of all before.
 //!
-//! Why the directory protects what is in it: mode 3733 and owned by the user of the server. Everybody can make files in
-//! it, nobody but the server can list it, names cannot be guessed, nobody can rename or remove a file of another (the
+//! Why the directory protects its files: mode 3733 and owned by the user of the server. Any user can create files in
+//! it, only the server can list it, names cannot be guessed, a user cannot rename or remove a file of another (the
 //! sticky bit), and a file belongs to the directory's group (the set-group-id bit of the *directory*) with mode 0640:
-//! its writer and the server read it. No program needs rights of its own. Who wrote a file is what the kernel says of
-//! its owner. Whatever a file says is the word of its owner and no more: `pickup` has a table of what is believed.
+//! its writer and the server read it. No program needs rights of its own. The kernel tells the server the owner of a
+//! file. The content of a file is only a claim of its owner: `pickup` has a table of the claims that are trusted.
 
 pub mod import;
 
@@ -40,7 +40,7 @@ use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-/// What begins a file.
+/// The first octets of a file.
 pub(crate) const MAGIC: &[u8; 8] = b"MRPICKUP";
 /// The version that is written and the newest that is read.
 pub(crate) const VERSION: u8 = 1;
@@ -66,7 +66,7 @@ const TERMS: u8 = 8;
 /// The longest tag.
 pub const TAG_CHARS_MAX: usize = 32;
 
-/// What a program hands in, but for the content.
+/// A message as a program submits it, without its content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Submission {
     /// The envelope's sender.
@@ -80,18 +80,18 @@ pub struct Submission {
     pub adopted: Option<ImportedMessage>,
     /// Of the message.
     pub params: MailParams,
-    /// What else was said of it.
+    /// Options besides the envelope.
     pub terms: Terms,
     /// At least one.
     pub recipients: Vec<Recipient>,
 }
 
-/// What is said of a message beside its envelope.
+/// Options of a message besides its envelope.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Terms {
     /// It waits for a queue run (`-odq`).
     pub queue: bool,
-    /// What the log calls the way it came (`-L`); empty: what it calls all of them.
+    /// The label of its way in the log (`-L`); empty: the usual one.
     pub tag: String,
 }
 
@@ -123,7 +123,7 @@ impl fmt::Display for Terms {
     }
 }
 
-/// What is wrong with a file.
+/// A defect of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Malformed(pub(crate) String);
 
@@ -341,7 +341,7 @@ impl fmt::Debug for Filing {
     }
 }
 
-/// What is written at once.
+/// Octets of one write.
 const BUFFER_BYTES: usize = 256 << 10;
 
 impl Filing {
@@ -372,7 +372,7 @@ impl Filing {
             recipients,
             is_done: false,
         };
-        // Whatever the umask says: the server reads it by its group.
+        // The server reads it by its group, whatever the umask.
         filing.file.set_permissions(Permissions::from_mode(FILE_MODE))?;
         filing.append(head)?;
         Ok(filing)
@@ -434,8 +434,8 @@ impl Filing {
         self.is_done = true;
         match File::open(&self.directory) {
             Ok(directory) => directory.sync_all()?,
-            // Who may not list the directory cannot sync it either. The rename has changed the file too, and the
-            // journals of ext4, xfs and btrfs write it down with the file.
+            // A user that may not list the directory cannot sync it either. The rename has changed the file too, and
+            // the journals of ext4, xfs and btrfs write the rename with the file.
             Err(_) => self.file.sync_all()?,
         }
         Ok(Filed { name, file: self.file.try_clone()?, content_at: self.content_at, content_bytes: self.content_bytes })

@@ -12,29 +12,28 @@
 //! | answers: texts of lists, directories, users, `.forward` files | asked again, see below |
 //!
 //! Up to [`CHECKED_MAX`](cache::CHECKED_MAX) answers, texts of lists first, are asked again for every RCPT: a changed
-//! list counts for the next one. What is beyond (a list of ten thousand users has as many `.forward` files) is asked
-//! again every `maps.interval`. The first RCPT after that time is still answered by what is kept, while one task asks;
+//! list counts for the next one. Answers beyond (a list of ten thousand users has as many `.forward` files) are asked
+//! again every `maps.interval`. The kept expansion still answers the first RCPT after that time, while one task asks;
 //! after twice that time a RCPT waits for the answers. So a change of those counts after twice the interval at the
 //! latest.
 //!
-//! What may happen, and what follows:
+//! Cases, and their effects:
 //!
 //! - **Many sessions name a list at once.** There is one expansion of a key at a time; the others wait for it.
-//! - **A client names the same list again and again.** It is answered from what is kept, which the transaction has
-//!   already.
+//! - **A client names the same list again and again.** The kept expansion answers, which the transaction has already.
 //! - **A client names a hundred lists, or one in a hundred spellings.** Each is an expansion; it has its turn after
-//!   those of other clients ([`Turns`]). A session that waits for an expansion which somebody else asked for has a
-//!   place among its own client's requests too, so it never waits for the queue of another client. Beyond the limits a
-//!   RCPT is answered `451 4.3.0`. Spellings with the same members share their memory. A session that finds no place
-//!   waits with those that have asked for the same list, if there are any.
+//!   those of other clients ([`Turns`]). A session that waits for an expansion of another client has a place among
+//!   its own client's requests too, so it never waits for the queue of another client. Beyond the limits a RCPT is
+//!   answered `451 4.3.0`. Spellings with the same members share their memory. A session that finds no place waits
+//!   with those that have asked for the same list, if there are any.
 //! - **A session ends while its expansion waits.** Its place is given up. An expansion that is under way is done to its
 //!   end and kept, unless it has to ask somebody something and nobody waits for it.
 //! - **A list changes while it is expanded.** A session that asked before has the old members. One that came later
 //!   checks the answers when the expansion is there, and has a new one made.
 //! - **Maps are loaded again meanwhile.** A transaction keeps the maps it began with; the expansion is kept for them,
 //!   and goes with them.
-//! - **Somebody does not answer.** The expansion ends with that trouble for all who wait, and nothing is kept. The
-//!   threads are not held meanwhile: a turn is given back before anybody is asked.
+//! - **A source does not answer.** The expansion ends with that trouble for all who wait, and nothing is kept. The
+//!   threads are not held meanwhile: a turn is given back before a source is asked.
 //! - **An expansion is larger than `maps.expansions_size_max`.** It is used, and not kept.
 //!
 //! Threads stand back behind those of the runtime where processors are short; they hold no lock while they work.
@@ -78,7 +77,7 @@ const QUESTIONS_IN_A_ROW: usize = 32;
 /// A thread panicked, or the system gives none.
 const BROKE_OFF: &str = "the expansion of a list broke off";
 
-/// What waits for a thread: `expansions` in the answer to `status`.
+/// Limits of requests that wait for a thread: `expansions` in the answer to `status`.
 const LIMITS: TurnLimits =
     TurnLimits { turns: 1, waiting_per_client: 20, waiting: 1_000, time: Duration::from_secs(60) };
 
@@ -119,7 +118,7 @@ pub(crate) struct ExpansionRequest {
     pub(crate) is_local_submission: bool,
 }
 
-/// What the configuration says.
+/// Settings of the configuration.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
     /// `maps.interval`.
@@ -128,22 +127,22 @@ pub(crate) struct Settings {
     pub(crate) octets_max: u64,
 }
 
-/// What a recipient becomes.
+/// Result of expanding a recipient.
 #[derive(Clone, Debug)]
 pub(crate) enum Expanded {
-    /// These.
+    /// The recipient becomes these.
     Members(Arc<Members>),
-    /// The client is told.
+    /// The client gets this refusal.
     Refused(Refusal),
     /// It is accepted and dropped.
     Discarded,
 }
 
-/// What a recipient becomes, found with little work or with much.
+/// Result of resolving a recipient, found with little work or with much.
 pub(crate) enum Resolved {
-    /// With little.
+    /// Found with little work.
     Short(Resolution),
-    /// With much: what all share.
+    /// Found with much work: all sessions share it.
     Long(Expanded),
 }
 
@@ -157,10 +156,10 @@ pub(crate) struct PlannedMessage {
     pub(crate) kind: Kind,
 }
 
-/// What a plan becomes.
+/// The messages of a plan.
 pub(crate) struct PlannedMessages {
     pub(crate) messages: Vec<PlannedMessage>,
-    /// Held as long as many recipients are in memory for one transaction alone.
+    /// Held while a transaction has many recipients in memory for itself alone.
     pub(crate) turn: HeldTurn,
 }
 
@@ -310,7 +309,7 @@ impl Expansions {
         ExpandError::Busy(why)
     }
 
-    /// What a recipient becomes, off the runtime where that is much work.
+    /// Resolves a recipient, off the runtime where that is much work.
     ///
     /// # Errors
     /// Something cannot be looked up, or too much waits.
@@ -361,7 +360,7 @@ impl Expansions {
         Ok(PlannedMessages { messages, turn: Some(turn) })
     }
 
-    /// What a recipient becomes: what is kept if that still holds, else what an expansion finds.
+    /// Returns the kept expansion of a recipient if it still holds, else makes one.
     ///
     /// # Errors
     /// Something cannot be looked up, or too much waits.
@@ -401,8 +400,8 @@ impl Expansions {
         last.ok_or_else(|| ExpandError::Trouble("the list changes while it is read".into()))
     }
 
-    /// What the expansion finds that is under way, or one that is begun when it is the turn of the client; and whether
-    /// it was the latter.
+    /// Joins the expansion that is in progress, or begins one when it is the turn of the client; returns its result,
+    /// and whether this call began it.
     async fn join(
         self: &Arc<Self>,
         routing: &Arc<Routing>,
@@ -595,7 +594,7 @@ impl Expansions {
     }
 }
 
-/// What came of an attempt with the answers that are known.
+/// Result of an attempt with the answers so far.
 enum Round {
     Done(Made),
     Open(Answers, Vec<Question>),

@@ -170,7 +170,7 @@ async fn memory_is_bounded_and_the_same_members_are_kept_once() {
             set
         });
     assert_eq!(lists.len(), 1);
-    // What does not fit goes, what was used last stays; what is larger than all room is used and not kept.
+    // Expansions that do not fit are dropped, the one used last stays; one larger than all room is used and not kept.
     let settings = Settings { octets_max: one + one / 2, ..SETTINGS };
     world.write(1_000, "changed@elsewhere.test\n");
     assert_eq!(world.count_with("twin@mx.test", &settings).await, Ok(1_001));

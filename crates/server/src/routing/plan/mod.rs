@@ -1,16 +1,17 @@
-//! What a transaction becomes: one message in the spool as a rule, several where recipients have to be kept apart.
+//! Plans the messages of a transaction: one message in the spool as a rule, several where recipients have to be kept
+//! apart.
 //!
 //! Each recipient that is accepted becomes deliveries. Those of one message have the same sender and begin in the same
 //! state: the members of a list with an owner are a message of their own, and so is what is held. All messages of a
 //! transaction are durable before its one `250`.
 //!
-//! A recipient with few deliveries goes into the messages at once. Of a long list the plan holds the shared [`Members`]
-//! alone, and decides by their figures whether the transaction takes one more; [`Plan::merge`] makes messages of them
-//! at the end, where time that is linear in their number holds up nobody. What is named behind a long list waits for
-//! that too, so that the order stays.
+//! A recipient with few deliveries goes into the messages at once. Of a long list the plan holds the shared
+//! [`Members`] alone, and decides by their figures whether the transaction takes one more; [`Plan::merge`] makes
+//! messages of them at the end, where time linear in their number delays no other session. Recipients behind a long
+//! list wait for that too, so that the order stays.
 //!
-//! Invariant: nobody is in two messages by the same way, however many recipients and lists led to him. Whoever is on
-//! two lists with owners has it from the list that was named first, as with sendmail.
+//! Invariant: no recipient is in two messages by the same way, however many recipients and lists lead to it. A
+//! recipient on two lists with owners gets the message from the list that was named first, as with sendmail.
 
 use super::members::Members;
 use crate::config;
@@ -23,16 +24,16 @@ use std::sync::Arc;
 
 /// Messages that one transaction may become; a recipient beyond is refused for now, and comes in another transaction.
 pub(crate) const MESSAGES_MAX: usize = 16;
-/// Recipients in one message: what is more goes into another, so that an envelope is of a size that the spool takes.
+/// Recipients in one message; more go into another, so that an envelope is of a size that the spool takes.
 const RECIPIENTS_MAX: usize = 50_000;
 
-/// What the recipients so far become.
+/// Messages of the recipients so far.
 #[derive(Debug)]
 pub(crate) struct Plan {
     messages: Vec<Message>,
-    /// Who is in `messages` already, and where his mail goes.
+    /// Recipients in `messages`, each with its destination.
     known: HashSet<(Box<str>, Vec<u8>)>,
-    /// What was accepted after `messages` and is not in them yet, from the first long list on.
+    /// Recipients that were accepted after `messages` and are not in them yet, from the first long list on.
     later: Vec<Later>,
     /// How many recipients of each kind there are in all, those twice that two of `later` have.
     totals: Vec<(Kind, usize)>,
@@ -69,7 +70,7 @@ pub(crate) struct Message {
     destinations: Vec<Vec<u8>>,
 }
 
-/// What the recipients of one message have in common.
+/// Properties that the recipients of one message share.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Kind {
     /// The sender, where it is not that of the transaction.
@@ -371,7 +372,7 @@ impl Plan {
         mut id_of: impl FnMut(usize) -> QueueId,
     ) -> Vec<(Envelope, Vec<Vec<u8>>, Kind)> {
         self.merge_later(true);
-        // What has the sender's own name comes first, and has the name that he is told.
+        // The message with the transaction's own sender comes first and has the queue id that the client gets.
         self.messages.sort_by_key(|message| message.kind != Kind::default());
         let quarantine = self.quarantine;
         let made = self.messages.into_iter().enumerate().map(|(number, message)| {
@@ -389,7 +390,7 @@ impl Plan {
     }
 }
 
-/// What the sender asked for a recipient, as it holds for one of the addresses that he became.
+/// Returns the parameters of a recipient as they hold for one of the addresses that it became.
 fn params(of: &RecipientParams, is_alone: bool, copy: Option<CopyDsn>, is_list: bool) -> RecipientParams {
     let mut params = of.clone();
     let notify = match copy {

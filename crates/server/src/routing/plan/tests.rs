@@ -5,7 +5,7 @@ use mail::{Client, Protocol, Received};
 use proptest::prelude::*;
 use route::Refusal;
 
-/// What a plan was before lists were shared: every recipient goes into its message when it is accepted.
+/// Model of a plan that does not share lists: every recipient goes into its message when it is accepted.
 #[derive(Default)]
 struct Model {
     messages: Vec<(Kind, Vec<Recipient>, Vec<Vec<u8>>)>,
