@@ -1,7 +1,7 @@
-//! What all connections share: where messages go, what is configured now, the log, and the end of it all.
+//! State that all connections share: the spool, the configuration in force, the log, and the stop signal.
 //!
-//! What a reload replaces lies behind [`ArcSwap`]s and is replaced as a whole; a connection keeps the
-//! [`ListenerProfile`] it came by.
+//! Values that a reload replaces lie behind [`ArcSwap`]s and are replaced as a whole; a connection keeps the
+//! [`ListenerProfile`] with which it began.
 
 use crate::accept::limits::Limits;
 use crate::admit::Policies;
@@ -44,36 +44,36 @@ pub(crate) struct Context {
     pub(crate) message_store: MessageStore,
     /// The log and the counters, which come from the same events.
     pub(crate) log: Log,
-    /// What is configured now.
+    /// The configuration in force, and values made from it.
     pub(crate) live: ArcSwap<ActiveConfig>,
-    /// Where accepted messages go from here; a sink has none.
+    /// Takes accepted messages to delivery; a sink has none.
     pub(crate) dispatch: Option<Arc<Dispatch>>,
     /// TLS towards next hops.
     pub(crate) connector: Connector,
-    /// Other hosts, as a test invents them.
+    /// Hosts of a test in place of the network.
     #[cfg(test)]
     pub(crate) internet: Option<crate::deliver::Internet>,
     /// Maps and rules.
     pub(crate) routing: ArcSwap<Routing>,
     /// Names and block lists.
     pub(crate) resolver: ArcSwap<Resolver>,
-    /// What is known of next hops.
+    /// State of next hops.
     pub(crate) hosts: HostTable,
     /// Mail for this machine.
     pub(crate) local_delivery: LocalDelivery,
     /// Connections and their rates.
     pub(crate) limits: Arc<Limits>,
-    /// Who waits to hear what becomes of a message.
+    /// Clients that wait for the results of a message.
     pub(crate) delivery_watchers: DeliveryWatchers,
     /// Recipients of logins.
     pub(crate) logins: Logins,
-    /// What went through which mailer.
+    /// Counts by mailer.
     pub(crate) mailer_statistics: MailerStatistics,
-    /// What long lists become.
+    /// Expansions of long lists.
     pub(crate) expansions: Arc<Expansions>,
-    /// Messages that programs have handed in and that are not taken yet.
+    /// Messages that programs have submitted and that are not accepted yet.
     pub(crate) pickup: crate::pickup::Waiting,
-    /// The end.
+    /// The stop signal.
     pub(crate) stop: Stop,
     /// Faults played on purpose, in `mailrace sink`.
     pub(crate) behaviour: Option<Behaviour>,
@@ -114,29 +114,29 @@ impl Context {
     }
 }
 
-/// What a reload replaces as a whole.
+/// Values that a reload replaces as a whole.
 #[derive(Debug)]
 pub(crate) struct ActiveConfig {
     /// The configuration.
     pub(crate) config: Config,
     /// Users.
     pub(crate) authenticator: Option<Arc<Authenticator>>,
-    /// Who may send where.
+    /// The right to relay.
     pub(crate) rights: Rights,
-    /// What decides on senders and recipients.
+    /// Policies for senders and recipients.
     pub(crate) policies: Policies,
-    /// The same where maps say who may relay.
+    /// The same where maps give the right to relay.
     pub(crate) checks: Policies,
-    /// Who we are, so that mail is not sent to local_identity.
+    /// Names and addresses of this server, so that it does not send mail to itself.
     pub(crate) local_identity: LocalIdentity,
-    /// Why next hops do not take mail, by their words.
+    /// Rules that derive the reason of a refusal from its text.
     pub(crate) reasons: Arc<Rules>,
     /// The destination of all mail, if there are smart hosts.
     smart_hosts: Option<Vec<u8>>,
 }
 
 impl ActiveConfig {
-    /// What follows from a configuration and its users.
+    /// Makes the values of a configuration and its users.
     pub(crate) fn new(config: Config, authenticator: Option<Arc<Authenticator>>) -> Self {
         let rights = Rights::new(&config);
         let policies = Policies::usual(rights.clone(), &config.dnsbl);
@@ -165,7 +165,7 @@ impl ActiveConfig {
         self
     }
 
-    /// What is allowed by a limit, in its unit; times in seconds.
+    /// Returns the value of a limit, in its unit; times in seconds.
     pub(crate) fn limit(&self, limit: Limit) -> u64 {
         let (accept, message, smtp) = (&self.config.accept, &self.config.message, &self.config.smtp);
         let octets = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
@@ -236,16 +236,16 @@ pub(crate) struct Listener {
     pub(crate) entry: usize,
     /// As it was bound.
     pub(crate) address: SocketAddr,
-    /// What its connections find.
+    /// Settings of its connections.
     pub(crate) lane: ArcSwap<ListenerProfile>,
-    /// Its loops end.
+    /// Tells its loops to end.
     pub(crate) closed: Notify,
-    /// It listens no more: a reload took it away.
+    /// It does not listen any more: a reload removed it.
     pub(crate) is_closed: AtomicBool,
 }
 
 impl Listener {
-    /// Ends its loops; connections that were taken go on.
+    /// Ends its loops; accepted connections go on.
     pub(crate) fn close(&self) {
         self.is_closed.store(true, Ordering::SeqCst);
         self.closed.notify_waiters();
@@ -257,12 +257,12 @@ impl Listener {
     }
 }
 
-/// What the connections of a listener find. A connection keeps the one it came by.
+/// Settings of the connections of a listener. A connection keeps those with which it began.
 #[derive(Debug)]
 pub(crate) struct ListenerProfile {
     /// As configured.
     pub(crate) listen: Listen,
-    /// What its sessions offer and allow.
+    /// Offers and limits of its sessions.
     pub(crate) settings: Arc<Settings>,
     /// Certificates, if it has TLS.
     pub(crate) tls: Option<Arc<Acceptor>>,
@@ -271,7 +271,7 @@ pub(crate) struct ListenerProfile {
 }
 
 impl ListenerProfile {
-    /// The lane of a configured listener.
+    /// Makes the profile of a configured listener.
     pub(crate) fn new(
         config: &Config,
         listen: &Listen,

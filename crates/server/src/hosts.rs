@@ -1,8 +1,7 @@
-//! What is known of next hops, one table for all connections, kept over restarts in the file `hosts` of the spool
-//! directory.
+//! State of next hops, one table for all connections, kept over restarts in the file `hosts` of the spool directory.
 //!
-//! *deliver* asks it before it connects and tells it what came of that; what the table makes of it is
-//! `schedule::Hosts`. A file that is lost or damaged costs a few slow connections (`state_file`).
+//! *deliver* asks it before it connects and reports the result; `schedule::Hosts` draws the conclusions. A file that
+//! is lost or damaged costs a few slow connections (`state_file`).
 //!
 //! Not here: which hosts a destination has (`resolve`), what a failure means for a destination (`dispatch`).
 
@@ -16,15 +15,15 @@ use std::time::Duration;
 
 /// The file, in the spool directory.
 const FILE: &str = "hosts";
-/// What is lost without it.
+/// Content of the file, for messages to the operator.
 const WHAT: &str = "what was known of next hops";
 /// Hosts that are remembered.
 const HOSTS_MAX: usize = 20_000;
 /// The first time a host is passed over, if `delivery.retry_first` is no shorter; it doubles up to
 /// `delivery.retry_max`.
 const PASSED_OVER_FIRST: Duration = Duration::from_secs(60);
-/// How long a host whose TLS failed is spoken to in clear. Somebody on the way can make any handshake fail, so it is
-/// short: it spares hosts whose TLS does not work a second connection for each message.
+/// Time for which a host whose TLS failed gets mail in clear text. An attacker on the path can make any handshake
+/// fail, so it is short: it spares hosts whose TLS does not work a second connection for each message.
 const TLS_MEMORY: Duration = Duration::from_secs(3_600);
 /// How long it is remembered that a handshake with a host succeeded: longer than most pauses between two messages to
 /// it.
@@ -56,7 +55,8 @@ impl HostTable {
         Self { hosts: Mutex::new(Hosts::new(settings(config), clock::unix_us())), file: StateFile::default() }
     }
 
-    /// The table as the last server left it. What to tell the operator, if it cannot be used: it is empty then.
+    /// Reads the table of the last server. Returns a message for the operator if the file cannot be used: the table
+    /// is empty then.
     pub(crate) fn open(config: &Config) -> (Self, Option<String>) {
         let file = StateFile::new(&config.spool.path, FILE, WHAT);
         let (settings, now_us) = (settings(config), clock::unix_us());

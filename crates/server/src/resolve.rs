@@ -38,9 +38,9 @@ const NOWHERE_FOR: Duration = Duration::from_secs(60);
 pub(crate) struct Site {
     /// The same for all destinations that go there.
     pub(crate) name: Vec<u8>,
-    /// What holds for it.
+    /// The rule in force for it.
     pub(crate) rule: EffectiveRule,
-    /// Until when the DNS says so.
+    /// Time until which the answer of the DNS holds.
     pub(crate) until: Instant,
     /// The addresses to try, in their order; at most [`CANDIDATES_MAX`]. Empty if they were not asked for.
     pub(crate) candidates: Vec<Candidate>,
@@ -53,7 +53,7 @@ pub(crate) struct Candidate {
     pub(crate) name: Box<str>,
     /// Where it listens.
     pub(crate) address: Where,
-    /// What is spoken to it.
+    /// The protocol of its connections.
     pub(crate) protocol: RouteProtocol,
     /// Its name for TLS; an address where there is none.
     pub(crate) server_name: Box<str>,
@@ -126,7 +126,7 @@ pub(crate) fn site_at_once(config: &Config, routing: &Routing, destination: &[u8
     }
 }
 
-/// What is meant by a destination now.
+/// Meaning of a destination under the present configuration.
 enum Target {
     /// This machine.
     Here(To),
@@ -138,7 +138,7 @@ enum Target {
     Mx(DomainName, ConnectionOptions),
 }
 
-/// What a destination says about its connections.
+/// Options of a destination for its connections.
 #[derive(Clone, Debug, Default)]
 struct ConnectionOptions {
     source4: Option<std::net::Ipv4Addr>,
@@ -149,7 +149,7 @@ struct ConnectionOptions {
 
 /// Why there is no target.
 enum NoTarget {
-    /// Somebody has to be asked first.
+    /// A source has to be asked first.
     Open,
     /// There are no hosts.
     NoHosts(NoHosts),
@@ -295,7 +295,7 @@ fn here(config: &Config, destination: &[u8], to: &To) -> Site {
     Site { name: destination.to_vec(), rule, until: clock::now() + CONFIGURED_FOR, candidates: Vec::new() }
 }
 
-/// Who is asked for names, and how.
+/// The resolver for names, and its parameters.
 #[derive(Clone, Copy)]
 struct Names<'a> {
     resolver: &'a Resolver,
@@ -325,13 +325,13 @@ fn with_own(mut rule: EffectiveRule, own: &ConnectionOptions) -> EffectiveRule {
     rule
 }
 
-/// What the name of a site has of the queue group, if a rule sets its mail apart.
+/// Returns the part of a site's name for the queue group, if a rule sets its mail apart.
 fn apart(config: &Config, own: &ConnectionOptions) -> String {
     let group = own.group.as_ref().filter(|group| config.has_group(group));
     group.map_or_else(String::new, |group| format!(" group={group}"))
 }
 
-/// What the name of a site has of its own connections.
+/// Returns the part of a site's name for its own connection options.
 fn manner(own: &ConnectionOptions) -> String {
     let mut text = String::new();
     for source in [own.source4.map(IpAddr::from), own.source6.map(IpAddr::from)].into_iter().flatten() {

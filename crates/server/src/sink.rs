@@ -1,7 +1,7 @@
 //! The faults a sink plays on purpose: slow replies, refusals, silence.
 //!
-//! `mailrace sink` is the server with a [`crate::intake::MessageStore`] that keeps nothing. What is measured against it
-//! is the price of keeping; what is tested against it is how a client bears a bad host. Refusals come evenly spread by
+//! `mailrace sink` is the server with a [`crate::intake::MessageStore`] that keeps nothing. A comparison with it
+//! measures the price of storage; tests with it show how a client handles a bad host. Refusals come evenly spread by
 //! count, not by chance, so that a run can be repeated.
 
 use mail::{Reply, ReplyClass, ReplyCode};
@@ -107,7 +107,7 @@ impl FromStr for Refusal {
     }
 }
 
-/// What a sink plays.
+/// Faults that a sink plays.
 #[derive(Clone, Debug, Default)]
 pub struct Behaviour {
     /// Wait this long before the greeting.

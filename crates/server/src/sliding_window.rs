@@ -22,7 +22,7 @@ pub const KEYS_MAX: usize = 65_536;
 pub const SLOTS: u64 = 6;
 const COUNTS: usize = 6;
 
-/// What one key did of late.
+/// Recent events of one key.
 #[derive(Clone, Copy, Debug, Default)]
 struct Window {
     /// The number of the youngest slot, counted since the limits were made.

@@ -22,7 +22,7 @@ const SAVE_INTERVAL: Duration = Duration::from_secs(60);
 pub(crate) struct StateFile {
     /// Nowhere without a spool.
     path: Option<PathBuf>,
-    /// What is lost without it: "what was known of next hops".
+    /// Content of the file, for messages to the operator: "what was known of next hops".
     what: &'static str,
     has_changed: AtomicBool,
     /// One writes at a time.
@@ -49,7 +49,7 @@ impl StateFile {
         }
     }
 
-    /// What to tell the operator if it makes no sense, or some of it does not. It is replaced soon.
+    /// Returns a message for the operator about a file that cannot be read, or only in part. It is replaced soon.
     pub(crate) fn problem(&self, is_partial: bool, why: &str) -> String {
         self.changed();
         let (path, what) = (self.path.as_deref().unwrap_or_else(|| Path::new("")).display(), self.what);
@@ -57,7 +57,7 @@ impl StateFile {
         format!("{path}: {what} {how}: {why}; mail goes all the same, and the file is replaced")
     }
 
-    /// What is to stand in it is not what it was.
+    /// Notes that the content to write has changed.
     pub(crate) fn changed(&self) {
         self.has_changed.store(true, Ordering::Relaxed);
     }
@@ -65,8 +65,8 @@ impl StateFile {
     /// Writes it if something changed.
     ///
     /// # Errors
-    /// It cannot be written; the one before is still there. What to tell the operator, once until it can be written
-    /// again.
+    /// It cannot be written; the one before is still there. The error is a message for the operator, once until it can
+    /// be written again.
     pub(crate) fn save(&self, bytes: impl FnOnce() -> Vec<u8>) -> Result<(), String> {
         let Some(path) = self.path.as_ref().filter(|_| self.has_changed.swap(false, Ordering::Relaxed)) else {
             return Ok(());

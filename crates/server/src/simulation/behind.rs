@@ -15,7 +15,7 @@ const FLIGHT: Duration = Duration::from_millis(200);
 const SINGLES: u32 = 8;
 const EACH: Duration = Duration::from_millis(2_070);
 
-/// What keeps the host busy.
+/// Load of the host.
 #[derive(Clone, Copy)]
 enum Load {
     /// A list that goes in small transactions.

@@ -1,4 +1,4 @@
-//! What was sent, what hosts took, and when the server died: the facts that the checkers judge.
+//! The facts that the checkers judge: messages sent, messages that hosts accepted, and crashes of the server.
 
 use mail::Notify;
 use std::collections::{HashMap, HashSet};
@@ -9,7 +9,7 @@ use tokio::time::Instant;
 /// The wall time at which every run begins: 2026-01-01 00:00 UTC.
 pub(super) const EPOCH: Duration = Duration::from_secs(1_767_225_600);
 
-/// What a sender heard of his message.
+/// Answer to a sender for its message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
     /// It was not sent to its end.
@@ -84,16 +84,16 @@ pub(super) struct Facts {
     pub(super) dials: Vec<usize>,
     /// The most connections at one time.
     pub(super) connections_most: usize,
-    /// What was seen to be wrong on the way.
+    /// Faults seen during the run.
     pub(super) wrong: Vec<String>,
 }
 
-/// The facts of a run, shared by all who add to them.
+/// The facts of a run, shared by all tasks that add to them.
 #[derive(Debug)]
 pub(super) struct Book {
     began: Instant,
     facts: Mutex<Facts>,
-    /// Lines to print, if somebody wants to look.
+    /// Lines to print, if asked for.
     is_loud: bool,
 }
 

@@ -53,11 +53,11 @@ fn told(facts: &Facts) -> BTreeMap<String, usize> {
     told
 }
 
-/// What became of a list that is bounced.
+/// Result of a crash while a list is bounced.
 struct Crashed {
     /// How long the command took, if it came to its end.
     took: Option<Duration>,
-    /// Recipients that waited after the crash, of whom no report told, and of whom some did.
+    /// Recipients that waited after the crash (`waiting`), that reports named (`told`), and both at once (`both`).
     waiting: usize,
     told: usize,
     both: usize,

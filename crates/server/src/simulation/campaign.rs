@@ -19,13 +19,13 @@ struct Asked {
 }
 
 impl Asked {
-    /// What is played: each seed once.
+    /// Returns the seeds to run, each once.
     fn seeds(&self, kept: &[u64]) -> Vec<u64> {
         let others = (self.from..self.from + self.count).filter(|seed| !kept.contains(seed));
         self.only.map_or_else(|| kept.iter().copied().chain(others).collect(), |only| vec![only])
     }
 
-    /// What is wrong with those that fail, and by what command each is played again.
+    /// Returns the first fault of each seed that fails, with the command that repeats it.
     fn failures(&self, test: &str, kept: &[u64], mut run: impl FnMut(u64) -> Vec<String>) -> Vec<String> {
         let failure = |seed: u64| {
             let wrong = run(seed);

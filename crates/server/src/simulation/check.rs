@@ -1,6 +1,6 @@
-//! What must be true at the end of a run.
+//! Checks the facts of a run at its end.
 //!
-//! Excuses are exact: who says that a message came twice must name the crash or the host that did not answer.
+//! Excuses are exact: a message may come twice only if the crash, or the host that did not answer, is named.
 
 use super::book::{Answer, EPOCH, Facts, Sent, Taken};
 use super::host::Host;
@@ -12,10 +12,10 @@ use std::time::Duration;
 /// Within this a live host gets its mail while others are dead.
 const PROMPT: Duration = Duration::from_secs(120);
 
-/// What an attempt takes with a host that never answers the end of a message, for each of its recipients.
+/// Time of an attempt at a host that never answers the end of a message, for each of its recipients.
 const SILENCE: Duration = Duration::from_secs(7 * 660);
 
-/// What the run promised.
+/// Guarantees and settings of the run.
 pub(super) struct Terms<'a> {
     pub(super) hosts: &'a [std::sync::Arc<Host>],
     /// How long before a crash an outcome may be forgotten.
@@ -221,7 +221,7 @@ impl Checker<'_> {
         }
         let is_refused = self.facts.refused.contains(name)
             || self.facts.refused_senders.contains(&sent.sender)
-            // What a host cannot take comes back.
+            // A host that refuses this content makes the message return.
             || sent.is_eight_bit
             || sent.content.len() > 59_000;
         let terms = self.terms;
@@ -361,7 +361,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Whoever left between the dot and the answer had a reason.
+    /// Checks that a connection ended between the end of data and its reply only for a reason.
     fn silences(&mut self) {
         let facts = self.facts;
         for taken in facts.taken.iter().filter(|taken| taken.acked.is_none() && !taken.is_silent) {
@@ -372,7 +372,7 @@ impl Checker<'_> {
         }
     }
 
-    /// What the rule of the first site says holds in every window, for both of its hosts together.
+    /// Checks that the rule of the first site holds in every window, for both of its hosts together.
     fn pace(&mut self) {
         if !self.terms.has_rules {
             return;
@@ -381,7 +381,7 @@ impl Checker<'_> {
             self.facts.taken.iter().filter(|taken| taken.host < 2).map(|taken| taken.at).collect();
         times.sort_unstable();
         for (nth, first) in times.iter().enumerate() {
-            // One at once, and another with each two seconds; what was on its way may come a little closer together.
+            // One at once, and another every two seconds; mail in transit may arrive a little closer together.
             let within = times.iter().skip(nth).take_while(|at| **at - *first <= Duration::from_secs(20)).count();
             if within > 12 && !self.is_excused(*first, *first + Duration::from_secs(20)) {
                 return self.say(format!("{within} messages for the first site within 20 seconds from {first:?}"));
@@ -418,7 +418,7 @@ pub(super) fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     text.split("\r\n").find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
 }
 
-/// What a reader makes of quoted-printable or base64, with the header as it was.
+/// Decodes quoted-printable or base64 and leaves the header as it was.
 fn decoded(content: &[u8]) -> Vec<u8> {
     let text = String::from_utf8_lossy(content);
     let Some((header, body)) = text.split_once("\r\n\r\n") else { return Vec::new() };

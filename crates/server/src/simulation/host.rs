@@ -33,10 +33,10 @@ pub(super) enum Point {
     Dot,
 }
 
-/// What happens there.
+/// A fault at some point of a dialog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
-    /// Nothing any more.
+    /// No answer any more.
     Hang,
     /// The connection ends.
     Close,
@@ -72,7 +72,7 @@ pub(super) enum Mood {
     Faulty(Point, Fault, u32),
 }
 
-/// What a host offers and bears.
+/// Extensions and limits of a host.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Manners {
     pub(super) is_lmtp: bool,
@@ -161,10 +161,10 @@ impl Host {
         Ipv4Addr::new(10, 0, 0, u8::try_from(number + 1).unwrap())
     }
 
-    /// Has no trouble at any time and refuses nobody.
+    /// Has no trouble at any time and refuses no recipient.
     pub(super) fn is_always_good(&self) -> bool {
         let Manners { hard_rcpt, soft_rcpt, greylist, interval, size, .. } = self.manners;
-        // What is sent behind a message to a server that closes after it may be lost, and is tried later.
+        // A message sent behind the last one that a server accepts on a connection may be lost, and is tried later.
         let bears_all = self.manners.messages_max == u32::MAX
             && hard_rcpt == 0
             && soft_rcpt == 0
@@ -205,7 +205,7 @@ impl Host {
         };
     }
 
-    /// Nobody is ever there.
+    /// Makes the host unreachable, silent or refusing for the whole run.
     pub(super) fn die(&mut self) {
         self.is_dead = true;
         let mut random = self.random.lock().unwrap();

@@ -49,20 +49,20 @@ struct Running {
     tasks: JoinSet<()>,
 }
 
-/// What the disk does.
+/// State of the disk.
 struct Works {
     disk: SimDisk,
     stepper: Option<Stepper>,
-    /// What the task that writes was told last.
+    /// The time that the writing task was last told.
     due: Option<Duration>,
-    /// It is writing.
+    /// A write is in progress.
     is_busy: bool,
-    /// Power goes with the operation of this number.
+    /// Power fails at the operation of this number.
     cut_at: Option<u64>,
     random: Random,
-    /// How long a write takes at most.
+    /// The longest time of a write.
     latency: Duration,
-    /// How long each one takes, if that is not left to chance.
+    /// The time of each write, if it is not random.
     flush: Option<Duration>,
 }
 
@@ -198,7 +198,7 @@ impl Machine {
                 self.book.wrong("the server does not stop".to_owned());
             }
             let mut works = self.works.lock().unwrap();
-            // What is recorded is written before the process ends.
+            // Recorded results are written before the process ends.
             while works.next_due().is_some() {
                 works.disk.advance(1_000_000);
                 works.write();
@@ -218,7 +218,7 @@ impl Machine {
         running.tasks.abort_all();
         while running.tasks.join_next().await.is_some() {}
         let Running { context, .. } = running;
-        // What the tasks owned is dropped when it would go on.
+        // The runtime drops what the tasks own when they are scheduled again.
         for _ in 0..100 {
             tokio::task::yield_now().await;
         }
@@ -331,7 +331,7 @@ impl Machine {
             if works.has_died() {
                 works.stepper = None;
                 works.due = None;
-                // Nobody does anything any more.
+                // Power is off: no task goes on.
                 if let Some(running) = self.running.lock().unwrap().as_mut() {
                     running.tasks.abort_all();
                 }

@@ -27,7 +27,8 @@ struct Read {
     words: usize,
 }
 
-/// What became of the list in a spool of so many shards where power goes at this time, and what is wrong.
+/// Runs the list in a spool of so many shards, with a power cut at this time; returns the reports read and the
+/// faults.
 fn lived(shards: u16, death: Option<Duration>, sabotage: Option<Sabotage>) -> (Vec<Read>, Vec<String>) {
     let plan = move || {
         let mut scene = Scene::new(2, Duration::ZERO);
@@ -122,7 +123,7 @@ fn crashed(shards: u16, sabotage: Option<Sabotage>, eighths: &[u32]) -> Crashed 
     crashed
 }
 
-/// What was said of some is recorded before others are spoken of.
+/// Checks that one report is recorded before the next one is made.
 #[test]
 fn a_crash_between_two_reports_loses_none_and_repeats_only_the_last() {
     // With several shards the record of one report and the next report are in different ones.

@@ -21,7 +21,7 @@ const AT_ONCE: Duration = Duration::from_secs(120);
 /// The hosts of the site by preference, equal ones together.
 type Site = Vec<Vec<Vec<(Duration, Vec<Mood>)>>>;
 
-/// What became of a run.
+/// Result of a run.
 #[derive(Debug)]
 struct Lived {
     /// How long each message took, the longest first.
@@ -92,10 +92,10 @@ const DIALS_FEW: usize = 8;
 /// Connections to a host of a site without a good one in twelve hours: those of the first, and two an hour.
 const DIALS_MAX: usize = 16 + 2 * 12;
 
-/// What becomes of mail to two or five hosts, some of them of this kind, that is not within these bounds.
+/// Returns the bounds that mail to two or five hosts does not keep, some of them of this kind.
 ///
-/// Messages that are tried at a bad host before it is known, or to find out about it, wait for their next try: so many
-/// of them where one host is bad, and where four are.
+/// Messages that are tried at a bad host before it is known, or that probe it, wait for their next try: so many of
+/// them where one host is bad, and where four are.
 fn broken(kind: Mood, [of_one, of_four]: [usize; 2], longest: Duration, sabotage: Option<Sabotage>) -> Vec<String> {
     let mut broken = Vec::new();
     let mut judge = |is_right: bool, what: String| broken.extend((!is_right).then_some(what));
@@ -230,25 +230,25 @@ fn a_host_that_ends_before_the_first_message_holds_up_nobody() {
         let deferred: Vec<&str> =
             log.lines().filter(|line| line.contains("@d.test>") && line.contains("stat=Deferred")).collect();
         assert!(deferred.len() >= COUNT && deferred.iter().any(|line| line.ends_with(said)), "{deferred:#?}");
-        // Whoever came while it was down has the same reason.
+        // Mail that arrived while it was down has the same reason.
         let (_, why) = said.split_once("stat=").unwrap();
         assert!(deferred.iter().all(|line| line.ends_with(why)), "{deferred:#?}");
     }
 }
 
-/// Each message is read when a connection is ready for it, which takes a moment.
+/// Reads each message from disk when a connection is ready for it, which takes a moment.
 fn from_disk(config: &mut Config) {
     config.spool.cache_bytes = 1;
 }
 
-/// What is given up with its first attempt gives its host no time for which it is spared.
+/// A message that is given up after its first attempt has no retry time, so its host is not passed over until then.
 #[test]
 fn a_host_that_turns_away_what_is_not_tried_again_is_left_in_peace() {
     let bad = || always(Mood::Faulty(Point::Mail, Fault::Dismiss, 1));
     let give_up = |config: &mut Config| config.delivery.give_up_after = Duration::ZERO;
     let Lived { dials, .. } = lived_with(&vec![vec![bad()]], None, give_up);
     println!("alone: dials {dials:?}");
-    // It is asked as often as it is found out how often it may be.
+    // The probes for its pace are the only extra connections.
     assert!(dials[0] <= COUNT * 2 / 3, "{dials:?}");
     let Lived { delays, dials, .. } = lived_with(&vec![vec![bad()], vec![GOOD]], None, give_up);
     println!("of two: dials {dials:?}");

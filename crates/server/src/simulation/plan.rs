@@ -1,4 +1,4 @@
-//! What a seed means: configuration, hosts, messages, and when the server dies.
+//! Makes a plan from a seed: configuration, hosts, messages, and the times at which the server dies.
 
 use super::book::Book;
 use super::host::{Host, Manners};
@@ -44,8 +44,8 @@ pub(super) struct Plan {
     pub(super) flush: Option<Duration>,
 }
 
-/// What the hosts of the first site bear, where there are sites. Without it some of the seeds of a usual test go
-/// beyond.
+/// Limits of the hosts of the first site, where there are sites. Without the rule some seeds of a usual test exceed
+/// them.
 const RULES: &str = "[[destination]]\nmatch = [\".site0.test\"]\nconnections = 2\nmessages_per_second = 0.5\n";
 
 /// The configuration that all runs begin with; `rules` is TOML.

@@ -18,20 +18,20 @@ const LATENCY: Duration = Duration::from_millis(20);
 const DISK: Duration = Duration::from_secs(10);
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What the client waited for.
+/// The event that the client waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Heard {
-    /// Before the disk, and before anybody ran out of patience.
+    /// Neither the disk nor the end of patience.
     AtOnce,
-    /// When patience was at its end.
+    /// The end of patience.
     AfterPatience,
-    /// When the disk was ready.
+    /// The disk.
     AfterDisk,
-    /// When patience was at its end and then the disk was ready.
+    /// The end of patience, and then the disk.
     AfterBoth,
 }
 
-/// What there is.
+/// Disk and next hops of a run.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     is_disk_slow: bool,
@@ -63,7 +63,7 @@ fn heard(how: Acknowledge, place: Place) -> (Heard, usize) {
     let facts = book.facts();
     let [sent] = facts.sent.as_slice() else { panic!("{:?}", facts.sent) };
     let Answer::Accepted(at) = sent.answer else { panic!("{how:?} {place:?}: {sent:?}") };
-    // What the conversation itself takes is less than this.
+    // The dialog itself takes less than this.
     let after = |least: Duration| (least..least + 2 * SECOND).contains(&(at - SENT));
     let heard = match () {
         () if after(Duration::ZERO) => Heard::AtOnce,

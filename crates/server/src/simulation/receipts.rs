@@ -37,7 +37,7 @@ struct Read {
     text: String,
 }
 
-/// What came of the list when the server dies like this, and what is wrong.
+/// Runs the list and lets the server die like this; returns the reports read and the faults.
 fn lived(way: Way, death: Option<(Duration, End)>, sabotage: Option<Sabotage>) -> (Vec<Read>, Vec<String>) {
     let plan = move || {
         let mut scene = Scene::new(COUNT + 1, 20 * Duration::from_millis(1));

@@ -79,7 +79,7 @@ fn live_as(seed: u64, how: Acknowledge, by_sites: bool, sabotage: Option<Sabotag
     })
 }
 
-/// What happens in a run that is planned elsewhere, and everything that is wrong with it.
+/// Carries out a plan that is made elsewhere; returns its facts and all faults.
 pub(super) fn run_planned(
     seed: u64,
     plan: impl FnOnce() -> (Plan, Arc<Book>),
@@ -218,7 +218,7 @@ impl Life {
             self.book.facts().downs.push((now, now));
             self.machine.start();
         }
-        // What is delivered makes reports, which wait for a command too, and those perhaps for another.
+        // A delivery makes reports, which wait for a command too, and may make more reports.
         for _ in 0..3 {
             self.retry_all();
             sleep(60 * MINUTE).await;
@@ -298,7 +298,7 @@ impl Life {
         }
     }
 
-    /// What is in the queue, for people.
+    /// Lists the queue for people.
     fn rest(&self) -> String {
         let mut text = String::new();
         let Some(context) = self.machine.context() else { return text };

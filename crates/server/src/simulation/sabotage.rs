@@ -13,31 +13,31 @@ pub(crate) enum Sabotage {
     ForgetOutcome,
     /// A recipient that was deferred is never looked at again.
     DropDeferred,
-    /// What is bounced is tried until it is done.
+    /// A recipient that is being bounced may be tried as well.
     Unclaimed,
     /// A report is not stored, and its recipient is done all the same.
     DropReport,
-    /// Nobody looks for reports that are owed of what was delivered before a start.
+    /// Reports that are owed for deliveries before a start are never made.
     ForgetOwed,
-    /// What is delivered waits as before until its sender is told.
+    /// A delivered recipient waits as before until its report is sent, and does not count as delivered.
     OweDelivery,
     /// Of several reports on one message none is recorded before all are stored.
     RecordLate,
-    /// Limits of destinations are not told to the scheduler.
+    /// The scheduler does not get the limits of destinations.
     ForgetLimits,
-    /// All are waited for as long as those that were slow, in one lane.
+    /// All connections have the patience of the slow lane.
     OneLane,
-    /// A message with one recipient goes when nothing waits any more where it is to go.
+    /// A message with one recipient goes only when no other mail for its destination waits.
     SinglesLast,
-    /// Whatever is in the spool may be in memory.
+    /// The number of jobs in memory has no limit.
     LoadAll,
-    /// Who waits for a connection that is over is remembered.
+    /// State of a connection stays when the connection ends.
     KeepPosts,
-    /// Mail that a host put off goes there again, whoever else would take it.
+    /// Mail that a host deferred goes to the same host again, although another would take it.
     SameHostAgain,
-    /// After a 421 to the first MAIL the next message knocks at once.
+    /// After a 421 to the first MAIL the next message is sent to the host at once.
     KnockAgain,
-    /// Nothing is learned of how much a site takes that turns mail away.
+    /// The scheduler does not learn the pace of a site that refuses mail.
     NoPace,
     /// Transactions of a list follow each other on a connection before the first is answered.
     ListsAhead,
@@ -49,17 +49,17 @@ pub(crate) enum Sabotage {
     PassOverNobody,
     /// A site that is down is tried every few seconds.
     Tireless,
-    /// Whoever does not greet or answer is waited for.
+    /// A peer that does not greet or answer is waited for without limit.
     Patient,
-    /// Whatever a host says is listened to.
+    /// A reply may have any length.
     AllEars,
-    /// Who has a whole message is hung up on as anybody else.
+    /// A peer that may have a whole message is disconnected as soon as any other.
     HangUp,
-    /// Each change of where mail goes has what is under way looked through by itself.
+    /// Each change of routes starts a pass of its own over mail in progress.
     PassEach,
-    /// What is under way is looked through for ever.
+    /// The pass over mail in progress never ends.
     PassOn,
-    /// Messages of a transaction that was not taken stay in the spool.
+    /// Messages of a transaction that was not accepted stay in the spool.
     KeepPartOfTransaction,
 }
 

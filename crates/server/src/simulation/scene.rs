@@ -11,7 +11,7 @@ use std::time::Duration;
 /// How long trouble may last that [`Host::behave`] takes away again.
 const HOUR: Duration = Duration::from_secs(3_600);
 
-/// What is there before the run begins.
+/// State of the world before a run begins.
 pub(super) struct Scene {
     pub(super) book: Arc<Book>,
     pub(super) hosts: Vec<Host>,
@@ -19,7 +19,8 @@ pub(super) struct Scene {
 }
 
 impl Scene {
-    /// So many hosts that take whatever comes, as much as comes over a connection, and answer after this time.
+    /// Makes so many hosts that accept all mail, any number of messages over a connection, and answer after this
+    /// time.
     pub(super) fn new(hosts: usize, latency: Duration) -> Self {
         let book = Arc::new(Book::new(hosts));
         let mut hosts: Vec<Host> = (0..hosts).map(|one| Host::by_chance(one, 1, HOUR, &book)).collect();

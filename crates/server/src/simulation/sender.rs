@@ -86,7 +86,7 @@ struct Letter<'a> {
 impl Letter<'_> {
     async fn reply(&mut self) -> Option<u16> {
         let reply = self.wire.reply().await;
-        // What a machine without power seems to say was never said.
+        // A reply after power is gone was never sent.
         reply.filter(|_| self.machine.generation() == Some(self.generation))
     }
 

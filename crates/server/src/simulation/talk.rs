@@ -23,9 +23,9 @@ pub(super) struct Talk<'a> {
     is_eight_bit: bool,
     /// Content that came by BDAT.
     chunks: Vec<u8>,
-    /// What was taken and whose answer is not sent yet.
+    /// Messages that were accepted and whose reply is not sent yet.
     answered: Vec<usize>,
-    /// Until QUIT: what has said it needs nothing more of us.
+    /// Counts the connection until QUIT: after it the client needs nothing more of the host.
     counted: Option<Counted>,
 }
 

@@ -1,4 +1,5 @@
-//! What a process that is to serve gives up besides root: tried in children of the test, with and without it.
+//! Tests the restrictions that a server puts on itself besides giving up root, in child processes, with and without
+//! them.
 
 use rustix::thread::{CapabilitySet, capabilities, capability_is_in_bounding_set};
 use server::env::capabilities::{OF_HELPER, keep_only};
@@ -95,7 +96,7 @@ pub(super) fn try_closed_files(place: &Path) {
     fs::OpenOptions::new().append(true).open(at("spool/new")).expect("opened").set_len(0).expect("truncated");
     fs::remove_file(at("spool/new")).expect("removed");
     assert!(refused(rustix::fs::rename(at("write/old.1"), at("read/old")).map_err(Into::into)));
-    // What it starts is bound too; other threads as well.
+    // Processes that it starts are bound too; other threads as well.
     let cat = |name: &str| Command::new("/bin/cat").arg(at(name)).stderr(Stdio::null()).stdout(Stdio::null()).status();
     assert!(cat("read/maps").expect("cat").success() && !cat("closed/secret").expect("cat").success());
     let program = at("write/program");

@@ -135,7 +135,7 @@ fn look_at_threads(uid: u32) {
     }
 }
 
-/// What is given away, and what must not be.
+/// Tests which directories are given to the account, and which must not be.
 fn give_directories(dir: &Path, account: &Account) {
     let owner = |path: &str| fs::symlink_metadata(dir.join(path)).expect(path).uid();
     let own = |path: &str| account.own_directory("spool.path", &dir.join(path), "SPOOL");
@@ -159,7 +159,7 @@ fn give_directories(dir: &Path, account: &Account) {
     own("empty").expect("its own");
     assert_eq!(owner("empty"), account.uid);
 
-    // Somebody has named a directory of the system.
+    // An operator names a directory of the system.
     for error in [own("."), own("deep")] {
         let Err(privileges::Error::Config(text)) = error else { panic!("{error:?}") };
         assert!(text.contains("spool.path") && text.contains("chown"), "{text}");

@@ -1,4 +1,4 @@
-//! What must be true at the end of a run, as the hosts saw it.
+//! Checks the facts of a run at its end, as the hosts saw it.
 //!
 //! | Word | Is said of |
 //! |---|---|
@@ -62,12 +62,12 @@ const SAID_MAX: usize = 1 << 20;
 /// And those of a reply that is as long as one may be.
 const REPLY_MAX: usize = 400_000;
 
-/// What the run promised.
+/// Guarantees and settings of the run.
 pub(super) struct Terms<'a> {
-    /// How long before a crash an outcome may be forgotten.
+    /// Time before a crash in which an outcome may be forgotten.
     pub(super) window: Duration,
     pub(super) give_up_after: Duration,
-    /// How long the answer to the content is waited for.
+    /// Time for which the answer to the content is waited for.
     pub(super) end_time: Duration,
     pub(super) connections_max: usize,
     /// Memory has room for all jobs.
@@ -199,7 +199,7 @@ impl Checker<'_> {
         }
     }
 
-    /// What became of a recipient.
+    /// Judges the deliveries and reports of a recipient.
     fn fate(&mut self, number: usize, sent: &Sent, name: &str) {
         let takes = self.takes.get(name).cloned().unwrap_or_default();
         let mut failed = self.failed.get(name).cloned().unwrap_or_default();
@@ -231,7 +231,7 @@ impl Checker<'_> {
             if takes.is_empty() {
                 return self.say(format!("LOST: {what}, accepted at {accepted:?}"));
             }
-            // Whoever takes mail and says nothing is tried again, until that is reported or he says something.
+            // A host that takes mail and does not answer is tried again, until it answers or the failure is reported.
             if acked.is_none() {
                 self.say(format!("LOST: {what}, accepted at {accepted:?}, whose hosts never said that they have it"));
             }
@@ -292,7 +292,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Nobody gets what was not sent to him.
+    /// Checks that no recipient gets a message that was not sent to it.
     fn strangers(&mut self) {
         let mut known: HashMap<&str, usize> = HashMap::new();
         for (number, sent) in self.facts.sent.iter().enumerate() {
@@ -310,7 +310,7 @@ impl Checker<'_> {
         self.wrong.extend(strange);
     }
 
-    /// What the site was promised to be spared.
+    /// Checks the limits of a site.
     fn limits(&mut self, site: u32) {
         let limits = self.terms.limits[site as usize];
         let most = self.facts.groups_most[site as usize];
@@ -376,10 +376,10 @@ impl Checker<'_> {
             let number = of(taken);
             let sent = &facts.sent[number];
             let Answer::Accepted(accepted) = sent.answer else { continue };
-            // What a start finds it reads in the order of arrival.
+            // After a start the server reads its mail in the order of arrival.
             let up = facts.downs.iter().map(|(_, up)| *up).filter(|up| *up <= taken.at).max().unwrap_or_default();
             let since = accepted.max(up);
-            // What waits is served one after the other: how long nobody was.
+            // Waiting mail is served in turn, so the wait counts from the last delivery to this site.
             let before = here.iter().map(|one| one.at).filter(|at| *at < taken.at).max().unwrap_or_default();
             let waited = taken.at.saturating_sub(since.max(before));
             let bound = PROMPT + PLACE * bad.div_ceil(places) + turn + rate;
@@ -438,7 +438,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Who never takes mail costs little.
+    /// Checks that hosts that never take mail cost little.
     fn cost(&mut self) {
         use Hostility::{Early, Endless, Garbage, Trickle};
         let never_takes = |character: Character| {
@@ -464,7 +464,7 @@ impl Checker<'_> {
             let (mut longest, mut said) = (Duration::ZERO, None);
             for one in held {
                 longest = longest.max(one.to - one.from);
-                // What it says to each command is within what a reply may have.
+                // The reply to each command is within the limit of a reply.
                 let most = if is_wordy { REPLY_MAX * (1 + one.lines) } else { SAID_MAX };
                 said = said.max((one.octets > most).then_some(one.octets));
             }

@@ -1,16 +1,16 @@
-//! What the server holds in memory, looked at now and then.
+//! Looks now and then at what the server holds in memory.
 
 use super::super::book::Book;
 use super::super::machine::Machine;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often it is looked at.
+/// Time between two looks.
 const INTERVAL: Duration = Duration::from_secs(20);
 /// Transactions of a connection at a time: docs/delivery.md, section 8.
 const FLIGHTS: usize = 4;
 
-/// What dispatch has in memory.
+/// Sizes of dispatch in memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sizes {
     /// Destinations that are known.
@@ -45,11 +45,11 @@ pub(super) struct Bounds {
 }
 
 impl Bounds {
-    /// What is too much.
+    /// Returns the size that exceeds its bound.
     fn broken_by(self, sizes: &Sizes) -> Option<&'static str> {
         // Each lane has one place at least.
         let connections = self.connections_max.max(2) + self.silent_max;
-        // And what connections had, which comes back when they end, a job for each transaction.
+        // And the jobs of connections, which come back when these end, a job for each transaction.
         let most = |destinations: usize, connections: usize| 2 * self.ready_max * destinations + FLIGHTS * connections;
         let is_long = |(ready, destinations, each): &(usize, usize, usize)| *ready > most(*destinations, *each);
         let back = sizes.lines.iter().map(|(.., each)| *each).max().unwrap_or(0);

@@ -110,7 +110,7 @@ fn what_is_broken_in_a_world_is_noticed() {
     assert!(missed.is_empty(), "not noticed: {missed:?}");
 }
 
-/// What this thread used of a processor: other tests run beside it.
+/// Returns the processor time of this thread: other tests run beside it.
 fn processor_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::new(u64::try_from(time.tv_sec).unwrap(), u32::try_from(time.tv_nsec).unwrap())

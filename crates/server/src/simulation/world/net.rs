@@ -17,7 +17,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
 use tokio::time::sleep;
 
-/// What a wire holds in one direction.
+/// Octets that a wire holds in one direction.
 const WIRE: usize = 64 << 10;
 /// More than any run has messages for: a server that cannot stop is known by then, and the run shall come to its end.
 const TAKEN_MAX: usize = 40_000;
@@ -39,11 +39,11 @@ pub(super) struct Held {
     pub(super) transactions: u32,
     /// Lines that came, commands if it never took content.
     pub(super) lines: usize,
-    /// What the host said to it.
+    /// Octets that the host sent.
     pub(super) octets: usize,
 }
 
-/// What hosts saw.
+/// Events that hosts saw.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     /// In the order of their times.

@@ -17,13 +17,13 @@ use tokio::time::sleep;
 /// After this an empty server has forgotten all: the scheduler a destination after a minute, connections after
 /// `idle_time`.
 const CALM: Duration = Duration::from_secs(600);
-/// Jobs in memory if nothing else is said.
+/// Jobs in memory by default.
 const READY_MAX: usize = 1_024;
 
-/// What came of a run.
+/// Result of a run.
 pub(super) struct Lived {
     pub(super) wrong: Vec<String>,
-    /// How much time passed in it.
+    /// Virtual time of the run.
     pub(super) time: Duration,
     /// Messages that hosts took.
     pub(super) taken: usize,

@@ -1,5 +1,5 @@
-//! What a seed means here: a world with its scripts, a configuration with rules, lists and single mail, and when the
-//! server dies.
+//! Makes from a seed a world with its scripts, a configuration with rules, lists and single mail, and the times at
+//! which the server dies.
 
 use super::super::book::{Answer, Book, Sent};
 use super::super::host::Host;
@@ -26,7 +26,7 @@ const BAD_MAX: u32 = 60;
 /// Sites with a rule of their own.
 const RULES: usize = 2;
 
-/// What holds for a site.
+/// Limits of a site.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Limits {
     pub(super) connections: u32,
@@ -42,7 +42,7 @@ pub(super) struct Script {
     pub(super) world: World,
     pub(super) home: Host,
     pub(super) book: Arc<Book>,
-    /// What holds for each site.
+    /// Limits of each site.
     pub(super) limits: Vec<Limits>,
     /// When the last host was in trouble for a time only.
     pub(super) trouble: Duration,
@@ -204,7 +204,7 @@ fn config(random: &mut Random, world: &World, rules: &str, give_up: Duration) ->
     delivery.give_up_after = give_up;
     delivery.postmaster = Some(format!("postmaster@{HOME}").parse().unwrap());
     config.spool.cache_bytes = random.pick(&[config.spool.cache_bytes, 1]);
-    // What a name server of this world would say.
+    // The answers that a name server of this world would give.
     let overrides = &mut config.dns.overrides;
     for host in 0..world.plan().hosts {
         let domain = World::name(host).parse().unwrap();
