@@ -1,11 +1,12 @@
 //! The stop *dispatch*: spool, clock and the health of hosts give attempts.
 //!
-//! The decisions are those of [`schedule::Scheduler`]; this gives it the time, the lists of the spool and what became
-//! of attempts, and does what it says: connections are opened, idle ones woken, lists read. Whoever tells it something
-//! (a session that stored a message, a connection that finished one) carries out at once what follows from it, so that
-//! a message finds its connection without a further task. One task ([`run`]) owns the connections and waits for times.
+//! [`schedule::Scheduler`] decides; this module gives it the time, the lists of the spool and the results of
+//! attempts, and carries out its decisions: it opens connections, wakes idle ones, reads lists. The caller that
+//! reports something (a session that stored a message, a connection that finished one) carries out at once what
+//! follows from it, so that a message finds its connection without a further task. One task ([`run`]) owns the
+//! connections and waits for times.
 //!
-//! A crash forgets everything here. At the start each destination that the spool has recipients for is due.
+//! A crash forgets everything here. At the start each destination with recipients in the spool is due.
 
 mod accepted;
 mod bounce;
@@ -69,7 +70,7 @@ const DOWN_MAX: usize = 10_000;
 /// Recipients whose states are asked for at a time: others wait for the spool meanwhile.
 const STATES_MAX: usize = 1_024;
 
-/// What a connection is opened for.
+/// Destination and patience of a connection to open.
 #[derive(Clone, Debug)]
 pub(crate) struct ConnectTarget {
     /// The name of the site.
@@ -121,15 +122,16 @@ pub(crate) struct Dispatch {
     earlier: Notify,
     /// Until when [`run`] sleeps, in microseconds since 1970.
     sleeps_until: AtomicU64,
-    /// What senders are told of in a moment.
+    /// Results that wait for a report to the sender.
     pub(crate) dsn_batcher: settle::DsnBatcher,
-    /// Of whom somebody is told without an attempt.
+    /// Recipients that get a report without an attempt.
     pub(crate) reservations: Reservations,
-    /// Why recipients were deferred last; for people who ask.
+    /// Reasons of the last deferrals, for operators.
     pub(crate) reasons: settle::Reasons,
     /// Messages that are made 7-bit at a time.
     pub(crate) conversions: Semaphore,
-    /// Until when what comes may have been moved to another list since it was stored, in microseconds since 1970.
+    /// Time until which an accepted message may have been moved to another list since it was stored, in microseconds
+    /// since 1970.
     moves_until: AtomicU64,
     /// One more pass over mail that belongs elsewhere is to come.
     rehomes_again: AtomicBool,
@@ -280,8 +282,8 @@ impl Dispatch {
         });
     }
 
-    /// Another configuration is in force. What is not said to be other is left in peace: new limits have every list
-    /// read and every host asked for.
+    /// Puts another configuration in force. Only a change that `renewal` names has an effect on waiting mail: new
+    /// limits would have every list read and every host asked for.
     fn configure(&self, config: &Config, routing: Arc<Routing>, renewal: &Renewal) {
         let mut state = self.lock();
         (state.config, state.routing) = (config.clone(), routing);
@@ -625,7 +627,7 @@ impl Dispatch {
         self.send(Task::TaskFuture(task));
     }
 
-    /// What is in memory.
+    /// Returns the sizes of the tables in memory.
     #[cfg(test)]
     pub(crate) fn sizes(&self) -> Sizes {
         let now = self.now();

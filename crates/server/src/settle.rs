@@ -1,9 +1,9 @@
 //! The stop *settle*: the outcome of an attempt becomes the state of its recipients, a line in the log, and a report to
 //! the sender where one is due.
 //!
-//! The order is the promise: a report is durable before the recipient it tells of is done, so that a crash in between
-//! repeats the attempt and perhaps the report, and loses neither. Where a report cannot be stored, the recipient stays
-//! in the queue. Who is delivered is never tried again: what is left of him then is [owed](receipt).
+//! Mail is safe by this order: a report is durable before its recipient is done, so that a crash in between repeats
+//! the attempt and perhaps the report, and loses neither. Where a report cannot be stored, the recipient stays in the
+//! queue. A delivered recipient is never tried again: until its report is stored, the report is [owed](receipt).
 //!
 //! | Outcome | State | Sender hears |
 //! |---|---|---|
@@ -57,7 +57,7 @@ pub(crate) struct Attempt<'a> {
     pub(crate) content_bytes: u64,
     /// Recipients of the message that were not done before, here and elsewhere.
     pub(crate) recipients_left: usize,
-    /// Who answered, or did not.
+    /// The host that answered, or did not.
     pub(crate) next_hop: NextHop<'a>,
     /// `esmtp`, `smtp`, `lmtp`
     pub(crate) mailer: &'a str,
@@ -67,19 +67,19 @@ pub(crate) struct Attempt<'a> {
     pub(crate) passes_dsn: bool,
     /// The next hop knows by when the message is to be delivered (RFC 2852).
     pub(crate) passes_by: bool,
-    /// Somebody was asked. False for mail that only grew old.
+    /// A host was tried. False for mail that only grew old.
     pub(crate) is_try: bool,
     /// It was logged before, and is reported now together with others.
     pub(crate) is_told: bool,
-    /// Who takes it has it in the end: a mailbox, a program, a file.
+    /// The recipient has the message in the end: a mailbox, a program, a file.
     pub(crate) is_final: bool,
-    /// What the log names in place of the recipients, who then are behind it: a program, a file.
+    /// Name of a program or file that the log has in place of the recipients; these then follow it.
     pub(crate) name: Option<&'a str>,
     /// By whose rights that runs or is written: user and group.
     pub(crate) owner: Option<(u32, u32)>,
 }
 
-/// What became of one recipient in an attempt.
+/// Result of an attempt for one recipient.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum AttemptOutcome {
     /// The next hop has it.
@@ -99,13 +99,13 @@ pub(crate) struct Cause {
     pub(crate) status: EnhancedCode,
     /// In sendmail's words, as `stat=` has it. Shared by all recipients who have it.
     pub(crate) text: Arc<str>,
-    /// What the next hop answered, if it did.
+    /// The reply of the next hop, if there was one.
     pub(crate) reply: Option<Reply>,
     /// The kind of reason, where it was found out already.
     reason: Option<Reason>,
     /// There is nothing to wait for: the recipient was one too many in his transaction.
     is_crowded: bool,
-    /// Who said it, where that is not the host of the attempt.
+    /// The host that said it, where that is not the host of the attempt.
     host: Option<Arc<str>>,
 }
 
@@ -189,7 +189,7 @@ pub(crate) fn says_too_many_recipients(reply: &Reply) -> bool {
         && has(&["too many", "limit", "maxim", "exceed", "per message", "per session"])
 }
 
-/// What is to be recorded of an attempt.
+/// Changes that an attempt has recorded.
 #[derive(Debug, Default)]
 pub(crate) struct Settled {
     /// For the spool.
@@ -198,7 +198,7 @@ pub(crate) struct Settled {
     pub(crate) retry: Option<Duration>,
 }
 
-/// What became of a recipient, with its age taken into account.
+/// Decision on a recipient, with its age taken into account.
 struct RecipientDecision {
     fate: AttemptOutcome,
     kind: Option<Kind>,
@@ -206,7 +206,8 @@ struct RecipientDecision {
 }
 
 impl RecipientDecision {
-    /// What is to be recorded. Where nobody was tried, who waits on is due as before, and no attempt is counted.
+    /// Returns the change to record. Where no host was tried, a waiting recipient keeps its due time, and no attempt
+    /// is counted.
     fn change(&self, attempt: &Attempt<'_>, (position, before): &(u32, State)) -> Change {
         let mut state = self.state;
         if !attempt.is_try && state.status == Status::Waiting {
@@ -261,8 +262,8 @@ pub(crate) async fn settle(context: &Arc<Context>, attempt: &Attempt<'_>, fates:
     settled
 }
 
-/// What a sender is to hear of a message that has recipients elsewhere waits a little for what he is to hear of the
-/// others.
+/// Leaves results to the batcher while other recipients of the message are in progress, so that one report has
+/// several results.
 fn put_off_reports(context: &Arc<Context>, attempt: &Attempt<'_>, judged: &mut [RecipientDecision]) {
     let Some(dispatch) = &context.dispatch else { return };
     if !dsn_batcher::may_have_more(context, attempt) {
@@ -308,8 +309,8 @@ fn put_off_reports(context: &Arc<Context>, attempt: &Attempt<'_>, judged: &mut [
     }
 }
 
-/// What an operator held while it was tried stays held, and whose sender was warned meanwhile stays warned. `these` are
-/// numbers of recipients in the attempt.
+/// Keeps the marks that recipients got during the attempt: one that an operator held stays held, and one whose sender
+/// was warned stays warned. `these` are numbers of recipients in the attempt.
 fn keep_marks(
     context: &Context,
     attempt: &Attempt<'_>,
@@ -391,8 +392,8 @@ fn judge(
     RecipientDecision { fate: AttemptOutcome::Deferred(cause), kind: is_late.then_some(Kind::Delayed), state }
 }
 
-/// What spreads the next attempts: another one for each message, attempt and transaction. Those of one transaction stay
-/// together.
+/// Returns the seed that spreads the next attempts: another one for each message, attempt and transaction. The
+/// recipients of one transaction stay together.
 fn seed_of(attempt: &Attempt<'_>, tries: u8) -> u64 {
     let first = attempt.positions.first().map_or(0, |(position, _)| *position);
     // Odd numbers, so that few of these meet.
@@ -401,8 +402,8 @@ fn seed_of(attempt: &Attempt<'_>, tries: u8) -> u64 {
         .wrapping_add(u64::from(tries).wrapping_mul(0x85eb_ca6b_27d5))
 }
 
-/// Tells the sender, and marks what he was told: in one report, or in as many as it takes. Those of whom one report
-/// tells are recorded before the next is made, so that a crash in between repeats none of it.
+/// Reports to the sender, and marks the recipients: in one report, or in as many as it takes. The recipients of one
+/// report are recorded before the next is made, so that a crash in between repeats none of it.
 async fn report_to_sender(context: &Arc<Context>, attempt: &Attempt<'_>, judged: &mut [RecipientDecision]) {
     let now = context.unix_now();
     let mark = |judged: &mut [RecipientDecision], these: &[usize], told: ReportResult| {
@@ -488,7 +489,7 @@ fn log(context: &Context, attempt: &Attempt<'_>, judged: &[RecipientDecision]) {
     let names: Vec<String> = envelope.recipients.iter().map(|one| format!("<{}>", one.address)).collect();
     let mut is_logged = vec![false; judged.len()];
     for (number, one) in judged.iter().enumerate() {
-        // What only grew old was logged when it was tried.
+        // Mail that only grew old was logged when it was tried.
         if is_logged.get(number) == Some(&true) || !attempt.is_try && matches!(one.fate, AttemptOutcome::Deferred(_)) {
             continue;
         }

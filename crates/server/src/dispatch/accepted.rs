@@ -1,4 +1,4 @@
-//! What was accepted goes in line: at once, when it is due, or again when what was in memory is stored.
+//! Puts accepted messages in line: at once, when they are due, or again when a message in memory is stored.
 
 use super::Dispatch;
 use crate::context::Context;
@@ -16,7 +16,7 @@ use std::sync::Arc;
 /// take long.
 const NAMES_IN_A_ROW: usize = 500;
 
-/// What became of a message that went in line.
+/// Result of putting a message in line.
 #[derive(Default)]
 struct Lined {
     /// Recipients whose destination is down, and why.

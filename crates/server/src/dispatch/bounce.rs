@@ -1,7 +1,8 @@
-//! What an operator bounces: recipients fail at his word, their senders are told, and then they are done.
+//! Bounces mail for an operator: recipients fail by his command, their senders get reports, and then they are done.
 //!
-//! The order is that of [`settle`]: a report is durable before those it tells of are done. In between nobody tries them
-//! ([`Reservation`]). What a connection has at that moment stays, and so does whom somebody is about to report anyway.
+//! The order is that of [`settle`]: a report is durable before its recipients are done. In between no connection
+//! tries them ([`Reservation`]). Recipients that a connection has at that moment stay, and so do those with a report
+//! in progress.
 
 use super::Dispatch;
 use super::reservations::Reservation;
@@ -20,8 +21,8 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
 impl Dispatch {
-    /// Has recipients bounced. What is heard comes when all of it is durable; nothing, if the server ends before it
-    /// begins.
+    /// Has recipients bounced. The receiver gets an answer when all of it is durable; none, if the server ends before
+    /// it begins.
     pub(crate) fn bounce_some(&self, meant: Vec<RecipientSelection>, why: Arc<str>) -> oneshot::Receiver<Vec<Bounced>> {
         let (answer, heard) = oneshot::channel();
         self.send(Task::Bounce { meant, why, answer });
@@ -47,7 +48,7 @@ pub(super) async fn bounce(
     }
     let mut all = Vec::new();
     while let Some(ended) = tasks.join_next().await {
-        // What broke off left its recipients waiting.
+        // A task that broke off left its recipients waiting.
         all.extend(ended.ok());
     }
     all

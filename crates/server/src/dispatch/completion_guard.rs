@@ -1,8 +1,8 @@
-//! Answers that the scheduler waits for, whatever becomes of the task that was to give them.
+//! Answers for the scheduler that come even if the task that owes them breaks off.
 //!
-//! What a task was begun for is under way until somebody says what came of it. A task that breaks off says nothing, and
-//! its mail would wait for the next start; so it holds one of these, which then says what is right when nothing is
-//! known.
+//! The scheduler counts the subject of a task as in progress until the task answers. A task that breaks off would not
+//! answer, and its mail would wait for the next start; so it holds one of these, which then gives the answer that is
+//! right when nothing is known.
 
 /// An answer that is given when this is dropped, unless there was a better one.
 #[must_use]

@@ -86,7 +86,7 @@ impl DeliveryControl for Dispatch {
     }
 }
 
-/// What work of a site waits for; nothing, if it is done as it comes.
+/// Returns the cause for which mail of a site waits; none, if it is delivered as it comes.
 fn waits_of(site: &SiteView, most: u32, now: Duration) -> Option<WaitCause> {
     if let Some(since) = site.waits_since {
         return Some(WaitCause::Connection { since: now.saturating_sub(since), most });

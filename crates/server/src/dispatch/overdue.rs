@@ -108,14 +108,14 @@ async fn load(
     }
 }
 
-/// What came of telling a sender.
+/// Result of a report on overdue mail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ExpiryReport {
     /// All recipients are done.
     Done,
-    /// Some wait on, and he was told or is not to be told.
+    /// Some recipients wait on, and their sender was warned or did not ask for it.
     Waits,
-    /// It goes out with what is said of others, and what the spool shows is read in that light.
+    /// The report goes out with results of others; until then the batcher adapts the entries of the spool.
     Soon,
     /// It could not be stored or recorded.
     No,
@@ -173,7 +173,7 @@ fn younger_than_thought(context: &Context, envelope: &Envelope, kind: Overdue) -
     (!left.is_zero()).then_some(left)
 }
 
-/// What is known of the last try, with the reply taken out of its words where they are one.
+/// Returns the cause by the last try; takes out the reply where the text is one.
 fn cause(why: Option<&str>) -> Cause {
     // RFC 3463 §3.5: delivery time expired
     let status = EnhancedCode::of(Outcome::Transient, 4, 7);

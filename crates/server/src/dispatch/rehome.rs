@@ -21,15 +21,15 @@ const MOVES_MAX: usize = 64;
 /// How long after it was stored a message may be put in line: its recipients may have been moved meanwhile.
 const MOVES_ARE_SEEN: Duration = Duration::from_secs(600);
 
-/// Has something done while nobody takes mail from a list, puts some in line or hands it to a connection.
+/// Runs a step while no other thread takes mail from a list, puts some in line or hands it to a connection.
 pub(super) type Alone<'a> = &'a dyn Fn(&mut dyn FnMut(&mut Scheduler));
 
-/// What became of mail that belongs elsewhere.
+/// Counts of mail that belongs elsewhere.
 #[derive(Debug, Default)]
 pub(super) struct Moved {
     /// The queues that it was given.
     pub(super) to: BTreeSet<Vec<u8>>,
-    /// Recipients that belong elsewhere and stay, as they are in memory or under way.
+    /// Recipients that belong elsewhere and stay, as they are in memory or in progress.
     pub(super) left: usize,
 }
 
@@ -56,13 +56,12 @@ impl Dispatch {
     }
 }
 
-/// Mail of queues whose name is no longer what the configuration gives is moved to the queue it belongs to now.
+/// Moves mail of queues whose name the configuration no longer gives to the queues where it belongs now.
 ///
-/// Mail for a domain goes to other hosts by itself when mailertable or the smart hosts change. What waits for hosts by
-/// their names, or for a domain whose users are here now, is read to know its senders and recipients. A copy stays
-/// where it is.
+/// Mail for a domain needs no move when mailertable or the smart hosts change. Mail that waits for hosts by their
+/// names, or for a domain whose users are here now, is read for its senders and recipients. A copy stays where it is.
 ///
-/// `moved` says what was moved also after an error.
+/// `moved` has the counts also after an error.
 ///
 /// # Errors
 /// The spool cannot record it; the mail that was not moved stays where it is.
@@ -92,8 +91,8 @@ pub(super) fn rehome(
     Ok(())
 }
 
-/// Moves some recipients of one message from a queue to where they belong. Whom the scheduler has stays: his attempt
-/// goes by the list that he is in, and would be made a second time from the other one.
+/// Moves some recipients of one message from a queue to where they belong. A recipient that the scheduler has stays:
+/// its attempt goes by its present list, and the other list would lead to a second one.
 fn move_some(
     spool: &Spool,
     name: &[u8],
@@ -105,9 +104,9 @@ fn move_some(
     let idle: Vec<&(u32, Vec<u8>)> =
         homes.iter().filter(|(position, _)| !scheduler.is_active(name, id, *position)).collect();
     moved.left += homes.len() - idle.len();
-    // The states as they are now: somebody may have held one since the list was read.
+    // The states as they are now: an operator may have held a recipient since the list was read.
     let states = spool.states_of(id, idle.iter().map(|(position, _)| *position));
-    // Who is delivered goes nowhere any more.
+    // A delivered recipient is not moved any more.
     let is_here = |(entry, at): &&(Entry, Bytes)| **at == *name && entry.state.status != Status::Owed;
     let here: HashMap<u32, State> =
         states.iter().filter(is_here).map(|(entry, _)| (entry.recipient, entry.state)).collect();
@@ -128,7 +127,7 @@ fn move_some(
     Ok(())
 }
 
-/// What says where mail belongs.
+/// Parts of the configuration that give the queue of mail.
 struct Mover<'a> {
     config: &'a Config,
     admission: Option<&'a Admission>,
@@ -193,7 +192,7 @@ fn way_home(admission: &Admission, sender: &ReversePath, address: &Address, name
     if names.iter().any(|one| one == name) {
         return None;
     }
-    // What became another address is not told apart from a new list; it stays.
+    // A recipient that became another address looks like a new list; it stays.
     deliveries.iter().zip(names).find(|(one, _)| !one.is_copy && one.address == *address).map(|(_, name)| name)
 }
 
@@ -324,7 +323,7 @@ mod tests {
         assert_eq!(states.iter().find(is_held).map(|(entry, _)| entry.recipient), Some(2_000), "it is held there too");
     }
 
-    /// What was stored before a configuration came into force may go in line behind it.
+    /// Tests that a message stored before a configuration came into force may go in line behind it.
     #[test]
     fn who_is_moved_before_he_is_in_line_is_in_one_line_only() {
         let (_service, dispatch, spool) = crate::context::Context::trial_with_spool(Config::default());
@@ -338,7 +337,7 @@ mod tests {
         dispatch.accepted(&envelope, &encoded, schedule::Class::Normal);
         let is_active = |position| dispatch.lock().scheduler.is_active(OLD.as_bytes(), id, position);
         assert!(is_active(0) && !is_active(1));
-        // Who is in line stays.
+        // A recipient in line stays.
         let homes = [(0, b"smtp:[192.0.2.1]".to_vec())];
         dispatch
             .move_alone(&mut |scheduler| move_some(&spool, OLD.as_bytes(), id, &homes, scheduler, &mut moved).unwrap());

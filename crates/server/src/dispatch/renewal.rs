@@ -1,27 +1,26 @@
-//! What a reload means for mail that waits.
+//! Effects of a reload on mail that waits.
 //!
-//! What has been changed decides: mail is tried before its time only where something says otherwise than before where
-//! it goes or how. A new certificate, or a limit on clients, must not have every host that is down knocked at, every
-//! name asked for and every list read. Pure; whether other name servers are asked, and whether map files lead
-//! elsewhere, is added by who knows it.
+//! Mail is tried before its time only where a changed setting decides where it goes or how. After a new certificate,
+//! or a new limit on clients, hosts that are down are not tried, names are not asked for and lists are not read.
+//! Pure; the callers add changes of name servers and of map files.
 
 use crate::config::Config;
 use std::collections::BTreeSet;
 
-/// What is to be done for mail that waits.
+/// Work to do for mail that waits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Renewal {
-    /// Tables and keys that have changed and say where mail goes. If there are any, hosts are asked for anew and all
-    /// that waits is tried, whatever its back-off says.
+    /// Tables and keys that have changed and decide where mail goes. If there are any, hosts are asked for anew and
+    /// all waiting mail is tried, whatever its back-off.
     ways: Vec<&'static str>,
     /// Limits or times of deliveries have changed: hosts are asked for anew and lists looked through; back-offs stand.
     has_limits: bool,
 }
 
 impl Renewal {
-    /// What follows from the difference of two configurations.
+    /// Compares two configurations.
     pub(crate) fn between(old: &Config, new: &Config) -> Self {
-        // Who listens where says what we are: mail is not sent to local_identity.
+        // The addresses of listeners are our own addresses, to which mail is not sent.
         let listeners = |config: &Config| config.listen.iter().map(|listen| listen.address).collect::<BTreeSet<_>>();
         let ways = [
             ("hostname", old.hostname != new.hostname),
@@ -40,14 +39,14 @@ impl Renewal {
         Self { ways, has_limits: old.delivery != new.delivery }
     }
 
-    /// What follows from map files that lead elsewhere.
+    /// Returns the work for map files that have changed.
     pub(crate) fn of_maps() -> Self {
         let mut renewal = Self::default();
         renewal.add_maps();
         renewal
     }
 
-    /// Other name servers are asked, or are asked otherwise.
+    /// Adds a change of name servers, or of how they are asked.
     pub(crate) fn add_dns(&mut self) {
         self.ways.push("dns");
     }
@@ -57,7 +56,7 @@ impl Renewal {
         self.ways.push("map files");
     }
 
-    /// What has changed for which all that waits is tried again; nothing if it keeps its times.
+    /// Returns the changes for which all waiting mail is tried again; none if it keeps its times.
     pub(crate) fn ways(&self) -> &[&'static str] {
         &self.ways
     }

@@ -1,9 +1,9 @@
-//! Recipients whose senders are being told although nobody is trying them: whoever has one in hand keeps others from
-//! it.
+//! Reserves recipients whose senders get a report although no connection tries them: the holder of a reservation
+//! keeps other tasks from them.
 //!
-//! Between a report and the record that its recipient is done the spool says that he waits. What an operator bounces is
-//! not tried in that time; what grew too old is not bounced, and the other way round. Claims are in memory alone: a
-//! crash leaves a recipient who waits, or one who is done and reported.
+//! Between a report and the record that its recipient is done the spool says that the recipient waits. A recipient
+//! that an operator bounces is not tried in that time; one that grew too old is not bounced, and the other way round.
+//! Reservations are in memory alone: after a crash a recipient waits, or is done and reported.
 
 use super::Dispatch;
 use crate::settle::PendingReport;
@@ -17,13 +17,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Recipients of whom it is asked at a time whether a connection has them; deliveries wait for that.
+/// Recipients for which one call asks whether a connection has them; deliveries wait for that.
 const ASKED_MAX: usize = 64;
-/// When lists are looked through again whose recipients were claimed and wait on. What took one of them from a list
-/// meanwhile has put it down by then.
+/// Time until lists with reserved recipients that wait on are read again. By then a task that took one of them from a
+/// list has put it down.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-/// What a recipient was claimed for.
+/// Purpose of a reservation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
     /// An operator bounces it: no attempt is made any more.
@@ -32,7 +32,7 @@ pub(super) enum Purpose {
     Overdue,
 }
 
-/// All that is claimed.
+/// All reservations.
 #[derive(Debug, Default)]
 pub(crate) struct Reservations {
     /// Messages.
@@ -51,7 +51,7 @@ impl Reservations {
         if is_sabotaged(Sabotage::Unclaimed) {
             return Cow::Borrowed(recipients.as_slice());
         }
-        // Nobody bounces anything, most of the time.
+        // Most of the time no bounce is in progress.
         if self.count.load(Ordering::Acquire) == 0 {
             return Cow::Borrowed(recipients.as_slice());
         }

@@ -1,5 +1,4 @@
-//! What dispatch has done by tasks: opening connections, asking for hosts, reading lists, reports on mail that is
-//! overdue.
+//! Tasks of dispatch: they open connections, ask for hosts, read lists and report overdue mail.
 //!
 //! Decisions only send an [`Task`] and never wait. One task ([`run`]) takes them, and owns what they begin; at the end
 //! of the server it waits for what is open.
@@ -34,11 +33,11 @@ const REHOME_AGAIN: Duration = Duration::from_secs(30);
 
 pub(super) type TaskFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// What the task that owns connections is to begin.
+/// Work for the task that owns connections.
 pub(super) enum Task {
-    /// All that waits is due.
+    /// All waiting mail is due.
     Restore,
-    /// Mail of old destinations that was under way is given new ones.
+    /// Mail of old destinations that was in progress gets new ones.
     Rehome,
     /// Something else that the end of the server waits for.
     TaskFuture(TaskFuture),
@@ -93,24 +92,24 @@ pub(crate) async fn run(context: Arc<Context>) {
             () = tokio::time::sleep(pause) => dispatch.with_scheduler(|_, _| ()),
         }
     }
-    // What was not begun is not done any more, and whoever waits for it hears that.
+    // Work that has not begun is dropped, and its callers see that.
     drop(inbox);
     // Connections see the end themselves, and finish what is open.
     while tasks.join_next().await.is_some() {}
 }
 
-/// What is looked at when mail went to the destinations that it belongs to now.
+/// Mail that is looked at after it was moved to its present destinations.
 #[derive(Clone, Copy)]
 enum Pass {
-    /// Whatever waits, at the start. What came since is on its way already.
+    /// All waiting mail, at the start. Mail that came since is in progress already.
     First,
-    /// Whatever waits, and every host: the configuration has changed where it goes.
+    /// All waiting mail, and every host: the configuration has changed where it goes.
     Anew,
-    /// What was moved.
+    /// The mail that was moved.
     Moved,
 }
 
-/// Mail goes to the destinations that it belongs to now, and is due there.
+/// Moves mail to its present destinations, and makes it due there.
 async fn restore(context: &Arc<Context>, dispatch: &Arc<Dispatch>, pass: Pass) {
     #[cfg(test)]
     dispatch.passes.fetch_add(1, Ordering::Relaxed);
@@ -120,7 +119,7 @@ async fn restore(context: &Arc<Context>, dispatch: &Arc<Dispatch>, pass: Pass) {
     let alone = move |step: &mut dyn FnMut(&mut Scheduler)| dispatcher.move_alone(step);
     let moved = Arc::new(Mutex::new(rehome::Moved::default()));
     let counts = Arc::clone(&moved);
-    // What was moved before an error or a panic is known all the same.
+    // The counts hold also for mail that was moved before an error or a panic.
     let outcome = blocking::run(move || rehome::rehome(&spool, &config, &routing, &alone, &counts));
     if let Ok(Err(error)) = outcome.await {
         let text = format!("mail that waits for old hosts cannot be given new destinations: {error}");
@@ -136,7 +135,7 @@ async fn restore(context: &Arc<Context>, dispatch: &Arc<Dispatch>, pass: Pass) {
             dispatch.retry(Destinations::These(&names));
         }
     }
-    // Whoever passes next goes by the configuration of that time: one is enough for all that asked.
+    // The next pass uses the configuration of its time: one pass is enough for all requests.
     let is_left = moved.left > 0;
     #[cfg(test)]
     let is_left = is_left || is_sabotaged(Sabotage::PassOn);
@@ -201,7 +200,7 @@ fn begin(context: &Arc<Context>, dispatch: &Arc<Dispatch>, tasks: &mut JoinSet<(
             let dispatch = Arc::clone(dispatch);
             tasks.spawn(async move {
                 let bounced = bounce::bounce(&context, &dispatch, meant, &why).await;
-                // Who asked may have gone.
+                // The caller may have gone.
                 drop(answer.send(bounced));
             });
         }
@@ -250,7 +249,7 @@ async fn find_hosts<F: FnOnce()>(
     let found = tokio::select! {
         biased;
         found = asked => found,
-        // What is in line is in the spool.
+        // Mail in line is in the spool, so the end of the server loses none.
         () = context.stop.begun() => return owed.complete(),
     };
     owed.complete();
@@ -264,7 +263,7 @@ async fn find_hosts<F: FnOnce()>(
     }
 }
 
-/// Nobody says any more where the mail of a destination goes: it is asked again.
+/// Has the hosts of a destination looked up again after the look-up broke off.
 fn hosts_not_found(context: &Context, dispatch: &Dispatch, destination: DestinationId, name: &Arc<[u8]>) {
     // RFC 3463 §3.4: other mail system status
     let status = EnhancedCode::of(Outcome::Transient, 3, 0);

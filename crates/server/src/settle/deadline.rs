@@ -39,7 +39,7 @@ pub(crate) fn tried_until(envelope: &Envelope, give_up_after: Duration) -> Durat
     }
 }
 
-/// What a next hop is told of the time: what is left of it.
+/// Returns the BY parameter for a next hop: the time that is left.
 // RFC 2852 §4.1.4: lessened by the time that has passed here
 #[must_use]
 pub(crate) fn left(envelope: &Envelope, now: Duration) -> Option<DeliverBy> {
@@ -132,7 +132,7 @@ mod tests {
         assert_eq!([&back, &told, &none].map(|one| until(one, 70)), [at(70); 3]);
         assert_eq!([&back, &told, &none].map(|one| until(one, 130)), [at(100), at(130), at(130)]);
         assert_eq!(too_late(&none, at(1 << 40)), None);
-        // Whoever sent it on when it was late has told the sender.
+        // The host that relayed the message when it was late has warned the sender.
         let late = envelope("BY=-30;N");
         assert!(!is_late(&late, at(0)) && !is_late(&envelope("BY=0;N"), at(500)));
         let fresh = State::default();

@@ -1,19 +1,20 @@
-//! One report for all that a sender has to hear of a message within a few seconds, whichever hosts say it.
+//! Gathers the results of a message over a few seconds, from all hosts, into one report to the sender.
 //!
-//! A list has recipients at many hosts, and some of them fail at the same time as others, or grow too old with them, or
-//! are delivered, of which the sender wants to hear. What is to be told of one is kept here for [`GATHER`], and its
-//! recipient waits in the spool as if nothing had been said, or as one whose report is [owed](super::receipt); then all
-//! go into one report, which is durable before they are done. A crash in between forgets what was kept: recipients that
-//! failed are tried again after [`PARKED`] beyond that, and fail again; of those that were delivered a walk finds that
-//! their report is owed ([`report_owed`]). A message with one recipient, or all at one host, is reported at once. What
-//! is kept is bounded, in recipients and in octets of what was said of them.
+//! A list has recipients at many hosts, and some of them fail at the same time as others, or grow too old with them,
+//! or are delivered and the sender asked for a report on it. The batcher keeps such a result for [`GATHER`]; its
+//! recipient waits in the spool as if it had no result, or as one whose report is [owed](super::receipt). Then all
+//! results go into one report, which is durable before their recipients are done. A crash in between forgets the kept
+//! results: recipients that failed are tried again after [`PARKED`] beyond that time, and fail again; for those that
+//! were delivered a walk over the spool's lists finds that a report is owed ([`report_owed`]). The result of a
+//! message with one recipient, or with all at one host, is reported at once. The number of kept results is bounded,
+//! and so are the octets of their texts.
 //!
-//! A large list takes hours, and its news come all the while: each further report on a message waits twice as long for
-//! others as the one before, up to [`GATHER_MAX`].
+//! A large list takes hours, and results come during all that time: each further report on a message waits twice as
+//! long for others as the one before, up to [`GATHER_MAX`].
 //!
-//! Until the report is recorded a failure stands, as does a delivery: it was logged and counted, so nobody looks at its
-//! recipient again ([`DsnBatcher::shows`]). A warning keeps nobody from the next attempt. Where the report cannot be
-//! stored it is made again after [`REPORT_AGAIN`], of the same.
+//! Until the report is recorded a failure stands, and so does a delivery: it is logged and counted, and dispatch
+//! leaves its recipient alone ([`DsnBatcher::shows`]). A recipient with a warning is tried as usual. A report that
+//! the spool does not store is made again after [`REPORT_AGAIN`], with the same results.
 
 use super::receipt::{owed, owing};
 use super::{Attempt, AttemptOutcome, Cause, REPORT_AGAIN, Receipt};
@@ -40,10 +41,10 @@ const REPORTED_MAX: usize = 10_000;
 /// Recipients that are kept; beyond them reports on bad news are made at once, and good news is owed until there is
 /// room.
 const RECIPIENTS_MAX: usize = 100_000;
-/// Octets of what was said of them, each counted as if none were shared; beyond them it is the same.
+/// Octets of the texts of results, without regard to sharing; beyond them it is the same.
 const OCTETS_MAX: usize = 32 << 20;
 
-/// What is to be told.
+/// Results that wait for a report.
 #[derive(Debug, Default)]
 pub(crate) struct DsnBatcher(Mutex<PendingReports>);
 
@@ -52,7 +53,7 @@ struct PendingReports {
     messages: HashMap<QueueId, BTreeMap<u32, AttemptOutcome>>,
     recipients: usize,
     octets: usize,
-    /// Of whom a report is being made.
+    /// Results of a report in progress.
     told: HashMap<QueueId, BTreeMap<u32, PendingReport>>,
     reported: HashMap<QueueId, Reported>,
     /// Those, the oldest first.
@@ -78,14 +79,14 @@ impl Reported {
     }
 }
 
-/// What a sender is about to hear of a recipient.
+/// Kind of a result that waits for a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PendingReport {
-    /// That he failed.
+    /// The recipient failed.
     Failed,
-    /// That he waits for longer.
+    /// The recipient waits for longer.
     Delayed,
-    /// That he has it, or the next hop on the way to him.
+    /// The recipient has the message, or the next hop on the way to it.
     Delivered,
 }
 
@@ -104,12 +105,12 @@ impl PendingReport {
     }
 }
 
-/// What came of one more.
+/// Effect of adding a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Gathered {
-    /// It is the first of its message: somebody has to see to the report.
+    /// It is the first of its message: the caller schedules the report.
     First,
-    /// It goes with others.
+    /// A report is scheduled already.
     More,
     /// There is no room.
     No,
@@ -166,13 +167,13 @@ impl DsnBatcher {
         self.patience(id) + PARKED
     }
 
-    /// What a sender is about to hear of a recipient, if he is.
+    /// Returns the kind of result that waits for a report on a recipient.
     pub(crate) fn word(&self, id: QueueId, position: u32) -> Option<PendingReport> {
         self.kept().word(id, position)
     }
 
-    /// Changes entries of the spool's list to what they are in the light of what is kept: who failed, or was delivered,
-    /// is out of reach, as if he were held, and of a delay that is about to be told nobody is told again.
+    /// Adapts entries of the spool's list to the kept results: a recipient that failed or was delivered counts as
+    /// held, and one whose delay is about to be reported counts as warned.
     pub(crate) fn shows(&self, entries: &mut [schedule::QueueEntry]) {
         let kept = self.kept();
         if kept.messages.is_empty() && kept.told.is_empty() {
@@ -217,7 +218,7 @@ impl PendingReports {
     }
 }
 
-/// What it takes to keep this.
+/// Returns the octets that a result takes.
 fn octets_of(fate: &AttemptOutcome) -> usize {
     let said = match fate {
         AttemptOutcome::Delivered(reply) => reply.text_octets(),
@@ -283,7 +284,7 @@ pub(super) async fn report(context: &Arc<Context>, id: QueueId) {
     }
 }
 
-/// What is to be told of a message. If the telling breaks off, what was to be told is forgotten as in a crash: its
+/// Takes the results of a message. If the report breaks off, the results are forgotten as in a crash: their
 /// recipients are tried again.
 fn taken(
     dispatch: &Arc<Dispatch>,
@@ -309,8 +310,8 @@ async fn send_dsns(
 ) -> Result<BTreeMap<u32, AttemptOutcome>, EnvelopeReadError> {
     let (Some(dispatch), Some(spool)) = (&context.dispatch, context.spool()) else { return Ok(fates) };
     let positions: Vec<u32> = fates.keys().copied().collect();
-    // What was held, deleted or delivered meanwhile is not told of. Nor is a delivery that is not recorded yet: a walk
-    // finds it.
+    // The report leaves out recipients that were held, deleted or delivered meanwhile. It leaves out a delivery that
+    // is not recorded yet as well: a walk finds it.
     let mut outgoing = match OutboundMessage::load_to_tell(dispatch, id, &Positions::from(positions.as_slice())).await {
         Ok(outgoing) => outgoing,
         Err(LoadError::Nothing) => return Ok(BTreeMap::new()),

@@ -3,9 +3,10 @@
 //! An attempt that is refused at connect is written nowhere, as it costs one write for each recipient; it is counted
 //! here, until a restart.
 //!
-//! Kept in memory and bounded, the oldest go first, and over restarts in the file `replies` of the spool directory.
-//! Beneath its first line it has one for each recipient, in the order of their first mention: queue id, position,
-//! reason in a word, and in words where these are not those of the line before. What fits none of this is left out.
+//! The table is in memory and bounded, the oldest entries go first; over restarts it is in the file `replies` of the
+//! spool directory. Below its first line the file has a line for each recipient, in the order of their first mention:
+//! queue id, position, reason in a word, and the reason in words where they differ from those of the line before. An
+//! entry that does not fit is left out.
 
 use crate::state_file::StateFile;
 use mail::QueueId;
@@ -21,7 +22,7 @@ const REASONS_MAX: usize = 50_000;
 const REASON_BYTES_MAX: usize = 512;
 /// The file, in the spool directory.
 const FILE: &str = "replies";
-/// What is lost without it.
+/// Content of the file, for messages to the operator.
 const WHAT: &str = "why mail waits, in the words of other servers,";
 /// Its first line.
 const HEAD: &str = "mailrace replies 1";
@@ -103,8 +104,8 @@ impl StoredReasons {
 }
 
 impl Reasons {
-    /// What the last server knew of those who still wait in `spool`; what to tell the operator, if the file cannot be
-    /// used.
+    /// Reads the reasons of the last server for recipients that still wait in `spool`, and returns a message for the
+    /// operator if the file cannot be used.
     pub(crate) fn open(directory: &Path, spool: &Spool) -> (Self, Option<String>) {
         let file = StateFile::new(directory, FILE, WHAT);
         let mut kept = StoredReasons::default();
@@ -164,7 +165,7 @@ impl Reasons {
     /// As [`StateFile::save`].
     pub(crate) fn save(&self) -> Result<(), String> {
         self.file.save(|| {
-            // Who delivers does not wait for the text to be made.
+            // Only the copy is made under the lock, so a delivery does not wait for the text.
             let all = self.kept().all();
             lines(&all)
         })
@@ -193,7 +194,7 @@ fn lines(all: &[Line]) -> Vec<u8> {
     to
 }
 
-/// What the lines say, and what is wrong with the first one that makes no sense.
+/// Parses the lines; also returns the defect of the first line that cannot be parsed.
 fn parse(bytes: &[u8]) -> (Vec<Line>, Option<String>) {
     let mut all = Vec::new();
     let mut damage = None;
@@ -277,7 +278,7 @@ mod tests {
         }
         assert!(reasons.of(id(0), 0).is_some(), "it is the only one that waits");
         assert!(reasons.kept().order.len() < 200);
-        // Who was forgotten and is put off again stands behind the others, and once.
+        // A recipient that is forgotten and deferred again comes behind the others, and once.
         say(1, Status::Waiting);
         say(0, Status::Done);
         say(0, Status::Waiting);

@@ -1,10 +1,10 @@
-//! What is owed to a sender who wants to hear of good news: that his message was delivered, or relayed.
+//! Reports that are owed to a sender who asked for good news: that his message was delivered, or relayed.
 //!
-//! A recipient who has his mail is recorded at once, or a crash would deliver it again. Where the report on him goes
-//! out with those on others he is recorded as *owed* (`spool::Status::Owed`): nobody tries him again, his age does not
-//! count, and no command holds or retries him. He is done when the report is durable. What his host answered is in
-//! memory alone ([`gather`](super::gather)); after a start a walk finds him, and the report says that it is not known
-//! any more.
+//! A recipient with its mail is recorded at once, or a crash would deliver the message again. Where the report on it
+//! goes out together with others it is recorded as *owed* (`spool::Status::Owed`): it is not tried again, its age
+//! does not count, and no command holds or retries it. It is done when the report is durable. The host's reply is in
+//! memory alone ([`dsn_batcher`](super::dsn_batcher)); after a start a walk over the spool's lists finds the
+//! recipient, and the report says that the reply is not known any more.
 
 use super::{AttemptOutcome, RecipientDecision};
 use mail::Reply;
@@ -13,20 +13,20 @@ use spool::{State, Status};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What a report says where the answer was forgotten.
+/// Text of a report where the reply was forgotten.
 pub(super) const FORGOTTEN: &str = "It was taken, and what was answered then is not known any more.";
 
-/// What is known of a delivery that is reported later: nothing after a start.
+/// Reply to a delivery that is reported later; empty after a start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Receipt {
-    /// What was answered, if that is known.
+    /// The reply, if it is known.
     pub(super) reply: Option<Reply>,
-    /// By whom.
+    /// The host that gave it.
     pub(super) host: Option<Arc<str>>,
 }
 
 impl Receipt {
-    /// What it takes to keep it, beside itself.
+    /// Returns the octets that it takes besides its own size.
     pub(super) fn octets(&self) -> usize {
         self.reply.as_ref().map_or(0, Reply::text_octets) + self.host.as_ref().map_or(0, |host| host.len())
     }
@@ -49,17 +49,17 @@ pub(super) fn owed(state: State) -> Option<Kind> {
         1 => Kind::Delivered,
         3 => Kind::Traced,
         4 => Kind::Expanded,
-        // What nobody wrote claims as little as may be.
+        // A number that no version has written claims as little as possible.
         _ => Kind::Relayed,
     })
 }
 
-/// The state of a recipient of whom this is owed; `None` for bad news.
+/// Returns the state of a recipient whose report of this kind is owed; `None` for bad news.
 pub(super) fn owing(state: State, kind: Kind, due: Duration) -> Option<State> {
     number(kind).map(|number| state.owing(number, due))
 }
 
-/// What became of a recipient whose report is owed.
+/// Makes the decision for a recipient whose report is owed.
 pub(super) fn judged(fate: AttemptOutcome, kind: Kind, state: State) -> RecipientDecision {
     RecipientDecision { fate, kind: Some(kind), state: State { status: Status::Done, ..state } }
 }

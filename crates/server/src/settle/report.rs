@@ -20,12 +20,12 @@ use std::sync::Arc;
 /// host takes.
 pub(crate) const REPORT_OCTETS: usize = 512 << 10;
 
-/// What came of a report.
+/// Result of making a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReportResult {
     /// It is durable.
     Yes,
-    /// Nobody wants it.
+    /// The sender did not ask for it.
     NotWanted,
     /// It is wanted and the spool did not take it.
     NotStored,
@@ -43,12 +43,12 @@ pub(super) fn remote(next_hop: &NextHop<'_>) -> String {
     }
 }
 
-/// Who is to hear of what, by the numbers of recipients in the attempt.
+/// Reports that are due, by the numbers of recipients in the attempt.
 #[derive(Debug, Default)]
 pub(super) struct Due {
-    /// Of these somebody is to hear, for all the same one.
+    /// Recipients to report, all to the same address.
     pub(super) wanted: Vec<usize>,
-    /// Of these nobody wants to hear.
+    /// Recipients whose report the sender did not ask for.
     pub(super) unwanted: Vec<usize>,
     /// A report to the postmaster that failed: a person has to look.
     pub(super) nobody_left: Vec<usize>,
@@ -178,7 +178,7 @@ async fn store(
     let id = attempt.envelope.id;
     let foremost = foremost(report.recipients);
     let has_failures = foremost == Kind::Failed;
-    // What the next hop did not bear, for its size or its encoding, would not get back over the same host either.
+    // A message that the next hop refuses for its size or its encoding would not get back over the same host either.
     let is_unbearable =
         |one: &RecipientReport<'_>| matches!((one.status.subject(), one.status.detail()), (3, 4) | (6, 1 | 3));
     let is_whole = !report.is_further

@@ -1,5 +1,5 @@
-//! What it costs to settle, on a real spool on a simulated disk: as much as the recipients that are settled, however
-//! many others their message has.
+//! Measures that settling costs as much as the recipients that are settled, however many others their message has, on
+//! a real spool on a simulated disk.
 
 use super::*;
 use crate::context::Context;
@@ -126,7 +126,7 @@ async fn a_deferral_costs_the_same_however_long_its_list_is() {
         .wait()
         .unwrap();
     assert_eq!((trial.defer(&long, 7).await, trial.defer(&long, 8).await), (Status::Held, Status::Waiting));
-    // What is handed to an attempt has its own recipients alone.
+    // An attempt gets an envelope with its own recipients alone.
     let defer = async |list: &Envelope| {
         let own = Envelope { recipients: list.recipients.get(..2).unwrap().to_vec(), ..list.clone() };
         least(async || assert_eq!(trial.defer(&own, 1).await, Status::Waiting)).await
@@ -195,7 +195,7 @@ async fn a_delivery_that_is_to_be_told_of_with_others_is_owed_until_its_report_i
     assert!(local.retry.is_some() && remote.retry.is_some(), "a walk finds them if no report comes about");
     let changes = [local.changes, remote.changes].concat();
     assert_eq!(changes.iter().map(owed_of).collect::<Vec<_>>(), [(Status::Owed, Some(1)), (Status::Owed, Some(2))]);
-    // What is not recorded is not told of: it might not be so after a crash.
+    // A delivery that is not recorded is not reported: a crash may undo it.
     dsn_batcher::report(&trial.context, list.id).await;
     assert_eq!(trial.spool.messages().len(), 1, "no report");
     drop(trial.spool.record(&changes).unwrap().await);

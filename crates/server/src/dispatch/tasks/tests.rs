@@ -40,14 +40,14 @@ impl Trial {
         recipients[0].destination = NAME;
         let body = NewBody::whole("Subject: x\r\n\r\n", 0);
         self.spool.append(encoded.message(&recipients, body)).unwrap().wait().unwrap();
-        // What may be tried now, or never was and is for later, is not overdue.
+        // Mail that may be tried now, or that was never tried and is due later, is not overdue.
         let state = State::default().tried().until(self.dispatch.now() + DAY);
         let change = Change { id, recipient: 0, state, destination: None };
         self.spool.record(&[change]).unwrap().wait().unwrap();
         id
     }
 
-    /// The next errand of a kind; pages of lists are read meanwhile, and hosts are not found.
+    /// Returns the next task of a kind; pages of lists are read meanwhile, and hosts are not found.
     fn next(&mut self, is_it: impl Fn(&Task) -> bool) -> Task {
         for _ in 0..20 {
             let Ok(errand) = self.inbox.try_recv() else {
@@ -134,7 +134,7 @@ async fn the_start_leaves_alone_what_is_on_its_way() {
         let mut trial = Trial::new();
         let id = trial.store(micros(trial.dispatch.now()), "");
         let job = Job { message: id, recipients: Positions::One(0), probe: false };
-        // Nobody is asked where that is.
+        // An address literal needs no look-up.
         trial.dispatch.with_scheduler(|scheduler, now| scheduler.add(b"[127.0.0.1]", job, Class::Normal, now));
         restore(&trial.context, &trial.dispatch, pass).await;
         let tasks = std::iter::from_fn(|| trial.inbox.try_recv().ok());
