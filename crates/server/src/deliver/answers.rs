@@ -1,4 +1,4 @@
-//! What an answer means: for the recipient, and for the pace of the destination.
+//! Judges answers of next hops: for the recipient, and for the pace of the destination.
 //!
 //! Plain functions, and the only place where codes are judged. A reply is judged by the stage it came at: a success is
 //! one only at the end of the content (RFC 5321 §4.2.5), everything else that is not permanent may work later.
@@ -11,8 +11,8 @@ use observe::{Reason, Stat};
 use schedule::Feedback;
 use smtp::client::{Answer, Loss, Misfit, Stage};
 
-/// Judges the answers to the recipients of a transaction. Whoever has the same answer as the one before him shares what
-/// is made of it, so that one reply to all of them is kept once.
+/// Judges the answers to the recipients of a transaction. A recipient with the same answer as the one before shares
+/// its result, so that one reply to all of them is kept once.
 pub(super) fn judge_all(
     rules: &Rules,
     peer: &Candidate,
@@ -48,7 +48,7 @@ fn judge(rules: &Rules, peer: &Candidate, stage: Stage, answer: Answer) -> (Atte
         Answer::Reply(reply) => judge_reply(rules, stage, reply),
         Answer::Lost(loss) => {
             let stage = stage.as_str();
-            // Whoever breaks off has said so in good time.
+            // A host that breaks off is not silent: it answered within the time.
             let is_silent = matches!(loss, Loss::TimedOut | Loss::TooLong);
             let feedback = if is_silent { Feedback::NoReply } else { Feedback::Broken };
             let text = match loss {
@@ -82,8 +82,8 @@ pub(super) fn is_used_up(stage: Stage, reply: &Reply) -> bool {
     }
 }
 
-/// Whether an answer puts a whole message off, so that another host of the site may as well be asked. What is said of
-/// one recipient is no such answer: a greylisting host waits for the same client to come again.
+/// Returns whether an answer defers a whole message, so that another host of the site may be asked instead. An answer
+/// about one recipient does not: a greylisting host waits for the same client to come again.
 // RFC 5321 §5.1: each of the addresses is tried until one takes the mail
 pub(super) fn is_put_off(stage: Stage, answer: &Answer) -> bool {
     match answer {
@@ -112,7 +112,7 @@ const fn stage_of(stage: Stage) -> Option<reason::Stage> {
 
 /// Whether a destination that gives this reply wants less of everything.
 fn asks_for_less(stage: Stage, code: u16, found: &RuleMatch<'_>) -> bool {
-    // What is about one recipient or one message says nothing of the destination.
+    // A reply about one recipient or one message says nothing about the destination.
     let is_about_one = matches!(
         found.reason,
         Reason::Greylist | Reason::Recipient | Reason::Spam | Reason::Message | Reason::Envelope | Reason::Auth
@@ -121,7 +121,7 @@ fn asks_for_less(stage: Stage, code: u16, found: &RuleMatch<'_>) -> bool {
     found.is_slow || code == 421 || is_late && !is_about_one
 }
 
-/// What a reply means for a recipient, and for the destination.
+/// Judges a reply, for a recipient and for the destination.
 fn judge_reply(rules: &Rules, stage: Stage, reply: Reply) -> (AttemptOutcome, Feedback) {
     let status = |outcome| reply.status().unwrap_or_else(|| EnhancedCode::of(outcome, 0, 0)).with_outcome(outcome);
     // RFC 5321 §4.5.3.1.10: old servers say 552 for too many recipients; the others of them fit into the next

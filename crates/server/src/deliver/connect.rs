@@ -2,9 +2,9 @@
 //!
 //! Addresses are tried in their order, those that failed a short while ago last ([`schedule::Hosts`]). A server that
 //! refuses at the greeting counts as one that cannot be reached: another host may take the mail, and a host that is
-//! closed today is a deferral. How long each step may take depends on the lane: seconds in the fast one, so that a host
-//! that hangs holds up nobody for long; the minutes of RFC 5321 §4.5.3.2 in the slow one. What is done where TLS does
-//! not come about: [`tls`].
+//! closed today is a deferral. The lane decides how long each step may take: seconds in the fast one, so that a host
+//! that hangs delays other mail little; the minutes of RFC 5321 §4.5.3.2 in the slow one. [`tls`] decides what
+//! follows where TLS fails.
 //!
 //! Not here: which addresses a site has (`resolve`), sockets ([`dial`](super::dial)), what becomes of mail.
 
@@ -54,11 +54,11 @@ pub(super) struct ConnectError {
     pub(super) status: EnhancedCode,
     /// In sendmail's words.
     pub(super) text: String,
-    /// What the server said, if it spoke.
+    /// The reply of the server, if there was one.
     pub(super) reply: Option<Reply>,
     /// The last host that was tried.
     pub(super) peer: Option<Candidate>,
-    /// The server is going down, or the place was needed; nothing is known about the site.
+    /// The server shuts down, or the place was needed; nothing is known about the site.
     pub(super) is_ours: bool,
     /// Whether a host was silent, or all said no.
     pub(super) failure: Failure,
@@ -356,7 +356,7 @@ impl Opening<'_> {
         }
     }
 
-    /// What our side of a session does and bears.
+    /// Returns the settings of our side of a session.
     fn settings(self, tls: TlsUse, candidate: &Candidate, said: &Peer) -> Settings {
         let (delivery, patience) = (&self.config.delivery, self.patience);
         let (used, now) = (self.rule.extensions, self.context.unix_now());
@@ -420,7 +420,7 @@ impl Opening<'_> {
     }
 }
 
-/// What a session that ended before it took anything had to say.
+/// Makes the error of a session that ended before it accepted mail.
 pub(super) fn refused(closing: Option<&Closing>, candidate: &Candidate) -> ConnectError {
     let mut trouble = ConnectError {
         peer: Some(candidate.clone()),

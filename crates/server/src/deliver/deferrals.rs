@@ -13,7 +13,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 /// Messages that are read at a time.
 const READS_MAX: usize = 8;
 
-/// What waits to be logged.
+/// Deferrals that wait to be logged.
 #[derive(Debug)]
 pub(crate) struct Deferrals {
     turns: Semaphore,

@@ -84,12 +84,12 @@ impl DialError {
     }
 }
 
-/// What came of two addresses.
+/// Result of connecting to two addresses.
 #[derive(Debug)]
 pub(super) enum Raced {
     First(Transport),
     Second(Transport),
-    /// Neither. `None`: the second was not begun.
+    /// Neither answered. `None`: the second was not begun.
     Nobody(DialError, Option<DialError>),
 }
 

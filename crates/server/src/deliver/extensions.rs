@@ -1,9 +1,9 @@
 //! Extensions that a next hop offers and that do not work: 500 to BDAT, 503 to a pipelined RCPT, a parameter of
 //! MAIL that is no parameter there. Such a reply is no verdict on the mail.
 //!
-//! [`broken`] reads from the end of a transaction which extension it is. The table of hosts remembers it for a bounded
-//! time, and the next connection does without. Each extension is found broken at most once at a time, as the next
-//! transaction does not use it: a host that refuses everything comes to its verdict.
+//! [`broken`] reads from the end of a transaction which extension it is. The table of hosts remembers it for a
+//! bounded time, and the next connection does not use it. Each extension is found broken at most once at a time, as
+//! the next transaction does not use it: so a host that refuses everything comes to a verdict on the mail.
 
 use super::link::Link;
 use super::{Candidate, learn};

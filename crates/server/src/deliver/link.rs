@@ -44,22 +44,22 @@ pub(super) struct Link {
     pub(super) transport: Transport,
     /// It speaks LMTP.
     pub(super) is_lmtp: bool,
-    /// Whom it leads to.
+    /// The host that it leads to.
     pub(super) peer: Candidate,
-    /// What is known of its TLS; `None`: it is in clear.
+    /// State of its TLS; `None`: it is in clear.
     pub(super) tls: Option<Box<TlsInfo>>,
     /// The maps under which it was opened.
     pub(super) routing: Option<Arc<Routing>>,
-    /// The peer takes nothing more. What it said before is still to be read: it may be the 250 of a message.
+    /// The peer takes no more octets. Its earlier replies are still to be read: one may be the 250 of a message.
     is_deaf: bool,
-    /// After how long a reply is late; `None`: never before its limit.
+    /// Time after which a reply is late; `None`: never before its limit.
     lags_after: Option<Duration>,
-    /// Since when the reply was owed of which it was told that it is late.
+    /// Time from which the reply was owed that was reported as late.
     told: Option<Duration>,
-    /// Since when an answer was missing of which it was told that it stalls the connection, and whether that was told
-    /// twice.
+    /// Time from which an answer was missing that was reported as a stall of the connection, and whether that was
+    /// reported twice.
     stalls: Option<(Duration, bool)>,
-    /// It was told that the peer is silent in the transaction at hand.
+    /// The peer was reported as silent in the transaction at hand.
     is_silent: bool,
     /// How long the peer was silent in the transaction at hand, in silences that are worth to be counted.
     silent: Duration,
@@ -243,9 +243,9 @@ impl Link {
         }
     }
 
-    /// Sends and reads what can be. Whether the session was told anything.
+    /// Sends and reads without waiting. Returns whether the session got input.
     fn poll_bytes(&mut self, context: &mut Context<'_>) -> bool {
-        // Whoever takes what we send takes it as the kernel's buffers have it, in large pieces and seldom.
+        // A peer takes what is sent to it as the kernel's buffers have it, in large pieces and seldom.
         let owed = self.session.owed_since().filter(|_| !self.session.has_output());
         let is_told = self.move_bytes(context);
         if is_told && let Some(since) = owed.filter(|since| self.session.owed_since() != Some(*since)) {

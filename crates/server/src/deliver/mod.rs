@@ -5,10 +5,9 @@
 //! A connection takes the next job while the last one still awaits its reply, so that a busy one never waits for a
 //! round trip more than it must. Idle, it waits for `delivery.idle_time` at its [`ConnectionSignal`].
 //!
-//! What a crash or a bad peer does here: nothing is written before an outcome is known, so a crash repeats at most what
-//! was under way. A peer that is silent costs its connection until the time limits of RFC 5321 §4.5.3.2; one that
-//! closes in the middle costs an attempt; one that closes a connection it had used before costs nothing, the message
-//! goes first over the next one.
+//! Nothing is recorded before a result is known, so a crash repeats at most the attempts in progress. A silent peer
+//! costs its connection until the time limits of RFC 5321 §4.5.3.2; one that closes in the middle costs an attempt;
+//! one that closes a connection after it served costs nothing, the message goes first over the next connection.
 
 mod answers;
 mod connect;
@@ -69,7 +68,7 @@ pub(crate) async fn run(
     let stopping = pin!(context.stop.begun());
     let mut wait = Wait::new(timer, &context.stop, stopping);
     if context.message_store.pressure() == Pressure::Poisoned {
-        // What cannot be recorded would be delivered again after the next start.
+        // A result that cannot be recorded would mean a second delivery after the next start.
         let why = "deliveries are suspended, since the spool takes no more writes";
         return drop(dispatch.unreachable(&context, &way, connection, Failure::Refused, why));
     }
@@ -194,14 +193,14 @@ fn learn(context: &Context, peer: &Candidate, happens: impl FnOnce(&mut Hosts, S
     context.hosts.learn(|hosts| happens(hosts, address, now));
 }
 
-/// What a connection tells spool and dispatch.
+/// Access of a connection to spool and dispatch.
 struct Work<'a> {
     context: &'a Arc<Context>,
     dispatch: &'a Arc<Dispatch>,
     connection: ConnectionId,
-    /// Outcomes that the spool does not know yet; never kept over a wait for the peer.
+    /// Results that the spool does not know yet; never kept over a wait for the peer.
     changes: Vec<Change>,
-    /// What dispatch is told after them.
+    /// Results for dispatch after the spool has theirs.
     records: Vec<(Job, Feedback, Option<Duration>)>,
 }
 
@@ -254,8 +253,8 @@ impl Work<'_> {
         settled.retry
     }
 
-    /// What a host put off is tried with others of its site next, if there are some; it has `count` hosts. Where
-    /// nothing is tried again (`retry`), other mail is to find the others all the same.
+    /// Notes that a host deferred mail, so that other hosts of its site are tried next, if there are some; it has
+    /// `count` hosts. Where the message is not tried again (`retry`), other mail still goes to the others.
     fn spare(&self, host: &Candidate, count: usize, retry: Option<Duration>) {
         #[cfg(test)]
         if is_sabotaged(Sabotage::SameHostAgain) {

@@ -1,8 +1,8 @@
-//! A connection that is ready for mail: it takes jobs from *dispatch*, sends them as the client's machine of `smtp`
-//! says, and gives what became of them to *settle*.
+//! A connection that is ready for mail: it takes jobs from *dispatch*, sends them by the client's machine of `smtp`,
+//! and gives the results to *settle*.
 //!
-//! A message is sent while the one before still awaits its reply. What the peer says, or does not say, of the
-//! connection as a whole is read from it afterwards: [`OutboundSession::dismissal`], [`OutboundSession::has_failed`].
+//! A message is sent while the one before still awaits its reply. The state of the connection as a whole is judged at
+//! its end: [`OutboundSession::dismissal`], [`OutboundSession::has_failed`].
 
 use super::connect::{ConnectError, next_hop, refused};
 use super::link::{Link, Next};
@@ -73,7 +73,7 @@ struct Open {
     token: u64,
     job: Job,
     outgoing: OutboundMessage,
-    /// What became of recipients who were left out; empty: nobody was.
+    /// Results of recipients that were left out; empty: none was.
     left_out: Vec<Option<AttemptOutcome>>,
     /// Why its content could not be read to the end.
     unread: Option<ReadError>,
@@ -81,7 +81,7 @@ struct Open {
 }
 
 impl Open {
-    /// What became of all recipients, with those who were sent.
+    /// Merges the results of the recipients that were sent with those of the others.
     fn fates(&mut self, sent: Vec<AttemptOutcome>) -> Vec<AttemptOutcome> {
         if self.left_out.is_empty() {
             return sent;
@@ -314,7 +314,7 @@ impl OutboundSession<'_> {
             self.appetite = WorkState::Closing;
             return;
         }
-        // What is done must be known before more is asked for.
+        // Finished jobs are recorded before the next one is taken.
         work.flush();
         if self.link.routing.as_ref().is_some_and(|old| peer::is_out_of_date(old, &work.context.routing.load())) {
             self.appetite = WorkState::Closing;
@@ -401,7 +401,7 @@ impl OutboundSession<'_> {
         self.open.push_back(Open { token, job, outgoing, left_out, unread, began });
     }
 
-    /// Somebody needs TLS: where it broke, or was not tried, the next connection shows whether it works now.
+    /// A recipient needs TLS: where it failed, or was not tried, the next connection tries it again.
     fn try_tls_again(&mut self) {
         if self.link.tls.is_none() && self.link.session.offers().starttls {
             learn(self.work.context, &self.link.peer, |hosts, address, _| hosts.try_tls(address));
@@ -454,10 +454,10 @@ impl OutboundSession<'_> {
         }
     }
 
-    /// The peer lacks an extension that the message needs, or takes fewer octets. The lack is this host's: while another
-    /// host of the site is as good as any, or fails, the message waits for it, though not for more than some attempts.
-    /// The last host is asked twice, since a greylisting daemon in front of it offers less. A message that may not be
-    /// late is refused at once.
+    /// Settles a message for which the peer lacks an extension or takes too few octets. The lack is this host's:
+    /// while another host of the site is as good as any, or fails, the message waits for it, though not for more than
+    /// some attempts. The last host is asked twice, since a greylisting daemon in front of it offers less. A message
+    /// that may not be late is refused at once.
     async fn misfits(&mut self, job: &Job, outgoing: &OutboundMessage, misfit: Misfit) {
         let cause = answers::misfit_cause(misfit, &self.link.peer);
         let tries = outgoing.positions.iter().map(|(_, state)| state.tries()).max().unwrap_or(0);
@@ -479,8 +479,8 @@ impl OutboundSession<'_> {
         self.appetite = WorkState::Closing;
     }
 
-    /// Whether each other host of the site has been asked lately and put mail off, as one does that lacks what a message
-    /// needs.
+    /// Returns whether each other host of the site was asked lately and deferred mail, as a host does that lacks an
+    /// extension the message needs.
     fn is_last(&self) -> bool {
         let own = self.link.peer.address.socket();
         let now = self.work.context.unix_now();
@@ -584,7 +584,7 @@ impl OutboundSession<'_> {
             learn(self.work.context, &self.link.peer, delivered);
         }
         let passes_dsn = self.link.session.offers().dsn;
-        // What delivers at once is in time.
+        // A host that delivers at once is in time.
         let passes_by = self.link.is_lmtp || self.link.session.offers().deliverby.is_some();
         let attempt = open.outgoing.attempt(next_hop(&self.link.peer), self.mailer(), xdelay, passes_dsn);
         let attempt = Attempt { passes_by, ..attempt };
@@ -614,10 +614,11 @@ impl OutboundSession<'_> {
         self.tried == 0 && has_work && self.link.session.closing().is_some_and(is_its)
     }
 
-    /// How the peer ended the connection, if it put off all that it was given: it said 421, or broke off, or was
-    /// silent, without one answer. Whoever wants nothing now is as good as away: the message has had its attempt, and
-    /// what waits behind it shall not have one each. One that took or refused a message, or said something of one
-    /// recipient, has served: it works. One that ended it before there was a message is no better.
+    /// Returns how the peer ended the connection, if it deferred all that it was given: it said 421, or broke off, or
+    /// was silent, without one answer. A peer that takes no mail now is as good as away: the message has had its
+    /// attempt, and the messages behind it shall not have one each. A peer that accepted or refused a message, or
+    /// answered for one recipient, has served: it works. One that ended the connection before there was a message is
+    /// no better.
     pub(super) fn dismissal(&self) -> Option<ConnectError> {
         let closing = self.link.session.closing().filter(|_| !self.has_served)?;
         if self.tried == 0 && !self.is_over_early() {
@@ -646,9 +647,9 @@ impl OutboundSession<'_> {
     fn is_untried(&self, finished: &Finished) -> bool {
         finished.outcomes.iter().all(|outcome| match (&outcome.answer, outcome.stage) {
             (Answer::NotTried, _) => true,
-            // Whoever ends a connection that had served ends it for what was sent ahead too. The message is first on
-            // the next one, where the same counts. Behind the whole content nobody knows whether it was taken: that was
-            // an attempt.
+            // A peer that ends a connection after it served also ends it for messages sent ahead. The message is
+            // first on the next one, where the same counts. If the connection ends behind the whole content, the peer
+            // may have accepted the message: that was an attempt.
             (Answer::Lost(Loss::Closed), Stage::End) => false,
             (Answer::Lost(Loss::Closed), _) => self.tried > 0,
             (Answer::Reply(_), _) => self.tried > 0 && is_used_up(outcome),

@@ -1,9 +1,9 @@
-//! What the access map says of the host at the other end: whether TLS is tried with it, what is demanded of the
-//! connection, as whom we log in, which extensions are left alone; and what it demands for a recipient.
+//! Asks the access map about the host at the other end: whether TLS is tried with it, what is demanded of the
+//! connection, as which user we log in, which extensions are not used; and what is demanded for a recipient.
 //!
-//! The map that is in force when the connection is opened counts; a connection that was opened under another map takes
-//! no further message ([`is_out_of_date`]). A map without such tags costs a few comparisons. A map that cannot be asked
-//! puts mail off: TLS is never weaker for it.
+//! The map that is in force when the connection is opened counts; a connection that was opened under another map
+//! takes no further message ([`is_out_of_date`]). A map without such tags costs a few comparisons. A map that cannot
+//! be asked defers mail: TLS is never weaker for it.
 //!
 //! | Said | By | Wins |
 //! |---|---|---|
@@ -26,23 +26,23 @@ use route::{Access, Ask, MapEntry, Refusal, Stop};
 use smtp::client::{Login, Mechanism, Security};
 use std::sync::Arc;
 
-/// The tags that say something of hosts.
+/// The tags for hosts.
 const TAGS: [&str; 5] = ["Try_TLS", "TLS_Srv", "TLS_Rcpt", "AuthInfo", "Clt_Features"];
 
-/// What the access map says of a host.
+/// Rules of the access map for a host.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Peer {
-    /// STARTTLS is not said.
+    /// STARTTLS is not used.
     pub(super) is_without_tls: bool,
-    /// What is demanded of the connection.
+    /// Demand on the connection.
     demand: Option<Tagged<TlsDemand>>,
-    /// What of it is missing without TLS.
+    /// The part of the demand that a connection without TLS does not meet.
     pub(super) in_clear: Option<Unmet>,
-    /// The certificate is looked at.
+    /// The certificate is judged.
     pub(super) is_judged: bool,
-    /// As whom we log in.
+    /// The login that we use.
     pub(super) login: Option<Arc<Login>>,
-    /// Where that is said.
+    /// The entry with the login.
     login_entry: Option<MapEntry>,
     /// PIPELINING is not used.
     pub(super) is_lockstep: bool,
@@ -59,7 +59,8 @@ pub(super) struct Unmet {
 }
 
 impl Unmet {
-    /// What is missing, with where it is demanded. Nothing is refused for good because we could not find out.
+    /// Words the unmet part of a demand, with the entry that has it. A recipient is not refused for good where the
+    /// certificate could not be judged.
     fn of(refusal: Refusal, info: Option<&TlsInfo>) -> Self {
         let fault = info.and_then(|info| info.fault.as_ref());
         let (code, status) = match fault {
@@ -97,7 +98,7 @@ impl Peer {
     /// # Cancel safety
     /// Yes.
     pub(super) async fn ask(routing: &Routing, config: &Config, host: &Candidate) -> Result<Self, ConnectError> {
-        // Nobody is between two processes of a machine.
+        // Two processes of one machine need no protection from the network.
         let (Some(access), Some(ip)) = (access(routing), host.address.ip()) else { return Ok(Self::default()) };
         let server = Server { name: Some(&*host.name).filter(|name| !name.starts_with('[')), ip: Some(ip) };
         let asked = routing.decide(|ask| Self::asked(access, ask, server, config, host)).await;
@@ -170,8 +171,8 @@ impl Peer {
     }
 }
 
-/// As the session takes it. What the map gives for all hosts is used where AUTH is offered; what it gives for one is
-/// needed.
+/// Converts a login for the session. A login that the map gives for all hosts is used where AUTH is offered; one that
+/// it gives for one host is needed.
 fn login_of(login: &Tagged<AuthInfo>, config: &Config) -> Login {
     let AuthInfo { user, identity, password, is_base64, mechanisms, .. } = &login.value;
     let known: Vec<Mechanism> = mechanisms.iter().filter_map(|name| Mechanism::parse(name)).collect();

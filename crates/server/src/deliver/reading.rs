@@ -7,7 +7,7 @@
 //! A message that goes to many destinations is read once for all of them: the spool keeps it while others want it
 //! (`spool::Spool::part`), and whoever wants it while it is read waits for that instead of reading it too.
 //!
-//! Whoever has a turn waits for the disk alone, so that turns always end.
+//! A reader with a turn waits for the disk alone, so that turns always end.
 
 use crate::env::threads::{Threads, Undone};
 use bytes::Bytes;
@@ -43,7 +43,7 @@ impl ReadError {
         }
     }
 
-    /// What an operator does about it.
+    /// Returns the next step for an operator.
     pub(crate) const fn advice(&self) -> &'static str {
         match self {
             Self::Gone | Self::Bad(_) => "run mailrace spool verify on a copy",
@@ -83,7 +83,7 @@ pub(crate) struct Reading {
 }
 
 impl Reading {
-    /// Nobody reads yet.
+    /// Makes it without readers.
     pub(crate) fn new(spool: Arc<Spool>) -> Self {
         Self::with_threads(spool, READS_MAX)
     }
@@ -168,7 +168,7 @@ impl Reading {
     }
 }
 
-/// Somebody who reads a message or waits for that. The last of them forgets it.
+/// A task that reads a message or waits for another that does. The last of them forgets the message.
 struct Alone<'r> {
     reading: &'r Reading,
     id: QueueId,

@@ -116,7 +116,7 @@ async fn talk(stream: impl AsyncRead + AsyncWrite, mood: Mood, number: usize) {
                     after(Duration::from_millis(1)).await;
                     drop(output.write_all(text).await);
                 }
-                // What it hears then is no line.
+                // The client sends a TLS record, not a line.
                 let mut input = lines.into_inner();
                 drop(input.read_u8().await);
                 if let Mood::InjectedLate(text) = mood {
@@ -204,7 +204,7 @@ impl World {
         (opened, since(began).as_millis())
     }
 
-    /// Whom it was connected to since this was asked last.
+    /// Returns the addresses connected to since the last call.
     fn dialled(&self) -> Vec<String> {
         self.dialled.lock().unwrap().drain(..).map(|address| address.ip().to_string()).collect()
     }

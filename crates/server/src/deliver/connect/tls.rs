@@ -1,7 +1,7 @@
 //! TLS with a next hop: whether it is tried, what is done when it does not come about, and what is remembered of that.
 //!
-//! TLS is opportunistic where nothing demands it (RFC 7435), so somebody on the way who can make it fail could have
-//! mail in clear text. What he gains is bounded:
+//! TLS is opportunistic where no rule demands it (RFC 7435), so an attacker on the path who can make it fail could
+//! have mail in clear text. His gain is bounded:
 //!
 //! | Seen | Done |
 //! |---|---|
@@ -10,8 +10,8 @@
 //! | a handshake fails at another host, or STARTTLS has no answer | again in clear on a new connection; if that works, in clear for an hour |
 //! | another host refuses STARTTLS or does not offer it | in clear on this connection |
 //!
-//! What is known of a host is in [`schedule::Hosts`], by address, and outlives a restart. A crash loses what was learnt
-//! in the last minute, which makes nothing weaker than for a host that is met for the first time.
+//! [`schedule::Hosts`] has the state of TLS by address, and outlives a restart. A crash loses the last minute of it,
+//! which makes nothing weaker than for a host that is met for the first time.
 //!
 //! Not here: the handshake itself (`crate::tls`), what the access map demands (`peer`).
 
@@ -47,12 +47,12 @@ enum TlsPolicy {
     Required,
 }
 
-/// Says what holds for a host. The only place that does: DANE (RFC 7672) and MTA-STS (RFC 8461) are asked here once
-/// they are there, and then [`TlsPolicy::Required`] says what the certificate must be. What the access map demands is
-/// looked at when TLS is there ([`Peer::unmet`]).
+/// Returns the policy for a host. This is the only place: DANE (RFC 7672) and MTA-STS (RFC 8461) are asked here once
+/// they exist, and then [`TlsPolicy::Required`] has the demand on the certificate. The demand of the access map is
+/// judged when TLS is established ([`Peer::unmet`]).
 const fn policy_of(rule: &EffectiveRule, host: &Candidate, peer: &Peer) -> TlsPolicy {
     match rule.tls {
-        // Nobody is between two processes of a machine.
+        // Two processes of one machine need no protection from the network.
         _ if matches!(host.address, Where::Unix(_)) => TlsPolicy::None,
         _ if peer.in_clear.is_some() => TlsPolicy::Required,
         RouteTls::None => TlsPolicy::None,
@@ -68,9 +68,9 @@ pub(super) enum Unready {
     Tls(ConnectError),
     /// The server refused STARTTLS with a reply.
     Declined(ConnectError),
-    /// Somebody on the way put text into the connection: no clear text with this host now.
+    /// An attacker on the path put text into the connection: no clear text with this host now.
     Injected(ConnectError),
-    /// TLS is there and not what is demanded: nothing against the host, and no reason to go on in clear.
+    /// TLS is established and does not meet the demand: no fault of the host, and no reason to go on in clear.
     Unmet(ConnectError),
     /// There is no login.
     NoLogin(LoginFailure),
@@ -316,7 +316,7 @@ impl Opening<'_> {
         self.context.record(&Event::TlsClientFailed { relay: next_hop(candidate), reason });
     }
 
-    /// What is known of TLS with a host.
+    /// Returns what TLS with a host did so far.
     fn tls_record(self, peer: &Candidate) -> TlsRecord {
         #[cfg(test)]
         if is_sabotaged(Sabotage::ForgetTls) {
@@ -330,12 +330,12 @@ impl Opening<'_> {
 
 /// Why a handshake failed.
 enum Handshake {
-    /// What the server said is no TLS.
+    /// The octets of the server are no TLS.
     NoRecord,
     Failed(String, Failure),
 }
 
-/// What is said of a host with which text in clear came where TLS begins.
+/// Returns the text about a host from which clear text came where TLS begins.
 pub(super) fn injected(name: &str) -> String {
     format!(
         "{name} or somebody on the way said something in clear behind STARTTLS, where only TLS may follow: not spoken to in clear; \
@@ -349,7 +349,7 @@ fn no_tls(text: String, trouble: ConnectError) -> ConnectError {
     ConnectError { status: EnhancedCode::of(Outcome::Transient, 7, 4), text, ..trouble }
 }
 
-/// What a connection lacks that the access map demands.
+/// Returns the error for a connection that does not meet the demand of the access map.
 fn missing(unmet: &Unmet, candidate: &Candidate) -> ConnectError {
     ConnectError {
         status: unmet.status,

@@ -35,8 +35,8 @@ async fn up_to_data(stream: DuplexStream) -> BufReader<DuplexStream> {
     }
 }
 
-/// Sends a message of so many octets. What became of it, when, how often its answer was late, and the peer told to be
-/// silent.
+/// Sends a message of so many octets. Returns its result, the time that took, how often its answer was reported as
+/// late, and how often the peer as silent.
 async fn send(theirs: DuplexStream, octets: usize) -> (Finished, Duration, [usize; 2]) {
     send_to(theirs, octets, 1).await
 }
@@ -120,7 +120,7 @@ async fn an_answer_to_the_content_is_waited_for_and_told_to_be_late_once() {
     assert_eq!((took, told), (9 * MINUTE, [1, 0]));
 }
 
-/// Whoever hears of it can put the site into the slow lane before the connection ends.
+/// Tests that a late answer is reported before the connection ends, so that the site can get into the slow lane.
 #[tokio::test(start_paused = true)]
 async fn who_is_given_up_was_late() {
     let (ours, theirs) = duplex(1 << 20);

@@ -1,8 +1,10 @@
-//! Who carries orders out: this process, or workers with the rights of users; and orders for the same mailbox together.
+//! Carries out local deliveries, in this process or by workers with the rights of users, and puts orders for the same
+//! mailbox together.
 //!
-//! While a mailbox is being written to, orders for it gather. Whoever is done with his own passes on to the first of
-//! them, who takes as many with him as fit ([`BATCH_MAX`], [`BATCH_BYTES`]): they share the lock, the process and the
-//! syncs. One batch at a time goes to a mailbox, so deliveries do not wait for each other's locks.
+//! While a mailbox is being written to, orders for it gather. A thread that has carried out its order passes the turn
+//! to the first of them, which takes as many others with it as fit ([`BATCH_MAX`], [`BATCH_BYTES`]): they share the
+//! lock, the process and the syncs. One batch at a time goes to a mailbox, so deliveries do not wait for each other's
+//! locks.
 //!
 //! A mailbox that has taken nothing for [`STUCK_AFTER`], since its user has stopped his worker or locked it for long,
 //! keeps no more than a quarter of the deliveries busy; further mail for it is deferred, so that others have theirs.
@@ -100,7 +102,7 @@ enum JobReply {
 /// The result of handing an order in.
 enum HandedIn {
     Done(HandoverResult),
-    /// Somebody else is at work there.
+    /// Another thread delivers to that mailbox.
     Wait(oneshot::Receiver<JobReply>),
 }
 
@@ -149,7 +151,7 @@ impl LocalDelivery {
         self.workers.is_some() || self.settings.programs_as_server
     }
 
-    /// What reads files with the rights of users; `None`: the server reads with its own.
+    /// Returns the processes that read files with the rights of users; `None`: the server reads with its own.
     pub(crate) fn readers(&self) -> Option<Arc<Readers>> {
         self.readers.clone()
     }
@@ -200,7 +202,8 @@ impl LocalDelivery {
         HandedIn::Done(self.lead(&place, letters))
     }
 
-    /// Carries an order out together with those that wait for the same place, and passes on. What became of the first.
+    /// Carries out an order together with those that wait for the same place, and passes the turn on. Returns the
+    /// result of the first.
     fn lead(&self, place: &DeliveryTarget, first: LocalJob) -> HandoverResult {
         let passing = PassOn { local_delivery: self, name: place.name() };
         let mut bytes = first.source.bytes();
@@ -225,7 +228,7 @@ impl LocalDelivery {
         for tell in tells {
             let handed = handed.next().unwrap_or_else(lost);
             match tell {
-                // Who does not listen any more cannot be helped.
+                // The receiver may have gone.
                 Some(tell) => drop(tell.send(JobReply::Done(handed))),
                 None => own = Some(handed),
             }

@@ -33,7 +33,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tokio::task::JoinSet;
 
-/// What the mail of a queue has done to it here; `None` if it goes elsewhere.
+/// Returns the local delivery of a queue's mail; `None` if it goes elsewhere.
 pub(crate) fn what(config: &Config, destination: &[u8]) -> Option<To> {
     // Looked at for each connection and each destination: most are domains.
     if ![b"local:".as_slice(), b"prog:", b"file:"].iter().any(|begin| destination.starts_with(begin)) {

@@ -200,7 +200,7 @@ async fn a_list_is_read_once_and_never_served_as_it_was() {
     assert_eq!(disk.counters().reads - before, 2);
     assert!(dispatch.reading.at_work().is_empty());
 
-    // What becomes of recipients counts at once: they are held, put off, given another way, done.
+    // A changed state counts at once: recipients are held, deferred, moved to another queue, done.
     let set = |recipient, status, due| {
         let state = State { status, due, ..State::default() };
         // In force at once, whenever it is durable.

@@ -140,13 +140,13 @@ async fn what_lasts_for_long_enough_is_taken_for_the_loss_of_tls() {
         let world = World::new(&[("one", ONE, mood)]).had_tls(ONE, 24 * HOUR, Some(20 * HOUR));
         let trouble = world.fallback_after(Duration::ZERO).open(Lane::Fast).await.0.unwrap_err();
         assert!(trouble.text.ends_with("mail waits for TLS: delivery.tls_fallback_after is 0"), "{}", trouble.text);
-        // What was longer ago than is remembered says nothing.
+        // TLS longer ago than the memory reaches says nothing.
         let world = World::new(&[("one", ONE, mood)]).had_tls(ONE, 30 * 24 * HOUR, None);
         assert!(world.open(Lane::Fast).await.0.is_ok(), "{mood:?}");
     }
 }
 
-/// One failure today and one next week are no evidence: somebody could wait for that.
+/// One failure today and one next week are no evidence: an attacker could wait for that.
 #[tokio::test(start_paused = true)]
 async fn two_failures_far_apart_are_not_one_long_one() {
     let world = World::new(&[("one", ONE, Mood::BrokenTls)]).had_tls(ONE, 9 * 24 * HOUR, None);

@@ -9,7 +9,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-/// What a worker does with a batch when it is told to go on.
+/// Behaviour of a worker for a batch, when it is told to go on.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum WorkerBehaviour {
     Deliver,
@@ -17,7 +17,7 @@ enum WorkerBehaviour {
     EndAtOnce,
     /// Begins and ends.
     EndAtWork,
-    /// Says what is no verdict.
+    /// Sends a reply that is no verdict.
     Babble,
 }
 
@@ -122,7 +122,7 @@ fn what_comes_while_a_mailbox_is_written_to_is_written_together() {
     trial.go.send(WorkerBehaviour::Deliver).unwrap();
     trial.go.send(WorkerBehaviour::Deliver).unwrap();
     assert_eq!((first.join().unwrap(), other.join().unwrap()), (Verdict::delivered(), Verdict::delivered()));
-    // The next leads, and takes those behind him along. What may be there already goes first.
+    // The next order leads and takes those behind it along. The order that may be delivered already goes first.
     let Ok(JobReply::Turn(turn)) = waiting.remove(0).blocking_recv() else { panic!("it is his turn") };
     let local_delivery = Arc::clone(&trial.local_delivery);
     let (place, letters) = *turn;
