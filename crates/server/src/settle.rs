@@ -5,16 +5,19 @@
 //! the attempt and perhaps the report, and loses neither. Where a report cannot be stored, the recipient stays in the
 //! queue. A delivered recipient is never tried again: until its report is stored, the report is [owed](receipt).
 //!
-//! | Outcome | State | Sender hears |
+//! | Outcome | State | Report to the sender |
 //! |---|---|---|
-//! | delivered | done; or owed, until its report has gone out with others | if he asked for it, and the next hop does not tell him itself; or gave a time (BY) that it does not know |
-//! | refused for good | done | yes, unless he asked for nothing |
-//! | … since `Delivered-To:` of mail from outside says that it goes in a circle | done | no: it may be forged |
+//! | delivered | done; or owed, until its report has gone out with others | if asked for (below) |
+//! | refused for good | done | yes, unless the sender asked for none |
+//! | … since `Delivered-To:` of mail from outside shows a loop | done | no: the sender may be forged |
 //! | not now | waiting, due later; its age decides below | |
 //! | … older than `delivery.give_up_after` | done | yes |
 //! | … older than `delivery.warn_after`, the first time | waiting, marked as warned | that it takes longer |
-//! | … and the time that the sender gave (BY) is over | done, or waiting, marked as warned | yes, or that it takes longer |
-//! | a report to the postmaster that failed | held, for a person | nobody is left |
+//! | … and the time of the sender (BY) is over | done; or waiting, marked as warned | yes; or that it takes longer |
+//! | a report to the postmaster that failed | held, for a person | none |
+//!
+//! A delivery is reported if the sender asked for it and the next hop does not report it itself, or if he gave a time
+//! (BY) that the next hop does not know.
 
 pub(crate) mod deadline;
 mod dsn_batcher;

@@ -2,13 +2,13 @@
 //!
 //! | Counted | Limit | Beyond it |
 //! |---|---|---|
-//! | failures of a client: an IPv4 address, or an IPv6 /64 | `auth.failures_per_client` in `auth.failures_window` | 454 without a check of the password |
-//! | failures of a user name, from all clients together | `auth.failures_per_user` in the same window | the same |
+//! | failures of a client: an IPv4, or an IPv6 /64 | `auth.failures_per_client` | 454 without a check of the password |
+//! | failures of a user name, from all clients together | `auth.failures_per_user` | the same |
 //! | failures of a pair that has logged in before | `auth.failures_per_client`, for this pair alone | the same |
 //!
-//! A pair that has logged in is exempt from the first two, so password guesses from elsewhere do not lock out a user
-//! at his usual address. A login that succeeds forgets the failures of its pair. Clients in `accept.exempt` have no
-//! limit of their own: many users log in from them.
+//! The counts are those of `auth.failures_window`. A pair that has logged in is exempt from the first two, so
+//! password guesses from elsewhere do not lock out a user at his usual address. A login that succeeds forgets the
+//! failures of its pair. Clients in `accept.exempt` have no limit of their own: many users log in from them.
 //!
 //! Invariants: all tables are bounded; names are kept as hashes under a key of this process. A flood of different
 //! clients and names makes a table forget earlier, which gives an attacker one window more. A restart forgets

@@ -17,8 +17,7 @@ pub(crate) struct HeaderHints {
 
 /// The class of a message. A priority that the client gave counts more than the header. `bulk_precedence` is
 /// `delivery.bulk_precedence`: whether the header is looked at.
-// RFC 6710 §5, §9.2: the three levels of MIXER, -4, 0 and 4; what lies between counts as the next higher, what is above
-// as the highest
+// RFC 6710 §5, §9.2: the three levels of MIXER, -4, 0 and 4; a value between two counts as the higher, one above as 4
 #[must_use]
 pub(crate) fn class_of(params: &MailParams, sort: HeaderHints, bulk_precedence: bool) -> Class {
     match params.mt_priority.map(mail::MtPriority::get) {

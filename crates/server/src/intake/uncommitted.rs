@@ -4,10 +4,10 @@
 //! answer yet, and gets one when either every recipient was taken by a next hop, or the message is durable: nothing is
 //! ever promised from memory.
 //!
-//! | Mode | It is written | 250 is said |
-//! |---|---|---|
-//! | `race` | at once | when it is durable or every next hop has taken it, whichever is first |
-//! | `interactive` | when a next hop defers or refuses, cannot be reached, or takes longer than `delivery.interactive_time` | when every next hop has taken it, or it is durable |
+//! - `race` writes the message at once. The server answers 250 when the message is durable or every next hop has it,
+//!   whichever is first.
+//! - `interactive` writes it when a next hop defers or refuses, cannot be reached, or takes longer than
+//!   `delivery.interactive_time`. The server answers 250 when every next hop has it, or when it is durable.
 //!
 //! Crashes: before the answer the sender keeps the message and sends it again, and a next hop that had taken it gets
 //! it twice. After the answer the message is in the spool or delivered. With `race` the answer may come before

@@ -81,7 +81,8 @@ impl Directory {
             }
         }
         let listener = bound?;
-        // Any user may connect; the server decides by the user what he may ask. From here on no other user can replace it.
+        // Any user may connect; the server decides by the user what he may ask. From here on no other user can replace
+        // it.
         std::fs::set_permissions(&path, Permissions::from_mode(0o666))?;
         Ok(listener)
     }

@@ -13,9 +13,9 @@
 //!
 //! | Of what | One user | All | Beyond |
 //! |---|---|---|---|
-//! | files that count, and messages that are known | `submit.user_files_max` | `submit.files_max` | they wait in the directory; the command refuses (75) |
+//! | files, and messages known | `submit.user_files_max` | `submit.files_max` | they wait; the command refuses (75) |
 //! | messages that are being stored | [`USER_AT_ONCE`] | [`AT_ONCE`] | they wait; users take turns (`turns`) |
-//! | commands that wait for an answer | `submit.user_commands_max` | [`command_socket::COMMANDS_MAX`] | they hear no more, and the message is taken |
+//! | commands that wait | `submit.user_commands_max` | [`command_socket::COMMANDS_MAX`] | no answer; mail is accepted |
 //! | memory for lists of recipients | that of all | [`file::HEADS_KIB`] | they wait for each other |
 //! | lines in the log of one reason | 10 a minute | | counted |
 

@@ -2,9 +2,9 @@
 //!
 //! | Asked | Client | Reply |
 //! |---|---|---|
-//! | VRFY of a name that RCPT would take, and that is a mailbox or an alias here | any | `250 2.1.5 <joe@example.com>` |
-//! | VRFY of one that RCPT would take and that goes elsewhere | any | 252 |
-//! | VRFY of one that RCPT would refuse | any | the reply of RCPT |
+//! | VRFY of a mailbox or an alias here that RCPT would take | any | `250 2.1.5 <joe@example.com>` |
+//! | VRFY of another address that RCPT would take | any | 252 |
+//! | VRFY of an address that RCPT would refuse | any | the reply of RCPT |
 //! | EXPN of an alias | may relay | its members, an address on each line |
 //! | EXPN | another | 502, and EXPN is not offered |
 //!

@@ -18,10 +18,10 @@
 //! The bytes of a file: `MRPICKUP`, version, flags (1: the caller chose the sender), two octets for later, the octets
 //! of the head and the number of recipients (32 bits each, little endian); the head: sender, parameters, the user in
 //! whose name the server hands it in (with flag 2 only), where it waited before (with flag 4 only: file, time of
-//! arrival in seconds since 1970, tries, `w` if its sender was told of the delay, why it is held or nothing), terms
-//! (with flag 8 only: `queue`, `tag=…`, with blanks between them), then address and parameters of each recipient, each
-//! text behind its length in 32 bits; the content with CRLF at the end of each line; its octets (64 bits) and SHA-256
-//! of all before.
+//! arrival in seconds since 1970, tries, `w` if its sender was warned of the delay, why it is held or nothing), terms
+//! (with flag 8 only: `queue`, `tag=…`, with blanks between them), then address and parameters of each recipient,
+//! each text behind its length in 32 bits; the content with CRLF at the end of each line; its octets (64 bits) and
+//! SHA-256 of all before.
 //!
 //! Why the directory protects its files: mode 3733 and owned by the user of the server. Any user can create files in
 //! it, only the server can list it, names cannot be guessed, a user cannot rename or remove a file of another (the

@@ -3,12 +3,13 @@
 //! TLS is opportunistic where no rule demands it (RFC 7435), so an attacker on the path who can make it fail could
 //! have mail in clear text. His gain is bounded:
 //!
-//! | Seen | Done |
-//! |---|---|
-//! | text in clear where only TLS may follow the reply to STARTTLS | an attack, whatever the policy: this host is left, its mail waits (4.7.0) |
-//! | TLS fails at a host that had TLS in the last [`TLS_SEEN_DAYS`] days, STARTTLS is refused there or no longer offered | its mail waits (4.7.x) until that has lasted for `delivery.tls_fallback_after`, then as below |
-//! | a handshake fails at another host, or STARTTLS has no answer | again in clear on a new connection; if that works, in clear for an hour |
-//! | another host refuses STARTTLS or does not offer it | in clear on this connection |
+//! - Clear text comes where only TLS may follow the reply to STARTTLS: an attack, whatever the policy. No mail goes
+//!   to this host, and its mail waits (4.7.0).
+//! - TLS fails, or STARTTLS is refused or no longer offered, at a host that had TLS in the last [`TLS_SEEN_DAYS`]
+//!   days: its mail waits (4.7.x) until that has lasted for `delivery.tls_fallback_after`, then as below.
+//! - A handshake fails at another host, or STARTTLS has no answer: again in clear on a new connection; if that works,
+//!   in clear for an hour.
+//! - Another host refuses STARTTLS or does not offer it: in clear on this connection.
 //!
 //! [`schedule::Hosts`] has the state of TLS by address, and outlives a restart. A crash loses the last minute of it,
 //! which makes nothing weaker than for a host that is met for the first time.

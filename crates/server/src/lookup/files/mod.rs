@@ -1,10 +1,17 @@
 //! Files that aliases and users name, `.forward` and `:include:`: who opens them, what counts, and what is kept of
 //! them.
 //!
-//! | Named by | With a helper (the server was started as root) | Without |
-//! |---|---|---|
-//! | a user: `.forward`, and what it includes | a process that has become the user ([`worker`]) | the server, if every user can read the file or it is the user's and the server's own |
-//! | an alias | a process that has become `local.default_user`; else the server, if root or the server alone can have put it there, or every user can read it | the server, by the same rule |
+//! A file that a user names (`.forward`, and the files it includes) is read:
+//!
+//! - with a helper (the server was started as root), by a process that has become the user ([`worker`]).
+//! - without one, by the server, if every user can read the file, or if it belongs to the user and the server runs as
+//!   this user.
+//!
+//! A file that an alias names is read:
+//!
+//! - with a helper, by a process that has become `local.default_user`; else by the server, if only root or the server
+//!   can have put the file there, or every user can read it.
+//! - without one, by the server, by the same rule.
 //!
 //! A process opens every file once, without following links of users, and judges it by its descriptor ([`path`]); it
 //! reads the file once, and takes it only if it is text and did not change meanwhile ([`text`]). A file that does not
@@ -16,11 +23,14 @@
 //! the file does not exist or has the known version, that is the answer. Where the server may not look, the answer of
 //! a process counts for [`FRESH_TIME`].
 //!
-//! | A user has | Then |
-//! |---|---|
-//! | a file system that does not answer (a dead NFS server, FUSE) | after [`readers::TIME_MAX`] his mail is deferred, and at most [`turns::USER_MAX`] threads or processes wait ([`turns`], [`readers`]); the server's end waits for none |
-//! | large or sparse files | 64 KiB are read, or nothing; all kept texts have 64 MiB |
-//! | a file that changes all the time | it is read some times, and then counts for nothing: lists that lead to him do not wait for him |
+//! A user may have:
+//!
+//! - a file system that does not answer (a dead NFS server, FUSE): after [`readers::TIME_MAX`] his mail is deferred,
+//!   and at most [`turns::USER_MAX`] threads or processes wait ([`turns`], [`readers`]); the server's end waits for
+//!   none.
+//! - large or sparse files: 64 KiB are read, or nothing; all kept texts have 64 MiB.
+//! - a file that changes all the time: it is read some times, and then counts for nothing, so that lists that lead to
+//!   him do not wait for him.
 
 mod cache;
 mod notices;

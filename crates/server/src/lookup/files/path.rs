@@ -4,13 +4,17 @@
 //! The name is walked from the root, each directory by the descriptor of the one before, and every check asks a
 //! descriptor: what changes in between is either seen, or the file is another one with an owner of its own.
 //!
-//! | A user puts there | Then |
-//! |---|---|
-//! | a link | refused. A link of root in a directory that root alone can write counts (`/home -> /data/home`); its text is walked like a name, so a magic link of `/proc` leads nowhere |
-//! | a FIFO, a device, a socket, a directory | refused before it is opened; one that comes in between is opened without waiting, and refused then |
-//! | another user's file, by a second name | refused: a file that is not root's has one name |
-//! | another user's file, by `rename` into a directory of his | refused: a directory belongs to root, the user, or the owner of the file |
-//! | a directory that everybody can write | refused, as sendmail does; one with the sticky bit (`/tmp`) counts if the next name in it belongs to root, the user or the owner of the file |
+//! A user may put there:
+//!
+//! - a link: refused. A link of root in a directory that root alone can write counts (`/home -> /data/home`); its
+//!   text is walked like a name, so a magic link of `/proc` leads nowhere.
+//! - a FIFO, a device, a socket, a directory: refused before it is opened; one that comes in between is opened
+//!   without waiting, and refused then.
+//! - another user's file, by a second name: refused, as a file that is not root's has one name.
+//! - another user's file, by `rename` into his own directory: refused, as a directory belongs to root, the user, or
+//!   the owner of the file.
+//! - a directory that every user can write: refused, as sendmail does; one with the sticky bit (`/tmp`) counts if the
+//!   next name in it belongs to root, the user or the owner of the file.
 //!
 //! With [`Acting::Itself`] the kernel decides what may be read, since the process is the user. In all other cases the
 //! process may read more than the one for whom it reads, and the modes on the way are asked instead: the file, and

@@ -8,7 +8,7 @@
 //! |---|---|
 //! | maps in memory, rules, settings | it belongs to one [`Routing`], and another one has nothing of it |
 //! | the recipient as it was written | part of the key |
-//! | rules for the sender or client, the smarttable entry of the sender | part of the key ([`SenderClass`]), and no more of them |
+//! | rules for sender or client, smarttable entry of the sender | part of the key ([`SenderClass`]) |
 //! | answers: texts of lists, directories, users, `.forward` files | asked again, see below |
 //!
 //! Up to [`CHECKED_MAX`](cache::CHECKED_MAX) answers, texts of lists first, are asked again for every RCPT: a changed
