@@ -54,7 +54,7 @@ use tokio::sync::{Notify, Semaphore, mpsc};
 const WINDOW_START: u32 = 5;
 /// Jobs of a destination that are in memory while they wait.
 const READY_MAX: usize = 1_024;
-/// Destinations whose hosts are asked for at a time; the resolver has its own bounds for what is slow.
+/// Destinations whose hosts are looked up at a time; the resolver has its own bounds for slow look-ups.
 const RESOLVES_MAX: usize = 2_048;
 /// The first pause before a destination that cannot be reached is tried again, which doubles up to
 /// `delivery.retry_max`.
@@ -62,7 +62,7 @@ const DOWN_FIRST: Duration = Duration::from_secs(60);
 
 /// Messages that are made 7-bit at a time, each whole in memory.
 const CONVERSIONS_MAX: usize = 2;
-/// Reports on mail that nobody tried that are made at a time.
+/// Reports on overdue mail that are made at a time.
 const TELLINGS_MAX: usize = 32;
 /// Destinations that are remembered as down, at most, before those the scheduler has forgotten are.
 const DOWN_MAX: usize = 10_000;
@@ -105,7 +105,7 @@ impl ConnectionSignal {
     }
 }
 
-/// The scheduler with what it needs around it.
+/// The scheduler, with the state that dispatch adds.
 pub(crate) struct Dispatch {
     pub(crate) spool: Arc<Spool>,
     /// The spool, as attempts read messages from it.
@@ -138,7 +138,7 @@ pub(crate) struct Dispatch {
     /// Passes over mail that belongs elsewhere so far.
     #[cfg(test)]
     pub(crate) passes: AtomicU64,
-    /// Senders that are told at a time of mail that nobody tried.
+    /// Permits for reports on overdue mail.
     tellings: Semaphore,
     /// The wall time at `began`: a wall clock that does not jump.
     epoch: Duration,
@@ -152,7 +152,7 @@ struct State {
     down: HashMap<Arc<[u8]>, Duration>,
     /// When `down` was looked through last.
     purged: Duration,
-    /// As it is in force, to place what needs no question to anybody at once.
+    /// The configuration in force, to find hosts that need no look-up.
     config: Config,
     routing: Arc<Routing>,
 }
@@ -256,7 +256,7 @@ impl Dispatch {
         })
     }
 
-    /// The same, and nobody knows why mail waits.
+    /// The same without reasons of waiting mail.
     #[cfg(test)]
     pub(crate) fn new(spool: Arc<Spool>, config: &Config, routing: Arc<Routing>) -> Arc<Self> {
         Self::knowing(settle::Reasons::default(), spool, config, routing)
@@ -267,15 +267,15 @@ impl Dispatch {
         self.epoch + clock::now().saturating_duration_since(self.began)
     }
 
-    /// Everything the spool holds is looked at. With `anew` the configuration may lead to other hosts now: what is down
-    /// is tried, and what is opening is not waited for.
+    /// Makes all destinations of the spool due. With `anew` the configuration may lead to other hosts: destinations
+    /// that are down are tried, and those that are being opened are not waited for.
     fn restore(&self, anew: bool) {
         let mut names = self.spool.destinations();
         // In an order that a second start would take too.
         names.sort_unstable();
         self.with_scheduler(|scheduler, now| {
             names.iter().for_each(|(name, _)| scheduler.restore(name, now));
-            // Also those that were down when nobody needed them any more.
+            // Also destinations that are down and have no mail any more.
             if anew {
                 scheduler.retry_now(None, now);
             }
@@ -343,7 +343,7 @@ impl Dispatch {
         self.note_up(context, &way.site);
     }
 
-    /// A connection waits for longer than the fast lane bears.
+    /// Tells the scheduler that a connection waits for longer than the fast lane allows.
     pub(crate) fn lagging(&self, connection: ConnectionId, lag: Lag) {
         #[cfg(test)]
         if is_sabotaged(Sabotage::OneLane) {
@@ -382,7 +382,7 @@ impl Dispatch {
         self.with_scheduler(|scheduler, _| scheduler.unanswered(connection, job, apart));
     }
 
-    /// Tells once that what was down is up.
+    /// Logs once that a destination is up again.
     fn note_up(&self, context: &Context, name: &Arc<[u8]>) {
         let since = self.lock().down.remove(name);
         if let Some(since) = since {
@@ -400,7 +400,7 @@ impl Dispatch {
         [all - silent, silent].map(|number| u64::try_from(number).unwrap_or(u64::MAX))
     }
 
-    /// Transactions that are under way.
+    /// Returns the number of transactions in progress.
     pub(crate) fn under_way(&self) -> u64 {
         let now = self.now();
         let in_flight: usize = self.lock().scheduler.site_views(now).map(|site| site.in_flight).sum();
@@ -505,8 +505,7 @@ impl Dispatch {
         });
     }
 
-    /// A message that was in line waits in the spool now: somebody looks when the time is over by which it was to be
-    /// delivered.
+    /// Watches the time by which a message is to be delivered, which was in line and waits in the spool now.
     pub(crate) fn expect(&self, envelope: &Envelope, recipients: &Positions) {
         let Some(at) = settle::deadline::to_come(envelope) else { return };
         let mut places: BTreeMap<_, Vec<u32>> = BTreeMap::new();
@@ -539,7 +538,7 @@ impl Dispatch {
         let mut state = self.lock();
         let answer = what(&mut state.scheduler, now);
         self.follow(&mut state, now);
-        // Under the lock, as is its change: whoever sleeps has seen this time, or is told of it.
+        // Under the lock, as is the change: a sleeping task has seen this time, or is woken.
         if state.scheduler.wake_at().map_or(u64::MAX, micros) < self.sleeps_until.load(Ordering::Acquire) {
             self.earlier.notify_one();
         }
@@ -547,7 +546,7 @@ impl Dispatch {
         answer
     }
 
-    /// Does what the scheduler wants until it wants nothing more.
+    /// Carries out the actions of the scheduler until there is none.
     fn follow(&self, state: &mut State, now: Duration) {
         while let Some(action) = state.scheduler.poll(now) {
             match action {
@@ -655,7 +654,7 @@ impl Dispatch {
     }
 
     fn send(&self, errand: Task) {
-        // At the end of the server nobody begins anything any more.
+        // At the end of the server there is no receiver any more.
         drop(self.tasks.send(errand));
     }
 

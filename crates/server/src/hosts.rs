@@ -3,7 +3,7 @@
 //! *deliver* asks it before it connects and reports the result; `schedule::Hosts` draws the conclusions. A file that
 //! is lost or damaged costs a few slow connections (`state_file`).
 //!
-//! Not here: which hosts a destination has (`resolve`), what a failure means for a destination (`dispatch`).
+//! Not here: the hosts of a destination (`resolve`), and the effect of a failure on a destination (`dispatch`).
 
 use crate::config::Config;
 use crate::env::clock;

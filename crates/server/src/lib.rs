@@ -1,10 +1,11 @@
 //! Sockets, TLS, names, threads and time for the pure rooms.
 //!
 //! The files follow the way of a message: [`accept`] takes connections, `session` drives the protocol, [`admit`]
-//! decides who may send to whom, [`intake`] makes messages durable. `shell` starts, reloads and ends the server,
-//! `context` what all connections share, `hosts` what is known of next hops, `state_file` what helps and may be lost.
-//! [`config`], [`log`], [`auth`], [`tls`], [`dns`] and [`env`] serve them; [`control`] and [`queue`] are those of crate
-//! `operator`. [`submit`] and `pickup` are the two ends of the directory where programs of this machine hand mail in.
+//! decides which client may send to which recipient, [`intake`] makes messages durable. `shell` starts, reloads and
+//! ends the server; `context` has the state that all connections share, `hosts` the state of next hops; `state_file`
+//! keeps tables that help and may be lost. [`config`], [`log`], [`auth`], [`tls`], [`dns`] and [`env`] serve them;
+//! [`control`] and [`queue`] are those of crate `operator`. [`submit`] and `pickup` are the two ends of the directory
+//! where programs of this machine submit mail.
 
 #![forbid(unsafe_code)]
 

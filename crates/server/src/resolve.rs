@@ -97,7 +97,7 @@ fn bounded(mut name: String) -> Vec<u8> {
     name.into_bytes()
 }
 
-/// How the log names the way to the next hop, while no host has answered.
+/// Returns the mailer for the log while no host has answered.
 pub(crate) fn mailer(route: &Route) -> &'static str {
     match route.protocol {
         RouteProtocol::Lmtp if !route.smart_host.is_empty() => "lmtp",
@@ -111,8 +111,8 @@ pub(crate) fn is_smart_hosts(destination: &[u8]) -> bool {
         && ![b"[".as_slice(), b"local:", b"prog:", b"file:", b"error:"].iter().any(|no| destination.starts_with(no))
 }
 
-/// The site of a destination whose hosts need no question to anybody: hosts by configuration or map, an address
-/// literal, and what stays on this machine. Without candidates.
+/// Returns the site of a destination that needs no look-up: hosts by configuration or map, an address literal, or
+/// this machine. Without candidates.
 pub(crate) fn site_at_once(config: &Config, routing: &Routing, destination: &[u8]) -> Option<Site> {
     let answers = Answers::new();
     match target(config, routing, &mut Ask::new(&answers), destination) {

@@ -66,7 +66,7 @@ pub(crate) struct Attempt<'a> {
     pub(crate) mailer: &'a str,
     /// How long it took.
     pub(crate) xdelay: Duration,
-    /// The next hop tells the sender what he wants to hear (RFC 3461 §5.2.1).
+    /// The next hop sends the reports that the sender asked for (RFC 3461 §5.2.1).
     pub(crate) passes_dsn: bool,
     /// The next hop knows by when the message is to be delivered (RFC 2852).
     pub(crate) passes_by: bool,
@@ -154,7 +154,7 @@ impl AttemptOutcome {
         self
     }
 
-    /// A recipient who was one too many in a transaction that went well for others is tried again at once.
+    /// Makes a recipient due at once that was one too many in a transaction which other recipients passed.
     // RFC 5321 §4.5.3.1.10: 452 means that the others are to be sent in another transaction
     pub(crate) fn hurry(&mut self) {
         let Self::Deferred(cause) = self else { return };
@@ -221,8 +221,8 @@ impl RecipientDecision {
     }
 }
 
-/// Judges an attempt, logs it, and stores the reports that are due. The changes are not recorded yet, but for those
-/// whom a report tells of that others follow: the caller gives them to the spool, several attempts at a time.
+/// Judges an attempt, logs it, and stores the reports that are due. The caller gives the changes to the spool,
+/// several attempts at a time; only changes whose report is followed by another are recorded already.
 ///
 /// # Cancel safety
 /// No: a report may have been stored whose recipient is not done.
@@ -292,7 +292,7 @@ fn put_off_reports(context: &Arc<Context>, attempt: &Attempt<'_>, judged: &mut [
         };
         match dispatch.dsn_batcher.add(id, *position, fate) {
             Gathered::No if matches!(kind, Kind::Failed | Kind::Delayed) => continue,
-            // A walk finds what is owed, when there may be room.
+            // A walk over the spool's lists finds an owed report when there may be room.
             Gathered::No => {}
             Gathered::First => is_first = true,
             Gathered::More => {}
@@ -337,7 +337,7 @@ fn keep_marks(
     }
 }
 
-/// Age decides on what is deferred.
+/// Decides on a deferred recipient by its age.
 fn judge(
     context: &Context,
     attempt: &Attempt<'_>,
@@ -361,7 +361,7 @@ fn judge(
             return RecipientDecision { fate, kind, state: done };
         }
         AttemptOutcome::Failed(cause) => {
-            // Fields that anybody can write do not make us send mail to whom he names as the sender.
+            // Fields that any client can write must not make us send mail to the sender that it names.
             let is_forgeable = attempt.is_final && cause.is_loop() && is_from_outside(attempt.envelope);
             let kind = (!is_forgeable).then_some(Kind::Failed);
             return RecipientDecision { fate: AttemptOutcome::Failed(cause), kind, state: done };
@@ -373,7 +373,7 @@ fn judge(
     if let Some(cause) = deadline::too_late(envelope, now) {
         return RecipientDecision { fate: AttemptOutcome::Failed(cause), kind: Some(Kind::Failed), state: done };
     }
-    // RFC 4865 §4.2: what was held has waited since it was released
+    // RFC 4865 §4.2: a message that was held has waited since it was released
     let age = now.saturating_sub(envelope.waits_since());
     if age >= delivery.give_up_after {
         return RecipientDecision { fate: AttemptOutcome::Failed(cause), kind: Some(Kind::Failed), state: done };
@@ -448,13 +448,13 @@ async fn report_to_sender(context: &Arc<Context>, attempt: &Attempt<'_>, judged:
     }
 }
 
-/// Gives the spool what came of some of an attempt, so that it is durable no later than the next report.
+/// Records some results of an attempt, so that they are durable no later than the next report.
 async fn record(context: &Context, attempt: &Attempt<'_>, judged: &mut [RecipientDecision], these: &[usize]) {
     let Some(spool) = context.spool() else { return };
     keep_marks(context, attempt, judged, these.iter().copied());
     let change = |at: &usize| Some(judged.get(*at)?.change(attempt, attempt.positions.get(*at)?));
     let changes: Vec<Change> = these.iter().filter_map(change).collect();
-    // If it cannot be recorded they are tried again, and told of again.
+    // If they cannot be recorded, the recipients are tried again, and reported again.
     let Ok(recorded) = spool.record(&changes) else { return };
     // A single shard writes it before the next report, or with it. Of several, the report may be in another one.
     if spool.shards() > 1 {
@@ -527,7 +527,7 @@ fn log_one(context: &Context, attempt: &Attempt<'_>, to: &[&str], one: &Recipien
         }
     };
     let name = attempt.name.map(|name| [name]);
-    // As sendmail has it: who is behind a program or a file; else the sender, where he has an account here.
+    // As sendmail does: the owner of a program or a file; else the sender, where he has an account here.
     let sender = if name.is_none() { account_of_sender(context, attempt.envelope) } else { None };
     let (to, controller) = match (&name, &sender) {
         (Some(name), _) => {

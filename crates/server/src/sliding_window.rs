@@ -1,13 +1,12 @@
 //! How often each of many things happened in a window of time that slides: connections of a client for `ClientRate:` of
 //! the access map, failed logins of a client or a user, recipients of a login.
 //!
-//! A window is counted in [`SLOTS`] slots, as sendmail counts: what is older than the window by at most one slot is
-//! forgotten, so whoever has used up its number may come again after a whole window at the latest. A count costs a
+//! A window is counted in [`SLOTS`] slots, as sendmail counts: events older than the window by at most one slot are
+//! forgotten, so a key that has used up its number may come again after a whole window at the latest. A count costs a
 //! fixed few octets whatever the limit is.
 //!
-//! Invariant: at most [`KEYS_MAX`] keys are counted. A key for which nothing happened in a window is forgotten,
-//! which changes nothing; only a flood of different keys makes the table forget earlier, and what is won by that
-//! is one window more.
+//! Invariant: at most [`KEYS_MAX`] keys are counted. A key without events in a window is forgotten, which changes no
+//! decision; only a flood of different keys makes the table forget earlier, which gives a key one window more.
 //!
 //! Time is given; nothing here reads a clock.
 
@@ -96,7 +95,7 @@ impl<K: Copy + Eq + Hash> SlidingWindows<K> {
         self.young.insert(key, window);
     }
 
-    /// Forgets what a key did.
+    /// Forgets the events of a key.
     pub(crate) fn forget(&mut self, key: &K) {
         self.young.remove(key);
         self.old.remove(key);

@@ -110,7 +110,7 @@ pub(crate) async fn save(context: &Arc<Context>) {
         let replies = saver.dispatch.as_ref().map_or(Ok(()), |dispatch| dispatch.reasons.save());
         [saver.hosts.save(), replies]
     });
-    // A panic was told where it happened.
+    // A panic is reported where it happens.
     for text in saved.await.into_iter().flatten().filter_map(Result::err) {
         context.record(&Event::Spool { severity: Severity::Warning, text: &text });
     }

@@ -5,8 +5,8 @@
 //!        → TLS, if implicit → names, block lists, pause → greeting
 //! ```
 //!
-//! One loop for each socket takes connections and spawns one task for each; it waits for nothing else, so a slow client
-//! holds up nobody. A connection over a limit gets its 421 from the loop itself and has no task.
+//! One loop for each socket takes connections and spawns one task for each; it waits for nothing else, so a slow
+//! client delays no other. A connection over a limit gets its 421 from the loop itself and has no task.
 
 use crate::accept::client::{self, CANNOT_SAY, ClientLimitsLookup};
 use crate::accept::limits::{Guard, Limit, Refusal};
@@ -30,7 +30,7 @@ use tokio::net::TcpStream;
 const PROXY_TIME_MAX: Duration = Duration::from_secs(5);
 /// Reply to a client whose proxy has not yet sent its header when the server stops.
 const SHUTTING_DOWN: &str = "421 4.3.2 Shutting down, closing connection\r\n";
-/// Trouble with accepting is said once in so much time.
+/// Time between two log lines about errors of accept.
 const TROUBLE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Takes connections from one socket until the server stops or the listener is closed.
@@ -119,7 +119,7 @@ fn report_refusal(context: &Context, lane: &ListenerProfile, peer: SocketAddr, r
     });
 }
 
-/// A connection on its way to its greeting.
+/// A connection before its greeting.
 struct Arrival {
     context: Arc<Context>,
     lane: Arc<ListenerProfile>,
@@ -189,7 +189,7 @@ impl Arrival {
         let relay = Relay::address(self.peer.ip());
         let shaken = tokio::select! {
             shaken = acceptor.accept(stream, self.began + self.lane.handshake_time, true) => shaken,
-            // Before the handshake there is no way to say why.
+            // Before the handshake the server cannot send a reason.
             () = self.context.stop.begun() => return,
         };
         match shaken {

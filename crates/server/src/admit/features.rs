@@ -1,8 +1,8 @@
 //! What `Srv_Features:` of the access map changes in the offers to one client.
 //!
-//! A small letter offers or demands, a capital one does not, as in sendmail. A small letter offers only what the
-//! listener has: no certificate and no users come of it. Letters of commands that do not exist here (`B`, `E`) change
-//! nothing.
+//! A small letter offers or demands, a capital one does not, as in sendmail. A small letter offers only extensions
+//! for which the listener has the means: it creates neither a certificate nor users. Letters of commands that do not
+//! exist here (`B`, `E`) change nothing.
 
 use smtp::server::{BareNewline, Settings};
 
@@ -15,7 +15,7 @@ pub(crate) struct Features {
     pub(crate) asks_certificate: bool,
 }
 
-/// The offers that these letters leave. Later letters count more than earlier ones.
+/// Applies the letters to the offers. Later letters count more than earlier ones.
 pub(crate) fn features(letters: &str, settings: &Settings) -> Features {
     let usual = settings;
     let mut features = Features { settings: usual.clone(), asks_certificate: true };

@@ -1,7 +1,8 @@
-//! Recipients of each login in an hour: a stolen password makes a spammer, and a person should hear of it.
+//! Counts recipients of each login in an hour: a spammer with a stolen password sends to many, and the log tells an
+//! operator.
 //!
-//! A recipient counts when it is accepted at RCPT, in whatever session and from whatever client its login comes; one of
-//! a transaction that is given up counts too. Beyond `auth.recipients_hour_max` RCPT is answered 452 4.7.1, so that
+//! A recipient counts when it is accepted at RCPT, in any session and from any client of the login; one of a
+//! transaction that is given up counts too. Beyond `auth.recipients_hour_max` RCPT is answered 452 4.7.1, so that
 //! mail of a user who sends much on purpose waits and is not lost; the first such recipient in an hour is a critical
 //! line of the log.
 //!
@@ -19,7 +20,7 @@ use std::time::Duration;
 
 /// The time in which recipients are counted.
 const WINDOW: Duration = Duration::from_secs(3_600);
-/// Logins over the limit that are remembered, for `status` and so that each is told once an hour.
+/// Logins over the limit that are remembered, for `status` and so that each is logged once an hour.
 const OVER_MAX: usize = 1_000;
 
 /// A login over the limit.
@@ -29,9 +30,9 @@ pub(crate) struct LoginOver {
     pub(crate) user: Box<str>,
     /// From where the first recipient over the limit came.
     pub(crate) client: Option<IpAddr>,
-    /// Recipients of the last hour when it was told.
+    /// Recipients of the last hour when the excess was logged.
     pub(crate) count: u32,
-    /// When it was told.
+    /// Time of that line.
     pub(crate) at: Duration,
 }
 
@@ -44,7 +45,7 @@ pub(crate) enum Allowance {
     Over {
         /// Recipients of the last hour.
         count: u32,
-        /// This is the first of this hour: an operator is to be told.
+        /// This is the first of this hour: the caller logs it for the operator.
         is_first: bool,
     },
 }

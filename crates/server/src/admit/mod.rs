@@ -1,13 +1,13 @@
 //! The stop between a command and its reply: may this client, this sender, this recipient?
 //!
-//! A [`Policy`] is a plain function over the [`Facts`] of a transaction: no I/O, no clock; what it needs from outside
-//! (names, block lists, maps) was looked up before and is a fact. [`Policies`] is the ordered list; the first policy
-//! that has an opinion decides, and its name goes to the log. The usual list is [`Policies::usual`]: sender checks,
-//! block lists, relay rights. Where there are maps, `session::routed` puts the access map in front of it, which then
-//! says who may relay, and the existence of recipients behind it.
+//! A [`Policy`] is a plain function over the [`Facts`] of a transaction: no I/O, no clock; facts from outside (names,
+//! block lists, maps) were looked up before. [`Policies`] is the ordered list; the first policy that decides ends it,
+//! and its name goes to the log. The usual list is [`Policies::usual`]: sender checks, block lists, relay rights.
+//! Where there are maps, `session::routed` puts the access map in front of it, which then has the relay rights, and
+//! the existence of recipients behind it.
 //!
-//! Invariant: a policy that has nothing against a command says [`Ruling::Continue`]; `Accept` is for one that overrides
-//! all behind it. Where nobody objects, the command is accepted, so relay rights belong to every list.
+//! Invariant: a policy without an objection to a command returns [`Ruling::Continue`]; `Accept` is for one that
+//! overrides all behind it. A command without an objection is accepted, so relay rights belong to every list.
 
 pub mod dnsbl;
 pub(crate) mod features;
@@ -58,7 +58,7 @@ impl Facts<'_> {
 pub enum Ruling {
     /// Nothing against it: the next policy is asked.
     Continue,
-    /// This is the answer, whatever later policies think.
+    /// This is the answer; later policies are not asked.
     Decide(Verdict),
 }
 
@@ -111,7 +111,7 @@ impl Policies {
         Self(vec![Box::new(sender), Box::new(blocklist), Box::new(rights)])
     }
 
-    /// Sender checks and block lists. Maps say who may relay.
+    /// Sender checks and block lists. Maps have the relay rights.
     #[must_use]
     pub fn beside_maps(rights: relay::Rights, dnsbl: &crate::config::Dnsbl) -> Self {
         let sender = sender::Sender::new(rights.clone());

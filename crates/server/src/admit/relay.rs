@@ -10,7 +10,7 @@
 //! client must have the right to relay. Source routes (`<@ours:u@other>`) are dropped by the parser (RFC 5321
 //! §4.1.1.3), so only the address behind them counts.
 //!
-//! A client is what it says through PROXY protocol or XCLIENT, and a proxy on this machine comes from loopback;
+//! A client has the address that PROXY protocol or XCLIENT gives it, and a proxy on this machine comes from loopback;
 //! loopback has no right but the one that `relay.from` gives it.
 //!
 //! Not here: whether a recipient at our domains exists.

@@ -1,4 +1,4 @@
-//! Senders to whom no bounce could ever be sent.
+//! Refuses senders to whom no bounce could ever be sent.
 //!
 //! The null sender is always welcome, with several recipients too: reports about one message to several people are
 //! sent so. From our own clients and users everything is taken, since machines without a name of their own send mail
@@ -23,7 +23,7 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// Checks for all whom these rights do not trust.
+    /// Checks all clients that have no trust by these rights.
     #[must_use]
     pub const fn new(rights: Rights) -> Self {
         Self { rights }

@@ -1,4 +1,4 @@
-//! The list of policies: who decides, in which order, and what the usual list says.
+//! Tests of the list of policies: the order, the deciding policy, and the rulings of the usual list.
 
 use super::*;
 use crate::admit::dnsbl::Listing;

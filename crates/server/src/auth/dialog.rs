@@ -162,7 +162,7 @@ fn plain(response: &[u8]) -> Result<Next, &'static str> {
     };
     let refused = |why: &str| Ok(Next::Failed(Failure { kind: FailureKind::Credentials, why: why.into() }));
     let Some(user) = prepare::user(text(user)?) else { return refused(prepare::BAD_USER) };
-    // RFC 4616 §2 (gap: nobody may act as somebody else)
+    // RFC 4616 §2 (gap: a user may not act as another user)
     if !authorization.is_empty() && prepare::user(text(authorization)?).as_ref() != Some(&user) {
         return refused("authorization identity differs from the user");
     }

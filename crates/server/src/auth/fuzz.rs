@@ -3,9 +3,9 @@
 use super::dialog::{Dialog, MECHANISMS, Next};
 use super::scram::{self, Keys};
 
-/// An exchange in which nobody knows a password. The first byte chooses the mechanism and whether there is an initial
-/// response; the rest, cut at 0xFE, are the responses. Asserts no panic, no success, and challenges that are printable
-/// and not out of proportion.
+/// Runs an exchange with an unknown password. The first byte chooses the mechanism and whether there is an initial
+/// response; the rest, cut at 0xFE, are the responses. Asserts no panic, no success, and challenges that are
+/// printable and not out of proportion.
 ///
 /// # Panics
 /// When one of these does not hold, which is its purpose.
@@ -27,7 +27,7 @@ pub fn exchange(data: &[u8]) {
                 assert!(!user.is_empty() && !user.chars().any(char::is_control), "{user:?}");
                 assert!(!password.is_empty() && !password.chars().any(char::is_control));
                 assert!(user.len() <= 255 && password.len() <= 512);
-                // The driver said no: whatever comes now is out of place.
+                // The driver has refused: any further response is out of place.
                 assert!(matches!(dialog.respond(b""), Next::Failed(_)));
                 return;
             }

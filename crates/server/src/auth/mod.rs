@@ -1,10 +1,10 @@
-//! AUTH: who is the client? The driver's side of the exchanges that `smtp` carries.
+//! AUTH: the driver's side of the exchanges that `smtp` carries.
 //!
-//! The stop is admit: a session that asks [`smtp::server::Question::Auth`] gets an [`Exchange`], feeds it the client's
-//! responses and tells the session the [`Outcome`]. Users come from a password file, or from a program for those who
-//! are not in it. Checking a hash costs 10 to 500 ms of CPU: it happens on the runtime's blocking threads, a bounded
-//! number at once, so that a flood of AUTH slows down AUTH and nothing else. Not here: the lines and base64 of SMTP,
-//! and who may relay.
+//! The stop is admit: a session that asks [`smtp::server::Question::Auth`] gets an [`Exchange`], feeds it the
+//! client's responses and tells the session the [`Outcome`]. Users come from a password file, or from a program for
+//! those who are not in it. Checking a hash costs 10 to 500 ms of CPU: it happens on the runtime's blocking threads,
+//! a bounded number at once, so that a flood of AUTH slows down AUTH and nothing else. Not here: the lines and base64
+//! of SMTP, and the right to relay.
 //!
 //! Invariants: success comes only from a hash, a proof or a program that said yes; a wrong password and an unknown user
 //! take the same time and get the same reply; no secret is in a message, an error or a `Debug` text; what held a
@@ -42,7 +42,7 @@ use turns::{Turn, Turns};
 use users::{Answer, UserFile, Users};
 use zeroize::Zeroizing;
 
-/// More are forgotten, the oldest first: whoever does not fetch them does not want them.
+/// More are forgotten, the oldest first, if the caller does not fetch them.
 const PROBLEMS_MAX: usize = 100;
 
 /// Bounds that have no key in the configuration.
@@ -97,7 +97,7 @@ impl fmt::Display for Problem {
 
 impl std::error::Error for Problem {}
 
-/// Knows whom to believe. One for the server, shared by all sessions; a changed `[auth]` section needs a new one.
+/// Checks logins. The server has one, shared by all sessions; a changed `[auth]` section needs a new one.
 pub struct Authenticator {
     mechanisms: Vec<&'static str>,
     without_tls: bool,
@@ -196,8 +196,8 @@ impl Authenticator {
         }))
     }
 
-    /// These networks have no limit per client, as `accept.exempt` says; what was counted by `before`, if that is some,
-    /// is kept.
+    /// Exempts these networks from the limit per client, as `accept.exempt` does; keeps the counts of `before`, if
+    /// that is some.
     pub(crate) fn count_attempts(&self, settings: &config::Auth, exempt: &[ipnet::IpNet], before: Option<&Self>) {
         if let Some(before) = before {
             self.attempts.store(before.attempts.load_full());
@@ -205,7 +205,7 @@ impl Authenticator {
         self.attempts.load().attempts.replace(AttemptLimits::new(settings, exempt));
     }
 
-    /// The mechanisms to offer, strongest first: none in clear unless `auth.without_tls`, none if nobody could succeed,
+    /// Returns the mechanisms to offer, strongest first: none in clear unless `auth.without_tls`, none without users,
     /// and SCRAM-SHA-256 only if a user has keys for it.
     #[must_use]
     pub fn mechanisms(&self, is_encrypted: bool) -> Vec<&'static str> {
@@ -219,8 +219,8 @@ impl Authenticator {
         self.mechanisms.iter().copied().filter(is_possible).collect()
     }
 
-    /// Reads the password file again, changed or not; what is wrong waits in [`Self::take_problems`], and the users of
-    /// before stay if it cannot be read. A changed file is also noticed at the next exchange. Blocks on the disk.
+    /// Reads the password file again, changed or not; problems wait in [`Self::take_problems`], and the present users
+    /// stay if it cannot be read. A changed file is also noticed at the next exchange. Blocks on the disk.
     pub fn reload(&self) {
         let mut problems = Vec::new();
         if let Some(file) = &self.file {
@@ -291,8 +291,8 @@ impl Authenticator {
         Ok(turn)
     }
 
-    /// Runs `work` with the users on a thread that may block; what it found wrong is reported. `turn` ends with the
-    /// work.
+    /// Runs `work` with the users on a thread that may block, and keeps its problems for the log. `turn` ends with
+    /// the work.
     async fn with_users<T: Send + 'static>(
         &self,
         file: &Arc<UserFile>,

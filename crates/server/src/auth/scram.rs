@@ -59,8 +59,8 @@ impl Keys {
         bool::from(derived.stored.ct_eq(&self.stored))
     }
 
-    /// Keys that no password has: for an unknown user, to whom everything up to the proof looks as it does for others.
-    /// The salt depends on the user and `secret` alone, as that of a real user stays the same from attempt to attempt.
+    /// Returns keys that no password has: an unknown user gets the same dialog up to the proof as others. The salt
+    /// depends on the user and `secret` alone, as that of a real user stays the same from attempt to attempt.
     pub(super) fn decoy(user: &str, secret: &Key, iterations: NonZeroU32, salt_octets: usize) -> Self {
         let mut salt = Vec::with_capacity(salt_octets);
         for block in 0_u8..=u8::MAX {

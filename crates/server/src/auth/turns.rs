@@ -1,9 +1,9 @@
 //! Turns for checks of passwords: so many at once, given out by client.
 //!
-//! Clients that wait have one turn each before one has two, so a flood from one client delays another by the check that
-//! is under way and no more. No client has more than half of the turns, if there are several. Pairs of client and user
-//! that have logged in lately go first; of [`FIRST_MAX`] grants in a row to these the next one is another's, so that
-//! nobody waits for ever.
+//! Each waiting client has one turn before one of them has two, so a flood from one client delays another by the
+//! check that is in progress and no more. No client has more than half of the turns, if there are several. Pairs of
+//! client and user that have logged in lately go first; of [`FIRST_MAX`] grants in a row to these the next one is
+//! another's, so that every client gets a turn.
 //!
 //! Invariant: `free` and the turns that are out make `total`; a turn comes back when its [`Turn`] is dropped.
 
@@ -84,7 +84,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives out what is free.
+    /// Grants free turns.
     fn grant(self: &Arc<Self>, state: &mut State) {
         while state.free > 0 {
             let State { running, first, others, in_a_row, .. } = &mut *state;
@@ -248,7 +248,7 @@ mod tests {
         drop(gone);
         let late = wait(&turns, 1, false);
         drop(held);
-        // It was given out, and nobody took it.
+        // The turn was granted, and its client had gone.
         drop(late);
         drop(turns.take(owner(1), false).await.unwrap());
         let state = turns.0.lock();

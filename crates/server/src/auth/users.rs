@@ -153,7 +153,7 @@ fn entry(line: &[u8]) -> Result<(String, Hash), String> {
     Ok((user, hash))
 }
 
-/// How a file is told from its next version.
+/// Attributes that tell a version of the file from the next one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Stamp {
     inode: (u64, u64),

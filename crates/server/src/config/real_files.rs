@@ -19,7 +19,7 @@ impl Files for RealFiles {
     }
 
     fn unsafe_secret(&self, config: &Config, path: &Path) -> Option<String> {
-        // A pipe, as of a shell that makes the configuration, belongs to whoever started the command.
+        // A pipe, as of a shell that makes the configuration, belongs to the user that started the command.
         let is_file = std::fs::metadata(path).is_ok_and(|found| found.is_file());
         let trust = || Trust::secrets(&config.server.user, &config.server.group);
         is_file.then(|| trust().complaint(path)).flatten()

@@ -9,7 +9,7 @@ use std::path::Path;
 /// Octets of the file.
 const FILE_OCTETS_MAX: u64 = 1 << 20;
 
-/// Reads the rules of a file, whoever wrote it, to show what they say; without one, those that come with mailrace.
+/// Reads the rules of a file, of any owner, to show them; without one, those that come with mailrace.
 ///
 /// # Errors
 /// Every fault, with file and line.

@@ -28,7 +28,8 @@ pub(super) fn judge_all(
     judged
 }
 
-/// Says of what was lost behind a message whose end the host did not answer that this may be all there was to it.
+/// Adds to the loss of a transaction that it was sent behind a message without an answer at its end, which may be the
+/// only reason.
 pub(super) fn behind(fate: AttemptOutcome, message: Option<QueueId>) -> AttemptOutcome {
     match (fate, message) {
         (AttemptOutcome::Deferred(mut cause), Some(message)) if cause.reply.is_none() => {
@@ -60,7 +61,7 @@ fn judge(rules: &Rules, peer: &Candidate, stage: Stage, answer: Answer) -> (Atte
                 }
                 Loss::Closed => format!("Connection closed by {name} during {stage}"),
                 Loss::Protocol(what) => format!("{name} does not speak SMTP during {stage}: {what}"),
-                // Before the first transaction, so it is nobody's answer.
+                // It comes before the first transaction, so it is not the answer to one.
                 Loss::Injected => format!("{loss} with {name}"),
             };
             (deferred(text), feedback)

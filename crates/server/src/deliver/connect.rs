@@ -6,7 +6,7 @@
 //! that hangs delays other mail little; the minutes of RFC 5321 §4.5.3.2 in the slow one. [`tls`] decides what
 //! follows where TLS fails.
 //!
-//! Not here: which addresses a site has (`resolve`), sockets ([`dial`](super::dial)), what becomes of mail.
+//! Not here: the addresses of a site (`resolve`), sockets ([`dial`](super::dial)), the results of mail.
 
 mod login;
 mod logins;
@@ -67,7 +67,7 @@ pub(super) struct ConnectError {
     pub(super) has_untried: bool,
     /// Nothing but another access map can mend it.
     pub(super) is_permanent: bool,
-    /// The access map cannot be asked: what is said of another host would not be known either.
+    /// The access map cannot be asked, so other hosts of the site cannot be tried either.
     pub(super) is_of_map: bool,
 }
 
@@ -433,7 +433,7 @@ pub(super) fn refused(closing: Option<&Closing>, candidate: &Candidate) -> Conne
         stage => format!("during {stage}"),
     };
     if let Some(reply) = &closing.reply {
-        // RFC 5321 §3.8: whatever is said before the first transaction is about the host, not about a message
+        // RFC 5321 §3.8: a reply before the first transaction is about the host, not about a message
         trouble.status = reply.status().unwrap_or(trouble.status).with_outcome(Outcome::Transient);
         trouble.text = reply.to_string();
         trouble.reply = Some(reply.clone());

@@ -2,7 +2,8 @@
 //!
 //! The line names recipients, for which the message is read. A few are read at a time, so that mail that can be sent
 //! does not wait behind them for its turn ([`Reading`](super::Reading)). A job whose line has not been written is not
-//! put in line again when its site comes and goes meanwhile: what waits here is never more than there are jobs.
+//! added again when its site comes and goes meanwhile, so the number of waiting lines is bounded by the number of
+//! jobs.
 
 use mail::QueueId;
 use schedule::{Job, Positions};

@@ -56,7 +56,7 @@ impl DialError {
         }
     }
 
-    /// Whether somebody said no, or nobody anything.
+    /// Returns whether an address refused, or all were silent.
     pub(super) fn failure(&self) -> Failure {
         match self {
             Self::Silent => Failure::Silent,

@@ -206,7 +206,7 @@ mod tests {
         assert_eq!(of(&ALL, Stage::Rcpt, Loss::TimedOut), "PIPELINING");
         assert_eq!(of(&ALL, Stage::Data, Loss::Protocol("x")), "PIPELINING");
         assert_eq!(of(&ALL, Stage::Mail, Loss::Protocol("x")), "PIPELINING");
-        // A host that hangs or hangs up there does so whatever is pipelined.
+        // Pipelining is not the reason if a host hangs or closes the connection there.
         assert_eq!(of(&ALL, Stage::Mail, Loss::TimedOut), "");
         assert_eq!(of(&ALL, Stage::Rcpt, Loss::Closed), "");
     }

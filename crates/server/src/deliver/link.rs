@@ -3,8 +3,8 @@
 //! Sending and reading go on at the same time, so that a server that answers early, or does not read, is heard. All
 //! output of a turn leaves in one write. Input is read into the buffer that all connections of a thread share.
 //!
-//! Invariant: whatever the transport does, [`Link::next`] ends: by a step, by the time limit of the session, or by the
-//! bell.
+//! Invariant: whatever the transport does, [`Link::next`] ends: by a step, by the time limit of the session, or by
+//! the signal of dispatch.
 
 use super::Candidate;
 use crate::env::clock;
@@ -23,16 +23,17 @@ use tokio::time::Sleep;
 /// Slices of one write.
 const SLICES: usize = 32;
 
-/// The least silence that is counted: whoever says something all the time is not slow but has much to say, or to take.
+/// The least silence that counts: a peer that sends or takes octets all the time is not slow but has much to
+/// transfer.
 const SILENCE: Duration = Duration::from_secs(1);
-/// Silences of a transaction together are late after so many times what a single one may take.
+/// Silences of a transaction together are late after this multiple of the limit of a single one.
 const SILENCES: u32 = 2;
 
 /// After a silence of this length in a transaction nothing more is sent behind it.
 const SILENT_AFTER: Duration = Duration::from_secs(1);
 /// After one of this length about a whole message others are opened in its place.
 const STALLS_AFTER: Duration = Duration::from_secs(1);
-/// And after this one what was sent behind it, and cannot have been taken, goes elsewhere.
+/// After this time the jobs sent behind it, which the peer cannot have accepted, go elsewhere.
 const WITHDRAWS_AFTER: Duration = Duration::from_secs(5);
 
 /// A connection and its session.
@@ -76,15 +77,15 @@ pub(super) fn timer() -> Sleep {
 pub(super) enum Next {
     /// The session wants something, [`Step::Wait`] excepted.
     Step(Step),
-    /// Somebody rang.
+    /// Dispatch has signalled.
     Rung,
     /// The limit of the caller has passed.
     Idle,
     /// The server is going down; told once.
     Stopping,
-    /// The peer has said and taken nothing for longer than the fast lane bears, at once or again and again in a
-    /// transaction. In the slow lane, or if it may have a message whole, it is waited for all the same; otherwise the
-    /// next step is its end. Told once for each reply.
+    /// The peer has sent and taken nothing for longer than the fast lane allows, at once or again and again in a
+    /// transaction. In the slow lane, or if it may have a message whole, the connection waits on; otherwise the next
+    /// step is its end. Reported once for each reply.
     Lagging,
     /// The peer says nothing in a transaction: nothing is to go behind it. Told once, and not when it is
     /// [`Next::Stalling`].
@@ -98,8 +99,8 @@ pub(super) enum Next {
 }
 
 impl Link {
-    /// A connection that is open and has said nothing yet. A reply that is missing for longer than `lags_after` is told
-    /// by [`Next::Lagging`].
+    /// Makes an open connection whose peer has said nothing yet. A reply that is missing for longer than `lags_after`
+    /// is reported by [`Next::Lagging`].
     pub(super) fn new(
         session: Session,
         transport: Transport,
@@ -168,7 +169,7 @@ impl Link {
                     return Poll::Pending;
                 }
                 let now = clock::now();
-                // First, since whoever is given up in the fast lane has been too late for it.
+                // First, since a peer that is given up in the fast lane was too late for it.
                 if late.is_some_and(|late| now >= late) {
                     self.told = self.session.owed_since();
                     return Poll::Ready(Next::Lagging);
@@ -208,14 +209,14 @@ impl Link {
         if self.told == Some(since) { None } else { self.began.checked_add(since.saturating_add(after)) }
     }
 
-    /// When it is to be told that the peer is silent in a transaction, if that is to come.
+    /// Returns the time at which the peer counts as silent in a transaction, if that is to come.
     fn silent_at(&self) -> Option<Instant> {
         let is_known = self.is_silent || self.session.in_flight() == 0 || self.session.unanswered_since().is_some();
         let since = self.session.owed_since().filter(|_| !is_known)?;
         self.began.checked_add(since.saturating_add(SILENT_AFTER))
     }
 
-    /// When it is to be told that a whole message has no answer, if that is to come.
+    /// Returns the time at which the missing answer to a whole message counts as a stall, if that is to come.
     fn stalls_at(&self) -> Option<Instant> {
         let since = self.session.unanswered_since()?;
         let after = match self.stalls.filter(|(told, _)| *told == since) {
@@ -231,8 +232,8 @@ impl Link {
         (self.silent, self.is_silent) = (Duration::ZERO, false);
     }
 
-    /// Whether the connection ended in a way for which its host is passed over for a while: it was silent, or carried
-    /// not one of its `answered` transactions to an answer.
+    /// Returns whether the connection ended in a way for which its host is passed over for a while: it was silent, or
+    /// none of its `answered` transactions got an answer.
     pub(super) fn has_failed(&self, answered: u64) -> bool {
         let Some(closing) = self.session.closing() else { return false };
         match closing.loss {

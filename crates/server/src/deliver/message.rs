@@ -57,7 +57,7 @@ pub(crate) enum LoadError {
 }
 
 impl OutboundMessage {
-    /// Loads the message of a job, with those of the recipients that wait and that nobody bounces.
+    /// Loads the message of a job, with those of its recipients that wait and are not being bounced.
     ///
     /// # Errors
     /// Nothing is left to do for it, or the spool cannot read it.
@@ -72,7 +72,7 @@ impl OutboundMessage {
         }
     }
 
-    /// The same for who has claimed the recipients, with those that are held.
+    /// Loads the message for the holder of a reservation, with recipients that are held too.
     ///
     /// # Errors
     /// As [`Self::load`].

@@ -1,8 +1,8 @@
 //! The stop *deliver*: messages are handed to the next hop over connections that are fed while there is work.
 //!
 //! [`run`] is the life of one connection: hosts are found and tried ([`connect`]), then the [`OutboundSession`] takes
-//! jobs from *dispatch*, sends them as the client's machine of `smtp` says, and gives what became of them to *settle*.
-//! A connection takes the next job while the last one still awaits its reply, so that a busy one never waits for a
+//! jobs from *dispatch*, sends them by the client's machine of `smtp`, and gives the results to *settle*. A
+//! connection takes the next job while the last one still awaits its reply, so that a busy one never waits for a
 //! round trip more than it must. Idle, it waits for `delivery.idle_time` at its [`ConnectionSignal`].
 //!
 //! Nothing is recorded before a result is known, so a crash repeats at most the attempts in progress. A silent peer
@@ -136,7 +136,7 @@ pub(crate) async fn run(
     let jobs = dispatch.broken(&context, &way, connection);
     // At the end of the server nothing is known about the site.
     if !jobs.is_empty() && !context.stop.has_begun() {
-        // It could be reached, and then there was not one answer: for what waits that is the same.
+        // The host accepted the connection and answered no message: for waiting mail that is a failed connection.
         let text = "Connection closed before a message was answered".to_owned();
         Box::pin(defer_all(&context, jobs, &ConnectError::deferral((4, 2), text))).await;
     }
@@ -235,7 +235,7 @@ impl Work<'_> {
     ) -> Option<Duration> {
         let early = self.dispatch.early.get(job.message);
         if fates.iter().any(|fate| !matches!(fate, AttemptOutcome::Delivered(_))) {
-            // A report may have to be stored first; what was delivered before does not wait for that.
+            // A report may have to be stored first; deliveries before it are recorded without that wait.
             self.flush();
             if let Some(early) = &early
                 && !early.store().await
@@ -278,7 +278,7 @@ impl Work<'_> {
         }
     }
 
-    /// Settles a job that cannot be sent to anybody.
+    /// Settles a job that cannot be sent to any host.
     async fn fail(&mut self, job: &Job, trouble: &ConnectError) {
         let outgoing = match OutboundMessage::load(self.dispatch, job.message, &job.recipients).await {
             Ok(outgoing) => outgoing,
@@ -290,7 +290,8 @@ impl Work<'_> {
         self.settle(job, &attempt, fates, Feedback::Unsent).await;
     }
 
-    /// A message cannot be read: its recipients wait, and somebody has to look. One that is gone was deleted meanwhile.
+    /// Holds the recipients of a message that cannot be read, for an operator. A message that is gone was deleted
+    /// meanwhile.
     fn put_aside(&mut self, job: &Job, why: &ReadError) {
         let Some(spool) = self.context.spool() else { return };
         let due = self.context.unix_now() + why.pause();
@@ -316,15 +317,15 @@ impl Work<'_> {
 }
 
 impl Drop for Work<'_> {
-    /// A task that is cut off has still told what it knew.
+    /// A task that is cut off still records its results.
     fn drop(&mut self) {
         self.flush();
     }
 }
 
 impl OutboundMessage {
-    /// As the session takes it, without those who are left out, with what is left of the time by which it is to be
-    /// delivered.
+    /// Makes the transaction for the session, without recipients that are left out, and with the rest of the time by
+    /// which it is to be delivered.
     fn transaction(&self, token: u64, now: Duration, left_out: &[Option<AttemptOutcome>]) -> Transaction {
         let recipients = &self.envelope.recipients;
         let is_sent = |at: usize| left_out.get(at).is_none_or(Option::is_none);

@@ -29,12 +29,12 @@ use std::time::{Duration, Instant};
 
 /// Messages without a taker after which a connection is closed.
 ///
-/// Servers count refusals in a session and end it, and what was sent behind waits for its next attempt: Exim 4.96 after
-/// ten RSET that follow no message (`smtp_accept_max_nonmail`), Postfix after twenty errors, two for such a message.
-/// Those that are behind the last one count too.
+/// Servers count refusals in a session and end it, and messages sent behind wait for their next attempt: Exim 4.96
+/// after ten RSET that follow no message (`smtp_accept_max_nonmail`), Postfix after twenty errors, two for such a
+/// message. Those that are behind the last one count too.
 const BARREN_MAX: u32 = 5;
 
-/// Recipients on their way over a connection, from which on the next transaction waits for an answer.
+/// Unanswered recipients of a connection from which on the next transaction waits for an answer.
 const AHEAD_RECIPIENTS: usize = 16;
 
 /// Attempts after which a lack of one host is final, where others of its site fail; for a site with more hosts, one for
@@ -50,7 +50,7 @@ enum WorkState {
     WantsJob,
     /// There was none: the bell tells.
     Idle,
-    /// It finishes what is open and closes.
+    /// It finishes open transactions and closes.
     Closing,
 }
 
@@ -68,7 +68,7 @@ impl Unread {
     }
 }
 
-/// A message on its way.
+/// A message that is being sent.
 struct Open {
     token: u64,
     job: Job,
@@ -113,9 +113,9 @@ pub(super) struct OutboundSession<'a> {
     barren: u32,
     /// The host failed last: the first message shows whether it is back.
     is_on_trial: bool,
-    /// The peer has been silent for longer than the fast lane bears, and that was told.
+    /// The peer was reported as silent for longer than the fast lane allows.
     lag: Option<Lag>,
-    /// Nothing goes behind what is open until the first of it is over.
+    /// No transaction is sent until the first open one is over.
     waits: bool,
     /// A message that the peer had nothing to do with went back.
     has_given_back: bool,
@@ -269,9 +269,9 @@ impl OutboundSession<'_> {
         }
     }
 
-    /// The place of a connection whose peer is silent goes to somebody else. If it may have a whole message, others
-    /// that hang so have too many places; whether that was taken nobody knows, and the next attempt may make a
-    /// duplicate.
+    /// Gives the place of a connection with a silent peer to another. If the peer may have a whole message, the
+    /// connection would wait on, but too many others hang so; whether the message was accepted is unknown, and the
+    /// next attempt may make a duplicate.
     async fn break_off(&mut self) {
         self.is_broken_off = true;
         for open in std::mem::take(&mut self.open) {
@@ -288,8 +288,9 @@ impl OutboundSession<'_> {
         self.work.flush();
     }
 
-    /// Whether more may be sent ahead: what comes next, a single message perhaps, waits for no more than a transaction
-    /// of a list. Nothing is sent behind what a host is late with, nor ahead to one that failed last.
+    /// Returns whether more may be sent ahead: the next message, perhaps a single one, waits for no more than a
+    /// transaction of a list. No message is sent behind one that a host is late with, nor ahead to a host that failed
+    /// last.
     fn is_light(&self) -> bool {
         #[cfg(test)]
         if is_sabotaged(Sabotage::SendAhead) {
@@ -605,8 +606,8 @@ impl OutboundSession<'_> {
         behind
     }
 
-    /// Whether the peer ended the connection behind its answer to EHLO, before it had to do with a message, although
-    /// there was one or nobody had looked yet. An idle connection may be ended by either side.
+    /// Returns whether the peer ended the connection behind its answer to EHLO, before it got a message, although
+    /// there was one or its job was not taken yet. Either side may end an idle connection.
     fn is_over_early(&self) -> bool {
         let is_its =
             |closing: &Closing| closing.stage != Stage::Quit && (closing.reply.is_some() || closing.loss.is_some());

@@ -85,7 +85,7 @@ fn access(routing: &Routing) -> Option<&Access> {
     TAGS.iter().any(|tag| access.may_have(tag)).then_some(access)
 }
 
-/// Whether a connection that was opened under `old` maps is no more what the maps say.
+/// Returns whether the rules for a connection that was opened under `old` maps may differ now.
 pub(super) fn is_out_of_date(old: &Arc<Routing>, new: &Arc<Routing>) -> bool {
     !Arc::ptr_eq(old, new) && (access(old).is_some() || access(new).is_some()) && !old.has_access_of(new)
 }

@@ -1,11 +1,11 @@
 //! The spool as attempts read it: a few messages at a time, on threads of their own that may wait for the disk.
 //!
-//! After a start all mail has to come from the disk, for as many connections as there are. Each read has a thread, and
-//! each thread a heap that keeps room for what has passed through it: without a bound they are most of the memory.
-//! Turns come in the order in which they are asked for.
+//! After a start all mail has to come from the disk, for as many connections as there are. Each read has a thread,
+//! and each thread a heap that keeps its room: without a bound they are most of the memory. Turns come in the order
+//! of requests.
 //!
 //! A message that goes to many destinations is read once for all of them: the spool keeps it while others want it
-//! (`spool::Spool::part`), and whoever wants it while it is read waits for that instead of reading it too.
+//! (`spool::Spool::part`), and a task that wants it while it is read waits for that instead of reading it too.
 //!
 //! A reader with a turn waits for the disk alone, so that turns always end.
 
@@ -28,7 +28,7 @@ const READS_MAX: usize = 32;
 pub(crate) enum ReadError {
     /// It is not in the spool any more.
     Gone,
-    /// The spool cannot read it, or what it read makes no sense.
+    /// The spool cannot read it, or the content is damaged.
     Bad(String),
     /// The system gives no thread to read it with. Nothing is wrong with it.
     NoThread,
@@ -92,7 +92,7 @@ impl Reading {
         Self { spool, threads: Threads::new("reading", threads_max), at_work: Mutex::default() }
     }
 
-    /// Recipients of a message as they are now, from memory where somebody has read it before.
+    /// Returns the recipients of a message as they are now, from memory where another task has read it before.
     ///
     /// # Errors
     /// Those of [`read`](Self::read).

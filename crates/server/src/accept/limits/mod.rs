@@ -1,9 +1,9 @@
 //! Whether one more connection may have a session: counts and rates, in all, per listener and per client.
 //!
-//! A client is an IPv4 address or an IPv6 /64, since whoever has one address of a /64 has them all. Every decision is
-//! one look at a few numbers and a few hash look-ups under one lock: a quarter of a microsecond for a connection's
-//! coming and going, with 30,000 clients. So the lock needs no shards: a hundred thousand connections a second hold it
-//! for a few percent of the time.
+//! A client is an IPv4 address or an IPv6 /64, since the holder of one address of a /64 usually has them all. Every
+//! decision is one look at a few numbers and a few hash look-ups under one lock: a quarter of a microsecond for the
+//! begin and end of a connection, with 30,000 clients. So the lock needs no shards: a hundred thousand connections a
+//! second hold it for a few percent of the time.
 //!
 //! Invariants: a connection that was admitted is counted until its [`Guard`] is dropped, exactly once; a refused one
 //! takes nothing, neither a place nor a token. The table of clients is bounded: those with open connections are at most
@@ -82,7 +82,7 @@ pub struct ClientLimits {
 pub struct OwnMax {
     /// How many; 0 means none is too many.
     pub value: u32,
-    /// It is that of all clients without one of their own: whoever is exempt is exempt from it.
+    /// The limit is that of all clients without one of their own; an exempt client is exempt from it.
     pub is_default: bool,
 }
 
@@ -361,7 +361,7 @@ impl State {
     }
 }
 
-/// The limits and what is counted against them. Shared by all listeners.
+/// The limits and their counts. Shared by all listeners.
 pub struct Limits {
     state: Mutex<State>,
     began: Instant,

@@ -9,7 +9,7 @@
 //! given up for the time this takes. Options of a connection (TCP_NODELAY, keep-alive) are set on the listening socket,
 //! from which the kernel copies them, and cost nothing per connection.
 //!
-//! Not here: whether a connection is welcome ([`super::limits`]), who is behind it ([`super::proxy`]), TLS.
+//! Not here: limits ([`super::limits`]), the client behind a proxy ([`super::proxy`]), TLS.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -226,8 +226,8 @@ fn adopt(entry: usize, address: SocketAddr, socket: std::net::TcpListener, backl
 }
 
 fn open_all(entry: usize, address: SocketAddr, backlog: u32, sockets: usize) -> io::Result<Listener> {
-    // SO_REUSEPORT would let a second server of the same user share the port without a word. A socket without it may be
-    // bound only where nobody listens.
+    // SO_REUSEPORT would let a second server of the same user share the port without an error. A socket without it
+    // can be bound only where no other process listens.
     if address.port() != 0 {
         socket(address)?.bind(&address.into())?;
     }
@@ -263,7 +263,7 @@ fn set_options(socket: &Socket) -> io::Result<()> {
     socket.set_nonblocking(true)
 }
 
-/// The program whose socket is in the way of an address: `postfix/master, pid 711`. Only root sees other users'
+/// Names the program whose socket prevents binding an address: `postfix/master, pid 711`. Only root sees other users'
 /// programs.
 fn holder(address: SocketAddr) -> Option<String> {
     let tables = ["/proc/net/tcp", "/proc/net/tcp6"].into_iter().filter_map(|table| fs::read_to_string(table).ok());

@@ -5,8 +5,8 @@
 //! socket. Lengths, signatures and the grammar of version 1 are checked here before the parser of the crate
 //! `proxy-header` sees a complete header, since that one forgives more than a border of trust should.
 //!
-//! Not here: the proxy's own address is believed only if it is one of `listen.proxy_protocol`, which the caller asks
-//! with [`expected`]; from everybody else the same bytes are what any garbage is, a wrong command.
+//! Not here: the proxy's own address is trusted only if it is one of `listen.proxy_protocol`, which the caller asks
+//! with [`expected`]; from any other address the same bytes are a wrong command.
 //!
 //! Source: The PROXY protocol, versions 1 & 2, Willy Tarreau, 2020/03/05 (`proxy-protocol.txt` of HAProxy 2.8).
 
@@ -68,7 +68,7 @@ pub enum Outcome {
     NeedMore,
     /// A header, and perhaps bytes after it.
     Header(Header),
-    /// No header, whatever may follow.
+    /// No header, whatever bytes follow.
     Invalid(Invalid),
 }
 
@@ -87,7 +87,7 @@ pub enum Invalid {
     Tlv,
     /// The checksum does not fit.
     Checksum,
-    /// The client's address is nobody's: unspecified, broadcast or multicast.
+    /// The address is not that of a client: unspecified, broadcast or multicast.
     Address,
 }
 

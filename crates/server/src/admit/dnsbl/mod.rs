@@ -1,4 +1,4 @@
-//! DNS block lists: which addresses the client is asked for under, what the answers are worth, and the refusal.
+//! DNS block lists: the names to ask for a client's address, the weight of the answers, and the refusal.
 //!
 //! All lists are asked at once when the client connects, while the greeting waits anyway; [`ask`] is the only part with
 //! I/O, and takes `dnsbl.time_max` at most. Each list that has the client adds its weight; from `dnsbl.refuse_at` on
@@ -187,7 +187,7 @@ async fn ask_all(
     answers
 }
 
-/// The policy that refuses what the lists have.
+/// The policy that refuses clients by their entries in block lists.
 #[derive(Clone, Debug)]
 pub struct Blocklist {
     refuse_at: i32,
@@ -195,7 +195,7 @@ pub struct Blocklist {
 }
 
 impl Blocklist {
-    /// Refuses from `dnsbl.refuse_at` on, except for those whom `rights` trust.
+    /// Refuses from `dnsbl.refuse_at` on, except clients that `rights` trust.
     #[must_use]
     pub const fn new(settings: &Dnsbl, rights: Rights) -> Self {
         Self { refuse_at: settings.refuse_at, rights }

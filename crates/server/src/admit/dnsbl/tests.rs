@@ -110,7 +110,7 @@ async fn a_silent_list_holds_up_nobody_for_long() {
     assert!(began.elapsed() < Duration::from_secs(10), "bounded by dnsbl.time_max, not by dns.timeout");
     assert_eq!((found.score, found.notes.len()), (2, 1), "{found:?}");
     assert_eq!(found.notes[0].trouble, BlockListError::Unanswered(Failure::TimedOut));
-    // The next client does not wait for what is known not to answer.
+    // The next client does not wait for a list that is known not to answer.
     let asked = server.asked();
     assert_eq!(ask(&resolver, &settings, &Rights::default(), ip("192.0.2.99")).await, found);
     assert_eq!(server.asked(), asked);
