@@ -77,7 +77,7 @@ async fn one(context: &Arc<Context>, dispatch: &Arc<Dispatch>, meant: &Recipient
     let live = context.live.load_full();
     let mailer = resolve::mailer(&live.config.route);
     let attempt = outgoing.attempt(NextHop::None, mailer, Duration::ZERO, false);
-    // Logged below, when it is known who is done.
+    // Logged below, when it is known which recipients are done.
     let attempt = Attempt { is_try: false, is_told: true, ..attempt };
     let changes = settle::settle(context, &attempt, fates).await.changes;
     let recorded = match dispatch.spool.record(&changes) {
@@ -99,7 +99,7 @@ async fn one(context: &Arc<Context>, dispatch: &Arc<Dispatch>, meant: &Recipient
                 positions.push(*place);
                 recipients.push(recipient.clone());
             }
-            // A report to the postmaster that fails is held for a person, whatever it was before.
+            // A report to the postmaster that fails is held for a person, whatever state it had before.
             Status::Held if is_last => bounced.held += 1,
             Status::Held | Status::Waiting | Status::Owed => {
                 let why = "the report on it found no room in the spool; the log says more";

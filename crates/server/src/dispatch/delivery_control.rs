@@ -1,4 +1,4 @@
-//! The queue tools' side of dispatch: what they ask of it, and what they tell it.
+//! The side of dispatch that serves the queue commands: their questions and their orders.
 
 use super::{Dispatch, micros};
 use crate::queue::{

@@ -1,6 +1,6 @@
-//! Mail that waited too long at a destination that is down: nobody tries it, so its age is seen by the walk over its
-//! queue, and the end of a time that its sender gave by the scheduler's clock. And mail that was delivered, of which
-//! its sender was not told.
+//! Overdue mail: mail that waited too long at a destination that is down is not tried, so the walk over its queue
+//! finds its age, and the scheduler's clock the end of a time that its sender gave. Besides, reports that are owed
+//! for delivered mail.
 
 use super::Dispatch;
 use super::reservations::Reservation;
@@ -18,8 +18,8 @@ use std::time::Duration;
 /// When it is looked again after a time that is over by one clock and not by another.
 const CLOCK_AGAIN: Duration = Duration::from_secs(1);
 
-/// Tells the sender, and records what he was told. Returns how long it makes no sense to look again: not at all if he
-/// was told, and otherwise until it can be tried again, or until the message is as old as was thought.
+/// Reports to the sender, and records the report. Returns the time until another look makes sense: none if the report
+/// is made, and otherwise until it can be tried again, or until the message is as old as the walk took it to be.
 ///
 /// Nothing is done for recipients that do not wait any more, nor are owed a report.
 pub(super) async fn settle(
@@ -49,9 +49,9 @@ pub(super) async fn settle(
     if told == ExpiryReport::No { settle::REPORT_AGAIN } else { Duration::ZERO }
 }
 
-/// Gives back, or tells of the delay, what is not delivered by the time that the sender gave, as he wanted it. Returns
-/// when to look again: not at all if the recipients do not wait any more, at [`Duration::MAX`] if they have no time
-/// that is to come.
+/// Returns to the sender, or reports as delayed, mail that is not delivered by the time that the sender gave. Returns
+/// when to look again: never if the recipients do not wait any more, at [`Duration::MAX`] if they have no time that
+/// is to come.
 pub(super) async fn settle_by_time(
     context: &Arc<Context>,
     dispatch: &Arc<Dispatch>,
@@ -80,10 +80,10 @@ pub(super) async fn settle_by_time(
     }
 }
 
-/// It cannot be read, and an operator was told.
+/// It cannot be read, and the log tells the operator.
 struct EnvelopeReadError;
 
-/// Reads what is overdue, and claims it; `None` if nothing of it waits any more, or it was given up and goes into a
+/// Reads overdue recipients, and reserves them; `None` if none of them waits any more, or their failure goes into a
 /// report.
 async fn load(
     context: &Context,
@@ -121,7 +121,7 @@ enum ExpiryReport {
     No,
 }
 
-/// Settles mail that nobody tried by its age, and records it.
+/// Settles by its age mail that was not tried, and records it.
 async fn report_expired(
     context: &Arc<Context>,
     dispatch: &Arc<Dispatch>,
@@ -154,8 +154,8 @@ async fn report_expired(
     }
 }
 
-/// How long a message that was held until a time has not waited yet for as long as `kind` says, or its sender does not
-/// want to hear of a delay.
+/// Returns the time until a message is overdue if it is not yet: it was held until a time and is younger than `kind`
+/// says, or its sender wants no report of a delay before then.
 fn younger_than_thought(context: &Context, envelope: &Envelope, kind: Overdue) -> Option<Duration> {
     let wants_to_hear = deadline::wants_to_hear(envelope);
     if envelope.release_at().is_none() && wants_to_hear.is_none() {

@@ -34,7 +34,7 @@ pub(super) struct Moved {
 }
 
 impl Dispatch {
-    /// Whether what was stored before now may have been moved since then: most of the time nobody is moved.
+    /// Returns whether mail stored before now may have been moved since then: most of the time no mail is moved.
     pub(super) fn moves(&self, now: Duration) -> bool {
         micros(now) < self.moves_until.load(Ordering::Acquire)
     }
@@ -47,7 +47,7 @@ impl Dispatch {
         positions.into_iter().filter(|position| !gone.contains(position)).collect()
     }
 
-    /// Moves recipients to other lists, while nobody takes any from a list or puts some in line.
+    /// Moves recipients to other lists, while no other thread takes any from a list or puts some in line.
     pub(super) fn move_alone(&self, step: &mut dyn FnMut(&mut Scheduler)) {
         self.with_scheduler(|scheduler, now| {
             self.moves_until.store(micros(now + MOVES_ARE_SEEN), Ordering::Release);
@@ -162,7 +162,7 @@ impl<'a> Mover<'a> {
 
     /// Those recipients of a message in a queue who belong elsewhere, and where; none of a message that cannot be read.
     ///
-    /// The message is read once, and not at all where all mail goes the same way.
+    /// Reads the message once, and not at all where all mail goes to the same hosts.
     fn homes(&self, spool: &Spool, name: &[u8], id: QueueId, positions: &[u32]) -> Vec<(u32, Vec<u8>)> {
         if self.admission.is_none()
             && let Some(all) = &self.smart_hosts

@@ -61,7 +61,7 @@ impl Reservations {
         Cow::Owned(recipients.iter().filter(is_open).collect())
     }
 
-    /// Claims those who are nobody else's yet and for whom `is_free`.
+    /// Reserves recipients that no other holder has and for which `is_free`.
     fn take(
         &self,
         id: QueueId,
@@ -110,17 +110,17 @@ pub(super) struct Reservation {
 }
 
 impl Reservation {
-    /// For telling that they are overdue; those that somebody else tells of are left out.
+    /// Reserves recipients for a report that they are overdue, without those that another task reports.
     pub(super) fn overdue(dispatch: &Arc<Dispatch>, id: QueueId, recipients: &[u32]) -> Self {
         let recipients = dispatch.reservations.take(id, recipients.iter().copied(), Purpose::Overdue, |_| true);
         Self { dispatch: Arc::clone(dispatch), id, recipients, is_left: false }
     }
 
-    /// For bouncing them; those that a connection has, and those of whom somebody is being told, are left out.
+    /// Reserves recipients for a bounce, without those that a connection has and those with a report in progress.
     pub(super) fn bounce(dispatch: &Arc<Dispatch>, id: QueueId, recipients: &[u32]) -> Self {
         let mut claim = Self { dispatch: Arc::clone(dispatch), id, recipients: Vec::new(), is_left: true };
         for some in recipients.chunks(ASKED_MAX) {
-            // Under the lock by which connections take jobs: whoever takes one from now on sees the claim.
+            // Under the lock by which connections take jobs: a connection that takes one later sees the reservation.
             let state = dispatch.lock();
             let is_free = |position: u32| {
                 !state.scheduler.is_in_flight(id, position)

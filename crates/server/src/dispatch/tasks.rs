@@ -1,7 +1,7 @@
 //! Tasks of dispatch: they open connections, ask for hosts, read lists and report overdue mail.
 //!
-//! Decisions only send an [`Task`] and never wait. One task ([`run`]) takes them, and owns what they begin; at the end
-//! of the server it waits for what is open.
+//! The scheduler's actions only send a [`Task`] and never wait. One task ([`run`]) receives them, and owns the tasks
+//! that it starts; at the end of the server it waits for those that are open.
 
 use super::{CompletionGuard, ConnectTarget, ConnectionSignal, Dispatch, Renewal, bounce, overdue, rehome};
 use crate::context::Context;
@@ -28,7 +28,7 @@ use tokio::task::JoinSet;
 /// Why mail waits whose hosts were not found for a fault of ours.
 const BROKE_OFF: &str = "the look-up of its hosts broke off";
 
-/// How long mail of old smart hosts that is under way is waited for.
+/// Pause before the next try to move mail of old smart hosts that is in progress.
 const REHOME_AGAIN: Duration = Duration::from_secs(30);
 
 pub(super) type TaskFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -126,7 +126,7 @@ async fn restore(context: &Arc<Context>, dispatch: &Arc<Dispatch>, pass: Pass) {
         context.record(&Event::Spool { severity: Severity::Error, text: &text });
     }
     let moved = std::mem::take(&mut *moved.lock().unwrap_or_else(PoisonError::into_inner));
-    // With `delivery.mode = "queue"` the scheduler leaves alone what nobody has released.
+    // With `delivery.mode = "queue"` the scheduler leaves alone mail that was not released.
     match pass {
         Pass::First => dispatch.restore(false),
         Pass::Anew => dispatch.restore(true),
@@ -154,7 +154,7 @@ async fn restore(context: &Arc<Context>, dispatch: &Arc<Dispatch>, pass: Pass) {
     }
 }
 
-/// A new configuration is in force; what it means for mail that waits is done.
+/// Puts a new configuration in force for waiting mail.
 pub(crate) fn reconfigure(context: &Arc<Context>, renewal: &Renewal) {
     let Some(dispatch) = &context.dispatch else { return };
     dispatch.configure(&context.live.load().config, context.routing.load_full(), renewal);
@@ -274,7 +274,7 @@ fn hosts_not_found(context: &Context, dispatch: &Dispatch, destination: Destinat
     }
 }
 
-/// Takes a connection off the books, whatever its task came to.
+/// Removes a connection from the scheduler at the end of its task, whether or not that succeeded.
 struct Closing {
     dispatch: Arc<Dispatch>,
     connection: ConnectionId,

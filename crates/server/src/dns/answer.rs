@@ -21,7 +21,7 @@ pub const RECORDS_MAX: usize = 32;
 
 /// How long answers are believed at most. The block lists' own times are minutes; a name that moves is seen soon.
 const POSITIVE_MAX: Duration = Duration::from_secs(3_600);
-/// How long the hosts of a domain are believed at least, whatever the DNS says: some change with each look.
+/// The least time for which the hosts of a domain are kept, whatever the DNS says: some answers change each time.
 const EXCHANGES_MIN: Duration = Duration::from_secs(5);
 /// How long "there is none" is believed at most, and where the zone does not say how long.
 const NEGATIVE_MAX: Duration = Duration::from_secs(900);
@@ -188,7 +188,7 @@ impl Kind {
         }
     }
 
-    /// The record, if it is of this kind: aliases on the way are not.
+    /// Returns the record, if it is of this kind; aliases are not.
     fn data(self, record: &RData) -> Option<Data> {
         match (self, record) {
             (Self::A, RData::A(a)) => Some(Data::Address(a.0.into())),

@@ -1,9 +1,9 @@
 //! When to stop asking a resolver that does not answer.
 //!
-//! Time-outs in a row are no proof that the resolver is dead: a client whose reverse zone has dead servers can produce
-//! them at will, and would switch off block lists for everybody. So after [`SUSPECT_AFTER`] of them the resolver itself
-//! is asked something that it answers without help, and only when that too stays without an answer the resolver is
-//! skipped: for [`SKIP_MIN`], then, while each probe after that fails, twice as long up to [`SKIP_MAX`].
+//! Time-outs in a row are no proof that the resolver is dead: a client whose reverse zone has dead servers can
+//! produce them at will, and would switch off block lists for all. So after [`SUSPECT_AFTER`] of them the resolver
+//! itself gets a question that it answers without help, and only if that times out too the resolver is skipped: for
+//! [`SKIP_MIN`], then, while each probe after that fails, twice as long up to [`SKIP_MAX`].
 
 use std::time::{Duration, Instant};
 
@@ -127,7 +127,7 @@ mod tests {
             skip = (skip * 2).min(SKIP_MAX);
         }
         assert!(breaker.is_open());
-        // A probe that nobody reports on does not close the door for ever.
+        // A probe without a report does not keep the resolver skipped for ever.
         assert_eq!(breaker.course(now + SKIP_MAX), Course::Probe);
         assert_eq!(breaker.course(now + SKIP_MAX + PROBE_AGAIN), Course::Probe);
         assert!(breaker.answered());

@@ -1,7 +1,8 @@
 //! Answers kept until their time is over, and good ones for a while longer, in bounded memory.
 //!
-//! Two generations: what is asked or learned goes to the young one; when that has half the entries allowed, the old one
-//! is dropped and the young one grows old. Every operation takes constant time, and what is asked often stays.
+//! Two generations: entries that are asked for or learned go to the young one; when that has half the entries
+//! allowed, the old one is dropped and the young one becomes old. Every operation takes constant time, and entries
+//! that are often asked for stay.
 
 use std::collections::HashMap;
 use std::hash::Hash;

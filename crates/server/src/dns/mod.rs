@@ -1,10 +1,10 @@
 //! Questions to the DNS, asked so that a slow or dead DNS costs a session nothing but the answer.
 //!
 //! One [`Resolver`] serves the whole server. It adds to the library's protocol: a time limit on each question
-//! (`dns.timeout`), a bound on questions under way, a cache of bounded size in which errors count as answers for a
-//! short while, one question where several sessions ask the same, and a breaker that stops asking a resolver that is
-//! dead. Nothing here blocks a worker, and no task is started: whoever asks drives the question, and if it goes away
-//! another one who waits for the same answer takes over.
+//! (`dns.timeout`), a bound on open questions, a cache of bounded size in which errors count as answers for a short
+//! while, one question where several sessions ask the same, and a breaker that stops asking a resolver that is dead.
+//! Nothing here blocks a worker, and no task is started: the caller that asks drives the question, and if it goes
+//! away another caller that waits for the same answer takes over.
 //!
 //! Other modules interpret answers: [`Resolver::reverse`] gives the verified name of a client,
 //! [`Resolver::mail_hosts`] the hosts of a domain, and `admit::dnsbl` asks block lists.
@@ -53,15 +53,15 @@ use places::Places;
 pub use reverse::ClientName;
 use servers::{Client, Servers};
 
-/// Questions of sessions under way; more wait, within their time limit.
+/// Open questions of sessions; more wait, within their time limit.
 pub const QUESTIONS_MAX: usize = 256;
-/// Questions of deliveries under way, so that a storm of them takes no place from sessions; more wait likewise.
+/// Open questions of deliveries, so that a storm of them takes no place from sessions; more wait likewise.
 pub const DELIVERY_QUESTIONS_MAX: usize = 512;
-/// Look-ups of mail hosts under way, each with a few questions; more wait their turn, as long as it takes.
+/// Open look-ups of mail hosts, each with a few questions; more wait their turn, as long as it takes.
 pub const LOOKUPS_MAX: usize = 128;
-/// Of those above, how many more may be under way when they take long.
+/// Further open questions of deliveries, for those that take long.
 pub const SLOW_QUESTIONS_MAX: usize = 1_536;
-/// Of look-ups, how many more may be under way when they take long.
+/// Further open look-ups, for those that take long.
 pub const SLOW_LOOKUPS_MAX: usize = 1_536;
 /// RFC 8767 §5: how long the servers have for an answer while one is at hand whose time is over.
 const STALE_PATIENCE: Duration = Duration::from_millis(1_800);
@@ -83,7 +83,7 @@ pub enum Failure {
     Failed,
     /// The name cannot be asked for.
     BadName,
-    /// It is not known, and nobody was to be asked.
+    /// The cache has no answer, and the caller wants no question.
     NotKept,
 }
 
@@ -163,22 +163,22 @@ impl std::error::Error for SetupError {}
 
 struct State {
     cache: Cache<Key, CachedAnswer>,
-    /// Questions under way, as many as there are callers at most; who waits gets the answer, or learns that the one who
-    /// asked is gone.
+    /// Open questions, as many as there are callers at most; a caller that waits gets the answer, or sees that the
+    /// one that asked is gone.
     open: HashMap<Key, watch::Receiver<Option<CachedAnswer>>>,
     breaker: Breaker,
     counts: Counts,
     notes: Vec<DnsNote>,
 }
 
-/// Within what a question must be answered.
+/// Limits of a question.
 #[derive(Clone, Copy)]
 struct Limit<'a> {
     until: Timer,
     places: &'a Places,
     /// An answer may serve whose time is over.
     stale: bool,
-    /// If not, only what is kept is an answer.
+    /// If not, only the cache answers.
     asks: bool,
 }
 
@@ -207,7 +207,7 @@ struct Inner {
     state: Mutex<State>,
 }
 
-/// The way to the DNS. Clones share everything.
+/// Access to the DNS. Clones share everything.
 #[derive(Clone)]
 pub struct Resolver(Arc<Inner>);
 
@@ -268,8 +268,8 @@ impl Resolver {
         })))
     }
 
-    /// Whether it asks the same servers in the same manner as the other, with the same /etc/hosts: what is kept of
-    /// answers is as good for one as for the other.
+    /// Returns whether it asks the same servers in the same manner as the other, with the same /etc/hosts: kept
+    /// answers are as good for one as for the other.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
         self.0.origin == other.0.origin
     }
@@ -303,7 +303,7 @@ impl Resolver {
         Counts { cache_entries: state.cache.len(), dead: state.breaker.is_open(), servers_silent, ..state.counts }
     }
 
-    /// Takes what is to be logged.
+    /// Takes the notes to log.
     #[must_use]
     pub fn take_notes(&self) -> Vec<DnsNote> {
         std::mem::take(&mut self.state().notes)
@@ -315,7 +315,7 @@ impl Resolver {
         Limit { until, places: &self.0.places, stale: false, asks: true }
     }
 
-    /// The limits of a delivery's question; without `asks` nobody is asked.
+    /// Returns the limits of a delivery's question; without `asks` only the cache answers.
     fn delivery_limit(&self, asks: bool) -> Limit<'_> {
         Limit { places: &self.0.delivery_places, stale: true, asks, ..self.limit(self.0.timeout) }
     }
@@ -470,7 +470,8 @@ impl Resolver {
         }
     }
 
-    /// Whether the resolver answers a question that needs nobody else, within half the time limit.
+    /// Asks the resolver a question that it answers without other servers, and returns whether it does within half
+    /// the time limit.
     async fn probe(&self) -> bool {
         let root = Name::root();
         let asking = self.0.servers.lookup(&root, RecordType::NS);

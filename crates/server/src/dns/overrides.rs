@@ -1,4 +1,4 @@
-//! `[[dns.override]]`: answers that nobody is asked for.
+//! `[[dns.override]]`: answers of the configuration in place of the DNS.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! Places for work of which some takes long: what is slow does not hold what is quick.
+//! Places for work of which some takes long: slow work does not hold up quick work.
 //!
 //! Work begins in a quick place. When it has taken [`QUICK`] it moves to a slow one as soon as there is one, and its
 //! quick place is free for others. So name servers that are silent cost those who wait behind them milliseconds, until

@@ -39,7 +39,7 @@ impl Resolver {
     /// Cancel safe.
     pub async fn reverse(&self, ip: IpAddr) -> ClientName {
         let ip = ip.to_canonical();
-        // RFC 6761 §6.3: the name belongs to these addresses, whatever a server says; some do not know them.
+        // RFC 6761 §6.3: the name belongs to these addresses, whatever a server answers; some do not know them.
         if ip.is_loopback() {
             return ClientName::Verified("localhost".into());
         }
@@ -47,7 +47,7 @@ impl Resolver {
         let Ok(found) = self.ask(&Name::from(ip).to_ascii(), Kind::Ptr, limit).await else {
             return ClientName::Unknown;
         };
-        // Foreign bytes: only what is a host name comes through.
+        // Foreign bytes: only host names come through.
         let names = found.records.iter().filter_map(|data| match data {
             Data::Name(name) => DomainName::new(name.strip_suffix('.').unwrap_or(name)).ok(),
             Data::Address(_) | Data::Exchange { .. } => None,

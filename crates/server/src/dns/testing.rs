@@ -1,5 +1,5 @@
-//! A DNS server on a loopback port that the system chose, for tests: it answers what it was told and nothing else, as a
-//! recursive server does, over UDP and TCP; and names can be given ways to answer badly.
+//! A DNS server on a loopback port that the system chose, for tests: it gives only the answers it was told to give,
+//! as a recursive server does, over UDP and TCP; and names can have answers with faults.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -50,7 +50,7 @@ pub(crate) enum Manner {
     OldServer,
     /// With 2,000 addresses, 50 kB, over UDP truncated.
     Huge,
-    /// An alias alone, without what it leads to.
+    /// An alias alone, without the records of its target.
     AliasOnly,
     /// Empty answers without a SOA record.
     Bare,
@@ -114,9 +114,8 @@ pub(crate) fn resolver_of(settings: &Dns) -> Resolver {
     Resolver::with(settings, name_servers(settings).unwrap(), b"").unwrap()
 }
 
-/// Does work that nothing but packets hold up, and says how long that took by a clock that stands: no time at all,
-/// however busy the machine. Work that waits for the clock gets it after a while all the same, and is found out by what
-/// it took.
+/// Does work that waits only for packets, and returns the time that it took by a paused clock: zero, however busy the
+/// machine. Work that waits for the clock gets it after a while all the same, and shows by its time.
 pub(crate) async fn standing<F: Future>(work: F) -> (F::Output, Duration) {
     // A blocking task keeps a paused clock from advancing while all other tasks wait.
     tokio::time::pause();
@@ -211,7 +210,7 @@ impl Drop for Server {
     }
 }
 
-/// Both on one port: the next if somebody else has the number for TCP.
+/// Both on one port: another port if the number is in use for TCP.
 async fn sockets() -> (UdpSocket, TcpListener) {
     loop {
         let udp = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
@@ -236,7 +235,7 @@ async fn serve_tcp(listener: TcpListener, zone: Arc<Zone>) {
     loop {
         let (stream, _) = listener.accept().await.unwrap();
         let zone = Arc::clone(&zone);
-        // A client that goes away ends its task with an error, which is nobody's.
+        // A client that goes away ends its task with an error, which is ignored.
         clients.spawn(async move { serve_client(stream, &zone).await });
     }
 }

@@ -177,7 +177,7 @@ async fn a_zone_that_is_silent_does_not_kill_the_resolver() {
 
 /// Lets the clock go on.
 async fn later(seconds: u64) {
-    // It stands only while nobody waits for a socket.
+    // The clock is paused only while no task waits for a socket.
     tokio::time::pause();
     tokio::time::advance(Duration::from_secs(seconds)).await;
     tokio::time::resume();

@@ -6,8 +6,8 @@
 //! ends and bind all that it starts: `auth.program`, and without the helper of local delivery also programs of
 //! aliases. The helper is started before and is not bound.
 //!
-//! A kernel that lacks one of the two is no error: the log and `mailrace status --json` say what is in force. Rules
-//! cannot be widened, so a reload that needs more files is refused ([`Hardening::refuses`]).
+//! A kernel that lacks one of the two is no error: the log and `mailrace status --json` list the restrictions in
+//! force. Rules cannot be widened, so a reload that needs more files is refused ([`Hardening::refuses`]).
 
 pub mod facts;
 pub mod needs;
@@ -32,7 +32,8 @@ pub struct Hardening {
 }
 
 impl Hardening {
-    /// Puts in force what the configuration asks for and the kernel has, for this thread and all that it starts.
+    /// Puts the restrictions of the configuration in force that the kernel has, for this thread and all that it
+    /// starts.
     ///
     /// To be called once, after root was given up and before the second thread.
     #[must_use]

@@ -26,7 +26,7 @@ pub enum Scope {
     Only,
 }
 
-/// One path, and what the server does there.
+/// A path, and the access that the server needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Need {
     /// The key that names the path, or what else asks for it.
@@ -45,7 +45,7 @@ impl Need {
     }
 }
 
-/// Programs, libraries and their data, which the system has for everybody.
+/// Programs, libraries and their data, which every user of the system may read.
 const SYSTEM_PROGRAMS: [&str; 9] =
     ["/usr", "/lib", "/lib32", "/lib64", "/bin", "/sbin", "/nix/store", "/gnu/store", "/run/current-system"];
 /// Settings of the system: names, zones, certificates, name servers. `/proc` as a whole, since the kernel makes its
@@ -155,8 +155,7 @@ fn without_helper(config: &Config, facts: &Facts, needs: &mut Vec<Need>) {
     }
 }
 
-/// The directory that a template leads to: the home of the server's user, or what is before the first part that
-/// differs.
+/// Returns the directory of a template: the home of the server's user, or the part before the first variable.
 fn place(template: &str, facts: &Facts) -> Option<PathBuf> {
     if template == "%h" || template.starts_with("%h/") {
         return facts.own_home.clone();

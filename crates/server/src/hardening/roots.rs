@@ -1,7 +1,7 @@
 //! From needs to the directories that rules are made for, and back: whether the rules in force allow a need.
 //!
-//! The kernel judges where a file is after all links were followed. So a need counts for the directory of its name (a
-//! new file may be put there) and for the directory of what it leads to now.
+//! The kernel judges the path of a file after it has followed all links. So a need counts for the directory of its
+//! name (a new file may be put there) and for the directory of the link's present target.
 
 use super::needs::{Access, Need, Scope};
 use std::collections::BTreeMap;
@@ -38,7 +38,7 @@ impl Roots {
     #[must_use]
     pub fn allow(&self, need: &Need) -> bool {
         roots(need).iter().all(|root| {
-            // The kernel adds up the rights of all directories on the way.
+            // The kernel adds up the rights of all parent directories.
             let granted =
                 self.above(root).chain(self.0.get_key_value(root).map(|(path, access)| (path.as_path(), *access)));
             granted
@@ -96,7 +96,7 @@ fn roots(need: &Need) -> Vec<PathBuf> {
     }
 }
 
-/// Whether a rule is for the thing itself: a directory, a device, what a descriptor leads to.
+/// Returns whether a rule is for the path itself: a directory, a device, or the target of a descriptor.
 fn stays(found: &Path) -> bool {
     found.is_dir() || found.starts_with("/dev") || found.starts_with("/proc")
 }

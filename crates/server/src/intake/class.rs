@@ -1,7 +1,7 @@
-//! Which class a message goes in: what waits behind what at a destination.
+//! Puts a message in a class: the class decides which mail goes first at a destination.
 //!
-//! The class is decided when a message is stored, from what the client said and from its header, and kept with the
-//! state of each recipient, so that nothing is read again to know it.
+//! The class is decided when a message is stored, by the client's priority and the header, and kept with the state of
+//! each recipient, so that the message is not read again for it.
 
 use mail::MailParams;
 use schedule::Class;

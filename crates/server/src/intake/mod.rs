@@ -18,7 +18,7 @@
 //! change there, also of content whose body is in chunks. A copy for another recipient, or a list, is one
 //! more [`NewMessage`] of the same transaction, and so shares its all or none.
 //!
-//! The module knows the queue only as [`Enqueue`]. Mail that may leave before it is durable takes the way of
+//! The module knows the queue only as [`Enqueue`]. Mail that may leave before it is durable goes through
 //! [`uncommitted`].
 
 mod class;

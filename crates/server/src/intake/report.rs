@@ -1,8 +1,9 @@
-//! Messages of our own, which are reports: where they go is asked as for any other recipient, and the spool has them
-//! before what they tell of is done.
+//! Messages of our own, which are reports: their route is looked up as for any other recipient, and they are in the
+//! spool before the recipients they report are done.
 //!
-//! A report may be for a user, a list owner or a program of this machine. It keeps the null sender on every way, also
-//! through a list with an owner: what has no sender is never answered, and so no chain of reports goes on for ever.
+//! A report may be for a user, a list owner or a program of this machine. It keeps the null sender on all routes,
+//! also through a list with an owner: a message without a sender is never answered, so no chain of reports goes on
+//! for ever.
 
 use super::{HeaderHints, NewMessage, Origin, PIECE_BYTES, TransactionContent, class_of, commit};
 use crate::context::Context;
@@ -38,8 +39,8 @@ impl fmt::Display for NotStored {
     }
 }
 
-/// Octets of a report beside what it returns where there is room for small messages only: so the header section of the
-/// message mostly fits, too.
+/// Octets of a report besides the returned content where there is room for small messages only: so the header section
+/// of the message mostly fits, too.
 const SMALL_REPORT_OCTETS: usize = PIECE_BYTES - (16 << 10);
 
 /// A report in the spool.

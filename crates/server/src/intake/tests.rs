@@ -1,4 +1,4 @@
-//! Content on its way into a real spool on a simulated disk.
+//! Content that goes into a real spool on a simulated disk.
 
 use super::commit::store_all;
 use super::content::CHUNK_BYTES;
@@ -142,7 +142,7 @@ async fn a_failed_disk_is_told_and_leaves_no_message() {
         let body = body(bytes);
         assert!(trial.bring(&body).await.is_err(), "{bytes} octets");
         assert_eq!(trial.spool.messages().len(), 1);
-        // The next one is not hurt by what is left of it.
+        // The next message is not damaged by the remains of this one.
         trial.disk.clear_faults();
         let id = trial.bring(&body).await.unwrap();
         assert!(trial.spool.body(id).unwrap().concat() == body);

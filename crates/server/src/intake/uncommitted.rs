@@ -13,8 +13,8 @@
 //! it twice. After the answer the message is in the spool or delivered. With `race` the answer may come before
 //! the outcome is recorded: a crash then repeats the delivery, as it may for any outcome of the last 50 ms.
 //!
-//! Only a message whose outcome nobody needs to be told of goes this way: small enough to be in memory, without
-//! NOTIFY=SUCCESS, HOLDFOR or BY. All others are durable first.
+//! Only a message whose delivery needs no report goes this way: small enough to be in memory, without NOTIFY=SUCCESS,
+//! HOLDFOR or BY. All others are durable first.
 
 use super::commit::{FramedMessage, append};
 use super::transaction_content::in_memory;
@@ -44,15 +44,15 @@ enum Stage {
     InMemory,
     /// In the spool.
     Stored,
-    /// Its sender was told that it is not taken, or is gone.
+    /// Its sender got a refusal, or is gone.
     Gone,
 }
 
 #[derive(Debug, Default)]
 struct Progress {
-    /// Recipients that a next hop has taken, with what is to be recorded of them.
+    /// Recipients that a next hop has accepted, each with the change to record.
     taken: BTreeMap<u32, Change>,
-    /// A recipient is left for whom the message must be in the spool.
+    /// Another recipient needs the message in the spool.
     is_wanted: bool,
 }
 
@@ -81,7 +81,7 @@ impl UncommittedMessage {
         self.progress().taken.len() >= self.recipients.len()
     }
 
-    /// The message as a connection sends it, with those of the recipients that nobody has taken.
+    /// Makes the message for a connection, with those of the recipients that no next hop has accepted.
     ///
     /// # Errors
     /// All have been taken.
@@ -145,7 +145,7 @@ impl UncommittedMessage {
                     return false;
                 }
             }
-            // A permit is kept for who asks after the bell was rung.
+            // The bell keeps a permit for a task that waits after it was rung.
             self.bell.notified().await;
         }
     }
@@ -211,7 +211,7 @@ impl UncommittedMessages {
     }
 }
 
-/// Ends an early message that nobody stores.
+/// Ends an early message that is not being stored.
 struct Guard {
     dispatch: Arc<Dispatch>,
     early: Arc<UncommittedMessage>,
@@ -281,7 +281,7 @@ pub(crate) async fn commit(context: &Arc<Context>, how: Acknowledge, message: Me
             return Ok(bytes);
         }
     }
-    // A task of its own: what is being written is in the spool, whether the session lives or not.
+    // The writer is a task of its own: its message is in the spool whether or not the session lives on.
     let (tell, mut written) = oneshot::channel();
     let writer = Arc::clone(context);
     dispatch.spawn(Box::pin(async move {
@@ -289,7 +289,8 @@ pub(crate) async fn commit(context: &Arc<Context>, how: Acknowledge, message: Me
         let stored = append(&spool, &[FramedMessage::alone(&encoded, body, first)]).await;
         let mut deferred = Vec::new();
         if stored.is_ok() {
-            // Before it counts as stored: what a next hop defers meanwhile is still under way, and not lined up again.
+            // Before the message counts as stored: recipients that a next hop defers meanwhile are still in progress,
+            // and do not get a second job.
             let is_left = |position: u32| !guard.early.progress().taken.contains_key(&position);
             deferred = guard.dispatch.rest_accepted(&envelope, &encoded, class, &is_left);
         }
@@ -300,7 +301,7 @@ pub(crate) async fn commit(context: &Arc<Context>, how: Acknowledge, message: Me
     }));
     tokio::select! {
         biased;
-        // At the end of the server nobody may write it any more: then the sender keeps it.
+        // At the end of the server no task may write it any more: then the sender keeps it.
         stored = &mut written => match stored.unwrap_or(Err(Error::Failed)) {
             Err(_) if early.is_taken() => {}
             stored => stored?,

@@ -1,4 +1,4 @@
-//! The log of the server: events in, lines out, and nobody waits for it.
+//! The log of the server: turns events into lines; callers do not wait for it.
 //!
 //! A caller renders its line itself ([`render`]) and puts it into a bounded queue ([`queue`]) behind one short lock;
 //! one thread ([`writer`]) takes all that waits and writes it at once to the target ([`target`]). When the target is
@@ -164,7 +164,8 @@ thread_local! {
 }
 
 impl Log {
-    /// Starts the writer. A target that cannot be used is no error: it is said on standard error and tried again.
+    /// Starts the writer. A target that cannot be used is no error: standard error gets a line, and the writer tries
+    /// again.
     ///
     /// # Errors
     /// The thread could not be started.
@@ -197,8 +198,8 @@ impl Log {
             true
         });
         if sent != Ok(true) {
-            // The thread is ending and has no such variables any more, or a panic in making a line is told as it
-            // happens.
+            // The thread is ending and has no such variables any more, or the event is about a panic while it made a
+            // line.
             self.shared.send(event, &mut Local::default());
         }
     }
@@ -215,7 +216,7 @@ impl Log {
         self.shared.counters.get(counter.index()).map_or(0, |value| value.load(Ordering::Relaxed))
     }
 
-    /// Why the target takes nothing now; `None` while it does, or nobody knows better.
+    /// Returns why the target takes nothing now; `None` while it does, or while that is unknown.
     #[must_use]
     pub fn trouble(&self) -> Option<LogError> {
         self.shared.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -247,7 +248,7 @@ impl Log {
         wait.recv_timeout(time_max).is_ok()
     }
 
-    /// Writes what waits and ends the writer. Events after it are counted and not written.
+    /// Writes the waiting lines and ends the writer. Events after it are counted and not written.
     ///
     /// A target that takes nothing is waited for two seconds; then the lines are lost, and false is returned.
     pub fn flush_and_close(&self) -> bool {

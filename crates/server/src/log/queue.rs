@@ -1,4 +1,4 @@
-//! Lines on their way from the callers to the writer, and what else the writer is asked to do, in one order.
+//! Queue of lines and orders between callers and the writer, in one order.
 //!
 //! Callers copy their line under a short lock. They wake the writer only when it sleeps; while lines keep coming it
 //! looks for them by itself ([`NAP`]), so that a storm costs no system call per line. The number of lines that are not
@@ -56,7 +56,7 @@ struct State {
     lines_max: usize,
     /// Lines waiting or in the writer's hands.
     lines: usize,
-    /// Lines lost since that was said.
+    /// Lines lost since the last line that gave their number.
     dropped: u64,
     /// The writer waits for a call.
     sleeping: bool,
@@ -78,7 +78,7 @@ impl State {
         self.work.push_back(Work::Lines(lines));
     }
 
-    /// Says how many lines were lost, at the end of what waits.
+    /// Adds a line with the number of lost lines at the end of the queue.
     fn say_dropped(&mut self, style: &Arc<Style>, now_us: u64) {
         if self.dropped == 0 || self.closed {
             return;
@@ -199,12 +199,12 @@ impl Queue {
         lost
     }
 
-    /// The target is another one now; it hears what the old one did not take.
+    /// The target has changed; the new one gets the number of lines that the old one lost.
     pub(super) fn switched(&self, now_us: u64) {
         self.lock().say_dropped(&self.style.load(), now_us);
     }
 
-    /// No line is taken any more. Returns what came in the meantime.
+    /// Closes the queue to further lines. Returns the work that came in the meantime.
     pub(super) fn close(&self) -> VecDeque<Work> {
         let mut state = self.lock();
         state.closed = true;

@@ -131,8 +131,8 @@ impl Sink {
     }
 }
 
-/// Opens the file, which is made if it is not there. A symbolic link is not followed: whoever may write to the
-/// directory of the log could have lines written, and a file made, wherever this process may.
+/// Opens the file, and creates it if it does not exist. A symbolic link is not followed: a user that may write to the
+/// directory of the log could otherwise have lines written, and a file made, wherever this process may.
 pub(super) fn open(path: Option<&Path>) -> io::Result<File> {
     let flags = (OFlags::NOFOLLOW | OFlags::NOCTTY).bits().cast_signed();
     match path {

@@ -38,13 +38,13 @@ enum Mood {
     MuteTls,
     /// It offers TLS and says no when it is to begin.
     DeclinesTls,
-    /// It offers TLS, and this is said in one write with the reply to STARTTLS.
+    /// It offers TLS, and sends these octets in one write with the reply to STARTTLS.
     Injected(&'static [u8]),
     /// The same in a write of its own, before the handshake begins.
     InjectedApart(&'static [u8]),
     /// The same, behind the beginning of the handshake.
     InjectedLate(&'static [u8]),
-    /// This is said in one write with the reply to EHLO, before STARTTLS.
+    /// Sends these octets in one write with the reply to EHLO, before STARTTLS.
     InjectedEarly(&'static [u8]),
 }
 
@@ -60,7 +60,7 @@ struct World {
     rule: EffectiveRule,
 }
 
-/// A connection under way.
+/// Counts a connection in progress while it lives.
 struct UnderWay(Arc<AtomicUsize>);
 
 impl UnderWay {
@@ -308,7 +308,7 @@ async fn who_was_not_tried_for_lack_of_time_comes_first_the_next_time() {
     }
 }
 
-/// Of whom nothing bad is learned, he is tried first again: the next connection would come as far as this one.
+/// A host of which nothing bad is known is tried first again: the next connection would come as far as this one.
 #[tokio::test(start_paused = true)]
 async fn where_nothing_is_held_against_those_that_were_tried_the_site_is_to_blame() {
     let addresses: Vec<&'static str> = (1..=9).map(|n| &*format!("192.0.2.{n}:25").leak()).collect();
@@ -341,7 +341,7 @@ async fn a_map_that_cannot_be_asked_ends_the_search() {
     }
 }
 
-/// A host on a socket of its own with whom each handshake hangs, for 50 ms.
+/// Makes a host on a socket of its own where each handshake hangs, for 50 ms.
 async fn hung_tls() -> (World, SocketAddr) {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -458,7 +458,7 @@ async fn a_slow_ipv6_address_is_asked_again_where_ipv4_says_no() {
     assert!(world.may_try(SIX));
 }
 
-/// Both kinds of address belong to one host, which is to have as many connections as it is said and not one more.
+/// Both kinds of address belong to one host, which gets at most the connections of its limit.
 #[tokio::test(start_paused = true)]
 async fn a_host_with_both_kinds_of_address_never_sees_two_connections_for_one() {
     for four in [Mood::Late(40), Mood::Late(300), Mood::Refuses, Mood::Silent] {
@@ -534,7 +534,7 @@ async fn what_is_demanded_is_asked_of_each_host() {
     assert!(trouble.is_permanent && trouble.status.to_string() == "5.7.0", "{trouble:?}");
     let text = "503 5.7.0 encryption too weak 0 less than 112 (TLS_Srv: PERM+ENCR:112 in ";
     assert!(trouble.text.starts_with(text) && trouble.text.ends_with("access line 1)"), "{}", trouble.text);
-    // A host that may have what is demanded could not be asked.
+    // A host that may meet the demand was not reached.
     for (one, two) in [(Mood::Refuses, Mood::Good), (Mood::Good, Mood::Refuses), (Mood::BrokenTls, Mood::Good)] {
         let trouble = world(one, two).access(all).open(Lane::Fast).await.0.unwrap_err();
         assert!(

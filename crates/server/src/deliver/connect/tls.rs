@@ -1,4 +1,4 @@
-//! TLS with a next hop: whether it is tried, what is done when it does not come about, and what is remembered of that.
+//! TLS with a next hop: whether it is tried, what follows a failure, and the memory of failures.
 //!
 //! TLS is opportunistic where no rule demands it (RFC 7435), so an attacker on the path who can make it fail could
 //! have mail in clear text. His gain is bounded:
@@ -14,7 +14,7 @@
 //! [`schedule::Hosts`] has the state of TLS by address, and outlives a restart. A crash loses the last minute of it,
 //! which makes nothing weaker than for a host that is met for the first time.
 //!
-//! Not here: the handshake itself (`crate::tls`), what the access map demands (`peer`).
+//! Not here: the handshake itself (`crate::tls`), the demands of the access map (`peer`).
 
 use super::login::LoginFailure;
 use super::{ConnectError, Opening, next_hop, refused};
@@ -229,8 +229,8 @@ impl Opening<'_> {
         Unready::Other(trouble)
     }
 
-    /// Puts TLS under the session, and looks whether it is what is demanded: before EHLO, and above all before a
-    /// password is said.
+    /// Puts TLS under the session, and checks whether it meets the demand: before EHLO, and above all before a
+    /// password is sent.
     pub(super) async fn secure(self, link: &mut Link, said: &Peer) -> Result<(), Unready> {
         if let Err(failed) = self.start_tls(link, said).await {
             let candidate = link.peer.clone();
@@ -296,7 +296,7 @@ impl Opening<'_> {
         })
     }
 
-    /// Whether a connection under TLS is what is demanded of it.
+    /// Checks whether a connection under TLS meets the demand.
     async fn judge(self, link: &Link, said: &Peer) -> Result<(), ConnectError> {
         let Some(info) = &link.tls else { return Ok(()) };
         match said.unmet(self.routing, &link.peer, info).await {

@@ -19,7 +19,7 @@ async fn after(time: Duration) {
     drop(tokio::time::timeout(time, pending::<()>()).await);
 }
 
-/// A server that answers as it should up to DATA; what it does with the content is the test's.
+/// Makes a server that answers properly up to DATA; the test decides about the content.
 async fn up_to_data(stream: DuplexStream) -> BufReader<DuplexStream> {
     let mut stream = BufReader::new(stream);
     stream.write_all(b"220 mx.test\r\n").await.unwrap();

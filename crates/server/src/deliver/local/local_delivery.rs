@@ -128,7 +128,7 @@ impl LocalDelivery {
         let readers = helper.as_ref().map(|helper| Arc::new(Readers::new(Arc::clone(helper))));
         let rights = if helper.is_some() { Rights::Anybody } else { own };
         Self {
-            // One that is anybody only finds places: it carries nothing out.
+            // An agent that may be any user only finds places: it carries nothing out.
             agent: Agent::new(
                 settings.clone(),
                 Kept::new(settings.accounts.clone()).with_nss(settings.has_nss),
@@ -258,7 +258,7 @@ impl LocalDelivery {
     }
 }
 
-/// Gives the turn at a mailbox to the next when it goes, also if whoever had it broke off.
+/// Gives the turn at a mailbox to the next when it is dropped, also if the holder broke off.
 struct PassOn<'o> {
     local_delivery: &'o LocalDelivery,
     name: String,

@@ -4,8 +4,9 @@
 //! recipient delivered by [`deliver`]. The crate `local` writes mailboxes and runs programs; [`local_delivery`] chooses
 //! the process that does it, and which orders are carried out together.
 //!
-//! Invariant: a recipient is done when his copy is durable, or a program has taken it. A crash before that is recorded
-//! repeats that delivery: a Maildir has one copy all the same, and a mailbox file as well where nobody has changed it.
+//! Invariant: a recipient is done when its copy is durable, or a program has taken the message. A crash before that
+//! is recorded repeats the delivery: a Maildir has one copy all the same, and so has a mailbox file that was not
+//! changed since.
 
 mod local_delivery;
 
@@ -69,7 +70,7 @@ pub(crate) const fn connections(config: &Config, to: &To) -> u32 {
     }
 }
 
-/// Delivers what waits for a queue until there is no work.
+/// Delivers the mail of a queue until there is no work.
 ///
 /// # Cancel safety
 /// No: what was delivered may not be recorded. The server's end waits for it.
@@ -135,7 +136,7 @@ fn what_of(to: &To) -> What {
     }
 }
 
-/// Delivers a message to each of its recipients. Says what became of each.
+/// Delivers a message to each of its recipients. Returns the result of each.
 ///
 /// # Cancel safety
 /// No: what was begun is finished, and nobody hears of it.
@@ -201,7 +202,7 @@ fn order_of(
         domain: address.domain().to_string(),
         original: recipient.params.orcpt.as_ref().map(ToString::to_string).unwrap_or_default(),
         delimiter: config.local.delimiter.chars().next(),
-        // Trace lines of ours and what a filter may have added are not in the limit.
+        // The limit does not count our trace fields, nor fields that a filter may have added.
         header_max: config.message.header_bytes_max.saturating_mul(2).max(1 << 20),
         bytes: outgoing.content_bytes,
         is_again: state.tries() > 0 || is_older,

@@ -24,8 +24,8 @@ fn spool() -> Arc<Spool> {
     spool_with(|config| config.cache_bytes = 0)
 }
 
-/// Wants `wanted` reads at once, and lets none end before `full` are under way. Returns the most at a time, and whether
-/// one more came than that within `time`.
+/// Starts `wanted` reads at once, and lets none end before `full` are in progress. Returns the most at a time, and
+/// whether one more than that came within `time`.
 async fn crowd(reading: Reading, wanted: usize, full: usize, time: Duration) -> (usize, bool) {
     let reading = Arc::new(reading);
     let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
@@ -127,7 +127,7 @@ async fn every_way_to_a_stored_message_waits_for_a_turn() {
     assert!(timeout(A_WHILE, OutboundMessage::part(reading, id, 0, 1)).await.is_err());
     assert!(timeout(A_WHILE, OutboundMessage::whole(reading, id)).await.is_err());
     drop(turns);
-    // Where the system gives no thread, the message is sound: it is tried again soon, and nobody looks for rot.
+    // Where the system gives no thread, the message is sound: it is tried again soon, and is not reported as damaged.
     let short = Reading::with_threads(Arc::clone(&reading.spool), 1);
     short.run_short(true);
     let why = short.content(id, 0..1).await.unwrap_err();

@@ -1,4 +1,4 @@
-//! Errands whose task breaks off before it has said what came of it.
+//! Tests of tasks that break off before they have answered.
 
 use super::*;
 use crate::dispatch::micros;
@@ -74,7 +74,7 @@ impl Trial {
         panic!("no such errand")
     }
 
-    /// Begins an errand whose task is cut off.
+    /// Begins a task and cuts it off.
     async fn break_off(&self, errand: Task) {
         let mut tasks = JoinSet::new();
         begin(&self.context, &self.dispatch, &mut tasks, errand);

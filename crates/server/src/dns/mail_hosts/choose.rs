@@ -68,7 +68,7 @@ pub(super) fn is_host(ip: IpAddr) -> bool {
     }
 }
 
-/// The IPv4 address to which a translator or a tunnel sends what goes to this one.
+/// Returns the IPv4 address to which a translator or a tunnel sends packets for this one.
 // RFC 6052 §2.1: 64:ff9b::/96; RFC 3056 §2: 2002::/16
 fn embedded(ip: IpAddr) -> Option<IpAddr> {
     let IpAddr::V6(ip) = ip else { return None };
@@ -118,7 +118,7 @@ pub(super) fn candidates(domain: &str, found: &RecordSet) -> Result<Vec<Candidat
         return Err(NoHosts::permanent(NULL_MX, format!("{domain} does not accept mail (null MX, RFC 7505)")));
     }
     let mut hosts: Vec<Candidate> = Vec::new();
-    // Foreign bytes: only what is a host name comes through. An address here is a mistake that others do not forgive
+    // Foreign bytes: only host names come through. An address here is a mistake that other servers do not accept
     // either.
     for (preference, name) in exchanges() {
         let Ok(name) = DomainName::new(name.strip_suffix('.').unwrap_or(name)) else { continue };
@@ -161,7 +161,7 @@ pub(super) fn choose(
             }
         }
     }
-    // A name for the same machine is not another machine: an address belongs to the first who has it.
+    // Two names of the same machine are not two machines: an address belongs to the first host that has it.
     let mut owned = HashSet::new();
     for (_, addresses) in &mut known {
         addresses.retain(|ip| owned.insert(*ip));

@@ -1,8 +1,8 @@
 //! Where mail for a domain goes: MX records, and the addresses of the hosts they name.
 //!
-//! The stop is resolve. The DNS's answer is either hosts in the order to try them, or a reason why there are none, with
-//! the one decision that matters: whether another try can help. Only a clear answer of the DNS is permanent; whatever
-//! looks broken is not.
+//! The stop is resolve. The result is either hosts in the order to try them, or a reason why there are none, with the
+//! one decision that matters: whether another try can help. Only a clear answer of the DNS is permanent; an answer
+//! that looks broken is not.
 //!
 //! Not here: smart hosts and other routes of the configuration, which need [`Resolver::host_addresses`] only.
 
@@ -24,7 +24,7 @@ use super::{CachedAnswer, Failure, Kind, Limit, Resolver, now};
 use crate::config::{DNS_ADDRESSES_MAX, DNS_HOSTS_MAX, DnsOverride};
 use choose::{Addresses, candidates, choose, order};
 
-/// How long an answer is believed at least by those who keep it, whatever its time to live.
+/// The least time for which callers keep an answer, whatever its time to live.
 pub const HOLD_MIN: Duration = Duration::from_secs(5);
 /// How long an answer of the configuration holds, and any answer at most.
 const HOLD_MAX: Duration = Duration::from_secs(3_600);
@@ -132,7 +132,7 @@ impl NoHosts {
         Self::permanent(status, format!("Host unknown (Name server: {name}: {what})"))
     }
 
-    /// The address is no host of the domain's, whatever its name servers say.
+    /// The address is no mail host, whatever the name servers of the domain say.
     fn ignored(name: &str, ip: IpAddr) -> Self {
         let hint = if choose::is_host(ip) { "; see dns.ignored_addresses" } else { "" };
         Self::permanent(NO_ROUTE, format!("Host unreachable (Name server: {name}: no mail goes to {ip}{hint})"))
@@ -188,12 +188,12 @@ struct HostQuery<'a> {
     seed: u64,
 }
 
-/// Until when what was found holds, and what it is made of.
+/// Time until which a result holds, and counts of the answers that it is made of.
 #[derive(Clone, Debug, Default)]
 struct Hold {
     until: Option<Instant>,
     is_stale: bool,
-    /// Something is not known, and nobody was to be asked for it.
+    /// The cache lacks an answer, and the caller wants no question.
     lacks: bool,
     /// Answers, and those of them that are out of date.
     answers: u64,

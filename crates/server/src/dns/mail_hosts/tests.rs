@@ -187,7 +187,8 @@ async fn what_answers_lead_to() {
     }
 }
 
-/// The same where the DNS says less: no SOA in empty answers, and aliases without what they lead to.
+/// The same where the DNS leaves out parts: no SOA in empty answers, and aliases without the records of their
+/// targets.
 #[tokio::test]
 async fn sparing_servers_are_understood() {
     let long = |number: usize| cname(&format!("long{number}.example"), &format!("long{}.example", number + 1));
@@ -333,7 +334,7 @@ async fn addresses_that_no_stranger_can_mean() {
         let found = resolver.mail_hosts(&domain(name), 25, &others, Family::Any, 1).await;
         assert_eq!(show(&found), hosts);
     }
-    // Without the networks, the names of a zone count whatever they are; that is what tests of this kind are about.
+    // Without the networks, all names of a zone count; tests of this kind are about that.
     let resolver = resolver_of(&settings);
     let found = resolver.mail_hosts(&domain("alone0.example"), 25, &others, Family::Any, 1).await;
     assert_eq!(show(&found), "0 alone0.example 127.0.0.1");
@@ -507,7 +508,7 @@ async fn silence_is_a_deferral_and_takes_its_time() {
     );
 }
 
-/// In a storm each waits its turn, and none is told that the DNS failed because there were too many.
+/// In a storm each caller waits its turn, and none gets an error because there were too many.
 #[tokio::test(start_paused = true)]
 async fn more_than_there_are_places_wait() {
     let server = Server::start(vec![]).await;
@@ -560,11 +561,11 @@ async fn what_is_known_stands_in_no_line() {
     assert_eq!(now() - began, Duration::ZERO);
     // Each answer counts once.
     assert_eq!(resolver.counts().cached - before.cached, 3 + 1 + 1);
-    // Negative control: what is not known waits, be it a part of the answer only.
+    // Negative control: a look-up with an unknown part waits.
     let unknown = resolver.host_addresses("x.x.example", Family::Ipv4, 0);
     assert!(tokio::time::timeout(LONG / 100, unknown).await.is_err());
     drop(others);
-    // Out of date, the servers say nothing, and for a while nobody asks them again.
+    // The answers are out of date, the servers are silent, and for a while they are not asked again.
     tokio::time::advance(Duration::from_secs(31)).await;
     assert_eq!(show(&ask(&resolver, "x.example", 0).await), known);
     let others = crowd(&resolver).await;
@@ -601,7 +602,7 @@ async fn deliveries_and_sessions_have_places_of_their_own() {
 
 /// Lets the clock go on.
 async fn later(seconds: u64) {
-    // It stands only while nobody waits for a socket.
+    // The clock is paused only while no task waits for a socket.
     tokio::time::pause();
     tokio::time::advance(Duration::from_secs(seconds)).await;
     tokio::time::resume();
@@ -649,7 +650,7 @@ async fn answers_serve_longer_while_the_servers_fail() {
         let before = server.asked();
         assert_eq!(show(&ask(&resolver, "one.example", 0).await), text);
         assert_eq!(server.asked(), before);
-        // Sessions are told the truth.
+        // Sessions get the failure.
         assert!(resolver.a_records("mx.one.example").await.is_err());
         // Nothing is sent back by the word of an answer out of date.
         assert_eq!(show(&ask(&resolver, "null.example", 0).await), no_answer("null.example"));

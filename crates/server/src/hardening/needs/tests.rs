@@ -92,7 +92,7 @@ fn homes_and_mailboxes_count_only_for_a_server_without_the_helper() {
     }
     let reads = Facts { reads_homes: true, ..facts(true) };
     assert_eq!(asked(&needs(&config(text), &reads), "local.forward", "/users"), Some(READ));
-    // Not where nobody has mail, nor where .forward files do not count.
+    // Not where no user has a mailbox, nor where .forward files do not count.
     assert!(!below_home(&needs(&config("local.own_name = false"), &facts(false))));
     let none = config(&format!("{text}local.forward = false\n"));
     assert_eq!(asked(&needs(&none, &facts(false)), "local.forward", "/users"), None);

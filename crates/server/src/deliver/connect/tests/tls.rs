@@ -1,4 +1,4 @@
-//! TLS that is attacked, broken or gone: what is left, what waits, and when clear text is used all the same.
+//! TLS that is attacked, broken or gone: which mail waits, and when clear text is used all the same.
 
 use super::*;
 use schedule::TlsRecord;
@@ -36,7 +36,7 @@ impl World {
     }
 }
 
-/// Each is what somebody on the way can do to a connection without knowing a key.
+/// Octets that an attacker on the path can put into a connection without knowing a key.
 const INJECTED: [Mood; 13] = [
     Mood::Injected(b"2"),
     Mood::Injected(b"\0"),
@@ -98,7 +98,7 @@ async fn a_host_that_never_had_tls_is_spoken_to_in_clear() {
     }
 }
 
-/// Refused, gone, broken off, silent: none of it is what a host does that had TLS yesterday.
+/// Refused, gone, broken off, silent: a host that had TLS yesterday does none of this without an attack or a fault.
 const WITHOUT: [(Mood, &str, &str); 4] = [
     (Mood::Good, "4.7.4", "one does not offer STARTTLS, and it had TLS"),
     (Mood::DeclinesTls, "4.7.4", "one refuses STARTTLS: 454 4.7.0 not today, and it had TLS"),

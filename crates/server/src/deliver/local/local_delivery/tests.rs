@@ -115,7 +115,7 @@ fn what_comes_while_a_mailbox_is_written_to_is_written_together() {
             }
         })
         .collect();
-    // One has gone away meanwhile; and another mailbox waits for nobody.
+    // One waiter has gone meanwhile; and another mailbox does not wait.
     drop(waiting.remove(0));
     let other = in_thread(&trial, letters("ann", "a"));
     assert_eq!(trial.batches.recv().unwrap(), ["a"]);
@@ -145,7 +145,7 @@ fn a_mailbox_that_takes_nothing_keeps_few_waiting() {
     trial.batches.recv().unwrap();
     let mut waiting = Vec::new();
     for number in 1..=10 {
-        // For a while, everybody may wait.
+        // For a while, all orders may wait.
         if let HandedIn::Wait(told) = trial.local_delivery.hand_in(letters("joe", &number.to_string())) {
             waiting.push(told);
         }
@@ -182,12 +182,12 @@ fn a_worker_is_used_again_and_replaced_when_it_is_gone() {
     let waiting = || trial.local_delivery.workers.as_ref().unwrap().waiting();
     assert_eq!((deliver(&[WorkerBehaviour::Deliver], "1"), waiting()), (Verdict::delivered(), 1));
     assert_eq!((deliver(&[WorkerBehaviour::Deliver], "2"), waiting()), (Verdict::delivered(), 1));
-    // It ends before it begins: another one has it, and nobody notices.
+    // The worker ends before it begins: another one gets the batch.
     assert_eq!(
         (deliver(&[WorkerBehaviour::EndAtOnce, WorkerBehaviour::Deliver], "3"), waiting()),
         (Verdict::delivered(), 1)
     );
-    // It ends at work, or says what is none: nobody knows, and it is not used again.
+    // The worker ends at work, or sends no verdict: the result is unknown, and the worker is not used again.
     for way in [WorkerBehaviour::EndAtWork, WorkerBehaviour::Babble] {
         let verdict = deliver(&[way], "4");
         assert!(verdict.end == DeliveryEnd::Deferred && verdict.text.contains("it is not known"), "{verdict:?}");
