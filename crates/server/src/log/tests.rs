@@ -1,4 +1,4 @@
-//! The log with real files and sockets: nobody waits, nothing is lost without a word, and the order is kept.
+//! The log with real files and sockets: callers do not wait, every lost line is counted, and the order is kept.
 
 use super::queue::{Pushed, Queue};
 use super::render::Style;
@@ -191,7 +191,7 @@ fn nobody_waits_for_a_target_that_takes_nothing() {
     }
     let dropped = log.counter(Counter::LogDropped);
     assert!(dropped > 0);
-    // Now the target works again. Every line comes, or has been counted and is said.
+    // The target works again. Every line comes, or is counted in a line about lost ones.
     let mut datagrams = Vec::new();
     let said = |datagrams: &[String]| -> Vec<u64> {
         let said = datagrams.iter().filter_map(|line| line.split_once("]: log: ")?.1.split_once(" lines dropped, "));

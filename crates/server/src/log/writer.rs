@@ -1,9 +1,9 @@
 //! The thread that writes the log.
 //!
-//! It takes all that waits and writes it in one go. When the target fails it says so once on standard error, keeps what
-//! it has and tries again each second, or at once when it is told to open the file again; meanwhile the queue fills up
-//! and then drops. Settings that change, and the end, do not wait for a target that fails: what it does not take at one
-//! more attempt is lost and counted.
+//! The writer takes all waiting lines and writes them at once. When the target fails, the writer reports that once on
+//! standard error, keeps the lines and tries again each second, or at once when it gets the order to open the file
+//! again; meanwhile the queue fills up and then drops lines. A change of settings, and the end, do not wait for a
+//! target that fails: lines that it does not take at one more attempt are lost and counted.
 
 use super::queue::Work;
 use super::target::{Lines, Sink};
@@ -17,7 +17,7 @@ use std::time::Duration;
 /// Between two attempts to use a target that fails.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Writes until it is told to close.
+/// Writes until it gets the order to close.
 pub(super) fn run(shared: &Shared, target: &Target) {
     let mut writer = Writer { shared, sink: Sink::new(target), work: VecDeque::new(), failing: false };
     // Opened before the first line, so that a wrong path is known at the start.
@@ -77,7 +77,7 @@ impl Writer<'_> {
         self.work.push_front(Work::Lines(lines));
     }
 
-    /// Writes what came between the call to close and now, if the target takes it.
+    /// Writes the lines that came since the order to close, if the target takes them.
     fn finish(&mut self) {
         let late = self.shared.queue.close();
         for work in std::mem::take(&mut self.work).into_iter().chain(late) {
@@ -122,7 +122,7 @@ impl Writer<'_> {
         let target = self.sink.name();
         let text = format!("mailrace: log: {target}: {error}; tried again each second, mail goes on without a log\n");
         self.shared.set_trouble(Some(LogError { target, reason: error.to_string() }));
-        // If even that cannot be written there is nobody left to tell.
+        // If even that cannot be written, there is no other place for the message.
         io::stderr().write_all(text.as_bytes()).ok();
     }
 }

@@ -76,7 +76,7 @@ impl Users {
         }
     }
 
-    /// The name of a user who may run programs by himself: one with a shell of `/etc/shells`. Blocks. The error is a
+    /// Returns the name of a user that may run programs: one with a shell of `/etc/shells`. Blocks. The error is a
     /// text.
     pub(super) fn with_shell(&self, uid: u32) -> Result<Option<Arc<str>>, String> {
         let accounts = self.accounts.now().map_err(|error| error.to_string())?;
@@ -122,7 +122,7 @@ pub(super) struct Library {
     places: Arc<Semaphore>,
 }
 
-/// An account, if there is one, and when that was said.
+/// An account, if there is one, and the time of the answer.
 type KnownLogin = (Option<Login>, Instant);
 
 impl Default for Library {
@@ -158,7 +158,7 @@ impl Library {
         timeout(TIME_MAX, asking).await.unwrap_or_else(|_| Err(late()))
     }
 
-    /// The account of the owner of a file, which was said a moment ago or is asked for. Blocks.
+    /// Returns the account of the owner of a file, from an answer of a moment ago or by asking. Blocks.
     fn known(
         &self,
         key: &str,

@@ -1,7 +1,8 @@
-//! Answers of who is outside, kept for a while.
+//! Answers of outside sources, kept for a while.
 //!
-//! However many wait for the same answer, it is asked for once. While nobody outside answers, a value that is too old
-//! still counts for some time. That there is none never counts beyond its time: mail would be sent back for it.
+//! However many tasks wait for the same answer, it is asked for once. While no source answers, a value that is too
+//! old still counts for some time. The answer that there is no value never counts beyond its time: mail would be
+//! returned for it.
 
 use crate::env::clock;
 use route::question::{Answer, Question};
@@ -101,7 +102,7 @@ const fn is_value(answer: &Answer) -> bool {
 }
 
 impl State {
-    /// An answer of any age; what is asked for stays among the young.
+    /// Returns an answer of any age; an entry that is asked for moves to the young ones.
     fn find(&mut self, question: &Question) -> Option<&Entry> {
         if let Some((question, entry)) = self.old.remove_entry(question) {
             self.young.insert(question, entry);
@@ -121,7 +122,7 @@ impl State {
     }
 }
 
-/// A question on its way; when it is dropped others may ask again.
+/// A question that is being asked; when it is dropped others may ask again.
 struct Asking {
     cache: Arc<Cache>,
     question: Question,

@@ -24,7 +24,7 @@ use std::time::Duration;
 /// Answers of a database that are kept.
 const DATABASE_ENTRIES_MAX: usize = 10_000;
 
-/// Everybody who can be asked.
+/// All sources of answers.
 #[derive(Debug, Default)]
 pub(crate) struct Lookups {
     files: Arc<Files>,
@@ -36,7 +36,7 @@ pub(crate) struct Lookups {
     outside: Arc<HashMap<Box<str>, Arc<Outside>>>,
 }
 
-/// A source outside, with what is known of it.
+/// A source outside, with its kept answers.
 #[derive(Debug)]
 struct Outside {
     cache: Arc<Cache>,
@@ -80,14 +80,14 @@ impl Lookups {
         }
     }
 
-    /// The same, with what it has read and asked, for the users of this configuration.
+    /// Returns the same sources and kept answers, with the users of this configuration.
     pub(crate) fn with_users(&self, local: &config::Local) -> Self {
         let (files, library, outside) = (Arc::clone(&self.files), Arc::clone(&self.library), Arc::clone(&self.outside));
         Self { files, users: Users::new(local, &library), list_bytes_max: local.list_size_max, library, outside }
     }
 
-    /// From now on files of users are read by these processes, and the operator is told of those that count for
-    /// nothing. Holds for what comes after a change of the configuration too.
+    /// Has users' files read by these processes from now on, and reports files that count for nothing by `tell`.
+    /// Holds after a change of the configuration too.
     pub(crate) fn begin(&self, readers: Option<Arc<Readers>>, tell: impl Fn(&str) + Send + Sync + 'static) {
         self.files.begin(readers, Box::new(tell));
     }

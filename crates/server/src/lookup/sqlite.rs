@@ -17,12 +17,12 @@ use tokio::time::timeout;
 
 /// The longest wait for an answer.
 const TIME_MAX: Duration = Duration::from_secs(5);
-/// The longest wait for who is writing; less than the above, so that it is told as what it is.
+/// The longest wait for a writer; less than the above, so that the error names the lock.
 const BUSY_TIME_MAX: Duration = Duration::from_secs(3);
 /// Questions at once, each with a thread.
 const QUESTIONS_MAX: usize = 4;
 
-/// A file and what it is asked.
+/// A database file and its query.
 #[derive(Debug)]
 pub(super) struct Database {
     /// `sqlite:NAME`

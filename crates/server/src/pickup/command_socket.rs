@@ -1,10 +1,10 @@
-//! The socket in the pickup directory: which commands wait to hear what becomes of their messages.
+//! The socket in the pickup directory, for commands that wait for the results of their messages.
 //!
-//! Anybody on this machine may connect, as often as he likes and without a word. A connection counts for its user, as
-//! the kernel names him, from the moment it is accepted until it is closed: while its request is read, while its
-//! message waits for its turn, and while the outcomes of a delivery are awaited. One user has at most
-//! `submit.user_commands_max`, all together [`COMMANDS_MAX`]. A command beyond is told so and hears no more; its
-//! message is in the directory, and is taken all the same.
+//! Any user of this machine may connect, as often as he likes and without sending a request. A connection counts for
+//! its user, as the kernel names him, from the moment it is accepted until it is closed: while its request is read,
+//! while its message waits for its turn, and while the results of a delivery are awaited. One user has at most
+//! `submit.user_commands_max`, all together [`COMMANDS_MAX`]. A command beyond gets a line that says so and no more;
+//! its message is in the directory, and is accepted all the same.
 
 use super::Name;
 use super::waiter::SubmitWaiter;
@@ -27,7 +27,7 @@ const TOLD_AGAIN: Duration = Duration::from_secs(60);
 /// After the system had no descriptor for a connection: a moment later there may be one.
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 
-/// Reads who asks for what, until the server stops.
+/// Reads requests of commands until the server stops.
 ///
 /// # Cancel safety
 /// Yes: a command that is cut off hears nothing, and its message is taken.

@@ -1,8 +1,8 @@
 //! The pickup directory and the socket in it: made with the rights that protect what others put there.
 //!
-//! Anybody can make files, links, FIFOs and directories in it, under any name, also under one that is ours. Names are
-//! octets, none is followed, and what stands where something of ours belongs is removed, or renamed where it cannot be
-//! removed: the directory is ours, so that nobody can keep a name.
+//! Any user can make files, links, FIFOs and directories in it, under any name, also under one that is ours. Names
+//! are octets, links are not followed, and an entry of a user under a name of ours is removed, or renamed if it
+//! cannot be removed: the directory is ours, so that a user cannot keep a name.
 
 use super::BAD;
 use crate::submit::{DIRECTORY_MODE, FULL, SOCKET};
@@ -16,7 +16,7 @@ use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as 
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
-/// How often the socket is made where somebody else makes its name.
+/// Tries to make the socket while another user makes its name.
 const BIND_TRIES: usize = 100;
 
 /// The directory, open.
@@ -68,7 +68,7 @@ impl Directory {
         tokio::net::UnixListener::from_std(socket)
     }
 
-    /// One that a killed server left is replaced, and whatever else is there.
+    /// Makes the socket. Replaces one that a killed server left, and any other entry of that name.
     fn bind(&self) -> io::Result<UnixListener> {
         let path = self.path.join(SOCKET);
         let mut bound = Err(io::ErrorKind::AddrInUse.into());
@@ -121,8 +121,8 @@ impl Directory {
         }
     }
 
-    /// Gives what has a name another one that the server does not look at: this, or one that nobody else can have
-    /// taken. Blocks.
+    /// Renames an entry to a name that the server does not look at: this, or one that no other user can have taken.
+    /// Blocks.
     pub(super) fn put_aside(&self, name: &str, aside: String) -> io::Result<String> {
         if self.rename(name, &aside).is_ok() {
             return Ok(aside);
@@ -136,7 +136,7 @@ impl Directory {
         let octets = CString::new(name)?;
         match self.remove_any(&octets) {
             Ok(()) => Ok(()),
-            // A directory that somebody has filled: it may have any other name.
+            // Another user may have made a directory of that name and filled it; any other name will do.
             Err(_) => self.rename(name, &format!("{BAD}{}", random_digits()?)),
         }
     }

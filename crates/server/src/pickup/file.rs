@@ -1,11 +1,11 @@
 //! A file of the pickup directory, looked at before a word of it is believed.
 //!
-//! Anybody on this machine can write one by hand. It is opened below the open directory, without following a link and
-//! without waiting for the other end of a FIFO; what was opened is asked for its type, its owner, its group and its
-//! names, not the name. A file that was made elsewhere and linked or moved here has another group than the directory
-//! gives to what is made in it. All of it is read once before anything of it is used, it must be whole to the last
-//! octet, and the octets that are stored must be the same again: a file that changes meanwhile is not taken. Nothing in
-//! it says who wrote it, except in files of root and of the server itself.
+//! Any user of this machine can write one by hand. The server opens it below the open directory, without following a
+//! link and without waiting for the other end of a FIFO; it checks type, owner, group and number of names of the open
+//! file, not of the name. A file that was made elsewhere and linked or moved here has another group than the
+//! directory gives to its files. The server reads all of it once before it uses any of it, the file must be whole to
+//! the last octet, and the octets that are stored must be the same again: a file that changes meanwhile is not
+//! accepted. The file does not say who wrote it, except files of root and of the server itself.
 //!
 //! | In the file | Believed |
 //! |---|---|
@@ -222,7 +222,7 @@ impl SubmittedFile {
         Ok(())
     }
 
-    /// A check that content which is read again is what it was.
+    /// Returns a check that content which is read again is the same.
     pub(super) fn again(&self) -> SameContent {
         SameContent { lines: LineEnds::default(), content: Context::new(&SHA256), digest: self.digest }
     }
@@ -426,7 +426,7 @@ mod tests {
         let name = Filing::begin(place.path(), &submission).unwrap().commit().unwrap().name().to_owned();
         assert_eq!(open(place.path(), &name).unwrap().submission.adopted, Some(adopted));
         if crate::env::machine::is_root() {
-            // The control: the same file of somebody else.
+            // The control: the same file of another user.
             std::os::unix::fs::chown(place.path().join(&name), Some(4_711), None).unwrap();
             assert!(open(place.path(), &name).unwrap_err().contains("waited elsewhere"));
         }
@@ -481,8 +481,8 @@ mod tests {
         let path = place.path().join(&name);
         std::os::unix::fs::chown(&path, Some(1_000), None).unwrap();
         assert_eq!(open(place.path(), &name).unwrap().uid, 1_000);
-        // As it is when somebody moves or links a file of another user here: a file that is made here has the group of
-        // the directory.
+        // As if a user moved or linked a file of another user here: a file that is made here has the group of the
+        // directory.
         std::os::unix::fs::chown(&path, Some(1_000), Some(1_000)).unwrap();
         assert!(open(place.path(), &name).unwrap_err().contains("its group is 1000"));
         std::os::unix::fs::chown(&path, Some(0), Some(1_000)).unwrap();

@@ -1,9 +1,9 @@
 //! Stores a message that another server has taken, as that server would have gone on with it.
 //!
-//! It was accepted once, and so nobody judges again whether it may be sent: no access map is asked, its header gets no
-//! line, and whoever cannot be reached by the maps of today gets his report like anybody whose address has failed. Its
-//! name is of the time at which it came there, so that its age counts from then; tries and the warning of its sender
-//! are kept; what was in quarantine is held.
+//! It was accepted once, so the server does not judge again whether it may be sent: no access map is asked, and its
+//! header gets no field; a recipient that the present maps do not reach gets a report like any failed address. Its
+//! queue id has the time of its arrival there, so that its age counts from then; tries and the warning of its sender
+//! are kept; a message that was in quarantine is held.
 
 use super::file::SubmittedFile;
 use super::session::PickupResult;
@@ -29,12 +29,12 @@ use std::sync::Arc;
 
 /// Recipients in one message.
 const RECIPIENTS_MAX: usize = 50_000;
-/// Octets within which the header says of what sort a message is.
+/// Octets in which the server looks for the header fields that give the class.
 const HEADER_BYTES_MAX: u64 = 64 << 10;
 /// The name that its line in the log has in place of a listener's.
 const DAEMON: &str = "import";
 
-/// A message on its way.
+/// A message that is being imported.
 pub(super) struct Import {
     pub(super) context: Arc<Context>,
     pub(super) handed: Arc<SubmittedFile>,

@@ -153,11 +153,11 @@ impl QueuedFile {
 /// A message with the command that waits for it, if one does.
 type Ready = (Name, Option<SubmitWaiter>);
 
-/// Everything under way.
+/// Messages in progress.
 struct Pickup {
     context: Arc<Context>,
     directory: Arc<Directory>,
-    /// There while nobody looks.
+    /// The scanner while no scan runs.
     scanner: Option<DirectoryScanner>,
     looking: JoinSet<(DirectoryScanner, std::io::Result<Option<DirectoryScan>>)>,
     complaints: Complaints,
@@ -246,7 +246,7 @@ impl Pickup {
                 () = tokio::time::sleep_until(next.into()) => {}
             }
         }
-        // Sessions know of the stop themselves; whatever is left is there at the next start.
+        // Sessions see the stop themselves; files that are left are found at the next start.
         while self.running.join_next().await.is_some() {}
     }
 
@@ -255,7 +255,7 @@ impl Pickup {
         let uid = waiter.uid();
         if !self.known.contains_key(&name.base) {
             self.know(&name.base, uid);
-            // Somebody waits: not behind what nobody waits for.
+            // A command waits for it, so it goes before files without a command.
             self.ready.push_first(uid, (name, Some(waiter)));
         } else if let Some((name, _)) = self.wait_no_more(&name.base) {
             // It was seen before its command asked.
@@ -281,7 +281,7 @@ impl Pickup {
         }
     }
 
-    /// Begins to look for files that nobody has spoken of.
+    /// Begins a scan for files that no command reported.
     fn look(&mut self) {
         let Some(mut scanner) = self.scanner.take() else { return };
         let directory = Arc::clone(&self.directory);
@@ -398,7 +398,7 @@ impl Pickup {
         true
     }
 
-    /// Says who may hand in no more, when that begins and when others are meant.
+    /// Logs which users are at their limits, when that begins and when the users change.
     fn log_full(&mut self, full: &str) {
         let was_full = self.context.pickup.is_full.swap(!full.is_empty(), Ordering::Relaxed);
         let Some((who, count)) = full.lines().next().and_then(|line| line.split_once(' ')) else {
@@ -432,7 +432,7 @@ impl Pickup {
         ));
     }
 
-    /// Begins with what is ready, as far as there is room.
+    /// Begins with files that are ready, as far as there is room.
     fn begin(&mut self) {
         let now = clock::now();
         while self.waiting.first().is_some_and(|(at, _)| *at <= now) && self.wait_over() {}
@@ -458,7 +458,7 @@ impl Pickup {
     }
 
     fn end(&mut self, ended: Result<(String, FileOutcome), tokio::task::JoinError>) {
-        // A panic was told; its file stays known, and is tried at the next start.
+        // A panic was reported; its file stays known, and is tried at the next start.
         let Ok((base, ended)) = ended else { return };
         match ended {
             FileOutcome::Gone(told) => {
@@ -540,7 +540,7 @@ struct FileTask {
     name: Name,
     /// It was tried before.
     is_again: bool,
-    /// Recipients of whom the sender was told before.
+    /// Recipients that were reported before.
     told: HashSet<usize>,
     /// When this process saw it first.
     since: Instant,
@@ -613,7 +613,7 @@ impl FileTask {
         FileOutcome::Later(tried, why, told.collect())
     }
 
-    /// How long it waits. The time of the file is what its owner has set, who may not let it wait for ever.
+    /// Returns how long it has waited. The file has the time that its owner has set, and must not wait for ever.
     fn age(&self, handed: &SubmittedFile) -> Duration {
         let written = Duration::from_secs((clock::unix_us() / 1_000_000).saturating_sub(handed.finished));
         written.max(clock::now().saturating_duration_since(self.since))

@@ -1,4 +1,4 @@
-//! Tells the sender of a message that was handed in who is refused, where nobody waits at the command line to hear it.
+//! Reports refused recipients of a submitted message to its sender, where no command waits for the result.
 
 use super::file::SubmittedFile;
 use super::session::Refused;
@@ -14,8 +14,8 @@ use std::sync::Arc;
 /// Octets within which a header section is looked for.
 const HEADER_BYTES_MAX: u64 = 64 << 10;
 
-/// Stores reports on the refused. Returns the positions of those who are told of: durably, or nobody wants to hear of
-/// them.
+/// Stores reports on refused recipients. Returns the positions of those that are reported durably, or that the sender
+/// wants no report of.
 pub(super) async fn to_sender(
     context: &Arc<Context>,
     handed: &Arc<SubmittedFile>,

@@ -1,4 +1,4 @@
-//! Looking through the directory: which messages are there, who has too many, and what is to be removed.
+//! Scans the directory: finds messages, users with too many files, and old files to remove.
 //!
 //! Any user can fill the directory. So every entry counts for its owner, under any name; of one user the server knows
 //! at most `submit.user_files_max` messages at a time, and only these count for `submit.files_max`: the others wait
@@ -30,20 +30,19 @@ const INTERVAL_MORE: Duration = Duration::from_secs(1);
 const SHARE: u32 = 20;
 /// A directory that changed so short a time before may change again without its time telling.
 const SETTLED: Duration = Duration::from_secs(2);
-/// A file so young has a command behind it that is about to ask what becomes of it.
+/// Age of a file below which its command may still be about to ask for its results.
 pub(super) const FRESH: Duration = Duration::from_secs(2);
-/// How often files are looked for that nobody finished.
+/// Time between two looks for unfinished files.
 const TIDY_INTERVAL: Duration = Duration::from_secs(600);
 /// How long a file stays that is being written.
 const UNFINISHED_MAX: Duration = Duration::from_secs(24 * 3_600);
-/// How long a file stays that is no message, for somebody to look at it, and whatever else users put into the
-/// directory.
+/// Time for which a file that is no message stays for an operator to see, and other entries that users make.
 pub(super) const BAD_MAX: Duration = Duration::from_secs(7 * 24 * 3_600);
-/// How long either stays of a user who has more in the directory than `submit.user_files_max`.
+/// Time for which either stays of a user who has more in the directory than `submit.user_files_max`.
 const EXCESS_MAX: Duration = Duration::from_secs(3_600);
 /// Messages that are known at a time however low the limits are.
 const KNOWN_MIN: usize = 1_000;
-/// Users who are named in `full`; it is for a few, and everybody would be `all`.
+/// Users that `full` names; it is for a few, and with all of them the limit `all` holds.
 const USERS_MAX: usize = 1_000;
 
 /// The name of [`FULL`] while it is written.
@@ -238,7 +237,7 @@ impl DirectoryScanner {
         count.messages.push(Message { name, uid });
     }
 
-    /// `now`: what is old goes.
+    /// Counts another entry. With `now`, old ones are removed.
     fn count_other(&self, directory: &Directory, count: &mut Count, name: &CStr, now: Option<Duration>) {
         let octets = name.to_bytes();
         let Ok(entry) = directory.entry(name) else { return };
@@ -308,7 +307,7 @@ mod tests {
         format!("mail.{number:032x}")
     }
 
-    /// As if nobody had touched it for a while.
+    /// Sets an old time, as if the directory had not changed for a while.
     fn settle(path: &Path) {
         let old = rustix::fs::Timespec { tv_sec: 1_000_000_000, tv_nsec: 5 };
         let times = rustix::fs::Timestamps { last_access: old, last_modification: old };

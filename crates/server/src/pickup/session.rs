@@ -46,7 +46,7 @@ pub(super) enum PickupResult {
 /// A recipient by its position, and the reply that refused it.
 pub(super) type Refused = (usize, Reply);
 
-/// One message on its way.
+/// One message that is being stored.
 pub(super) struct PickupSession {
     pub(super) context: Arc<Context>,
     pub(super) handed: Arc<SubmittedFile>,
@@ -130,7 +130,7 @@ impl PickupSession {
         settings.auth.mechanisms.clear();
         let limits = &mut settings.limits;
         limits.content_piece_bytes = crate::intake::PIECE_BYTES;
-        // One file is one message, however many it is for, and nobody at the other end guesses addresses.
+        // One file is one message, however many recipients it has, and its writer does not guess addresses.
         (limits.recipients, limits.refused_recipients, limits.errors) = (u32::MAX, u32::MAX, u32::MAX);
         limits.rate_bytes = 0;
         let lane = Arc::new(ListenerProfile {
@@ -232,7 +232,7 @@ impl PickupSession {
     }
 
     async fn send_content(&self, peer: &mut Peer) -> io::Result<()> {
-        // By what the server knows of the user, not by what the file says of its sender.
+        // By the server's own knowledge of the user, not by the sender in the file.
         if !self.user.may_send {
             let host = self.context.live.load().config.hostname.clone();
             let sender = self.handed.submission.sender.to_string();
@@ -271,8 +271,8 @@ impl PickupSession {
         )
     }
 
-    /// Tells who is refused: the one who waits for it and says that he has told his caller, or else the sender by mail.
-    /// Whether all of them are told of.
+    /// Reports refused recipients: to the command that waits and confirms that its caller has seen them, or else to
+    /// the sender by mail. Returns whether all of them are reported.
     async fn report_refused(&mut self, refused: &[Refused]) -> bool {
         if let Some(waiter) = &mut self.waiter
             && waiter.refused(&self.handed.submission, refused).await
@@ -287,7 +287,7 @@ impl PickupSession {
     }
 }
 
-/// Tells what becomes of the recipients, while somebody listens.
+/// Sends the results of recipients, while the command is connected.
 ///
 /// # Cancel safety
 /// Yes.

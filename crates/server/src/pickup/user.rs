@@ -1,10 +1,9 @@
-//! The user who wrote a file, and whether the sender in it is his own: the server finds that out, whatever the file
-//! says.
+//! Finds the user who wrote a file, and whether the sender in it is his own, whatever the file says.
 //!
-//! Own is the login name with `hostname` behind it, as the sendmail command writes it, and so is any other login name
-//! with the same uid. Another sender is used all the same, and gets the field `X-Authentication-Warning`, unless root
-//! or a user of `submit.trusted` (sendmail's class t) has chosen it. A user whose name nobody can tell has his number
-//! as his name.
+//! A user's own sender is the login name with `hostname` behind it, as the sendmail command writes it, or any other
+//! login name with the same uid. Another sender is used all the same, and gets the field `X-Authentication-Warning`,
+//! unless root or a user of `submit.trusted` (sendmail's class t) has chosen it. A user without a login name has his
+//! number as his name.
 
 use crate::context::Context;
 use crate::env::accounts::Accounts;
@@ -12,7 +11,7 @@ use crate::env::blocking;
 use mail::{Address, Domain, DomainName, LocalPart, ReversePath};
 use std::time::Duration;
 
-/// How long a user who is in no file of this machine is looked for.
+/// Time limit of the search for a user who is in no file of this machine.
 const NAMING_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// A user that submits mail.
@@ -82,7 +81,7 @@ mod tests {
             (0, "anybody@other.test", "root", true),
             (0, "", "root", true),
             (33, "anybody@other.test", "www", true),
-            // A login name of digits is no number of somebody else.
+            // A login name of digits is not the number of another user.
             (1_001, "1001@mx.test", "ann", false),
             (1_002, "1001@mx.test", "1001", true),
             (4_712, "4712@mx.test", "4712", true),

@@ -17,12 +17,12 @@ impl<T> Default for Turns<T> {
 }
 
 impl<T> Turns<T> {
-    /// Behind what is ready of this user.
+    /// Adds an item behind those of this user.
     pub(super) fn push(&mut self, uid: u32, one: T) {
         self.of(uid).push_back(one);
     }
 
-    /// Before what is ready of this user.
+    /// Adds an item before those of this user.
     pub(super) fn push_first(&mut self, uid: u32, one: T) {
         self.of(uid).push_front(one);
     }
@@ -35,7 +35,7 @@ impl<T> Turns<T> {
         ready
     }
 
-    /// Takes the next thing of the next user for whom `place` has one; with that place.
+    /// Takes the next item of the next user for whom `place` has one; with that place.
     pub(super) fn next<P>(&mut self, mut place: impl FnMut(u32) -> Option<P>) -> Option<(P, u32, T)> {
         for _ in 0..self.order.len() {
             let uid = self.order.pop_front()?;

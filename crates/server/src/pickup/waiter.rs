@@ -1,11 +1,11 @@
-//! A command that waits to hear what becomes of the message it has handed in.
+//! A command that waits for the results of the message it has submitted.
 //!
 //! It connects to the socket in the pickup directory and sends one line of JSON, `{"file":"mail.…","wait":"taken"}`.
-//! Lines come back: `refused` with the recipients that are refused, to which the command answers `ok` when its caller
-//! hears it, or something else when the sender is to be told by mail; `taken` with the queue id; with `"wait":"done"`
-//! then a line with `to`, `stat`, `status` and `text` for each outcome; `later` with the reason, when the message stays
-//! in the directory, or when this user has as many commands waiting as one may have. Anybody may connect, and hears
-//! only of files of his own.
+//! The server sends lines: `refused` with the refused recipients, to which the command answers `ok` when its caller
+//! has seen them, or something else when the sender is to get a report by mail; `taken` with the queue id; with
+//! `"wait":"done"` then a line with `to`, `stat`, `status` and `text` for each result; `later` with the reason, when
+//! the message stays in the directory, or when this user has as many commands waiting as one may have. Any user may
+//! connect, and gets results of his own files only.
 
 use super::session::Refused;
 use crate::control::Peer;
@@ -23,7 +23,7 @@ use tokio::time::timeout;
 const LINE_TIME_MAX: Duration = Duration::from_secs(5);
 /// Octets of the request.
 const LINE_BYTES_MAX: u64 = 512;
-/// For the command to hear of all who are refused.
+/// Time in which the command must confirm the refused recipients.
 const REFUSED_TIME_MAX: Duration = Duration::from_secs(20);
 /// Refused recipients on one line.
 const LISTED_MAX: usize = 1_000;
@@ -39,7 +39,7 @@ pub(super) struct SubmitWaiter {
 }
 
 impl SubmitWaiter {
-    /// Reads the request: who asks, and for which file.
+    /// Reads the request: the user of the command, and its file.
     pub(super) async fn read(stream: UnixStream, peer: Peer, place: UserPlace) -> Option<(Self, String)> {
         let mut stream = BufReader::new(stream);
         let mut line = Vec::new();
@@ -56,7 +56,7 @@ impl SubmitWaiter {
         self.peer.uid
     }
 
-    /// Whether it may hear of a file of this user.
+    /// Returns whether it may get results of a file of this user.
     pub(super) fn may_hear_of(&self, uid: u32) -> bool {
         self.peer.uid == uid || self.peer.uid == 0
     }
@@ -65,7 +65,7 @@ impl SubmitWaiter {
         self.waits_for_delivery
     }
 
-    /// Tells who is refused. True: the command has said that it heard it all. Otherwise nothing more can be told to it.
+    /// Sends the refused recipients. True: the command has confirmed all of them. Otherwise it gets no more lines.
     pub(super) async fn refused(&mut self, submission: &Submission, refused: &[Refused]) -> bool {
         // Many lines, each answered at the last moment, would hold the message up for hours.
         timeout(REFUSED_TIME_MAX, self.all_refused(submission, refused)).await.unwrap_or(false)
@@ -104,7 +104,7 @@ impl SubmitWaiter {
         self.send(&json!({ "later": why })).await
     }
 
-    /// Tells what became of recipients.
+    /// Sends the result of recipients.
     pub(super) async fn outcome(&mut self, outcome: &DeliveryResult) -> bool {
         let DeliveryResult { to, stat, status, text } = outcome;
         self.send(&json!({ "to": to, "stat": stat, "status": status, "text": text })).await

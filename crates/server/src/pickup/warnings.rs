@@ -11,7 +11,7 @@ const AGAIN: Duration = Duration::from_secs(3_600);
 const WINDOW: Duration = Duration::from_secs(60);
 /// Lines of one reason in that time.
 const LINES_MAX: u32 = 10;
-/// Reasons of one user that are told apart.
+/// Reasons of one user that are counted apart.
 const REASONS_MAX: usize = 20;
 
 /// The last warning about a message.
@@ -44,7 +44,8 @@ pub(super) struct SuppressedWarnings {
 }
 
 impl Complaints {
-    /// Whether the reason of a message of this user is to be said now. `before` is what was said of it.
+    /// Returns whether the reason of a message of this user is to be logged now. `before` is the last warning about
+    /// it.
     pub(super) fn is_due(&mut self, uid: u32, reason: &str, before: &mut Option<LoggedWarning>, now: Instant) -> bool {
         let this = LoggedWarning { reason: hash(reason), at: now };
         if before.is_some_and(|said| said.reason == this.reason && now.saturating_duration_since(said.at) < AGAIN) {
@@ -63,7 +64,7 @@ impl Complaints {
         false
     }
 
-    /// Reasons whose time is over, with the messages of which nothing was said.
+    /// Takes reasons whose time is over, with the messages that got no warning of their own.
     pub(super) fn counted(&mut self, now: Instant) -> Vec<SuppressedWarnings> {
         let mut counted = Vec::new();
         self.users.retain(|uid, reasons| {

@@ -6,7 +6,7 @@ use route::alias::parse_aliases;
 use route::class::Classes;
 use route::map::{Complaint, Format, Limits, Reading};
 
-/// Reads a file of the map `name`, and says what is wrong in it, each with file and line.
+/// Reads a file of the map `name`, and returns its defects, each with file and line.
 ///
 /// # Errors
 /// Nothing of it can be used.

@@ -30,7 +30,7 @@ pub(crate) fn of_relay(from: &[IpNet], to: &[RelayDomain]) -> Classes {
     classes
 }
 
-/// Domains, of which those with a leading dot stand for what is below them too.
+/// Makes a class of domains; one with a leading dot stands for its subdomains too.
 pub(crate) fn trees(list: &[RelayDomain]) -> Class {
     let mut class = Class::default();
     for domain in list {

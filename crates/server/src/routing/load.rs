@@ -1,11 +1,11 @@
 //! From the configuration and its files to a [`Routing`].
 //!
-//! Every file is read beside what is in force; what has not changed since it was read is taken over. A file that cannot
-//! be read, or by `maps.bad_line` one with a wrong line, leaves the map as it was; where there is nothing yet that is
+//! Every file is read while the old maps are in force; a file that has not changed is taken over. A file that cannot
+//! be read, or by `maps.bad_line` one with a wrong line, leaves the map as it was; where there is no old map that is
 //! an error.
 //!
-//! A file that somebody else can have written ([`Trust`]) is read by nobody: what it held before stays in force, and
-//! the log has a critical line; where there is nothing before, that is an error too.
+//! A file that another user can have written ([`Trust`]) is not read: its old content stays in force, and the log has
+//! a critical line; where there is no old content, that is an error too.
 
 use super::account_index::AccountIndex;
 use super::{Admission, Routing, classes};
@@ -33,14 +33,14 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Files as they were read, so that what has not changed is not read again.
+/// Files as they were read, so that unchanged ones are not read again.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Files {
     tables: HashMap<(&'static str, PathBuf), (Stamp, Arc<Table>)>,
     texts: HashMap<PathBuf, (Stamp, Arc<str>)>,
-    /// All files that were looked for, with what was there.
+    /// All files that were looked for, with their stamps.
     seen: Vec<(PathBuf, Option<Stamp>)>,
-    /// Those that decide about mail, each with what is said against it.
+    /// Files that decide about mail, each with the complaint about it.
     judged: Vec<(PathBuf, Option<String>)>,
     trust: Option<Trust>,
 }
@@ -68,7 +68,8 @@ impl From<&std::fs::Metadata> for Stamp {
 }
 
 impl Files {
-    /// Whether a file has come, gone or changed since, or others can write it that could not, or the other way round.
+    /// Returns whether a file has come, gone or changed since, or others can write it that could not, or the other
+    /// way round.
     pub(crate) fn have_changed(&self) -> bool {
         self.seen.iter().any(|(path, before)| Stamp::of(path).ok() != *before)
             || self
@@ -97,7 +98,7 @@ pub(crate) fn trust_of_server(config: &Config) -> Trust {
     Trust::maps_of_server(&config.server.user, &config.server.group, config.maps.group_writable)
 }
 
-/// Reads all that the configuration names. `old`: what is in force.
+/// Reads all files that the configuration names. `old`: the maps in force.
 ///
 /// # Errors
 /// What cannot be read and has nothing before it.
@@ -353,14 +354,14 @@ impl<'a> Loading<'a> {
         Some(table)
     }
 
-    /// Notes what is said against a file now, so that a change of it is seen.
+    /// Notes the complaint about a file, so that a change of it is seen.
     fn judge(&mut self, path: &Path) -> Option<String> {
         let complaint = self.trust.complaint(path);
         self.files.judged.push((path.to_owned(), complaint.clone()));
         complaint
     }
 
-    /// The content of a file that nobody else can have written, with its stamp.
+    /// Returns the content of a file that no other user can have written, with its stamp.
     fn read(&self, path: &Path) -> Result<(Vec<u8>, Stamp), Unread> {
         let (mut file, found) = self.trust.open(path)?;
         let mut bytes = Vec::new();
@@ -441,7 +442,8 @@ impl<'a> Loading<'a> {
         classes
     }
 
-    /// Accounts, for the log. Where they cannot be read it goes without: whoever needs them for more says so.
+    /// Reads accounts, for the log. Without them the log names no users; a part that needs them for more reports the
+    /// error.
     fn people(&mut self) -> AccountIndex {
         let path = &self.config.local.accounts;
         self.files.seen.push((path.clone(), Stamp::of(path).ok()));

@@ -1,11 +1,11 @@
-//! Everybody whom a recipient became, as all transactions share it.
+//! All addresses that a recipient became, as all transactions share them.
 //!
 //! A resolution of a long list is turned once into this form: small, without what only people read, with its duplicates
 //! removed, and with the figures by which a transaction is judged without a look at the members. It does not change any
 //! more.
 //!
-//! Invariants: of two members with the same way of delivery only the first is there; the order is that of the
-//! resolution, deliveries before failures; `kinds` and `counts` say what the members say.
+//! Invariants: of two members with the same delivery only the first is there; the order is that of the resolution,
+//! deliveries before failures; `kinds` and `counts` agree with the members.
 
 use super::plan::Kind;
 use mail::Address;
@@ -18,7 +18,7 @@ use tokio::runtime::Handle;
 /// Members whose memory is freed where the last use ends.
 const FREED_AT_ONCE: usize = 5_000;
 
-/// Everybody whom a recipient became.
+/// All addresses that a recipient became.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Members {
     members: Long<Member>,
@@ -30,7 +30,7 @@ pub(crate) struct Members {
     counts: Vec<usize>,
     /// The recipient became one address, and perhaps copies.
     pub(super) is_alone: bool,
-    /// The safest of what rules say of when it is said to be accepted.
+    /// The safest time of the `250` that rules demand.
     pub(super) acknowledge: Option<Acknowledge>,
     /// For some of it no rule says that.
     pub(super) has_unruled: bool,
@@ -60,7 +60,7 @@ impl<T: Send + 'static> Drop for Long<T> {
     }
 }
 
-/// One who gets the mail.
+/// An address that gets the mail.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Member {
     address: Address,

@@ -1,4 +1,4 @@
-//! The maps and rules of the configuration, in force: what `route` decides with them, and who answers what it asks.
+//! The maps and rules in force: decisions of `route` with them, and the sources that answer its questions.
 //!
 //! A [`Routing`] is a value that a reload, or a file that has changed, replaces as a whole. Where there is neither map
 //! nor rule nor local user it is plain, and a recipient costs nothing here.
@@ -95,7 +95,7 @@ impl Routing {
         self.admission.as_ref()
     }
 
-    /// User and group of a sender who has an account here.
+    /// Returns user and group of a sender who has an account here.
     pub(crate) fn account_of(&self, address: &Address) -> Option<account_index::Owner> {
         let is_local = self.admission.as_ref().is_some_and(|one| one.router.classes.is_local(address.domain()));
         self.people.account_of(address, is_local)
@@ -190,7 +190,7 @@ impl Routing {
         Err("one look-up leads to another without end".into())
     }
 
-    /// Decides what can be decided at once with little work; `None`: somebody has to be asked, or it takes more work.
+    /// Decides if that is possible at once with little work; `None`: a source has to be asked, or it takes more work.
     ///
     /// # Errors
     /// Why it cannot be decided now.

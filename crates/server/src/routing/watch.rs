@@ -12,7 +12,7 @@ use std::time::Duration;
 /// How often it is looked whether `maps.interval` has been set.
 const OFF_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Looks at the files from time to time and puts what has changed in force, until the server stops.
+/// Looks at the files from time to time and puts changed ones in force, until the server stops.
 pub(crate) async fn run(context: Arc<Context>) {
     let mut told = Vec::new();
     loop {
@@ -47,7 +47,7 @@ pub(crate) async fn run(context: Arc<Context>) {
     }
 }
 
-/// Puts what was loaded in force, unless a reload came in between.
+/// Puts loaded maps in force, unless a reload came in between.
 fn put_in_force(context: &Arc<Context>, old: &Arc<Routing>, loaded: Loaded) {
     let Loaded { routing, notes, refused } = loaded;
     let leads_elsewhere = !routing.has_hosts_of(old);

@@ -70,7 +70,7 @@ impl Connection {
         true
     }
 
-    /// Answers what has to be waited for: the disk, a password check, or the pauses of a sink.
+    /// Answers a question that has to wait: for the disk, a password check, or the pauses of a sink.
     ///
     /// `false`: the connection is to be dropped without another word.
     pub(super) async fn answer_in_time(&mut self, question: Question) -> bool {
@@ -109,7 +109,7 @@ impl Connection {
         true
     }
 
-    /// A refusal that a sink was told to play.
+    /// Answers with a refusal that a sink plays.
     fn answer_as_told(&mut self, question: Question, refusal: Reply) {
         let now = self.elapsed();
         let verdict = Verdict::Refuse(refusal.clone());

@@ -20,10 +20,10 @@ use spool::{Error, Pressure};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How much later a message is answered while the spool is short of room, so that what is delivered can catch up.
+/// Delay of the reply to a message while the spool is short of room, so that deliveries can catch up.
 const SLOW_DOWN: Duration = Duration::from_millis(100);
 
-/// The most content that is not cut into chunks: a piece, and what a header section grew by.
+/// The most content that is not cut into chunks: a piece, and the growth of a header section.
 const INLINE_BYTES_MAX: usize = 2 * PIECE_BYTES;
 
 impl Connection {

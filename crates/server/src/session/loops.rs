@@ -1,5 +1,5 @@
 //! The end of DATA for a message that all its recipients had before: it is refused while its client still waits, so
-//! that no report goes to a sender whom anybody can forge. See [`crate::deliver::local::loops`] for the rules.
+//! that no report goes to a sender that any client can forge. See [`crate::deliver::local::loops`] for the rules.
 //!
 //! Looked at are the recipients that the transaction became: one whose mail goes on to another host, by an alias or a
 //! `.forward`, is none that had the message, and then all are delivered to. The header section alone counts, its first

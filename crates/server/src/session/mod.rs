@@ -1,6 +1,6 @@
 //! The stop *session*: drives one [`smtp::server::Session`] over a connection, from the greeting to the end.
 //!
-//! The machine in `smtp` knows the protocol; this drives it: gives it bytes and time, sends what it says, and carries
+//! The machine in `smtp` knows the protocol; this drives it: gives it bytes and time, sends its output, and carries
 //! its questions to the stops *admit* and *commit*. Questions that need no waiting are answered while the input is
 //! still in the buffer it was read into, so that a pipelined transaction costs one read and one write.
 //!
@@ -75,7 +75,7 @@ pub(crate) struct Connection {
     id: Option<QueueId>,
     /// The queue id that the next transaction gets.
     first_id: Option<QueueId>,
-    /// How long what it hands over waits for its first attempt, beside what is said of the message.
+    /// Time for which its messages wait for their first attempt, besides the parameters of the message.
     queue_time: Option<Duration>,
     /// The same was tried before, and told: what still is so is not told again.
     is_again: bool,
@@ -226,8 +226,8 @@ impl Connection {
                 if self.flush(transport, wait).await.is_err() {
                     return SessionEnd::Lost;
                 }
-                // Told of the stop while it could not close, or while its output waited: nobody tells it again. And
-                // whoever sends without a pause is never waited for, and still has limits.
+                // The stop signal came while the session could not close, or while its output waited, and does not
+                // come again. And a client that sends without a pause is never waited for, and still has limits.
                 let is_due = self.context.stop.has_begun() || self.elapsed() >= self.session.deadline();
                 if is_due && self.woken() {
                     return self.close(transport, wait).await;
@@ -273,7 +273,7 @@ impl Connection {
         }
     }
 
-    /// Works through `input` as far as no waiting is needed; what is behind that point is kept.
+    /// Works through `input` as far as no waiting is needed; keeps the input behind that point.
     fn advance(&mut self, input: &[u8]) -> Step {
         let now = self.elapsed();
         let mut rest = input;
@@ -298,7 +298,7 @@ impl Connection {
         }
     }
 
-    /// Reads, and uses what was read.
+    /// Reads, and uses the input.
     async fn next<N: Future<Output = ()>>(
         &mut self,
         transport: &mut Transport,
@@ -339,7 +339,7 @@ impl Connection {
         if self.session.output().is_empty() {
             return Ok(());
         }
-        // Set once: whoever takes an octet now and then gains no time.
+        // Set once: a client that takes an octet now and then gains no time.
         let deadline = self.deadline();
         while !self.session.output().is_empty() {
             let sent = {
@@ -415,8 +415,8 @@ impl Connection {
         clock::now().saturating_duration_since(self.began)
     }
 
-    /// When the client must have moved. Where the session has no limit of its own, because it is our turn or because it
-    /// is closing, the client still has to take what we send.
+    /// Returns the time by which the client must act. Where the session has no limit of its own, because the server
+    /// has to answer or because it is closing, the client still has to take the output.
     fn deadline(&self) -> Instant {
         let limit = match self.session.deadline() {
             Duration::MAX => self.elapsed().saturating_add(self.session.settings().limits.command_time),

@@ -84,9 +84,7 @@ impl Opening {
 impl Connection {
     /// Finds out about the client, then greets it.
     ///
-    /// A client that speaks before is answered by the session, whatever was found out. The step is `Close` or `Read`.
-    /// # Errors
-    /// The connection is gone.
+    /// The session answers a client that speaks before, whatever the look-ups found. The step is `Close` or `Read`.
     // RFC 5321 §4.3.1: a client waits for the greeting
     pub(super) async fn greet<N: Future<Output = ()>>(
         &mut self,
@@ -119,14 +117,14 @@ impl Connection {
         Ok(self.session.advance(&[], now).1)
     }
 
-    /// Offers what these letters of `Srv_Features:` leave.
+    /// Applies the letters of `Srv_Features:` to the offers.
     fn offer(&mut self, letters: &str) {
         let offers = features(letters, self.session.settings());
         self.opening.asks_certificate = offers.asks_certificate;
         self.session.replace_settings(Arc::new(offers.settings));
     }
 
-    /// The access map cannot be asked what the client may do.
+    /// Refuses a client for now, as the access map cannot be asked.
     fn unanswered(&mut self, why: &str) -> Verdict {
         self.context.record(&Event::ConfigWarning { text: &format!("a map cannot be asked: {why}") });
         self.refuse(Ruleset::Relay, Verdict::Close(reply(421, "4.3.0 Temporary system failure, try again later")))
@@ -134,8 +132,8 @@ impl Connection {
 
     /// `None`: the client spoke during its pause, or the server stops, and the session has been told.
     ///
-    /// A client without a pause may speak before its greeting: what it says waits in the socket. So the order of
-    /// packets decides nothing.
+    /// Looks up the client. A client without a pause may speak before its greeting: its input waits in the socket, so
+    /// the order of packets decides nothing.
     async fn find_out<N: Future<Output = ()>>(
         &mut self,
         ip: IpAddr,
@@ -215,7 +213,7 @@ impl GreetingRules {
     }
 }
 
-/// Asks the access map about a client whose name is known; nobody, if no key has the tags.
+/// Asks the access map about a client with a known name; asks nothing, if no key has the tags.
 async fn told(context: &Context, ip: IpAddr, name: &ClientName) -> Result<GreetingRules, Arc<str>> {
     let routing = {
         let routing = context.routing.load();

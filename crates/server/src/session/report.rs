@@ -42,7 +42,7 @@ impl Connection {
         self.refused = 0;
     }
 
-    /// A transaction that became no message, if there was one, gets its line when somebody was refused in it.
+    /// Logs a transaction that became no message, if there was one and a recipient was refused in it.
     pub(super) fn end_transaction(&mut self) {
         let Some(id) = self.id.take() else { return };
         if std::mem::take(&mut self.refused) > 0 {
@@ -234,7 +234,7 @@ impl Connection {
         }
     }
 
-    /// A login has had too many recipients; `count`: an operator is to be told now.
+    /// Reports a login that has had too many recipients; `count`: the log tells the operator now.
     pub(super) fn report_login_over(&self, count: Option<u32>, max: u32) {
         if let (Some(count), Some(identity)) = (count, self.session.identity()) {
             let (relay, count, max) = (self.relay(), count.into(), max.into());

@@ -1,9 +1,9 @@
-//! Senders and recipients where there are maps: the access map judges, then the router says what becomes of a
+//! Senders and recipients where there are maps: the access map judges, then the router gives the destination of a
 //! recipient.
 //!
-//! Maps in memory are asked while the input is still in its buffer; where somebody outside has to be asked, the
-//! question of the session stays open meanwhile. A transaction keeps the maps it began with. A recipient that is a long
-//! list is answered by [`Expansions`](expansions::Expansions), and costs the runtime no more than any other.
+//! Maps in memory are asked while the input is still in its buffer; where an outside source has to be asked, the
+//! question of the session stays open meanwhile. A transaction keeps the maps it began with. A recipient that is a
+//! long list is answered by [`Expansions`](expansions::Expansions), and costs the runtime no more than any other.
 //!
 //! | Entry | Client hears | Message |
 //! |---|---|---|
@@ -116,7 +116,7 @@ impl Subject {
         }
     }
 
-    /// Whether the client may send to anybody, so that its mail is ours.
+    /// Returns whether the client may send to any domain, so that its mail is ours.
     pub(super) fn sends_anywhere(&self, admission: &Admission, ask: &mut Ask<'_>) -> Result<bool, Stop> {
         let sender = admission.router.canonical_path(ask, &self.sender)?;
         let right = admission.access.client_right(ask, &self.client(), &sender, &admission.router.classes)?;
@@ -180,7 +180,7 @@ impl Subject {
         matches!(self.client, Client::Process { .. })
     }
 
-    /// For whom a list is expanded.
+    /// Returns the client for which a list is expanded.
     pub(super) fn key(&self) -> ClientKey {
         ClientKey::new(&self.client, self.identity.as_deref())
     }
@@ -206,7 +206,7 @@ impl Connection {
         }
     }
 
-    /// Answers MAIL or RCPT by the maps, if that needs no waiting. `false`: somebody has to be asked.
+    /// Answers MAIL or RCPT by the maps, if that needs no waiting. `false`: an outside source has to be asked.
     pub(super) fn answer_routed(&mut self, routing: &Arc<Routing>, question: Question, now: Duration) -> bool {
         let Some(admission) = routing.admission() else { return false };
         let subject = self.subject();

@@ -1,8 +1,8 @@
 //! The driver over a stream in memory and a spool on a simulated disk, with time that moves only when a test moves it.
 //!
-//! The dialog files of `smtp` are played here too: what the state machine says alone, it must say with this driver,
-//! this spool and these timers around it. Left out are dialogs with verdicts that no policy gives, and TLS, which needs
-//! a socket.
+//! The dialog files of `smtp` are played here too: the state machine must give the same replies with this driver,
+//! this spool and these timers around it. Left out are dialogs with verdicts that no policy gives, and TLS, which
+//! needs a socket.
 
 use super::{Connection, Opening, Transport};
 use crate::accept::limits;
@@ -210,7 +210,7 @@ async fn pass(time: Duration) {
     }
 }
 
-/// The client's end, with what was received.
+/// The client's end, with its input so far.
 struct Peer {
     stream: DuplexStream,
     received: Vec<u8>,
@@ -222,7 +222,7 @@ impl Peer {
     }
 
     async fn send(&mut self, bytes: &[u8]) {
-        // A server that has closed takes nothing; what it said tells.
+        // A server that has closed takes no input; its last reply tells.
         drop(self.stream.write_all(bytes).await);
     }
 
@@ -239,8 +239,8 @@ impl Peer {
         }
     }
 
-    /// Reads, in real time for a while at most: the disk may be slow, a server that says nothing is wrong. Then
-    /// `(silence)` is what was received.
+    /// Reads, in real time for a while at most: the disk may be slow, but a silent server is wrong. Then the input is
+    /// `(silence)`.
     async fn read(&mut self) -> usize {
         let (keep, kept) = mpsc::channel::<()>();
         let (late, is_late) = tokio::sync::oneshot::channel();

@@ -39,7 +39,7 @@ thread_local! {
 }
 
 impl Transport {
-    /// Reads once into the buffer of this thread and gives what came to `uses`; an empty slice is the end of input.
+    /// Reads once into the buffer of this thread and gives the input to `uses`; an empty slice is the end of input.
     pub(crate) fn poll_input<T>(
         &mut self,
         context: &mut Context<'_>,
@@ -52,7 +52,7 @@ impl Transport {
         })
     }
 
-    /// Wipes the buffer of this thread: what was read held a password.
+    /// Wipes the buffer of this thread, which held a password.
     pub(crate) fn wipe_input() {
         INPUT.with_borrow_mut(|buffer| buffer.zeroize());
     }
@@ -112,8 +112,8 @@ impl Transport {
         }
     }
 
-    /// Whether the end has to be told by more than closing: TLS has its own word for it, so that nobody can cut it
-    /// short.
+    /// Returns whether the end takes more than closing: TLS has an alert for it, so that an attacker cannot cut the
+    /// stream.
     pub(crate) const fn has_farewell(&self) -> bool {
         matches!(self, Self::Tls(_) | Self::TlsOut(_))
     }

@@ -61,7 +61,7 @@ impl Trial {
         trial
     }
 
-    /// Sends, and returns the first line that begins with `until`, after whatever comes before it.
+    /// Sends, and returns the first line that begins with `until`; skips lines before it.
     async fn say(&mut self, text: &str, until: &str) -> String {
         timeout(PATIENCE, self.client.write_all(text.as_bytes())).await.unwrap().unwrap();
         self.hear(until).await
@@ -95,7 +95,7 @@ impl Trial {
         ended.expect("the session goes on").expect("the session panicked");
     }
 
-    /// Commands whose replies fill all buffers, written until nobody takes them.
+    /// Sends commands whose replies fill all buffers, until the server reads no more.
     async fn stuff(&mut self, command: &str) {
         let flood = command.repeat(4_096);
         for _ in 0..1_000 {
@@ -130,7 +130,7 @@ async fn an_early_talker_is_answered_and_closed() {
     trial.ends().await;
 }
 
-/// Without a pause the order of packets decides nothing: what came before the greeting is answered behind it.
+/// Without a pause the order of packets decides nothing: commands before the greeting are answered behind it.
 #[tokio::test]
 async fn an_early_talker_without_a_pause_is_served() {
     let served = [
@@ -160,7 +160,7 @@ async fn a_client_that_never_reads_is_closed_in_the_midst_of_commands() {
 async fn a_client_that_never_reads_is_closed_before_a_question() {
     let mut trial = Trial::greeted(|config, behaviour| {
         config.smtp.command_time_max = Duration::from_secs(1);
-        // Every RCPT has to be waited for, and what was said before goes out first.
+        // Every RCPT has to be waited for, and the earlier replies go out first.
         behaviour.delay = Duration::from_nanos(1);
         behaviour.delay_at = vec![crate::sink::Point::Rcpt];
     })
@@ -205,7 +205,7 @@ async fn the_end_comes_behind_the_open_transaction() {
     trial.context.stop.begin();
     tokio::task::yield_now().await;
     trial.say("hi\r\n.\r\n", "250 2.0.0 ").await;
-    // The client thinks about its next message; nobody waits for it.
+    // The client pauses before its next message; the server does not wait for it.
     trial.hear("421 4.3.2").await;
     assert_eq!(trial.rest().await, "");
     trial.ends().await;

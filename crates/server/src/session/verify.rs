@@ -24,7 +24,7 @@ use route::resolve::{Delivery, Outcome};
 use smtp::server::Question;
 use std::sync::Arc;
 
-/// Members that EXPN lists. A list with more is said to be too large: its members are mail, not a conversation.
+/// Members that EXPN lists. For a list with more the reply says that it is too large.
 const MEMBERS_MAX: usize = 100;
 
 impl Connection {

@@ -1,8 +1,7 @@
-//! The time by which a message is to be delivered (BY of RFC 2852): what is left of it, and what it means when it is
-//! over.
+//! The time by which a message is to be delivered (BY of RFC 2852): the rest of it, and the effect of its end.
 //!
-//! The envelope knows the time. It is looked at before an attempt and after one, and a recipient that waits is never
-//! due behind it, so that somebody looks when it is over. Where nothing can be tried, the scheduler looks at that time
+//! The envelope has the time. It is checked before an attempt and after one, and a recipient that waits is never due
+//! later, so that its end is noticed. Where no attempt is possible, the scheduler checks that time
 //! (`dispatch::overdue`).
 
 use super::Cause;
@@ -16,13 +15,13 @@ pub(crate) fn deadline(envelope: &Envelope) -> Option<Duration> {
     envelope.deliver_by().map(|(at, _)| at)
 }
 
-/// The time at which a recipient that still waits comes back, or its sender hears of the delay; `None` without such a
-/// time, and for what was late when it came: its sender was told before.
+/// Returns the time at which a recipient that still waits is returned, or its sender gets a report of the delay;
+/// `None` without such a time, and for a message that was late when it came: its sender was warned before.
 #[must_use]
 pub(crate) fn to_come(envelope: &Envelope) -> Option<Duration> {
     let (at, deadline) = envelope.deliver_by()?;
     match deadline {
-        // RFC 2852 §4, §4.1.3: at or below zero, whoever relayed it has told the sender
+        // RFC 2852 §4, §4.1.3: at or below zero, the host that relayed it has warned the sender
         Deadline::Notify(..=0) => None,
         Deadline::Notify(_) | Deadline::Return(_) => Some(at),
     }
@@ -61,7 +60,8 @@ pub(crate) fn too_late(envelope: &Envelope, now: Duration) -> Option<Cause> {
     Some(Cause::new(status, text, None).because(observe::Reason::Other))
 }
 
-/// When the sender wants to hear that the message is late; `None` if he did not say. Before it he is told of no delay.
+/// Returns when the sender wants a report that the message is late; `None` without such a time. Before it he gets no
+/// report of a delay.
 // RFC 2852 §4.1.3: mode N, a report of a delay at that time; RFC 2852 §4.1.4.2: and of a relay before it
 #[must_use]
 pub(crate) fn wants_to_hear(envelope: &Envelope) -> Option<Duration> {
@@ -69,15 +69,15 @@ pub(crate) fn wants_to_hear(envelope: &Envelope) -> Option<Duration> {
     matches!(deadline, Deadline::Notify(1..)).then_some(at)
 }
 
-/// Whether the sender is told now that the message is late.
+/// Returns whether the sender now gets a report that the message is late.
 // RFC 2852 §4.1.3: mode N
 #[must_use]
 pub(crate) fn is_late(envelope: &Envelope, now: Duration) -> bool {
     wants_to_hear(envelope).is_some_and(|at| now >= at)
 }
 
-/// Whether the sender is told that the message was handed on to a next hop that takes it: it does not know by when the
-/// sender wants to be told, or he wants to hear of each.
+/// Returns whether the sender gets a report that a next hop accepted the message: the next hop does not know the time
+/// of the sender, or he asked for a report of each relay.
 // RFC 2852 §4.1.4.2: mode N. RFC 2852 §4.1.4: trace T
 #[must_use]
 pub(crate) fn traces(envelope: &Envelope, passes_by: bool, before: State) -> bool {

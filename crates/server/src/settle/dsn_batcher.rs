@@ -60,8 +60,7 @@ struct PendingReports {
     reported_order: VecDeque<QueueId>,
 }
 
-/// Reports on a message: that told of failures, of delays, of what went well. A recipient stands in one of each at
-/// most.
+/// Counts of reports on a message: of failures, of delays, of good news. A recipient is in one of each at most.
 #[derive(Clone, Copy, Debug, Default)]
 struct Reported {
     failures: u32,
@@ -86,7 +85,7 @@ pub(crate) enum PendingReport {
     Failed,
     /// The recipient waits for longer.
     Delayed,
-    /// The recipient has the message, or the next hop on the way to it.
+    /// The recipient has the message, or a next hop does.
     Delivered,
 }
 
@@ -121,7 +120,7 @@ impl DsnBatcher {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps what is to be told of a recipient; what was said of him last counts.
+    /// Keeps the result of a recipient; the last one counts.
     pub(super) fn add(&self, id: QueueId, position: u32, fate: AttemptOutcome) -> Gathered {
         let mut kept = self.kept();
         let octets = octets_of(&fate);
@@ -136,7 +135,7 @@ impl DsnBatcher {
         if is_first { Gathered::First } else { Gathered::More }
     }
 
-    /// How many reports there were on a message that told of the like.
+    /// Returns the number of reports on a message with results of this kind.
     pub(super) fn reports(&self, id: QueueId, kind: Kind) -> u32 {
         *self.kept().reported.get(&id).copied().unwrap_or_default().of(kind)
     }
@@ -188,7 +187,7 @@ impl DsnBatcher {
         }
     }
 
-    /// Takes what is to be told of a message. It stands until [`Self::told`].
+    /// Takes the results of a message. They count until [`Self::told`].
     fn take(&self, id: QueueId) -> BTreeMap<u32, AttemptOutcome> {
         let mut kept = self.kept();
         let message = kept.messages.remove(&id).unwrap_or_default();
@@ -199,7 +198,7 @@ impl DsnBatcher {
         message
     }
 
-    /// It was told and recorded, or is kept anew.
+    /// Forgets results that were reported and recorded, or are kept anew.
     fn told(&self, id: QueueId, positions: &[u32]) {
         let mut kept = self.kept();
         if let Some(words) = kept.told.get_mut(&id) {
@@ -231,7 +230,7 @@ fn octets_of(fate: &AttemptOutcome) -> usize {
     said + size_of::<(u32, AttemptOutcome)>()
 }
 
-/// Whether others may have to be told of with the recipients of this attempt.
+/// Returns whether the message may have more results to report with those of this attempt.
 pub(super) fn may_have_more(context: &Context, attempt: &Attempt<'_>) -> bool {
     !attempt.is_told
         && attempt.recipients_left > attempt.positions.len()
@@ -299,10 +298,10 @@ fn taken(
     (fates, CompletionGuard::new(forget))
 }
 
-/// The message cannot be read: it is tried again, and then that is said.
+/// The message cannot be read: the next attempt reports that.
 struct EnvelopeReadError;
 
-/// Tells the sender, and records it. Returns those of whom it could not be told, with what is to be said.
+/// Reports to the sender, and records it. Returns the recipients without a report, with their results.
 async fn send_dsns(
     context: &Arc<Context>,
     id: QueueId,
@@ -344,9 +343,8 @@ async fn send_dsns(
     Ok(fates)
 }
 
-/// Sees to what is owed of recipients of whom nothing is kept, as after a start, or where there was no room: they go
-/// into one report with others. Returns how long it makes no sense to look at them again; not at all if the report
-/// comes by itself.
+/// Adds owed reports to the kept results, as after a start, or where there was no room: they go into one report with
+/// others. Returns the time for which another look makes no sense; zero if the report comes by itself.
 pub(crate) fn report_owed(context: &Arc<Context>, id: QueueId, recipients: &Positions) -> Duration {
     let Some(dispatch) = &context.dispatch else { return REPORT_AGAIN };
     let mut is_first = false;
@@ -407,7 +405,7 @@ mod tests {
         let taken = dsn_batcher.take(QueueId::MIN);
         assert_eq!(taken.into_iter().collect::<Vec<_>>(), [(1, fate("c")), (3, fate("a"))]);
         assert_eq!(dsn_batcher.kept().recipients, 1);
-        // While it is told it stands, and afterwards nothing is known of it.
+        // A result counts while its report is made, and is forgotten afterwards.
         assert_eq!(dsn_batcher.word(QueueId::MIN, 1), Some(PendingReport::Failed));
         dsn_batcher.told(QueueId::MIN, &[1]);
         assert_eq!(

@@ -52,7 +52,7 @@ struct StoredReason {
 #[derive(Debug, Default)]
 struct StoredReasons {
     texts: HashMap<Key, StoredReason>,
-    /// That order; may name what has gone.
+    /// That order; may name entries that are gone.
     order: VecDeque<(u64, Key)>,
     mentions: u64,
     /// The text given last: most failures come in rows.
@@ -75,7 +75,7 @@ impl StoredReasons {
         self.tidy();
     }
 
-    /// The oldest go where there are too many, and what names nobody any more.
+    /// Forgets the oldest where there are too many, and places in the order without an entry.
     fn tidy(&mut self) {
         let stands = |texts: &HashMap<Key, StoredReason>, (number, key): &(u64, Key)| {
             texts.get(key).is_some_and(|known| known.number == *number)
@@ -333,7 +333,7 @@ mod tests {
             assert_eq!(all, [first.clone(), second.clone()], "{broken}");
             assert_eq!(damage, Some("line 3 makes no sense, as if cut off".to_owned()), "{broken}");
         }
-        // The words of a line that is gone belong to nobody.
+        // The words of a line that is gone are not used for others.
         assert_eq!(parse(&text(&format!("\n{} 5 block\n", id(1)))).0, std::slice::from_ref(&first));
         let whole = text(&next);
         for cut in HEAD.len() + 2..whole.len() {

@@ -1,4 +1,5 @@
-//! Reports to senders (RFC 3464): who gets one, what it returns of the message, and into the spool with it.
+//! Reports to senders (RFC 3464): decides who gets one and which part of the message it returns, and stores it in the
+//! spool.
 //!
 //! As many recipients of one attempt as fit stand in one report, and the others in further ones, which return no
 //! content again. Where the spool has nothing but the room that is kept for small messages, a report tells of fewer and
@@ -16,8 +17,8 @@ use mail::{EnhancedCode, Outcome, Reply};
 use observe::{Event, NextHop, Reason, ReportKind, Severity};
 use std::sync::Arc;
 
-/// Octets of a report beside what it returns. Some thousand recipients: few reports, and each is a message that any
-/// host takes.
+/// Octets of a report besides the returned content. Some thousand recipients: few reports, and any host accepts the
+/// size.
 pub(crate) const REPORT_OCTETS: usize = 512 << 10;
 
 /// Result of making a report.
@@ -54,7 +55,7 @@ pub(super) struct Due {
     pub(super) nobody_left: Vec<usize>,
 }
 
-/// Finds out what is to be reported of what was judged.
+/// Finds the reports that are due for the decisions of an attempt.
 pub(super) fn due(context: &Context, attempt: &Attempt<'_>, judged: &[RecipientDecision]) -> Due {
     let postmaster = context.live.load().config.postmaster();
     let sender = &attempt.envelope.sender;
@@ -78,7 +79,7 @@ pub(super) fn due(context: &Context, attempt: &Attempt<'_>, judged: &[RecipientD
     due
 }
 
-/// Reports the first of `wanted`, as many as fit. Returns what came of it, and how many those are.
+/// Reports the first of `wanted`, as many as fit. Returns the result, and how many those are.
 pub(super) async fn to_sender(
     context: &Arc<Context>,
     attempt: &Attempt<'_>,

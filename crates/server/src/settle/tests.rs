@@ -34,7 +34,7 @@ impl Trial {
         self.store_from(ReversePath::Null, "BY=3600;R", recipients, |_| ())
     }
 
-    /// The same with another sender, and what he asks for.
+    /// The same with another sender, and his options.
     fn store_from(
         &self,
         sender: ReversePath,
@@ -62,7 +62,7 @@ impl Trial {
         states.first().unwrap().status
     }
 
-    /// Defers what was in one transaction, and says how they are then.
+    /// Defers the recipients of one transaction, and returns their states afterwards.
     async fn defer_all(&self, envelope: &Envelope, positions: &[(u32, State)]) -> Vec<State> {
         let later = Cause::new(EnhancedCode::of(Outcome::Transient, 7, 1), "greylisted", None);
         self.settle(envelope, positions, &AttemptOutcome::Deferred(later), false)
@@ -73,7 +73,7 @@ impl Trial {
             .collect()
     }
 
-    /// Settles what was in one transaction and had one fate.
+    /// Settles the recipients of one transaction that have one result.
     async fn settle(
         &self,
         envelope: &Envelope,
@@ -250,7 +250,7 @@ async fn a_delivery_that_there_is_no_room_to_remember_is_owed_and_is_told_of_lat
     let other = trial.store(1).id;
     let said = "x".repeat(100_000);
     let gone = || AttemptOutcome::Failed(Cause::new(EnhancedCode::of(Outcome::Permanent, 1, 1), said.as_str(), None));
-    // Nearly all of it, and then what is left.
+    // Nearly all of the room, and then the rest.
     for position in 1..2_000 {
         let fate = if position < 1_000 { gone() } else { AttemptOutcome::Receipt(Receipt::default()) };
         trial.dispatch.dsn_batcher.add(other, position, fate);

@@ -1,8 +1,8 @@
-//! Opening a connection to a directory: socket, TLS, bind, and what is said when one of them fails.
+//! Opens a connection to a directory: socket, TLS, bind, and the texts for failures.
 //!
-//! A certificate counts if a CA of `ldap.ca_file` (else of the system) signed it for the host of the URL. One that
-//! signed itself is a CA in many directories, which nobody could trust as a server; it counts if the file has that very
-//! certificate.
+//! A certificate counts if a CA of `ldap.ca_file` (else of the system) signed it for the host of the URL. In many
+//! directories a server has a self-signed CA certificate, which cannot be verified as one of a server; it counts if
+//! the file has that very certificate.
 
 use crate::config;
 use crate::env::blocking;
@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpStream;
 
-/// Silence after which the kernel asks whether the server is still there: firewalls forget what is silent for minutes.
+/// Silence after which the kernel probes the server: firewalls forget connections that are silent for minutes.
 const KEEPALIVE: Duration = Duration::from_secs(60);
 
 /// Octets of a password file that are read; its first line counts.
@@ -53,7 +53,7 @@ pub(super) async fn dial(table: &config::Ldap, url: &str) -> Result<Ldap, String
     }
     let opened = LdapConnAsync::with_settings(settings, url).await;
     let (connection, mut ldap) = opened.map_err(|error| opening_text(&error, table))?;
-    // It ends with its handles; what it says of its end, who asks hears too.
+    // The task ends with its handles; a failed operation reports the error, too.
     tokio::spawn(async move { drop(connection.drive().await) });
     if !table.bind.is_empty() {
         let password = password(table).await?;
@@ -101,7 +101,7 @@ async fn password(table: &config::Ldap) -> Result<String, String> {
     }
 }
 
-/// Reads the beginning of a password file, if nobody but root and the server's user and group can have written it.
+/// Reads the beginning of a password file, if only root and the server's user and group can have written it.
 fn read_password(path: &Path) -> Result<String, Refusal> {
     let (file, _) = Trust::secrets("", "").open(path)?;
     let mut text = String::new();
@@ -134,7 +134,7 @@ fn tls(ca_file: Option<&Path>) -> Result<Arc<ClientConfig>, String> {
     Ok(Arc::new(config))
 }
 
-/// Trusts what a CA signed, and the very certificates that are named.
+/// Trusts certificates that a CA signed, and the very certificates in the file.
 #[derive(Debug)]
 struct Trusting {
     verifier: Arc<WebPkiServerVerifier>,
@@ -196,7 +196,7 @@ pub(super) fn text(error: &LdapError) -> String {
     }
 }
 
-/// `invalidCredentials: what the server says of it`
+/// Returns `invalidCredentials:` and the message of the server.
 pub(super) fn result_text(result: &ldap3::LdapResult) -> String {
     let text = result.to_string();
     let name = text.split_once('(').and_then(|(_, rest)| rest.split_once(')')).map_or("", |(name, _)| name);

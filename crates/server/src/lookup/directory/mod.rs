@@ -50,7 +50,7 @@ const OTHER: u32 = 80;
 const HOST: &str = "mailHost";
 const ADDRESS: &str = "mailRoutingAddress";
 
-/// A directory, its connections and what it is asked.
+/// A directory, its connections and its query.
 #[derive(Debug)]
 pub(super) struct Directory {
     table: config::Ldap,
@@ -157,7 +157,7 @@ impl Directory {
         }
     }
 
-    /// Asks until somebody answers, each server at most twice: a connection may have been closed while it was idle.
+    /// Asks until a server answers, each at most twice: a connection may have been closed while it was idle.
     async fn search(&self, filter: &str, attributes: &[&str], entries_max: i32) -> Result<Vec<Entry>, String> {
         let Ok(_place) = self.questions.acquire().await else { return Err("the server stops".to_owned()) };
         let slot = self.next.fetch_add(1, Ordering::Relaxed) % self.connections.len().max(1);

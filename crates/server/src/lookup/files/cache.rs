@@ -110,7 +110,7 @@ impl State {
         }
     }
 
-    /// Forgets what was not used for longest: a quarter of the entries, or as many as there have to be.
+    /// Forgets entries that were not used for longest: a quarter of them, or as many as needed.
     fn make_room(&mut self, bytes: u64, bytes_max: u64) {
         let mut by_use: Vec<(u64, Key)> = self.entries.iter().map(|(key, (_, used))| (*used, key.clone())).collect();
         by_use.sort_unstable_by_key(|(used, _)| *used);

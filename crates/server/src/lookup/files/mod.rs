@@ -1,5 +1,5 @@
-//! Files that aliases and users name, `.forward` and `:include:`: who opens them, what counts, and what is kept of
-//! them.
+//! Files that aliases and users name, `.forward` and `:include:`: which process opens them, which count, and which
+//! are kept.
 //!
 //! A file that a user names (`.forward`, and the files it includes) is read:
 //!
@@ -105,7 +105,7 @@ pub(super) struct FileQuery {
 }
 
 impl FileQuery {
-    /// The `.forward` of a user who has this home.
+    /// Asks for the `.forward` of a user with this home.
     pub(super) fn forward(user: &Arc<str>, home: Arc<str>, detail: Option<&str>) -> Self {
         let reader = Reader::User(Arc::clone(user));
         let name = format!("{home}\0{}", detail.unwrap_or_default()).into();
@@ -141,7 +141,7 @@ impl FileQuery {
         }
     }
 
-    /// Below what it lies, with others like it.
+    /// Returns the directory under which it lies, with others like it.
     fn directory(&self) -> String {
         let place = match &self.what {
             What::Forward { .. } => Path::new(&*self.home),
@@ -163,7 +163,8 @@ enum Seen {
 }
 
 impl Files {
-    /// From now on users' files are read by these processes, and what counts for nothing is told there. Once.
+    /// Has users' files read by these processes from now on, and reports files that count for nothing by `tell`.
+    /// Called once.
     pub(super) fn begin(&self, readers: Option<Arc<Readers>>, tell: Box<dyn Fn(&str) + Send + Sync>) {
         if let Some(readers) = readers {
             drop(self.readers.set(readers));
@@ -223,7 +224,7 @@ impl Files {
         answer(&self.notices, users, wanted, &known)
     }
 
-    /// Has a file read, and keeps what comes of it. The error is why that cannot be said now.
+    /// Has a file read, and keeps the result. The error is the reason why there is no answer now.
     fn ask(&self, users: &Users, wanted: &FileQuery, before: Option<Entry>) -> Result<Entry, String> {
         let known = before.as_ref().filter(|entry| !entry.is_young).and_then(|entry| entry.version.clone());
         let known = known.map(|(path, stamp)| (path.to_string(), stamp));

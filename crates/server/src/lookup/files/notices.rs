@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A file about which the same was said is told again after this time.
+/// Time after which the same notice about a file is repeated.
 const AGAIN: Duration = Duration::from_secs(3_600);
 /// Lines about one file are so far apart, however often it changes.
 const APART: Duration = Duration::from_secs(60);
@@ -44,7 +44,7 @@ impl Notices {
         drop(self.tell.set(tell));
     }
 
-    /// `text` about a file, unless that was said.
+    /// Reports `text` about a file, unless that was reported lately.
     pub(super) fn say(&self, file: &str, text: &str) {
         let now = clock::now();
         let line = {

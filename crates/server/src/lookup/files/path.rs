@@ -1,5 +1,5 @@
-//! Opens a file that a user may have named, so that neither a link, a race nor a special file makes more of it than
-//! what it is.
+//! Opens a file that a user may have named, so that a link, a race or a special file does not lead to another file or
+//! hang the reader.
 //!
 //! The name is walked from the root, each directory by the descriptor of the one before, and every check asks a
 //! descriptor: what changes in between is either seen, or the file is another one with an owner of its own.
@@ -16,9 +16,9 @@
 //! - a directory that every user can write: refused, as sendmail does; one with the sticky bit (`/tmp`) counts if the
 //!   next name in it belongs to root, the user or the owner of the file.
 //!
-//! With [`Acting::Itself`] the kernel decides what may be read, since the process is the user. In all other cases the
-//! process may read more than the one for whom it reads, and the modes on the way are asked instead: the file, and
-//! every directory, must be open to every user, or belong to that one.
+//! With [`Acting::Itself`] the kernel decides which files may be read, since the process is the user. In all other
+//! cases the process may read more than the user for whom it reads, so the modes decide: the file, and every
+//! directory of its path, must be open to every user, or belong to that one.
 
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags, RawMode, Stat, fstat, open, openat, readlinkat};
@@ -30,7 +30,7 @@ use std::path::{Component, Path, PathBuf};
 
 /// Links that one name may lead over.
 const LINKS_MAX: usize = 20;
-/// Directories on the way to a file.
+/// Directories of a path, at most.
 const COMPONENTS_MAX: usize = 200;
 
 /// Attributes that tell a version of a file from another one.
@@ -61,12 +61,12 @@ impl Stamp {
     }
 }
 
-/// For whom a process reads.
+/// The user for whom a process reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Acting {
     /// It is the user.
     Itself,
-    /// For a user who is another one.
+    /// The process reads for another user.
     For(u32),
     /// For an unknown author of the text: only files that every user can read.
     ForAnyone,
@@ -79,7 +79,7 @@ pub(super) enum Acting {
 #[derive(Clone, Debug)]
 pub(super) struct Rules {
     pub(super) acting: Acting,
-    /// Users who count as much as root on the way.
+    /// Users that count as much as root for directories of the path.
     pub(super) trusted: Vec<u32>,
     /// Whether the file may belong to others than root and those: its owner says then whose programs it may name.
     pub(super) any_owner: bool,
@@ -107,7 +107,7 @@ pub(super) enum FileError {
     Absent,
     /// This process may not read it.
     Denied,
-    /// There is one, and it counts for nothing: what is wrong with it and what to do, without a word of its text.
+    /// The file counts for nothing: its defect and the next step, without any of its text.
     Refused(String),
     /// It cannot be said now.
     Trouble(String),
@@ -126,7 +126,7 @@ impl FileError {
     }
 }
 
-/// A directory on the way.
+/// A directory of the path.
 struct Directory {
     at: OwnedFd,
     path: PathBuf,
@@ -150,7 +150,7 @@ const fn is_sticky(found: &Stat) -> bool {
     mode_of(found) & 0o1000 != 0
 }
 
-/// The way to a file as far as it was walked.
+/// The path of a file as far as it was walked.
 struct Walk<'r> {
     rules: &'r Rules,
     /// From the root on.
@@ -160,7 +160,7 @@ struct Walk<'r> {
     /// Names that are still to come, the next one last.
     rest: Vec<OsString>,
     links: usize,
-    /// No group can change a directory on the way.
+    /// No group can change a directory of the path.
     is_exclusive: bool,
 }
 
@@ -275,7 +275,7 @@ impl<'r> Walk<'r> {
         Ok(())
     }
 
-    /// Goes on where a link leads, if root has made it where nobody else can make one.
+    /// Follows a link, if root has made it where no other user can make one.
     fn follow(&mut self, link: &OwnedFd, path: &Path, found: &Stat) -> Result<(), FileError> {
         let here = self.here()?;
         if found.st_uid != 0 || here.found.st_uid != 0 || is_shared(&here.found) {
@@ -339,7 +339,7 @@ impl<'r> Walk<'r> {
             Acting::Itself => true,
             Acting::For(reader) => mode & 0o004 != 0 || uid == reader,
             Acting::ForAnyone => mode & 0o004 != 0,
-            // Only the administrator can have put it there; or it is open to all, and so is the way.
+            // Only the administrator can have put the file there; or it is open to all, and so are its directories.
             Acting::ForAliases => self.is_administered(uid) || self.is_public(mode),
         };
         if is_open { Ok(()) } else { Err(FileError::Denied) }

@@ -11,7 +11,7 @@ use std::io::{self, Read, Write};
 
 /// The longest request, and the longest answer without its text.
 const HEAD_BYTES_MAX: u32 = 64 << 10;
-/// Letters of a reason that are told.
+/// Characters of a reason, at most.
 const WHY_MAX: usize = 600;
 
 /// A file that is wanted.
@@ -87,7 +87,7 @@ fn text_of(value: &Value, key: &str) -> Option<String> {
     Some(value.get(key)?.as_str()?.to_owned())
 }
 
-/// A short line of plain letters.
+/// Makes a short line without control characters.
 fn plain(text: &str) -> String {
     text.chars().map(|letter| if letter.is_control() { '?' } else { letter }).take(WHY_MAX).collect()
 }

@@ -6,7 +6,7 @@ use rustix::fs::{CWD, FileType, Mode, mknodat, symlinkat};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::PathBuf;
 
-/// Directories with a file, and who asks for it.
+/// Directories with a file, and the user who asks for it.
 struct Case {
     directory: tempfile::TempDir,
 }
@@ -181,7 +181,7 @@ fn a_user_gets_what_every_user_can_read_and_a_forward_of_his_own_alone() {
     case.mode("closed", 0o750);
     assert_eq!(as_joe("closed/list", true), Err(FileError::Denied), "a directory that he cannot look into");
     assert_eq!(case.read("closed/list", Acting::ForAnyone, &[], true), Err(FileError::Denied));
-    // An alias names what the administrator wants, where only he can have put it.
+    // An alias may name any file where only the administrator can have put it.
     assert!(is_exclusive(case.list("closed/list")));
     case.own("closed", ann);
     case.own("closed/list", ann);

@@ -1,9 +1,10 @@
-//! Turns at reading: few at once for one user, and some for one directory of homes, so that what hangs holds up nobody
-//! else.
+//! Turns at reading: few at once for one user, and some for one directory of homes, so that hanging reads do not hold
+//! up others.
 //!
-//! A look at a file of a file system that does not answer holds a thread until it does, whatever its time. A user whose
-//! files hang has [`USER_MAX`] threads that do, and every further question is answered at once with trouble; users of
-//! one directory (`/home`) have [`DIRECTORY_MAX`], which leaves threads for those of others and for lists.
+//! A look at a file of a file system that does not answer holds a thread until it does, whatever its time. A user
+//! whose files hang has at most [`USER_MAX`] such threads, and every further question is answered at once with
+//! trouble; users of one directory (`/home`) have [`DIRECTORY_MAX`], which leaves threads for users of other
+//! directories and for lists.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,7 +15,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 pub(super) const USER_MAX: usize = 2;
 /// Files below one directory that are read at once.
 pub(super) const DIRECTORY_MAX: usize = 48;
-/// From how many names on those are forgotten that nobody waits for.
+/// Number of names from which on those without a waiting task are forgotten.
 const NAMES_MANY: usize = 1_000;
 
 /// The turns of all users and directories.
@@ -40,7 +41,7 @@ pub(super) struct Turn {
 pub(super) struct Waiting([Arc<UserTurns>; 2]);
 
 impl Turns {
-    /// For a file of this user or these lists, below this directory. `None`: what was read there last hangs.
+    /// Gets a turn for a file of this user or these lists, below this directory. `None`: the last reads there hang.
     pub(super) fn wait(&self, group: &str, directory: &str) -> Option<Waiting> {
         let mut places = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if places.len() >= NAMES_MANY {

@@ -1,9 +1,9 @@
 //! The process that reads a user's files: root until its first request, and that user from then on.
 //!
 //! It finds the user, the home and the name of the `.forward` by itself, from the accounts of the machine and the
-//! settings that the helper has told it. So a server that somebody else has taken over learns what stands in files that
-//! the user could read anyway, that are texts, and that belong to the user, root or, for `:include:`, another owner in
-//! a safe place; never anything as root.
+//! settings that the helper gave it. So an attacker in control of the server can read only text files that the user
+//! could read anyway, and that belong to the user, root or, for `:include:`, another owner in a safe place; he reads
+//! no file as root.
 
 use super::path::{Acting, FileError, Rules};
 use super::request::{Reply, Request, What};
@@ -20,7 +20,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-/// Octets of a `.forward`, and of what it includes.
+/// Octets of a `.forward`, and of files that it includes.
 pub(crate) const USER_BYTES_MAX: u64 = 64 << 10;
 
 /// Answers requests until there are none for `idle_time`, or the server is gone.

@@ -27,7 +27,7 @@ pub(super) struct State {
     pub(super) uses: u64,
 }
 
-/// An expansion, and what it depends on.
+/// An expansion, and the answers that it depends on.
 #[derive(Debug)]
 pub(super) struct CacheEntry {
     pub(super) expanded: Expanded,
@@ -85,7 +85,7 @@ impl CacheEntry {
         clock::now().saturating_duration_since(*self.seldom_at.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Whether all answers are what they were.
+    /// Returns whether all answers are still the same.
     pub(super) async fn is_current(self: &Arc<Self>, routing: &Arc<Routing>, settings: &Settings) -> bool {
         let lookups = routing.lookups();
         for (question, answer) in &self.often {
@@ -107,7 +107,7 @@ impl CacheEntry {
         !self.is_stale.load(Ordering::Acquire)
     }
 
-    /// Asks the others again, unless somebody has done so meanwhile.
+    /// Asks for the others again, unless another task has done so meanwhile.
     pub(super) async fn check_seldom(&self, routing: &Arc<Routing>, interval: Duration) {
         let _alone = self.seldom_checks.lock().await;
         let began = clock::now();
@@ -178,8 +178,8 @@ impl State {
         (count, octets)
     }
 
-    /// Removes what belongs to maps that are gone, and then what was not used for the longest time, until the rest
-    /// fits.
+    /// Removes expansions of maps that are gone, and then those that were not used for the longest time, until the
+    /// rest fits.
     pub(super) fn shrink(&mut self, octets_max: usize) -> Vec<Arc<CacheEntry>> {
         let mut removed = Vec::new();
         self.kept.retain(|_, kept| {

@@ -1,8 +1,8 @@
-//! Expansions of long lists: made once for each version of what they are made of, off the runtime, and shared by all
+//! Expansions of long lists: made once for each version of their sources, off the runtime, and shared by all
 //! sessions.
 //!
-//! A recipient whose resolution takes little work ([`WORK_AT_ONCE`]) never comes here. One that takes more is resolved
-//! on a thread of [`Expansions`], and what comes of it is kept with all that it depends on:
+//! A recipient whose resolution takes little work ([`WORK_AT_ONCE`]) never comes here. One that takes more is
+//! resolved on a thread of [`Expansions`], and the result is kept with all that it depends on:
 //!
 //! | It depends on | That is checked |
 //! |---|---|
@@ -26,8 +26,8 @@
 //!   its own client's requests too, so it never waits for the queue of another client. Beyond the limits a RCPT is
 //!   answered `451 4.3.0`. Spellings with the same members share their memory. A session that finds no place waits
 //!   with those that have asked for the same list, if there are any.
-//! - **A session ends while its expansion waits.** Its place is given up. An expansion that is under way is done to its
-//!   end and kept, unless it has to ask somebody something and nobody waits for it.
+//! - **A session ends while its expansion waits.** Its place is given up. An expansion in progress is finished and
+//!   kept, unless it has to ask a source and no session waits for it.
 //! - **A list changes while it is expanded.** A session that asked before has the old members. One that came later
 //!   checks the answers when the expansion is there, and has a new one made.
 //! - **Maps are loaded again meanwhile.** A transaction keeps the maps it began with; the expansion is kept for them,
@@ -94,10 +94,10 @@ pub(crate) struct Expansions {
     refused: AtomicU64,
 }
 
-/// For whom something is expanded: each has its turns.
+/// The client for which a list is expanded: each has its turns.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum ClientKey {
-    /// A user who has logged in, from anywhere.
+    /// A user who has logged in, from any address.
     Identity(Box<str>),
     /// An IPv4 address, or the network of an IPv6 address.
     Network(IpAddr),
@@ -174,14 +174,14 @@ pub(crate) enum ExpandError {
 
 type Made = Result<Arc<CacheEntry>, Arc<str>>;
 
-/// An expansion that is under way, or waits for its turn.
+/// An expansion in progress, or one that waits for its turn.
 #[derive(Debug)]
 struct PendingExpansion {
     result: watch::Sender<Option<Made>>,
     is_begun: AtomicBool,
 }
 
-/// A flight that was begun: it ends with a result, whatever happens.
+/// Ends an expansion with a result, even if its thread panics.
 struct RunningExpansion(Arc<PendingExpansion>);
 
 impl Drop for RunningExpansion {
@@ -520,7 +520,7 @@ impl Expansions {
         Err("one look-up leads to another without end".into())
     }
 
-    /// Resolves with these answers, and keeps what comes of it. The time is linear in the number of members.
+    /// Resolves with these answers, and keeps the result. The time is linear in the number of members.
     fn round(
         &self,
         routing: &Arc<Routing>,

@@ -156,7 +156,7 @@ async fn memory_is_bounded_and_the_same_members_are_kept_once() {
     let world = World::new(1_000, "twin: list\n");
     assert_eq!(world.count("list@mx.test").await, Ok(1_000));
     let one = world.expansions.counts().kept_bytes;
-    // Another spelling and another name for it are expansions of their own, and share what they found.
+    // Another spelling and another name for it are expansions of their own, and share their members.
     for spelling in ["LIST@mx.test", "twin@mx.test", "list+detail@mx.test"] {
         assert_eq!(world.count(spelling).await, Ok(1_000));
     }
@@ -211,7 +211,7 @@ async fn a_client_with_too_much_that_waits_is_told_to_come_again() {
     let refused = ask(1_000, "greedy").await.unwrap().unwrap_err();
     assert_eq!(refused, ExpandError::Busy(NoTurnError::ClientHasTooMany));
     assert_eq!(world.expansions.counts().refused, 1);
-    // Others have room, and for a list that somebody waits for everybody has.
+    // Other clients have room, and every client may wait for a list that another waits for.
     let (other, same) = (ask(7, "other"), ask(7, "greedy"));
     drop(held);
     assert!(other.await.unwrap().is_ok() && same.await.unwrap().is_ok());
@@ -251,7 +251,8 @@ async fn a_plan_that_cannot_be_merged_now_is_as_it_was() {
     assert_eq!((plan.recipients_max(), plan.is_lost(), plan.len()), (1_001, false, 1));
 }
 
-/// Of many answers those beyond the first are asked again when the interval is over, while what is kept still counts.
+/// Of many answers those beyond the first are asked again when the interval is over; the kept expansion counts
+/// meanwhile.
 #[tokio::test]
 async fn answers_beyond_the_first_are_checked_by_the_interval() {
     let world = World::new(1_000, "");
@@ -269,7 +270,7 @@ async fn answers_beyond_the_first_are_checked_by_the_interval() {
     let good = kept(&answers, now);
     assert_eq!((good.often.len(), good.seldom.len()), (CHECKED_MAX, 40 - CHECKED_MAX));
     assert!(good.is_current(&world.routing, &settings).await);
-    // Everybody there was an account when it was made.
+    // All of these users had an account when it was made.
     let mut wrong = Answers::new();
     for (question, _) in answers.clone().into_all() {
         wrong.insert(question, Answer::User { home: "/".into() });

@@ -1,8 +1,8 @@
 //! Plans the messages of a transaction: one message in the spool as a rule, several where recipients have to be kept
 //! apart.
 //!
-//! Each recipient that is accepted becomes deliveries. Those of one message have the same sender and begin in the same
-//! state: the members of a list with an owner are a message of their own, and so is what is held. All messages of a
+//! Each accepted recipient becomes deliveries. Those of one message have the same sender and begin in the same state:
+//! the members of a list with an owner are a message of their own, and so are held recipients. All messages of a
 //! transaction are durable before its one `250`.
 //!
 //! A recipient with few deliveries goes into the messages at once. Of a long list the plan holds the shared
@@ -47,7 +47,7 @@ pub(crate) struct Plan {
     is_lost: bool,
     /// It is a report, which keeps the null sender on a list too.
     pub(crate) is_report: bool,
-    /// The safest of what rules say of when it is said to be accepted.
+    /// The safest time of the `250` that rules demand.
     acknowledge: Option<Acknowledge>,
     /// For some of it no rule says that.
     has_unruled: bool,
@@ -87,7 +87,7 @@ impl Kind {
         Self { sender: delivery.sender.clone(), hold: delivery.hold.clone(), queue_only: delivery.queue_only }
     }
 
-    /// Of the message in which somebody fails.
+    /// Returns the kind of the message in which a recipient fails.
     pub(super) fn of_failed(failed: &Failed) -> Self {
         Self { sender: failed.sender.clone(), ..Self::default() }
     }
@@ -191,7 +191,7 @@ impl Plan {
         self.judge(members.kinds().map(|(kind, _)| kind))?;
         self.acknowledge = self.acknowledge.into_iter().chain(members.acknowledge).min();
         self.has_unruled |= members.has_unruled;
-        // A list that was named before has nobody new.
+        // A list that was named before adds no recipient.
         if self.later.iter().any(|later| Arc::ptr_eq(&later.members, &members)) {
             return Ok(());
         }
@@ -210,7 +210,7 @@ impl Plan {
         Ok(())
     }
 
-    /// Whether there is room for recipients of these kinds: what [`Plan::add`] would say of them.
+    /// Returns whether there is room for recipients of these kinds, as [`Plan::add`] decides it.
     fn judge<'k>(&self, kinds: impl Iterator<Item = &'k Kind> + Clone) -> Result<(), NotAdded> {
         let new = |is_known: &dyn Fn(&Kind) -> bool| {
             let mut new: Vec<Cow<'_, Kind>> = Vec::new();
@@ -243,7 +243,7 @@ impl Plan {
         }
     }
 
-    /// Whether it takes [`Self::merge`] to say if there is room for what a recipient becomes.
+    /// Returns whether it takes [`Self::merge`] to decide if there is room for the deliveries of a recipient.
     pub(crate) fn may_have_to_merge(&self, resolution: &Resolution) -> bool {
         let Outcome::Deliver(deliveries) = &resolution.outcome else { return false };
         if self.later.is_empty() {
@@ -284,7 +284,7 @@ impl Plan {
     fn merge_later(&mut self, is_last: bool) {
         let later = std::mem::take(&mut self.later);
         self.totals = Vec::new();
-        // Of a list that is alone nobody is known already, or is met again.
+        // The members of a list that is alone are all new, and do not meet any later.
         let is_only = is_last && self.messages.is_empty() && later.len() == 1;
         for Later { params: of, members } in later {
             for one in members.iter() {
@@ -304,7 +304,7 @@ impl Plan {
             + self.later.iter().map(|later| later.members.len()).sum::<usize>()
     }
 
-    /// When all of it is said to be accepted, where the listener says this: the safest for anybody.
+    /// Returns the time of the `250` for all of it, where the listener has this setting: the safest of all.
     pub(crate) fn acknowledge(&self, listener: config::Acknowledge) -> config::Acknowledge {
         let by_rules = self.acknowledge.map(|acknowledge| match acknowledge {
             Acknowledge::Durable => config::Acknowledge::Durable,
@@ -381,7 +381,7 @@ impl Plan {
             let mut made = Envelope { id: id_of(number), recipients, ..envelope.clone() };
             if let Some(sender) = &kind.sender {
                 made.sender = sender.clone();
-                // RFC 3461 §5.2.7.3: what a list sends is a new message, whose envelope id is not that of the sender
+                // RFC 3461 §5.2.7.3: a message from a list is a new one, whose envelope id is not that of the sender
                 made.params.envid = None;
             }
             (made, destinations, kind)

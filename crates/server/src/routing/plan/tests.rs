@@ -99,7 +99,7 @@ fn failed() -> impl Strategy<Value = Failed> {
     })
 }
 
-/// A recipient: its parameters, what it becomes, and how it comes.
+/// A recipient: its parameters, its deliveries, and whether they are shared.
 #[derive(Clone, Debug)]
 struct Step {
     notify: Option<Notify>,
