@@ -100,7 +100,7 @@ impl Server {
         }))
     }
 
-    /// Looks at the queue or changes what is in it, and logs what was changed.
+    /// Looks at the queue or changes its mail, and logs the change.
     fn answer_queue(&self, mut command: queue::Command, uid: u32, rights: Rights) -> Answer {
         let Some(commands) = &self.queue else { return Answer::refused(Reason::Failed, "a sink has no queue") };
         if rights == Rights::Guest {

@@ -141,7 +141,7 @@ impl Server {
         delivers && self.context.message_store.pressure() != spool::Pressure::Poisoned
     }
 
-    /// Delivers what is accepted, and what the spool holds from before.
+    /// Delivers accepted mail, and mail that the spool has from before.
     pub(crate) fn deliver(self: &Arc<Self>) {
         *lock(&self.deliveries) = Some(tokio::spawn(dispatch::run(Arc::clone(&self.context))));
         lock(&self.tasks).spawn(state_file::keep(Arc::clone(&self.context)));
@@ -193,7 +193,7 @@ impl Server {
         let finished = async {
             context.stop.drained().await;
             if let Some(deliveries) = &mut deliveries {
-                // A panic in it was told when it happened.
+                // A panic in it was reported when it happened.
                 drop(deliveries.await);
             }
         };

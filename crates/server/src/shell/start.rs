@@ -6,8 +6,8 @@
 //! nothing changed on the disk.
 //!
 //! The end: after SIGTERM no new transaction begins and idle sessions are closed; open transactions may finish within
-//! `server.shutdown_grace`. Then the spool is closed, which writes what is staged, and the process ends with status 0.
-//! Nothing that was answered 250 depends on any of this: it was durable before.
+//! `server.shutdown_grace`. Then the spool is closed, which writes staged results, and the process ends with status
+//! 0. No accepted message depends on any of this: it was durable before its 250.
 
 use super::load::{joined_by, lines, load_tls, open_authenticator, threads, with_places};
 use super::reload::Source;
@@ -237,7 +237,8 @@ impl Prepared {
         let ended = runtime.block_on(self.live(log.clone(), opened, ready));
         // The runtime ends the sessions that are left; their transactions had no answer.
         runtime.shutdown_timeout(Duration::from_secs(1));
-        // A target that takes nothing has been waited for; its lines are lost and nobody is left to be told.
+        // The wait for a target that takes nothing is over; its lines are lost, and there is no other place to report
+        // that.
         let _: bool = log.flush_and_close();
         ended
     }
@@ -389,9 +390,9 @@ fn read_accounts() -> Result<accounts::Accounts, StartError> {
 /// queue (5).
 const BLOCKING_THREADS_OTHER: usize = 64;
 
-/// Threads of the runtime that may wait for a disk or for a program: local deliveries hold theirs for as long as a
-/// mailbox is locked or a program runs, and keep nobody else waiting for one. No work on them waits for other such
-/// work, and the spool is read on threads of its own, so that any number would do.
+/// Returns the number of runtime threads that may wait for a disk or for a program: local deliveries hold theirs for
+/// as long as a mailbox is locked or a program runs, and do not delay other work for one. No work on them waits for
+/// other such work, and the spool is read on threads of its own, so that any number would do.
 fn blocking_threads_max(config: &Config) -> usize {
     // To mailboxes, programs and files, so many each.
     let deliveries = usize::try_from(config.local.deliveries_max).unwrap_or(usize::MAX).saturating_mul(3);

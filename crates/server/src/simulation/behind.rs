@@ -1,5 +1,5 @@
-//! Single messages to a host that is busy with much other mail: what goes before them that was not on its way when they
-//! came.
+//! Single messages to a host that is busy with much other mail: tests how much mail goes before them that was not
+//! sent yet when they came.
 
 use super::book::{Answer, Sent, Taken};
 use super::run;
@@ -44,7 +44,7 @@ fn before(load: Load, sabotage: Option<Sabotage>) -> (usize, Duration) {
         for number in messages..messages + SINGLES as usize {
             let nth = u32::try_from(number - messages).unwrap();
             scene.send(scene.at("s0", 1), vec![scene.at(&format!("r{number}.0"), 0)], 2 * SECOND + EACH * nth);
-            // It goes before what is not urgent.
+            // It goes before mail that is not urgent.
             scene.book.facts().sent[number].priority = Some(4);
         }
         scene.plan(5 * MINUTE, 120 * MINUTE)

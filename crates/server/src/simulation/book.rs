@@ -58,7 +58,7 @@ pub(super) struct Taken {
 pub(super) struct Facts {
     pub(super) sent: Vec<Sent>,
     pub(super) taken: Vec<Taken>,
-    /// Recipients that a host refused for good, one way or another.
+    /// Recipients that a host refused for good, in any form.
     pub(super) refused: HashSet<String>,
     /// Senders whose mail was refused for good before recipients were named.
     pub(super) refused_senders: HashSet<String>,
@@ -74,7 +74,7 @@ pub(super) struct Facts {
     pub(super) ended: Duration,
     /// Connections at each host, and the most there were.
     pub(super) connections: Vec<(usize, usize)>,
-    /// Which of the groups below a host belongs to; empty if nobody wants to know.
+    /// The group below of each host; empty if groups are not counted.
     pub(super) group_of: Vec<usize>,
     /// The most connections that the hosts of a group had together.
     pub(super) groups_most: Vec<usize>,

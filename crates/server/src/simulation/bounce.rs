@@ -41,7 +41,7 @@ fn bounce_all(dispatch: &Dispatch) -> Receiver<Vec<crate::queue::Bounced>> {
     dispatch.bounce_some(meant, Arc::from("Given up by the postmaster"))
 }
 
-/// How often a report told of each recipient.
+/// Counts how often a report named each recipient.
 fn told(facts: &Facts) -> BTreeMap<String, usize> {
     let mut told = BTreeMap::new();
     for taken in facts.taken.iter().filter(|taken| taken.sender.is_empty()) {

@@ -22,13 +22,13 @@ pub(super) struct Terms<'a> {
     pub(super) window: Duration,
     pub(super) warn_after: Duration,
     pub(super) give_up_after: Duration,
-    /// How late what is due may be.
+    /// The most by which due mail may be late.
     pub(super) slack: Duration,
     pub(super) connections_max: usize,
     pub(super) connections_each: usize,
     /// All mail goes to one destination, whichever host.
     pub(super) is_one_destination: bool,
-    /// The first two hosts are one site, which bears two connections, and a message in two seconds.
+    /// The first two hosts are one site, which accepts two connections, and a message in two seconds.
     pub(super) has_rules: bool,
     /// How long a sender may wait for his answer.
     pub(super) answer: Duration,
@@ -254,7 +254,7 @@ impl Checker<'_> {
         true
     }
 
-    /// Whether somebody who was accepted then may have been given up by the end of the run.
+    /// Returns whether a recipient accepted at this time may have been given up by the end of the run.
     fn may_age(&self, accepted: Duration) -> bool {
         accepted + self.terms.give_up_after < self.facts.ended
     }
@@ -330,7 +330,7 @@ impl Checker<'_> {
         }
     }
 
-    /// A live host has its mail soon, whatever others do.
+    /// Checks that a live host gets its mail soon, whatever other hosts do.
     fn promptness(&mut self, what: &str, accepted: Duration, takes: &[&Taken]) {
         let Some(taken) = takes.first() else { return };
         if !self.terms.is_prompt || !self.terms.hosts[taken.host].is_always_good() {
@@ -344,7 +344,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Octet for octet, but for what was converted.
+    /// Compares octet for octet, but for converted content.
     fn content(&mut self, what: &str, sent: &Sent, taken: &Taken) {
         let Some(content) = without_trace(&taken.content) else {
             return self.say(format!("{what}: no trace field: {}", taken.content.escape_ascii()));

@@ -4,7 +4,7 @@ use spool::Spool;
 use spool::disk::sim::SimDisk;
 use std::sync::Arc;
 
-/// A small spool on a disk of its own; `change` says what it is to have otherwise.
+/// Makes a small spool on a disk of its own; `change` adapts its settings.
 pub(crate) fn spool_with(change: impl FnOnce(&mut spool::Config)) -> Arc<Spool> {
     spool_on(&SimDisk::new(1), change)
 }

@@ -62,7 +62,7 @@ pub(super) enum Fault {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mood {
     Good,
-    /// Nobody listens.
+    /// It refuses connections.
     Refuses,
     /// No route.
     Unreachable,
@@ -94,7 +94,7 @@ pub(super) struct Manners {
     pub(super) interval: Option<Duration>,
     /// First comes the client again after this time.
     pub(super) greylist: Option<Duration>,
-    /// It never refuses for good what has no sender, nor mail for the postmaster.
+    /// It never refuses for good a message without a sender, nor mail for the postmaster.
     pub(super) latency: Duration,
 }
 
@@ -110,7 +110,7 @@ pub(super) struct Host {
     pub(super) is_dead: bool,
     pub(super) book: Arc<Book>,
     pub(super) random: Mutex<Random>,
-    /// When it saw whom first, for greylisting.
+    /// Time at which it first saw each pair, for greylisting.
     pub(super) seen: Mutex<std::collections::HashMap<String, Duration>>,
     /// When it takes the next message.
     free_from: Mutex<Duration>,

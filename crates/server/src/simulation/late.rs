@@ -17,8 +17,8 @@ const LATE: usize = 2;
 const PROMPT: usize = 6;
 const EACH: u32 = 80;
 
-/// How often so many late hosts got their messages with so many connections for silent ones, how long others waited at
-/// most, and what is wrong. `flight`: from what is sent to its answer.
+/// Returns how often so many late hosts got their messages with so many connections for silent ones, how long others
+/// waited at most, and the faults. `flight`: from the end of a message to its answer.
 fn copies(late: usize, silent: u32, flight: Duration, sabotage: Option<Sabotage>) -> (usize, Duration, Vec<String>) {
     let plan = || {
         let mut scene = Scene::new(late + PROMPT, flight);

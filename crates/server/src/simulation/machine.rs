@@ -1,8 +1,8 @@
 //! The machine the server runs on: its disk, its power, and the server as it is started and ended.
 //!
 //! The spool has no threads here. Whenever all tasks wait, [`Machine::look`] asks whether the committer has something
-//! to write; if so, a task writes it after the time that a disk takes. So virtual time goes on only when nothing is
-//! left to be done at this moment, and a run repeats to the letter.
+//! to write; if so, a task writes it after the time that a disk takes. So virtual time goes on only when no work is
+//! left at this moment, and a run repeats exactly.
 
 use super::book::{Book, Facts};
 use super::plan::Plan;
@@ -34,9 +34,9 @@ use tokio::task::JoinSet;
 /// How the server ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
-    /// Power goes: what was not synced may be lost.
+    /// Power fails: writes that were not synced may be lost.
     Power,
-    /// The process is killed: what was written stays.
+    /// The process is killed: writes stay.
     Kill,
     /// It is asked to stop.
     Stop,
@@ -246,7 +246,7 @@ impl Machine {
         self.running.lock().unwrap().as_ref().map(|running| Arc::clone(&running.context))
     }
 
-    /// Opens a session; `None` if nobody listens.
+    /// Opens a session; `None` if the server does not listen.
     pub(super) fn connect(&self) -> Option<(DuplexStream, u64)> {
         let generation = self.generation()?;
         let mut running = self.running.lock().unwrap();
@@ -303,7 +303,7 @@ impl Machine {
         }
     }
 
-    /// The disk: writes what is due, each batch after its time.
+    /// Runs the disk: makes due writes, each batch after its time.
     pub(super) async fn work(self: Arc<Self>) {
         loop {
             let due = self.works.lock().unwrap().due;

@@ -1,4 +1,5 @@
-//! A list of which very many recipients are refused at the same time: its sender hears of all of them, in few reports.
+//! A list of which very many recipients are refused at the same time: its sender gets a report on all of them, in few
+//! messages.
 
 use super::book::EPOCH;
 use super::check::field;
@@ -67,7 +68,7 @@ fn lived(shards: u16, death: Option<Duration>, sabotage: Option<Sabotage>) -> (V
     (read.collect(), wrong)
 }
 
-/// Recipients that were told of more than once; all of them were told of.
+/// Counts recipients that were reported more than once; all of them must be reported.
 #[track_caller]
 fn twice(reports: &[Read]) -> usize {
     let mut told: HashMap<&str, usize> = HashMap::new();
@@ -96,13 +97,13 @@ fn very_many_failures_make_few_reports_of_which_the_first_has_the_message_and_th
     }
 }
 
-/// Crashes between the first report and the last one, and what became of it.
+/// Crashes between the first report and the last one, and their results.
 struct Crashed {
-    /// The most recipients that were told of twice.
+    /// The most recipients that were reported twice.
     repeated: usize,
     /// The most recipients of a report.
     most: usize,
-    /// Crashes that came when some were told of and others were not yet.
+    /// Crashes at which some recipients were reported and others not yet.
     between: usize,
 }
 

@@ -2,9 +2,9 @@
 //! disk, a network and a clock of our own.
 //!
 //! A run comes from a seed: messages, hosts and their moods ([`host`]), crashes and stops ([`machine`]), an operator
-//! who holds and deletes. Virtual days pass in a moment. At the end [`check`] compares what was promised with what came
-//! to pass: no message that was answered 250 is lost, none comes twice without a crash or a silent host to blame, every
-//! body is the same octet for octet, and senders hear what they are to hear, once, in time.
+//! who holds and deletes. Virtual days pass in a moment. At the end [`check`] compares promises and facts: no message
+//! that was answered 250 is lost, none comes twice without a crash or a silent host to blame, every body is the same
+//! octet for octet, and senders get the reports they asked for, once, in time.
 //!
 //! ```text
 //! SIM_COUNT=500 cargo test -p mailrace-server simulation   campaigns, from SIM_FROM on

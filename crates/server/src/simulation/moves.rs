@@ -1,4 +1,4 @@
-//! Mail that waits for smart hosts of before, while it is under way there.
+//! Mail for former smart hosts that moves while some of it is being delivered there.
 
 use super::host::{Fault, Host, Mood, Point};
 use super::machine::End;
@@ -67,7 +67,7 @@ fn passes(sabotage: Option<Sabotage>) -> (u64, u64) {
 
 #[test]
 fn reloads_begin_one_pass_at_a_time_over_what_is_under_way_and_the_last_ends() {
-    // One every half minute, whatever the number of reloads.
+    // One pass every half minute, whatever the number of reloads.
     let is_one_at_a_time = |passes: u64| (RELOADS + 9..=RELOADS + 11).contains(&passes);
     let (under_way, later) = passes(None);
     assert!(is_one_at_a_time(under_way), "{under_way}");

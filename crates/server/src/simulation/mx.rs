@@ -1,4 +1,4 @@
-//! Sites of several mail hosts of which some are no good, each in its own way: mail goes through the others at full
+//! Sites of several mail hosts of which some are bad, each in its own way: mail goes through the others at full
 //! speed.
 
 use super::book::Answer;
@@ -85,7 +85,7 @@ fn lived_with(site: &Site, sabotage: Option<Sabotage>, change: impl FnOnce(&mut 
     Lived { delays, dials: facts.dials.clone(), wrong }
 }
 
-/// The longest that a message to a site with one good host is on its way.
+/// The longest time that a message to a site with one good host may take.
 const LONGEST: Duration = Duration::from_secs(20 * 60);
 /// Connections to a bad host of a site with a good one: it is passed over, and found out about by few messages.
 const DIALS_FEW: usize = 8;
@@ -121,7 +121,7 @@ fn broken(kind: Mood, [of_one, of_four]: [usize; 2], longest: Duration, sabotage
         let is_spared = !of_bad.is_empty() && of_bad.iter().all(|dials| *dials <= DIALS_FEW);
         judge(is_spared, format!("DIALS: {kind:?} {name}: {dials:?}"));
     }
-    // Where all are bad, they are left in peace, and all mail waits.
+    // Where all hosts are bad, they get few connections, and all mail waits.
     for site in [vec![vec![bad()], vec![bad()]], vec![vec![bad(), bad(), bad(), bad(), bad()]]] {
         let Lived { dials, wrong, .. } = lived(&site, sabotage);
         println!("{kind:?} all of {}: dials {dials:?}", dials.len() - 1);
@@ -197,8 +197,8 @@ fn a_host_that_fails_in_a_message_holds_up_nobody_else() {
     }
 }
 
-/// No message has had its attempt there: all of them go to another host at once, and where there is none the log has
-/// what it said.
+/// A message that such a host ends before has had no attempt there: all of them go to another host at once, and where
+/// there is none the log has the host's reply.
 #[test]
 fn a_host_that_ends_before_the_first_message_holds_up_nobody() {
     for (fault, said) in [

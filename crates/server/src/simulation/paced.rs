@@ -1,4 +1,5 @@
-//! A host that takes one message in so long and says 421 to others: it gets what it bears, one after the other.
+//! A host that takes one message in so long and says 421 to others: it gets as many as it accepts, one after the
+//! other.
 
 use super::run;
 use super::sabotage::Sabotage;

@@ -1,5 +1,4 @@
-//! When a client hears `250`: a disk that takes its time against next hops that take theirs, in each mode of
-//! `listen.acknowledge`.
+//! The time of the `250`: a slow disk against slow next hops, in each mode of `listen.acknowledge`.
 
 use super::book::Answer;
 use super::host::{Fault, Mood, Point};
@@ -12,7 +11,7 @@ const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
 /// When the message comes.
 const SENT: Duration = SECOND;
-/// How long next hops take for each reply: longer than a client takes to hear what is said.
+/// Time of next hops for each reply: longer than a client takes to read one.
 const LATENCY: Duration = Duration::from_millis(20);
 /// How long a slow disk takes to write, and how long `interactive` waits for next hops.
 const DISK: Duration = Duration::from_secs(10);
@@ -76,7 +75,7 @@ fn heard(how: Acknowledge, place: Place) -> (Heard, usize) {
     (heard, had.count())
 }
 
-/// Each mode is told from both others by one of the places.
+/// One of the places tells each mode from both others.
 #[track_caller]
 fn check(place: Place, expected: [(Acknowledge, Heard, usize); 3]) {
     for (how, expected, had) in expected {

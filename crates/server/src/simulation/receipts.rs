@@ -1,5 +1,5 @@
-//! A list whose sender wants to hear of each delivery, at hosts that tell him nothing: he hears of all in few reports,
-//! and a crash between a delivery and its report repeats neither and loses neither.
+//! A list whose sender asks for a report on each delivery, at hosts that send none: he gets few messages with all
+//! reports, and a crash between a delivery and its report repeats neither and loses neither.
 
 use super::book::EPOCH;
 use super::check::field;
@@ -32,7 +32,7 @@ enum Way {
 #[derive(Debug)]
 struct Read {
     made: Duration,
-    /// Of whom it tells, and what.
+    /// Recipients in the report, each with its status.
     told: Vec<(String, String)>,
     text: String,
 }
@@ -80,7 +80,7 @@ fn lived(way: Way, death: Option<(Duration, End)>, sabotage: Option<Sabotage>) -
     (read.collect(), wrong)
 }
 
-/// How often each recipient was told of, and what last.
+/// Counts how often each recipient was reported, with the last status.
 fn told(reports: &[Read]) -> BTreeMap<&str, (usize, &str)> {
     let mut told: BTreeMap<&str, (usize, &str)> = BTreeMap::new();
     for (whom, what) in reports.iter().flat_map(|report| &report.told) {
@@ -90,7 +90,7 @@ fn told(reports: &[Read]) -> BTreeMap<&str, (usize, &str)> {
     told
 }
 
-/// Everybody was told of once, and so many of them have it.
+/// Checks that every recipient was reported once, and that so many of them were relayed.
 #[track_caller]
 fn assert_told(reports: &[Read], relayed: usize) {
     let told = told(reports);
@@ -114,7 +114,7 @@ fn one_report_tells_of_all_who_have_it_at_hosts_that_tell_nobody() {
     }
 }
 
-/// All is delivered two seconds after the start, and told of five seconds later.
+/// All is delivered two seconds after the start, and reported five seconds later.
 const BETWEEN: Duration = Duration::from_secs(4);
 
 #[test]

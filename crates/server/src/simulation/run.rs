@@ -1,4 +1,4 @@
-//! One run, from its seed to what is wrong with it.
+//! One run, from its seed to its faults.
 
 use super::book::{Book, EPOCH};
 use super::check::{self, Terms};
@@ -142,7 +142,7 @@ impl Life {
         Self { hosts, ..Self::among(seed, plan, book, internet, place) }
     }
 
-    /// Among hosts that are nobody's business here.
+    /// Runs among hosts that the test does not judge.
     pub(super) fn among(
         seed: u64,
         plan: Plan,
@@ -203,7 +203,7 @@ impl Life {
         (others, senders)
     }
 
-    /// Nothing is delivered until somebody says so, not after a crash either.
+    /// No mail is delivered before a command, not after a crash either.
     async fn wait_for_command(&self) -> Vec<String> {
         let (others, mut senders) = self.begin();
         while senders.join_next().await.is_some() {}
@@ -274,7 +274,7 @@ impl Life {
             answer: Duration::from_secs(20) + waits,
             is_early: acknowledge != Acknowledge::Durable,
             has_rules: !self.plan.config.destinations.is_empty(),
-            // A better host that fails now and then holds up what the other would take.
+            // A better host that fails now and then delays mail that the other would take.
             is_prompt: delivery.connections_max >= 1_000
                 && !self.plan.is_one_destination
                 && self.plan.config.dns.overrides.is_empty(),
@@ -314,7 +314,7 @@ impl Life {
     }
 }
 
-/// The operator holds or deletes somebody who waits.
+/// The operator holds or deletes a waiting recipient.
 async fn command(book: Arc<Book>, machine: Arc<Machine>, at: Duration, mut random: Random) {
     sleep(at.saturating_sub(book.now())).await;
     let Some((entry, destination, name)) = choose(&machine, &mut random) else { return };

@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell};
 /// A rule that is broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sabotage {
-    /// 250 is said before the message is durable.
+    /// 250 is sent before the message is durable.
     AnswerEarly,
     /// Recipients are done when their transaction begins.
     RecordEarly,
@@ -41,11 +41,11 @@ pub(crate) enum Sabotage {
     NoPace,
     /// Transactions of a list follow each other on a connection before the first is answered.
     ListsAhead,
-    /// However many recipients are on their way over a connection, more follow.
+    /// More recipients are sent over a connection, however many are unanswered.
     SendAhead,
     /// TLS is tried with each host each time.
     ForgetTls,
-    /// No host is passed over for what it did.
+    /// No host is passed over for its failures.
     PassOverNobody,
     /// A site that is down is tried every few seconds.
     Tireless,

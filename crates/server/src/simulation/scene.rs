@@ -1,5 +1,5 @@
-//! A run that is arranged for one question, without a seed: hosts that have no trouble but what is asked about, and
-//! plain mail.
+//! A run that is arranged for one question, without a seed: the hosts have no trouble besides its subject, and the
+//! mail is plain.
 
 use super::book::{Answer, Book, Sent};
 use super::host::Host;
@@ -56,7 +56,8 @@ impl Scene {
         });
     }
 
-    /// Mail comes until `traffic`; the run lasts no longer than `most`, and nobody dies or interferes.
+    /// Mail comes until `traffic`; the run lasts no longer than `most`, and neither a crash nor an operator
+    /// interferes.
     pub(super) fn plan(self, traffic: Duration, most: Duration) -> (Plan, Arc<Book>) {
         let Self { book, hosts, config } = self;
         let (deaths, commands) = (Vec::new(), Vec::new());

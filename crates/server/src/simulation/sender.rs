@@ -1,4 +1,4 @@
-//! Senders: each message is sent once, when the server can be reached, and its sender remembers what he heard.
+//! Senders: each message is sent once, when the server can be reached, and its sender remembers the answer.
 
 use super::book::{Answer, Book, Sent};
 use super::machine::Machine;

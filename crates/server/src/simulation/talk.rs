@@ -1,11 +1,12 @@
-//! A host's side of SMTP and LMTP, strict with its client: what a client may not do is written down as wrong.
+//! A host's side of SMTP and LMTP, strict with its client: it notes every command that a client may not send as a
+//! fault.
 
 use super::book::{Counted, Taken};
 use super::host::{Fault, Host, Mood, Point};
 use super::wire::Wire;
 use std::time::Duration;
 
-/// Turns of all tasks in which a client reads what was said to it.
+/// Turns of all tasks in which a client reads the replies.
 const TURNS: usize = 20;
 
 /// One conversation.
@@ -15,7 +16,7 @@ pub(super) struct Talk<'a> {
     mood: Mood,
     /// MAIL commands so far.
     transactions: u32,
-    /// EHLO was answered: what is offered may be used.
+    /// EHLO was answered: its extensions may be used.
     is_extended: bool,
     sender: Option<String>,
     /// Those that were taken, with their parameters.
@@ -34,7 +35,7 @@ pub(super) struct Talk<'a> {
 enum On {
     /// As usual.
     Fine,
-    /// A refusal was said.
+    /// A refusal was sent.
     Refused,
     /// It is over.
     Over,
@@ -117,7 +118,7 @@ impl<'a> Talk<'a> {
         self.is_eight_bit = false;
     }
 
-    /// Says something, when nothing more is to be read first. False if nobody is there.
+    /// Sends a reply when no more input is to be read first. False if the client is gone.
     async fn say(&mut self, text: &str) -> bool {
         let number = self.host.number;
         self.host.book.note(|| format!("host {number}: > {text}"));
@@ -149,7 +150,7 @@ impl<'a> Talk<'a> {
             Mood::Faulty(at, fault, nth) if at == point && (is_early || nth == self.transactions) => fault,
             _ => return On::Fine,
         };
-        // Reports must not be refused for good, or nobody could be told.
+        // Reports must not be refused for good, or they would reach no one.
         let is_report = self.sender.as_deref() == Some("");
         match fault {
             Fault::Hard if !is_report => {
@@ -166,7 +167,7 @@ impl<'a> Talk<'a> {
             Fault::Soft | Fault::Hard => self.refuse(point, "451 4.3.0 not now").await,
             Fault::Dismiss => {
                 if point == Point::Ready {
-                    // The client reads what was said, and then its message: it has no time to send something.
+                    // The client reads the reply, and then its message: it has no time to send something.
                     for _ in 0..TURNS {
                         tokio::task::yield_now().await;
                     }
@@ -227,7 +228,7 @@ impl<'a> Talk<'a> {
         On::Refused
     }
 
-    /// Sends what waits; what was taken is answered then.
+    /// Sends waiting replies; accepted messages are answered then.
     async fn flush(&mut self) -> bool {
         let is_sent = self.wire.flush().await;
         let answered = std::mem::take(&mut self.answered);
@@ -351,7 +352,7 @@ impl<'a> Talk<'a> {
         self.answer("250 2.1.5 ok").await
     }
 
-    /// Whether content may come now; else something was said.
+    /// Returns whether content may come now; else sends a refusal.
     async fn may_send(&mut self) -> On {
         if self.sender.is_none() {
             self.say("503 5.5.1 no MAIL").await;
@@ -459,7 +460,7 @@ impl<'a> Talk<'a> {
         }
         self.forget();
         if answers.is_empty() {
-            // RFC 2033 §4.2: nobody, so no answer
+            // RFC 2033 §4.2: no recipients, so no answer
             return On::Fine;
         }
         self.answer(&answers.join("\r\n")).await
@@ -496,7 +497,7 @@ impl<'a> Talk<'a> {
     }
 }
 
-/// The path of a command, and what is behind it.
+/// Splits the path of a command from the rest.
 fn path<'a>(text: &'a str, begin: &str) -> Option<(&'a str, &'a str)> {
     text.strip_prefix(begin)?.split_once('>')
 }

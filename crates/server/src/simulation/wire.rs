@@ -62,7 +62,7 @@ impl Wire {
         }
     }
 
-    /// So many octets, or what came of them before the end.
+    /// Reads so many octets, or those that come before the end.
     pub(super) async fn octets(&mut self, count: usize) -> Option<Vec<u8>> {
         while self.input.len() < count {
             if !self.read().await {
@@ -72,7 +72,7 @@ impl Wire {
         Some(self.input.drain(..count).collect())
     }
 
-    /// Sends what is to be sent; false if nobody is there.
+    /// Sends the waiting output; false if the other side is gone.
     pub(super) async fn flush(&mut self) -> bool {
         let output = std::mem::take(&mut self.output);
         self.stream.write_all(&output).await.is_ok()

@@ -8,12 +8,12 @@
 //! | changes hands | `wait.R` | moved aside, durable |
 //! | released | `mail.R`, the server takes it | moved aside |
 //!
-//! R is made of the name of the file that the message had there, so that the next run finds what a crash has left:
+//! R is a digest of the name of the file that the message had there, so that the next run can decide after a crash:
 //! where the other queue still has the message, `wait.R` is written anew; where it was moved aside, `wait.R` is
-//! released; and where it is neither, the other server has delivered it, and `wait.R` is removed.
+//! released; and where neither is there, the other server has delivered it, and `wait.R` is removed.
 //!
-//! Everybody can make files in the directory, and R is no secret: a `wait.R` counts only if it belongs to root or to
-//! whoever reads it, and a release replaces nothing.
+//! Any user can make files in the directory, and R is no secret: a `wait.R` counts only if it belongs to root or to
+//! the user that reads it, and a release replaces nothing.
 
 use super::{Filing, Malformed, PREAMBLE_BYTES, Submission};
 use aws_lc_rs::digest::{SHA256, digest};
@@ -37,7 +37,7 @@ pub struct ImportedMessage {
     pub arrived: u64,
     /// How often it was tried there.
     pub tries: u32,
-    /// Its sender was told that it takes longer.
+    /// Its sender was warned of the delay.
     pub is_warned: bool,
     /// It is held, for this reason.
     pub hold: Option<String>,

@@ -1,8 +1,8 @@
 //! Handing mail in without a network: one file for each message in the pickup directory, whether the server runs or
 //! not.
 //!
-//! The command writes the file here, with the rights of whoever called it, and the server takes it from `pickup`. The
-//! file is written under a name that the server does not look at, synced, and renamed: it is there whole or not at all.
+//! The command writes the file here, with the rights of its caller, and the server takes it in `pickup`. The file is
+//! written under a name that the server does not look at, synced, and renamed: it is there whole or not at all.
 //! [`Filing::commit`] returns when it is durable, and then the message is accepted.
 //!
 //! | Name | What it is |
@@ -71,8 +71,8 @@ pub const TAG_CHARS_MAX: usize = 32;
 pub struct Submission {
     /// The envelope's sender.
     pub sender: ReversePath,
-    /// The caller chose it (`-f`), and it is not simply the caller, as the command says. The server sees for itself:
-    /// anybody can write a file.
+    /// The caller chose it (`-f`), and it is not simply the caller, as the command says. The server decides by
+    /// itself: any user can write a file.
     pub is_chosen: bool,
     /// The user in whose name it is handed in: only the server does that, when it divides a message.
     pub on_behalf_of: Option<u32>,
@@ -96,7 +96,8 @@ pub struct Terms {
 }
 
 impl Terms {
-    /// As much of a word as may stand in a log: letters, digits, `-`, `_` and `.`, the first [`TAG_CHARS_MAX`].
+    /// Returns as much of a word as may stand in a log: letters, digits, `-`, `_` and `.`, the first
+    /// [`TAG_CHARS_MAX`].
     #[must_use]
     pub fn tag_of(word: &str) -> String {
         word.chars().filter(|c| c.is_ascii_alphanumeric() || "-_.".contains(*c)).take(TAG_CHARS_MAX).collect()
@@ -273,7 +274,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// The file that says who may hand in no more; of the server.
+/// The server's file with the users that are at their limits.
 pub(crate) const FULL: &str = "full";
 /// Octets of it that are looked at.
 const FULL_BYTES_MAX: u64 = 1 << 20;
@@ -288,7 +289,7 @@ pub fn room_for(directory: &Path, uid: u32) -> Result<(), String> {
     let flags = i32::try_from(flags.bits()).unwrap_or(0);
     let opened = OpenOptions::new().read(true).custom_flags(flags).open(directory.join(FULL));
     let (Ok(file), Ok(owner)) = (opened, directory.metadata()) else { return Ok(()) };
-    // Everybody can make a file of that name, and only the server's counts.
+    // Any user can make a file of that name, and only the server's counts.
     let is_servers = file
         .metadata()
         .is_ok_and(|found| found.is_file() && found.nlink() == 1 && [0, owner.uid()].contains(&found.uid()));
@@ -319,7 +320,7 @@ pub fn room_for(directory: &Path, uid: u32) -> Result<(), String> {
     Ok(())
 }
 
-/// A file on its way into the directory. Dropped before [`Filing::commit`] it is removed.
+/// A file that is being written into the directory. Dropped before [`Filing::commit`] it is removed.
 pub struct Filing {
     directory: PathBuf,
     name: String,

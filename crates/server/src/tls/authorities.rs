@@ -1,8 +1,7 @@
 //! The authorities that certificates are judged by: of files, or of the system.
 //!
-//! Those that next hops are judged by, of `tls.ca_files` or of the system, are read when the first certificate is
-//! judged, and again after an hour, since a system renews them. A file that cannot be read any more leaves what was
-//! read before.
+//! The CAs for next hops, of `tls.ca_files` or of the system, are read when the first certificate is judged, and
+//! again after an hour, since a system renews them. If a file cannot be read any more, the earlier CAs stay.
 
 use super::{TlsProblem, certificate};
 use crate::env::{blocking, clock};

@@ -48,7 +48,7 @@ impl ClientCertificate {
         }
     }
 
-    /// The names that somebody vouches for.
+    /// Returns the names that a CA has verified.
     pub(crate) fn verified(&self) -> Option<&Names> {
         if let Self::Verified(names) = self { Some(names) } else { None }
     }

@@ -167,8 +167,8 @@ impl Connector {
         shake(Arc::clone(&self.config), stream, server_name, deadline).await
     }
 
-    /// The same; the next hop's certificate is judged by the authorities in these files, or those of the system, and
-    /// taken whatever it is.
+    /// The same; the next hop's certificate is judged by the CAs in these files, or those of the system, and any is
+    /// taken.
     ///
     /// # Errors
     /// As [`Self::connect`].
@@ -249,7 +249,7 @@ struct Judge {
 
 impl Judge {
     fn found(&self, text: String, is_ours: bool) {
-        // The first fault is told.
+        // Only the first fault is kept.
         self.fault.get_or_init(|| Fault { text: text.into(), is_ours });
     }
 }

@@ -16,7 +16,7 @@ pub(crate) enum Flaw {
         wanted: String,
         hosts: Vec<String>,
     },
-    /// It is for servers, and a client showed it, or the other way round.
+    /// It is for servers, and a client presented it, or the other way round.
     OtherUse,
     /// In the words of the library.
     Other(String),

@@ -1,4 +1,5 @@
-//! TLS of the server: certificates, the handshake, and what the log says of both; and towards next hops, [`Connector`].
+//! TLS of the server: certificates, the handshake, and the words of the log for both; and towards next hops,
+//! [`Connector`].
 //!
 //! The stop is accept, for implicit TLS, and session, for STARTTLS; both use the same [`Acceptor`]. The other side is
 //! deliver. TLS 1.2 and 1.3 by rustls; clients are asked for a certificate where `tls.client_ca` says who vouches for
@@ -91,7 +92,7 @@ pub struct Acceptor {
 }
 
 struct Loaded {
-    /// Asks nobody for a certificate.
+    /// Configuration that asks no client for a certificate.
     config: Arc<ServerConfig>,
     /// Asks for one, and who vouches for it.
     asking: Option<(Arc<ServerConfig>, Authorities)>,

@@ -50,7 +50,7 @@ pub struct HandshakeError {
     reason: TlsFailure,
 }
 
-/// With whom there is none.
+/// The peer of the handshake.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Peer {
     Client,
@@ -73,13 +73,13 @@ impl HandshakeError {
         Self { peer, reason: TlsFailure::TimedOut }
     }
 
-    /// Whether nobody said that it cannot be: it took too long.
+    /// Returns whether the handshake took too long, without an error of either side.
     pub(crate) const fn has_timed_out(&self) -> bool {
         matches!(self.reason, TlsFailure::TimedOut)
     }
 
-    /// Whether the peer's first octets are no record of TLS: text in clear, or what somebody put in front of the
-    /// records.
+    /// Returns whether the peer's first octets are no record of TLS: clear text, or octets that an attacker put in
+    /// front of the records.
     pub(crate) const fn is_no_record(&self) -> bool {
         use InvalidMessage::{InvalidContentType, InvalidEmptyPayload, MessageTooLarge, UnknownProtocolVersion};
         matches!(

@@ -50,7 +50,7 @@ pub(super) fn start_with_refused_calls() {
     }
 }
 
-/// The role: what rules name is open, all else is closed, also for what it starts.
+/// The role: paths of rules are open, all others are closed, also for processes that it starts.
 pub(super) fn try_closed_files(place: &Path) {
     let place = fs::canonicalize(place).expect("ours");
     let at = |name: &str| place.join(name);

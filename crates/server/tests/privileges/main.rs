@@ -69,7 +69,7 @@ fn account() -> Account {
     }
 }
 
-/// The role: everything a start does, then looks at what is left.
+/// The role: drops rights like a start, then looks at the rest.
 fn drop_and_look(dir: &Path) {
     let account = account();
     let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
@@ -102,7 +102,7 @@ fn drop_and_look(dir: &Path) {
     assert!(!path.exists(), "its directory is the user's");
 }
 
-/// The role, a negative control: a process that only acts as the user is found out, at each step on the way.
+/// The role, a negative control: a process that only acts as the user is detected at each step.
 fn drop_half() {
     let account = account();
     let is_caught = |part: &str| match privileges::prove(&account) {
@@ -175,7 +175,7 @@ fn give_directories(dir: &Path, account: &Account) {
     assert_eq!(owner("secret"), 0);
 }
 
-/// Starts a role the way a manager does: descriptor 3 and above, and the number of the process that `exec` keeps.
+/// Starts a role as a service manager does: descriptor 3 and above, and the process id that `exec` keeps.
 fn activate(role: &str, descriptors: u32, redirections: &str, listener: TcpListener) -> std::process::Child {
     let script = format!(
         "LISTEN_PID=$$ LISTEN_FDS={descriptors} NOTIFY_SOCKET=/nowhere exec \"$0\" role listen {role} 3<&0 {redirections}"

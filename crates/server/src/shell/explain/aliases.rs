@@ -1,4 +1,5 @@
-//! Files of aliases beside what they name: accounts, programs, other files. For `mailrace check` and for `newaliases`.
+//! Checks files of aliases against the accounts, programs and files that they name. For `mailrace check` and for
+//! `newaliases`.
 //!
 //! `route::alias::lint` decides which lines are doubtful; this module reads files and accounts for it.
 
@@ -41,16 +42,16 @@ pub struct AliasFile {
 pub struct AliasLintContext {
     classes: Classes,
     lookups: Lookups,
-    /// Names of accounts; `None`: somebody else knows who is there.
+    /// Names of accounts; `None`: another source has them.
     accounts: Option<HashSet<String>>,
     /// The C library is asked for those who are not among them.
     has_nss: bool,
     delimiter: Option<char>,
     programs: Vec<std::path::PathBuf>,
-    /// Others than files say who is an alias.
+    /// Other sources than files have aliases.
     has_outside: bool,
     trust: Trust,
-    /// A server that whoever asks this would start runs programs.
+    /// A server that the calling user would start runs programs.
     runs_programs: bool,
 }
 
@@ -131,7 +132,7 @@ impl AliasLintContext {
         Some(Lint::error(place, format!("{why}, for mail runs programs as it says"), "then run mailrace reload"))
     }
 
-    /// Whether a name is an account; `None` if nobody can say.
+    /// Returns whether a name is an account; `None` if no source can tell.
     fn is_account(&self, name: &str) -> Option<bool> {
         match self.accounts.as_ref()?.contains(name) {
             false if self.has_nss => nss::login(name).ok().map(|found| found.is_some()),

@@ -26,7 +26,7 @@ pub struct Sender {
     pub name: Option<Box<str>>,
 }
 
-/// The way of one recipient.
+/// The route of one recipient.
 #[derive(Clone, Debug)]
 pub struct RouteTrace {
     /// Each decision, in order.
@@ -46,7 +46,7 @@ pub enum Disposition {
     Hold(String, Vec<Delivery>),
     /// The client is refused.
     Refuse(Refusal),
-    /// It cannot be said now, for this reason: the client hears 451.
+    /// It cannot be decided now, for this reason: the client gets 451.
     Defer(Arc<str>),
 }
 
@@ -77,7 +77,7 @@ pub struct Explainer {
 }
 
 impl Explainer {
-    /// Reads what the configuration names.
+    /// Reads the files that the configuration names.
     ///
     /// # Errors
     /// Maps that cannot be read, each with file and line.
@@ -123,7 +123,7 @@ impl Explainer {
         lints
     }
 
-    /// The way of a recipient. It waits for who has to be asked.
+    /// Returns the route of a recipient. Waits for sources that have to be asked.
     #[must_use]
     pub fn route(&self, sender: &Sender, recipient: &Address) -> RouteTrace {
         let mut sender = sender.clone();

@@ -1,8 +1,8 @@
 //! Puts a changed configuration in force, whole or not at all.
 //!
-//! A reload first does everything that can fail, beside what is in force: it reads the file, loads passwords and
-//! certificates, binds new addresses and opens the log file. Only then it replaces the values, and no step of that can
-//! fail. Open connections keep the profile of the listener that accepted them.
+//! A reload first does everything that can fail, while the old values are in force: it reads the file, loads
+//! passwords and certificates, binds new addresses and opens the log file. Only then it replaces the values, and no
+//! step of that can fail. Open connections keep the profile of the listener that accepted them.
 
 use super::load::{lines, load_tls, open_authenticator, threads, with_places};
 use super::server::{Server, lock, register};
@@ -109,7 +109,8 @@ impl Server {
         let log = log::Settings::from_config(&config.log, &config.hostname);
         log::check(&log)
             .map_err(|error| Refused::because(format!("log.path: {error}; name a file that mailrace may write")))?;
-        // It reads which servers and names this machine has now. If nothing is other, what is kept of answers is kept.
+        // The resolver reads the present servers and names of the machine. If they are the same, the kept answers
+        // stay.
         let resolver = Resolver::new(&config.dns);
         let resolver = resolver.map_err(|error| Refused::because(format!("dns.servers: {error}")))?;
         let resolver = Some(resolver).filter(|resolver| !resolver.is_like(&self.context.resolver.load()));

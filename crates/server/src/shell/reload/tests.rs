@@ -1,4 +1,4 @@
-//! Reloads: whole or not at all, with what is open left open.
+//! Reloads: whole or not at all; open connections stay open.
 
 use super::*;
 use crate::context::Context;

@@ -33,7 +33,7 @@ const SMALL: usize = 20;
 const FLIGHTS: usize = 4;
 /// Recipients of a transaction of a list behind which none is sent before its answer, if the list has few at the site.
 const HEAVY: usize = 16;
-/// While mail waits for a live site, one is served after this at most, if nothing else is in its way.
+/// While mail waits for a live site, one message is served after this at most, if no limit delays it.
 const PROMPT: Duration = Duration::from_secs(30);
 /// And as much more for each site that is not live and may have one of its places: those that hang lose it sooner.
 const PLACE: Duration = Duration::from_secs(10);
@@ -45,8 +45,8 @@ const TURNS: u32 = 16;
 const AFTER_TROUBLE: Duration = Duration::from_secs(4 * 3_600);
 /// And for each recipient at a site that throttles: it takes some in each minute.
 const THROTTLED: Duration = Duration::from_secs(120);
-/// Slower hosts need the slow lane, from which others of their site may bring them back: nothing is said of when they
-/// have mail.
+/// Slower hosts need the slow lane, from which others of their site may bring them back: the check makes no demand on
+/// the time of their mail.
 const SLOW_MAX: Duration = Duration::from_secs(10);
 /// Over what time rates are judged.
 const RATE_WINDOW: Duration = Duration::from_secs(60);
@@ -57,7 +57,7 @@ const ATTEMPTS_HOUR: f64 = 3.0;
 const WINDOW_START: usize = 5;
 /// The longest that a connection to such a host lasts: the greeting and EHLO in the slow lane.
 const HELD_MAX: Duration = Duration::from_secs(11 * 60);
-/// Octets that a host may say before it is left: what a reply may have, and what wires hold.
+/// Octets that a host may send before it is left: the size of a reply, and of the wires.
 const SAID_MAX: usize = 1 << 20;
 /// And those of a reply that is as long as one may be.
 const REPLY_MAX: usize = 400_000;
@@ -332,7 +332,7 @@ impl Checker<'_> {
         let began = self.seen.began.iter().filter(|(_, host)| hosts.contains(host));
         let mut began: Vec<Duration> = began.map(|(at, _)| *at).collect();
         began.sort_unstable();
-        // One bucket, what its time brings, and what was on its way when it began.
+        // One bucket, the tokens of its time, and messages in transit at its beginning.
         let bucket = f64::from(rate) / 1_000.0;
         let on_its_way = FLIGHTS * limits.connections as usize;
         let most = bucket.max(1.0) + bucket * RATE_WINDOW.as_secs_f64() + on_its_way as f64;
@@ -345,7 +345,7 @@ impl Checker<'_> {
         }
     }
 
-    /// A live site has its mail soon, whatever others do, and no small message waits behind a list.
+    /// Checks that a live site gets its mail soon, whatever others do, and that no small message waits behind a list.
     fn promptness(&mut self, site: u32) {
         let facts = self.facts;
         let limits = self.terms.limits[site as usize];

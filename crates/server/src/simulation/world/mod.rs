@@ -1,9 +1,9 @@
 //! The server in the simulated internet: the worlds, hosts and scripts of `mailrace sim` under virtual time.
 //!
-//! A run plays a [`sim::world::World`] whose hosts refuse, drop packets, hang, are slow, put off, throttle, break off
-//! and mean harm, some always and some for a time. Lists go to hundreds of domains beside single, urgent and bulk mail;
-//! some sites have a `[[destination]]` rule; the server is killed, stopped and loses power. At the end [`check`] judges
-//! what hosts saw, and [`memory`] looks now and then at what the scheduler holds.
+//! A run plays a [`sim::world::World`] whose hosts refuse, drop packets, hang, are slow, defer, throttle, break off
+//! and attack, some always and some for a time. Lists go to hundreds of domains beside single, urgent and bulk mail;
+//! some sites have a `[[destination]]` rule; the server is killed, stopped and loses power. At the end [`check`]
+//! judges the facts of the hosts, and [`memory`] looks now and then at the tables of the scheduler.
 //!
 //! | File | Holds |
 //! |---|---|
@@ -65,7 +65,7 @@ fn a_world_repeats_to_the_letter() {
 fn what_is_broken_in_a_world_is_noticed() {
     let mut missed = Vec::new();
     let only = std::env::var("SIM_SABOTAGE").ok();
-    // All words between stars are in what is said, so that it is said of the host whose character it is about.
+    // All words between stars must be in the text of the fault, so that it is about a host of that character.
     for (sabotage, words, first) in [
         (Sabotage::AnswerEarly, "LOST", 4),
         (Sabotage::DropReport, "LOST", 1),

@@ -1,6 +1,6 @@
-//! The hosts of a [`sim::World`] at the end of in-process wires, and what they see of the server.
+//! The hosts of a [`sim::World`] at the end of in-process wires, and the facts that they see of the server.
 //!
-//! The hosts decide; this gives them the time, what came, and takes their flights to the wire when they leave. A host
+//! The hosts decide; this gives them the time and the input, and puts their output on the wire when it is due. A host
 //! that drops packets lets a connection attempt wait, and looks again in the kernel's rhythm (1 s, 2 s, 4 s, …).
 
 use super::super::book::{Book, Counted};
@@ -131,7 +131,7 @@ struct Line {
     net: Arc<Net>,
     mailhost: Mailhost,
     stream: DuplexStream,
-    /// Until QUIT: what has said it needs nothing more of us.
+    /// Counts the connection until QUIT: after it the client needs nothing more of the host.
     counted: Option<Counted>,
     held: Held,
 }
@@ -184,7 +184,7 @@ impl Line {
         input.clear();
     }
 
-    /// Sends what is due; false at the end of the connection.
+    /// Sends due output; false at the end of the connection.
     async fn send_all(&mut self) -> bool {
         loop {
             let now = self.net.book.now();
@@ -205,7 +205,7 @@ impl Line {
     }
 }
 
-/// The beginning of what was said, for people.
+/// Returns the beginning of some octets, for people.
 fn shown(octets: &[u8]) -> String {
     octets[..octets.len().min(300)].escape_ascii().to_string()
 }

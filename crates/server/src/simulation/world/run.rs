@@ -1,4 +1,4 @@
-//! One run, from its seed to what is wrong with it.
+//! One run, from its seed to its faults.
 
 use super::super::book::Book;
 use super::super::run::{Life, within};

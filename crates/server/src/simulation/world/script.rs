@@ -143,7 +143,7 @@ fn world_of(random: &mut Random, seed: u64, traffic: Duration, trouble: Duration
     }
 }
 
-/// Whether a host is what a server hopes for, all the time.
+/// Returns whether a host accepts mail promptly all the time.
 pub(super) fn is_steady(world: &World, host: u32) -> bool {
     let script = &world.hosts()[host as usize].script;
     matches!(script.base, Character::Live | Character::Plain) && script.episodes.is_empty()

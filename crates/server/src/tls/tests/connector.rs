@@ -21,7 +21,7 @@ fn server(acceptor: &Acceptor) -> TlsAcceptor {
     TlsAcceptor::from(Arc::clone(&acceptor.current.load().config))
 }
 
-/// Shows the same certificate to everybody.
+/// Presents the same certificate to every client.
 #[derive(Debug)]
 struct Always(Arc<CertifiedKey>);
 
@@ -31,7 +31,7 @@ impl ResolvesServerCert for Always {
     }
 }
 
-/// A server with versions of its own, and a certificate that nobody can read.
+/// Makes a server with versions of its own, and a certificate that cannot be parsed.
 fn odd_server(versions: &[&'static SupportedProtocolVersion]) -> TlsAcceptor {
     let provider = Arc::new(aws_lc_rs::default_provider());
     let key = rustls::pki_types::PrivateKeyDer::try_from(ECDSA.serialize_der()).unwrap();
@@ -98,7 +98,7 @@ async fn certificates_are_judged_and_taken_all_the_same() {
     for (server, files, words) in [
         (&good, &stranger.settings.certificate, "invalid peer certificate"),
         (&server(&old.acceptor()), &old.settings.certificate, "xpired"),
-        // It cannot be read, and neither can be checked who has its key.
+        // It cannot be parsed, so its key cannot be checked either.
         (&odd_server(&[&rustls::version::TLS12]), &own, "BadEncoding"),
     ] {
         let info = judged(&connector, server, files).await;

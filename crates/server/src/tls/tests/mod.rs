@@ -18,7 +18,7 @@ use tokio_rustls::TlsConnector;
 static RSA: LazyLock<KeyPair> = LazyLock::new(|| KeyPair::generate_for(&PKCS_RSA_SHA256).unwrap());
 static ECDSA: LazyLock<KeyPair> = LazyLock::new(|| KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).unwrap());
 
-/// Files of certificates, and what a client must trust.
+/// Files of certificates, and the CAs that a client must trust.
 struct Rig {
     dir: tempfile::TempDir,
     settings: config::Tls,
