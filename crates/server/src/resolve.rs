@@ -243,9 +243,9 @@ pub(crate) fn nowhere(config: &Config, destination: &[u8]) -> Site {
 /// `turn` is a number that differs from connection to connection: hosts of equal rank take turns by it.
 ///
 /// # Errors
-/// Why there is no host; whether that is for good.
+/// There is no host: the reason, and whether that is permanent.
 /// # Cancel safety
-/// Yes: a question that nobody waits for is asked again.
+/// Yes: a later call asks a dropped question again.
 pub(crate) async fn site(
     config: &Config,
     routing: &Routing,
@@ -289,7 +289,7 @@ pub(crate) async fn site(
 /// The site of mail that is delivered here: that of its queue, since each program and each file is one of its own.
 fn here(config: &Config, destination: &[u8], to: &To) -> Site {
     let mut rule = config.rule_for(destination, &[]);
-    // One at a time: what became of one is recorded before the next is begun.
+    // One at a time: the result of one is recorded before the next is begun.
     rule.recipients_per_transaction = 1;
     rule.connections = local::connections(config, to);
     Site { name: destination.to_vec(), rule, until: clock::now() + CONFIGURED_FOR, candidates: Vec::new() }
@@ -317,7 +317,7 @@ fn of_list(config: &Config, hosts: &Hosts, own: &ConnectionOptions, candidates: 
     Site { name, rule, until: clock::now() + CONFIGURED_FOR, candidates }
 }
 
-/// A rule, with what the destination itself says before what the rule does.
+/// Returns a rule with the options of the destination itself, which override those of the rule.
 fn with_own(mut rule: EffectiveRule, own: &ConnectionOptions) -> EffectiveRule {
     rule.source4 = own.source4.or(rule.source4);
     rule.source6 = own.source6.or(rule.source6);

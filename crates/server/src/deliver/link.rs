@@ -137,7 +137,7 @@ impl Link {
     /// transaction is nothing to return for.
     ///
     /// # Cancel safety
-    /// Yes: what was moved was told to the session.
+    /// Yes: the session has all octets that were read or written.
     pub(super) async fn next<N, B>(
         &mut self,
         wait: &mut Wait<'_, N>,

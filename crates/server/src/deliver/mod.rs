@@ -56,7 +56,7 @@ use std::time::Duration;
 /// Opens a connection for a destination and feeds it until there is no work, or it breaks.
 ///
 /// # Cancel safety
-/// No: what was delivered may not be recorded. The server's end waits for it.
+/// No: a delivery may stay unrecorded. The server's end waits for it.
 pub(crate) async fn run(
     context: Arc<Context>,
     way: ConnectTarget,

@@ -277,9 +277,9 @@ impl Resolver {
     /// The IPv4 addresses of a name; none if it does not exist. Takes `dns.timeout` at most.
     ///
     /// # Errors
-    /// When the DNS did not tell.
+    /// The DNS gave no answer.
     /// # Cancel safety
-    /// Cancel safe; but what was learned until then is lost, so a caller with a limit of its own had better take
+    /// Yes; but answers that came until then are lost, so a caller with a limit of its own had better take
     /// [`Resolver::a_records_within`].
     pub async fn a_records(&self, name: &str) -> Result<Vec<IpAddr>, Failure> {
         self.addresses(name, Kind::A, self.limit(self.0.timeout)).await
@@ -288,9 +288,9 @@ impl Resolver {
     /// The same in a shorter time. That there was no answer in it is kept for a while, and not asked again.
     ///
     /// # Errors
-    /// When the DNS did not tell.
+    /// The DNS gave no answer.
     /// # Cancel safety
-    /// Cancel safe.
+    /// Yes.
     pub async fn a_records_within(&self, name: &str, time_max: Duration) -> Result<Vec<IpAddr>, Failure> {
         self.addresses(name, Kind::A, self.limit(time_max)).await
     }

@@ -254,9 +254,9 @@ pub(crate) fn may_be_early(envelope: &Envelope) -> bool {
 /// It is in line already where its recipients were not taken: the caller tells *dispatch* nothing.
 ///
 /// # Errors
-/// As [`spool::Store::append`]; some of its recipients may have got it, and the sender will send it again.
+/// As [`spool::Store::append`]; some recipients may have got the message, and the sender sends it again.
 /// # Cancel safety
-/// Once it is being written it is in the spool whatever happens here; before, nothing of it stays.
+/// A message that is being written gets into the spool; before, nothing of it stays.
 pub(crate) async fn commit(context: &Arc<Context>, how: Acknowledge, message: Message) -> Result<u64, Error> {
     let Message { envelope, encoded, content, class } = message;
     let (bytes, first) = (content.len() as u64, super::first_state(&envelope, class));

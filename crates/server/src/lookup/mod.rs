@@ -100,7 +100,7 @@ impl Lookups {
     /// Finds the answer to a question.
     ///
     /// # Cancel safety
-    /// Yes: a question that nobody waits for is asked again.
+    /// Yes: a later call asks a dropped question again.
     pub(crate) async fn answer(self: &Arc<Self>, question: &Question) -> Answer {
         match question {
             Question::Map { source, .. } | Question::Routing { source, .. } => match self.outside.get(&**source) {

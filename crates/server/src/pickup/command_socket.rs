@@ -30,7 +30,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 /// Reads requests of commands until the server stops.
 ///
 /// # Cancel safety
-/// Yes: a command that is cut off hears nothing, and its message is taken.
+/// Yes: a command that is cut off gets no answer, and its message is accepted.
 pub(super) async fn hear(context: Arc<Context>, listener: UnixListener, calls: mpsc::Sender<(Name, SubmitWaiter)>) {
     let shares = Arc::new(UserShares::default());
     let (mut reading, mut told) = (JoinSet::new(), HashMap::new());

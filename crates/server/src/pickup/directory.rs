@@ -31,7 +31,7 @@ impl Directory {
     /// mode.
     ///
     /// # Errors
-    /// It cannot be had, or belongs to somebody else.
+    /// It cannot be opened, or belongs to another user.
     pub(crate) fn open(path: &Path, owner: Option<(u32, u32)>) -> io::Result<Self> {
         if let Err(error) = DirBuilder::new().mode(0o700).create(path)
             && error.kind() != io::ErrorKind::AlreadyExists
@@ -112,7 +112,7 @@ impl Directory {
     /// Removes the entry with this name, of any kind. Blocks.
     ///
     /// # Errors
-    /// A directory of somebody that is not empty stays, among others.
+    /// Among others, a directory that is not empty stays.
     pub(super) fn remove_any(&self, name: &CStr) -> io::Result<()> {
         match unlinkat(&self.opened, name, AtFlags::empty()) {
             Err(Errno::ISDIR | Errno::PERM) => Ok(unlinkat(&self.opened, name, AtFlags::REMOVEDIR)?),

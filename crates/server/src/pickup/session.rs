@@ -74,7 +74,7 @@ impl PickupSession {
     /// Carries it.
     ///
     /// # Cancel safety
-    /// Whatever is done is done; the next attempt sees whether the message is in the spool.
+    /// Yes: completed steps stay; the next attempt sees whether the message is in the spool.
     pub(super) async fn run(mut self) -> PickupResult {
         let (ours, theirs) = match UnixStream::pair() {
             Ok(pair) => pair,

@@ -113,7 +113,7 @@ impl SubmitWaiter {
     /// Resolves when the command has gone.
     ///
     /// # Cancel safety
-    /// Yes: what it sends is of no meaning.
+    /// Yes: octets of the command have no meaning here.
     pub(super) async fn is_gone(&mut self) {
         let mut octets = [0; 64];
         while !matches!(self.stream.read(&mut octets).await, Ok(0) | Err(_)) {}

@@ -109,7 +109,7 @@ impl Routing {
     /// Looks up the route of a domain to which mail is sent.
     ///
     /// # Errors
-    /// Somebody has to be asked first, or cannot answer.
+    /// A source has to be asked first, or cannot answer.
     pub(crate) fn way_of(&self, ask: &mut Ask<'_>, domain: &str) -> Result<DomainRoute, Stop> {
         let Some(admission) = &self.admission else { return Ok(DomainRoute::Mx) };
         Ok(match admission.router.hosts_of(ask, domain)? {

@@ -85,6 +85,8 @@ impl Connection {
     /// Finds out about the client, then greets it.
     ///
     /// The session answers a client that speaks before, whatever the look-ups found. The step is `Close` or `Read`.
+    /// # Errors
+    /// The connection is gone.
     // RFC 5321 §4.3.1: a client waits for the greeting
     pub(super) async fn greet<N: Future<Output = ()>>(
         &mut self,

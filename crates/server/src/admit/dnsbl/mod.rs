@@ -150,7 +150,7 @@ fn judge(list: &DnsblList, answer: IpAddr) -> BlockListAnswer {
 /// `dnsbl.exempt` or `relay.from`, and loopback, are not asked about.
 ///
 /// # Cancel safety
-/// Cancel safe; answers on their way are lost.
+/// Yes: answers that have not come yet are lost.
 pub async fn ask(resolver: &Resolver, settings: &Dnsbl, rights: &Rights, client: IpAddr) -> Listings {
     if settings.list.is_empty() || is_exempt(settings, rights, client) {
         return Listings::default();

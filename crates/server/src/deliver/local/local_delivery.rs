@@ -286,7 +286,7 @@ fn lost() -> HandoverResult {
 /// Has a message delivered to one recipient.
 ///
 /// # Cancel safety
-/// No: what was begun is finished, and nobody hears of it.
+/// No: a delivery that has begun is finished, and its result is lost.
 pub(super) async fn deliver(context: Arc<Context>, letters: LocalJob) -> HandoverResult {
     let local_delivery = &context.local_delivery;
     let _permit = local_delivery.turn(&letters.order.what).await;

@@ -73,7 +73,7 @@ pub(crate) const fn connections(config: &Config, to: &To) -> u32 {
 /// Delivers the mail of a queue until there is no work.
 ///
 /// # Cancel safety
-/// No: what was delivered may not be recorded. The server's end waits for it.
+/// No: a delivery may stay unrecorded. The server's end waits for it.
 pub(super) async fn run(mut work: Work<'_>, to: To, way: &ConnectTarget, post: &ConnectionSignal) {
     let (context, dispatch, connection) = (work.context, work.dispatch, work.connection);
     dispatch.reached(context, way, connection);
@@ -139,7 +139,7 @@ fn what_of(to: &To) -> What {
 /// Delivers a message to each of its recipients. Returns the result of each.
 ///
 /// # Cancel safety
-/// No: what was begun is finished, and nobody hears of it.
+/// No: a delivery that has begun is finished, and its result is lost.
 pub(crate) async fn deliver(
     context: &Arc<Context>,
     what: &What,

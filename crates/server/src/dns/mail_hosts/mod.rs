@@ -236,9 +236,9 @@ impl Resolver {
     /// addresses, and in a storm the time until it is its turn; no time where all is known.
     ///
     /// # Errors
-    /// There is none, for now or for good. Never for good by the word of the configuration, or of answers out of date.
+    /// There is none, for now or for good. Never for good by the configuration, or by answers out of date.
     /// # Cancel safety
-    /// Cancel safe.
+    /// Yes.
     pub async fn mail_hosts(
         &self,
         domain: &DomainName,
@@ -272,10 +272,10 @@ impl Resolver {
     /// IPv6 and IPv4 by turns, each in the order that `seed` gives.
     ///
     /// # Errors
-    /// There is none, for now or for good. A permanent reason is what the DNS says; that the configuration names such a
-    /// host is no fault of a message, and the caller had better try again later.
+    /// There is none, for now or for good. The DNS gives the permanent reason; but a wrong host in the configuration is
+    /// no fault of a message, and the caller had better try again later.
     /// # Cancel safety
-    /// Cancel safe.
+    /// Yes.
     pub async fn host_addresses(&self, name: &str, family: Family, seed: u64) -> Result<Vec<IpAddr>, NoHosts> {
         let (mut found, hold) = self.addresses_of(name, family, self.delivery_limit(false)).await;
         if self.is_lacking(&hold) {

@@ -26,7 +26,7 @@ pub(crate) const USER_BYTES_MAX: u64 = 64 << 10;
 /// Answers requests until there are none for `idle_time`, or the server is gone.
 ///
 /// # Errors
-/// What it is asked is none of its requests, or nobody hears its answer.
+/// It got something else than a request, or the server has closed the stream.
 pub(crate) fn serve(stream: &UnixStream, settings: &Settings, idle_time: Duration) -> io::Result<()> {
     let accounts = Kept::new(settings.accounts.clone()).with_nss(settings.has_nss);
     let mut reader = Reader { settings, accounts, login: None };
