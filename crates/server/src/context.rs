@@ -100,7 +100,7 @@ impl Context {
         }
     }
 
-    /// The spool; a sink has none.
+    /// Returns the spool; a sink has none.
     pub(crate) fn spool(&self) -> Option<&Arc<Spool>> {
         match &self.message_store {
             MessageStore::Spool { spool, .. } => Some(spool),
@@ -108,7 +108,7 @@ impl Context {
         }
     }
 
-    /// The time since 1970 by which delivery goes: it does not jump.
+    /// Returns the time since 1970 that delivery uses: it does not jump.
     pub(crate) fn unix_now(&self) -> Duration {
         self.dispatch.as_ref().map_or_else(|| Duration::from_micros(clock::unix_us()), |dispatch| dispatch.now())
     }
@@ -159,7 +159,7 @@ impl ActiveConfig {
         }
     }
 
-    /// The same, with the rules that the configuration names.
+    /// Returns the same, with the rules that the configuration names.
     pub(crate) fn with_reasons(mut self, reasons: Rules) -> Self {
         self.reasons = Arc::new(reasons);
         self
@@ -209,13 +209,13 @@ impl ActiveConfig {
         }
     }
 
-    /// Whether XCLIENT is offered to a client.
+    /// Returns whether XCLIENT is offered to a client.
     pub(crate) fn trusts_xclient(&self, ip: IpAddr) -> bool {
         let ip = ip.to_canonical();
         self.config.accept.xclient.iter().any(|network| network.contains(&ip))
     }
 
-    /// An envelope in bytes, each recipient with the destination that the configuration gives it.
+    /// Returns an envelope in bytes, each recipient with the destination that the configuration gives it.
     pub(crate) fn encode(&self, envelope: &Envelope) -> Encoded {
         match &self.smart_hosts {
             None => Encoded::new(envelope),
@@ -223,7 +223,7 @@ impl ActiveConfig {
         }
     }
 
-    /// Whether messages wait for a queue run.
+    /// Returns whether messages wait for a queue run.
     pub(crate) fn queues_only(&self) -> bool {
         self.config.delivery.mode == DeliveryMode::Queue
     }
@@ -251,7 +251,7 @@ impl Listener {
         self.closed.notify_waiters();
     }
 
-    /// Whether it listens no more.
+    /// Returns whether it listens no more.
     pub(crate) fn is_closed(&self) -> bool {
         self.is_closed.load(Ordering::SeqCst)
     }
@@ -291,7 +291,7 @@ impl ListenerProfile {
         }
     }
 
-    /// Whether connections begin with a handshake.
+    /// Returns whether connections begin with a handshake.
     pub(crate) fn is_implicit_tls(&self) -> bool {
         self.listen.tls == ListenTls::Implicit
     }
@@ -319,7 +319,7 @@ impl Stop {
         self.begins.notify_waiters();
     }
 
-    /// Whether the end has begun.
+    /// Returns whether the end has begun.
     pub(crate) fn has_begun(&self) -> bool {
         self.has_begun.load(Ordering::SeqCst)
     }
@@ -374,7 +374,7 @@ impl Drop for Open {
 
 #[cfg(test)]
 impl Context {
-    /// A service for trials, that keeps and logs nothing.
+    /// Makes a service for trials, that keeps and logs nothing.
     pub(crate) fn trial(config: Config, behaviour: Behaviour) -> Arc<Self> {
         let mut log = crate::log::Settings::from_config(&config.log, &config.hostname);
         log.target = crate::log::Target::File("/dev/null".into());
@@ -404,7 +404,7 @@ impl Context {
         })
     }
 
-    /// The same with an empty spool on a simulated disk, and with what dispatches it.
+    /// Returns the same with an empty spool on a simulated disk, and with what dispatches it.
     pub(crate) fn trial_with_spool(config: Config) -> (Arc<Self>, Arc<Dispatch>, Arc<Spool>) {
         let spool = crate::simulation::spool_with(|config| {
             (config.segment_bytes, config.size_max) = (8 << 20, 64 << 20);
@@ -414,7 +414,7 @@ impl Context {
         (context, dispatch, spool)
     }
 
-    /// A context for trials, that stores messages in `spool`.
+    /// Returns a context for trials, that stores messages in `spool`.
     pub(crate) fn trial_on(config: Config, spool: &Arc<Spool>) -> (Arc<Self>, Arc<Dispatch>) {
         let mut context = Self::trial(config, Behaviour::default());
         let dispatch = Dispatch::new(Arc::clone(spool), &context.live.load().config, Arc::default());

@@ -163,7 +163,7 @@ impl fmt::Debug for Dispatch {
     }
 }
 
-/// The scheduler's limits as they are configured.
+/// Returns the scheduler's limits as they are configured.
 pub(crate) fn settings(config: &Config) -> Settings {
     let delivery = &config.delivery;
     let count = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
@@ -195,7 +195,7 @@ pub(crate) fn settings(config: &Config) -> Settings {
     }
 }
 
-/// An entry of the spool's list as the scheduler reads it.
+/// Returns an entry of the spool's list as the scheduler reads it.
 fn waiting(entry: &Entry) -> QueueEntry {
     let owed = entry.state.status == Status::Owed;
     let held = entry.state.status == Status::Held;
@@ -256,13 +256,13 @@ impl Dispatch {
         })
     }
 
-    /// The same without reasons of waiting mail.
+    /// Dispatches without reasons of waiting mail.
     #[cfg(test)]
     pub(crate) fn new(spool: Arc<Spool>, config: &Config, routing: Arc<Routing>) -> Arc<Self> {
         Self::knowing(settle::Reasons::default(), spool, config, routing)
     }
 
-    /// Time since 1970.
+    /// Returns the time since 1970.
     pub(crate) fn now(&self) -> Duration {
         self.epoch + clock::now().saturating_duration_since(self.began)
     }
@@ -315,7 +315,7 @@ impl Dispatch {
         self.send(Task::Defer { jobs, why });
     }
 
-    /// The hosts of a destination cannot be known now. Returns the jobs that are deferred by it.
+    /// Defers a destination whose hosts cannot be found now. Returns the jobs that are deferred by it.
     fn unplaced(&self, context: &Context, destination: DestinationId, name: &Arc<[u8]>, no: &NoHosts) -> Vec<Job> {
         let blame = if no.is_ours { ResolveFailure::Resolver } else { ResolveFailure::Domain };
         let jobs = self.with_scheduler(|scheduler, now| scheduler.resolve_failed(destination, &no.text, blame, now));
@@ -407,7 +407,7 @@ impl Dispatch {
         u64::try_from(in_flight).unwrap_or(u64::MAX)
     }
 
-    /// The next job for a connection.
+    /// Returns the next job for a connection.
     pub(crate) fn take(&self, connection: ConnectionId) -> NextJob {
         self.with_scheduler(|scheduler, now| scheduler.next_job(connection, now))
     }
@@ -428,7 +428,7 @@ impl Dispatch {
         self.with_scheduler(|scheduler, now| scheduler.give_back(connection, job, now));
     }
 
-    /// No host of the site could be reached. Returns the jobs that are deferred by it.
+    /// Tells the scheduler that no host of the site could be reached. Returns the jobs that are deferred by it.
     pub(crate) fn unreachable(
         &self,
         context: &Context,
@@ -445,7 +445,8 @@ impl Dispatch {
         jobs
     }
 
-    /// A connection is over. Returns the jobs that are deferred by it: it may have ended without one answer.
+    /// Tells the scheduler that a connection broke. Returns the jobs that are deferred by it: it may have ended
+    /// without one answer.
     pub(crate) fn broken(&self, context: &Context, way: &ConnectTarget, connection: ConnectionId) -> Vec<Job> {
         let jobs = self.closed(connection);
         if !context.stop.has_begun() {
@@ -478,7 +479,7 @@ impl Dispatch {
         context.record(&Event::DestinationDown { destination, why, retry });
     }
 
-    /// A connection is over. Returns the jobs that are deferred by it.
+    /// Tells the scheduler that a connection is over. Returns the jobs that are deferred by it.
     pub(crate) fn closed(&self, connection: ConnectionId) -> Vec<Job> {
         let jobs = self.with_scheduler(|scheduler, now| scheduler.closed(connection, now));
         #[cfg(test)]
@@ -611,7 +612,7 @@ impl Dispatch {
         self.with_scheduler(|scheduler, now| states.iter().for_each(|(_, name)| scheduler.restore(name, now)));
     }
 
-    /// How long nothing is due.
+    /// Returns the time until something is due.
     fn pause(&self) -> Duration {
         let now = self.now();
         let state = self.lock();
@@ -667,7 +668,7 @@ fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// A site as the scheduler takes it.
+/// Returns a site as the scheduler takes it.
 fn place<'a>(site: &'a Site, expected: Option<Duration>, now: Duration) -> SiteAssignment<'a> {
     let rule = &site.rule;
     #[cfg(test)]

@@ -50,7 +50,7 @@ fn settings(config: &Config) -> HostSettings {
 }
 
 impl HostTable {
-    /// A table that is forgotten at the end.
+    /// Makes a table that is forgotten at the end.
     pub(crate) fn forgetful(config: &Config) -> Self {
         Self { hosts: Mutex::new(Hosts::new(settings(config), clock::unix_us())), file: StateFile::default() }
     }
@@ -76,12 +76,13 @@ impl HostTable {
         self.lock().set(settings(config));
     }
 
-    /// Asks.
+    /// Asks the table.
     pub(crate) fn look<T>(&self, asks: impl FnOnce(&Hosts) -> T) -> T {
         asks(&self.lock())
     }
 
-    /// How long a first message to these hosts takes as far as is known: that of the one that is tried first.
+    /// Returns the expected time of a first message to these hosts, as far as is known: that of the host that is
+    /// tried first.
     pub(crate) fn expected(&self, addresses: &[SocketAddr], now: Duration) -> Option<Duration> {
         let hosts = self.lock();
         let first = addresses.iter().find(|address| hosts.may_try(**address, now)).or_else(|| addresses.first());

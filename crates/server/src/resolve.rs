@@ -61,7 +61,7 @@ pub(crate) struct Candidate {
     pub(crate) preference: u16,
 }
 
-/// The queue that mail for this address waits in, where no map says anything.
+/// Returns the queue that mail for this address waits in, where no map says anything.
 pub(crate) fn destination(route: &Route, address: &Address) -> Vec<u8> {
     if route.smart_host.is_empty() {
         return spool::envelope::default_destination(address);
@@ -69,12 +69,12 @@ pub(crate) fn destination(route: &Route, address: &Address) -> Vec<u8> {
     smart_hosts(route)
 }
 
-/// The name of the queue of all mail that goes to the smart hosts.
+/// Returns the name of the queue of all mail that goes to the smart hosts.
 pub(crate) fn smart_hosts(route: &Route) -> Vec<u8> {
     bounded(smart_host_list(route).to_string())
 }
 
-/// The smart hosts as a destination has them.
+/// Returns the smart hosts as a destination has them.
 pub(crate) fn smart_host_list(route: &Route) -> Hosts {
     let protocol = match route.protocol {
         RouteProtocol::Smtp => Protocol::Smtp,
@@ -83,7 +83,7 @@ pub(crate) fn smart_host_list(route: &Route) -> Hosts {
     Hosts { protocol, groups: route.smart_host.iter().map(|group| group.iter().map(next_host).collect()).collect() }
 }
 
-/// A host of the configuration as a destination has it.
+/// Returns a host of the configuration as a destination has it.
 pub(crate) fn next_host(host: &HostPort) -> NextHost {
     match &host.host {
         Host::Address(ip) => NextHost::Address(*ip, host.port),
@@ -91,7 +91,7 @@ pub(crate) fn next_host(host: &HostPort) -> NextHost {
     }
 }
 
-/// The spool bounds names; a list so long is still one queue.
+/// Cuts a name to the length that the spool allows; so long a list is still one queue.
 fn bounded(mut name: String) -> Vec<u8> {
     name.truncate(name.floor_char_boundary(route::destination::TEXT_BYTES_MAX));
     name.into_bytes()
@@ -105,7 +105,7 @@ pub(crate) fn mailer(route: &Route) -> &'static str {
     }
 }
 
-/// Whether mail in this queue was meant for smart hosts, whichever they were.
+/// Returns whether mail in this queue was meant for smart hosts, whichever they were.
 pub(crate) fn is_smart_hosts(destination: &[u8]) -> bool {
     destination.contains(&b':')
         && ![b"[".as_slice(), b"local:", b"prog:", b"file:", b"error:"].iter().any(|no| destination.starts_with(no))
@@ -231,14 +231,14 @@ fn no_host(destination: &[u8]) -> NoHosts {
     NoHosts { permanent: true, status, text, is_ours: false }
 }
 
-/// Where mail goes that no host takes: a site of its own, over which it is refused.
+/// Returns the place of mail that no host takes: a site of its own, over which it is refused.
 pub(crate) fn nowhere(config: &Config, destination: &[u8]) -> Site {
     let mut name = b"!".to_vec();
     name.extend_from_slice(destination);
     Site { name, rule: config.rule_for(destination, &[]), until: clock::now() + NOWHERE_FOR, candidates: Vec::new() }
 }
 
-/// Where the mail of a destination goes now, with the addresses to try.
+/// Returns the site of a destination now, with the addresses to try.
 ///
 /// `turn` is a number that differs from connection to connection: hosts of equal rank take turns by it.
 ///
@@ -286,7 +286,8 @@ pub(crate) async fn site(
     Ok(site)
 }
 
-/// The site of mail that is delivered here: that of its queue, since each program and each file is one of its own.
+/// Returns the site of mail that is delivered here: that of its queue, since each program and each file is one of its
+/// own.
 fn here(config: &Config, destination: &[u8], to: &To) -> Site {
     let mut rule = config.rule_for(destination, &[]);
     // One at a time: the result of one is recorded before the next is begun.
@@ -304,7 +305,7 @@ struct Names<'a> {
     turn: u64,
 }
 
-/// The site of hosts that are named one by one.
+/// Returns the site of hosts that are named one by one.
 fn of_list(config: &Config, hosts: &Hosts, own: &ConnectionOptions, candidates: Vec<Candidate>) -> Site {
     let mut name = bounded(hosts.to_string());
     let mut asked = name.clone();
@@ -343,7 +344,7 @@ fn manner(own: &ConnectionOptions) -> String {
     text
 }
 
-/// The site of hosts and their preferences, which stand in the order of these.
+/// Returns the site of hosts and their preferences, which stand in the order of these.
 fn of_hosts(
     config: &Config,
     destination: &[u8],
@@ -408,7 +409,7 @@ async fn by_list(hosts: &Hosts, names: Names<'_>) -> Result<Vec<Candidate>, NoHo
     }
 }
 
-/// The addresses of one host that is named.
+/// Returns the addresses of one host that is named.
 async fn addresses_of(host: &NextHost, preference: u16, names: Names<'_>) -> Result<Vec<Candidate>, NoHosts> {
     let Names { resolver, us, family, turn } = names;
     match host {
@@ -457,7 +458,7 @@ async fn by_domain(
     Ok(of_hosts(config, destination, own, &hosts, Some(found.until), candidates))
 }
 
-/// The host of an address literal.
+/// Returns the host of an address literal.
 // RFC 5321 §4.1.3: a literal is the host itself
 fn by_literal(config: &Config, domain: &Domain) -> Option<Candidate> {
     match domain {
@@ -473,7 +474,7 @@ fn by_address(ip: IpAddr, port: u16, preference: u16) -> Candidate {
     Candidate { name, address, protocol, server_name, preference }
 }
 
-/// A host that was found by its name.
+/// Returns a host that was found by its name.
 pub(crate) fn named(name: &str, address: SocketAddr, preference: u16) -> Candidate {
     let name = name.strip_suffix('.').unwrap_or(name);
     let (address, protocol) = (Where::Socket(address), RouteProtocol::Smtp);

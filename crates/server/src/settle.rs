@@ -113,23 +113,23 @@ pub(crate) struct Cause {
 }
 
 impl Cause {
-    /// A reason to fail, or to wait.
+    /// Makes a reason to fail, or to wait.
     pub(crate) fn new(status: EnhancedCode, text: impl Into<Arc<str>>, reply: Option<Reply>) -> Self {
         Self { status, text: text.into(), reply, reason: None, is_crowded: false, host: None }
     }
 
-    /// The same, with the kind of reason.
+    /// Adds the kind of reason.
     pub(crate) fn because(self, reason: Reason) -> Self {
         Self { reason: Some(reason), ..self }
     }
 
-    /// The message goes in a circle.
+    /// Makes the failure of a message that is in a loop.
     // RFC 3463 §3.5: X.4.6
     fn is_loop(&self) -> bool {
         (self.status.subject(), self.status.detail()) == (4, 6)
     }
 
-    /// The kind of reason: as it was found out, or by the words.
+    /// Returns the kind of reason: as it was found out, or by the words.
     pub(crate) fn reason(&self, rules: &Rules) -> Reason {
         self.reason.unwrap_or_else(|| {
             let words = self.reply.as_ref().map(words_of);
@@ -140,13 +140,13 @@ impl Cause {
     }
 }
 
-/// The kind of reason why a destination cannot be reached, by our words for it.
+/// Returns the kind of reason why a destination cannot be reached, by our words for it.
 pub(crate) fn reason_of(rules: &Rules, why: &str) -> Reason {
     rules.find(&Case { stage: Some(Stage::Connect), code: None, status: None, text: why }).reason
 }
 
 impl AttemptOutcome {
-    /// The same, with the kind of reason.
+    /// Adds the kind of reason.
     fn with_reason(mut self, rules: &Rules) -> Self {
         if let Self::Deferred(cause) | Self::Failed(cause) = &mut self {
             cause.reason = Some(cause.reason(rules));
@@ -162,7 +162,7 @@ impl AttemptOutcome {
     }
 }
 
-/// Whether a reply to a recipient, in a transaction that took others, says that the transaction has too many.
+/// Returns whether a reply to a recipient, in a transaction that took others, says that the transaction has too many.
 // RFC 5321 §4.5.3.1.10: 452, and 552 of old servers
 fn is_one_too_many(reply: &Reply) -> bool {
     if !matches!(reply.code().get(), 452 | 552) {
@@ -178,13 +178,13 @@ fn is_one_too_many(reply: &Reply) -> bool {
     }
 }
 
-/// Whether a reply without an enhanced code speaks of a mailbox, of room or of a time.
+/// Returns whether a reply without an enhanced code speaks of a mailbox, of room or of a time.
 fn says_other_reason(reply: &Reply) -> bool {
     let words = words_of(reply).to_ascii_lowercase();
     ["full", "quota", "storage", "space", "mailbox", "grey", "gray", "later"].iter().any(|word| words.contains(word))
 }
 
-/// Whether a reply speaks of a limit of recipients, in any words.
+/// Returns whether a reply speaks of a limit of recipients, in any words.
 pub(crate) fn says_too_many_recipients(reply: &Reply) -> bool {
     let words = words_of(reply).to_ascii_lowercase();
     let has = |words_of_one: &[&str]| words_of_one.iter().any(|word| words.contains(word));
@@ -557,7 +557,7 @@ fn log_one(context: &Context, attempt: &Attempt<'_>, to: &[&str], one: &Recipien
     }
 }
 
-/// The sender of a message and the numbers of his account, if he has one here.
+/// Returns the sender of a message and the numbers of his account, if he has one here.
 pub(crate) fn account_of_sender(context: &Context, envelope: &Envelope) -> Option<(String, (u32, u32))> {
     let sender = envelope.sender.address()?;
     let owner = context.routing.load().account_of(sender)?;
@@ -571,7 +571,7 @@ pub(crate) fn priority(content_bytes: u64, recipients: usize, attempts: u8) -> i
     size.saturating_add(recipients.saturating_mul(30_000)).saturating_add(i64::from(attempts) * 90_000)
 }
 
-/// Now, as reports and trace lines have it.
+/// Returns the present time as reports and trace fields have it.
 pub(crate) fn report_time() -> (u64, i32) {
     let at_us = clock::unix_us();
     (at_us, clock::local_offset_seconds(at_us))

@@ -67,7 +67,7 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    /// Whether this case is one of the share.
+    /// Returns whether this case is one of the share.
     fn strikes(&self) -> bool {
         let before = self.asked.fetch_add(1, Ordering::Relaxed);
         (before + 1) * self.percent / 100 > before * self.percent / 100
@@ -123,13 +123,13 @@ pub struct Behaviour {
 }
 
 impl Behaviour {
-    /// Whether it has nothing to play: then it is no behaviour.
+    /// Returns whether it has nothing to play: then it is no behaviour.
     #[must_use]
     pub const fn is_plain(&self) -> bool {
         self.greeting_delay.is_zero() && self.delay.is_zero() && self.refusals.is_empty() && self.hang_at.is_none()
     }
 
-    /// Whether something is played at this question.
+    /// Returns whether something is played at this question.
     #[must_use]
     pub(crate) fn takes_its_time(&self, question: Question) -> bool {
         Point::of(question).is_some_and(|point| {

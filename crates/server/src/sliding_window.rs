@@ -31,7 +31,7 @@ struct Window {
 }
 
 impl Window {
-    /// The same with `slot` as the youngest.
+    /// Returns the same with `slot` as the youngest.
     fn at(mut self, slot: u64) -> Self {
         let steps = usize::try_from(slot.saturating_sub(self.slot)).unwrap_or(COUNTS).min(COUNTS);
         self.counts.rotate_right(steps);
@@ -62,7 +62,7 @@ impl<K> Default for SlidingWindows<K> {
 }
 
 impl<K: Copy + Eq + Hash> SlidingWindows<K> {
-    /// Nothing is counted yet.
+    /// Makes windows without counts.
     pub(crate) fn new(window: Duration) -> Self {
         let slot = u64::try_from(window.as_nanos()).unwrap_or(u64::MAX) / SLOTS;
         Self { slot_nanoseconds: slot.max(1), ..Self::default() }
@@ -73,7 +73,7 @@ impl<K: Copy + Eq + Hash> SlidingWindows<K> {
         self.young.len() + self.old.len()
     }
 
-    /// The count of a key in the window that ends now; `now` in nanoseconds.
+    /// Returns the count of a key in the window that ends now; `now` in nanoseconds.
     pub(crate) fn count(&self, key: &K, now: u64) -> u32 {
         let window = self.young.get(key).or_else(|| self.old.get(key));
         window.map_or(0, |window| window.count(now / self.slot_nanoseconds.max(1)))

@@ -32,12 +32,12 @@ pub(crate) struct StateFile {
 }
 
 impl StateFile {
-    /// The file with this name in the spool directory. `what` is lost without it.
+    /// Returns the file with this name in the spool directory. `what` is lost without it.
     pub(crate) fn new(directory: &Path, name: &str, what: &'static str) -> Self {
         Self { path: Some(directory.join(name)), what, ..Self::default() }
     }
 
-    /// Its octets, at most `max`; a longer one is cut. None if there is none.
+    /// Returns its octets, at most `max`; a longer one is cut. `None` if it does not exist.
     ///
     /// # Errors
     /// Why it cannot be read, for the operator.

@@ -35,7 +35,7 @@ pub(super) fn at_once(routing: &Routing, ip: IpAddr) -> ClientLimitsLookup {
     }
 }
 
-/// The same with waiting.
+/// Looks up the limits of a client and waits for the map.
 ///
 /// # Errors
 /// Why the map cannot be asked.

@@ -6,8 +6,9 @@ use std::time::Duration;
 use super::relay::Rights;
 use crate::config::Accept;
 
-/// The pause before the greeting for a client: that of the first `accept.greet_pause_for` whose networks contain it,
-/// else `accept.greet_pause`. Loopback and `relay.from` never wait, unless a `greet_pause_for` names them.
+/// Returns the pause before the greeting for a client: that of the first `accept.greet_pause_for` whose networks
+/// contain it, else `accept.greet_pause`. Loopback and `relay.from` never wait, unless a `greet_pause_for` names
+/// them.
 #[must_use]
 pub fn greet_pause(client: IpAddr, accept: &Accept, rights: &Rights) -> Duration {
     let client = client.to_canonical();

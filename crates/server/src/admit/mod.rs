@@ -46,7 +46,7 @@ pub struct Facts<'a> {
 }
 
 impl Facts<'_> {
-    /// The client's address, if it is on the network.
+    /// Returns the client's address, if it is on the network.
     #[must_use]
     pub fn ip(&self) -> Option<IpAddr> {
         if let Client::Network(address) = self.client { Some(address.ip().to_canonical()) } else { None }
@@ -64,7 +64,7 @@ pub enum Ruling {
 
 /// One rule. Pure: the same facts give the same ruling.
 pub trait Policy: fmt::Debug + Send + Sync {
-    /// The name in log lines and metrics: `relay`.
+    /// Returns the name in log lines and metrics: `relay`.
     fn name(&self) -> &'static str;
 
     /// May this client go on after HELO?
@@ -97,7 +97,7 @@ pub struct Decision {
 pub struct Policies(Vec<Box<dyn Policy>>);
 
 impl Policies {
-    /// A list. See the invariant at the head of this module.
+    /// Makes a list. See the invariant at the head of this module.
     #[must_use]
     pub fn new(policies: Vec<Box<dyn Policy>>) -> Self {
         Self(policies)
@@ -146,7 +146,7 @@ impl Policies {
     }
 }
 
-/// A refusal with a text that begins with its enhanced code.
+/// Returns a refusal with a text that begins with its enhanced code.
 fn refuse(code: u16, text: &str) -> Verdict {
     Verdict::Refuse(Reply::new(ReplyCode::of(code), None, text))
 }

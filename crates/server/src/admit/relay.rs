@@ -40,7 +40,7 @@ pub struct Rights {
 }
 
 impl Rights {
-    /// The rights that a configuration gives.
+    /// Returns the rights that a configuration gives.
     #[must_use]
     pub fn new(config: &Config) -> Self {
         let classes = crate::routing::classes::of_configuration(config);
@@ -51,8 +51,8 @@ impl Rights {
         }
     }
 
-    /// Whether this client or user may send anywhere: a network in `relay.from`, a user who logged in, a process of
-    /// this machine.
+    /// Returns whether this client or user may send anywhere: a network in `relay.from`, a user who logged in, a
+    /// process of this machine.
     #[must_use]
     pub fn is_trusted(&self, client: Client, identity: Option<&str>) -> bool {
         let client = as_asked(client, identity);
@@ -60,7 +60,7 @@ impl Rights {
             .is_ok_and(|right| right.is_some())
     }
 
-    /// Whether an address is in `relay.from`.
+    /// Returns whether an address is in `relay.from`.
     #[must_use]
     pub fn is_from(&self, ip: IpAddr) -> bool {
         let ip = ip.to_canonical();
@@ -73,13 +73,13 @@ impl Rights {
         self.decide(|ask| self.access.recipient(ask, &client, &ReversePath::Null, recipient, &self.classes))
     }
 
-    /// There is no map, so no question stays open.
+    /// Decides without maps, so no question stays open.
     fn decide<T>(&self, decision: impl FnOnce(&mut Ask<'_>) -> Result<T, Stop>) -> Result<T, Stop> {
         decision(&mut Ask::new(&Answers::new()))
     }
 }
 
-/// A client without its name: without maps no name gives rights.
+/// Returns a client without its name: without maps no name gives rights.
 fn as_asked(client: Client, identity: Option<&str>) -> access::Client<'_> {
     let ip = if let Client::Network(address) = client { Some(address.ip().to_canonical()) } else { None };
     access::Client { ip, name: ClientName::NotAsked, identity, certificate: None }
@@ -114,7 +114,7 @@ impl Policy for Rights {
 
 #[cfg(test)]
 impl Rights {
-    /// The rights of these networks and domains.
+    /// Returns the rights of these networks and domains.
     pub(crate) fn of(from: &[&str], to: &[&str], hostname: &str, addresses: &[&str]) -> Self {
         let from: Vec<IpNet> = from.iter().map(|network| network.parse().unwrap()).collect();
         let to: Vec<crate::config::RelayDomain> = to.iter().map(|name| name.parse().unwrap()).collect();
@@ -146,7 +146,7 @@ mod tests {
         Client::Network((ip.parse::<IpAddr>().unwrap(), 4_000).into())
     }
 
-    /// The path of RCPT as a stranger gives it; `None` when it is not even an address.
+    /// Returns the path of RCPT as a stranger gives it; `None` when it is not even an address.
     fn stranger(path: &str) -> Option<Verdict> {
         let address =
             ForwardPath::parse(path.as_bytes()).ok()?.into_address(&DomainName::new(HOSTNAME).unwrap()).unwrap();

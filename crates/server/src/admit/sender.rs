@@ -48,7 +48,7 @@ impl Policy for Sender {
     }
 }
 
-/// The refusal of a sender that leads nowhere.
+/// Returns the refusal of a sender that leads nowhere.
 fn may_send(sender: &Address) -> Option<Verdict> {
     match sender.domain() {
         Domain::Name(name) => {

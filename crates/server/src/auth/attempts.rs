@@ -100,8 +100,8 @@ impl Attempts {
         state.limits = limits;
     }
 
-    /// Whether a password of this client and user may be checked; `Ok(true)`: the pair has logged in lately, and goes
-    /// first. `now` is the time since some moment that stays the same.
+    /// Returns whether a password of this client and user may be checked; `Ok(true)`: the pair has logged in lately,
+    /// and goes first. `now` is the time since some moment that stays the same.
     ///
     /// # Errors
     /// The limit that is reached. Nothing was counted.

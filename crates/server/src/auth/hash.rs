@@ -55,7 +55,7 @@ impl Hash {
         }
     }
 
-    /// Whether `password` has this hash.
+    /// Returns whether `password` has this hash.
     ///
     /// # Errors
     /// The check itself failed: no memory.

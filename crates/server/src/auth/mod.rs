@@ -79,7 +79,7 @@ impl Problem {
         Self { object: object.to_string(), line, reason: reason.into(), is_refusal: false }
     }
 
-    /// Whether the password file was not read because others can write it.
+    /// Returns whether the password file was not read because others can write it.
     #[must_use]
     pub const fn is_refusal(&self) -> bool {
         self.is_refusal
@@ -229,7 +229,7 @@ impl Authenticator {
         self.report(problems);
     }
 
-    /// How many users the password file holds.
+    /// Returns how many users the password file holds.
     #[must_use]
     pub fn users(&self) -> usize {
         self.file.as_ref().map_or(0, |file| file.users().len())
@@ -246,7 +246,7 @@ impl Authenticator {
         Exchange { authenticator: Arc::clone(self), context, dialog: Dialog::default() }
     }
 
-    /// The counter of failures for a new session.
+    /// Returns the counter of failures for a new session.
     #[must_use]
     pub fn failures(&self) -> Failures {
         Failures { left: self.limits.failures_max.max(1), pause: Duration::from_secs(1) }
@@ -262,7 +262,7 @@ impl Authenticator {
         problems.drain(..too_many);
     }
 
-    /// Whether a password of this client and user may be checked; whether it goes first.
+    /// Returns whether a password of this client and user may be checked; whether it goes first.
     fn admit(&self, client: Option<IpAddr>, user: &str) -> Result<bool, Failure> {
         let counted = self.attempts.load();
         let now = clock::now().saturating_duration_since(counted.began);
@@ -501,7 +501,7 @@ impl Failure {
         Self { kind: FailureKind::Limited { limit, max }, why: why.into() }
     }
 
-    /// The limit of failures that was reached before, if that is why.
+    /// Returns the limit of failures that was reached before, if that is why.
     #[must_use]
     pub fn limit(&self) -> Option<Limit> {
         match self.kind {
@@ -510,7 +510,7 @@ impl Failure {
         }
     }
 
-    /// It may work later.
+    /// Returns whether it may work later.
     #[must_use]
     pub fn is_temporary(&self) -> bool {
         self.kind == FailureKind::Temporary
@@ -551,8 +551,8 @@ pub struct Failures {
 }
 
 impl Failures {
-    /// The answer to a failed exchange, for [`smtp::server::Session::auth_failed`], and how long to wait before it is
-    /// sent: 1 s, 2 s, 4 s and so on up to 16 s. Temporary failures neither count nor wait.
+    /// Returns the answer to a failed exchange, for [`smtp::server::Session::auth_failed`], and how long to wait
+    /// before it is sent: 1 s, 2 s, 4 s and so on up to 16 s. Temporary failures neither count nor wait.
     pub fn verdict(&mut self, failure: &Failure) -> (Verdict, Duration) {
         if failure.is_temporary() {
             return (Verdict::Refuse(failure.reply()), Duration::ZERO);

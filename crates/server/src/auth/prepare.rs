@@ -15,13 +15,13 @@ const USER_OCTETS_MAX: usize = 255;
 /// Twice what RFC 4616 allows: SHA-crypt takes time in proportion to the length.
 const PASSWORD_OCTETS_MAX: usize = 512;
 
-/// A user name, prepared; `None` if there is none.
+/// Returns a user name, prepared; `None` if there is none.
 // RFC 4013 §2
 pub(super) fn user(text: &str) -> Option<String> {
     prepared(text, USER_OCTETS_MAX).map(Cow::into_owned)
 }
 
-/// A password, prepared; `None` if there is none. It is wiped from memory when it is dropped.
+/// Returns a password, prepared; `None` if there is none. It is wiped from memory when it is dropped.
 pub(super) fn password(text: &str) -> Option<Zeroizing<String>> {
     prepared(text, PASSWORD_OCTETS_MAX).map(|password| Zeroizing::new(password.into_owned()))
 }

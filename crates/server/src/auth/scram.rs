@@ -53,7 +53,7 @@ impl Keys {
         Self { iterations, salt, stored: sha256(&*client), server: hmac_sha256(&*salted, b"Server Key") }
     }
 
-    /// Whether these are the keys of `password`, for mechanisms that send it. As slow as [`Self::derive`].
+    /// Returns whether these are the keys of `password`, for mechanisms that send it. As slow as [`Self::derive`].
     pub(super) fn fit(&self, password: &str) -> bool {
         let derived = Self::derive(password, self.salt.clone(), self.iterations);
         bool::from(derived.stored.ct_eq(&self.stored))
@@ -114,7 +114,7 @@ pub(super) struct First {
 }
 
 impl First {
-    /// The user name of a message, as far as there is one, for the log.
+    /// Returns the user name of a message, as far as there is one, for the log.
     pub(super) fn name_in(message: &[u8]) -> Option<String> {
         let name = message.split(|octet| *octet == b',').find_map(|part| part.strip_prefix(b"n="))?;
         Some(String::from_utf8_lossy(name).into_owned())
@@ -211,7 +211,7 @@ pub(super) fn random<const N: usize>() -> [u8; N] {
     octets
 }
 
-/// The server's part of a nonce: 144 bits, printable.
+/// Returns the server's part of a nonce: 144 bits, printable.
 pub(super) fn nonce() -> String {
     Base64::encode_string(&random::<18>())
 }

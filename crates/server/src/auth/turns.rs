@@ -140,7 +140,7 @@ impl Queue {
         waiting.push_back(sender);
     }
 
-    /// The next one of the first client that may run; the client goes behind the others.
+    /// Returns the next one of the first client that may run; the client goes behind the others.
     fn pop(&mut self, may_run: &impl Fn(&Owner) -> bool) -> Option<(Owner, oneshot::Sender<Turn>)> {
         let mut at = 0;
         loop {
@@ -191,7 +191,7 @@ mod tests {
         }
     }
 
-    /// In which order these get the only turn; their numbers.
+    /// Returns in which order these get the only turn, by their numbers.
     fn order(mut all: Vec<(u8, Waiting)>, first: Turn) -> Vec<u8> {
         let (mut order, mut turn) = (Vec::new(), Some(first));
         while !all.is_empty() {

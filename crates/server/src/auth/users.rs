@@ -196,12 +196,12 @@ impl UserFile {
         Ok((file, problems))
     }
 
-    /// The users, without a look at the disk.
+    /// Returns the users, without a look at the disk.
     pub(super) fn users(&self) -> Arc<Users> {
         self.users.load_full()
     }
 
-    /// The users, read again if the file has changed. Problems are added once for each version of the file.
+    /// Returns the users, read again if the file has changed. Problems are added once for each version of the file.
     pub(super) fn fresh_users(&self, problems: &mut Vec<Problem>) -> Arc<Users> {
         let now = std::fs::metadata(&self.path).ok().as_ref().map(Stamp::of);
         // A thread that finds the lock taken leaves reading to the thread that holds it and uses the present users.

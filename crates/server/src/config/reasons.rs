@@ -37,7 +37,7 @@ fn rules_of(path: Option<&Path>, open: impl Fn(&Path) -> Result<File, Refusal>) 
     parse(path, &text)
 }
 
-/// The rules in the text of a file.
+/// Returns the rules in the text of a file.
 ///
 /// # Errors
 /// Every fault, with file and line.

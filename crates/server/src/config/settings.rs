@@ -63,7 +63,7 @@ fn limits(config: &Config) -> Limits {
     }
 }
 
-/// How the spool is opened.
+/// Returns the settings of the spool.
 #[must_use]
 pub(crate) fn spool_settings(config: &Config) -> spool::Config {
     let of = &config.spool;

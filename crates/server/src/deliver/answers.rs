@@ -70,7 +70,8 @@ fn judge(rules: &Rules, peer: &Candidate, stage: Stage, answer: Answer) -> (Atte
     }
 }
 
-/// Whether a reply says that a connection has served long enough, and nothing about the message: 421, or 4.5.3 to MAIL.
+/// Returns whether a reply says that a connection has served long enough, and nothing about the message: 421, or
+/// 4.5.3 to MAIL.
 ///
 /// OpenSMTPD 6.8 answers `452 4.5.3 Too many recipients: Too many messages sent` from the 101st message of a session
 /// on.
@@ -96,7 +97,7 @@ pub(super) fn is_put_off(stage: Stage, answer: &Answer) -> bool {
     }
 }
 
-/// The stage as rules have it.
+/// Returns the stage as rules have it.
 const fn stage_of(stage: Stage) -> Option<reason::Stage> {
     Some(match stage {
         Stage::Greeting => reason::Stage::Connect,
@@ -111,7 +112,7 @@ const fn stage_of(stage: Stage) -> Option<reason::Stage> {
     })
 }
 
-/// Whether a destination that gives this reply wants less of everything.
+/// Returns whether a destination that gives this reply wants less of everything.
 fn asks_for_less(stage: Stage, code: u16, found: &RuleMatch<'_>) -> bool {
     // A reply about one recipient or one message says nothing about the destination.
     let is_about_one = matches!(
@@ -152,7 +153,7 @@ fn judge_reply(rules: &Rules, stage: Stage, reply: Reply) -> (AttemptOutcome, Fe
     }
 }
 
-/// Why a peer can never take a message, for the sender.
+/// Returns why a peer can never take a message, for the sender.
 pub(super) fn misfit_cause(misfit: Misfit, peer: &Candidate) -> Cause {
     let name = &peer.name;
     let ((subject, detail), text) = match misfit {

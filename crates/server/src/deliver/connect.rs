@@ -87,13 +87,13 @@ impl ConnectError {
         }
     }
 
-    /// The access map cannot be asked about a host.
+    /// Makes the error for a map that cannot be asked about a host.
     pub(super) fn map(host: &Candidate, why: &str) -> Self {
         let text = format!("the access map cannot be asked for {}: {why}", host.name);
         Self { peer: Some(host.clone()), is_of_map: true, ..Self::deferral((3, 0), text) }
     }
 
-    /// There are no hosts.
+    /// Makes the error for a destination without hosts.
     pub(super) fn no_hosts(no: NoHosts) -> Self {
         Self { status: no.status, ..Self::deferral((4, 4), no.text) }
     }
@@ -104,7 +104,7 @@ impl ConnectError {
         self.status = self.status.with_outcome(Outcome::Transient);
     }
 
-    /// As *settle* takes it.
+    /// Converts it for *settle*.
     pub(super) fn cause(&self) -> Cause {
         Cause::new(self.status, self.text.clone(), self.reply.clone())
     }
@@ -315,7 +315,7 @@ impl Opening<'_> {
         }
     }
 
-    /// No connection to a host came about.
+    /// Makes the error for a host to which no connection came about.
     fn missed(self, candidate: Candidate, miss: &DialError) -> ConnectError {
         if miss.is_about_host() {
             self.learn(&candidate, Hosts::failed);
@@ -459,7 +459,7 @@ pub(super) fn refused(closing: Option<&Closing>, candidate: &Candidate) -> Conne
     trouble
 }
 
-/// How the log names a host.
+/// Returns how the log names a host.
 pub(super) fn next_hop(candidate: &Candidate) -> NextHop<'_> {
     let Some(address) = candidate.address.ip() else { return NextHop::Name(&candidate.name) };
     let name = Some(&*candidate.name).filter(|name| !name.starts_with('['));

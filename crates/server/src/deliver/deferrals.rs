@@ -48,8 +48,8 @@ impl Deferrals {
 }
 
 impl DeferredJobs<'_> {
-    /// The next job, when it may be read: until the turn that comes with it is dropped. From now on it may be in line
-    /// again.
+    /// Returns the next job, when it may be read: until the turn that comes with it is dropped. From now on it may be
+    /// in line again.
     ///
     /// # Cancel safety
     /// Yes.

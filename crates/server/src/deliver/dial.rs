@@ -31,7 +31,7 @@ pub(super) enum DialError {
 }
 
 impl DialError {
-    /// For the log, in sendmail's words where it has some.
+    /// Words it for the log, in sendmail's words where it has some.
     pub(super) fn text(&self, host: &Candidate, rule: &EffectiveRule) -> String {
         let name = &host.name;
         let error = match self {
@@ -65,7 +65,7 @@ impl DialError {
         }
     }
 
-    /// Whether it says something about the host. A lack of routes, descriptors or addresses is ours.
+    /// Returns whether it says something about the host. A lack of routes, descriptors or addresses is ours.
     pub(super) fn is_about_host(&self) -> bool {
         use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, HostUnreachable, TimedOut};
         match self {
@@ -78,7 +78,7 @@ impl DialError {
         }
     }
 
-    /// Whether the mistake is in the configuration.
+    /// Returns whether the mistake is in the configuration.
     pub(super) const fn is_ours(&self) -> bool {
         matches!(self, Self::Source(..))
     }

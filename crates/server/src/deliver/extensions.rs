@@ -57,7 +57,7 @@ impl Used {
     }
 }
 
-/// The extensions by which a transaction failed, if it failed by some.
+/// Returns the extensions by which a transaction failed, if it failed by some.
 pub(super) fn broken(link: &Link, envelope: &Envelope, finished: &Finished) -> Option<BrokenExtensions> {
     let used = Used::of(link, envelope);
     let is_delivered = |answer: &Answer| matches!(answer, Answer::Reply(reply) if reply.code().get() < 400);
@@ -83,7 +83,7 @@ pub(super) fn broken(link: &Link, envelope: &Envelope, finished: &Finished) -> O
     })
 }
 
-/// The extensions whose use a reply refuses.
+/// Returns the extensions whose use a reply refuses.
 // RFC 5321 §4.2.4, RFC 5321 §4.1.1.11: 500 to 504 are about the command, 555 about a parameter
 fn refused(used: &Used, stage: Stage, reply: &Reply) -> AvoidedExtensions {
     let code = reply.code().get();
@@ -98,7 +98,7 @@ fn refused(used: &Used, stage: Stage, reply: &Reply) -> AvoidedExtensions {
     }
 }
 
-/// The extensions by which an answer may be missing.
+/// Returns the extensions by which an answer may be missing.
 fn suspect(used: &Used, stage: Stage, loss: Loss) -> AvoidedExtensions {
     match stage {
         Stage::Content | Stage::End if used.chunking => AvoidedExtensions::CHUNKING,

@@ -67,7 +67,7 @@ pub(super) struct Link {
     began: Instant,
 }
 
-/// A timer for a [`Wait`], set to later than anything that will be waited for first.
+/// Makes a timer for a [`Wait`], set to later than the first event that will be waited for.
 pub(super) fn timer() -> Sleep {
     tokio::time::sleep(Duration::from_secs(3_600))
 }
@@ -128,7 +128,7 @@ impl Link {
         }
     }
 
-    /// The time of the session.
+    /// Returns the time of the session.
     pub(super) fn now(&self) -> Duration {
         clock::now().saturating_duration_since(self.began)
     }
@@ -192,7 +192,7 @@ impl Link {
         .await
     }
 
-    /// When the session's patience ends.
+    /// Returns the time limit of the session.
     fn limit(&self) -> Instant {
         match self.session.deadline() {
             Duration::MAX => clock::now() + FAR,
@@ -200,7 +200,7 @@ impl Link {
         }
     }
 
-    /// When the reply that is owed now is late, if that has not been told.
+    /// Returns when the reply that is owed now is late, if that has not been reported.
     fn late(&self) -> Option<Instant> {
         let (after, since) = (self.lags_after?, self.session.owed_since()?);
         // However much was counted, a reply has its quarter: what answers the content in good time is not to be cut

@@ -83,7 +83,7 @@ impl OutboundMessage {
         Self::load_those(dispatch, id, &Positions::from(recipients), &is_meant).await
     }
 
-    /// The same to tell its sender of them, also with those that are delivered and whose report is owed.
+    /// Loads the message to report the recipients, also with those that are delivered and whose report is owed.
     ///
     /// # Errors
     /// As [`Self::load`].
@@ -120,7 +120,7 @@ impl OutboundMessage {
         }
     }
 
-    /// A message that is in memory only.
+    /// Makes a message that is in memory only.
     pub(crate) fn early(
         envelope: Envelope,
         positions: Vec<(u32, State)>,
@@ -167,7 +167,7 @@ impl OutboundMessage {
         self.positions.retain(|_| these.next() == Some(&true));
     }
 
-    /// The next piece of the content; `None` behind its end.
+    /// Returns the next piece of the content; `None` behind its end.
     ///
     /// # Errors
     /// The spool cannot read it.
@@ -191,7 +191,7 @@ impl OutboundMessage {
         Ok(Some(piece))
     }
 
-    /// Whether the content is known to need no 8BITMIME.
+    /// Returns whether the content is known to need no 8BITMIME.
     pub(crate) fn is_plain(&self) -> bool {
         match &self.content {
             Content::Here(pieces) => pieces.iter().all(|piece| piece.is_ascii()),
@@ -199,7 +199,7 @@ impl OutboundMessage {
         }
     }
 
-    /// A part of the content.
+    /// Returns a part of the content.
     ///
     /// # Errors
     /// The spool cannot read it.
@@ -209,7 +209,7 @@ impl OutboundMessage {
         reading.content(id, start..end).await
     }
 
-    /// The whole content, which may be large; for conversions and reports.
+    /// Returns the whole content, which may be large; for conversions and reports.
     ///
     /// # Errors
     /// The spool cannot read it.

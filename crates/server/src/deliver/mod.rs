@@ -175,7 +175,7 @@ async fn defer_all(context: &Arc<Context>, jobs: Vec<Job>, trouble: &ConnectErro
     }
 }
 
-/// The attempt that came to no transaction.
+/// Returns the attempt that came to no transaction.
 fn unsent<'o>(context: &Context, outgoing: &'o OutboundMessage, trouble: &'o ConnectError) -> Attempt<'o> {
     let relay = trouble.peer.as_ref().map_or(NextHop::None, next_hop);
     let mailer = match trouble.peer.as_ref().map(|peer| peer.protocol) {
@@ -339,7 +339,7 @@ impl OutboundMessage {
         }
     }
 
-    /// As *settle* takes it.
+    /// Converts it for *settle*.
     pub(crate) fn attempt<'a>(
         &'a self,
         next_hop: NextHop<'a>,

@@ -217,7 +217,7 @@ impl OutboundSession<'_> {
         self.work.dispatch.lagging(self.work.connection, lag);
     }
 
-    /// Whether the peer may have a message whole whose answer is missing.
+    /// Returns whether the peer may have a message whole whose answer is missing.
     fn may_be_taken(&self) -> bool {
         #[cfg(test)]
         if is_sabotaged(Sabotage::HangUp) {
@@ -226,8 +226,8 @@ impl OutboundSession<'_> {
         self.link.session.may_have_message()
     }
 
-    /// Whether the next connection leads to another host of the site first. `is_bad`: this one failed; then one that
-    /// put mail off is good enough. Otherwise it is one that wants nothing now, and so may others.
+    /// Returns whether the next connection leads to another host of the site first. `is_bad`: this one failed; then
+    /// one that put mail off is good enough. Otherwise it is one that wants nothing now, and so may others.
     pub(super) fn has_others(&self, is_bad: bool) -> bool {
         let Some(own) = self.link.peer.address.socket() else { return false };
         let now = self.work.context.unix_now();
@@ -239,7 +239,7 @@ impl OutboundSession<'_> {
         })
     }
 
-    /// Whether the host is to be passed over for how the connection ended.
+    /// Returns whether the host is to be passed over for how the connection ended.
     pub(super) fn has_failed(&self) -> bool {
         self.is_broken_off || self.link.has_failed(self.answered) || self.is_over_early()
     }
@@ -301,7 +301,7 @@ impl OutboundSession<'_> {
         self.lag.is_none() && recipients < most
     }
 
-    /// Until when a connection without work is kept.
+    /// Returns the time until which a connection without work is kept.
     fn idle_until(&self) -> Option<Instant> {
         let is_idle = self.link.session.in_flight() == 0 && self.appetite == WorkState::Idle;
         is_idle.then(|| self.idle_since + self.work.context.live.load().config.delivery.idle_time)
@@ -429,7 +429,7 @@ impl OutboundSession<'_> {
         Ok(())
     }
 
-    /// Whether the header of a message has 8-bit octets, so that only a peer with SMTPUTF8 may have it.
+    /// Returns whether the header of a message has 8-bit octets, so that only a peer with SMTPUTF8 may have it.
     async fn needs_smtputf8(&self, job: &Job, outgoing: &OutboundMessage) -> Result<bool, Unread> {
         let _permit = self.work.dispatch.conversions.acquire().await;
         let content = self.whole(job, outgoing).await?;
@@ -437,7 +437,7 @@ impl OutboundSession<'_> {
         has_it.map_err(|_| Unread::broken())
     }
 
-    /// The content in one piece, from the spool.
+    /// Returns the content in one piece, from the spool.
     async fn whole(&self, job: &Job, outgoing: &OutboundMessage) -> Result<Vec<u8>, Unread> {
         if let Some(early) = self.work.dispatch.early.get(job.message)
             && !early.store().await
@@ -595,7 +595,7 @@ impl OutboundSession<'_> {
         }
     }
 
-    /// No answer came to a job, or not to all of it. Says behind which message it was lost.
+    /// Notes that a job has no answer, or not for all of it. Returns the message behind which it was lost.
     fn loses(&mut self, job: &Job, stage: Stage) -> Option<QueueId> {
         let is_end = matches!(stage, Stage::Content | Stage::End);
         self.work.dispatch.unanswered(self.work.connection, job, !is_end);
@@ -643,8 +643,8 @@ impl OutboundSession<'_> {
         Some(ConnectError { failure, ..trouble })
     }
 
-    /// Whether the peer had nothing to do with the transaction: it was behind one that ended the connection, or the
-    /// peer closed a connection that had served before.
+    /// Returns whether the peer had nothing to do with the transaction: it was behind one that ended the connection,
+    /// or the peer closed a connection that had served before.
     fn is_untried(&self, finished: &Finished) -> bool {
         finished.outcomes.iter().all(|outcome| match (&outcome.answer, outcome.stage) {
             (Answer::NotTried, _) => true,
@@ -667,7 +667,7 @@ impl OutboundSession<'_> {
     }
 }
 
-/// Whether the peer has had enough of the connection.
+/// Returns whether the peer has had enough of the connection.
 fn is_used_up(outcome: &smtp::client::Outcome) -> bool {
     matches!(&outcome.answer, Answer::Reply(reply) if answers::is_used_up(outcome.stage, reply))
 }

@@ -79,7 +79,7 @@ impl Unmet {
     }
 }
 
-/// The access map, if it may say something of hosts.
+/// Returns the access map, if it may say something of hosts.
 fn access(routing: &Routing) -> Option<&Access> {
     let access = routing.admission().map(|Admission { access, .. }| &**access)?;
     TAGS.iter().any(|tag| access.may_have(tag)).then_some(access)

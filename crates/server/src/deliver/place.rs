@@ -14,7 +14,7 @@ pub(crate) enum Where {
 }
 
 impl Where {
-    /// The address, where there is one.
+    /// Returns the address, where there is one.
     pub(crate) const fn socket(&self) -> Option<SocketAddr> {
         match self {
             Self::Socket(address) => Some(*address),
@@ -22,7 +22,7 @@ impl Where {
         }
     }
 
-    /// Its IP address.
+    /// Returns its IP address.
     pub(crate) const fn ip(&self) -> Option<IpAddr> {
         match self {
             Self::Socket(address) => Some(address.ip()),

@@ -35,7 +35,7 @@ pub(crate) enum ReadError {
 }
 
 impl ReadError {
-    /// How long it makes no sense to try again.
+    /// Returns the time for which another try makes no sense.
     pub(crate) const fn pause(&self) -> Duration {
         match self {
             Self::Gone | Self::Bad(_) => Duration::from_secs(3_600),
@@ -111,7 +111,7 @@ impl Reading {
         self.read(move |spool| spool.part(id, recipients.as_slice())).await
     }
 
-    /// A range of a message's content, which is cut at its end.
+    /// Returns a range of a message's content, which is cut at its end.
     ///
     /// # Errors
     /// Those of [`read`](Self::read).
@@ -158,7 +158,7 @@ impl Reading {
         self.threads.is_short.store(is_short, std::sync::atomic::Ordering::Relaxed);
     }
 
-    /// The right to read a message, for one after the other.
+    /// Returns the right to read a message, for one after the other.
     fn alone(&self, id: QueueId) -> Alone<'_> {
         Alone { reading: self, id, mutex: Arc::clone(self.at_work().entry(id).or_default()) }
     }

@@ -43,7 +43,7 @@ impl Enqueue for Dispatch {
 }
 
 impl Dispatch {
-    /// A message is durable: its recipients go in line. Returns those that are deferred at once, since their
+    /// Puts the recipients of a durable message in line. Returns those that are deferred at once, since their
     /// destination is down, with the reason.
     pub(crate) fn accepted(&self, envelope: &Envelope, encoded: &Encoded, class: Class) -> Vec<(Positions, Arc<str>)> {
         if envelope.release_at().is_some_and(|at| at > self.now()) {
@@ -63,13 +63,13 @@ impl Dispatch {
         }
     }
 
-    /// A message that is not in the spool goes in line. False: for some of it that is of no use, it has to be stored.
+    /// Puts a message that is not in the spool in line. False: for some of it that is of no use, it has to be stored.
     pub(crate) fn early_accepted(&self, envelope: &Envelope, encoded: &Encoded, class: Class) -> bool {
         let lined = self.line_up(envelope, encoded, class, |_, _, _| true);
         lined.deferred.is_empty() && !lined.waits
     }
 
-    /// A message is durable of which these are left: those of them that are not in line go there.
+    /// Puts the recipients that are left of a message in line when it is durable, but for those that are in line.
     pub(crate) fn rest_accepted(
         &self,
         envelope: &Envelope,

@@ -39,7 +39,7 @@ impl Dispatch {
         micros(now) < self.moves_until.load(Ordering::Acquire)
     }
 
-    /// Those recipients of a stored message that are still in the list `name`.
+    /// Returns the recipients of a stored message that are still in the list `name`.
     pub(super) fn here(&self, message: QueueId, positions: Vec<u32>, name: &[u8]) -> Vec<u32> {
         let states = self.spool.states_of(message, positions.iter().copied());
         let gone = states.iter().filter(|(_, list)| **list != *name).map(|(entry, _)| entry.recipient);
@@ -142,7 +142,7 @@ impl<'a> Mover<'a> {
         Self { config, admission: routing.admission(), routing, smart_hosts }
     }
 
-    /// Whether mail in a queue may belong elsewhere.
+    /// Returns whether mail in a queue may belong elsewhere.
     fn is_old(&self, name: &[u8]) -> bool {
         let is_smart = self.smart_hosts.as_deref() == Some(name);
         let Some(admission) = self.admission else { return resolve::is_smart_hosts(name) && !is_smart };
@@ -160,7 +160,8 @@ impl<'a> Mover<'a> {
         }
     }
 
-    /// Those recipients of a message in a queue who belong elsewhere, and where; none of a message that cannot be read.
+    /// Returns the recipients of a message in a queue that belong elsewhere, and where; none of a message that cannot
+    /// be read.
     ///
     /// Reads the message once, and not at all where all mail goes to the same hosts.
     fn homes(&self, spool: &Spool, name: &[u8], id: QueueId, positions: &[u32]) -> Vec<(u32, Vec<u8>)> {
@@ -183,7 +184,7 @@ impl<'a> Mover<'a> {
     }
 }
 
-/// The queue that the maps give a recipient, if it is not the one he is in.
+/// Returns the queue that the maps give a recipient, if it is not the one he is in.
 fn way_home(admission: &Admission, sender: &ReversePath, address: &Address, name: &[u8]) -> Option<Vec<u8>> {
     let request = Request { sender, recipient: address, client: None, is_local_submission: false };
     let resolution = Routing::decide_at_once(|ask| admission.router.resolve(ask, &request))?.ok()?;
@@ -196,7 +197,7 @@ fn way_home(admission: &Admission, sender: &ReversePath, address: &Address, name
     deliveries.iter().zip(names).find(|(one, _)| !one.is_copy && one.address == *address).map(|(_, name)| name)
 }
 
-/// The positions of each message in a list, ascending and each once.
+/// Returns the positions of each message in a list, ascending and each once.
 fn by_message(entries: &[Entry]) -> BTreeMap<QueueId, Vec<u32>> {
     let mut messages: BTreeMap<QueueId, Vec<u32>> = BTreeMap::new();
     for entry in entries {
@@ -237,7 +238,7 @@ mod tests {
     /// Hosts of before.
     const OLD: &str = "smtp:[192.0.2.9]";
 
-    /// A rule that gives mail of `s.test` hosts by their names.
+    /// Returns a rule that gives mail of `s.test` hosts by their names.
     fn rule() -> (Config, Routing) {
         let text = "[[route.rule]]\nsender = '@s.test'\nvia = '[192.0.2.1]'\n";
         let config = crate::config::load(text, None, &[], &crate::config::Machine::default()).unwrap().config;
@@ -255,7 +256,7 @@ mod tests {
         }
     }
 
-    /// A message for so many at `d.test` in the queue [`OLD`].
+    /// Returns a message for so many at `d.test` in the queue [`OLD`].
     fn store(spool: &Spool, recipients: u32) -> Encoded {
         let encoded = Encoded::to(&envelope(recipients), |_| OLD.as_bytes().to_vec());
         let recipients = encoded.recipients();
@@ -263,14 +264,14 @@ mod tests {
         encoded
     }
 
-    /// A spool on this disk with such a message, of which nothing is in memory.
+    /// Returns a spool on this disk with such a message, of which nothing is in memory.
     fn spool(disk: &SimDisk, recipients: u32) -> Arc<Spool> {
         let spool = spool_on(disk, |config| (config.state_delay_ms, config.cache_bytes) = (0, 0));
         store(&spool, recipients);
         spool
     }
 
-    /// A scheduler that has these recipients of [`OLD`] in line.
+    /// Returns a scheduler that has these recipients of [`OLD`] in line.
     fn alone_with(id: QueueId, active: &[u32]) -> impl Fn(&mut dyn FnMut(&mut Scheduler)) + use<> {
         let mut scheduler = Scheduler::new(schedule::Settings::default(), 1);
         let job = schedule::Job { message: id, recipients: Positions::from(active), probe: false };

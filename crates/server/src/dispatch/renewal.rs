@@ -61,12 +61,12 @@ impl Renewal {
         &self.ways
     }
 
-    /// The same as text.
+    /// Returns the changes as text.
     pub(crate) fn text(&self) -> Option<String> {
         (!self.ways.is_empty()).then(|| self.ways.join(", "))
     }
 
-    /// Whether hosts are asked for anew.
+    /// Returns whether hosts are asked for anew.
     pub(super) fn asks_hosts(&self) -> bool {
         self.has_limits || !self.ways.is_empty()
     }

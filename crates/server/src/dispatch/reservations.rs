@@ -45,7 +45,7 @@ impl Reservations {
         self.claimed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Those of the recipients that may be tried.
+    /// Returns the recipients that may be tried.
     pub(crate) fn open<'a>(&self, id: QueueId, recipients: &'a Positions) -> Cow<'a, [u32]> {
         #[cfg(test)]
         if is_sabotaged(Sabotage::Unclaimed) {

@@ -73,12 +73,13 @@ pub(super) struct CachedAnswer {
 }
 
 impl CachedAnswer {
-    /// There is no answer for now.
+    /// Makes the failure for now.
     pub(super) fn failed(failure: Failure, now: Instant) -> Self {
         Self { answer: Err(failure), until: now + FAILURE, is_stale: false }
     }
 
-    /// Whether it may serve when its time is over: "there is no such name" may not, since mail is sent back for it.
+    /// Returns whether it may serve when its time is over: "there is no such name" may not, since mail is sent back
+    /// for it.
     pub(super) fn may_serve_longer(&self, kind: Kind) -> bool {
         kind != Kind::Ptr && self.answer.as_ref().is_ok_and(|found| found.exists)
     }
@@ -120,7 +121,7 @@ pub(super) fn read(kind: Kind, reply: &Result<Lookup, NetError>) -> Reading {
     }
 }
 
-/// Whether the server has told something about the name, if only that there is nothing.
+/// Returns whether the server has told something about the name, if only that there is nothing.
 pub(super) fn is_answer(error: &NetError) -> bool {
     let NetError::Dns(DnsError::NoRecordsFound(none)) = error else { return false };
     matches!(none.response_code, ResponseCode::NXDomain | ResponseCode::NoError) && !is_referral(none)
@@ -137,7 +138,7 @@ fn is_referral(none: &NoRecords) -> bool {
     none.response_code == ResponseCode::NoError && none.ns.is_some() && none.soa.is_none()
 }
 
-/// Whether nothing at all came from the resolver.
+/// Returns whether nothing at all came from the resolver.
 pub(super) const fn is_silence(error: &NetError) -> bool {
     matches!(error, NetError::Timeout | NetError::NoConnections | NetError::Busy | NetError::Io(_))
 }

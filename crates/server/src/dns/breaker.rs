@@ -63,7 +63,8 @@ impl Breaker {
         self.suspect |= self.until.is_none() && self.time_outs.is_multiple_of(SUSPECT_AFTER);
     }
 
-    /// The probe was not answered either. True if the resolver was not skipped before: worth a line in the log.
+    /// Notes that the probe was not answered either. True if the resolver was not skipped before: worth a line in the
+    /// log.
     pub(super) fn probe_failed(&mut self, now: Instant) -> bool {
         let first = self.skip.is_zero();
         self.skip = (self.skip * 2).clamp(SKIP_MIN, SKIP_MAX);
@@ -77,7 +78,7 @@ impl Breaker {
         self.until = Some(until);
     }
 
-    /// Whether questions are skipped now.
+    /// Returns whether questions are skipped now.
     pub(super) fn is_open(&self) -> bool {
         self.until.is_some()
     }

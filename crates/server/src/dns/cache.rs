@@ -23,17 +23,17 @@ struct Entry<V> {
 }
 
 impl<K: Hash + Eq + Clone, V: Clone> Cache<K, V> {
-    /// A cache without entries; with `entries_max` 0 or 1 it stays so.
+    /// Makes a cache without entries; with `entries_max` 0 or 1 it stays so.
     pub(super) fn new(entries_max: usize) -> Self {
         Self { young: HashMap::new(), old: HashMap::new(), entries_max }
     }
 
-    /// The value, if it is known and not too old.
+    /// Returns the value, if it is known and not too old.
     pub(super) fn get(&mut self, key: &K, now: Instant) -> Option<V> {
         self.entry(key, |entry| entry.until > now)
     }
 
-    /// The value, if it is known and may serve in need.
+    /// Returns the value, if it is known and may serve in need.
     pub(super) fn get_stale(&mut self, key: &K, now: Instant) -> Option<V> {
         self.entry(key, |entry| entry.stale_until > now)
     }

@@ -36,7 +36,7 @@ fn serve(socket: &UdpSocket) {
     }
 }
 
-/// The time this thread has been on a processor.
+/// Returns the time this thread has been on a processor.
 fn processor_time() -> Duration {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").expect("a kernel that counts");
     Duration::from_nanos(text.split(' ').next().expect("a number").parse().expect("a number"))

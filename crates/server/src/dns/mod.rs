@@ -274,7 +274,7 @@ impl Resolver {
         self.0.origin == other.0.origin
     }
 
-    /// The IPv4 addresses of a name; none if it does not exist. Takes `dns.timeout` at most.
+    /// Returns the IPv4 addresses of a name; none if it does not exist. Takes `dns.timeout` at most.
     ///
     /// # Errors
     /// The DNS gave no answer.
@@ -285,7 +285,7 @@ impl Resolver {
         self.addresses(name, Kind::A, self.limit(self.0.timeout)).await
     }
 
-    /// The same in a shorter time. That there was no answer in it is kept for a while, and not asked again.
+    /// Does the same in a shorter time. That there was no answer in it is kept for a while, and not asked again.
     ///
     /// # Errors
     /// The DNS gave no answer.
@@ -309,7 +309,7 @@ impl Resolver {
         std::mem::take(&mut self.state().notes)
     }
 
-    /// The limits of a session's question.
+    /// Returns the limits of a session's question.
     fn limit(&self, time_max: Duration) -> Limit<'_> {
         let until = Timer::now() + time_max.min(self.0.timeout);
         Limit { until, places: &self.0.places, stale: false, asks: true }
@@ -329,7 +329,7 @@ impl Resolver {
         self.known(name, kind, limit).await.answer
     }
 
-    /// The same, with the time of the answer; it may be over where the limit allows it.
+    /// Asks, and returns the answer with its time; it may be over where the limit allows it.
     async fn known(&self, name: &str, kind: Kind, limit: Limit<'_>) -> CachedAnswer {
         let key = (name.to_ascii_lowercase().into_boxed_str(), kind);
         if !limit.asks {
@@ -440,7 +440,8 @@ impl Resolver {
         }
     }
 
-    /// Whether what an alias leads to is empty, or the aliases are broken: a loop, or more than the library follows.
+    /// Returns whether what an alias leads to is empty, or the aliases are broken: a loop, or more than the library
+    /// follows.
     async fn walk_aliases(&self, name: Name, time: Duration) -> Reading {
         let mut names = vec![name];
         while let Some(last) = names.last() {
@@ -547,7 +548,7 @@ impl Drop for Open<'_> {
     }
 }
 
-/// The servers of the settings, or those of /etc/resolv.conf as they are now.
+/// Returns the servers of the settings, or those of /etc/resolv.conf as they are now.
 fn name_servers(settings: &crate::config::Dns) -> Result<Vec<NameServerConfig>, SetupError> {
     if settings.servers.is_empty() {
         let (system, _) = read_system_conf().map_err(|error| SetupError(error.to_string()))?;
@@ -556,7 +557,7 @@ fn name_servers(settings: &crate::config::Dns) -> Result<Vec<NameServerConfig>, 
     Ok(settings.servers.iter().map(|server| name_server(*server)).collect())
 }
 
-/// A client of one server.
+/// Returns a client of one server.
 fn client(
     server: NameServerConfig,
     edns: bool,
@@ -588,7 +589,7 @@ fn name_server(address: SocketAddr) -> NameServerConfig {
     server
 }
 
-/// The time of tokio's timers, by which the limits here run too: a test that stops one stops the other.
+/// Returns the time of tokio's timers, by which the limits here run too: a test that stops one stops the other.
 fn now() -> Instant {
     Timer::now().into_std()
 }

@@ -24,7 +24,7 @@ impl Overrides {
         overrides
     }
 
-    /// The answer for a name in its DNS form: the first in the configuration that fits.
+    /// Returns the answer for a name in its DNS form: the first in the configuration that fits.
     pub(super) fn of(&self, name: &str) -> Option<&DnsOverride> {
         self.list.get(self.index_of(name)?)
     }
@@ -40,7 +40,7 @@ impl Overrides {
     }
 }
 
-/// Which of the configured answers stands for a name in its DNS form, counted from 0.
+/// Returns which of the configured answers stands for a name in its DNS form, counted from 0.
 pub(crate) fn index_of(list: &[DnsOverride], name: &str) -> Option<usize> {
     Overrides::new(list).index_of(name)
 }

@@ -26,7 +26,7 @@ impl Places {
         Self { quick: Semaphore::new(quick), slow: Semaphore::new(slow) }
     }
 
-    /// Whether work would have to wait.
+    /// Returns whether work would have to wait.
     pub(super) fn is_full(&self) -> bool {
         self.quick.available_permits() == 0
     }

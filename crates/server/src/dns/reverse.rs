@@ -25,7 +25,7 @@ pub enum ClientName {
 }
 
 impl ClientName {
-    /// The name, if it is verified: the only one that may decide anything.
+    /// Returns the name, if it is verified: the only one that may decide anything.
     #[must_use]
     pub fn verified(&self) -> Option<&str> {
         if let Self::Verified(name) = self { Some(name) } else { None }
@@ -33,7 +33,7 @@ impl ClientName {
 }
 
 impl Resolver {
-    /// The name of an address. Takes `dns.timeout` at most for all its questions together.
+    /// Returns the name of an address. Takes `dns.timeout` at most for all its questions together.
     ///
     /// # Cancel safety
     /// Cancel safe.

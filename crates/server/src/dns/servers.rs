@@ -61,8 +61,8 @@ impl Servers {
         Self { clients, patience: (timeout / 5).min(PATIENCE_MAX), memory }
     }
 
-    /// The answer of the first server that has one; of failures the last that is not silence. Ends with the time limit
-    /// of the last client.
+    /// Returns the answer of the first server that has one; of failures the last that is not silence. Ends with the
+    /// time limit of the last client.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -129,7 +129,7 @@ impl Servers {
         reply
     }
 
-    /// The servers in the order to ask them. One whose silence is over is first, for this question alone.
+    /// Returns the servers in the order to ask them. One whose silence is over is first, for this question alone.
     fn order(&self, now: Instant) -> Vec<usize> {
         let (mut order, mut last) = (Vec::with_capacity(self.clients.len()), Vec::new());
         let mut has_trial = false;
@@ -157,7 +157,7 @@ impl Servers {
         }
     }
 
-    /// How many come last now.
+    /// Returns how many come last now.
     pub(super) fn silent_count(&self) -> usize {
         let now = now();
         self.memory().iter().filter(|memory| memory.silent.is_some_and(|until| until > now)).count()
@@ -168,7 +168,7 @@ impl Servers {
     }
 }
 
-/// The first reply that comes; its question is open no more. With nothing open it never ends.
+/// Returns the first reply that comes; its question is open no more. With nothing open it never ends.
 async fn first<F: Future<Output = Reply>>(open: &mut Vec<(usize, Instant, Pin<Box<F>>)>) -> Reply {
     poll_fn(|context| {
         for index in 0..open.len() {

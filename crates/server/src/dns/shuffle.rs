@@ -16,7 +16,7 @@ impl Shuffle {
         }
     }
 
-    /// A number from 0 to `end` - 1. The lack of balance is that of `end` in 2⁶⁴.
+    /// Returns a number from 0 to `end` - 1. The lack of balance is that of `end` in 2⁶⁴.
     fn below(&mut self, end: usize) -> usize {
         let wide = u128::from(self.next()) * end as u128;
         usize::try_from(wide >> 64).expect("it is less than `end`")

@@ -65,7 +65,7 @@ struct Zone {
     questions: Mutex<Vec<String>>,
 }
 
-/// A record for [`Server::start`].
+/// Returns a record for [`Server::start`].
 pub(crate) fn a(name: &str, address: &str) -> (String, RData) {
     let data = match address.parse().unwrap() {
         IpAddr::V4(ip) => RData::A(A(ip)),
@@ -74,18 +74,18 @@ pub(crate) fn a(name: &str, address: &str) -> (String, RData) {
     (format!("{name}."), data)
 }
 
-/// A record for [`Server::start`].
+/// Returns a record for [`Server::start`].
 pub(crate) fn ptr(address: &str, name: &str) -> (String, RData) {
     let ip: IpAddr = address.parse().unwrap();
     (Name::from(ip).to_ascii(), RData::PTR(PTR(labels(name))))
 }
 
-/// A record for [`Server::start`]. The name of the host may be anything.
+/// Returns a record for [`Server::start`]. The name of the host may be anything.
 pub(crate) fn mx(name: &str, preference: u16, host: &str) -> (String, RData) {
     (format!("{name}."), RData::MX(MX::new(preference, labels(host))))
 }
 
-/// A record for [`Server::start`].
+/// Returns a record for [`Server::start`].
 pub(crate) fn cname(name: &str, target: &str) -> (String, RData) {
     (format!("{name}."), RData::CNAME(CNAME(labels(target))))
 }
@@ -109,7 +109,7 @@ pub(crate) fn settings(servers: &[SocketAddr], timeout: Duration) -> Dns {
     }
 }
 
-/// A resolver with these settings, on a machine without /etc/hosts.
+/// Returns a resolver with these settings, on a machine without /etc/hosts.
 pub(crate) fn resolver_of(settings: &Dns) -> Resolver {
     Resolver::with(settings, name_servers(settings).unwrap(), b"").unwrap()
 }
@@ -131,7 +131,7 @@ pub(crate) async fn standing<F: Future>(work: F) -> (F::Output, Duration) {
 }
 
 impl Resolver {
-    /// Whether it is the other, with what that knows.
+    /// Returns whether it is the other, with what that knows.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
@@ -159,12 +159,12 @@ impl Server {
         Self { address, zone, tasks }
     }
 
-    /// A resolver that asks this server, on a machine without /etc/hosts.
+    /// Returns a resolver that asks this server, on a machine without /etc/hosts.
     pub(crate) fn resolver(&self, timeout: Duration) -> Resolver {
         self.resolver_with_hosts(timeout, "")
     }
 
-    /// A resolver that asks this server, on a machine with this /etc/hosts.
+    /// Returns a resolver that asks this server, on a machine with this /etc/hosts.
     pub(crate) fn resolver_with_hosts(&self, timeout: Duration, text: &str) -> Resolver {
         let settings = settings(&[self.address], timeout);
         Resolver::with(&settings, name_servers(&settings).unwrap(), text.as_bytes()).unwrap()

@@ -183,7 +183,7 @@ async fn later(seconds: u64) {
     tokio::time::resume();
 }
 
-/// How long it took, in real time.
+/// Returns how long it took, in real time.
 async fn timed<F: Future>(work: F) -> (F::Output, Duration) {
     let began = now();
     (work.await, now() - began)

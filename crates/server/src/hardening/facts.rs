@@ -78,7 +78,7 @@ impl Facts {
     }
 }
 
-/// The directories that homes are in; of services, which have them anywhere, the homes themselves.
+/// Returns the directories that homes are in; of services, which have them anywhere, the homes themselves.
 fn homes(accounts: &Accounts, config: &Config) -> Vec<PathBuf> {
     let mut found: BTreeSet<PathBuf> = BTreeSet::new();
     for (uid, home) in accounts.homes() {
@@ -117,7 +117,7 @@ fn lists(config: &Config) -> Vec<PathBuf> {
     found.into_iter().collect()
 }
 
-/// The lists that a text names by their full names.
+/// Returns the lists that a text names by their full names.
 fn included(text: &str) -> Vec<PathBuf> {
     let ends = |letter: char| letter.is_whitespace() || matches!(letter, ',' | '"' | '\'' | '<' | '>');
     let names = text.split(INCLUDE).skip(1).filter_map(|rest| rest.split(ends).next());
@@ -134,7 +134,7 @@ fn text_of(path: &Path) -> Option<String> {
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Whether an SQLite file is in the mode "write-ahead log", octets 18 and 19 of its header
+/// Returns whether an SQLite file is in the mode "write-ahead log", octets 18 and 19 of its header
 /// (<https://sqlite.org/fileformat.html>).
 fn has_journal(path: &Path) -> bool {
     let mut header = [0; 20];

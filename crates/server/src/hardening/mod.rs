@@ -90,14 +90,14 @@ impl Hardening {
         &self.text
     }
 
-    /// How much an operator should care.
+    /// Returns how much an operator should care.
     #[must_use]
     pub const fn severity(&self) -> Severity {
         if self.is_missing { Severity::Notice } else { Severity::Info }
     }
 
-    /// Why a running server cannot take a configuration: it names files that the rules in force keep closed. `None` if
-    /// it can.
+    /// Returns why a running server cannot take a configuration: it names files that the rules in force keep closed.
+    /// `None` if it can.
     #[must_use]
     pub fn refuses(&self, config: &Config, config_file: Option<&Path>) -> Option<String> {
         let roots = self.roots.as_ref()?;

@@ -77,7 +77,7 @@ const SYSTEM_ACCOUNTS: [&str; 9] = [
 /// Devices that are read.
 const DEVICES: [&str; 3] = ["/dev/urandom", "/dev/random", "/dev/zero"];
 
-/// All that a server with this configuration needs.
+/// Returns all needs of a server with this configuration.
 #[must_use]
 pub fn needs(config: &Config, facts: &Facts) -> Vec<Need> {
     let mut needs = system(config);
@@ -135,7 +135,7 @@ fn system(config: &Config) -> Vec<Need> {
     needs
 }
 
-/// Whether there may be mail for this machine: by its domains, or by a map that names the mailer `local`.
+/// Returns whether there may be mail for this machine: by its domains, or by a map that names the mailer `local`.
 pub(super) fn is_local(config: &Config) -> bool {
     let (local, maps) = (&config.local, &config.maps);
     let of_maps =

@@ -29,12 +29,12 @@ impl Roots {
         Self(kept.map(|(root, access)| (root.clone(), *access)).collect())
     }
 
-    /// Each with its rights, in the order of their names.
+    /// Returns each with its rights, in the order of their names.
     pub fn iter(&self) -> impl Iterator<Item = (&Path, Access)> {
         self.0.iter().map(|(root, access)| (root.as_path(), *access))
     }
 
-    /// Whether a need is met. One for something that is not there is.
+    /// Returns whether a need is met. One for something that is not there is.
     #[must_use]
     pub fn allow(&self, need: &Need) -> bool {
         roots(need).iter().all(|root| {
@@ -71,7 +71,7 @@ impl fmt::Display for Roots {
     }
 }
 
-/// The directories, or files, that a need leads to; none for something that is not there.
+/// Returns the directories, or files, that a need leads to; none for something that is not there.
 fn roots(need: &Need) -> Vec<PathBuf> {
     let found = std::fs::canonicalize(&need.path).ok();
     match need.scope {
@@ -109,7 +109,8 @@ fn directory_of(path: &Path) -> &Path {
     }
 }
 
-/// A directory without links in its name, or the nearest one above it that is there, unless that is the root directory.
+/// Returns a directory without links in its name, or the nearest one above it that is there, unless that is the root
+/// directory.
 fn nearest(path: &Path) -> Option<PathBuf> {
     let mut all = path.ancestors().filter(|above| !above.as_os_str().is_empty());
     let is_named_root = path == Path::new("/");

@@ -15,7 +15,7 @@ pub(crate) struct HeaderHints {
     pub(crate) has_list_id: bool,
 }
 
-/// The class of a message. A priority that the client gave counts more than the header. `bulk_precedence` is
+/// Returns the class of a message. A priority that the client gave counts more than the header. `bulk_precedence` is
 /// `delivery.bulk_precedence`: whether the header is looked at.
 // RFC 6710 §5, §9.2: the three levels of MIXER, -4, 0 and 4; a value between two counts as the higher, one above as 4
 #[must_use]

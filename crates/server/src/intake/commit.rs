@@ -50,8 +50,8 @@ pub(crate) struct NewMessage {
 }
 
 impl NewMessage {
-    /// A message of a plan. One that is in quarantine is held; one that waits for an operator is due when it would
-    /// expire.
+    /// Makes a message of a plan. One that is in quarantine is held; one that waits for an operator is due when it
+    /// would expire.
     pub(crate) fn new(context: &Context, planned: PlannedMessage, class: Class) -> Self {
         let PlannedMessage { envelope, encoded, kind } = planned;
         let mut first = first_state(&envelope, class);
@@ -63,7 +63,7 @@ impl NewMessage {
         Self { envelope, encoded, first, kind }
     }
 
-    /// Whether it is attempted without a command of an operator.
+    /// Returns whether it is attempted without a command of an operator.
     fn is_due(&self) -> bool {
         self.first.status == Status::Waiting && !self.kind.queue_only
     }
@@ -93,7 +93,7 @@ pub(crate) struct StoredTransaction {
 }
 
 impl StoredTransaction {
-    /// The messages, the one with the name of the transaction first.
+    /// Returns the messages, the one with the name of the transaction first.
     pub(crate) fn messages(&self) -> &[NewMessage] {
         &self.messages
     }
@@ -242,8 +242,8 @@ async fn run_where_it_fits(messages: Vec<NewMessage>, work: impl FnOnce(&[NewMes
     drop(blocking::run(move || work(&messages)).await);
 }
 
-/// The state in which the recipients of a new message begin: their class, a mark if the sender gave a time by which to
-/// deliver it, and the time at which the message is released, so that a crash forgets none of it.
+/// Returns the state in which the recipients of a new message begin: their class, a mark if the sender gave a time by
+/// which to deliver it, and the time at which the message is released, so that a crash forgets none of it.
 // RFC 4865 §4.2: it is kept until then
 pub(crate) fn first_state(envelope: &Envelope, class: Class) -> State {
     let state = State::default().of_class(class.bits(), deadline::to_come(envelope).is_some());
@@ -274,7 +274,7 @@ impl FramedMessage {
         Self { first, encoded, body, state, reserved: false }
     }
 
-    /// As the spool takes it; `recipients` are those of its encoded envelope.
+    /// Converts it for the spool; `recipients` are those of its encoded envelope.
     fn as_new<'a>(&'a self, recipients: &'a [NewRecipient<'a>]) -> spool::NewMessage<'a> {
         let Self { encoded, body, state, reserved, .. } = self;
         spool::NewMessage { reserved: *reserved, state: *state, ..encoded.message(recipients, body.clone()) }

@@ -42,13 +42,14 @@ impl MessageStore {
         Self::Discard { ids: Mutex::new(ids), messages: AtomicU64::new(0), bytes: AtomicU64::new(0) }
     }
 
-    /// The name of a new message.
+    /// Returns the queue id of a new message.
     pub fn next_id(&self) -> QueueId {
         let (Self::Spool { ids, .. } | Self::Discard { ids, .. }) = self;
         ids.lock().unwrap_or_else(PoisonError::into_inner).next(clock::unix_us())
     }
 
-    /// The name of a message that came at `at_us`, in microseconds since 1970, and waited elsewhere until now.
+    /// Returns the queue id of a message that came at `at_us`, in microseconds since 1970, and waited elsewhere until
+    /// now.
     pub(crate) fn past_id(&self, at_us: u64) -> QueueId {
         let Self::Spool { past, spool, .. } = self else { return self.next_id() };
         let mut past = past.lock().unwrap_or_else(PoisonError::into_inner);
@@ -78,7 +79,7 @@ impl MessageStore {
         }
     }
 
-    /// Figures of the spool; zeroes for a sink.
+    /// Returns figures of the spool; zeroes for a sink.
     #[must_use]
     pub fn statistics(&self) -> spool::Statistics {
         match self {

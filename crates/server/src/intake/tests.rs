@@ -16,7 +16,7 @@ use spool::envelope::Encoded;
 use spool::{Error, Spool, State, Store as _};
 use std::sync::Arc;
 
-/// A message with no recipient but one.
+/// Returns a message with no recipient but one.
 fn envelope(id: QueueId) -> Result<Envelope, AddressError> {
     let address = mail::Address::parse(b"b@d.test")?;
     Ok(Envelope {
@@ -28,7 +28,7 @@ fn envelope(id: QueueId) -> Result<Envelope, AddressError> {
     })
 }
 
-/// A message to `b@d.test` that begins in the default state.
+/// Returns a message to `b@d.test` that begins in the default state.
 fn message(id: QueueId) -> NewMessage {
     let envelope = envelope(id).unwrap();
     let encoded = Arc::new(Encoded::new(&envelope));

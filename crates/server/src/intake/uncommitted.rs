@@ -76,7 +76,7 @@ impl UncommittedMessage {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether every recipient was taken by a next hop.
+    /// Returns whether every recipient was taken by a next hop.
     fn is_taken(&self) -> bool {
         self.progress().taken.len() >= self.recipients.len()
     }
@@ -164,7 +164,7 @@ impl UncommittedMessages {
         self.messages.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The message, if it is early.
+    /// Returns the message, if it is early.
     pub(crate) fn get(&self, id: QueueId) -> Option<Arc<UncommittedMessage>> {
         // Without messages in these modes the lock is not taken.
         if self.bytes.load(Ordering::Acquire) == 0 {
@@ -243,7 +243,7 @@ pub(crate) struct Message {
     pub(crate) class: Class,
 }
 
-/// Whether a message may be delivered before it is durable.
+/// Returns whether a message may be delivered before it is durable.
 pub(crate) fn may_be_early(envelope: &Envelope) -> bool {
     let is_plain = |one: &mail::Recipient| !wants(one.params.notify, Kind::Relayed);
     envelope.params.hold.is_none() && envelope.params.by.is_none() && envelope.recipients.iter().all(is_plain)

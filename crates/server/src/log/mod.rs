@@ -107,7 +107,7 @@ impl Settings {
     }
 }
 
-/// Whether the file that lines should go to can be had; syslog and the journal come and go by themselves.
+/// Returns whether the file that lines should go to can be had; syslog and the journal come and go by themselves.
 ///
 /// # Errors
 /// Why it cannot be opened.
@@ -118,7 +118,7 @@ pub(crate) fn check(settings: &Settings) -> io::Result<()> {
     }
 }
 
-/// The number of a facility of syslog by its name: `mail` is 2. `None` if there is none of that name.
+/// Returns the number of a facility of syslog by its name: `mail` is 2. `None` if there is none of that name.
 // RFC 5424 §6.2.1
 #[must_use]
 pub fn facility(name: &str) -> Option<u8> {
@@ -210,7 +210,7 @@ impl Log {
         level <= self.shared.level.load(Ordering::Relaxed)
     }
 
-    /// How often it has been counted since the start.
+    /// Returns how often it has been counted since the start.
     #[must_use]
     pub fn counter(&self, counter: Counter) -> u64 {
         self.shared.counters.get(counter.index()).map_or(0, |value| value.load(Ordering::Relaxed))

@@ -105,7 +105,7 @@ impl Queue {
         Self { state: Mutex::new(state), wake: Condvar::new(), style: ArcSwap::from_pointee(style) }
     }
 
-    /// How lines have to look.
+    /// Returns the style that lines need.
     pub(super) fn style(&self) -> arc_swap::Guard<Arc<Style>> {
         self.style.load()
     }

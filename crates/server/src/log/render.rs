@@ -63,7 +63,7 @@ pub(super) struct Local {
 }
 
 impl Local {
-    /// The line made last.
+    /// Returns the line made last.
     pub(super) fn line(&self) -> &str {
         &self.line
     }

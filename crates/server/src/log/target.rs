@@ -31,17 +31,17 @@ impl Lines {
         self.ends.push(self.bytes.len());
     }
 
-    /// How many there are.
+    /// Returns how many there are.
     pub(super) const fn count(&self) -> usize {
         self.ends.len()
     }
 
-    /// How many are not, or not wholly, written.
+    /// Returns how many are not, or not wholly, written.
     pub(super) fn left(&self) -> u64 {
         u64::try_from(self.count() - self.finished()).unwrap_or(u64::MAX)
     }
 
-    /// How many the target would never take.
+    /// Returns how many the target would never take.
     pub(super) const fn skipped(&self) -> u64 {
         self.skipped
     }
@@ -70,7 +70,7 @@ impl Lines {
         self.bytes.get(self.done..).unwrap_or_default()
     }
 
-    /// The next whole line.
+    /// Returns the next whole line.
     fn next(&self) -> Option<&[u8]> {
         let end = *self.ends.get(self.finished())?;
         self.bytes.get(self.done..end)
@@ -98,7 +98,7 @@ impl Sink {
         }
     }
 
-    /// Its name for messages.
+    /// Returns its name for messages.
     pub(super) fn name(&self) -> String {
         match self {
             Self::Stream { path: None, .. } => "standard output".to_owned(),

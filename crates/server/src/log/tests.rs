@@ -30,7 +30,7 @@ fn spool(text: &str) -> Event<'_> {
     Event::Spool { severity: Severity::Info, text }
 }
 
-/// The lines of a file after `tag[pid]: `.
+/// Returns the lines of a file after `tag[pid]: `.
 fn lines(path: &Path) -> Vec<String> {
     let text = std::fs::read_to_string(path).unwrap();
     assert!(text.is_empty() || text.ends_with('\n'));

@@ -44,18 +44,18 @@ impl Default for Users {
 }
 
 impl Users {
-    /// Those of this file, and no others.
+    /// Makes the users of this file, and no others.
     pub(super) fn of_file_alone(passwd: PathBuf) -> Self {
         Self { accounts: Arc::new(Kept::new(passwd)), library: None }
     }
 
-    /// As they are configured.
+    /// Makes the users that are configured.
     pub(super) fn new(local: &config::Local, library: &Arc<Library>) -> Self {
         let library = config::has_nss(local).then(|| Arc::clone(library));
         Self { library, ..Self::of_file_alone(local.accounts.clone()) }
     }
 
-    /// Whether there is a user of this name, and where his home is.
+    /// Returns whether there is a user of this name, and where his home is.
     ///
     /// # Cancel safety
     /// Yes.
@@ -68,7 +68,7 @@ impl Users {
         }
     }
 
-    /// Whether there is an account of this name in the file, and where its home is. Blocks.
+    /// Returns whether there is an account of this name in the file, and where its home is. Blocks.
     fn of_file(&self, name: &str) -> Answer {
         match self.accounts.now() {
             Ok(accounts) => accounts.home(name).map_or(Answer::Nothing, |home| Answer::User { home: home.into() }),
@@ -92,7 +92,7 @@ impl Users {
         Ok(Self::has_shell(&shell).then(|| name.into()))
     }
 
-    /// Whether a shell is one of `/etc/shells`. Blocks.
+    /// Returns whether a shell is one of `/etc/shells`. Blocks.
     pub(super) fn has_shell(shell: &str) -> bool {
         /// With this line in it every shell counts, as for sendmail.
         const ANY: &str = "/SENDMAIL/ANY/SHELL/";
@@ -100,7 +100,7 @@ impl Users {
         shells.lines().map(str::trim).any(|line| line == shell || line == ANY)
     }
 
-    /// The account of a name. Blocks. The error is a text.
+    /// Returns the account of a name. Blocks. The error is a text.
     pub(super) fn login(&self, name: &str) -> Result<Option<Login>, String> {
         let accounts = self.accounts.now().map_err(|error| error.to_string())?;
         match (accounts.login(name), &self.library) {
@@ -181,7 +181,7 @@ impl Library {
         Ok(login)
     }
 
-    /// An account, asked for on a thread of its own: a file that is read may wait, and not for ever. Blocks.
+    /// Returns an account, asked for on a thread of its own: a file that is read may wait, and not for ever. Blocks.
     fn owner(
         &self,
         asking: impl FnOnce() -> std::io::Result<Option<Login>> + Send + 'static,

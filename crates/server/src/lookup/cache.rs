@@ -96,7 +96,7 @@ impl Limits {
     }
 }
 
-/// Whether there is something.
+/// Returns whether there is something.
 const fn is_value(answer: &Answer) -> bool {
     !matches!(answer, Answer::Nothing | Answer::Routing { host: None, address: None } | Answer::Trouble(_))
 }

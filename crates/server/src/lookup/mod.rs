@@ -55,7 +55,7 @@ impl Lookups {
         Self::after(config, &Self::default())
     }
 
-    /// The same after a change: sources whose settings did not change keep their answers.
+    /// Makes the sources after a change: sources whose settings did not change keep their answers.
     pub(crate) fn after(config: &Config, old: &Self) -> Self {
         let directories = config.ldap.iter().map(|table| {
             let name: Box<str> = format!("ldap:{}", table.name).into();

@@ -56,7 +56,7 @@ impl Database {
         &self.trust
     }
 
-    /// The value of a key.
+    /// Returns the value of a key.
     ///
     /// # Cancel safety
     /// Yes.

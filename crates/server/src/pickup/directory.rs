@@ -87,7 +87,7 @@ impl Directory {
         Ok(listener)
     }
 
-    /// The names in it, one after the other. Blocks.
+    /// Returns the names in it, one after the other. Blocks.
     pub(super) fn names(&self) -> io::Result<impl Iterator<Item = io::Result<CString>>> {
         let entries = rustix::fs::Dir::read_from(&self.opened)?;
         let names = entries.map(|entry| entry.map(|entry| entry.file_name().to_owned()));
@@ -97,7 +97,7 @@ impl Directory {
         Ok(names.filter(is_other).map(|name| name.map_err(io::Error::from)))
     }
 
-    /// When a name in it was last made, changed or removed: seconds since 1970, and nanoseconds. Blocks.
+    /// Returns when a name in it was last made, changed or removed: seconds since 1970, and nanoseconds. Blocks.
     pub(super) fn changed(&self) -> io::Result<(i64, i64)> {
         let found = rustix::fs::fstat(&self.opened)?;
         Ok((found.st_mtime, i64::try_from(found.st_mtime_nsec).unwrap_or(0)))

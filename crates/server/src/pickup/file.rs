@@ -179,13 +179,13 @@ impl Opened {
     }
 }
 
-/// Whether a file of this user may speak for others: it is root's or the server's own.
+/// Returns whether a file of this user may speak for others: it is root's or the server's own.
 fn is_ours(uid: u32) -> bool {
     [0, crate::env::machine::uid()].contains(&uid)
 }
 
-/// Whether a file that may not be read was made so by its owner: then it is bad. Otherwise something else of this
-/// machine forbids it, and the message waits.
+/// Returns whether a file that may not be read was made so by its owner: then it is bad. Otherwise something else of
+/// this machine forbids it, and the message waits.
 fn is_closed(directory: BorrowedFd<'_>, name: &str) -> Option<PickupFileError> {
     let found = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
     let is_file = FileType::from_raw_mode(found.st_mode) == FileType::RegularFile;
@@ -227,7 +227,7 @@ impl SubmittedFile {
         SameContent { lines: LineEnds::default(), content: Context::new(&SHA256), digest: self.digest }
     }
 
-    /// A piece of the content from this octet on; empty at its end. Blocks.
+    /// Returns a piece of the content from this octet on; empty at its end. Blocks.
     ///
     /// # Errors
     /// It cannot be read, or the file has become shorter.
@@ -268,7 +268,7 @@ impl SubmittedFile {
         places
     }
 
-    /// The first octets of the content, up to a number. Blocks.
+    /// Returns the first octets of the content, up to a number. Blocks.
     ///
     /// # Errors
     /// As [`SubmittedFile::piece`].
@@ -298,7 +298,7 @@ impl SameContent {
         if self.lines.is_wrong { Err(has_changed()) } else { Ok(()) }
     }
 
-    /// All of it has come.
+    /// Returns whether all of the content came and is the same.
     ///
     /// # Errors
     /// It was changed.

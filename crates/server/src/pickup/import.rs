@@ -100,8 +100,8 @@ impl Import {
         }
     }
 
-    /// The messages that it becomes by the maps in force, nothing if they drop all of it; and the recipients that they
-    /// drop.
+    /// Returns the messages that it becomes by the maps in force, nothing if they drop all of it; and the recipients
+    /// that they drop.
     async fn outgoing(&self, class: Class) -> Result<(Vec<NewMessage>, Vec<Address>, HeldTurn), Arc<str>> {
         let routing = self.context.routing.load_full();
         let envelope = self.envelope();
@@ -201,7 +201,8 @@ impl Import {
         plan
     }
 
-    /// The first has the name that the file has, the others get one of the same time.
+    /// Returns the queue id of a message: the first has the name that the file has, the others get one of the same
+    /// time.
     fn id_of(&self, number: usize) -> QueueId {
         match number {
             0 => self.id,
@@ -209,7 +210,7 @@ impl Import {
         }
     }
 
-    /// A message with the tries and the warning that it had on the other server.
+    /// Returns a message with the tries and the warning that it had on the other server.
     fn new_message(&self, planned: PlannedMessage, class: Class) -> NewMessage {
         let mut message = NewMessage::new(&self.context, planned, class);
         for _ in 0..self.adopted.tries.min(State::TRIES_MAX.into()) {
@@ -286,7 +287,7 @@ impl Import {
     }
 }
 
-/// Of what sort a message is, and its id, by its header.
+/// Reads the class of a message, and its id, from its header.
 fn said(content: &[u8]) -> HeaderFacts {
     let mut said = HeaderFacts::default();
     for item in HeaderSection::read(content, LineEnd::Crlf).items() {

@@ -380,7 +380,7 @@ impl Pickup {
         self.waiting_names.insert(name.base.clone(), (name, until));
     }
 
-    /// It waits no more, if it does. With its user.
+    /// Ends the wait of a file, if it waits. Returns its user.
     fn wait_no_more(&mut self, base: &str) -> Option<(Name, u32)> {
         let (name, until) = self.waiting_names.remove(base)?;
         self.waiting.remove(&(until, name.base.clone()));
@@ -389,7 +389,7 @@ impl Pickup {
         Some((name, uid))
     }
 
-    /// The first that waits is ready. Whether one waited.
+    /// Makes the first waiting file ready. Returns whether one waited.
     fn wait_over(&mut self) -> bool {
         let Some((_, base)) = self.waiting.first().cloned() else { return false };
         if let Some((name, uid)) = self.wait_no_more(&base) {

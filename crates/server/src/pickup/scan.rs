@@ -63,12 +63,12 @@ impl Limits {
         Self { all: count(submit.files_max), user: count(submit.user_files_max) }
     }
 
-    /// Files of one user that count.
+    /// Returns how many files of one user count.
     fn of(self, uid: u32) -> usize {
         if uid == 0 || self.user == 0 { self.all } else { self.user.min(self.all) }
     }
 
-    /// Messages of one user that are known at a time.
+    /// Returns how many messages of one user are known at a time.
     pub(super) fn known_of(self, uid: u32) -> usize {
         self.of(uid).max(KNOWN_MIN)
     }
@@ -155,7 +155,7 @@ impl DirectoryScanner {
         self.look_at(directory, limits, Duration::from_micros(clock::unix_us()))
     }
 
-    /// The same at this time, since 1970.
+    /// Does the same at this time, since 1970.
     fn look_at(&mut self, directory: &Directory, limits: Limits, now: Duration) -> io::Result<Option<DirectoryScan>> {
         let changed = directory.changed()?;
         let is_tidying = now.saturating_sub(self.tidied) >= TIDY_INTERVAL;
@@ -259,7 +259,7 @@ impl DirectoryScanner {
         *count.users.entry(entry.uid).or_default() += 1;
     }
 
-    /// How long something stays that is no message; `None`: it is not ours to remove.
+    /// Returns how long an entry stays that is no message; `None`: it is not ours to remove.
     fn time_of(&self, name: &[u8], uid: u32) -> Option<Duration> {
         let most = match name {
             _ if name.starts_with(NEW.as_bytes()) => UNFINISHED_MAX,
@@ -292,7 +292,7 @@ fn full(users: &HashMap<u32, usize>, limits: Limits) -> String {
     text
 }
 
-/// How long after a look that took `took` the next one is.
+/// Returns how long after a look that took `took` the next one is.
 pub(super) fn pause(took: Duration, has_more: bool) -> Duration {
     if has_more { INTERVAL_MORE } else { INTERVAL }.max(took.saturating_mul(SHARE))
 }

@@ -148,7 +148,7 @@ impl PickupSession {
             .again(self.is_again)
     }
 
-    /// The client's side of the session.
+    /// Plays the client's side of the session.
     async fn talk(&mut self, stream: BufReader<UnixStream>) -> io::Result<SessionResult> {
         let mut peer = Peer { stream };
         let said = self.converse(&mut peer).await?;
@@ -201,7 +201,8 @@ impl PickupSession {
         }
     }
 
-    /// The refused, and those for which there is no room in this transaction; or why it is to be tried later.
+    /// Sends the recipients. Returns the refused ones, and those without room in this transaction; or why to try
+    /// later.
     async fn name_recipients(&self, peer: &mut Peer) -> io::Result<Result<(Vec<Refused>, HashSet<usize>), String>> {
         let recipients = &self.handed.submission.recipients;
         let (mut refused, mut apart) = (Vec::new(), HashSet::new());
@@ -335,7 +336,7 @@ impl Peer {
     }
 }
 
-/// A piece of content with a second dot before those at the beginning of a line.
+/// Returns a piece of content with a second dot before those at the beginning of a line.
 // RFC 5321 §4.5.2
 fn stuffed(piece: &[u8], is_line_start: &mut bool) -> Vec<u8> {
     let mut out = Vec::with_capacity(piece.len() + 16);

@@ -51,7 +51,7 @@ impl SubmitWaiter {
         Some((Self { stream, peer, waits_for_delivery, _place: place }, file))
     }
 
-    /// The user of the command.
+    /// Returns the user of the command.
     pub(super) fn uid(&self) -> u32 {
         self.peer.uid
     }

@@ -29,7 +29,7 @@ impl AccountIndex {
         Self { host: config.hostname.to_lowercase(), accounts: accounts.owners(), default }
     }
 
-    /// The account of a local part; `is_local` says whether a domain is of this machine, beside our own name.
+    /// Returns the account of a local part; `is_local` says whether a domain is of this machine, beside our own name.
     pub(super) fn account_of(&self, address: &Address, is_local: bool) -> Option<Owner> {
         let is_ours = is_local || address.domain().name().is_some_and(|domain| domain.ascii() == self.host);
         if !is_ours {

@@ -39,7 +39,7 @@ pub(super) fn read(
     Ok((read.table, read.complaints.iter().map(told).collect()))
 }
 
-/// The first entry that names a program: `/etc/aliases line 5: list`.
+/// Returns the first entry that names a program: `/etc/aliases line 5: list`.
 pub(super) fn program<'t>(tables: impl Iterator<Item = &'t Table>) -> Option<String> {
     let is_program = |value: &str| {
         value.match_indices('|').any(|(at, _)| {

@@ -93,7 +93,7 @@ pub(crate) fn trust(config: &Config) -> Trust {
     Trust::maps(&config.server.user, &config.server.group, config.maps.group_writable)
 }
 
-/// The same for a command that looks at the configuration of a server with a user of its own.
+/// Does the same for a command that looks at the configuration of a server with a user of its own.
 pub(crate) fn trust_of_server(config: &Config) -> Trust {
     Trust::maps_of_server(&config.server.user, &config.server.group, config.maps.group_writable)
 }
@@ -106,7 +106,7 @@ pub(crate) fn load(config: &Config, lookups: &Arc<Lookups>, old: Option<&Routing
     load_if(config, lookups, old, has_routing(config), trust(config))
 }
 
-/// The same, with the router even where there is nothing to ask, for explanations.
+/// Does the same, with the router even where there is nothing to ask, for explanations.
 ///
 /// # Errors
 /// As [`load`].
@@ -114,7 +114,7 @@ pub(crate) fn load_always(config: &Config) -> Result<Loaded, Vec<String>> {
     load_if(config, &Arc::new(Lookups::new(config)), None, true, trust_of_server(config))
 }
 
-/// Which domains are whose, as far as the files that say so can be read.
+/// Returns which domains belong to which class, as far as the files of classes can be read.
 pub(crate) fn classes(config: &Config) -> Classes {
     Loading::new(config, None, trust_of_server(config)).classes()
 }
@@ -153,7 +153,7 @@ fn load_if(
     Ok(Loaded { routing, notes, refused })
 }
 
-/// Whether there is anything to ask for a recipient.
+/// Returns whether there is anything to ask for a recipient.
 fn has_routing(config: &Config) -> bool {
     let maps = &config.maps;
     let lists = [
@@ -204,7 +204,7 @@ fn ldap_routing(config: &Config) -> Option<LdapRouting> {
     })
 }
 
-/// Whether some mail stays here.
+/// Returns whether some mail stays here.
 fn has_local(config: &Config) -> bool {
     let local = &config.local;
     local.own_name
@@ -267,7 +267,7 @@ impl<'a> Loading<'a> {
         found
     }
 
-    /// The file of a map: as it is named, or what `makemap` and `newaliases` make of it.
+    /// Returns the file of a map: as it is named, or what `makemap` and `newaliases` make of it.
     fn table(&mut self, name: &'static str, path: &Path) -> Option<Arc<Table>> {
         let plain = path.as_os_str();
         for ending in ["", ".db", ".cdb"] {
@@ -331,7 +331,7 @@ impl<'a> Loading<'a> {
         Some(table)
     }
 
-    /// The map as it was, for this reason; without one before it is a fault.
+    /// Returns the map as it was, for this reason; without one before it is a fault.
     fn keep(&mut self, key: (&'static str, PathBuf), old: Option<Kept>, why: String) -> Option<Arc<Table>> {
         let Some((before, table)) = old else {
             self.fault(why);
@@ -342,7 +342,7 @@ impl<'a> Loading<'a> {
         Some(table)
     }
 
-    /// The same for a file that others can write.
+    /// Does the same for a file that others can write.
     fn keep_safe(&mut self, key: (&'static str, PathBuf), old: Option<Kept>, why: &str) -> Option<Arc<Table>> {
         let why = format!("maps.{}: {why}", key.0);
         let Some((before, table)) = old else {
@@ -369,7 +369,7 @@ impl<'a> Loading<'a> {
         Ok((bytes, Stamp::from(&found)))
     }
 
-    /// The text of a file of names; nothing if it is only looked for and not there.
+    /// Returns the text of a file of names; nothing if it is only looked for and not there.
     fn text(&mut self, key: &str, name: &str, path: &Path) -> Option<Arc<str>> {
         let stamp = match Stamp::of(path) {
             Ok(stamp) => stamp,
@@ -573,7 +573,7 @@ impl std::fmt::Display for BadRule {
     }
 }
 
-/// The rules of the configuration.
+/// Returns the rules of the configuration.
 ///
 /// # Errors
 /// All that cannot be understood.

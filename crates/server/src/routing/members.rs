@@ -156,17 +156,17 @@ impl Members {
         self.fingerprint
     }
 
-    /// How many.
+    /// Returns how many there are.
     pub(crate) fn len(&self) -> usize {
         self.members.0.len()
     }
 
-    /// The kinds of messages that they go into, and how many go into each.
+    /// Returns the kinds of messages that they go into, and how many go into each.
     pub(super) fn kinds(&self) -> impl Iterator<Item = (&Kind, usize)> + Clone {
         self.kinds.iter().zip(self.counts.iter().copied())
     }
 
-    /// All of them.
+    /// Returns all of them.
     pub(super) fn iter(&self) -> impl Iterator<Item = MemberRef<'_>> {
         self.members.0.iter().filter_map(|member| {
             let (destination, name) = self.destinations.get(index(member.destination))?;
@@ -175,7 +175,7 @@ impl Members {
         })
     }
 
-    /// About how many octets of memory they take.
+    /// Returns about how many octets of memory they take.
     pub(crate) fn octets(&self) -> usize {
         /// Cost of an allocation besides its octets.
         const ALLOCATION: usize = 16;

@@ -82,7 +82,7 @@ impl Routing {
         self.admission.is_none()
     }
 
-    /// Where an alias of a file names a program: the first.
+    /// Returns where an alias of a file names a program: the first.
     pub(crate) fn program(&self) -> Option<String> {
         let tables = self.admission.as_ref()?.router.maps.aliases.iter();
         aliases::program(
@@ -120,7 +120,7 @@ impl Routing {
         })
     }
 
-    /// Whether mail that waits goes to the same hosts as by `other`, as far as files say.
+    /// Returns whether mail that waits goes to the same hosts as by `other`, as far as files say.
     pub(crate) fn has_hosts_of(&self, other: &Self) -> bool {
         let tables = |routing: &Self| -> Vec<*const Table> {
             let maps = routing.admission.iter().map(|admission| &admission.router.maps);
@@ -132,12 +132,12 @@ impl Routing {
         tables(self) == tables(other) && self.local() == other.local()
     }
 
-    /// The domains whose mail stays here.
+    /// Returns the domains whose mail stays here.
     fn local(&self) -> Option<&Class> {
         self.admission.as_ref().map(|admission| &admission.router.classes.local)
     }
 
-    /// Whether the access map is that of `other`, as far as files say.
+    /// Returns whether the access map is that of `other`, as far as files say.
     pub(crate) fn has_access_of(&self, other: &Self) -> bool {
         let sources = |routing: &Self| routing.admission.as_ref().map(|admission| admission.access.map().to_vec());
         let is_same = |pair: (&Source, &Source)| match pair {
@@ -162,7 +162,8 @@ impl Routing {
         decided.ok_or_else(|| "it takes too much work".into())
     }
 
-    /// The same, if a look at the answers takes no more than this work ([`Ask::with_work`]); `None`: it takes more.
+    /// Does the same, if a look at the answers takes no more than this work ([`Ask::with_work`]); `None`: it takes
+    /// more.
     ///
     /// # Errors
     /// Why it cannot be decided now.

@@ -126,7 +126,7 @@ impl Connection {
         }
     }
 
-    /// One verdict, or in LMTP one for each recipient (RFC 2033 §4.2).
+    /// Answers with one verdict, or in LMTP one for each recipient (RFC 2033 §4.2).
     pub(super) fn verdicts_due(&self) -> usize {
         match self.session.settings().dialect {
             Dialect::Lmtp => self.session.transaction().map_or(1, |transaction| transaction.recipients.len()),
@@ -277,12 +277,12 @@ impl Connection {
         self.exchange = None;
     }
 
-    /// The address of the client; `None`: a process of this machine.
+    /// Returns the address of the client; `None`: a process of this machine.
     pub(super) fn client_ip(&self) -> Option<IpAddr> {
         if let Client::Network(address) = self.session.client() { Some(address.ip().to_canonical()) } else { None }
     }
 
-    /// A recipient is refused when its login has had too many in the last hour.
+    /// Refuses a recipient when its login has had too many in the last hour.
     fn refuse_login(&mut self) -> Option<Verdict> {
         let user = self.session.identity()?;
         let max = self.context.live.load().config.auth.recipients_hour_max;
@@ -313,12 +313,12 @@ impl Connection {
     }
 }
 
-/// A reply of ours; `text` begins with its enhanced code.
+/// Returns a reply of ours; `text` begins with its enhanced code.
 pub(crate) fn reply(code: u16, text: &str) -> Reply {
     Reply::new(ReplyCode::of(code), None, text)
 }
 
-/// The one reply that means the message is safe.
+/// Returns the one reply that means the message is safe.
 pub(super) fn accepted(id: &str) -> Reply {
     let mut text = String::with_capacity(64);
     text.push_str("2.0.0 ");

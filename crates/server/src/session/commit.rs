@@ -112,7 +112,7 @@ impl Connection {
         Vec::new()
     }
 
-    /// The messages that the transaction becomes; nothing if all of it is dropped.
+    /// Returns the messages that the transaction becomes; nothing if all of it is dropped.
     async fn outgoing(
         &mut self,
         envelope: &Envelope,

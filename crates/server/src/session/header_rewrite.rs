@@ -37,7 +37,7 @@ impl Connection {
             if is_wanted && !self.plan.is_nothing() { HeaderRewrite::Held(Vec::new()) } else { HeaderRewrite::Done };
     }
 
-    /// Why the header section cannot be written now.
+    /// Returns why the header section cannot be written now.
     pub(super) fn header_rewrite_failure(&mut self) -> Option<Arc<str>> {
         match std::mem::take(&mut self.header_rewrite) {
             HeaderRewrite::Failed(why) => Some(why),
@@ -82,7 +82,7 @@ impl Connection {
         }
     }
 
-    /// The header section as it is known outside, if it is mail of ours and changes.
+    /// Returns the header section as it is known outside, if it is mail of ours and changes.
     async fn rewritten_section(&self, section: &[u8]) -> Result<Option<Vec<u8>>, Arc<str>> {
         let Some(routing) = self.routing.clone() else { return Ok(None) };
         let Some(admission) = routing.admission() else { return Ok(None) };

@@ -16,7 +16,7 @@ use route::destination::{Destination, To};
 use smtp::server::Verdict;
 
 impl Connection {
-    /// The refusal of a message that goes in a circle; to be asked before the plan becomes messages.
+    /// Returns the refusal of a message that goes in a circle; to be asked before the plan becomes messages.
     // RFC 5321 §6.3
     pub(super) fn loop_refusal(&self) -> Option<Reply> {
         let fields = self.session.delivered_to();
@@ -55,7 +55,7 @@ impl Connection {
     }
 }
 
-/// Whether mail ends there: in a mailbox, a program or a file of this machine.
+/// Returns whether mail ends there: in a mailbox, a program or a file of this machine.
 fn is_local(destination: &[u8]) -> bool {
     Destination::parse(destination)
         .is_ok_and(|found| matches!(found.to, To::Local | To::Program { .. } | To::File { .. }))

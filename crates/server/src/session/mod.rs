@@ -148,7 +148,7 @@ impl<'a, N: Future<Output = ()>> Wait<'a, N> {
 }
 
 impl Connection {
-    /// A connection whose client may speak from now on.
+    /// Makes a connection whose client may speak from now on.
     pub(crate) fn new(
         context: Arc<Context>,
         lane: Arc<ListenerProfile>,
@@ -179,13 +179,13 @@ impl Connection {
         }
     }
 
-    /// The same, whose first transaction has this name.
+    /// Gives this queue id to the first transaction.
     pub(crate) fn with_id(mut self, id: QueueId) -> Self {
         self.first_id = Some(id);
         self
     }
 
-    /// Its messages are tried after this time and not at once.
+    /// Has its messages tried after this time and not at once.
     pub(crate) fn queued_for(mut self, time: Option<Duration>) -> Self {
         self.queue_time = time;
         self
@@ -361,7 +361,8 @@ impl Connection {
         Ok(())
     }
 
-    /// The time limit has passed or the server stops. Whether the session is over.
+    /// Tells the session that its time limit has passed or that the server stops. Returns whether the session is
+    /// over.
     fn woken(&mut self) -> bool {
         let now = self.elapsed();
         if self.session.expire(now) {

@@ -49,22 +49,22 @@ impl Default for Opening {
 }
 
 impl Opening {
-    /// The same of a client that showed a certificate, or none.
+    /// Makes the same of a client that presented a certificate, or none.
     pub(crate) fn showing(self, shown: ClientCertificate) -> Self {
         Self { shown: Arc::new(shown), ..self }
     }
 
-    /// A process of this machine.
+    /// Makes a process of this machine.
     pub(crate) fn process(user: &str) -> Self {
         Self { user: Some(user.into()), ..Self::default() }
     }
 
-    /// The verified name of the client.
+    /// Returns the verified name of the client.
     pub(super) fn name(&self) -> Option<&str> {
         self.name.verified()
     }
 
-    /// The client as log lines name it.
+    /// Returns the client as log lines name it.
     pub(crate) fn relay(&self, client: &Client) -> Relay<'_> {
         match client {
             Client::Network(address) => {

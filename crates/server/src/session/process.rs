@@ -4,7 +4,7 @@ use crate::config::{Acknowledge, Listen, ListenProtocol, ListenTls};
 use smtp::server::BareNewline;
 use std::net::SocketAddr;
 
-/// The listener that stands for the control socket: `daemon=stdin` in log lines.
+/// Returns the listener that stands for the control socket: `daemon=stdin` in log lines.
 pub(crate) fn process_listen() -> Listen {
     Listen {
         name: "stdin".to_owned(),

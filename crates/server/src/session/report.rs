@@ -12,7 +12,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 impl Connection {
-    /// The client, as log lines name it.
+    /// Returns the client, as log lines name it.
     pub(super) fn relay(&self) -> Relay<'_> {
         self.opening.relay(self.session.client())
     }
@@ -31,7 +31,7 @@ impl Connection {
         }
     }
 
-    /// The name of the open transaction.
+    /// Returns the queue id of the open transaction, which it gets now if it has none.
     pub(super) fn transaction_id(&mut self) -> QueueId {
         *self.id.get_or_insert_with(|| self.context.message_store.next_id())
     }
@@ -281,8 +281,8 @@ fn report_waiting(context: &Context, envelope: &Envelope, octets: u64, class: i3
     context.record(&Event::Queued { id, to: &to, mailer: "esmtp", priority, quarantine });
 }
 
-/// Why the spool takes no more, with the next step, and the limit that was reached: its own, or the room that the file
-/// system has.
+/// Returns why the spool takes no more, with the next step, and the limit that was reached: its own, or the room that
+/// the file system has.
 fn full(spool: &Statistics, path: &Path, free_min: u64) -> (String, &'static str) {
     let Statistics { segments, segments_max, .. } = spool;
     if segments >= segments_max {

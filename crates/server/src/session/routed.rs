@@ -58,7 +58,7 @@ pub(super) struct Subject {
     shown: Arc<ClientCertificate>,
 }
 
-/// The name of a client as the access map asks for it. `asks_names`: whether names are looked up at all.
+/// Returns the name of a client as the access map asks for it. `asks_names`: whether names are looked up at all.
 pub(super) fn client_name(name: &ClientName, asks_names: bool) -> access::ClientName<'_> {
     match name {
         ClientName::Verified(name) => access::ClientName::Verified(name),
@@ -229,7 +229,7 @@ impl Connection {
         true
     }
 
-    /// Whether it cannot be said yet if one more recipient makes too many messages.
+    /// Returns whether it cannot be said yet if one more recipient makes too many messages.
     fn has_to_merge(&self, ruled: &Result<RecipientRuled, Arc<str>>) -> bool {
         match ruled.as_ref().ok().and_then(|ruled| ruled.resolved.as_ref()) {
             Some(Resolved::Short(resolution)) => self.plan.may_have_to_merge(resolution),
@@ -353,7 +353,7 @@ impl Connection {
         }
     }
 
-    /// A map cannot be asked now.
+    /// Answers for a map that cannot be asked now.
     fn cannot_say(&mut self, ruleset: Ruleset, why: &str) -> Verdict {
         self.report_unanswered(why);
         self.refuse(ruleset, Verdict::Refuse(reply(451, "4.3.0 Temporary system failure. Please try again later.")))

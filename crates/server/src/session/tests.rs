@@ -226,7 +226,7 @@ impl Peer {
         drop(self.stream.write_all(bytes).await);
     }
 
-    /// The next line without its end; `None` when the server has closed.
+    /// Returns the next line without its end; `None` when the server has closed.
     async fn line(&mut self) -> Option<String> {
         loop {
             if let Some(end) = self.received.windows(2).position(|two| two == b"\r\n") {
@@ -288,7 +288,7 @@ impl Peer {
     }
 }
 
-/// The reply without the queue id, which dialogs cannot know.
+/// Returns the reply without the queue id, which dialogs cannot know.
 fn without_id(line: String) -> String {
     let taken = line.starts_with("250 2.0.0 ") && line.ends_with(" Message accepted for delivery");
     if taken { "250 2.0.0 Message accepted for delivery".to_owned() } else { line }

@@ -54,7 +54,7 @@ impl Trial {
         Self { context, client, session }
     }
 
-    /// A trial whose client was greeted.
+    /// Makes a trial whose client was greeted.
     async fn greeted(configure: impl FnOnce(&mut Config, &mut Behaviour)) -> Self {
         let mut trial = Self::new(configure).await;
         trial.hear("220 ").await;

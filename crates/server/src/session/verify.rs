@@ -72,7 +72,7 @@ impl Connection {
     }
 }
 
-/// The answer about an address that became this.
+/// Returns the answer about an address that became this.
 fn answer(admission: &Admission, question: Question, address: &Address, outcome: Outcome) -> Reply {
     match (outcome, question) {
         (Outcome::Refuse(refusal), _) => refused(&refusal),
@@ -84,7 +84,7 @@ fn answer(admission: &Admission, question: Question, address: &Address, outcome:
     }
 }
 
-/// The same for a list whose members all sessions share: EXPN does not list so many.
+/// Does the same for a list whose members all sessions share: EXPN does not list so many.
 fn answer_long(admission: &Admission, question: Question, address: &Address, found: &Expanded) -> Reply {
     match (found, question) {
         (Expanded::Refused(refusal), _) => refused(refusal),
@@ -112,7 +112,7 @@ fn not_listed(address: &Address) -> Reply {
     reply(252, &format!("2.5.2 <{address}>... Members of large lists are not listed"))
 }
 
-/// The address that is asked about. A name alone is one of this host.
+/// Returns the address that is asked about. A name alone is one of this host.
 // RFC 5321 §4.1.1.6, §4.1.1.7: a user name or a mailbox. RFC 6531 §3.7.4.2: SMTPUTF8 may follow
 fn address(argument: &str, hostname: &str) -> Option<Address> {
     let hostname = DomainName::new(hostname).ok()?;
@@ -123,7 +123,7 @@ fn address(argument: &str, hostname: &str) -> Option<Address> {
     ForwardPath::parse(format!("<{whole}>").as_bytes()).ok()?.into_address(&hostname).ok()
 }
 
-/// Whether the address is a mailbox or an alias of this host: only then it is known to exist.
+/// Returns whether the address is a mailbox or an alias of this host: only then it is known to exist.
 fn is_here(admission: &Admission, address: &Address, deliveries: &[Delivery]) -> bool {
     let is_mailbox = |one: &Delivery| matches!(one.destination.to, To::Local | To::Program { .. } | To::File { .. });
     deliveries.iter().any(is_mailbox) || admission.router.classes.is_local(address.domain())

@@ -27,7 +27,7 @@ pub(crate) fn to_come(envelope: &Envelope) -> Option<Duration> {
     }
 }
 
-/// Until when it is tried, since 1970.
+/// Returns until when it is tried, since 1970.
 // RFC 3464 §2.3.9; RFC 2852 §4.1.3: mode R, which comes back when its time is over
 #[must_use]
 pub(crate) fn tried_until(envelope: &Envelope, give_up_after: Duration) -> Duration {
@@ -46,7 +46,7 @@ pub(crate) fn left(envelope: &Envelope, now: Duration) -> Option<DeliverBy> {
     envelope.params.by?.after(now.saturating_sub(since).as_secs())
 }
 
-/// Why the message is not sent any more, if its time is over and it comes back then.
+/// Returns why the message is not sent any more, if its time is over and it comes back then.
 // RFC 2852 §4.1.3: mode R
 #[must_use]
 pub(crate) fn too_late(envelope: &Envelope, now: Duration) -> Option<Cause> {
@@ -86,7 +86,7 @@ pub(crate) fn traces(envelope: &Envelope, passes_by: bool, before: State) -> boo
     by.trace() || is_last_word
 }
 
-/// When a recipient is due that would be due `then`: not behind the end of the time.
+/// Returns when a recipient is due that would be due `then`: not behind the end of the time.
 #[must_use]
 pub(crate) fn capped(envelope: &Envelope, then: Duration, now: Duration) -> Duration {
     match deadline(envelope) {

@@ -98,7 +98,7 @@ impl PendingReport {
         }
     }
 
-    /// Whether he is not tried again.
+    /// Returns whether he is not tried again.
     pub(crate) const fn is_last(self) -> bool {
         matches!(self, Self::Failed | Self::Delivered)
     }
@@ -155,13 +155,14 @@ impl DsnBatcher {
         *count = count.saturating_add(1);
     }
 
-    /// How long a report on this message waits for others.
+    /// Returns how long a report on this message waits for others.
     fn patience(&self, id: QueueId) -> Duration {
         let reports = self.reports(id, Kind::Failed).saturating_add(self.reports(id, Kind::Delivered));
         GATHER.saturating_mul(1 << reports.min(8)).min(GATHER_MAX)
     }
 
-    /// How long after a failure its recipient is tried again, or a delivery is looked for, if no report comes about.
+    /// Returns how long after a failure its recipient is tried again, or a delivery is looked for, if no report comes
+    /// about.
     pub(super) fn parked(&self, id: QueueId) -> Duration {
         self.patience(id) + PARKED
     }
@@ -374,14 +375,14 @@ pub(crate) fn report_owed(context: &Arc<Context>, id: QueueId, recipients: &Posi
     REPORT_AGAIN
 }
 
-/// How a report names the host of an attempt, for all of its recipients.
+/// Returns how a report names the host of an attempt, for all of its recipients.
 pub(super) fn host_of(next_hop: &NextHop<'_>) -> Option<Arc<str>> {
     let host = super::report::remote(next_hop);
     (!host.is_empty()).then(|| Arc::from(host))
 }
 
 impl Cause {
-    /// The same, with the host that said it.
+    /// Adds the host that said it.
     pub(super) fn said_by(self, host: Option<&Arc<str>>) -> Self {
         Self { host: host.cloned(), ..self }
     }

@@ -93,7 +93,7 @@ impl StoredReasons {
         }
     }
 
-    /// All of them, in order.
+    /// Returns all of them, in order.
     fn all(&self) -> Vec<Line> {
         let known = |(number, key): &(u64, Key)| {
             let known = self.texts.get(key).filter(|known| known.number == *number)?;
@@ -142,7 +142,7 @@ impl Reasons {
         self.file.changed();
     }
 
-    /// The reason of a recipient, if it is known, in a word and in words.
+    /// Returns the reason of a recipient, if it is known, in a word and in words.
     pub(crate) fn of(&self, id: QueueId, recipient: u32) -> Option<(Reason, Arc<str>)> {
         self.kept().texts.get(&(id, recipient)).map(|known| (known.reason, Arc::clone(&known.text)))
     }
@@ -154,7 +154,7 @@ impl Reasons {
         }
     }
 
-    /// Attempts for a recipient that came to no transaction, since the start of the server.
+    /// Counts attempts for a recipient that came to no transaction, since the start of the server.
     pub(crate) fn unsent(&self, id: QueueId, recipient: u32) -> u32 {
         self.kept().texts.get(&(id, recipient)).map_or(0, |known| known.unsent)
     }
@@ -285,7 +285,7 @@ mod tests {
         assert_eq!(all_of(&reasons).iter().map(|(key, ..)| key.0).collect::<Vec<_>>(), [id(1), id(0)]);
     }
 
-    /// A message for two recipients.
+    /// Returns a message for two recipients.
     fn stored(spool: &Spool) -> QueueId {
         use mail::{Client, Envelope, MailParams, Protocol, Received, Recipient, ReversePath};
         use spool::Store as _;

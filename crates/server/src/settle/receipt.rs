@@ -43,7 +43,7 @@ const fn number(kind: Kind) -> Option<u8> {
     })
 }
 
-/// The good news that is owed of a recipient in this state.
+/// Returns the good news that is owed of a recipient in this state.
 pub(super) fn owed(state: State) -> Option<Kind> {
     Some(match state.owed()? {
         1 => Kind::Delivered,

@@ -34,7 +34,7 @@ pub(super) enum ReportResult {
     NobodyLeft,
 }
 
-/// How a report names a host; nothing if there was none.
+/// Returns how a report names a host; nothing if there was none.
 pub(super) fn remote(next_hop: &NextHop<'_>) -> String {
     match (next_hop.name(), next_hop.address()) {
         (Some(name), Some(address)) => format!("{name} [{address}]"),
@@ -161,7 +161,7 @@ pub(super) async fn to_sender(
     store(context, attempt, &report, live.config.delivery.return_bytes_max, reason).await
 }
 
-/// The kind that weighs most: bad news before good.
+/// Returns the kind that weighs most: bad news before good.
 fn foremost(recipients: &[RecipientReport<'_>]) -> Kind {
     let has = |kind| recipients.iter().any(|one| one.kind == kind);
     [Kind::Failed, Kind::Delayed].into_iter().find(|kind| has(*kind)).unwrap_or(Kind::Delivered)
@@ -224,7 +224,7 @@ async fn store(
     }
 }
 
-/// The message the report is about, or as much of it as a report needs.
+/// Returns the message the report is about, or as much of it as a report needs.
 async fn original(context: &Arc<Context>, attempt: &Attempt<'_>, is_whole: bool) -> Option<Vec<u8>> {
     /// Octets within which a header section ends.
     const HEADER_BYTES_MAX: u64 = 64 << 10;

@@ -34,7 +34,7 @@ impl Trial {
         self.store_from(ReversePath::Null, "BY=3600;R", recipients, |_| ())
     }
 
-    /// The same with another sender, and his options.
+    /// Does the same with another sender, and his options.
     fn store_from(
         &self,
         sender: ReversePath,
@@ -102,7 +102,7 @@ impl Trial {
     }
 }
 
-/// The least time that something takes: what else the machine does counts in few of many rounds.
+/// Returns the least time that something takes: what else the machine does counts in few of many rounds.
 #[expect(clippy::disallowed_methods, reason = "it measures time")]
 async fn least(mut what: impl AsyncFnMut()) -> Duration {
     let mut least = Duration::MAX;

@@ -65,7 +65,7 @@ impl Server {
         )
     }
 
-    /// The state of the next hops.
+    /// Returns the state of the next hops.
     fn answer_hosts(&self) -> Answer {
         let now = self.context.unix_now();
         let hosts = self.context.hosts.look(|hosts| {
@@ -118,7 +118,7 @@ impl Server {
         commands.answer(command, uid, Arc::new(on_change))
     }
 
-    /// A session for a process of this machine on the control socket.
+    /// Returns a session for a process of this machine on the control socket.
     fn process_session(self: &Arc<Self>, peer: &Peer) -> Answer {
         let context = Arc::clone(&self.context);
         let config = context.live.load().config.clone();
@@ -152,7 +152,7 @@ impl Server {
     }
 }
 
-/// The log line of a command on the queue.
+/// Returns the log line of a command on the queue.
 fn queue_event(change: &queue::QueueChange<'_>) -> Event<'static> {
     match *change {
         queue::QueueChange::Removed { action, id, recipients, uid, .. } => {

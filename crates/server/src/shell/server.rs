@@ -134,8 +134,8 @@ impl Server {
         }
     }
 
-    /// For the watchdog: this runs on the runtime, so the runtime moves; the spool must take writes, and mail must
-    /// move.
+    /// Checks for the watchdog that the server works: this runs on the runtime, so the runtime moves; the spool must
+    /// take writes, and mail must move.
     pub(super) fn is_alive(&self) -> bool {
         let delivers = lock(&self.deliveries).as_ref().is_none_or(|deliveries| !deliveries.is_finished());
         delivers && self.context.message_store.pressure() != spool::Pressure::Poisoned

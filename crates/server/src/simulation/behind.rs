@@ -24,8 +24,8 @@ enum Load {
     Messages,
 }
 
-/// The most transactions of the load that were answered between the `250` for a single message and the host's for it,
-/// and when the load was over.
+/// Returns the most transactions of the load that were answered between the `250` for a single message and the host's
+/// for it, and when the load was over.
 fn before(load: Load, sabotage: Option<Sabotage>) -> (usize, Duration) {
     let plan = || {
         let mut scene = Scene::new(2, FLIGHT);

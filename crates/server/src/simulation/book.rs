@@ -103,7 +103,7 @@ impl Book {
         Self { began: Instant::now(), facts: Mutex::new(facts), is_loud: std::env::var_os("SIM_LOG").is_some() }
     }
 
-    /// Since the run began.
+    /// Returns the time since the run began.
     pub(super) fn now(&self) -> Duration {
         self.began.elapsed()
     }

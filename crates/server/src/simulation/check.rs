@@ -83,7 +83,7 @@ pub(super) fn check(facts: &Facts, terms: &Terms<'_>) -> Vec<String> {
     checker.wrong
 }
 
-/// The octets behind our trace field.
+/// Returns the octets behind our trace field.
 pub(super) fn without_trace(content: &[u8]) -> Option<&[u8]> {
     if !content.starts_with(b"Received: ") {
         return None;
@@ -98,7 +98,7 @@ impl Checker<'_> {
         self.wrong.push(what);
     }
 
-    /// Whether a crash may have forgotten what happened between these.
+    /// Returns whether a crash may have forgotten what happened between these.
     fn is_excused(&self, from: Duration, to: Duration) -> bool {
         self.facts.crashes.iter().any(|crash| (from..=to + self.terms.window).contains(crash))
     }
@@ -204,7 +204,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Whether something became of the recipient.
+    /// Returns whether something became of the recipient.
     fn recipient(&mut self, number: usize, sent: &Sent, name: &str, notify: Option<Notify>) -> bool {
         let takes = self.by_recipient.get(name).cloned().unwrap_or_default();
         let what = format!("message {number} for <{name}> from <{}>, NOTIFY={notify:?}", sent.sender);
@@ -259,7 +259,7 @@ impl Checker<'_> {
         accepted + self.terms.give_up_after < self.facts.ended
     }
 
-    /// How late a report may be: the server was down, or the operator held the mail.
+    /// Returns how late a report may be: the server was down, or the operator held the mail.
     fn patience(&self, name: &str) -> Duration {
         let down: Duration = self.facts.downs.iter().map(|(down, up)| *up - *down).sum();
         let held = self.facts.held.get(name).copied().unwrap_or_default();
@@ -273,7 +273,7 @@ impl Checker<'_> {
         self.terms.slack + down + held + line
     }
 
-    /// The host that a recipient's mail goes to, if it is one only.
+    /// Returns the host that a recipient's mail goes to, if it is one only.
     fn host_of(&self, name: &str) -> Option<&Host> {
         let address = name.split_once("@[")?.1.strip_suffix(']')?;
         self.terms.hosts.iter().map(AsRef::as_ref).find(|host| host.address.to_string() == address)
@@ -413,7 +413,7 @@ impl Checker<'_> {
     }
 }
 
-/// The value of a field that stands on one line.
+/// Returns the value of a field that stands on one line.
 pub(super) fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     text.split("\r\n").find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
 }

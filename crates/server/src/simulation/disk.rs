@@ -9,7 +9,7 @@ pub(crate) fn spool_with(change: impl FnOnce(&mut spool::Config)) -> Arc<Spool> 
     spool_on(&SimDisk::new(1), change)
 }
 
-/// The same on this disk.
+/// Does the same on this disk.
 pub(crate) fn spool_on(disk: &SimDisk, change: impl FnOnce(&mut spool::Config)) -> Arc<Spool> {
     let mut config = spool::Config::new("/spool");
     (config.segment_bytes, config.size_max, config.free_min) = (1 << 20, 32 << 20, 0);

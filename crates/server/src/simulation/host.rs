@@ -117,7 +117,7 @@ pub(super) struct Host {
 }
 
 impl Host {
-    /// A host by chance. `most` is the longest that it may be in trouble.
+    /// Makes a host by chance. `most` is the longest that it may be in trouble.
     pub(super) fn by_chance(number: usize, seed: u64, most: Duration, book: &Arc<Book>) -> Self {
         let mut random = Random::new(seed, 100 + number as u64);
         let manners = Manners {
@@ -156,7 +156,7 @@ impl Host {
         }
     }
 
-    /// The address of the host of this number.
+    /// Returns the address of the host of this number.
     pub(super) fn address_of(number: usize) -> Ipv4Addr {
         Ipv4Addr::new(10, 0, 0, u8::try_from(number + 1).unwrap())
     }
@@ -174,7 +174,7 @@ impl Host {
         !self.is_dead && self.days.is_empty() && bears_all && self.manners.eight_bit && self.manners.esmtp
     }
 
-    /// Whether it takes a message now.
+    /// Returns whether it takes a message now.
     pub(super) fn bears(&self) -> bool {
         let Some(interval) = self.manners.interval else { return true };
         let (now, mut free_from) = (self.book.now(), self.free_from.lock().unwrap());
@@ -183,7 +183,7 @@ impl Host {
         is_free
     }
 
-    /// It may leave connections without an answer.
+    /// Returns whether it may leave connections without an answer.
     pub(super) fn is_silent(&self) -> bool {
         use Fault::{Endless, Garbage, Hang, KeepAndHang};
         let is_one =

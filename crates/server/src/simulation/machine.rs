@@ -67,7 +67,7 @@ struct Works {
 }
 
 impl Works {
-    /// When a shard has something to write, by the clock of the disk.
+    /// Returns when a shard has something to write, by the clock of the disk.
     fn next_due(&self) -> Option<Duration> {
         let stepper = self.stepper.as_ref()?;
         (0..stepper.shards()).filter_map(|shard| stepper.due_us(shard)).min().map(Duration::from_micros)
@@ -126,7 +126,8 @@ impl Machine {
         })
     }
 
-    /// How long after an outcome a crash may forget it: the spool's promise, and the disk's time for some batches.
+    /// Returns how long after an outcome a crash may forget it: the spool's promise, and the disk's time for some
+    /// batches.
     pub(super) fn window(&self) -> Duration {
         Duration::from_millis(config::spool_settings(&self.config).state_delay_ms)
             + 8 * self.works.lock().unwrap().latency
@@ -235,13 +236,13 @@ impl Machine {
         works.cut_at = Some(works.disk.ops() + operations);
     }
 
-    /// Which start this is, if the server runs.
+    /// Returns which start this is, if the server runs.
     pub(super) fn generation(&self) -> Option<u64> {
         let is_running = self.running.lock().unwrap().is_some();
         (is_running && !self.works.lock().unwrap().has_died()).then(|| *self.generation.lock().unwrap())
     }
 
-    /// The service, if it runs.
+    /// Returns the service, if it runs.
     pub(super) fn context(&self) -> Option<Arc<Context>> {
         self.running.lock().unwrap().as_ref().map(|running| Arc::clone(&running.context))
     }

@@ -24,8 +24,8 @@ async fn after(time: Duration) {
     drop(tokio::time::timeout(time, std::future::pending::<()>()).await);
 }
 
-/// How often the spool is looked through while a host that takes a message says nothing for ten minutes, and another
-/// one is named in its place again and again; and in half an hour after its end.
+/// Returns how often the spool is looked through while a host that takes a message says nothing for ten minutes, and
+/// another one is named in its place again and again; and in half an hour after its end.
 fn passes(sabotage: Option<Sabotage>) -> (u64, u64) {
     within(sabotage, async |place| {
         let mut scene = Scene::new(2, 20 * MILLISECOND);

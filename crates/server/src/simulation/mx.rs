@@ -42,7 +42,7 @@ fn lived(site: &Site, sabotage: Option<Sabotage>) -> Lived {
     lived_with(site, sabotage, |_| ())
 }
 
-/// The same with another configuration.
+/// Does the same with another configuration.
 fn lived_with(site: &Site, sabotage: Option<Sabotage>, change: impl FnOnce(&mut Config)) -> Lived {
     let site = site.clone();
     let count = site.iter().map(Vec::len).sum::<usize>();

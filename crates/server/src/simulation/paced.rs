@@ -13,7 +13,7 @@ const COUNT: usize = 150;
 /// The host takes one in a second, and would have them all in half of this.
 const SPAN: Duration = Duration::from_secs(300);
 
-/// How many the host had by then: those that it refused at first are tried again later.
+/// Returns how many the host had by then: those that it refused at first are tried again later.
 fn had(sabotage: Option<Sabotage>) -> usize {
     let plan = || {
         let mut scene = Scene::new(2, SECOND / 50);

@@ -48,7 +48,7 @@ pub(super) struct Plan {
 /// them.
 const RULES: &str = "[[destination]]\nmatch = [\".site0.test\"]\nconnections = 2\nmessages_per_second = 0.5\n";
 
-/// The configuration that all runs begin with; `rules` is TOML.
+/// Returns the configuration that all runs begin with; `rules` is TOML.
 pub(super) fn config(rules: &str) -> Config {
     let mut config = load(rules, None, &[], &Where::new("mx.test", None)).unwrap().config;
     config.accept.reverse_dns = false;
@@ -66,8 +66,8 @@ pub(super) fn config(rules: &str) -> Config {
 }
 
 impl Plan {
-    /// The plan of a seed. The messages go into the book. `by_sites`: mail goes to domains, of which three each have
-    /// the same two mail hosts, one better than the other.
+    /// Returns the plan of a seed. The messages go into the book. `by_sites`: mail goes to domains, of which three
+    /// each have the same two mail hosts, one better than the other.
     pub(super) fn new(seed: u64, by_sites: bool, book: &dyn Fn(usize) -> Arc<Book>) -> (Self, Arc<Book>) {
         let mut random = Random::new(seed, 1);
         let mut config = config(if by_sites { RULES } else { "" });

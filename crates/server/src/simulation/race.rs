@@ -39,7 +39,7 @@ struct Place {
     prompt: usize,
 }
 
-/// When the client heard of a message to all next hops, and how many of these had it by then.
+/// Returns when the client heard of a message to all next hops, and how many of these had it by then.
 #[track_caller]
 fn heard(how: Acknowledge, place: Place) -> (Heard, usize) {
     let plan = move || {

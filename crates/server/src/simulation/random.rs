@@ -7,7 +7,7 @@ use std::time::Duration;
 pub(super) struct Random(u64);
 
 impl Random {
-    /// The stream of a seed, and of a part of the run: parts do not disturb each other.
+    /// Returns the stream of a seed, and of a part of the run: parts do not disturb each other.
     pub(super) fn new(seed: u64, part: u64) -> Self {
         let mut random = Self(seed ^ part.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         random.next();
@@ -33,12 +33,12 @@ impl Random {
         self.next() % 100 < percent
     }
 
-    /// One of these.
+    /// Picks one of these.
     pub(super) fn pick<T: Copy>(&mut self, of: &[T]) -> T {
         of[usize::try_from(self.next()).unwrap() % of.len()]
     }
 
-    /// A time between, in milliseconds.
+    /// Picks a time between, in milliseconds.
     pub(super) fn time(&mut self, least: Duration, most: Duration) -> Duration {
         let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap();
         Duration::from_millis(self.within(millis(least), millis(most)))

@@ -30,7 +30,7 @@ pub(super) fn run(seed: u64, sabotage: Option<Sabotage>) -> Vec<String> {
     live(seed, sabotage).1
 }
 
-/// All that happened in the run of a seed.
+/// Returns all facts of the run of a seed.
 pub(super) fn fingerprint(seed: u64) -> String {
     let (book, wrong) = live(seed, None);
     let facts = book.facts();
@@ -161,7 +161,7 @@ impl Life {
         self.finish(others).await
     }
 
-    /// All that is planned, and then until nothing is in the queue.
+    /// Runs the plan, and then until nothing is in the queue.
     pub(super) async fn until_empty(&self) -> JoinSet<()> {
         let delivery = &self.plan.config.delivery;
         self.book.note(|| format!("seed {}: {delivery:?}", self.seed));
@@ -203,7 +203,7 @@ impl Life {
         (others, senders)
     }
 
-    /// No mail is delivered before a command, not after a crash either.
+    /// Checks that no mail is delivered before a command, not after a crash either.
     async fn wait_for_command(&self) -> Vec<String> {
         let (others, mut senders) = self.begin();
         while senders.join_next().await.is_some() {}
@@ -354,7 +354,7 @@ async fn command(book: Arc<Book>, machine: Arc<Machine>, at: Duration, mut rando
     }
 }
 
-/// A recipient of a sender's message that waits and is not being delivered.
+/// Returns a recipient of a sender's message that waits and is not being delivered.
 fn choose(machine: &Machine, random: &mut Random) -> Option<(spool::Entry, Bytes, String)> {
     let context = machine.context()?;
     let spool = context.spool()?;

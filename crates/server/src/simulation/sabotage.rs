@@ -84,7 +84,7 @@ pub(crate) fn let_go(may_go: impl Fn(&[u8]) -> bool) -> Vec<Box<[u8]>> {
     HELD_BACK.with_borrow_mut(|held| held.extract_if(.., |name| may_go(name)).collect())
 }
 
-/// Whether this rule is broken now, on this thread.
+/// Returns whether this rule is broken now, on this thread.
 pub(crate) fn is_sabotaged(how: Sabotage) -> bool {
     NOW.get() == Some(how)
 }

@@ -31,7 +31,7 @@ impl Scene {
         Self { book, hosts, config: config("") }
     }
 
-    /// An address at the host of this number.
+    /// Returns an address at the host of this number.
     pub(super) fn at(&self, name: &str, host: usize) -> String {
         format!("{name}@[{}]", self.hosts[host].address)
     }

@@ -90,7 +90,7 @@ impl Letter<'_> {
         reply.filter(|_| self.machine.generation() == Some(self.generation))
     }
 
-    /// Whether the reply to a command was the one that is wanted.
+    /// Returns whether the reply to a command was the one that is wanted.
     async fn expect(&mut self, wanted: u16) -> bool {
         let reply = self.reply().await;
         if let Some(reply) = reply.filter(|reply| *reply != wanted && *reply != 421) {
@@ -165,7 +165,7 @@ impl Letter<'_> {
     }
 }
 
-/// The commands of a message with the replies that are to come.
+/// Returns the commands of a message with the replies that are to come.
 fn commands(sent: &Sent, random: &mut Random) -> Vec<(String, u16)> {
     let body = if sent.is_eight_bit { " BODY=8BITMIME" } else { "" };
     let priority = sent.priority.map(|priority| format!(" MT-PRIORITY={priority}")).unwrap_or_default();

@@ -420,7 +420,7 @@ impl<'a> Talk<'a> {
         if is_last { self.end().await } else { self.answer("250 2.0.0 more").await }
     }
 
-    /// The content is there.
+    /// Accepts or refuses a message whose content is there.
     async fn end(&mut self) -> On {
         if !self.is_eight_bit && !self.chunks.is_ascii() {
             self.wrong("8-bit content without BODY=8BITMIME".to_owned());

@@ -45,12 +45,12 @@ impl Wire {
         }
     }
 
-    /// Whether a whole line is there.
+    /// Returns whether a whole line is there.
     pub(super) fn has_line(&self) -> bool {
         self.input.contains(&b'\n')
     }
 
-    /// The next line with its end.
+    /// Returns the next line with its end.
     pub(super) async fn line(&mut self) -> Option<Vec<u8>> {
         loop {
             if let Some(end) = self.input.iter().position(|byte| *byte == b'\n') {
@@ -78,7 +78,7 @@ impl Wire {
         self.stream.write_all(&output).await.is_ok()
     }
 
-    /// A reply: its code, if there is one.
+    /// Returns a reply: its code, if there is one.
     pub(super) async fn reply(&mut self) -> Option<u16> {
         loop {
             let line = self.line().await?;

@@ -74,7 +74,7 @@ pub struct Waiting {
     file: File,
 }
 
-/// The R of a message by the file in which its envelope is.
+/// Returns the R of a message by the file in which its envelope is.
 #[must_use]
 pub fn name_of(source: &str) -> String {
     let digest = digest(&SHA256, source.as_bytes());

@@ -180,13 +180,13 @@ impl Submission {
         Ok(bytes)
     }
 
-    /// How many recipients a preamble speaks of.
+    /// Returns how many recipients a preamble announces.
     #[must_use]
     pub const fn recipients_in(preamble: &[u8; PREAMBLE_BYTES]) -> u32 {
         u32::from_le_bytes([preamble[16], preamble[17], preamble[18], preamble[19]])
     }
 
-    /// The octets of the head, from a preamble.
+    /// Returns the octets of the head, from a preamble.
     ///
     /// # Errors
     /// It is none, or one of a newer version.
@@ -279,7 +279,7 @@ pub(crate) const FULL: &str = "full";
 /// Octets of it that are looked at.
 const FULL_BYTES_MAX: u64 = 1 << 20;
 
-/// Whether a user may hand in a message, as the server said when it last counted.
+/// Returns whether a user may hand in a message, as the server said when it last counted.
 ///
 /// # Errors
 /// Too many wait already; what to do.
@@ -400,13 +400,13 @@ impl Filing {
         self.append(content)
     }
 
-    /// Octets of content so far.
+    /// Returns the octets of content so far.
     #[must_use]
     pub const fn content_bytes(&self) -> u64 {
         self.content_bytes
     }
 
-    /// How many it is for.
+    /// Returns how many recipients it has.
     #[must_use]
     pub const fn recipients(&self) -> usize {
         self.recipients
@@ -453,13 +453,13 @@ pub struct Filed {
 }
 
 impl Filed {
-    /// The name of the file.
+    /// Returns the name of the file.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its content, also when the server has removed the file.
+    /// Returns its content, also when the server has removed the file.
     ///
     /// # Errors
     /// It cannot be read.

@@ -9,7 +9,7 @@ use super::der::{BOOLEAN, OCTETS, OID, Parts, SEQUENCE, take};
 const DNS_NAME: u8 = 0x82;
 const ALTERNATIVE_NAME: &[u8] = &[0x55, 0x1d, 0x11];
 
-/// The first name of a host among the alternative names of a certificate in DER.
+/// Returns the first name of a host among the alternative names of a certificate in DER.
 // RFC 5280 §4.2.1.6: subjectAltName
 pub(super) fn first_host(certificate: &[u8]) -> Option<String> {
     let mut rest = Parts::of(certificate)?.extensions;

@@ -25,7 +25,7 @@ struct CachedRoots {
 }
 
 impl Authorities {
-    /// The authorities in these files; of the system, if there are none.
+    /// Returns the authorities in these files; of the system, if there are none.
     ///
     /// # Errors
     /// They cannot be read; what to tell the operator.
@@ -67,7 +67,7 @@ fn read(files: &[PathBuf]) -> Result<RootCertStore, Arc<str>> {
     Ok(roots)
 }
 
-/// The CA certificates in a file in PEM, at least one. Blocks on the disk.
+/// Returns the CA certificates in a file in PEM, at least one. Blocks on the disk.
 ///
 /// # Errors
 /// It cannot be read, is broken or has none; the text names the file, and not the setting.
@@ -80,8 +80,8 @@ pub(crate) fn of_file(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsPr
     Ok(found)
 }
 
-/// The CA certificates of the system, where OpenSSL looks for them, at least one. Blocks on the disk. `key`: the
-/// setting that names others.
+/// Returns the CA certificates of the system, where OpenSSL looks for them, at least one. Blocks on the disk. `key`:
+/// the setting that names others.
 ///
 /// # Errors
 /// There is none that can be read.

@@ -123,7 +123,7 @@ fn read(certificate: &Path, key: &Path, provider: &CryptoProvider) -> Result<Ide
     Ok(Identity { key: Arc::new(identity), path: certificate.to_owned(), expires, warning })
 }
 
-/// The certificates in a file in PEM, in their order; none if it has none. Blocks on the disk.
+/// Returns the certificates in a file in PEM, in their order; none if it has none. Blocks on the disk.
 pub(super) fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsProblem> {
     let (text, _) = read_file(path)?;
     let (mut rest, mut lines, mut found) = (&*text, 0, Vec::new());
@@ -150,7 +150,7 @@ fn line_feeds(text: &[u8]) -> usize {
     text.iter().filter(|octet| **octet == b'\n').count()
 }
 
-/// The contents and the mode of a file.
+/// Reads the contents and the mode of a file.
 fn read_file(path: &Path) -> Result<(Vec<u8>, u32), TlsProblem> {
     let read = || {
         let file = File::open(path)?;

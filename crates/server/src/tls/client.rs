@@ -53,7 +53,7 @@ impl ClientCertificate {
         if let Self::Verified(names) = self { Some(names) } else { None }
     }
 
-    /// The handshake is done.
+    /// Returns the client certificate after the handshake.
     pub(crate) fn event<'a>(&'a self, relay: Relay<'a>, tls: &'a smtp::server::Tls) -> Event<'a> {
         let (names, why) = match self {
             Self::NotAsked | Self::Nothing => (None, None),

@@ -97,14 +97,14 @@ impl ServerCertificate {
         &self.names.issuer
     }
 
-    /// The common name of its subject; of one without it, the first host.
+    /// Returns the common name of its subject; of one without it, the first host.
     #[must_use]
     pub fn common_name(&self) -> Option<&str> {
         self.names.common_name.as_deref().or(self.first_host.as_deref())
     }
 
-    /// Whether one of its alternative names is for this host: a name, for whose first label a `*` may stand, or an
-    /// address. The common name is not looked at: stars mean nothing in it.
+    /// Returns whether one of its alternative names is for this host: a name, for whose first label a `*` may stand,
+    /// or an address. The common name is not looked at: stars mean nothing in it.
     // RFC 6125 §6.4.3: a star is the whole leftmost label
     #[must_use]
     pub fn is_for(&self, host: &str) -> bool {
@@ -130,7 +130,7 @@ pub struct Connector {
 }
 
 impl Connector {
-    /// A connector with the oldest version that `[tls]` allows.
+    /// Makes a connector with the oldest version that `[tls]` allows.
     ///
     /// # Errors
     /// `tls.version_min` is none that we know.
@@ -167,8 +167,8 @@ impl Connector {
         shake(Arc::clone(&self.config), stream, server_name, deadline).await
     }
 
-    /// The same; the next hop's certificate is judged by the CAs in these files, or those of the system, and any is
-    /// taken.
+    /// Makes the same; the next hop's certificate is judged by the CAs in these files, or those of the system, and
+    /// any is taken.
     ///
     /// # Errors
     /// As [`Self::connect`].

@@ -77,7 +77,7 @@ pub(super) mod tests {
     use super::*;
     use rcgen::{CertificateParams, KeyPair};
 
-    /// One with these alternative names, which signed itself.
+    /// Makes one with these alternative names, which signed itself.
     pub(in super::super) fn certificate(names: &[&str]) -> Vec<u8> {
         let params = CertificateParams::new(names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>()).unwrap();
         params.self_signed(&KeyPair::generate().unwrap()).unwrap().der().to_vec()

@@ -69,7 +69,7 @@ impl TlsProblem {
 }
 
 impl TlsProblem {
-    /// The file or the key of the configuration that is meant.
+    /// Returns the file or the key of the configuration that is meant.
     pub(crate) fn object(&self) -> &str {
         &self.object
     }

@@ -18,7 +18,7 @@ pub(crate) struct Names {
     pub(crate) common_name: Option<Box<str>>,
 }
 
-/// The names in a certificate in DER.
+/// Returns the names in a certificate in DER.
 pub(super) fn names(certificate: &[u8]) -> Option<Names> {
     let parts = Parts::of(certificate)?;
     let (issuer, subject) = (attributes(parts.issuer)?, attributes(parts.subject)?);
@@ -34,7 +34,7 @@ fn line(attributes: &[(String, String)]) -> Box<str> {
     text.into()
 }
 
-/// The attributes of a name, in their order.
+/// Returns the attributes of a name, in their order.
 // RFC 5280 §4.1.2.4: RDNSequence
 fn attributes(mut name: &[u8]) -> Option<Vec<(String, String)>> {
     let mut found = Vec::new();
@@ -104,7 +104,7 @@ fn dotted(oid: &[u8]) -> String {
     text
 }
 
-/// A value as one word.
+/// Returns a value as one word.
 fn encoded(tag: u8, value: &[u8]) -> String {
     let wide: String;
     let octets = match tag {

@@ -22,7 +22,7 @@ pub(super) fn agreed(connection: &CommonState) -> (Box<str>, Box<str>, u16) {
     (version.into(), cipher.into(), bits)
 }
 
-/// The name that OpenSSL, and so other servers' logs, give a cipher suite.
+/// Returns the name that OpenSSL, and so other servers' logs, give a cipher suite.
 fn cipher_name(suite: CipherSuite) -> String {
     let name = suite.as_str().unwrap_or("unknown");
     if let Some(rest) = name.strip_prefix("TLS13_") {

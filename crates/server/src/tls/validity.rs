@@ -13,7 +13,7 @@ pub(crate) fn not_after(certificate: &[u8]) -> Option<u64> {
     time(not_after)?.0
 }
 
-/// A time, and what follows it; times before 1970 count as 1970.
+/// Returns a time, and what follows it; times before 1970 count as 1970.
 fn time(der: &[u8]) -> Option<(Option<u64>, &[u8])> {
     let (text, year_digits, rest) = match take(der, UTC_TIME) {
         Some((text, rest)) => (text, 2, rest),

@@ -123,7 +123,7 @@ pub enum Limit {
 }
 
 impl Limit {
-    /// Its name in the configuration, or in the access map.
+    /// Returns its name in the configuration, or in the access map.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -138,7 +138,7 @@ impl Limit {
         }
     }
 
-    /// The reply, ready to be sent. RFC 5321 §3.8 lets a server close after 421 at any time.
+    /// Returns the reply, ready to be sent. RFC 5321 §3.8 lets a server close after 421 at any time.
     ///
     /// 4.3.2 says that the system is busy, 4.7.0 that it is this client's doing.
     #[must_use]
@@ -193,7 +193,7 @@ pub(crate) enum Key {
 }
 
 impl Key {
-    /// The client that has this address.
+    /// Returns the client that has this address.
     pub(crate) fn new(ip: IpAddr) -> Self {
         match ip.to_canonical() {
             IpAddr::V4(ip) => Self::V4(ip.to_bits()),
@@ -210,7 +210,7 @@ struct Bucket(u64);
 const SECOND: u64 = 1_000_000_000;
 
 impl Bucket {
-    /// Whether it has a token.
+    /// Returns whether it has a token.
     fn has(self, rate: u32, now: u64) -> bool {
         // The tokens that are missing leave at least one of the burst.
         rate == 0 || self.0.saturating_sub(now) <= (BURST_SECONDS * SECOND).saturating_sub(Self::token(rate))
@@ -395,7 +395,7 @@ impl Limits {
         self.admit_own(listener, client.map(|ip| (ip, ClientLimits::default())), now)
     }
 
-    /// The same, for a client of which the access map says something.
+    /// Admits a client for which the access map has limits.
     ///
     /// # Errors
     /// As [`Self::admit`].
@@ -418,7 +418,7 @@ impl Limits {
         Ok(Guard { limits: Arc::clone(self), listener, key: counted.map(|(key, _)| key) })
     }
 
-    /// The counts now.
+    /// Returns the counts now.
     #[must_use]
     pub fn counts(&self) -> Counts {
         let state = self.state();

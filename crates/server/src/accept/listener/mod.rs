@@ -202,8 +202,8 @@ impl InheritedSockets {
         Self(known.collect())
     }
 
-    /// The socket with this address, or the address of one for both families that has its port: an own socket for
-    /// 0.0.0.0 could not be bound beside it.
+    /// Returns the socket with this address, or the address of one for both families that has its port: an own socket
+    /// for 0.0.0.0 could not be bound beside it.
     fn take(&mut self, address: SocketAddr) -> Option<Result<std::net::TcpListener, SocketAddr>> {
         if let Some((.., socket)) = self.0.iter_mut().find(|(own, _, socket)| *own == address && socket.is_some()) {
             return socket.take().map(Ok);
@@ -285,7 +285,8 @@ fn holder(address: SocketAddr) -> Option<String> {
     })
 }
 
-/// Whether a socket that listens at `own` keeps another from `wanted`: the same address, or one of them stands for all.
+/// Returns whether a socket that listens at `own` keeps another from `wanted`: the same address, or one of them
+/// stands for all.
 fn is_in_the_way(own: SocketAddr, wanted: SocketAddr) -> bool {
     let (here, there) = (own.ip().to_canonical(), wanted.ip().to_canonical());
     // One for all of IPv6 may be one for all of IPv4 as well.
@@ -403,7 +404,7 @@ fn reserve() -> io::Result<File> {
     File::open("/dev/null")
 }
 
-/// Errors of a connection that broke before it was accepted: the next one is not concerned.
+/// Returns whether the error is of a connection that broke before it was accepted: the next one is not concerned.
 fn is_of_one_connection(error: &io::Error) -> bool {
     use ErrorKind::{
         ConnectionAborted, ConnectionReset, HostUnreachable, Interrupted, NetworkDown, NetworkUnreachable,

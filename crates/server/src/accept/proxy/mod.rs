@@ -105,7 +105,8 @@ impl fmt::Display for Invalid {
     }
 }
 
-/// Whether a connection from `peer` begins with a header: it is in one of `networks`, `listen.proxy_protocol`.
+/// Returns whether a connection from `peer` begins with a header: it is in one of `networks`,
+/// `listen.proxy_protocol`.
 #[must_use]
 pub fn expected(networks: &[IpNet], peer: IpAddr) -> bool {
     let peer = peer.to_canonical();
@@ -118,7 +119,7 @@ pub fn read(input: &[u8]) -> Outcome {
     if is_prefix(input, V2_SIGNATURE) { read_v2(input) } else { read_v1(input) }
 }
 
-/// Whether one is the beginning of the other.
+/// Returns whether one is the beginning of the other.
 fn is_prefix(input: &[u8], signature: &[u8]) -> bool {
     input.iter().zip(signature).all(|(a, b)| a == b)
 }

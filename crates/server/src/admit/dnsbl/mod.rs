@@ -82,7 +82,7 @@ impl fmt::Display for Note {
     }
 }
 
-/// The name under which a list has an address: `7.2.0.192.zone`, or its nibbles for IPv6.
+/// Returns the name under which a list has an address: `7.2.0.192.zone`, or its nibbles for IPv6.
 // RFC 5782 §2.1, §2.4
 #[must_use]
 pub fn query_name(ip: IpAddr, zone: &DomainName) -> String {

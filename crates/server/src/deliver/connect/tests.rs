@@ -213,7 +213,7 @@ impl World {
         self.context.hosts.look(|hosts| hosts.may_try(address.parse().unwrap(), self.context.unix_now()))
     }
 
-    /// Whether TLS is not to be tried with a host so much later.
+    /// Returns whether TLS is not to be tried with a host so much later.
     fn tls_is_broken(&self, address: SocketAddr, later: Duration) -> bool {
         let then = self.context.unix_now() + later;
         self.context.hosts.look(|hosts| hosts.tls_is_broken(address, then))

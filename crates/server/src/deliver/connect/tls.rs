@@ -127,7 +127,7 @@ impl Opening<'_> {
         }
     }
 
-    /// The same for a host that had TLS lately: without it mail waits, for `delivery.tls_fallback_after`.
+    /// Does the same for a host that had TLS lately: without it mail waits, for `delivery.tls_fallback_after`.
     async fn greet_expecting_tls<N: Future<Output = ()>>(
         self,
         candidate: Candidate,

@@ -145,8 +145,8 @@ impl LocalDelivery {
         }
     }
 
-    /// Whether programs of aliases and of users run: with a helper as their users, without one only where that is
-    /// allowed.
+    /// Returns whether programs of aliases and of users run: with a helper as their users, without one only where
+    /// that is allowed.
     pub(crate) const fn runs_programs(&self) -> bool {
         self.workers.is_some() || self.settings.programs_as_server
     }
@@ -278,7 +278,7 @@ impl Drop for PassOn<'_> {
     }
 }
 
-/// There is no answer, which a panic alone can do.
+/// Returns the result of a delivery without an answer, which only a panic causes.
 fn lost() -> HandoverResult {
     HandoverResult::Verdict(Verdict::deferred((3, 0), "the delivering thread broke off"))
 }
@@ -363,7 +363,7 @@ impl Source {
         }
     }
 
-    /// Octets that are left.
+    /// Returns the octets that are left.
     pub(super) fn bytes(&self) -> u64 {
         match self {
             Self::Here(pieces) => pieces.iter().map(|piece| piece.len() as u64).sum(),

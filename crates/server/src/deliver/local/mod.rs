@@ -47,12 +47,12 @@ pub(crate) fn what(config: &Config, destination: &[u8]) -> Option<To> {
     }
 }
 
-/// Whether mailboxes are with a server that takes LMTP.
+/// Returns whether mailboxes are with a server that takes LMTP.
 const fn is_with_server(config: &Config) -> bool {
     matches!(config.local.mailbox, Mailbox::LmtpSocket(_) | Mailbox::LmtpHost(_))
 }
 
-/// The server that has the mailboxes, if one has.
+/// Returns the server that has the mailboxes, if one has.
 pub(crate) fn server(config: &Config) -> Option<Hosts> {
     let host = match &config.local.mailbox {
         Mailbox::LmtpSocket(path) => NextHost::Unix(path.to_string_lossy().into()),
@@ -62,7 +62,7 @@ pub(crate) fn server(config: &Config) -> Option<Hosts> {
     Some(Hosts { protocol: Protocol::Lmtp, groups: vec![vec![host]] })
 }
 
-/// How many deliveries a queue may have at once: files of aliases wait for each other anyway.
+/// Returns how many deliveries a queue may have at once: files of aliases wait for each other anyway.
 pub(crate) const fn connections(config: &Config, to: &To) -> u32 {
     match to {
         To::File { .. } => 1,

@@ -34,7 +34,7 @@ pub(super) enum Addresses {
 }
 
 impl Addresses {
-    /// Those that mail of this family can go to.
+    /// Returns the addresses to which mail of this family can go.
     pub(super) fn of(addresses: Vec<IpAddr>, family: Family) -> Self {
         let mut addresses: Vec<IpAddr> =
             addresses.into_iter().map(|ip| ip.to_canonical()).filter(|ip| family.has(*ip)).collect();
@@ -60,7 +60,7 @@ impl Addresses {
     }
 }
 
-/// Whether an address can be that of a host, if any.
+/// Returns whether an address can be that of a host, if any.
 pub(super) fn is_host(ip: IpAddr) -> bool {
     match ip {
         IpAddr::V4(ip) => ip.octets()[0] != 0 && !ip.is_broadcast() && !ip.is_multicast(),
@@ -81,7 +81,7 @@ fn embedded(ip: IpAddr) -> Option<IpAddr> {
     four.map(|four: &[u8; 4]| Ipv4Addr::from(*four).into())
 }
 
-/// The hosts that the configuration names for a domain, each once.
+/// Returns the hosts that the configuration names for a domain, each once.
 pub(super) fn given(domain: &str, given: &DnsOverride) -> Vec<Candidate> {
     if given.mx.is_empty() {
         return vec![Candidate { preference: 0, name: domain.into(), address: None }];
@@ -101,7 +101,8 @@ pub(super) fn given(domain: &str, given: &DnsOverride) -> Vec<Candidate> {
     hosts
 }
 
-/// The hosts that an answer to the question for MX records names, each once; the domain itself if there are no records.
+/// Returns the hosts that an answer to the question for MX records names, each once; the domain itself if there are
+/// no records.
 pub(super) fn candidates(domain: &str, found: &RecordSet) -> Result<Vec<Candidate>, NoHosts> {
     // RFC 5321 §5.1: without MX records the domain is its own host, of preference 0
     if found.records.is_empty() {

@@ -132,13 +132,13 @@ impl NoHosts {
         Self::permanent(status, format!("Host unknown (Name server: {name}: {what})"))
     }
 
-    /// The address is no mail host, whatever the name servers of the domain say.
+    /// Makes the failure for an address that is no mail host, whatever the name servers of the domain say.
     fn ignored(name: &str, ip: IpAddr) -> Self {
         let hint = if choose::is_host(ip) { "; see dns.ignored_addresses" } else { "" };
         Self::permanent(NO_ROUTE, format!("Host unreachable (Name server: {name}: no mail goes to {ip}{hint})"))
     }
 
-    /// The configuration leads nowhere: no fault of a message.
+    /// Makes the failure for a configuration that leads nowhere: no fault of a message.
     fn of_override(domain: &str, none: &Self) -> Self {
         let text = format!("config error: dns.override of {domain}: {}", none.text);
         Self { permanent: false, status: NO_ROUTE_NOW, text, is_ours: false }
@@ -162,7 +162,7 @@ impl LocalIdentity {
         self.names.iter().any(|own| own.eq_ignore_ascii_case(name))
     }
 
-    /// Whether a connection to this address ends at one of our listeners.
+    /// Returns whether a connection to this address ends at one of our listeners.
     fn is_address(&self, ip: IpAddr, port: u16) -> bool {
         let ip = ip.to_canonical();
         let is_here = || {
@@ -229,8 +229,8 @@ impl Hold {
 }
 
 impl Resolver {
-    /// The hosts that take mail for `domain` at `port`, in the order to try them. `seed` orders hosts of equal
-    /// preference and the addresses of each host: take another one for each connection, and the load is shared.
+    /// Returns the hosts that take mail for `domain` at `port`, in the order to try them. `seed` orders hosts of
+    /// equal preference and the addresses of each host: take another one for each connection, and the load is shared.
     ///
     /// `[[dns.override]]` comes before the DNS. Takes `dns.timeout` at most for the MX records and again for the
     /// addresses, and in a storm the time until it is its turn; no time where all is known.
@@ -268,8 +268,8 @@ impl Resolver {
         }
     }
 
-    /// The addresses of a host that the configuration names, without a look at MX records, in the order to try them:
-    /// IPv6 and IPv4 by turns, each in the order that `seed` gives.
+    /// Returns the addresses of a host that the configuration names, without a look at MX records, in the order to
+    /// try them: IPv6 and IPv4 by turns, each in the order that `seed` gives.
     ///
     /// # Errors
     /// There is none, for now or for good. The DNS gives the permanent reason; but a wrong host in the configuration is
@@ -396,7 +396,7 @@ impl Resolver {
         (addresses, hold)
     }
 
-    /// The addresses that the configuration gives a host.
+    /// Returns the addresses that the configuration gives a host.
     fn given_addresses(&self, name: &str) -> Option<&[IpAddr]> {
         self.0.overrides.of(name).map(|given| &*given.address).filter(|given| !given.is_empty())
     }
@@ -411,7 +411,7 @@ impl Resolver {
 }
 
 impl Family {
-    /// Whether mail may be sent to addresses of this kind.
+    /// Returns whether mail may be sent to addresses of this kind.
     const fn has(self, ip: IpAddr) -> bool {
         match self {
             Self::Any => true,

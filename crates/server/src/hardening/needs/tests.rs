@@ -20,7 +20,7 @@ fn facts(has_helper: bool) -> Facts {
     }
 }
 
-/// The rights below a path, as one key asks for them.
+/// Returns the rights below a path, as one key asks for them.
 #[track_caller]
 fn asked(needs: &[Need], origin: &str, path: &str) -> Option<Access> {
     needs.iter().find(|need| need.origin == origin && need.path == Path::new(path)).map(|need| need.access)

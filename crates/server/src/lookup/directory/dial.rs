@@ -34,7 +34,7 @@ const STRONGER_AUTH_REQUIRED: u32 = 8;
 const CONFIDENTIALITY_REQUIRED: u32 = 13;
 const INVALID_CREDENTIALS: u32 = 49;
 
-/// A connection to the server of this URL, bound as the table says. The error is a text for the operator.
+/// Returns a connection to the server of this URL, bound as the table says. The error is a text for the operator.
 ///
 /// # Cancel safety
 /// Yes.

@@ -112,7 +112,7 @@ impl Directory {
         }
     }
 
-    /// The answer of the directory.
+    /// Returns the answer of the directory.
     ///
     /// # Cancel safety
     /// Yes.
@@ -142,7 +142,7 @@ impl Directory {
         })
     }
 
-    /// The value of a map: two are none, unless something stands between them.
+    /// Returns the value of a map: two are none, unless something stands between them.
     fn value(&self, entries: &[Entry]) -> Answer {
         let attribute = &self.table.attribute;
         let values: Vec<&str> = entries.iter().flat_map(|entry| entry.values(attribute)).map(String::as_str).collect();
@@ -249,7 +249,7 @@ impl Directory {
         }
     }
 
-    /// A connection that is open, as far as is known.
+    /// Returns a connection that is open, as far as is known.
     async fn connection(&self, slot: usize) -> Result<Open, String> {
         let Some(slot) = self.connections.get(slot) else { return Err("ldap.connections is 0".to_owned()) };
         let mut kept = slot.lock().await;
@@ -319,14 +319,14 @@ impl Directory {
         self.table.servers.get(server).map_or("", String::as_str)
     }
 
-    /// The time of one server, so that all can be asked within the whole.
+    /// Returns the time of one server, so that all can be asked within the whole.
     fn share(&self) -> Duration {
         self.table.timeout / u32::try_from(self.table.servers.len() + 1).unwrap_or(u32::MAX)
     }
 }
 
 impl Entry {
-    /// The values of an attribute; servers write its name as they like.
+    /// Returns the values of an attribute; servers write its name as they like.
     fn values(&self, attribute: &str) -> impl Iterator<Item = &String> {
         let of_name = self.attributes.iter().filter(move |(name, _)| name.eq_ignore_ascii_case(attribute));
         of_name.flat_map(|(_, values)| values)
@@ -350,7 +350,7 @@ fn time_text(time: Duration) -> String {
     format!("{:.1}s", time.as_secs_f32())
 }
 
-/// A key as the value of a filter: all octets but those of plain addresses as `\xx` (RFC 4515 §3).
+/// Returns a key as the value of a filter: all octets but those of plain addresses as `\xx` (RFC 4515 §3).
 fn escape(key: &str) -> String {
     let mut escaped = String::with_capacity(key.len());
     for octet in key.bytes() {

@@ -113,7 +113,7 @@ impl FileQuery {
         Self { key: Key { reader, name }, what, home, bytes_max: USER_BYTES_MAX }
     }
 
-    /// An `:include:` file; one of a list may have so many octets.
+    /// Makes an `:include:` file; one of a list may have so many octets.
     pub(super) fn include(path: &str, reader: &Reader, list_bytes_max: u64) -> Self {
         let what = What::Include { path: path.to_owned(), is_public: *reader == Reader::Anyone };
         let bytes_max = if let Reader::User(_) = reader { USER_BYTES_MAX } else { list_bytes_max };
@@ -133,7 +133,7 @@ impl FileQuery {
         }
     }
 
-    /// Those that share turns: files of a user, or lists in a directory.
+    /// Returns the group that shares turns: files of a user, or lists in a directory.
     fn group(&self) -> String {
         match &self.key.reader {
             Reader::User(user) => format!("user {user}"),
@@ -202,7 +202,7 @@ impl Files {
         }
     }
 
-    /// The same for a thread that may wait.
+    /// Does the same for a thread that may wait.
     pub(super) fn find(&self, users: &Users, wanted: &FileQuery) -> Answer {
         let before = self.cache.get(&wanted.key);
         let known = match (see(wanted, before.as_ref()), before) {

@@ -141,7 +141,7 @@ fn is_kind(found: &Stat, kind: rustix::fs::FileType) -> bool {
     rustix::fs::FileType::from_raw_mode(found.st_mode) == kind
 }
 
-/// Whether others than the owner and root can write it.
+/// Returns whether others than the owner and root can write it.
 const fn is_shared(found: &Stat) -> bool {
     mode_of(found) & 0o002 != 0 || (mode_of(found) & 0o020 != 0 && found.st_gid != 0)
 }

@@ -106,7 +106,7 @@ impl Readers {
         }
     }
 
-    /// Why no more processes are started for some files, if so.
+    /// Returns why no more processes are started for some files, if so.
     fn hangs(&self, group: &str) -> Option<String> {
         let mut hung = self.hung.lock().unwrap_or_else(PoisonError::into_inner);
         hung.retain(|_, streams| {
@@ -120,7 +120,7 @@ impl Readers {
         })
     }
 
-    /// How many processes hang.
+    /// Returns how many processes hang.
     #[cfg(test)]
     pub(super) fn hung(&self) -> usize {
         self.hung.lock().unwrap().values().map(Vec::len).sum()
@@ -151,7 +151,7 @@ fn is_late(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
 }
 
-/// Whether the process at the other end lives.
+/// Returns whether the process at the other end lives.
 fn is_open(stream: &UnixStream) -> bool {
     let mut wait = [PollFd::new(stream, PollFlags::empty())];
     let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };

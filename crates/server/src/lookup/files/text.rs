@@ -67,7 +67,7 @@ pub(super) fn read(
     Err((FileError::Refused(format!("{} changes all the time while it is read", path.display())), None))
 }
 
-/// Whether some of a file takes no room on the disk. A file system that cannot say has none.
+/// Returns whether some of a file takes no room on the disk. A file system that cannot say has none.
 fn has_hole(file: &File, size: u64) -> bool {
     seek(file, SeekFrom::Hole(0)).is_ok_and(|hole| hole < size)
 }
@@ -80,7 +80,7 @@ fn octets(file: &File, size: u64, bytes_max: u64) -> rustix::io::Result<Vec<u8>>
     Ok(bytes)
 }
 
-/// Whether it can be a text. The error names a line and nothing that stands in it.
+/// Returns whether it can be a text. The error names a line and nothing that stands in it.
 fn check(bytes: &[u8]) -> Result<(), String> {
     for (number, line) in (1_u32..).zip(bytes.split(|byte| *byte == b'\n')) {
         if line.contains(&0) {

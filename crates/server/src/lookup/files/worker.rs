@@ -54,7 +54,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The user of a request, who this process is.
+    /// Becomes the user of a request, or checks that it is this user.
     fn become_user(&mut self, request: &Request) -> Result<Login, Reply> {
         let login = self.find(request)?;
         let name = &login.name;
@@ -105,7 +105,7 @@ impl Reader<'_> {
     }
 }
 
-/// The answer to a request for this user, whose rights the process has.
+/// Returns the answer to a request for this user, whose rights the process has.
 fn answer(login: &Login, request: &Request, list_bytes_max: u64) -> Reply {
     let is_default = request.user.is_empty();
     let acting = match &request.what {
@@ -125,7 +125,7 @@ fn answer(login: &Login, request: &Request, list_bytes_max: u64) -> Reply {
     Reply::Absent
 }
 
-/// The files that may be meant, in their order.
+/// Returns the files that may be meant, in their order.
 pub(super) fn paths(home: &str, what: &What) -> Vec<String> {
     match what {
         What::Include { path, .. } => vec![path.clone()],

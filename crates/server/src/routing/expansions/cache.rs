@@ -128,7 +128,7 @@ impl CacheEntry {
     }
 }
 
-/// About how many octets an answer takes.
+/// Returns about how many octets an answer takes.
 fn octets_of(answer: &Answer) -> usize {
     /// Of a question with its answer, without texts.
     const ENTRY: usize = 200;
@@ -163,7 +163,7 @@ impl State {
         self.kept.entry(recipient.into()).or_default().push(Arc::clone(kept));
     }
 
-    /// How many are kept, and about how many octets they take.
+    /// Returns how many are kept, and about how many octets they take.
     pub(super) fn size(&self) -> (usize, usize) {
         let mut lists = HashSet::new();
         let (mut count, mut octets) = (0, 0);

@@ -204,14 +204,14 @@ impl fmt::Display for ExpandError {
 }
 
 impl Settings {
-    /// As configured.
+    /// Returns the settings of the configuration.
     pub(crate) const fn of(maps: &config::Maps) -> Self {
         Self { interval: maps.interval, octets_max: maps.expansions_size_max }
     }
 }
 
 impl ClientKey {
-    /// Of a session.
+    /// Makes the request of a session.
     pub(crate) fn new(client: &Client, identity: Option<&str>) -> Self {
         match (identity, client) {
             (Some(identity), _) => Self::Identity(identity.into()),
@@ -227,7 +227,7 @@ impl ClientKey {
 }
 
 impl ExpansionRequest {
-    /// As the router takes it.
+    /// Converts it for the router.
     fn request(&self) -> Request<'_> {
         Request {
             sender: &self.sender,
@@ -253,7 +253,7 @@ fn broke_off() -> ExpandError {
 }
 
 impl Expansions {
-    /// Nothing is kept, and no thread runs.
+    /// Makes it without expansions and without threads.
     pub(crate) fn new() -> Arc<Self> {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let threads = (processors / 2).clamp(1, THREADS_MAX);
@@ -268,7 +268,7 @@ impl Expansions {
         })
     }
 
-    /// Whether a recipient has taken much work before. Then it is not tried with little.
+    /// Returns whether a recipient has taken much work before. Then it is not tried with little.
     pub(crate) fn is_long(&self, recipient: &Address) -> bool {
         self.recipients.load(Ordering::Acquire) > 0 && self.lock().kept.contains_key(recipient.to_string().as_str())
     }
@@ -331,7 +331,8 @@ impl Expansions {
         self.expand(routing, wanted, settings).await.map(Resolved::Long)
     }
 
-    /// The messages of a plan, whose names are those of `ids`; off the runtime where they have many recipients.
+    /// Returns the messages of a plan, whose names are those of `ids`; off the runtime where they have many
+    /// recipients.
     ///
     /// # Errors
     /// Too much waits.

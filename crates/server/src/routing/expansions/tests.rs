@@ -27,7 +27,7 @@ impl World {
         world.loaded()
     }
 
-    /// The same with its maps read anew.
+    /// Returns the same world with its maps read anew.
     fn loaded(mut self) -> Self {
         let aliases = self.path("aliases");
         let text =
@@ -58,7 +58,7 @@ impl World {
         }
     }
 
-    /// The number of members.
+    /// Returns the number of members.
     async fn count(&self, recipient: &str) -> Result<usize, ExpandError> {
         self.count_with(recipient, &SETTINGS).await
     }

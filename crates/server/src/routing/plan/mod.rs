@@ -82,7 +82,7 @@ pub(crate) struct Kind {
 }
 
 impl Kind {
-    /// Of the message that a delivery goes into.
+    /// Returns the kind of the message that a delivery goes into.
     pub(super) fn of(delivery: &Delivery) -> Self {
         Self { sender: delivery.sender.clone(), hold: delivery.hold.clone(), queue_only: delivery.queue_only }
     }
@@ -122,17 +122,17 @@ impl Default for Plan {
 }
 
 impl Plan {
-    /// A plan whose recipients are elsewhere. If they do not come back it becomes no message.
+    /// Makes a plan whose recipients are elsewhere. If they do not come back it becomes no message.
     pub(super) fn lost() -> Self {
         Self { is_lost: true, ..Self::default() }
     }
 
-    /// Whether recipients of it were lost, so that nothing of it may be accepted.
+    /// Returns whether recipients of it were lost, so that nothing of it may be accepted.
     pub(crate) const fn is_lost(&self) -> bool {
         self.is_lost
     }
 
-    /// An accepted recipient becomes these deliveries.
+    /// Adds an accepted recipient with these deliveries.
     ///
     /// # Errors
     /// Nothing of the recipient is in the plan then.
@@ -183,7 +183,7 @@ impl Plan {
         Ok(())
     }
 
-    /// An accepted recipient becomes these members. The time does not depend on their number.
+    /// Adds an accepted recipient with these members. The time does not depend on their number.
     ///
     /// # Errors
     /// Nothing of the recipient is in the plan then.
@@ -235,7 +235,7 @@ impl Plan {
         if most > MESSAGES_MAX { Err(NotAdded::Unmerged) } else { Ok(()) }
     }
 
-    /// The kind of message that recipients of this kind go into.
+    /// Returns the kind of message that recipients of this kind go into.
     fn kind_here<'k>(&self, kind: &'k Kind) -> Cow<'k, Kind> {
         match self.is_report && kind.sender.is_some() {
             true => Cow::Owned(Kind { sender: None, ..kind.clone() }),
@@ -259,7 +259,7 @@ impl Plan {
         self.judge(kinds.iter()) == Err(NotAdded::Unmerged)
     }
 
-    /// The same for members.
+    /// Does the same for members.
     pub(crate) fn may_have_to_merge_members(&self, members: &Members) -> bool {
         self.judge(members.kinds().map(|(kind, _)| kind)) == Err(NotAdded::Unmerged)
     }
@@ -298,7 +298,7 @@ impl Plan {
         }
     }
 
-    /// How many recipients its messages have, at most.
+    /// Returns how many recipients its messages have, at most.
     pub(crate) fn recipients_max(&self) -> usize {
         self.messages.iter().map(|message| message.recipients.len()).sum::<usize>()
             + self.later.iter().map(|later| later.members.len()).sum::<usize>()
@@ -323,18 +323,18 @@ impl Plan {
         self.discarded.push(recipient.address.clone());
     }
 
-    /// The recipients that were dropped one by one.
+    /// Returns the recipients that were dropped one by one.
     pub(crate) fn take_discarded(&mut self) -> Vec<Address> {
         std::mem::take(&mut self.discarded)
     }
 
-    /// Whether nothing of the transaction goes anywhere.
+    /// Returns whether nothing of the transaction goes anywhere.
     pub(crate) fn is_nothing(&self) -> bool {
         self.is_discarded || (!self.is_lost && self.messages.is_empty() && self.later.is_empty())
     }
 
-    /// Whether this holds for each recipient with its destination, and there is at least one. Ends at the first for
-    /// which it does not.
+    /// Returns whether this holds for each recipient with its destination, and there is at least one. Ends at the
+    /// first for which it does not.
     pub(crate) fn is_all(&self, mut holds: impl FnMut(&Address, &[u8]) -> bool) -> bool {
         let of_messages = self.messages.iter().flat_map(|one| one.recipients.iter().zip(&one.destinations));
         let of_messages = of_messages.map(|(one, destination)| (&one.address, destination.as_slice()));
@@ -356,7 +356,8 @@ impl Plan {
         message.destinations.push(destination);
     }
 
-    /// How many messages it becomes; at most so many, before [`Self::merge`] of lists that have members in common.
+    /// Returns how many messages it becomes; at most so many, before [`Self::merge`] of lists that have members in
+    /// common.
     pub(crate) fn len(&self) -> usize {
         if self.later.is_empty() {
             return self.messages.len();
@@ -364,8 +365,8 @@ impl Plan {
         self.totals.iter().map(|(_, total)| total.div_ceil(self.recipients_max)).sum()
     }
 
-    /// The messages, made from the transaction's own envelope; the first has its name, the others those of `id_of`. The
-    /// time is linear in the number of recipients.
+    /// Returns the messages, made from the transaction's own envelope; the first has its name, the others those of
+    /// `id_of`. The time is linear in the number of recipients.
     pub(crate) fn into_messages(
         mut self,
         envelope: &Envelope,

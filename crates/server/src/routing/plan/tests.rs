@@ -15,7 +15,7 @@ struct Model {
 }
 
 impl Model {
-    /// Whether there was room.
+    /// Returns whether there was room.
     fn add(&mut self, recipient: &Recipient, deliveries: &[Delivery], failed: &[Failed], most: usize) -> bool {
         let is_alone = deliveries.iter().filter(|one| !one.is_copy).count() + failed.len() == 1;
         let mut parts = Vec::new();

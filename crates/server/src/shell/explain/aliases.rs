@@ -56,7 +56,8 @@ pub struct AliasLintContext {
 }
 
 impl AliasLintContext {
-    /// As the configuration has them. Files of domains and accounts are read; what cannot be read counts as empty.
+    /// Makes it by the configuration. Files of domains and accounts are read; one that cannot be read counts as
+    /// empty.
     #[must_use]
     pub fn new(config: &Config) -> Self {
         let local = &config.local;

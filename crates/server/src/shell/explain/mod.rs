@@ -93,7 +93,7 @@ impl Explainer {
         Ok(Self { config: loaded.config.clone(), routing, notes, refused_files, runtime })
     }
 
-    /// Lines of files that are wrong.
+    /// Returns wrong lines of files.
     #[must_use]
     pub fn notes(&self) -> &[String] {
         &self.notes

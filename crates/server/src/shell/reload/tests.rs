@@ -63,7 +63,7 @@ fn certificate(dir: &tempfile::TempDir) {
     std::fs::write(dir.path().join("key.pem"), made.signing_key.serialize_pem()).unwrap();
 }
 
-/// An address that is free now.
+/// Returns an address that is free now.
 fn free() -> SocketAddr {
     StdListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }

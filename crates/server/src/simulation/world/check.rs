@@ -78,7 +78,7 @@ pub(super) struct Terms<'a> {
     pub(super) trouble: Duration,
 }
 
-/// Which class a message is in.
+/// Returns which class a message is in.
 fn class_of(sent: &Sent) -> Class {
     let is_bulk = sent.content.windows(16).any(|part| part == b"Precedence: bulk");
     match sent.priority {
@@ -134,7 +134,7 @@ impl Checker<'_> {
         self.wrong.push(what);
     }
 
-    /// Whether a crash may have forgotten what happened then.
+    /// Returns whether a crash may have forgotten what happened then.
     fn is_excused(&self, at: Duration) -> bool {
         self.has_crash(at, at + self.terms.window)
     }
@@ -143,7 +143,7 @@ impl Checker<'_> {
         self.facts.crashes.iter().any(|crash| (from..=to).contains(crash))
     }
 
-    /// Whether the server ended or began between these.
+    /// Returns whether the server ended or began between these.
     fn has_break(&self, from: Duration, to: Duration) -> bool {
         self.facts.downs.iter().any(|(down, up)| *down <= to && *up >= from)
     }
@@ -154,7 +154,7 @@ impl Checker<'_> {
         self.world.site_of(first)
     }
 
-    /// How long after the last trouble a site has its mail; `None`: nothing is promised.
+    /// Returns how long after the last trouble a site has its mail; `None`: nothing is promised.
     fn patience(&self, site: u32) -> Option<Duration> {
         let is_slow = self.is_ever(site, |character| character == Character::Slow);
         if self.world.outlook(site) < Outlook::Late || is_slow && self.world.plan().slow > SLOW_MAX {
@@ -168,7 +168,7 @@ impl Checker<'_> {
         Some(AFTER_TROUBLE + THROTTLED * here as u32)
     }
 
-    /// The scripts of the hosts of a site say this of one of them at some time.
+    /// Returns whether the scripts of the hosts of a site have this of one of them at some time.
     fn is_ever(&self, site: u32, what: impl Fn(Character) -> bool) -> bool {
         self.world.hosts_of_site(site).any(|host| {
             let script = &self.world.hosts()[host as usize].script;
@@ -269,7 +269,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Whether the host had no trouble while it had the message.
+    /// Returns whether the host had no trouble while it had the message.
     fn is_steady_at(&self, taken: &Taken) -> bool {
         let script = &self.world.hosts()[taken.host as usize].script;
         let from = taken.at.saturating_sub(2 * self.world.plan().slow + 2 * SECOND);

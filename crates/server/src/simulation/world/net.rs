@@ -24,7 +24,7 @@ const TAKEN_MAX: usize = 40_000;
 /// A network that is set aside for tests.
 const NETWORK: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 0);
 
-/// The address of a host as the server knows it: loopback, where the world is, would be the server itself.
+/// Returns the address of a host as the server knows it: loopback, where the world is, would be the server itself.
 pub(super) const fn outer(host: u32) -> Ipv4Addr {
     Ipv4Addr::from_bits(NETWORK.to_bits() + host)
 }
@@ -160,7 +160,7 @@ impl Line {
         drop(counted);
     }
 
-    /// When something leaves, or the host becomes another one.
+    /// Returns when something leaves, or the host becomes another one.
     fn wakes_at(&self) -> Option<Duration> {
         let world = self.net.world();
         let script = &world.hosts()[self.mailhost.host() as usize].script;

@@ -149,7 +149,7 @@ pub(super) fn is_steady(world: &World, host: u32) -> bool {
     matches!(script.base, Character::Live | Character::Plain) && script.episodes.is_empty()
 }
 
-/// The same of all hosts of a site.
+/// Returns the same of all hosts of a site.
 pub(super) fn is_site_steady(world: &World, site: u32) -> bool {
     world.hosts_of_site(site).all(|host| is_steady(world, host))
 }
@@ -163,7 +163,7 @@ fn ruled(random: &mut Random, world: &World) -> Vec<u32> {
     sites
 }
 
-/// The rule of these sites, as text and as it is.
+/// Returns the rule of these sites, as text and as it is.
 fn rules(random: &mut Random, world: &World, ruled: &[u32]) -> (String, Limits) {
     let rule = Limits {
         connections: random.pick(&[1, 2, 3]),
@@ -272,7 +272,7 @@ fn domains_of(world: &World, site: u32) -> Vec<u32> {
     (0..world.domains()).filter(|domain| world.hosts_of_domain(*domain) == world.hosts_of_site(site)).collect()
 }
 
-/// A message with a recipient at each of these domains.
+/// Returns a message with a recipient at each of these domains.
 fn message(random: &mut Random, number: usize, at: Duration, domains: &[u32]) -> Sent {
     let is_list = domains.len() > 20;
     let recipients =

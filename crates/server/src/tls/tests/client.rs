@@ -28,7 +28,7 @@ fn copy(own: &Own) -> Own {
     (own.0.clone(), own.1.clone_key())
 }
 
-/// A server that asks for certificates of this authority.
+/// Returns a server that asks for certificates of this authority.
 fn asking(authority: &Authority) -> Rig {
     let mut rig = Rig::new();
     rig.certificate("ecdsa", &ECDSA, 2090);
