@@ -1,4 +1,5 @@
-//! The part of the configuration that touches the machine: reads its files and says what other crates take from it.
+//! The part of the configuration that touches the machine: reads its files and makes settings of other crates from
+//! it.
 //!
 //! The values, their table and rules are those of the crate `config`, all of whose names are here too.
 

@@ -91,7 +91,7 @@ impl Context {
         self.log.event(event);
     }
 
-    /// Tells that these recipients of a message are dropped, if there are any.
+    /// Records that these recipients of a message are dropped, if there are any.
     pub(crate) fn record_discarded<'a>(&self, id: QueueId, recipients: impl IntoIterator<Item = &'a Address>) {
         let names: Vec<String> = recipients.into_iter().map(|address| format!("<{address}>")).collect();
         if !names.is_empty() {
@@ -204,7 +204,7 @@ impl ActiveConfig {
             Limit::SubmitFilesMax => self.config.submit.files_max.into(),
             Limit::SubmitUserFilesMax => self.config.submit.user_files_max.into(),
             Limit::SubmitUserCommandsMax => self.config.submit.user_commands_max.into(),
-            // Belongs to one listener or one client, or is no key.
+            // The limit belongs to one listener or one client, or has no key.
             Limit::ListenConnectionsMax | Limit::AccessClientConn | Limit::AccessClientRate | Limit::Other => 0,
         }
     }

@@ -50,7 +50,7 @@ use tasks::{Task, TaskFuture};
 pub(crate) use tasks::{reconfigure, run};
 use tokio::sync::{Notify, Semaphore, mpsc};
 
-/// Connections of a destination of which nothing is known yet.
+/// Initial number of connections to a destination whose state is unknown.
 const WINDOW_START: u32 = 5;
 /// Jobs of a destination that are in memory while they wait.
 const READY_MAX: usize = 1_024;
@@ -64,7 +64,7 @@ const DOWN_FIRST: Duration = Duration::from_secs(60);
 const CONVERSIONS_MAX: usize = 2;
 /// Reports on overdue mail that are made at a time.
 const TELLINGS_MAX: usize = 32;
-/// Destinations that are remembered as down, at most, before those the scheduler has forgotten are.
+/// Destinations that are remembered as down, at most, before those that the scheduler has forgotten are dropped.
 const DOWN_MAX: usize = 10_000;
 
 /// Recipients whose states are asked for at a time: others wait for the spool meanwhile.
@@ -77,11 +77,11 @@ pub(crate) struct ConnectTarget {
     pub(crate) site: Arc<[u8]>,
     /// One of the destinations whose mail goes there.
     pub(crate) destination: Arc<[u8]>,
-    /// How patient it is.
+    /// The lane, which decides its patience.
     pub(crate) lane: schedule::Lane,
 }
 
-/// How often those that are remembered as down are looked through.
+/// Time between two looks for destinations in `down` that the scheduler has forgotten.
 const PURGE_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Where a connection waits for work.
@@ -94,7 +94,7 @@ pub(crate) struct ConnectionSignal {
 }
 
 impl ConnectionSignal {
-    /// The place is needed while the connection is still opening.
+    /// Resolves when the place is needed while the connection is still opening.
     ///
     /// # Cancel safety
     /// Yes.
@@ -116,7 +116,7 @@ pub(crate) struct Dispatch {
     pub(crate) early: UncommittedMessages,
     state: Mutex<State>,
     tasks: mpsc::UnboundedSender<Task>,
-    /// Until [`run`] takes it.
+    /// Taken by [`run`].
     inbox: Mutex<Option<mpsc::UnboundedReceiver<Task>>>,
     /// Something is due before `sleeps_until`.
     earlier: Notify,
@@ -133,7 +133,7 @@ pub(crate) struct Dispatch {
     /// Time until which an accepted message may have been moved to another list since it was stored, in microseconds
     /// since 1970.
     moves_until: AtomicU64,
-    /// One more pass over mail that belongs elsewhere is to come.
+    /// Another pass over mail that belongs elsewhere is scheduled.
     rehomes_again: AtomicBool,
     /// Passes over mail that belongs elsewhere so far.
     #[cfg(test)]
@@ -148,7 +148,7 @@ pub(crate) struct Dispatch {
 struct State {
     scheduler: Scheduler,
     posts: HashMap<ConnectionId, Arc<ConnectionSignal>>,
-    /// Since when sites, and destinations without one, cannot be reached.
+    /// Time since which sites, and destinations without one, cannot be reached.
     down: HashMap<Arc<[u8]>, Duration>,
     /// When `down` was looked through last.
     purged: Duration,
@@ -215,7 +215,8 @@ fn waiting(entry: &Entry) -> QueueEntry {
 }
 
 impl Dispatch {
-    /// Dispatches what `spool` holds, for some of which it is known why it waits. Nothing happens before [`run`].
+    /// Dispatches the mail of `spool`; `reasons` are those known for waiting mail. No connection opens before
+    /// [`run`].
     pub(crate) fn knowing(
         reasons: settle::Reasons,
         spool: Arc<Spool>,
@@ -293,7 +294,7 @@ impl Dispatch {
         }
     }
 
-    /// The hosts of a destination are known.
+    /// Tells the scheduler the hosts of a destination.
     fn placed(&self, context: &Context, destination: DestinationId, name: &Arc<[u8]>, site: &Site) {
         let addresses: Vec<SocketAddr> = site.candidates.iter().filter_map(|one| one.address.socket()).collect();
         let expected = context.hosts.expected(&addresses, self.now());
@@ -303,7 +304,7 @@ impl Dispatch {
         self.note_up(context, name);
     }
 
-    /// Has jobs logged as deferred that belong to a site that is down.
+    /// Logs jobs as deferred that belong to a site that is down.
     fn defer(&self, state: &mut State, destination: &[u8], jobs: Vec<Job>) {
         if jobs.is_empty() {
             return;
@@ -323,12 +324,12 @@ impl Dispatch {
         jobs
     }
 
-    /// The name servers answer again: what waited for them alone is asked about soon.
+    /// Looks soon again for hosts of destinations that waited only for name servers, which answer again.
     pub(crate) fn resolver_is_back(&self) {
         self.with_scheduler(|scheduler, now| scheduler.resolver_recovered(now));
     }
 
-    /// The hosts of the destination that a connection is for are not those of its site any more: it is asked for anew.
+    /// Looks up the hosts of a connection's destination again, since they are not those of its site any more.
     pub(crate) fn misplaced(&self, way: &ConnectTarget, connection: ConnectionId) {
         let jobs = self.with_scheduler(|scheduler, now| scheduler.site_changed(connection, &way.destination, now));
         self.lock().posts.remove(&connection);
@@ -337,7 +338,7 @@ impl Dispatch {
         }
     }
 
-    /// A connection can take work: its site is alive.
+    /// Tells the scheduler that a connection can take work: its site is alive.
     pub(crate) fn reached(&self, context: &Context, way: &ConnectTarget, connection: ConnectionId) {
         self.with_scheduler(|scheduler, now| scheduler.greeted(connection, now));
         self.note_up(context, &way.site);
@@ -352,13 +353,15 @@ impl Dispatch {
         self.with_scheduler(|scheduler, now| scheduler.lagging(connection, lag, now));
     }
 
-    /// A connection is over because of its host, and other hosts of the site can be tried.
+    /// Tells the scheduler that a connection is over because of its host, and that other hosts of the site can be
+    /// tried.
     pub(crate) fn host_failed(&self, connection: ConnectionId) {
         self.with_scheduler(|scheduler, now| scheduler.host_failed(connection, now));
         self.lock().posts.remove(&connection);
     }
 
-    /// The peer of a connection is silent in a transaction: nothing goes behind it, and its place is for others.
+    /// Tells the scheduler that the peer of a connection is silent in a transaction: no job is sent behind it, and
+    /// its place goes to others.
     pub(crate) fn silent(&self, connection: ConnectionId) {
         #[cfg(test)]
         if is_sabotaged(Sabotage::OneLane) {
@@ -367,7 +370,7 @@ impl Dispatch {
         self.with_scheduler(|scheduler, now| scheduler.silent(connection, now));
     }
 
-    /// A connection has a whole message out that is not answered: nothing goes behind it.
+    /// Tells the scheduler that a connection waits for the answer to a whole message: no job is sent behind it.
     pub(crate) fn stalling(&self, connection: ConnectionId) {
         #[cfg(test)]
         if is_sabotaged(Sabotage::OneLane) {
@@ -376,7 +379,7 @@ impl Dispatch {
         self.with_scheduler(|scheduler, now| scheduler.stalling(connection, now));
     }
 
-    /// No answer came to a job, which is done in a moment: it is tried alone from now on; `apart`: each recipient of
+    /// Has a job without an answer, which is done in a moment, tried alone from now on; `apart`: each recipient of
     /// it.
     pub(crate) fn unanswered(&self, connection: ConnectionId, job: &Job, apart: bool) {
         self.with_scheduler(|scheduler, _| scheduler.unanswered(connection, job, apart));
@@ -391,7 +394,8 @@ impl Dispatch {
         }
     }
 
-    /// Connections to next hops; those that hold a place, and those that wait for a silent one beside these.
+    /// Returns the number of connections to next hops: those that hold a place, and those that wait for a silent peer
+    /// besides.
     pub(crate) fn connections(&self) -> [u64; 2] {
         let (all, silent) = {
             let state = self.lock();
@@ -456,7 +460,7 @@ impl Dispatch {
         jobs
     }
 
-    /// Tells once that a site is down, as one of its destinations shows.
+    /// Logs once that a site is down, by one of its destinations.
     fn note_down(&self, context: &Context, name: &Arc<[u8]>, destination: &Arc<[u8]>, why: &str) {
         let now = self.now();
         let mut state = self.lock();
@@ -465,7 +469,7 @@ impl Dispatch {
         };
         if state.down.len() >= DOWN_MAX {
             let State { down, scheduler, purged, .. } = &mut *state;
-            // It looks at all of them. While there are too many the log does not name each.
+            // Each purge looks at all of them. While there are too many, the log does not name each.
             if now < *purged + PURGE_INTERVAL {
                 return;
             }
@@ -490,8 +494,8 @@ impl Dispatch {
         jobs
     }
 
-    /// Those that were overdue were settled, reported if that was owed, or are to be looked at again.
-    /// `pause`: how long it makes no sense to look.
+    /// Tells the scheduler that overdue recipients were settled or reported, or are to be looked at again. `pause`:
+    /// the time for which another look makes no sense.
     pub(crate) fn settled(
         &self,
         destination: DestinationId,
@@ -522,7 +526,8 @@ impl Dispatch {
         });
     }
 
-    /// The time by which recipients were to be delivered was looked at: they are done, or are to be looked at again.
+    /// Tells the scheduler that recipients were checked for the end of their time: they are done, or are to be looked
+    /// at again.
     pub(crate) fn timed(
         &self,
         destination: DestinationId,
@@ -533,7 +538,7 @@ impl Dispatch {
         self.with_scheduler(|scheduler, now| scheduler.deadline_settled(destination, message, recipients, again, now));
     }
 
-    /// Tells the scheduler something and does what follows.
+    /// Calls the scheduler and carries out its actions.
     fn with_scheduler<T>(&self, what: impl FnOnce(&mut Scheduler, Duration) -> T) -> T {
         let now = self.now();
         let mut state = self.lock();
@@ -606,7 +611,7 @@ impl Dispatch {
         self.with_scheduler(|scheduler, now| scheduler.page_loaded(destination, &entries, is_end, now));
     }
 
-    /// Has the lists looked through again that a message is in.
+    /// Has the lists of a message read again.
     pub(crate) fn look_at(&self, message: QueueId) {
         let states = self.spool.states(message);
         self.with_scheduler(|scheduler, now| states.iter().for_each(|(_, name)| scheduler.restore(name, now)));
@@ -622,7 +627,7 @@ impl Dispatch {
         wake.map_or(Duration::from_secs(3_600), |at| at.saturating_sub(now))
     }
 
-    /// Has a task done that the end of the server waits for; it is dropped if that has come.
+    /// Runs a task that the end of the server waits for; drops it if that has come.
     pub(crate) fn spawn(&self, task: TaskFuture) {
         self.send(Task::TaskFuture(task));
     }
@@ -646,7 +651,7 @@ impl Dispatch {
         }
     }
 
-    /// Has less room for jobs in memory, so that a few messages fill it.
+    /// Gives it less room for jobs in memory, so that a few messages fill it.
     #[cfg(test)]
     pub(crate) fn shrink(&self, ready_max: usize) {
         let ready_max = if is_sabotaged(Sabotage::LoadAll) { usize::MAX } else { ready_max };

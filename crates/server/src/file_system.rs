@@ -1,4 +1,4 @@
-//! The file system that a path is on.
+//! Finds the file system of a path.
 
 use spool::disk::real::RealDisk;
 use spool::disk::{Disk as _, Space};

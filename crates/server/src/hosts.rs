@@ -25,7 +25,7 @@ const PASSED_OVER_FIRST: Duration = Duration::from_secs(60);
 /// Time for which a host whose TLS failed gets mail in clear text. An attacker on the path can make any handshake
 /// fail, so it is short: it spares hosts whose TLS does not work a second connection for each message.
 const TLS_MEMORY: Duration = Duration::from_secs(3_600);
-/// How long it is remembered that a handshake with a host succeeded: longer than most pauses between two messages to
+/// Time for which a successful handshake with a host is remembered: longer than most pauses between two messages to
 /// it.
 const TLS_SEEN_MEMORY: Duration = Duration::from_secs(TLS_SEEN_DAYS * 24 * 3_600);
 /// The same in days, for log lines.
@@ -89,7 +89,7 @@ impl HostTable {
         first.and_then(|address| hosts.expected(*address))
     }
 
-    /// Tells what happened.
+    /// Updates the table after an event.
     pub(crate) fn learn(&self, happens: impl FnOnce(&mut Hosts)) {
         happens(&mut self.lock());
         self.file.changed();

@@ -1,15 +1,15 @@
 //! The stop *resolve*: each recipient gets a destination, and a destination gets the hosts to try.
 //!
-//! A destination is the name under which the spool keeps a queue, a [`route::Destination`]: the domain of the recipient
-//! in its DNS form, an address literal, or hosts that a map, a rule or `route.smart_host` names:
-//! `smtp:[192.0.2.1]:25,(a.example:25|b.example:25)`. The name is given when the message is stored and says where its
-//! mail belongs; which hosts that means is asked anew for each connection, so that a change in the DNS, in mailertable
-//! or in the configuration holds for mail that waits.
+//! A destination is the name under which the spool keeps a queue, a [`route::Destination`]: the domain of the
+//! recipient in its DNS form, an address literal, or hosts that a map, a rule or `route.smart_host` names:
+//! `smtp:[192.0.2.1]:25,(a.example:25|b.example:25)`. The name is given when the message is stored and tells where
+//! its mail belongs; the hosts are looked up for each connection, so that a change in the DNS, in mailertable or in
+//! the configuration holds for mail that waits.
 //!
-//! Destinations whose mail goes to the same hosts in the same manner share a [`Site`]: one window, one pace, one
-//! health. Its name says all that must be the same: `mx1.example|mx2.example,backup.example:25 tls=opportunistic`,
-//! equal hosts with `|` between them, and behind it where they differ from the usual, the source address, the name we
-//! go by, and the rule.
+//! Destinations whose mail goes to the same hosts with the same options share a [`Site`]: one window, one pace, one
+//! health. Its name has all that must be the same: `mx1.example|mx2.example,backup.example:25 tls=opportunistic`,
+//! equal hosts with `|` between them, and behind them, where they differ from the usual, the source address, the HELO
+//! name, and the rule.
 //!
 //! Invariant: a DNS that is broken is a deferral. Only an answer that says that there is no such host is a failure.
 
@@ -27,13 +27,13 @@ use std::time::{Duration, Instant};
 /// The most addresses that one connection tries, one after the other.
 pub(crate) const CANDIDATES_MAX: usize = 16;
 
-/// How long a site is taken for granted whose hosts the configuration names.
+/// Time for which a site holds whose hosts the configuration names.
 const CONFIGURED_FOR: Duration = Duration::from_secs(3_600);
 
-/// How long the DNS is believed that there is no host.
+/// Time for which the DNS's answer that there is no host holds.
 const NOWHERE_FOR: Duration = Duration::from_secs(60);
 
-/// Where the mail of some destinations goes, and how.
+/// A place where the mail of some destinations goes: hosts and rule.
 #[derive(Clone, Debug)]
 pub(crate) struct Site {
     /// The same for all destinations that go there.
@@ -177,7 +177,7 @@ fn target(config: &Config, routing: &Routing, ask: &mut Ask<'_>, destination: &[
     let own = ConnectionOptions { source4: read.source4, source6: read.source6, hello: read.hello, group: read.group };
     match read.to {
         To::Hosts(hosts) if !routing.is_plain() => Ok(Target::Hosts(hosts, own)),
-        // The smart hosts are gone: it is given the destinations of its domains, if not just now.
+        // The smart hosts are gone: the mail gets the destinations of its domains, if not just now.
         To::Hosts(_) => Err(NoTarget::NoHosts(gone())),
         To::Literal(literal) => match Domain::parse(literal.as_bytes()) {
             Ok(literal) => Ok(match smart {
@@ -501,7 +501,7 @@ mod tests {
         assert!(is_smart_hosts(name) && !is_smart_hosts(b"[IPv6:2001:db8::1]") && !is_smart_hosts(b"a.example"));
         let none = found("[]", name).await.unwrap_err();
         assert!(!none.permanent, "{none}");
-        // A destination that is none at all has failed.
+        // A name that is no destination has failed.
         assert!(found("[]", b"no domain").await.unwrap_err().permanent);
     }
 

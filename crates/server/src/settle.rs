@@ -46,7 +46,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long it takes until a report that could not be stored is tried again.
+/// Time until a report that could not be stored is tried again.
 pub(crate) const REPORT_AGAIN: Duration = Duration::from_secs(300);
 
 /// One attempt on some recipients of one message.
@@ -54,7 +54,7 @@ pub(crate) const REPORT_AGAIN: Duration = Duration::from_secs(300);
 pub(crate) struct Attempt<'a> {
     /// With the recipients of the attempt alone.
     pub(crate) envelope: &'a Envelope,
-    /// Where each of them stands in the message, and its state before.
+    /// Position of each in the message, and its state before.
     pub(crate) positions: &'a [(u32, State)],
     /// Octets of the content.
     pub(crate) content_bytes: u64,
@@ -64,7 +64,7 @@ pub(crate) struct Attempt<'a> {
     pub(crate) next_hop: NextHop<'a>,
     /// `esmtp`, `smtp`, `lmtp`
     pub(crate) mailer: &'a str,
-    /// How long it took.
+    /// The time that the attempt took.
     pub(crate) xdelay: Duration,
     /// The next hop sends the reports that the sender asked for (RFC 3461 §5.2.1).
     pub(crate) passes_dsn: bool,
@@ -72,13 +72,13 @@ pub(crate) struct Attempt<'a> {
     pub(crate) passes_by: bool,
     /// A host was tried. False for mail that only grew old.
     pub(crate) is_try: bool,
-    /// It was logged before, and is reported now together with others.
+    /// The result was logged before, and is reported now together with others.
     pub(crate) is_told: bool,
     /// The recipient has the message in the end: a mailbox, a program, a file.
     pub(crate) is_final: bool,
     /// Name of a program or file that the log has in place of the recipients; these then follow it.
     pub(crate) name: Option<&'a str>,
-    /// By whose rights that runs or is written: user and group.
+    /// User and group whose rights run the program or write the file.
     pub(crate) owner: Option<(u32, u32)>,
 }
 
@@ -104,9 +104,9 @@ pub(crate) struct Cause {
     pub(crate) text: Arc<str>,
     /// The reply of the next hop, if there was one.
     pub(crate) reply: Option<Reply>,
-    /// The kind of reason, where it was found out already.
+    /// The kind of reason, if it is known already.
     reason: Option<Reason>,
-    /// There is nothing to wait for: the recipient was one too many in his transaction.
+    /// The recipient need not wait: it was one too many in its transaction.
     is_crowded: bool,
     /// The host that said it, where that is not the host of the attempt.
     host: Option<Arc<str>>,
@@ -173,7 +173,7 @@ fn is_one_too_many(reply: &Reply) -> bool {
         // The mailbox is full, disabled or not there.
         Some((1 | 2, _)) => false,
         Some(_) => says_too_many_recipients(reply),
-        // Without a word of another reason the code means it.
+        // Without another reason in the text the code means too many recipients.
         None => says_too_many_recipients(reply) || !says_other_reason(reply),
     }
 }
@@ -197,7 +197,7 @@ pub(crate) fn says_too_many_recipients(reply: &Reply) -> bool {
 pub(crate) struct Settled {
     /// For the spool.
     pub(crate) changes: Vec<Change>,
-    /// When the earliest of those that wait is due, since 1970.
+    /// The due time of the earliest waiting recipient, since 1970.
     pub(crate) retry: Option<Duration>,
 }
 
@@ -414,12 +414,12 @@ async fn report_to_sender(context: &Arc<Context>, attempt: &Attempt<'_>, judged:
             let Some(one) = judged.get_mut(*at) else { continue };
             match (&one.kind, told) {
                 (Some(Kind::Failed), ReportResult::NotStored) => {
-                    // It will fail again, and then perhaps the report can be stored.
+                    // The recipient will fail again, and then perhaps the report can be stored.
                     one.state = one.state.until(now + REPORT_AGAIN);
                 }
                 (Some(Kind::Failed), ReportResult::NobodyLeft) => one.state.status = Status::Held,
                 (Some(Kind::Delayed), ReportResult::Yes | ReportResult::NotWanted) => one.state = one.state.warned(),
-                // It is not delivered again for that.
+                // The recipient is not delivered again for that.
                 (Some(kind), ReportResult::NotStored) => {
                     one.state = receipt::owing(one.state, *kind, now + REPORT_AGAIN).unwrap_or(one.state);
                 }
@@ -433,7 +433,7 @@ async fn report_to_sender(context: &Arc<Context>, attempt: &Attempt<'_>, judged:
     let mut rest = wanted.as_slice();
     while !rest.is_empty() {
         let (told, count) = report::to_sender(context, attempt, judged, rest).await;
-        // Where the spool takes no report it takes no other.
+        // If the spool does not store this report, it stores no other.
         let count = if told == ReportResult::Yes { count.max(1) } else { rest.len() };
         let (these, others) = rest.split_at_checked(count).unwrap_or((rest, &[]));
         mark(judged, these, told);
@@ -456,13 +456,14 @@ async fn record(context: &Context, attempt: &Attempt<'_>, judged: &mut [Recipien
     let changes: Vec<Change> = these.iter().filter_map(change).collect();
     // If they cannot be recorded, the recipients are tried again, and reported again.
     let Ok(recorded) = spool.record(&changes) else { return };
-    // A single shard writes it before the next report, or with it. Of several, the report may be in another one.
+    // A single shard writes the record before the next report, or with it. With several, the report may be in another
+    // one.
     if spool.shards() > 1 {
         drop(recorded.await);
     }
 }
 
-/// Says in the log that an attempt came to nothing because the destination cannot be reached.
+/// Logs an attempt that failed because the destination cannot be reached.
 pub(crate) fn log_deferred(context: &Context, attempt: &Attempt<'_>, cause: &Cause) {
     let reason = cause.reason(&context.live.load().reasons);
     let cause = Cause { reason: Some(reason), ..cause.clone() };
@@ -478,14 +479,14 @@ pub(crate) fn log_deferred(context: &Context, attempt: &Attempt<'_>, cause: &Cau
     log_fate(context, attempt, &AttemptOutcome::Deferred(cause));
 }
 
-/// Says in the log that recipients came to the same.
+/// Logs recipients with the same result.
 pub(crate) fn log_fate(context: &Context, attempt: &Attempt<'_>, fate: &AttemptOutcome) {
     let judged = |(_, state): &(u32, State)| RecipientDecision { fate: fate.clone(), kind: None, state: *state };
     let judged: Vec<RecipientDecision> = attempt.positions.iter().map(judged).collect();
     log(context, attempt, &judged);
 }
 
-/// One line for those that share an answer.
+/// Writes one line for the recipients that share a result.
 fn log(context: &Context, attempt: &Attempt<'_>, judged: &[RecipientDecision]) {
     let envelope = attempt.envelope;
     let delay = context.unix_now().saturating_sub(Duration::from_micros(envelope.received.at_us));
@@ -519,7 +520,7 @@ fn log_one(context: &Context, attempt: &Attempt<'_>, to: &[&str], one: &Recipien
             let dsn = reply.status().unwrap_or(EnhancedCode::of(Outcome::Success, 0, 0));
             (dsn, Some(reply), Stat::Sent(&text))
         }
-        // It was logged when it was delivered.
+        // The delivery was logged when it happened.
         AttemptOutcome::Receipt(_) => return,
         AttemptOutcome::Deferred(cause) => (cause.status, cause.reply.as_ref(), Stat::Deferred(&cause.text)),
         AttemptOutcome::Failed(cause) => {

@@ -11,7 +11,7 @@ use std::str::FromStr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Where in a transaction something is played.
+/// A point in a transaction at which a sink plays a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Point {
     /// After HELO, EHLO or LHLO.
@@ -137,7 +137,7 @@ impl Behaviour {
         })
     }
 
-    /// Plays it. A reply is the refusal to give; without one the sink goes on as a server does.
+    /// Plays the fault of a point. A reply is the refusal to give; without one the sink goes on as a server does.
     ///
     /// # Cancel safety
     /// A dropped call leaves nothing behind but a count.

@@ -1,5 +1,5 @@
-//! How often each of many things happened in a window of time that slides: connections of a client for `ClientRate:` of
-//! the access map, failed logins of a client or a user, recipients of a login.
+//! Counts events by key in a window of time that slides: connections of a client for `ClientRate:` of the access map,
+//! failed logins of a client or a user, recipients of a login.
 //!
 //! A window is counted in [`SLOTS`] slots, as sendmail counts: events older than the window by at most one slot are
 //! forgotten, so a key that has used up its number may come again after a whole window at the latest. A count costs a
@@ -17,7 +17,7 @@ use std::time::Duration;
 /// Keys that are counted. About 5 MB.
 pub const KEYS_MAX: usize = 65_536;
 
-/// Into how many slots a window is cut.
+/// Number of slots of a window.
 pub const SLOTS: u64 = 6;
 const COUNTS: usize = 6;
 
@@ -49,7 +49,7 @@ impl Window {
 #[derive(Debug)]
 pub(crate) struct SlidingWindows<K> {
     slot_nanoseconds: u64,
-    /// Those that came since `rotated`, and those from before.
+    /// Keys with an event since `rotated`, and those from before.
     young: HashMap<K, Window>,
     old: HashMap<K, Window>,
     rotated: u64,

@@ -17,7 +17,7 @@ use std::time::Duration;
 /// How often they are written.
 const SAVE_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Where it is, and whether it is to be written.
+/// The path of a file, and whether it has to be written.
 #[derive(Debug, Default)]
 pub(crate) struct StateFile {
     /// Nowhere without a spool.
@@ -27,7 +27,7 @@ pub(crate) struct StateFile {
     has_changed: AtomicBool,
     /// One writes at a time.
     writes: Mutex<()>,
-    /// The operator knows that it cannot be written.
+    /// The operator has got the message that it cannot be written.
     is_told: AtomicBool,
 }
 
@@ -122,7 +122,7 @@ fn read(path: &Path, max: usize) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Replaces a file. It is not synced: after a power cut it may be damaged, which its reader finds out.
+/// Replaces a file. It is not synced: after a power cut it may be damaged, which its reader detects.
 fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let new = path.with_extension("tmp");
     let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
@@ -130,7 +130,7 @@ fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     drop(file);
     let replaced = written.and_then(|()| Ok(rustix::fs::rename(&new, path)?));
     if replaced.is_err() {
-        // It would take room where there is none.
+        // The remains would take room where there is none.
         drop(std::fs::remove_file(&new));
     }
     replaced

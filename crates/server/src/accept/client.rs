@@ -52,7 +52,7 @@ fn access(routing: &Routing) -> Option<&Access> {
 }
 
 fn said(access: &Access, ask: &mut Ask<'_>, ip: IpAddr) -> Result<ClientLimits, Stop> {
-    // Both before either is looked at, so that one round asks for both.
+    // Both look-ups are made before either result is used, so that one round asks for both.
     let (connections, rate) = (access.connections(ask, ip), access.rate(ask, ip));
     Ok(ClientLimits { connections: connections?.map(max), rate: rate?.map(max) })
 }

@@ -38,7 +38,7 @@ pub(crate) async fn take_connections(context: Arc<Context>, listener: Arc<Listen
     let mut trouble_said: Option<Instant> = None;
     let mut stop = pin!(context.stop.begun());
     let mut closed = pin!(listener.closed.notified());
-    // A reload may have closed it before this task began.
+    // A reload may have closed the listener before this task began.
     closed.as_mut().enable();
     if listener.is_closed() {
         return;
@@ -70,11 +70,12 @@ pub(crate) async fn take_connections(context: Arc<Context>, listener: Arc<Listen
     }
 }
 
-/// Admits a connection and gives it its task, or turns it away.
+/// Admits a connection and starts its task, or refuses it.
 fn take(context: &Arc<Context>, listener: &Listener, stream: TcpStream, peer: SocketAddr) {
     let began = clock::now();
     let lane = listener.lane.load_full();
-    // Replies are whole flights already; waiting to fill packets only delays them. A failure costs nothing but time.
+    // Replies are complete when they are written; waiting to fill packets only delays them. A failure costs only
+    // time.
     drop(stream.set_nodelay(true));
     let comes_by_proxy = proxy::expected(&lane.listen.proxy_protocol, peer.ip());
     let client =
@@ -129,7 +130,7 @@ struct Arrival {
 }
 
 impl Arrival {
-    /// A proxy speaks first, for the client.
+    /// Reads the header of a proxy, which speaks first.
     async fn proxied(mut self, mut stream: TcpStream) {
         let received = tokio::select! {
             received = proxy::receive(&mut stream, PROXY_TIME_MAX) => received,
@@ -149,7 +150,7 @@ impl Arrival {
         self.asked_about(stream).await;
     }
 
-    /// The limits of the client are still to be found out.
+    /// Asks the access map for the limits of the client.
     async fn asked_about(mut self, stream: TcpStream) {
         let routing = self.context.routing.load_full();
         let own = tokio::select! {
@@ -169,7 +170,7 @@ impl Arrival {
         self.open(Transport::Plain(stream), None, ClientCertificate::NotAsked).await;
     }
 
-    /// The map that has the client's limits cannot be asked.
+    /// Refuses a client for now, as the map with its limits cannot be asked.
     fn put_off(&self, stream: &TcpStream, why: &str) {
         refuse(&SockRef::from(stream), CANNOT_SAY);
         self.context.record(&Event::ConfigWarning { text: &format!("a map cannot be asked: {why}") });

@@ -1,10 +1,10 @@
-//! One body per decoder of this stop: feed it any bytes, and it asserts what must hold for all bytes.
+//! One function per decoder of this stop: it takes any bytes, and asserts the properties that hold for all bytes.
 //!
 //! Tests drive the bodies with mutated seeds in every run; a fuzzer's targets call the same functions.
 
 use super::proxy::{BYTES_MAX, Outcome, read};
 
-/// PROXY headers: the decision falls at one octet, depends on none behind it, and falls in time.
+/// PROXY headers: the decision comes at one octet, depends on none behind it, and comes in time.
 ///
 /// # Panics
 /// When something does not hold.

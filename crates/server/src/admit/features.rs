@@ -1,4 +1,4 @@
-//! What `Srv_Features:` of the access map changes in the offers to one client.
+//! Applies `Srv_Features:` of the access map to the offers to one client.
 //!
 //! A small letter offers or demands, a capital one does not, as in sendmail. A small letter offers only extensions
 //! for which the listener has the means: it creates neither a certificate nor users. Letters of commands that do not
@@ -38,7 +38,8 @@ pub(crate) fn features(letters: &str, settings: &Settings) -> Features {
             'x' => offers.expand = usual.expand,
             'V' => features.asks_certificate = false,
             'v' => features.asks_certificate = true,
-            // One setting is for both: each becomes CRLF in the content, and neither ever ends DATA.
+            // One setting is for both letters: a bare CR or LF becomes CRLF in the content, and neither ever ends
+            // DATA.
             'G' | 'U' => offers.bare_newline = BareNewline::Normalize,
             'g' | 'u' => offers.bare_newline = BareNewline::Reject,
             _ => {}

@@ -1,4 +1,4 @@
-//! How long a client waits for its greeting: programs that send spam often do not wait, and show themselves.
+//! The pause before the greeting: programs that send spam often do not wait for it, and are recognized by that.
 
 use std::net::IpAddr;
 use std::time::Duration;

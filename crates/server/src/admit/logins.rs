@@ -28,7 +28,7 @@ const OVER_MAX: usize = 1_000;
 pub(crate) struct LoginOver {
     /// The user.
     pub(crate) user: Box<str>,
-    /// From where the first recipient over the limit came.
+    /// The address that the first recipient over the limit came from.
     pub(crate) client: Option<IpAddr>,
     /// Recipients of the last hour when the excess was logged.
     pub(crate) count: u32,

@@ -1,4 +1,4 @@
-//! The stop between a command and its reply: may this client, this sender, this recipient?
+//! The stop between a command and its reply: decides on client, sender and recipient.
 //!
 //! A [`Policy`] is a plain function over the [`Facts`] of a transaction: no I/O, no clock; facts from outside (names,
 //! block lists, maps) were looked up before. [`Policies`] is the ordered list; the first policy that decides ends it,
@@ -83,7 +83,7 @@ pub trait Policy: fmt::Debug + Send + Sync {
     }
 }
 
-/// A verdict and whose it is.
+/// A verdict and the policy that made it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decision {
     /// The answer.

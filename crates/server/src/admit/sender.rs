@@ -1,8 +1,9 @@
 //! Refuses senders to whom no bounce could ever be sent.
 //!
-//! The null sender is always welcome, with several recipients too: reports about one message to several people are
-//! sent so. From our own clients and users everything is taken, since machines without a name of their own send mail
-//! from `root@localhost`. From others an address is refused that leads nowhere by its form alone; the DNS is not asked.
+//! The null sender is always accepted, with several recipients too: reports about one message to several people use
+//! it. From our own clients and users every sender is accepted, since machines without a name of their own send mail
+//! from `root@localhost`. From others an address is refused that leads nowhere by its form alone; the DNS is not
+//! asked.
 //!
 //! Not here: lengths and characters, which the parser of `mail` has judged; the access map.
 

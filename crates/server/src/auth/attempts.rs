@@ -27,7 +27,7 @@ use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How long a pair counts as one that has logged in.
+/// Time for which a pair counts as one that has logged in.
 const KNOWN_TIME: Duration = Duration::from_secs(7 * 24 * 3_600);
 
 /// The limits; 0 means none.

@@ -10,7 +10,7 @@ use zeroize::Zeroizing;
 /// The mechanisms, as they are offered: the strongest first.
 pub(super) const MECHANISMS: [&str; 3] = ["SCRAM-SHA-256", "PLAIN", "LOGIN"];
 
-/// Of a name that is none, for the log.
+/// Characters of an invalid user name, for the log.
 const NAME_CHARS_MAX: usize = 255;
 
 /// The next step of the driver. No `Debug`: it may hold a password.

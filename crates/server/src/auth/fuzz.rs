@@ -1,4 +1,5 @@
-//! One body for all exchanges: any bytes as responses, and what must hold for all of them.
+//! One function for all exchanges: it takes any bytes as responses, and asserts the properties that hold for all of
+//! them.
 
 use super::dialog::{Dialog, MECHANISMS, Next};
 use super::scram::{self, Keys};

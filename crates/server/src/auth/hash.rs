@@ -1,8 +1,8 @@
 //! Stored hashes of passwords: reading, checking, making.
 //!
-//! A hash is checked when it is read, so that checking a password cannot fail later for a reason the operator was never
-//! told. Costs have upper limits: a line of the password file must not stop a thread for hours. All functions that take
-//! a password use 10 to 500 ms of CPU and belong on a thread that may block.
+//! A hash is checked when it is read, so that checking a password cannot fail later for a reason that the log has not
+//! reported. Costs have upper limits: a line of the password file must not stop a thread for hours. All functions
+//! that take a password use 10 to 500 ms of CPU and belong on a thread that may block.
 
 use argon2::password_hash::phc::PasswordHash;
 use argon2::password_hash::{PasswordHasher as _, PasswordVerifier as _};
@@ -191,7 +191,7 @@ impl std::fmt::Display for HashError {
 
 impl std::error::Error for HashError {}
 
-/// Makes what stands after `user:` in the password file, with a random salt. Takes 10 to 100 ms of CPU.
+/// Makes the text behind `user:` in the password file, with a random salt. Takes 10 to 100 ms of CPU.
 ///
 /// # Errors
 /// The password cannot be one, or there is no memory.

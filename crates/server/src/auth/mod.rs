@@ -6,9 +6,10 @@
 //! a bounded number at once, so that a flood of AUTH slows down AUTH and nothing else. Not here: the lines and base64
 //! of SMTP, and the right to relay.
 //!
-//! Invariants: success comes only from a hash, a proof or a program that said yes; a wrong password and an unknown user
-//! take the same time and get the same reply; no secret is in a message, an error or a `Debug` text; what held a
-//! password is wiped when it is dropped. Beyond the limits of failures (`attempts`) nothing is checked.
+//! Invariants: success comes only from a hash, a proof or a program that accepts the password; a wrong password and
+//! an unknown user take the same time and get the same reply; no secret is in a message, an error or a `Debug` text;
+//! memory that held a password is wiped when it is dropped. Beyond the limits of failures (`attempts`) no password is
+//! checked.
 
 mod attempts;
 mod dialog;
@@ -65,7 +66,8 @@ impl Default for Limits {
     }
 }
 
-/// Something that the operator should know: a broken line, a file open to everybody, a setting that cannot work.
+/// A problem that the operator should know: a broken line, a file that every user can read, a setting that cannot
+/// work.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     object: String,
@@ -105,7 +107,7 @@ pub struct Authenticator {
     program: Vec<String>,
     program_time_max: Duration,
     limits: Limits,
-    /// Of the stand-in keys that an unknown user gets.
+    /// Key of the made-up SCRAM keys for unknown users.
     secret: [u8; scram::KEY_OCTETS],
     checks: Turns,
     lookups: Arc<Semaphore>,
@@ -136,7 +138,8 @@ impl Authenticator {
         Self::open_with(settings, Limits::default())
     }
 
-    /// [`Self::open`] for a server with a user of its own, who may own the password file as root may.
+    /// Does the same as [`Self::open`] for a server with a user of its own, who may own the password file as root
+    /// may.
     ///
     /// # Errors
     /// As for [`Self::open`].

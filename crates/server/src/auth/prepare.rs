@@ -5,14 +5,14 @@
 use std::borrow::Cow;
 use zeroize::Zeroizing;
 
-/// Why [`user`] said no, for the log.
+/// Why [`user`] refused a name, for the log.
 pub(super) const BAD_USER: &str = "the user name is empty, too long or has characters that SASLprep forbids";
-/// Why [`password`] said no, for the log.
+/// Why [`password`] refused a password, for the log.
 pub(super) const BAD_PASSWORD: &str = "the password is empty, too long or has characters that SASLprep forbids";
 
 // RFC 4616 §2: 255 octets at most
 const USER_OCTETS_MAX: usize = 255;
-/// Twice what RFC 4616 allows: SHA-crypt takes time in proportion to the length.
+/// Twice the limit of RFC 4616: SHA-crypt takes time in proportion to the length.
 const PASSWORD_OCTETS_MAX: usize = 512;
 
 /// Returns a user name, prepared; `None` if there is none.

@@ -22,7 +22,7 @@ pub(super) const KEY_OCTETS: usize = 32;
 pub(super) const ITERATIONS_MIN: u32 = 4096;
 /// The client does the work; beyond this it gives up.
 pub(super) const ITERATIONS_MAX: u32 = 10_000_000;
-/// Of a client's message; names and nonces are short.
+/// Octets of a client's message; names and nonces are short.
 const MESSAGE_OCTETS_MAX: usize = 4096;
 
 type Key = [u8; KEY_OCTETS];
@@ -151,7 +151,8 @@ impl First {
         Ok(Self { user, gs2_header, bare: bare.to_owned(), nonce: nonce.to_owned() })
     }
 
-    /// Makes server-first-message, and what can judge the answer to it. `nonce` is fresh, printable, without comma.
+    /// Makes server-first-message, and the value that judges the answer to it. `nonce` is fresh, printable, without
+    /// comma.
     // RFC 5802 §5: nonce = client's and server's part, s = salt, i = iterations
     pub(super) fn answer(self, keys: Keys, nonce: &str) -> (Expected, Vec<u8>) {
         let nonce = format!("{}{nonce}", self.nonce);

@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 
 /// Grants in a row to those that go first while others wait.
 const FIRST_MAX: u32 = 4;
-/// Beyond this those of a client that have gone away are looked for when another comes.
+/// Length from which waiters of a client that have gone away are removed when another comes.
 const SWEEP_LENGTH: usize = 64;
 
 /// The client that shares turns; `None`: no client of the network.
@@ -106,7 +106,7 @@ impl Shared {
                     *state.running.entry(owner).or_default() += 1;
                     state.in_a_row = if is_first { state.in_a_row.saturating_add(1) } else { 0 };
                 }
-                // It has gone away. Dropping the turn would ask for the lock that is held here.
+                // The receiver has gone away. Dropping the turn here would ask for the lock that is held.
                 Err(mut turn) => turn.shared = None,
             }
         }

@@ -1,8 +1,8 @@
 //! The password file: users, their hashes, and reading it again when it changes.
 //!
-//! One line per hash, `user:HASH`; empty lines and lines that begin with `#` say nothing. A line that cannot be read is
-//! left out and reported with its number; if the whole file cannot be read, the users of before stay. Everything here
-//! blocks.
+//! One line per hash, `user:HASH`; empty lines and lines that begin with `#` are ignored. A line that cannot be read
+//! is left out and reported with its number; if the whole file cannot be read, the present users stay. Everything
+//! here blocks.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Read as _};
@@ -19,7 +19,7 @@ use arc_swap::ArcSwap;
 
 /// Some 200,000 users.
 const FILE_BYTES_MAX: u64 = 64 << 20;
-/// Several so that a password can change while devices still use the old one.
+/// Several hashes, so that a password can change while devices still use the old one.
 const HASHES_PER_USER_MAX: usize = 8;
 
 /// Result of a password check.
@@ -37,7 +37,7 @@ pub(super) enum Answer {
 #[derive(Debug, Default)]
 pub(super) struct Users {
     hashes: HashMap<Box<str>, Vec<Hash>>,
-    /// The user whose hash is checked when a user does not exist, so that this takes as long: one of the usual cost.
+    /// The user whose hash is checked for an unknown user, so that this takes as long: one of the usual cost.
     usual: Option<Box<str>>,
     /// Iterations and octets of salt as most users with SCRAM keys have them; `None` if there is no such user.
     usual_scram: Option<(NonZeroU32, usize)>,

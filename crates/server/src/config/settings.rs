@@ -13,7 +13,7 @@ pub(crate) fn smtp_settings(config: &Config, listen: &Listen) -> Settings {
         ListenProtocol::Lmtp => Dialect::Lmtp,
     };
     let can_check = config.auth.file.is_some() || !config.auth.program.is_empty();
-    // A program is asked for passwords in clear; SCRAM has none to show it.
+    // A program needs passwords in clear; SCRAM has none to give it.
     let offered = |name: &&String| can_check && (config.auth.program.is_empty() || *name != "SCRAM-SHA-256");
     let offers = |name: &str| config.smtp.extensions.iter().any(|extension| extension == name);
     Settings {
@@ -97,7 +97,7 @@ mod tests {
         assert_eq!(spool.shared_bytes, room.shared_bytes);
     }
 
-    /// The rules of the configuration refuse every spool that the spool refuses.
+    /// The rules of the configuration refuse every configuration that the spool refuses.
     #[test]
     fn the_smallest_spools_can_be_opened() {
         for (segment, shards) in [(SEGMENT_BYTES_MIN, 1), (SEGMENT_BYTES_MIN, 64), (1 << 30, 1), (1 << 30, 64)] {

@@ -146,7 +146,7 @@ fn judge_reply(rules: &Rules, stage: Stage, reply: Reply) -> (AttemptOutcome, Fe
                 let cause = Cause::new(status(Outcome::Permanent), words, Some(reply));
                 return (AttemptOutcome::Failed(cause.because(reason)), feedback);
             }
-            // A success where none belongs is no promise.
+            // A success at this stage accepts no message.
             let cause = Cause::new(status(Outcome::Transient), reply.to_string(), Some(reply));
             (AttemptOutcome::Deferred(cause.because(reason)), feedback)
         }

@@ -1,4 +1,4 @@
-//! From the addresses of a site to a connection whose server has greeted us and speaks our protocol.
+//! Opens a connection: from the addresses of a site to a server that has greeted and speaks the protocol.
 //!
 //! Addresses are tried in their order, those that failed a short while ago last ([`schedule::Hosts`]). A server that
 //! refuses at the greeting counts as one that cannot be reached: another host may take the mail, and a host that is
@@ -44,7 +44,7 @@ const SLOW_ALL: Duration = Duration::from_secs(15 * 60);
 /// A host that was silent when its place was needed is tried behind the others of its site for four times this.
 const CALLED_OFF_WAIT: Duration = Duration::from_secs(15);
 
-/// How long a host may take for its last word. The next address waits for it, when this one has refused.
+/// Time of a host for its reply to QUIT. The next address waits for it, when this one has refused.
 const FAREWELL_TIME: Duration = Duration::from_secs(1);
 
 /// Why a site could not be reached.
@@ -60,12 +60,12 @@ pub(super) struct ConnectError {
     pub(super) peer: Option<Candidate>,
     /// The server shuts down, or the place was needed; nothing is known about the site.
     pub(super) is_ours: bool,
-    /// Whether a host was silent, or all said no.
+    /// Whether a host was silent, or all refused.
     pub(super) failure: Failure,
     /// There was no time for some hosts, of which nothing bad is known; the next connection begins with them, since
     /// those that were tried come behind.
     pub(super) has_untried: bool,
-    /// Nothing but another access map can mend it.
+    /// Only a change of the access map can mend it.
     pub(super) is_permanent: bool,
     /// The access map cannot be asked, so other hosts of the site cannot be tried either.
     pub(super) is_of_map: bool,
@@ -110,7 +110,7 @@ impl ConnectError {
     }
 }
 
-/// How long a host may take for what.
+/// Time limits of the steps with a host.
 #[derive(Clone, Copy, Debug)]
 struct Patience {
     connect: Duration,
@@ -138,7 +138,7 @@ impl Patience {
                 connect: fast_connect_time.min(connect_time),
                 greeting: fast_greeting_time.min(greeting_time),
                 command: fast_command_time.min(command_time),
-                // As long as one host can take, so that each has a second beside it.
+                // As long as one host can take, so that a second one gets its time too.
                 all: fast_connect_time + fast_greeting_time + fast_command_time,
                 hurry: fast_command_time,
             },
@@ -221,7 +221,7 @@ pub(super) async fn open<N: Future<Output = ()>>(
     if let Some(last) = last.as_mut().filter(|_| !left.is_empty()) {
         last.put_off();
         let untried: Vec<SocketAddr> = left.iter().filter_map(|one| one.address.socket()).collect();
-        // Where nothing is held against those that were tried, they would be tried first again.
+        // Where no failure is known of the hosts that were tried, they would be tried first again.
         last.has_untried = context.hosts.look(|hosts| {
             let mut tried = all.iter().filter(|one| !untried.contains(one));
             tried.any(|one| hosts.is_doubted(*one)) && untried.iter().any(|one| !hosts.is_doubted(*one))
@@ -246,7 +246,8 @@ struct Opening<'a> {
 }
 
 impl Opening<'_> {
-    /// Brings a host, or an IPv4 address of it that is taken from `left`, to where it takes mail.
+    /// Opens a connection to a host, or to an IPv4 address of it that is taken from `left`, up to its readiness for
+    /// mail.
     async fn reach<N: Future<Output = ()>>(
         self,
         candidate: Candidate,
@@ -270,7 +271,7 @@ impl Opening<'_> {
                 self.learn(&peer, Hosts::failed);
             }
             Err(Unready::Tls(trouble)) if trouble.failure == Failure::Silent => self.learn(&peer, Hosts::failed),
-            // That it lacks TLS is nothing to those who do not need it.
+            // A missing TLS does not matter to recipients that do not need it.
             Err(_) => {}
         }
         greeted.map_err(Unready::into_trouble)
@@ -297,7 +298,7 @@ impl Opening<'_> {
         match raced {
             Raced::First(transport) => Ok((candidate, transport)),
             Raced::Second(transport) => {
-                // Whether it is slow or leads nowhere: the other one is better for now.
+                // Whether it is slow or leads nowhere: the other address is better for now.
                 self.learn(&candidate, Hosts::failed);
                 Ok((other().unwrap_or(candidate), transport))
             }
@@ -337,7 +338,7 @@ impl Opening<'_> {
     ) -> Result<Box<Link>, Unready> {
         let settings = self.settings(tls, &candidate, said);
         let is_lmtp = settings.dialect == Dialect::Lmtp;
-        // In the slow lane it is waited for, and does not count as one that is fast again.
+        // In the slow lane the connection waits, and the host does not count as fast again.
         let lags_after = Some(self.config.delivery.fast_command_time);
         let session = Session::new(Arc::new(settings));
         let mut link = Box::new(Link::new(session, transport, candidate.clone(), is_lmtp, lags_after));

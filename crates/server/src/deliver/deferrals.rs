@@ -35,7 +35,7 @@ impl Default for Deferrals {
 }
 
 impl Deferrals {
-    /// Puts those jobs in line that are not there.
+    /// Adds those jobs that do not wait yet.
     pub(super) fn line_up(&self, mut jobs: Vec<Job>) -> DeferredJobs<'_> {
         let mut waiting = self.waiting();
         jobs.retain(|job| waiting.insert((job.message, job.recipients.clone())));

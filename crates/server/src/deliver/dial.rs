@@ -1,8 +1,8 @@
 //! A connection to an address, or to one of two.
 //!
-//! IPv6 may be configured and lead nowhere. So where a host has both kinds of address and one of IPv6 is silent, one of
-//! IPv4 is tried after a moment; what refuses at once costs nothing anyway. The silent one is let go before: a host
-//! that is to have one connection never sees two.
+//! IPv6 may be configured and lead nowhere. So where a host has both kinds of address and one of IPv6 is silent, one
+//! of IPv4 is tried after a moment; an address that refuses at once costs nothing anyway. The attempt at the silent
+//! one is dropped first: a host with a limit of one connection never sees two.
 
 use super::{Candidate, Where};
 use crate::config::EffectiveRule;
@@ -15,7 +15,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 use tokio::net::{TcpSocket, TcpStream, UnixStream};
 
-/// How long the first of two addresses is alone.
+/// Time for which the first of two addresses is tried alone.
 // RFC 8305 §8: the recommended Connection Attempt Delay
 const HEAD_START: Duration = Duration::from_millis(250);
 
@@ -112,7 +112,7 @@ impl Dialler<'_> {
         tokio::time::timeout(self.limit, self.dial(address)).await.unwrap_or(Err(DialError::Silent))
     }
 
-    /// Connects to `first`, and after a moment of silence to `second` in its place; if that says no, to `first` again
+    /// Connects to `first`, and after a moment of silence to `second` in its place; if that refuses, to `first` again
     /// for the rest of its time.
     ///
     /// # Cancel safety

@@ -14,15 +14,17 @@ use schedule::AvoidedExtensions;
 use smtp::client::{Answer, Finished, Loss, Stage};
 use std::time::Duration;
 
-/// How long an extension is not used whose use was refused.
+/// Time for which an extension is not used after its use was refused.
 const REFUSED_TIME: Duration = Duration::from_secs(24 * 3_600);
-/// How long one is not used that may have led to silence or a lost connection: the host may as well have failed.
+/// Time for which one is not used that may have led to silence or a lost connection: the host may as well have
+/// failed.
 const SUSPECT_TIME: Duration = Duration::from_secs(3_600);
 
 /// Extensions that do not work.
 pub(super) struct BrokenExtensions {
     pub(super) extensions: AvoidedExtensions,
-    /// The host refused their use: the mail is tried again at once. Otherwise it may be for them that no answer came.
+    /// The host refused their use: the mail is tried again at once. Otherwise they may be the cause of the missing
+    /// answer.
     pub(super) is_certain: bool,
     /// The reply, or how it was lost.
     pub(super) why: String,
@@ -111,7 +113,7 @@ fn suspect(used: &Used, stage: Stage, loss: Loss) -> AvoidedExtensions {
     }
 }
 
-/// Remembers that extensions of a host do not work, and says so if that is new. False: the host has no address in the
+/// Remembers that extensions of a host do not work, and logs that if it is new. False: the host has no address in the
 /// table, and the next connection to it uses them again.
 pub(super) fn avoid(context: &Context, peer: &Candidate, found: &BrokenExtensions) -> bool {
     let Some(ip) = peer.address.socket().map(|address| address.ip()) else { return false };
@@ -175,7 +177,7 @@ mod tests {
             (Stage::Rcpt, "501 5.5.4 bad arguments", "DSN"),
         ] {
             assert_eq!(refused_by(&ALL, stage, line), extensions, "{line} at {stage}");
-            // Where nothing was used, nothing is at fault: the host has its verdict.
+            // Where no extension was used, none is at fault: the host has given its verdict.
             assert_eq!(refused_by(&Used::default(), stage, line), "", "{line} at {stage}");
         }
         for (stage, line) in [

@@ -1,4 +1,4 @@
-//! Other hosts as a test invents them: connections that lead to a script instead of the network.
+//! Hosts of a test: connections that lead to a script instead of the network.
 
 use crate::session::Transport;
 use std::fmt;

@@ -1,6 +1,6 @@
 //! A connection to a next hop: bytes and time between a [`Transport`] and the client's side of `smtp`.
 //!
-//! Sending and reading go on at the same time, so that a server that answers early, or does not read, is heard. All
+//! Sending and reading go on at the same time, so that a server that answers early, or does not read, is noticed. All
 //! output of a turn leaves in one write. Input is read into the buffer that all connections of a thread share.
 //!
 //! Invariant: whatever the transport does, [`Link::next`] ends: by a step, by the time limit of the session, or by
@@ -31,7 +31,7 @@ const SILENCES: u32 = 2;
 
 /// After a silence of this length in a transaction nothing more is sent behind it.
 const SILENT_AFTER: Duration = Duration::from_secs(1);
-/// After one of this length about a whole message others are opened in its place.
+/// After a silence of this length about a whole message other connections are opened in its place.
 const STALLS_AFTER: Duration = Duration::from_secs(1);
 /// After this time the jobs sent behind it, which the peer cannot have accepted, go elsewhere.
 const WITHDRAWS_AFTER: Duration = Duration::from_secs(5);
@@ -81,17 +81,17 @@ pub(super) enum Next {
     Rung,
     /// The limit of the caller has passed.
     Idle,
-    /// The server is going down; told once.
+    /// The server shuts down; reported once.
     Stopping,
     /// The peer has sent and taken nothing for longer than the fast lane allows, at once or again and again in a
     /// transaction. In the slow lane, or if it may have a message whole, the connection waits on; otherwise the next
     /// step is its end. Reported once for each reply.
     Lagging,
-    /// The peer says nothing in a transaction: nothing is to go behind it. Told once, and not when it is
+    /// The peer is silent in a transaction: no job is to be sent behind it. Reported once, and not when it is
     /// [`Next::Stalling`].
     Silent,
-    /// The peer may have a message whole and says nothing: nothing is to go behind it. Told twice, the second time
-    /// after so long that what stands behind it is better off elsewhere.
+    /// The peer may have a message whole and is silent: no job is to be sent behind it. Reported twice, the second
+    /// time after so long that jobs behind it should go elsewhere.
     Stalling {
         /// It is the second time.
         is_long: bool,
@@ -133,8 +133,8 @@ impl Link {
         clock::now().saturating_duration_since(self.began)
     }
 
-    /// Moves bytes until the session wants something, or something else happens. With `is_sated`, that it could take a
-    /// transaction is nothing to return for.
+    /// Moves bytes until the session needs something, or another event happens. With `is_sated`, room for another
+    /// transaction is no reason to return.
     ///
     /// # Cancel safety
     /// Yes: the session has all octets that were read or written.
@@ -203,8 +203,8 @@ impl Link {
     /// Returns when the reply that is owed now is late, if that has not been reported.
     fn late(&self) -> Option<Instant> {
         let (after, since) = (self.lags_after?, self.session.owed_since()?);
-        // However much was counted, a reply has its quarter: what answers the content in good time is not to be cut
-        // off.
+        // However much silence was counted, a reply has a quarter of the time: a peer that answers the content in
+        // good time is not cut off.
         let after = after.min((after * SILENCES).saturating_sub(self.silent).max(after / 4));
         if self.told == Some(since) { None } else { self.began.checked_add(since.saturating_add(after)) }
     }
@@ -227,7 +227,7 @@ impl Link {
         self.began.checked_add(since.saturating_add(after))
     }
 
-    /// A transaction is over: its silences are not held against the next one.
+    /// Forgets the silences of a transaction that is over: they do not count for the next one.
     pub(super) fn forget_silences(&mut self) {
         (self.silent, self.is_silent) = (Duration::ZERO, false);
     }
@@ -239,7 +239,7 @@ impl Link {
         match closing.loss {
             Some(Loss::TimedOut | Loss::TooLong) => !matches!(closing.stage, Stage::Idle | Stage::Quit),
             Some(Loss::Closed | Loss::Protocol(_) | Loss::Injected) => answered == 0,
-            // It said so, or we gave up.
+            // The peer closed properly, or we gave up.
             None => false,
         }
     }

@@ -14,9 +14,9 @@ use spool::{Part, Recent, State, Status, Store as _, StoredEnvelope};
 use std::borrow::Cow;
 use std::collections::VecDeque;
 
-/// How much of a stored content is read at once.
+/// Octets of a stored content that are read at once.
 const PIECE_BYTES: u64 = 256 << 10;
-/// Content up to this is held whole by its connection. Larger one is asked for piece by piece, and may leave memory
+/// A connection holds content up to this size whole. It reads larger content piece by piece, which may leave memory
 /// before its last piece is sent.
 const HELD_BYTES_MAX: u64 = 256 << 10;
 
@@ -25,7 +25,7 @@ const HELD_BYTES_MAX: u64 = 256 << 10;
 pub(crate) struct OutboundMessage {
     /// With the recipients of this transaction, in the order of `positions`.
     pub(crate) envelope: Envelope,
-    /// Where each recipient stands in the message, and its state.
+    /// Position of each recipient in the message, and its state.
     pub(crate) positions: Vec<(u32, State)>,
     /// Recipients of the message that are not done, here and elsewhere.
     pub(crate) recipients_left: usize,
@@ -142,7 +142,7 @@ impl OutboundMessage {
         let unreadable = |error: spool::envelope::EnvelopeError| LoadError::Unread(ReadError::Bad(error.to_string()));
         let mut envelope = decode_head(id, &stored.head).map_err(unreadable)?;
         let mut positions = Vec::new();
-        // Both are in the order of positions: one pass.
+        // Both are in the order of positions, so one pass is enough.
         let mut rest = stored.recipients.iter().peekable();
         for wanted in recipients.iter() {
             while rest.next_if(|one| one.position < wanted).is_some() {}

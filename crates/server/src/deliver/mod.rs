@@ -1,4 +1,4 @@
-//! The stop *deliver*: messages are handed to the next hop over connections that are fed while there is work.
+//! The stop *deliver*: hands messages to the next hop over connections that take jobs while there are some.
 //!
 //! [`run`] is the life of one connection: hosts are found and tried ([`connect`]), then the [`OutboundSession`] takes
 //! jobs from *dispatch*, sends them by the client's machine of `smtp`, and gives the results to *settle*. A
@@ -53,7 +53,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Opens a connection for a destination and feeds it until there is no work, or it breaks.
+/// Opens a connection for a destination and takes jobs until there are none, or it breaks.
 ///
 /// # Cancel safety
 /// No: a delivery may stay unrecorded. The server's end waits for it.
@@ -89,7 +89,7 @@ pub(crate) async fn run(
             Box::pin(work.refuse_all(&ConnectError::no_hosts(no))).await;
             return drop(dispatch.closed(connection));
         }
-        // It went somewhere else meanwhile, or the DNS fails: which, is asked for this destination.
+        // Its mail goes elsewhere meanwhile, or the DNS fails: a look-up of this destination decides.
         Ok(_) | Err(_) => return dispatch.misplaced(&way, connection),
     };
     let addresses: Vec<SocketAddr> = site.candidates.iter().filter_map(|one| one.address.socket()).collect();
@@ -108,7 +108,7 @@ pub(crate) async fn run(
             let has_avoided = conversation.has_avoided;
             work = conversation.work;
             work.flush();
-            // It is over for the host before dispatch may open another.
+            // The connection is over for the host before dispatch may open another.
             drop(conversation.link);
             match dismissal {
                 _ if has_others && is_of_host => return dispatch.host_failed(connection),
@@ -116,7 +116,7 @@ pub(crate) async fn run(
                     let jobs = dispatch.unreachable(&context, &way, connection, trouble.failure, &trouble.text);
                     return Box::pin(defer_all(&context, jobs, &trouble)).await;
                 }
-                // The host answered, if not to the mail: it is asked again at once, and this is no failure.
+                // The host answered, though not about the mail: it is tried again at once, and this is no failure.
                 None if has_avoided => return dispatch.host_failed(connection),
                 None => {}
             }
@@ -152,8 +152,8 @@ pub(crate) async fn defer(context: &Arc<Context>, jobs: Vec<Job>, why: &str) {
     Box::pin(defer_all(context, jobs, &ConnectError::deferral((4, 1), why.to_owned()))).await;
 }
 
-/// A site cannot be reached: these were to go there now. They are logged, and wait as they are: not a message but its
-/// site is tried again.
+/// Logs jobs as deferred that were to go to a site which cannot be reached. They wait unchanged: the site is tried
+/// again, not each message.
 async fn defer_all(context: &Arc<Context>, jobs: Vec<Job>, trouble: &ConnectError) {
     let Some(dispatch) = &context.dispatch else { return };
     for job in &jobs {
@@ -186,7 +186,7 @@ fn unsent<'o>(context: &Context, outgoing: &'o OutboundMessage, trouble: &'o Con
     outgoing.attempt(relay, mailer, Duration::ZERO, false)
 }
 
-/// Tells the table of hosts what happened with one that has an address.
+/// Updates the table of hosts for a host that has an address.
 fn learn(context: &Context, peer: &Candidate, happens: impl FnOnce(&mut Hosts, SocketAddr, Duration)) {
     let Some(address) = peer.address.socket() else { return };
     let now = context.unix_now();
@@ -205,7 +205,7 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    /// Gives outcomes to the spool, and then the jobs to dispatch: not before, since a job that is over may be loaded
+    /// Gives results to the spool, and then the jobs to dispatch: not before, since a finished job may be loaded
     /// again.
     fn flush(&mut self) {
         #[cfg(test)]
@@ -225,7 +225,7 @@ impl Work<'_> {
         }
     }
 
-    /// Settles one attempt; its changes wait for [`Self::flush`]. Returns when it is tried again, if it is.
+    /// Settles one attempt; its changes wait for [`Self::flush`]. Returns when the message is tried again, if it is.
     async fn settle(
         &mut self,
         job: &Job,
@@ -267,7 +267,7 @@ impl Work<'_> {
         });
     }
 
-    /// Every message for a destination that does not exist has failed.
+    /// Refuses every message for a destination that does not exist.
     async fn refuse_all(&mut self, trouble: &ConnectError) {
         while let NextJob::Job(job) = self.dispatch.take(self.connection) {
             self.fail(&job, trouble).await;

@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// Messages without a taker after which a connection is closed.
+/// Messages without a delivered recipient after which a connection is closed.
 ///
 /// Servers count refusals in a session and end it, and messages sent behind wait for their next attempt: Exim 4.96
 /// after ten RSET that follow no message (`smtp_accept_max_nonmail`), Postfix after twenty errors, two for such a
@@ -37,10 +37,10 @@ const BARREN_MAX: u32 = 5;
 /// Unanswered recipients of a connection from which on the next transaction waits for an answer.
 const AHEAD_RECIPIENTS: usize = 16;
 
-/// Attempts after which a lack of one host is final, where others of its site fail; for a site with more hosts, one for
-/// each and one to be sure.
+/// Attempts after which a lack of one host is final, where others of its site fail; for a site with more hosts, one
+/// attempt for each and one to be sure.
 const MISFIT_TRIES: usize = 4;
-/// At most so many: the spool counts no more attempts of all classes.
+/// The greatest number: the spool counts no more attempts of all classes.
 const MISFIT_TRIES_MAX: usize = State::TRIES_MAX_CLASSED as usize;
 
 /// Whether a connection wants work.
@@ -54,7 +54,7 @@ enum WorkState {
     Closing,
 }
 
-/// Why the whole content of a message is not there.
+/// Why the whole content of a message is not available.
 enum Unread {
     /// It was not stored: its sender still has it.
     Nothing,
@@ -105,21 +105,21 @@ pub(super) struct OutboundSession<'a> {
     idle_since: Instant,
     /// Transactions that are over.
     tried: u64,
-    /// Those of them of which the peer answered something.
+    /// Transactions with an answer of the peer.
     answered: u64,
-    /// It answered one of them, and did more than put the message off.
+    /// It answered one of them, and did more than defer the message.
     has_served: bool,
-    /// Those of them that no recipient was delivered by.
+    /// Transactions by which no recipient was delivered.
     barren: u32,
-    /// The host failed last: the first message shows whether it is back.
+    /// The host failed last: the first message shows whether it works again.
     is_on_trial: bool,
     /// The peer was reported as silent for longer than the fast lane allows.
     lag: Option<Lag>,
     /// No transaction is sent until the first open one is over.
     waits: bool,
-    /// A message that the peer had nothing to do with went back.
+    /// A message that was not sent to the peer went back.
     has_given_back: bool,
-    /// The last transaction went back since an extension does not work; the next connection does without.
+    /// The last transaction went back since an extension does not work; the next connection does not use it.
     pub(super) has_avoided: bool,
     /// The first message whose end the peer did not answer.
     unanswered: Option<QueueId>,
@@ -128,7 +128,7 @@ pub(super) struct OutboundSession<'a> {
 }
 
 impl<'a> OutboundSession<'a> {
-    /// Over a link that is ready for mail, to one of the hosts of a site at these addresses.
+    /// Makes a session over a link that is ready for mail, to one of the hosts of a site at these addresses.
     pub(super) fn new(work: Work<'a>, link: Box<Link>, post: &'a ConnectionSignal, addresses: Vec<SocketAddr>) -> Self {
         let address = link.peer.address.socket();
         let is_doubted = |hosts: &Hosts| address.is_some_and(|address| hosts.is_doubted(address));
@@ -196,7 +196,7 @@ impl OutboundSession<'_> {
                             }
                         }
                         Next::Idle | Next::Stopping => self.appetite = WorkState::Closing,
-                        // It is waited for: dispatch rings when others need the place.
+                        // The connection waits on: dispatch signals when others need the place.
                         Next::Lagging => self.lags(),
                         Next::Silent => self.falls_silent(),
                         Next::Stalling { is_long } => self.stall(is_long),
@@ -207,8 +207,8 @@ impl OutboundSession<'_> {
         }
     }
 
-    /// The peer is late. Until it answers, other hosts of the site go before it, and if there are some the site keeps
-    /// its lane.
+    /// Notes that the peer is late. Until it answers, other hosts of the site go before it, and if there are some the
+    /// site keeps its lane.
     fn lags(&mut self) {
         learn(self.work.context, &self.link.peer, Hosts::failed);
         let lag = Lag { has_others: self.has_others(true), is_whole: self.may_be_taken() };
@@ -234,7 +234,7 @@ impl OutboundSession<'_> {
         let worst = if is_bad { Standing::Aside } else { Standing::Good };
         self.work.context.hosts.look(|hosts| {
             let own = hosts.standing(own, now);
-            // Among equals this one may be the first again.
+            // Among equal hosts this one may be the first again.
             self.addresses.iter().map(|one| hosts.standing(*one, now)).any(|one| one <= worst && one < own)
         })
     }
@@ -244,14 +244,14 @@ impl OutboundSession<'_> {
         self.is_broken_off || self.link.has_failed(self.answered) || self.is_over_early()
     }
 
-    /// The peer says nothing: its place is for others until it does.
+    /// Gives the place of the connection to others while the peer is silent.
     fn falls_silent(&mut self) {
         self.waits = true;
         self.asks_again();
         self.work.dispatch.silent(self.work.connection);
     }
 
-    /// The peer does not answer the end of a message: others are not to wait for that.
+    /// Reports that the peer does not answer the end of a message, so that other mail does not wait for that.
     fn stall(&mut self, is_long: bool) {
         if is_long {
             return self.link.session.withdraw();
@@ -261,8 +261,7 @@ impl OutboundSession<'_> {
         self.work.dispatch.stalling(self.work.connection);
     }
 
-    /// It asks for work as soon as it may have some: there is some, or it is not rung for while the peer owes it an
-    /// answer.
+    /// Asks for work as soon as there may be some: dispatch does not signal while the peer owes an answer.
     fn asks_again(&mut self) {
         if self.appetite == WorkState::Idle {
             self.appetite = WorkState::WantsJob;
@@ -414,7 +413,7 @@ impl OutboundSession<'_> {
     /// are: most such peers pass them on.
     // RFC 6152 §3: convert, or give it back
     async fn convert(&self, job: &Job, outgoing: &mut OutboundMessage) -> Result<(), Unread> {
-        // Whole messages in memory: a few at a time. Closed never.
+        // Whole messages are in memory: a few at a time. The semaphore is never closed.
         let _permit = self.work.dispatch.conversions.acquire().await;
         let content = self.whole(job, outgoing).await?;
         if mail::seven_bit::is_seven_bit(&content) {
@@ -493,11 +492,11 @@ impl OutboundSession<'_> {
     /// with this host for a while, and the next connection tries again.
     fn avoids(&mut self, open: &Open, finished: &Finished) -> bool {
         let Some(found) = extensions::broken(&self.link, &open.outgoing.envelope, finished) else { return false };
-        // Without a memory of it the next connection would come to the same: the reply is the verdict.
+        // Without a memory of it the next connection would get the same reply: the reply is the verdict.
         if !extensions::avoid(self.work.context, &self.link.peer, &found) || !found.is_certain {
             return false;
         }
-        // It answers: it is no host that fails.
+        // The host answers, so it does not count as failed.
         self.tried += 1;
         self.answered += 1;
         (self.has_served, self.has_given_back, self.has_avoided) = (true, true, true);
@@ -506,7 +505,7 @@ impl OutboundSession<'_> {
         true
     }
 
-    /// This peer will never take the message.
+    /// Fails a message that this peer will never accept.
     async fn refuse(&mut self, job: &Job, outgoing: &OutboundMessage, cause: Cause) {
         let fates = vec![AttemptOutcome::Failed(cause); outgoing.positions.len()];
         let attempt = outgoing.attempt(next_hop(&self.link.peer), self.mailer(), Duration::ZERO, false);

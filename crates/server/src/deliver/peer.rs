@@ -161,7 +161,7 @@ impl Peer {
         is_less
     }
 
-    /// Says of a login that came to nothing who wanted it.
+    /// Adds to the text of a failed login the entry that demanded it.
     pub(super) fn explain(&self, host: &Candidate, trouble: &mut ConnectError) {
         let (Some(login), Some(entry)) = (&self.login, &self.login_entry) else { return };
         let line = entry.place.line.map(|line| format!(" line {line}")).unwrap_or_default();

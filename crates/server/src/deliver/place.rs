@@ -9,7 +9,7 @@ use std::path::PathBuf;
 pub(crate) enum Where {
     /// At an address.
     Socket(SocketAddr),
-    /// At a socket in the file system of this machine. Nothing is remembered of its health.
+    /// A socket in the file system of this machine. The table of hosts has no state of it.
     Unix(PathBuf),
 }
 

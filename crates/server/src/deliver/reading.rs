@@ -23,14 +23,14 @@ use std::time::Duration;
 /// Messages that are read at a time.
 const READS_MAX: usize = 32;
 
-/// Why something of a message was not read.
+/// Why a part of a message was not read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ReadError {
     /// It is not in the spool any more.
     Gone,
     /// The spool cannot read it, or the content is damaged.
     Bad(String),
-    /// The system gives no thread to read it with. Nothing is wrong with it.
+    /// The system gives no thread to read it with. The message is sound.
     NoThread,
 }
 
@@ -134,7 +134,7 @@ impl Reading {
         self.read(move |spool| spool.body_range(id, range)).await
     }
 
-    /// Has `read` done when it is its turn.
+    /// Runs `read` when it has a turn.
     ///
     /// # Errors
     /// Those of `read`; it panicked; or there is no thread for it.
@@ -152,7 +152,7 @@ impl Reading {
         }
     }
 
-    /// From now on the system gives no thread, or gives them again.
+    /// Simulates a system that gives no thread, or gives them again.
     #[cfg(test)]
     fn run_short(&self, is_short: bool) {
         self.threads.is_short.store(is_short, std::sync::atomic::Ordering::Relaxed);
@@ -178,7 +178,7 @@ struct Alone<'r> {
 impl Drop for Alone<'_> {
     fn drop(&mut self) {
         let mut at_work = self.reading.at_work();
-        // Others take theirs under the same lock: the table's and this one are all.
+        // Others take theirs under the same lock: only the table and this one hold it.
         if Arc::strong_count(&self.mutex) == 2 {
             at_work.remove(&self.id);
         }

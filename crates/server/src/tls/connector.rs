@@ -62,7 +62,7 @@ pub struct TlsInfo {
 }
 
 impl TlsInfo {
-    /// Whether the certificate was judged, is good, and is for this host.
+    /// Returns whether the certificate was judged, is good, and is for this host.
     #[must_use]
     pub fn is_verified_for(&self, host: &str) -> bool {
         let host = host.strip_suffix('.').unwrap_or(host);
@@ -70,7 +70,7 @@ impl TlsInfo {
     }
 }
 
-/// Whose a certificate is.
+/// Content of a next hop's certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerCertificate {
     der: CertificateDer<'static>,

@@ -1,4 +1,4 @@
-//! Whether one more connection may have a session: counts and rates, in all, per listener and per client.
+//! Decides whether one more connection may have a session: counts and rates, in all, per listener and per client.
 //!
 //! A client is an IPv4 address or an IPv6 /64, since the holder of one address of a /64 usually has them all. Every
 //! decision is one look at a few numbers and a few hash look-ups under one lock: a quarter of a microsecond for the
@@ -29,7 +29,7 @@ use ipnet::IpNet;
 /// Clients without connections whose rate is remembered. About 2 MB.
 pub const IDLE_CLIENTS_MAX: usize = 65_536;
 
-/// A bucket holds what its rate gives in this many seconds: a client that was quiet may come with so much at once.
+/// A bucket holds the tokens of its rate for this many seconds: a quiet client may open so many connections at once.
 pub const BURST_SECONDS: u64 = 5;
 
 /// The limits. 0 means none, except for `connections_max`.
@@ -80,7 +80,7 @@ pub struct ClientLimits {
 /// A limit of one client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OwnMax {
-    /// How many; 0 means none is too many.
+    /// The number; 0 means no limit.
     pub value: u32,
     /// The limit is that of all clients without one of their own; an exempt client is exempt from it.
     pub is_default: bool,
@@ -179,7 +179,7 @@ pub struct Counts {
     pub connections: u32,
     /// Clients with open connections; exempt ones are not among them.
     pub clients: usize,
-    /// Clients whose rate is remembered, without those.
+    /// Clients without connections whose rate is remembered.
     pub idle_clients: usize,
     /// Clients whose connections are counted in a window, for the access map.
     pub rated_clients: usize,
@@ -242,7 +242,7 @@ struct State {
     bucket: Bucket,
     /// Clients with open connections.
     open: HashMap<Key, Client>,
-    /// Buckets of clients without, those that were left since `rotated` and those from before.
+    /// Buckets of clients without connections: those since `rotated` and those from before.
     young: HashMap<Key, Bucket>,
     old: HashMap<Key, Bucket>,
     rotated: u64,

@@ -28,8 +28,8 @@ use crate::config::Listen;
 /// The kernel cuts every backlog to this.
 const SOMAXCONN: &str = "/proc/sys/net/core/somaxconn";
 
-/// Idle time after which the kernel asks a peer whether it is still there. Hosts that vanish without a word are found
-/// long before the five minutes of a command are over, where nothing else would find them in a slow body.
+/// Idle time after which the kernel probes a peer. Hosts that vanish are found long before the five minutes of a
+/// command are over; in a slow body nothing else would find them.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(30);
 
@@ -59,7 +59,7 @@ pub struct Bound {
     pub notes: Vec<BindNote>,
 }
 
-/// Something odd that does not keep the server from starting.
+/// A note for the operator about something that does not keep the server from starting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BindNote {
     /// `net.core.somaxconn` cuts the backlog.
@@ -355,7 +355,7 @@ impl Acceptor {
         Ok(Self { socket: TcpListener::from_std(socket)?, spare: Some(reserve()?), pause: PAUSE_MIN })
     }
 
-    /// Waits for the next connection, or for the next thing worth saying.
+    /// Waits for the next connection, or for the next event to report.
     ///
     /// # Cancel safety
     /// Cancel safe: no connection is lost.
@@ -428,7 +428,7 @@ fn is_out_of_files(error: &io::Error) -> bool {
 ///
 /// Call it with a [`socket2::SockRef`] of the connection, which is then to be dropped.
 pub fn refuse(stream: &Socket, reply: &str) {
-    // Nothing can be done about a failure: the peer is gone, or gets a bare close.
+    // A failure has no remedy: the peer is gone, or gets a bare close.
     try_refuse(stream, reply).ok();
 }
 

@@ -1,9 +1,9 @@
-//! PROXY protocol, versions 1 and 2: who the client is, said by a proxy in front of us before anything else.
+//! PROXY protocol, versions 1 and 2: a proxy in front of the server sends the client's address before anything else.
 //!
-//! [`read`] looks at all bytes that have come so far and waits for more, has a [`Header`], or knows that none will come
-//! of them; it never needs more than [`BYTES_MAX`] and never uses a byte behind the header. [`receive`] drives it on a
+//! [`read`] looks at all bytes that have come so far and waits for more, has a [`Header`], or finds that they are
+//! none; it never needs more than [`BYTES_MAX`] and never uses a byte behind the header. [`receive`] drives it on a
 //! socket. Lengths, signatures and the grammar of version 1 are checked here before the parser of the crate
-//! `proxy-header` sees a complete header, since that one forgives more than a border of trust should.
+//! `proxy-header` sees a complete header, since that one accepts more than a border of trust should.
 //!
 //! Not here: the proxy's own address is trusted only if it is one of `listen.proxy_protocol`, which the caller asks
 //! with [`expected`]; from any other address the same bytes are a wrong command.
@@ -50,7 +50,7 @@ pub struct Header {
     pub tls: Option<ProxiedTls>,
 }
 
-/// TLS between client and proxy, as far as the proxy told. Printable ASCII, at most 255 octets each.
+/// TLS between client and proxy, by the proxy's header. Printable ASCII, at most 255 octets each.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProxiedTls {
     /// `TLSv1.3`; empty when not told.
@@ -279,8 +279,8 @@ fn printable(text: &str) -> Option<Box<str>> {
     fits.then(|| text.into())
 }
 
-/// Why a listed client sent no header. The connection is to be closed; nothing is answered, since a proxy that does not
-/// speak first would pass the answer to a client that asked nothing.
+/// Why a listed client sent no header. The connection is closed without an answer, since a proxy that does not speak
+/// first would pass the answer to a client that asked nothing.
 #[derive(Debug)]
 pub enum NoHeader {
     /// Nothing, or not all of it, within the time limit.
@@ -326,7 +326,7 @@ pub async fn receive(stream: &mut TcpStream, time_max: Duration) -> Result<Heade
             let before = header.len();
             header.extend_from_slice(seen.get(..come).unwrap_or_default());
             let outcome = read(&header);
-            // The beginning of a header belongs to it wholly; so it is taken off, or the next look would see it again.
+            // All octets of a partial header belong to it; they are read now, or the next look would see them again.
             let taken = match &outcome {
                 Outcome::Header(header) => header.used.saturating_sub(before),
                 Outcome::NeedMore => come,
