@@ -19,14 +19,15 @@ use super::Failure;
 /// Records that are kept of one answer.
 pub const RECORDS_MAX: usize = 32;
 
-/// How long answers are believed at most. The block lists' own times are minutes; a name that moves is seen soon.
+/// The longest time for which answers are kept. The block lists' own times are minutes; a name that moves is seen
+/// soon.
 const POSITIVE_MAX: Duration = Duration::from_secs(3_600);
 /// The least time for which the hosts of a domain are kept, whatever the DNS says: some answers change each time.
 const EXCHANGES_MIN: Duration = Duration::from_secs(5);
-/// How long "there is none" is believed at most, and where the zone does not say how long.
+/// The longest time for which "there is none" is kept, and the time where the zone gives none.
 const NEGATIVE_MAX: Duration = Duration::from_secs(900);
 const NEGATIVE_DEFAULT: Duration = Duration::from_secs(60);
-/// How long a failure is taken for the answer, so that a storm does not ask again for each connection.
+/// Time for which a failure counts as the answer, so that a storm does not ask again for each connection.
 const FAILURE: Duration = Duration::from_secs(5);
 
 /// Type of the records that a question asks for.
@@ -46,7 +47,7 @@ pub(super) enum Data {
     Name(Box<str>),
 }
 
-/// An answer; it may be empty.
+/// The records of an answer, perhaps none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RecordSet {
     pub(super) records: Arc<[Data]>,
@@ -101,7 +102,7 @@ impl Reading {
         Self::Answer(Err(Failure::Failed), FAILURE)
     }
 
-    /// That there was no answer in time.
+    /// Makes the failure for a missing answer, with the time for which it is kept.
     pub(super) const fn timed_out() -> (Answer, Duration) {
         (Err(Failure::TimedOut), FAILURE)
     }
@@ -149,7 +150,7 @@ fn read_records(kind: Kind, lookup: &Lookup) -> Reading {
     let ttl = records.clone().map(|record| record.ttl).min().unwrap_or(0);
     let mut data: Vec<Data> = records.filter_map(|record| kind.data(&record.data)).collect();
     if data.is_empty() {
-        // Records somewhere in the reply, but not where an answer belongs.
+        // The reply has records, but not where an answer belongs.
         return Reading::failed();
     }
     // The records that are cut off must be the least preferred ones, and the same for every answer.
@@ -161,7 +162,7 @@ fn read_records(kind: Kind, lookup: &Lookup) -> Reading {
     });
     data.truncate(RECORDS_MAX);
     let found = RecordSet { records: data.into(), exists: true };
-    // A set of hosts that changes with each look would keep its mail from going anywhere.
+    // A set of hosts that changes with each reply would keep its mail from going anywhere.
     let least = if kind == Kind::Mx { EXCHANGES_MIN } else { Duration::ZERO };
     Reading::Answer(Ok(found), Duration::from_secs(ttl.into()).clamp(least, POSITIVE_MAX))
 }

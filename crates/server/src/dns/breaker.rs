@@ -1,4 +1,4 @@
-//! When to stop asking a resolver that does not answer.
+//! Decides when to stop asking a resolver that does not answer.
 //!
 //! Time-outs in a row are no proof that the resolver is dead: a client whose reverse zone has dead servers can
 //! produce them at will, and would switch off block lists for all. So after [`SUSPECT_AFTER`] of them the resolver
@@ -30,7 +30,7 @@ pub(super) struct Breaker {
     time_outs: u32,
     /// The next question probes; others are asked meanwhile.
     suspect: bool,
-    /// Skipping until then; the next question after it probes.
+    /// Questions are skipped until then; the next one after it probes.
     until: Option<Instant>,
     skip: Duration,
 }
@@ -50,14 +50,14 @@ impl Breaker {
         }
     }
 
-    /// Something came from the resolver, be it an error. True if it was being skipped.
+    /// Notes that the resolver sent a reply, be it an error. True if it was being skipped.
     pub(super) fn answered(&mut self) -> bool {
         let skipped = self.until.is_some();
         *self = Self::default();
         skipped
     }
 
-    /// A question was not answered in time.
+    /// Notes that a question was not answered in time.
     pub(super) fn timed_out(&mut self) {
         self.time_outs = self.time_outs.saturating_add(1);
         self.suspect |= self.until.is_none() && self.time_outs.is_multiple_of(SUSPECT_AFTER);

@@ -50,7 +50,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Cache<K, V> {
         Some(value)
     }
 
-    /// Keeps a value for `time`, and `stale` longer for need.
+    /// Keeps a value for `time`, and as a stale one for `stale` longer.
     pub(super) fn put(&mut self, key: K, value: V, time: Duration, stale: Duration, now: Instant) {
         if !(time + stale).is_zero() {
             self.old.remove(&key);
@@ -58,7 +58,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Cache<K, V> {
         }
     }
 
-    /// Lets what may serve in need be the value for `time`, changed; not longer than it may.
+    /// Lets a stale value count for `time`, changed; not longer than it may.
     pub(super) fn renew(&mut self, key: &K, time: Duration, now: Instant, change: impl Fn(&mut V)) {
         let entry = match self.young.get_mut(key) {
             Some(entry) => entry,

@@ -1,4 +1,4 @@
-//! Questions to the DNS, asked so that a slow or dead DNS costs a session nothing but the answer.
+//! Questions to the DNS, asked so that a slow or dead DNS costs a session only the answer.
 //!
 //! One [`Resolver`] serves the whole server. It adds to the library's protocol: a time limit on each question
 //! (`dns.timeout`), a bound on open questions, a cache of bounded size in which errors count as answers for a short
@@ -72,14 +72,14 @@ const HOSTS_FILE: &str = "/etc/hosts";
 /// Aliases of which the last leads nowhere that are followed.
 const ALIASES_MAX: usize = 6;
 
-/// Why there is no answer. An empty answer is one.
+/// Why there is no answer. An empty answer is none of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Failure {
     /// None came in time.
     TimedOut,
     /// The resolver is dead and was not asked.
     Skipped,
-    /// The resolver says that it cannot tell: SERVFAIL, REFUSED, or an answer that is none.
+    /// The resolver cannot tell: SERVFAIL, REFUSED, or a reply that is no answer.
     Failed,
     /// The name cannot be asked for.
     BadName,
@@ -120,7 +120,7 @@ pub struct Counts {
     pub overridden: u64,
     /// Look-ups of mail hosts that waited for one of [`LOOKUPS_MAX`] places.
     pub lookups_waited: u64,
-    /// Name servers that said nothing lately and are asked last.
+    /// Name servers that were silent lately and are asked last.
     pub servers_silent: usize,
     /// Entries in the cache.
     pub cache_entries: usize,
@@ -128,7 +128,7 @@ pub struct Counts {
     pub dead: bool,
 }
 
-/// Something an operator wants to read, once.
+/// A note for the operator, logged once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DnsNote {
     /// The resolver does not answer; it is not asked for a while.
@@ -176,7 +176,7 @@ struct State {
 struct Limit<'a> {
     until: Timer,
     places: &'a Places,
-    /// An answer may serve whose time is over.
+    /// A stale answer may serve.
     stale: bool,
     /// If not, only the cache answers.
     asks: bool,
@@ -401,7 +401,7 @@ impl Resolver {
             until = until.min(Timer::now() + STALE_PATIENCE);
         }
         let Ok(mut full_name) = Name::from_ascii(name) else { return (Err(Failure::BadName), Duration::ZERO) };
-        // Never with the domain of this machine behind it.
+        // The domain of this machine is never appended.
         full_name.set_fqdn(true);
         let course = self.state().breaker.course(now());
         match course {
@@ -414,13 +414,13 @@ impl Resolver {
         }
         let asking = timeout_at(until, self.ask_library(full_name, *kind));
         let Some(reading) = limit.places.run(Some(until), asking).await else {
-            // Our own doing, which says nothing about the resolver or the name.
+            // The time-out comes from our own load, and is no evidence against the resolver or the name.
             self.state().counts.timed_out += 1;
             return (Err(Failure::TimedOut), Duration::ZERO);
         };
         match reading {
             Ok(Reading::Answer(answer, time)) => (answer, time),
-            // The second is not left over: the walk ends with an answer.
+            // The second server gets its own question: the walk ends with an answer.
             Err(_) | Ok(Reading::Silence | Reading::EmptyIfAliasesEnd(_)) => {
                 let mut state = self.state();
                 state.counts.timed_out += 1;

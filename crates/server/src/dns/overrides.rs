@@ -9,7 +9,7 @@ use crate::config::DnsOverride;
 pub(super) struct Overrides {
     list: Vec<DnsOverride>,
     exact: HashMap<Box<str>, usize>,
-    /// Those with all below.
+    /// Domains that count with their subdomains.
     above: HashMap<Box<str>, usize>,
 }
 

@@ -1,8 +1,8 @@
 //! Places for work of which some takes long: slow work does not hold up quick work.
 //!
 //! Work begins in a quick place. When it has taken [`QUICK`] it moves to a slow one as soon as there is one, and its
-//! quick place is free for others. So name servers that are silent cost those who wait behind them milliseconds, until
-//! all slow places are taken as well; then work stays where it is meanwhile, and nothing fails for it.
+//! quick place is free for others. So name servers that are silent cost waiting work milliseconds, until all slow
+//! places are taken as well; then work stays where it is meanwhile, and no question fails for it.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;

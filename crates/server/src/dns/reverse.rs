@@ -1,4 +1,4 @@
-//! The name of a client's address, believed only when it leads back.
+//! The name of a client's address, which counts only when its addresses contain the client's.
 
 use std::net::IpAddr;
 
@@ -19,7 +19,7 @@ pub enum ClientName {
     Forged(Box<str>),
     /// The address has no name.
     None,
-    /// Not asked, or the DNS did not tell in time.
+    /// Not asked, or the DNS gave no answer in time.
     #[default]
     Unknown,
 }

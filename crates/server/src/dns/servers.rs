@@ -1,10 +1,10 @@
 //! The name servers that are asked, in turn.
 //!
-//! The first is asked; the next one beside it when it has said nothing for a while, and at once when it fails or
-//! refuses. A server that said nothing while it was waited for, to this question or to any other, comes last for
-//! [`SILENT`]: it costs one question its patience, not each. Then one question tries it again.
+//! The first server is asked; the next one besides it when it has been silent for a while, and at once when it fails
+//! or refuses. A server that was silent while a question waited for it comes last for [`SILENT`]: it costs one
+//! question its patience, not each. Then one question tries it again.
 //!
-//! Not here: whether all of them are dead, which is the `breaker`'s, and what an answer means.
+//! Not here: whether all of them are dead (`breaker`), and the meaning of an answer.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -20,7 +20,7 @@ use tokio::time::{Instant as Timer, timeout_at};
 
 use super::{answer, now};
 
-/// How long a server that said nothing comes last.
+/// Time for which a silent server comes last.
 pub(super) const SILENT: Duration = Duration::from_secs(30);
 /// Servers that are asked; others of the configuration are not.
 pub(super) const SERVERS_MAX: usize = 8;
@@ -34,10 +34,10 @@ pub(super) struct Servers {
     memory: Mutex<Vec<Memory>>,
 }
 
-/// One server: a client of its own, so that it is known who answered.
+/// One server: a client of its own, so that it is known which server answered.
 pub(super) struct Client {
     pub(super) edns: TokioResolver,
-    /// For one that does not know EDNS.
+    /// Client for a server that does not know EDNS.
     pub(super) plain: TokioResolver,
 }
 
@@ -45,7 +45,7 @@ pub(super) struct Client {
 #[derive(Clone, Copy, Default)]
 struct Memory {
     answered: Option<Instant>,
-    /// It comes last until then.
+    /// The server comes last until then.
     silent: Option<Instant>,
     /// It does not know EDNS.
     is_old: bool,
@@ -106,7 +106,7 @@ impl Servers {
     async fn ask(&self, server: usize, name: &Name, kind: RecordType) -> Reply {
         let Some(client) = self.clients.get(server) else { return Err(NetError::NoConnections) };
         let began = now();
-        // The library's future is large, and many wait while it is not asked.
+        // The library's future is large, and many exist that are not polled.
         let asking = async |client: &TokioResolver| Box::pin(client.lookup(name.clone(), kind)).await;
         let is_old = self.memory().get(server).is_some_and(|memory| memory.is_old);
         let mut reply = asking(if is_old { &client.plain } else { &client.edns }).await;
@@ -148,7 +148,7 @@ impl Servers {
         order
     }
 
-    /// Notes that a server has said nothing to a question of this time; unless it has answered another one since.
+    /// Notes that a server did not answer a question of this time; unless it has answered another one since.
     fn silent(&self, server: usize, began: Instant) {
         if let Some(memory) = self.memory().get_mut(server)
             && memory.answered.is_none_or(|answered| answered < began)

@@ -29,7 +29,7 @@ pub(crate) struct Server {
     tasks: Vec<tokio::task::JoinHandle<()>>,
 }
 
-/// How names with a certain end are answered.
+/// Kinds of answers for names with a certain end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Manner {
     /// Not at all.
@@ -193,7 +193,7 @@ impl Server {
         self.answer(end, Manner::Silent);
     }
 
-    /// Answers for all names again, and well.
+    /// Answers all names again, and without faults.
     pub(crate) fn speak(&self) {
         self.zone.manners.lock().unwrap().clear();
     }

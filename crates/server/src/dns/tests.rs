@@ -131,7 +131,7 @@ async fn a_dead_resolver_is_skipped() {
         assert_eq!(resolver.a_records(&format!("{number}.example")).await, Err(Failure::TimedOut));
     }
     assert_eq!(resolver.take_notes(), []);
-    // This one finds out that the resolver itself is dead; the others pay nothing.
+    // This one finds that the resolver itself is dead; the others do not wait for that.
     assert_eq!(resolver.a_records("probe.example").await, Err(Failure::Skipped));
     assert_eq!(resolver.take_notes(), [DnsNote::Dead]);
     let began = tokio::time::Instant::now();
@@ -255,12 +255,12 @@ async fn a_port_where_nobody_listens_costs_nothing() {
     let resolver = resolver_of(&settings(&[closed, good.address], LONG));
     let (answer, time) = timed(resolver.a_records("x.example")).await;
     assert_eq!(answer.unwrap().len(), 1);
-    // Where the system tells of it; else it is silence.
+    // Where the system reports a closed port; else the server counts as silent.
     assert!(time < LONG / 2, "{time:?}");
     assert_eq!(resolver.counts().servers_silent, 1);
 }
 
-/// Each costs its time at most, and is a failure or an answer.
+/// Each costs its time at most, and gives a failure or an answer.
 #[tokio::test]
 async fn hostile_servers() {
     let server = Server::start(vec![a("x.example", "192.0.2.1")]).await;

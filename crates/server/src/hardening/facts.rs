@@ -20,7 +20,7 @@ const LISTS_MAX: usize = 1_000;
 const LIST_BYTES_MAX: u64 = 64 << 20;
 /// How an alias names a list.
 const INCLUDE: &str = ":include:";
-/// Homes of services that are no homes.
+/// Homes of services that count as no homes.
 const NO_HOMES: [&str; 8] = ["/usr", "/bin", "/sbin", "/lib", "/dev", "/proc", "/sys", "/run"];
 
 /// Paths that no key names.

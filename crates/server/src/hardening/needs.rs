@@ -29,7 +29,7 @@ pub enum Scope {
 /// A path, and the access that the server needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Need {
-    /// The key that names the path, or what else asks for it.
+    /// The key that names the path, or another reason.
     pub origin: &'static str,
     /// The path as it is named.
     pub path: PathBuf,

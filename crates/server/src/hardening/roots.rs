@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// Directories, and single files, without links in their names, with what may be done below each.
+/// Directories, and single files, without links in their names, with the access below each.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Roots(BTreeMap<PathBuf, Access>);
 

@@ -23,7 +23,7 @@ pub(crate) fn class_of(params: &MailParams, sort: HeaderHints, bulk_precedence: 
     match params.mt_priority.map(mail::MtPriority::get) {
         Some(1..) => Class::Urgent,
         Some(..=-4) => Class::Bulk,
-        // Zero is what one has who says nothing.
+        // Zero is the value of a message without the field.
         _ if bulk_precedence && (sort.precedence < 0 || sort.has_list_id) => Class::Bulk,
         _ => Class::Normal,
     }

@@ -3,11 +3,11 @@
 //! The messages go into the spool in one batch with one sync ([`Spool::append_all`]): a crash leaves all of them or
 //! none.
 //!
-//! A batch has the size limit of one message. The messages of a larger transaction (lists with hundreds of thousands of
-//! members and several owners) are stored one after another, the message with the name of the transaction last: where
-//! it is, all are, and the pickup directory relies on that after a crash. If one of them is not taken, those before it
-//! are declared done, and no recipient gets them. Only then a crash between two messages leaves some of them; the
-//! client, which has no answer, sends the transaction again.
+//! A batch has the size limit of one message. The messages of a larger transaction (lists with hundreds of thousands
+//! of members and several owners) are stored one after another, the message with the queue id of the transaction
+//! last: where it is, all are, and the pickup directory relies on that after a crash. If one of them cannot be
+//! stored, those before it are declared done, and no recipient gets them. Only then a crash between two messages
+//! leaves some of them; the client, which has no answer, sends the transaction again.
 
 use super::content::FinishedContent;
 use super::message_store::MessageStore;
@@ -34,8 +34,8 @@ pub(crate) enum Origin {
     Session,
     /// A message that another server accepted before.
     Import,
-    /// A report of this server. It may use the room that the spool keeps from ordinary mail, and no line says that it
-    /// waits.
+    /// A report of this server. It may use the room that the spool keeps from ordinary mail, and the log has no line
+    /// that it waits.
     Report,
 }
 
@@ -186,7 +186,7 @@ async fn append_together(spool: &Arc<Spool>, messages: &[FramedMessage]) -> Resu
     append(spool, messages).await
 }
 
-/// Declares stored messages of a transaction that was not taken done.
+/// Declares stored messages of a transaction that failed done.
 fn roll_back(context: &Context, stored: &[NewMessage]) {
     #[cfg(test)]
     if is_sabotaged(Sabotage::KeepPartOfTransaction) {

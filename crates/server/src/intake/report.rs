@@ -26,7 +26,7 @@ use std::sync::Arc;
 pub(crate) enum NotStored {
     /// The spool did not take it.
     Spool(Error),
-    /// The maps cannot be asked now where the report goes.
+    /// The maps cannot be asked now for the route of the report.
     Map(Arc<str>),
 }
 
@@ -47,14 +47,14 @@ const SMALL_REPORT_OCTETS: usize = PIECE_BYTES - (16 << 10);
 pub(crate) struct Reported {
     /// Its name.
     pub(crate) id: QueueId,
-    /// It tells of so many recipients, from the first on.
+    /// Recipients in the report, from the first on.
     pub(crate) recipients: usize,
-    /// There was little room: it tells of fewer than it could, or returns less.
+    /// There was little room: it has fewer recipients than it could, or returns less content.
     pub(crate) is_less: bool,
 }
 
-/// Stores a report and hands it to *dispatch*. It may use the room that is kept from ordinary mail. Where the spool has
-/// room for small messages only, the report tells of fewer and returns less of the message it is about.
+/// Stores a report and hands it to *dispatch*. It may use the room that is kept from ordinary mail. Where the spool
+/// has room for small messages only, the report has fewer recipients and returns less of its message.
 ///
 /// # Errors
 /// As [`Store::append`](spool::Store::append), or a map cannot be asked. No message of the report remains.

@@ -1,17 +1,17 @@
 //! The stop *commit* for messages whose delivery begins before they are durable: `race` and `interactive`.
 //!
-//! A [`UncommittedMessage`] message is in memory, in line for its next hops, and not in the spool. Its sender has no
-//! answer yet, and gets one when either every recipient was taken by a next hop, or the message is durable: nothing is
-//! ever promised from memory.
+//! An [`UncommittedMessage`] is in memory, in line for its next hops, and not in the spool. Its sender has no answer
+//! yet, and gets one when either every recipient was accepted by a next hop, or the message is durable: no promise
+//! rests on memory.
 //!
 //! - `race` writes the message at once. The server answers 250 when the message is durable or every next hop has it,
 //!   whichever is first.
 //! - `interactive` writes it when a next hop defers or refuses, cannot be reached, or takes longer than
 //!   `delivery.interactive_time`. The server answers 250 when every next hop has it, or when it is durable.
 //!
-//! Crashes: before the answer the sender keeps the message and sends it again, and a next hop that had taken it gets
-//! it twice. After the answer the message is in the spool or delivered. With `race` the answer may come before
-//! the outcome is recorded: a crash then repeats the delivery, as it may for any outcome of the last 50 ms.
+//! Crashes: before the answer the sender keeps the message and sends it again, and a next hop that had accepted it
+//! gets it twice. After the answer the message is in the spool or delivered. With `race` the answer may come before
+//! the result is recorded: a crash then repeats the delivery, as it may for any result of the last 50 ms.
 //!
 //! Only a message whose delivery needs no report goes this way: small enough to be in memory, without NOTIFY=SUCCESS,
 //! HOLDFOR or BY. All others are durable first.
@@ -103,8 +103,7 @@ impl UncommittedMessage {
         Ok(OutboundMessage::early(envelope, positions, recipients_left, self.content.clone()))
     }
 
-    /// Keeps what next hops have taken until the message is stored. False: it is, and this is to be recorded in the
-    /// spool.
+    /// Keeps deliveries until the message is stored. False: it is stored, and the caller records these in the spool.
     pub(crate) fn absorb(&self, changes: &[Change]) -> bool {
         let mut progress = self.progress();
         if *self.stage.borrow() == Stage::Stored {
@@ -127,13 +126,14 @@ impl UncommittedMessage {
         reached.is_ok_and(|stage| *stage == Stage::Stored)
     }
 
-    /// Something of it waits for longer than a sender can.
+    /// Asks for the message to be stored, as part of it waits for longer than a sender can.
     pub(crate) fn want(&self) {
         self.progress().is_wanted = true;
         self.bell.notify_one();
     }
 
-    /// Resolves when every recipient was taken, with true; or when the message is wanted in the spool, with false.
+    /// Resolves with true when a next hop has accepted every recipient; with false when the message is wanted in the
+    /// spool.
     async fn outcome(&self, minds_wish: bool) -> bool {
         loop {
             {
@@ -193,13 +193,13 @@ impl UncommittedMessages {
         Some(early)
     }
 
-    /// The message is in the spool, or never will be; outcomes go to the spool from now on.
+    /// Ends the early state: the message is in the spool, or never will be; results go to the spool from now on.
     fn end(&self, early: &UncommittedMessage, stored: Option<&Spool>) {
         let progress = early.progress();
         if let Some(spool) = stored {
             let taken: Vec<Change> = progress.taken.values().cloned().collect();
             if !taken.is_empty() {
-                // If it cannot be recorded they are delivered again, as after a crash.
+                // If the deliveries cannot be recorded they are repeated, as after a crash.
                 drop(spool.record(&taken));
             }
         }
@@ -249,9 +249,9 @@ pub(crate) fn may_be_early(envelope: &Envelope) -> bool {
     envelope.params.hold.is_none() && envelope.params.by.is_none() && envelope.recipients.iter().all(is_plain)
 }
 
-/// Delivers a message and stores it, as `how` says; `Ok` when it may be promised.
+/// Delivers a message and stores it, in the mode `how`; `Ok` when it may be acknowledged.
 ///
-/// It is in line already where its recipients were not taken: the caller tells *dispatch* nothing.
+/// Recipients without a delivery are in line already: the caller reports nothing to *dispatch*.
 ///
 /// # Errors
 /// As [`spool::Store::append`]; some recipients may have got the message, and the sender sends it again.

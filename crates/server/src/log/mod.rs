@@ -1,11 +1,12 @@
 //! The log of the server: turns events into lines; callers do not wait for it.
 //!
 //! A caller renders its line itself ([`render`]) and puts it into a bounded queue ([`queue`]) behind one short lock;
-//! one thread ([`writer`]) takes all that waits and writes it at once to the target ([`target`]). When the target is
-//! slower than the mail, lines are dropped, counted, and said. Lines of one caller keep their order.
+//! one thread ([`writer`]) takes all waiting lines and writes them at once to the target ([`target`]). When the
+//! target is slower than the mail, lines are dropped and counted, and a line gives their number. Lines of one caller
+//! keep their order.
 //!
 //! Every event moves the counters, whether its line is written or not, so the metrics cannot disagree with the log.
-//! Not here: what events there are and what their lines say (`observe`), and files other than the log's own.
+//! Not here: the events and the text of their lines (`observe`), and files other than the log's own.
 
 mod queue;
 mod render;
@@ -233,8 +234,7 @@ impl Log {
         self.shared.queue.control(Work::Reopen);
     }
 
-    /// Other settings from now on. Lines from before are written as and where they should have been, if that works at
-    /// once.
+    /// Puts other settings in force. Lines from before keep their format and target, if these work at once.
     pub fn reconfigure(&self, settings: &Settings) {
         self.shared.queue.switch(Style::new(settings), settings.queue_lines_max, settings.target.clone());
         self.shared.level.store(settings.level, Ordering::Relaxed);
@@ -250,14 +250,14 @@ impl Log {
 
     /// Writes the waiting lines and ends the writer. Events after it are counted and not written.
     ///
-    /// A target that takes nothing is waited for two seconds; then the lines are lost, and false is returned.
+    /// The call waits for two seconds for a target that takes nothing; then the lines are lost, and it returns false.
     pub fn flush_and_close(&self) -> bool {
         let (done, wait) = mpsc::sync_channel(1);
         self.shared.queue.control(Work::Close(done));
         let closed = wait.recv_timeout(CLOSE_TIME_MAX).is_ok();
         let writer = self.shared.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
         match writer {
-            // Its last act was to say so.
+            // The last act of the writer is to confirm the close.
             Some(writer) if closed => writer.join().is_ok(),
             _ => closed,
         }

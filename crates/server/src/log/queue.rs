@@ -1,8 +1,8 @@
 //! Queue of lines and orders between callers and the writer, in one order.
 //!
 //! Callers copy their line under a short lock. They wake the writer only when it sleeps; while lines keep coming it
-//! looks for them by itself ([`NAP`]), so that a storm costs no system call per line. The number of lines that are not
-//! written yet, waiting or in the writer's hands, is bounded.
+//! looks for them by itself ([`NAP`]), so that a storm costs no system call per line. The number of lines that are
+//! not written yet, waiting or taken by the writer, is bounded.
 
 use super::render::Style;
 use super::target::Lines;
@@ -47,7 +47,7 @@ pub(super) enum Pushed {
 pub(super) struct Queue {
     state: Mutex<State>,
     wake: Condvar,
-    /// How lines have to look. Changed under the lock of `state`, read without.
+    /// The style that lines need. Changed under the lock of `state`, read without.
     style: ArcSwap<Style>,
 }
 
@@ -60,7 +60,7 @@ struct State {
     dropped: u64,
     /// The writer waits for a call.
     sleeping: bool,
-    /// There is more to do than to write lines.
+    /// The queue has other work than lines.
     control: bool,
     closed: bool,
     spare: Lines,
@@ -128,7 +128,7 @@ impl Queue {
         Pushed::Taken
     }
 
-    /// Puts something else to do at the end; there is always room for it.
+    /// Adds other work at the end; there is always room for it.
     pub(super) fn control(&self, work: Work) {
         let mut state = self.lock();
         // A caller that waits for an answer learns from the dropped channel that there is no writer.
@@ -139,7 +139,7 @@ impl Queue {
         self.wake(state);
     }
 
-    /// From here on lines have to be of this style and go to this target.
+    /// Sets the style and the target of later lines.
     pub(super) fn switch(&self, style: Style, lines_max: usize, target: Target) {
         let mut state = self.lock();
         self.style.store(Arc::new(style));
@@ -149,7 +149,7 @@ impl Queue {
         self.wake(state);
     }
 
-    /// Waits for something to do and takes all of it. `busy`: there was something a moment ago.
+    /// Waits for work and takes all of it. `busy`: there was some a moment ago.
     pub(super) fn take(&self, into: &mut VecDeque<Work>, busy: bool) {
         let mut state = self.lock();
         if busy && !state.control {
@@ -165,7 +165,7 @@ impl Queue {
         into.append(&mut state.work);
     }
 
-    /// Waits until there is more to do than to write lines, or the time has passed; takes all there is.
+    /// Waits for other work than lines, or until the time has passed; takes all there is.
     pub(super) fn take_control(&self, into: &mut VecDeque<Work>, time_max: Duration) {
         let waited = self.wake.wait_timeout_while(self.lock(), time_max, |state| !state.control);
         let mut state = waited.unwrap_or_else(PoisonError::into_inner).0;
@@ -173,7 +173,7 @@ impl Queue {
         into.append(&mut state.work);
     }
 
-    /// Lines were written: there is room again.
+    /// Notes that lines were written: there is room again.
     pub(super) fn written(&self, mut lines: Lines, now_us: u64) {
         let mut state = self.lock();
         state.lines = state.lines.saturating_sub(lines.count());
@@ -190,7 +190,7 @@ impl Queue {
         self.lock().lines
     }
 
-    /// Lines were given up. How many were lost.
+    /// Notes that lines were given up. Returns how many were lost.
     pub(super) fn lost(&self, lines: &Lines) -> u64 {
         let lost = lines.left() + lines.skipped();
         let mut state = self.lock();

@@ -68,7 +68,7 @@ impl Local {
         &self.line
     }
 
-    /// Makes the line of an event; returns what of the event needs another line.
+    /// Makes the line of an event; returns the part of the event that needs another line.
     pub(super) fn render<'a>(&mut self, style: &Arc<Style>, event: &Event<'a>, now_us: u64) -> Option<Event<'a>> {
         self.keep_up(style, now_us);
         self.line.clear();
@@ -90,7 +90,7 @@ impl Local {
             }
             Framing::Journald => {
                 self.line.push_str("MESSAGE=");
-                // No value has a line end in it: that is what `observe` is for.
+                // No value has a line end in it: `observe` removes them.
                 let rest = self.write(style, event, now_us);
                 let class = event.class();
                 let (priority, facility) = (class.severity as u8, style.facility);

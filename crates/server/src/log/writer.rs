@@ -50,7 +50,7 @@ struct Writer<'a> {
     sink: Sink,
     /// Taken from the queue and not done.
     work: VecDeque<Work>,
-    /// The last attempt to use the target failed, and that has been said.
+    /// The last attempt to use the target failed, and standard error has a line about it.
     failing: bool,
 }
 

@@ -33,7 +33,7 @@ const LIMITS: Limits = Limits {
 #[derive(Clone, Debug)]
 pub(crate) struct Users {
     accounts: Arc<Kept>,
-    /// The C library, if it is asked for those who are not in the file.
+    /// The C library, if it is asked for users that are not in the file.
     pub(super) library: Option<Arc<Library>>,
 }
 

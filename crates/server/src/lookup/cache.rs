@@ -18,7 +18,7 @@ pub(super) struct Limits {
     pub(super) positive: Duration,
     /// That there is none.
     pub(super) negative: Duration,
-    /// A value beyond its time, while nothing better is to be had.
+    /// Time for which a value counts beyond its own time, while no better one is available.
     pub(super) stale_max: Duration,
     /// The most answers.
     pub(super) entries_max: usize,
@@ -129,7 +129,7 @@ struct Asking {
 }
 
 impl Asking {
-    /// Keeps an answer; instead of trouble the one from before, while it still counts.
+    /// Keeps an answer; instead of trouble the earlier answer, while it still counts.
     fn keep(self, answer: Answer) -> Answer {
         let limits = self.cache.limits;
         let mut state = self.cache.state();

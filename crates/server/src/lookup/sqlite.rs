@@ -193,7 +193,7 @@ mod tests {
         assert!(said(table(&path, "SELECT ?1, ?2").answer("k".into()).await).contains("2 parameters"));
         let write = "DELETE FROM routes WHERE key = ?1 RETURNING value";
         assert!(said(table(&path, write).answer("k".into()).await).contains("readonly"));
-        // A file that is put in the place of another counts at once.
+        // A file that replaces another counts at once.
         let database = table(&path, QUERY);
         assert!(is(&Arc::clone(&database).answer("k".into()).await, "v"));
         std::fs::remove_file(&path).unwrap();

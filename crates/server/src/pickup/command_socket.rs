@@ -22,7 +22,7 @@ use tokio::task::JoinSet;
 
 /// Commands that wait at the same time.
 pub(super) const COMMANDS_MAX: usize = 512;
-/// How long the log does not say again that a user has too many.
+/// Time for which the log does not repeat that a user has too many commands.
 const TOLD_AGAIN: Duration = Duration::from_secs(60);
 /// After the system had no descriptor for a connection: a moment later there may be one.
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
@@ -49,7 +49,7 @@ pub(super) async fn hear(context: Arc<Context>, listener: UnixListener, calls: m
                                 if let Some((waiter, file)) = SubmitWaiter::read(stream, peer, place).await
                                     && let Some(name) = Name::read(&file).filter(|name| name.id.is_none())
                                 {
-                                    // With too many waiting this one is not heard.
+                                    // If too many wait, this command gets no answer.
                                     drop(calls.try_send((name, waiter)));
                                 }
                             });
@@ -64,7 +64,7 @@ pub(super) async fn hear(context: Arc<Context>, listener: UnixListener, calls: m
     }
 }
 
-/// Says that there is no room, without waiting: the line fits into the socket's buffer.
+/// Sends that there is no room, without waiting: the line fits into the socket's buffer.
 fn turn_away(
     context: &Context,
     stream: &UnixStream,

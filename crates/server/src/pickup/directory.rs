@@ -1,4 +1,4 @@
-//! The pickup directory and the socket in it: made with the rights that protect what others put there.
+//! The pickup directory and the socket in it: made with the rights that protect the files of users there.
 //!
 //! Any user can make files, links, FIFOs and directories in it, under any name, also under one that is ours. Names
 //! are octets, links are not followed, and an entry of a user under a name of ours is removed, or renamed if it

@@ -1,4 +1,4 @@
-//! A file of the pickup directory, looked at before a word of it is believed.
+//! Reads a file of the pickup directory and checks it before any of it is used.
 //!
 //! Any user of this machine can write one by hand. The server opens it below the open directory, without following a
 //! link and without waiting for the other end of a FIFO; it checks type, owner, group and number of names of the open
@@ -68,7 +68,7 @@ pub(super) struct SubmittedFile {
 pub(super) enum PickupFileError {
     /// The file is gone.
     Gone,
-    /// It will never be one.
+    /// The file will never be a message.
     Bad(String),
     /// The system did not let us read it; it may later.
     Io(io::Error),
@@ -135,7 +135,7 @@ impl Opened {
         Ok(Self { file, owner: found.st_uid, finished, bytes, preamble, head_bytes })
     }
 
-    /// KiB of [`HEADS_KIB`] that it takes; `None` for the many that are small.
+    /// Returns the KiB of [`HEADS_KIB`] that it takes; `None` for the many that are small.
     pub(super) fn large_kib(&self) -> Option<u32> {
         let recipients = Submission::recipients_in(&self.preamble);
         let is_large = self.head_bytes > LARGE_HEAD_BYTES || recipients > LARGE_RECIPIENTS;

@@ -1,4 +1,4 @@
-//! Stores a message that another server has taken, as that server would have gone on with it.
+//! Stores a message that another server has accepted, with the state that it had there.
 //!
 //! It was accepted once, so the server does not judge again whether it may be sent: no access map is asked, and its
 //! header gets no field; a recipient that the present maps do not reach gets a report like any failed address. Its
@@ -41,7 +41,7 @@ pub(super) struct Import {
     pub(super) adopted: ImportedMessage,
     /// The name it will have in the spool.
     pub(super) id: QueueId,
-    /// Login name or number of who wrote the file.
+    /// Login name or number of the user that wrote the file.
     pub(super) user: String,
 }
 
@@ -155,7 +155,7 @@ impl Import {
         let mut number = 0;
         let (mut made, mut turns): (_, HeldTurn) = (Vec::new(), None);
         for plan in plans.into_iter().filter(|plan| !plan.is_nothing()) {
-            // It may be the only one.
+            // There may be no other.
             drop(turns.take());
             let ids = (number..number + plan.len()).map(|number| self.id_of(number)).collect();
             let part = expansions.messages(client.clone(), plan, envelope.clone(), ids).await.map_err(text)?;

@@ -1,4 +1,5 @@
-//! Takes what programs of this machine have put into the pickup directory, whether the server ran then or not.
+//! Accepts messages that programs of this machine have put into the pickup directory, whether the server ran then or
+//! not.
 //!
 //! The server reads the directory at the start and every few seconds (`scan`); a command that submits a message
 //! reports it on the socket there and need not wait for that. Each file goes through a session of its own
@@ -63,7 +64,7 @@ const AGAIN_MAX: Duration = Duration::from_secs(300);
 /// Time between two messages of a user that are tried again: with many, each is tried more rarely, so that all of
 /// them together are about a hundred a second.
 const AGAIN_SHARE: Duration = Duration::from_millis(10);
-/// Messages that are tried at once when one was taken that had waited: why they waited may have gone.
+/// Messages that are tried at once when one was accepted that had waited: the cause of the wait may have gone.
 const HURRIED: usize = 2;
 
 const MAIL: &str = "mail.";
@@ -71,7 +72,7 @@ const NEW: &str = "new.";
 const BAD: &str = "bad.";
 const RANDOM_DIGITS: usize = 32;
 
-/// A file by what its name says.
+/// A file by the parts of its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Name {
     /// `mail.R`
@@ -135,7 +136,7 @@ impl Waiting {
 struct QueuedFile {
     /// The user that wrote it or asks for it; it counts for this user.
     uid: u32,
-    /// When this process saw it first.
+    /// The time at which this process saw it first.
     since: Instant,
     /// How often it was tried.
     tries: u32,
@@ -164,13 +165,13 @@ struct Pickup {
     /// The last warning about the directory as a whole.
     said: Option<LoggedWarning>,
     known: HashMap<String, QueuedFile>,
-    /// How many of them are of a user.
+    /// The number of known files of each user.
     known_of: HashMap<u32, usize>,
     ready: Turns<Ready>,
     waiting: BTreeSet<(Instant, String)>,
-    /// Their names, and until when they wait.
+    /// Names of waiting files, and the time until which they wait.
     waiting_names: HashMap<String, (Name, Instant)>,
-    /// How many of them are of a user.
+    /// The number of waiting files of each user.
     waiting_of: HashMap<u32, u32>,
     running: JoinSet<(String, FileOutcome)>,
     shares: Arc<UserShares>,
@@ -489,7 +490,7 @@ impl Pickup {
         }
     }
 
-    /// Something was handed in and is no message.
+    /// Handles a file that is no message.
     fn bad(&mut self, base: &str, why: &str, aside: Option<String>) {
         let uid = self.known.get(base).map_or(0, |known| known.uid);
         let is_due = self.complaints.is_due(uid, "they are no messages, and put aside", &mut None, clock::now());
@@ -532,7 +533,7 @@ where
     }
 }
 
-/// A file whose turn it is.
+/// A file that has its turn.
 struct FileTask {
     context: Arc<Context>,
     directory: Arc<Directory>,
@@ -548,7 +549,7 @@ struct FileTask {
 }
 
 impl FileTask {
-    /// Brings it as far as it goes.
+    /// Stores its message, or decides what else happens to the file.
     async fn carry(self, waiter: Option<SubmitWaiter>) -> FileOutcome {
         let Self { context, directory, name, .. } = &self;
         // Counted as a session until its file is gone: the end of the server waits for it.

@@ -5,8 +5,8 @@
 //! until those have gone, and take no room from other users. An old entry that is neither a message nor in use is
 //! removed ([`Cleanup`]). All names are read, and no more are kept than the limits allow.
 //!
-//! A directory that has not changed since it was looked through is not looked through again, and one that takes long is
-//! looked through more rarely: the looking costs a twentieth of a core at most, and has a thread of its own.
+//! A directory without changes since the last scan is not scanned again, and one that takes long is scanned more
+//! rarely: a scan costs a twentieth of a core at most, and has a thread of its own.
 //!
 //! Files are counted here only, since no other process can list them. The server writes the users with too many files
 //! into a file beside them (`full`), which the sendmail command reads before it writes.
@@ -26,9 +26,9 @@ use std::time::Duration;
 pub(super) const INTERVAL: Duration = Duration::from_secs(5);
 /// The same while it has more messages than are known.
 const INTERVAL_MORE: Duration = Duration::from_secs(1);
-/// The part of the time that may go into looking: one in so many.
+/// The share of the time that scans may take: one in so many.
 const SHARE: u32 = 20;
-/// A directory that changed so short a time before may change again without its time telling.
+/// A directory that changed so short a time before may change again without another time of its change.
 const SETTLED: Duration = Duration::from_secs(2);
 /// Age of a file below which its command may still be about to ask for its results.
 pub(super) const FRESH: Duration = Duration::from_secs(2);

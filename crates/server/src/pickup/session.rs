@@ -1,5 +1,5 @@
-//! Carries one message from the pickup directory through a session of its own: the same machine, the same admission and
-//! the same commit as for any client, with the user who wrote the file as the process at the other end.
+//! Stores one message from the pickup directory through a session of its own: the same machine, the same admission
+//! and the same commit as for any client, with the user who wrote the file as the process at the other end.
 //!
 //! Mail is safe by this order: refused recipients are reported, durably or to a command that confirms it, before the
 //! others are stored; and the message is in the spool before the file is removed. A recipient that is reported is
@@ -71,7 +71,7 @@ enum SessionResult {
 }
 
 impl PickupSession {
-    /// Carries it.
+    /// Runs the session.
     ///
     /// # Cancel safety
     /// Yes: completed steps stay; the next attempt sees whether the message is in the spool.

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-/// Things that are ready. Those of one user have an order, and users take turns.
+/// Items that are ready. Those of one user have an order, and users take turns.
 #[derive(Debug)]
 pub(super) struct Turns<T> {
     users: HashMap<u32, VecDeque<T>>,

@@ -19,7 +19,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, Buf
 use tokio::net::UnixStream;
 use tokio::time::timeout;
 
-/// For the request to come, for the command to say that it has heard, and for a line to be taken.
+/// Time for the request, for the command's confirmation, and for a line to be read.
 const LINE_TIME_MAX: Duration = Duration::from_secs(5);
 /// Octets of the request.
 const LINE_BYTES_MAX: u64 = 512;
@@ -94,12 +94,12 @@ impl SubmitWaiter {
         read.is_ok_and(|read| read.is_ok()) && line == b"ok\n"
     }
 
-    /// Tells the name of the message in the queue.
+    /// Sends the queue id of the message.
     pub(super) async fn taken(&mut self, id: QueueId) -> bool {
         self.send(&json!({ "taken": id.to_string() })).await
     }
 
-    /// Tells that it stays in the directory.
+    /// Sends that the message stays in the directory.
     pub(super) async fn later(&mut self, why: &str) -> bool {
         self.send(&json!({ "later": why })).await
     }

@@ -1,11 +1,11 @@
-//! Says why messages are not taken: once for each message and reason, again after an hour, and of many messages of one
-//! user with the same reason only some, with a line that counts the others. Reasons are counted by user: one who makes
-//! up many leaves room for those of others.
+//! Logs why messages are not accepted: once for each message and reason, again after an hour, and of many messages of
+//! one user with the same reason only some, with a line that counts the others. Reasons are counted by user: a user
+//! with many made-up reasons leaves room for those of others.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// How long a message's reason is not said again.
+/// Time for which the reason of a message is not logged again.
 const AGAIN: Duration = Duration::from_secs(3_600);
 /// The time for which lines of one reason are counted.
 const WINDOW: Duration = Duration::from_secs(60);

@@ -1,4 +1,5 @@
-//! Accounts by name, so that the log can say whose rights a delivery has: sendmail's `(uid/gid)` behind `ctladdr=`.
+//! Accounts by name, so that the log can name the user whose rights a delivery has: sendmail's `(uid/gid)` behind
+//! `ctladdr=`.
 //!
 //! Read with the maps and again when the file has changed: no line of the log waits for a disk.
 

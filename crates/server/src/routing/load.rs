@@ -1,4 +1,4 @@
-//! From the configuration and its files to a [`Routing`].
+//! Makes a [`Routing`] from the configuration and its files.
 //!
 //! Every file is read while the old maps are in force; a file that has not changed is taken over. A file that cannot
 //! be read, or by `maps.bad_line` one with a wrong line, leaves the map as it was; where there is no old map that is
@@ -413,7 +413,7 @@ impl<'a> Loading<'a> {
         Ok((text.into(), stamp))
     }
 
-    /// A fault at the start; while something is in force it is kept.
+    /// Notes a fault; at the start it is an error, later the map in force stays.
     fn fault(&mut self, text: String) {
         self.faults.push(text);
     }

@@ -1,8 +1,8 @@
 //! All addresses that a recipient became, as all transactions share them.
 //!
-//! A resolution of a long list is turned once into this form: small, without what only people read, with its duplicates
-//! removed, and with the figures by which a transaction is judged without a look at the members. It does not change any
-//! more.
+//! A resolution of a long list is turned once into this form: small, without texts for people, with its duplicates
+//! removed, and with the figures by which a transaction is judged without a look at the members. It does not change
+//! any more.
 //!
 //! Invariants: of two members with the same delivery only the first is there; the order is that of the resolution,
 //! deliveries before failures; `kinds` and `counts` agree with the members.
@@ -32,13 +32,13 @@ pub(crate) struct Members {
     pub(super) is_alone: bool,
     /// The safest time of the `250` that rules demand.
     pub(super) acknowledge: Option<Acknowledge>,
-    /// For some of it no rule says that.
+    /// A part of it has no such rule.
     pub(super) has_unruled: bool,
     /// Differs where members differ, as a rule.
     fingerprint: u64,
 }
 
-/// Many values. Where the last of them go on a thread of the runtime, another thread frees them.
+/// Many values. Where their last use ends on a thread of the runtime, another thread frees them.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Long<T: Send + 'static>(Vec<T>);
 

@@ -31,7 +31,7 @@ use route::resolve::{HostsOrElse, Router};
 use route::{Answers, Ask, Source, Stop, Table};
 use std::sync::Arc;
 
-/// How often questions may lead to others for one recipient.
+/// Rounds of questions for one recipient: answers may lead to further questions.
 const ROUNDS_MAX: usize = 64;
 /// The work that a recipient may take on a thread of the runtime, in units of [`Ask::with_work`]: one to three
 /// milliseconds.
@@ -53,7 +53,7 @@ pub(crate) struct Admission {
     pub(crate) access: Arc<Access>,
 }
 
-/// Where the mail of a domain goes.
+/// The route for mail of a domain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum DomainRoute {
     /// To these hosts.
@@ -151,7 +151,7 @@ impl Routing {
         }
     }
 
-    /// Decides something for which others may have to be asked.
+    /// Decides a question for which sources may have to be asked.
     ///
     /// # Errors
     /// Why it cannot be decided now.

@@ -34,7 +34,7 @@ pub(crate) async fn run(context: Arc<Context>) {
                 told.clear();
                 put_in_force(&context, &routing, loaded);
             }
-            // Said once, however often it is looked at.
+            // Logged once, however often the files are checked.
             Ok(Some(Err(faults))) if faults != told => {
                 for fault in &faults {
                     let text = format!("{fault}; all maps stay as they were");

@@ -1,5 +1,4 @@
-//! The answers to a session's questions: what *admit* thinks of sender and recipient, and what *commit* made of the
-//! message.
+//! Answers a session's questions: decisions of *admit* on sender and recipient, and results of *commit*.
 
 use super::{Connection, verify};
 use crate::admit::Facts;
@@ -21,7 +20,7 @@ use std::time::Duration;
 use zeroize::Zeroizing;
 
 impl Connection {
-    /// Answers what needs no waiting. `false`: the question is still open.
+    /// Answers a question that needs no waiting. `false`: the question is still open.
     pub(super) fn answer_at_once(&mut self, question: Question, now: Duration) -> bool {
         if self.context.behaviour.as_ref().is_some_and(|behaviour| behaviour.takes_its_time(question)) {
             return false;
@@ -72,7 +71,7 @@ impl Connection {
 
     /// Answers a question that has to wait: for the disk, a password check, or the pauses of a sink.
     ///
-    /// `false`: the connection is to be dropped without another word.
+    /// `false`: the connection is to be dropped without a further reply.
     pub(super) async fn answer_in_time(&mut self, question: Question) -> bool {
         if let Some(behaviour) = &self.context.behaviour
             && behaviour.takes_its_time(question)
@@ -134,7 +133,7 @@ impl Connection {
         }
     }
 
-    /// Begins a transaction, unless this server takes none.
+    /// Begins a transaction, unless this server accepts none now.
     fn begin_mail(&mut self) -> Option<Verdict> {
         self.end_transaction();
         if self.context.stop.has_begun() {
@@ -176,7 +175,7 @@ impl Connection {
         }
     }
 
-    /// XCLIENT: the client speaks for another from now on.
+    /// XCLIENT: the session speaks for another client from now on.
     fn become_client(&mut self, now: Duration) {
         if let Some(xclient) = self.session.xclient() {
             match &xclient.name {
@@ -193,7 +192,7 @@ impl Connection {
         // The certificate is the front end's, and so are the rights that come of it.
         self.opening.shown = Arc::new(ClientCertificate::NotAsked);
         self.session.answer(Verdict::Accept, now);
-        // The front end may be one of our own and speak for a stranger.
+        // The front end may be one of our own and speak for an outside client.
         if let Client::Network(address) = *self.session.client() {
             let is_own = self.context.live.load().rights.is_from(address.ip());
             self.session.trust_client(is_own);

@@ -27,7 +27,7 @@ const SLOW_DOWN: Duration = Duration::from_millis(100);
 const INLINE_BYTES_MAX: usize = 2 * PIECE_BYTES;
 
 impl Connection {
-    /// Makes the message durable, and only then says so.
+    /// Makes the message durable, and only then sends `250`.
     pub(super) async fn commit(&mut self) {
         let rest = self.session.take_content();
         let rest = self.rewrite_header(rest, true).await;

@@ -12,8 +12,8 @@ use super::Connection;
 use route::resolve::header::{last_field, section_end};
 use std::sync::Arc;
 
-/// The most of a header section that is held back. Of a larger one, which `message.header_bytes_max` must allow, the
-/// fields beyond stay as they are.
+/// The most octets of a header section that are held back. Of a larger one, which `message.header_bytes_max` must
+/// allow, the fields beyond stay as they are.
 pub(super) const HELD_BYTES_MAX: usize = 1 << 20;
 
 /// State of the header section of the message that arrives.

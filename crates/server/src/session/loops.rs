@@ -1,9 +1,9 @@
 //! The end of DATA for a message that all its recipients had before: it is refused while its client still waits, so
 //! that no report goes to a sender that any client can forge. See [`crate::deliver::local::loops`] for the rules.
 //!
-//! Looked at are the recipients that the transaction became: one whose mail goes on to another host, by an alias or a
-//! `.forward`, is none that had the message, and then all are delivered to. The header section alone counts, its first
-//! hundred `Delivered-To:` fields, and a message without one costs nothing here.
+//! The check is of the recipients that the transaction became: one whose mail goes on to another host, by an alias or
+//! a `.forward`, does not count as one that had the message, and then all are delivered to. The header section alone
+//! counts, its first hundred `Delivered-To:` fields, and a message without one costs nothing here.
 
 use super::Connection;
 use super::answers::reply;
@@ -41,7 +41,7 @@ impl Connection {
         })
     }
 
-    /// Says so, and keeps nothing of the message.
+    /// Refuses the message, and keeps nothing of it.
     pub(super) fn refuse_loop(&mut self, content: TransactionContent, refusal: Reply) {
         content.abandon(&self.context.message_store);
         self.header_rewrite = HeaderRewrite::Done;

@@ -42,8 +42,8 @@ use std::task::{self, Poll, ready};
 use std::time::{Duration, Instant};
 use tokio::time::Sleep;
 
-/// How long a connection that is to be closed may take to read the last reply, and how much it may still send: closing
-/// with unread input would make the kernel throw the reply away.
+/// Time that a closing connection has to read the last reply, and octets that it may still send: a close with unread
+/// input would make the kernel discard the reply.
 const LINGER_TIME: Duration = Duration::from_secs(1);
 const LINGER_BYTES: usize = 256 << 10;
 /// A limit so late that the clock cannot say it.
@@ -77,7 +77,7 @@ pub(crate) struct Connection {
     first_id: Option<QueueId>,
     /// Time for which its messages wait for their first attempt, besides the parameters of the message.
     queue_time: Option<Duration>,
-    /// The same was tried before, and told: what still is so is not told again.
+    /// The messages were tried before, and their warnings logged: unchanged ones are not logged again.
     is_again: bool,
     /// Its sender, as the log writes it.
     from: String,
@@ -90,7 +90,7 @@ pub(crate) struct Connection {
 /// Why a session is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SessionEnd {
-    /// The session closed it.
+    /// The session closed the connection.
     Closed,
     /// The client is gone.
     Lost,

@@ -21,7 +21,7 @@ impl Connection {
         &self.lane.listen.name
     }
 
-    /// Begins a transaction: gives it a name, and remembers its sender for the log.
+    /// Begins a transaction: gives it a queue id, and remembers its sender for the log.
     pub(super) fn begin_transaction(&mut self) {
         let first = self.first_id.take();
         self.id = Some(first.unwrap_or_else(|| self.context.message_store.next_id()));
@@ -113,7 +113,7 @@ impl Connection {
         self.context.record(&Event::Cloned { id: envelope.id, owner: owner.trim_matches(['<', '>']) });
     }
 
-    /// The transaction was accepted and is dropped.
+    /// Logs that the transaction was accepted and is dropped.
     pub(super) fn report_discarded(&mut self, envelope: &Envelope, class: i32) {
         let id = envelope.id;
         self.report_accepted(id, envelope, class);
@@ -121,7 +121,7 @@ impl Connection {
         self.context.record(&Event::Discarded { id });
     }
 
-    /// The spool did not take the message. The refusal itself is logged with the reply.
+    /// Logs that the spool did not store the message. The refusal itself is logged with the reply.
     pub(super) fn report_not_stored(&self, error: &Error) {
         let severity = match error {
             Error::Full | Error::Busy | Error::TooLarge { .. } => Severity::Warning,
@@ -139,8 +139,8 @@ impl Connection {
         }
     }
 
-    /// Notes of the machine become events. A transaction that is over by then loses its name, so that no later line has
-    /// it.
+    /// Reports notes of the machine as events. A transaction that is over by then loses its queue id, so that no
+    /// later line has it.
     pub(super) fn report_notes(&mut self) {
         for note in self.session.take_notes() {
             self.report_note(&note);
@@ -268,8 +268,8 @@ impl Connection {
     }
 }
 
-/// A message waits for a queue run; with a reason it is held for a person. `octets`: of its content, without trace
-/// lines.
+/// Logs that a message waits for a queue run; with a reason it is held for a person. `octets`: of its content,
+/// without trace fields.
 fn report_waiting(context: &Context, envelope: &Envelope, octets: u64, class: i32, quarantine: Option<&str>) {
     let id = envelope.id;
     let recipients: Vec<String> = envelope.recipients.iter().map(|one| format!("<{}>", one.address)).collect();

@@ -105,7 +105,7 @@ impl Subject {
         }
     }
 
-    /// What `TLS_Clt:` has against the connection. A process of this machine has none.
+    /// Returns the objection of `TLS_Clt:` to the connection. There is none to a process of this machine.
     fn lacks(&self, access: &access::Access, ask: &mut Ask<'_>) -> Result<Option<Refusal>, Stop> {
         if self.ip().is_none() {
             return Ok(None);

@@ -28,7 +28,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
 use tokio::task::yield_now;
 
-/// Longer than anything here takes in real time.
+/// Longer than any of these tests takes in real time.
 const SOON: Duration = Duration::from_secs(60);
 /// More octets than any dialog sends at once.
 const STREAM_BYTES: usize = 1 << 20;

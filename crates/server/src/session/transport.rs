@@ -1,7 +1,7 @@
 //! The bytes of a session: a TCP connection, plain or under TLS, or a UNIX socket.
 //!
-//! A connection owns no read buffer: input is read into one buffer of the worker thread and used there and then, so an
-//! idle connection costs its socket, its task and its state, and nothing else.
+//! A connection owns no read buffer: input is read into one buffer of the worker thread and used at once, so an idle
+//! connection costs its socket, its task and its state, and nothing else.
 
 use crate::env::quickack;
 use std::cell::RefCell;
@@ -90,7 +90,7 @@ impl Transport {
         Poll::Ready(if written == 0 { Err(io::ErrorKind::WriteZero.into()) } else { Ok(written) })
     }
 
-    /// Sends what TLS holds back.
+    /// Sends octets that TLS holds back.
     pub(crate) fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Self::Tls(stream) => Pin::new(stream.as_mut()).poll_flush(context),
@@ -99,7 +99,7 @@ impl Transport {
         }
     }
 
-    /// Says that nothing more will be written.
+    /// Announces that nothing more will be written.
     pub(crate) async fn shut_down(&mut self) -> io::Result<()> {
         match self {
             Self::Plain(stream) => stream.shutdown().await,

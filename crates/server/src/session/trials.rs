@@ -21,7 +21,7 @@ use tokio::time::timeout;
 /// Longer than anything here should take.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A greeting that does not come, for loopback too.
+/// Sets a greeting pause that does not end, for loopback too.
 fn pause(config: &mut Config) {
     config.accept.greet_pause_for = vec![(vec!["127.0.0.0/8".parse().unwrap()], Duration::from_secs(3_600))];
 }

@@ -157,7 +157,7 @@ fn temporary() -> Reply {
 }
 
 fn refused(refusal: &Refusal) -> Reply {
-    // A 421 would end the session, which RCPT and MAIL do where it is meant.
+    // A 421 would end the session; only RCPT and MAIL do that.
     let code = if refusal.code == 421 { 450 } else { refusal.code };
     reply(code, &format!("{} {}", refusal.status, refusal.text))
 }

@@ -31,12 +31,13 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How long after the first a report waits for others; and a further one on the same message, at most.
+/// Time from the first result for which a report waits for others; and the same for a further one on the same
+/// message, at most.
 const GATHER: Duration = Duration::from_secs(5);
 const GATHER_MAX: Duration = Duration::from_secs(300);
-/// How long after that a recipient is tried again whose report did not come about.
+/// Time after that, until a recipient without its report is tried again.
 const PARKED: Duration = Duration::from_secs(115);
-/// Messages of which it is known that there was a report; of others the next one is taken for the first.
+/// Messages that are known to have had a report; for others the next one counts as the first.
 const REPORTED_MAX: usize = 10_000;
 /// Recipients that are kept; beyond them reports on bad news are made at once, and good news is owed until there is
 /// room.
@@ -239,7 +240,7 @@ pub(super) fn may_have_more(context: &Context, attempt: &Attempt<'_>) -> bool {
         && !context.stop.has_begun()
 }
 
-/// Has the report made when its time has come.
+/// Has the report made when its time comes.
 pub(super) fn report_later(context: &Arc<Context>, id: QueueId) {
     let Some(dispatch) = &context.dispatch else { return };
     report_after(context, id, dispatch.dsn_batcher.patience(id));
@@ -363,14 +364,14 @@ pub(crate) fn report_owed(context: &Arc<Context>, id: QueueId, recipients: &Posi
     if crowded.is_empty() {
         return Duration::ZERO;
     }
-    // Not each walk is to find them again.
+    // So that not every walk finds them again.
     let later = context.unix_now() + REPORT_AGAIN;
     let change = |(entry, _): (spool::Entry, bytes::Bytes)| {
         let state = owing(entry.state, owed(entry.state)?, later)?;
         Some(spool::Change { id, recipient: entry.recipient, state, destination: None })
     };
     let changes: Vec<_> = dispatch.spool.states_of(id, crowded).into_iter().filter_map(change).collect();
-    // If that cannot be recorded, each walk does.
+    // If that cannot be recorded, every walk finds them.
     drop(dispatch.spool.record(&changes));
     REPORT_AGAIN
 }

@@ -1,7 +1,8 @@
-//! Why recipients were deferred last, for people who ask: `mailrace queue show`, and the report when it is given up.
+//! Reasons of the last deferral of recipients, for operators: `mailrace queue show`, and the report when mail is
+//! given up.
 //!
-//! An attempt that is refused at connect is written nowhere, as it costs one write for each recipient; it is counted
-//! here, until a restart.
+//! An attempt that is refused at connect is not recorded in the spool, as that costs one write for each recipient; it
+//! is counted here, until a restart.
 //!
 //! The table is in memory and bounded, the oldest entries go first; over restarts it is in the file `replies` of the
 //! spool directory. Below its first line the file has a line for each recipient, in the order of their first mention:
@@ -199,7 +200,7 @@ fn parse(bytes: &[u8]) -> (Vec<Line>, Option<String>) {
     let mut all = Vec::new();
     let mut damage = None;
     let mut last: Option<Arc<str>> = None;
-    // The last line has an end too, or is not whole.
+    // A last line without its end is incomplete.
     for (at, line) in bytes.split_inclusive(|byte| *byte == b'\n').enumerate() {
         let line = line.strip_suffix(b"\n").and_then(|line| str::from_utf8(line).ok());
         let read = match at {

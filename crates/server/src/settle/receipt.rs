@@ -32,7 +32,7 @@ impl Receipt {
     }
 }
 
-/// Good news as the spool keeps it, where it is good.
+/// Returns the number by which the spool keeps a kind of good news; `None` for bad news.
 const fn number(kind: Kind) -> Option<u8> {
     Some(match kind {
         Kind::Failed | Kind::Delayed => return None,

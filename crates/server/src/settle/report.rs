@@ -1,8 +1,8 @@
 //! Reports to senders (RFC 3464): decides who gets one and which part of the message it returns, and stores it in the
 //! spool.
 //!
-//! As many recipients of one attempt as fit stand in one report, and the others in further ones, which return no
-//! content again. Where the spool has nothing but the room that is kept for small messages, a report tells of fewer and
+//! One report has as many recipients of one attempt as fit, and further reports have the others and return no content
+//! again. Where the spool has only the room that is kept for small messages, a report has fewer recipients and
 //! returns less. A report is a message like any other, from the null sender.
 
 use super::receipt::FORGOTTEN;
@@ -112,7 +112,7 @@ pub(super) async fn to_sender(
                     None,
                 )
             }
-            // The other server's own words say more than ours for them.
+            // The words of the other server say more than ours for them.
             AttemptOutcome::Deferred(cause) | AttemptOutcome::Failed(cause) => {
                 let text = if cause.reply.is_some() { "" } else { &*cause.text };
                 (cause.status, cause.reply.as_ref(), text, cause.host.as_deref(), cause.reason.map(Reason::name))
@@ -167,8 +167,8 @@ fn foremost(recipients: &[RecipientReport<'_>]) -> Kind {
     [Kind::Failed, Kind::Delayed].into_iter().find(|kind| has(*kind)).unwrap_or(Kind::Delivered)
 }
 
-/// Composes the report and makes it durable. `reason` is why the first of those failed who did. Returns of how many it
-/// tells.
+/// Composes the report and makes it durable. `reason` is that of the first failed recipient. Returns how many
+/// recipients it has.
 async fn store(
     context: &Arc<Context>,
     attempt: &Attempt<'_>,
@@ -197,7 +197,7 @@ async fn store(
     }
     match intake::submit_report(context, report, original).await {
         Ok(stored) => {
-            // One that had to leave something out is no reason to do so in the next.
+            // A report with little room does not reduce the next one.
             if let Some(dispatch) = context.dispatch.as_ref().filter(|_| !stored.is_less) {
                 dispatch.dsn_batcher.reported(id, foremost);
             }

@@ -56,7 +56,7 @@ impl Trial {
         envelope
     }
 
-    /// Defers one recipient of a message, and says how he is then.
+    /// Defers one recipient of a message, and returns its state afterwards.
     async fn defer(&self, envelope: &Envelope, position: u32) -> Status {
         let states = self.defer_all(envelope, &[(position, State::default())]).await;
         states.first().unwrap().status

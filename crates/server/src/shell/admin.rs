@@ -20,12 +20,12 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::UnixStream;
 
-/// The longest wait for the name of who speaks on standard input; his number stands for it then.
+/// The longest wait for the name of the user on standard input; his number stands for it then.
 const NAMING_TIME_MAX: Duration = Duration::from_secs(5);
 /// Recipients that a next hop has taken.
 pub(super) const SENT: Counter = Counter::DeliveryRecipients(observe::counters::Outcome::Sent);
 
-/// The server as the control socket sees it.
+/// The handler of requests on the control socket.
 pub(super) struct AdminHandler(pub(super) Arc<Server>);
 
 impl Handler for AdminHandler {

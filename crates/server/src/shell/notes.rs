@@ -10,13 +10,13 @@ use spool::Spool;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often the spool and others are asked for what an operator should know.
+/// Time between two looks for notes of the spool and others.
 const NOTES_INTERVAL: Duration = Duration::from_secs(1);
-/// How often certificates are looked at for their end.
+/// Time between two checks of the expiry of certificates.
 const CERTIFICATE_INTERVAL: Duration = Duration::from_secs(24 * 3_600);
 
 impl Server {
-    /// Passes on what spool, users, names and certificates have to say.
+    /// Logs the notes of spool, users, names and certificates.
     pub(crate) fn watch(self: &Arc<Self>, spool: Option<Arc<Spool>>) {
         let server = Arc::clone(self);
         lock(&self.tasks).spawn(async move {

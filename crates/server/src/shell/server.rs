@@ -46,11 +46,11 @@ pub(crate) struct Server {
     pub(super) tasks: Mutex<JoinSet<()>>,
     /// Deliveries, until the end waits for them.
     pub(super) deliveries: Mutex<Option<tokio::task::JoinHandle<()>>>,
-    /// The operator's hands in the queue; a sink has none.
+    /// The queue commands; a sink has none.
     pub(super) queue: Option<queue::QueueCommands>,
     /// How fast messages are accepted.
     pub(super) accepted: Mutex<control::Rate>,
-    /// When the server ends at the latest, once it stops.
+    /// The latest end of the server, once it stops.
     pub(super) ends_at: OnceLock<Instant>,
     /// How fast next hops take recipients.
     pub(super) sent: Mutex<control::Rate>,
@@ -148,19 +148,19 @@ impl Server {
         lock(&self.tasks).spawn(routing::watch::run(Arc::clone(&self.context)));
     }
 
-    /// Takes what programs of this machine hand in.
+    /// Accepts mail that programs of this machine submit.
     pub(crate) fn pick_up(self: &Arc<Self>, directory: pickup::Directory) {
         lock(&self.tasks).spawn(pickup::run(Arc::clone(&self.context), directory));
     }
 
-    /// Answers the operator until the server has ended; while it stops, how it is and no more.
+    /// Answers requests of operators until the server has ended; while it stops, only `status`.
     pub(crate) fn answer_on(self: &Arc<Self>, socket: ControlSocket) {
         let server = Arc::clone(self);
         lock(&self.tasks).spawn(async move {
             let context = Arc::clone(&server.context);
             let has_guests = context.live.load().config.control.mailq != config::Mailq::Operators;
             let gate = Gate::new(socket.gid()).with_guests(has_guests);
-            // The socket is dropped last, so that an operator can ask how far the stop is.
+            // The socket is dropped last, so that an operator can ask about the progress of the stop.
             let stop = std::future::pending();
             if let Err(error) = control::serve(socket, gate, Arc::new(AdminHandler(server)), stop).await {
                 context.record(&Event::InternalError { place: "control", text: &error.to_string() });
@@ -168,7 +168,7 @@ impl Server {
         });
     }
 
-    /// Does what signals ask for, until one ends the server and its sessions are over.
+    /// Carries out signals, until one ends the server and its sessions are over.
     pub(crate) async fn until_stopped(self: &Arc<Self>, signals: &mut signals::Signals) -> ShutdownSummary {
         let why = loop {
             match signals.next().await {

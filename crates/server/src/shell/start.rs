@@ -1,9 +1,9 @@
 //! The life of the server: start, run, stop.
 //!
-//! The start has two halves. [`Prepared::new`] does what needs rights and a single thread: open files raised, sockets
-//! of systemd taken, addresses bound, certificates and passwords read, directories made, rights given up.
-//! [`Prepared::run`] starts threads: log, spool, runtime. Most of what can go wrong goes wrong in the first half, with
-//! nothing changed on the disk.
+//! The start has two halves. [`Prepared::new`] does the work that needs rights and a single thread: open files
+//! raised, sockets of systemd taken, addresses bound, certificates and passwords read, directories made, rights given
+//! up. [`Prepared::run`] starts threads: log, spool, runtime. Most errors come in the first half, with nothing
+//! changed on the disk.
 //!
 //! The end: after SIGTERM no new transaction begins and idle sessions are closed; open transactions may finish within
 //! `server.shutdown_grace`. Then the spool is closed, which writes staged results, and the process ends with status
@@ -53,9 +53,9 @@ const SPOOL_MARKER: &str = "SPOOL";
 pub enum StartError {
     /// The configuration cannot work here; exit status 78.
     Config(String),
-    /// An address or another resource cannot be had; exit status 69.
+    /// An address or another resource is not available; exit status 69.
     Unavailable(String),
-    /// The control socket cannot be had; the exit status is named there.
+    /// The control socket is not available; the error has the exit status.
     Control(control::BindError),
     /// The spool cannot be opened; nothing in it was changed.
     Spool(spool::OpenError),
@@ -91,7 +91,7 @@ pub struct Prepared {
     warnings: Vec<String>,
     bound: listener::Bound,
     control: Option<ControlSocket>,
-    /// Where programs of this machine hand mail in.
+    /// The directory in which programs of this machine submit mail.
     pickup: Option<pickup::Directory>,
     manager: systemd::Manager,
     authenticator: Option<Arc<Authenticator>>,
@@ -352,7 +352,7 @@ impl Prepared {
     }
 }
 
-/// Logs what an operator should know of the configuration, the listeners and the spool.
+/// Logs notes on the configuration, the listeners and the spool for the operator.
 fn warn_at_start(context: &Context, texts: &[String], notes: &[String], of_spool: &[String]) {
     for text in texts {
         context.record(&Event::ConfigWarning { text });
@@ -369,7 +369,7 @@ fn warn_at_start(context: &Context, texts: &[String], notes: &[String], of_spool
     }
 }
 
-/// A fault of ours ends the session or task it happens in, and the log says so.
+/// Logs a panic. A bug ends only the session or task in which it happens.
 fn report_panics(log: &Log) {
     let (log, usual) = (log.clone(), std::panic::take_hook());
     std::panic::set_hook(Box::new(move |panic| {

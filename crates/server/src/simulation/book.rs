@@ -119,7 +119,7 @@ impl Book {
         self.facts().wrong.push(format!("{at:?}: {what}"));
     }
 
-    /// Something happened that who looks for a fault may want to know.
+    /// Notes an event for a person who looks for a fault.
     pub(super) fn note(&self, what: impl FnOnce() -> String) {
         if self.is_loud {
             println!("{:12.3} {}", self.now().as_secs_f64(), what());

@@ -21,7 +21,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3_600);
 /// How long the disk takes for each write.
 const FLUSH: Duration = Duration::from_millis(20);
-/// Recipients of the list: more than one report tells of.
+/// Recipients of the list: too many for one report.
 const COUNT: usize = 5_000;
 
 /// Lets time pass on the clock that stands still otherwise.
@@ -68,7 +68,7 @@ struct Crashed {
     all: usize,
 }
 
-/// Power goes so long after the command, or when it is at its end.
+/// Cuts power so long after the command, or when it is done.
 fn crashed(at: Option<Duration>, sabotage: Option<Sabotage>) -> Crashed {
     within(sabotage, async |place| {
         let mut scene = Scene::new(2, Duration::ZERO);

@@ -1,4 +1,4 @@
-//! Runs of many seeds: those that once showed a fault, and then as many as are asked for.
+//! Runs of many seeds: first those that once showed a fault, and then as many as are asked for.
 //!
 //! | Variable | Says |
 //! |---|---|
@@ -40,8 +40,8 @@ impl Asked {
     }
 }
 
-/// Plays the seeds of a test, those that are kept first, and fails if anything is wrong with one of them. It says
-/// which, and by what command it is played again. `count`: of a usual test.
+/// Plays the seeds of a test, first the kept ones, and fails if one of them has a fault. The failure names the seed
+/// and the command that plays it again. `count`: of a usual test.
 pub(super) fn play<T: Fn()>(test: T, kept: &[u64], count: u64, run: impl FnMut(u64) -> Vec<String>) {
     let from = number("SIM_FROM").unwrap_or(1);
     let asked = Asked { only: number("SIM_SEED"), from, count: number("SIM_COUNT").unwrap_or(count) };
@@ -49,7 +49,7 @@ pub(super) fn play<T: Fn()>(test: T, kept: &[u64], count: u64, run: impl FnMut(u
     assert!(failures.is_empty(), "{} seeds fail, and are to be kept:\n{}", failures.len(), failures.join("\n"));
 }
 
-/// The name of a test is that of its function behind the crate.
+/// A test has the name of its function behind the crate.
 fn command(test: &str, seed: u64) -> String {
     let test = test.split_once("::").map_or(test, |(_, test)| test);
     format!("SIM_SEED={seed} SIM_LOG=1 cargo test -p mailrace-server --lib {test} -- --exact --nocapture")

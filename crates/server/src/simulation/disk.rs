@@ -1,4 +1,4 @@
-//! A spool on a disk that does not exist, for tests of what stands beside it.
+//! A spool on a simulated disk, for tests of other modules.
 
 use spool::Spool;
 use spool::disk::sim::SimDisk;

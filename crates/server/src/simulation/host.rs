@@ -1,7 +1,7 @@
-//! Next hops: how each of them behaves at what time.
+//! Next hops and their behaviour over time.
 //!
 //! A [`Host`] answers connections. Each connection finds it in a [`Mood`], by chance and by the time of the run: most
-//! moods are a fault at one point of one transaction. How it speaks is in `talk`.
+//! moods are a fault at one point of one transaction. `talk` has its dialog.
 
 use super::book::{Book, Counted};
 use super::random::Random;
@@ -92,7 +92,7 @@ pub(super) struct Manners {
     pub(super) is_generous: bool,
     /// It takes one message in so long, and says 421 to others.
     pub(super) interval: Option<Duration>,
-    /// First comes the client again after this time.
+    /// Greylisting: it accepts a client that comes again after this time.
     pub(super) greylist: Option<Duration>,
     /// It never refuses for good a message without a sender, nor mail for the postmaster.
     pub(super) latency: Duration,
@@ -104,7 +104,7 @@ pub(super) struct Host {
     pub(super) number: usize,
     pub(super) address: Ipv4Addr,
     pub(super) manners: Manners,
-    /// Until when which moods rule; afterwards it is good.
+    /// Moods, each with the time until which they hold; afterwards the host is good.
     pub(super) days: Vec<(Duration, Vec<Mood>)>,
     /// Never good.
     pub(super) is_dead: bool,

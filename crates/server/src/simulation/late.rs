@@ -1,4 +1,4 @@
-//! Hosts that take their time with the answer to a message, while others need places for connections.
+//! Hosts that answer a message late, while others need places for connections.
 
 use super::book::{Answer, Taken};
 use super::host::{Fault, Mood, Point};

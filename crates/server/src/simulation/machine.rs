@@ -1,4 +1,4 @@
-//! The machine the server runs on: its disk, its power, and the server as it is started and ended.
+//! The machine of the server: its disk, its power, and start and end of the server.
 //!
 //! The spool has no threads here. Whenever all tasks wait, [`Machine::look`] asks whether the committer has something
 //! to write; if so, a task writes it after the time that a disk takes. So virtual time goes on only when no work is
@@ -187,7 +187,7 @@ impl Machine {
         self.book.note(|| "server: started".to_owned());
     }
 
-    /// Ends the server, and leaves the disk as the next one finds it.
+    /// Ends the server, and leaves the disk in the state that the next one finds.
     pub(super) async fn end(&self, how: End) {
         let Some(mut running) = self.running.lock().unwrap().take() else { return };
         *self.generation.lock().unwrap() += 1;
@@ -229,7 +229,7 @@ impl Machine {
         drop((context, old));
     }
 
-    /// Plans that power goes within so many operations of the disk.
+    /// Plans a power cut within so many operations of the disk.
     pub(super) fn cut_after(&self, operations: u64) {
         let mut works = self.works.lock().unwrap();
         works.disk.cut_power_after(operations);
@@ -276,7 +276,7 @@ impl Machine {
         disk.advance(now.saturating_sub(disk.now_us()));
     }
 
-    /// All tasks wait: whether the disk has something to do. Called before the thread would sleep.
+    /// Starts due work of the disk. Called when all tasks wait, before the thread would sleep.
     pub(super) fn look(&self) {
         let mut works = self.works.lock().unwrap();
         if works.is_busy {

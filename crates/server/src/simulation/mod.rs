@@ -1,5 +1,5 @@
-//! The whole server in a machine that does not exist: sessions, spool, dispatch, deliver and settle as they are, with a
-//! disk, a network and a clock of our own.
+//! The whole server on a simulated machine: sessions, spool, dispatch, deliver and settle are the real ones, with a
+//! simulated disk, network and clock.
 //!
 //! A run comes from a seed: messages, hosts and their moods ([`host`]), crashes and stops ([`machine`]), an operator
 //! who holds and deletes. Virtual days pass in a moment. At the end [`check`] compares promises and facts: no message
@@ -11,7 +11,7 @@
 //! SIM_SEED=17 SIM_LOG=1 cargo test … -- --nocapture        one run, with all that is said
 //! ```
 //!
-//! A campaign ([`campaign`]) says by what command a seed that failed is played again. It goes into the list of its
+//! A campaign ([`campaign`]) prints the command that plays a failed seed again. The seed goes into the list of its
 //! campaign ([`KEPT`] and those below it) and stays. [`Sabotage`]s are faults made on purpose: each must be noticed.
 
 #![allow(clippy::cast_possible_truncation, reason = "small numbers of a test")]
@@ -88,7 +88,7 @@ fn a_run_repeats_to_the_letter() {
     }
 }
 
-/// The checkers must be able to say no.
+/// Tests that the checkers notice faults.
 #[test]
 fn sabotage_is_noticed() {
     for sabotage in Sabotage::ALL {

@@ -142,7 +142,7 @@ fn check(kind: Mood, late: [usize; 2]) {
     assert!(broken.is_empty(), "{broken:#?}");
 }
 
-/// Each bound must be able to say no.
+/// Tests that each bound is noticed when it is broken.
 #[test]
 fn bad_hosts_that_are_not_passed_over_are_noticed() {
     let hangs = Mood::Faulty(Point::Mail, Fault::Hang, 1);

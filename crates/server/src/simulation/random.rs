@@ -1,4 +1,4 @@
-//! Chance by a seed, the same on every machine.
+//! Random numbers from a seed, the same on every machine.
 
 use std::time::Duration;
 

@@ -25,7 +25,7 @@ use tokio::time::sleep;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Everything that is wrong with the run of a seed.
+/// Runs a seed and returns all faults.
 pub(super) fn run(seed: u64, sabotage: Option<Sabotage>) -> Vec<String> {
     live(seed, sabotage).1
 }
@@ -42,7 +42,7 @@ pub(super) fn fingerprint(seed: u64) -> String {
     text
 }
 
-/// Everything that is wrong with a run of `delivery.mode = "queue"`.
+/// Runs a seed with `delivery.mode = "queue"` and returns all faults.
 pub(super) fn run_queue(seed: u64) -> Vec<String> {
     within(None, async |machine| {
         let (mut plan, book) = Plan::new(seed, false, &|hosts| Arc::new(Book::new(hosts)));
@@ -54,12 +54,12 @@ pub(super) fn run_queue(seed: u64) -> Vec<String> {
     })
 }
 
-/// Everything that is wrong with the run of a seed in which mail may be delivered before it is durable.
+/// Runs a seed in which mail may be delivered before it is durable, and returns all faults.
 pub(super) fn run_early(seed: u64, how: Acknowledge, sabotage: Option<Sabotage>) -> Vec<String> {
     live_as(seed, how, false, sabotage).1
 }
 
-/// Everything that is wrong with the run of a seed in which domains share their mail hosts.
+/// Runs a seed in which domains share their mail hosts, and returns all faults.
 pub(super) fn run_sites(seed: u64, sabotage: Option<Sabotage>) -> Vec<String> {
     live_as(seed, Acknowledge::Durable, true, sabotage).1
 }
@@ -93,7 +93,7 @@ pub(super) fn run_planned(
     })
 }
 
-/// Lives in a time of its own, with a machine that is looked at whenever all wait.
+/// Runs a test in virtual time, with a machine whose disk works whenever all tasks wait.
 pub(super) fn within<T>(sabotage: Option<Sabotage>, life: impl AsyncFnOnce(&OnceLock<Arc<Machine>>) -> T) -> T {
     let machine: Arc<OnceLock<Arc<Machine>>> = Arc::default();
     let looked = Arc::clone(&machine);

@@ -74,7 +74,7 @@ thread_local! {
     static HELD_BACK: RefCell<Vec<Box<[u8]>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Keeps mail for a destination from going in line; [`let_go`] gives it back.
+/// Keeps mail for a destination from going in line; [`let_go`] releases it.
 pub(crate) fn hold_back(destination: &[u8]) {
     HELD_BACK.with_borrow_mut(|held| held.push(destination.into()));
 }

@@ -1,4 +1,5 @@
-//! Messages that another server of this machine has taken and promised to deliver: how they change hands.
+//! Imports messages that another server of this machine has accepted and promised to deliver, and passes on the
+//! responsibility for them.
 //!
 //! At any time exactly one of the two servers has the message. One rename, atomic for other programs, decides which:
 //!
@@ -33,7 +34,7 @@ const NAME_BYTES: usize = 16;
 pub struct ImportedMessage {
     /// The file in which its envelope was.
     pub source: String,
-    /// When it came there, in seconds since 1970.
+    /// The time at which it came there, in seconds since 1970.
     pub arrived: u64,
     /// How often it was tried there.
     pub tries: u32,
@@ -128,7 +129,7 @@ impl Waiting {
         release(&self.directory, &self.name)
     }
 
-    /// The message is still the other server's: forgets it.
+    /// Forgets a message that is still the other server's.
     pub fn forget(self) {
         for prefix in ["new.", WAIT] {
             // The next run finds a file that stays, or the server removes it after a day.
@@ -144,7 +145,7 @@ impl Waiting {
 pub fn release(directory: &Path, name: &str) -> io::Result<()> {
     let (from, to) = (directory.join(format!("{WAIT}{name}")), directory.join(format!("mail.{name}")));
     match renameat_with(CWD, &from, CWD, &to, RenameFlags::NOREPLACE) {
-        // A file system that cannot do it in one step.
+        // The file system cannot do it in one step.
         Err(Errno::INVAL | Errno::NOSYS) if !to.exists() => {
             rename(directory, &format!("{WAIT}{name}"), &format!("mail.{name}"))
         }

@@ -1,5 +1,4 @@
-//! Handing mail in without a network: one file for each message in the pickup directory, whether the server runs or
-//! not.
+//! Submits mail without a network: one file for each message in the pickup directory, whether the server runs or not.
 //!
 //! The command writes the file here, with the rights of its caller, and the server takes it in `pickup`. The file is
 //! written under a name that the server does not look at, synced, and renamed: it is there whole or not at all.
@@ -74,9 +73,9 @@ pub struct Submission {
     /// The caller chose it (`-f`), and it is not simply the caller, as the command says. The server decides by
     /// itself: any user can write a file.
     pub is_chosen: bool,
-    /// The user in whose name it is handed in: only the server does that, when it divides a message.
+    /// The user in whose name it is submitted: only the server sets that, when it divides a message.
     pub on_behalf_of: Option<u32>,
-    /// It waited at another server before: only root and the user of the server may say so.
+    /// It waited at another server before: only root and the user of the server may claim that.
     pub adopted: Option<ImportedMessage>,
     /// Of the message.
     pub params: MailParams,
@@ -412,7 +411,7 @@ impl Filing {
         self.recipients
     }
 
-    /// Writes what stands behind the content.
+    /// Writes the trailer behind the content.
     fn end(&mut self) -> io::Result<()> {
         let octets = self.content_bytes.to_le_bytes();
         self.append(&octets)?;

@@ -1,7 +1,7 @@
-//! The host that a certificate is for first of all: its first alternative name, which stands where common names once
-//! did.
+//! The main host of a certificate: its first alternative name, in place of the former common name.
 //!
-//! Whether it is for a given host, rustls says. Anything unexpected in the DER is no name, never a panic.
+//! rustls decides whether a certificate is for a given host. Anything unexpected in the DER is no name, never a
+//! panic.
 
 use super::der::{BOOLEAN, OCTETS, OID, Parts, SEQUENCE, take};
 

@@ -1,4 +1,4 @@
-//! The authorities that certificates are judged by: of files, or of the system.
+//! The CAs that judge certificates: of files, or of the system.
 //!
 //! The CAs for next hops, of `tls.ca_files` or of the system, are read when the first certificate is judged, and
 //! again after an hour, since a system renews them. If a file cannot be read any more, the earlier CAs stay.
@@ -59,7 +59,7 @@ fn read(files: &[PathBuf]) -> Result<RootCertStore, Arc<str>> {
         found.extend(of_file(path).map_err(|problem| format!("{KEY}: {problem}"))?);
     }
     let mut roots = RootCertStore::empty();
-    // One that rustls does not understand can judge nothing; the others can.
+    // A CA that rustls cannot parse is left out; the others count.
     roots.add_parsable_certificates(found);
     if roots.is_empty() {
         return Err(format!("{KEY}: no certificate of a CA that can judge others; name a file with some").into());

@@ -1,6 +1,6 @@
 //! Certificates and keys from PEM files, and which of them a client gets.
 //!
-//! A certificate that cannot work is refused when it is read; one that works badly (expired, its key open to others) is
+//! A certificate that cannot work is refused when it is read; one with a defect (expired, its key open to others) is
 //! used and reported, because mail under an expired certificate is better than no mail.
 
 use crate::config;

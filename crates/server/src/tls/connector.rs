@@ -55,7 +55,7 @@ pub struct TlsInfo {
     pub bits: u16,
     /// Result of judging the certificate: `OK`, `FAIL`; `NOT`, not judged.
     pub verify: &'static str,
-    /// Why it is not good.
+    /// The fault, if it is not good.
     pub fault: Option<Fault>,
     /// Its content, if it was judged and can be read.
     pub certificate: Option<Box<ServerCertificate>>,
@@ -118,7 +118,7 @@ impl ServerCertificate {
 pub struct Fault {
     /// For the log.
     pub text: Box<str>,
-    /// It is not known whether it is: the authorities cannot be read.
+    /// The CAs cannot be read, so the certificate cannot be judged.
     pub is_ours: bool,
 }
 
@@ -233,14 +233,14 @@ fn sni(name: &str) -> ServerName<'static> {
 #[derive(Debug)]
 struct AnyCertificate {
     provider: Arc<CryptoProvider>,
-    /// It is judged all the same.
+    /// The certificate is still judged for the log.
     judge: Option<Arc<Judge>>,
 }
 
 /// Judges the certificate of one connection, and whether the server has its key.
 ///
-/// As in sendmail, a good certificate is one that an authority has signed and that is of age; whose it is, is another
-/// question.
+/// As in sendmail, a good certificate is one that a CA has signed and that is valid now; its names are judged
+/// elsewhere.
 #[derive(Debug)]
 struct Judge {
     roots: Result<Arc<RootCertStore>, Arc<str>>,

@@ -1,6 +1,6 @@
-//! A certificate in DER, as far as the server looks into it: rustls hands out neither names nor times.
+//! A certificate in DER, as far as the server needs it: rustls gives neither names nor times.
 //!
-//! Certificates come from strangers. Anything unexpected is `None`, never a panic.
+//! Certificates come from unknown peers. Anything unexpected is `None`, never a panic.
 
 pub(super) const BOOLEAN: u8 = 0x01;
 const INTEGER: u8 = 0x02;
@@ -62,7 +62,7 @@ pub(super) fn take(der: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
     let mut octets = usize::from(*length);
     if octets >= 0x80 {
         let (digits, after) = rest.split_at_checked(octets & 0x7f)?;
-        // No digits: the length is not said, which BER allows and DER does not.
+        // No digits: the length is not given, which BER allows and DER does not.
         if digits.is_empty() || digits.len() > size_of::<u32>() {
             return None;
         }

@@ -2,8 +2,8 @@
 //! [`Connector`].
 //!
 //! The stop is accept, for implicit TLS, and session, for STARTTLS; both use the same [`Acceptor`]. The other side is
-//! deliver. TLS 1.2 and 1.3 by rustls; clients are asked for a certificate where `tls.client_ca` says who vouches for
-//! them; no ALPN, no early data. Resumption is by tickets, whose keys change every few hours and live as long as the
+//! deliver. TLS 1.2 and 1.3 by rustls; clients are asked for a certificate where `tls.client_ca` names CAs for them;
+//! no ALPN, no early data. Resumption is by tickets, whose keys change every few hours and live as long as the
 //! process; nothing is stored for a session that ended.
 //!
 //! Invariant: a connection keeps the certificate it began with; a reload changes all settings or none.
@@ -51,7 +51,7 @@ pub type Stream<S> = tokio_rustls::server::TlsStream<S>;
 /// Plain text that rustls may hold for a client that does not read: one record.
 const SEND_BUFFER_BYTES: usize = 16 * 1024;
 
-/// Something about a certificate, a key or a setting that the operator should know.
+/// A problem with a certificate, a key or a setting that the operator should know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsProblem {
     object: String,
@@ -94,7 +94,7 @@ pub struct Acceptor {
 struct Loaded {
     /// Configuration that asks no client for a certificate.
     config: Arc<ServerConfig>,
-    /// Asks for one, and who vouches for it.
+    /// Configuration that asks for a client certificate, and the CAs for it.
     asking: Option<(Arc<ServerConfig>, Authorities)>,
     identities: Arc<[Identity]>,
 }
@@ -137,7 +137,7 @@ impl Acceptor {
     }
 
     /// Does the handshake, after STARTTLS or at once, until `deadline`. `asks`: for a certificate, if `tls.client_ca`
-    /// names who vouches for it.
+    /// names CAs.
     ///
     /// # Errors
     /// There is no TLS connection; the client has been sent an alert if it could be. The error's text is for the log.

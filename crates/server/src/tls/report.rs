@@ -4,13 +4,13 @@ use rustls::{CipherSuite, CommonState, Error, InvalidMessage, PeerIncompatible, 
 use std::fmt;
 use std::io;
 
-/// Version, cipher and server name of a connection whose handshake is done.
+/// Returns version, cipher and server name of a connection whose handshake is done.
 pub(super) fn describe(connection: &ServerConnection) -> smtp::server::Tls {
     let (version, cipher, bits) = agreed(connection);
     smtp::server::Tls { version, cipher, bits, server_name: connection.server_name().map(Into::into) }
 }
 
-/// Version, cipher and bits of either side's connection.
+/// Returns version, cipher and bits of either side's connection.
 pub(super) fn agreed(connection: &CommonState) -> (Box<str>, Box<str>, u16) {
     let cipher = connection.negotiated_cipher_suite().map_or_else(String::new, |suite| cipher_name(suite.suite()));
     let version = match connection.protocol_version() {

@@ -1,6 +1,6 @@
 //! When a certificate expires.
 //!
-//! rustls looks at it only in certificates of others. Anything unexpected is `None`, never a panic.
+//! rustls checks it only in certificates of peers. Anything unexpected is `None`, never a panic.
 
 use super::der::{GENERALIZED_TIME, Parts, UTC_TIME, take};
 use jiff::civil::DateTime;

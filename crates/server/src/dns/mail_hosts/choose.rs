@@ -47,8 +47,8 @@ impl Addresses {
         }
     }
 
-    /// Takes out addresses that no stranger can mean: those of `networks`, also where they are written within one of
-    /// IPv6.
+    /// Removes addresses that the DNS of another domain must not name: those of `networks`, also where they are
+    /// embedded in an IPv6 address.
     pub(super) fn ignore(&mut self, networks: &[IpNet]) {
         let Self::Some(addresses) = self else { return };
         let first = addresses.first().copied();
@@ -142,7 +142,7 @@ pub(super) fn candidates(domain: &str, found: &RecordSet) -> Result<Vec<Candidat
     Ok(hosts)
 }
 
-/// Takes the hosts that have addresses, within the limits. `is_ours` says that we are behind all these hosts.
+/// Takes the hosts that have addresses, within the limits. `is_ours`: all these hosts are this server.
 pub(super) fn choose(
     domain: &str,
     found: Vec<(Candidate, Addresses)>,
@@ -172,7 +172,7 @@ pub(super) fn choose(
     for (host, mut addresses) in known {
         later -= 1;
         order(&mut addresses, shuffle);
-        // Each host keeps room for one address of those behind it.
+        // Each host leaves room for one address of each host behind it.
         addresses.truncate(room.saturating_sub(later));
         room -= addresses.len();
         if !addresses.is_empty() {

@@ -1,4 +1,4 @@
-//! Where mail for a domain goes: MX records, and the addresses of the hosts they name.
+//! Finds the hosts for mail of a domain: MX records, and the addresses of the hosts they name.
 //!
 //! The stop is resolve. The result is either hosts in the order to try them, or a reason why there are none, with the
 //! one decision that matters: whether another try can help. Only a clear answer of the DNS is permanent; an answer
@@ -98,7 +98,7 @@ pub struct NoHosts {
     pub status: EnhancedCode,
     /// In sendmail's words, for `stat=` and for reports.
     pub text: String,
-    /// Our own resolver does not answer: nothing is known of the domain.
+    /// Our own resolver does not answer: the domain is not to blame.
     pub is_ours: bool,
 }
 
@@ -233,7 +233,7 @@ impl Resolver {
     /// equal preference and the addresses of each host: take another one for each connection, and the load is shared.
     ///
     /// `[[dns.override]]` comes before the DNS. Takes `dns.timeout` at most for the MX records and again for the
-    /// addresses, and in a storm the time until it is its turn; no time where all is known.
+    /// addresses, and in a storm the time until it is its turn; no time where the cache has all.
     ///
     /// # Errors
     /// There is none, for now or for good. Never for good by the configuration, or by answers out of date.
@@ -306,7 +306,7 @@ impl Resolver {
         hold.lacks
     }
 
-    /// Looks up when it is its turn; one that takes long lets others go on.
+    /// Looks up when it is its turn; a look-up that takes long lets others go on.
     async fn in_turn<F: Future>(&self, looking: F) -> F::Output {
         if self.0.lookups.is_full() {
             self.state().counts.lookups_waited += 1;
@@ -314,7 +314,7 @@ impl Resolver {
         self.0.lookups.run(None, looking).await.expect("without a time limit it gets a place")
     }
 
-    /// Without `asks` it ends at once, and `hold` says whether something was lacking.
+    /// Without `asks` it ends at once, and `hold` notes whether the cache lacked something.
     async fn look_up(&self, wanted: HostQuery<'_>, asks: bool, hold: &mut Hold) -> Result<Vec<MailHost>, NoHosts> {
         let HostQuery { domain, given, port, us, family, seed } = wanted;
         let mut candidates = match given {

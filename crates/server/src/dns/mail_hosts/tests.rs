@@ -1,4 +1,4 @@
-//! Hosts of domains whose DNS is well, odd or broken, from a server of our own on loopback.
+//! Hosts of domains whose DNS is sound, odd or broken, from a server of our own on loopback.
 
 use super::super::now;
 use super::super::testing::{Manner, Server, a, cname, mx, resolver_of, settings, standing};
@@ -245,7 +245,7 @@ async fn who_we_are() {
     assert_eq!(show(&answer), "0 ouraddress.example 127.0.0.9");
 }
 
-/// The DNS of a stranger leads no mail to this machine, nor to addresses that no stranger can mean. Hosts of the
+/// The DNS of another domain leads no mail to this machine, nor to addresses that it must not name. Hosts of the
 /// configuration may be anywhere.
 #[tokio::test]
 async fn addresses_that_no_stranger_can_mean() {
@@ -593,7 +593,7 @@ async fn deliveries_and_sessions_have_places_of_their_own() {
         assert!(!answer.unwrap_err().permanent);
     }
     drop(taken);
-    // It was our own doing: nothing is known about the name, and nothing held against the resolver.
+    // The failure came from our own load: nothing is known about the name, and nothing is held against the resolver.
     let before = server.asked();
     ask(&resolver, "one.example", 0).await.unwrap();
     assert_eq!(server.asked() - before, 3);
@@ -646,13 +646,13 @@ async fn answers_serve_longer_while_the_servers_fail() {
         assert_eq!(show(&stale), text, "{manner:?}");
         let stale = stale.unwrap();
         assert!(stale.is_stale && stale.until <= now() + Duration::from_secs(30) && resolver.counts().stale >= 3);
-        // The servers are left alone for a while.
+        // The servers are not asked for a while.
         let before = server.asked();
         assert_eq!(show(&ask(&resolver, "one.example", 0).await), text);
         assert_eq!(server.asked(), before);
         // Sessions get the failure.
         assert!(resolver.a_records("mx.one.example").await.is_err());
-        // Nothing is sent back by the word of an answer out of date.
+        // No message is returned by an answer out of date.
         assert_eq!(show(&ask(&resolver, "null.example", 0).await), no_answer("null.example"));
         assert_eq!(show(&ask(&resolver, "missing.example", 0).await), no_answer("missing.example"));
         server.speak();
@@ -684,7 +684,7 @@ async fn when_to_ask_again() {
     later(6).await;
     server.hold(1_000_000);
     assert_eq!(ask("toboth.example").await, 3_600);
-    // That there is no MX record, or no IPv6 address, is believed for a shorter time.
+    // The answer that there is no MX record, or no IPv6 address, is kept for a shorter time.
     assert_eq!(ask("nomx.example").await, 900);
     assert_eq!(ask("two.example").await, 900);
     // One of two hosts is unknown for now.

@@ -234,7 +234,7 @@ fn tls_text(error: &Error, table: &config::Ldap) -> String {
     let file = table.ca_file.as_ref().map(|path| format!("in {}", path.display()));
     let cas = file.as_deref().unwrap_or("of the system");
     let next = match &flaw {
-        // Had the file that very certificate, it would count.
+        // If the file had that very certificate, it would count.
         Flaw::OfCa => {
             return format!("its certificate signed itself and is not {cas}; name a file with it in ldap.ca_file");
         }

@@ -57,7 +57,7 @@ pub(super) struct Directory {
     connections: Vec<tokio::sync::Mutex<Option<Open>>>,
     next: AtomicUsize,
     questions: Semaphore,
-    /// For each server why it is not asked, and until when.
+    /// For each server the reason why it is not asked, and until when.
     dead: Mutex<Vec<Option<(Instant, String)>>>,
     numbers: AtomicUsize,
 }
@@ -73,7 +73,7 @@ struct Open {
     questions: Arc<AtomicUsize>,
 }
 
-/// An entry as far as it matters.
+/// The parts of an entry that are used.
 #[derive(Debug)]
 struct Entry {
     dn: String,

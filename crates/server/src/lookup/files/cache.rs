@@ -39,7 +39,7 @@ pub(super) struct Entry {
     pub(super) known: FileEntry,
     /// Its full name, and the version; `None`: nothing tells versions apart.
     pub(super) version: Option<(Arc<str>, Stamp)>,
-    /// It may change once more without another time of change.
+    /// The file may change once more without another time of change.
     pub(super) is_young: bool,
     /// When a process with the rights of the reader has last seen it.
     pub(super) seen_at: Instant,

@@ -65,11 +65,11 @@ use worker::{USER_BYTES_MAX, paths, reply_of};
 
 /// Threads that read.
 const THREADS_MAX: usize = 96;
-/// How long an answer counts that the server cannot look at.
+/// Time for which the answer of a process counts where the server cannot look at the file.
 const FRESH_TIME: Duration = Duration::from_secs(2);
 /// A file that was changed so shortly ago may change again without another time of its change.
 const YOUNG_TIME: Duration = Duration::from_secs(2);
-/// A little more than a process has to answer.
+/// A little more than the time that a process has to answer.
 const QUESTION_TIME_MAX: Duration = readers::TIME_MAX.saturating_add(Duration::from_secs(1));
 
 /// Files of users and lists.

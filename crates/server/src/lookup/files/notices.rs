@@ -1,5 +1,4 @@
-//! Tells the operator of files that count for nothing: each once, until it has changed, and not more than some in a
-//! minute.
+//! Reports files that count for nothing to the operator: each once, until it has changed, and only some in a minute.
 
 use crate::env::clock;
 use std::collections::HashMap;
@@ -39,7 +38,7 @@ impl std::fmt::Debug for Notices {
 }
 
 impl Notices {
-    /// From now on they go there. Once.
+    /// Sets the receiver of notices. Called once.
     pub(super) fn go_to(&self, tell: Tell) {
         drop(self.tell.set(tell));
     }

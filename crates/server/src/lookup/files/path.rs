@@ -2,7 +2,7 @@
 //! hang the reader.
 //!
 //! The name is walked from the root, each directory by the descriptor of the one before, and every check asks a
-//! descriptor: what changes in between is either seen, or the file is another one with an owner of its own.
+//! descriptor: a change in between is either noticed, or the file is another one with an owner of its own.
 //!
 //! A user may put there:
 //!
@@ -64,7 +64,7 @@ impl Stamp {
 /// The user for whom a process reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Acting {
-    /// It is the user.
+    /// The process has become the user.
     Itself,
     /// The process reads for another user.
     For(u32),
@@ -75,13 +75,14 @@ pub(super) enum Acting {
     ForAliases,
 }
 
-/// What counts.
+/// Rules by which a file counts.
 #[derive(Clone, Debug)]
 pub(super) struct Rules {
     pub(super) acting: Acting,
     /// Users that count as much as root for directories of the path.
     pub(super) trusted: Vec<u32>,
-    /// Whether the file may belong to others than root and those: its owner says then whose programs it may name.
+    /// Whether the file may belong to others than root and the trusted users: its owner then decides whose programs
+    /// it may name.
     pub(super) any_owner: bool,
 }
 
@@ -109,7 +110,7 @@ pub(super) enum FileError {
     Denied,
     /// The file counts for nothing: its defect and the next step, without any of its text.
     Refused(String),
-    /// It cannot be said now.
+    /// The file cannot be judged now.
     Trouble(String),
 }
 
@@ -216,7 +217,7 @@ impl<'r> Walk<'r> {
         self.directories.last().ok_or(FileError::Absent)
     }
 
-    /// Takes the next name. The file, if it is that.
+    /// Takes the next name. Returns the file, if the name is that of the file.
     fn step(&mut self, name: &OsStr) -> Result<Option<Opened>, FileError> {
         if name == ".." {
             if self.directories.len() > 1 {

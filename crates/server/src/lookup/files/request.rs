@@ -1,8 +1,8 @@
 //! Requests of the server to a reading process, and its replies: values, and their form on a socket.
 //!
-//! Each is a length of four octets, little endian, and so many of JSON; behind an answer that says so stands the text,
-//! in the same form. The process that answers may belong to a user who lies: everything is bounded, and its words are
-//! made plain.
+//! Each is a length of four octets, little endian, and so many of JSON; the text of a file follows its reply in the
+//! same form. The answering process may belong to a user who lies: all sizes are bounded, and control characters are
+//! replaced.
 
 use super::path::Stamp;
 use local::stream::{receive, send};
@@ -55,7 +55,7 @@ pub(super) enum Reply {
         why: String,
         stamp: Option<Stamp>,
     },
-    /// It cannot be said now.
+    /// The file cannot be judged now.
     Trouble(String),
     /// This process is another user, or the account has changed.
     OtherUser,

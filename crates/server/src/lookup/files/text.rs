@@ -1,4 +1,4 @@
-//! The text of a file, if it is one: read once from one descriptor, and the same before and after.
+//! The text of a file, if it is text: read once from one descriptor, and the same before and after.
 
 use super::path::{FileError, Opened, Rules, Stamp, open_file};
 use rustix::fs::{SeekFrom, fstat, seek};
@@ -58,7 +58,7 @@ pub(super) fn read(
         check(&bytes).map_err(refused)?;
         let text = match String::from_utf8(bytes) {
             Ok(text) => text,
-            // A line that is none is no address; the others are.
+            // A line that is not UTF-8 is no address; the others are used.
             Err(error) => String::from_utf8_lossy(error.as_bytes()).into_owned(),
         };
         return Ok(Read::Text { text, stamp, is_exclusive });

@@ -77,7 +77,7 @@ impl Waiting {
         Some(Turn { places: self.0.clone(), _permits: permits })
     }
 
-    /// It has taken too long.
+    /// Notes that the turn has taken too long.
     pub(super) fn is_late(&self) {
         self.0.iter().for_each(|place| {
             place.late.fetch_add(1, Ordering::Relaxed);

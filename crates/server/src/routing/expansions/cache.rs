@@ -1,4 +1,5 @@
-//! Expansions that are kept: what each depends on, whether that still is so, and which of them has to go.
+//! Expansions that are kept: the answers that each depends on, whether they are current, and which expansion is
+//! dropped.
 
 use super::super::Routing;
 use super::{Expanded, ExpansionRequest, PendingExpansion, QUESTIONS_IN_A_ROW, Settings};

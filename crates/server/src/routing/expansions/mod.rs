@@ -36,7 +36,7 @@
 //!   threads are not held meanwhile: a turn is given back before a source is asked.
 //! - **An expansion is larger than `maps.expansions_size_max`.** It is used, and not kept.
 //!
-//! Threads stand back behind those of the runtime where processors are short; they hold no lock while they work.
+//! Threads have a lower priority than those of the runtime; they hold no lock while they work.
 
 mod cache;
 
@@ -63,13 +63,13 @@ use tokio::sync::watch;
 
 /// Members that are made into messages on a thread of the runtime; more are a matter for other threads.
 pub(crate) const MEMBERS_AT_ONCE: usize = 500;
-/// How often questions may lead to others for one recipient.
+/// Rounds of questions for one recipient: answers may lead to further questions.
 const ROUNDS_MAX: usize = 64;
-/// How often a RCPT has a list expanded anew that changes all the time.
+/// Times that a RCPT has a list expanded anew that changes all the time.
 const VERSIONS_MAX: usize = 4;
 /// Threads at most; half the processors, if those are fewer.
 const THREADS_MAX: usize = 4;
-/// How much they stand back.
+/// The lower priority of these threads.
 const NICENESS: i32 = 10;
 /// Questions that a task asks before it lets others have its thread.
 const QUESTIONS_IN_A_ROW: usize = 32;
@@ -397,7 +397,7 @@ impl Expansions {
             drop(self.remove(&recipient, &made));
             last = Some(made.expanded.clone());
         }
-        // It changes all the time: any version is as good as another.
+        // The list changes all the time: any version is as good as another.
         last.ok_or_else(|| ExpandError::Trouble("the list changes while it is read".into()))
     }
 
@@ -437,7 +437,7 @@ impl Expansions {
         let turn = match asked {
             None => None,
             Some(Ok(turn)) => Some(turn),
-            // Others have it expanded, sessions of the same client perhaps: one place is enough for all.
+            // Other sessions wait for it, of the same client perhaps: one place is enough for all.
             Some(Err(why)) if flight.result.receiver_count() > 1 => {
                 let is_done = tokio::time::timeout(LIMITS.time, waiting.wait_for(Option::is_some)).await.is_ok();
                 if !is_done {
@@ -460,7 +460,7 @@ impl Expansions {
         Ok((made.unwrap_or_else(|| Err(BROKE_OFF.into())), is_own))
     }
 
-    /// Makes an expansion, keeps it, and tells those who wait.
+    /// Makes an expansion, keeps it, and gives it to all who wait.
     async fn fly(
         self: Arc<Self>,
         begun: RunningExpansion,

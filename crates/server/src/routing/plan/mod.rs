@@ -35,13 +35,13 @@ pub(crate) struct Plan {
     known: HashSet<(Box<str>, Vec<u8>)>,
     /// Recipients that were accepted after `messages` and are not in them yet, from the first long list on.
     later: Vec<Later>,
-    /// How many recipients of each kind there are in all, those twice that two of `later` have.
+    /// Recipients of each kind in all; those that two of `later` have count twice.
     totals: Vec<(Kind, usize)>,
     /// Recipients that were accepted and are dropped, as an entry demands.
     discarded: Vec<Address>,
-    /// All of it is dropped, as an entry for client or sender demands.
+    /// All messages are dropped, as an entry for client or sender demands.
     pub(crate) is_discarded: bool,
-    /// All of it is held, for this reason.
+    /// All messages are held, for this reason.
     pub(crate) quarantine: Option<Box<str>>,
     /// Recipients of it were lost: it becomes no message.
     is_lost: bool,
@@ -49,7 +49,7 @@ pub(crate) struct Plan {
     pub(crate) is_report: bool,
     /// The safest time of the `250` that rules demand.
     acknowledge: Option<Acknowledge>,
-    /// For some of it no rule says that.
+    /// A part of it has no such rule.
     has_unruled: bool,
     /// [`RECIPIENTS_MAX`], or fewer in a test.
     recipients_max: usize,
@@ -98,7 +98,7 @@ impl Kind {
 pub(crate) enum NotAdded {
     /// The transaction would become too many messages.
     TooMany,
-    /// That cannot be said before [`Plan::merge`]: long lists may have members in common.
+    /// The answer takes [`Plan::merge`]: long lists may have members in common.
     Unmerged,
 }
 
@@ -275,7 +275,7 @@ impl Plan {
         totals
     }
 
-    /// Puts all into messages that is not in one yet. The time is linear in the number of members.
+    /// Puts all recipients into messages that are in none yet. The time is linear in the number of members.
     pub(crate) fn merge(&mut self) {
         self.merge_later(false);
     }

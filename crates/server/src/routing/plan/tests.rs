@@ -1,4 +1,4 @@
-//! A plan that shares long lists becomes the messages that one becomes which copies every member at once.
+//! Tests that a plan which shares long lists makes the same messages as one that copies every member at once.
 
 use super::*;
 use mail::{Client, Protocol, Received};

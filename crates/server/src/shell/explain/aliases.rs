@@ -21,7 +21,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-/// From how many members on a list should have an owner.
+/// Number of members from which on a list should have an owner.
 const MEMBERS_MANY: usize = 20;
 
 /// A file of aliases that was read.
@@ -44,7 +44,7 @@ pub struct AliasLintContext {
     lookups: Lookups,
     /// Names of accounts; `None`: another source has them.
     accounts: Option<HashSet<String>>,
-    /// The C library is asked for those who are not among them.
+    /// The C library is asked for users that are not among them.
     has_nss: bool,
     delimiter: Option<char>,
     programs: Vec<std::path::PathBuf>,

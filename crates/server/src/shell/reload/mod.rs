@@ -119,8 +119,8 @@ impl Server {
         let maps = routing::load::load(&config, &lookups, Some(&self.context.routing.load_full()));
         let maps = maps.map_err(|faults| Refused::because(lines(&with_places(Some(&loaded), faults))))?;
         let added = self.bind_added(&config)?;
-        // The last that can fail, since it takes effect by itself: open connections too meet the new certificate at
-        // their handshake, and tickets stay good.
+        // The last step that can fail, since it takes effect by itself: open connections too get the new certificate
+        // at their handshake, and tickets stay valid.
         let tls = match lock(&self.tls).clone().filter(|_| !config.tls.certificate.is_empty()) {
             Some(acceptor) => {
                 acceptor.reload(&config.tls).map_err(|problems| Refused::because(lines(&problems)))?;

@@ -24,7 +24,7 @@ use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3_600);
-/// A little less than a host whose TLS is broken is spoken to in clear.
+/// A little less than the time for which a host with broken TLS gets mail in clear text.
 const TLS_PERIOD: Duration = Duration::from_secs(50 * 60);
 
 /// Recipients up to which a message goes before lists.
@@ -101,7 +101,7 @@ struct Checker<'a> {
     wrong: Vec<String>,
 }
 
-/// Everything that is wrong with a run.
+/// Returns all faults of a run.
 pub(super) fn check(facts: &Facts, seen: &Seen, world: &World, terms: &Terms<'_>) -> Vec<String> {
     let mut takes: HashMap<&str, Vec<&Taken>> = HashMap::new();
     for taken in &seen.taken {
@@ -278,7 +278,7 @@ impl Checker<'_> {
         is_live(script.base) && !script.episodes.iter().any(|episode| overlaps(episode.from, episode.to))
     }
 
-    /// A host that was in trouble for a time has its mail some time after it.
+    /// Checks that a host that was in trouble for a time gets its mail some time after it.
     fn late(&mut self, what: &str, site: u32, accepted: Duration, at: Duration) {
         let up = self.facts.downs.iter().map(|(_, up)| *up).filter(|up| *up <= at).max().unwrap_or_default();
         let since = accepted.max(self.terms.trouble).max(up);
@@ -411,8 +411,9 @@ impl Checker<'_> {
         self.wrong.extend(wrong);
     }
 
-    /// A host whose TLS is broken, and that takes mail without it, is asked for it once an hour: over the connections
-    /// that there are at that time, and once more for each start of the server, which may have forgotten it.
+    /// Checks that a host whose TLS is broken, and that takes mail without it, is asked for TLS once an hour: over
+    /// the connections that there are at that time, and once more for each start of the server, which may have
+    /// forgotten it.
     fn tls(&mut self) {
         for (number, host) in (0_u32..).zip(self.world.hosts()) {
             let is_broken = matches!(host.script.base, Character::BrokenTls | Character::Hostile(Hostility::TlsCut));

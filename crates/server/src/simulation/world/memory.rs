@@ -31,7 +31,7 @@ pub(crate) struct Sizes {
     pub(crate) down: usize,
 }
 
-/// How much it may be.
+/// Bounds of the sizes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
     /// Domains that there are.
@@ -82,7 +82,7 @@ pub(super) async fn watch(book: Arc<Book>, machine: Arc<Machine>, bounds: Bounds
     }
 }
 
-/// With an empty queue, and some minutes later, nothing is left.
+/// Checks that with an empty queue, and some minutes later, no state is left.
 pub(super) fn judge_calm(book: &Book, machine: &Machine) {
     if let Some(sizes) = sizes(machine)
         && machine.waiting() == Some(0)

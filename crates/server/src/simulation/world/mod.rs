@@ -60,7 +60,7 @@ fn a_world_repeats_to_the_letter() {
     }
 }
 
-/// Each checker must be able to say no, and say it itself.
+/// Tests that each checker notices its fault, and reports it itself.
 #[test]
 fn what_is_broken_in_a_world_is_noticed() {
     let mut missed = Vec::new();

@@ -96,7 +96,7 @@ impl Script {
     }
 }
 
-/// Half of all seeds have what others have not, which are played as they were when they once showed a fault.
+/// Half of all seeds have features that others lack; those are played as they were when they once showed a fault.
 const fn is_new(seed: u64) -> bool {
     seed % 4 < 2
 }
