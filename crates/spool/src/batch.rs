@@ -18,7 +18,7 @@ use std::sync::Arc;
 /// Bytes before a chunk's data in its first block: the frame header and the first section.
 const CHUNK_HEAD: usize = FrameHeader::SIZE + 8;
 
-/// A frame in a batch, with what the committer needs when it is durable.
+/// A frame in a batch, with the values that the committer needs when it is durable.
 #[derive(Debug)]
 pub(crate) struct Item {
     pub(crate) header: FrameHeader,
@@ -35,7 +35,7 @@ enum Where {
     Chunk { index: usize, at: usize },
 }
 
-/// What a frame holds, as far as it is needed later.
+/// The part of a frame's content that is needed later.
 #[derive(Debug)]
 pub(crate) enum Content {
     /// A message with its content: both go to the cache. Messages that are stored all or none share a cell; `None` is
@@ -98,9 +98,9 @@ pub(crate) struct Batch {
     /// Chunks, each with the place in the buffer before which it goes.
     chunks: Vec<(usize, Chunk)>,
     pub(crate) items: Vec<Item>,
-    /// What the frames will add to the footer, at the most.
+    /// The most octets that the frames add to the footer.
     pub(crate) footer_bytes: usize,
-    /// The fate of everybody in it.
+    /// The result for all callers in it.
     pub(crate) cell: Arc<Cell>,
 }
 
@@ -146,7 +146,7 @@ impl Batch {
         (FrameHeader::SIZE + first + second).next_multiple_of(ALIGN)
     }
 
-    /// Adds a frame; the caller has made sure that there is room. `footer_bytes` is what it adds to the footer.
+    /// Adds a frame; the caller has made sure that there is room. `footer_bytes`: its share of the footer.
     ///
     /// `second` may be shorter than the header says: the rest is filled in by [`Batch::fill_list`].
     pub(crate) fn push(
@@ -285,11 +285,11 @@ impl Batch {
         chunked
     }
 
-    /// Takes an item out of what will be published: its frame becomes filler.
+    /// Excludes an item from publication: its frame becomes filler.
     pub(crate) fn void(&mut self, index: usize) {
         let Some(item) = self.items.get_mut(index) else { return };
         if item.header.kind == Kind::Chunk {
-            // What follows a chunk starts at the next block, what follows a filler right behind it.
+            // The frame behind a chunk starts at the next block, the frame behind a filler right behind it.
             let end = round_up(item.offset + item.header.frame_bytes());
             item.header = pad(end - item.offset);
         }
@@ -340,7 +340,7 @@ impl Batch {
         }
     }
 
-    /// Everybody who waits for the batch.
+    /// Returns the cells of all callers that wait for the batch.
     pub(crate) fn cells(&self) -> Vec<Arc<Cell>> {
         let own = self.items.iter().filter_map(|item| item.content.cell().cloned());
         own.chain([Arc::clone(&self.cell)]).collect()

@@ -1,4 +1,4 @@
-//! What a shard knows in memory: the queue, the segments, bodies that are arriving, messages on the move.
+//! The state of a shard in memory: the queue, the segments, bodies that are arriving, messages on the move.
 //!
 //! One lock guards it. The methods here keep queue and segments in step; they never touch the disk.
 
@@ -31,7 +31,7 @@ pub(crate) struct MovedFrame {
     pub(crate) size: u32,
 }
 
-/// What recording changes led to.
+/// The result of recording changes.
 #[derive(Debug, Default)]
 pub(crate) struct Recorded {
     pub(crate) states: Vec<StateEntry>,
@@ -220,7 +220,7 @@ impl Book {
         self.move_fails(id);
     }
 
-    /// Applies changes in memory and says what is to be written of them.
+    /// Applies changes in memory and returns the states to write.
     ///
     /// A destination longer than `name_max` cannot be written; the recipient keeps the one it has.
     pub(crate) fn record(&mut self, changes: &[Change], name_max: usize, to: &mut Recorded) {
@@ -278,7 +278,7 @@ impl Book {
         true
     }
 
-    /// The copies are durable: the message lies there now, what it left is dead.
+    /// Ends a move whose copies are durable: the message lies there now, the old frames are dead.
     pub(crate) fn move_ends(&mut self, id: u64, place: Place, chunks: Option<ChunkList>) -> bool {
         if self.moving.remove(&id).is_none() {
             // It finished meanwhile; its copies were counted as dead then.

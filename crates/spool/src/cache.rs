@@ -8,8 +8,8 @@ use bytes::Bytes;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-/// What an entry takes beside its bytes, about: its places in map and line, the counters of its bytes, and what the
-/// allocator adds.
+/// The estimated memory of an entry beside its bytes: its places in map and line, the counters of its bytes, and the
+/// overhead of the allocator.
 const OVERHEAD: usize = 512;
 
 #[derive(Debug, Default)]
@@ -20,7 +20,7 @@ struct Recent {
     parts: Vec<Bytes>,
     bytes: usize,
     whole: bool,
-    /// Where each recipient stands in `envelope`; made when somebody asks for some of them.
+    /// Where each recipient stands in `envelope`; made when a caller asks for some of them.
     places: Option<Arc<[u32]>>,
 }
 

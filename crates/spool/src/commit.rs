@@ -1,4 +1,4 @@
-//! Waiting for a batch: one cell per batch, shared by everybody whose bytes are in it.
+//! Waiting for a batch: one cell per batch, shared by all callers whose bytes are in it.
 //!
 //! The committer settles a cell once, after the sync; that wakes all threads in one call and all tasks one after the
 //! other. A handle is a future of no particular runtime, and can be waited for by a plain thread.
@@ -30,7 +30,7 @@ struct Waiting {
 }
 
 impl Cell {
-    /// Decides the fate and wakes everybody.
+    /// Sets the result and wakes all waiting callers.
     pub(crate) fn settle(&self, result: &Result<(), Error>) {
         let fate = match result {
             Ok(()) => DURABLE,
@@ -39,7 +39,7 @@ impl Cell {
         };
         let (threads, wakers) = {
             let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-            // What was told once is not taken back.
+            // A result that was given once is not taken back.
             if self.fate.compare_exchange(PENDING, fate, Ordering::Release, Ordering::Relaxed).is_err() {
                 return;
             }
@@ -63,7 +63,7 @@ impl Cell {
     }
 }
 
-/// Resolves when what was given to the spool is on stable storage.
+/// Resolves when the data given to the spool is on stable storage.
 ///
 /// # Cancel safety
 /// Dropping it loses nothing but the news.
@@ -89,7 +89,7 @@ impl Commit {
         Self { cell: Arc::new(cell), others: Vec::new(), registered: false }
     }
 
-    /// A handle, and what resolves it, for stores that are not the spool.
+    /// Makes a handle and its resolver, for stores that are not the spool.
     pub fn pair() -> (Self, Settle) {
         let cell = Arc::new(Cell::default());
         (Self::new(&cell), Settle { cell })
@@ -163,7 +163,7 @@ impl Future for Commit {
     }
 }
 
-/// Resolves the handles of one batch. Dropping it unused resolves them as failed, so that nobody waits for ever.
+/// Resolves the handles of one batch. Dropping it unused resolves them as failed, so that no caller waits for ever.
 #[derive(Debug)]
 pub struct Settle {
     cell: Arc<Cell>,
@@ -175,7 +175,7 @@ impl Settle {
         Commit::new(&self.cell)
     }
 
-    /// Decides the fate and wakes everybody.
+    /// Sets the result and wakes all waiting callers.
     pub fn settle(self, result: &Result<(), Error>) {
         self.cell.settle(result);
     }

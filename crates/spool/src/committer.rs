@@ -22,7 +22,7 @@ use std::sync::{Arc, MutexGuard, PoisonError, Weak};
 /// Failures in a row after which a shard takes no more writes.
 const FAILURES_MAX: u32 = 2;
 
-/// What a step came to.
+/// The result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// A batch was written, or failed.
@@ -354,7 +354,8 @@ impl Committer {
         }
     }
 
-    /// The write or sync failed: nobody learns 250, nothing of it is delivered, nothing more goes to this segment.
+    /// Handles a failed write or sync: no client gets 250, no message of the batch is delivered, no batch goes to this
+    /// segment any more.
     fn failed(&mut self, open: OpenSegment, taken: &mut Taken, error: &std::io::Error) {
         count(&self.shard.counters.failures, 1);
         self.shard.tell(Event::SegmentFailed {
@@ -366,7 +367,7 @@ impl Committer {
         self.previous = open.durable();
         {
             let mut book = lock(&self.shard.book);
-            // What may have reached the disk of this batch is covered by the next LIVEMAP, as dead.
+            // Frames of this batch that may have reached the disk are covered by the next LIVEMAP, as dead.
             let segment = book.segments.get_mut(open.slot);
             segment.frames = segment.frames.max(open.next_ordinal());
             book.segments.close(open.slot, Phase::Failed);
@@ -410,7 +411,7 @@ impl Committer {
             }
         }
         if written && !revoked.is_empty() {
-            // The client hears 451 and sends again: what may be on the disk of it must not be delivered as well.
+            // The client gets 451 and sends again: a copy that may be on the disk must not be delivered as well.
             self.shard.staging.put_back(Vec::new(), revoked, false, now_us);
         }
         self.carried.extend(taken.states.take());
@@ -430,15 +431,15 @@ impl Committer {
         let handed = peer.and_then(|peer| peer.staging.add(left.recorded, true, peer.disk.now_us()).ok());
         let result = if handed.is_some() { Error::Failed } else { Error::Poisoned };
         for cell in self.carried.drain(..) {
-            // Handed on is not durable: whoever waits for his states learns that he cannot know.
+            // States handed to another shard are not durable yet, so the callers that wait for them get an error.
             cell.settle(&Err(result.clone()));
         }
     }
 }
 
 impl Drop for Committer {
-    /// Nobody waits for ever: neither for states that found no room, nor, should this thread have panicked, for the
-    /// rest.
+    /// Every waiting caller gets an answer: callers whose states found no room, and, should this thread have panicked,
+    /// the rest.
     fn drop(&mut self) {
         let panicked = std::thread::panicking();
         if panicked {

@@ -36,7 +36,7 @@ pub struct Config {
     /// An idle spool reads one sealed segment in so many milliseconds, to find rot before the mail is needed; 0 never.
     /// Default 60,000.
     pub scrub_interval_ms: u64,
-    /// Who a new spool is; chosen at random if `None`. For tests that must repeat to the letter.
+    /// The identity of a new spool; chosen at random if `None`. For tests that must repeat to the letter.
     pub uuid: Option<[u8; 16]>,
     /// Ways to break the spool on purpose.
     #[cfg(feature = "sabotage")]
@@ -100,7 +100,7 @@ impl Config {
         u16::try_from(per_shard).unwrap_or(u16::MAX)
     }
 
-    /// What is left out on purpose: nothing, unless built for a proof rig.
+    /// Returns the steps that are left out on purpose: none, unless built for a proof rig.
     pub(crate) fn sabotage(&self) -> Sabotage {
         #[cfg(feature = "sabotage")]
         return self.sabotage;
@@ -111,7 +111,7 @@ impl Config {
     /// Checks that the values can work together.
     ///
     /// # Errors
-    /// Names the value and what it must be.
+    /// Names the value and its allowed range.
     pub fn check(&self) -> Result<(), OpenError> {
         let wrong = |what: String| Err(OpenError::Config(what));
         let bytes = self.segment_bytes as usize;

@@ -1,12 +1,12 @@
-//! Envelopes as bytes: what a caller puts into [`NewMessage::head`] and [`NewRecipient::data`], and reads back
-//! (`docs/spool.md` section 8).
+//! Envelopes as bytes: the values that a caller puts into [`NewMessage::head`] and [`NewRecipient::data`], and reads
+//! back (`docs/spool.md` section 8).
 //!
-//! The spool itself takes both as they are; this is the encoding that everybody who stores mail uses, so that a spool
-//! can be read by a later version and by `mailrace spool`. Each part begins with a version of its own, because a
-//! recipient may have been stored by another program than the head. Values with a text form are stored as that text,
-//! which their types promise to read back.
+//! The spool itself takes both as they are; this is the encoding that every writer of mail uses, so that a spool can be
+//! read by a later version and by `mailrace spool`. Each part begins with a version of its own, because a recipient may
+//! have been stored by another program than the head. Values with a text form are stored as that text, which their
+//! types promise to read back.
 //!
-//! Invariants: what was encoded decodes to the same value; the decoders take any bytes and never panic; nothing follows
+//! Invariants: an encoded value decodes to the same value; the decoders take any bytes and never panic; nothing follows
 //! the last field.
 //!
 //! Not here: the queue id, which the spool keeps, and the state of delivery.
@@ -124,8 +124,8 @@ impl Encoded {
     }
 }
 
-/// Where mail for this address goes while nobody has said otherwise: its domain in DNS form, lower case with A-labels,
-/// or its address literal with the brackets.
+/// Returns the destination of mail for this address until another is recorded: its domain in DNS form, lower case with
+/// A-labels, or its address literal with the brackets.
 #[must_use]
 pub fn default_destination(address: &Address) -> Vec<u8> {
     match address.domain() {
@@ -246,7 +246,7 @@ pub enum EnvelopeError {
         part: &'static str,
         /// The field.
         field: &'static str,
-        /// What is wrong with it.
+        /// The fault.
         why: String,
     },
 }

@@ -1,4 +1,4 @@
-//! What can go wrong, as what the caller can do about it.
+//! The errors of the spool, by the action that the caller can take.
 
 use mail::QueueId;
 use std::fmt;
@@ -39,7 +39,7 @@ pub enum Error {
     Corrupt {
         /// The message.
         id: QueueId,
-        /// Segment, offset and what was wrong.
+        /// Segment, offset and the fault.
         what: String,
     },
     /// Reading failed below the spool; the message stays queued. Try later.
@@ -86,7 +86,7 @@ pub enum OpenError {
     Locked {
         /// The lock file.
         path: PathBuf,
-        /// What the lock file says of its holder.
+        /// The text of the lock file about its holder.
         holder: String,
     },
     /// Written by a mailrace with another format, newer or older.
@@ -102,14 +102,14 @@ pub enum OpenError {
     NotASpool {
         /// The file or directory.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault.
         reason: String,
     },
     /// A configured value cannot work.
     Config(String),
     /// The system refused.
     Io {
-        /// What was being done.
+        /// The action that failed.
         doing: &'static str,
         /// To which file.
         path: PathBuf,

@@ -1,4 +1,4 @@
-//! What happens inside the spool that a person may have to know, as values; the server writes them to the log.
+//! The events inside the spool that a person may have to know, as values; the server writes them to the log.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -42,7 +42,7 @@ pub enum Event {
         offset: u32,
         /// The message, if that can be told.
         id: Option<mail::QueueId>,
-        /// What was found.
+        /// The damage.
         what: String,
     },
 }

@@ -1,6 +1,6 @@
-//! Reading a shard's segment files: headers and what serves in their place, footers, LIVEMAPs.
+//! Reading a shard's segment files: headers and their substitutes, footers, LIVEMAPs.
 //!
-//! Says what is there and what is damaged; what that means for the mail is decided in `recovery`. Changes nothing.
+//! Lists the files and the damage; `recovery` decides the effect on mail. Changes nothing.
 
 use crate::buffer::AlignedBuf;
 use crate::disk::{BLOCK, Disk, DiskFile};
@@ -163,7 +163,8 @@ impl Reader<'_> {
             let blocks = bytes.as_slice().chunks(BLOCK).skip(1);
             let found = blocks.filter_map(|block| BatchHeader::generation(&uuid, shard, epochs.clone(), block)).max();
             let Some(generation) = found else {
-                // Neither header nor batches: what was in it is gone. The LIVEMAP tells whether anything was.
+                // Neither header nor batches can be read: the frames are lost. The LIVEMAP tells whether there were
+                // any.
                 candidate.trailer = None;
                 slots.push(candidate.slot);
                 continue;
@@ -180,7 +181,7 @@ impl Reader<'_> {
 
     /// Fills `bytes` from the file.
     ///
-    /// What cannot be read is not taken for rot: opening on half of the knowledge would bring finished mail back.
+    /// A read error is not taken for rot: opening on half of the knowledge would bring finished mail back.
     fn read(&mut self, path: &Path, file: &Arc<dyn DiskFile>, bytes: &mut [u8], offset: u64) -> Result<(), OpenError> {
         let mut error = None;
         for _ in 0..READ_TRIES {

@@ -1,5 +1,4 @@
-//! The footer of a sealed segment: what recovery would otherwise read all its batches for (`docs/spool.md` section
-//! 3.8).
+//! The footer of a sealed segment, which saves recovery from reading all its batches (`docs/spool.md` section 3.8).
 //!
 //! The writer of a segment keeps a [`FooterBuilder`] beside it and adds each frame as it is published, so sealing costs
 //! one write and no reading. The same builder rebuilds the footer of a segment that was read batch by batch.
@@ -31,7 +30,7 @@ pub(crate) struct FooterBuilder {
 }
 
 impl FooterBuilder {
-    /// Bytes the SEAL frame will take, rounded up generously; what must stay free at the end of the segment.
+    /// Bytes the SEAL frame will take, rounded up generously; so many must stay free at the end of the segment.
     pub(crate) fn frame_bytes(&self) -> usize {
         FrameHeader::SIZE
             + COUNTS

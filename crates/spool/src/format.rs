@@ -1,7 +1,7 @@
 //! The bytes of headers, batches and frames, as `docs/spool.md` sections 3.1 to 3.3 and 3.8 define them.
 //!
-//! Decoders take any bytes and answer `None` or an error, never panic: what they are given comes from a disk.
-//! What is inside a frame's sections is in `sections`.
+//! Decoders take any bytes and answer `None` or an error, never panic: their input comes from a disk. `sections` has
+//! the content of a frame's sections.
 
 use crate::disk::BLOCK;
 use std::fmt;
@@ -23,7 +23,7 @@ const SEGMENT_MAGIC: &[u8; 8] = b"MRSEGMNT";
 const TRAILER_MAGIC: &[u8; 8] = b"MRTRAILR";
 const BATCH_MAGIC: &[u8; 4] = b"MRB1";
 
-/// Who a spool is: frames of another one never validate.
+/// The identity of a spool: frames of another one never validate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
     /// Chosen when the spool was made.
@@ -121,7 +121,7 @@ fn seal(bytes: &mut [u8], at: usize, crc: u32) {
     }
 }
 
-/// Checksum of the version at byte 8 and of what stands from byte 16 to `end`.
+/// Checksum of the version at byte 8 and of the bytes from 16 to `end`.
 fn covered(block: &[u8], end: usize) -> u32 {
     let crc = crc32c::crc32c(block.get(8..12).unwrap_or_default());
     crc32c::crc32c_append(crc, block.get(16..end).unwrap_or_default())
@@ -140,7 +140,7 @@ pub(crate) struct SegmentHeader {
     pub(crate) cold: bool,
 }
 
-/// What the first block of a segment says.
+/// The content of the first block of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Opened {
     /// Zeroes: never opened.
@@ -317,7 +317,7 @@ impl BatchHeader {
     }
 }
 
-/// What a frame is.
+/// The kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub(crate) enum Kind {
@@ -461,7 +461,7 @@ pub(crate) struct Frame<'a> {
     pub(crate) second: &'a [u8],
 }
 
-/// What stands at a place where a frame should be.
+/// The content of a place where a frame should be.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Found<'a> {
     /// A frame whose sections match their checksums.

@@ -1,12 +1,12 @@
-//! One body per decoder of what a disk may hold: feed it any bytes, and it asserts what must hold for all bytes.
+//! One body per decoder of bytes from a disk: it takes any bytes, and asserts the properties that hold for all bytes.
 //!
 //! The tests of this module drive the bodies with mutated seeds in every run; a fuzzer's targets call the same
 //! functions. Since checksums turn away nearly all that is mutated, decoders behind a checksum are called directly,
 //! headers are written from the input and then damaged, and whole segments are real ones with the input as a list of
 //! damages.
 //!
-//! Asserted everywhere: no panic, nothing out of proportion to the input, what was read and written is read again as
-//! the same value, and damaged bytes are never taken for other good ones.
+//! Asserted everywhere: no panic, nothing out of proportion to the input, a value that was read and written is read
+//! again as the same value, and damaged bytes are never taken for other good ones.
 
 mod ground;
 pub mod sample;
@@ -180,7 +180,7 @@ pub fn frame(data: &[u8]) {
     flip(&mut bytes, choice);
     check_frame(seed, &bytes);
     if let Found::Whole(found) = Frame::find(seed, &bytes) {
-        // What was inverted is padding, or filler that nobody reads.
+        // The inverted byte is in padding, or in filler that is not read.
         let same = found.first == first && found.second == second || kind == Kind::Pad;
         assert!(found.header == header && same, "a damaged frame is not taken for a whole one");
     }

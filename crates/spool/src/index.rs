@@ -111,7 +111,7 @@ struct Destination {
     count: u32,
 }
 
-/// What a state change did.
+/// The effect of a state change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Applied {
     /// Nothing: unknown message or recipient, or one that is done.
@@ -153,7 +153,7 @@ pub(crate) struct Index {
 }
 
 fn hash_id(id: u64) -> u64 {
-    // Queue ids are ours, nobody can aim them at a bucket; the multiplication spreads the time in their high bits.
+    // Queue ids are ours, no client can aim them at a bucket; the multiplication spreads the time in their high bits.
     let mixed = id.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     mixed ^ (mixed >> 32)
 }
@@ -413,7 +413,7 @@ impl Index {
         self.apply(id, position, Sequenced { state, sequence }, destination)
     }
 
-    /// Applies a recorded state if it is younger than what is known.
+    /// Applies a recorded state if it is younger than the known one.
     pub(crate) fn replay(&mut self, id: u64, position: u32, to: Sequenced, destination: Option<&[u8]>) -> Applied {
         match self.state(id, position) {
             // A state carried over has the sequence of the one it repeats, and the destination with it.
@@ -473,7 +473,7 @@ impl Index {
         *live
     }
 
-    /// Takes a message out, whatever its recipients' states.
+    /// Takes a message out, in any state of its recipients.
     pub(crate) fn remove(&mut self, id: u64) -> Option<Gone> {
         let slot = self.find(id)?;
         Some(self.remove_slot(slot))
@@ -569,7 +569,7 @@ impl Index {
         self.destinations.get(destination as usize).map(|destination| destination.name.as_ref())
     }
 
-    /// The destination of the message's first recipient that is not done: what relocation sorts by.
+    /// Returns the destination of the message's first recipient that is not done, by which relocation sorts.
     pub(crate) fn destination(&self, id: u64) -> Option<Bytes> {
         let mut at = self.messages[self.find(id)? as usize].first;
         loop {

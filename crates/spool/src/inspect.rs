@@ -1,7 +1,6 @@
-//! Looking into a stopped or copied spool: what `mailrace spool inspect` and `verify` print.
+//! Looking into a stopped or copied spool: the output of `mailrace spool inspect` and `verify`.
 //!
-//! Reads every byte of every segment, changes nothing. What lives is decided by the same recovery that a start would
-//! do.
+//! Reads every byte of every segment, changes nothing. The recovery of a start decides which frames live.
 
 use crate::book::Book;
 use crate::chunk_list::{self, ChunkList};
@@ -60,7 +59,7 @@ pub enum Fact {
         id: Option<QueueId>,
         /// Needed for an unfinished message.
         live: bool,
-        /// What is in it, for a person.
+        /// The content in words, for a person.
         detail: String,
     },
     /// Bytes that should read and do not.
@@ -93,10 +92,10 @@ impl fmt::Display for Fact {
     }
 }
 
-/// What a spool holds altogether.
+/// The totals of a spool.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// What recovery would find.
+    /// The result that recovery would have.
     pub recovery: Recovery,
     /// Frames of all kinds.
     pub frames: u64,
@@ -190,7 +189,7 @@ impl Inspector<'_, '_> {
         let bytes = self.reader.read_all(candidate)?;
         self.summary.bytes += bytes.as_slice().len() as u64;
         let free = known.phase == crate::segments::Phase::Free;
-        // What a free segment holds is of no use to anybody: damage in it is none.
+        // The frames of a free segment are not used, so damage in it does not count.
         let attested = if free { 0 } else { known.data_end };
         let found = if generation > 0 { scan(bytes.as_slice(), seed, generation, attested) } else { Scan::default() };
         let phase = match (free, candidate.trailer) {
@@ -268,7 +267,7 @@ impl Inspector<'_, '_> {
     }
 }
 
-/// What a frame holds, in words.
+/// Returns the content of a frame, in words.
 fn describe(frame: &Frame<'_>) -> String {
     match frame.header.kind {
         Kind::Message | Kind::Reference | Kind::Moved => {
@@ -279,7 +278,7 @@ fn describe(frame: &Frame<'_>) -> String {
         Kind::State => {
             let states = read_states(frame.second).map(|state| {
                 let state_now = state.sequenced.state;
-                // Of one that is owed something the number says what.
+                // For owed work the number says which.
                 let (status, tries) = (state_now.status, state_now.owed().unwrap_or_else(|| state_now.tries()));
                 let warned = if state_now.is_warned() { " warned" } else { "" };
                 let class = match state_now.class() {

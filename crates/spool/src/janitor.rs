@@ -1,7 +1,7 @@
 //! The janitor: footers, reuse, relocation, retirement and growth, on a thread of its own beside the committer.
 //!
-//! Keeps a few segments free, by the cheapest means first: take back what is dead, empty what is nearly dead, make a
-//! new file. [`Janitor::round`] does all there is to do at the moment, so that a test can drive it without a thread.
+//! Keeps a few segments free, by the cheapest means first: take back dead segments, empty nearly dead ones, make a new
+//! file. [`Janitor::round`] does all there is to do at the moment, so that a test can drive it without a thread.
 //!
 //! Invariants: copies are durable before the books point to them; state entries of live messages are written again
 //! before their segment is reused; nothing is ever written to a segment that failed.
@@ -87,14 +87,14 @@ impl Janitor {
         Duration::from_millis(self.shard.config.scrub_interval_ms.clamp(1_000, 60_000))
     }
 
-    /// How long it waits for something to happen. Where room is lacking mail is refused, or will be soon, and nobody
-    /// says when others made room.
+    /// Returns how long it waits for work. Where room is lacking mail is refused, or will be soon, and no event says
+    /// that other programs made room.
     fn rest(&self) -> Duration {
         let refused = Duration::from_micros(REST_US);
         if self.shard.lacking() == (0, 0) { self.scrub_interval() } else { self.scrub_interval().min(refused) }
     }
 
-    /// Makes the first segments ready, before anybody writes.
+    /// Makes the first segments ready, before the first write.
     pub(crate) fn prepare(&mut self) {
         self.round();
     }
@@ -114,7 +114,7 @@ impl Janitor {
             let (free, dead) = self.free_and_dead();
             let (to_go_on, to_accept) = self.shard.lacking();
             let reserved = usize::from(self.shard.config.segments_reserved);
-            // What is dead comes back with the next LIVEMAPs; moving more meanwhile would only use up what is left.
+            // Dead segments become free with the next LIVEMAPs; moving more meanwhile would only use up the free ones.
             if dead >= to_go_on.max(to_accept) && free >= reserved {
                 break;
             }
@@ -227,7 +227,7 @@ impl Janitor {
         };
         let mut bytes = crate::buffer::AlignedBuf::new(self.shard.identity.segment_bytes as usize);
         if file.read_at(bytes.as_mut_slice(), 0).is_err() {
-            // What cannot be read cannot be carried: some recipients are tried earlier than planned.
+            // States that cannot be read cannot be carried: some recipients are tried earlier than planned.
             return true;
         }
         let found = crate::scan::scan(bytes.as_slice(), self.shard.seed(generation), generation, data_end);
@@ -396,7 +396,7 @@ impl Janitor {
                 let made = shard.disk.create_filled(&fresh, shard.identity.segment_bytes.into());
                 let opened = made.and_then(|()| shard.disk.open(&fresh, true));
                 let named = opened.and_then(|file| shard.disk.rename(&fresh, &path).map(|()| file));
-                // What was begun is of no use; when it cannot be removed, the next start does it.
+                // The begun file is of no use; when it cannot be removed, the next start does it.
                 named.inspect_err(|_| drop(shard.disk.remove(&fresh)))?
             }
         };

@@ -1,11 +1,11 @@
 //! Messages that were read from the disk and are wanted again: of a list, each destination takes its own recipients.
 //!
-//! Kept is what never changes while a message is in the spool: an envelope section as some frame has it, where the
-//! recipients stand in it, and a body that is not long. How recipients are and where they go is asked of the index each
-//! time, so nothing here is ever out of date.
+//! Only parts that never change while a message is in the spool are kept: an envelope section as some frame has it,
+//! where the recipients stand in it, and a body that is not long. The states and destinations of recipients are read
+//! from the index each time, so no entry is ever out of date.
 //!
-//! Bounded by bytes: what was used longest ago goes first, a finished message at once. What was read last stays,
-//! however large it is; that is a frame at the most. With a bound of 0 nothing is kept.
+//! Bounded by bytes: the message that was used longest ago goes first, a finished message at once. The message that was
+//! read last stays, however large it is; that is a frame at the most. With a bound of 0 nothing is kept.
 
 use crate::chunk_list::ChunkList;
 use crate::error::Error;
@@ -19,9 +19,9 @@ use std::collections::hash_map::{Entry, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// What an entry takes beside its bytes, about.
+/// The estimated memory of an entry beside its bytes.
 const OVERHEAD: usize = 256;
-/// A longer body is not kept: whoever sends it holds no more than pieces of it.
+/// A longer body is not kept: a delivery holds no more than pieces of it.
 const BODY_BYTES_MAX: u64 = 256 << 10;
 
 /// A message that is here.
@@ -33,7 +33,7 @@ pub(crate) struct Kept {
     places: Arc<[(u32, u32)]>,
     /// Octets of the body, wherever that is.
     pub(crate) body_bytes: u64,
-    /// The body, if it is not long and somebody wanted it.
+    /// The body, if it is not long and a reader wanted it.
     pub(crate) body: Option<Bytes>,
 }
 
@@ -56,7 +56,7 @@ impl Kept {
     }
 }
 
-/// Somebody reads a message; what he reads is of use if nobody has it removed meanwhile.
+/// The right of a reader to store the message it reads, unless the message is removed meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ticket(u64);
 
@@ -64,13 +64,13 @@ pub(crate) struct Ticket(u64);
 struct Slot {
     /// When it was used last, as a number that grows.
     used: u64,
-    /// Of whoever began to read it last.
+    /// The ticket of the reader that began last.
     ticket: Option<Ticket>,
     kept: Option<Kept>,
     bytes: usize,
 }
 
-/// What is shared of one shard.
+/// The shared messages of one shard.
 #[derive(Debug)]
 pub(crate) struct Shared {
     slots: HashMap<u64, Slot>,
@@ -98,7 +98,7 @@ impl Shared {
         Some(kept)
     }
 
-    /// Somebody begins to read a message.
+    /// Begins a read of a message.
     pub(crate) fn begin(&mut self, id: u64) -> Ticket {
         if let Entry::Vacant(free) = self.slots.entry(id) {
             free.insert(Slot { used: 0, ticket: None, kept: None, bytes: OVERHEAD });
@@ -111,8 +111,8 @@ impl Shared {
         ticket
     }
 
-    /// What was read is kept, unless the message was removed since then; `None`: it was not read, or nobody else wants
-    /// it.
+    /// Ends a read, and keeps the message unless it was removed since then; `None`: the read failed, or no other reader
+    /// wants it.
     pub(crate) fn end(&mut self, id: u64, ticket: Ticket, kept: Option<Kept>) {
         let Some(slot) = self.slots.get_mut(&id).filter(|slot| slot.ticket == Some(ticket)) else { return };
         slot.ticket = None;
@@ -207,8 +207,8 @@ impl Shard {
         Some(Part { envelope: StoredEnvelope { head, body_bytes, body_offset, recipients }, recipients_left })
     }
 
-    /// Reads a message with its body, if that is in one frame. Both are kept if several recipients are left, each of
-    /// whom may want it.
+    /// Reads a message with its body, if that is in one frame. Both are kept if several recipients are left, since each
+    /// may need it.
     pub(crate) fn read_to_share(&self, id: QueueId) -> Result<ReadMessage, Error> {
         let number = id.to_u64();
         if lock(&self.book).index.left(number).is_none_or(|left| left < 2) {
@@ -271,8 +271,8 @@ impl Shard {
 }
 
 impl ReadMessage {
-    /// What others may share of it; `None` where its envelope makes no sense. The body is copied out of the buffer of
-    /// the frame, which would stay with it.
+    /// Returns the parts of a message that other readers may share; `None` where its envelope makes no sense. The body
+    /// is copied out of the buffer of the frame, which would stay with it.
     fn kept(&self) -> Option<Kept> {
         let is_read = self.chunks.is_none() && self.content.len() as u64 == self.body_bytes.min(BODY_BYTES_MAX);
         let body = is_read.then(|| Bytes::copy_from_slice(&self.content));
@@ -345,13 +345,13 @@ mod tests {
         shared.remove(1);
         shared.end(1, ticket, Some(kept(2, 10)));
         assert!(shared.get(1).is_none());
-        // Nor does it take the place of what was read after it.
+        // Nor does it replace a message that was read after it.
         let (first, ticket) = (ticket, shared.begin(1));
         shared.end(1, first, Some(kept(2, 10)));
         assert!(shared.get(1).is_none());
         shared.end(1, ticket, Some(kept(3, 10)));
         assert_eq!(shared.get(1).unwrap().places.len(), 3);
-        // A read that came to nothing leaves what is there, and nothing where nothing was.
+        // A failed read leaves a present entry, and adds none.
         let again = shared.begin(1);
         shared.end(1, again, None);
         assert!(shared.get(1).is_some());

@@ -27,10 +27,11 @@
 //! | the write or sync failed | all, or none once the next batch with their DONEs is durable |
 //!
 //! Invariants: a [`Commit`] resolves after the sync that covers it; nothing acknowledged is in memory only; a finished
-//! message does not come back, but for outcomes recorded within `state_delay_ms` of a crash; what reads is never thrown
-//! away.
+//! message does not come back, but for outcomes recorded within `state_delay_ms` of a crash; a frame that can be read
+//! is never thrown away.
 //!
-//! Not here: what an envelope means, when to try again, where mail goes. Addresses and bodies are not kept in memory.
+//! Not here: the meaning of an envelope, the time of the next attempt, the destination of mail. Addresses and bodies
+//! are not kept in memory.
 
 #![deny(unsafe_code)]
 

@@ -1,7 +1,6 @@
 //! Writing a segment from its first batch to its footer. The committer has one open (hot), relocation another (cold).
 //!
-//! A batch is laid out, written and synced by one owner; what was published of it goes into the footer that grows
-//! beside.
+//! A batch is laid out, written and synced by one owner; its published frames go into the footer that grows beside.
 
 use crate::batch::{Batch, Content, Item};
 use crate::buffer::{AlignedBuf, round_up};
@@ -32,7 +31,7 @@ pub(crate) struct OpenSegment {
     livemap: u32,
     /// The first block, until it has been written.
     header: Option<AlignedBuf>,
-    /// What the next batch can say is durable.
+    /// The generation and end that the next batch can name as durable.
     durable: (u64, u32),
 }
 
@@ -83,7 +82,7 @@ impl OpenSegment {
         }
     }
 
-    /// Whether batches of so many bytes, and what they add to the footer, still fit.
+    /// Whether batches of so many bytes, and their share of the footer, still fit.
     pub(crate) fn fits(&self, shard: &Shard, bytes: usize, footer_bytes: usize) -> bool {
         let footer = round_up(self.footer.frame_bytes() + footer_bytes);
         self.offset + bytes + footer + BLOCK <= shard.identity.segment_bytes as usize
@@ -145,7 +144,7 @@ impl OpenSegment {
         Ok(())
     }
 
-    /// What is durable of this segment.
+    /// Returns the durable part of this segment.
     pub(crate) fn durable(&self) -> (u64, u32) {
         self.durable
     }

@@ -1,7 +1,7 @@
 //! Opening a spool: from the bytes in the segments to the books in memory (`docs/spool.md` section 6).
 //!
 //! Reads headers, the youngest LIVEMAP and footers; reads whole segments only where there is no footer. Changes nothing
-//! but leftovers of unfinished growth. Never panics on what it finds, and never gives up what it could read.
+//! but leftovers of unfinished growth. Never panics on any bytes, and never drops a frame that it could read.
 
 use crate::book::{Book, chunk_frame_bytes};
 use crate::chunk_list::{self, ChunkList};
@@ -22,7 +22,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What opening a spool found.
+/// The result of opening a spool.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recovery {
     /// The spool was made just now.
@@ -35,11 +35,11 @@ pub struct Recovery {
     pub segments: u64,
     /// Segments that had no footer and were read batch by batch.
     pub scanned: u64,
-    /// Batches that had not become durable and were dropped whole: nobody was told 250 for them.
+    /// Batches that had not become durable and were dropped whole: no 250 was sent for them.
     pub torn: u64,
     /// Shards whose youngest LIVEMAP did not read; the one before served.
     pub livemaps_lost: u64,
-    /// What did not read although it was durable.
+    /// Durable frames that did not read.
     pub damage: Vec<Damage>,
     /// The largest queue id seen, so that new ones are larger.
     pub largest_id: u64,
@@ -60,7 +60,7 @@ pub struct Damage {
     pub bytes: u32,
     /// The message, if that can be told.
     pub id: Option<mail::QueueId>,
-    /// What was found.
+    /// The damage.
     pub what: String,
 }
 
@@ -146,7 +146,7 @@ pub(crate) fn identity(disk: &dyn Disk, root: &Path) -> Result<Option<Identity>,
         Ok(found) => OpenError::OtherFormat { path: path.clone(), found, supported: crate::format::VERSION },
         Err(reason) => OpenError::NotASpool { path: path.clone(), reason },
     })?;
-    // What the file says must be usable: everything else is computed from it.
+    // The values in the file must be usable: everything else is computed from them.
     let (bytes, shards) = (identity.segment_bytes as usize, identity.shards);
     if !bytes.is_multiple_of(BLOCK) || !(16 * BLOCK..=1 << 30).contains(&bytes) || !(1..=64).contains(&shards) {
         let reason = format!("{shards} shards of segments of {bytes} bytes cannot be");
@@ -155,7 +155,7 @@ pub(crate) fn identity(disk: &dyn Disk, root: &Path) -> Result<Option<Identity>,
     Ok(Some(identity))
 }
 
-/// What a segment contributes: its footer, read or rebuilt.
+/// The data that a segment contributes: its footer, read or rebuilt.
 struct Loaded {
     section: Vec<u8>,
     foreign: bool,
@@ -229,7 +229,7 @@ fn judge_headerless(
             reader.damage(&path, 0, 4096, None, format!("header and batches are damaged; {live} frames are lost"));
             candidate.opened = candidate.generation > 0;
         } else {
-            // Nobody was told of what is in it: a reuse was cut off while its first batch was written.
+            // No frame in it was acknowledged: a reuse was cut off while its first batch was written.
             candidate.opened = false;
             doubtful.push(*slot);
         }
@@ -244,7 +244,8 @@ struct FoundState {
     slot: u16,
 }
 
-/// The entries that tell of one recipient's present state: where they are, best first by what stands before the slot.
+/// The entries that tell of one recipient's present state: their segments, the best first by the number before the
+/// slot.
 #[derive(Default)]
 struct Needed {
     /// The youngest with the present sequence: names a destination, generation, slot.
@@ -366,8 +367,8 @@ impl<'a> Builder<'a> {
                 let mut found = scan(bytes.as_slice(), seed, candidate.generation, known);
                 let mapped = self.mapped(candidate.generation);
                 if mapped.is_some_and(|mapped| mapped.is_dead() && known <= mapped.data_end) {
-                    // All that was durable of it was dead already, so this may be a reuse that was cut off: nobody
-                    // misses what was overwritten.
+                    // Its durable frames were all dead already, so this may be a reuse that was cut off: the
+                    // overwritten frames are not missed.
                     found.rot.clear();
                 }
                 self.reader.report.torn += u64::from(found.torn.is_some());
@@ -402,7 +403,7 @@ impl<'a> Builder<'a> {
         // Dead frames count too: the next LIVEMAP must cover them, or they would pass for younger than it.
         segment.frames = u32::try_from(footer.rows.len()).unwrap_or(u32::MAX);
         self.states.extend(states);
-        // What ended before the LIVEMAP was written is dead by the map.
+        // Messages that ended before the LIVEMAP was written are dead by the map.
         if foreign || self.map.as_ref().is_none_or(|(of, _)| generation >= *of) {
             self.done.extend(read_ids(footer.done).map(|id| (id, foreign)));
         }
@@ -429,7 +430,7 @@ impl<'a> Builder<'a> {
             return;
         };
         // Two copies: the younger one serves, and of two states of a recipient the younger one holds. A copy in a cold
-        // segment is younger than what it was made from, whatever the generations: both kinds are open at a time.
+        // segment is younger than its original, for any generations: both kinds of segment are open at a time.
         let states: Vec<(Sequenced, Option<&[u8]>)> = recipients.collect();
         let age = |place: Place| {
             let segment = self.book.segments.get(place.segment);
@@ -552,7 +553,7 @@ fn rebuild(candidate: &Candidate, found: &Scan<'_>) -> Loaded {
         data_end: found.data_end,
         livemap: found.livemap,
     };
-    // A segment with rot is emptied of what reads and kept as it is; any other gets the footer it lacks.
+    // A segment with rot is emptied of readable frames and kept as it is; any other gets the footer it lacks.
     let (phase, closed) = if found.rot.is_empty() { (Phase::Closed, Some(closed)) } else { (Phase::Failed, None) };
     Loaded { section, foreign, closed, phase, data_end: found.data_end }
 }

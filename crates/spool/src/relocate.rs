@@ -1,4 +1,4 @@
-//! Moving what is left alive out of segments that are nearly dead, or that failed, into cold segments.
+//! Moving living frames out of segments that are nearly dead, or that failed, into cold segments.
 //!
 //! The messages of all chosen segments are copied in one run, sorted by destination: a retry later reads them in a row.
 //! A copy carries the states of the moment, so old state entries about it are no longer needed.
@@ -53,7 +53,7 @@ impl<'a> Relocation<'a> {
             chosen.push(slot);
         }
         // Each run must leave fewer segments in use than it found, or sparse cold segments would be moved round and
-        // round: what is moved fits into the open one, or the run empties two for the one it opens.
+        // round: the moved frames fit into the open one, or the run empties two for the one it opens.
         let room = janitor.cold.as_ref().map_or(0, |cold| cold.room(&janitor.shard) as u64);
         if chosen.len() < 2 && total + total / 4 > room {
             return false;
@@ -65,7 +65,7 @@ impl<'a> Relocation<'a> {
         chosen.into_iter().any(|slot| book.segments.get(slot).live == 0)
     }
 
-    /// Moves everything out of a failed segment; what cannot be read stays, and keeps the segment.
+    /// Moves everything out of a failed segment; a frame that cannot be read stays, and keeps the segment.
     pub(crate) fn evacuate(janitor: &'a mut Janitor, slot: u16) {
         let ids = janitor.living_by_index(slot);
         let mut run = Self::new(janitor);
@@ -112,8 +112,8 @@ impl<'a> Relocation<'a> {
         self.attest();
     }
 
-    /// Proves the last batch durable by one more: what was moved has no other copy soon, and nothing may ever follow
-    /// here.
+    /// Writes one more batch, which proves that the last one is durable: moved frames soon have no other copy, and no
+    /// batch may follow here.
     fn attest(&mut self) {
         let batch = Batch::new(0);
         let fits = self.janitor.cold.as_ref().is_some_and(|cold| cold.fits(&self.janitor.shard, batch.bytes(), 0));

@@ -26,7 +26,7 @@ pub(crate) struct Rot {
     pub(crate) what: &'static str,
 }
 
-/// What a segment holds.
+/// The frames of a segment.
 #[derive(Debug, Default)]
 pub(crate) struct Scan<'a> {
     /// Frames in order of offset, PAD left out.
@@ -39,7 +39,7 @@ pub(crate) struct Scan<'a> {
     pub(crate) batches: u32,
     /// Offset of the last batch with a LIVEMAP, 0 if none.
     pub(crate) livemap: u32,
-    /// What the batches say is durable: generation and end.
+    /// The durable part that the batches name: generation and end.
     pub(crate) durable: Vec<(u64, u32)>,
 }
 
@@ -62,7 +62,7 @@ fn batches(bytes: &[u8], seed: Seed) -> Vec<(usize, BatchHeader)> {
     found
 }
 
-/// What the batches of a segment say is durable, in this segment and in others.
+/// Returns the durable parts that the batches of a segment name, of this segment and of others.
 pub(crate) fn durable(bytes: &[u8], seed: Seed) -> Vec<(u64, u32)> {
     batches(bytes, seed).into_iter().map(|(_, header)| header.durable).collect()
 }
@@ -76,7 +76,7 @@ pub(crate) fn scan<'a>(bytes: &'a [u8], seed: Seed, generation: u64, attested: u
     let mut end = BLOCK;
     for (at, header) in &batches {
         if *at > end && end >= attested {
-            // One write of two batches was cut off in the first: nobody was told of the second.
+            // One write of two batches was cut off in the first: the second was not acknowledged.
             scan.torn = Some(number(end));
             break;
         }
@@ -133,7 +133,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Looks for frames in a region where damage broke the chain, and reports what is not one.
+    /// Looks for frames in a region where damage broke the chain, and reports other bytes.
     fn salvage(&mut self, bytes: &'a [u8], seed: Seed, start: usize, end: usize) {
         let mut at = start;
         let mut gap_from = start;

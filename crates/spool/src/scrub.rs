@@ -15,7 +15,8 @@ pub(crate) struct Scrubber {
 }
 
 impl Scrubber {
-    /// Reads the next segment with living frames; what is damaged is reported, and the segment emptied of the rest.
+    /// Reads the next segment with living frames; damaged frames are reported, and the others are moved out of the
+    /// segment.
     pub(crate) fn step(&mut self, shard: &Shard) {
         if shard.config.scrub_interval_ms == 0 {
             return;

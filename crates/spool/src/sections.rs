@@ -17,7 +17,7 @@ pub(crate) const NAME_BYTES_MAX: usize = 65_534;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sequenced {
     pub(crate) state: State,
-    /// Of two statements about one recipient the one with the higher number holds.
+    /// The higher number of two statements about one recipient holds.
     pub(crate) sequence: u16,
 }
 
@@ -121,7 +121,7 @@ pub(crate) struct Envelope<'a> {
     entries: &'a [u8],
 }
 
-/// What an envelope says of the next recipients.
+/// An envelope's part about the next recipients.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Listed<'a> {
     /// One recipient that is not done.

@@ -1,4 +1,5 @@
-//! The table of a shard's segments: which are free, what still lives in the others, when they may be used again.
+//! The table of a shard's segments: the free segments, the frames that live in the others, and the conditions of their
+//! reuse.
 //!
 //! Invariants (`docs/spool.md` rule 4): a segment becomes free only when no frame in it is live, no arriving body has
 //! chunks in it, and two LIVEMAPs younger than its last batch are durable. Everything here is bookkeeping in memory;
@@ -10,7 +11,7 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 
-/// What is being done with a segment.
+/// The use of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// In the pool.
@@ -329,7 +330,7 @@ impl Segments {
         Livemap { next_generation: self.next_generation, segments }
     }
 
-    /// Segments worth emptying, the best first: little alive, and old enough that what is left will stay.
+    /// Segments worth emptying, the best first: little alive, and old enough that the living frames will stay.
     ///
     /// Weighs benefit against cost as (1 − u) × age ÷ (1 + u), u being the share of live bytes.
     pub(crate) fn victims(&self, percent_max: u8) -> Vec<u16> {

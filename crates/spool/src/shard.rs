@@ -1,4 +1,5 @@
-//! One shard: what sessions, its committer and its janitor share, and the operations that need neither thread.
+//! One shard: the state that sessions, its committer and its janitor share, and the operations that need neither
+//! thread.
 //!
 //! Lock order: book before staging queue; no other two are held together. No lock is held across a read, a write or a
 //! sync.
@@ -59,7 +60,7 @@ pub(crate) fn count(figure: &AtomicU64, by: u64) {
     figure.fetch_add(by, Ordering::Relaxed);
 }
 
-/// What the janitor is asked to do.
+/// The tasks of the janitor.
 #[derive(Debug, Default)]
 pub(crate) struct Chores {
     /// Segments whose footer is to be written.
@@ -73,7 +74,7 @@ pub(crate) struct Chores {
     pub(crate) closing: bool,
 }
 
-/// What sessions, committer and janitor share.
+/// The state that sessions, committer and janitor share.
 #[derive(Debug)]
 pub(crate) struct Shard {
     pub(crate) number: u16,
@@ -105,7 +106,7 @@ pub(crate) struct Shard {
     maps: Arc<[AtomicU64]>,
     /// Segments of smaller generations were there when the spool was opened.
     first_generation: u64,
-    /// What an operator should read.
+    /// Events that an operator should read.
     events: Mutex<Vec<Event>>,
 }
 
@@ -116,7 +117,7 @@ const FULL_PERCENT: u64 = 10;
 /// Segments beyond the reserved ones that are to be free, or to be had.
 const FREE_EXTRA: u64 = 2;
 
-/// Events kept until somebody takes them; the oldest go first.
+/// Events kept until they are taken; the oldest go first.
 const EVENTS_MAX: usize = 1000;
 
 impl Shard {
@@ -156,7 +157,7 @@ impl Shard {
         }
     }
 
-    /// One of the shard's threads has panicked: nothing is taken any more, and nobody waits for it.
+    /// Ends the shard after a panic of one of its threads: no frame is taken any more, and no caller waits.
     pub(crate) fn give_up(&self) {
         self.read_only.store(true, Ordering::Release);
         for cell in self.staging.poison().cells {
@@ -165,7 +166,7 @@ impl Shard {
         self.tell(Event::ReadOnly { shard: self.number });
     }
 
-    /// Keeps an event for whoever writes the log.
+    /// Keeps an event for the log.
     pub(crate) fn tell(&self, event: Event) {
         let mut events = lock(&self.events);
         if events.len() >= EVENTS_MAX {
@@ -360,7 +361,7 @@ impl Shard {
     /// Applies changes in memory and leaves them in a staging queue: this shard's, or that of `instead` if it cannot
     /// write.
     ///
-    /// One step under the book's lock: whoever sees a message finished can rely on its DONE being in the queue.
+    /// One step under the book's lock: a caller that sees a message finished can rely on its DONE being in the queue.
     pub(crate) fn record(&self, changes: &[Change], instead: Option<&Self>) -> Result<Commit, Error> {
         let now_us = self.disk.now_us();
         let staging = instead.map_or(&self.staging, |other| &other.staging);
@@ -615,7 +616,7 @@ impl Shard {
             let Found::Whole(frame) = Frame::find(seed, bytes) else {
                 if !whole {
                     // The envelope is sound: its sender can be told. Without a list in memory the size is wrong, but
-                    // never 0: whoever asks for the body hears that it cannot be read.
+                    // never 0: a reader of the body gets an error.
                     let book = lock(&self.book);
                     let known = book.index.chunks(header.id).filter(|chunks| !chunks.places.is_empty());
                     message.body_bytes = known.map_or(message.body_bytes, ChunkList::content_bytes);

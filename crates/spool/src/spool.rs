@@ -25,7 +25,7 @@ use std::thread::JoinHandle;
 /// Name of the lock file.
 pub(crate) const LOCK: &str = "lock";
 
-/// How hard the spool is pressed; what a server does about it.
+/// The lack of room in the spool, and the server's reaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Pressure {
     /// Room and time enough.
@@ -38,7 +38,7 @@ pub enum Pressure {
     Poisoned,
 }
 
-/// An open spool. Cheap to share by `Arc`; closing it writes what is staged and ends its threads.
+/// An open spool. Cheap to share by `Arc`; closing it writes the staged frames and ends its threads.
 pub struct Spool {
     shards: Vec<Arc<Shard>>,
     threads: Vec<(JoinHandle<()>, JoinHandle<()>)>,
@@ -115,7 +115,7 @@ impl Spool {
             let first = spawn(
                 format!("commit-{number:02}"),
                 Box::new(move || {
-                    // Without it a busy machine makes each commit wait for a whole time slice of somebody else.
+                    // Without it a busy machine makes each commit wait for a whole time slice of another process.
                     drop(crate::disk::real::shorten_slice());
                     committer.run();
                 }),
@@ -239,8 +239,8 @@ impl Spool {
     /// A message with those of the `wanted` recipients that are not done, and its content, if it is still in memory.
     /// Costs what the recipients cost that are wanted, however many others the message has.
     ///
-    /// Never reads from the disk: what a fresh message's first delivery asks. `None` says nothing of the message; ask
-    /// [`Store::envelope`] and [`Store::body`] where waiting for a disk holds up nobody.
+    /// Never reads from the disk; for the first delivery of a fresh message. `None` says nothing of the message; ask
+    /// [`Store::envelope`] and [`Store::body`] on a thread that may wait for a disk.
     #[must_use]
     pub fn recent(&self, id: QueueId, wanted: impl IntoIterator<Item = u32>) -> Option<Recent> {
         self.holder(id).ok()?.recent(id, wanted.into_iter())
@@ -288,13 +288,13 @@ impl Spool {
     }
 
     /// Those of the `wanted` recipients of a message that are not done, as [`states`](Self::states) has them, in the
-    /// order in which they are asked for. Costs what they cost, however many others the message has.
+    /// order in which they are asked for. The cost grows with the wanted recipients alone.
     #[must_use]
     pub fn states_of(&self, id: QueueId, wanted: impl IntoIterator<Item = u32>) -> Vec<(Entry, Bytes)> {
         self.holder(id).map(|shard| shard.states_of(id, wanted.into_iter())).unwrap_or_default()
     }
 
-    /// What an operator should read since the last call.
+    /// Returns the events since the last call that an operator should read.
     #[must_use]
     pub fn take_events(&self) -> Vec<Event> {
         self.shards.iter().flat_map(|shard| shard.take_events()).collect()
@@ -330,8 +330,8 @@ fn create(config: &Config, disk: &dyn Disk) -> Result<Identity, OpenError> {
 
 /// Takes a number for this opening of the spool that no other had, and starts all generations from it.
 ///
-/// A segment that a crash cut off before its header was durable leaves frames of a generation that nobody remembers;
-/// the epoch keeps that generation from being given out again.
+/// A segment that a crash cut off before its header was durable leaves frames of an unknown generation; the epoch keeps
+/// that generation from being given out again.
 fn begin_epoch(disk: &dyn Disk, root: &Path, recovered: &mut [Recovered]) -> Result<u64, OpenError> {
     let path = root.join(recovery::EPOCH);
     let used = recovered.iter().map(|shard| shard.book.segments.next_generation() >> EPOCH_SHIFT).max().unwrap_or(0);
@@ -483,7 +483,7 @@ impl Store for Spool {
 }
 
 impl Drop for Spool {
-    /// Writes what is staged, seals the open segments and ends the threads.
+    /// Writes the staged frames, seals the open segments and ends the threads.
     fn drop(&mut self) {
         for shard in &self.shards {
             shard.staging.close();

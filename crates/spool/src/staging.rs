@@ -1,7 +1,7 @@
 //! The queue in front of a committer: where sessions leave frames and recorded states, and where they are told to wait.
 //!
-//! A lock held for one copy of one frame; nothing here touches the disk. Whatever gathers while the committer writes is
-//! its next batch: there is no timer but the one that bounds how long a recorded state waits on an idle spool.
+//! A lock held for one copy of one frame; nothing here touches the disk. Frames that gather while the committer writes
+//! are its next batch: there is no timer but the one that bounds how long a recorded state waits on an idle spool.
 
 use crate::batch::{Batch, Content, MessageFrame};
 use crate::buffer::AlignedBuf;
@@ -73,7 +73,7 @@ impl Limits {
     }
 }
 
-/// What the committer is to do next.
+/// The next task of the committer.
 #[derive(Debug)]
 pub(crate) enum Work {
     /// Write this.
@@ -98,10 +98,10 @@ pub(crate) struct Taken {
     pub(crate) recorded: Option<u64>,
 }
 
-/// What a poisoned queue leaves behind.
+/// The remains of a poisoned queue.
 #[derive(Debug)]
 pub(crate) struct Left {
-    /// Everybody who waits.
+    /// The cells of all callers that wait.
     pub(crate) cells: Vec<Arc<Cell>>,
     pub(crate) recorded: Recorded,
 }
@@ -292,7 +292,7 @@ impl Staging {
         self.add(Recorded { states: states.into(), done: done.into(), together: VecDeque::new() }, foreign, now_us)
     }
 
-    /// Adds what was recorded; `foreign` as in [`Staging::record`].
+    /// Adds recorded states; `foreign` as in [`Staging::record`].
     pub(crate) fn add(&self, more: Recorded, foreign: bool, now_us: u64) -> Result<Commit, Error> {
         let mut queue = self.lock();
         if queue.poisoned {
@@ -348,7 +348,8 @@ impl Staging {
         }
     }
 
-    /// What the committer should do now; `attest` if its last batch has nothing after it that proves it was durable.
+    /// Returns the next task of the committer; `attest` if its last batch has nothing after it that proves it was
+    /// durable.
     pub(crate) fn take(&self, now_us: u64, attest: Option<u64>) -> Work {
         let mut queue = self.lock();
         self.take_locked(&mut queue, now_us, attest)
@@ -445,7 +446,7 @@ impl Staging {
         Commit::new(queue.room.get_or_insert_default())
     }
 
-    /// Refuses everything from now on; returns what was waiting.
+    /// Refuses everything from now on; returns the waiting cells and states.
     pub(crate) fn poison(&self) -> Left {
         let mut queue = self.lock();
         queue.poisoned = true;
@@ -454,7 +455,7 @@ impl Staging {
         cells.push(std::mem::take(&mut queue.states_cell));
         cells.extend(queue.room.take());
         queue.oldest_us = None;
-        // What it held for another shard is foreign to the next one as well.
+        // The states that it held for another shard are foreign to the next one as well.
         let mut recorded = std::mem::take(&mut queue.own);
         recorded.append(std::mem::take(&mut queue.foreign));
         Left { cells, recorded }
@@ -468,7 +469,7 @@ impl Staging {
         self.lock().closing
     }
 
-    /// Takes no more frames; the committer writes what is there and ends.
+    /// Takes no more frames; the committer writes the staged ones and ends.
     pub(crate) fn close(&self) {
         let mut queue = self.lock();
         queue.closing = true;

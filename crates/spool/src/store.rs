@@ -1,7 +1,7 @@
-//! What the rest of mailrace asks of a spool, and nothing more.
+//! The operations that the rest of mailrace needs of a spool, and no others.
 //!
-//! The narrow trait keeps a second back end possible; the tests run the same operations on one in memory
-//! and compare. Values here are what crosses that border.
+//! The narrow trait keeps a second back end possible; the tests run the same operations on one in memory and compare.
+//! The values here cross that border.
 
 use crate::buffer::AlignedBuf;
 use crate::commit::Commit;
@@ -18,7 +18,7 @@ use std::time::Duration;
 pub struct NewMessage<'a> {
     /// Its queue id, never used before.
     pub id: QueueId,
-    /// What the envelope says of the message as a whole; opaque to the spool.
+    /// The envelope's part about the whole message; opaque to the spool.
     pub head: &'a [u8],
     /// Its recipients, at least one. A recipient is known by its position here for ever.
     pub recipients: &'a [NewRecipient<'a>],
@@ -34,7 +34,7 @@ pub struct NewMessage<'a> {
 /// One recipient of a transaction.
 #[derive(Clone, Copy, Debug)]
 pub struct NewRecipient<'a> {
-    /// What the envelope says of this recipient; opaque to the spool.
+    /// The envelope's part about this recipient; opaque to the spool.
     pub data: &'a [u8],
     /// Where it goes, as far as known: a domain or a next hop, at most 65,534 bytes. Queues are kept by this name.
     pub destination: &'a [u8],
@@ -93,14 +93,14 @@ pub struct Change {
 /// The state of one recipient.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct State {
-    /// What is to be done with it.
+    /// The work that is left for it.
     pub status: Status,
     /// Delivery attempts so far, the class of the message and its mark, and whether the sender was warned: see
-    /// [`State::tries`], [`State::class`], [`State::is_marked`] and [`State::is_warned`]. Of one that is owed
-    /// something, what that is in place of the attempts: [`State::owed`].
+    /// [`State::tries`], [`State::class`], [`State::is_marked`] and [`State::is_warned`]. For owed work, its number in
+    /// place of the attempts: [`State::owed`].
     pub attempts: u8,
-    /// When it is to be tried next, in seconds since 1970; 0 for one that nobody has tried or released yet. Of one that
-    /// is owed something, when that is to be looked for.
+    /// When it is to be tried next, in seconds since 1970; 0 for one that was not tried or released yet. For owed work,
+    /// its time.
     pub due: u32,
 }
 
@@ -109,13 +109,13 @@ impl State {
     pub const TRIES_MAX: u8 = 0x1f;
     /// And of one of another class: the mark takes a bit.
     pub const TRIES_MAX_CLASSED: u8 = 0x0f;
-    /// The highest number of what is owed: it stands in place of the attempts.
+    /// The highest number of owed work: it stands in place of the attempts.
     pub const OWED_MAX: u8 = Self::TRIES_MAX_CLASSED;
     /// The highest class.
     pub const CLASS_MAX: u8 = 2;
     /// In [`State::attempts`]: where the class begins.
     const CLASS_SHIFT: u8 = 5;
-    /// What stands there for class 0 with the mark.
+    /// The stored value for class 0 with the mark.
     const MARKED_0: u8 = 3;
     /// In [`State::attempts`] of another class than 0: the mark.
     const MARK: u8 = 0x10;
@@ -138,7 +138,7 @@ impl State {
         self.attempts >> Self::CLASS_SHIFT & 3
     }
 
-    /// The class of its message, 0 to [`State::CLASS_MAX`]; what it means is the caller's.
+    /// The class of its message, 0 to [`State::CLASS_MAX`]; its meaning is the caller's.
     #[must_use]
     pub const fn class(self) -> u8 {
         match self.class_bits() {
@@ -147,7 +147,7 @@ impl State {
         }
     }
 
-    /// Whether its message has the mark; what it means is the caller's.
+    /// Whether its message has the mark; its meaning is the caller's.
     #[must_use]
     pub const fn is_marked(self) -> bool {
         match self.class_bits() {
@@ -171,15 +171,15 @@ impl State {
         Self { attempts: bits | tries | self.attempts & Self::WARNED, ..self }
     }
 
-    /// The same, with nothing to deliver any more and something owed, to be looked for at a time since 1970. What it
-    /// is, is the caller's, at most [`State::OWED_MAX`].
+    /// The same, with nothing to deliver any more and something owed, to be looked for at a time since 1970. The caller
+    /// chooses the number `what`, at most [`State::OWED_MAX`].
     #[must_use]
     pub fn owing(self, what: u8, due: Duration) -> Self {
         let attempts = self.attempts & !self.tries_max() | what.min(Self::OWED_MAX);
         Self { status: Status::Owed, attempts, ..self.until(due) }
     }
 
-    /// What is owed, if something is.
+    /// Returns the number of the owed work, if there is some.
     #[must_use]
     pub const fn owed(self) -> Option<u8> {
         match self.status {
@@ -214,7 +214,7 @@ impl State {
     }
 }
 
-/// What is to be done with a recipient.
+/// The work that is left for a recipient.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Status {
     /// Deliver when due.
@@ -252,7 +252,7 @@ pub struct Recent {
     pub body: Vec<Bytes>,
 }
 
-/// Some recipients of a message, and what it says of all.
+/// Some recipients of a message, and the parts about the whole message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
     /// With those recipients that were asked for and are not done, in the order in which they were asked for.
@@ -285,7 +285,7 @@ pub struct Entry {
     pub state: State,
 }
 
-/// Figures of a spool since it was opened, and what it holds now.
+/// Figures of a spool since it was opened, and its content now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
     /// Messages that are not finished.
@@ -320,13 +320,13 @@ pub struct Statistics {
     pub relocated: u64,
     /// Writes or syncs that failed.
     pub failures: u64,
-    /// Reads answered from what is kept of fresh messages.
+    /// Reads answered from fresh messages in memory.
     pub cache_hits: u64,
     /// Reads of whole bodies answered from the disk.
     pub cache_misses: u64,
-    /// Reads answered from what was read before and is kept for other recipients.
+    /// Reads answered from messages that were read before and are kept for other recipients.
     pub shared_hits: u64,
-    /// Reads that went to the disk, and kept what they found if others were to want it.
+    /// Reads that went to the disk, and kept the message if others may want it.
     pub shared_misses: u64,
     /// Memory of the index, in bytes.
     pub index_bytes: u64,
@@ -383,7 +383,7 @@ pub trait Store: Send + Sync + fmt::Debug {
     ///
     /// Wait for the handle before giving the next but one, so that memory stays bounded; for that it is never `Busy`.
     /// # Errors
-    /// `Full`, `TooLarge`, `Poisoned`; `Failed` if an earlier piece failed. Then [`Store::abort`] what came before.
+    /// `Full`, `TooLarge`, `Poisoned`; `Failed` if an earlier piece failed. Then [`Store::abort`] the earlier pieces.
     fn append_chunk(&self, id: QueueId, number: u32, chunk: Chunk) -> Result<Commit, Error>;
 
     /// Forgets the chunks of a transaction that will not come.

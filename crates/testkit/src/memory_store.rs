@@ -1,5 +1,5 @@
 //! A store of messages in memory, behind the spool's own trait: the reference that the spool is compared with, and a
-//! store in which a test may put what it likes.
+//! store with content that a test chooses.
 //!
 //! One map in the order of queue ids; every question is answered by a walk over all of it, so that nothing can disagree
 //! with it. Nothing is durable, nothing fails for want of room.

@@ -1,4 +1,4 @@
-//! The seam between the spool and what keeps its bytes.
+//! The interface between the spool and the storage of its bytes.
 //!
 //! Everything the spool asks of an operating system is in these two traits, so that the same code
 //! runs on a real file system ([`real`]) and on a deterministic simulated one ([`sim`]) that loses power,
@@ -8,7 +8,7 @@
 //! durable before [`DiskFile::sync_data`] (contents) or the method of [`Disk`] that says so (names) has returned.
 //! A failed `sync_data` tells that some earlier write may be lost for good: the caller never repeats it.
 //!
-//! Not here: what the bytes mean (`format`), when to write them (`shard`).
+//! Not here: the meaning of the bytes (`format`), the time to write them (`shard`).
 
 pub mod real;
 pub mod sim;
@@ -22,8 +22,8 @@ use std::path::{Path, PathBuf};
 /// 4 KiB is the logical block size at which O_DIRECT works on every device of the last decade.
 pub const BLOCK: usize = 4096;
 
-/// What [`Disk::replace_small`] adds to a name for the file it prepares; a crash may leave one, the next call reuses
-/// it.
+/// The suffix that [`Disk::replace_small`] adds to the name of the file it prepares; a crash may leave one, the next
+/// call reuses it.
 pub const TMP_SUFFIX: &str = ".tmp";
 
 /// A file system as the spool needs it. Paths are those given by the configuration, or below them.
@@ -31,7 +31,7 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// Makes the directory (and its parents) durable; an existing one is fine.
     ///
     /// # Errors
-    /// Whatever the system says; nothing else was changed.
+    /// The error of the system; nothing else was changed.
     fn create_dir(&self, dir: &Path) -> io::Result<()>;
 
     /// Names of the entries of `dir`, sorted.
@@ -79,10 +79,10 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// The file is still there.
     fn remove(&self, path: &Path) -> io::Result<()>;
 
-    /// What the file system holding `dir` is, and how much room it has.
+    /// Returns the kind of the file system that holds `dir`, and its free room.
     ///
     /// # Errors
-    /// Whatever the system says.
+    /// The error of the system.
     fn space(&self, dir: &Path) -> io::Result<Space>;
 
     /// Takes the one lock of the spool directory, held until the returned value is dropped or the process ends.
@@ -100,7 +100,7 @@ pub trait DiskFile: Send + Sync + fmt::Debug {
     /// Size in bytes.
     ///
     /// # Errors
-    /// Whatever the system says.
+    /// The error of the system.
     fn len(&self) -> io::Result<u64>;
 
     /// Whether the file has no bytes.
@@ -131,7 +131,7 @@ pub trait DiskFile: Send + Sync + fmt::Debug {
     fn sync_data(&self) -> io::Result<()>;
 }
 
-/// What a file system is and how much room it has.
+/// The kind of a file system, and its free room.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Space {
     /// Its name as an administrator knows it: `ext4`, `xfs`, `tmpfs`.

@@ -9,7 +9,7 @@
 //! Invariants: memory, offsets and lengths are multiples of [`BLOCK`], asserted on every call; a failed sync is
 //! reported once and never repeated here; files are 0600, directories 0700.
 //!
-//! Not here: fault injection (`sim`, or a rig below the file system), and any knowledge of what the bytes mean.
+//! Not here: fault injection (`sim`, or a rig below the file system), and any knowledge of the meaning of the bytes.
 
 mod place;
 
@@ -153,7 +153,7 @@ impl Disk for RealDisk {
     }
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Send + Sync>> {
-        // Not truncated on opening: the text belongs to whoever holds the lock.
+        // Not truncated on opening: the text belongs to the holder of the lock.
         let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
         match file.try_lock() {
             Ok(()) => {}
@@ -190,7 +190,7 @@ impl Drop for Lock {
     }
 }
 
-/// An open file and what its file system lets us do with it.
+/// An open file and the operations that its file system allows.
 #[derive(Debug)]
 struct RealFile {
     file: File,
@@ -274,7 +274,7 @@ fn write_all(
     Ok(())
 }
 
-/// What of `bufs` is left after `done` bytes, as much of it as one call takes.
+/// Returns the rest of `bufs` behind `done` bytes, as much of it as one call takes.
 fn slices_after<'a>(bufs: &[&'a [u8]], mut done: usize) -> Vec<IoSlice<'a>> {
     let mut slices = Vec::with_capacity(bufs.len().min(SLICES_MAX));
     for buf in bufs {
@@ -388,13 +388,13 @@ fn sync_dir(dir: &Path) -> io::Result<()> {
 /// The thread's nice value stays. Linux before 6.12 has nothing to set, and a thread that the operator gave another
 /// scheduling class is left alone: both are a success.
 /// # Errors
-/// Whatever else the system says, such as `PermissionDenied` in a container; nothing was changed and nothing is lost.
+/// Another error of the system, such as `PermissionDenied` in a container; nothing was changed and nothing is lost.
 #[expect(unsafe_code, reason = "neither std nor rustix wraps sched_setattr")]
 pub fn shorten_slice() -> io::Result<()> {
     const SLICE_NS: u64 = 100_000;
     const CALLING_THREAD: libc::pid_t = 0;
     const NO_FLAGS: libc::c_uint = 0;
-    /// What the first kernels with this call expect (`SCHED_ATTR_SIZE_VER0`); later ones take it too.
+    /// The size that the first kernels with this call expect (`SCHED_ATTR_SIZE_VER0`); later ones take it too.
     const BYTES: u32 = 48;
     const { assert!(size_of::<libc::sched_attr>() == BYTES as usize) };
     let mut attr = libc::sched_attr {

@@ -1,7 +1,7 @@
 //! The simulated disk: loses power, tears and reorders writes, fails, fills up and rots, all by seed.
 //!
 //! A test runs the real spool on a [`SimDisk`], stops it anywhere, takes the disk as a power cut would leave it, and
-//! lets a new spool recover from that. What the model has:
+//! lets a new spool recover from that. The model has these properties:
 //! - Writes are seen at once but reach the medium only by [`DiskFile::sync_data`] of the same file. A power cut keeps
 //!   any subset of the 512-byte sectors on their way, in any order, so that of overlapping writes any version may
 //!   survive.
@@ -42,22 +42,22 @@ use self::state::State;
 use self::tree::InodeId;
 use super::{Disk, DiskFile, Space, assert_aligned};
 
-/// What the simulated disk is like. May be changed at any time with [`SimDisk::configure`].
+/// The settings of the simulated disk. May be changed at any time with [`SimDisk::configure`].
 #[derive(Clone, Debug)]
 pub struct SimConfig {
-    /// Reads come from the medium: after a failed sync they show what is lost. Otherwise the page cache hides it.
+    /// Reads come from the medium: after a failed sync they show the loss. Otherwise the page cache hides it.
     pub direct: bool,
     /// A power cut may also leave a sector half written.
     pub torn_sectors: bool,
-    /// Syncs succeed and do nothing. For negative controls: whoever claims to survive power cuts must fail on it.
+    /// Syncs succeed and do nothing. For negative controls: a store that survives power cuts must fail on it.
     pub lying_sync: bool,
     /// Room is taken by the first write to each block, which may find none, not by [`Disk::create_filled`].
     pub thin: bool,
-    /// What [`Disk::space`] answers for the name of the file system.
+    /// The name of the file system in the answer of [`Disk::space`].
     pub file_system: &'static str,
-    /// What [`Disk::space`] answers for it.
+    /// This property in the answer of [`Disk::space`].
     pub volatile: bool,
-    /// What [`Disk::space`] answers for it.
+    /// This property in the answer of [`Disk::space`].
     pub copy_on_write: bool,
     /// How often operations fail at random.
     pub rates: Rates,
@@ -91,7 +91,7 @@ pub struct Rates {
     pub write: u32,
     /// Of [`DiskFile::sync_data`].
     pub sync: u32,
-    /// Of the operations of [`Disk`] that change names.
+    /// The rate for operations of [`Disk`] that change names.
     pub name: u32,
 }
 
@@ -137,7 +137,7 @@ pub enum Op {
     Name,
 }
 
-/// What was asked of the disk so far, whether or not it succeeded.
+/// The requests to the disk so far, whether or not they succeeded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Calls of [`DiskFile::read_at`] and [`Disk::read_small`].
@@ -178,7 +178,7 @@ impl SimDisk {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // A test that panicked inside has told what is wrong; the others go on.
+        // A test that panicked inside has reported its failure; the others go on.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -201,7 +201,7 @@ impl SimDisk {
         Self::of(state.after_crash(choice))
     }
 
-    /// As [`SimDisk::crash`], but the old disk lives on: what would be left if power failed now.
+    /// Returns the disk as a power cut now would leave it, as [`SimDisk::crash`]; the old disk lives on.
     #[must_use]
     pub fn crash_image(&self, choice: u64) -> Self {
         Self::of(self.state().after_crash(choice))
@@ -219,7 +219,7 @@ impl SimDisk {
 
     /// Plans a power cut: `n` more mutating operations succeed, the next one is cut in the middle, all after it fail.
     ///
-    /// They fail with kind `Other`. Then [`SimDisk::crash`] gives what is left.
+    /// They fail with kind `Other`. Then [`SimDisk::crash`] gives the remaining state.
     pub fn cut_power_after(&self, n: u64) {
         self.state().cut_in = Some(n);
     }
@@ -258,7 +258,7 @@ impl SimDisk {
         self.state().set_free(bytes);
     }
 
-    /// Drops the page cache: after a failed sync of a buffered file, reads now show what is lost.
+    /// Drops the page cache: after a failed sync of a buffered file, reads now show the loss.
     pub fn drop_caches(&self) {
         self.state().drop_caches();
     }
@@ -303,7 +303,7 @@ impl SimDisk {
         Ok(self.state().inode_at(path)?.view.bytes())
     }
 
-    /// Puts a file of these contents on the medium, in place of what was there; makes its directories.
+    /// Puts a file of these contents on the medium, in place of any other; makes its directories.
     ///
     /// # Errors
     /// The disk has crashed.
@@ -311,7 +311,7 @@ impl SimDisk {
         self.state().set_contents(path, contents)
     }
 
-    /// What was asked of this disk.
+    /// Returns the requests to this disk.
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.state().counters

@@ -1,4 +1,4 @@
-//! That every envelope comes back from its bytes, and what is said of bytes that are none.
+//! That every envelope comes back from its bytes, and the errors for other bytes.
 
 use super::*;
 use bytes::Bytes;
@@ -99,7 +99,7 @@ fn any_envelope() -> impl Strategy<Value = Envelope> {
         .prop_map(|(id, sender, params, received, recipients)| Envelope { id, sender, params, received, recipients })
 }
 
-/// What the spool would give back.
+/// Returns the envelope as the spool gives it back.
 fn stored(encoded: &Encoded) -> StoredEnvelope {
     let recipients = encoded.recipients.iter().zip(0..).map(|((data, destination), position)| crate::StoredRecipient {
         position,

@@ -1,7 +1,7 @@
-//! A real spool under damage: what `segment_scan` and `recovery` of the bodies do.
+//! A real spool under damage: the work of the bodies `segment_scan` and `recovery`.
 //!
-//! The sample is made once. Each input is a list of damages to the bytes of its segments; what is untouched must be
-//! found, and what reads must be what was written.
+//! The sample is made once. Each input is a list of damages to the bytes of its segments; untouched frames must be
+//! found, and a frame that reads must have the written bytes.
 
 use super::Input;
 use super::sample::{ROOT, Sample, sample};
@@ -31,7 +31,7 @@ pub(super) struct Ground {
     identity: Identity,
     /// All files by path.
     files: Vec<(PathBuf, Vec<u8>)>,
-    /// What was committed.
+    /// The committed messages.
     messages: HashMap<QueueId, Known>,
     /// The files in which the frames of each unfinished message lie.
     pub(super) lies_in: HashMap<QueueId, HashSet<PathBuf>>,
@@ -266,7 +266,7 @@ fn assert_readable(id: QueueId, error: &Error) {
     assert!(matches!(error, Error::Corrupt { .. } | Error::Unreadable { .. }), "{id}: {error}");
 }
 
-/// What fuzzing starts from: every structure of the sample as it lies on the disk.
+/// Returns the seeds for fuzzing: every structure of the sample as it lies on the disk.
 #[cfg(test)]
 pub(super) fn seeds() -> Vec<Vec<u8>> {
     let ground = ground();

@@ -1,9 +1,9 @@
 //! A small spool with something of everything in it: the ground for whole-recovery fuzzing and for the fixtures of a
 //! format version.
 //!
-//! Made on the simulated disk by ordinary calls, so it is what a spool of this version really leaves: all types of
-//! frames, reused segments, moved messages, a segment retired after a failed write, and a torn tail. The same on every
-//! run.
+//! Made on the simulated disk by ordinary calls, so it has the form that a spool of this version really leaves: all
+//! types of frames, reused segments, moved messages, a segment retired after a failed write, and a torn tail. The same
+//! on every run.
 
 use crate::disk::Disk;
 use crate::disk::sim::{Op, SimDisk};
@@ -24,7 +24,7 @@ const START_US: u64 = 1_767_225_600_000_000;
 /// Rounds after which something that was to happen will not.
 const ROUNDS_MAX: usize = 400;
 
-/// The spool and what it must hold.
+/// The spool and its required content.
 #[derive(Debug)]
 pub struct Sample {
     /// Its disk, after the power was cut; nothing has recovered it yet.
@@ -37,7 +37,7 @@ pub struct Sample {
     pub torn: Kept,
 }
 
-/// A message and what was recorded of it.
+/// A message and the states recorded for it.
 #[derive(Clone, Debug)]
 pub struct Kept {
     /// The envelope with all its recipients.
@@ -290,7 +290,7 @@ fn open(disk: &SimDisk, config: &Config) -> (Spool, Stepper, crate::Recovery) {
     Spool::open_stepped(config.clone(), disk).expect("a spool")
 }
 
-/// The types of frames in a spool, sorted; all but PAD, which nobody reads, and SEAL, which is behind the last batch.
+/// The types of frames in a spool, sorted; all but PAD, which is not read, and SEAL, which is behind the last batch.
 ///
 /// # Errors
 /// It cannot be opened.

@@ -1,8 +1,8 @@
 //! Spools of each format version that was ever written: the present code opens its own and refuses the others.
 //!
 //! `fixtures/vN` holds a spool as a power cut left it, each file as a dump that a person can read, and `MANIFEST` with
-//! what must be found in it. A version's fixtures never change once the version is released. New ones are made by the
-//! ignored test.
+//! the content that must be found in it. A version's fixtures never change once the version is released. New ones are
+//! made by the ignored test.
 
 use spool::disk::Disk;
 use spool::disk::real::RealDisk;
@@ -80,7 +80,7 @@ fn disk(version: u32) -> SimDisk {
     disk
 }
 
-/// What a manifest says of a message: a line for it and one for each recipient that is not done.
+/// Returns the lines of a manifest for a message: a line for it and one for each recipient that is not done.
 fn told(id: &str, sender: &str, received_us: u64, body: &[u8], recipients: &[String]) -> String {
     let crc = crc(body);
     format!("{id} {sender} at {received_us}, body of {} bytes, crc32c {crc:08x}\n{}", body.len(), recipients.concat())
@@ -98,7 +98,7 @@ fn recipient(position: u32, address: &str, destination: &[u8], state: spool::Sta
     format!("  {position} {address} to {destination}, {status:?}, {attempts} attempts, due {due}\n")
 }
 
-/// The manifest of what was committed.
+/// Returns the manifest of the committed messages.
 fn manifest_of_kept(messages: &[Kept]) -> String {
     let mut all: Vec<String> = Vec::new();
     for kept in messages.iter().filter(|kept| !kept.is_finished()) {
@@ -118,7 +118,7 @@ fn manifest_of_kept(messages: &[Kept]) -> String {
     all.concat()
 }
 
-/// The manifest of what an open spool holds.
+/// Returns the manifest of an open spool.
 fn manifest_of_spool(spool: &Spool) -> String {
     let mut all: Vec<String> = Vec::new();
     for id in spool.messages() {

@@ -1,5 +1,5 @@
-//! What the file system under a directory is: its name, whether it survives a power cut, whether it overwrites in
-//! place.
+//! The properties of the file system under a directory: its name, whether it survives a power cut, whether it
+//! overwrites in place.
 //!
 //! Asked once at start, so that the operator is warned before mail is accepted into a place that cannot keep it. The
 //! answer joins `statfs` (the kind), `/proc/self/mountinfo` (options and device) and `/sys/dev/block` (what the device
@@ -58,7 +58,7 @@ const KINDS: [Kind; 16] = [
     copying(0x3434, "nilfs2"),
 ];
 
-/// Tells what holds `dir`; `direct` is what opening a file there has shown.
+/// Returns the file system of `dir`; `direct`: whether a file there could be opened for direct I/O.
 pub(super) fn space(dir: &Path, direct: bool) -> io::Result<Space> {
     let stat = rustix::fs::statfs(dir)?;
     let kind = kind_of(&stat);
@@ -89,8 +89,8 @@ fn magic_of(stat: &StatFs) -> u32 {
     u32::from_le_bytes([a, b, c, d])
 }
 
-/// The mount's own name for its file system (it tells ext2 from ext4, and what is behind FUSE), else ours, else a
-/// number.
+/// The mount's own name for its file system (it tells ext2 from ext4, and the file system behind FUSE), else ours, else
+/// a number.
 fn name(stat: &StatFs, kind: Option<&Kind>, mount: Option<&Mount<'_>>) -> String {
     match (mount, kind) {
         (Some(mount), _) => mount.file_system.to_owned(),
@@ -99,7 +99,7 @@ fn name(stat: &StatFs, kind: Option<&Kind>, mount: Option<&Mount<'_>>) -> String
     }
 }
 
-/// Whether what is written below `path` is gone after a power cut. What cannot be found out counts as lasting.
+/// Whether files below `path` are gone after a power cut. A file system of an unknown kind counts as lasting.
 fn is_volatile(path: &Path, depth: u32) -> bool {
     let Some(depth) = depth.checked_sub(1) else {
         return false;

@@ -1,4 +1,4 @@
-//! The real disk, on whatever file system the machine's temporary directory is.
+//! The real disk, on the file system of the machine's temporary directory.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -1,4 +1,4 @@
-//! The bytes of a simulated file: what is on the medium, what a read sees, and the writes in between.
+//! The bytes of a simulated file: the bytes on the medium, the bytes that a read sees, and the writes in between.
 //!
 //! Invariants: `view` is `stable` with `pending` applied in order, except after a failed sync and until the next one,
 //! when a buffered file still shows what the medium has lost. Pages are shared between images and copied on write,
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use super::rng::Rng;
 use crate::disk::BLOCK;
 
-/// What a device writes wholly or not at all, in bytes.
+/// The bytes that a device writes wholly or not at all.
 pub(super) const SECTOR: usize = 512;
 
 /// All sectors of a page.
@@ -119,7 +119,7 @@ impl Image {
         }
     }
 
-    /// Cuts off what is beyond `len`, or grows with zeroes.
+    /// Cuts off the bytes beyond `len`, or grows with zeroes.
     fn set_len(&mut self, len: u64) {
         if len < self.len {
             let keep = index(len);
@@ -215,8 +215,8 @@ impl Inode {
 
     /// Answers a sync with an error: some writes are lost, and none is waiting any more.
     ///
-    /// That is what Linux does: pages are marked clean although they were not written, and the next sync finds nothing
-    /// to do. A direct reader sees what the medium has, any other still sees the pages.
+    /// Linux does the same: pages are marked clean although they were not written, and the next sync finds nothing to
+    /// do. A direct reader sees the medium, any other still sees the pages.
     pub(super) fn lose_some(&mut self, direct: bool, torn: bool, rng: &mut Rng) {
         let len = self.view.len;
         self.stable = self.survivors(Mode::any(rng), torn, rng);
@@ -237,7 +237,7 @@ impl Inode {
         self.view.len = len;
     }
 
-    /// The file after a power cut: the medium, and a part of what was on its way.
+    /// The file after a power cut: the medium, and a part of the pending writes.
     pub(super) fn after_crash(&self, mode: Mode, torn: bool, rng: &mut Rng) -> Self {
         Self { bad: self.bad.clone(), ..Self::of(self.survivors(mode, torn, rng)) }
     }
@@ -309,7 +309,7 @@ impl Mode {
     }
 }
 
-/// A mode with what it remembers while it walks over a list of writes.
+/// A mode with its state on the walk over a list of writes.
 struct Pick {
     mode: Mode,
     /// The write in question, for the modes that have one.

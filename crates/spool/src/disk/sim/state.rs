@@ -1,7 +1,7 @@
 //! The simulated disk itself: decides which operation succeeds, and does whole or part of it.
 //!
 //! Each mutating operation is a list of steps. [`State::begin`] tells how it ends; one that is cut or fails does some
-//! of its steps, chosen at random, and what a power cut then leaves of them is the business of `tree` and `medium`.
+//! of its steps, chosen at random, and `tree` and `medium` decide what a power cut leaves of them.
 //!
 //! Here are faults, room and open files; the operations that change names are in `names`.
 
@@ -23,7 +23,7 @@ use crate::disk::{BLOCK, Space, dir_of};
 /// Size of a new disk in bytes.
 const TOTAL: u64 = 1 << 40;
 
-/// What the salts of the random streams are for.
+/// The uses of the random streams' salts.
 const SALT_FAULTS: u64 = 1;
 const SALT_CRASH: u64 = 2;
 const SALT_ROT: u64 = 3;
@@ -92,7 +92,7 @@ impl State {
 
     // Ends and beginnings.
 
-    /// Stops the disk; what it had can still be looked at.
+    /// Stops the disk; its content can still be read.
     pub(super) fn die(&mut self, why: &'static str) {
         self.dead = Some(why);
     }
@@ -101,7 +101,7 @@ impl State {
     pub(super) fn after_crash(&self, choice: u64) -> Self {
         let mut rng = Rng::new(self.seed ^ choice.rotate_left(32), SALT_CRASH);
         let tree = self.tree.after_crash(&mut rng);
-        // Often the same for all files, because what is wrong in one usually shows by what is right in another.
+        // Often the same for all files, because a wrong file usually differs from a right one.
         let common = rng.one_in(2).then(|| Mode::any(&mut rng));
         let torn = self.config.torn_sectors;
         let after = |inode: &Inode, rng: &mut Rng| {
@@ -356,7 +356,7 @@ impl State {
         let fate = self.begin(Op::Sync, 0)?;
         match fate {
             Fate::Whole => self.settle(id),
-            // The device may have had time for all of it; what is left of it otherwise, the crash decides.
+            // The device may have had time for all of it; otherwise the crash decides which part is left.
             Fate::Cut => {
                 if self.rng.one_in(4) {
                     self.settle(id);

@@ -1,4 +1,4 @@
-//! That the simulated disk keeps what it must, loses what it may, and does so by seed.
+//! Tests that the simulated disk keeps durable bytes, may lose others, and does so by seed.
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;

@@ -53,7 +53,7 @@ pub(super) fn is_given(dir: &Path) -> bool {
 /// One change of names.
 #[derive(Clone, Debug)]
 pub(super) enum Change {
-    /// The name now means this file, whatever it meant before.
+    /// The name now means this file, in place of any other.
     Link(PathBuf, InodeId),
     Unlink(PathBuf),
     /// Replaces the second name.
@@ -101,7 +101,7 @@ impl Tree {
         self.stable.apply(change);
     }
 
-    /// Makes a name mean nothing, whatever is durable or on its way.
+    /// Removes a name, with its durable and pending changes.
     pub(super) fn forget(&mut self, path: &Path) {
         self.live.files.remove(path);
         self.stable.files.remove(path);
@@ -119,7 +119,7 @@ impl Tree {
         for change in self.log.iter().take(kept) {
             names.apply(change);
         }
-        // What was made in a directory that is not there cannot be found.
+        // A file in a directory that is not there cannot be found.
         loop {
             let lost: Vec<PathBuf> = names.dirs.iter().filter(|dir| !names.has_dir(dir_of(dir))).cloned().collect();
             if lost.is_empty() {

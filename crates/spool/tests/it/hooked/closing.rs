@@ -1,4 +1,4 @@
-//! Threads that cannot go on: they sleep, the spool can be closed, and nobody waits for ever.
+//! Threads that cannot go on: they sleep, the spool can be closed, and no caller waits for ever.
 
 use super::disk::{Call, HookedDisk};
 use super::{append, body, change, give, id, open, small};

@@ -1,7 +1,7 @@
 //! A simulated disk that asks the test before each call that counts.
 //!
 //! The hook may count, refuse the call, or use the spool meanwhile: calls made from inside it reach it again. It runs
-//! on whatever thread makes the call, on several at once if there are several.
+//! on the thread that makes the call, on several at once if there are several.
 
 use spool::disk::sim::SimDisk;
 use spool::disk::{Disk, DiskFile, Space};

@@ -1,5 +1,4 @@
-//! Writes, syncs and growth that fail: what was answered 451 stays away, and a failure that passes leaves nothing
-//! behind.
+//! Writes, syncs and growth that fail: mail with a 451 is not delivered, and a failure that passes leaves no trace.
 
 use super::disk::{Call, HookedDisk, below, failure};
 use super::{append, body, done, find, id, open, small};

@@ -1,4 +1,4 @@
-//! Rot and strange files, as an opening spool finds them: what was acknowledged is there, or somebody is told.
+//! Rot and strange files, as an opening spool finds them: acknowledged mail is there, or the damage is reported.
 
 use super::{append, append_chunks, body, find, give, id, open, small, work};
 use bytes::Bytes;
@@ -26,7 +26,7 @@ fn cut() -> SimDisk {
 fn rot_in_a_message_of_the_newest_segment_is_reported() {
     let disk = cut();
     let (path, at) = find(&disk, &body(3, 500));
-    // Its header and its envelope; a torn tail looks the same but for what attests it.
+    // Its header and its envelope; a torn tail looks the same but for the bytes that attest it.
     disk.rot(&path, at - 300..at, 5).expect("rots");
     let (spool, _stepper, recovery) = open(disk, &small(20));
     assert!(spool.envelope(id(3)).is_ok() || !recovery.damage.is_empty(), "gone, and nobody is told: {recovery}");

@@ -1,5 +1,5 @@
-//! What was read for one attempt and serves others: how often the disk is asked, and that nothing out of date comes of
-//! it.
+//! Messages that were read for one attempt and serve others: how often the disk is asked, and that no stale value is
+//! used.
 
 use super::disk::{Call, HookedDisk};
 use super::{append, append_chunks, body, change, done, id, open, small, work};
@@ -9,7 +9,7 @@ use spool::{Change, Config, Error, NewBody, NewMessage, NewRecipient, Part, Spoo
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Recipients of the list: too many for its envelope to fit what is read first.
+/// Recipients of the list: too many for its envelope to fit the first read.
 const MANY: u32 = 500;
 
 fn sharing(shared_bytes: usize) -> Config {
@@ -90,7 +90,7 @@ fn reads_of_all(shared_bytes: usize) -> usize {
 
 #[test]
 fn a_list_is_read_once_for_all_its_destinations() {
-    // Its beginning, which is too short, and then all of it; the last recipient shares with nobody.
+    // Its beginning, which is too short, and then all of it; the last recipient shares with no other.
     assert_eq!(reads_of_all(1 << 20), 2);
     // The same without: the count is able to see more.
     assert!(reads_of_all(0) >= 2 * MANY as usize);
@@ -120,7 +120,7 @@ fn reads_of_chunks(shared_bytes: usize, bytes: usize) -> (usize, bool) {
 #[test]
 fn a_body_in_chunks_is_read_once_unless_it_is_long() {
     assert_eq!(reads_of_chunks(1 << 20, 150_000), (2 + 3, true));
-    // Of a long one each reads the piece he sends.
+    // Each delivery of a long one reads the piece that it sends.
     assert_eq!(reads_of_chunks(1 << 20, 300_000), (2 + MANY as usize, false));
     assert_eq!(reads_of_chunks(0, 150_000), (3 * MANY as usize, false));
 }
@@ -141,7 +141,7 @@ fn whom_nobody_shares_with_takes_no_memory() {
     assert!(matches!(spool.part(id(2), &[0]), Err(Error::Unknown(_))));
 }
 
-/// What is said of each wanted recipient.
+/// Returns the values of each wanted recipient.
 fn said(part: &Part) -> Vec<(u32, Status, u8, u32, String)> {
     let of = part.envelope.recipients.iter();
     of.map(|one| {
@@ -161,7 +161,7 @@ fn what_is_shared_is_never_out_of_date() {
     let wanted = [0, 1, 2, 3];
     let parts = || {
         let known = spool.known_part(id(1), wanted).expect("it is in memory");
-        // What is in memory and what the disk has with the present states agree.
+        // The shared envelope and the envelope on the disk with the present states agree.
         let stored = spool.envelope(id(1)).expect("there");
         let of_these = |one: &spool::StoredRecipient| wanted.contains(&one.position);
         let stored: Vec<_> = stored.recipients.into_iter().filter(of_these).collect();
@@ -212,7 +212,7 @@ fn a_message_that_ends_while_it_is_read_leaves_nothing() {
             && let Some(spool) = again.upgrade()
             && spool.envelope_is(1)
         {
-            // It was delivered meanwhile, and the same id begins anew: what is being read is not that.
+            // It was delivered meanwhile, and the same id begins anew: the reader has the old one.
             drop(spool.record(&done(1)).expect("recorded"));
             list(&spool, 1, 2, "new");
         }

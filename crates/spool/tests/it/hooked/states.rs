@@ -1,5 +1,5 @@
-//! Recorded states: when they count as durable, what those that cannot be stored do to the others, and what of them is
-//! known without reading from the disk.
+//! Recorded states: the time when they count as durable, the effect of states that cannot be stored on the others, and
+//! the states that are known without reading from the disk.
 
 use super::disk::{Call, HookedDisk};
 use super::{append, append_chunks, body, change, done, give, id, open, small, work};

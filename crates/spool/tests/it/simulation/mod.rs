@@ -111,7 +111,7 @@ mod controls {
         let broken = |seed: &u64| {
             let mut plan = plan(*seed);
             plan.config.sabotage = sabotage;
-            // What counts is that the comparison says no: a spool broken on purpose may also stumble over itself.
+            // The comparison must fail; a spool broken on purpose may also panic.
             let result = std::panic::catch_unwind(|| run(*seed, plan).1);
             matches!(result, Ok(Err(_)))
         };

@@ -1,7 +1,7 @@
-//! What a spool must hold, kept in plain maps: the model that simulations compare with.
+//! The required content of a spool, in plain maps: the model that simulations compare with.
 //!
 //! For each recipient it knows the state that is durable for certain and those recorded since, of which a crash keeps
-//! any one. After each recovery the model takes over what was found, once that was found to be allowed.
+//! any one. After each recovery the model takes over the found states, once they were found to be allowed.
 
 use mail::QueueId;
 use spool::{State, Status, Store};
@@ -61,14 +61,14 @@ impl Message {
     }
 }
 
-/// What is allowed to be in the spool.
+/// The content that is allowed in the spool.
 #[derive(Clone, Debug, Default)]
 pub struct Model {
     pub messages: BTreeMap<u64, Message>,
 }
 
 impl Model {
-    /// What the call of this number recorded is durable, and with it what it replaced.
+    /// Marks the states of the call with this number as durable, and drops those that they replaced.
     pub fn recorded_is_durable(&mut self, call: u64) {
         for message in self.messages.values_mut() {
             for recipient in &mut message.recipients {
@@ -128,7 +128,7 @@ impl Model {
         check_queues(spool)
     }
 
-    /// Compares a recovered spool, and takes over what was found.
+    /// Compares a recovered spool, and takes over its states.
     pub fn check_recovered(&mut self, spool: &impl Store) -> Result<(), String> {
         let found: Vec<u64> = spool.messages().into_iter().map(QueueId::to_u64).collect();
         for (id, message) in &self.messages {

@@ -1,4 +1,4 @@
-//! Bit rot in a closed spool: nothing wrong is ever read, nothing that is whole is ever lost, and what is hit is
+//! Bit rot in a closed spool: nothing wrong is ever read, nothing that is whole is ever lost, and damaged frames are
 //! reported.
 
 use super::world::{Plan, Random, World};
@@ -25,7 +25,7 @@ fn filled(seed: u64) -> (World, super::model::Model) {
     (world, model)
 }
 
-/// Messages with a frame that `range` of the file touches, from what the sound spool says of itself.
+/// Messages with a frame that `range` of the file touches, by the index of the sound spool.
 fn touched(disk: &SimDisk, file: &Path, range: &Range<u64>) -> BTreeSet<u64> {
     let (mut here, mut ids) = (false, BTreeSet::new());
     let told = inspect(disk, Path::new(ROOT), true, &mut |fact| match fact {

@@ -173,7 +173,7 @@ fn other_shards_take_the_states_of_one_that_cannot_write() {
         }
         work(&disk, &mut stepper);
         broken.store(true, Ordering::SeqCst);
-        // Two failures make the first shard read-only; what it was given fails, the rest goes on.
+        // Two failures make the first shard read-only; its changes fail, the others go on.
         let mut failed = 0;
         for number in 60..90 {
             let commit = append(&spool, number);

@@ -33,7 +33,7 @@ impl Random {
     }
 }
 
-/// What a simulation does and how often.
+/// The operations of a simulation, and how often each is done.
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub config: Config,
@@ -165,7 +165,7 @@ impl World {
         Ok(())
     }
 
-    /// Lets everything become durable, then closes the spool; returns what it holds.
+    /// Lets everything become durable, then closes the spool; returns its content.
     pub fn close(&mut self) -> Model {
         for _ in 0..50 {
             self.disk.advance(100_000);
@@ -446,7 +446,7 @@ impl World {
         self.model.check_running(self.spool())
     }
 
-    /// What a power cut at this moment would leave, looked at beside the running spool.
+    /// Checks the image that a power cut at this moment would leave, beside the running spool.
     fn try_image(&mut self, choice: u64) -> Result<(), String> {
         let image = self.disk.crash_image(choice);
         image.clear_faults();
@@ -499,7 +499,7 @@ impl World {
     }
 }
 
-/// The frames of an image, for whoever reads a failure.
+/// The frames of an image, for the reader of a failure.
 fn describe(image: &SimDisk, error: &str) -> String {
     image.clear_faults();
     let mut text = String::new();

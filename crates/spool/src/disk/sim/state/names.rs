@@ -1,6 +1,6 @@
 //! The operations that change names, step by step.
 //!
-//! Each does its steps in the order of `real`, because a power cut between two of them is what recovery must bear.
+//! Each does its steps in the order of `real`, because recovery must handle a power cut between two of them.
 
 use std::io::{self, ErrorKind};
 use std::path::Path;
