@@ -10,7 +10,7 @@ pub struct Step {
     pub stage: &'static str,
     /// The entry that decided; `None`: none did, or the decision needs none.
     pub found: Option<MapEntry>,
-    /// What follows: `joe@new.example`, `smtp:[10.1.1.1]:25`.
+    /// The result: `joe@new.example`, `smtp:[10.1.1.1]:25`.
     pub text: String,
 }
 

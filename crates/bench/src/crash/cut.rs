@@ -6,7 +6,7 @@
 use crate::crash::random::Random;
 use std::collections::BTreeMap;
 
-/// What tears: a disk writes a sector whole or not at all.
+/// The unit of a torn write: a disk writes a sector whole or not at all.
 pub(crate) const SECTOR: usize = 512;
 
 /// Which of the pending sectors survive a power cut.

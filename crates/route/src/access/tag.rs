@@ -265,7 +265,7 @@ fn words(text: &str) -> Vec<String> {
     words.iter().filter(|word| !word.is_empty()).map(|word| unquote(word)).collect()
 }
 
-/// What `Compat:` says of a pair of sender and recipient.
+/// The decision of `Compat:` on a pair of sender and recipient.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Compat {
     /// `DISCARD:text`
