@@ -17,7 +17,7 @@ pub use reasons::read_reasons;
 pub(crate) use reasons::read_safe_reasons;
 pub(crate) use settings::{smtp_settings, spool_settings};
 
-/// Says whether the C library is asked for users that the file of users lacks. A program that is linked statically
+/// Returns whether the C library is asked for users that the file of users lacks. A program that is linked statically
 /// cannot ask it.
 #[must_use]
 pub(crate) fn has_nss(local: &Local) -> bool {

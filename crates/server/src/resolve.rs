@@ -11,7 +11,7 @@
 //! equal hosts with `|` between them, and behind them, where they differ from the usual, the source address, the HELO
 //! name, and the rule.
 //!
-//! Invariant: a DNS that is broken is a deferral. Only an answer that says that there is no such host is a failure.
+//! Invariant: a broken DNS is a deferral. Only the answer that there is no such host is a failure.
 
 use crate::config::{AddressFamily, Config, EffectiveRule, Host, HostPort, Route, RouteProtocol};
 use crate::deliver::{Where, local};

@@ -100,7 +100,7 @@ pub(crate) enum AttemptOutcome {
 pub(crate) struct Cause {
     /// For reports and log lines.
     pub(crate) status: EnhancedCode,
-    /// In sendmail's words, as `stat=` has it. Shared by all recipients who have it.
+    /// In sendmail's words, as `stat=` has it. Shared by all recipients with this reason.
     pub(crate) text: Arc<str>,
     /// The reply of the next hop, if there was one.
     pub(crate) reply: Option<Reply>,

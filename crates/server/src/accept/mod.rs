@@ -5,7 +5,7 @@
 //! the client's own, [`proxy`] reads the client's address where a proxy stands in front. The port never closes: a
 //! connection above a limit is accepted, answered `421` and closed, without a task or a buffer of its own.
 //!
-//! Not here: TLS, the greeting and its pause, and everything the client says after the PROXY header.
+//! Not here: TLS, the greeting and its pause, and all input of the client behind the PROXY header.
 
 mod client;
 pub(crate) mod door;

@@ -28,7 +28,7 @@ use smtp::server::Verdict;
 use super::{Facts, Policy, Ruling, refuse};
 use crate::config::Config;
 
-/// The rights to relay: `[relay]`, and who we are.
+/// The rights to relay: `[relay]`, and our own names and addresses.
 #[derive(Clone, Debug, Default)]
 pub struct Rights {
     /// `relay.from`: networks whose clients may send anywhere.

@@ -21,7 +21,7 @@ pub(super) enum Next {
     Check { user: String, password: Zeroizing<String> },
     /// Find the SCRAM keys of the user, or a stand-in, and call [`Dialog::keys`].
     Keys(First),
-    /// This user is who it claims to be.
+    /// The exchange has proved this user.
     Success(String),
     /// The exchange is over.
     Failed(Failure),
@@ -44,7 +44,7 @@ enum State {
     LoginPassword(String),
     ScramFirst,
     ScramFinal(String, Box<Expected>),
-    /// The server has proved itself; the client says that it has seen it.
+    /// The server has sent its proof; the client must confirm it.
     ScramEnd(String),
     /// An answer of the driver is awaited, or it is over.
     Over,

@@ -174,7 +174,7 @@ pub enum Scheme {
 /// Why [`hash_password`] made nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HashError {
-    /// Empty, more than 512 bytes, control characters, or what SASLprep (RFC 4013) forbids.
+    /// Empty, more than 512 bytes, control characters, or characters that SASLprep (RFC 4013) forbids.
     Password,
     /// No memory.
     Failed(String),

@@ -403,7 +403,8 @@ impl Exchange {
         self.dialog.user()
     }
 
-    /// Starts with what AUTH said: the mechanism, and the initial response, decoded, if there was one.
+    /// Starts an exchange with the parameters of AUTH: the mechanism, and the decoded initial response, if there was
+    /// one.
     ///
     /// # Cancel safety
     /// A dropped future ends the exchange without an outcome. A hash whose check has begun is checked to its end, so

@@ -4,8 +4,8 @@
 //! knows the password, and the server proves that it knows the keys. No channel binding: SCRAM-SHA-256-PLUS is not
 //! offered, so `n` and `y` are accepted and `p=` is refused.
 //!
-//! Not rsasl, whose client tests this code: its server gives an unknown user a new salt at each attempt and an error of
-//! its own, which tells users from strangers.
+//! Not rsasl, whose client tests this code: its server gives an unknown user a new salt at each attempt and an error
+//! of its own, by which a client can tell known users from unknown ones.
 
 use aws_lc_rs::{digest, hmac, pbkdf2, rand};
 use base64ct::{Base64, Encoding as _};

@@ -62,7 +62,7 @@ fn short(outcome: &Outcome) -> String {
     }
 }
 
-/// Sends the initial response and the responses; gives what each was answered.
+/// Sends the initial response and the responses; returns the answer to each.
 async fn talk(rig: &Rig, mechanism: &str, initial: Option<&[u8]>, responses: &[&[u8]]) -> Vec<String> {
     let mut exchange = rig.authenticator.exchange(TLS);
     let mut answers = vec![short(&exchange.start(mechanism, initial).await)];

@@ -40,7 +40,7 @@ pub(super) fn behind(fate: AttemptOutcome, message: Option<QueueId>) -> AttemptO
     }
 }
 
-/// Judges the answer to one recipient. The rules say what kind of reason it is, and whether less is asked for.
+/// Judges the answer to one recipient. The rules give the kind of reason, and whether the host asks for less mail.
 fn judge(rules: &Rules, peer: &Candidate, stage: Stage, answer: Answer) -> (AttemptOutcome, Feedback) {
     let name = &peer.name;
     let deferred =

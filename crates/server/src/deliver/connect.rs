@@ -155,8 +155,8 @@ impl Patience {
 
 /// Opens a connection to one of these hosts.
 ///
-/// `rule` says from which address, under which name and whether under TLS; `lane` how long each step may take. At
-/// `post` it is told that others need the place.
+/// `rule` has the source address, the HELO name and the use of TLS; `lane` decides how long each step may take.
+/// `post` signals that others need the place.
 ///
 /// # Errors
 /// Why none of them can be used, or which was the last one that there was time for; [`Failure::Silent`] if one of them

@@ -93,7 +93,7 @@ pub(super) enum Raced {
     Nobody(DialError, Option<DialError>),
 }
 
-/// Connects as a rule says, within a time for each address.
+/// Connects by a rule, within a time for each address.
 #[derive(Clone, Copy)]
 pub(super) struct Dialler<'a> {
     pub(super) context: &'a Context,

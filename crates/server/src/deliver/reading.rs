@@ -78,7 +78,7 @@ impl From<spool::Error> for ReadError {
 pub(crate) struct Reading {
     spool: Arc<Spool>,
     threads: Threads,
-    /// Messages that are read for several who want them: one read at a time of each.
+    /// Messages that are read for several tasks: one read at a time of each.
     at_work: Mutex<HashMap<QueueId, Arc<tokio::sync::Mutex<()>>>>,
 }
 

@@ -105,7 +105,7 @@ pub(super) struct Reservation {
     id: QueueId,
     /// In their order.
     pub(super) recipients: Vec<u32>,
-    /// Attempts were kept from recipients who wait on.
+    /// Attempts were kept from recipients that wait on.
     is_left: bool,
 }
 

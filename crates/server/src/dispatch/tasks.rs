@@ -94,7 +94,7 @@ pub(crate) async fn run(context: Arc<Context>) {
     }
     // Work that has not begun is dropped, and its callers see that.
     drop(inbox);
-    // Connections see the end themselves, and finish what is open.
+    // Connections see the end themselves, and finish their open transactions.
     while tasks.join_next().await.is_some() {}
 }
 

@@ -51,7 +51,7 @@ pub(super) enum Data {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RecordSet {
     pub(super) records: Arc<[Data]>,
-    /// False if the DNS says that there is no such name at all.
+    /// False if the DNS answers that there is no such name at all.
     pub(super) exists: bool,
 }
 

@@ -392,7 +392,7 @@ impl Resolver {
         }
     }
 
-    /// Asks the resolver, unless it is dead, and says how long the answer holds.
+    /// Asks the resolver, unless it is dead, and returns the answer with the time for which it holds.
     async fn ask_now(&self, key: &Key, limit: Limit<'_>) -> (Answer, Duration) {
         let (name, kind) = key;
         // A little before the limit of the caller, so that the answer is kept for others.
@@ -508,7 +508,8 @@ impl fmt::Debug for Resolver {
     }
 }
 
-/// A question that this caller asks for all who want the answer. Dropped without an answer, it lets another ask.
+/// A question that this caller asks for all callers that want the answer. Dropped without an answer, it lets another
+/// ask.
 struct Open<'a> {
     resolver: &'a Resolver,
     key: &'a Key,

@@ -163,7 +163,7 @@ fn what_a_full_disk_did_not_take_is_said_by_the_next_target() {
     assert_eq!(log.counter(Counter::LogDropped), 3);
 }
 
-/// Takes what a socket holds now.
+/// Takes the datagrams that a socket holds now.
 fn drain(socket: &UnixDatagram, datagrams: &mut Vec<String>, until: impl Fn(&[String]) -> bool) {
     let mut buffer = [0; 4_096];
     while !until(datagrams) {

@@ -55,7 +55,7 @@ pub(super) struct SubmittedFile {
     pub(super) submission: Submission,
     /// The user that wrote it, by the kernel.
     pub(super) uid: u32,
-    /// When it was finished, in seconds since 1970, as its owner says.
+    /// The time at which it was finished, in seconds since 1970, by its owner's clock.
     pub(super) finished: u64,
     file: File,
     content_at: u64,
@@ -91,7 +91,7 @@ impl From<Malformed> for PickupFileError {
 }
 
 impl Opened {
-    /// Opens a file of the directory. Blocks, but not on what its owner does.
+    /// Opens a file of the directory. Blocks, but its owner cannot prolong that.
     ///
     /// # Errors
     /// Why it is no message.

@@ -222,7 +222,7 @@ impl Import {
         message
     }
 
-    /// Makes all messages durable, or none; the text says why not.
+    /// Makes all messages durable, or none; the error text is the reason.
     async fn store(&self, messages: Vec<NewMessage>, class: Class) -> Result<StoredTransaction, String> {
         let (content, rest) = self.content(messages.iter().map(|message| message.envelope.id)).await?;
         let finished = content.finish(&self.context.message_store, messages, intake::inline(rest)).await;

@@ -551,7 +551,7 @@ fn options(config: &Config) -> Options {
         relay_hosts_only: access.relay_hosts_only,
         relay_mail_from: if access.relay_mail_from { RelayMailFrom::Domain } else { RelayMailFrom::No },
         relay_local_from: false,
-        // relay.from says which clients may, this machine among them: see `admit::relay`.
+        // relay.from has the clients that may relay, this machine among them: see `admit::relay`.
         relay_loopback: false,
         accept_unqualified_senders: false,
     }

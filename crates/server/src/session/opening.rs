@@ -132,7 +132,7 @@ impl Connection {
         self.refuse(Ruleset::Relay, Verdict::Close(reply(421, "4.3.0 Temporary system failure, try again later")))
     }
 
-    /// `None`: the client spoke during its pause, or the server stops, and the session has been told.
+    /// `None`: the client spoke during its pause, or the server stops, and the session knows.
     ///
     /// Looks up the client. A client without a pause may speak before its greeting: its input waits in the socket, so
     /// the order of packets decides nothing.

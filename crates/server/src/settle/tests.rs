@@ -271,7 +271,7 @@ async fn a_delivery_that_there_is_no_room_to_remember_is_owed_and_is_told_of_lat
     assert_eq!((trial.spool.states(list.id).len(), trial.spool.messages().len()), (3, 3));
 }
 
-/// Too many recipients, said in any words, where others of the transaction were taken.
+/// Too many recipients, in any words, where the host accepted others of the transaction.
 // RFC 5321 §4.5.3.1.10 (test)
 #[test]
 fn one_too_many_goes_with_the_next_transaction() {

@@ -171,7 +171,7 @@ impl Prepared {
         if let Some(account) = account {
             privileges::drop_to(account)?;
         }
-        // A rule is for a directory that is there. If this fails, opening the spool says why.
+        // A rule needs an existing directory. If this fails, opening the spool reports the reason.
         drop(RealDisk::new().create_dir(&config.spool.path));
         let config_file = prepared.source.as_ref().and_then(|source| source.path.as_deref());
         prepared.hardening = Some(Hardening::apply(config, config_file, prepared.local_delivery.is_some()));

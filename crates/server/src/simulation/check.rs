@@ -174,7 +174,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Told once, but for crashes.
+    /// Checks that a recipient was reported once, but for crashes.
     fn told(&mut self, recipient: &str, action: &'static str) -> Vec<Told> {
         let mut told = self.reports.get(&(recipient.to_owned(), action)).cloned().unwrap_or_default();
         told.sort_by_key(|told| told.made);

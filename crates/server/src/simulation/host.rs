@@ -82,15 +82,15 @@ pub(super) struct Manners {
     pub(super) eight_bit: bool,
     pub(super) dsn: bool,
     pub(super) size: Option<u64>,
-    /// It closes, or says 421, after so many messages.
+    /// It closes, or answers 421, after so many messages.
     pub(super) messages_max: u32,
     /// Thousandths of recipients that are refused for good.
     pub(super) hard_rcpt: u64,
     /// Thousandths of RCPT commands that are refused for now.
     pub(super) soft_rcpt: u64,
-    /// Says 354 although it took no recipient.
+    /// It answers 354 although it accepted no recipient.
     pub(super) is_generous: bool,
-    /// It takes one message in so long, and says 421 to others.
+    /// It takes one message in so long, and answers 421 to others.
     pub(super) interval: Option<Duration>,
     /// Greylisting: it accepts a client that comes again after this time.
     pub(super) greylist: Option<Duration>,

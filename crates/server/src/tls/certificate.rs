@@ -92,7 +92,7 @@ fn read(certificate: &Path, key: &Path, provider: &CryptoProvider) -> Result<Ide
     };
     let expires = validity::not_after(own);
     let (text, mode) = read_file(key)?;
-    // PKCS#8, PKCS#1 or SEC1, as the PEM label says.
+    // PKCS#8, PKCS#1 or SEC1, by the PEM label.
     let secret = PrivateKeyDer::from_pem_slice(&text).map_err(|error| {
         TlsProblem::of(
             key,

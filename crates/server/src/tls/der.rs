@@ -55,7 +55,7 @@ fn extensions(rest: &[u8]) -> Option<&[u8]> {
     take(list, SEQUENCE).map(|(list, _)| list)
 }
 
-/// Splits the contents of an element with this tag from what follows it.
+/// Splits the contents of an element with this tag from the octets behind it.
 pub(super) fn take(der: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
     let (first, rest) = der.split_first()?;
     let (length, mut rest) = rest.split_first()?;

@@ -6,10 +6,10 @@
 //! second hold it for a few percent of the time.
 //!
 //! Invariants: a connection that was admitted is counted until its [`Guard`] is dropped, exactly once; a refused one
-//! takes nothing, neither a place nor a token. The table of clients is bounded: those with open connections are at most
+//! takes neither a place nor a token. The table of clients is bounded: those with open connections are at most
 //! `accept.connections_max`, those without at most [`IDLE_CLIENTS_MAX`]. An idle client is forgotten when its bucket
 //! must be full again, which changes no decision; only a flood of different addresses makes the table forget earlier,
-//! and what such a client wins is one fresh burst.
+//! which gives such a client one fresh burst.
 //!
 //! The limits of the access map for a client ([`ClientLimits`]) replace the limits for all clients. Its rate is a
 //! number of connections in a window, which [`SlidingWindows`] counts.
@@ -140,7 +140,7 @@ impl Limit {
 
     /// Returns the reply, ready to be sent. RFC 5321 §3.8 lets a server close after 421 at any time.
     ///
-    /// 4.3.2 says that the system is busy, 4.7.0 that it is this client's doing.
+    /// 4.3.2 means that the system is busy, 4.7.0 that the limit is the client's own.
     #[must_use]
     pub const fn reply(self) -> &'static str {
         match self {
@@ -384,7 +384,7 @@ impl Limits {
         state.settings = settings;
     }
 
-    /// Counts a new connection on the listener with this index, or says which limit it would exceed.
+    /// Counts a new connection on the listener with this index, or returns the limit that it would exceed.
     ///
     /// `client` is `None` while a PROXY header is still to come; then [`Guard::admit_client`] follows.
     ///

@@ -53,7 +53,7 @@ pub struct Header {
 /// TLS between client and proxy, by the proxy's header. Printable ASCII, at most 255 octets each.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProxiedTls {
-    /// `TLSv1.3`; empty when not told.
+    /// `TLSv1.3`; empty if the header lacks it.
     pub version: Box<str>,
     /// The cipher's name.
     pub cipher: Option<Box<str>>,
@@ -223,7 +223,7 @@ fn check_tlvs(header: &ProxyHeader<'_>, bytes: &[u8]) -> Result<(), Invalid> {
     }
     let Some(checksum) = checksum else { return Ok(()) };
     // proxy-protocol §2.2.3: the sum is made over the whole header with zeroes in the place of the sum. The parser
-    // does not tell where that is: the list of TLVs is what stands at the end of the header.
+    // does not give that place: the list of TLVs is at the end of the header.
     let fixed = match header.proxied_address().map(|addresses| addresses.source) {
         Some(SocketAddr::V4(_)) => 12,
         Some(SocketAddr::V6(_)) => 36,
@@ -304,8 +304,8 @@ impl fmt::Display for NoHeader {
     }
 }
 
-/// Reads a header from a connection, for `time_max` at most, and not an octet more: what follows stays in the socket,
-/// the beginning of a TLS handshake for example.
+/// Reads a header from a connection, for `time_max` at most, and not an octet more: the octets behind it stay in the
+/// socket, the beginning of a TLS handshake for example.
 ///
 /// # Errors
 /// When there is none. The connection is of no use then.

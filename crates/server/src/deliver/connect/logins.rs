@@ -2,9 +2,9 @@
 //! work.
 //!
 //! A session tries each mechanism once. Where the host ends the connection over one, another connection tries those
-//! that are left. A mechanism is remembered as broken (`AvoidedExtensions`) only where that says nothing of the password:
-//! another one led to a login, or the host answered that it does not know this one. It is then tried behind the others
-//! and never left out, so nothing here can make a login impossible.
+//! that are left. A mechanism is remembered as broken (`AvoidedExtensions`) only where that is no evidence about the
+//! password: another one led to a login, or the host answered that it does not know this one. It is then tried behind
+//! the others and never left out, so nothing here can make a login impossible.
 //!
 //! Not here: how one connection fails (`login`), the dialog of a mechanism (`smtp::client`), the password (`peer`).
 

@@ -1,4 +1,4 @@
-//! Hosts of every kind under a clock that stands still: which are tried, in what order, and how long that takes.
+//! Hosts of every kind under a paused clock: which are tried, in what order, and how long that takes.
 
 use super::*;
 use crate::config::RouteTls;
@@ -24,11 +24,11 @@ enum Mood {
     Refuses,
     /// Our network has no way.
     NoRoute,
-    /// It is connected to, and says nothing.
+    /// It accepts connections, and stays silent.
     Mute,
     /// It is silent after EHLO.
     Deaf,
-    /// It says that it has TLS, and hangs up in the handshake.
+    /// It offers TLS, and closes the connection in the handshake.
     BrokenTls,
     /// The same, and in clear it hangs up.
     OnlyTls,
@@ -36,7 +36,7 @@ enum Mood {
     HungTls,
     /// It offers TLS, and is silent when it is to begin.
     MuteTls,
-    /// It offers TLS and says no when it is to begin.
+    /// It offers TLS and refuses STARTTLS.
     DeclinesTls,
     /// It offers TLS, and sends these octets in one write with the reply to STARTTLS.
     Injected(&'static [u8]),

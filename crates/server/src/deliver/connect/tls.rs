@@ -93,9 +93,9 @@ impl Unready {
 pub(super) type Greeted = Result<Box<Link>, Unready>;
 
 impl Opening<'_> {
-    /// Waits until a server is ready for mail, under TLS or in clear as the policy says. When it had to be connected to
-    /// again, `began` becomes the time of that: how long a handshake took that failed is nothing that the next
-    /// connection is expected to take.
+    /// Waits until a server is ready for mail, under TLS or in clear by the policy. After a second connection `began`
+    /// is the time of that one: the time of a failed handshake does not count for the expected time of the next
+    /// connection.
     pub(super) async fn greet_by_policy<N: Future<Output = ()>>(
         self,
         candidate: Candidate,

@@ -56,7 +56,7 @@ pub(crate) struct LocalDelivery {
     stuck_max: usize,
 }
 
-/// Those who wait for a mailbox.
+/// Orders that wait for a mailbox.
 #[derive(Debug)]
 struct MailboxQueue {
     /// Since when the present batch is written.
@@ -156,7 +156,7 @@ impl LocalDelivery {
         self.readers.clone()
     }
 
-    /// Waits for the right to deliver something.
+    /// Waits for the permit to deliver.
     ///
     /// # Cancel safety
     /// Yes.

@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-/// For what must not happen.
+/// Time in which an event must not happen.
 const A_WHILE: Duration = Duration::from_millis(50);
 const SOON: Duration = Duration::from_secs(20);
 

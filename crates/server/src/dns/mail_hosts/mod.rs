@@ -94,7 +94,7 @@ impl MailHosts {
 pub struct NoHosts {
     /// Another try will not help.
     pub permanent: bool,
-    /// For reports and log lines; its class says the same as `permanent`.
+    /// For reports and log lines; its class agrees with `permanent`.
     pub status: EnhancedCode,
     /// In sendmail's words, for `stat=` and for reports.
     pub text: String,

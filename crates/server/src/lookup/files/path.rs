@@ -242,7 +242,7 @@ impl<'r> Walk<'r> {
         }
     }
 
-    /// Goes into a directory, if what lies in it can count.
+    /// Enters a directory, if files in it can count.
     fn enter(&mut self, directory: Directory) -> Result<(), FileError> {
         let Directory { path, found, .. } = &directory;
         let (name, mode) = (path.display(), mode_of(found) & 0o7777);

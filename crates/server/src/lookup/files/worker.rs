@@ -74,7 +74,7 @@ impl Reader<'_> {
             Some(known) if *known == login => Ok(login),
             Some(_) => Err(Reply::OtherUser),
             None => {
-                // A process that was never root reads for the user who it is.
+                // A process that was never root reads for its own user.
                 if geteuid().is_root() {
                     let (name, groups) = (login.name.clone(), login.groups.clone());
                     let account = Account { name, uid: login.uid, gid: login.gid, groups };

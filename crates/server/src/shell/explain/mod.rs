@@ -61,7 +61,7 @@ pub struct NextHop {
     pub given: Vec<String>,
     /// The `[[destination]]` that holds, counted from 1. One for MX hosts (`mx:`) is known only with the override.
     pub destination: Option<usize>,
-    /// What holds.
+    /// The rule in force.
     pub rule: EffectiveRule,
 }
 

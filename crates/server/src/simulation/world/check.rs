@@ -48,7 +48,7 @@ const THROTTLED: Duration = Duration::from_secs(120);
 /// Slower hosts need the slow lane, from which others of their site may bring them back: the check makes no demand on
 /// the time of their mail.
 const SLOW_MAX: Duration = Duration::from_secs(10);
-/// Over what time rates are judged.
+/// The time over which rates are judged.
 const RATE_WINDOW: Duration = Duration::from_secs(60);
 /// Attempts at a host that takes nothing: those of the first hour after a start, and of each hour after it.
 const ATTEMPTS_FIRST: f64 = 16.0;
@@ -359,7 +359,7 @@ impl Checker<'_> {
             here.count() > SMALL
         };
         let lists_here: Vec<bool> = (0..facts.sent.len()).map(is_list_here).collect();
-        // Of its class: a list of a better one goes before, and one of a worse one has its share.
+        // A message of this class: a list of a better one goes before, and one of a worse one has its share.
         let of_class = |of_what: &Sent, is_it: &dyn Fn(&Taken) -> bool| -> Vec<Duration> {
             let fits = |taken: &Taken| is_it(taken) && class_of(&facts.sent[of(taken)]) == class_of(of_what);
             here.iter().filter(|taken| fits(taken)).map(|taken| taken.at).collect()
