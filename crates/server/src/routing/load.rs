@@ -101,7 +101,7 @@ pub(crate) fn trust_of_server(config: &Config) -> Trust {
 /// Reads all files that the configuration names. `old`: the maps in force.
 ///
 /// # Errors
-/// What cannot be read and has nothing before it.
+/// The faults of files that cannot be read and have no earlier content in force.
 pub(crate) fn load(config: &Config, lookups: &Arc<Lookups>, old: Option<&Routing>) -> Result<Loaded, Vec<String>> {
     load_if(config, lookups, old, has_routing(config), trust(config))
 }

@@ -208,7 +208,7 @@ impl Submission {
     /// Reads preamble and head.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Preamble or head is malformed; the error describes the defect.
     pub fn decode(preamble: &[u8; PREAMBLE_BYTES], head: &[u8]) -> Result<Self, Malformed> {
         if Self::head_bytes(preamble)? != head.len() {
             return Err(Malformed("its head is cut off".to_owned()));
