@@ -2,7 +2,7 @@
 //! manager.
 //!
 //! A start goes through these files in this order, and all of it happens before the first thread exists,
-//! because user ids and the environment belong to single threads and to nobody:
+//! because user ids belong to single threads, and the environment has no lock:
 //!
 //! 1. [`systemd`] takes what the service manager left in the environment, and the sockets it opened;
 //! 2. [`machine`] says who and where we are, [`limits`] allows more open files;

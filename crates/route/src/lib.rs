@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! request ──► router ──► resolution      deliveries, or a refusal; with every step that led there
-//!               ▲  └───► questions       what only somebody else knows: a directory, a file, a user
+//!               ▲  └───► questions       to the caller: a directory, a file, a user
 //!               └── answers ◄──┘
 //! ```
 //!

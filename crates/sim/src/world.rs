@@ -15,7 +15,7 @@ use std::time::Duration;
 
 /// The domain in which everything lies.
 pub const ZONE: &str = "sim.example";
-/// The deferred recipients that a host remembers; beyond this number it takes everybody.
+/// The deferred recipients that a host remembers; beyond this number it takes every recipient.
 const PUT_OFF_MAX: usize = 100_000;
 const SEED_CHARACTERS: u64 = 1;
 const SEED_CHANGES: u64 = 2;

@@ -97,7 +97,7 @@ impl ChunkList {
     }
 }
 
-/// The second section of a message frame in its two parts: what of the content lies in it, and the chunk list, empty if
+/// The second section of a message frame in its two parts: the part of the content in it, and the chunk list, empty if
 /// there is none. `None` where the body offset makes no sense.
 pub(crate) fn split<'a>(frame: &Frame<'a>) -> Option<(&'a [u8], &'a [u8])> {
     let header_bytes = body_offset(frame.first)? as usize;

@@ -35,7 +35,7 @@ impl Session {
         self.failed_mechanisms.iter().any(|failed| failed.mechanism == mechanism)
     }
 
-    /// Says AUTH, if somebody is to log in.
+    /// Sends AUTH, if the settings have a login.
     pub(super) fn log_in(&mut self) {
         let Some(login) = self.settings.login.clone() else { return self.go_up() };
         match login.choose(self.offers.mechanisms, self.security, |one| self.has_refused(one)) {

@@ -68,7 +68,7 @@ impl Exchange {
     }
 }
 
-// RFC 4616 §2: for whom, as whom, password
+// RFC 4616 §2: user to act for, user, password
 fn plain(login: &Login) -> Zeroizing<Vec<u8>> {
     let on_behalf_of = login.on_behalf_of.as_deref().unwrap_or_default();
     [on_behalf_of.as_bytes(), b"\0", login.user.as_bytes(), b"\0", &login.password].concat().into()

@@ -1,4 +1,4 @@
-//! Logging in at a server: which mechanism is used, and what follows when one does not lead to a login.
+//! Logging in at a server: the choice of a mechanism, and the effect of one that does not lead to a login.
 //!
 //! Each mechanism that both sides have is tried once in a session, in the order of the settings, until the server takes
 //! one. A password that the other side can read crosses only a connection of the security that the settings demand. No
@@ -26,7 +26,7 @@ pub enum Security {
     /// Clear text.
     #[default]
     Clear,
-    /// TLS with a server that may be anybody.
+    /// TLS with a server whose identity was not verified.
     Encrypted,
     /// TLS with a certificate that a trusted authority has signed for this server.
     Verified,

@@ -197,7 +197,7 @@ impl Session {
         }
     }
 
-    /// After [`Step::StartTls`]: the handshake is done, and the server is asked again what it offers. `is_verified`: a
+    /// After [`Step::StartTls`]: the handshake is done, and EHLO is sent again. `is_verified`: a
     /// trusted authority has signed the certificate for this server.
     ///
     /// # Panics

@@ -61,7 +61,7 @@ pub trait Disk: Send + Sync + fmt::Debug {
 
     /// Replaces a small file as a whole: after a crash either the old or the new contents are there. Durable on return.
     ///
-    /// A crash may also leave the file of the same name with [`TMP_SUFFIX`] added, whose contents mean nothing.
+    /// A crash may also leave the file of the same name with [`TMP_SUFFIX`] added, whose content is of no use.
     ///
     /// # Errors
     /// The old contents are still there, or the new ones.
