@@ -71,7 +71,7 @@ impl Default for Logins {
 }
 
 impl Logins {
-    /// Returns whether one more recipient of a login may be accepted; nothing is counted. `now` is the time since
+    /// Decides whether one more recipient of a login may be accepted; nothing is counted. `now` is the time since
     /// some moment that stays the same.
     pub(crate) fn ask(&self, user: &str, client: Option<IpAddr>, max: u32, now: Duration) -> Allowance {
         let key = self.names.hash_one(user);

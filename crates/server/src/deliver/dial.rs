@@ -56,7 +56,7 @@ impl DialError {
         }
     }
 
-    /// Returns whether an address refused, or all were silent.
+    /// Returns the kind of the failure: an address refused, or all were silent.
     pub(super) fn failure(&self) -> Failure {
         match self {
             Self::Silent => Failure::Silent,

@@ -440,7 +440,7 @@ impl Resolver {
         }
     }
 
-    /// Returns whether what an alias leads to is empty, or the aliases are broken: a loop, or more than the library
+    /// Follows aliases: their end is empty, or the aliases are broken, by a loop or by more of them than the library
     /// follows.
     async fn walk_aliases(&self, name: Name, time: Duration) -> Reading {
         let mut names = vec![name];

@@ -108,7 +108,7 @@ impl Settings {
     }
 }
 
-/// Returns whether the file that lines should go to can be had; syslog and the journal come and go by themselves.
+/// Checks that the file for lines can be opened; syslog and the journal come and go by themselves.
 ///
 /// # Errors
 /// Why it cannot be opened.

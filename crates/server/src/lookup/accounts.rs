@@ -55,7 +55,7 @@ impl Users {
         Self { library, ..Self::of_file_alone(local.accounts.clone()) }
     }
 
-    /// Returns whether there is a user of this name, and where his home is.
+    /// Answers whether there is a user of this name, and where his home is.
     ///
     /// # Cancel safety
     /// Yes.
@@ -68,7 +68,7 @@ impl Users {
         }
     }
 
-    /// Returns whether there is an account of this name in the file, and where its home is. Blocks.
+    /// Answers whether there is an account of this name in the file, and where its home is. Blocks.
     fn of_file(&self, name: &str) -> Answer {
         match self.accounts.now() {
             Ok(accounts) => accounts.home(name).map_or(Answer::Nothing, |home| Answer::User { home: home.into() }),

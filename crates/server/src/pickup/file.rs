@@ -184,8 +184,8 @@ fn is_ours(uid: u32) -> bool {
     [0, crate::env::machine::uid()].contains(&uid)
 }
 
-/// Returns whether a file that may not be read was made so by its owner: then it is bad. Otherwise something else of
-/// this machine forbids it, and the message waits.
+/// Decides why a file cannot be read: if its owner made it so, it is bad. Otherwise this machine forbids it in some
+/// other way, and the message waits.
 fn is_closed(directory: BorrowedFd<'_>, name: &str) -> Option<PickupFileError> {
     let found = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
     let is_file = FileType::from_raw_mode(found.st_mode) == FileType::RegularFile;
@@ -298,7 +298,7 @@ impl SameContent {
         if self.lines.is_wrong { Err(has_changed()) } else { Ok(()) }
     }
 
-    /// Returns whether all of the content came and is the same.
+    /// Checks that all of the content came and is the same.
     ///
     /// # Errors
     /// It was changed.

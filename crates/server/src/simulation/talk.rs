@@ -352,7 +352,7 @@ impl<'a> Talk<'a> {
         self.answer("250 2.1.5 ok").await
     }
 
-    /// Returns whether content may come now; else sends a refusal.
+    /// Checks that content may come now; else sends a refusal.
     async fn may_send(&mut self) -> On {
         if self.sender.is_none() {
             self.say("503 5.5.1 no MAIL").await;

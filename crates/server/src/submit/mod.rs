@@ -278,7 +278,7 @@ pub(crate) const FULL: &str = "full";
 /// Octets of it that are looked at.
 const FULL_BYTES_MAX: u64 = 1 << 20;
 
-/// Returns whether a user may hand in a message, as the server said when it last counted.
+/// Checks that a user may submit a message, by the server's last count.
 ///
 /// # Errors
 /// Too many wait already; what to do.

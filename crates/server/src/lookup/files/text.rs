@@ -80,7 +80,7 @@ fn octets(file: &File, size: u64, bytes_max: u64) -> rustix::io::Result<Vec<u8>>
     Ok(bytes)
 }
 
-/// Returns whether it can be a text. The error names a line and nothing that stands in it.
+/// Checks that it can be a text. The error names a line and none of its text.
 fn check(bytes: &[u8]) -> Result<(), String> {
     for (number, line) in (1_u32..).zip(bytes.split(|byte| *byte == b'\n')) {
         if line.contains(&0) {

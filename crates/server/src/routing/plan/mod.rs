@@ -210,7 +210,7 @@ impl Plan {
         Ok(())
     }
 
-    /// Returns whether there is room for recipients of these kinds, as [`Plan::add`] decides it.
+    /// Checks that there is room for recipients of these kinds, as [`Plan::add`] does.
     fn judge<'k>(&self, kinds: impl Iterator<Item = &'k Kind> + Clone) -> Result<(), NotAdded> {
         let new = |is_known: &dyn Fn(&Kind) -> bool| {
             let mut new: Vec<Cow<'_, Kind>> = Vec::new();
