@@ -246,6 +246,7 @@ fn delivery(n: u8) -> Delivery {
         tls_fallback_after: time,
         pipelining: n == 1,
         chunking: n == 1,
+        line_bytes_max: n.into(),
         address_family: if n == 1 { AddressFamily::Ipv4 } else { AddressFamily::Any },
         bulk_precedence: n == 1,
         classes: (n == 1).then(|| PathBuf::from("x")),

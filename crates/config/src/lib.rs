@@ -541,6 +541,8 @@ pub struct Delivery {
     pub pipelining: bool,
     /// Use CHUNKING where it is offered.
     pub chunking: bool,
+    /// Octets of a line that a next hop has to take; longer ones are folded or encoded. 0: any.
+    pub line_bytes_max: usize,
     /// Which addresses of a host are used.
     pub address_family: AddressFamily,
     /// `Precedence: bulk`, `list`, `junk` and `List-Id` make a message one of a list, which waits behind others.

@@ -19,7 +19,7 @@ use crate::{
 pub type Body = (&'static str, fn(&[u8]));
 
 /// All bodies.
-pub const BODIES: [Body; 10] = [
+pub const BODIES: [Body; 11] = [
     ("address", address),
     ("path", path),
     ("parameters", esmtp_parameters),
@@ -30,6 +30,7 @@ pub const BODIES: [Body; 10] = [
     ("encoded_word", encoded_words),
     ("report", delivery_report),
     ("seven_bit", seven_bit_content),
+    ("long_lines", long_lines),
 ];
 
 /// Asserts that a value survives its text, and that the text holds no control character.
@@ -271,6 +272,17 @@ pub fn delivery_report(data: &[u8]) {
             matches!(original, Original::Whole(_)) || seven_bit::convert(content).left.is_none() || composed.smtputf8
         );
     }
+}
+
+/// Content with lines that are too long.
+pub fn long_lines(data: &[u8]) {
+    const MAX: usize = 80;
+    let found = seven_bit::shorten_lines(data, MAX);
+    let out = &found.content;
+    if !crate::long_line::has_long_line(data, MAX) {
+        assert_eq!((out.as_slice(), found.left), (data, None), "what needs no change stays");
+    }
+    assert_eq!(seven_bit::shorten_lines(out, MAX).content, *out, "shortened once is enough");
 }
 
 /// Content for a next hop without 8BITMIME.

@@ -44,6 +44,7 @@ mod envelope;
 pub mod fuzz;
 pub mod header;
 pub mod header_address;
+pub mod long_line;
 mod parameter;
 mod past_ids;
 mod queue_id;

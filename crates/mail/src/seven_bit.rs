@@ -9,6 +9,8 @@
 //! meaning, and a message that relies on them asks for SMTPUTF8, which is the session's question. Signatures over the
 //! body (DKIM) do not survive.
 //!
+//! [`shorten_lines`] walks the same way through content whose lines are too long for SMTP, and changes no signed body.
+//!
 //! Content that breaks MIME is read as most readers read it, as long as no reader can see a difference: a transfer
 //! encoding on a multipart or message whose structure stands there in clear does not count, and of several equal
 //! Content-Type fields one counts. A part that has no such reading, or that is signed or encrypted, stays as it is, and
@@ -19,12 +21,14 @@ mod content_type;
 mod encode;
 mod multipart;
 
+use std::borrow::Cow;
 use std::fmt;
 
 use content_type::ContentType;
 pub(crate) use encode::{write_base64, write_quoted_printable};
 
 use crate::header::{HeaderSection, LineEnd};
+use crate::long_line;
 
 /// Parts within parts.
 const DEPTH_MAX: usize = 32;
@@ -104,6 +108,20 @@ pub fn convert(content: &[u8]) -> Converted {
     Converted { content: out, left }
 }
 
+/// Folds header fields and encodes parts that have a line of more than `max` octets, the line end not counted. A body
+/// under a DKIM signature stays, and so does a part that cannot be converted. 8-bit octets may stay, NUL too.
+// RFC 5322 §2.1.1, RFC 5321 §4.5.3.1.6: 998 octets and CRLF
+#[must_use]
+pub fn shorten_lines(content: &[u8], max: usize) -> Converted {
+    let context = EntityContext { line_max: Some(max), ..EntityContext::MESSAGE };
+    let mut out = Vec::with_capacity(content.len() + content.len() / 4);
+    let left = entity(content, context, &mut out);
+    if content.ends_with(b"\r\n") && !out.ends_with(b"\r\n") {
+        out.extend_from_slice(b"\r\n");
+    }
+    Converted { content: out, left }
+}
+
 /// Where an entity stands.
 #[derive(Clone, Copy)]
 struct EntityContext {
@@ -114,11 +132,22 @@ struct EntityContext {
     is_in_digest: bool,
     /// The result is looked at and not sent: nothing keeps its 8-bit octets.
     encodes_all: bool,
+    /// Lines are to be no longer than this, and 8-bit octets may stay; `None`: lines may have any length, and no 8-bit
+    /// octet stays.
+    line_max: Option<usize>,
 }
 
 impl EntityContext {
     /// The message itself.
-    const MESSAGE: Self = Self { depth: 0, is_message: true, is_in_digest: false, encodes_all: false };
+    const MESSAGE: Self = Self { depth: 0, is_message: true, is_in_digest: false, encodes_all: false, line_max: None };
+
+    /// Whether a body needs no change.
+    fn accepts(self, body: &[u8]) -> bool {
+        match self.line_max {
+            Some(max) => !long_line::has_long_line(body, max),
+            None => is_plain(body),
+        }
+    }
 
     /// A part of the entity, or the message in it.
     const fn inside(self, is_message: bool, is_in_digest: bool) -> Self {
@@ -129,6 +158,8 @@ impl EntityContext {
 /// Appends a message or a part, encoded where needed. If 8-bit octets are left, it says why.
 fn entity(bytes: &[u8], place: EntityContext, out: &mut Vec<u8>) -> Option<Reason> {
     let start = out.len();
+    let folded = place.line_max.map_or(Cow::Borrowed(bytes), |max| long_line::fold_header(bytes, max));
+    let bytes = &*folded;
     match encoded(bytes, place, out) {
         Ok(left) => left,
         Err(_) if place.encodes_all => {
@@ -153,9 +184,12 @@ fn entity(bytes: &[u8], place: EntityContext, out: &mut Vec<u8>) -> Option<Reaso
 fn encoded(bytes: &[u8], place: EntityContext, out: &mut Vec<u8>) -> Result<Option<Reason>, Reason> {
     let header = HeaderSection::read(bytes, LineEnd::Crlf);
     let body = bytes.get(header.body_offset()..).unwrap_or_default();
-    if is_plain(body) {
+    if place.accepts(body) {
         out.extend_from_slice(bytes);
         return Ok(None);
+    }
+    if place.line_max.is_some() && place.is_message && long_line::is_signed(&header) {
+        return Err(Reason::Protected);
     }
     if place.depth > DEPTH_MAX {
         return Err(Reason::TooDeep);
@@ -183,7 +217,7 @@ fn encoded(bytes: &[u8], place: EntityContext, out: &mut Vec<u8>) -> Result<Opti
         // RFC 2046 §5.2.2, RFC 3464 §2.1.1: these must be 7bit and are not
         ("message", _) if !typed.is_global() => Err(Reason::NotEncodable),
         (kind, _) => {
-            let charset = (is_untyped && place.is_message).then(|| guessed_charset(body));
+            let charset = (is_untyped && place.is_message && !is_plain(body)).then(|| guessed_charset(body));
             leaf(&header, body, LeafEntity { is_text: kind == "text", encoding: encoding?, charset }, place, out)?;
             Ok(None)
         }
@@ -202,7 +236,8 @@ fn composite(
     write_header(header, "7bit", place, None, out);
     let at = out.len().saturating_sub(END);
     let left = parts(out)?;
-    if left.is_some()
+    let has_eight_bit = place.line_max.is_some() && out.get(at..).is_some_and(|parts| !parts.is_ascii());
+    if (left.is_some() || has_eight_bit)
         && let Some(digit) = out.get_mut(at)
     {
         *digit = b'8';
@@ -231,11 +266,18 @@ fn leaf(
     out: &mut Vec<u8>,
 ) -> Result<(), Reason> {
     match leaf.encoding {
+        Encoding::Base64 if place.line_max.is_some() && encode::is_base64(body) => {
+            write_header(header, "base64", place, leaf.charset, out);
+            encode::wrap_base64(body, out);
+        }
         // RFC 2045 §6.8: decoders may take such an octet for damage
         Encoding::Base64 => return Err(Reason::Malformed),
         Encoding::QuotedPrintable => {
             write_header(header, "quoted-printable", place, leaf.charset, out);
-            encode::mend_quoted_printable(body, out);
+            match place.line_max {
+                Some(_) => encode::wrap_quoted_printable(body, out),
+                None => encode::mend_quoted_printable(body, out),
+            }
         }
         Encoding::Identity if leaf.is_text && encode::prefers_quoted_printable(body) => {
             write_header(header, "quoted-printable", place, leaf.charset, out);

@@ -345,6 +345,16 @@ pub(super) static DELIVERY: Section = Section {
             "Needed for binary content (RFC 3030). false for hosts or firewalls that get it wrong.",
         ),
         fixed(
+            "delivery.line_bytes_max",
+            at!(delivery.line_bytes_max),
+            Kind::Number { min: 0, max: 1 << 30, unit: "bytes" },
+            "998",
+            "0",
+            "longest line sent by SMTP, without its end; 0 for any",
+            "RFC 5321 allows 998, and Exim bounces more. Longer header lines are folded at blanks, parts with longer \
+             lines become quoted-printable or base64. Text under a DKIM signature stays.",
+        ),
+        fixed(
             "delivery.address_family",
             at!(delivery.address_family),
             Kind::Choice(AddressFamily::WORDS),

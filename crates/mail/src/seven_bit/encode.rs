@@ -68,6 +68,47 @@ pub(super) fn mend_quoted_printable(text: &[u8], out: &mut Vec<u8>) {
     }
 }
 
+/// Appends quoted-printable text with soft line breaks in lines that are too long (RFC 2045 §6.7 (5)). No escape is
+/// parted.
+pub(super) fn wrap_quoted_printable(text: &[u8], out: &mut Vec<u8>) {
+    for line in text.split_inclusive(|byte| *byte == b'\n') {
+        let end = line.strip_suffix(b"\r\n").map_or(line.len(), <[u8]>::len);
+        let (mut rest, newline) = line.split_at_checked(end).unwrap_or((line, &[]));
+        while rest.len() > LINE_OCTETS + 1 {
+            let escape = rest.get(LINE_OCTETS - 2..LINE_OCTETS).unwrap_or_default();
+            let parted = escape.iter().rev().position(|byte| *byte == b'=').map_or(0, |back| back + 1);
+            let (piece, after) = rest.split_at_checked(LINE_OCTETS - parted).unwrap_or((rest, &[]));
+            out.extend_from_slice(piece);
+            out.extend_from_slice(b"=\r\n");
+            rest = after;
+        }
+        out.extend_from_slice(rest);
+        out.extend_from_slice(newline);
+    }
+}
+
+/// Whether text is base64 and nothing else.
+pub(super) fn is_base64(text: &[u8]) -> bool {
+    text.iter()
+        .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=' | b'\r' | b'\n' | b' ' | b'\t'))
+}
+
+/// Appends base64 in lines of 76 letters.
+// RFC 2045 §6.8: decoders pass over line ends
+pub(super) fn wrap_base64(text: &[u8], out: &mut Vec<u8>) {
+    let letters: Vec<u8> = text.iter().copied().filter(|byte| !byte.is_ascii_whitespace()).collect();
+    let mut lines = letters.chunks(LINE_OCTETS + 1).peekable();
+    while let Some(line) = lines.next() {
+        out.extend_from_slice(line);
+        if lines.peek().is_some() {
+            out.extend_from_slice(b"\r\n");
+        }
+    }
+    if text.ends_with(b"\r\n") {
+        out.extend_from_slice(b"\r\n");
+    }
+}
+
 /// Whether text is at least as short in quoted-printable as in base64, and better for those who read it raw.
 pub(super) fn prefers_quoted_printable(text: &[u8]) -> bool {
     let escapes = text.iter().filter(|byte| !byte.is_ascii() || **byte == 0 || **byte == b'=').count();

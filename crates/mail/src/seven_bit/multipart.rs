@@ -17,12 +17,14 @@ pub(super) fn write(
     let mut lines = finder.find_iter(body).filter_map(|at| Delimiter::at(body, at, delimiter.len()));
 
     let Some(mut line) = lines.next() else { return Err(Reason::Malformed) };
-    write_ignored(body.get(..line.start).unwrap_or_default(), out);
+    // Where 8-bit octets may stay, they stay here too.
+    let ignored = if parts.line_max.is_some() { write_as_is } else { write_ignored };
+    ignored(body.get(..line.start).unwrap_or_default(), out);
     let mut left = None;
     loop {
         out.extend_from_slice(body.get(line.start..line.end).unwrap_or_default());
         if line.closes {
-            write_ignored(body.get(line.end..).unwrap_or_default(), out);
+            ignored(body.get(line.end..).unwrap_or_default(), out);
             return Ok(left);
         }
         // RFC 2046 §5.1.2: a multipart that is cut off ends with its last part
@@ -75,6 +77,10 @@ impl Delimiter {
         let end = body.len() - line_end.len() + line_end_octets;
         Some(Self { start, end, closes, line_end_before: before.len().min(2) })
     }
+}
+
+fn write_as_is(octets: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(octets);
 }
 
 /// Appends what stands before the first part or behind the last: readers pass over it, and nothing can encode it.

@@ -387,3 +387,76 @@ proptest! {
         prop_assert_eq!(leaves, tree.leaves());
     }
 }
+
+/// Shortens the lines of content to `max` octets, and checks that what is shortened once is so for good.
+fn shortened(content: &[u8], max: usize) -> Vec<u8> {
+    let out = mail::seven_bit::shorten_lines(content, max).content;
+    assert_eq!(mail::seven_bit::shorten_lines(&out, max).content, out);
+    out
+}
+
+// RFC 5322 §2.1.1 (test), RFC 5321 §4.5.3.1.6 (test)
+#[test]
+fn long_lines_are_encoded() {
+    let long = "y=\u{fc} ".repeat(300);
+    let plain = format!("Subject: x\r\n\r\nshort\r\n{long}\r\nend\r\n");
+    let out = shortened(plain.as_bytes(), 998);
+    assert!(out.is_ascii() && out.split(|byte| *byte == b'\n').all(|line| line.len() <= 78));
+    let entity = Entity::read(&out);
+    assert_eq!(entity.field("content-transfer-encoding"), Some("quoted-printable"));
+    assert_eq!(entity.leaves(), [format!("short\r\n{long}\r\nend\r\n").into_bytes()]);
+    // ASCII text without a type stays ASCII text.
+    let out = shortened(format!("Subject: x\r\n\r\n{}\r\n", "y".repeat(999)).as_bytes(), 998);
+    assert_eq!(Entity::read(&out).field("content-type"), None);
+    // Short lines stay, with 8-bit octets and all.
+    let short = format!("Subject: x\r\n\r\n{}\r\n\u{fc}\r\n", "y".repeat(998));
+    assert_eq!(shortened(short.as_bytes(), 998), short.as_bytes());
+}
+
+#[test]
+fn only_the_parts_with_long_lines_are_encoded() {
+    let long = "z".repeat(2_000);
+    let content = format!(
+        "MIME-Version: 1.0\r\nContent-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\n\r\ngr\u{fc}n\r\n\
+         --b\r\nContent-Type: text/html\r\n\r\n{long}\r\n\
+         --b\r\nContent-Type: image/png\r\nContent-Transfer-Encoding: base64\r\n\r\n{}\r\n\
+         --b\r\nContent-Transfer-Encoding: quoted-printable\r\n\r\n{}\r\n\
+         --b\r\nContent-Type: message/rfc822\r\n\r\nTo: {}\r\n\r\nx\r\n--b--\r\n",
+        "QUJD".repeat(300),
+        "a=3Db".repeat(300),
+        "a@b.example, ".repeat(100),
+    );
+    let out = shortened(content.as_bytes(), 998);
+    assert!(!mail::long_line::has_long_line(&out, 998));
+    let text = String::from_utf8(out.clone()).unwrap();
+    assert!(text.contains("\r\n\r\ngr\u{fc}n\r\n--b") && text.contains("Content-Transfer-Encoding: 8bit"), "{text}");
+    let leaves = Entity::read(&out).leaves();
+    assert_eq!(leaves[1], long.as_bytes());
+    assert_eq!(leaves[2], b"ABC".repeat(300));
+    assert_eq!(leaves[3], b"a=b".repeat(300));
+}
+
+// RFC 6376 §5.5 (test)
+#[test]
+fn signed_bodies_stay() {
+    let body = format!("{}\r\n", "y".repeat(2_000));
+    for signature in ["DKIM-Signature: c=relaxed; h=from", "ARC-Message-Signature: i=1; h=from"] {
+        let content = format!("{signature}\r\nX: {}\r\n\r\n{body}", "a ".repeat(700));
+        let out = String::from_utf8(shortened(content.as_bytes(), 998)).unwrap();
+        assert!(out.starts_with(signature) && out.ends_with(&format!("\r\n\r\n{body}")));
+        assert!(!mail::long_line::has_long_line(out.split("\r\n\r\n").next().unwrap().as_bytes(), 998));
+    }
+    let signed = format!("Content-Type: multipart/signed; boundary=b\r\n\r\n--b\r\n\r\n{body}--b--\r\n");
+    assert_eq!(shortened(signed.as_bytes(), 998), signed.as_bytes());
+}
+
+proptest! {
+    #[test]
+    fn every_leaf_with_long_lines_decodes_to_what_it_was(tree in any_tree()) {
+        let mut content = b"MIME-Version: 1.0\r\n".to_vec();
+        tree.write(&mut content, &mut 0);
+        let out = shortened(&content, 78);
+        prop_assert!(!mail::long_line::has_long_line(&out, 78), "{}", out.escape_ascii());
+        prop_assert_eq!(Entity::read(&out).leaves(), tree.leaves());
+    }
+}

@@ -46,6 +46,34 @@ fn content_arrives_octet_for_octet() {
     }
 }
 
+// RFC 5321 §4.5.3.1.6 (test)
+#[test]
+fn long_lines_are_folded_or_encoded() {
+    let ids: Vec<String> = (10..40).map(|number| format!("<{}@{number}.client.test>", "x".repeat(40))).collect();
+    let header = format!("References: {}\r\n", ids.join(" "));
+    let body = "y".repeat(300_000);
+    for (max, offers) in [("998", &["8BITMIME", "SIZE"][..]), ("998", &["SIZE", "CHUNKING"]), ("0", &["SIZE"])] {
+        let hop = Hop::new(Manners::offering(offers));
+        let server = relay(&[&hop]).set("delivery.line_bytes_max", max).start();
+        for (number, content) in
+            [format!("{header}\r\nshort\r\n"), format!("{header}\r\n{body}\r\n")].into_iter().enumerate()
+        {
+            send(&server, "<a@client.test>", &["b@d.test"], content.as_bytes());
+            let mails = hop.wait(number + 1);
+            let mail = &mails[number];
+            assert!(mail.mail.contains(&format!("SIZE={}", mail.content.len())), "{}", mail.mail);
+            let text = mail.text();
+            let longest = text.lines().map(str::len).max();
+            match max {
+                "0" => assert!(text.ends_with(&content)),
+                _ => assert!(longest <= Some(998) && ids.iter().all(|id| text.contains(id)), "{longest:?}"),
+            }
+            assert!(text.matches('y').count() >= number * 300_000);
+        }
+        ends_empty(server);
+    }
+}
+
 #[test]
 fn binary_content_goes_by_bdat_or_comes_back() {
     let binary: Vec<u8> = [&b"Subject: raw\r\n\r\n"[..], &(0..=255).collect::<Vec<u8>>(), b"no end"].concat();

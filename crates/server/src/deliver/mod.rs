@@ -16,6 +16,7 @@ mod dial;
 mod extensions;
 #[cfg(test)]
 mod internet;
+mod line_length;
 mod link;
 pub(crate) mod local;
 mod message;

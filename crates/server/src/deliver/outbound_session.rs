@@ -55,7 +55,7 @@ enum WorkState {
 }
 
 /// Why the whole content of a message is not available.
-enum Unread {
+pub(super) enum Unread {
     /// It was not stored: its sender still has it.
     Nothing,
     /// It cannot be read.
@@ -63,7 +63,7 @@ enum Unread {
 }
 
 impl Unread {
-    fn broken() -> Self {
+    pub(super) fn broken() -> Self {
         Self::Why(ReadError::Bad("the conversion broke off".to_owned()))
     }
 }
@@ -384,6 +384,16 @@ impl OutboundSession<'_> {
                 Err(why) => return self.unread(&job, why),
             }
         }
+        if fits.is_ok() {
+            match self.shorten(&job, &mut outgoing).await {
+                Ok(false) => {}
+                Ok(true) => {
+                    transaction = outgoing.transaction(self.tokens, now, &left_out);
+                    fits = self.link.session.fits(&transaction);
+                }
+                Err(why) => return self.unread(&job, why),
+            }
+        }
         if let Err(misfit) = fits {
             return self.misfits(&job, &outgoing, misfit).await;
         }
@@ -437,7 +447,7 @@ impl OutboundSession<'_> {
     }
 
     /// Returns the content in one piece, from the spool.
-    async fn whole(&self, job: &Job, outgoing: &OutboundMessage) -> Result<Vec<u8>, Unread> {
+    pub(super) async fn whole(&self, job: &Job, outgoing: &OutboundMessage) -> Result<Vec<u8>, Unread> {
         if let Some(early) = self.work.dispatch.early.get(job.message)
             && !early.store().await
         {
