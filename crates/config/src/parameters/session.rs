@@ -100,7 +100,7 @@ pub(super) static SMTP: Section = Section {
             "none",
             "which clients may send commands that leave the grammar",
             "For printers, scanners and old scripts: addresses without brackets, blanks around them and before the colon, \
-             no HELO, parameters and AUTH without EHLO, EHLO names with blanks or other character sets.",
+             no HELO, parameters and AUTH without EHLO, words behind QUIT, EHLO names with blanks or other character sets.",
         ),
         fixed(
             "smtp.command_line_bytes_max",

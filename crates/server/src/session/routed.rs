@@ -292,6 +292,11 @@ impl Connection {
             Err(why) => return self.cannot_say(Ruleset::Mail, &why),
         };
         let mut is_accepted = false;
+        if let Ruling::Refuse(refusal) = &ruled.client
+            && let Verdict::Refuse(reply) = refused(refusal)
+        {
+            self.session.refuse_client(reply);
+        }
         for ruling in [ruled.client, ruled.sender] {
             match ruling {
                 Ruling::Continue => {}

@@ -62,6 +62,7 @@ impl Session {
         self.take_auth("auth_succeeded", now);
         self.exchange = None;
         self.identity = Some(identity.into());
+        self.client_refusal = None;
         self.push_octets(b"235 2.7.0 Authentication successful\r\n");
     }
 

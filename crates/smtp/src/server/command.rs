@@ -70,7 +70,7 @@ pub(super) fn blanks(line: &[u8]) -> Cow<'_, [u8]> {
 }
 
 /// Reads a line without its line end and white space before that. `is_forgiving`: blanks may stand before the verb and
-/// before the colon.
+/// before the colon, and words behind RSET, DATA and QUIT count for nothing.
 // RFC 5321 §2.4: verbs are known in any case
 pub(super) fn read(line: &[u8], is_forgiving: bool) -> Command<'_> {
     let line = if is_forgiving { line.trim_ascii_start() } else { line };
@@ -80,13 +80,14 @@ pub(super) fn read(line: &[u8], is_forgiving: bool) -> Command<'_> {
     let is = |word: &str| verb.eq_ignore_ascii_case(word.as_bytes());
     let path = |keyword| after_keyword(rest, keyword, is_forgiving);
     let bare = |command, verb| if rest.is_empty() { command } else { Command::NoParameters(verb) };
+    let plain = |command, verb| if is_forgiving { command } else { bare(command, verb) };
     match verb.first().map(u8::to_ascii_uppercase) {
         Some(b'M') if is("MAIL") => path("FROM").map_or(Command::Syntax(MAIL_USAGE), Command::Mail),
         Some(b'R') if is("RCPT") => path("TO").map_or(Command::Syntax(RCPT_USAGE), Command::Rcpt),
-        Some(b'R') if is("RSET") => bare(Command::Rset, "RSET"),
-        Some(b'D') if is("DATA") => bare(Command::Data, "DATA"),
+        Some(b'R') if is("RSET") => plain(Command::Rset, "RSET"),
+        Some(b'D') if is("DATA") => plain(Command::Data, "DATA"),
         Some(b'B') if is("BDAT") => bdat(rest).unwrap_or(Command::BadBdat),
-        Some(b'Q') if is("QUIT") => bare(Command::Quit, "QUIT"),
+        Some(b'Q') if is("QUIT") => plain(Command::Quit, "QUIT"),
         Some(b'E') if is("EHLO") => Command::Ehlo(rest),
         Some(b'H') if is("HELO") => Command::Helo(rest),
         Some(b'L') if is("LHLO") => Command::Lhlo(rest),
@@ -194,6 +195,10 @@ mod tests {
             (b"MAIL FROM :<a@b>", Command::Mail(b"<a@b>")),
             (b"  MAIL  from  :  a@b SIZE=1", Command::Mail(b"a@b SIZE=1")),
             (b"RCPT TO : <a@b>", Command::Rcpt(b"<a@b>")),
+            (b"RSET x", Command::Rset),
+            (b"DATA now", Command::Data),
+            (b"quit please", Command::Quit),
+            (b"STARTTLS x", Command::NoParameters("STARTTLS")),
             (b"MAIL FROM <a@b>", Command::Syntax(MAIL_USAGE)),
             (b"MAIL FROMAGE:<a@b>", Command::Syntax(MAIL_USAGE)),
             (b"MAIL:<a@b>", Command::Foreign),

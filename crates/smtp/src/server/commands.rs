@@ -300,6 +300,7 @@ impl Session {
             self.refuse(line, &Refusal::HeloFirst);
             return None;
         }
+        self.client_refusal = None;
         // RFC 5321 §4.1.4: MAIL within a transaction is 503
         if self.open.is_some() {
             self.refuse(line, &Refusal::NestedMail);
@@ -393,6 +394,9 @@ impl Session {
 
     fn rcpt(&mut self, line: &[u8], rest: &[u8]) -> Option<Step> {
         self.ending.after = "RCPT";
+        if self.repeats_refusal(line) {
+            return None;
+        }
         let refusal = match &self.open {
             None => Some(Refusal::MailFirst("RCPT")),
             Some(open) if open.content.is_some() => Some(Refusal::DuringChunks("RCPT")),
@@ -412,6 +416,14 @@ impl Session {
                 None
             }
         }
+    }
+
+    /// Answers a command behind a MAIL that was refused for the client as that was answered. False: there was none.
+    pub(super) fn repeats_refusal(&mut self, line: &[u8]) -> bool {
+        let Some(reply) = self.client_refusal.clone().filter(|_| self.open.is_none()) else { return false };
+        self.push(&reply);
+        self.refused(line, reply);
+        true
     }
 
     fn read_rcpt(&self, rest: &[u8]) -> Result<Recipient, Refusal<'static>> {
@@ -544,6 +556,7 @@ impl Session {
             Verdict::AcceptWith(reply) => self.push(&reply),
             verdict => return self.push_refusal(verdict),
         }
+        self.client_refusal = None;
         if let Some(address) = attributes.address {
             self.client = Client::Network(address);
         }

@@ -28,6 +28,9 @@ impl Session {
     // RFC 5321 §4.1.1.4
     pub(super) fn data(&mut self, line: &[u8]) -> Option<Step> {
         self.ending.after = "DATA";
+        if self.repeats_refusal(line) {
+            return None;
+        }
         let refusal = match &self.open {
             None => Refusal::MailFirst("DATA"),
             // RFC 3030 §2: DATA after BDAT is 503

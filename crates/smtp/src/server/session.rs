@@ -64,6 +64,8 @@ pub struct Session {
     pub(super) xclient_trusted: bool,
     /// The driver counts the client among its own.
     pub(super) client_trusted: bool,
+    /// The reply by which the last MAIL was refused for the client.
+    pub(super) client_refusal: Option<Reply>,
     /// The wall time from which all times are counted.
     pub(super) began_unix: Option<Duration>,
     pub(super) counts: Counts,
@@ -166,6 +168,7 @@ impl Session {
             xclient: None,
             xclient_trusted: false,
             client_trusted: false,
+            client_refusal: None,
             began_unix: None,
             counts: Counts::default(),
             times: Times::default(),
@@ -410,6 +413,7 @@ impl Session {
         self.tls = Some(tls);
         self.hello = None;
         self.identity = None;
+        self.client_refusal = None;
         self.reset();
         self.lines.clear();
         self.phase = Phase::Command;
@@ -425,6 +429,12 @@ impl Session {
     /// [`super::BareNewline::Own`] and [`super::Forgiving::Own`] hold for it. After XCLIENT the driver says it anew.
     pub fn trust_client(&mut self, is_own: bool) {
         self.client_trusted = is_own;
+    }
+
+    /// Says that the open [`Question::Mail`] is refused for the client, whoever the sender is: RCPT and DATA behind it
+    /// get `reply` too, as sendmail says it.
+    pub fn refuse_client(&mut self, reply: Reply) {
+        self.client_refusal = Some(reply);
     }
 
     /// Sets the time since 1970 when the session began. Without it nothing is held until a time.

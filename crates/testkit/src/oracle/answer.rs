@@ -34,9 +34,12 @@ impl Answer {
         self.lines.push(line);
     }
 
-    /// Drops the lines behind a refused MAIL: a client should not go on there.
+    /// Forgets the replies behind a refused MAIL, unless they repeat its reply: RCPT is misplaced there.
     pub fn end_at_refusal(&mut self) {
-        if let Some(at) = self.lines.iter().position(|line| line.starts_with("mail ") && !line.starts_with("mail 2")) {
+        let refused = self.lines.iter().position(|line| line.starts_with("mail ") && !line.starts_with("mail 2"));
+        let Some(at) = refused else { return };
+        let reply = |at: usize| self.lines.get(at).and_then(|line| line.split_once(' ')).map(|(_, reply)| reply);
+        if reply(at + 1) != reply(at) {
             self.lines.truncate(at + 1);
         }
     }
