@@ -168,7 +168,7 @@ fn fold_field(field: &Field<'_>, signatures: &Signatures, max: usize, out: &mut 
         && has_long_line(out.get(start..).unwrap_or_default(), max)
     {
         out.truncate(start);
-        let (name, value) = field.raw().split_at_checked(front).unwrap_or((field.raw(), &[]));
+        let (name, value) = field.raw().split_at_checked(front).unwrap_or_else(|| (field.raw(), &[]));
         let spaced = [name, &gap.fill(value)].concat();
         fold_lines(&spaced, front, max, out);
     }
