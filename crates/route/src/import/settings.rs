@@ -340,12 +340,12 @@ impl<'a> Settings<'a> {
         if let Some(line) = self.said.entire_domain.take() {
             let domain =
                 self.text_of("hostname").and_then(|name| name.split_once('.')).map(|(_, domain)| domain.to_owned());
-            match domain.filter(|domain| domain.contains('.')) {
+            match domain.filter(|domain| !is_registry(domain)) {
                 Some(domain) => self.add("relay.to", format!(".{domain}"), line),
                 None => self.missing(
                     line,
                     "FEATURE(`relay_entire_domain')",
-                    "the domain is not written in the file",
+                    "the domain is not written in the file, or may be one that many share",
                     "set relay.to = [\".your-domain\"]",
                 ),
             }
@@ -508,5 +508,15 @@ fn short(text: &str) -> String {
     match text.char_indices().nth(STATEMENT_MAX) {
         Some((at, _)) => format!("{}…", text.get(..at).unwrap_or_default()),
         None => text,
+    }
+}
+
+/// Whether a domain may be one under which anybody registers names: `org`, `co.uk`, `com.au`. Relaying for it would be
+/// relaying for strangers, so a short name below a country counts as one too.
+fn is_registry(domain: &str) -> bool {
+    match domain.split('.').collect::<Vec<_>>().as_slice() {
+        [second, country] => country.len() == 2 && second.len() <= 3,
+        [] | [_] => true,
+        _ => false,
     }
 }

@@ -456,3 +456,26 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_host_name_that_is_a_domain_widens_no_right_to_relay() {
+    let of = |host: &str| mc(&format!("define(`confDOMAIN_NAME', `{host}')\nFEATURE(`relay_entire_domain')\n"));
+    for (host, domain) in [
+        ("mx.example.org", Some(".example.org")),
+        ("mx.dept.example.co.uk", Some(".dept.example.co.uk")),
+        ("mx.example.de", Some(".example.de")),
+        ("mx", None),
+        ("example.org", None),
+        ("example.co.uk", None),
+        ("example.com.au", None),
+    ] {
+        let imported = of(host);
+        let is_missing = has(&imported, Weight::Missing, 2, "relay_entire_domain");
+        assert_eq!(is_missing, domain.is_none(), "{host}");
+        let text = &imported.toml;
+        match domain {
+            Some(domain) => assert!(text.contains(&format!("to = [\"{domain}\"]")), "{text}"),
+            None => assert!(!text.contains("\nto = "), "{text}"),
+        }
+    }
+}
