@@ -13,7 +13,7 @@ mod qualify;
 
 pub use lines::Lines;
 
-use crate::address::{Address, AddressError, DomainName};
+use crate::address::{Address, AddressError, DomainName, ForwardPath};
 use crate::header::{Field, HeaderSection, Item, LineEnd, MalformedReason};
 use crate::header_address::{AddressItem, parse_list};
 use crate::report::date_field;
@@ -132,6 +132,7 @@ impl<'a> Draft<'a> {
                 Ok(items) => items.iter().for_each(|item| named.take(item)),
                 Err(_) => split(&text).for_each(|element| match parse_list(element, Some(host)) {
                     Ok(items) => items.iter().for_each(|item| named.take(item)),
+                    Err(_) if is_nobody(element) => {}
                     Err(error) => named.bad.push((element.trim().to_owned(), error)),
                 }),
             }
@@ -237,6 +238,12 @@ impl HeaderRecipients {
 /// # Errors
 /// The fault, with its place.
 pub fn named(text: &str, host: &DomainName) -> Result<Vec<Address>, AddressError> {
+    // RFC 5321 §4.1.1.3: the route before an address is ignored, as in RCPT
+    if text.starts_with('@')
+        && let Ok(ForwardPath::Address(address)) = ForwardPath::parse(format!("<{text}>").as_bytes())
+    {
+        return Ok(vec![address]);
+    }
     let items = parse_list(text, Some(host))?;
     let mailboxes = items.iter().flat_map(AddressItem::mailboxes);
     mailboxes.map(|mailbox| mailbox.address().to_address()).collect()
@@ -278,6 +285,15 @@ fn text_of(field: &Field<'_>) -> String {
 /// Elements at the commas, where the text is not one that can be read.
 fn split(text: &str) -> impl Iterator<Item = &str> {
     text.split(',').filter(|element| !element.trim().is_empty())
+}
+
+/// Whether an element is an empty group whose colon was forgotten: `undisclosed recipients;` names nobody.
+fn is_nobody(element: &str) -> bool {
+    const WORDS: [&str; 4] = ["undisclosed", "unlisted", "recipient", "hidden"];
+    let Some(phrase) = element.trim().strip_suffix(';') else { return false };
+    let phrase = phrase.trim().trim_matches('"').to_ascii_lowercase();
+    !phrase.contains(['@', '<', '!', '|', '/'])
+        && (phrase.contains(' ') || WORDS.iter().any(|word| phrase.starts_with(word)))
 }
 
 fn is_resent(name: &str) -> bool {

@@ -80,6 +80,15 @@ fn recipients_come_from_the_header() {
     assert_eq!(read("To: a@@b.test, c\r\n\r\n"), (vec!["c@h.test".to_owned()], vec!["a@@b.test".to_owned()]));
     assert_eq!(read("Subject: x\r\n\r\n"), (Vec::new(), Vec::new()));
     assert_eq!(read("To: undisclosed-recipients:;\r\n\r\n"), (Vec::new(), Vec::new()));
+    for nobody in
+        ["undisclosed recipient;", "Undisclosed recipients ;", "\"undisclosed-recipients\";", "unlisted-recipients;"]
+    {
+        let text = format!("To: {nobody}\r\nBcc: ann\r\n\r\n");
+        assert_eq!(read(&text), (vec!["ann@h.test".to_owned()], Vec::new()), "{nobody}");
+    }
+    for wrong in ["a@@b.test;", "joe;", "undisclosed recipient", "x y@b.test;"] {
+        assert_eq!(read(&format!("To: {wrong}\r\n\r\n")).1.len(), 1, "{wrong}");
+    }
     let bytes = b"To: j\xf6@b.test, k\r\n\r\n";
     let named = Draft::read(bytes).recipients(&host());
     assert_eq!((named.addresses.len(), named.bad.len()), (1, 1), "octets that are no text are no address: {named:?}");
@@ -139,4 +148,14 @@ proptest! {
 fn what_was_complete_before_stays_as_it_is() {
     let text = b"From joe Sun Nov 22\r\nReturn-Path: <x@y.test>\r\nTo: joe\r\nBcc: ann\r\nX:  a\r\n b\r\n\r\nbody\r\n";
     assert_eq!(Draft::read(text).relayed(), b"To: joe\r\nBcc: ann\r\nX:  a\r\n b\r\n\r\n");
+}
+
+// RFC 5321 §4.1.1.3 (test)
+#[test]
+fn a_route_before_an_address_is_ignored() {
+    let named =
+        |text: &str| named(text, &host()).map(|found| found.iter().map(ToString::to_string).collect::<Vec<_>>());
+    assert_eq!(named("@a.test:u@b.test").unwrap(), ["u@b.test"]);
+    assert_eq!(named("@a,@c:u@b").unwrap(), ["u@b"]);
+    assert!(named("@a.test").is_err());
 }
