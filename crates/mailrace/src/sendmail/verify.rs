@@ -122,8 +122,8 @@ fn place(delivery: &Delivery) -> String {
     }
 }
 
-/// `[192.0.2.1]:[192.0.2.2]`, in the order in which they are tried, with commas between equals, as a mailertable has it.
-/// A port that is not 25 stands behind `#`.
+/// Writes hosts as a mailertable has them: `[192.0.2.1]:[192.0.2.2]` in the order in which they are tried, with commas
+/// between equals. A port that is not 25 stands behind `#`.
 fn host_list(hosts: &Hosts) -> String {
     let with_port = |host: String, port: u16| if port == 25 { host } else { format!("{host}#{port}") };
     let one = |host: &NextHost| match host {
