@@ -5,7 +5,8 @@
 use crate::batch::{Content, Item};
 use crate::chunk_list::{ChunkList, ChunkPlace};
 use crate::format::FrameHeader;
-use crate::index::{Applied, Gone, Index, Place};
+use crate::hold::Hold;
+use crate::index::{Applied, FoundRecipient, Gone, Index, Place};
 use crate::sections::{Envelope, Listed, Sequenced, StateEntry};
 use crate::segments::Segments;
 use crate::store::{Change, State, Status};
@@ -223,15 +224,17 @@ impl Book {
     /// Applies changes in memory and returns the states to write.
     ///
     /// A destination longer than `name_max` cannot be written; the recipient keeps the one it has.
-    pub(crate) fn record(&mut self, changes: &[Change], name_max: usize, to: &mut Recorded) {
+    /// `hold` is why those are held that the changes hold.
+    pub(crate) fn record(&mut self, changes: &[Change], hold: Option<&Hold>, name_max: usize, to: &mut Recorded) {
         for change in changes {
             let id = change.id.to_u64();
             let destination = change.destination.as_deref().filter(|name| name.len() <= name_max);
-            match self.index.change(id, change.recipient, change.state, destination) {
+            match self.index.change(id, change.recipient, change.state, destination, hold) {
                 Applied::Nothing => {}
                 Applied::Changed(sequenced) => {
                     let destination = destination.map(Into::into);
-                    to.states.push(StateEntry { id, position: change.recipient, sequenced, destination });
+                    let hold = self.index.hold(id, change.recipient).cloned();
+                    to.states.push(StateEntry { id, position: change.recipient, sequenced, destination, hold });
                 }
                 Applied::Finished(gone) => {
                     self.finish(id, &gone);
@@ -242,8 +245,15 @@ impl Book {
     }
 
     /// Applies a state found on the disk; `true` if it finished its message.
-    pub(crate) fn replay(&mut self, id: u64, position: u32, to: Sequenced, destination: Option<&[u8]>) -> bool {
-        match self.index.replay(id, position, to, destination) {
+    pub(crate) fn replay(
+        &mut self,
+        id: u64,
+        position: u32,
+        to: Sequenced,
+        destination: Option<&[u8]>,
+        hold: Option<Hold>,
+    ) -> bool {
+        match self.index.replay(id, position, to, destination, hold) {
             Applied::Finished(gone) => {
                 self.finish(id, &gone);
                 true
@@ -298,13 +308,14 @@ impl Book {
 }
 
 /// The recipients of an envelope as the index wants them: one by one, finished ones without a destination.
-pub(crate) fn recipients<'a>(envelope: &Envelope<'a>) -> impl Iterator<Item = (Sequenced, Option<&'a [u8]>)> + use<'a> {
+pub(crate) fn recipients<'a>(envelope: &Envelope<'a>) -> impl Iterator<Item = FoundRecipient<'a>> + use<'a> {
     envelope.iter().flatten().flat_map(|listed| {
-        let (state, destination, count) = match listed {
-            Listed::One(state, recipient) => (state, Some(recipient.destination), 1),
-            Listed::Finished(count) => (finished(), None, count),
+        let (sequenced, destination, hold, count) = match listed {
+            Listed::One(state, recipient, hold) => (state, Some(recipient.destination), hold, 1),
+            Listed::Finished(count) => (finished(), None, None, count),
         };
-        std::iter::repeat_n((state, destination), count as usize).take(crate::files::RECIPIENTS_MAX)
+        std::iter::repeat_n(FoundRecipient { sequenced, destination, hold }, count as usize)
+            .take(crate::files::RECIPIENTS_MAX)
     })
 }
 

@@ -120,7 +120,15 @@ impl Encoded {
     /// The transaction of these parts; `recipients` are those of [`Encoded::recipients`], perhaps sent elsewhere.
     #[must_use]
     pub fn message<'a>(&'a self, recipients: &'a [NewRecipient<'a>], body: NewBody) -> NewMessage<'a> {
-        NewMessage { id: self.id, head: &self.head, recipients, body, reserved: false, state: State::default() }
+        NewMessage {
+            id: self.id,
+            head: &self.head,
+            recipients,
+            body,
+            reserved: false,
+            state: State::default(),
+            hold: None,
+        }
     }
 }
 

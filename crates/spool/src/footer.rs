@@ -4,7 +4,11 @@
 //! one write and no reading. The same builder rebuilds the footer of a segment that was read batch by batch.
 
 use crate::format::{FrameHeader, Kind, Reader};
-use crate::sections::{Envelope, Listed, ReadState, Sequenced, StateEntry, read_states, write_sequenced};
+use crate::hold::Hold;
+use crate::sections::{
+    Envelope, Listed, ReadState, Sequenced, StateEntry, read_reason, read_sequenced, read_states, write_reason,
+    write_sequenced,
+};
 use crate::store::{State, Status};
 use std::collections::HashMap;
 
@@ -14,7 +18,7 @@ const NO_DESTINATION: u32 = u32::MAX;
 const COUNTS: usize = 16;
 /// Bytes of a row without its recipients and chunk list.
 pub(crate) const ROW: usize = 20;
-/// Bytes of a recipient in a row.
+/// Bytes of a recipient in a row without the reason why it is held.
 const RECIPIENT: usize = 12;
 
 /// Collects the footer of a segment while it is written.
@@ -42,8 +46,10 @@ impl FooterBuilder {
     }
 
     /// Bytes a message adds at the most: its row, and for each entry of its envelope a state and perhaps a new name.
-    pub(crate) fn message_bytes(recipients: usize, destination_bytes: usize, list_bytes: usize) -> usize {
-        ROW + 4 + recipients * (RECIPIENT + 2) + destination_bytes + 4 + list_bytes
+    ///
+    /// `name_bytes` are those of destinations and of reasons why recipients are held.
+    pub(crate) fn message_bytes(recipients: usize, name_bytes: usize, list_bytes: usize) -> usize {
+        ROW + 4 + recipients * (RECIPIENT + 2) + name_bytes + 4 + list_bytes
     }
 
     /// Whether state entries are in it that may have to be carried over when the segment is used again.
@@ -90,15 +96,16 @@ impl FooterBuilder {
         let mut count = 0_u32;
         for listed in envelope.iter().flat_map(|envelope| envelope.iter().flatten()) {
             count += 1;
-            let (sequenced, destination) = match listed {
-                Listed::One(sequenced, recipient) => (sequenced, self.destination(recipient.destination)),
+            let (sequenced, destination, hold) = match listed {
+                Listed::One(sequenced, recipient, hold) => (sequenced, self.destination(recipient.destination), hold),
                 Listed::Finished(run) => {
                     let state = State { status: Status::Done, attempts: 0, due: run };
-                    (Sequenced { state, sequence: 0 }, NO_DESTINATION)
+                    (Sequenced { state, sequence: 0 }, NO_DESTINATION, None)
                 }
             };
-            write_sequenced(&mut self.table, sequenced);
+            write_sequenced(&mut self.table, sequenced, hold.as_ref());
             self.table.extend_from_slice(&destination.to_le_bytes());
+            write_reason(&mut self.table, sequenced, hold.as_ref());
         }
         if let Some(field) = self.table.get_mut(count_at..count_at + 4) {
             field.copy_from_slice(&count.to_le_bytes());
@@ -119,9 +126,7 @@ impl FooterBuilder {
     /// Adds the state entries of a STATE frame.
     pub(crate) fn add_states(&mut self, section: &[u8]) {
         for state in read_states(section) {
-            let destination = state.destination.map(Into::into);
-            let (id, position, sequenced) = (state.id, state.position, state.sequenced);
-            self.add_state(&StateEntry { id, position, sequenced, destination });
+            self.add_state(&state.to_entry());
         }
     }
 
@@ -183,17 +188,19 @@ impl Row<'_> {
         matches!(self.kind, Some(Kind::Message | Kind::Reference | Kind::Moved))
     }
 
-    /// The recipients: state and index of destination, `None` for runs of finished ones whose number is in `due`.
-    pub(crate) fn recipients(&self) -> impl Iterator<Item = (Sequenced, Option<u32>)> {
-        self.recipients.as_chunks::<RECIPIENT>().0.iter().filter_map(|bytes| {
-            let mut reader = Reader(bytes);
-            let status = crate::sections::status_from_byte(reader.u8()?)?;
-            let (attempts, sequence, due) = (reader.u8()?, reader.u16()?, reader.u32()?);
-            let destination = reader.u32()?;
-            let state = Sequenced { state: State { status, attempts, due }, sequence };
-            Some((state, (destination != NO_DESTINATION).then_some(destination)))
-        })
+    /// The recipients: state, index of destination, `None` for runs of finished ones whose number is in `due`, and the
+    /// reason why it is held.
+    pub(crate) fn recipients(&self) -> impl Iterator<Item = (Sequenced, Option<u32>, Option<Hold>)> {
+        let mut reader = Reader(self.recipients);
+        std::iter::from_fn(move || read_recipient(&mut reader))
     }
+}
+
+fn read_recipient(reader: &mut Reader<'_>) -> Option<(Sequenced, Option<u32>, Option<Hold>)> {
+    let (sequenced, has_reason) = read_sequenced(reader)?;
+    let destination = reader.u32()?;
+    let hold = read_reason(reader, has_reason)?;
+    Some((sequenced, (destination != NO_DESTINATION).then_some(destination), hold))
 }
 
 impl<'a> Footer<'a> {
@@ -212,7 +219,7 @@ impl<'a> Footer<'a> {
             rows.push(read_row(&mut reader, destinations.len())?);
         }
         let states: Vec<_> = read_states(reader.0).take(state_count as usize).collect();
-        let state_bytes: usize = states.iter().map(|state| 22 + state.destination.map_or(0, <[u8]>::len)).sum();
+        let state_bytes: usize = states.iter().map(|state| state.to_entry().encoded_len()).sum();
         reader.bytes(state_bytes)?;
         let whole = states.len() == state_count as usize && reader.0.len() == done as usize * 8;
         whole.then_some(Self { destinations, rows, states, done: reader.0 })
@@ -225,12 +232,16 @@ fn read_row<'a>(reader: &mut Reader<'a>, destinations: usize) -> Option<Row<'a>>
     let kind = if kind == 0 { None } else { Some(Kind::from_byte(kind)?) };
     let mut row = Row { kind, offset, size, id, recipients: &[], list: &[] };
     if matches!(kind, Some(Kind::Message | Kind::Reference | Kind::Moved)) {
-        let count = reader.u32()? as usize;
-        row.recipients = reader.bytes(count.checked_mul(RECIPIENT)?)?;
+        let count = reader.u32()?;
         let known = |index: Option<u32>| index.is_none_or(|index| (index as usize) < destinations);
-        if row.recipients().count() != count || !row.recipients().all(|(_, destination)| known(destination)) {
-            return None;
+        let all = reader.0;
+        for _ in 0..count {
+            let (_, destination, _) = read_recipient(reader)?;
+            if !known(destination) {
+                return None;
+            }
         }
+        row.recipients = all.get(..all.len() - reader.0.len())?;
     }
     if kind == Some(Kind::Reference) || kind == Some(Kind::Moved) && flags & crate::format::FLAG_CHUNKS != 0 {
         let length = reader.u32()? as usize;
@@ -250,8 +261,10 @@ mod tests {
     fn footers_tell_what_was_added() {
         let mut builder = FooterBuilder::default();
         let mut writer = EnvelopeWriter::new(6, b"h", 4).unwrap();
+        let held = Sequenced { state: State { status: Status::Held, ..State::default() }, sequence: 1 };
+        let hold = Hold::new(crate::HoldKind::Rule, "spam", "looks like it");
         for name in [b"a.example".as_slice(), b"b.example", b"a.example"] {
-            writer.recipient(Sequenced::default(), NewRecipient { data: b"d", destination: name }).unwrap();
+            writer.recipient(held, NewRecipient { data: b"d", destination: name }, Some(&hold)).unwrap();
         }
         writer.finished(1);
         let envelope = writer.into_bytes();
@@ -261,7 +274,8 @@ mod tests {
         let mut header = FrameHeader::over(Kind::Reference, 0, 77, &envelope, &second).unwrap();
         header.ordinal = 1;
         builder.add(&header, 4096, Envelope::parse(&envelope).as_ref(), Some(&list));
-        builder.add_state(&StateEntry { id: 5, position: 0, sequenced: Sequenced::default(), destination: None });
+        let entry = StateEntry { id: 5, position: 0, sequenced: held, destination: None, hold: Some(hold.clone()) };
+        builder.add_state(&entry);
         builder.add_done(&9_u64.to_le_bytes());
         let bytes = builder.encode();
         assert!(bytes.len() + FrameHeader::SIZE <= builder.frame_bytes());
@@ -271,9 +285,10 @@ mod tests {
         assert_eq!(footer.rows[0].kind, None);
         let row = &footer.rows[1];
         assert_eq!((row.kind, row.id, row.offset, row.list), (Some(Kind::Reference), 77, 4096, &list[..]));
-        let destinations: Vec<_> = row.recipients().map(|(_, destination)| destination).collect();
+        let destinations: Vec<_> = row.recipients().map(|(_, destination, _)| destination).collect();
         assert_eq!(destinations, [Some(0), Some(1), Some(0), None]);
-        assert_eq!(footer.states.len(), 1);
+        assert_eq!(row.recipients().filter(|(_, _, held)| held.as_ref() == Some(&hold)).count(), 3);
+        assert_eq!(footer.states.iter().map(ReadState::to_entry).collect::<Vec<_>>(), [entry]);
         assert_eq!(footer.done, 9_u64.to_le_bytes());
         for cut in 0..bytes.len() {
             assert!(Footer::read(&bytes[..cut]).is_none(), "cut at {cut}");

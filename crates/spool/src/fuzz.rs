@@ -18,7 +18,7 @@ use crate::footer::Footer;
 use crate::format::{
     ALIGN, BatchHeader, Found, Frame, FrameHeader, Identity, Kind, Opened, Reader, Seed, SegmentHeader, Trailer,
 };
-use crate::sections::{Envelope, EnvelopeWriter, Listed, Livemap, StateEntry, read_ids, read_states};
+use crate::sections::{Envelope, EnvelopeWriter, Listed, Livemap, read_ids, read_states};
 use mail::QueueId;
 
 /// A body and its name.
@@ -204,7 +204,7 @@ pub fn envelope_section(data: &[u8]) {
     let mut writer = writer.expect("it was read from as many bytes");
     for listed in envelope.iter() {
         match listed.expect("all of it was checked") {
-            Listed::One(state, recipient) => writer.recipient(state, recipient).unwrap_or(()),
+            Listed::One(state, recipient, hold) => writer.recipient(state, recipient, hold.as_ref()).unwrap_or(()),
             Listed::Finished(count) => writer.finished(count),
         }
     }
@@ -232,8 +232,7 @@ pub fn chunk_list(data: &[u8]) {
 pub fn state_entries(data: &[u8]) {
     let mut bytes = Vec::new();
     for read in read_states(data) {
-        let destination = read.destination.map(Into::into);
-        StateEntry { id: read.id, position: read.position, sequenced: read.sequenced, destination }.write(&mut bytes);
+        read.to_entry().write(&mut bytes);
     }
     assert_eq!(data.get(..bytes.len()), Some(bytes.as_slice()), "entries have one spelling");
 }
@@ -259,7 +258,7 @@ pub fn footer(data: &[u8]) {
     let Some(footer) = Footer::read(data) else { return };
     assert!(footer.rows.len() <= data.len() && footer.destinations.len() <= data.len());
     for row in &footer.rows {
-        for (_, destination) in row.recipients() {
+        for (_, destination, _) in row.recipients() {
             assert!(destination.is_none_or(|index| (index as usize) < footer.destinations.len()));
         }
         assert!(row.is_message() || row.recipients().next().is_none());

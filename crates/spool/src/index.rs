@@ -7,6 +7,7 @@
 //! all done is not here.
 
 use crate::chunk_list::ChunkList;
+use crate::hold::Hold;
 use crate::sections::Sequenced;
 use crate::store::{Entry, State, Status};
 use bytes::Bytes;
@@ -111,6 +112,15 @@ struct Destination {
     count: u32,
 }
 
+/// A recipient as a frame has it; of one that is done there is neither destination nor reason.
+#[derive(Clone, Debug)]
+pub(crate) struct FoundRecipient<'a> {
+    pub(crate) sequenced: Sequenced,
+    pub(crate) destination: Option<&'a [u8]>,
+    /// Why it is held.
+    pub(crate) hold: Option<Hold>,
+}
+
 /// The effect of a state change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Applied {
@@ -147,6 +157,8 @@ pub(crate) struct Index {
     several: HashMap<u32, u32>,
     /// Chunk lists of messages in chunks, by slot.
     chunks: HashMap<u32, ChunkList>,
+    /// Why recipients are held, by slot of the recipient.
+    holds: HashMap<u32, Hold>,
     live_messages: u64,
     live_recipients: u64,
     held_recipients: u64,
@@ -196,6 +208,7 @@ impl Index {
             + self.by_name.allocation_size()
             + self.destinations.capacity() * size_of::<Destination>()
             + self.several.len() * 2 * size_of::<(u32, u32)>()
+            + self.holds.values().map(|hold| hold.encoded_len() + 64).sum::<usize>()
             + names
             + chunks) as u64
     }
@@ -231,7 +244,8 @@ impl Index {
         })
     }
 
-    /// Adds a message. `recipients` yields each position's state and destination; done ones have none.
+    /// Adds a message. `recipients` yields each position's state, destination and reason why it is held; done ones have
+    /// neither.
     ///
     /// Returns `None` if it has no recipient that is not done, or the id is taken; nothing was added.
     pub(crate) fn insert<'a>(
@@ -239,14 +253,15 @@ impl Index {
         id: u64,
         place: Place,
         chunks: Option<ChunkList>,
-        recipients: impl Iterator<Item = (Sequenced, Option<&'a [u8]>)>,
+        recipients: impl Iterator<Item = FoundRecipient<'a>>,
     ) -> Option<()> {
         if self.find(id).is_some() {
             return None;
         }
         let listed: Vec<_> = recipients.collect();
         let count = u32::try_from(listed.len()).ok()?;
-        let live = u32::try_from(listed.iter().filter(|(state, _)| state.state.status != Status::Done).count()).ok()?;
+        let live =
+            u32::try_from(listed.iter().filter(|found| found.sequenced.state.status != Status::Done).count()).ok()?;
         if live == 0 {
             return None;
         }
@@ -261,7 +276,7 @@ impl Index {
             flags: USED | if chunks.is_some() { CHUNKED } else { 0 } | if count > 1 { SEVERAL } else { 0 },
         };
         let slot = self.allocate_message(message);
-        for ((sequenced, name), at) in listed.into_iter().zip(first..) {
+        for (FoundRecipient { sequenced, destination: name, hold }, at) in listed.into_iter().zip(first..) {
             let mut recipient = Recipient {
                 destination: NIL,
                 due: 0,
@@ -274,6 +289,7 @@ impl Index {
             };
             recipient.set(sequenced);
             self.recipients[at as usize] = recipient;
+            self.set_hold(at, sequenced, hold);
             self.held_recipients += u64::from(sequenced.state.status == Status::Held);
             if sequenced.state.status != Status::Done {
                 let destination = self.intern(name.unwrap_or_default());
@@ -405,16 +421,45 @@ impl Index {
         (self.recipients.get(at as usize)?.message == slot).then_some(at)
     }
 
-    /// Changes a recipient's state as its owner wishes, and counts the change.
-    pub(crate) fn change(&mut self, id: u64, position: u32, state: State, destination: Option<&[u8]>) -> Applied {
+    /// Keeps the reason of a held recipient, and forgets that of any other.
+    fn set_hold(&mut self, at: u32, now: Sequenced, hold: Option<Hold>) {
+        match hold.filter(|_| now.state.status == Status::Held) {
+            Some(hold) => drop(self.holds.insert(at, hold)),
+            None => drop(self.holds.remove(&at)),
+        }
+    }
+
+    /// Why a recipient is held.
+    pub(crate) fn hold(&self, id: u64, position: u32) -> Option<&Hold> {
+        self.holds.get(&self.recipient(self.find(id)?, position)?)
+    }
+
+    /// Changes a recipient's state as its owner wishes, and counts the change. A recipient that stays held keeps its
+    /// reason where no new one is given.
+    pub(crate) fn change(
+        &mut self,
+        id: u64,
+        position: u32,
+        state: State,
+        destination: Option<&[u8]>,
+        hold: Option<&Hold>,
+    ) -> Applied {
         let Some(sequence) = self.state(id, position).map(|now| now.sequence.saturating_add(1)) else {
             return Applied::Nothing;
         };
-        self.apply(id, position, Sequenced { state, sequence }, destination)
+        let hold = hold.or_else(|| self.hold(id, position)).cloned();
+        self.apply(id, position, Sequenced { state, sequence }, destination, hold)
     }
 
     /// Applies a recorded state if it is younger than the known one.
-    pub(crate) fn replay(&mut self, id: u64, position: u32, to: Sequenced, destination: Option<&[u8]>) -> Applied {
+    pub(crate) fn replay(
+        &mut self,
+        id: u64,
+        position: u32,
+        to: Sequenced,
+        destination: Option<&[u8]>,
+        hold: Option<Hold>,
+    ) -> Applied {
         match self.state(id, position) {
             // A state carried over has the sequence of the one it repeats, and the destination with it.
             Some(now)
@@ -422,7 +467,7 @@ impl Index {
                     || to.sequence > now.sequence
                     || to.sequence == now.sequence && (destination.is_some() || to.sequence == u16::MAX) =>
             {
-                self.apply(id, position, to, destination)
+                self.apply(id, position, to, destination, hold)
             }
             _ => Applied::Nothing,
         }
@@ -439,13 +484,21 @@ impl Index {
         self.recipient(slot, position).map(|at| self.recipients[at as usize].sequenced())
     }
 
-    fn apply(&mut self, id: u64, position: u32, to: Sequenced, destination: Option<&[u8]>) -> Applied {
+    fn apply(
+        &mut self,
+        id: u64,
+        position: u32,
+        to: Sequenced,
+        destination: Option<&[u8]>,
+        hold: Option<Hold>,
+    ) -> Applied {
         let Some((slot, at)) = self.find(id).and_then(|slot| Some((slot, self.recipient(slot, position)?))) else {
             return Applied::Nothing;
         };
         self.held_recipients += u64::from(to.state.status == Status::Held);
         self.held_recipients -= u64::from(self.recipients[at as usize].status() == Status::Held);
         self.recipients[at as usize].set(to);
+        self.set_hold(at, to, hold);
         if to.state.status == Status::Done {
             self.unlink(at);
             self.live_recipients -= 1;
@@ -487,6 +540,9 @@ impl Index {
             count += 1;
             let status = self.recipients[at as usize].status();
             self.held_recipients -= u64::from(status == Status::Held);
+            if status == Status::Held {
+                self.holds.remove(&at);
+            }
             if status != Status::Done {
                 self.unlink(at);
                 self.live_recipients -= 1;
@@ -530,6 +586,23 @@ impl Index {
             None => self.chunks.remove(&slot),
         };
         Some(Gone { place: old, chunks: before })
+    }
+
+    /// Reasons why recipients of a message are held, by position.
+    pub(crate) fn holds(&self, id: u64) -> Option<HashMap<u32, Hold>> {
+        let first = self.messages[self.find(id)? as usize].first;
+        if self.holds.is_empty() {
+            return Some(HashMap::new());
+        }
+        let positions = (0_u32..).zip(self.recipients.get(first as usize..)?);
+        let mut holds = HashMap::new();
+        for (position, recipient) in positions {
+            holds.extend(self.holds.get(&(first + position)).map(|hold| (position, hold.clone())));
+            if recipient.flags & LAST != 0 {
+                break;
+            }
+        }
+        Some(holds)
     }
 
     /// States of all recipients by position, done ones included, with the destinations of the others.

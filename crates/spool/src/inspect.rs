@@ -9,6 +9,7 @@ use crate::error::OpenError;
 use crate::files::{Candidate, Reader};
 use crate::footer::Footer;
 use crate::format::{Frame, Identity, Kind, Seed};
+use crate::hold::Hold;
 use crate::recovery::{self, Damage, Recovery};
 use crate::scan::{Scan, scan};
 use crate::sections::{Envelope, Listed, Livemap, read_ids, read_states};
@@ -286,7 +287,8 @@ fn describe(frame: &Frame<'_>) -> String {
                     class => format!(" class {class}"),
                 };
                 let mark = if state_now.is_marked() { " marked" } else { "" };
-                format!("{}/{} {status:?} {tries}{class}{mark}{warned}", name_of(state.id), state.position)
+                let hold = state.hold.as_ref().map(describe_hold).unwrap_or_default();
+                format!("{}/{} {status:?} {tries}{class}{mark}{warned}{hold}", name_of(state.id), state.position)
             });
             enumerate("states", states)
         }
@@ -331,10 +333,13 @@ fn enumerate(what: &str, names: impl Iterator<Item = String>) -> String {
 
 fn describe_recipients(envelope: &Envelope<'_>) -> String {
     let mut names: Vec<String> = Vec::new();
-    let mut finished = 0;
+    let (mut finished, mut first_hold) = (0, None);
     for listed in envelope.iter().flatten() {
         match listed {
-            Listed::One(_, recipient) => names.push(String::from_utf8_lossy(recipient.destination).into_owned()),
+            Listed::One(_, recipient, hold) => {
+                names.push(String::from_utf8_lossy(recipient.destination).into_owned());
+                first_hold = first_hold.or(hold);
+            }
             Listed::Finished(count) => finished += count,
         }
     }
@@ -345,5 +350,13 @@ fn describe_recipients(envelope: &Envelope<'_>) -> String {
     let more = names.len().saturating_sub(3);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     let done = if finished > 0 { format!(", {finished} done before") } else { String::new() };
-    format!("{waiting} recipients at {shown}{more}{done}")
+    let hold = first_hold.as_ref().map(describe_hold).unwrap_or_default();
+    format!("{waiting} recipients at {shown}{more}{done}{hold}")
+}
+
+/// Why recipients are held, in words.
+fn describe_hold(hold: &Hold) -> String {
+    let by = if hold.by().is_empty() { String::new() } else { format!(" {}", hold.by()) };
+    let until = hold.ends_at().map_or_else(String::new, |until| format!(" until {until}"));
+    format!(" held by {}{by}{until}: {}", hold.kind().name(), hold.text())
 }

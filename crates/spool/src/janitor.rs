@@ -291,7 +291,7 @@ impl Janitor {
     /// Writes the state entries of a segment that are about unfinished messages again; `false` if that was not
     /// possible.
     fn carry_states(&mut self, slot: u16) -> bool {
-        let entries = self.with_footer(slot, |footer, shard| present(shard, footer.states.iter().copied()));
+        let entries = self.with_footer(slot, |footer, shard| present(shard, footer.states.iter().cloned()));
         match entries {
             Some(entries) => Relocation::states(self, entries),
             None => self.carry_scanned(slot),
@@ -447,7 +447,8 @@ fn present<'a>(shard: &Shard, states: impl Iterator<Item = ReadState<'a>>) -> Ve
             && seen.insert((id, position))
         {
             let destination = book.index.destination_of(id, position).map(Into::into);
-            entries.push(StateEntry { id, position, sequenced, destination });
+            let hold = book.index.hold(id, position).cloned();
+            entries.push(StateEntry { id, position, sequenced, destination, hold });
         }
     }
     entries

@@ -289,7 +289,7 @@ mod tests {
     fn kept(recipients: u32, body: usize) -> Kept {
         let mut writer = EnvelopeWriter::new(0, b"head", recipients).unwrap();
         for _ in 0..recipients {
-            writer.recipient(Sequenced::default(), NewRecipient { data: b"data", destination: b"d" }).unwrap();
+            writer.recipient(Sequenced::default(), NewRecipient { data: b"data", destination: b"d" }, None).unwrap();
         }
         Kept::new(writer.into_bytes().into(), 7, Some(vec![0; body].into())).unwrap()
     }
@@ -299,7 +299,7 @@ mod tests {
         let mut writer = EnvelopeWriter::new(0, b"head", 9).unwrap();
         let mut add = |data: &[u8], finished| {
             writer.finished(finished);
-            writer.recipient(Sequenced::default(), NewRecipient { data, destination: b"d" }).unwrap();
+            writer.recipient(Sequenced::default(), NewRecipient { data, destination: b"d" }, None).unwrap();
         };
         add(b"three", 3);
         add(b"four", 0);

@@ -14,7 +14,7 @@
 //! janitor    footers, reuse, growth              relocate   stragglers into cold segments, by destination
 //! recovery   from bytes to the book              scan       torn tail or rot; scrub: looking for it in time
 //! format, sections, chunk_list: the bytes        disk       the only room that touches a file
-//! inspect    what a stopped spool holds, in words
+//! inspect    what a stopped spool holds, in words  hold     why a recipient is held
 //! ```
 //!
 //! [`Spool::append_all`] stores the messages that one transaction became all or none. A crash at each point leaves:
@@ -52,6 +52,7 @@ mod footer;
 mod format;
 #[doc(hidden)]
 pub mod fuzz;
+mod hold;
 mod index;
 pub mod inspect;
 mod janitor;
@@ -75,6 +76,7 @@ pub use config::Sabotage;
 pub use error::{Error, OpenError};
 pub use event::Event;
 pub use format::VERSION;
+pub use hold::{Hold, HoldKind};
 pub use recovery::{Damage, Recovery};
 pub use spool::{Pressure, Spool, Stepper};
 pub use store::{

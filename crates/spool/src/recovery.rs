@@ -10,10 +10,10 @@ use crate::error::OpenError;
 use crate::files::{Candidate, RECIPIENTS_MAX, Reader};
 use crate::footer::{Footer, FooterBuilder, Row};
 use crate::format::{FLAG_FOREIGN, FrameHeader, Identity, Kind};
-use crate::index::Place;
+use crate::index::{FoundRecipient, Place};
 use crate::log::Closed;
 use crate::scan::{Rot, Scan, scan};
-use crate::sections::{Envelope, Livemap, MappedSegment, Sequenced, StateEntry, read_ids, read_states};
+use crate::sections::{Envelope, Livemap, MappedSegment, StateEntry, read_ids, read_states};
 use crate::segments::{Missing, Phase, Segment, Segments};
 use crate::store::Status;
 use std::collections::HashMap;
@@ -394,11 +394,8 @@ impl<'a> Builder<'a> {
             }
             self.add_message(slot, ordinal, row, &footer);
         }
-        let states = footer.states.iter().map(|state| {
-            let destination = state.destination.map(Into::into);
-            let (id, position, sequenced) = (state.id, state.position, state.sequenced);
-            FoundState { entry: StateEntry { id, position, sequenced, destination }, is_foreign: foreign, slot }
-        });
+        let states =
+            footer.states.iter().map(|state| FoundState { entry: state.to_entry(), is_foreign: foreign, slot });
         let segment = self.book.segments.get_mut(slot);
         // Dead frames count too: the next LIVEMAP must cover them, or they would pass for younger than it.
         segment.frames = u32::try_from(footer.rows.len()).unwrap_or(u32::MAX);
@@ -418,10 +415,11 @@ impl<'a> Builder<'a> {
         }
         let place = Place { segment: slot, offset: row.offset, size: row.size, ordinal };
         let chunks = (!row.list.is_empty()).then(|| ChunkList::read(row.list).unwrap_or_default());
-        let recipients = row.recipients().flat_map(|(sequenced, destination)| {
-            let name = destination.and_then(|index| footer.destinations.get(index as usize).copied());
+        let recipients = row.recipients().flat_map(|(sequenced, destination, hold)| {
+            let destination = destination.and_then(|index| footer.destinations.get(index as usize).copied());
             let count = if sequenced.state.status == Status::Done { sequenced.state.due } else { 1 };
-            std::iter::repeat_n((sequenced, name), count as usize).take(RECIPIENTS_MAX)
+            let found = FoundRecipient { sequenced, destination, hold };
+            std::iter::repeat_n(found, count as usize).take(RECIPIENTS_MAX)
         });
         let Some(known) = self.book.index.place(row.id) else {
             if self.book.index.insert(row.id, place, chunks, recipients).is_some() {
@@ -431,7 +429,7 @@ impl<'a> Builder<'a> {
         };
         // Two copies: the younger one serves, and of two states of a recipient the younger one holds. A copy in a cold
         // segment is younger than its original, for any generations: both kinds of segment are open at a time.
-        let states: Vec<(Sequenced, Option<&[u8]>)> = recipients.collect();
+        let states: Vec<FoundRecipient<'_>> = recipients.collect();
         let age = |place: Place| {
             let segment = self.book.segments.get(place.segment);
             (segment.cold, segment.generation, place.ordinal)
@@ -442,8 +440,8 @@ impl<'a> Builder<'a> {
             }
             self.book.segments.get_mut(slot).add(ordinal, row.size);
         }
-        for ((sequenced, name), position) in states.into_iter().zip(0..) {
-            self.book.replay(row.id, position, sequenced, name);
+        for (FoundRecipient { sequenced, destination, hold }, position) in states.into_iter().zip(0..) {
+            self.book.replay(row.id, position, sequenced, destination, hold);
         }
     }
 
@@ -477,7 +475,8 @@ impl<'a> Builder<'a> {
             if *is_foreign && !self.book.index.contains(entry.id) {
                 foreign.0.push(entry.clone());
             } else {
-                self.book.replay(entry.id, entry.position, entry.sequenced, entry.destination.as_deref());
+                let (destination, hold) = (entry.destination.as_deref(), entry.hold.clone());
+                self.book.replay(entry.id, entry.position, entry.sequenced, destination, hold);
             }
         }
         for (id, is_foreign) in std::mem::take(&mut self.done) {

@@ -12,9 +12,10 @@ use crate::chunk_list::{ChunkList, ChunkPlace};
 use crate::event::Event;
 use crate::footer::FooterBuilder;
 use crate::format::{FLAG_CHUNKS, FrameHeader, Kind};
+use crate::hold::Hold;
 use crate::index::Place;
 use crate::janitor::{Janitor, REST_US};
-use crate::sections::{Envelope, EnvelopeWriter, StateEntry};
+use crate::sections::{Envelope, EnvelopeWriter, Listed, StateEntry};
 use crate::segments::Phase;
 use crate::shard::{ReadError, ReadMessage, count, lock};
 use crate::store::{Chunk, NewRecipient, Status};
@@ -158,10 +159,13 @@ impl<'a> Relocation<'a> {
         };
         let Some(header) = FrameHeader::over(Kind::Moved, flags, id, &envelope, &second) else { return false };
         let parsed = Envelope::parse(&envelope);
-        let (recipients, names) = parsed
-            .iter()
-            .flat_map(Envelope::positions)
-            .fold((1, 0), |(n, bytes), (_, _, recipient)| (n + 2, bytes + recipient.destination.len()));
+        let add = |(n, bytes): (usize, usize), listed| match listed {
+            Listed::One(_, recipient, hold) => {
+                (n + 2, bytes + recipient.destination.len() + hold.as_ref().map_or(0, Hold::encoded_len))
+            }
+            Listed::Finished(_) => (n, bytes),
+        };
+        let (recipients, names) = parsed.iter().flat_map(Envelope::iter).flatten().fold((1, 0), add);
         let footer = FooterBuilder::message_bytes(recipients, names, list_bytes);
         self.make_room(header.frame_bytes(), footer);
         if self.halted {
@@ -174,7 +178,10 @@ impl<'a> Relocation<'a> {
 
     /// The envelope with the states of this moment.
     fn present_envelope(&self, id: u64, message: &ReadMessage) -> Option<Bytes> {
-        let states = lock(&self.janitor.shard.book).index.states(id)?;
+        let (states, holds) = {
+            let book = lock(&self.janitor.shard.book);
+            (book.index.states(id)?, book.index.holds(id)?)
+        };
         let envelope = Envelope::parse(&message.envelope)?;
         let mut writer = EnvelopeWriter::new(envelope.body_offset, envelope.head, envelope.recipients).ok()?;
         let mut listed = envelope.positions().peekable();
@@ -182,7 +189,8 @@ impl<'a> Relocation<'a> {
             let data = listed.next_if(|(at, ..)| *at == position).map(|(_, _, recipient)| recipient.data);
             match (data, destination) {
                 (Some(data), Some(destination)) if sequenced.state.status != Status::Done => {
-                    writer.recipient(*sequenced, NewRecipient { data, destination }).ok()?;
+                    let recipient = NewRecipient { data, destination };
+                    writer.recipient(*sequenced, recipient, holds.get(&position)).ok()?;
                 }
                 _ => writer.finished(1),
             }

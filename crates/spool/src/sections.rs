@@ -4,6 +4,7 @@
 //! input is long.
 
 use crate::format::Reader;
+use crate::hold::Hold;
 use crate::store::{NewRecipient, State, Status};
 
 /// Status byte of a run of finished recipients.
@@ -40,19 +41,45 @@ pub(crate) fn status_from_byte(byte: u8) -> Option<Status> {
     })
 }
 
-fn read_sequenced(reader: &mut Reader<'_>) -> Option<Sequenced> {
-    let status = status_from_byte(reader.u8()?)?;
+/// Status byte of a held recipient with a reason, which follows behind the rest of its entry.
+const HELD_WITH_REASON: u8 = 4;
+
+/// The status byte of an entry that has this reason behind it.
+fn entry_byte(status: Status, hold: Option<&Hold>) -> u8 {
+    if status == Status::Held && hold.is_some() { HELD_WITH_REASON } else { status_byte(status) }
+}
+
+/// The status that the byte of an entry says, and whether a reason follows behind the entry.
+fn entry_status(byte: u8) -> Option<(Status, bool)> {
+    if byte == HELD_WITH_REASON { Some((Status::Held, true)) } else { status_from_byte(byte).map(|of| (of, false)) }
+}
+
+/// Reads status, attempts, sequence and due, and whether a reason follows behind the entry.
+pub(crate) fn read_sequenced(reader: &mut Reader<'_>) -> Option<(Sequenced, bool)> {
+    let (status, has_reason) = entry_status(reader.u8()?)?;
     let attempts = reader.u8()?;
     let sequence = reader.u16()?;
     let due = reader.u32()?;
-    Some(Sequenced { state: State { status, attempts, due }, sequence })
+    Some((Sequenced { state: State { status, attempts, due }, sequence }, has_reason))
 }
 
-/// Appends status, attempts, sequence and due: eight bytes.
-pub(crate) fn write_sequenced(to: &mut Vec<u8>, of: Sequenced) {
-    to.extend_from_slice(&[status_byte(of.state.status), of.state.attempts]);
+/// Appends status, attempts, sequence and due: eight bytes. The caller appends the reason behind the rest of the entry.
+pub(crate) fn write_sequenced(to: &mut Vec<u8>, of: Sequenced, hold: Option<&Hold>) {
+    to.extend_from_slice(&[entry_byte(of.state.status, hold), of.state.attempts]);
     to.extend_from_slice(&of.sequence.to_le_bytes());
     to.extend_from_slice(&of.state.due.to_le_bytes());
+}
+
+/// Reads the reason behind an entry, if its status says that there is one; `None` where it does not make sense.
+pub(crate) fn read_reason(reader: &mut Reader<'_>, has_reason: bool) -> Option<Option<Hold>> {
+    if has_reason { Hold::read(reader).map(Some) } else { Some(None) }
+}
+
+/// Appends the reason behind an entry whose status says that there is one.
+pub(crate) fn write_reason(to: &mut Vec<u8>, of: Sequenced, hold: Option<&Hold>) {
+    if let Some(hold) = hold.filter(|_| of.state.status == Status::Held) {
+        hold.write(to);
+    }
 }
 
 /// Why an envelope cannot be encoded.
@@ -78,17 +105,23 @@ impl EnvelopeWriter {
         Ok(Self { bytes, run: 0 })
     }
 
-    pub(crate) fn recipient(&mut self, state: Sequenced, recipient: NewRecipient<'_>) -> Result<(), TooLong> {
+    pub(crate) fn recipient(
+        &mut self,
+        state: Sequenced,
+        recipient: NewRecipient<'_>,
+        hold: Option<&Hold>,
+    ) -> Result<(), TooLong> {
         if recipient.destination.len() > NAME_BYTES_MAX || recipient.data.len() > NAME_BYTES_MAX {
             return Err(TooLong);
         }
         self.flush_run();
-        write_sequenced(&mut self.bytes, state);
+        write_sequenced(&mut self.bytes, state, hold);
         let length = |of: &[u8]| u16::try_from(of.len()).map_err(|_| TooLong);
         self.bytes.extend_from_slice(&length(recipient.destination)?.to_le_bytes());
         self.bytes.extend_from_slice(&length(recipient.data)?.to_le_bytes());
         self.bytes.extend_from_slice(recipient.destination);
         self.bytes.extend_from_slice(recipient.data);
+        write_reason(&mut self.bytes, state, hold);
         Ok(())
     }
 
@@ -99,7 +132,7 @@ impl EnvelopeWriter {
     fn flush_run(&mut self) {
         if self.run > 0 {
             let state = State { status: Status::Done, attempts: 0, due: self.run };
-            write_sequenced(&mut self.bytes, Sequenced { state, sequence: 0 });
+            write_sequenced(&mut self.bytes, Sequenced { state, sequence: 0 }, None);
             self.run = 0;
         }
     }
@@ -122,10 +155,10 @@ pub(crate) struct Envelope<'a> {
 }
 
 /// An envelope's part about the next recipients.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Listed<'a> {
-    /// One recipient that is not done.
-    One(Sequenced, NewRecipient<'a>),
+    /// One recipient that is not done, with the reason why it is held.
+    One(Sequenced, NewRecipient<'a>, Option<Hold>),
     /// That many finished ones.
     Finished(u32),
 }
@@ -167,7 +200,7 @@ impl<'a> Envelope<'a> {
     pub(crate) fn positions(&self) -> impl Iterator<Item = (u32, Sequenced, NewRecipient<'a>)> + use<'a> {
         let mut position = 0_u32;
         self.iter().flatten().filter_map(move |listed| match listed {
-            Listed::One(state, recipient) => {
+            Listed::One(state, recipient, _) => {
                 let here = position;
                 position = position.saturating_add(1);
                 Some((here, state, recipient))
@@ -217,7 +250,7 @@ pub(crate) fn listed(section: &[u8]) -> Option<Box<[(u32, u32)]>> {
 /// The recipient that begins at a place of its section.
 pub(crate) fn recipient_at(section: &[u8], place: u32) -> Option<NewRecipient<'_>> {
     match read_listed(&mut Reader(section.get(place as usize..)?))? {
-        Listed::One(_, recipient) => Some(recipient),
+        Listed::One(_, recipient, _) => Some(recipient),
         Listed::Finished(_) => None,
     }
 }
@@ -236,14 +269,15 @@ pub(crate) fn head(section: &[u8]) -> Option<&[u8]> {
 }
 
 fn read_listed<'a>(reader: &mut Reader<'a>) -> Option<Listed<'a>> {
-    let sequenced = read_sequenced(reader)?;
+    let (sequenced, has_reason) = read_sequenced(reader)?;
     if sequenced.state.status == Status::Done {
         return (sequenced.state.due > 0).then_some(Listed::Finished(sequenced.state.due));
     }
     let (destination_len, data_len) = (reader.u16()?, reader.u16()?);
     let destination = reader.bytes(destination_len.into())?;
     let data = reader.bytes(data_len.into())?;
-    Some(Listed::One(sequenced, NewRecipient { data, destination }))
+    let hold = read_reason(reader, has_reason)?;
+    Some(Listed::One(sequenced, NewRecipient { data, destination }, hold))
 }
 
 /// A recorded change of one recipient.
@@ -254,33 +288,48 @@ pub(crate) struct StateEntry {
     pub(crate) sequenced: Sequenced,
     /// The new destination, if it changed.
     pub(crate) destination: Option<Box<[u8]>>,
+    /// Why it is held.
+    pub(crate) hold: Option<Hold>,
 }
 
 impl StateEntry {
     pub(crate) fn encoded_len(&self) -> usize {
-        22 + self.destination.as_ref().map_or(0, |name| name.len())
+        let hold = self.hold.as_ref().filter(|_| self.sequenced.state.status == Status::Held);
+        22 + self.destination.as_ref().map_or(0, |name| name.len()) + hold.map_or(0, Hold::encoded_len)
     }
 
     pub(crate) fn write(&self, to: &mut Vec<u8>) {
         to.extend_from_slice(&self.id.to_le_bytes());
         to.extend_from_slice(&self.position.to_le_bytes());
         to.extend_from_slice(&self.sequenced.sequence.to_le_bytes());
-        to.extend_from_slice(&[status_byte(self.sequenced.state.status), self.sequenced.state.attempts]);
+        let status = entry_byte(self.sequenced.state.status, self.hold.as_ref());
+        to.extend_from_slice(&[status, self.sequenced.state.attempts]);
         to.extend_from_slice(&self.sequenced.state.due.to_le_bytes());
         let name = self.destination.as_deref();
         let length = name.map_or(SAME_DESTINATION, |name| u16::try_from(name.len()).unwrap_or(SAME_DESTINATION));
         to.extend_from_slice(&length.to_le_bytes());
         to.extend_from_slice(name.unwrap_or_default());
+        write_reason(to, self.sequenced, self.hold.as_ref());
     }
 }
 
 /// A state entry as it lies in bytes.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct ReadState<'a> {
     pub(crate) id: u64,
     pub(crate) position: u32,
     pub(crate) sequenced: Sequenced,
     pub(crate) destination: Option<&'a [u8]>,
+    pub(crate) hold: Option<Hold>,
+}
+
+impl ReadState<'_> {
+    /// The entry apart from the bytes that it was read from.
+    pub(crate) fn to_entry(&self) -> StateEntry {
+        let Self { id, position, sequenced, destination, hold } = self;
+        let destination = destination.map(Into::into);
+        StateEntry { id: *id, position: *position, sequenced: *sequenced, destination, hold: hold.clone() }
+    }
 }
 
 /// The state entries of a section, up to the first that makes no sense.
@@ -293,7 +342,7 @@ fn read_state<'a>(reader: &mut Reader<'a>) -> Option<ReadState<'a>> {
     let id = reader.u64()?;
     let position = reader.u32()?;
     let sequence = reader.u16()?;
-    let status = status_from_byte(reader.u8()?)?;
+    let (status, has_reason) = entry_status(reader.u8()?)?;
     let attempts = reader.u8()?;
     let due = reader.u32()?;
     let destination = match reader.u16()? {
@@ -305,6 +354,7 @@ fn read_state<'a>(reader: &mut Reader<'a>) -> Option<ReadState<'a>> {
         position,
         sequenced: Sequenced { state: State { status, attempts, due }, sequence },
         destination,
+        hold: read_reason(reader, has_reason)?,
     })
 }
 
@@ -394,8 +444,9 @@ mod tests {
         let mut writer = EnvelopeWriter::new(9, b"head", 7).unwrap();
         writer.finished(1);
         writer.finished(1);
-        writer.recipient(state(1), recipient(b"c")).unwrap();
-        writer.recipient(state(2), recipient(b"d")).unwrap();
+        let hold = Hold::new(crate::HoldKind::Rule, "spam", "looks like it");
+        writer.recipient(state(1), recipient(b"c"), Some(&hold)).unwrap();
+        writer.recipient(state(2), recipient(b"d"), None).unwrap();
         writer.finished(3);
         let bytes = writer.into_bytes();
         let envelope = Envelope::parse(&bytes).unwrap();
@@ -403,6 +454,11 @@ mod tests {
         assert_eq!(body_offset(&bytes), Some(9));
         let found: Vec<_> = envelope.positions().map(|(at, state, r)| (at, state.state.due, r.data)).collect();
         assert_eq!(found, [(2, 1, &b"c"[..]), (3, 2, &b"d"[..])]);
+        let holds = envelope.iter().flatten().filter_map(|listed| match listed {
+            Listed::One(_, _, hold) => Some(hold),
+            Listed::Finished(_) => None,
+        });
+        assert_eq!(holds.collect::<Vec<_>>(), [Some(hold), None]);
         for cut in 0..bytes.len() {
             assert!(Envelope::parse(&bytes[..cut]).is_none(), "cut at {cut}");
         }
@@ -415,7 +471,7 @@ mod tests {
         let mut writer = EnvelopeWriter::new(0, b"the head", 50).unwrap();
         for name in &names {
             let recipient = NewRecipient { data: name.as_bytes(), destination: b"example.org" };
-            writer.recipient(Sequenced::default(), recipient).unwrap();
+            writer.recipient(Sequenced::default(), recipient, None).unwrap();
         }
         let bytes = writer.into_bytes();
         let places = places(&bytes).unwrap();
@@ -448,14 +504,16 @@ mod tests {
 
     #[test]
     fn states_round_trip() {
+        let entry = StateEntry { id: 1, position: 2, sequenced: Sequenced::default(), destination: None, hold: None };
+        let held = Sequenced { state: State { status: Status::Held, ..State::default() }, sequence: 3 };
+        let hold = Some(Hold::new(crate::HoldKind::Operator, "ann", "why"));
+        let destination = Some(b"x".as_slice().into());
         let entries = [
-            StateEntry { id: 1, position: 2, sequenced: Sequenced::default(), destination: None },
-            StateEntry {
-                id: 3,
-                position: 4,
-                sequenced: Sequenced::default(),
-                destination: Some(b"x".as_slice().into()),
-            },
+            entry.clone(),
+            StateEntry { destination: destination.clone(), ..entry.clone() },
+            StateEntry { sequenced: held, hold: hold.clone(), destination, ..entry.clone() },
+            StateEntry { sequenced: held, hold, ..entry.clone() },
+            StateEntry { sequenced: held, ..entry },
         ];
         let mut bytes = Vec::new();
         for entry in &entries {
@@ -463,14 +521,7 @@ mod tests {
             entry.write(&mut bytes);
             assert_eq!(bytes.len() - before, entry.encoded_len());
         }
-        let read: Vec<_> = read_states(&bytes)
-            .map(|r| StateEntry {
-                id: r.id,
-                position: r.position,
-                sequenced: r.sequenced,
-                destination: r.destination.map(Into::into),
-            })
-            .collect();
+        let read: Vec<_> = read_states(&bytes).map(|read| read.to_entry()).collect();
         assert_eq!(read, entries);
     }
 }

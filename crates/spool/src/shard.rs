@@ -16,6 +16,7 @@ use crate::error::Error;
 use crate::event::Event;
 use crate::footer::FooterBuilder;
 use crate::format::{Found, Frame, FrameHeader, Identity, Kind, Seed};
+use crate::hold::Hold;
 use crate::index::Place;
 use crate::kept::Shared;
 use crate::log::Closed;
@@ -295,7 +296,8 @@ impl Shard {
         let header_bytes = self.header_bytes(&message.body)?;
         let count = u32::try_from(message.recipients.len()).map_err(|_| too_large(usize::MAX))?;
         let envelope = encode_envelope(message, header_bytes, count).ok_or_else(|| too_large(usize::MAX))?;
-        let names: usize = message.recipients.iter().map(|recipient| recipient.destination.len()).sum();
+        let hold_bytes = message.hold.map_or(0, Hold::encoded_len);
+        let names = message.recipients.iter().map(|recipient| recipient.destination.len() + hold_bytes).sum();
         let (kind, second, list) = match &message.body {
             NewBody::Whole { content, .. } => (Kind::Message, content.clone(), 0),
             NewBody::Chunks { header, count, .. } => (Kind::Reference, header.clone(), ChunkList::encoded_len(*count)),
@@ -362,7 +364,12 @@ impl Shard {
     /// write.
     ///
     /// One step under the book's lock: a caller that sees a message finished can rely on its DONE being in the queue.
-    pub(crate) fn record(&self, changes: &[Change], instead: Option<&Self>) -> Result<Commit, Error> {
+    pub(crate) fn record(
+        &self,
+        changes: &[Change],
+        hold: Option<&Hold>,
+        instead: Option<&Self>,
+    ) -> Result<Commit, Error> {
         let now_us = self.disk.now_us();
         let staging = instead.map_or(&self.staging, |other| &other.staging);
         if staging.is_poisoned() {
@@ -370,7 +377,7 @@ impl Shard {
         }
         let mut recorded = Recorded::default();
         let mut book = lock(&self.book);
-        book.record(changes, self.limits.name_bytes_max(), &mut recorded);
+        book.record(changes, hold, self.limits.name_bytes_max(), &mut recorded);
         let finished = recorded.done.clone();
         let commit = staging.record(recorded.states, recorded.done, instead.is_some(), now_us);
         drop(book);
@@ -725,7 +732,7 @@ fn encode_envelope(message: &NewMessage<'_>, header_bytes: u32, count: u32) -> O
     let first = Sequenced { state: State { status, ..message.state }, sequence: 0 };
     for recipient in message.recipients {
         let NewRecipient { data, destination } = *recipient;
-        writer.recipient(first, NewRecipient { data, destination }).ok()?;
+        writer.recipient(first, NewRecipient { data, destination }, message.hold).ok()?;
     }
     Some(writer.into_bytes().into())
 }

@@ -7,6 +7,7 @@ use crate::disk::Disk;
 use crate::error::{Error, OpenError};
 use crate::event::Event;
 use crate::format::{EPOCH_SHIFT, Identity};
+use crate::hold::Hold;
 use crate::janitor::Janitor;
 use crate::recovery::{self, Recovered, Recovery};
 use crate::sections::StateEntry;
@@ -294,6 +295,42 @@ impl Spool {
         self.holder(id).map(|shard| shard.states_of(id, wanted.into_iter())).unwrap_or_default()
     }
 
+    /// Records changes as [`Store::record`], with the reason why those recipients are held that the changes hold. It is
+    /// durable with their states, and disappears when they are released.
+    ///
+    /// # Errors
+    /// As [`Store::record`].
+    pub fn record_hold(&self, changes: &[Change], hold: &Hold) -> Result<Commit, Error> {
+        self.record_because(changes, Some(hold))
+    }
+
+    /// Why a recipient is held, if it is and somebody said so. From memory.
+    #[must_use]
+    pub fn hold(&self, id: QueueId, recipient: u32) -> Option<Hold> {
+        lock(&self.holder(id).ok()?.book).index.hold(id.to_u64(), recipient).cloned()
+    }
+
+    fn record_because(&self, changes: &[Change], hold: Option<&Hold>) -> Result<Commit, Error> {
+        if let [only] = self.shards.as_slice() {
+            return only.record(changes, hold, None);
+        }
+        let mut last = Ok(Commit::settled(&Ok(())));
+        for shard in &self.shards {
+            let mine: Vec<Change> = changes.iter().filter(|change| shard.contains(change.id)).cloned().collect();
+            if mine.is_empty() {
+                continue;
+            }
+            let instead =
+                if shard.is_read_only() { self.shards.iter().find(|other| !other.is_read_only()) } else { None };
+            let commit = shard.record(&mine, hold, instead.map(AsRef::as_ref))?;
+            last = Ok(match last {
+                Ok(before) => before.and(commit),
+                Err(error) => return Err(error),
+            });
+        }
+        last
+    }
+
     /// Returns the events since the last call that an operator should read.
     #[must_use]
     pub fn take_events(&self) -> Vec<Event> {
@@ -381,7 +418,8 @@ fn adopt(shard: &Shard, states: &[StateEntry], done: &[u64]) {
     let mine: Vec<StateEntry> = states.iter().filter(|entry| book.index.contains(entry.id)).cloned().collect();
     let mut ended: Vec<u64> = done.iter().copied().filter(|id| book.replay_done(*id)).collect();
     for entry in &mine {
-        if book.replay(entry.id, entry.position, entry.sequenced, entry.destination.as_deref()) {
+        let (destination, hold) = (entry.destination.as_deref(), entry.hold.clone());
+        if book.replay(entry.id, entry.position, entry.sequenced, destination, hold) {
             ended.push(entry.id);
         }
     }
@@ -409,24 +447,7 @@ impl Store for Spool {
     }
 
     fn record(&self, changes: &[Change]) -> Result<Commit, Error> {
-        if let [only] = self.shards.as_slice() {
-            return only.record(changes, None);
-        }
-        let mut last = Ok(Commit::settled(&Ok(())));
-        for shard in &self.shards {
-            let mine: Vec<Change> = changes.iter().filter(|change| shard.contains(change.id)).cloned().collect();
-            if mine.is_empty() {
-                continue;
-            }
-            let instead =
-                if shard.is_read_only() { self.shards.iter().find(|other| !other.is_read_only()) } else { None };
-            let commit = shard.record(&mine, instead.map(AsRef::as_ref))?;
-            last = Ok(match last {
-                Ok(before) => before.and(commit),
-                Err(error) => return Err(error),
-            });
-        }
-        last
+        self.record_because(changes, None)
     }
 
     fn envelope(&self, id: QueueId) -> Result<StoredEnvelope, Error> {

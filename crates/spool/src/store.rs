@@ -7,6 +7,7 @@ use crate::buffer::AlignedBuf;
 use crate::commit::Commit;
 use crate::disk::BLOCK;
 use crate::error::Error;
+use crate::hold::Hold;
 use bytes::Bytes;
 use mail::QueueId;
 use std::fmt;
@@ -29,6 +30,8 @@ pub struct NewMessage<'a> {
     /// The state in which all its recipients begin: their class, and when they are due at the earliest. One that is
     /// done already, or owed something, is stored as waiting.
     pub state: State,
+    /// Why its recipients are held, if they begin held.
+    pub hold: Option<&'a Hold>,
 }
 
 /// One recipient of a transaction.

@@ -194,6 +194,7 @@ impl Writer {
             body,
             reserved: false,
             state: State::default(),
+            hold: None,
         };
         self.patiently(|| self.store.append(message.clone())).inspect_err(|_| self.store.abort(letter.id))?.wait()
     }

@@ -32,7 +32,7 @@ pub(crate) enum Command {
     Retry(ChangeArguments),
     /// Keep what waits until it is released
     #[command(after_help = super::HELP)]
-    Hold(ChangeArguments),
+    Hold(HoldArguments),
     /// Let what is held wait for delivery again
     #[command(after_help = super::HELP)]
     Release(ChangeArguments),
@@ -114,6 +114,15 @@ pub(crate) struct ChangeArguments {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct HoldArguments {
+    #[command(flatten)]
+    change: ChangeArguments,
+    /// Why, in a line for whoever looks at the queue
+    #[arg(long, value_name = "TEXT", value_parser = queue::reason)]
+    reason: Option<Box<str>>,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct BounceArguments {
     #[command(flatten)]
     change: ChangeArguments,
@@ -186,7 +195,13 @@ impl Command {
                 Ok(Some(common.orders(Action::Stragglers, selection, limit, |command| command.by = by)))
             }
             Self::Retry(arguments) => arguments.into_orders(Action::Retry),
-            Self::Hold(arguments) => arguments.into_orders(Action::Hold),
+            Self::Hold(HoldArguments { change, reason }) => {
+                let orders = change.into_orders(Action::Hold)?;
+                Ok(orders.map(|mut orders| {
+                    orders.command.reason = reason;
+                    orders
+                }))
+            }
             Self::Release(arguments) => arguments.into_orders(Action::Release),
             Self::Delete(arguments) => arguments.into_orders(Action::Delete),
             Self::Bounce(BounceArguments { change, reason }) => {

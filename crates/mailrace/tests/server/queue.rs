@@ -106,8 +106,10 @@ fn holding_and_releasing() {
     // A recipient is active during an attempt, for a moment.
     poll("not all wait", || (states(&server) == ["waiting", "waiting", "waiting"]).then_some(()));
     assert!(objects(&server, &["show", &other])[0]["recipients"][0]["due"].as_u64() > Some(0), "it is due");
-    // A held recipient stays held after a kill.
-    done(&server, &["hold", &other]);
+    // A held recipient stays held after a kill, and keeps its reason.
+    done(&server, &["hold", "--reason", "asked by ann", &other]);
+    let shown = done(&server, &["show", &other]);
+    assert!(shown.contains("held by operator ") && shown.contains(": asked by ann"), "{shown}");
     let path = server.setup.path("spool");
     server.kill();
     let mut config = spool::Config::new(&path);
@@ -116,6 +118,8 @@ fn holding_and_releasing() {
         spool::Spool::open(config, std::sync::Arc::new(spool::disk::real::RealDisk::new())).expect("a spool");
     let states = spool.states(other.parse().expect("an id"));
     assert_eq!(states[0].0.state.status, spool::Status::Held);
+    let hold = spool.hold(states[0].0.id, states[0].0.recipient).expect("a reason");
+    assert_eq!((hold.kind(), hold.text()), (spool::HoldKind::Operator, "asked by ann"));
 }
 
 #[test]

@@ -14,8 +14,8 @@ mod status;
 pub use hosts::{Host, HostsAnswer};
 pub use mailers::{MailerCounts, MailersAnswer};
 pub use queue::{
-    DestinationLine, DestinationStatus, LineKind, MessageLine, MissingLine, ProgressLine, QueueLine, QueueTotals,
-    RecipientLine, StragglerLine, UnreadableLine,
+    DestinationLine, DestinationStatus, HoldLine, LineKind, MessageLine, MissingLine, ProgressLine, QueueLine,
+    QueueTotals, RecipientLine, StragglerLine, UnreadableLine,
 };
 pub use refusal::{ProblemLine, RefusalLine};
 pub use reload::ReloadAnswer;

@@ -184,6 +184,26 @@ pub struct RecipientLine {
     /// The last failure in words.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// Why it is held, if somebody said so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hold: Option<HoldLine>,
+}
+
+/// Why a recipient is held.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct HoldLine {
+    /// `operator`, `rule`, `server` or `import`.
+    pub kind: String,
+    /// The name of the person or the rule.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+    /// The reason in words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+    /// The time until which it is meant, in seconds since 1970.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub until: Option<u32>,
 }
 
 /// The state of a destination, as far as the queue manager knows it.

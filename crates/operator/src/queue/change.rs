@@ -7,7 +7,7 @@ use super::command::Action;
 use super::delivery_control::{DeliveryControl, Destinations};
 use super::scan::{FoundMessage, FoundRecipient};
 use bytes::Bytes;
-use spool::{Change, Commit, Error, Spool, State, Status, Store as _};
+use spool::{Change, Commit, Error, Hold, Spool, State, Status, Store as _};
 use std::collections::{HashSet, VecDeque};
 
 /// Recipients that are recorded together.
@@ -51,6 +51,8 @@ pub(super) fn changed(action: Action, one: &FoundRecipient, now_s: u32) -> Optio
 #[derive(Debug)]
 pub(super) struct ChangeBatcher<'a> {
     spool: &'a Spool,
+    /// Why recipients are held that the changes hold.
+    hold: Option<Hold>,
     pending: Vec<Change>,
     unsettled: VecDeque<Commit>,
     /// Destinations that were changed; `None` if they are too many.
@@ -59,9 +61,10 @@ pub(super) struct ChangeBatcher<'a> {
 }
 
 impl<'a> ChangeBatcher<'a> {
-    pub(super) fn new(spool: &'a Spool) -> Self {
+    pub(super) fn new(spool: &'a Spool, hold: Option<Hold>) -> Self {
         Self {
             spool,
+            hold,
             pending: Vec::new(),
             unsettled: VecDeque::new(),
             touched: Some(HashSet::new()),
@@ -103,7 +106,10 @@ impl<'a> ChangeBatcher<'a> {
         if self.pending.is_empty() {
             return Ok(());
         }
-        let commit = self.spool.record(&self.pending)?;
+        let commit = match &self.hold {
+            Some(hold) => self.spool.record_hold(&self.pending, hold)?,
+            None => self.spool.record(&self.pending)?,
+        };
         self.pending.clear();
         self.unsettled.push_back(commit);
         match self.unsettled.len() > UNSETTLED_MAX {

@@ -139,7 +139,7 @@ pub struct Command {
     pub headers: bool,
     /// How stragglers are added up.
     pub by: GroupBy,
-    /// Why mail is bounced, in words for its senders; as [`reason`] reads it.
+    /// Why mail is bounced, in words for its senders, or held; as [`reason`] reads it.
     pub reason: Option<Box<str>>,
 }
 
@@ -262,7 +262,7 @@ impl Command {
             action if self.by != GroupBy::default() && action != Action::Stragglers => {
                 Err(format!("\"{name}\" adds nothing up: no \"by\""))
             }
-            action if self.reason.is_some() && action != Action::Bounce => {
+            action if self.reason.is_some() && !matches!(action, Action::Bounce | Action::Hold) => {
                 Err(format!("\"{name}\" tells nobody: no \"reason\""))
             }
             action if self.headers && action != Action::Show => Err(format!("\"{name}\" shows no \"headers\"")),
@@ -361,7 +361,8 @@ mod tests {
                 let dry_run = flag && action.changes();
                 let headers = flag && action == Action::Show;
                 let by = if action == Action::Stragglers { by } else { GroupBy::Destination };
-                let reason = (flag && action == Action::Bounce).then(|| "the list is closed".into());
+                let takes_reason = matches!(action, Action::Bounce | Action::Hold);
+                let reason = (flag && takes_reason).then(|| "the list is closed".into());
                 let recipients = if flag && action == Action::List { LISTED_RECIPIENTS_MAX } else { LISTED_RECIPIENTS };
                 let selection = selection.clone();
                 let command =

@@ -14,8 +14,9 @@ use super::view::{QueueView, text};
 use crate::answers::{DestinationLine, MissingLine, ProgressLine, QueueLine, QueueTotals, UnreadableLine, to_fields};
 use crate::control::{Answer, ListPart, Reason};
 use mail::QueueId;
+use os::accounts::Accounts;
 use os::clock;
-use spool::{Error, Spool, Status, Store as _};
+use spool::{Error, Hold, HoldKind, Spool, Status, Store as _};
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -284,7 +285,9 @@ impl CommandRun<'_> {
     fn change(&self, action: Action, now_us: u64) -> Result<ListPart, PeerGone> {
         let (view, now_s) = (QueueView { delivery: self.delivery, now_us }, seconds(now_us));
         let is_delete = action == Action::Delete;
-        let mut changes = ChangeBatcher::new(self.spool);
+        let reason = self.command.reason.as_deref().unwrap_or_default();
+        let hold = (action == Action::Hold).then(|| Hold::new(HoldKind::Operator, &user_name(self.uid), reason));
+        let mut changes = ChangeBatcher::new(self.spool, hold);
         // The deleted messages, kept until the spool has the change: they cannot be read afterwards.
         let mut deleted = Vec::new();
         let mut failed: Option<Error> = None;
@@ -542,4 +545,10 @@ fn last(totals: QueueTotals) -> ListPart {
 /// Whole seconds since 1970, as states have them.
 fn seconds(us: u64) -> u32 {
     u32::try_from(us / 1_000_000).unwrap_or(u32::MAX)
+}
+
+/// The name of a user by the file of this machine, or the number. Blocks.
+fn user_name(uid: u32) -> String {
+    let found = Accounts::read().and_then(|accounts| accounts.find_uid(uid));
+    found.ok().flatten().map_or_else(|| uid.to_string(), |login| login.name)
 }

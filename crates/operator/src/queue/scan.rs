@@ -8,7 +8,7 @@ use super::delivery_control::DeliveryControl;
 use super::selection::{RecipientStatus, Selection};
 use bytes::Bytes;
 use mail::{Envelope, QueueId, Recipient};
-use spool::{Entry, Error, Spool, State, Status, Store as _, StoredEnvelope, StoredRecipient};
+use spool::{Entry, Error, Hold, Spool, State, Status, Store as _, StoredEnvelope, StoredRecipient};
 use std::time::Duration;
 
 /// Holds a message with its selected recipients.
@@ -62,6 +62,8 @@ pub(super) struct FoundRecipient {
     pub(super) recipient: Option<Recipient>,
     /// It keeps the time that its sender gave, whatever else the command changes.
     pub(super) keeps_time: bool,
+    /// Why it is held.
+    pub(super) hold: Option<Hold>,
 }
 
 /// Says whether a message is selected.
@@ -180,6 +182,7 @@ impl QueueScan<'_> {
             destination: destination.clone(),
             recipient: None,
             keeps_time: false,
+            hold: self.spool.hold(id, entry.recipient),
         });
         FoundMessage { id, recipients: recipients.collect(), waiting: states.len(), summary: None, trouble: None }
     }
@@ -202,8 +205,8 @@ impl QueueScan<'_> {
             if self.selection.takes_address(recipient.as_ref().map(|recipient| &recipient.address)) {
                 let (position, state, destination) = (*position, *state, destination.clone());
                 let status = status();
-                let keeps_time = false;
-                recipients.push(FoundRecipient { position, state, status, destination, recipient, keeps_time });
+                let (keeps_time, hold) = (false, self.spool.hold(id, position));
+                recipients.push(FoundRecipient { position, state, status, destination, recipient, keeps_time, hold });
             }
         }
         let summary = Some(EnvelopeSummary { envelope, size: stored.body_bytes });

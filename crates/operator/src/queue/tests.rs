@@ -138,8 +138,15 @@ impl Trial {
         trial.add(2, "<bob@b.test>", &["q@down.test"]);
         let broken = [spool::NewRecipient { data: b"?", destination: b"one.test" }];
         let body = NewBody::whole("x", 0);
-        let message =
-            NewMessage { id: id(1), head: b"?", recipients: &broken, body, reserved: false, state: State::default() };
+        let message = NewMessage {
+            id: id(1),
+            head: b"?",
+            recipients: &broken,
+            body,
+            reserved: false,
+            state: State::default(),
+            hold: None,
+        };
         trial.spool.append(message).unwrap().wait().unwrap();
         trial
     }
@@ -314,6 +321,25 @@ async fn a_message_is_shown_with_all_that_is_known() {
     let (lines, last) = trial.run(&command(QueueId::MIN)).await;
     assert_eq!(lines, [Map::from_iter([("missing".to_owned(), json!(QueueId::MIN.to_string()))])]);
     assert_eq!((&last["missing"], &last["messages"]), (&json!(1), &json!(0)));
+}
+
+#[tokio::test]
+async fn what_is_held_says_by_whom_and_why_until_it_is_released() {
+    let trial = Trial::filled();
+    let held = async |trial: &Trial| {
+        let (lines, _) = trial.run(r#"{"action":"list","state":"held"}"#).await;
+        let lines: Vec<_> = lines.into_iter().filter_map(|line| line.get("recipients").cloned()).collect();
+        lines.iter().flat_map(|line| line.as_array().unwrap()).map(|one| one["hold"].clone()).collect::<Vec<_>>()
+    };
+    trial.run(r#"{"action":"hold","to":"y@two.test","destination":"two.test","reason":"asked by ann"}"#).await;
+    // User 7 may have a name on this machine.
+    let before = held(&trial).await;
+    let by = before[0]["by"].as_str().unwrap().to_owned();
+    assert!(!by.is_empty(), "{before:?}");
+    assert_eq!(before, [json!({ "kind": "operator", "by": by, "text": "asked by ann" })]);
+    trial.run(r#"{"action":"release","all":true}"#).await;
+    trial.run(r#"{"action":"hold","to":"y@two.test","destination":"two.test"}"#).await;
+    assert_eq!(held(&trial).await, [json!({ "kind": "operator", "by": by })], "the reason went with the release");
 }
 
 #[tokio::test]

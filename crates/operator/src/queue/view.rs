@@ -6,11 +6,11 @@
 use super::delivery_control::{DeliveryControl, DestinationState, WaitCause};
 use super::scan::{EnvelopeSummary, FoundMessage, FoundRecipient};
 use super::selection::RecipientStatus;
-use crate::answers::{DestinationStatus, MessageLine, RecipientLine};
+use crate::answers::{DestinationStatus, HoldLine, MessageLine, RecipientLine};
 use mail::header::{HeaderSection, LineEnd};
 use mail::{Client, QueueId};
 use schedule::Class;
-use spool::{Spool, Store as _};
+use spool::{Hold, Spool, Store as _};
 use std::time::Duration;
 
 /// Recipients on one line of other answers; more of a message come on further lines.
@@ -107,6 +107,7 @@ impl QueueView<'_> {
             retry_at: down.map(|down| down.retry_at.as_secs().max(one.state.due.into())),
             reason_kind: self.delivery.reason_kind(id, one.position).map(|kind| kind.name().to_owned()),
             reason: self.delivery.reason(id, one.position),
+            hold: one.hold.as_ref().map(hold_line),
         }
     }
 
@@ -157,6 +158,12 @@ impl QueueView<'_> {
         }
         Some(status)
     }
+}
+
+fn hold_line(hold: &Hold) -> HoldLine {
+    let text = |of: &str| (!of.is_empty()).then(|| of.to_owned());
+    let kind = hold.kind().name().to_owned();
+    HoldLine { kind, by: text(hold.by()), text: text(hold.text()), until: hold.ends_at() }
 }
 
 /// Adds the client and the parameters of the transaction.

@@ -22,7 +22,7 @@ use mail::{Envelope, QueueId};
 use observe::{Event, Severity};
 use schedule::Class;
 use spool::envelope::Encoded;
-use spool::{Change, Commit, Error, NewBody, NewRecipient, Spool, State, Status, Store as _};
+use spool::{Change, Commit, Error, Hold, HoldKind, NewBody, NewRecipient, Spool, State, Status, Store as _};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -37,6 +37,16 @@ pub(crate) enum Origin {
     /// A report of this server. It may use the room that the spool keeps from ordinary mail, and the log has no line
     /// that it waits.
     Report,
+}
+
+impl Origin {
+    /// The source of the reason why a message is held.
+    const fn hold_kind(self) -> HoldKind {
+        match self {
+            Self::Session | Self::Report => HoldKind::Rule,
+            Self::Import => HoldKind::Import,
+        }
+    }
 }
 
 /// A message as it is stored.
@@ -128,7 +138,7 @@ pub(crate) async fn commit(
 ) -> Result<StoredTransaction, Error> {
     let message_store = &context.message_store;
     let bytes = messages.first().map_or(0, |(_, content)| content.bytes);
-    let stored = store_all(message_store, &messages, origin == Origin::Report).await;
+    let stored = store_all(message_store, &messages, origin).await;
     if let Err((error, stored_from)) = stored {
         messages.iter().take(stored_from).for_each(|(_, content)| content.abandon(message_store));
         let stored: Vec<NewMessage> = messages.into_iter().skip(stored_from).map(|(message, _)| message).collect();
@@ -145,7 +155,7 @@ pub(crate) async fn commit(
 pub(super) async fn store_all(
     message_store: &MessageStore,
     messages: &[(NewMessage, FinishedContent)],
-    reserved: bool,
+    origin: Origin,
 ) -> Result<(), (Error, usize)> {
     let spool = match message_store {
         MessageStore::Spool { spool, .. } => spool,
@@ -161,7 +171,9 @@ pub(super) async fn store_all(
         .iter()
         .map(|(message, content)| {
             let (encoded, body) = (Arc::clone(&message.encoded), content.body.clone());
-            FramedMessage { first: content.first, encoded, body, state: message.first, reserved }
+            let hold = message.kind.hold.as_deref().map(|reason| Hold::new(origin.hold_kind(), "", reason));
+            let reserved = origin == Origin::Report;
+            FramedMessage { first: content.first, encoded, body, state: message.first, hold, reserved }
         })
         .collect();
     match append_together(spool, &framed).await {
@@ -263,6 +275,8 @@ pub(super) struct FramedMessage {
     body: NewBody,
     /// The state in which its recipients begin.
     state: State,
+    /// Why its recipients are held, if they begin held.
+    hold: Option<Hold>,
     /// It may use the room that the spool keeps from ordinary mail.
     reserved: bool,
 }
@@ -271,13 +285,14 @@ impl FramedMessage {
     /// A message that is alone in its transaction.
     pub(super) fn alone(encoded: &Arc<Encoded>, body: NewBody, state: State) -> Self {
         let (first, encoded) = (encoded.id(), Arc::clone(encoded));
-        Self { first, encoded, body, state, reserved: false }
+        Self { first, encoded, body, state, hold: None, reserved: false }
     }
 
     /// Converts it for the spool; `recipients` are those of its encoded envelope.
     fn as_new<'a>(&'a self, recipients: &'a [NewRecipient<'a>]) -> spool::NewMessage<'a> {
-        let Self { encoded, body, state, reserved, .. } = self;
-        spool::NewMessage { reserved: *reserved, state: *state, ..encoded.message(recipients, body.clone()) }
+        let Self { encoded, body, state, hold, reserved, .. } = self;
+        let message = encoded.message(recipients, body.clone());
+        spool::NewMessage { reserved: *reserved, state: *state, hold: hold.as_ref(), ..message }
     }
 }
 

@@ -13,7 +13,7 @@ use mail::{AddressError, Client, Envelope, Node, Protocol, QueueId, QueueIds, Re
 use schedule::Class;
 use spool::disk::sim::{Op, SimDisk};
 use spool::envelope::Encoded;
-use spool::{Error, Spool, State, Store as _};
+use spool::{Error, Hold, HoldKind, Spool, State, Store as _};
 use std::sync::Arc;
 
 /// Returns a message with no recipient but one.
@@ -40,7 +40,7 @@ async fn store(message_store: &MessageStore, content: TransactionContent, rest: 
     let message = message(content.id().unwrap());
     let messages = content.finish(message_store, vec![message], inline(rest)).await?;
     let bytes = messages[0].1.bytes;
-    match store_all(message_store, &messages, false).await {
+    match store_all(message_store, &messages, Origin::Session).await {
         Ok(()) => Ok(bytes),
         Err((error, _)) => {
             messages[0].1.abandon(message_store);
@@ -181,6 +181,22 @@ async fn a_busy_disk_is_waited_for() {
         .collect();
     for one in bringing {
         assert_eq!(one.await.unwrap(), Ok(50_000));
+    }
+}
+
+#[tokio::test]
+async fn a_message_in_quarantine_keeps_its_reason_after_a_crash() {
+    for (origin, kind) in [(Origin::Session, HoldKind::Rule), (Origin::Import, HoldKind::Import)] {
+        let trial = Trial::new(1 << 20);
+        let mut held = message(trial.message_store.next_id());
+        let id = held.envelope.id;
+        held.kind.hold = Some("a virus".into());
+        held.first.status = spool::Status::Held;
+        let content = TransactionContent::new(id);
+        let messages = content.finish(&trial.message_store, vec![held], Bytes::from(body(100))).await.unwrap();
+        assert!(store_all(&trial.message_store, &messages, origin).await.is_ok());
+        let spool = spool_on(&trial.disk.crash(0), |config| config.segment_bytes = 1 << 20);
+        assert_eq!(spool.hold(id, 0), Some(Hold::new(kind, "", "a virus")));
     }
 }
 

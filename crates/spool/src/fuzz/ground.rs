@@ -229,6 +229,7 @@ fn read_all(ground: &Ground, (spool, mut stepper): (Spool, Stepper), disk: &SimD
         body,
         reserved: true,
         state: crate::State::default(),
+        hold: None,
     };
     let Ok(commit) = spool.append(message) else { return };
     // A damaged spool may have no room left, and then refuses for as long as it is asked.

@@ -10,7 +10,7 @@ use crate::disk::sim::{Op, SimDisk};
 use crate::envelope::Encoded;
 use crate::inspect::{Fact, inspect};
 use crate::store::{Change, Chunk, NewBody, State, Status, Store as _};
-use crate::{Config, Spool, Stepper};
+use crate::{Config, Hold, HoldKind, Spool, Stepper};
 use mail::{
     Client, Envelope, HeloName, MailParams, Node, Protocol, QueueId, QueueIds, Received, Recipient, ReversePath,
 };
@@ -170,7 +170,13 @@ impl Maker {
         let known = kept.states.get_mut(recipient as usize).expect("a recipient");
         known.0 = state;
         known.1 = destination.clone().unwrap_or_else(|| std::mem::take(&mut known.1));
-        drop(self.spool.record(&[Change { id, recipient, state, destination }]).expect("not poisoned"));
+        let hold = Hold::new(HoldKind::Operator, "root", "message under examination");
+        let changes = [Change { id, recipient, state, destination }];
+        let recorded = match state.status {
+            Status::Held => self.spool.record_hold(&changes, &hold),
+            _ => self.spool.record(&changes),
+        };
+        drop(recorded.expect("not poisoned"));
     }
 
     fn finish(&mut self, id: QueueId) {
@@ -211,7 +217,8 @@ impl Maker {
                 2 => {
                     self.record(id, 0, State { status: Status::Done, attempts: 1, due: 0 }, None);
                     self.record(id, 1, State { status: Status::Waiting, attempts: 2, due: 1_800_000_000 }, None);
-                    self.record(id, 2, State { status: Status::Held, attempts: 1, due: 0 }, Some("[192.0.2.25]:smtp"));
+                    let held = State { status: Status::Held, attempts: 1, due: 0 };
+                    self.record(id, 2, held, Some("[192.0.2.25]:smtp"));
                 }
                 _ => self.finish(id),
             }

@@ -172,6 +172,7 @@ fn the_sample_takes_one_more_message() {
         body,
         reserved: true,
         state: crate::State::default(),
+        hold: None,
     };
     let commit = crate::Store::append(&spool, message).unwrap();
     for _ in 0..1_000 {

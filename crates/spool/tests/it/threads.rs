@@ -69,6 +69,7 @@ fn give(spool: &Spool, number: u64) -> Result<(), Error> {
             body: new_body.clone(),
             reserved: false,
             state: State::default(),
+            hold: None,
         };
         match spool.append(message) {
             Ok(commit) => return commit.wait(),
@@ -138,6 +139,7 @@ fn a_task_is_woken_when_its_commit_is_durable() {
         body: NewBody::whole("", 0),
         reserved: false,
         state: State::default(),
+        hold: None,
     };
     let mut commit = std::pin::pin!(spool.append(message).expect("room"));
     let waker = Waker::from(Arc::new(Unpark(std::thread::current())));

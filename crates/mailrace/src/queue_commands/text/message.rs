@@ -2,7 +2,7 @@
 
 use super::destination::learned_pace;
 use crate::output::{Output, age, count, next_try, plain, short_bytes, thousands};
-use operator::answers::{MessageLine, RecipientLine};
+use operator::answers::{HoldLine, MessageLine, RecipientLine};
 
 /// Column of a recipient's state, if the address leaves room for it.
 const STATE_COLUMN: usize = 44;
@@ -80,12 +80,23 @@ fn recipients(output: &mut Output, line: &MessageLine, has_params: bool) {
         }
         let is_elsewhere = !one.destination.is_empty() && !address.ends_with(&format!("@{}", one.destination));
         let via = is_elsewhere.then(|| format!("by way of {}", plain(&one.destination)));
+        let hold = one.hold.as_ref().map(|hold| held(hold, now));
         let reason = one.reason.as_deref().map(plain);
         let params = one.params.as_deref().filter(|_| has_params).map(plain);
-        for below in [via, reason, params].into_iter().flatten() {
+        for below in [via, hold, reason, params].into_iter().flatten() {
             output.line(format_args!("      {below}"));
         }
     }
+}
+
+/// Says who holds a recipient, why, and until when.
+fn held(hold: &HoldLine, now: u64) -> String {
+    let HoldLine { kind, by, text, until } = hold;
+    let by = by.as_deref().map_or_else(String::new, |by| format!(" {}", plain(by)));
+    let left = until.map(|until| u64::from(until).saturating_sub(now));
+    let until = left.map_or_else(String::new, |left| format!(" for {}", age(left)));
+    let text = text.as_deref().map_or_else(String::new, |text| format!(": {}", plain(text)));
+    format!("held by {}{by}{until}{text}", plain(kind))
 }
 
 /// Describes the state of a recipient in a few words.
@@ -149,6 +160,21 @@ fn address(one: &RecipientLine) -> String {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn a_held_recipient_says_by_whom_and_why() {
+        for (hold, expected) in [
+            (json!({ "kind": "operator", "by": "ann" }), "held by operator ann"),
+            (json!({ "kind": "rule", "text": "a virus" }), "held by rule: a virus"),
+            (
+                json!({ "kind": "rule", "by": "spam", "text": "looks so", "until": 1_720 }),
+                "held by rule spam for 12m: looks so",
+            ),
+        ] {
+            let hold: HoldLine = operator::answers::from_line(&hold).unwrap();
+            assert_eq!(held(&hold, 1_000), expected);
+        }
+    }
 
     #[test]
     fn states_in_a_few_words() {

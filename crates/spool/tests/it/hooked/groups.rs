@@ -19,6 +19,7 @@ fn group(spool: &Spool, chunks: usize) -> Result<Commit, Error> {
         body,
         reserved: false,
         state: State::default(),
+        hold: None,
     };
     let whole = |number| NewBody::whole(body(number, 700), 0);
     let chunked = NewBody::Chunks { header: Bytes::new(), count: 2, bytes: 9000 };
@@ -109,6 +110,7 @@ fn a_queue_id_twice_or_frames_too_large_together_take_nothing() {
         body: NewBody::whole(body(number, bytes), 0),
         reserved: false,
         state: State::default(),
+        hold: None,
     };
     assert_eq!(spool.append_all(id(1), &[new(1, 5), new(2, 5), new(1, 5)]).err(), Some(Error::Exists(id(1))));
     let large = spool.append_all(id(1), &[new(1, 7000), new(2, 7000)]).err();

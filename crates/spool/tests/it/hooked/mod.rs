@@ -18,6 +18,7 @@ mod disk;
 mod failures;
 mod groups;
 mod headers;
+mod holds;
 mod rot;
 mod shards;
 mod sharing;
@@ -69,6 +70,7 @@ fn give(spool: &Spool, number: u64, body: NewBody, reserved: bool) -> Result<Com
         body,
         reserved,
         state: State::default(),
+        hold: None,
     })
 }
 

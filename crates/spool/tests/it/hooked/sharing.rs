@@ -34,7 +34,15 @@ fn list_with(spool: &Spool, number: u64, recipients: u32, what: &str, body: NewB
     let state = State::default();
     drop(
         spool
-            .append(NewMessage { id: id(number), head: b"head", recipients: &recipients, body, reserved: false, state })
+            .append(NewMessage {
+                id: id(number),
+                head: b"head",
+                recipients: &recipients,
+                body,
+                reserved: false,
+                state,
+                hold: None,
+            })
             .expect("room"),
     );
 }

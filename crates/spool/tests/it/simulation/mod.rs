@@ -98,7 +98,7 @@ fn failing_writes_and_syncs_lose_nothing() {
 
 #[test]
 fn messages_of_one_transaction_are_stored_all_or_none() {
-    all(&[], 6, |seed| Plan { group_percent: 20, fault_percent: seed % 3, crash_percent: 4, ..plan() });
+    all(&[], 20, |seed| Plan { group_percent: 20, fault_percent: seed % 3, crash_percent: 4, ..plan() });
 }
 
 /// The rigs must be able to fail: with one rule left out, some seed shows it.

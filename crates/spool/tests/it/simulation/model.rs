@@ -4,7 +4,7 @@
 //! any one. After each recovery the model takes over the found states, once they were found to be allowed.
 
 use mail::QueueId;
-use spool::{State, Status, Store};
+use spool::{Hold, Spool, State, Status, Store};
 use std::collections::BTreeMap;
 
 /// A recipient's state with its destination.
@@ -12,6 +12,8 @@ use std::collections::BTreeMap;
 pub struct Known {
     pub state: State,
     pub destination: Vec<u8>,
+    /// Why it is held.
+    pub hold: Option<Hold>,
 }
 
 #[derive(Clone, Debug)]
@@ -92,7 +94,7 @@ impl Model {
     }
 
     /// Compares a running spool: exactly the present states.
-    pub fn check_running(&self, spool: &impl Store) -> Result<(), String> {
+    pub fn check_running(&self, spool: &Spool) -> Result<(), String> {
         let found: Vec<u64> = spool.messages().into_iter().map(QueueId::to_u64).collect();
         let mut waiting = 0;
         for (id, message) in &self.messages {
@@ -129,7 +131,7 @@ impl Model {
     }
 
     /// Compares a recovered spool, and takes over its states.
-    pub fn check_recovered(&mut self, spool: &impl Store) -> Result<(), String> {
+    pub fn check_recovered(&mut self, spool: &Spool) -> Result<(), String> {
         let found: Vec<u64> = spool.messages().into_iter().map(QueueId::to_u64).collect();
         for (id, message) in &self.messages {
             let may_be_gone = !message.acknowledged || message.recipients.iter().all(Recipient::may_be_done);
@@ -150,8 +152,8 @@ impl Model {
             let read = read(spool, *id)?;
             compare_contents(*id, message, &read)?;
             for (position, recipient) in message.recipients.iter_mut().enumerate() {
-                let done =
-                    || Known { state: State { status: Status::Done, ..State::default() }, destination: Vec::new() };
+                let state = State { status: Status::Done, ..State::default() };
+                let done = || Known { state, destination: Vec::new(), hold: None };
                 match read.states.get(&(position as u32)) {
                     Some(known) if recipient.allows(known) => recipient.durable = known.clone(),
                     None if recipient.may_be_done() => recipient.durable = done(),
@@ -175,7 +177,7 @@ struct Read {
     states: BTreeMap<u32, Known>,
 }
 
-fn read(spool: &impl Store, id: u64) -> Result<Read, String> {
+fn read(spool: &Spool, id: u64) -> Result<Read, String> {
     let id = QueueId::from_u64(id).ok_or("no queue id")?;
     let envelope = spool.envelope(id).map_err(|error| format!("{id}: envelope: {error}"))?;
     let body: Vec<u8> = spool.body(id).map_err(|error| format!("{id}: body: {error}"))?.concat();
@@ -198,7 +200,8 @@ fn read(spool: &impl Store, id: u64) -> Result<Read, String> {
     let mut found = Read { head, body, body_offset, data, states };
     for recipient in envelope.recipients {
         found.data.insert(recipient.position, recipient.data.to_vec());
-        let known = Known { state: recipient.state, destination: recipient.destination.to_vec() };
+        let hold = spool.hold(id, recipient.position);
+        let known = Known { state: recipient.state, destination: recipient.destination.to_vec(), hold };
         found.states.insert(recipient.position, known);
     }
     Ok(found)

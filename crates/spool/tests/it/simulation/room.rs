@@ -23,6 +23,7 @@ fn append(spool: &Spool, number: u64, bytes: usize, reserved: bool) -> Result<sp
         body,
         reserved,
         state: State::default(),
+        hold: None,
     })
 }
 

@@ -105,6 +105,7 @@ fn append(spool: &Spool, number: u64) -> Commit {
             body,
             reserved: false,
             state: State::default(),
+            hold: None,
         })
         .expect("room")
 }

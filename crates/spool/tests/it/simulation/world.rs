@@ -6,8 +6,8 @@ use mail::QueueId;
 use spool::disk::Disk;
 use spool::disk::sim::{Op, SimDisk};
 use spool::{
-    Change, Chunk, Commit, Config, Error, NewBody, NewMessage, NewRecipient, OpenError, Spool, State, Status, Stepper,
-    Store,
+    Change, Chunk, Commit, Config, Error, Hold, HoldKind, NewBody, NewMessage, NewRecipient, OpenError, Spool, State,
+    Status, Stepper, Store,
 };
 use std::sync::Arc;
 
@@ -196,7 +196,7 @@ impl World {
             .map(|_| {
                 let destination = format!("host{}.example", self.random.below(DESTINATIONS)).into_bytes();
                 let data = format!("user{}@example", self.random.below(1000)).into_bytes();
-                let durable = Known { state: State::default(), destination };
+                let durable = Known { state: State::default(), destination, hold: None };
                 Recipient { data, durable, recorded: Vec::new() }
             })
             .collect()
@@ -233,6 +233,7 @@ impl World {
             body,
             reserved: false,
             state: State::default(),
+            hold: None,
         };
         match self.spool().append(new) {
             Ok(commit) => {
@@ -335,6 +336,7 @@ impl World {
                 body: body.clone(),
                 reserved: false,
                 state: State::default(),
+                hold: None,
             })
             .collect();
         match self.spool().append_all(first, &messages) {
@@ -360,6 +362,14 @@ impl World {
         NewBody::Chunks { header, count: count as u32, bytes }
     }
 
+    /// A reason to hold recipients, or none.
+    fn hold(&mut self) -> Option<Hold> {
+        let kind = HoldKind::ALL[self.random.below(4) as usize];
+        let text = "x".repeat(self.random.below(40) as usize);
+        let hold = Hold::new(kind, &format!("rule {}", self.random.below(9)), &text);
+        self.random.chance(60).then(|| hold.until(self.random.below(3) as u32))
+    }
+
     /// Records what became of some recipients.
     fn change(&mut self) {
         let known: Vec<u64> = self
@@ -374,6 +384,7 @@ impl World {
         }
         self.calls += 1;
         let mut changes = Vec::new();
+        let hold = self.hold();
         for _ in 0..1 + self.random.below(4) {
             let id = known[self.random.below(known.len() as u64) as usize];
             let finish = self.random.chance(self.plan.finish_percent);
@@ -400,12 +411,19 @@ impl World {
                 let state = State { status, attempts, due };
                 let destination = moved.clone().filter(|_| status != Status::Done);
                 let to = destination.clone().unwrap_or_else(|| recipient.present().destination.clone());
-                recipient.recorded.push((self.calls, Known { state, destination: to }));
+                // A recipient that stays held keeps the reason where no new one is given.
+                let hold = hold.clone().or_else(|| recipient.present().hold.clone());
+                let hold = hold.filter(|_| status == Status::Held);
+                recipient.recorded.push((self.calls, Known { state, destination: to, hold }));
                 let id = QueueId::from_u64(id).expect("in range");
                 changes.push(Change { id, recipient: position as u32, state, destination });
             }
         }
-        match self.spool().record(&changes) {
+        let recorded = match &hold {
+            Some(hold) => self.spool().record_hold(&changes, hold),
+            None => self.spool().record(&changes),
+        };
+        match recorded {
             Ok(commit) => self.recorded.push((self.calls, commit)),
             // Nothing was changed by it.
             Err(Error::Poisoned) => self.model.unrecord(self.calls),
