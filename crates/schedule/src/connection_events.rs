@@ -258,32 +258,13 @@ impl Scheduler {
         self.end_connection(connection, None, now)
     }
 
-    /// Ends a connection whose host failed while other hosts of the site can be tried. This is no failure of the site.
-    /// Its unfinished jobs are given back, and the next connection opens at once.
+    /// Ends a connection of which nothing follows for its site. Its unfinished jobs are given back, and if the site has
+    /// work another connection opens at once.
     ///
-    /// The driver must make sure that the next connection tries the other hosts first.
-    pub fn host_failed(&mut self, connection: ConnectionId, now: Duration) {
+    /// Before this call the driver makes sure that the next connection is another one: it tries other hosts of the site
+    /// first, or the destination has another site by [`resolved`](Self::resolved).
+    pub fn abandon(&mut self, connection: ConnectionId, now: Duration) {
         drop(self.remove_connection(connection, now));
-    }
-
-    /// Ends a connection because the hosts of its destination are no longer those of the site. This is no failure. Its
-    /// jobs are given back, and the destination is resolved again; the other mail of the site gets another connection.
-    ///
-    /// After five of these calls without a finished job the destination is in back-off, as after
-    /// [`resolve_failed`](Self::resolve_failed). Returns the jobs that left memory by that, to be logged as deferred
-    /// because of [`HOSTS_CHANGED`](crate::HOSTS_CHANGED).
-    #[must_use]
-    pub fn site_changed(&mut self, connection: ConnectionId, destination: &[u8], now: Duration) -> Vec<Job> {
-        let Some((id, _)) = self.remove_connection(connection, now) else { return Vec::new() };
-        let Some(whose) = self.names.get(destination) else { return Vec::new() };
-        let Some(found) = self.destinations.get_mut(&whose) else { return Vec::new() };
-        // Otherwise it got another site meanwhile.
-        if found.site != Some(id) {
-            return Vec::new();
-        }
-        found.count_site_change(&self.settings, now, &mut self.chance);
-        self.leave_site(whose);
-        self.drop_if_down(whose, now)
     }
 
     /// Gives a transaction from the ready queue to a connection.

@@ -37,10 +37,6 @@ const RESOLVE_INTERVAL_DOWN: Duration = Duration::from_secs(15 * 60);
 const RESOLVER_RETRY: Duration = Duration::from_secs(5 * 60);
 /// Look-ups after its recovery are spread over this time.
 const RESOLVER_SPREAD: Duration = Duration::from_secs(30);
-/// Consecutive wrong answers until the hosts of a destination count as unknown.
-const SITE_CHANGES_MAX: u32 = 5;
-/// The reason, for the log, when the hosts of a destination differ at each connection.
-pub const HOSTS_CHANGED: &str = "its mail hosts change at each look-up";
 
 /// The state of the look-up of a destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,10 +58,6 @@ pub(crate) struct Destination {
     /// When it is resolved again although nothing is in memory, while the site is down.
     site_recheck_at: Duration,
     pub(crate) resolve_state: ResolveState,
-    /// No look-up before this time.
-    resolve_not_before: Duration,
-    /// Consecutive times that its hosts were not those of its site.
-    site_changes: u32,
     /// Jobs that wait for a site.
     pub(crate) pending: VecDeque<(QueueId, Part)>,
     /// Set while its hosts are unknown.
@@ -135,8 +127,6 @@ impl Destination {
             site_valid_until: Duration::ZERO,
             site_recheck_at: Duration::ZERO,
             resolve_state: ResolveState::Idle,
-            resolve_not_before: Duration::ZERO,
-            site_changes: 0,
             pending: VecDeque::new(),
             down: None,
             is_resolver_fault: false,
@@ -339,7 +329,6 @@ impl Destination {
         now: Duration,
     ) {
         self.in_flight -= 1;
-        self.site_changes = 0;
         self.release(message, &part.recipients);
         if let Some(due) = retry {
             self.scan_by(self.next_check(message, due, part.notice.warned, settings, now));
@@ -388,10 +377,7 @@ impl Destination {
 
     /// Returns whether it has to be resolved now.
     pub(crate) fn wants_resolve(&self, site: Option<&Site>, now: Duration) -> bool {
-        if self.resolve_state != ResolveState::Idle
-            || now < self.resolve_not_before
-            || self.down.as_ref().is_some_and(|down| now < down.until)
-        {
+        if self.resolve_state != ResolveState::Idle || self.down.as_ref().is_some_and(|down| now < down.until) {
             return false;
         }
         match site {
@@ -404,8 +390,7 @@ impl Destination {
     /// Returns when it is resolved again although nothing is in memory.
     fn resolve_recheck_at(&self, site: &Site) -> Option<Duration> {
         let has_mail = self.more || self.scan_at.is_some();
-        (has_mail && site.down.is_some())
-            .then(|| self.site_valid_until.max(self.site_recheck_at).max(self.resolve_not_before))
+        (has_mail && site.down.is_some()).then(|| self.site_valid_until.max(self.site_recheck_at))
     }
 
     /// Returns whether its look-up goes first: for fresh or urgent mail.
@@ -456,20 +441,6 @@ impl Destination {
         true
     }
 
-    /// Resolves it again because the hosts no longer match the site, with a delay that doubles per consecutive change.
-    /// After [`SITE_CHANGES_MAX`] changes without a finished job it backs off as after a failed look-up.
-    pub(crate) fn count_site_change(&mut self, settings: &Settings, now: Duration, chance: &mut Chance) {
-        if self.site_changes > 0 {
-            self.resolve_not_before = now + (RESOLVE_INTERVAL * (1 << self.site_changes.min(6)));
-        }
-        self.site_changes = self.site_changes.saturating_add(1);
-        if let Some(too_many) = self.site_changes.checked_sub(SITE_CHANGES_MAX) {
-            // Each look-up in between succeeded and reset the failures.
-            self.failures = too_many;
-            self.set_unresolved((HOSTS_CHANGED, ResolveFailure::Domain), settings, now, chance);
-        }
-    }
-
     /// Has its site resolved again before the next use.
     pub(crate) fn expire_site(&mut self, now: Duration) {
         self.site_valid_until = self.site_valid_until.min(now);
@@ -479,7 +450,7 @@ impl Destination {
     pub(crate) fn retry_now(&mut self, now: Duration) {
         self.more = true;
         self.scan_by(now);
-        (self.scan_not_before, self.refill_not_before, self.resolve_not_before) = (now, now, now);
+        (self.scan_not_before, self.refill_not_before) = (now, now);
         self.failures = 0;
         if let Some(down) = &mut self.down {
             down.until = down.until.min(now);
@@ -509,11 +480,10 @@ impl Destination {
         let room = self.scan_room(site, settings, now);
         let scan = self.next_scan_at(&room).or_else(|| self.blocked_scan_at(&room));
         let ready_check = self.ready_check_at.filter(|_| self.ready() > 0);
-        let ask = Some(self.resolve_not_before).filter(|_| !self.pending.is_empty());
         let check =
             site.and_then(|site| self.resolve_recheck_at(site)).filter(|_| self.resolve_state == ResolveState::Idle);
         let deadline = self.deliver_by.as_ref().and_then(|deadlines| deadlines.next_at());
-        [scan, ready_check, ask, check, deadline, self.keep_until].into_iter().flatten().filter(|&at| at > now).min()
+        [scan, ready_check, check, deadline, self.keep_until].into_iter().flatten().filter(|&at| at > now).min()
     }
 
     /// Returns whether it can be forgotten without loss.

@@ -9,6 +9,12 @@ use crate::scheduler::Scheduler;
 use crate::view::{DestinationView, Health, SiteView};
 
 impl Scheduler {
+    /// Returns the number of a destination, by which its look-up is answered; `None` if it is not known.
+    #[must_use]
+    pub fn destination_id(&self, destination: &[u8]) -> Option<DestinationId> {
+        self.names.get(destination)
+    }
+
     /// Returns the state of a destination; `None` if it is not known.
     #[must_use]
     pub fn destination_view(&self, destination: &[u8]) -> Option<DestinationView> {

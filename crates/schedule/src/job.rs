@@ -258,9 +258,9 @@ pub enum Action {
         destination: DestinationId,
     },
     /// Open a connection, then call [`greeted`](crate::Scheduler::greeted) or
-    /// [`unreachable`](crate::Scheduler::unreachable). Call [`site_changed`](crate::Scheduler::site_changed) if the
-    /// hosts are no longer those of the site, [`host_failed`](crate::Scheduler::host_failed) if other hosts can be
-    /// tried, and [`closed`](crate::Scheduler::closed) if it ended without a failure.
+    /// [`unreachable`](crate::Scheduler::unreachable). Call [`abandon`](crate::Scheduler::abandon) if other hosts can
+    /// be tried, or if the destination has another site now; and [`closed`](crate::Scheduler::closed) if it ended
+    /// without a failure.
     Open {
         /// The next hop; [`example_destination`](crate::Scheduler::example_destination) returns a destination to look
         /// it up.

@@ -62,6 +62,7 @@ mod pending_notices;
 mod poll;
 mod pool;
 mod ready_queue;
+mod retry_policy;
 mod scan;
 mod scan_state;
 mod scheduler;
@@ -71,14 +72,14 @@ mod suspect_queue;
 mod token_bucket;
 mod view;
 
-pub use destination::HOSTS_CHANGED;
 pub use hosts::{AvoidedExtensions, HostSettings, HostView, Hosts, HostsDamage, Standing, TlsRecord};
 pub use job::{
     Action, AddResult, Class, ConnectionId, DestinationId, Failure, Feedback, Job, Lag, Lane, Limits, NextJob, Overdue,
     Positions, QueueEntry, ResolveFailure, SiteAssignment, SiteId,
 };
+pub use retry_policy::RetryPolicy;
 pub use scheduler::Scheduler;
 #[doc(hidden)]
 pub use settings::Mechanism;
-pub use settings::{Settings, retry_after};
+pub use settings::Settings;
 pub use view::{DestinationView, Health, SiteView};

@@ -45,10 +45,6 @@ pub struct Settings {
     pub ready_max: usize,
     /// The same for all destinations together: with many of them the share of each shrinks, to at least 16. 500,000.
     pub jobs_max: usize,
-    /// Wait after the first failed attempt of a message. 5 minutes.
-    pub retry_first: Duration,
-    /// Longest wait between attempts of a message. 1 hour.
-    pub retry_max: Duration,
     /// Wait after the first failure of a site, or of a look-up. 1 minute.
     pub down_first: Duration,
     /// Longest wait between probes of a site. 1 hour.
@@ -96,8 +92,6 @@ impl Default for Settings {
             resolves_max: 256,
             ready_max: 1_024,
             jobs_max: 500_000,
-            retry_first: Duration::from_secs(5 * MINUTE),
-            retry_max: Duration::from_secs(HOUR),
             down_first: Duration::from_secs(MINUTE),
             down_max: Duration::from_secs(HOUR),
             warn_after: Some(Duration::from_secs(4 * HOUR)),
@@ -118,15 +112,6 @@ impl Settings {
         let share = (self.jobs_max / destinations.max(1)).max(READY_QUOTA_MIN);
         self.ready_max.min(share)
     }
-}
-
-/// Returns how long a recipient waits after the temporary failure of its `attempts`th attempt.
-///
-/// `retry_first`, doubled with each attempt up to `retry_max`, ± 25 % by the seed. Use one seed per message and
-/// attempt, so that mail that failed together is not tried together.
-#[must_use]
-pub fn retry_after(attempts: u8, settings: &Settings, seed: u64) -> Duration {
-    back_off(u32::from(attempts), settings.retry_first, settings.retry_max, seed)
 }
 
 /// Returns `first · 2^(failures − 1)`, at most `max`, ± 25 % by the seed.
@@ -162,18 +147,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waits_double_to_the_longest_and_scatter_by_a_quarter() {
-        let settings = Settings::default();
-        for (attempts, minutes) in [(0, 5), (1, 5), (2, 10), (3, 20), (4, 40), (5, 60), (6, 60), (127, 60), (255, 60)] {
-            let middle = Duration::from_secs(60 * minutes);
-            let waits: Vec<Duration> = (0..2_000).map(|seed| retry_after(attempts, &settings, seed)).collect();
-            let (least, most) = (waits.iter().min().unwrap(), waits.iter().max().unwrap());
-            assert!(*least >= middle * 3 / 4 && *least < middle * 78 / 100, "{attempts}: {least:?}");
-            assert!(*most <= middle * 5 / 4 && *most > middle * 122 / 100, "{attempts}: {most:?}");
-        }
-    }
-
-    #[test]
     fn long_back_offs_end_at_few_moments_and_short_ones_in_time() {
         let (now, minute) = (Duration::from_millis(1_800_000_000_123), Duration::from_secs(60));
         let ends: std::collections::BTreeSet<Duration> =
@@ -184,12 +157,5 @@ mod tests {
             assert!(late <= wait / 50, "{late:?} of {wait:?}");
         }
         assert_eq!(on_grid(now, Duration::ZERO), now);
-    }
-
-    #[test]
-    fn the_same_seed_gives_the_same_wait_and_extremes_do_not_overflow() {
-        let settings = Settings { retry_first: Duration::MAX, retry_max: Duration::MAX, ..Settings::default() };
-        assert_eq!(retry_after(200, &settings, 7), retry_after(200, &settings, 7));
-        assert_eq!(back_off(u32::MAX, Duration::ZERO, Duration::ZERO, 1), Duration::ZERO);
     }
 }

@@ -18,7 +18,7 @@ use crate::hosts::HostTable;
 use crate::intake::MessageStore;
 use crate::log::Log;
 use crate::mailer_statistics::MailerStatistics;
-use crate::resolve;
+use crate::next_hop::smart_hosts;
 use crate::routing::Routing;
 use crate::routing::expansions::Expansions;
 use crate::sink::Behaviour;
@@ -27,6 +27,7 @@ use arc_swap::ArcSwap;
 use mail::{Address, Envelope, QueueId};
 use observe::reason::Rules;
 use observe::{Event, Limit};
+use schedule::RetryPolicy;
 use smtp::server::Settings;
 use spool::Spool;
 use spool::envelope::Encoded;
@@ -131,6 +132,8 @@ pub(crate) struct ActiveConfig {
     pub(crate) local_identity: LocalIdentity,
     /// Rules that derive the reason of a refusal from its text.
     pub(crate) reasons: Arc<Rules>,
+    /// When recipients are tried again.
+    pub(crate) retry: RetryPolicy,
     /// The destination of all mail, if there are smart hosts.
     smart_hosts: Option<Vec<u8>>,
 }
@@ -146,7 +149,8 @@ impl ActiveConfig {
             listeners: config.listen.iter().map(|listen| listen.address).collect(),
             addresses: addresses::of_this_machine(),
         };
-        let smart_hosts = (!config.route.smart_host.is_empty()).then(|| resolve::smart_hosts(&config.route));
+        let retry = RetryPolicy { first: config.delivery.retry_first, max: config.delivery.retry_max };
+        let smart_hosts = (!config.route.smart_host.is_empty()).then(|| smart_hosts::destination_of_all(&config.route));
         Self {
             config,
             authenticator,
@@ -155,6 +159,7 @@ impl ActiveConfig {
             checks,
             local_identity,
             reasons: Arc::new(Rules::usual()),
+            retry,
             smart_hosts,
         }
     }
@@ -260,7 +265,7 @@ impl Listener {
 /// Settings of the connections of a listener. A connection keeps those with which it began.
 #[derive(Debug)]
 pub(crate) struct ListenerProfile {
-    /// As configured.
+    /// Returns the settings of the configuration.
     pub(crate) listen: Listen,
     /// Offers and limits of its sessions.
     pub(crate) settings: Arc<Settings>,

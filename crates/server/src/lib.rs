@@ -24,6 +24,8 @@ pub mod intake;
 pub mod local_delivery;
 pub mod log;
 mod lookup;
+mod message;
+mod next_hop;
 mod pickup;
 mod resolve;
 mod routing;
@@ -36,6 +38,7 @@ pub mod sink;
 mod sliding_window;
 mod state_file;
 pub mod submit;
+mod tasks;
 pub mod tls;
 
 pub use ::operator::{control, queue};

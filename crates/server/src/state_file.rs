@@ -3,19 +3,12 @@
 //! The server reads it at the start, replaces it once a minute if something changed, and once more at its end. It is
 //! never synced. Loss or damage of the file costs no mail, so no error here stops the server.
 
-use crate::context::Context;
-use crate::env::blocking;
-use observe::{Event, Severity};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
-
-/// How often they are written.
-const SAVE_INTERVAL: Duration = Duration::from_secs(60);
+use std::sync::{Mutex, PoisonError};
 
 /// The path of a file, and whether it has to be written.
 #[derive(Debug, Default)]
@@ -87,32 +80,6 @@ impl StateFile {
                 if is_told { Ok(()) } else { Err(text) }
             }
         }
-    }
-}
-
-/// Writes all of them once a minute until the server ends.
-pub(crate) async fn keep(context: Arc<Context>) {
-    loop {
-        tokio::select! {
-            () = context.stop.begun() => return,
-            () = tokio::time::sleep(SAVE_INTERVAL) => save(&context).await,
-        }
-    }
-}
-
-/// Writes them now.
-///
-/// # Cancel safety
-/// Each file is the old one or the new one.
-pub(crate) async fn save(context: &Arc<Context>) {
-    let saver = Arc::clone(context);
-    let saved = blocking::run(move || {
-        let replies = saver.dispatch.as_ref().map_or(Ok(()), |dispatch| dispatch.reasons.save());
-        [saver.hosts.save(), replies]
-    });
-    // A panic is reported where it happens.
-    for text in saved.await.into_iter().flatten().filter_map(Result::err) {
-        context.record(&Event::Spool { severity: Severity::Warning, text: &text });
     }
 }
 

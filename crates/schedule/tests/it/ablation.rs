@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::rig::{Host, LIMITS, Manner, Poison, Rig};
 use mail::QueueId;
-use schedule::{Limits, Mechanism, Settings};
+use schedule::{Limits, Mechanism, RetryPolicy, Settings};
 
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
@@ -196,9 +196,10 @@ fn little_poison(without: Without, seed: u64) -> Figures {
 }
 
 fn poison(without: Without, seed: u64, connections: u32, poisons: &[Poison]) -> Figures {
-    let settings = Settings { retry_first: MINUTE, retry_max: MINUTE * 2, warn_after: None, ..Settings::default() };
+    let settings = Settings { warn_after: None, ..Settings::default() };
     let manner = Manner { ahead: 4, ..Manner::default() };
     let mut course = Course::new(without, settings, manner, vec![Host::Alive], seed);
+    course.rig.retry = RetryPolicy { first: MINUTE, max: MINUTE * 2 };
     course.rig.limits = vec![Limits { connections, ..LIMITS }];
     for &poison in poisons {
         let message = course.rig.add(0, 1, true);

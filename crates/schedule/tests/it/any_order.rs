@@ -55,6 +55,15 @@ fn answer(scheduler: &mut Scheduler, seen: &Seen, name: &[u8], now: Duration, (o
     }
 }
 
+/// Gives a destination another site, as a connection finds out that was opened for the old one.
+fn moves(scheduler: &mut Scheduler, name: &[u8], two: u64, now: Duration) {
+    let Some(id) = scheduler.destination_id(name) else { return };
+    let limits =
+        Limits { connections: 3, messages_per_second: None, recipients_per_transaction: 5, messages_per_connection: 7 };
+    let (site, until) = (format!("s{}", two % 3).into_bytes(), now + Duration::from_secs(two % 60));
+    drop(scheduler.resolved(id, &SiteAssignment { site: &site, limits, expected: None, until }, now));
+}
+
 fn apply(scheduler: &mut Scheduler, seen: &mut Seen, now: &mut Duration, (what, one, two): Call) {
     let name = format!("d{}", one % 5).into_bytes();
     let class = Class::from_bits(u8::try_from(two % 4).unwrap());
@@ -103,9 +112,12 @@ fn apply(scheduler: &mut Scheduler, seen: &mut Seen, now: &mut Duration, (what, 
             let failure = all[usize::try_from(two % 4).unwrap()];
             drop(scheduler.unreachable(connection, failure, "refused", *now));
         }
-        (12, Some(connection), ..) if two.is_multiple_of(3) => scheduler.host_failed(connection, *now),
+        (12, Some(connection), ..) if two.is_multiple_of(3) => scheduler.abandon(connection, *now),
         (12, Some(connection), ..) => drop(scheduler.closed(connection, *now)),
-        (13, Some(connection), ..) => drop(scheduler.site_changed(connection, &name, *now)),
+        (13, Some(connection), ..) => {
+            moves(scheduler, &name, two, *now);
+            scheduler.abandon(connection, *now);
+        }
         (14, Some(connection), ..) => {
             let lag = Lag { has_others: two.is_multiple_of(2), is_whole: two.is_multiple_of(3) };
             scheduler.lagging(connection, lag, *now);

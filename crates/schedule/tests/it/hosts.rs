@@ -55,7 +55,7 @@ fn jobs_of_a_bad_host_go_first_to_the_next_one() {
     let two = taken(&mut scheduler, first, START);
     scheduler.lagging(first, OTHERS, START);
     scheduler.job_done(first, &one, Feedback::NoReply, Some(START + HOUR), START);
-    scheduler.host_failed(first, START);
+    scheduler.abandon(first, START);
     assert!(!is_down(&scheduler, "a"));
     let (second, lane) = opens_one(&mut scheduler, LIMITS, START);
     assert_eq!((taken(&mut scheduler, second, START), lane), (two, Lane::Fast));
@@ -81,7 +81,7 @@ fn a_site_that_is_down_is_probed_at_its_other_hosts_at_once() {
         actions.iter().find_map(open).expect("it is tried")
     };
     let probe = opens(&mut scheduler);
-    scheduler.host_failed(probe, now);
+    scheduler.abandon(probe, now);
     assert!(is_down(&scheduler, "a"));
     let again = opens(&mut scheduler);
     scheduler.greeted(again, now);
@@ -157,7 +157,7 @@ fn a_pace_is_learned_of_421_alone() {
             scheduler.job_done(first, &one, Feedback::Good, None, START);
         }
         // All of it was accepted, and then both connections end.
-        scheduler.host_failed(first, START);
+        scheduler.abandon(first, START);
         let (second, _) = opens_one(&mut scheduler, LIMITS, START);
         let one = taken(&mut scheduler, second, START);
         scheduler.job_done(second, &one, Feedback::Neutral, None, START);

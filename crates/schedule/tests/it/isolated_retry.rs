@@ -7,8 +7,8 @@ use crate::rig::direct::{act, id, job, opening};
 use crate::rig::{Host, LIMITS, Manner, Poison, Rig, START};
 use mail::QueueId;
 use schedule::{
-    Action, AddResult, Class, ConnectionId, Failure, Feedback, Health, Job, Lag, Lane, Limits, NextJob, Scheduler,
-    Settings,
+    Action, AddResult, Class, ConnectionId, Failure, Feedback, Health, Job, Lag, Lane, Limits, NextJob, RetryPolicy,
+    Scheduler, Settings,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -16,15 +16,10 @@ const MINUTE: Duration = Duration::from_secs(60);
 
 /// A rig with one host that fails at some recipients.
 fn rig(seed: u64) -> Rig {
-    let settings = Settings {
-        retry_first: 5 * SECOND,
-        retry_max: 8 * SECOND,
-        down_first: 5 * SECOND,
-        down_max: 8 * SECOND,
-        warn_after: None,
-        ..Settings::default()
-    };
-    Rig::new(settings, Manner { ahead: 4, ..Manner::default() }, vec![Host::Alive], seed)
+    let settings = Settings { down_first: 5 * SECOND, down_max: 8 * SECOND, warn_after: None, ..Settings::default() };
+    let mut rig = Rig::new(settings, Manner { ahead: 4, ..Manner::default() }, vec![Host::Alive], seed);
+    rig.retry = RetryPolicy { first: 5 * SECOND, max: 8 * SECOND };
+    rig
 }
 
 fn poison(rig: &mut Rig, recipients: u32, poison: Poison) -> QueueId {

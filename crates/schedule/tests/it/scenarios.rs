@@ -8,7 +8,7 @@ use crate::rig::{Host, LIMITS, Manner, Rig, START};
 use mail::QueueId;
 use schedule::{
     Action, AddResult, Class, ConnectionId, DestinationId, Failure, Feedback, Health, Job, Limits, NextJob, Overdue,
-    Positions, QueueEntry, ResolveFailure, Scheduler, Settings,
+    Positions, QueueEntry, ResolveFailure, RetryPolicy, Scheduler, Settings,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -309,8 +309,8 @@ fn a_host_that_takes_two_connections_is_not_hammered_for_a_third() {
 
 #[test]
 fn a_host_that_throttles_is_not_hammered_and_gets_its_mail() {
-    let settings = Settings { retry_first: 30 * SECOND, retry_max: 30 * SECOND, ..Settings::default() };
-    let mut rig = rig(settings, vec![Host::Paces(SECOND)]);
+    let mut rig = rig(Settings::default(), vec![Host::Paces(SECOND)]);
+    rig.retry = RetryPolicy { first: 30 * SECOND, max: 30 * SECOND };
     for _ in 0..2_000 {
         rig.add(0, 1, false);
     }

@@ -4,10 +4,11 @@
 //! of IPv4 is tried after a moment; an address that refuses at once costs nothing anyway. The attempt at the silent
 //! one is dropped first: a host with a limit of one connection never sees two.
 
-use super::{Candidate, Where};
+use super::Candidate;
 use crate::config::EffectiveRule;
 use crate::context::Context;
 use crate::env::clock;
+use crate::next_hop::Endpoint;
 use crate::session::Transport;
 use schedule::Failure;
 use std::io;
@@ -108,7 +109,7 @@ impl Dialler<'_> {
     /// Why not.
     /// # Cancel safety
     /// Yes.
-    pub(super) async fn one(self, address: &Where) -> Result<Transport, DialError> {
+    pub(super) async fn one(self, address: &Endpoint) -> Result<Transport, DialError> {
         tokio::time::timeout(self.limit, self.dial(address)).await.unwrap_or(Err(DialError::Silent))
     }
 
@@ -118,7 +119,7 @@ impl Dialler<'_> {
     /// # Cancel safety
     /// Yes.
     // RFC 8305 §5 (gap: one attempt at a time, never two beside each other)
-    pub(super) async fn race(self, first: &Where, second: Option<&Where>) -> Raced {
+    pub(super) async fn race(self, first: &Endpoint, second: Option<&Endpoint>) -> Raced {
         let Some(second) = second else {
             return self.one(first).await.map_or_else(|miss| Raced::Nobody(miss, None), Raced::First);
         };
@@ -140,10 +141,10 @@ impl Dialler<'_> {
         }
     }
 
-    async fn dial(self, address: &Where) -> Result<Transport, DialError> {
+    async fn dial(self, address: &Endpoint) -> Result<Transport, DialError> {
         let address = match address {
-            Where::Socket(address) => *address,
-            Where::Unix(path) => {
+            Endpoint::Socket(address) => *address,
+            Endpoint::Unix(path) => {
                 return UnixStream::connect(path).await.map(Transport::Local).map_err(DialError::Error);
             }
         };

@@ -4,10 +4,9 @@
 //! The content is looked through before its transaction begins. Almost always that is all. Stored content is read for
 //! it in pieces, once more than for sending, since MAIL already says its size.
 
-use super::OutboundMessage;
-use super::message::Content;
 use super::outbound_session::{OutboundSession, Unread};
 use crate::env::blocking;
+use crate::message::{Content, OutboundMessage};
 use mail::Body;
 use mail::long_line::LineWatch;
 use mail::seven_bit::shorten_lines;
@@ -48,7 +47,7 @@ impl OutboundSession<'_> {
         if let Content::Here(pieces) = &outgoing.content {
             return Ok(pieces.iter().any(|piece| watch.finds(piece)) || watch.ends_over());
         }
-        let (reading, id, end) = (&self.work.dispatch.reading, outgoing.envelope.id, outgoing.content_bytes);
+        let (reading, id, end) = (&self.work.dispatch.messages.reading, outgoing.envelope.id, outgoing.content_bytes);
         let mut at = 0;
         while at < end {
             let next = (at + PIECE_BYTES).min(end);

@@ -11,7 +11,6 @@
 
 mod answers;
 mod connect;
-mod deferrals;
 mod dial;
 mod extensions;
 #[cfg(test)]
@@ -19,25 +18,20 @@ mod internet;
 mod line_length;
 mod link;
 pub(crate) mod local;
-mod message;
 mod outbound_session;
 mod peer;
-mod place;
-mod reading;
 
-pub(crate) use crate::resolve::Candidate;
-pub(crate) use deferrals::Deferrals;
+pub(crate) use crate::next_hop::smart_hosts;
+use crate::resolve::Candidate;
 #[cfg(test)]
 pub(crate) use internet::Internet;
-pub(crate) use message::{LoadError, OutboundMessage};
-pub(crate) use place::Where;
-pub(crate) use reading::{ReadError, Reading};
 
 use crate::config::RouteProtocol;
 use crate::context::Context;
 use crate::dispatch::{ConnectTarget, ConnectionSignal, Dispatch};
 use crate::dns::NoHosts;
-use crate::resolve;
+use crate::message::{LoadError, OutboundMessage, ReadError};
+use crate::resolve::SiteHosts;
 use crate::session::Wait;
 use crate::settle::{self, Attempt, AttemptOutcome};
 #[cfg(test)]
@@ -75,26 +69,19 @@ pub(crate) async fn run(
     }
     let mut work =
         Work { context: &context, dispatch: &dispatch, connection, changes: Vec::new(), records: Vec::new() };
-    let live = context.live.load_full();
-    if let Some(to) = local::what(&live.config, &way.destination) {
-        return Box::pin(local::run(work, to, &way, &post)).await;
-    }
-    let turn = connection.get();
-    let resolver = context.resolver.load_full();
-    let routing = context.routing.load_full();
-    let found = resolve::site(&live.config, &routing, &resolver, &way.destination, &live.local_identity, turn).await;
-    let site = match found {
-        Ok(site) if *site.name == *way.site => site,
-        Err(no) if no.permanent && way.site.starts_with(b"!") => {
+    let Some(site) = dispatch.site_for(&context, &way, connection).await else { return };
+    match &site.hosts {
+        SiteHosts::Local(to) => return Box::pin(local::run(work, to.clone(), &way, &post)).await,
+        SiteHosts::Refused(no) => {
             dispatch.reached(&context, &way, connection);
-            Box::pin(work.refuse_all(&ConnectError::no_hosts(no))).await;
+            Box::pin(work.refuse_all(&ConnectError::no_hosts(no.clone()))).await;
             return drop(dispatch.closed(connection));
         }
-        // Its mail goes elsewhere meanwhile, or the DNS fails: a look-up of this destination decides.
-        Ok(_) | Err(_) => return dispatch.misplaced(&way, connection),
-    };
-    let addresses: Vec<SocketAddr> = site.candidates.iter().filter_map(|one| one.address.socket()).collect();
-    let opened = Box::pin(connect::open(&context, site.candidates, way.lane, &site.rule, &post, &mut wait)).await;
+        SiteHosts::Remote(_) => {}
+    }
+    let candidates = site.candidates(connection.get());
+    let addresses: Vec<SocketAddr> = candidates.iter().filter_map(|one| one.address.socket()).collect();
+    let opened = Box::pin(connect::open(&context, candidates, way.lane, &site.rule, &post, &mut wait)).await;
     match opened {
         Ok(link) => {
             dispatch.reached(&context, &way, connection);
@@ -112,18 +99,18 @@ pub(crate) async fn run(
             // The connection is over for the host before dispatch may open another.
             drop(conversation.link);
             match dismissal {
-                _ if has_others && is_of_host => return dispatch.host_failed(connection),
+                _ if has_others && is_of_host => return dispatch.abandon(connection),
                 Some(trouble) => {
                     let jobs = dispatch.unreachable(&context, &way, connection, trouble.failure, &trouble.text);
                     return Box::pin(defer_all(&context, jobs, &trouble)).await;
                 }
                 // The host answered, though not about the mail: it is tried again at once, and this is no failure.
-                None if has_avoided => return dispatch.host_failed(connection),
+                None if has_avoided => return dispatch.abandon(connection),
                 None => {}
             }
         }
         Err(trouble) if trouble.is_ours => {}
-        Err(trouble) if trouble.has_untried => return dispatch.host_failed(connection),
+        Err(trouble) if trouble.has_untried => return dispatch.abandon(connection),
         Err(trouble) if trouble.is_permanent => {
             dispatch.reached(&context, &way, connection);
             Box::pin(work.refuse_all(&trouble)).await;
@@ -158,7 +145,7 @@ pub(crate) async fn defer(context: &Arc<Context>, jobs: Vec<Job>, why: &str) {
 async fn defer_all(context: &Arc<Context>, jobs: Vec<Job>, trouble: &ConnectError) {
     let Some(dispatch) = &context.dispatch else { return };
     for job in &jobs {
-        if let Some(early) = dispatch.early.get(job.message) {
+        if let Some(early) = dispatch.messages.early.get(job.message) {
             early.want();
         }
     }
@@ -168,7 +155,7 @@ async fn defer_all(context: &Arc<Context>, jobs: Vec<Job>, trouble: &ConnectErro
             // The next start finds out again.
             return;
         }
-        let outgoing = OutboundMessage::load(dispatch, job.message, &job.recipients).await;
+        let outgoing = OutboundMessage::load(&dispatch.messages, job.message, &job.recipients).await;
         drop(turn);
         let Ok(outgoing) = outgoing else { continue };
         settle::log_deferred(context, &unsent(context, &outgoing, trouble), &trouble.cause());
@@ -182,7 +169,7 @@ fn unsent<'o>(context: &Context, outgoing: &'o OutboundMessage, trouble: &'o Con
     let mailer = match trouble.peer.as_ref().map(|peer| peer.protocol) {
         Some(RouteProtocol::Lmtp) => "lmtp",
         Some(RouteProtocol::Smtp) => "esmtp",
-        None => resolve::mailer(&context.live.load().config.route),
+        None => smart_hosts::mailer(&context.live.load().config.route),
     };
     outgoing.attempt(relay, mailer, Duration::ZERO, false)
 }
@@ -234,7 +221,7 @@ impl Work<'_> {
         fates: Vec<AttemptOutcome>,
         feedback: Feedback,
     ) -> Option<Duration> {
-        let early = self.dispatch.early.get(job.message);
+        let early = self.dispatch.messages.early.get(job.message);
         if fates.iter().any(|fate| !matches!(fate, AttemptOutcome::Delivered(_))) {
             // A report may have to be stored first; deliveries before it are recorded without that wait.
             self.flush();
@@ -281,7 +268,7 @@ impl Work<'_> {
 
     /// Settles a job that cannot be sent to any host.
     async fn fail(&mut self, job: &Job, trouble: &ConnectError) {
-        let outgoing = match OutboundMessage::load(self.dispatch, job.message, &job.recipients).await {
+        let outgoing = match OutboundMessage::load(&self.dispatch.messages, job.message, &job.recipients).await {
             Ok(outgoing) => outgoing,
             Err(LoadError::Nothing) => return self.records.push((job.clone(), Feedback::Unsent, None)),
             Err(LoadError::Unread(why)) => return self.put_aside(job, &why),
@@ -337,32 +324,6 @@ impl OutboundMessage {
             params: MailParams { by: settle::deadline::left(&self.envelope, now), ..self.envelope.params.clone() },
             recipients: if left_out.is_empty() { recipients.as_slice().into() } else { sent().collect() },
             content_bytes: self.content_bytes,
-        }
-    }
-
-    /// Converts it for *settle*.
-    pub(crate) fn attempt<'a>(
-        &'a self,
-        next_hop: NextHop<'a>,
-        mailer: &'a str,
-        xdelay: Duration,
-        passes_dsn: bool,
-    ) -> Attempt<'a> {
-        Attempt {
-            envelope: &self.envelope,
-            positions: &self.positions,
-            content_bytes: self.content_bytes,
-            recipients_left: self.recipients_left,
-            next_hop,
-            mailer,
-            xdelay,
-            passes_dsn,
-            passes_by: false,
-            is_try: true,
-            is_told: false,
-            is_final: false,
-            name: None,
-            owner: None,
         }
     }
 }

@@ -6,10 +6,11 @@
 
 use super::connect::{ConnectError, next_hop, refused};
 use super::link::{Link, Next};
-use super::message::Content;
-use super::{LoadError, OutboundMessage, ReadError, Work, answers, extensions, learn, peer};
+use super::{Work, answers, extensions, learn, peer};
 use crate::dispatch::ConnectionSignal;
 use crate::env::{blocking, clock};
+use crate::message::Content;
+use crate::message::{LoadError, OutboundMessage, ReadError};
 use crate::session::Wait;
 use crate::settle::{self, Attempt, AttemptOutcome, Cause};
 #[cfg(test)]
@@ -336,7 +337,7 @@ impl OutboundSession<'_> {
                 return;
             }
         };
-        match OutboundMessage::load(work.dispatch, job.message, &job.recipients).await {
+        match OutboundMessage::load(&work.dispatch.messages, job.message, &job.recipients).await {
             Ok(outgoing) => self.begin(job, outgoing).await,
             Err(LoadError::Nothing) => work.records.push((job, Feedback::Unsent, None)),
             Err(LoadError::Unread(why)) => work.put_aside(&job, &why),
@@ -448,12 +449,12 @@ impl OutboundSession<'_> {
 
     /// Returns the content in one piece, from the spool.
     pub(super) async fn whole(&self, job: &Job, outgoing: &OutboundMessage) -> Result<Vec<u8>, Unread> {
-        if let Some(early) = self.work.dispatch.early.get(job.message)
+        if let Some(early) = self.work.dispatch.messages.early.get(job.message)
             && !early.store().await
         {
             return Err(Unread::Nothing);
         }
-        OutboundMessage::whole(&self.work.dispatch.reading, outgoing.envelope.id).await.map_err(Unread::Why)
+        OutboundMessage::whole(&self.work.dispatch.messages.reading, outgoing.envelope.id).await.map_err(Unread::Why)
     }
 
     fn unread(&mut self, job: &Job, why: Unread) {
@@ -527,7 +528,7 @@ impl OutboundSession<'_> {
         let Some(open) = self.open.back_mut() else {
             return self.link.session.abort_content(self.link.now());
         };
-        let piece = open.outgoing.next_piece(&self.work.dispatch.reading).await;
+        let piece = open.outgoing.next_piece(&self.work.dispatch.messages.reading).await;
         let now = self.link.now();
         match piece {
             Ok(Some(piece)) => return self.link.session.content(piece, now),

@@ -6,11 +6,11 @@
 
 use super::Dispatch;
 use super::reservations::Reservation;
-use super::tasks::Task;
+use super::task::Task;
 use crate::context::Context;
-use crate::deliver::{LoadError, OutboundMessage};
+use crate::message::{LoadError, OutboundMessage};
+use crate::next_hop::smart_hosts;
 use crate::queue::{BounceError, Bounced, RecipientSelection};
-use crate::resolve;
 use crate::settle::{self, Attempt, AttemptOutcome, Cause};
 use mail::{EnhancedCode, Envelope, Outcome};
 use observe::{NextHop, Reason};
@@ -31,7 +31,7 @@ impl Dispatch {
 }
 
 /// Bounces recipients of several messages, each message for itself: their reports go to the disk together.
-pub(super) async fn bounce(
+pub(crate) async fn bounce(
     context: &Arc<Context>,
     dispatch: &Arc<Dispatch>,
     meant: Vec<RecipientSelection>,
@@ -62,7 +62,7 @@ async fn one(context: &Arc<Context>, dispatch: &Arc<Dispatch>, meant: &Recipient
     if claim.recipients.is_empty() {
         return bounced;
     }
-    let outgoing = match OutboundMessage::load_claimed(dispatch, id, &claim.recipients).await {
+    let outgoing = match OutboundMessage::load_claimed(&dispatch.messages, id, &claim.recipients).await {
         Ok(outgoing) => outgoing,
         Err(LoadError::Nothing) => return bounced,
         Err(LoadError::Unread(why)) => {
@@ -75,7 +75,7 @@ async fn one(context: &Arc<Context>, dispatch: &Arc<Dispatch>, meant: &Recipient
     let fate = AttemptOutcome::Failed(Cause::new(status, Arc::clone(why), None).because(Reason::Other));
     let fates = vec![fate.clone(); outgoing.positions.len()];
     let live = context.live.load_full();
-    let mailer = resolve::mailer(&live.config.route);
+    let mailer = smart_hosts::mailer(&live.config.route);
     let attempt = outgoing.attempt(NextHop::None, mailer, Duration::ZERO, false);
     // Logged below, when it is known which recipients are done.
     let attempt = Attempt { is_try: false, is_told: true, ..attempt };

@@ -2,15 +2,15 @@
 //! finds its age, and the scheduler's clock the end of a time that its sender gave. Besides, reports that are owed
 //! for delivered mail.
 
-use super::Dispatch;
 use super::reservations::Reservation;
+use super::{CompletionGuard, Dispatch};
 use crate::context::Context;
-use crate::deliver::{LoadError, OutboundMessage};
-use crate::resolve;
+use crate::message::{LoadError, OutboundMessage};
+use crate::next_hop::smart_hosts;
 use crate::settle::{self, Attempt, AttemptOutcome, Cause, PendingReport, deadline};
 use mail::{EnhancedCode, Envelope, Outcome, QueueId, Reply, ReplyClass};
 use observe::{Event, NextHop, Severity};
-use schedule::{Health, Overdue, Positions};
+use schedule::{DestinationId, Health, Overdue, Positions};
 use spool::{Change, Status, Store as _};
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,11 +18,46 @@ use std::time::Duration;
 /// When it is looked again after a time that is over by one clock and not by another.
 const CLOCK_AGAIN: Duration = Duration::from_secs(1);
 
+/// Settles recipients that are overdue, and tells the scheduler, which gets an answer whatever becomes of this.
+pub(crate) fn answer_overdue(
+    context: Arc<Context>,
+    dispatch: Arc<Dispatch>,
+    (destination, name): (DestinationId, Arc<[u8]>),
+    message: QueueId,
+    recipients: Positions,
+    kind: Overdue,
+) -> impl Future<Output = ()> + Send {
+    let owed = CompletionGuard::new({
+        let (dispatch, recipients) = (Arc::clone(&dispatch), recipients.clone());
+        move || {
+            if kind == Overdue::ByTime {
+                let again = dispatch.now() + settle::REPORT_AGAIN;
+                return dispatch.timed(destination, message, &recipients, Some(again));
+            }
+            dispatch.settled(destination, message, &recipients, kind, settle::REPORT_AGAIN);
+        }
+    });
+    async move {
+        // Closed never.
+        let permit = dispatch.tellings.acquire().await;
+        if kind == Overdue::ByTime {
+            let again = settle_by_time(&context, &dispatch, &name, message, &recipients).await;
+            drop(permit);
+            owed.complete();
+            return dispatch.timed(destination, message, &recipients, again);
+        }
+        let pause = settle(&context, &dispatch, &name, message, &recipients, kind).await;
+        drop(permit);
+        owed.complete();
+        dispatch.settled(destination, message, &recipients, kind, pause);
+    }
+}
+
 /// Reports to the sender, and records the report. Returns the time until another look makes sense: none if the report
 /// is made, and otherwise until it can be tried again, or until the message is as old as the walk took it to be.
 ///
 /// Nothing is done for recipients that do not wait any more, nor are owed a report.
-pub(super) async fn settle(
+async fn settle(
     context: &Arc<Context>,
     dispatch: &Arc<Dispatch>,
     destination: &[u8],
@@ -52,7 +87,7 @@ pub(super) async fn settle(
 /// Returns to the sender, or reports as delayed, mail that is not delivered by the time that the sender gave. Returns
 /// when to look again: never if the recipients do not wait any more, at [`Duration::MAX`] if they have no time that
 /// is to come.
-pub(super) async fn settle_by_time(
+async fn settle_by_time(
     context: &Arc<Context>,
     dispatch: &Arc<Dispatch>,
     destination: &[u8],
@@ -97,7 +132,7 @@ async fn load(
     if claim.recipients.is_empty() {
         return Ok(None);
     }
-    match OutboundMessage::load(dispatch, message, &Positions::from(claim.recipients.as_slice())).await {
+    match OutboundMessage::load(&dispatch.messages, message, &Positions::from(claim.recipients.as_slice())).await {
         Ok(outgoing) => Ok(Some((outgoing, claim))),
         Err(LoadError::Nothing) => Ok(None),
         Err(LoadError::Unread(why)) => {
@@ -139,7 +174,7 @@ async fn report_expired(
         AttemptOutcome::Deferred(cause(why.as_deref()))
     };
     let fates = outgoing.positions.iter().map(|(position, _)| fate(*position)).collect();
-    let mailer = resolve::mailer(&context.live.load().config.route);
+    let mailer = smart_hosts::mailer(&context.live.load().config.route);
     let attempt = Attempt { is_try: false, ..outgoing.attempt(NextHop::None, mailer, Duration::ZERO, false) };
     let changes = settle::settle(context, &attempt, fates).await.changes;
     // If it cannot be recorded, the next walk finds it again.

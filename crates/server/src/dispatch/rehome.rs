@@ -2,7 +2,7 @@
 
 use super::{Dispatch, READY_MAX, micros};
 use crate::config::Config;
-use crate::resolve;
+use crate::next_hop::smart_hosts;
 use crate::routing::{Admission, DomainRoute, Routing};
 use bytes::Bytes;
 use mail::{Address, QueueId, ReversePath};
@@ -138,15 +138,15 @@ struct Mover<'a> {
 
 impl<'a> Mover<'a> {
     fn new(config: &'a Config, routing: &'a Routing) -> Self {
-        let smart_hosts = (!config.route.smart_host.is_empty()).then(|| resolve::smart_hosts(&config.route));
+        let smart_hosts = (!config.route.smart_host.is_empty()).then(|| smart_hosts::destination_of_all(&config.route));
         Self { config, admission: routing.admission(), routing, smart_hosts }
     }
 
     /// Returns whether mail in a queue may belong elsewhere.
     fn is_old(&self, name: &[u8]) -> bool {
         let is_smart = self.smart_hosts.as_deref() == Some(name);
-        let Some(admission) = self.admission else { return resolve::is_smart_hosts(name) && !is_smart };
-        let Ok(read) = Destination::parse(name) else { return resolve::is_smart_hosts(name) && !is_smart };
+        let Some(admission) = self.admission else { return smart_hosts::is_list(name) && !is_smart };
+        let Ok(read) = Destination::parse(name) else { return smart_hosts::is_list(name) && !is_smart };
         match read.to {
             To::Hosts(_) if is_smart => {
                 let router = &admission.router;
@@ -176,7 +176,7 @@ impl<'a> Mover<'a> {
             let recipient = spool::envelope::decode_recipient(&one.data).ok()?;
             let home = match self.admission {
                 Some(admission) => way_home(admission, &head.sender, &recipient.address, name)?,
-                None => resolve::destination(&self.config.route, &recipient.address),
+                None => smart_hosts::destination(&self.config.route, &recipient.address),
             };
             Some((one.position, home))
         };

@@ -1,20 +1,11 @@
-//! Reserves recipients whose senders get a report although no connection tries them: the holder of a reservation
-//! keeps other tasks from them.
-//!
-//! Between a report and the record that its recipient is done the spool says that the recipient waits. A recipient
-//! that an operator bounces is not tried in that time; one that grew too old is not bounced, and the other way round.
-//! Reservations are in memory alone: after a crash a recipient waits, or is done and reported.
+//! Recipients that are claimed for as long as their sender is told: [`Reservations`](crate::message::Reservations) has
+//! the rules.
 
 use super::Dispatch;
+use crate::message::Purpose;
 use crate::settle::PendingReport;
-#[cfg(test)]
-use crate::simulation::{Sabotage, is_sabotaged};
 use mail::QueueId;
-use schedule::Positions;
-use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Recipients for which one call asks whether a connection has them; deliveries wait for that.
@@ -22,81 +13,6 @@ const ASKED_MAX: usize = 64;
 /// Time until lists with reserved recipients that wait on are read again. By then a task that took one of them from a
 /// list has put it down.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
-
-/// Purpose of a reservation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Purpose {
-    /// An operator bounces it: no attempt is made any more.
-    Bounce,
-    /// It is overdue. An attempt may begin all the same.
-    Overdue,
-}
-
-/// All reservations.
-#[derive(Debug, Default)]
-pub(crate) struct Reservations {
-    /// Messages.
-    count: AtomicUsize,
-    claimed: Mutex<HashMap<QueueId, BTreeMap<u32, Purpose>>>,
-}
-
-impl Reservations {
-    fn lock(&self) -> MutexGuard<'_, HashMap<QueueId, BTreeMap<u32, Purpose>>> {
-        self.claimed.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Returns the recipients that may be tried.
-    pub(crate) fn open<'a>(&self, id: QueueId, recipients: &'a Positions) -> Cow<'a, [u32]> {
-        #[cfg(test)]
-        if is_sabotaged(Sabotage::Unclaimed) {
-            return Cow::Borrowed(recipients.as_slice());
-        }
-        // Most of the time no bounce is in progress.
-        if self.count.load(Ordering::Acquire) == 0 {
-            return Cow::Borrowed(recipients.as_slice());
-        }
-        let claimed = self.lock();
-        let Some(message) = claimed.get(&id) else { return Cow::Borrowed(recipients.as_slice()) };
-        let is_open = |position: &u32| message.get(position) != Some(&Purpose::Bounce);
-        Cow::Owned(recipients.iter().filter(is_open).collect())
-    }
-
-    /// Reserves recipients that no other holder has and for which `is_free`.
-    fn take(
-        &self,
-        id: QueueId,
-        recipients: impl Iterator<Item = u32>,
-        purpose: Purpose,
-        is_free: impl Fn(u32) -> bool,
-    ) -> Vec<u32> {
-        let mut claimed = self.lock();
-        let message = claimed.entry(id).or_default();
-        let mut taken = Vec::new();
-        for position in recipients {
-            if !message.contains_key(&position) && is_free(position) {
-                message.insert(position, purpose);
-                taken.push(position);
-            }
-        }
-        if message.is_empty() {
-            claimed.remove(&id);
-        }
-        self.count.store(claimed.len(), Ordering::Release);
-        taken
-    }
-
-    /// `recipients` are in their order.
-    fn release(&self, id: QueueId, recipients: &[u32]) {
-        let mut claimed = self.lock();
-        if let Some(message) = claimed.get_mut(&id) {
-            message.retain(|position, _| recipients.binary_search(position).is_err());
-            if message.is_empty() {
-                claimed.remove(&id);
-            }
-        }
-        self.count.store(claimed.len(), Ordering::Release);
-    }
-}
 
 /// Recipients of a message that are claimed until this is dropped.
 #[must_use]
@@ -112,7 +28,8 @@ pub(super) struct Reservation {
 impl Reservation {
     /// Reserves recipients for a report that they are overdue, without those that another task reports.
     pub(super) fn overdue(dispatch: &Arc<Dispatch>, id: QueueId, recipients: &[u32]) -> Self {
-        let recipients = dispatch.reservations.take(id, recipients.iter().copied(), Purpose::Overdue, |_| true);
+        let recipients =
+            dispatch.messages.reservations.take(id, recipients.iter().copied(), Purpose::Overdue, |_| true);
         Self { dispatch: Arc::clone(dispatch), id, recipients, is_left: false }
     }
 
@@ -126,7 +43,12 @@ impl Reservation {
                 !state.scheduler.is_in_flight(id, position)
                     && !dispatch.dsn_batcher.word(id, position).is_some_and(PendingReport::is_last)
             };
-            claim.recipients.extend(dispatch.reservations.take(id, some.iter().copied(), Purpose::Bounce, is_free));
+            claim.recipients.extend(dispatch.messages.reservations.take(
+                id,
+                some.iter().copied(),
+                Purpose::Bounce,
+                is_free,
+            ));
             drop(state);
         }
         claim
@@ -140,7 +62,7 @@ impl Reservation {
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        self.dispatch.reservations.release(self.id, &self.recipients);
+        self.dispatch.messages.reservations.release(self.id, &self.recipients);
         if self.is_left && !self.recipients.is_empty() {
             let (dispatch, id) = (Arc::clone(&self.dispatch), self.id);
             self.dispatch.spawn(Box::pin(async move {
@@ -148,28 +70,5 @@ impl Drop for Reservation {
                 dispatch.look_at(id);
             }));
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn who_is_bounced_is_not_tried_and_told_of_by_nobody_else() {
-        let reservations = Reservations::default();
-        let all = Positions::from([0, 1, 2, 3].as_slice());
-        let take = |purpose, positions: &[u32]| {
-            reservations.take(QueueId::MIN, positions.iter().copied(), purpose, |position| position != 3)
-        };
-        assert_eq!(take(Purpose::Bounce, &[0, 1, 3]), [0, 1]);
-        assert_eq!(take(Purpose::Overdue, &[1, 2]), [2]);
-        assert!(take(Purpose::Bounce, &[1, 2, 3]).is_empty());
-        assert_eq!(*reservations.open(QueueId::MIN, &all), [2, 3]);
-        assert_eq!(*reservations.open(QueueId::MAX, &all), [0, 1, 2, 3]);
-        reservations.release(QueueId::MIN, &[0, 1]);
-        assert_eq!(*reservations.open(QueueId::MIN, &all), [0, 1, 2, 3]);
-        reservations.release(QueueId::MIN, &[2]);
-        assert!(reservations.lock().is_empty() && reservations.count.load(Ordering::Acquire) == 0);
     }
 }

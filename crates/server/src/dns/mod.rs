@@ -47,11 +47,12 @@ pub use answer::RECORDS_MAX;
 use answer::{Answer, CachedAnswer, Data, Kind, Reading, RecordSet};
 use breaker::{Breaker, Course};
 use cache::Cache;
-pub use mail_hosts::{Family, HOLD_MIN, LocalIdentity, MailHost, MailHosts, NoHosts};
+pub use mail_hosts::{Family, HOLD_MIN, HostAddresses, LocalIdentity, MailHost, MailHosts, NoHosts};
 use overrides::Overrides;
 use places::Places;
 pub use reverse::ClientName;
 use servers::{Client, Servers};
+pub use shuffle::Shuffle;
 
 /// Open questions of sessions; more wait, within their time limit.
 pub const QUESTIONS_MAX: usize = 256;

@@ -2,15 +2,18 @@
 //! same.
 
 /// A source of orders.
-pub(super) struct Shuffle(u64);
+#[derive(Debug)]
+pub struct Shuffle(u64);
 
 impl Shuffle {
-    pub(super) const fn new(seed: u64) -> Self {
+    /// Begins with a seed; equal seeds give equal orders.
+    #[must_use]
+    pub const fn new(seed: u64) -> Self {
         Self(seed)
     }
 
     /// Puts the items into random order, each order as likely as any other.
-    pub(super) fn shuffle<T>(&mut self, items: &mut [T]) {
+    pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
             items.swap(last, self.below(last + 1));
         }

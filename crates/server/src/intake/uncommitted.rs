@@ -21,7 +21,6 @@ use super::transaction_content::in_memory;
 use super::{Enqueue as _, NewMessage};
 use crate::config::Acknowledge;
 use crate::context::Context;
-use crate::deliver::{LoadError, OutboundMessage};
 use crate::dispatch::Dispatch;
 use bytes::Bytes;
 use mail::report::{Kind, wants};
@@ -71,6 +70,18 @@ pub(crate) struct UncommittedMessage {
     stage: watch::Sender<Stage>,
 }
 
+/// A message that is in memory alone, with some of its recipients.
+#[derive(Debug)]
+pub(crate) struct UncommittedPart {
+    /// With these recipients.
+    pub(crate) envelope: Envelope,
+    /// Their positions in the message, and their states.
+    pub(crate) positions: Vec<(u32, State)>,
+    /// Recipients of the message that no next hop has taken.
+    pub(crate) recipients_left: usize,
+    pub(crate) content: Bytes,
+}
+
 impl UncommittedMessage {
     fn progress(&self) -> MutexGuard<'_, Progress> {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
@@ -81,11 +92,8 @@ impl UncommittedMessage {
         self.progress().taken.len() >= self.recipients.len()
     }
 
-    /// Makes the message for a connection, with those of the recipients that no next hop has accepted.
-    ///
-    /// # Errors
-    /// All have been taken.
-    pub(crate) fn outgoing(&self, recipients: &Positions) -> Result<OutboundMessage, LoadError> {
+    /// Returns the message with those of the recipients that no next hop has taken; `None` if all have been taken.
+    pub(crate) fn left(&self, recipients: &Positions) -> Option<UncommittedPart> {
         let progress = self.progress();
         let mut envelope = self.head.clone();
         let mut positions = Vec::new();
@@ -97,10 +105,10 @@ impl UncommittedMessage {
             }
         }
         if positions.is_empty() {
-            return Err(LoadError::Nothing);
+            return None;
         }
         let recipients_left = self.recipients.len() - progress.taken.len();
-        Ok(OutboundMessage::early(envelope, positions, recipients_left, self.content.clone()))
+        Some(UncommittedPart { envelope, positions, recipients_left, content: self.content.clone() })
     }
 
     /// Keeps deliveries until the message is stored. False: it is stored, and the caller records these in the spool.
@@ -221,7 +229,7 @@ struct Guard {
 impl Guard {
     fn end(&mut self, stored: Option<&Spool>) {
         self.is_ended = true;
-        self.dispatch.early.end(&self.early, stored);
+        self.dispatch.messages.early.end(&self.early, stored);
     }
 }
 
@@ -261,7 +269,7 @@ pub(crate) async fn commit(context: &Arc<Context>, how: Acknowledge, message: Me
     let Message { envelope, encoded, content, class } = message;
     let (bytes, first) = (content.len() as u64, super::first_state(&envelope, class));
     let (Some(dispatch), Some(spool)) = (context.dispatch.clone(), context.spool().cloned()) else { return Ok(bytes) };
-    let Some(early) = dispatch.early.begin(&envelope, &content, first) else {
+    let Some(early) = dispatch.messages.early.begin(&envelope, &content, first) else {
         let body = in_memory(content, spool.header_bytes_max());
         append(&spool, &[FramedMessage::alone(&encoded, body, first)]).await?;
         if !context.live.load().queues_only() {

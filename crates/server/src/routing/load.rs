@@ -13,7 +13,7 @@ use crate::config::{self, BadLine, Config, Mailbox, MapSource, RelayDomain};
 use crate::env::accounts::Accounts;
 use crate::env::safe_file::{Refusal as Unread, Trust};
 use crate::lookup::Lookups;
-use crate::resolve;
+use crate::next_hop::smart_hosts;
 use mail::{DomainName, EnhancedCode, Outcome};
 use route::access::{Access, DelayChecks, Options, RelayMailFrom};
 use route::class::{Class, Classes, Kind};
@@ -467,7 +467,7 @@ impl<'a> Loading<'a> {
         settings.delimiter = config.local.delimiter.chars().next();
         settings.forward = config.local.forward;
         settings.port = config.route.port;
-        settings.smart_hosts = (!config.route.smart_host.is_empty()).then(|| resolve::smart_host_list(&config.route));
+        settings.smart_hosts = (!config.route.smart_host.is_empty()).then(|| smart_hosts::hosts(&config.route));
         settings.local = local_mailer(&config.local.mailbox);
         settings.generics = self.generics();
         settings.masquerade = self.masquerade();
@@ -531,7 +531,7 @@ fn local_mailer(mailbox: &Mailbox) -> LocalMailer {
     match mailbox {
         Mailbox::Mbox(_) | Mailbox::Maildir(_) => LocalMailer::Mailbox,
         Mailbox::LmtpSocket(path) => hosts(NextHost::Unix(path.to_string_lossy().into())),
-        Mailbox::LmtpHost(host) => hosts(resolve::next_host(host)),
+        Mailbox::LmtpHost(host) => hosts(smart_hosts::next_host(host)),
         Mailbox::None => LocalMailer::None,
     }
 }

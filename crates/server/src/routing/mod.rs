@@ -20,7 +20,6 @@ pub(crate) mod expansions;
 pub(crate) mod load;
 pub(crate) mod members;
 pub(crate) mod plan;
-pub(crate) mod watch;
 
 use crate::lookup::Lookups;
 use mail::{Address, EnhancedCode};
@@ -75,6 +74,11 @@ impl Routing {
     /// Returns the sources that answer questions.
     pub(crate) fn lookups(&self) -> Arc<Lookups> {
         Arc::clone(&self.lookups)
+    }
+
+    /// Whether a file of a map is another one than when it was read. Blocking.
+    pub(crate) fn have_files_changed(&self) -> bool {
+        self.files.have_changed()
     }
 
     /// Returns whether there are no maps.

@@ -1,15 +1,15 @@
 //! The end of DATA for a message that all its recipients had before: it is refused while its client still waits, so
-//! that no report goes to a sender that any client can forge. See [`crate::deliver::local::loops`] for the rules.
+//! that no report goes to a sender whom anybody can forge. See [`local::loops`](::local::loops) for the rules.
 //!
-//! The check is of the recipients that the transaction became: one whose mail goes on to another host, by an alias or
-//! a `.forward`, does not count as one that had the message, and then all are delivered to. The header section alone
-//! counts, its first hundred `Delivered-To:` fields, and a message without one costs nothing here.
+//! Looked at are the recipients that the transaction became: one whose mail goes on to another host, by an alias or a
+//! `.forward`, is none that had the message, and then all are delivered to. The header section alone counts, its first
+//! hundred `Delivered-To:` fields, and a message without one costs nothing here.
 
 use super::Connection;
 use super::answers::reply;
 use super::header_rewrite::HeaderRewrite;
-use crate::deliver::local::loops::{is_loop, names};
 use crate::intake::TransactionContent;
+use ::local::loops::{is_loop, names};
 use mail::{Address, Client, Reply};
 use observe::Ruleset;
 use route::destination::{Destination, To};

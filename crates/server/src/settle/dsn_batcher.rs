@@ -19,9 +19,9 @@
 use super::receipt::{owed, owing};
 use super::{Attempt, AttemptOutcome, Cause, REPORT_AGAIN, Receipt};
 use crate::context::Context;
-use crate::deliver::{LoadError, OutboundMessage};
 use crate::dispatch::{CompletionGuard, Dispatch};
-use crate::resolve;
+use crate::message::{LoadError, OutboundMessage};
+use crate::next_hop::smart_hosts;
 use mail::QueueId;
 use mail::report::Kind;
 use observe::NextHop;
@@ -313,11 +313,12 @@ async fn send_dsns(
     let positions: Vec<u32> = fates.keys().copied().collect();
     // The report leaves out recipients that were held, deleted or delivered meanwhile. It leaves out a delivery that
     // is not recorded yet as well: a walk finds it.
-    let mut outgoing = match OutboundMessage::load_to_tell(dispatch, id, &Positions::from(positions.as_slice())).await {
-        Ok(outgoing) => outgoing,
-        Err(LoadError::Nothing) => return Ok(BTreeMap::new()),
-        Err(_) => return Err(EnvelopeReadError),
-    };
+    let mut outgoing =
+        match OutboundMessage::load_to_tell(&dispatch.messages, id, &Positions::from(positions.as_slice())).await {
+            Ok(outgoing) => outgoing,
+            Err(LoadError::Nothing) => return Ok(BTreeMap::new()),
+            Err(_) => return Err(EnvelopeReadError),
+        };
     outgoing.retain(|position, state| {
         let is_owed = matches!(fates.get(&position), Some(AttemptOutcome::Receipt(_)));
         is_owed == state.owed().is_some()
@@ -327,7 +328,7 @@ async fn send_dsns(
     }
     let there: Vec<AttemptOutcome> =
         outgoing.positions.iter().filter_map(|(position, _)| fates.get(position).cloned()).collect();
-    let mailer = resolve::mailer(&context.live.load().config.route);
+    let mailer = smart_hosts::mailer(&context.live.load().config.route);
     let attempt = outgoing.attempt(NextHop::None, mailer, Duration::ZERO, false);
     let attempt = Attempt { is_try: false, is_told: true, ..attempt };
     let changes = super::settle(context, &attempt, there).await.changes;

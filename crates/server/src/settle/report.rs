@@ -8,8 +8,8 @@
 use super::receipt::FORGOTTEN;
 use super::{Attempt, AttemptOutcome, Receipt, RecipientDecision, deadline, report_time};
 use crate::context::Context;
-use crate::deliver::OutboundMessage;
 use crate::intake;
+use crate::message::OutboundMessage;
 #[cfg(test)]
 use crate::simulation::{Sabotage, is_sabotaged};
 use mail::report::{Addressee, Kind, Original, RECIPIENTS_MAX, RecipientReport, Report, fitting, returns_content};
@@ -228,7 +228,7 @@ async fn store(
 async fn original(context: &Arc<Context>, attempt: &Attempt<'_>, is_whole: bool) -> Option<Vec<u8>> {
     /// Octets within which a header section ends.
     const HEADER_BYTES_MAX: u64 = 64 << 10;
-    let reading = &context.dispatch.as_ref()?.reading;
+    let reading = &context.dispatch.as_ref()?.messages.reading;
     let end = if is_whole { attempt.content_bytes } else { attempt.content_bytes.min(HEADER_BYTES_MAX) };
     match OutboundMessage::part(reading, attempt.envelope.id, 0, end).await {
         Ok(content) => Some(content.to_vec()),

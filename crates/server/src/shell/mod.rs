@@ -5,6 +5,7 @@
 //! - [`start`] prepares sockets, rights and files, and starts the threads;
 //! - `load` reads certificates, password files and thread counts for the start and for reloads;
 //! - `server` owns the listeners and the tasks until the end;
+//! - `map_files` puts files of maps that have changed in force, `state_files` writes what helps and may be lost;
 //! - `notes` logs the notes that spool, resolver and certificates collect;
 //! - `reload` puts a changed configuration in force, whole or not at all;
 //! - `admin` answers the requests of the control socket, `status` collects the answer to `status`;
@@ -13,10 +14,12 @@
 pub(crate) mod admin;
 pub mod explain;
 mod load;
+mod map_files;
 mod notes;
 mod reload;
 mod server;
 pub mod start;
+mod state_files;
 mod status;
 
 pub use reload::Source;

@@ -2,19 +2,18 @@
 
 use super::admin::AdminHandler;
 use super::reload::Source;
+use super::{map_files, state_files};
 use crate::accept::listener::{self, Acceptor as Socket};
 use crate::accept::{door, limits};
 use crate::config::{self, Config, ListenProtocol, ListenTls};
 use crate::context::{Context, Listener, ListenerProfile};
 use crate::control::{self, ControlSocket, Gate};
-use crate::dispatch;
 use crate::env::{clock, signals, systemd};
 use crate::hardening::Hardening;
 use crate::intake::MessageStore;
 use crate::pickup;
 use crate::queue;
-use crate::routing;
-use crate::state_file;
+use crate::tasks;
 use crate::tls::Acceptor;
 use arc_swap::ArcSwap;
 use observe::Event;
@@ -143,9 +142,9 @@ impl Server {
 
     /// Delivers accepted mail, and mail that the spool has from before.
     pub(crate) fn deliver(self: &Arc<Self>) {
-        *lock(&self.deliveries) = Some(tokio::spawn(dispatch::run(Arc::clone(&self.context))));
-        lock(&self.tasks).spawn(state_file::keep(Arc::clone(&self.context)));
-        lock(&self.tasks).spawn(routing::watch::run(Arc::clone(&self.context)));
+        *lock(&self.deliveries) = Some(tokio::spawn(tasks::run(Arc::clone(&self.context))));
+        lock(&self.tasks).spawn(state_files::keep(Arc::clone(&self.context)));
+        lock(&self.tasks).spawn(map_files::watch(Arc::clone(&self.context)));
     }
 
     /// Accepts mail that programs of this machine submit.
@@ -212,7 +211,7 @@ impl Server {
         let mut tasks = std::mem::take(&mut *lock(&self.tasks));
         tasks.abort_all();
         while tasks.join_next().await.is_some() {}
-        state_file::save(context).await;
+        state_files::save(context).await;
         context.record(&Event::Stopped { cut_off: ended.cut_off, deliveries_cut_off });
         ended
     }

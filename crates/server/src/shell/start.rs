@@ -18,7 +18,7 @@ use crate::auth::Authenticator;
 use crate::config::{self, Config, Loaded};
 use crate::context::{ActiveConfig, Context, Stop};
 use crate::control::{self, ControlSocket};
-use crate::deliver::local::{self, LocalDelivery};
+use crate::deliver::local::LocalDelivery;
 use crate::delivery_watch::DeliveryWatchers;
 use crate::dispatch::Dispatch;
 use crate::dns::Resolver;
@@ -358,7 +358,7 @@ fn warn_at_start(context: &Context, texts: &[String], notes: &[String], of_spool
         context.record(&Event::ConfigWarning { text });
     }
     if let Some(place) = context.routing.load().program().filter(|_| !context.local_delivery.runs_programs()) {
-        let text = format!("program destinations of aliases wait ({place}): {}", local::NO_PROGRAMS);
+        let text = format!("program destinations of aliases wait ({place}): {}", ::local::person::NO_PROGRAMS);
         context.record(&Event::ConfigWarning { text: &text });
     }
     for text in notes {

@@ -11,7 +11,7 @@ use crate::accept::limits;
 use crate::config::{self, Config};
 use crate::context::{ActiveConfig, Context, ListenerProfile, Stop};
 use crate::deliver::Internet;
-use crate::dispatch::{self, Dispatch};
+use crate::dispatch::Dispatch;
 use crate::dns::Resolver;
 use crate::env::clock;
 use crate::hosts::HostTable;
@@ -180,7 +180,7 @@ impl Machine {
             dispatch.shrink(ready_max);
         }
         let mut tasks = JoinSet::new();
-        tasks.spawn(dispatch::run(Arc::clone(&context)));
+        tasks.spawn(crate::tasks::run(Arc::clone(&context)));
         self.works.lock().unwrap().stepper = Some(stepper);
         *self.running.lock().unwrap() = Some(Running { context, lane, tasks });
         *self.generation.lock().unwrap() += 1;

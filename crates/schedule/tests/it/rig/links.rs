@@ -171,13 +171,12 @@ impl Rig {
         let (to, whose, lane) = (link.to, link.whose, link.lane);
         let live = self.links.values().filter(|link| link.to == to && link.is_open).count();
         if self.sites[whose] != to && self.dns[whose] || self.strays && self.chance(20) == 0 {
+            // The connection finds the answer expired, and the scheduler learns the new one before it ends.
             self.links.remove(&connection);
-            self.misplaced += 1;
-            if self.said[whose] == Some(to) {
-                self.said[whose] = None;
+            if let Some(id) = self.scheduler.destination_id(&Self::name(whose)) {
+                self.resolved(id, whose);
             }
-            let jobs = self.scheduler.site_changed(connection, &Self::name(whose), self.now);
-            return self.check_left(&jobs);
+            return self.scheduler.abandon(connection, self.now);
         }
         let refused = match self.hosts[to] {
             Host::Dead => Some(Failure::Refused),
@@ -440,7 +439,7 @@ impl Rig {
         {
             self.lands((message, recipient));
         }
-        self.scheduler.host_failed(connection, self.now);
+        self.scheduler.abandon(connection, self.now);
     }
 
     /// Ends a connection on which the host refused a message with 421: a failure if it accepted none before.

@@ -28,7 +28,7 @@ use std::time::Duration;
 use mail::{Node, QueueId};
 use schedule::{
     Action, AddResult, Class, ConnectionId, DestinationId, Health, Job, Lag, Lane, Limits, Overdue, Positions,
-    QueueEntry, ResolveFailure, Scheduler, Settings, retry_after,
+    QueueEntry, ResolveFailure, RetryPolicy, Scheduler, Settings,
 };
 
 pub const START: Duration = Duration::from_secs(1_800_000_000);
@@ -174,7 +174,6 @@ pub struct Rig {
     said: Vec<Option<usize>>,
     asked: BTreeSet<DestinationId>,
     pub resolved: usize,
-    pub misplaced: usize,
     pub joined: usize,
     /// The class of new messages.
     pub class: Class,
@@ -234,6 +233,8 @@ pub struct Rig {
     told: Vec<Limits>,
     /// The driver sometimes finds changed hosts although they are the same.
     pub strays: bool,
+    /// When recipients are tried again.
+    pub retry: RetryPolicy,
     sequence: u64,
     random: u64,
     last_id: u64,
@@ -261,7 +262,6 @@ impl Rig {
             sites,
             asked: BTreeSet::new(),
             resolved: 0,
-            misplaced: 0,
             joined: 0,
             class: Class::Normal,
             by: None,
@@ -299,6 +299,7 @@ impl Rig {
             lowered: 0,
             told: vec![LIMITS; hosts_count],
             strays: false,
+            retry: RetryPolicy::default(),
             sequence: 0,
             random: seed,
             last_id: 0,
@@ -598,7 +599,7 @@ impl Rig {
 
     /// Returns when a recipient that is deferred now is due: not after its deliver-by time.
     fn due_s(&self, message: QueueId, attempts: u8, seed: u64) -> u32 {
-        let due = self.now + retry_after(attempts, &self.settings, seed);
+        let due = self.now + self.retry.retry_after(attempts, seed);
         let by = self.by_times.get(&message).filter(|by| **by > self.now).map(|by| *by + Duration::from_secs(1));
         u32::try_from(by.map_or(due, |by| by.min(due)).as_secs()).unwrap()
     }

@@ -2,8 +2,9 @@
 
 use super::*;
 use crate::config::RouteTls;
+use crate::deliver::Internet;
 use crate::deliver::link::timer;
-use crate::deliver::{Internet, Where};
+use crate::next_hop::Endpoint;
 use crate::sink::Behaviour;
 use std::io;
 use std::net::SocketAddr;
@@ -137,7 +138,7 @@ impl World {
         let mut context = Context::trial(config, Behaviour::default());
         let candidate = |(name, address, _): &Spec| Candidate {
             name: (*name).into(),
-            address: Where::Socket(address.parse().unwrap()),
+            address: Endpoint::Socket(address.parse().unwrap()),
             protocol: RouteProtocol::Smtp,
             server_name: (*name).into(),
             preference: 0,

@@ -21,9 +21,10 @@ use super::{ConnectError, Opening, next_hop, refused};
 use crate::config::{EffectiveRule, RouteTls};
 use crate::deliver::link::Link;
 use crate::deliver::peer::{Peer, Unmet};
-use crate::deliver::{Candidate, Where};
 use crate::env::clock;
 use crate::hosts::TLS_SEEN_DAYS;
+use crate::next_hop::Endpoint;
+use crate::resolve::Candidate;
 use crate::session::{Transport, Wait};
 #[cfg(test)]
 use crate::simulation::{Sabotage, is_sabotaged};
@@ -54,7 +55,7 @@ enum TlsPolicy {
 const fn policy_of(rule: &EffectiveRule, host: &Candidate, peer: &Peer) -> TlsPolicy {
     match rule.tls {
         // Two processes of one machine need no protection from the network.
-        _ if matches!(host.address, Where::Unix(_)) => TlsPolicy::None,
+        _ if matches!(host.address, Endpoint::Unix(_)) => TlsPolicy::None,
         _ if peer.in_clear.is_some() => TlsPolicy::Required,
         RouteTls::None => TlsPolicy::None,
         RouteTls::Opportunistic if peer.is_without_tls => TlsPolicy::None,

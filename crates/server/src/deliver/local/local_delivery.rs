@@ -11,10 +11,10 @@
 
 use crate::config::Config;
 use crate::context::Context;
-use crate::deliver::message::{Content as Stored, OutboundMessage};
 use crate::env::accounts::Kept;
 use crate::env::{blocking, clock};
 use crate::lookup::files::Readers;
+use crate::message::{Content as Stored, OutboundMessage};
 use ::local::agent::{Agent, DeliveryTarget};
 use ::local::letter::{Content, Orders};
 use ::local::order::{DeliveryRequest, Settings, Verdict, What};
@@ -34,7 +34,7 @@ const BATCH_MAX: usize = 64;
 const BATCH_BYTES: u64 = 8 << 20;
 /// A mailbox that has taken nothing for so long does not keep others waiting.
 const STUCK_AFTER: Duration = Duration::from_secs(10);
-/// How much of a stored content is read at once.
+/// Octets of a stored content that are read at once.
 const PIECE_BYTES: u64 = 256 << 10;
 
 /// The state of local delivery.

@@ -10,65 +10,26 @@
 
 mod local_delivery;
 
-pub(crate) use ::local::person::NO_PROGRAMS;
-pub(crate) use ::local::{command, loops, order, person, privileged};
+use ::local::order::{DeliveryEnd, DeliveryRequest, Verdict, What};
+use ::local::privileged::HandoverResult;
 pub(crate) use local_delivery::LocalDelivery;
 
 use super::connect::ConnectError;
-use super::message::{LoadError, OutboundMessage};
 use super::{Work, settle};
-use crate::config::{Config, Mailbox};
 use crate::context::Context;
 use crate::dispatch::{ConnectTarget, ConnectionSignal};
 use crate::env::clock;
+use crate::message::{LoadError, OutboundMessage};
 use crate::settle::{AttemptOutcome, Cause};
 use local_delivery::{LocalJob, Source};
 use mail::{Address, EnhancedCode, Outcome, Recipient, Reply, ReplyCode};
 use observe::{Event, NextHop, Severity};
-use order::{DeliveryEnd, DeliveryRequest, Verdict, What};
-use privileged::HandoverResult;
-use route::destination::{Destination, Hosts, NextHost, Protocol, To};
+use route::destination::To;
 use schedule::{ConnectionId, Feedback, Job, NextJob};
 use spool::State;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tokio::task::JoinSet;
-
-/// Returns the local delivery of a queue's mail; `None` if it goes elsewhere.
-pub(crate) fn what(config: &Config, destination: &[u8]) -> Option<To> {
-    // Looked at for each connection and each destination: most are domains.
-    if ![b"local:".as_slice(), b"prog:", b"file:"].iter().any(|begin| destination.starts_with(begin)) {
-        return None;
-    }
-    match Destination::parse(destination).ok()?.to {
-        To::Local if is_with_server(config) => None,
-        to @ (To::Local | To::Program { .. } | To::File { .. }) => Some(to),
-        To::Domain(_) | To::Literal(_) | To::Hosts(_) | To::Error { .. } => None,
-    }
-}
-
-/// Returns whether mailboxes are with a server that takes LMTP.
-const fn is_with_server(config: &Config) -> bool {
-    matches!(config.local.mailbox, Mailbox::LmtpSocket(_) | Mailbox::LmtpHost(_))
-}
-
-/// Returns the server that has the mailboxes, if one has.
-pub(crate) fn server(config: &Config) -> Option<Hosts> {
-    let host = match &config.local.mailbox {
-        Mailbox::LmtpSocket(path) => NextHost::Unix(path.to_string_lossy().into()),
-        Mailbox::LmtpHost(host) => crate::resolve::next_host(host),
-        _ => return None,
-    };
-    Some(Hosts { protocol: Protocol::Lmtp, groups: vec![vec![host]] })
-}
-
-/// Returns how many deliveries a queue may have at once: files of aliases wait for each other anyway.
-pub(crate) const fn connections(config: &Config, to: &To) -> u32 {
-    match to {
-        To::File { .. } => 1,
-        _ => config.local.deliveries_max,
-    }
-}
 
 /// Delivers the mail of a queue until there is no work.
 ///
@@ -99,7 +60,7 @@ pub(super) async fn run(mut work: Work<'_>, to: To, way: &ConnectTarget, post: &
 
 /// Carries out a job.
 async fn one(work: &mut Work<'_>, to: &To, job: &Job) {
-    let mut outgoing = match OutboundMessage::load(work.dispatch, job.message, &job.recipients).await {
+    let mut outgoing = match OutboundMessage::load(&work.dispatch.messages, job.message, &job.recipients).await {
         Ok(outgoing) => outgoing,
         Err(LoadError::Nothing) => return work.records.push((job.clone(), Feedback::Unsent, None)),
         Err(LoadError::Unread(why)) => return work.put_aside(job, &why),

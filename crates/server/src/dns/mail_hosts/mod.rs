@@ -82,6 +82,15 @@ pub struct MailHosts {
     pub is_stale: bool,
 }
 
+/// The addresses of one host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostAddresses {
+    /// In the order to try; at least one, at most [`DNS_ADDRESSES_MAX`].
+    pub addresses: Vec<IpAddr>,
+    /// As [`MailHosts::until`].
+    pub until: Instant,
+}
+
 impl MailHosts {
     /// Names and addresses in the order to try them; at most [`DNS_ADDRESSES_MAX`].
     pub fn addresses(&self) -> impl Iterator<Item = (&str, IpAddr)> {
@@ -276,18 +285,18 @@ impl Resolver {
     /// no fault of a message, and the caller had better try again later.
     /// # Cancel safety
     /// Yes.
-    pub async fn host_addresses(&self, name: &str, family: Family, seed: u64) -> Result<Vec<IpAddr>, NoHosts> {
-        let (mut found, hold) = self.addresses_of(name, family, self.delivery_limit(false)).await;
+    pub async fn host_addresses(&self, name: &str, family: Family, seed: u64) -> Result<HostAddresses, NoHosts> {
+        let (mut found, mut hold) = self.addresses_of(name, family, self.delivery_limit(false)).await;
         if self.is_lacking(&hold) {
             // The time limit begins with the turn.
-            let asking = async { self.addresses_of(name, family, self.delivery_limit(true)).await.0 };
-            found = self.in_turn(asking).await;
+            let asking = async { self.addresses_of(name, family, self.delivery_limit(true)).await };
+            (found, hold) = self.in_turn(asking).await;
         }
         match found {
             Addresses::Some(mut addresses) => {
                 order(&mut addresses, &mut Shuffle::new(seed));
                 addresses.truncate(DNS_ADDRESSES_MAX);
-                Ok(addresses)
+                Ok(HostAddresses { addresses, until: hold.until() })
             }
             Addresses::None { exists } => Err(NoHosts::unknown(NO_SUCH_DOMAIN, name, exists)),
             Addresses::Ignored(ip) => Err(NoHosts::ignored(name, ip)),

@@ -322,7 +322,7 @@ async fn addresses_that_no_stranger_can_mean() {
     }
     // A host that the configuration names may be anywhere.
     assert_eq!(
-        resolver.host_addresses("host0.example", Family::Any, 1).await.unwrap(),
+        resolver.host_addresses("host0.example", Family::Any, 1).await.unwrap().addresses,
         ["127.0.0.1".parse::<IpAddr>().unwrap()]
     );
     let overrides = load(text).overrides;
@@ -360,7 +360,7 @@ async fn families() {
     let records =
         (0..6).flat_map(|n| [a("x.example", &format!("192.0.2.{n}")), a("x.example", &format!("2001:db8::{n}"))]);
     let server = Server::start(records.chain([a("x.example", "192.0.2.7")]).collect()).await;
-    let addresses = server.resolver(LONG).host_addresses("x.example", Family::Any, 3).await.unwrap();
+    let addresses = server.resolver(LONG).host_addresses("x.example", Family::Any, 3).await.unwrap().addresses;
     let is_six: Vec<bool> = addresses.iter().map(IpAddr::is_ipv6).collect();
     assert_eq!(is_six, [true, false, true, false, true, false, true, false, true, false, true, false, false]);
 }
@@ -404,7 +404,7 @@ async fn equal_hosts_share_the_load_of_one_answer() {
         let hosts = ask(&resolver, "x.example", seed).await.unwrap().hosts;
         assert_eq!(&*hosts[4].name, "backup.example");
         *first.entry(hosts[0].name.clone()).or_insert(0_u32) += 1;
-        let addresses = resolver.host_addresses("many.example", Family::Any, seed).await.unwrap();
+        let addresses = resolver.host_addresses("many.example", Family::Any, seed).await.unwrap().addresses;
         *first_address.entry(addresses[0]).or_insert(0_u32) += 1;
     }
     assert!(first.len() == 4 && first.values().all(|count| (900..1_100).contains(count)), "{first:?}");
@@ -473,7 +473,7 @@ async fn limits_of_an_answer() {
     let found = ask(&resolver, "big.example", 0).await.unwrap();
     let counts: Vec<usize> = found.hosts.iter().map(|host| host.addresses.len()).collect();
     assert_eq!((counts, found.addresses().count()), (vec![31, 1], 32));
-    assert_eq!(resolver.host_addresses("bulk.example", Family::Any, 0).await.unwrap().len(), 32);
+    assert_eq!(resolver.host_addresses("bulk.example", Family::Any, 0).await.unwrap().addresses.len(), 32);
 }
 
 #[tokio::test]
@@ -557,7 +557,7 @@ async fn what_is_known_stands_in_no_line() {
     let (began, before) = (now(), resolver.counts());
     assert_eq!(show(&ask(&resolver, "x.example", 0).await), known);
     assert_eq!(show(&ask(&resolver, "none.test", 0).await), none);
-    assert_eq!(resolver.host_addresses("mx.x.example", Family::Ipv4, 0).await.unwrap().len(), 1);
+    assert_eq!(resolver.host_addresses("mx.x.example", Family::Ipv4, 0).await.unwrap().addresses.len(), 1);
     assert_eq!(now() - began, Duration::ZERO);
     // Each answer counts once.
     assert_eq!(resolver.counts().cached - before.cached, 3 + 1 + 1);
@@ -740,7 +740,8 @@ async fn answers_of_the_configuration() {
     );
     let found = ask(&resolver, "other.test", 0).await.unwrap();
     assert!(found.until > now() + Duration::from_secs(3_500) && !found.is_stale);
-    assert_eq!(resolver.host_addresses("other.test", Family::Ipv4, 0).await.unwrap(), [IpAddr::from([192, 0, 2, 31])]);
+    let other = resolver.host_addresses("other.test", Family::Ipv4, 0).await.unwrap();
+    assert_eq!(other.addresses, [IpAddr::from([192, 0, 2, 31])]);
     assert_eq!(server.asked(), before, "nobody was asked");
     // Sessions ask the DNS.
     assert_eq!(resolver.a_records("other.test").await, Ok(vec![]));

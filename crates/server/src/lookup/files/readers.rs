@@ -6,8 +6,8 @@
 //! those gets no more.
 
 use super::request::{Reply, Request};
-use crate::deliver::local::privileged::{HandoverResult, Helper, READERS_MAX, Worker};
 use crate::env::clock;
+use ::local::privileged::{HandoverResult, Helper, READERS_MAX, Worker};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, BufReader, Read};
@@ -169,7 +169,7 @@ fn talk(worker: &Worker, request: &Request, bytes_max: u64, until: Instant) -> i
 mod tests {
     use super::super::request::What;
     use super::*;
-    use crate::deliver::local::privileged::{Taken, take_over};
+    use ::local::privileged::{Taken, take_over};
     use std::os::fd::{AsFd as _, OwnedFd};
     use std::sync::mpsc::{Receiver, channel};
 

@@ -4,12 +4,12 @@
 //! `route::alias::lint` decides which lines are doubtful; this module reads files and accounts for it.
 
 use crate::config::{self, Config, Mailbox, MapSource};
-use crate::deliver::local::{self, command};
 use crate::env::accounts::Accounts;
 use crate::env::safe_file::Trust;
 use crate::env::{machine, nss};
 use crate::lookup::Lookups;
 use crate::routing::load;
+use ::local::command;
 use mail::Domain;
 use route::alias::{self, Included, LintSettings, Summary};
 use route::class::Classes;
@@ -144,7 +144,7 @@ impl AliasLintContext {
     fn would_run(&self, text: &str) -> Result<(), String> {
         match command::parse(text)? {
             command::Command::Exit(_) => Ok(()),
-            command::Command::Run { .. } if !self.runs_programs => Err(local::NO_PROGRAMS.to_owned()),
+            command::Command::Run { .. } if !self.runs_programs => Err(::local::person::NO_PROGRAMS.to_owned()),
             command::Command::Run { words, .. } => {
                 let program = words.first().map(String::as_str).unwrap_or_default();
                 command::find(program, &self.programs).map(|_| ())

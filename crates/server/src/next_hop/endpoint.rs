@@ -6,14 +6,14 @@ use std::path::PathBuf;
 
 /// Where a next hop listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Where {
+pub(crate) enum Endpoint {
     /// At an address.
     Socket(SocketAddr),
     /// A socket in the file system of this machine. The table of hosts has no state of it.
     Unix(PathBuf),
 }
 
-impl Where {
+impl Endpoint {
     /// Returns the address, where there is one.
     pub(crate) const fn socket(&self) -> Option<SocketAddr> {
         match self {
@@ -31,13 +31,13 @@ impl Where {
     }
 }
 
-impl From<SocketAddr> for Where {
+impl From<SocketAddr> for Endpoint {
     fn from(address: SocketAddr) -> Self {
         Self::Socket(address)
     }
 }
 
-impl fmt::Display for Where {
+impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Socket(address) => address.fmt(f),

@@ -1,10 +1,10 @@
 //! Files of maps that change while the server runs.
 
-use super::Routing;
-use super::load::{self, Loaded};
 use crate::context::Context;
 use crate::dispatch::{self, Renewal};
 use crate::env::blocking;
+use crate::routing::Routing;
+use crate::routing::load::{self, Loaded};
 use observe::Event;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use std::time::Duration;
 const OFF_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Looks at the files from time to time and puts changed ones in force, until the server stops.
-pub(crate) async fn run(context: Arc<Context>) {
+pub(super) async fn watch(context: Arc<Context>) {
     let mut told = Vec::new();
     loop {
         let interval = context.live.load().config.maps.interval;
@@ -28,7 +28,7 @@ pub(crate) async fn run(context: Arc<Context>) {
         let config = context.live.load().config.clone();
         let old = Arc::clone(&routing);
         let looked =
-            blocking::run(move || old.files.have_changed().then(|| load::load(&config, &old.lookups, Some(&old))));
+            blocking::run(move || old.have_files_changed().then(|| load::load(&config, &old.lookups(), Some(&old))));
         match looked.await {
             Ok(Some(Ok(loaded))) => {
                 told.clear();

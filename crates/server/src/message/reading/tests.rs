@@ -1,8 +1,7 @@
 //! Reads are counted while they are made to wait.
 
 use super::*;
-use crate::deliver::message::{LoadError, OutboundMessage};
-use crate::dispatch::Dispatch;
+use crate::message::{LoadError, MessageReader, OutboundMessage};
 use crate::simulation::{spool_on, spool_with};
 use mail::{Client, Envelope, MailParams, Node, Protocol, QueueIds, Received, Recipient, ReversePath};
 use schedule::Positions;
@@ -111,13 +110,12 @@ fn stored_for(spool: &Spool, recipients: Vec<Recipient>) -> QueueId {
 async fn every_way_to_a_stored_message_waits_for_a_turn() {
     let spool = spool();
     let id = stored(&spool);
-    let config = crate::config::load("", None, &[], &crate::config::Machine::default()).unwrap().config;
-    let dispatch = Dispatch::new(spool, &config, Arc::default());
-    let reading = &dispatch.reading;
+    let messages = MessageReader::new(spool);
+    let reading = &messages.reading;
     let one = Positions::One(0);
 
     let turns = Taken::all(reading).await;
-    let load = || OutboundMessage::load(&dispatch, id, &one);
+    let load = || OutboundMessage::load(&messages, id, &one);
     assert!(timeout(A_WHILE, load()).await.is_err());
     drop(turns);
     let mut outgoing = timeout(SOON, load()).await.unwrap().unwrap();
@@ -178,16 +176,15 @@ async fn a_list_is_read_once_and_never_served_as_it_was() {
     let spool = spool_on(&disk, |config| config.cache_bytes = 0);
     let recipients = (0..MANY).map(|at| Recipient::new(format!("u@d{at}.test").parse().unwrap())).collect();
     let id = stored_for(&spool, recipients);
-    let config = crate::config::load("", None, &[], &crate::config::Machine::default()).unwrap().config;
-    let dispatch = Arc::new(Dispatch::new(Arc::clone(&spool), &config, Arc::default()));
+    let messages = Arc::new(MessageReader::new(Arc::clone(&spool)));
     let before = disk.counters().reads;
     // All at once, as connections ask after a start.
     let mut loads = JoinSet::new();
     for at in 0..MANY {
-        let dispatch = Arc::clone(&dispatch);
+        let messages = Arc::clone(&messages);
         loads.spawn(async move {
-            let mut outgoing = OutboundMessage::load(&dispatch, id, &Positions::One(at)).await.unwrap();
-            let piece = outgoing.next_piece(&dispatch.reading).await.unwrap().unwrap();
+            let mut outgoing = OutboundMessage::load(&messages, id, &Positions::One(at)).await.unwrap();
+            let piece = outgoing.next_piece(&messages.reading).await.unwrap().unwrap();
             let address = outgoing.envelope.recipients[0].address.to_string();
             assert_eq!((address, outgoing.recipients_left), (format!("u@d{at}.test"), MANY as usize));
             assert_eq!(piece, "a: b\r\n\r\nc\r\n");
@@ -198,7 +195,7 @@ async fn a_list_is_read_once_and_never_served_as_it_was() {
     }
     // The beginning, which is too short, and then all of it.
     assert_eq!(disk.counters().reads - before, 2);
-    assert!(dispatch.reading.at_work().is_empty());
+    assert!(messages.reading.at_work().is_empty());
 
     // A changed state counts at once: recipients are held, deferred, moved to another queue, done.
     let set = |recipient, status, due| {
@@ -206,7 +203,7 @@ async fn a_list_is_read_once_and_never_served_as_it_was() {
         // In force at once, whenever it is durable.
         drop(spool.record(&[Change { id, recipient, state, destination: None }]).unwrap());
     };
-    let load = async |at: u32| OutboundMessage::load(&dispatch, id, &Positions::One(at)).await;
+    let load = async |at: u32| OutboundMessage::load(&messages, id, &Positions::One(at)).await;
     set(0, Status::Held, 0);
     assert!(matches!(load(0).await, Err(LoadError::Nothing)));
     set(0, Status::Waiting, 77);

@@ -1,12 +1,17 @@
-//! Tests of tasks that break off before they have answered.
+//! Tasks that break off before they have given their answer.
 
+use super::site_lookup::BROKE_OFF;
 use super::*;
-use crate::dispatch::micros;
-use mail::{Address, Client, Envelope, Node, Protocol, QueueIds, Received, Recipient, ReversePath};
+use crate::dns::NoHosts;
+use crate::tasks::begin;
+use mail::{
+    Address, Client, EnhancedCode, Envelope, Node, Outcome, Protocol, QueueIds, Received, Recipient, ReversePath,
+};
 use schedule::{Class, Health};
 use spool::envelope::Encoded;
-use spool::{Change, NewBody, Spool, State, Store as _};
+use spool::{Change, NewBody, Spool, State};
 use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::task::JoinSet;
 
 const DAY: Duration = Duration::from_secs(24 * 3_600);
 /// The queue of its recipient.
@@ -59,14 +64,14 @@ impl Trial {
                 Task::Load { destination, name, after, limit } => {
                     self.dispatch.load(destination, &name, after, limit);
                 }
-                Task::Resolve { destination, name } => {
+                Task::Resolve { name } => {
                     let no = NoHosts {
                         permanent: false,
                         status: EnhancedCode::of(Outcome::Transient, 4, 4),
                         text: "no name servers".to_owned(),
                         is_ours: true,
                     };
-                    drop(self.dispatch.unplaced(&self.context, destination, &name, &no));
+                    drop(self.dispatch.look_up_broke_off(&self.context, &name, &no));
                 }
                 _ => {}
             }

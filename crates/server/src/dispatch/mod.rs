@@ -3,7 +3,7 @@
 //! [`schedule::Scheduler`] decides; this module gives it the time, the lists of the spool and the results of
 //! attempts, and carries out its decisions: it opens connections, wakes idle ones, reads lists. The caller that
 //! reports something (a session that stored a message, a connection that finished one) carries out at once what
-//! follows from it, so that a message finds its connection without a further task. One task ([`run`]) owns the
+//! follows from it, so that a message finds its connection without a further task. One task (`tasks`) owns the
 //! connections and waits for times.
 //!
 //! A crash forgets everything here. At the start each destination with recipients in the spool is due.
@@ -11,43 +11,48 @@
 mod accepted;
 mod bounce;
 mod completion_guard;
+mod connection_guard;
 mod delivery_control;
 mod overdue;
 mod rehome;
 mod renewal;
 mod reservations;
-mod tasks;
+mod restore;
+mod site_lookup;
+mod task;
 
 use crate::config::{Config, DeliveryMode};
 use crate::context::Context;
-use crate::deliver::{Deferrals, Reading};
-use crate::dns::NoHosts;
 use crate::env::clock;
-use crate::intake::uncommitted::UncommittedMessages;
+use crate::message::{Deferrals, MessageReader};
+use crate::next_hop::smart_hosts;
 use crate::resolve;
 use crate::routing::Routing;
 use crate::settle;
 #[cfg(test)]
 use crate::simulation::{Sabotage, Sizes, is_sabotaged, let_go};
+pub(crate) use bounce::bounce;
 pub(crate) use completion_guard::CompletionGuard;
+pub(crate) use connection_guard::ConnectionGuard;
 use mail::{Envelope, QueueId};
 use observe::Event;
+pub(crate) use overdue::answer_overdue;
 pub(crate) use renewal::Renewal;
-pub(crate) use reservations::Reservations;
-use resolve::Site;
+use resolve::{Site, SiteCache};
+pub(crate) use restore::{Pass, reconfigure, restore};
 use schedule::{
-    Action, Class, ConnectionId, DestinationId, Feedback, Health, Job, Lag, NextJob, Overdue, Positions, QueueEntry,
-    ResolveFailure, Scheduler, Settings, SiteAssignment,
+    Action, Class, ConnectionId, DestinationId, Feedback, Job, Lag, NextJob, Overdue, Positions, QueueEntry, Scheduler,
+    Settings,
 };
+use site_lookup::Lookups;
+pub(crate) use site_lookup::answer_resolve;
 use spool::{Entry, Spool, Status, Store as _};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use tasks::{Task, TaskFuture};
-pub(crate) use tasks::{reconfigure, run};
+pub(crate) use task::{Task, TaskFuture};
 use tokio::sync::{Notify, Semaphore, mpsc};
 
 /// Initial number of connections to a destination whose state is unknown.
@@ -77,6 +82,8 @@ pub(crate) struct ConnectTarget {
     pub(crate) site: Arc<[u8]>,
     /// One of the destinations whose mail goes there.
     pub(crate) destination: Arc<[u8]>,
+    /// Where the mail of this destination goes; `None`: the last answer has expired.
+    pub(crate) answer: Option<Arc<Site>>,
     /// The lane, which decides its patience.
     pub(crate) lane: schedule::Lane,
 }
@@ -108,24 +115,20 @@ impl ConnectionSignal {
 /// The scheduler, with the state that dispatch adds.
 pub(crate) struct Dispatch {
     pub(crate) spool: Arc<Spool>,
-    /// The spool, as attempts read messages from it.
-    pub(crate) reading: Reading,
+    /// Messages for attempts and reports.
+    pub(crate) messages: MessageReader,
     /// Jobs that are to be logged as deferred.
     pub(crate) deferrals: Deferrals,
-    /// Messages in line that are not in the spool.
-    pub(crate) early: UncommittedMessages,
     state: Mutex<State>,
     tasks: mpsc::UnboundedSender<Task>,
-    /// Taken by [`run`].
+    /// Until `tasks` takes it.
     inbox: Mutex<Option<mpsc::UnboundedReceiver<Task>>>,
     /// Something is due before `sleeps_until`.
     earlier: Notify,
-    /// Until when [`run`] sleeps, in microseconds since 1970.
+    /// Until when `tasks` sleeps, in microseconds since 1970.
     sleeps_until: AtomicU64,
     /// Results that wait for a report to the sender.
     pub(crate) dsn_batcher: settle::DsnBatcher,
-    /// Recipients that get a report without an attempt.
-    pub(crate) reservations: Reservations,
     /// Reasons of the last deferrals, for operators.
     pub(crate) reasons: settle::Reasons,
     /// Messages that are made 7-bit at a time.
@@ -148,6 +151,10 @@ pub(crate) struct Dispatch {
 struct State {
     scheduler: Scheduler,
     posts: HashMap<ConnectionId, Arc<ConnectionSignal>>,
+    /// The sites of destinations, as the scheduler knows them.
+    sites: SiteCache,
+    lookups: Lookups,
+    lookups_begun: u64,
     /// Time since which sites, and destinations without one, cannot be reached.
     down: HashMap<Arc<[u8]>, Duration>,
     /// When `down` was looked through last.
@@ -164,7 +171,7 @@ impl fmt::Debug for Dispatch {
 }
 
 /// Returns the scheduler's limits as they are configured.
-pub(crate) fn settings(config: &Config) -> Settings {
+fn settings(config: &Config) -> Settings {
     let delivery = &config.delivery;
     let count = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
     #[cfg(test)]
@@ -182,8 +189,6 @@ pub(crate) fn settings(config: &Config) -> Settings {
         ready_max: READY_MAX,
         jobs_max: count(delivery.jobs_max),
         resolves_max: RESOLVES_MAX,
-        retry_first: delivery.retry_first,
-        retry_max: delivery.retry_max,
         down_first: DOWN_FIRST.min(delivery.retry_first),
         down_max: retry_max,
         warn_after: Some(delivery.warn_after).filter(|after| !after.is_zero()),
@@ -215,8 +220,7 @@ fn waiting(entry: &Entry) -> QueueEntry {
 }
 
 impl Dispatch {
-    /// Dispatches the mail of `spool`; `reasons` are those known for waiting mail. No connection opens before
-    /// [`run`].
+    /// Dispatches what `spool` holds, for some of which it is known why it waits. Nothing happens before `tasks`.
     pub(crate) fn knowing(
         reasons: settle::Reasons,
         spool: Arc<Spool>,
@@ -227,13 +231,15 @@ impl Dispatch {
         let epoch = Duration::from_micros(clock::unix_us());
         let seed = u64::try_from(epoch.as_nanos() & u128::from(u64::MAX)).unwrap_or(0);
         Arc::new(Self {
-            reading: Reading::new(Arc::clone(&spool)),
+            messages: MessageReader::new(Arc::clone(&spool)),
             deferrals: Deferrals::default(),
             spool,
-            early: UncommittedMessages::default(),
             state: Mutex::new(State {
                 scheduler: Scheduler::new(settings(config), seed),
                 posts: HashMap::new(),
+                sites: SiteCache::default(),
+                lookups: Lookups::new(),
+                lookups_begun: 0,
                 down: HashMap::new(),
                 purged: Duration::ZERO,
                 config: config.clone(),
@@ -244,7 +250,6 @@ impl Dispatch {
             earlier: Notify::new(),
             sleeps_until: AtomicU64::new(u64::MAX),
             dsn_batcher: settle::DsnBatcher::default(),
-            reservations: Reservations::default(),
             reasons,
             conversions: Semaphore::new(CONVERSIONS_MAX),
             moves_until: AtomicU64::new(0),
@@ -288,54 +293,18 @@ impl Dispatch {
     fn configure(&self, config: &Config, routing: Arc<Routing>, renewal: &Renewal) {
         let mut state = self.lock();
         (state.config, state.routing) = (config.clone(), routing);
+        if renewal.asks_hosts() {
+            state.sites.clear();
+        }
         drop(state);
         if renewal.asks_hosts() {
             self.with_scheduler(|scheduler, now| scheduler.reconfigure(settings(config), now));
         }
     }
 
-    /// Tells the scheduler the hosts of a destination.
-    fn placed(&self, context: &Context, destination: DestinationId, name: &Arc<[u8]>, site: &Site) {
-        let addresses: Vec<SocketAddr> = site.candidates.iter().filter_map(|one| one.address.socket()).collect();
-        let expected = context.hosts.expected(&addresses, self.now());
-        let jobs =
-            self.with_scheduler(|scheduler, now| scheduler.resolved(destination, &place(site, expected, now), now));
-        self.defer(&mut self.lock(), name, jobs);
-        self.note_up(context, name);
-    }
-
-    /// Logs jobs as deferred that belong to a site that is down.
-    fn defer(&self, state: &mut State, destination: &[u8], jobs: Vec<Job>) {
-        if jobs.is_empty() {
-            return;
-        }
-        let why = match state.scheduler.destination_view(destination).map(|view| view.health) {
-            Some(Health::Down { why, .. }) => why,
-            _ => Arc::from("its hosts cannot be reached"),
-        };
-        self.send(Task::Defer { jobs, why });
-    }
-
-    /// Defers a destination whose hosts cannot be found now. Returns the jobs that are deferred by it.
-    fn unplaced(&self, context: &Context, destination: DestinationId, name: &Arc<[u8]>, no: &NoHosts) -> Vec<Job> {
-        let blame = if no.is_ours { ResolveFailure::Resolver } else { ResolveFailure::Domain };
-        let jobs = self.with_scheduler(|scheduler, now| scheduler.resolve_failed(destination, &no.text, blame, now));
-        self.note_down(context, name, name, &no.text);
-        jobs
-    }
-
     /// Looks soon again for hosts of destinations that waited only for name servers, which answer again.
     pub(crate) fn resolver_is_back(&self) {
         self.with_scheduler(|scheduler, now| scheduler.resolver_recovered(now));
-    }
-
-    /// Looks up the hosts of a connection's destination again, since they are not those of its site any more.
-    pub(crate) fn misplaced(&self, way: &ConnectTarget, connection: ConnectionId) {
-        let jobs = self.with_scheduler(|scheduler, now| scheduler.site_changed(connection, &way.destination, now));
-        self.lock().posts.remove(&connection);
-        if !jobs.is_empty() {
-            self.send(Task::Defer { jobs, why: Arc::from(schedule::HOSTS_CHANGED) });
-        }
     }
 
     /// Tells the scheduler that a connection can take work: its site is alive.
@@ -353,10 +322,10 @@ impl Dispatch {
         self.with_scheduler(|scheduler, now| scheduler.lagging(connection, lag, now));
     }
 
-    /// Tells the scheduler that a connection is over because of its host, and that other hosts of the site can be
-    /// tried.
-    pub(crate) fn host_failed(&self, connection: ConnectionId) {
-        self.with_scheduler(|scheduler, now| scheduler.host_failed(connection, now));
+    /// Ends a connection of which nothing follows for its site: other hosts of it can be tried, or the mail of its
+    /// destination goes elsewhere now.
+    pub(crate) fn abandon(&self, connection: ConnectionId) {
+        self.with_scheduler(|scheduler, now| scheduler.abandon(connection, now));
         self.lock().posts.remove(&connection);
     }
 
@@ -540,9 +509,14 @@ impl Dispatch {
 
     /// Calls the scheduler and carries out its actions.
     fn with_scheduler<T>(&self, what: impl FnOnce(&mut Scheduler, Duration) -> T) -> T {
+        self.with_state(|state, now| what(&mut state.scheduler, now))
+    }
+
+    /// The same, with what is kept beside the scheduler.
+    fn with_state<T>(&self, what: impl FnOnce(&mut State, Duration) -> T) -> T {
         let now = self.now();
         let mut state = self.lock();
-        let answer = what(&mut state.scheduler, now);
+        let answer = what(&mut state, now);
         self.follow(&mut state, now);
         // Under the lock, as is the change: a sleeping task has seen this time, or is woken.
         if state.scheduler.wake_at().map_or(u64::MAX, micros) < self.sleeps_until.load(Ordering::Acquire) {
@@ -559,11 +533,10 @@ impl Dispatch {
                 Action::Resolve { destination } => {
                     let Some(name) = state.scheduler.destination_name(destination).cloned() else { continue };
                     let Some(site) = resolve::site_at_once(&state.config, &state.routing, &name) else {
-                        self.send(Task::Resolve { destination, name });
+                        self.send(Task::Resolve { name });
                         continue;
                     };
-                    let jobs = state.scheduler.resolved(destination, &place(&site, None, now), now);
-                    self.defer(state, &name, jobs);
+                    self.place(state, &name, &Arc::new(site), None, now);
                 }
                 Action::Open { site, connection, lane } => {
                     let scheduler = &state.scheduler;
@@ -572,7 +545,9 @@ impl Dispatch {
                     else {
                         continue;
                     };
-                    let way = ConnectTarget { site: Arc::clone(site), destination: Arc::clone(destination), lane };
+                    let (site, destination) = (Arc::clone(site), Arc::clone(destination));
+                    let answer = state.sites.get(&destination);
+                    let way = ConnectTarget { site, destination, answer, lane };
                     let post = Arc::new(ConnectionSignal::default());
                     state.posts.insert(connection, Arc::clone(&post));
                     self.send(Task::Connect { way, connection, post });
@@ -601,7 +576,7 @@ impl Dispatch {
     }
 
     /// Reads a page of the spool's list, which is in memory. Not under the lock: a long queue has many pages.
-    fn load(&self, destination: DestinationId, name: &[u8], after: Option<QueueEntry>, limit: usize) {
+    pub(crate) fn load(&self, destination: DestinationId, name: &[u8], after: Option<QueueEntry>, limit: usize) {
         // The spool looks at the name of the entry alone.
         let after =
             after.map(|one| Entry { id: one.message, recipient: one.recipient, state: spool::State::default() });
@@ -615,6 +590,24 @@ impl Dispatch {
     pub(crate) fn look_at(&self, message: QueueId) {
         let states = self.spool.states(message);
         self.with_scheduler(|scheduler, now| states.iter().for_each(|(_, name)| scheduler.restore(name, now)));
+    }
+
+    /// Gives the tasks that are to be begun, once.
+    pub(crate) fn take_inbox(&self) -> Option<mpsc::UnboundedReceiver<Task>> {
+        self.inbox.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Waits until something is due, and does what the scheduler wants then.
+    ///
+    /// # Cancel safety
+    /// Yes.
+    pub(crate) async fn next_due(&self) {
+        let pause = self.pause();
+        tokio::select! {
+            biased;
+            () = self.earlier.notified() => {}
+            () = tokio::time::sleep(pause) => self.with_scheduler(|_, _| ()),
+        }
     }
 
     /// Returns the time until something is due.
@@ -673,33 +666,6 @@ fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// Returns a site as the scheduler takes it.
-fn place<'a>(site: &'a Site, expected: Option<Duration>, now: Duration) -> SiteAssignment<'a> {
-    let rule = &site.rule;
-    #[cfg(test)]
-    let without = crate::config::EffectiveRule {
-        connections: 1_000,
-        messages_per_second: None,
-        recipients_per_transaction: 1_000,
-        messages_per_connection: u32::MAX,
-        ..rule.clone()
-    };
-    #[cfg(test)]
-    let rule = if is_sabotaged(Sabotage::ForgetLimits) { &without } else { rule };
-    let count = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
-    SiteAssignment {
-        site: &site.name,
-        limits: schedule::Limits {
-            connections: rule.connections,
-            messages_per_second: rule.messages_per_second,
-            recipients_per_transaction: count(rule.recipients_per_transaction),
-            messages_per_connection: rule.messages_per_connection,
-        },
-        expected,
-        until: now + site.until.saturating_duration_since(clock::now()),
-    }
-}
-
 /// Logs recipients of a fresh message that wait because their destination is down.
 pub(crate) fn log_deferred(context: &Context, envelope: &Envelope, bytes: u64, deferred: &[(Positions, Arc<str>)]) {
     let sender = if deferred.is_empty() { None } else { settle::account_of_sender(context, envelope) };
@@ -721,7 +687,7 @@ pub(crate) fn log_deferred(context: &Context, envelope: &Envelope, bytes: u64, d
             controller,
             delay: Duration::ZERO,
             xdelay: Duration::ZERO,
-            mailer: resolve::mailer(&context.live.load().config.route),
+            mailer: smart_hosts::mailer(&context.live.load().config.route),
             priority: settle::priority(bytes, envelope.recipients.len(), 0),
             relay: observe::NextHop::None,
             dsn: mail::EnhancedCode::of(mail::Outcome::Transient, 4, 1),
@@ -731,3 +697,6 @@ pub(crate) fn log_deferred(context: &Context, envelope: &Envelope, bytes: u64, d
         });
     }
 }
+
+#[cfg(test)]
+mod tests;

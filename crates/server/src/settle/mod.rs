@@ -21,6 +21,7 @@
 
 pub(crate) mod deadline;
 mod dsn_batcher;
+mod outbound;
 mod reasons;
 mod receipt;
 mod report;
@@ -31,10 +32,10 @@ pub(crate) use receipt::Receipt;
 pub(crate) use report::REPORT_OCTETS;
 
 use crate::context::Context;
-use crate::deliver::local::loops::is_from_outside;
 use crate::env::clock;
 #[cfg(test)]
 use crate::simulation::{Sabotage, is_sabotaged};
+use ::local::loops::is_from_outside;
 use dsn_batcher::Gathered;
 use mail::report::{Kind, wants};
 use mail::{EnhancedCode, Envelope, Outcome, Recipient, Reply};
@@ -383,7 +384,7 @@ fn judge(
         true => now,
         false => {
             let seed = seed_of(attempt, tried.tries());
-            now + schedule::retry_after(tried.tries(), &crate::dispatch::settings(&live.config), seed)
+            now + live.retry.retry_after(tried.tries(), seed)
         }
     };
     let state = tried.until(deadline::capped(envelope, due, now));

@@ -1,31 +1,35 @@
 //! The stop *resolve*: each recipient gets a destination, and a destination gets the hosts to try.
 //!
-//! A destination is the name under which the spool keeps a queue, a [`route::Destination`]: the domain of the
-//! recipient in its DNS form, an address literal, or hosts that a map, a rule or `route.smart_host` names:
-//! `smtp:[192.0.2.1]:25,(a.example:25|b.example:25)`. The name is given when the message is stored and tells where
-//! its mail belongs; the hosts are looked up for each connection, so that a change in the DNS, in mailertable or in
-//! the configuration holds for mail that waits.
+//! A destination is the name under which the spool keeps a queue, a [`route::Destination`]: the domain of the recipient
+//! in its DNS form, an address literal, or hosts that a map, a rule or `route.smart_host` names:
+//! `smtp:[192.0.2.1]:25,(a.example:25|b.example:25)`. The name is given when the message is stored and says where its
+//! mail belongs; which hosts that means is asked when mail is due and the last answer has expired, so that a change in
+//! the DNS, in mailertable or in the configuration holds for mail that waits.
 //!
-//! Destinations whose mail goes to the same hosts with the same options share a [`Site`]: one window, one pace, one
-//! health. Its name has all that must be the same: `mx1.example|mx2.example,backup.example:25 tls=opportunistic`,
-//! equal hosts with `|` between them, and behind them, where they differ from the usual, the source address, the HELO
-//! name, and the rule.
+//! Destinations whose mail goes to the same hosts in the same manner share a [`Site`]: one window, one pace, one
+//! health. Its name says all that must be the same: `mx1.example|mx2.example,backup.example:25 tls=opportunistic`,
+//! equal hosts with `|` between them, and behind it where they differ from the usual, the source address, the name we
+//! go by, and the rule. *dispatch* keeps the answer ([`SiteCache`]) and hands it to connections.
 //!
-//! Invariant: a broken DNS is a deferral. Only the answer that there is no such host is a failure.
+//! Invariant: a DNS that is broken is a deferral. Only an answer that says that there is no such host is a failure.
 
-use crate::config::{AddressFamily, Config, EffectiveRule, Host, HostPort, Route, RouteProtocol};
-use crate::deliver::{Where, local};
+mod cache;
+mod site;
+
+use crate::config::{AddressFamily, Config, EffectiveRule, RouteProtocol};
 use crate::dns::{Family, LocalIdentity, MailHost, NoHosts, Resolver};
 use crate::env::clock;
+use crate::next_hop::smart_hosts::{self, bounded};
+use crate::next_hop::{Endpoint, local};
 use crate::routing::{DomainRoute, Routing};
-use mail::{Address, AddressLiteral, Domain, DomainName, EnhancedCode, Outcome};
+pub(crate) use cache::SiteCache;
+use mail::{AddressLiteral, Domain, DomainName, EnhancedCode, Outcome};
 use route::destination::{Destination, Hosts, NextHost, Protocol, To};
 use route::{Answers, Ask, Stop};
+pub(crate) use site::{Candidate, Site, SiteHosts};
+use site::{HostBlock, HostCandidates};
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
-
-/// The most addresses that one connection tries, one after the other.
-pub(crate) const CANDIDATES_MAX: usize = 16;
 
 /// Time for which a site holds whose hosts the configuration names.
 const CONFIGURED_FOR: Duration = Duration::from_secs(3_600);
@@ -33,95 +37,29 @@ const CONFIGURED_FOR: Duration = Duration::from_secs(3_600);
 /// Time for which the DNS's answer that there is no host holds.
 const NOWHERE_FOR: Duration = Duration::from_secs(60);
 
-/// A place where the mail of some destinations goes: hosts and rule.
-#[derive(Clone, Debug)]
-pub(crate) struct Site {
-    /// The same for all destinations that go there.
-    pub(crate) name: Vec<u8>,
-    /// The rule in force for it.
-    pub(crate) rule: EffectiveRule,
-    /// Time until which the answer of the DNS holds.
-    pub(crate) until: Instant,
-    /// The addresses to try, in their order; at most [`CANDIDATES_MAX`]. Empty if they were not asked for.
-    pub(crate) candidates: Vec<Candidate>,
-}
+/// When hosts of a list without an answer are asked for again while others have one.
+const PART_FOR: Duration = Duration::from_secs(60);
 
-/// One address to connect to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Candidate {
-    /// The host as the log names it: its name, or its address in brackets.
-    pub(crate) name: Box<str>,
-    /// Where it listens.
-    pub(crate) address: Where,
-    /// The protocol of its connections.
-    pub(crate) protocol: RouteProtocol,
-    /// Its name for TLS; an address where there is none.
-    pub(crate) server_name: Box<str>,
-    /// Hosts of the same number are as good as each other; smaller ones come first.
-    pub(crate) preference: u16,
-}
+/// How long a site is believed for which a map outside this process was asked.
+const MAPS_FOR: Duration = Duration::from_secs(60);
 
-/// Returns the queue that mail for this address waits in, where no map says anything.
-pub(crate) fn destination(route: &Route, address: &Address) -> Vec<u8> {
-    if route.smart_host.is_empty() {
-        return spool::envelope::default_destination(address);
-    }
-    smart_hosts(route)
-}
-
-/// Returns the name of the queue of all mail that goes to the smart hosts.
-pub(crate) fn smart_hosts(route: &Route) -> Vec<u8> {
-    bounded(smart_host_list(route).to_string())
-}
-
-/// Returns the smart hosts as a destination has them.
-pub(crate) fn smart_host_list(route: &Route) -> Hosts {
-    let protocol = match route.protocol {
-        RouteProtocol::Smtp => Protocol::Smtp,
-        RouteProtocol::Lmtp => Protocol::Lmtp,
-    };
-    Hosts { protocol, groups: route.smart_host.iter().map(|group| group.iter().map(next_host).collect()).collect() }
-}
-
-/// Returns a host of the configuration as a destination has it.
-pub(crate) fn next_host(host: &HostPort) -> NextHost {
-    match &host.host {
-        Host::Address(ip) => NextHost::Address(*ip, host.port),
-        Host::Name(name) => NextHost::Name(name.ascii().into(), host.port),
-    }
-}
-
-/// Cuts a name to the length that the spool allows; so long a list is still one queue.
-fn bounded(mut name: String) -> Vec<u8> {
-    name.truncate(name.floor_char_boundary(route::destination::TEXT_BYTES_MAX));
-    name.into_bytes()
-}
-
-/// Returns the mailer for the log while no host has answered.
-pub(crate) fn mailer(route: &Route) -> &'static str {
-    match route.protocol {
-        RouteProtocol::Lmtp if !route.smart_host.is_empty() => "lmtp",
-        _ => "esmtp",
-    }
-}
-
-/// Returns whether mail in this queue was meant for smart hosts, whichever they were.
-pub(crate) fn is_smart_hosts(destination: &[u8]) -> bool {
-    destination.contains(&b':')
-        && ![b"[".as_slice(), b"local:", b"prog:", b"file:", b"error:"].iter().any(|no| destination.starts_with(no))
-}
-
-/// Returns the site of a destination that needs no look-up: hosts by configuration or map, an address literal, or
-/// this machine. Without candidates.
+/// Returns the site of a destination whose hosts need no question to anybody: addresses by configuration or map, an
+/// address literal, and what stays on this machine.
 pub(crate) fn site_at_once(config: &Config, routing: &Routing, destination: &[u8]) -> Option<Site> {
     let answers = Answers::new();
     match target(config, routing, &mut Ask::new(&answers), destination) {
-        Ok(Target::Hosts(hosts, own)) => Some(of_list(config, &hosts, &own, Vec::new())),
-        Ok(Target::Literal(literal, own)) => {
-            let candidate = by_literal(config, &literal)?;
-            Some(of_hosts(config, destination, &own, &[(&candidate.name, 0)], None, Vec::new()))
+        Ok(Target::Hosts(hosts, own)) => {
+            let at_once = |preference, host: &NextHost| match host {
+                NextHost::Address(ip, port) => Some(block_of(preference, vec![by_address(*ip, *port, preference)])),
+                NextHost::Unix(path) => Some(block_of(preference, vec![by_socket(path, preference)])),
+                NextHost::Name(..) | NextHost::Mx(..) => None,
+            };
+            let named = hosts.groups.iter().zip(0..).flat_map(|(group, at)| group.iter().map(move |host| (at, host)));
+            let blocks: Option<Vec<HostBlock>> = named.map(|(at, host)| at_once(at, host)).collect();
+            Some(of_list(config, &hosts, &own, blocks?, None))
         }
-        Ok(Target::Here(to)) => Some(here(config, destination, &to)),
+        Ok(Target::Literal(literal, own)) => of_literal(config, destination, &literal, &own),
+        Ok(Target::Here(to)) => Some(here(config, destination, to)),
         Ok(Target::Mx(..)) | Err(_) => None,
     }
 }
@@ -151,24 +89,24 @@ struct ConnectionOptions {
 enum NoTarget {
     /// A source has to be asked first.
     Open,
-    /// There are no hosts.
+    /// Makes the error for a destination without hosts.
     NoHosts(NoHosts),
 }
 
 fn target(config: &Config, routing: &Routing, ask: &mut Ask<'_>, destination: &[u8]) -> Result<Target, NoTarget> {
-    if let Some(to) = local::what(config, destination) {
+    if let Some(to) = local::target(config, destination) {
         return Ok(Target::Here(to));
     }
-    if let Some(hosts) = local::server(config).filter(|_| destination == b"local:") {
+    if let Some(hosts) = local::mailbox_server(config).filter(|_| destination == b"local:") {
         return Ok(Target::Hosts(hosts, ConnectionOptions::default()));
     }
-    let smart = (!config.route.smart_host.is_empty()).then(|| smart_host_list(&config.route));
+    let smart = (!config.route.smart_host.is_empty()).then(|| smart_hosts::hosts(&config.route));
     if let Some(hosts) = smart.clone().filter(|_| routing.is_plain()) {
         return Ok(Target::Hosts(hosts, ConnectionOptions::default()));
     }
     let Ok(read) = Destination::parse(destination) else {
         // A name that was cut is that of a long list of smart hosts.
-        return match (smart, is_smart_hosts(destination)) {
+        return match (smart, smart_hosts::is_list(destination)) {
             (Some(hosts), true) => Ok(Target::Hosts(hosts, ConnectionOptions::default())),
             (None, true) => Err(NoTarget::NoHosts(gone())),
             _ => Err(NoTarget::NoHosts(no_host(destination))),
@@ -231,39 +169,43 @@ fn no_host(destination: &[u8]) -> NoHosts {
     NoHosts { permanent: true, status, text, is_ours: false }
 }
 
-/// Returns the place of mail that no host takes: a site of its own, over which it is refused.
-pub(crate) fn nowhere(config: &Config, destination: &[u8]) -> Site {
-    let mut name = b"!".to_vec();
-    name.extend_from_slice(destination);
-    Site { name, rule: config.rule_for(destination, &[]), until: clock::now() + NOWHERE_FOR, candidates: Vec::new() }
+/// Returns the site of mail that no host takes: over it the mail is refused for this reason.
+pub(crate) fn nowhere(config: &Config, destination: &[u8], no: NoHosts) -> Site {
+    let name = [b"!", destination].concat().into();
+    let until = clock::now() + NOWHERE_FOR;
+    Site { name, rule: config.rule_for(destination, &[]), until, hosts: SiteHosts::Refused(no) }
 }
 
-/// Returns the site of a destination now, with the addresses to try.
+/// Finds where the mail of a destination goes now.
 ///
-/// `turn` is a number that differs from connection to connection: hosts of equal rank take turns by it.
+/// `seed` chooses the hosts of a domain that has more than are used.
 ///
 /// # Errors
-/// There is no host: the reason, and whether that is permanent.
+/// Why there is no host; whether that is for good.
 /// # Cancel safety
-/// Yes: a later call asks a dropped question again.
+/// Yes: a question that nobody waits for is asked again.
 pub(crate) async fn site(
     config: &Config,
     routing: &Routing,
     resolver: &Resolver,
     destination: &[u8],
     us: &LocalIdentity,
-    turn: u64,
+    seed: u64,
 ) -> Result<Site, NoHosts> {
     let family = match config.delivery.address_family {
         AddressFamily::Any => Family::Any,
         AddressFamily::Ipv4 => Family::Ipv4,
         AddressFamily::Ipv6 => Family::Ipv6,
     };
-    let names = Names { resolver, us, family, turn };
-    let found = routing.decide(|ask| match target(config, routing, ask, destination) {
-        Err(NoTarget::Open) => Err(Stop::Open),
-        Err(NoTarget::NoHosts(no)) => Ok(Err(no)),
-        Ok(target) => Ok(Ok(target)),
+    let names = Names { resolver, us, family, seed };
+    let mut asks = 0;
+    let found = routing.decide(|ask| {
+        asks += 1;
+        match target(config, routing, ask, destination) {
+            Err(NoTarget::Open) => Err(Stop::Open),
+            Err(NoTarget::NoHosts(no)) => Ok(Err(no)),
+            Ok(target) => Ok(Ok(target)),
+        }
     });
     let target = match found.await {
         Ok(target) => target?,
@@ -273,27 +215,31 @@ pub(crate) async fn site(
         }
     };
     let mut site = match target {
-        Target::Here(to) => here(config, destination, &to),
-        Target::Hosts(hosts, own) => of_list(config, &hosts, &own, by_list(&hosts, names).await?),
+        Target::Here(to) => here(config, destination, to),
+        Target::Hosts(hosts, own) => {
+            let (blocks, until) = by_list(&hosts, names).await?;
+            of_list(config, &hosts, &own, blocks, until)
+        }
         Target::Literal(literal, own) => {
-            let candidate = by_literal(config, &literal).ok_or_else(|| no_host(destination))?;
-            let name = candidate.name.clone();
-            of_hosts(config, destination, &own, &[(&name, 0)], None, vec![candidate])
+            of_literal(config, destination, &literal, &own).ok_or_else(|| no_host(destination))?
         }
         Target::Mx(domain, own) => by_domain(config, destination, &domain, &own, names).await?,
     };
-    site.candidates.truncate(CANDIDATES_MAX);
+    if asks > 1 {
+        // A change of a map outside is seen only by a new question.
+        site.until = site.until.min(clock::now() + MAPS_FOR);
+    }
     Ok(site)
 }
 
 /// Returns the site of mail that is delivered here: that of its queue, since each program and each file is one of its
 /// own.
-fn here(config: &Config, destination: &[u8], to: &To) -> Site {
+fn here(config: &Config, destination: &[u8], to: To) -> Site {
     let mut rule = config.rule_for(destination, &[]);
     // One at a time: the result of one is recorded before the next is begun.
     rule.recipients_per_transaction = 1;
-    rule.connections = local::connections(config, to);
-    Site { name: destination.to_vec(), rule, until: clock::now() + CONFIGURED_FOR, candidates: Vec::new() }
+    rule.connections = local::connections(config, &to);
+    Site { name: destination.into(), rule, until: clock::now() + CONFIGURED_FOR, hosts: SiteHosts::Local(to) }
 }
 
 /// The resolver for names, and its parameters.
@@ -302,11 +248,21 @@ struct Names<'a> {
     resolver: &'a Resolver,
     us: &'a LocalIdentity,
     family: Family,
-    turn: u64,
+    seed: u64,
 }
 
-/// Returns the site of hosts that are named one by one.
-fn of_list(config: &Config, hosts: &Hosts, own: &ConnectionOptions, candidates: Vec<Candidate>) -> Site {
+/// The site of hosts that are named one by one, until their addresses expire.
+fn of_list(
+    config: &Config,
+    hosts: &Hosts,
+    own: &ConnectionOptions,
+    mut blocks: Vec<HostBlock>,
+    until: Option<Instant>,
+) -> Site {
+    if hosts.protocol == Protocol::Lmtp {
+        let hosts = blocks.iter_mut().flat_map(|block| &mut block.hosts);
+        hosts.flat_map(|host| &mut host.candidates).for_each(|one| one.protocol = RouteProtocol::Lmtp);
+    }
     let mut name = bounded(hosts.to_string());
     let mut asked = name.clone();
     if let Some(group) = &own.group {
@@ -315,7 +271,8 @@ fn of_list(config: &Config, hosts: &Hosts, own: &ConnectionOptions, candidates: 
     let rule = with_own(config.rule_for(&asked, &[]), own);
     name.extend_from_slice(manner(own).as_bytes());
     name.extend_from_slice(apart(config, own).as_bytes());
-    Site { name, rule, until: clock::now() + CONFIGURED_FOR, candidates }
+    let until = until.unwrap_or_else(|| clock::now() + CONFIGURED_FOR);
+    Site { name: name.into(), rule, until, hosts: SiteHosts::Remote(blocks) }
 }
 
 /// Returns a rule with the options of the destination itself, which override those of the rule.
@@ -351,7 +308,7 @@ fn of_hosts(
     own: &ConnectionOptions,
     hosts: &[(&str, u16)],
     until: Option<Instant>,
-    candidates: Vec<Candidate>,
+    block: HostBlock,
 ) -> Site {
     // A literal is no name.
     let names: Vec<&str> = hosts.iter().map(|(name, _)| *name).filter(|name| !name.starts_with('[')).collect();
@@ -380,63 +337,68 @@ fn of_hosts(
     }
     name.push_str(&apart(config, own));
     let until = until.unwrap_or_else(|| clock::now() + CONFIGURED_FOR);
-    Site { name: name.into_bytes(), rule, until, candidates }
+    Site { name: name.into_bytes().into(), rule, until, hosts: SiteHosts::Remote(vec![block]) }
 }
 
-async fn by_list(hosts: &Hosts, names: Names<'_>) -> Result<Vec<Candidate>, NoHosts> {
+/// Finds the addresses of hosts that are named one by one, and how long they hold.
+async fn by_list(hosts: &Hosts, names: Names<'_>) -> Result<(Vec<HostBlock>, Option<Instant>), NoHosts> {
     let mut asking = Vec::new();
     for (group, preference) in hosts.groups.iter().zip(0..) {
-        let start = usize::try_from(names.turn % group.len().max(1) as u64).unwrap_or(0);
-        for host in group.iter().cycle().skip(start).take(group.len()) {
-            asking.push(addresses_of(host, preference, names));
-        }
+        asking.extend(group.iter().map(|host| addresses_of(host, preference, names)));
     }
     // All at once: hosts whose name servers are silent cost the time of one of them.
-    let (mut found, mut trouble) = (Vec::new(), None);
+    let (mut blocks, mut until, mut trouble) = (Vec::new(), None::<Instant>, None);
+    let mut hold = |other: Option<Instant>| until = until.into_iter().chain(other).min();
     for answer in futures_util::future::join_all(asking).await {
         match answer {
-            Ok(candidates) => found.extend(candidates),
+            Ok((block, its)) => {
+                blocks.push(block);
+                hold(its);
+            }
             // A host that we name and the DNS does not know is a mistake of ours, not of the sender.
             Err(no) => trouble = Some(NoHosts { permanent: false, ..no }),
         }
     }
-    if hosts.protocol == Protocol::Lmtp {
-        found.iter_mut().for_each(|one: &mut Candidate| one.protocol = RouteProtocol::Lmtp);
-    }
     match trouble {
-        Some(trouble) if found.is_empty() => Err(trouble),
-        _ => Ok(found),
+        Some(trouble) if blocks.is_empty() => return Err(trouble),
+        Some(_) => hold(Some(clock::now() + PART_FOR)),
+        None => {}
     }
+    Ok((blocks, until))
 }
 
-/// Returns the addresses of one host that is named.
-async fn addresses_of(host: &NextHost, preference: u16, names: Names<'_>) -> Result<Vec<Candidate>, NoHosts> {
-    let Names { resolver, us, family, turn } = names;
+/// Finds the addresses of one host that is named, and how long they hold.
+async fn addresses_of(
+    host: &NextHost,
+    preference: u16,
+    names: Names<'_>,
+) -> Result<(HostBlock, Option<Instant>), NoHosts> {
+    let Names { resolver, us, family, seed } = names;
     match host {
-        NextHost::Address(ip, port) => Ok(vec![by_address(*ip, *port, preference)]),
+        NextHost::Address(ip, port) => Ok((block_of(preference, vec![by_address(*ip, *port, preference)]), None)),
         NextHost::Name(name, port) => {
-            let addresses = resolver.host_addresses(name, family, turn).await?;
+            let found = resolver.host_addresses(name, family, seed).await?;
             let at = |ip| named(name, SocketAddr::new(ip, *port), preference);
-            Ok(addresses.into_iter().map(at).collect())
+            Ok((block_of(preference, found.addresses.into_iter().map(at).collect()), Some(found.until)))
         }
         NextHost::Mx(name, port) => {
             let domain = DomainName::new(name).map_err(|_| no_host(name.as_bytes()))?;
-            let found = resolver.mail_hosts(&domain, *port, us, family, turn).await?;
-            let at = |host: &MailHost| {
-                let name = host.name.clone();
-                let at = move |ip| named(&name, SocketAddr::new(ip, *port), preference);
-                host.addresses.clone().into_iter().map(at)
-            };
-            Ok(found.hosts.iter().flat_map(at).collect())
+            let found = resolver.mail_hosts(&domain, *port, us, family, seed).await?;
+            let hosts = found.hosts.iter().map(|host| candidates_of(host, *port, preference)).collect();
+            Ok((HostBlock { preference, hosts }, Some(found.until)))
         }
-        NextHost::Unix(path) => Ok(vec![Candidate {
-            name: path.clone(),
-            address: Where::Unix(path.to_string().into()),
-            protocol: RouteProtocol::Lmtp,
-            server_name: "localhost".into(),
-            preference,
-        }]),
+        NextHost::Unix(path) => Ok((block_of(preference, vec![by_socket(path, preference)]), None)),
     }
+}
+
+fn block_of(preference: u16, candidates: Vec<Candidate>) -> HostBlock {
+    HostBlock { preference, hosts: vec![HostCandidates { preference, candidates }] }
+}
+
+/// The addresses of an MX host, with the preference of what stands for it in a list.
+fn candidates_of(host: &MailHost, port: u16, preference: u16) -> HostCandidates {
+    let at = |ip: &IpAddr| named(&host.name, SocketAddr::new(*ip, port), preference);
+    HostCandidates { preference: host.preference, candidates: host.addresses.iter().map(at).collect() }
 }
 
 async fn by_domain(
@@ -446,16 +408,20 @@ async fn by_domain(
     own: &ConnectionOptions,
     names: Names<'_>,
 ) -> Result<Site, NoHosts> {
-    let Names { resolver, us, family, turn } = names;
+    let Names { resolver, us, family, seed } = names;
     let port = config.route.port;
-    let found = resolver.mail_hosts(domain, port, us, family, turn).await?;
+    let found = resolver.mail_hosts(domain, port, us, family, seed).await?;
     let hosts: Vec<(&str, u16)> = found.exchanges.iter().map(|(name, preference)| (&**name, *preference)).collect();
-    let at = |host: &MailHost| {
-        let (name, preference) = (host.name.clone(), host.preference);
-        host.addresses.clone().into_iter().map(move |ip| named(&name, SocketAddr::new(ip, port), preference))
-    };
-    let candidates = found.hosts.iter().flat_map(at).collect();
-    Ok(of_hosts(config, destination, own, &hosts, Some(found.until), candidates))
+    let block = found.hosts.iter().map(|host| candidates_of(host, port, host.preference)).collect();
+    let block = HostBlock { preference: 0, hosts: block };
+    Ok(of_hosts(config, destination, own, &hosts, Some(found.until), block))
+}
+
+/// The site of an address literal.
+fn of_literal(config: &Config, destination: &[u8], literal: &Domain, own: &ConnectionOptions) -> Option<Site> {
+    let candidate = by_literal(config, literal)?;
+    let name = candidate.name.clone();
+    Some(of_hosts(config, destination, own, &[(&name, 0)], None, block_of(0, vec![candidate])))
 }
 
 /// Returns the host of an address literal.
@@ -470,14 +436,19 @@ fn by_literal(config: &Config, domain: &Domain) -> Option<Candidate> {
 
 fn by_address(ip: IpAddr, port: u16, preference: u16) -> Candidate {
     let (name, server_name) = (format!("[{ip}]").into(), ip.to_string().into());
-    let (address, protocol) = (Where::Socket(SocketAddr::new(ip, port)), RouteProtocol::Smtp);
+    let (address, protocol) = (Endpoint::Socket(SocketAddr::new(ip, port)), RouteProtocol::Smtp);
     Candidate { name, address, protocol, server_name, preference }
+}
+
+fn by_socket(path: &str, preference: u16) -> Candidate {
+    let (address, server_name) = (Endpoint::Unix(path.into()), "localhost".into());
+    Candidate { name: path.into(), address, protocol: RouteProtocol::Lmtp, server_name, preference }
 }
 
 /// Returns a host that was found by its name.
 pub(crate) fn named(name: &str, address: SocketAddr, preference: u16) -> Candidate {
     let name = name.strip_suffix('.').unwrap_or(name);
-    let (address, protocol) = (Where::Socket(address), RouteProtocol::Smtp);
+    let (address, protocol) = (Endpoint::Socket(address), RouteProtocol::Smtp);
     Candidate { name: name.into(), address, protocol, server_name: name.into(), preference }
 }
 
@@ -492,13 +463,12 @@ mod tests {
         let resolver = Resolver::new(&config.dns).unwrap();
         site(&config, &Routing::plain(), &resolver, destination, &LocalIdentity::default(), 1)
             .await
-            .map(|site| site.candidates)
+            .map(|site| site.candidates(1))
     }
 
     #[tokio::test]
     async fn mail_of_smart_hosts_that_are_gone_waits() {
         let name = b"smtp:[192.0.2.1]:25";
-        assert!(is_smart_hosts(name) && !is_smart_hosts(b"[IPv6:2001:db8::1]") && !is_smart_hosts(b"a.example"));
         let none = found("[]", name).await.unwrap_err();
         assert!(!none.permanent, "{none}");
         // A name that is no destination has failed.
@@ -509,8 +479,9 @@ mod tests {
     async fn equal_hosts_take_turns_and_others_keep_their_order() {
         let hosts = "[\"[192.0.2.1]:25\", [\"[192.0.2.2]:26\", \"[192.0.2.3]:27\"]]";
         let found = found(hosts, b"a.example").await.unwrap();
-        let addresses: Vec<String> = found.iter().map(|one| one.address.to_string()).collect();
-        assert_eq!(addresses, ["192.0.2.1:25", "192.0.2.3:27", "192.0.2.2:26"]);
+        let mut addresses: Vec<String> = found.iter().map(|one| one.address.to_string()).collect();
+        addresses[1..].sort_unstable();
+        assert_eq!(addresses, ["192.0.2.1:25", "192.0.2.2:26", "192.0.2.3:27"]);
         assert_eq!(&*found[0].name, "[192.0.2.1]");
     }
 
@@ -523,7 +494,7 @@ mod tests {
         let config = crate::config::load(&text, None, &[], &crate::config::Machine::default()).unwrap().config;
         let resolver = Resolver::new(&config.dns).unwrap();
         for name in ["one.test", "two.test"] {
-            assert_eq!(resolver.host_addresses(name, Family::Ipv4, 0).await.unwrap().len(), 1, "{name}");
+            assert_eq!(resolver.host_addresses(name, Family::Ipv4, 0).await.unwrap().addresses.len(), 1, "{name}");
         }
         server.silence("dead.test.");
         tokio::time::pause();
@@ -532,11 +503,13 @@ mod tests {
             other => panic!("{other:?}"),
         };
         let us = LocalIdentity::default();
-        let names = Names { resolver: &resolver, us: &us, family: Family::Ipv4, turn: 1 };
+        let names = Names { resolver: &resolver, us: &us, family: Family::Ipv4, seed: 1 };
         let began = tokio::time::Instant::now();
-        let found = by_list(&hosts, names).await.unwrap();
+        let (blocks, until) = by_list(&hosts, names).await.unwrap();
         assert!(began.elapsed() <= config.dns.timeout, "{:?}", began.elapsed());
         assert!(began.elapsed() > config.dns.timeout / 2, "the silent ones were not asked");
+        assert!(until.is_some_and(|until| until <= clock::now() + PART_FOR), "the silent ones are asked again soon");
+        let found = of_list(&config, &hosts, &ConnectionOptions::default(), blocks, until).candidates(1);
         let addresses: Vec<String> = found.iter().map(|one| one.address.to_string()).collect();
         assert_eq!(addresses, ["192.0.2.1:25", "192.0.2.2:25"]);
         assert_eq!(found.iter().map(|one| one.preference).collect::<Vec<_>>(), [0, 1]);

@@ -4,8 +4,9 @@
 //! for all that want it ([`Reading`]): the recipients at once, the content in pieces of [`PIECE_BYTES`] when the
 //! session asks for them, so that a connection never holds more than a few of those.
 
+use super::reader::MessageReader;
 use super::reading::{ReadError, Reading};
-use crate::dispatch::Dispatch;
+use crate::intake::uncommitted::UncommittedPart;
 use bytes::Bytes;
 use mail::{Envelope, QueueId};
 use schedule::Positions;
@@ -63,12 +64,12 @@ impl OutboundMessage {
     /// Nothing is left to do for it, or the spool cannot read it.
     /// # Cancel safety
     /// Yes.
-    pub(crate) async fn load(dispatch: &Dispatch, id: QueueId, recipients: &Positions) -> Result<Self, LoadError> {
+    pub(crate) async fn load(messages: &MessageReader, id: QueueId, recipients: &Positions) -> Result<Self, LoadError> {
         let is_meant = |status| status == Status::Waiting;
-        match dispatch.reservations.open(id, recipients) {
-            Cow::Borrowed(_) => Self::load_those(dispatch, id, recipients, &is_meant).await,
+        match messages.reservations.open(id, recipients) {
+            Cow::Borrowed(_) => Self::load_those(messages, id, recipients, &is_meant).await,
             Cow::Owned(open) if open.is_empty() => Err(LoadError::Nothing),
-            Cow::Owned(open) => Self::load_those(dispatch, id, &Positions::from(open.as_slice()), &is_meant).await,
+            Cow::Owned(open) => Self::load_those(messages, id, &Positions::from(open.as_slice()), &is_meant).await,
         }
     }
 
@@ -78,9 +79,13 @@ impl OutboundMessage {
     /// As [`Self::load`].
     /// # Cancel safety
     /// Yes.
-    pub(crate) async fn load_claimed(dispatch: &Dispatch, id: QueueId, recipients: &[u32]) -> Result<Self, LoadError> {
+    pub(crate) async fn load_claimed(
+        messages: &MessageReader,
+        id: QueueId,
+        recipients: &[u32],
+    ) -> Result<Self, LoadError> {
         let is_meant = |status| matches!(status, Status::Waiting | Status::Held);
-        Self::load_those(dispatch, id, &Positions::from(recipients), &is_meant).await
+        Self::load_those(messages, id, &Positions::from(recipients), &is_meant).await
     }
 
     /// Loads the message to report the recipients, also with those that are delivered and whose report is owed.
@@ -90,28 +95,28 @@ impl OutboundMessage {
     /// # Cancel safety
     /// Yes.
     pub(crate) async fn load_to_tell(
-        dispatch: &Dispatch,
+        messages: &MessageReader,
         id: QueueId,
         recipients: &Positions,
     ) -> Result<Self, LoadError> {
-        Self::load_those(dispatch, id, recipients, &|status| matches!(status, Status::Waiting | Status::Owed)).await
+        Self::load_those(messages, id, recipients, &|status| matches!(status, Status::Waiting | Status::Owed)).await
     }
 
     async fn load_those(
-        dispatch: &Dispatch,
+        messages: &MessageReader,
         id: QueueId,
         recipients: &Positions,
         is_meant: &(dyn Fn(Status) -> bool + Sync),
     ) -> Result<Self, LoadError> {
-        if let Some(early) = dispatch.early.get(id) {
-            return early.outgoing(recipients);
+        if let Some(early) = messages.early.get(id) {
+            return early.left(recipients).map(Self::in_memory).ok_or(LoadError::Nothing);
         }
-        if let Some(Recent { envelope, recipients_left, body }) = dispatch.spool.recent(id, recipients.iter()) {
+        if let Some(Recent { envelope, recipients_left, body }) = messages.spool.recent(id, recipients.iter()) {
             let is_small = envelope.body_bytes <= HELD_BYTES_MAX;
             let content = if is_small { Content::Here(body.into()) } else { Content::Stored { read: 0 } };
             return Self::assemble(id, &envelope, recipients_left, recipients, is_meant, content);
         }
-        match dispatch.reading.part(id, recipients).await {
+        match messages.reading.part(id, recipients).await {
             Ok(Part { envelope, recipients_left }) => {
                 Self::assemble(id, &envelope, recipients_left, recipients, is_meant, Content::Stored { read: 0 })
             }
@@ -121,12 +126,8 @@ impl OutboundMessage {
     }
 
     /// Makes a message that is in memory only.
-    pub(crate) fn early(
-        envelope: Envelope,
-        positions: Vec<(u32, State)>,
-        recipients_left: usize,
-        content: Bytes,
-    ) -> Self {
+    fn in_memory(part: UncommittedPart) -> Self {
+        let UncommittedPart { envelope, positions, recipients_left, content } = part;
         let content_bytes = content.len() as u64;
         Self { envelope, positions, recipients_left, content_bytes, content: Content::Here(VecDeque::from([content])) }
     }

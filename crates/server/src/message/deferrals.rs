@@ -23,7 +23,7 @@ pub(crate) struct Deferrals {
 
 /// Jobs in line, which leave it when they are dropped.
 #[derive(Debug)]
-pub(super) struct DeferredJobs<'a> {
+pub(crate) struct DeferredJobs<'a> {
     deferrals: &'a Deferrals,
     jobs: std::vec::IntoIter<Job>,
 }
@@ -36,7 +36,7 @@ impl Default for Deferrals {
 
 impl Deferrals {
     /// Adds those jobs that do not wait yet.
-    pub(super) fn line_up(&self, mut jobs: Vec<Job>) -> DeferredJobs<'_> {
+    pub(crate) fn line_up(&self, mut jobs: Vec<Job>) -> DeferredJobs<'_> {
         let mut waiting = self.waiting();
         jobs.retain(|job| waiting.insert((job.message, job.recipients.clone())));
         DeferredJobs { deferrals: self, jobs: jobs.into_iter() }
@@ -53,7 +53,7 @@ impl DeferredJobs<'_> {
     ///
     /// # Cancel safety
     /// Yes.
-    pub(super) async fn next(&mut self) -> Option<(Job, SemaphorePermit<'_>)> {
+    pub(crate) async fn next(&mut self) -> Option<(Job, SemaphorePermit<'_>)> {
         if self.jobs.len() == 0 {
             return None;
         }

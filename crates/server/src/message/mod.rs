@@ -1,0 +1,17 @@
+//! Messages as they leave the spool: for an attempt, for a report, for a log line.
+//!
+//! A [`MessageReader`] knows where a message is: in memory alone, in the memory of the spool, or on the disk. It gives
+//! an [`OutboundMessage`] with those recipients that may be tried. Reads of the disk are shared ([`Reading`]), and
+//! those for the log alone take turns ([`Deferrals`]).
+
+mod deferrals;
+mod outbound;
+mod reader;
+mod reading;
+mod reservations;
+
+pub(crate) use deferrals::Deferrals;
+pub(crate) use outbound::{Content, LoadError, OutboundMessage};
+pub(crate) use reader::MessageReader;
+pub(crate) use reading::{ReadError, Reading};
+pub(crate) use reservations::{Purpose, Reservations};

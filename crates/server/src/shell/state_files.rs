@@ -1,0 +1,36 @@
+//! Writes the files of the spool directory that hold no mail: `hosts` and `replies`.
+
+use crate::context::Context;
+use crate::env::blocking;
+use observe::{Event, Severity};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How often they are written.
+const SAVE_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Writes all of them once a minute until the server ends.
+pub(crate) async fn keep(context: Arc<Context>) {
+    loop {
+        tokio::select! {
+            () = context.stop.begun() => return,
+            () = tokio::time::sleep(SAVE_INTERVAL) => save(&context).await,
+        }
+    }
+}
+
+/// Writes them now.
+///
+/// # Cancel safety
+/// Each file is the old one or the new one.
+pub(crate) async fn save(context: &Arc<Context>) {
+    let saver = Arc::clone(context);
+    let saved = blocking::run(move || {
+        let replies = saver.dispatch.as_ref().map_or(Ok(()), |dispatch| dispatch.reasons.save());
+        [saver.hosts.save(), replies]
+    });
+    // A panic is reported where it happens.
+    for text in saved.await.into_iter().flatten().filter_map(Result::err) {
+        context.record(&Event::Spool { severity: Severity::Warning, text: &text });
+    }
+}

@@ -1,0 +1,77 @@
+//! Begins what dispatch wants done by tasks: connections, look-ups, lists, reports on mail that is overdue.
+//!
+//! One task ([`run`]) takes each [`Task`] and owns what it begins; at the end of the server it waits for what is open.
+
+use crate::context::Context;
+use crate::deliver;
+use crate::dispatch::{self, ConnectionGuard, Dispatch, Pass, Task};
+use std::sync::Arc;
+use tokio::task::JoinSet;
+
+/// Owns connections and waits for times, until the server ends and its connections are over.
+pub(crate) async fn run(context: Arc<Context>) {
+    let Some(dispatch) = context.dispatch.clone() else { return };
+    let Some(mut inbox) = dispatch.take_inbox() else { return };
+    dispatch::restore(&context, &dispatch, Pass::First).await;
+    let mut tasks = JoinSet::new();
+    loop {
+        tokio::select! {
+            biased;
+            () = context.stop.begun() => break,
+            Some(task) = inbox.recv() => begin(&context, &dispatch, &mut tasks, task),
+            Some(_) = tasks.join_next() => {}
+            () = dispatch.next_due() => {}
+        }
+    }
+    // Work that has not begun is dropped, and its callers see that.
+    drop(inbox);
+    // Connections see the end themselves, and finish their open transactions.
+    while tasks.join_next().await.is_some() {}
+}
+
+/// Begins a task; `tasks` owns it.
+pub(crate) fn begin(context: &Arc<Context>, dispatch: &Arc<Dispatch>, tasks: &mut JoinSet<()>, task: Task) {
+    let context = Arc::clone(context);
+    match task {
+        Task::Restore => {
+            let dispatch = Arc::clone(dispatch);
+            tasks.spawn(async move { dispatch::restore(&context, &dispatch, Pass::Anew).await });
+        }
+        Task::Rehome => {
+            let dispatch = Arc::clone(dispatch);
+            tasks.spawn(async move { dispatch::restore(&context, &dispatch, Pass::Moved).await });
+        }
+        Task::Load { destination, name, after, limit } => dispatch.load(destination, &name, after, limit),
+        Task::TaskFuture(future) => {
+            tasks.spawn(future);
+        }
+        Task::Defer { jobs, why } => {
+            tasks.spawn(async move { deliver::defer(&context, jobs, &why).await });
+        }
+        Task::DeferUnplaced { jobs, no } => {
+            tasks.spawn(async move { deliver::unplaced(&context, jobs, no).await });
+        }
+        Task::Resolve { name } => {
+            tasks.spawn(dispatch::answer_resolve(context, Arc::clone(dispatch), name));
+        }
+        Task::Connect { way, connection, post } => {
+            let guard = ConnectionGuard { dispatch: Arc::clone(dispatch), connection };
+            tasks.spawn(async move {
+                deliver::run(context, way, connection, post).await;
+                drop(guard);
+            });
+        }
+        Task::Bounce { meant, why, answer } => {
+            let dispatch = Arc::clone(dispatch);
+            tasks.spawn(async move {
+                let bounced = dispatch::bounce(&context, &dispatch, meant, &why).await;
+                // The receiver may have gone.
+                drop(answer.send(bounced));
+            });
+        }
+        Task::Overdue { destination, name, message, recipients, kind } => {
+            let dispatch = Arc::clone(dispatch);
+            tasks.spawn(dispatch::answer_overdue(context, dispatch, (destination, name), message, recipients, kind));
+        }
+    }
+}
