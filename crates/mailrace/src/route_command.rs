@@ -5,8 +5,10 @@ use crate::exit::{Exit, Failure};
 use crate::output::{Output, count, plain};
 use clap::Args;
 use mail::{Address, DomainName, ForwardPath, ReversePath};
+use route::destination::{Protocol, To};
 use route::resolve::Delivery;
-use route::{Refusal, Step};
+use route::tables::mailer;
+use route::{Destination, Refusal, Step};
 use serde_json::{Value, json};
 use server::config::render;
 use server::explain::{Disposition, Explainer, NextHop, RouteTrace, Sender};
@@ -134,9 +136,11 @@ fn step_line(step: &Step) -> String {
 }
 
 fn delivery_line(one: &Delivery) -> String {
-    let mut text = format!("<{}> by {}", one.address, one.destination);
-    if let Some(via) = one.via.as_ref().filter(|via| **via != one.destination.to.to_string()) {
-        text.push_str(&format!(", now {via}"));
+    let stored = one.destination.to.to_string();
+    let destination = one.destination.to_string().replacen(&stored, &as_value(&stored), 1);
+    let mut text = format!("<{}> by {destination}", one.address);
+    if let Some(via) = one.via.as_ref().filter(|via| **via != stored) {
+        text.push_str(&format!(", now {}", as_value(via)));
     }
     if let Some(sender) = &one.sender {
         text.push_str(&format!(", sender {sender}"));
@@ -154,6 +158,17 @@ fn delivery_line(one: &Delivery) -> String {
         text.push_str(&format!(", acknowledged as {}", acknowledge.name()));
     }
     text
+}
+
+/// Returns a destination in the form that mailertable and rules take: `smtp:[192.0.2.1]#2525`.
+fn as_value(destination: &str) -> String {
+    match Destination::parse(destination.as_bytes()).map(|found| found.to) {
+        Ok(To::Hosts(hosts)) => {
+            let mailer = if hosts.protocol == Protocol::Lmtp { "lmtp" } else { "smtp" };
+            format!("{mailer}:{}", mailer::host_list(&hosts))
+        }
+        _ => destination.to_owned(),
+    }
 }
 
 /// Returns the lines of the configuration about the hosts of a next hop, if there are any.

@@ -5,10 +5,10 @@ use super::exit;
 use super::site::Site;
 use mail::{Address, ReversePath};
 use route::Refusal;
-use route::destination::{Hosts, NextHost, Protocol, To};
+use route::destination::{Protocol, To};
 use route::resolve::Delivery;
+use route::tables::mailer;
 use server::explain::{Disposition, Explainer, Sender};
-use std::net::IpAddr;
 
 /// Prints where each address goes; the exit status.
 pub(super) fn run(arguments: &Arguments, site: &Site) -> u8 {
@@ -113,7 +113,7 @@ fn place(delivery: &Delivery) -> String {
         To::Literal(host) => format!("mailer esmtp, host {host}, user {address}"),
         To::Hosts(hosts) => {
             let mailer = if hosts.protocol == Protocol::Lmtp { "lmtp" } else { "esmtp" };
-            format!("mailer {mailer}, host {}, user {address}", host_list(hosts))
+            format!("mailer {mailer}, host {}, user {address}", mailer::host_list(hosts))
         }
         To::Local => format!("mailer local, user {user}"),
         To::Program { command, .. } => format!("mailer prog, user {command}"),
@@ -122,45 +122,10 @@ fn place(delivery: &Delivery) -> String {
     }
 }
 
-/// Writes hosts as a mailertable has them: `[192.0.2.1]:[192.0.2.2]` in the order in which they are tried, with commas
-/// between equals. A port that is not 25 stands behind `#`.
-fn host_list(hosts: &Hosts) -> String {
-    let with_port = |host: String, port: u16| if port == 25 { host } else { format!("{host}#{port}") };
-    let one = |host: &NextHost| match host {
-        NextHost::Address(IpAddr::V4(ip), port) => with_port(format!("[{ip}]"), *port),
-        NextHost::Address(IpAddr::V6(ip), port) => with_port(format!("[IPv6:{ip}]"), *port),
-        NextHost::Name(name, port) => with_port(format!("[{name}]"), *port),
-        NextHost::Mx(name, port) => with_port(name.to_string(), *port),
-        NextHost::Unix(path) => path.to_string(),
-    };
-    let groups = hosts.groups.iter().map(|group| group.iter().map(one).collect::<Vec<_>>().join(","));
-    groups.collect::<Vec<_>>().join(":")
-}
-
 /// `joe` for a user of this host.
 pub(super) fn as_given(address: &Address, site: &Site) -> String {
     match address.domain().name() {
         Some(domain) if domain.ascii() == site.host.ascii() => address.local_part().as_str().to_owned(),
         _ => address.to_string(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use route::destination::Destination;
-
-    #[test]
-    fn hosts_are_written_as_a_mailertable_has_them() {
-        for (text, wanted) in [
-            ("smtp:[192.0.2.1]:25", "[192.0.2.1]"),
-            ("smtp:[192.0.2.1]:2525,a.example:25", "[192.0.2.1]#2525:[a.example]"),
-            ("smtp:mx:a.example:25,[2001:db8::1]:25", "a.example:[IPv6:2001:db8::1]"),
-            ("smtp:([192.0.2.1]:25|mx:b.example:26),c.example:25", "[192.0.2.1],b.example#26:[c.example]"),
-        ] {
-            let destination = Destination::parse(text.as_bytes()).expect("a destination");
-            let To::Hosts(hosts) = &destination.to else { panic!("{text} has hosts") };
-            assert_eq!(host_list(hosts), wanted, "{text}");
-        }
     }
 }

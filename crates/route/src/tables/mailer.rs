@@ -78,6 +78,22 @@ impl MailerValue {
     }
 }
 
+/// Writes hosts as a value has them: `[192.0.2.1]:[192.0.2.2]` in the order in which they are tried, with commas
+/// between equals. A port that is not 25 stands behind `#`.
+#[must_use]
+pub fn host_list(hosts: &Hosts) -> String {
+    let with_port = |host: String, port: u16| if port == 25 { host } else { format!("{host}#{port}") };
+    let one = |host: &NextHost| match host {
+        NextHost::Address(IpAddr::V4(ip), port) => with_port(format!("[{ip}]"), *port),
+        NextHost::Address(IpAddr::V6(ip), port) => with_port(format!("[IPv6:{ip}]"), *port),
+        NextHost::Name(name, port) => with_port(format!("[{name}]"), *port),
+        NextHost::Mx(name, port) => with_port(name.to_string(), *port),
+        NextHost::Unix(path) => format!("unix:{path}"),
+    };
+    let groups = hosts.groups.iter().map(|group| group.iter().map(one).collect::<Vec<_>>().join(","));
+    groups.collect::<Vec<_>>().join(":")
+}
+
 /// Splits a value into mailer and hosts; `None` for hosts without one, whose dots tell.
 pub(crate) fn split_mailer(text: &str) -> Option<(&str, &str)> {
     let (mailer, rest) = text.split_once(':')?;
@@ -265,6 +281,21 @@ mod tests {
 
     fn read(text: &str) -> String {
         MailerValue::parse(text, 25).map_or_else(|fault| format!("! {}", fault.text), |value| value.to_string())
+    }
+
+    #[test]
+    fn a_list_of_hosts_reads_back() {
+        for text in [
+            "[192.0.2.1]",
+            "[192.0.2.1]#2525:[a.example]",
+            "a.example:[IPv6:2001:db8::1]",
+            "[192.0.2.1],b.example#26:[c.example]",
+            "unix:/run/lmtp",
+        ] {
+            let value = if text.starts_with("unix") { format!("lmtp:{text}") } else { format!("smtp:{text}") };
+            let Ok(MailerValue::Hosts { hosts, .. }) = MailerValue::parse(&value, 25) else { panic!("{value}") };
+            assert_eq!(host_list(&hosts), text);
+        }
     }
 
     #[test]
