@@ -101,7 +101,7 @@ fn route(text: &str, site: &Site) -> String {
     for address in addresses {
         let lines = explainer(site).and_then(|explainer| verify(&address, site, &explainer));
         for line in lines.unwrap_or_else(|(_, line)| vec![line]) {
-            let line = line.strip_prefix("deliverable: ").unwrap_or(&line);
+            let line = line.split_once("... deliverable: ").map_or(&*line, |(_, place)| place);
             writeln!(out, "{}: {line}", as_given(&address, site)).expect("a string takes everything");
         }
     }

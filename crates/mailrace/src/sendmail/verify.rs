@@ -30,11 +30,7 @@ pub(super) fn run(arguments: &Arguments, site: &Site) -> u8 {
             Ok(addresses) => {
                 for address in addresses {
                     match verify(&address, site, &explainer) {
-                        Ok(lines) => {
-                            lines
-                                .iter()
-                                .for_each(|line| super::say(format_args!("{}... {line}\n", as_given(&address, site))));
-                        }
+                        Ok(lines) => lines.iter().for_each(|line| super::say(format_args!("{line}\n"))),
                         Err((refusal, line)) => {
                             super::say(format_args!("{}... {line}\n", as_given(&address, site)));
                             status = refusal;
@@ -74,7 +70,7 @@ fn without_aliases(site: &Site) -> Result<Explainer, (u8, String)> {
     Explainer::open(&loaded).map_err(|faults| (exit::CONFIG, faults.join("\n")))
 }
 
-/// Where an address goes, a line for each place, or the exit status and the text of its refusal.
+/// Returns where an address goes, a line for each member of an alias, or the exit status and the text of its refusal.
 ///
 /// # Errors
 /// It would be refused, or it cannot be said now.
@@ -85,13 +81,18 @@ pub(super) fn verify(address: &Address, site: &Site, explainer: &Explainer) -> R
             if let ([], [only]) = (deliveries.as_slice(), failed.as_slice()) {
                 return Err(refused(&only.refusal));
             }
-            let lines = deliveries.iter().map(|one| format!("deliverable: {}", place(one)));
-            Ok(lines.chain(failed.iter().map(|one| format!("{}: {}", one.address, refused(&one.refusal).1))).collect())
+            let lines = deliveries.iter().map(|one| format!("{}... deliverable: {}", member(one, site), place(one)));
+            let failed =
+                failed.iter().map(|one| format!("{}... {}", as_given(&one.address, site), refused(&one.refusal).1));
+            Ok(lines.chain(failed).collect())
         }
         Disposition::Hold(reason, deliveries) => {
-            Ok(deliveries.iter().map(|one| format!("deliverable: {}, held: {reason}", place(one))).collect())
+            let held = |one: &Delivery| format!("{}... deliverable: {}, held: {reason}", member(one, site), place(one));
+            Ok(deliveries.iter().map(held).collect())
         }
-        Disposition::Discard => Ok(vec!["deliverable: mailer discard, host , user ".to_owned()]),
+        Disposition::Discard => {
+            Ok(vec![format!("{}... deliverable: mailer discard, host , user ", as_given(address, site))])
+        }
         Disposition::Refuse(refusal) => Err(refused(&refusal)),
         Disposition::Defer(why) => Err((exit::LATER, format!("Deferred: {why}"))),
     }
@@ -119,6 +120,15 @@ fn place(delivery: &Delivery) -> String {
         To::Program { command, .. } => format!("mailer prog, user {command}"),
         To::File { path, .. } => format!("mailer *file*, user {path}"),
         To::Error { text, .. } => format!("mailer error: {text}"),
+    }
+}
+
+/// Returns the member of an alias as sendmail shows it: an address, a program or a file.
+fn member(delivery: &Delivery, site: &Site) -> String {
+    match &delivery.destination.to {
+        To::Program { command, .. } => format!("\"|{command}\""),
+        To::File { path, .. } => path.to_string(),
+        _ => as_given(&delivery.address, site),
     }
 }
 
