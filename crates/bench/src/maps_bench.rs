@@ -5,7 +5,7 @@
 //! figure is the median of some rounds; the machine should be idle, for look-ups wait for memory, which other programs
 //! use too.
 
-use route::map::{Reading, Table, berkeley, cdb};
+use route::map::{MapFile, Table, berkeley, cdb};
 use std::io::Write as _;
 use std::process::ExitCode;
 
@@ -98,7 +98,7 @@ fn one_round(
     entries: &[(String, String)],
     number: u32,
 ) -> Result<(Round, String), Box<dyn std::error::Error>> {
-    let reading = Reading { name: "maps", file: "maps", bytes: bytes.to_vec(), fold: true };
+    let reading = MapFile { name: "maps", file: "maps", bytes: bytes.to_vec(), fold: true };
     let started = clock::now();
     let table = Table::read(reading)?.table;
     let load_ms = milliseconds(started);

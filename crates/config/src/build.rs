@@ -1,120 +1,14 @@
 //! From a text to a configuration: reads it, fills in defaults, checks rules, remembers where each value came from.
 
+use super::loaded::{Loaded, Places};
 use super::overrides;
 use super::parameter::{Parameter, Preset, Section};
-use super::parameters::{SECTIONS, find, section, section_of};
+use super::parameters::SECTIONS;
 use super::problem::{Problem, Severity, Source, SourceLocation};
 use super::reader::{ConfiguredValue, Draft, Reader, Table};
 use super::{Config, Machine, blank, rules};
-use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
-use std::path::{Path, PathBuf};
-
-/// Where a value comes from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Origin {
-    /// The default applies.
-    Default,
-    /// A file, and the line in it.
-    File {
-        /// As it was named.
-        file: String,
-        /// Counted from 1.
-        line: usize,
-    },
-    /// `--set`.
-    Override,
-}
-
-impl fmt::Display for Origin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Default => f.write_str("default"),
-            Self::File { file, line } => write!(f, "{file}:{line}"),
-            Self::Override => f.write_str("--set"),
-        }
-    }
-}
-
-/// A configuration that can be used, and its warnings.
-#[derive(Clone, Debug)]
-pub struct Loaded {
-    /// The values.
-    pub config: Config,
-    /// Values that are allowed and that the operator should look at.
-    pub warnings: Vec<Problem>,
-    /// The file, if there was one.
-    pub path: Option<PathBuf>,
-    /// The machine whose defaults hold.
-    pub machine: Machine,
-    pub(crate) places: Places,
-}
-
-impl Loaded {
-    /// How many keys were set.
-    #[must_use]
-    pub fn keys_set(&self) -> usize {
-        let set: BTreeSet<_> =
-            self.places.given.values().map(|place| (&place.file, place.line, place.column, &place.source)).collect();
-        set.len()
-    }
-
-    /// Makes a problem. Its place is that of the key that `text` begins with, in a form such as `maps.access: …`,
-    /// `route.rule[2].reject: …` or `route.rule[2] …`; nowhere if that is not set.
-    #[must_use]
-    pub fn problem(&self, severity: Severity, text: impl Into<String>) -> Problem {
-        let text = text.into();
-        let name = text.split([' ', ':']).next().unwrap_or_default();
-        let place = self.place_of(name);
-        let key = if place.is_some() { name.to_owned() } else { String::new() };
-        SourceLocation::problem(place, severity, key, text)
-    }
-
-    fn place_of(&self, name: &str) -> Option<&SourceLocation> {
-        let Some((table, rest)) = name.split_once('[') else {
-            return self.places.of(find(name)?.key, 0);
-        };
-        let (number, key) = rest.split_once(']')?;
-        let index = number.parse::<usize>().ok()?.checked_sub(1)?;
-        let of_key = find(&format!("{table}{key}")).and_then(|parameter| self.places.of(parameter.key, index));
-        of_key.or_else(|| self.places.of_table(section(table)?.key, index))
-    }
-
-    /// Where the value of a parameter came from.
-    pub(crate) fn origin(&self, parameter: &Parameter, index: usize) -> Origin {
-        match self.places.of(parameter.key, index) {
-            None => Origin::Default,
-            Some(place) if place.file == overrides::FILE => Origin::Override,
-            Some(place) => Origin::File { file: place.file.clone(), line: place.line },
-        }
-    }
-}
-
-/// Where values were set.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Places {
-    given: BTreeMap<(&'static str, usize), SourceLocation>,
-    tables: BTreeMap<(&'static str, usize), SourceLocation>,
-    /// Keys with values that could not be read.
-    unread: BTreeSet<&'static str>,
-}
-
-impl Places {
-    /// Where a key was set.
-    pub(crate) fn of(&self, key: &'static str, index: usize) -> Option<&SourceLocation> {
-        self.given.get(&(key, index))
-    }
-
-    /// Where a table of a list begins.
-    pub(crate) fn of_table(&self, key: &'static str, index: usize) -> Option<&SourceLocation> {
-        self.tables.get(&(key, index))
-    }
-
-    /// True if the value of this key is not the one that was written.
-    pub(crate) fn is_unread(&self, key: &str) -> bool {
-        self.unread.contains(key)
-    }
-}
+use std::collections::BTreeSet;
+use std::path::Path;
 
 /// Reads a configuration: the text of the file at `path`, changed by overrides `KEY=VALUE`, on a machine.
 ///
@@ -223,21 +117,6 @@ fn preset_table(section: &'static Section, texts: &[(&str, &str)]) -> Table {
         }
     }
     table
-}
-
-/// The name of a table of a list, counted from 1 as people count: `listen[1]`.
-pub(crate) fn table_name(key: &str, index: usize) -> String {
-    format!("{key}[{}]", index + 1)
-}
-
-/// The name of a value of a parameter: `listen[1].address` in the first `[[listen]]`, `spool.path`.
-pub(crate) fn instance(parameter: &Parameter, index: usize) -> String {
-    let section = section_of(parameter);
-    if section.group.is_some() {
-        format!("{}.{}", table_name(section.key, index), parameter.name())
-    } else {
-        parameter.key.to_owned()
-    }
 }
 
 impl Config {

@@ -1,7 +1,7 @@
 //! The output of `mailrace check` and `mailrace config …`. Arguments are read and exit statuses chosen elsewhere.
 
-use super::build::Loaded;
 use super::generate::{change_words, default_words, example, example_text, value_words, words, wrapped};
+use super::loaded::Loaded;
 use super::parameter::Parameter;
 use super::parameters::all;
 use super::problem::{Problem, Severity, render};

@@ -2,7 +2,8 @@
 //!
 //! `mailrace check` asks this, and the server before it starts. Their readers check the content.
 
-use super::build::{Loaded, instance};
+use super::instance::instance;
+use super::loaded::Loaded;
 use super::parameters::find;
 use super::problem::{Problem, Severity, SourceLocation};
 use super::{Config, Local, LogPath, Tls};

@@ -31,7 +31,7 @@ pub(crate) fn example_text(parameter: &Parameter) -> String {
     let value = parameter.kind.read_bare(parameter.example).expect("a test of the table reads all examples");
     match (&value, parameter.kind) {
         // The short form is the point of the example.
-        (super::value::Value::Each(_), _) => super::toml_text::quoted(parameter.example),
+        (super::value::Value::Each(_), _) => super::toml_string::quoted(parameter.example),
         (super::value::Value::List(items), Kind::List { of, .. })
             if items.len() == 1 && !parameter.example.starts_with('[') =>
         {

@@ -3,7 +3,7 @@
 use super::choice::Words;
 use super::number::{self, NoSize, size_text, time_text};
 use super::suggestion::nearest;
-use super::toml_text::quoted;
+use super::toml_string::quoted;
 use super::value::Value;
 use super::{Host, HostPort, Mailbox, NextHop, NoHost, Rate, RelayDomain};
 use ipnet::IpNet;

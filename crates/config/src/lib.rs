@@ -23,8 +23,10 @@ mod files;
 #[doc(hidden)]
 pub mod fuzz;
 mod generate;
+mod instance;
 mod kind;
 mod limits;
+mod loaded;
 mod local;
 mod lookup;
 mod machine;
@@ -44,17 +46,19 @@ mod show;
 mod suggestion;
 #[cfg(test)]
 mod tests;
+mod toml_string;
 mod toml_text;
 mod value;
 
 #[cfg(feature = "filled")]
 pub use blank::filled;
-pub use build::{Loaded, Origin, load};
+pub use build::load;
 pub use destination::{DestinationRule, EffectiveRule, MxPattern, NextHop, NoNextHop, UsedExtensions};
 pub use difference::{Difference, differences, refuses_reload};
 pub use domain::RelayDomain;
 pub use files::{FileStatus, Files, check_files, check_own_file};
 pub use limits::{DNS_ADDRESSES_MAX, DNS_HOSTS_MAX, SEGMENT_BYTES_MIN};
+pub use loaded::{Loaded, Origin};
 pub use local::{Local, Mailbox, Names, NoMailbox, Template, Unknown};
 pub use lookup::{Ldap, LdapDetail, LdapReferrals, Sqlite};
 pub use machine::Machine;

@@ -1,7 +1,8 @@
 //! Chooses the file of a configuration, and reads its bytes.
 
 use super::Machine;
-use super::build::{Loaded, load};
+use super::build::load;
+use super::loaded::Loaded;
 use super::problem::{Problem, Severity, SourceLocation};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

@@ -4,16 +4,13 @@
 //! paths begin at the working directory.
 
 use super::parameters::{find, section, section_of};
-use super::problem::{Problem, Severity, Source, SourceLocation};
+use super::problem::{OVERRIDES_FILE, Problem, Severity, Source, SourceLocation};
 use super::reader::{ConfiguredValue, Draft, Reader, Table, meant};
 use toml::de::DeValue;
 
-/// The name of the command line in problems and origins.
-pub(crate) const FILE: &str = "--set";
-
 /// Applies one override; its value replaces that of the file.
 pub(crate) fn apply(text: &str, draft: &mut Draft, problems: &mut Vec<Problem>) {
-    let source = Source::new(FILE, text);
+    let source = Source::new(OVERRIDES_FILE, text);
     let whole = source.place(&(0..text.len()));
     let Some((key, value)) = text.split_once('=') else {
         let mut problem = SourceLocation::problem(Some(&whole), Severity::Error, "", "there is no \"=\"");
@@ -26,7 +23,7 @@ pub(crate) fn apply(text: &str, draft: &mut Draft, problems: &mut Vec<Problem>) 
     if let Some(group) = section(key).filter(|section| section.group.is_some()) {
         let (read, errors) = DeValue::parse_recoverable(value);
         // Places count from the value on.
-        let source = Source::new(FILE, text.get(at..).unwrap_or_default());
+        let source = Source::new(OVERRIDES_FILE, text.get(at..).unwrap_or_default());
         if let Some(error) = errors.first() {
             let place = source.place(&error.span().unwrap_or_default());
             let text = format!("{key}: not TOML: {}", error.message());

@@ -5,6 +5,9 @@
 use serde_json::{Value, json};
 use std::fmt;
 
+/// The name of the command line in problems and origins.
+pub(crate) const OVERRIDES_FILE: &str = "--set";
+
 /// Columns of a source line that are shown.
 const COLUMNS_MAX: usize = 120;
 
@@ -86,7 +89,7 @@ impl Problem {
 
     /// Where the problem stands among others.
     pub(crate) fn order(&self) -> (bool, &str, usize, usize) {
-        (self.file == super::overrides::FILE, &self.file, self.line, self.column)
+        (self.file == OVERRIDES_FILE, &self.file, self.line, self.column)
     }
 }
 

@@ -3,13 +3,13 @@
 //! Nothing ends the walk: each key that is unknown, each value that does not fit and each fault of the syntax becomes a
 //! problem, and the rest is read. Defaults and rules between values come later.
 
-use super::build::table_name;
+use super::instance::table_name;
 use super::kind::{Kind, Misfit, did_you_mean};
 use super::parameter::{Parameter, Section};
 use super::parameters::{SECTIONS, all, find, section};
 use super::problem::{Problem, Severity, Source, SourceLocation};
 use super::suggestion::nearest;
-use super::toml_text::quoted;
+use super::toml_string::quoted;
 use super::value::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

@@ -1,6 +1,7 @@
 //! A configuration as TOML that reads back as the same one, with the default and the place of each value beside it.
 
-use super::build::{Loaded, instance};
+use super::instance::instance;
+use super::loaded::Loaded;
 use super::number::time_text;
 use super::parameter::{Parameter, Preset, Section};
 use super::parameters::SECTIONS;

@@ -16,8 +16,8 @@
 //! message behind which another process has appended one, and a message that ends within its `From ` line. Such a rest
 //! stays where it is, as with every mailer; it ends before the next message begins.
 
-use super::file::Medium;
 use super::letter::from_line_begin;
+use super::medium::Medium;
 use super::order::DeliveryRequest;
 use rustix::io::Errno;
 use std::io::{self, Write};
@@ -36,14 +36,14 @@ pub(super) type Candidate = u64;
 /// Lines of the end of a file that may be those before messages: looked for once, for all messages that are put behind
 /// it together.
 #[derive(Debug, Default)]
-pub(super) struct Lines {
+pub(super) struct SeparatorLines {
     /// How much was looked through.
     window: u64,
     /// Where each begins, and its text without the line end.
     found: Vec<(u64, Vec<u8>)>,
 }
 
-impl Lines {
+impl SeparatorLines {
     /// Finds where the message of an order may begin, in the last of the `length` octets that a file had before
     /// anything was put behind it.
     ///

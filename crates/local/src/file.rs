@@ -7,9 +7,10 @@
 //! name, of the user who writes, are written to; a link is never followed. Every refusal of the system is a deferral
 //! that names the file.
 
-use super::again::{Append, Full, Lines};
+use super::again::{Append, Full, SeparatorLines};
 use super::letter::{Broken, Form, MailboxMessage, from_line, unreadable};
 use super::lock::{Dotlock, NoLock, Turn, lock_file};
+use super::medium::Medium;
 use super::order::{Settings, Verdict};
 use super::person::TargetUser;
 use os::clock;
@@ -17,7 +18,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::fs::File;
 use std::io::{self, BufWriter, Seek as _, SeekFrom, Write};
-use std::os::unix::fs::{FileExt, MetadataExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path, PathBuf};
 
 /// The octets that are collected before a write.
@@ -25,35 +26,6 @@ const BUFFER_BYTES: usize = 64 << 10;
 
 /// The file for mail of aliases that is thrown away.
 pub(crate) const NOWHERE: &str = "/dev/null";
-
-/// Something that a message is put behind the end of.
-pub(crate) trait Medium: Write {
-    /// Reads some octets from a place on; none behind the end.
-    fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<usize>;
-    /// Makes it as long as it was.
-    fn cut(&mut self, length: u64) -> io::Result<()>;
-    /// Returns when all of it is on stable storage.
-    fn sync(&mut self) -> io::Result<()>;
-}
-
-impl Medium for File {
-    fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<usize> {
-        FileExt::read_at(self, buffer, at)
-    }
-
-    fn cut(&mut self, length: u64) -> io::Result<()> {
-        // A program that writes without a lock may have written behind the message meanwhile; its text is not removed.
-        if self.metadata()?.len() > self.stream_position()? {
-            return Err(io::Error::other("another program has written behind it, without the lock"));
-        }
-        self.set_len(length)?;
-        self.seek(SeekFrom::Start(length)).map(drop)
-    }
-
-    fn sync(&mut self) -> io::Result<()> {
-        self.sync_all()
-    }
-}
 
 /// An open file, locked for as long as this lives: messages are put behind its end, and synced together.
 pub(crate) struct Mailbox {
@@ -159,7 +131,7 @@ pub(crate) struct Tail<M> {
     /// The most octets it may have.
     max: u64,
     /// The messages that the file had at the beginning; a message may come again that is one of them.
-    lines: Lines,
+    lines: SeparatorLines,
     /// Something was written that is not synced.
     is_dirty: bool,
 }
@@ -175,7 +147,7 @@ pub(crate) struct Failure {
 
 impl<M: Medium> Tail<M> {
     pub(crate) fn new(medium: M, length: u64, max: u64) -> Self {
-        Self { medium, begin: length, end: length, max, lines: Lines::default(), is_dirty: false }
+        Self { medium, begin: length, end: length, max, lines: SeparatorLines::default(), is_dirty: false }
     }
 
     /// Returns the medium that holds the messages.

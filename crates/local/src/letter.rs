@@ -113,7 +113,7 @@ impl<'a> MailboxMessage<'a> {
             out.write_all(from_line(order).as_bytes())?;
         }
         out.write_all(first_fields(order).as_bytes())?;
-        let mut lines = Lines { out, quotes: form.quotes, is_start: true, carry: Vec::new() };
+        let mut lines = LineWriter { out, quotes: form.quotes, is_start: true, carry: Vec::new() };
         lines.push(&std::mem::take(&mut self.begin))?;
         while let Some(piece) = self.content.next().map_err(Broken::Read)? {
             lines.push(&piece)?;
@@ -190,7 +190,7 @@ fn value_of<'f>(field: &'f [u8], name: &str) -> Option<&'f [u8]> {
 }
 
 /// Makes lines of CRLF such of LF, and quotes some of them.
-struct Lines<'o> {
+struct LineWriter<'o> {
     out: &'o mut dyn Write,
     quotes: bool,
     /// The next octet begins a line.
@@ -202,7 +202,7 @@ struct Lines<'o> {
 /// A line of more octets is written in parts.
 const CARRY_MAX: usize = 64 << 10;
 
-impl Lines<'_> {
+impl LineWriter<'_> {
     fn push(&mut self, piece: &[u8]) -> io::Result<()> {
         let mut rest = piece;
         while let Some(at) = rest.iter().position(|byte| *byte == b'\n') {

@@ -29,6 +29,7 @@ pub mod letter;
 mod lock;
 pub mod loops;
 mod maildir;
+mod medium;
 pub mod order;
 pub mod person;
 pub mod privileged;

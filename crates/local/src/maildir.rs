@@ -173,7 +173,7 @@ mod tests {
     use super::super::order::{DeliveryEnd, DeliveryRequest};
     use super::*;
     use config::Config;
-    use os::accounts::Login;
+    use os::login::Login;
 
     fn me(detail: Option<&str>) -> TargetUser {
         let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());

@@ -6,7 +6,8 @@
 use super::command::{self, Command};
 use super::order::{DeliveryRequest, Settings, Verdict, What};
 use config::{Local, Names};
-use os::accounts::{Accounts, Login};
+use os::accounts::Accounts;
+use os::login::Login;
 use std::path::PathBuf;
 
 /// The rights of the process that delivers.

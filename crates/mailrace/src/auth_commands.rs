@@ -26,7 +26,7 @@ Exit status:
 const INPUT_BYTES_MAX: u64 = 64 * 1024;
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Command {
+pub(crate) enum AuthCommand {
     /// Hash a password for the password file
     Hash(HashArguments),
     /// Try a user's password
@@ -63,10 +63,10 @@ pub(crate) struct TestArguments {
 }
 
 /// Runs a command.
-pub(crate) fn run(command: Command) -> Result<Exit, Failure> {
+pub(crate) fn run(command: AuthCommand) -> Result<Exit, Failure> {
     match command {
-        Command::Hash(arguments) => hash(&arguments),
-        Command::Test(arguments) => test(arguments),
+        AuthCommand::Hash(arguments) => hash(&arguments),
+        AuthCommand::Test(arguments) => test(arguments),
     }
 }
 

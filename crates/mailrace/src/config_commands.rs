@@ -14,9 +14,9 @@ use server::config::{Loaded, Problem, RealFiles, Severity, check_files, render};
 use server::explain::Explainer;
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Command {
+pub(crate) enum ConfigCommand {
     /// Print every value, its default and where it was set
-    Show(ShowArguments),
+    Show(ShowConfigArguments),
     /// Say everything about a key, or list the keys of a table
     Explain(ExplainArguments),
     /// Print an annotated file with all defaults
@@ -33,7 +33,7 @@ pub(crate) struct CheckArguments {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct ShowArguments {
+pub(crate) struct ShowConfigArguments {
     #[command(flatten)]
     source: Source,
     /// Print JSON
@@ -53,14 +53,14 @@ pub(crate) struct ExplainArguments {
 }
 
 /// Runs `mailrace config`.
-pub(crate) fn run(command: &Command) -> Result<Exit, Failure> {
+pub(crate) fn run(command: &ConfigCommand) -> Result<Exit, Failure> {
     match command {
-        Command::Show(arguments) => show(arguments),
-        Command::Explain(arguments) => {
+        ConfigCommand::Show(arguments) => show(arguments),
+        ConfigCommand::Explain(arguments) => {
             let text = commands::explain(&arguments.key, form(arguments.json));
             print(&text.map_err(|message| Failure::new(Exit::Usage, message))?)
         }
-        Command::Defaults => print(&commands::defaults()),
+        ConfigCommand::Defaults => print(&commands::defaults()),
     }
 }
 
@@ -111,7 +111,7 @@ fn maps(loaded: &Loaded) -> Vec<Problem> {
     problems
 }
 
-fn show(arguments: &ShowArguments) -> Result<Exit, Failure> {
+fn show(arguments: &ShowConfigArguments) -> Result<Exit, Failure> {
     let loaded = match arguments.source.open()? {
         Ok(loaded) => loaded,
         Err(problems) => {

@@ -20,14 +20,14 @@ const ANSWER_BYTES_MAX: u64 = 16 << 20;
 
 /// The server to ask.
 #[derive(Debug, Args)]
-pub(crate) struct Target {
+pub(crate) struct ControlTarget {
     /// Control socket of the server, control.path of its configuration [default: that of your own server, else the
     /// system's]
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
 }
 
-impl Target {
+impl ControlTarget {
     /// Where its socket is.
     pub(crate) fn path(&self) -> PathBuf {
         let own = || {

@@ -5,7 +5,7 @@
 
 mod status;
 
-use crate::control_client::{Control, Target};
+use crate::control_client::{Control, ControlTarget};
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
 use clap::{Args, Subcommand};
@@ -33,37 +33,37 @@ const HELP: &str = concat!(ending!(), "\n  78  the configuration has problems; t
 const STATUS_HELP: &str = ending!();
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Command {
+pub(crate) enum ControlCommand {
     /// Make the running server read its configuration and certificates again, whole or not at all
     #[command(after_help = HELP)]
-    Reload(Target),
+    Reload(ControlTarget),
     /// Show the state of the running server: connections, deliveries, queue, spool
     #[command(after_help = STATUS_HELP)]
     Status(StatusArguments),
     /// Hold an SMTP session with the running server over standard input and output
     #[command(after_help = HELP)]
-    Smtp(Target),
+    Smtp(ControlTarget),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct StatusArguments {
     #[command(flatten)]
-    target: Target,
+    target: ControlTarget,
     /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
 /// Runs a command.
-pub(crate) fn run(command: Command) -> Result<Exit, Failure> {
+pub(crate) fn run(command: ControlCommand) -> Result<Exit, Failure> {
     match command {
-        Command::Reload(target) => reload(&target),
-        Command::Status(arguments) => status(&arguments),
-        Command::Smtp(target) => smtp(&target),
+        ControlCommand::Reload(target) => reload(&target),
+        ControlCommand::Status(arguments) => status(&arguments),
+        ControlCommand::Smtp(target) => smtp(&target),
     }
 }
 
-fn reload(target: &Target) -> Result<Exit, Failure> {
+fn reload(target: &ControlTarget) -> Result<Exit, Failure> {
     let ReloadAnswer { changed, needs_restart, retried } =
         Control::connect(&target.path())?.ask_for(&Request::Reload)?;
     let mut output = Output::new();
@@ -95,7 +95,7 @@ fn status(arguments: &StatusArguments) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
-fn smtp(target: &Target) -> Result<Exit, Failure> {
+fn smtp(target: &ControlTarget) -> Result<Exit, Failure> {
     let mut control = Control::connect(&target.path())?;
     control.ask(&Request::Smtp)?;
     let (stream, path) = control.into_parts();

@@ -17,7 +17,7 @@ use crate::serve::failure;
 use bench::receiver::{Manners, Receiver};
 use children::{Relay, Sink};
 use clap::Args;
-use report::Report;
+use report::StoryReport;
 use server::config;
 use server::start::Prepared;
 use spool::disk::real::RealDisk;
@@ -42,7 +42,7 @@ Exit status:
 const ROOM: u64 = 400 << 20;
 
 #[derive(Clone, Debug, Args)]
-pub(crate) struct Arguments {
+pub(crate) struct DemoArguments {
     /// Where the relay listens; port 0 takes a free one
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:2525")]
     listen: SocketAddr,
@@ -60,7 +60,7 @@ pub(crate) struct Arguments {
     exit: bool,
 }
 
-impl Arguments {
+impl DemoArguments {
     fn spool(&self) -> PathBuf {
         self.dir.join("spool")
     }
@@ -95,7 +95,7 @@ impl Arguments {
 }
 
 /// Runs the demonstration.
-pub(crate) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
+pub(crate) fn run(arguments: &DemoArguments) -> Result<Exit, Failure> {
     is_free(arguments.listen)?;
     let disk = RealDisk::new();
     let space = make_place(&arguments.spool(), ROOM, &disk)?;
@@ -108,7 +108,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
 
     let sink = Sink::start()?;
     let relay = Relay::start(arguments, sink.address(), None)?;
-    let report = Report { arguments: arguments.clone(), space };
+    let report = StoryReport { arguments: arguments.clone(), space };
     tell(report.opening(&relay, &sink));
     tell(report.first(&storms::measured(arguments, relay, sink)?));
 
@@ -146,7 +146,7 @@ fn is_free(listen: SocketAddr) -> Result<(), Failure> {
 }
 
 /// A relay in this process, on the same spool and with a sink as next hop, until a signal ends it.
-fn stay_up(arguments: &Arguments, report: &Report) -> Result<Exit, Failure> {
+fn stay_up(arguments: &DemoArguments, report: &StoryReport) -> Result<Exit, Failure> {
     let sink = Sink::start()?;
     let settings = arguments.settings(sink.address());
     let loaded = config::load("", None, &settings, &config::this_machine())

@@ -86,7 +86,7 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Most of it may come from the server, which quotes others.
-        f.write_str(&crate::output::plain_lines(&self.message))
+        f.write_str(&crate::terminal_text::plain_lines(&self.message))
     }
 }
 

@@ -6,7 +6,8 @@
 mod queue;
 
 use crate::exit::{Exit, Failure};
-use crate::output::{Output, count, plain};
+use crate::output::{Output, count};
+use crate::terminal_text::plain;
 use clap::{Args, Subcommand};
 use route::import::{Files, Imported, Language, Note, Weight, import};
 use serde_json::json;
@@ -41,7 +42,7 @@ const OCTETS_MAX: u64 = 16 << 20;
 
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
-pub(crate) struct Arguments {
+pub(crate) struct ImportArguments {
     #[command(subcommand)]
     what: Option<What>,
     /// sendmail.mc, sendmail.cf, or the directory in which they are
@@ -62,11 +63,11 @@ pub(crate) struct Arguments {
 enum What {
     /// Take over the messages that wait in a queue of sendmail
     #[command(after_help = queue::HELP)]
-    Queue(queue::Arguments),
+    Queue(queue::ImportQueueArguments),
 }
 
 /// Runs `mailrace import`.
-pub(crate) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
+pub(crate) fn run(arguments: &ImportArguments) -> Result<Exit, Failure> {
     if let Some(What::Queue(arguments)) = &arguments.what {
         return queue::run(arguments);
     }

@@ -6,16 +6,16 @@ use server::local_delivery::{run_helper, run_reader, run_worker};
 
 /// Deliver with the rights of users, for the server
 #[derive(Debug, Args)]
-pub(crate) struct Arguments {
+pub(crate) struct LocalDeliveryArguments {
     /// Which process
-    form: Form,
+    form: ProcessRole,
     /// What the configuration says of local delivery
     #[arg(long)]
     settings: String,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Form {
+enum ProcessRole {
     /// The one that stays root.
     Helper,
     /// One that delivers as a user.
@@ -28,11 +28,11 @@ enum Form {
 ///
 /// # Errors
 /// It was not started by the server.
-pub(crate) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
+pub(crate) fn run(arguments: &LocalDeliveryArguments) -> Result<Exit, Failure> {
     let done = match arguments.form {
-        Form::Helper => run_helper(&arguments.settings),
-        Form::Worker => run_worker(&arguments.settings),
-        Form::Reader => run_reader(&arguments.settings),
+        ProcessRole::Helper => run_helper(&arguments.settings),
+        ProcessRole::Worker => run_worker(&arguments.settings),
+        ProcessRole::Reader => run_reader(&arguments.settings),
     };
     done.map(|()| Exit::Ok).map_err(|text| Failure::new(Exit::Usage, text))
 }

@@ -24,6 +24,7 @@ mod sim_command;
 mod sink;
 mod spool_commands;
 mod storm;
+mod terminal_text;
 
 use clap::{Parser, Subcommand};
 use exit::Exit;
@@ -47,48 +48,48 @@ struct Arguments {
 enum Command {
     /// Take mail: the server, in the foreground
     #[command(after_help = serve::HELP)]
-    Serve(serve::Arguments),
+    Serve(serve::ServeArguments),
     /// Show a relay under a storm, killed and counted; then stay up to be tried
     #[command(after_help = demo::HELP)]
-    Demo(demo::Arguments),
+    Demo(demo::DemoArguments),
     #[command(flatten)]
-    Control(control_commands::Command),
+    Control(control_commands::ControlCommand),
     /// Look at the queue of the running server, and change what is in it
     #[command(subcommand, after_help = queue_commands::HELP)]
-    Queue(queue_commands::Command),
+    Queue(queue_commands::QueueCommand),
     /// Look for mistakes in the configuration
     #[command(after_help = exit::CONFIG_HELP)]
     Check(config_commands::CheckArguments),
     /// Show and explain the configuration
     #[command(subcommand, after_help = exit::CONFIG_HELP)]
-    Config(config_commands::Command),
+    Config(config_commands::ConfigCommand),
     /// Look into a spool, check it, or see one at work
     #[command(subcommand, after_help = exit::HELP)]
-    Spool(spool_commands::Command),
+    Spool(spool_commands::SpoolCommand),
     /// Make hashes for the password file, or try a password
     #[command(subcommand, after_help = auth_commands::HELP)]
-    Auth(auth_commands::Command),
+    Auth(auth_commands::AuthCommand),
     /// Say what kind of reason another server's words give, and by which rule
     #[command(after_help = reason::HELP)]
-    Reason(reason::Arguments),
+    Reason(reason::ReasonArguments),
     /// Write the configuration that does what sendmail.mc or sendmail.cf says; take over its queue
     #[command(after_help = import_command::HELP)]
-    Import(import_command::Arguments),
+    Import(import_command::ImportArguments),
     /// Say where mail for a recipient goes, and why
     #[command(after_help = route_command::HELP)]
-    Route(route_command::Arguments),
+    Route(route_command::RouteArguments),
     /// Take mail and forget it, to measure and to try senders
     #[command(after_help = sink::HELP)]
-    Sink(sink::Arguments),
+    Sink(sink::SinkArguments),
     /// Send a storm of test mail to a server of your own, and report what became of it
     #[command(after_help = storm::HELP)]
-    Storm(storm::Arguments),
+    Storm(storm::StormArguments),
     /// Simulate an internet on loopback: thousands of mail hosts, some dead or slow, and their DNS
     #[command(after_help = sim_command::HELP)]
-    Sim(Box<sim_command::Arguments>),
+    Sim(Box<sim_command::SimArguments>),
     /// Deliver with the rights of users, for the server
     #[command(hide = true)]
-    LocalDelivery(local_delivery::Arguments),
+    LocalDelivery(local_delivery::LocalDeliveryArguments),
     /// Hand mail in, as programs call sendmail; also mailq, newaliases, makemap, praliases, hoststat, purgestat,
     /// mailstats, smtpd
     #[command(after_help = "Called by one of these names, through a symbolic link, the program does the same.")]

@@ -6,9 +6,9 @@
 //! A reader that goes away (`| head`) ends the printing and is no failure.
 
 use crate::exit::Failure;
+use crate::terminal_text::{plain, plain_json, plain_lines};
 use operator::answers::DestinationStatus;
 use serde_json::Value;
-use std::borrow::Cow;
 use std::fmt;
 use std::io::{self, BufWriter, IsTerminal as _, StdoutLock, Write as _};
 use std::path::Path;
@@ -155,39 +155,6 @@ pub(crate) fn waits_for(destination: &DestinationStatus) -> Option<String> {
         "pace" => "waits for its pace".to_owned(),
         other => format!("waits for {}", plain(other)),
     })
-}
-
-/// Text from elsewhere on a line of its own for a terminal: nothing in it moves the cursor, turns the order of the line
-/// or is not seen.
-pub(crate) fn plain(text: &str) -> String {
-    text.chars().map(|c| if mail::is_unprintable(c) { '?' } else { c }).collect()
-}
-
-/// The same for text that has lines and columns.
-pub(crate) fn plain_lines(text: &str) -> Cow<'_, str> {
-    let is_bad = |c: char| mail::is_unprintable(c) && !matches!(c, '\n' | '\t');
-    if !text.contains(is_bad) {
-        return Cow::Borrowed(text);
-    }
-    text.chars().map(|c| if is_bad(c) { '?' } else { c }).collect()
-}
-
-/// A value on one line, with unprintable characters escaped (RFC 8259 §7).
-fn plain_json(value: &Value) -> String {
-    let text = value.to_string();
-    if !text.contains(mail::is_unprintable) {
-        return text;
-    }
-    let mut out = String::with_capacity(text.len() + 32);
-    for c in text.chars() {
-        if mail::is_unprintable(c) {
-            // Outside of strings JSON has none of them.
-            c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| out.push_str(&format!("\\u{unit:04x}")));
-        } else {
-            out.push(c);
-        }
-    }
-    out
 }
 
 /// A path below `root` without it.

@@ -4,7 +4,8 @@
 
 use crate::config_commands::Source;
 use crate::exit::{Exit, Failure};
-use crate::output::{Output, plain};
+use crate::output::Output;
+use crate::terminal_text::plain;
 use clap::Args;
 use mail::{EnhancedCode, Reply};
 use observe::reason::{Case, Rule, Rules, Stage, words_of};
@@ -34,7 +35,7 @@ const LINE_OCTETS_MAX: u64 = 64 << 10;
 const REPLY_OCTETS_MAX: usize = 64 << 10;
 
 #[derive(Debug, Args)]
-pub(crate) struct Arguments {
+pub(crate) struct ReasonArguments {
     #[command(flatten)]
     source: Source,
     /// File of rules [default: that of delivery.classes]
@@ -60,7 +61,7 @@ fn stage(word: &str) -> Result<Stage, String> {
 }
 
 /// Runs `mailrace reason`.
-pub(crate) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
+pub(crate) fn run(arguments: &ReasonArguments) -> Result<Exit, Failure> {
     let mut output = Output::new();
     if arguments.print {
         Rules::usual_text().lines().for_each(|line| output.line(line));
@@ -99,7 +100,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
 }
 
 /// Shows what the rules say of one text.
-fn show(output: &mut Output, arguments: &Arguments, rules: &Rules, name: &str, text: &str, is_one_of_many: bool) {
+fn show(output: &mut Output, arguments: &ReasonArguments, rules: &Rules, name: &str, text: &str, is_one_of_many: bool) {
     let reply = Reply::parse(format!("{text}\r\n").as_bytes(), REPLY_OCTETS_MAX).ok();
     let words = reply.as_ref().map_or_else(|| text.to_owned(), words_of);
     let status: Option<EnhancedCode> = reply.as_ref().and_then(Reply::status);

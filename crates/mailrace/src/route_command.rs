@@ -2,7 +2,8 @@
 
 use crate::config_commands::Source;
 use crate::exit::{Exit, Failure};
-use crate::output::{Output, count, plain};
+use crate::output::{Output, count};
+use crate::terminal_text::plain;
 use clap::Args;
 use mail::{Address, DomainName, ForwardPath, ReversePath};
 use route::destination::{Protocol, To};
@@ -32,7 +33,7 @@ Exit status:
   78  the configuration or a map has an error";
 
 #[derive(Debug, Args)]
-pub(crate) struct Arguments {
+pub(crate) struct RouteArguments {
     #[command(flatten)]
     source: Source,
     /// The sender; <> for reports. Without, a user of this machine
@@ -53,7 +54,7 @@ pub(crate) struct Arguments {
 }
 
 /// Runs `mailrace route`.
-pub(crate) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
+pub(crate) fn run(arguments: &RouteArguments) -> Result<Exit, Failure> {
     let loaded = match arguments.source.open()? {
         Ok(loaded) => loaded,
         Err(problems) => {

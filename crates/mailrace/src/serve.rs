@@ -31,7 +31,7 @@ Exit status:
 
 /// Runs the server.
 #[derive(Debug, Args)]
-pub(crate) struct Arguments {
+pub(crate) struct ServeArguments {
     #[command(flatten)]
     source: Source,
     /// Die when the process that started this one does, for programs that start a server to kill it
@@ -43,7 +43,7 @@ pub(crate) struct Arguments {
 ///
 /// # Errors
 /// It could not be started.
-pub(crate) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
+pub(crate) fn run(arguments: &ServeArguments) -> Result<Exit, Failure> {
     if arguments.with_parent {
         die_with_parent()?;
     }

@@ -29,7 +29,7 @@ Exit status:
 
 /// Is an internet.
 #[derive(Debug, Args)]
-pub(crate) struct Arguments {
+pub(crate) struct SimArguments {
     /// Number of hosts
     #[arg(long, default_value_t = 1_000, value_name = "N")]
     hosts: u32,
@@ -182,7 +182,7 @@ fn change(text: &str) -> Result<Change, String> {
     Ok(Change { from: time(from)?, to: time(to)?, character, share: share.parse()? })
 }
 
-impl Arguments {
+impl SimArguments {
     fn plan(&self) -> Plan {
         let shares = &self.shares;
         Plan {
@@ -226,7 +226,7 @@ impl Arguments {
 ///
 /// # Errors
 /// It could not be started, or could not write its files.
-pub(crate) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
+pub(crate) fn run(arguments: &SimArguments) -> Result<Exit, Failure> {
     if arguments.with_parent {
         die_with_parent()?;
     }
@@ -279,7 +279,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
 }
 
 /// Returns a description of the simulated internet, and the next commands.
-fn invitation(arguments: &Arguments, plan: &Plan, internet: &Internet) -> String {
+fn invitation(arguments: &SimArguments, plan: &Plan, internet: &Internet) -> String {
     let (port, dns) = (internet.port(), internet.dns());
     let domains = u64::from(plan.hosts) * u64::from(plan.domains_per_host);
     let last = u32::try_from(domains).unwrap_or(1) - 1;

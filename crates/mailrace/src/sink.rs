@@ -24,7 +24,7 @@ Exit status:
 
 /// Takes mail and forgets it.
 #[derive(Debug, Args)]
-pub(crate) struct Arguments {
+pub(crate) struct SinkArguments {
     /// Where to listen; port 0 takes a free one
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:2626")]
     listen: String,
@@ -61,7 +61,7 @@ pub(crate) struct Arguments {
 ///
 /// # Errors
 /// It could not be started.
-pub(crate) fn run(arguments: Arguments) -> Result<Exit, Failure> {
+pub(crate) fn run(arguments: SinkArguments) -> Result<Exit, Failure> {
     if arguments.with_parent {
         die_with_parent()?;
     }

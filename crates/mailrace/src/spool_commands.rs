@@ -16,18 +16,18 @@ use spool::inspect::{Fact, Summary};
 use std::path::{Path, PathBuf};
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Command {
+pub(crate) enum SpoolCommand {
     /// Print what is in a spool: its segments, and with --frames every record in them
-    Inspect(inspect::Arguments),
+    Inspect(inspect::InspectArguments),
     /// Read everything and compare it with its checksums
-    Verify(Target),
+    Verify(SpoolTarget),
     /// Count what a spool holds: messages, destinations, segments, room
-    Stats(stats::Arguments),
+    Stats(stats::StatsArguments),
 }
 
 /// The spool a command reads.
 #[derive(Debug, Args)]
-pub(crate) struct Target {
+pub(crate) struct SpoolTarget {
     /// Directory of the spool, the one with the file SPOOL in it; a copy or a read-only one will do
     dir: PathBuf,
     /// Print JSON
@@ -36,11 +36,11 @@ pub(crate) struct Target {
 }
 
 /// Runs a command.
-pub(crate) fn run(command: Command) -> Result<Exit, Failure> {
+pub(crate) fn run(command: SpoolCommand) -> Result<Exit, Failure> {
     match command {
-        Command::Inspect(arguments) => inspect::run(&arguments),
-        Command::Verify(arguments) => verify::run(&arguments),
-        Command::Stats(arguments) => stats::run(&arguments),
+        SpoolCommand::Inspect(arguments) => inspect::run(&arguments),
+        SpoolCommand::Verify(arguments) => verify::run(&arguments),
+        SpoolCommand::Stats(arguments) => stats::run(&arguments),
     }
 }
 

@@ -28,7 +28,7 @@ const RCPT_HELP: &str =
 /// Sends a storm.
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "switches of a command line")]
-pub(crate) struct Arguments {
+pub(crate) struct StormArguments {
     /// Server to send to
     #[arg(long, value_name = "HOST:PORT")]
     to: String,
@@ -108,7 +108,7 @@ fn seconds(text: &str) -> Result<Duration, String> {
 }
 
 /// Runs the command.
-pub(crate) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
+pub(crate) fn run(arguments: &StormArguments) -> Result<Exit, Failure> {
     let plan = plan(arguments)?;
     let line = Progress::new();
     let report = storm::run(&plan, &mut |at| {
@@ -133,7 +133,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
     Ok(if report.is_complete() { Exit::Ok } else { Exit::TryLater })
 }
 
-fn plan(arguments: &Arguments) -> Result<Plan, Failure> {
+fn plan(arguments: &StormArguments) -> Result<Plan, Failure> {
     let defaults = Plan::new(storm::resolve(&arguments.to)?);
     let messages = match (arguments.messages, arguments.seconds) {
         (None, None) => defaults.messages,

@@ -8,6 +8,7 @@
 //!
 //! Lines that do not parse are passed over, as the C library does.
 
+use super::login::Login;
 use super::{clock, nss};
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
@@ -29,23 +30,6 @@ pub struct User {
     pub uid: u32,
     /// The primary group; `None` for a user that has no line.
     pub gid: Option<u32>,
-}
-
-/// A user, with the fields of his line that a delivery needs.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Login {
-    /// The login name.
-    pub name: String,
-    /// The user id.
-    pub uid: u32,
-    /// The primary group.
-    pub gid: u32,
-    /// All groups, the primary one first.
-    pub groups: Vec<u32>,
-    /// The home directory; may be empty.
-    pub home: String,
-    /// The login shell; may be empty.
-    pub shell: String,
 }
 
 /// The two files as they were at one time.

@@ -24,6 +24,7 @@ pub mod clock;
 pub mod descriptors;
 pub mod landlock;
 pub mod limits;
+pub mod login;
 pub mod machine;
 pub mod nss;
 pub mod privileges;

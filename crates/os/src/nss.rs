@@ -5,7 +5,7 @@
 //!
 //! A missing user is told apart from a failed look-up: the first returns mail, the second lets it wait.
 
-use super::accounts::Login;
+use super::login::Login;
 use nix::errno::Errno;
 use nix::unistd::{Gid, Group, Uid, User, getgrouplist};
 use std::ffi::CString;

@@ -43,19 +43,19 @@ pub struct Threads {
 
 #[derive(Debug, Default)]
 struct Shared {
-    state: Mutex<State>,
+    state: Mutex<PoolState>,
     bell: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct PoolState {
     waiting: VecDeque<Work>,
     threads: usize,
     idle: usize,
     is_over: bool,
 }
 
-impl std::fmt::Debug for State {
+impl std::fmt::Debug for PoolState {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { waiting, threads, idle, is_over } = self;
         write!(f, "State {{ waiting: {}, threads: {threads}, idle: {idle}, is_over: {is_over} }}", waiting.len())
@@ -152,7 +152,7 @@ impl Drop for Threads {
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, PoolState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

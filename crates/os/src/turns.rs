@@ -52,17 +52,17 @@ impl std::error::Error for NoTurnError {}
 #[derive(Debug)]
 pub struct Turns<K: Clone + Eq + Hash> {
     limits: TurnLimits,
-    state: Arc<Mutex<State<K>>>,
+    state: Arc<Mutex<TurnState<K>>>,
 }
 
 /// The right to do something. It ends when it is dropped.
 #[derive(Debug)]
 pub struct Turn<K: Clone + Eq + Hash> {
-    state: Option<Arc<Mutex<State<K>>>>,
+    state: Option<Arc<Mutex<TurnState<K>>>>,
 }
 
 #[derive(Debug)]
-struct State<K: Clone + Eq + Hash> {
+struct TurnState<K: Clone + Eq + Hash> {
     free: usize,
     /// Clients with requests that wait, each once; the first has the next turn.
     order: VecDeque<K>,
@@ -72,7 +72,7 @@ struct State<K: Clone + Eq + Hash> {
 impl<K: Clone + Eq + Hash> Turns<K> {
     /// All are free.
     pub fn new(limits: TurnLimits) -> Self {
-        let state = State { free: limits.turns, order: VecDeque::new(), waiting: HashMap::new() };
+        let state = TurnState { free: limits.turns, order: VecDeque::new(), waiting: HashMap::new() };
         Self { limits, state: Arc::new(Mutex::new(state)) }
     }
 
@@ -138,7 +138,7 @@ impl<K: Clone + Eq + Hash> Turns<K> {
     }
 }
 
-impl<K: Clone + Eq + Hash> State<K> {
+impl<K: Clone + Eq + Hash> TurnState<K> {
     fn len(&self) -> usize {
         self.waiting.values().map(VecDeque::len).sum()
     }
@@ -187,7 +187,7 @@ impl<K: Clone + Eq + Hash> Drop for Turn<K> {
     }
 }
 
-fn lock<K: Clone + Eq + Hash>(state: &Mutex<State<K>>) -> MutexGuard<'_, State<K>> {
+fn lock<K: Clone + Eq + Hash>(state: &Mutex<TurnState<K>>) -> MutexGuard<'_, TurnState<K>> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -9,7 +9,7 @@ use std::collections::HashSet;
 pub use crate::access::fuzz::{access_map, class_file};
 pub use crate::alias::fuzz::{alias_file, alias_forward, alias_include, alias_members};
 pub use crate::import::queue::fuzz::queue_control;
-use crate::map::{Format, Limits, Loaded, Reading, Table, Unreadable, berkeley, cdb};
+use crate::map::{Format, Loaded, MapFile, MapFileError, MapLimits, Table, berkeley, cdb};
 
 /// A body and its name.
 pub type Body = (&'static str, fn(&[u8]));
@@ -29,9 +29,9 @@ pub const BODIES: [Body; 11] = [
     ("queue_control", queue_control),
 ];
 
-fn read(data: &[u8], fold: bool) -> Result<Loaded, Unreadable> {
-    let limits = Limits { entry_bytes_max: 5_000, entries_max: 20_000, complaints_max: 20, ..Limits::default() };
-    let loaded = Table::read_within(Reading { name: "fuzz", file: "fuzz.db", bytes: data.to_vec(), fold }, &limits);
+fn read(data: &[u8], fold: bool) -> Result<Loaded, MapFileError> {
+    let limits = MapLimits { entry_bytes_max: 5_000, entries_max: 20_000, complaints_max: 20, ..MapLimits::default() };
+    let loaded = Table::read_within(MapFile { name: "fuzz", file: "fuzz.db", bytes: data.to_vec(), fold }, &limits);
     match &loaded {
         Ok(Loaded { table, complaints }) => {
             assert!(table.memory_bytes() <= 6 * data.len() + 1_024, "{} for {}", table.memory_bytes(), data.len());

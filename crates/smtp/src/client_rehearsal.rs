@@ -12,13 +12,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::client::{Answer, Finished, Session, Settings, Step, Transaction};
+use crate::client::{Answer, ClientSession, ClientSettings, ClientStep, ClientTransaction, Finished};
 
 /// A message to be sent.
 #[derive(Clone, Debug)]
 pub struct Job {
     /// Its envelope; `content_bytes` is set from the content.
-    pub transaction: Transaction,
+    pub transaction: ClientTransaction,
     /// Its content.
     pub content: Bytes,
 }
@@ -27,7 +27,7 @@ pub struct Job {
 #[derive(Debug)]
 pub struct ClientRehearsal {
     /// The session itself.
-    pub session: Session,
+    pub session: ClientSession,
     /// The time.
     pub now: Duration,
     /// The sent octets that the test has not looked at.
@@ -60,9 +60,9 @@ pub struct ClientRehearsal {
 impl ClientRehearsal {
     /// A session on a new connection.
     #[must_use]
-    pub fn new(settings: Settings) -> Self {
+    pub fn new(settings: ClientSettings) -> Self {
         Self {
-            session: Session::new(Arc::new(settings)),
+            session: ClientSession::new(Arc::new(settings)),
             now: Duration::ZERO,
             wire: Vec::new(),
             jobs: VecDeque::new(),
@@ -88,23 +88,23 @@ impl ClientRehearsal {
         loop {
             self.send();
             match self.session.step() {
-                Step::Wait => break,
-                Step::StartTls => {
+                ClientStep::Wait => break,
+                ClientStep::StartTls => {
                     assert!(!self.session.has_output(), "the handshake before all is sent");
                     self.wants_tls = true;
                     break;
                 }
-                Step::Ready if self.jobs.is_empty() => break,
-                Step::Ready => self.begin(),
-                Step::Content if self.aborts => self.session.abort_content(self.now),
-                Step::Content => {
+                ClientStep::Ready if self.jobs.is_empty() => break,
+                ClientStep::Ready => self.begin(),
+                ClientStep::Content if self.aborts => self.session.abort_content(self.now),
+                ClientStep::Content => {
                     assert!(!self.content.is_empty(), "more content is asked for than there is");
                     self.content_of = self.content_of.map(|(token, _)| (token, true));
                     let piece = self.content.split_to(self.piece.min(self.content.len()));
                     self.session.content(piece, self.now);
                 }
-                Step::Done(finished) => self.finished(finished),
-                Step::Closed => {
+                ClientStep::Done(finished) => self.finished(finished),
+                ClientStep::Closed => {
                     assert!(self.open.is_empty(), "open transactions did not come out: {:?}", self.open);
                     assert!(self.session.closing().is_some() && !self.session.has_output());
                     assert_eq!(self.session.deadline(), Duration::MAX);

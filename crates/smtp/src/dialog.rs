@@ -42,7 +42,7 @@ pub struct Dialog {
     /// Users and passwords.
     pub users: Vec<(String, String)>,
     /// The steps in order, with the number of the line.
-    pub steps: Vec<(usize, Step)>,
+    pub steps: Vec<(usize, DialogStep)>,
 }
 
 /// A verdict that is laid down.
@@ -58,7 +58,7 @@ pub struct Rule {
 
 /// Something that happens in a conversation.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum DialogStep {
     /// The client sends this.
     Send(Vec<u8>),
     /// The server says this line, without CRLF; with `*` for any text.
@@ -118,22 +118,22 @@ impl Dialog {
                 self.users.push((name.to_owned(), password.to_owned()));
                 return Ok(());
             }
-            "C:" => Step::Send(format!("{rest}\r\n").into_bytes()),
-            "C\\:" => Step::Send(unescape(rest)?),
-            "S:" => Step::Expect(rest.to_owned()),
-            "tls" => Step::Tls,
-            "closed" => Step::Closed,
-            "stored" => Step::Stored(rest.parse().map_err(|_| "write: stored NUMBER")?),
-            "content" => Step::Content(unescape(rest)?),
+            "C:" => DialogStep::Send(format!("{rest}\r\n").into_bytes()),
+            "C\\:" => DialogStep::Send(unescape(rest)?),
+            "S:" => DialogStep::Expect(rest.to_owned()),
+            "tls" => DialogStep::Tls,
+            "closed" => DialogStep::Closed,
+            "stored" => DialogStep::Stored(rest.parse().map_err(|_| "write: stored NUMBER")?),
+            "content" => DialogStep::Content(unescape(rest)?),
             "machine" => match rest.split_once(' ').unwrap_or((rest, "")) {
-                ("pause", _) => Step::Pause,
-                ("xclient", _) => Step::TrustXclient,
-                ("own", _) => Step::TrustClient,
-                ("shutdown", _) => Step::ShutDown,
-                ("note", text) => Step::Note(text.to_owned()),
+                ("pause", _) => DialogStep::Pause,
+                ("xclient", _) => DialogStep::TrustXclient,
+                ("own", _) => DialogStep::TrustClient,
+                ("shutdown", _) => DialogStep::ShutDown,
+                ("note", text) => DialogStep::Note(text.to_owned()),
                 _ => return Err("machine pause, xclient, own, shutdown or note".to_owned()),
             },
-            _ => Step::Wait(duration(line.strip_prefix('+').ok_or("this is no line of a dialog")?)?),
+            _ => DialogStep::Wait(duration(line.strip_prefix('+').ok_or("this is no line of a dialog")?)?),
         };
         self.steps.push((number, step));
         Ok(())
@@ -319,12 +319,12 @@ mod tests {
         assert_eq!(dialog.verdict("sender", "a@b"), Verdict::Refuse(Reply::parse(b"550 5.7.1 no\r\n", 99).unwrap()));
         assert_eq!(dialog.verdict("sender", "b@a"), Verdict::Accept);
         assert_eq!(dialog.users, [("u".to_owned(), "p w".to_owned())]);
-        let steps: Vec<Step> = dialog.steps.into_iter().map(|(_, step)| step).collect();
+        let steps: Vec<DialogStep> = dialog.steps.into_iter().map(|(_, step)| step).collect();
         let wanted = [
-            Step::Send(b"a  b\r\n".to_vec()),
-            Step::Send(b"\0\n\\".to_vec()),
-            Step::Expect("2*".to_owned()),
-            Step::Wait(Duration::from_secs(5)),
+            DialogStep::Send(b"a  b\r\n".to_vec()),
+            DialogStep::Send(b"\0\n\\".to_vec()),
+            DialogStep::Expect("2*".to_owned()),
+            DialogStep::Wait(Duration::from_secs(5)),
         ];
         assert_eq!(steps, wanted);
     }

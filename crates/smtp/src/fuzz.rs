@@ -211,9 +211,9 @@ pub fn client(data: &[u8]) {
 }
 
 fn client_in_pieces(bits: u8, input: &[u8], size: usize) -> ClientRehearsal {
-    let mut settings = client::Settings::new("client.test");
+    let mut settings = client::ClientSettings::new("client.test");
     if bits & 1 != 0 {
-        settings.dialect = client::Dialect::Lmtp;
+        settings.dialect = client::ClientDialect::Lmtp;
     }
     settings.pipelining = bits & 2 == 0;
     settings.chunking = bits & 4 == 0;
@@ -225,7 +225,7 @@ fn client_in_pieces(bits: u8, input: &[u8], size: usize) -> ClientRehearsal {
     let mut rehearsal = ClientRehearsal::new(settings);
     for (token, recipients, content) in [(1, 2, "hi\r\n"), (2, 1, ".\r\n.x"), (3, 3, "1234567890123\r\n"), (4, 1, "")] {
         let recipient = mail::Recipient::new("c@d.test".parse().expect("an address"));
-        let transaction = client::Transaction {
+        let transaction = client::ClientTransaction {
             token,
             sender: "<a@b.test>".parse().expect("a path"),
             params: mail::MailParams::default(),

@@ -8,7 +8,8 @@ mod destination;
 mod local;
 mod lookup;
 
-use super::build::{Loaded, instance};
+use super::instance::instance;
+use super::loaded::Loaded;
 use super::number::{size_text, time_text};
 use super::parameters::find;
 use super::problem::{Problem, Severity, SourceLocation};

@@ -4,7 +4,7 @@ use super::super::letter::tests::{Pieces, Text, order, split};
 use super::super::order::DeliveryEnd;
 use super::*;
 use config::Config;
-use os::accounts::Login;
+use os::login::Login;
 use std::os::unix::fs::PermissionsExt as _;
 use testkit::lock_holder::holder;
 

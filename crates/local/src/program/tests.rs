@@ -4,7 +4,7 @@ use super::super::letter::tests::{Pieces, Text, order};
 use super::super::order::DeliveryEnd;
 use super::*;
 use config::Config;
-use os::accounts::Login;
+use os::login::Login;
 use std::path::PathBuf;
 
 fn me(home: &Path) -> TargetUser {

@@ -1,6 +1,7 @@
 //! The output of `mailrace status` for people.
 
-use crate::output::{Output, bytes, count, next_try, plain, thousands, waits_for};
+use crate::output::{Output, bytes, count, next_try, thousands, waits_for};
+use crate::terminal_text::plain;
 use operator::answers::{
     DeliveryConnections, DeliveryCounts, DestinationLine, FailingLog, LogStatus, SpoolStatus, StatusAnswer, StopStatus,
 };

@@ -6,7 +6,7 @@
 //!
 //! No thread reads their output, so that this process has one thread only when it becomes a server itself.
 
-use super::Arguments;
+use super::DemoArguments;
 use crate::control_client::Control;
 use crate::exit::{Exit, Failure};
 use rustix::process::{Pid, Signal, kill_process};
@@ -93,7 +93,7 @@ impl Relay {
     ///
     /// # Errors
     /// It ended; its own words are on standard error.
-    pub(super) fn start(arguments: &Arguments, next_hop: SocketAddr, name: Option<&str>) -> Result<Self, Failure> {
+    pub(super) fn start(arguments: &DemoArguments, next_hop: SocketAddr, name: Option<&str>) -> Result<Self, Failure> {
         let mut words = vec!["serve".to_owned()];
         let name = name.map(|name| format!("hostname={name}"));
         for setting in arguments.settings(next_hop).into_iter().chain(name) {

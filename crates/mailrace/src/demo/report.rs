@@ -1,6 +1,6 @@
 //! The texts of the demonstration. No line is longer than 80 columns, unless a path in it is.
 
-use super::Arguments;
+use super::DemoArguments;
 use super::children::{Relay, Sink};
 use super::storms::{First, SLOW, Second};
 use crate::output::{bytes, count, thousands};
@@ -21,14 +21,14 @@ const INDENT: usize = 19;
 const REPORTED: (u64, Duration) = (2_030, Duration::from_secs(187));
 
 /// The values that all parts of the report use.
-pub(super) struct Report {
-    pub(super) arguments: Arguments,
+pub(super) struct StoryReport {
+    pub(super) arguments: DemoArguments,
     pub(super) space: Space,
 }
 
-impl Report {
+impl StoryReport {
     pub(super) fn opening(&self, relay: &Relay, sink: &Sink) -> String {
-        let Arguments { messages, sessions, .. } = &self.arguments;
+        let DemoArguments { messages, sessions, .. } = &self.arguments;
         let durable = match self.space.volatile {
             true => "VOLATILE: a power cut takes all; choose a disk with --dir",
             false => "a message with 250 survives a power cut",

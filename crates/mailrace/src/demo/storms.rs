@@ -1,6 +1,6 @@
 //! The two storms: one that is measured to its last arrival, one in the middle of which the relay is killed.
 
-use super::Arguments;
+use super::DemoArguments;
 use super::books::{Books, Counted, NAMES};
 use super::children::{Relay, Sink};
 use super::clock;
@@ -52,7 +52,7 @@ pub(super) struct Second {
     pub(super) counted: Counted,
 }
 
-fn plan(arguments: &Arguments, to: SocketAddr, run: &str) -> Plan {
+fn plan(arguments: &DemoArguments, to: SocketAddr, run: &str) -> Plan {
     Plan {
         messages: Some(arguments.messages),
         sessions: arguments.sessions,
@@ -67,7 +67,7 @@ fn plan(arguments: &Arguments, to: SocketAddr, run: &str) -> Plan {
 ///
 /// # Errors
 /// Something was not accepted, or not taken; or a server went away.
-pub(super) fn measured(arguments: &Arguments, relay: Relay, sink: Sink) -> Result<First, Failure> {
+pub(super) fn measured(arguments: &DemoArguments, relay: Relay, sink: Sink) -> Result<First, Failure> {
     let line = Progress::new();
     let start = clock::now();
     let storm = storm::run(&plan(arguments, relay.address(), "first"), &mut |at| {
@@ -133,7 +133,7 @@ fn all_sent(control: &mut Control, wanted: u64) -> Result<StatusAnswer, Failure>
 ///
 /// # Errors
 /// The system refused something, or a server ended too early. Lost mail is no such error: see [`Counted`].
-pub(super) fn killed(arguments: &Arguments, receiver: &Receiver, ledger: &Path) -> Result<Second, Failure> {
+pub(super) fn killed(arguments: &DemoArguments, receiver: &Receiver, ledger: &Path) -> Result<Second, Failure> {
     receiver.behave(Manners { chunking: true, delay: SLOW });
     let relay = Relay::start(arguments, receiver.at(), Some(NAMES[0]))?;
     let plan =

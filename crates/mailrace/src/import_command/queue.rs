@@ -14,8 +14,8 @@
 //! | `report` | what is said about it |
 
 mod batch;
+mod directories;
 mod job;
-mod place;
 mod report;
 mod resume;
 mod special;
@@ -25,15 +25,18 @@ use crate::exit::{Exit, Failure};
 use crate::output::{Progress, count, thousands};
 use batch::Batch;
 use clap::Args;
+use directories::QueueDirectories;
 use job::Reader;
 use mail::DomainName;
-use place::Place;
-use report::Report;
+use report::ImportReport;
 use server::config::render;
 use server::env::{clock, machine};
 use special::Special;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+
+/// Where files go that were taken over.
+const ASIDE: &str = "mailrace-imported";
 
 /// The text of `--help` behind the options.
 pub(crate) const HELP: &str = "\
@@ -65,7 +68,7 @@ const BATCH_MAX: usize = 256;
 const PROGRESS_EVERY: u64 = 500;
 
 #[derive(Debug, Args)]
-pub(crate) struct Arguments {
+pub(crate) struct ImportQueueArguments {
     #[command(flatten)]
     source: Source,
     /// The queue directory of sendmail, such as /var/spool/mqueue; those below it are found
@@ -82,21 +85,21 @@ pub(crate) struct Arguments {
 }
 
 /// Runs `mailrace import queue`.
-pub(crate) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
+pub(crate) fn run(arguments: &ImportQueueArguments) -> Result<Exit, Failure> {
     let loaded = arguments.source.open()?.map_err(|problems| {
         let text = render(&problems);
         Failure::new(Exit::Config, format!("{text}the configuration has errors; \"mailrace check\" shows them"))
     })?;
     let host = DomainName::new(&loaded.config.hostname);
     let host = host.map_err(|error| Failure::new(Exit::Config, format!("hostname: {error}; set it")))?;
-    let place = Place::open(&arguments.directory)?;
+    let place = QueueDirectories::open(&arguments.directory)?;
     let _alone = place.alone()?;
     refuse_while_sendmail_runs(&place)?;
     let pickup = match arguments.dry_run {
         true => None,
         false => Some(pickup(loaded.config.submit.directory.as_deref())?),
     };
-    let mut report = Report::new(arguments.dry_run, arguments.remove);
+    let mut report = ImportReport::new(arguments.dry_run, arguments.remove);
     if let Some(pickup) = pickup {
         resume::resume(&place, pickup, arguments.remove, &mut report)?;
     }
@@ -131,11 +134,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
         batch.commit(&mut report)?;
     }
     progress.clear();
-    report.finish(arguments.json, &place, began.elapsed())
+    report.finish(arguments.json, place.root(), began.elapsed())
 }
 
 /// Two programs on one queue would deliver twice.
-fn refuse_while_sendmail_runs(place: &Place) -> Result<(), Failure> {
+fn refuse_while_sendmail_runs(place: &QueueDirectories) -> Result<(), Failure> {
     let running = place.sendmails();
     let Some((pid, name)) = running.first() else { return Ok(()) };
     let others = if running.len() > 1 { format!(" and {} more", running.len() - 1) } else { String::new() };

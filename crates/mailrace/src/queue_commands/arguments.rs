@@ -1,7 +1,7 @@
 //! The arguments of `mailrace queue`, and the commands made from them.
 
 use super::is_meant;
-use crate::control_client::Target;
+use crate::control_client::ControlTarget;
 use crate::exit::{Exit, Failure};
 use clap::{Args, Subcommand};
 use mail::QueueId;
@@ -14,7 +14,7 @@ use std::time::Duration;
 const LATE: Duration = Duration::from_secs(3_600);
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Command {
+pub(crate) enum QueueCommand {
     /// Show messages, the oldest first, with a few recipients of each
     #[command(after_help = super::HELP)]
     List(ListArguments),
@@ -160,7 +160,7 @@ struct Common {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    target: Target,
+    target: ControlTarget,
 }
 
 /// The command, the socket to send it to, and the form of the answer.
@@ -170,7 +170,7 @@ pub(super) struct Orders {
     pub(super) json: bool,
 }
 
-impl Command {
+impl QueueCommand {
     /// Returns the command of the arguments; `None` if ids were to come from standard input and none came.
     ///
     /// # Errors

@@ -9,7 +9,7 @@ mod text;
 use crate::control_client::Control;
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
-pub(crate) use arguments::Command;
+pub(crate) use arguments::QueueCommand;
 
 use mail::QueueId;
 use operator::answers::QueueTotals;
@@ -64,7 +64,7 @@ const IDS_MAX: usize = 2_000;
 ///
 /// # Errors
 /// No server, no permission, wrong arguments; the server could not do it.
-pub(crate) fn run(command: Command) -> Result<Exit, Failure> {
+pub(crate) fn run(command: QueueCommand) -> Result<Exit, Failure> {
     let Some(orders) = command.into_orders()? else {
         // A list of ids that came out empty must not be taken for the whole queue.
         eprintln!("mailrace: no ids on standard input; nothing was done");

@@ -6,7 +6,8 @@
 mod destination;
 mod message;
 
-use crate::output::{Output, count, plain, thousands};
+use crate::output::{Output, count, thousands};
+use crate::terminal_text::plain;
 use operator::answers::{MessageLine, MissingLine, QueueLine, QueueTotals, UnreadableLine};
 use operator::queue::{Action, Command};
 use serde_json::Value;

@@ -19,7 +19,7 @@ const DONE_TIME_MAX: Duration = Duration::from_secs(60);
 
 /// A recipient that does not get it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Failure {
+pub(super) struct UndeliverableRecipient {
     pub(super) to: String,
     /// `550 5.1.1 …`
     pub(super) text: String,
@@ -30,7 +30,7 @@ pub(super) struct Failure {
 /// The known results of the message.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Told {
-    pub(super) failures: Vec<Failure>,
+    pub(super) failures: Vec<UndeliverableRecipient>,
     /// The queue id.
     pub(super) id: Option<String>,
     /// The server has answered. Otherwise it does not run, or is busy.
@@ -84,7 +84,8 @@ fn converse(directory: &Path, file: &str, wait: Wait, is_heard: bool) -> std::io
         let Ok(line) = serde_json::from_str::<Value>(&line) else { return Ok(told) };
         told.was_heard = true;
         if let Some(refused) = line.get("refused").and_then(Value::as_array) {
-            let failure = |one: &Value| Failure { to: text(one, "to"), text: text(one, "text"), is_remote: false };
+            let failure =
+                |one: &Value| UndeliverableRecipient { to: text(one, "to"), text: text(one, "text"), is_remote: false };
             told.failures.extend(refused.iter().map(failure));
             left = left.saturating_sub(refused.len());
             if is_heard {
@@ -104,7 +105,11 @@ fn converse(directory: &Path, file: &str, wait: Wait, is_heard: bool) -> std::io
             for to in to.iter().filter_map(Value::as_str) {
                 told.outcomes.push(format!("{}... {}{words}", bare(to), spoken(&stat)));
                 if stat == "failed" {
-                    told.failures.push(Failure { to: bare(to).to_owned(), text: words.clone(), is_remote: true });
+                    told.failures.push(UndeliverableRecipient {
+                        to: bare(to).to_owned(),
+                        text: words.clone(),
+                        is_remote: true,
+                    });
                 }
             }
             left = left.saturating_sub(to.len());

@@ -102,7 +102,7 @@ pub(super) enum FilterKind {
 
 /// A command line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Arguments {
+pub(super) struct SendmailArguments {
     pub(super) mode: Mode,
     pub(super) config: Option<PathBuf>,
     /// `-Ac`: the queue of the command itself, which is the pickup directory.
@@ -157,8 +157,8 @@ fn usage(text: impl Into<String>) -> Wrong {
 }
 
 /// Reads a command line without its first word.
-pub(super) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Arguments, Wrong> {
-    let mut arguments = Arguments::default();
+pub(super) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<SendmailArguments, Wrong> {
+    let mut arguments = SendmailArguments::default();
     let mut words = words.into_iter().map(|word| word.to_string_lossy().into_owned()).peekable();
     while let Some(word) = words.next() {
         let Some(letters) = word.strip_prefix('-').filter(|letters| !letters.is_empty()) else {
@@ -197,7 +197,7 @@ fn takes_argument(letter: char) -> Result<bool, Wrong> {
     Ok(LETTERS.get(at + 1..at + 2) == Some(":"))
 }
 
-impl Arguments {
+impl SendmailArguments {
     fn plain(&mut self, letter: char) {
         match letter {
             'i' => self.ignores_dots = true,

@@ -1,6 +1,6 @@
 //! A message on its way from a program into the pickup directory: completed, counted, written.
 
-use super::arguments::{Arguments, Came, Delivery};
+use super::arguments::{Came, Delivery, SendmailArguments};
 use super::exit;
 use super::options::Limits;
 use super::site::{Site, Trouble};
@@ -61,7 +61,7 @@ pub(super) struct Manner {
 
 impl Manner {
     /// As the command line says.
-    pub(super) fn new(submission: Submission, arguments: &Arguments) -> Self {
+    pub(super) fn new(submission: Submission, arguments: &SendmailArguments) -> Self {
         Self {
             submission,
             recipient_params: arguments.recipient_params.clone(),
@@ -76,7 +76,7 @@ impl Manner {
 }
 
 /// Returns the properties of messages beside their envelopes.
-pub(super) fn terms(arguments: &Arguments) -> Terms {
+pub(super) fn terms(arguments: &SendmailArguments) -> Terms {
     Terms { queue: arguments.delivery == Delivery::Queue, tag: arguments.tag.clone() }
 }
 

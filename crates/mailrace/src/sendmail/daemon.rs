@@ -1,6 +1,6 @@
 //! `-bd` and `-bD`: the server itself, in the background or in the foreground.
 
-use super::arguments::Arguments;
+use super::arguments::SendmailArguments;
 use super::exit;
 use super::site::Site;
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -21,7 +21,7 @@ fn command(site: &Site) -> Result<Command, String> {
 }
 
 /// Becomes the server, or starts it and returns when it takes connections; the exit status.
-pub(super) fn run(arguments: &Arguments, site: &Site, is_foreground: bool) -> u8 {
+pub(super) fn run(arguments: &SendmailArguments, site: &Site, is_foreground: bool) -> u8 {
     if arguments.has_interval && arguments.is_verbose {
         eprintln!("sendmail: the queue is not run at intervals: each message has its time, see delivery.retry_first");
     }

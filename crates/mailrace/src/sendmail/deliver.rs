@@ -1,7 +1,7 @@
 //! `sendmail RECIPIENT… < MESSAGE`: the way of a message from standard input into the pickup directory.
 
-use super::answer::{self, Failure, Wait};
-use super::arguments::{Arguments, Delivery, Errors};
+use super::answer::{self, UndeliverableRecipient, Wait};
+use super::arguments::{Delivery, Errors, SendmailArguments};
 use super::compose::{Composed, Composer, Manner, commit, terms};
 use super::exit;
 use super::site::{Site, Trouble};
@@ -17,7 +17,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 const READ_BYTES: usize = 64 << 10;
 
 /// Reads a message and hands it in; the exit status.
-pub(super) fn run(arguments: &Arguments, site: &Site) -> u8 {
+pub(super) fn run(arguments: &SendmailArguments, site: &Site) -> u8 {
     match deliver(arguments, site) {
         Ok(status) => status,
         Err((status, text)) => {
@@ -27,13 +27,13 @@ pub(super) fn run(arguments: &Arguments, site: &Site) -> u8 {
     }
 }
 
-fn complain(arguments: &Arguments, text: &str) {
+fn complain(arguments: &SendmailArguments, text: &str) {
     if arguments.errors != Errors::Quiet {
         eprintln!("{text}");
     }
 }
 
-fn deliver(arguments: &Arguments, site: &Site) -> Result<u8, Trouble> {
+fn deliver(arguments: &SendmailArguments, site: &Site) -> Result<u8, Trouble> {
     if arguments.words.is_empty() && !arguments.takes_recipients {
         return Err((exit::USAGE, "Recipient names must be specified".to_owned()));
     }
@@ -129,7 +129,7 @@ pub(super) fn read(
 
 /// Waits for the server's answer, as far as the caller wants to.
 fn wait(
-    arguments: &Arguments,
+    arguments: &SendmailArguments,
     site: &Site,
     mut filed: Filed,
     recipients: usize,
@@ -174,7 +174,7 @@ fn wait(
     Ok(status)
 }
 
-fn status_of(failure: &Failure) -> u8 {
+fn status_of(failure: &UndeliverableRecipient) -> u8 {
     if failure.is_remote {
         // sendmail goes by the code alone for a next hop's reply.
         return exit::of_code(failure.text.split_ascii_whitespace().next().unwrap_or_default());
@@ -206,7 +206,7 @@ pub(super) fn words_of(reply: &str) -> &str {
 }
 
 /// Saves a message that reaches no recipient in the home of its writer, as sendmail does where errors are printed.
-fn save_dead_letter(arguments: &Arguments, site: &Site, content: &mut dyn Read) {
+fn save_dead_letter(arguments: &SendmailArguments, site: &Site, content: &mut dyn Read) {
     let Some(home) = site.home.as_deref().filter(|_| arguments.errors == Errors::Print) else { return };
     let path = home.join("dead.letter");
     let mut save = || -> io::Result<()> {

@@ -1,7 +1,7 @@
 //! `makemap`: a map as text becomes a database, and back.
 
 use super::{exit, print};
-use route::map::{Reading, Table, berkeley, cdb};
+use route::map::{MapFile, Table, berkeley, cdb};
 use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
@@ -194,7 +194,7 @@ fn read(path: &Path) -> Result<Table, (u8, String)> {
     let name = path.display().to_string();
     let bytes =
         std::fs::read(path).map_err(|error| (exit::NO_INPUT, format!("error opening type map {name}: {error}")))?;
-    let loaded = Table::read(Reading { name: "map", file: &name, bytes, fold: false });
+    let loaded = Table::read(MapFile { name: "map", file: &name, bytes, fold: false });
     loaded.map(|loaded| loaded.table).map_err(|error| (exit::DATA, error.to_string()))
 }
 

@@ -26,7 +26,7 @@ mod traffic;
 mod verify;
 
 use crate::exit::Failure;
-use arguments::{Arguments, Mode};
+use arguments::{Mode, SendmailArguments};
 use server::env::clock;
 use site::Site;
 use std::ffi::OsString;
@@ -97,7 +97,7 @@ impl Personality {
         }
     }
 
-    fn act(self, arguments: &Arguments) -> u8 {
+    fn act(self, arguments: &SendmailArguments) -> u8 {
         // The name says what to do, and -b… may say something else only where the name is sendmail's own.
         let mode = match self {
             Self::Mailq if arguments.mode == Mode::Deliver => Mode::Queue,

@@ -3,7 +3,7 @@
 //! The columns are sendmail's to the character, since programs read them; `recorded` has what sendmail prints. The
 //! values differ: `--Size--` counts the header section too, and `QUARANTINE:` says `held`, whatever the reason was.
 
-use super::arguments::{Arguments, FilterKind};
+use super::arguments::{FilterKind, SendmailArguments};
 use super::exit;
 use super::site::Site;
 use super::{ctime, print, said};
@@ -23,7 +23,7 @@ const HEAD: &str = "-----Q-ID----- --Size-- -----Q-Time----- ------------Sender/
 const HEAD_VERBOSE: &str = "-----Q-ID----- --Size-- -Priority- ---Q-Time--- --------Sender/Recipient--------\n";
 
 /// Prints the list; the exit status.
-pub(super) fn run(arguments: &Arguments, site: &Site) -> u8 {
+pub(super) fn run(arguments: &SendmailArguments, site: &Site) -> u8 {
     if arguments.is_client {
         return client_queue(site);
     }
@@ -104,7 +104,7 @@ pub(super) fn totals(site: &Site) -> u8 {
 }
 
 /// As much of the filters as the server can decide.
-pub(super) fn selection(arguments: &Arguments) -> Result<Selection, String> {
+pub(super) fn selection(arguments: &SendmailArguments) -> Result<Selection, String> {
     let mut selection = Selection::default();
     for filter in arguments.filters.iter().filter(|filter| !filter.is_not) {
         // sendmail looks for the text anywhere in the address.
@@ -125,7 +125,7 @@ pub(super) fn selection(arguments: &Arguments) -> Result<Selection, String> {
 
 /// Decides what the server has not decided: filters that say no, and ids of which a part is given. A message that
 /// cannot be read is wanted, unless its id says otherwise.
-pub(super) fn is_wanted(message: &MessageLine, arguments: &Arguments) -> bool {
+pub(super) fn is_wanted(message: &MessageLine, arguments: &SendmailArguments) -> bool {
     let is_known = unreadable(message).is_none();
     arguments.filters.iter().filter(|filter| is_known || filter.what == FilterKind::Id).all(|filter| {
         let found = match filter.what {
@@ -370,7 +370,7 @@ mod tests {
             (filter(FilterKind::Id, "uh90", true), false),
             (filter(FilterKind::Id, "uKi", false), false),
         ] {
-            let arguments = Arguments { filters: vec![filter], ..Arguments::default() };
+            let arguments = SendmailArguments { filters: vec![filter], ..SendmailArguments::default() };
             assert_eq!(is_wanted(&message, &arguments), expected, "{:?}", arguments.filters);
         }
     }

@@ -1,6 +1,6 @@
 //! `-q…` and `-Q…`: the server tries waiting mail now, holds it, or releases it.
 
-use super::arguments::Arguments;
+use super::arguments::SendmailArguments;
 use super::queue_list::{list, selection};
 use super::site::Site;
 use super::{exit, said};
@@ -11,7 +11,7 @@ use operator::control::Request;
 use operator::queue::{Action, Command, RecipientStatus, Selection};
 
 /// Runs the queue; the exit status.
-pub(super) fn run(arguments: &Arguments, site: &Site) -> u8 {
+pub(super) fn run(arguments: &SendmailArguments, site: &Site) -> u8 {
     let action = match &arguments.quarantine {
         None => Action::Retry,
         Some(reason) if reason.is_empty() => Action::Release,
@@ -48,12 +48,16 @@ pub(super) fn run(arguments: &Arguments, site: &Site) -> u8 {
     }
 }
 
-fn has_partial_id(arguments: &Arguments, selection: &Selection) -> bool {
+fn has_partial_id(arguments: &SendmailArguments, selection: &Selection) -> bool {
     use super::arguments::FilterKind;
     arguments.filters.iter().filter(|filter| filter.what == FilterKind::Id).count() != selection.ids.len()
 }
 
-fn ids(control: &mut Control, arguments: &Arguments, selection: &Selection) -> Result<Vec<mail::QueueId>, Failure> {
+fn ids(
+    control: &mut Control,
+    arguments: &SendmailArguments,
+    selection: &Selection,
+) -> Result<Vec<mail::QueueId>, Failure> {
     let mut command = Command::new(Action::List, Selection { ids: Vec::new(), ..selection.clone() });
     command.limit = Some(0);
     let messages = list(control, command)?;

@@ -69,7 +69,7 @@ fn interval(seconds: u64) -> String {
 
 /// How `mailstats` prints.
 #[derive(Clone, Copy, Debug, Default)]
-struct Form {
+struct PrintOptions {
     /// `-p` and `-P`: for programs.
     is_for_programs: bool,
     /// `-o`: without the names of mailers.
@@ -78,7 +78,7 @@ struct Form {
 
 /// `mailstats`: the exit status. Nothing is cleared, also not with `-p`: the numbers are those since the start.
 pub(super) fn mailers(site: &Site, words: &[String]) -> u8 {
-    let (mut form, mut words) = (Form::default(), words.iter());
+    let (mut form, mut words) = (PrintOptions::default(), words.iter());
     while let Some(word) = words.next() {
         match word.as_str() {
             "-p" | "-P" => form.is_for_programs = true,
@@ -98,7 +98,7 @@ pub(super) fn mailers(site: &Site, words: &[String]) -> u8 {
     }
 }
 
-fn mailers_text(answer: &MailersAnswer, form: Form) -> String {
+fn mailers_text(answer: &MailersAnswer, form: PrintOptions) -> String {
     let place = |name: &str| MAILERS.iter().position(|one| *one == name).unwrap_or(MAILERS.len());
     let mut rows: Vec<(usize, &MailerCounts)> = answer.mailers.iter().map(|row| (place(&row.mailer), row)).collect();
     rows.sort_by_key(|(place, _)| *place);
@@ -136,7 +136,7 @@ fn mailers_text(answer: &MailersAnswer, form: Form) -> String {
     text
 }
 
-fn columns(row: &MailerCounts, form: Form) -> String {
+fn columns(row: &MailerCounts, form: PrintOptions) -> String {
     let unit = if form.is_for_programs { "" } else { "K" };
     let kib = |bytes: u64| bytes.div_ceil(1_024);
     format!(
@@ -173,9 +173,9 @@ mod tests {
         let answer = json!({ "since": 0, "connections": 0, "connections_to": 3, "connections_refused": 0,
                              "mailers": [row("prog", 0, 1), row("esmtp", 0, 1), row("local", 8, 1)] });
         for (form, recorded) in [
-            (Form::default(), include_str!("recorded/mailstats")),
-            (Form { is_for_programs: true, ..Form::default() }, include_str!("recorded/mailstats-p")),
-            (Form { is_nameless: true, ..Form::default() }, include_str!("recorded/mailstats-o")),
+            (PrintOptions::default(), include_str!("recorded/mailstats")),
+            (PrintOptions { is_for_programs: true, ..PrintOptions::default() }, include_str!("recorded/mailstats-p")),
+            (PrintOptions { is_nameless: true, ..PrintOptions::default() }, include_str!("recorded/mailstats-o")),
         ] {
             assert_eq!(plain(&mailers_text(&answers::from_line(&answer).unwrap(), form)), plain(recorded));
         }

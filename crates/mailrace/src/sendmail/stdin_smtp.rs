@@ -4,7 +4,7 @@
 //! The session is the server's machine; here is its driver. Whether the server runs makes no difference.
 
 use super::answer::{self, Wait};
-use super::arguments::Arguments;
+use super::arguments::SendmailArguments;
 use super::compose::{Composed, Composer, Manner, commit, terms};
 use super::exit;
 use super::site::{Site, Trouble};
@@ -21,7 +21,7 @@ use std::time::Instant;
 const READ_BYTES: usize = 64 << 10;
 
 /// Holds the session to its end; the exit status.
-pub(super) fn run(arguments: &Arguments, site: &Site) -> u8 {
+pub(super) fn run(arguments: &SendmailArguments, site: &Site) -> u8 {
     let traffic = match Traffic::open(arguments.traffic.as_deref()) {
         Ok(traffic) => traffic,
         Err((status, text)) => {
@@ -52,7 +52,7 @@ pub(super) fn run(arguments: &Arguments, site: &Site) -> u8 {
 
 struct Talk<'a> {
     site: &'a Site,
-    arguments: &'a Arguments,
+    arguments: &'a SendmailArguments,
     traffic: Traffic,
     session: Session,
     began: Instant,

@@ -5,7 +5,7 @@ use super::exit;
 use super::site::Site;
 use super::verify::{as_given, explainer, verify};
 use mail::DomainName;
-use route::map::{Reading, Table};
+use route::map::{MapFile, Table};
 use server::config::{Config, MapSource};
 use server::dns::{Family, LocalIdentity, Resolver};
 use server::explain::aliases::AliasLintContext;
@@ -174,6 +174,6 @@ fn look_up(name: &str, path: &Path, key: &str, config: &Config) -> Result<Option
         return Ok(read.table.get(key).map(|hit| hit.value.to_owned()));
     }
     let bytes = std::fs::read(path).map_err(|error| format!("{file}: {error}"))?;
-    let loaded = Table::read(Reading { name, file: &file, bytes, fold: true }).map_err(|error| error.to_string())?;
+    let loaded = Table::read(MapFile { name, file: &file, bytes, fold: true }).map_err(|error| error.to_string())?;
     Ok(loaded.table.get(key).map(|hit| hit.value.to_owned()))
 }

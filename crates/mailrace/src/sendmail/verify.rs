@@ -1,6 +1,6 @@
 //! `-bv`: where mail for an address would go, in sendmail's words.
 
-use super::arguments::{Arguments, Errors};
+use super::arguments::{Errors, SendmailArguments};
 use super::exit;
 use super::site::Site;
 use mail::{Address, ReversePath};
@@ -11,7 +11,7 @@ use route::tables::mailer;
 use server::explain::{Disposition, Explainer, Sender};
 
 /// Prints where each address goes; the exit status.
-pub(super) fn run(arguments: &Arguments, site: &Site) -> u8 {
+pub(super) fn run(arguments: &SendmailArguments, site: &Site) -> u8 {
     if arguments.words.is_empty() {
         eprintln!("Recipient names must be specified");
         return exit::USAGE;

@@ -1,6 +1,6 @@
 //! `mailrace spool inspect`: the segments of a spool, and the frames in them.
 
-use super::{Target, damage_json, exit_of, read, torn_line};
+use super::{SpoolTarget, damage_json, exit_of, read, torn_line};
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, below, bytes, count, thousands};
 use clap::Args;
@@ -13,16 +13,16 @@ use std::path::Path;
     after_help = "With --json: one object on each line; its member \"fact\" is spool, segment, frame, damage or \
                         summary. Frames follow their segment."
 )]
-pub(crate) struct Arguments {
+pub(crate) struct InspectArguments {
     #[command(flatten)]
-    target: Target,
+    target: SpoolTarget,
     /// Print every record too: offset, type, bytes, whether an unfinished message needs it, queue id, contents
     #[arg(long)]
     frames: bool,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
-    let Target { dir, json } = &arguments.target;
+pub(crate) fn run(arguments: &InspectArguments) -> Result<Exit, Failure> {
+    let SpoolTarget { dir, json } = &arguments.target;
     let mut output = Output::new();
     let summary = read(dir, arguments.frames, &mut |fact| {
         if *json {

@@ -1,6 +1,6 @@
 //! `mailrace spool stats`: the amount of mail in a spool, by destination, and its file system.
 
-use super::{Target, exit_of, read, segment_files};
+use super::{SpoolTarget, exit_of, read, segment_files};
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, bytes, count, thousands};
 use clap::Args;
@@ -11,9 +11,9 @@ use spool::inspect::{Fact, Summary};
 use std::path::Path;
 
 #[derive(Debug, Args)]
-pub(crate) struct Arguments {
+pub(crate) struct StatsArguments {
     #[command(flatten)]
-    target: Target,
+    target: SpoolTarget,
     /// How many destinations to list, those with the most recipients first
     #[arg(long, default_value_t = 10)]
     top: usize,
@@ -56,8 +56,8 @@ impl Segments {
     }
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Result<Exit, Failure> {
-    let Target { dir, json } = &arguments.target;
+pub(crate) fn run(arguments: &StatsArguments) -> Result<Exit, Failure> {
+    let SpoolTarget { dir, json } = &arguments.target;
     let mut segments = Segments::default();
     let summary = read(dir, false, &mut |fact| segments.add(fact))?;
     let disk = RealDisk::new();

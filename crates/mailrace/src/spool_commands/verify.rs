@@ -1,6 +1,6 @@
 //! `mailrace spool verify`: every byte against its checksum, every footer against its segment.
 
-use super::{Target, damage_json, exit_of, read, torn_line};
+use super::{SpoolTarget, damage_json, exit_of, read, torn_line};
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, below, bytes, count};
 use serde_json::json;
@@ -8,7 +8,7 @@ use spool::Damage;
 use spool::inspect::Summary;
 use std::path::Path;
 
-pub(crate) fn run(target: &Target) -> Result<Exit, Failure> {
+pub(crate) fn run(target: &SpoolTarget) -> Result<Exit, Failure> {
     let summary = read(&target.dir, false, &mut |_| {})?;
     let mut output = Output::new();
     if target.json {

@@ -5,7 +5,7 @@
 
 use crate::tls::with_certificate;
 use server::auth::{Scheme, hash_password};
-use smtp::dialog::{Dialog, Step, fits};
+use smtp::dialog::{Dialog, DialogStep, fits};
 use std::collections::BTreeMap;
 use std::fs::Permissions;
 use std::io::{Read, Write};
@@ -64,20 +64,21 @@ fn value<'a>(dialog: &'a Dialog, name: &str) -> Option<&'a str> {
     dialog.sets.iter().find(|(_, set, _)| set == name).map(|(_, _, value)| value.as_str())
 }
 
-fn has(dialog: &Dialog, step: &Step) -> bool {
+fn has(dialog: &Dialog, step: &DialogStep) -> bool {
     dialog.steps.iter().any(|(_, other)| other == step)
 }
 
 /// The server that a dialog wants, or `None` where it cannot be had.
 fn setup(dialog: &Dialog) -> Option<Setup> {
-    let is_out_of_reach = |step: &Step| matches!(step, Step::Wait(_) | Step::Pause | Step::ShutDown);
+    let is_out_of_reach =
+        |step: &DialogStep| matches!(step, DialogStep::Wait(_) | DialogStep::Pause | DialogStep::ShutDown);
     if !dialog.rules.is_empty() || dialog.steps.iter().any(|(_, step)| is_out_of_reach(step)) {
         return None;
     }
     let mut setup = Setup::new().set("smtp.forgiving", "\"none\"").set("smtp.bare_newline", "\"reject\"");
     // A dialog about own clients says whether its client is one; all others need the right to relay.
     let tells_own = dialog.sets.iter().any(|(_, _, value)| value == "own");
-    setup = if tells_own && !has(dialog, &Step::TrustClient) {
+    setup = if tells_own && !has(dialog, &DialogStep::TrustClient) {
         setup.set("relay.from", "[]").set("relay.to", "[\"d.test\"]")
     } else {
         setup.set("relay.from", "[\"192.0.2.0/24\"]")
@@ -115,7 +116,7 @@ fn setup(dialog: &Dialog) -> Option<Setup> {
         std::fs::set_permissions(&path, Permissions::from_mode(0o600)).expect("set");
         setup = setup.set("auth.file", format!("{path:?}"));
     }
-    if has(dialog, &Step::TrustXclient) {
+    if has(dialog, &DialogStep::TrustXclient) {
         setup = setup.set("accept.xclient", "[\"192.0.2.1\"]");
     }
     Some(setup)
@@ -132,8 +133,8 @@ struct Player<'a> {
 }
 
 impl Player<'_> {
-    fn play(&mut self, step: &Step) -> Result<(), String> {
-        if let Step::Send(bytes) = step {
+    fn play(&mut self, step: &DialogStep) -> Result<(), String> {
+        if let DialogStep::Send(bytes) = step {
             self.pending.extend_from_slice(bytes);
             return Ok(());
         }
@@ -142,18 +143,20 @@ impl Player<'_> {
             self.client.send(&input);
         }
         match step {
-            Step::Expect(pattern) => return self.expect(pattern),
-            Step::Tls => {
+            DialogStep::Expect(pattern) => return self.expect(pattern),
+            DialogStep::Tls => {
                 let raw = self.raw.try_clone().expect("open");
                 self.client = Client::over(Box::new(tls(raw, self.certificate).stream));
             }
-            Step::Closed => {
+            DialogStep::Closed => {
                 if let Some(line) = self.client.line() {
                     return Err(format!("instead of closing it said: {line}"));
                 }
             }
-            Step::Stored(count) if self.ids.len() != *count => return Err(format!("accepted are {:?}", self.ids)),
-            Step::Content(content) => {
+            DialogStep::Stored(count) if self.ids.len() != *count => {
+                return Err(format!("accepted are {:?}", self.ids));
+            }
+            DialogStep::Content(content) => {
                 let last = self.ids.last().ok_or("nothing is accepted")?;
                 self.accepted.insert(last.clone(), Some(content.clone()));
             }
@@ -209,7 +212,7 @@ fn dialogs_over_tcp() {
         let name = path.file_name().expect("a name").to_string_lossy().into_owned();
         let dialog = Dialog::parse(&testkit::harness::read(&path)).expect("a dialog");
         let sets: Vec<_> = dialog.sets.iter().map(|(_, name, value)| (name, value)).collect();
-        let machine = [Step::TrustXclient, Step::TrustClient].map(|step| has(&dialog, &step));
+        let machine = [DialogStep::TrustXclient, DialogStep::TrustClient].map(|step| has(&dialog, &step));
         groups.entry(format!("{sets:?} {:?} {machine:?}", dialog.users)).or_default().push((name, dialog));
     }
     let mut failures = Vec::new();

@@ -9,6 +9,7 @@ mod mailers;
 mod queue;
 mod refusal;
 mod reload;
+pub(crate) mod reply;
 mod status;
 
 pub use hosts::{Host, HostsAnswer};

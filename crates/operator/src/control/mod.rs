@@ -12,17 +12,15 @@
 //!
 //! A request does nothing by itself: the handler carries out commands. The protocol is in `docs/operation.md`.
 
-mod answer;
 mod peer;
 mod rate;
 mod request;
 mod serve;
 mod socket;
 
-pub use answer::{Answer, ListPart, Problem, Reason, Takeover};
+pub use crate::answers::reply::{Answer, ListPart, Problem, Reason, Takeover};
 pub use peer::{Gate, Peer, Rights};
 pub use rate::Rate;
-pub(crate) use request::shortened;
 pub use request::{LINE_BYTES_MAX, Request, RequestError};
 pub use serve::{CONNECTIONS_MAX, GUEST_CONNECTIONS_MAX, GUESTS_MAX, Handler, LINE_TIME_MAX, RESERVED, serve};
 pub use socket::{BindError, ControlSocket};

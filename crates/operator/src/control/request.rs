@@ -3,6 +3,7 @@
 //! Only a known command with its own fields is one: a misspelt field must not be taken for its absence. A refusal names
 //! the column of the fault, because people write these lines by hand too.
 
+use crate::answers::reply::shortened;
 use crate::queue;
 use serde_json::{Map, Value};
 use std::fmt;
@@ -129,11 +130,6 @@ impl fmt::Display for RequestError {
 }
 
 impl std::error::Error for RequestError {}
-
-/// Returns the beginning of a word of a request, for an error that repeats it.
-pub(crate) fn shortened(word: &str) -> String {
-    word.chars().take(60).collect()
-}
 
 #[cfg(test)]
 mod tests {

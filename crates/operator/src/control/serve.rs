@@ -5,10 +5,10 @@
 //! octets in a request (reason `request`, connection closed), [`LINE_TIME_MAX`] for a request to arrive and for each
 //! line of an answer to be taken (connection closed). How long the server may think is the handler's matter.
 
-use super::answer::{self, Answer, ListPart, Reason};
 use super::peer::{Gate, Peer, Rights};
 use super::request::{LINE_BYTES_MAX, Request};
 use super::socket::ControlSocket;
+use crate::answers::reply::{self, Answer, ListPart, Reason};
 use crate::user_share::{UserPlace, UserShares};
 use os::accounts::Accounts;
 use std::io;
@@ -137,7 +137,7 @@ fn turn_away(stream: &UnixStream) {
         "{CONNECTIONS_MAX} control connections are open, or {GUESTS_MAX} of users who may only look, or {GUEST_CONNECTIONS_MAX} of this \
          one; try again, or end some"
     );
-    stream.try_write(answer::refusal_line(Reason::Busy, &error, &[]).as_bytes()).unwrap_or(0);
+    stream.try_write(reply::refusal_line(Reason::Busy, &error, &[]).as_bytes()).unwrap_or(0);
 }
 
 /// One connection.
@@ -168,7 +168,7 @@ impl Connection {
                 "user {} may not control mailrace; ask as root, as user {}, or as a member of group {}",
                 self.peer.uid, gate.uid, gate.gid
             );
-            self.send(&answer::refusal_line(Reason::Permission, &error, &[])).await;
+            self.send(&reply::refusal_line(Reason::Permission, &error, &[])).await;
             return;
         }
         let mut received = Vec::new();
@@ -177,7 +177,7 @@ impl Connection {
                 RequestLine::Whole(line) => line,
                 RequestLine::TooLong => {
                     let error = format!("a request has at most {LINE_BYTES_MAX} octets");
-                    self.send(&answer::refusal_line(Reason::Request, &error, &[])).await;
+                    self.send(&reply::refusal_line(Reason::Request, &error, &[])).await;
                     return;
                 }
                 RequestLine::Over => return,
@@ -194,18 +194,18 @@ impl Connection {
                 Err(error) => Answer::refused(Reason::Request, error.to_string()),
             };
             let is_sent = match answer {
-                Answer::Done(fields) => self.send(&answer::last_line(true, fields)).await,
+                Answer::Done(fields) => self.send(&reply::last_line(true, fields)).await,
                 Answer::List(lines) => self.send_list(lines).await,
                 Answer::Refused { reason, error, problems } => {
-                    self.send(&answer::refusal_line(reason, &error, &problems)).await
+                    self.send(&reply::refusal_line(reason, &error, &problems)).await
                 }
                 Answer::Takeover(_) if !received.is_empty() => {
                     let error = "wait for the answer before the session begins";
-                    self.send(&answer::refusal_line(Reason::Request, error, &[])).await;
+                    self.send(&reply::refusal_line(Reason::Request, error, &[])).await;
                     return;
                 }
                 Answer::Takeover(session) => {
-                    if self.send(&answer::last_line(true, serde_json::Map::new())).await {
+                    if self.send(&reply::last_line(true, serde_json::Map::new())).await {
                         drop(self.room);
                         session(self.stream).await;
                     }
@@ -257,17 +257,17 @@ impl Connection {
             let last = match pieces.recv().await {
                 Some(ListPart::Line(fields)) => {
                     count += 1;
-                    if !self.send(&answer::list_line(fields)).await {
+                    if !self.send(&reply::list_line(fields)).await {
                         return false;
                     }
                     continue;
                 }
                 Some(ListPart::Last(mut fields)) => {
                     fields.insert("lines".to_owned(), count.into());
-                    answer::last_line(true, fields)
+                    reply::last_line(true, fields)
                 }
-                Some(ListPart::Failed { reason, error }) => answer::refusal_line(reason, &error, &[]),
-                None => answer::refusal_line(Reason::Failed, "the answer broke off; the log says why", &[]),
+                Some(ListPart::Failed { reason, error }) => reply::refusal_line(reason, &error, &[]),
+                None => reply::refusal_line(Reason::Failed, "the answer broke off; the log says why", &[]),
             };
             return self.send(&last).await;
         }

@@ -5,7 +5,7 @@
 use super::pattern::Pattern;
 use super::selection::{RecipientStatus, Selection};
 use crate::answers::LineKind;
-use crate::control::shortened;
+use crate::answers::reply::shortened;
 use mail::QueueId;
 use serde_json::{Map, Value, json};
 use std::time::Duration;

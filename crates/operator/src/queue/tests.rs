@@ -2,7 +2,7 @@
 
 use super::test_spool::spool_with;
 use super::*;
-use crate::control::{Answer, ListPart, Reason};
+use crate::answers::reply::{Answer, ListPart, Reason};
 use mail::{Address, Client, Envelope, MailParams, Protocol, QueueId, Received, Recipient, ReversePath};
 use os::test_deadline::TestDeadline;
 use serde_json::{Map, Value, json};

@@ -1,8 +1,8 @@
 //! The decisions about client, sender and recipient.
 
 use super::key::{self, Tag};
-use super::value::{self, DENIED, DISABLED, Value};
-use super::{Access, Client, ClientName, DelayChecks, Entry, Ruled, Ruling};
+use super::value::{self, AccessValue, DENIED, DISABLED};
+use super::{Access, AccessEntry, Client, ClientName, DelayChecks, Ruled, Ruling};
 use crate::class::Classes;
 use crate::question::{Ask, Stop};
 use crate::step::Step;
@@ -14,20 +14,20 @@ const TO: Tag = Tag::or_bare("To");
 const SPAM: Tag = Tag::only("Spam");
 
 /// Returns the decision of an entry with one of these tags.
-fn ruling(entry: &Entry, reject: (u16, EnhancedCode, &str), about: Option<&Address>) -> Ruling {
+fn ruling(entry: &AccessEntry, reject: (u16, EnhancedCode, &str), about: Option<&Address>) -> Ruling {
     let found = || Some(entry.found.clone());
     match &entry.value {
-        Value::Ok => Ruling::Accept,
-        Value::Relay => Ruling::Relay,
-        Value::Reject => Ruling::Refuse(value::refusal(reject, about).with_found(found())),
-        Value::Discard => Ruling::Discard,
-        Value::Quarantine(reason) => Ruling::Quarantine(reason.clone()),
-        Value::Error(error) => Ruling::Refuse(error.refusal(about).with_found(found())),
-        Value::Skip | Value::Friend | Value::Hater | Value::Subject => Ruling::Continue,
+        AccessValue::Ok => Ruling::Accept,
+        AccessValue::Relay => Ruling::Relay,
+        AccessValue::Reject => Ruling::Refuse(value::refusal(reject, about).with_found(found())),
+        AccessValue::Discard => Ruling::Discard,
+        AccessValue::Quarantine(reason) => Ruling::Quarantine(reason.clone()),
+        AccessValue::Error(error) => Ruling::Refuse(error.refusal(about).with_found(found())),
+        AccessValue::Skip | AccessValue::Friend | AccessValue::Hater | AccessValue::Subject => Ruling::Continue,
     }
 }
 
-fn step(stage: &'static str, entry: Entry, ruling: &Ruling) -> Step {
+fn step(stage: &'static str, entry: AccessEntry, ruling: &Ruling) -> Step {
     let text = match ruling {
         Ruling::Refuse(refusal) => refusal.to_string(),
         Ruling::Quarantine(reason) => format!("held: {reason}"),
@@ -173,9 +173,9 @@ impl Access {
     fn blocked(
         &self,
         ask: &mut Ask<'_>,
-        target: &super::relay::Target,
+        target: &super::relay::RelayTarget,
         classes: &Classes,
-    ) -> Result<Option<Entry>, Stop> {
+    ) -> Result<Option<AccessEntry>, Stop> {
         let mut groups = vec![key::full(TO, &target.local, &target.domain)];
         if classes.is_local(&target.domain) {
             groups.push(key::user(TO, &target.local));
@@ -232,9 +232,12 @@ impl Access {
             groups.push(key::user(SPAM, &local));
         }
         let entry = self.search(ask, &groups)?;
-        let is = |value: &Value| entry.as_ref().is_some_and(|entry| entry.value == *value);
-        let wants =
-            if self.options.delay_checks == DelayChecks::Friend { is(&Value::Friend) } else { !is(&Value::Hater) };
+        let is = |value: &AccessValue| entry.as_ref().is_some_and(|entry| entry.value == *value);
+        let wants = if self.options.delay_checks == DelayChecks::Friend {
+            is(&AccessValue::Friend)
+        } else {
+            !is(&AccessValue::Hater)
+        };
         let text = if wants { "client and sender are not checked" } else { "client and sender are checked" };
         steps.push(match entry {
             Some(entry) => Step::of("access Spam:", entry.found, text),
@@ -246,7 +249,7 @@ impl Access {
 
 fn decided(
     stage: &'static str,
-    entry: Option<Entry>,
+    entry: Option<AccessEntry>,
     reject: (u16, EnhancedCode, &str),
     about: Option<&Address>,
 ) -> Ruled {

@@ -127,7 +127,7 @@ impl Access {
             return Ok(false);
         }
         let found = ask.find(MAP, &self.map, &format!("{tag}:{issuer}"))?;
-        Ok(found.is_some_and(|found| value::Value::parse(&found.value) == value::Value::Ok))
+        Ok(found.is_some_and(|found| value::AccessValue::parse(&found.value) == value::AccessValue::Ok))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::demand::Secured;
 use super::tag::{AuthInfo, TlsDemand};
-use super::{Access, Client, DelayChecks, Options, Ruled, Ruling, Value};
+use super::{Access, AccessValue, Client, DelayChecks, Options, Ruled, Ruling};
 use crate::class::{Class, Classes, Kind};
 use crate::map::Table;
 use crate::question::{Answers, Ask, Source, Stop};
@@ -21,7 +21,7 @@ pub fn access_map(data: &[u8]) {
     let entries =
         lines.filter_map(|line| line.split_once([' ', '\t'])).map(|(key, value)| (key.to_owned(), value.to_owned()));
     let table = Table::from_entries("access", entries.take(1_000));
-    let may_relay = table.iter().any(|hit| value(hit.value) == Value::Relay);
+    let may_relay = table.iter().any(|hit| value(hit.value) == AccessValue::Relay);
     let bits = data.len();
     let options = Options {
         delay_checks: if bits & 1 > 0 { DelayChecks::Friend } else { DelayChecks::No },
@@ -79,9 +79,9 @@ fn sound(ruled: Ruled, may_relay: bool) {
     }
 }
 
-fn value(text: &str) -> Value {
-    let value = Value::parse(text);
-    if let Value::Error(error) = &value {
+fn value(text: &str) -> AccessValue {
+    let value = AccessValue::parse(text);
+    if let AccessValue::Error(error) = &value {
         let told = error.refusal(None);
         assert!(told.text.len() <= text.len().max("Access denied".len()) * 3, "{told}");
     }

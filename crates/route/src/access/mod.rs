@@ -37,7 +37,7 @@ use crate::step::Step;
 use key::{Group, Tag};
 use std::collections::HashMap;
 use std::net::IpAddr;
-pub use value::{ErrorText, Value};
+pub use value::{AccessValue, ErrorText};
 
 /// The name of the map in messages.
 const MAP: &str = "access";
@@ -209,9 +209,9 @@ impl Ruled {
 
 /// An entry and its value.
 #[derive(Clone, Debug)]
-struct Entry {
+struct AccessEntry {
     found: MapEntry,
-    value: Value,
+    value: AccessValue,
 }
 
 impl Access {
@@ -305,9 +305,11 @@ impl Access {
     }
 
     /// The entry that decides; `SKIP` is none.
-    fn search(&self, ask: &mut Ask<'_>, groups: &[Group]) -> Result<Option<Entry>, Stop> {
-        let found = self.find(ask, groups, |found| Value::parse(&found.value) == Value::Skip)?;
-        Ok(found.filter(|(_, is_skip)| !is_skip).map(|(found, _)| Entry { value: Value::parse(&found.value), found }))
+    fn search(&self, ask: &mut Ask<'_>, groups: &[Group]) -> Result<Option<AccessEntry>, Stop> {
+        let found = self.find(ask, groups, |found| AccessValue::parse(&found.value) == AccessValue::Skip)?;
+        Ok(found
+            .filter(|(_, is_skip)| !is_skip)
+            .map(|(found, _)| AccessEntry { value: AccessValue::parse(&found.value), found }))
     }
 }
 

@@ -13,7 +13,7 @@
 //! dropped by the parser of `RCPT` (RFC 5321 §4.1.1.3).
 
 use super::key::{self, Tag};
-use super::value::{self, RELAYING_DENIED, Value};
+use super::value::{self, AccessValue, RELAYING_DENIED};
 use super::{Access, Client, ClientName, RelayMailFrom};
 use crate::class::Classes;
 use crate::question::{Ask, Stop};
@@ -34,7 +34,7 @@ const SUBJECT: Tag = Tag::only("CertSubject");
 
 /// Where an address leads when each of our hosts that it names passes it on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Target {
+pub(super) struct RelayTarget {
     pub(super) local: String,
     pub(super) domain: Domain,
     /// Why mail for it is taken from anyone; `None`: it is not.
@@ -100,21 +100,21 @@ impl Access {
     }
 
     /// Follows an address through the hosts that it names, as long as they are ours.
-    pub(super) fn follow(&self, ask: &mut Ask<'_>, address: &Address, classes: &Classes) -> Result<Target, Stop> {
+    pub(super) fn follow(&self, ask: &mut Ask<'_>, address: &Address, classes: &Classes) -> Result<RelayTarget, Stop> {
         let mut local = address.local_part().as_str();
         let mut domain = classes.canonical(address.domain().clone());
         for _ in 0..HOSTS_MAX {
             let Some(why) = self.takes(ask, &domain, classes)? else { break };
             match next_host(local) {
                 None if local.is_empty() => break,
-                None => return Ok(Target { local: local.to_owned(), domain, ours: Some(why) }),
+                None => return Ok(RelayTarget { local: local.to_owned(), domain, ours: Some(why) }),
                 Some((host, rest)) => {
                     let Ok(next) = Domain::parse(host.as_bytes()) else { break };
                     (local, domain) = (rest, classes.canonical(next));
                 }
             }
         }
-        Ok(Target { local: local.to_owned(), domain, ours: None })
+        Ok(RelayTarget { local: local.to_owned(), domain, ours: None })
     }
 
     /// Why mail for a domain is taken from anyone.
@@ -138,7 +138,7 @@ impl Access {
         } else {
             key::domain(TO, domain, self.options.lookup_dot_domain)
         };
-        let entry = self.search(ask, &[group])?.filter(|entry| entry.value == Value::Relay);
+        let entry = self.search(ask, &[group])?.filter(|entry| entry.value == AccessValue::Relay);
         Ok(entry.map(|entry| Step::of("access To:", entry.found, "RELAY")))
     }
 
@@ -149,7 +149,7 @@ impl Access {
         client: &Client<'_>,
         sender: &ReversePath,
         recipient: &Address,
-        target: Result<Target, Stop>,
+        target: Result<RelayTarget, Stop>,
         classes: &Classes,
     ) -> Result<Right, Stop> {
         if let Some(step) = self.proved(ask, client)? {
@@ -157,7 +157,7 @@ impl Access {
         }
         let ours = match target {
             // With relay_to_full_address an entry of the address counts before that of its domain.
-            Ok(Target { ours: Some(step), .. }) if step.found.is_none() || !self.options.relay_to_full_address => {
+            Ok(RelayTarget { ours: Some(step), .. }) if step.found.is_none() || !self.options.relay_to_full_address => {
                 return Ok(Right::given(step));
             }
             Ok(target) => self.full_address(ask, &target),
@@ -214,16 +214,16 @@ impl Access {
         let Some(certificate) = client.certificate else { return Ok(None) };
         let entry = |access: &Self, ask: &mut Ask<'_>, tag, name: &str| access.search(ask, &[key::named(tag, name)]);
         let mut found = entry(self, ask, ISSUER, certificate.issuer)?;
-        if found.as_ref().is_some_and(|entry| entry.value == Value::Subject) {
+        if found.as_ref().is_some_and(|entry| entry.value == AccessValue::Subject) {
             found = entry(self, ask, SUBJECT, certificate.subject)?;
         }
         Ok(found
-            .filter(|entry| entry.value == Value::Relay)
+            .filter(|entry| entry.value == AccessValue::Relay)
             .map(|entry| Step::of("access CertIssuer:", entry.found, "RELAY")))
     }
 
     /// `To:user@domain RELAY`, where that counts.
-    fn full_address(&self, ask: &mut Ask<'_>, target: &Target) -> Result<Option<Step>, Stop> {
+    fn full_address(&self, ask: &mut Ask<'_>, target: &RelayTarget) -> Result<Option<Step>, Stop> {
         // A local part that names another host asks to be passed on there, which the entry does not say.
         if !self.options.relay_to_full_address || next_host(&target.local).is_some() || target.local.is_empty() {
             return Ok(None);
@@ -237,7 +237,7 @@ impl Access {
                 key::named(TO, &format!("{}@", target.local)),
             ]
         };
-        let entry = self.search(ask, &groups)?.filter(|entry| entry.value == Value::Relay);
+        let entry = self.search(ask, &groups)?.filter(|entry| entry.value == AccessValue::Relay);
         Ok(entry.map(|entry| Step::of("access To:", entry.found, "RELAY")))
     }
 
@@ -293,7 +293,7 @@ impl Access {
     }
 
     fn relays(&self, ask: &mut Ask<'_>, group: key::Group) -> Result<Option<Step>, Stop> {
-        let entry = self.search(ask, &[group])?.filter(|entry| entry.value == Value::Relay);
+        let entry = self.search(ask, &[group])?.filter(|entry| entry.value == AccessValue::Relay);
         Ok(entry.map(|entry| Step::of("access Connect:", entry.found, "RELAY")))
     }
 
@@ -311,7 +311,7 @@ impl Access {
             RelayMailFrom::Domain if self.options.relay_hosts_only => groups.push(key::exact(FROM, &domain)),
             RelayMailFrom::Domain => groups.push(key::domain(FROM, &domain, self.options.lookup_dot_domain)),
         }
-        let entry = self.search(ask, &groups)?.filter(|entry| entry.value == Value::Relay);
+        let entry = self.search(ask, &groups)?.filter(|entry| entry.value == AccessValue::Relay);
         Ok(entry.map(|entry| Step::of("access From:", entry.found, "RELAY")))
     }
 }

@@ -9,7 +9,7 @@ use mail::{Address, EnhancedCode, Outcome};
 
 /// The value of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Value {
+pub enum AccessValue {
     /// `OK`: other checks of the same kind are spared. No right to relay.
     Ok,
     /// `RELAY`: as `OK`, and mail is relayed.
@@ -54,7 +54,7 @@ pub(super) const DISABLED: (u16, EnhancedCode, &str) = (550, status(2, 1), "Mail
 /// No entry permits the client to relay.
 pub(super) const RELAYING_DENIED: (u16, EnhancedCode, &str) = (550, status(7, 1), "Relaying denied");
 
-impl Value {
+impl AccessValue {
     /// Reads a value; any text is one.
     #[must_use]
     pub fn parse(text: &str) -> Self {
@@ -209,8 +209,8 @@ mod tests {
 
     fn told(value: &str) -> String {
         let about = Address::parse(b"e@v.example").unwrap();
-        match Value::parse(value) {
-            Value::Error(error) => error.refusal(Some(&about)).to_string(),
+        match AccessValue::parse(value) {
+            AccessValue::Error(error) => error.refusal(Some(&about)).to_string(),
             other => panic!("{value}: {other:?}"),
         }
     }
@@ -259,23 +259,23 @@ mod tests {
     #[test]
     fn keywords_count_in_any_case_and_alone() {
         for (text, want) in [
-            ("OK", Value::Ok),
-            ("Ok", Value::Ok),
-            ("relay", Value::Relay),
-            ("reject", Value::Reject),
-            (" DISCARD ", Value::Discard),
-            ("skip", Value::Skip),
-            ("FRIEND", Value::Friend),
-            ("Hater", Value::Hater),
-            ("SUBJECT", Value::Subject),
-            ("QUARANTINE:held for review", Value::Quarantine("held for review".to_owned())),
-            ("quarantine:\"a, b\"", Value::Quarantine("a, b".to_owned())),
-            ("QUARANTINE:", Value::Quarantine("quarantine".to_owned())),
+            ("OK", AccessValue::Ok),
+            ("Ok", AccessValue::Ok),
+            ("relay", AccessValue::Relay),
+            ("reject", AccessValue::Reject),
+            (" DISCARD ", AccessValue::Discard),
+            ("skip", AccessValue::Skip),
+            ("FRIEND", AccessValue::Friend),
+            ("Hater", AccessValue::Hater),
+            ("SUBJECT", AccessValue::Subject),
+            ("QUARANTINE:held for review", AccessValue::Quarantine("held for review".to_owned())),
+            ("quarantine:\"a, b\"", AccessValue::Quarantine("a, b".to_owned())),
+            ("QUARANTINE:", AccessValue::Quarantine("quarantine".to_owned())),
         ] {
-            assert_eq!(Value::parse(text), want, "{text}");
+            assert_eq!(AccessValue::parse(text), want, "{text}");
         }
         for text in ["OKAY", "OK now", "RELAYED", "QUARANTINED:x", "ERRORS:x", "", "\"OK\""] {
-            assert!(matches!(Value::parse(text), Value::Error(_)), "{text}");
+            assert!(matches!(AccessValue::parse(text), AccessValue::Error(_)), "{text}");
         }
     }
 }

@@ -32,7 +32,7 @@ const STEPS_MAX: usize = 200;
 
 /// How names are followed.
 #[derive(Clone, Copy)]
-pub struct Settings<'a> {
+pub struct AliasSettings<'a> {
     /// Our own name: the domain of owners.
     pub hostname: &'a DomainName,
     /// Whether a domain is ours.
@@ -53,7 +53,7 @@ pub struct Settings<'a> {
 /// A user by the name of his account, and the detail behind it.
 type Account = (LocalPart, Option<Box<str>>);
 
-impl fmt::Debug for Settings<'_> {
+impl fmt::Debug for AliasSettings<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Settings")
             .field("hostname", &self.hostname.as_str())
@@ -80,7 +80,7 @@ pub struct Expansion {
 #[derive(Clone, Debug)]
 pub struct Expanded {
     /// Where.
-    pub target: Target,
+    pub target: AliasTarget,
     /// How he was reached, with whose rights, and with which sender. An address that turns out to be a user of this
     /// machine is expanded with it.
     pub origin: Origin,
@@ -88,7 +88,7 @@ pub struct Expanded {
 
 /// Where mail goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Target {
+pub enum AliasTarget {
     /// To an address, which has to be resolved.
     Address(Address),
     /// Into the mailbox of a user.
@@ -146,10 +146,10 @@ enum Key {
     File(Box<str>, Controller),
 }
 
-struct Run<'r, 'a> {
+struct AliasExpansion<'r, 'a> {
     ask: &'r mut Ask<'a>,
     aliases: &'r [Source],
-    settings: &'r Settings<'r>,
+    settings: &'r AliasSettings<'r>,
     root: &'r LocalPart,
     /// The last one is the next.
     work: Vec<Work>,
@@ -177,11 +177,11 @@ struct Run<'r, 'a> {
 pub fn expand(
     ask: &mut Ask<'_>,
     aliases: &[Source],
-    settings: &Settings<'_>,
+    settings: &AliasSettings<'_>,
     user: &LocalPart,
     origin: &Origin,
 ) -> Result<Expansion, Stop> {
-    let mut run = Run {
+    let mut run = AliasExpansion {
         ask,
         aliases,
         settings,
@@ -222,11 +222,15 @@ const fn permanent(subject: u16, detail: u16) -> EnhancedCode {
     EnhancedCode::of(Outcome::Permanent, subject, detail)
 }
 
-fn loop_broken(user: &str, how: &str) -> Target {
-    Target::Refused(Refusal::new(554, permanent(4, 6), &format!("<{user}>... aliasing/forwarding loop broken{how}")))
+fn loop_broken(user: &str, how: &str) -> AliasTarget {
+    AliasTarget::Refused(Refusal::new(
+        554,
+        permanent(4, 6),
+        &format!("<{user}>... aliasing/forwarding loop broken{how}"),
+    ))
 }
 
-impl Run<'_, '_> {
+impl AliasExpansion<'_, '_> {
     fn end(mut self, origin: &Origin) -> Expansion {
         let mut deep: Vec<Expanded> = Vec::new();
         for (key, refused) in std::mem::take(&mut self.deep) {
@@ -240,7 +244,7 @@ impl Run<'_, '_> {
             let target = if self.loops > 0 {
                 loop_broken(self.root.as_str(), "")
             } else {
-                Target::Refused(Refusal::new(550, permanent(2, 4), &format!("<{}>... has no members", self.root)))
+                AliasTarget::Refused(Refusal::new(550, permanent(2, 4), &format!("<{}>... has no members", self.root)))
             };
             self.recipients.push(Expanded { target, origin: Origin::default() });
         }
@@ -249,7 +253,7 @@ impl Run<'_, '_> {
 
     fn too_many(self) -> Expansion {
         let text = format!("<{}>... has more than {} recipients", self.root, self.settings.expansion_max);
-        let target = Target::Refused(Refusal::new(550, permanent(2, 4), &text));
+        let target = AliasTarget::Refused(Refusal::new(550, permanent(2, 4), &text));
         Expansion { recipients: vec![Expanded { target, origin: Origin::default() }], steps: self.steps }
     }
 
@@ -272,7 +276,7 @@ impl Run<'_, '_> {
         }
     }
 
-    fn push(&mut self, target: Target, origin: Origin) {
+    fn push(&mut self, target: AliasTarget, origin: Origin) {
         if self.recipients.len() >= self.settings.expansion_max {
             self.is_full = true;
             return;
@@ -305,24 +309,24 @@ impl Run<'_, '_> {
             }
             Member::Program(command) => {
                 if self.is_new(Key::Program(command.clone(), origin.controller.clone()), origin) {
-                    self.controlled(Target::Program { command }, "programs", origin);
+                    self.controlled(AliasTarget::Program { command }, "programs", origin);
                 }
             }
             Member::File(path) => {
                 if self.is_new(Key::File(path.clone(), origin.controller.clone()), origin) {
-                    self.controlled(Target::File { path }, "files", origin);
+                    self.controlled(AliasTarget::File { path }, "files", origin);
                 }
             }
             Member::Error(error) => {
                 let refusal = self.refused_by(&error, origin);
-                self.push(Target::Refused(refusal), origin.clone());
+                self.push(AliasTarget::Refused(refusal), origin.clone());
             }
             Member::Bad { text, why } => {
                 let refusal = origin.wrong(self.root, permanent(2, 4)).unwrap_or_else(|| {
                     let text = format!("<{}>... {}: {why}", self.root, shown(&text));
                     Refusal::new(553, permanent(1, 3), &text)
                 });
-                self.push(Target::Refused(refusal), origin.clone());
+                self.push(AliasTarget::Refused(refusal), origin.clone());
             }
         }
         Ok(())
@@ -339,13 +343,13 @@ impl Run<'_, '_> {
     }
 
     /// A program or a file, if its text may name any.
-    fn controlled(&mut self, target: Target, what: &str, origin: &Origin) {
+    fn controlled(&mut self, target: AliasTarget, what: &str, origin: &Origin) {
         let target = match origin.controller {
             Controller::Default | Controller::User(_) => target,
             Controller::Nobody => {
                 let way = origin.public();
                 let text = format!("<{}>... Address {way} is unsafe for mailing to {what}", self.root);
-                Target::Refused(Refusal::new(550, permanent(7, 1), &text))
+                AliasTarget::Refused(Refusal::new(550, permanent(7, 1), &text))
             }
         };
         self.push(target, origin.clone());
@@ -390,14 +394,14 @@ impl Run<'_, '_> {
         if let Some(new) = redirected(&address) {
             let where_to = if origin.first_file().is_none() { format!("; please try <{new}>") } else { String::new() };
             let text = format!("<{}>... User has moved{where_to}", self.root);
-            self.push(Target::Refused(Refusal::new(551, permanent(1, 1), &text)), origin.clone());
+            self.push(AliasTarget::Refused(Refusal::new(551, permanent(1, 1), &text)), origin.clone());
             return Ok(());
         }
         if (self.settings.is_local)(address.domain()) && self.is_self(address.local_part(), origin)? {
             return Ok(());
         }
         if self.is_new(Key::Address(address.key()), origin) {
-            self.push(Target::Address(address), origin.clone());
+            self.push(AliasTarget::Address(address), origin.clone());
         }
         Ok(())
     }
@@ -583,7 +587,7 @@ impl Run<'_, '_> {
                 Some(account) => account,
                 None => {
                     if self.seen.insert(Key::Mailbox(folded(user.as_str()), None)) {
-                        self.push(Target::Unknown { user }, origin);
+                        self.push(AliasTarget::Unknown { user }, origin);
                     }
                     return Ok(());
                 }
@@ -609,7 +613,7 @@ impl Run<'_, '_> {
             }
         }
         if self.seen.insert(Key::Mailbox(folded(name.as_str()), detail.clone())) {
-            self.push(Target::Mailbox { user: name, detail }, origin);
+            self.push(AliasTarget::Mailbox { user: name, detail }, origin);
         }
         Ok(())
     }
@@ -642,7 +646,7 @@ impl Run<'_, '_> {
             if reader != Reader::Aliases
                 && let Some(refusal) = origin.wrong(self.root, permanent(2, 4))
             {
-                self.push(Target::Refused(refusal), origin.clone());
+                self.push(AliasTarget::Refused(refusal), origin.clone());
                 return Ok(());
             }
             let why = format!("{origin}: cannot open {path}: there is no such file");

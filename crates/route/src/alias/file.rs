@@ -7,7 +7,7 @@
 
 use super::NAME;
 use super::member::{comment, unquoted, without_mark};
-use crate::map::{Complaint, Limits, Table};
+use crate::map::{Complaint, MapLimits, Table};
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
@@ -17,7 +17,7 @@ use std::fmt;
 pub struct Aliases {
     /// Name and value of each alias, with lines.
     pub table: Table,
-    /// Complaints about lines; as many as [`Limits::complaints_max`] and one that counts the others.
+    /// Complaints about lines; as many as [`MapLimits::complaints_max`] and one that counts the others.
     pub complaints: Vec<Complaint>,
     /// For `newaliases`.
     pub summary: Summary,
@@ -81,7 +81,7 @@ fn without_backslash(line: &str) -> (&str, bool) {
     line.strip_suffix('\\').map_or((line, false), |line| (line, true))
 }
 
-struct Reading<'a> {
+struct AliasFileReader<'a> {
     entries: Vec<(String, Cow<'a, str>, u32)>,
     by_name: HashMap<String, usize>,
     complaints: Vec<Complaint>,
@@ -94,7 +94,7 @@ struct Reading<'a> {
 /// is no alias.
 #[must_use]
 pub fn parse_aliases(file: &str, text: &str, is_local: &dyn Fn(&str) -> bool) -> Aliases {
-    let mut reading = Reading {
+    let mut reading = AliasFileReader {
         entries: Vec::new(),
         by_name: HashMap::new(),
         complaints: Vec::new(),
@@ -138,9 +138,9 @@ pub fn parse_aliases(file: &str, text: &str, is_local: &dyn Fn(&str) -> bool) ->
     reading.end(file)
 }
 
-impl<'a> Reading<'a> {
+impl<'a> AliasFileReader<'a> {
     fn complain(&mut self, line: u32, text: impl FnOnce() -> String) {
-        if self.complaints.len() < Limits::default().complaints_max {
+        if self.complaints.len() < MapLimits::default().complaints_max {
             self.complaints.push(Complaint { line: Some(line), text: text() });
         } else {
             self.more += 1;

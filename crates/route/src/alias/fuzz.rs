@@ -1,6 +1,8 @@
 //! The fuzz bodies of aliases, see [`crate::fuzz`].
 
-use super::{Member, Origin, Settings, Target, expand, list_members, parse_aliases, parse_list, parse_members};
+use super::{
+    AliasSettings, AliasTarget, Member, Origin, expand, list_members, parse_aliases, parse_list, parse_members,
+};
 use crate::question::{Answer, Answers, Ask, Question, Source};
 use mail::{Domain, DomainName, LocalPart};
 use std::sync::Arc;
@@ -62,7 +64,7 @@ pub fn alias_include(data: &[u8]) {
 pub fn alias_forward(data: &[u8]) {
     let text: Arc<str> = String::from_utf8_lossy(data).into();
     let here = DomainName::new("a.example").expect("a name");
-    let settings = Settings {
+    let settings = AliasSettings {
         hostname: &here,
         is_local: &|domain| matches!(domain, Domain::Name(name) if name.ascii() == "a.example"),
         delimiter: Some('+'),
@@ -81,7 +83,7 @@ pub fn alias_forward(data: &[u8]) {
             assert!(!expansion.recipients.is_empty());
             let mut reached = Vec::new();
             for one in &expansion.recipients {
-                if !matches!(one.target, Target::Refused(_)) {
+                if !matches!(one.target, AliasTarget::Refused(_)) {
                     let who = format!("{:?} {:?}", one.target, one.origin.controller());
                     assert!(!reached.contains(&who), "{who}");
                     reached.push(who);

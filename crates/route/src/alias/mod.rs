@@ -30,7 +30,7 @@ mod origin;
 #[cfg(test)]
 mod tests;
 
-pub use expand::{Expanded, Expansion, Settings, Target, expand};
+pub use expand::{AliasSettings, AliasTarget, Expanded, Expansion, expand};
 pub use file::{Aliases, Summary, parse_aliases};
 pub use lint::{Included, LintSettings, lint};
 pub use member::{Member, list_members, parse_list, parse_members};

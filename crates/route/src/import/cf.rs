@@ -1,12 +1,13 @@
 //! The lines of a `.cf` file: options, classes, macros, maps. Of rules only those of masquerading are known, and a note
 //! says so.
 
-use super::settings::{Listener, Settings};
+use super::ldap_statements::LdapRoutingStatement;
+use super::settings::{ImportedSettings, Listener};
 use super::values::domain;
 use super::{ldap, maps, mc, options};
 
 /// Reads a file.
-pub(super) fn read(settings: &mut Settings<'_>, text: &str) {
+pub(super) fn read(settings: &mut ImportedSettings<'_>, text: &str) {
     for (line, text) in logical(text) {
         statement(settings, &text, line);
     }
@@ -41,7 +42,7 @@ fn logical(text: &str) -> Vec<(usize, String)> {
     lines
 }
 
-fn statement(settings: &mut Settings<'_>, text: &str, line: usize) {
+fn statement(settings: &mut ImportedSettings<'_>, text: &str, line: usize) {
     let Some(kind) = text.chars().next() else { return };
     let rest = text.get(kind.len_utf8()..).unwrap_or_default();
     match kind {
@@ -85,7 +86,7 @@ fn statement(settings: &mut Settings<'_>, text: &str, line: usize) {
                     .said
                     .ldap
                     .routing
-                    .get_or_insert_with(|| ldap::Routing { line, ..ldap::Routing::default() });
+                    .get_or_insert_with(|| LdapRoutingStatement { line, ..LdapRoutingStatement::default() });
                 if let Some(own) = routing.specs.get_mut(at) {
                     spec.clone_into(own);
                 }
@@ -141,7 +142,7 @@ fn statement(settings: &mut Settings<'_>, text: &str, line: usize) {
     }
 }
 
-fn option(settings: &mut Settings<'_>, rest: &str, text: &str, line: usize) {
+fn option(settings: &mut ImportedSettings<'_>, rest: &str, text: &str, line: usize) {
     let Some((name, value)) = rest.trim().split_once('=') else {
         return settings.missing(line, text, "options of one letter are not read", "write it as O Name=value");
     };
@@ -164,7 +165,7 @@ fn name(rest: &str) -> (&str, &str) {
     (inner.filter(|inner| inner.chars().count() == 1).unwrap_or(name), rest)
 }
 
-fn class_word(settings: &mut Settings<'_>, class: &str, word: &str, text: &str, line: usize) {
+fn class_word(settings: &mut ImportedSettings<'_>, class: &str, word: &str, text: &str, line: usize) {
     let key = match class {
         "w" if word.eq_ignore_ascii_case("localhost") => return,
         "w" => "local.domains",
@@ -189,7 +190,7 @@ fn class_word(settings: &mut Settings<'_>, class: &str, word: &str, text: &str, 
 }
 
 /// Class N, which includes the names below its domains.
-fn exception(settings: &mut Settings<'_>, word: &str, text: &str, line: usize) {
+fn exception(settings: &mut ImportedSettings<'_>, word: &str, text: &str, line: usize) {
     match domain(word) {
         Some(name) => settings.add("generics.masquerade_exceptions", format!(".{name}"), line),
         None => settings.missing(line, text, format!("\"{word}\" is no domain"), "set generics.masquerade_exceptions"),
@@ -197,7 +198,7 @@ fn exception(settings: &mut Settings<'_>, word: &str, text: &str, line: usize) {
 }
 
 /// Reads rules that were made from features, and notes the features.
-fn rule(settings: &mut Settings<'_>, text: &str, line: usize) {
+fn rule(settings: &mut ImportedSettings<'_>, text: &str, line: usize) {
     let said = &mut settings.said;
     let words: Vec<&str> = text.split_whitespace().collect();
     let has = |part: &str| words.join(" ").contains(part);
@@ -212,7 +213,7 @@ fn rule(settings: &mut Settings<'_>, text: &str, line: usize) {
     dns_list(settings, text, line);
 }
 
-fn class_file(settings: &mut Settings<'_>, rest: &str, text: &str, line: usize) {
+fn class_file(settings: &mut ImportedSettings<'_>, rest: &str, text: &str, line: usize) {
     let (class, file) = name(rest);
     let is_optional = file.trim_start().starts_with("-o");
     let path = file.split_whitespace().find(|word| word.starts_with('/'));
@@ -232,7 +233,7 @@ fn class_file(settings: &mut Settings<'_>, rest: &str, text: &str, line: usize) 
     }
 }
 
-fn define(settings: &mut Settings<'_>, name: &str, value: &str, line: usize) {
+fn define(settings: &mut ImportedSettings<'_>, name: &str, value: &str, line: usize) {
     if value.is_empty() {
         return;
     }
@@ -258,7 +259,7 @@ fn define(settings: &mut Settings<'_>, name: &str, value: &str, line: usize) {
 }
 
 /// `$(dnsbl $4.$3.$2.$1.zen.example. …`: the zone of a list.
-fn dns_list(settings: &mut Settings<'_>, text: &str, line: usize) {
+fn dns_list(settings: &mut ImportedSettings<'_>, text: &str, line: usize) {
     let behind = text.split_once("$4.$3.$2.$1.").map_or("", |(_, behind)| behind);
     let zone = behind.split([' ', '\t', '$', ')']).next().unwrap_or_default();
     if let Some(zone) = domain(zone)

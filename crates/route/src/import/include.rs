@@ -11,7 +11,7 @@
 use super::expand::{Called, Decided, Names};
 use super::macros::{self, Call, Statement};
 use super::mc;
-use super::settings::{FILES_MAX, Settings};
+use super::settings::{FILES_MAX, ImportedSettings, Listener};
 
 /// Where sendmail's macros are in packages, when nothing is said.
 const USUAL: &str = "/usr/share/sendmail/cf";
@@ -22,8 +22,28 @@ const DEPTH_MAX: usize = 32;
 /// Octets that macros make of others, in all.
 const MADE_MAX: usize = 4 << 20;
 
+/// Reads a file, and those that it includes.
+pub(super) fn read(settings: &mut ImportedSettings<'_>, text: &str) {
+    let mut run = McReader::new(settings);
+    run.text(settings, text, 0);
+    run.finish(settings);
+    let said = &settings.said;
+    let (has_no_mta, has_msa) = (settings.listeners.is_empty(), said.has_msa.unwrap_or(true));
+    if has_no_mta {
+        listener(settings, ":25", "MTA", 0);
+    }
+    if has_msa && !settings.listeners.iter().any(|one| one.address.ends_with(":587")) {
+        listener(settings, ":587", "MSA", 0);
+    }
+}
+
+fn listener(settings: &mut ImportedSettings<'_>, address: &str, name: &str, line: usize) {
+    let (address, name) = (address.to_owned(), Some(name.to_owned()));
+    settings.listeners.push(Listener { address, name, is_comment: false, is_implicit_tls: false, line });
+}
+
 /// The state while files are read.
-pub(super) struct Run {
+pub(super) struct McReader {
     names: Names,
     /// The directory of sendmail's macros.
     base: String,
@@ -38,8 +58,8 @@ pub(super) struct Run {
     is_over: bool,
 }
 
-impl Run {
-    pub(super) fn new(settings: &Settings<'_>) -> Self {
+impl McReader {
+    pub(super) fn new(settings: &ImportedSettings<'_>) -> Self {
         let open = vec![settings.main_file()];
         Self {
             names: Names::default(),
@@ -53,7 +73,7 @@ impl Run {
     }
 
     /// Adds a note on each name that was not needed.
-    pub(super) fn finish(self, settings: &mut Settings<'_>) {
+    pub(super) fn finish(self, settings: &mut ImportedSettings<'_>) {
         for (name, shown, line) in self.unknown {
             if !self.names.is_used(&name) {
                 settings.missing(line, &shown, "this name is not known", "see what it does, and add it by hand");
@@ -62,14 +82,14 @@ impl Run {
     }
 
     /// Reads the text of a file, whose lines are counted from `first`.
-    pub(super) fn text(&mut self, settings: &mut Settings<'_>, text: &str, first: usize) {
+    pub(super) fn text(&mut self, settings: &mut ImportedSettings<'_>, text: &str, first: usize) {
         for piece in macros::read(text) {
             self.piece(settings, piece, |line| first + line);
         }
     }
 
     /// Reads a text that a statement in this place stands for.
-    fn inner(&mut self, settings: &mut Settings<'_>, text: &str, place: usize, shown: &str) {
+    fn inner(&mut self, settings: &mut ImportedSettings<'_>, text: &str, place: usize, shown: &str) {
         self.made += text.len();
         if self.depth >= DEPTH_MAX || self.made > MADE_MAX {
             return self.end(settings, place, shown);
@@ -81,7 +101,7 @@ impl Run {
         self.depth -= 1;
     }
 
-    fn piece(&mut self, settings: &mut Settings<'_>, piece: Statement, place: impl Fn(usize) -> usize) {
+    fn piece(&mut self, settings: &mut ImportedSettings<'_>, piece: Statement, place: impl Fn(usize) -> usize) {
         if self.is_over {
             return;
         }
@@ -105,7 +125,7 @@ impl Run {
         }
     }
 
-    fn call(&mut self, settings: &mut Settings<'_>, call: Call) {
+    fn call(&mut self, settings: &mut ImportedSettings<'_>, call: Call) {
         let (line, shown) = (call.line, mc::shown(&call));
         let argument = |at: usize| call.arguments.get(at).map_or("", |one| one.trim());
         match call.name.as_str() {
@@ -169,7 +189,7 @@ impl Run {
     }
 
     /// Macros that call themselves.
-    fn end(&mut self, settings: &mut Settings<'_>, place: usize, shown: &str) {
+    fn end(&mut self, settings: &mut ImportedSettings<'_>, place: usize, shown: &str) {
         self.is_over = true;
         settings.is_quiet = false;
         let reason = format!(
@@ -178,7 +198,7 @@ impl Run {
         settings.missing(place, shown, reason, "write what they stand for and import again");
     }
 
-    fn decided(&mut self, settings: &mut Settings<'_>, decided: Decided<'_>, shown: &str, line: usize) {
+    fn decided(&mut self, settings: &mut ImportedSettings<'_>, decided: Decided<'_>, shown: &str, line: usize) {
         match decided {
             Decided::Holds(text) => self.inner(settings, text, line, shown),
             Decided::Nothing => {}
@@ -191,7 +211,7 @@ impl Run {
         }
     }
 
-    fn include(&mut self, settings: &mut Settings<'_>, call: &Call, shown: &str) {
+    fn include(&mut self, settings: &mut ImportedSettings<'_>, call: &Call, shown: &str) {
         let path = self.names.expand(call.arguments.first().map_or("", |one| one.trim()));
         // The macros of sendmail itself set defaults alone.
         if let Some(base) =
@@ -223,8 +243,8 @@ impl Run {
     }
 
     /// Reads another file; `false` if it cannot be read. A file that is not read because of a bound gets a note.
-    fn file(&mut self, settings: &mut Settings<'_>, path: &str, line: usize, shown: &str) -> bool {
-        let no = |settings: &mut Settings<'_>, reason: String| {
+    fn file(&mut self, settings: &mut ImportedSettings<'_>, path: &str, line: usize, shown: &str) -> bool {
+        let no = |settings: &mut ImportedSettings<'_>, reason: String| {
             let was_quiet = std::mem::replace(&mut settings.is_quiet, false);
             settings.missing(line, shown, reason, "import that file too and add what it gives");
             settings.is_quiet = was_quiet;

@@ -3,7 +3,8 @@
 //! Servers, base and bind may stand in the default specification, in any order with the maps: tables are made at the
 //! end. A password is never in these files, only the name of its file, and that name is written.
 
-use super::settings::{Settings, Value, origin, quoted};
+use super::ldap_statements::{LdapMap, LdapRoutingStatement};
+use super::settings::{ImportedSettings, SettingValue, origin, quoted};
 use super::values::{domain, time, time_text};
 use std::fmt::Write as _;
 
@@ -13,43 +14,6 @@ const ROUTING_FILTER: &str = "(&(objectClass=inetLocalMailRecipient)(mailLocalAd
 const ROUTING_ATTRIBUTES: [&str; 2] = ["mailHost", "mailRoutingAddress"];
 /// Brackets within brackets.
 const DEPTH_MAX: usize = 20;
-
-/// A map that is in a directory.
-pub(super) struct Map {
-    /// Our key for the maps: `maps.access`.
-    key: &'static str,
-    /// The name of its table.
-    name: String,
-    /// As sendmail has it.
-    spec: String,
-    /// The name of the map in sendmail's own schema.
-    schema: &'static str,
-    line: usize,
-}
-
-/// `FEATURE(ldap_routing)`, as far as it was said.
-#[derive(Default)]
-pub(super) struct Routing {
-    /// The specifications for `mailHost` and for `mailRoutingAddress`; empty for sendmail's own.
-    pub(super) specs: [String; 2],
-    pub(super) bounce: bool,
-    pub(super) detail: Option<&'static str>,
-    pub(super) no_domain: bool,
-    pub(super) line: usize,
-}
-
-/// All that was said of LDAP.
-#[derive(Default)]
-pub(super) struct LdapStatements {
-    pub(super) default: Option<(String, usize)>,
-    pub(super) cluster: Option<String>,
-    pub(super) routing: Option<Routing>,
-    pub(super) domains: Vec<String>,
-    pub(super) equivalents: Vec<String>,
-    maps: Vec<Map>,
-    /// Finished tables.
-    pub(super) tables: Vec<String>,
-}
 
 /// The content of a specification.
 #[derive(Clone, Default)]
@@ -78,7 +42,7 @@ pub(super) fn of_argument(argument: &str) -> Option<&str> {
 }
 
 /// A map in a directory. An empty specification is sendmail's own schema.
-pub(super) fn map(settings: &mut Settings<'_>, key: &'static str, spec: &str, line: usize) {
+pub(super) fn map(settings: &mut ImportedSettings<'_>, key: &'static str, spec: &str, line: usize) {
     let schema = match key {
         "maps.mailertable" => "mailer",
         "maps.virtusertable" => "virtuser",
@@ -99,7 +63,7 @@ pub(super) fn map(settings: &mut Settings<'_>, key: &'static str, spec: &str, li
         None => {
             let number = if before == 0 { String::new() } else { (before + 1).to_string() };
             let name = format!("{}{number}", key.strip_prefix("maps.").unwrap_or(key));
-            maps.push(Map { key, name: name.clone(), spec: spec.to_owned(), schema, line });
+            maps.push(LdapMap { key, name: name.clone(), spec: spec.to_owned(), schema, line });
             // Its place among the sources of the map is kept.
             settings.add(key, source(&name), line);
         }
@@ -111,9 +75,13 @@ fn source(name: &str) -> String {
 }
 
 /// `FEATURE(ldap_routing, …)` without its name.
-pub(super) fn routing(settings: &mut Settings<'_>, arguments: &[&str], shown: &str, line: usize) {
+pub(super) fn routing(settings: &mut ImportedSettings<'_>, arguments: &[&str], shown: &str, line: usize) {
     let argument = |at: usize| arguments.get(at).copied().unwrap_or_default();
-    let mut routing = Routing { specs: [argument(0).to_owned(), argument(1).to_owned()], line, ..Routing::default() };
+    let mut routing = LdapRoutingStatement {
+        specs: [argument(0).to_owned(), argument(1).to_owned()],
+        line,
+        ..LdapRoutingStatement::default()
+    };
     match argument(2) {
         "" | "passthru" => {}
         word => {
@@ -142,7 +110,7 @@ pub(super) fn routing(settings: &mut Settings<'_>, arguments: &[&str], shown: &s
 }
 
 /// Names of `LDAPROUTE_DOMAIN` and `LDAPROUTE_EQUIVALENT`.
-pub(super) fn domains(settings: &mut Settings<'_>, words: &str, is_equivalent: bool, shown: &str, line: usize) {
+pub(super) fn domains(settings: &mut ImportedSettings<'_>, words: &str, is_equivalent: bool, shown: &str, line: usize) {
     for word in words.split_whitespace() {
         let Some(name) = domain(word) else {
             settings.missing(line, shown, format!("\"{word}\" is no domain"), "set ldap.routing_domains");
@@ -157,7 +125,13 @@ pub(super) fn domains(settings: &mut Settings<'_>, words: &str, is_equivalent: b
 }
 
 /// The names in a file of `LDAPROUTE_DOMAIN_FILE` and `LDAPROUTE_EQUIVALENT_FILE`: there is no key for the file.
-pub(super) fn domain_file(settings: &mut Settings<'_>, argument: &str, is_equivalent: bool, shown: &str, line: usize) {
+pub(super) fn domain_file(
+    settings: &mut ImportedSettings<'_>,
+    argument: &str,
+    is_equivalent: bool,
+    shown: &str,
+    line: usize,
+) {
     let path = argument.split_whitespace().last().unwrap_or_default();
     let text = if path.starts_with('/') { (settings.files.read)(path) } else { None };
     let Some(text) = text else {
@@ -171,7 +145,7 @@ pub(super) fn domain_file(settings: &mut Settings<'_>, argument: &str, is_equiva
 }
 
 /// Makes the tables.
-pub(super) fn finish(settings: &mut Settings<'_>) {
+pub(super) fn finish(settings: &mut ImportedSettings<'_>) {
     let default = match settings.said.ldap.default.take() {
         Some((text, line)) => read(settings, &text, &Spec::default(), line),
         None => Spec::default(),
@@ -203,7 +177,7 @@ fn refused(reason: &str, hint: &str) -> ImportRefusal {
     (reason.to_owned(), hint.to_owned())
 }
 
-fn of_map(settings: &mut Settings<'_>, map: &Map, default: &Spec) -> Result<String, ImportRefusal> {
+fn of_map(settings: &mut ImportedSettings<'_>, map: &LdapMap, default: &Spec) -> Result<String, ImportRefusal> {
     let own = if map.spec.is_empty() { own_schema(settings, map)? } else { map.spec.clone() };
     let spec = read(settings, &own, default, map.line);
     let filter = spec
@@ -226,7 +200,11 @@ fn of_map(settings: &mut Settings<'_>, map: &Map, default: &Spec) -> Result<Stri
     Ok(table)
 }
 
-fn of_routing(settings: &mut Settings<'_>, routing: &Routing, default: &Spec) -> Result<String, ImportRefusal> {
+fn of_routing(
+    settings: &mut ImportedSettings<'_>,
+    routing: &LdapRoutingStatement,
+    default: &Spec,
+) -> Result<String, ImportRefusal> {
     let mut filters = Vec::new();
     let mut last = default.clone();
     for (spec, attribute) in routing.specs.iter().zip(ROUTING_ATTRIBUTES) {
@@ -255,7 +233,7 @@ fn of_routing(settings: &mut Settings<'_>, routing: &Routing, default: &Spec) ->
     if filter != ROUTING_FILTER {
         let _infallible = writeln!(table, "filter = {}", quoted(filter));
     }
-    let list = |names: &[String]| super::settings::written(&Value::List(names.to_vec()));
+    let list = |names: &[String]| super::settings::written(&SettingValue::List(names.to_vec()));
     let _infallible = writeln!(table, "routing_domains = {}", list(&domains));
     let equivalents = std::mem::take(&mut settings.said.ldap.equivalents);
     if !equivalents.is_empty() {
@@ -288,7 +266,7 @@ fn of_routing(settings: &mut Settings<'_>, routing: &Routing, default: &Spec) ->
 }
 
 /// The table up to the bind.
-fn head(settings: &mut Settings<'_>, name: &str, spec: &Spec, line: usize) -> Result<String, ImportRefusal> {
+fn head(settings: &mut ImportedSettings<'_>, name: &str, spec: &Spec, line: usize) -> Result<String, ImportRefusal> {
     let base = spec.base.as_ref().ok_or_else(|| {
         refused(
             "no base (-b) is named; that of ldap.conf is not read",
@@ -305,7 +283,7 @@ fn head(settings: &mut Settings<'_>, name: &str, spec: &Spec, line: usize) -> Re
         "\n[[ldap]]{}\nname = {}\nservers = {}\nbase = {}\n",
         origin(&[line], &settings.names()),
         quoted(name),
-        super::settings::written(&Value::List(servers)),
+        super::settings::written(&SettingValue::List(servers)),
         quoted(base)
     );
     match (&spec.bind, &spec.password_file) {
@@ -325,7 +303,7 @@ fn head(settings: &mut Settings<'_>, name: &str, spec: &Spec, line: usize) -> Re
 }
 
 /// Returns the specification that sendmail uses where a map says `LDAP` and nothing more.
-fn own_schema(settings: &Settings<'_>, map: &Map) -> Result<String, ImportRefusal> {
+fn own_schema(settings: &ImportedSettings<'_>, map: &LdapMap) -> Result<String, ImportRefusal> {
     let cluster = settings.said.ldap.cluster.as_ref().filter(|name| is_plain(name));
     let cluster = cluster.map(|name| format!("(sendmailMTACluster={name})"));
     let host = settings.hostname().map(|name| format!("(sendmailMTAHost={name})"));
@@ -374,7 +352,7 @@ fn words(text: &str) -> Vec<String> {
 }
 
 /// Reads options over those of `before`; an option that cannot be carried over gets a note.
-fn read(settings: &mut Settings<'_>, text: &str, before: &Spec, line: usize) -> Spec {
+fn read(settings: &mut ImportedSettings<'_>, text: &str, before: &Spec, line: usize) -> Spec {
     /// Options with a value.
     const VALUED: &str = "kvhpbdMPHszlcwrZVTSna";
     let mut spec = before.clone();
@@ -445,7 +423,7 @@ fn read(settings: &mut Settings<'_>, text: &str, before: &Spec, line: usize) -> 
     spec
 }
 
-fn servers(settings: &mut Settings<'_>, urls: &str, statement: &str, line: usize) -> Vec<String> {
+fn servers(settings: &mut ImportedSettings<'_>, urls: &str, statement: &str, line: usize) -> Vec<String> {
     let mut good = Vec::new();
     for url in urls.split_whitespace() {
         let url = url.trim_end_matches('/');
@@ -469,7 +447,7 @@ fn is_server(url: &str) -> bool {
 }
 
 /// The attribute of `mail:NORMAL:class`.
-fn attribute(settings: &mut Settings<'_>, value: &str, statement: &str, line: usize) -> Option<String> {
+fn attribute(settings: &mut ImportedSettings<'_>, value: &str, statement: &str, line: usize) -> Option<String> {
     let mut own = Vec::new();
     for one in value.split(',') {
         let mut parts = one.split(':');
@@ -494,7 +472,7 @@ fn is_attribute(name: &str) -> bool {
 }
 
 /// A filter with our sign for the key.
-fn filter(settings: &mut Settings<'_>, value: &str, statement: &str, line: usize) -> Option<String> {
+fn filter(settings: &mut ImportedSettings<'_>, value: &str, statement: &str, line: usize) -> Option<String> {
     let cluster = settings.said.ldap.cluster.clone().filter(|name| is_plain(name));
     let mut text = value.to_owned();
     if let Some(cluster) = cluster {

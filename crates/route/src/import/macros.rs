@@ -33,12 +33,12 @@ pub(super) enum Statement {
 
 /// Reads a file. Never fails: an open call at the end is the last piece.
 pub(super) fn read(text: &str) -> Vec<Statement> {
-    let mut reader = Reader { rest: text, line: 1, pieces: Vec::new(), raw: String::new(), is_hidden: false };
+    let mut reader = MacroReader { rest: text, line: 1, pieces: Vec::new(), raw: String::new(), is_hidden: false };
     reader.run();
     reader.pieces
 }
 
-struct Reader<'a> {
+struct MacroReader<'a> {
     rest: &'a str,
     line: usize,
     pieces: Vec<Statement>,
@@ -46,7 +46,7 @@ struct Reader<'a> {
     is_hidden: bool,
 }
 
-impl Reader<'_> {
+impl MacroReader<'_> {
     fn run(&mut self) {
         while let Some(c) = self.rest.chars().next() {
             if c == '\n' {

@@ -1,7 +1,7 @@
 //! Tables: the key for each, and the file named in sendmail's specification.
 
 use super::ldap;
-use super::settings::Settings;
+use super::settings::ImportedSettings;
 
 /// A table's names in `FEATURE`, in `K` lines, our key, and the file that sendmail takes without an argument.
 const MAPS: [(&str, &str, &str, &str); 7] = [
@@ -16,7 +16,7 @@ const MAPS: [(&str, &str, &str, &str); 7] = [
 ];
 
 /// A table of `FEATURE(name, argument)`; `false` for a name that is none.
-pub(super) fn feature(settings: &mut Settings<'_>, name: &str, argument: &str, line: usize) -> bool {
+pub(super) fn feature(settings: &mut ImportedSettings<'_>, name: &str, argument: &str, line: usize) -> bool {
     let Some((name, _, key, file)) = MAPS.iter().find(|(feature, ..)| *feature == name) else { return false };
     let statement = format!("FEATURE(`{name}', `{argument}')");
     map(settings, key, if argument.trim().is_empty() { file } else { argument }, &statement, line);
@@ -24,13 +24,13 @@ pub(super) fn feature(settings: &mut Settings<'_>, name: &str, argument: &str, l
 }
 
 /// A table of a line `Kname …`; `false` for a name that is none.
-pub(super) fn line(settings: &mut Settings<'_>, name: &str, argument: &str, line: usize) -> bool {
+pub(super) fn line(settings: &mut ImportedSettings<'_>, name: &str, argument: &str, line: usize) -> bool {
     let Some((_, _, key, _)) = MAPS.iter().find(|(_, map, ..)| *map == name) else { return false };
     map(settings, key, argument, &format!("K{name} {argument}"), line);
     true
 }
 
-fn map(settings: &mut Settings<'_>, key: &'static str, argument: &str, statement: &str, line: usize) {
+fn map(settings: &mut ImportedSettings<'_>, key: &'static str, argument: &str, statement: &str, line: usize) {
     match key {
         "maps.access" if !statement.contains("authinfo") => settings.said.has_access = true,
         "maps.genericstable" => settings.said.has_generics = true,
@@ -46,7 +46,7 @@ fn map(settings: &mut Settings<'_>, key: &'static str, argument: &str, statement
 }
 
 /// The aliases: files with a class before them or not, between commas.
-pub(super) fn aliases(settings: &mut Settings<'_>, value: &str, line: usize) {
+pub(super) fn aliases(settings: &mut ImportedSettings<'_>, value: &str, line: usize) {
     for one in sources(value) {
         if let Some(spec) = ldap::of_argument(one) {
             ldap::map(settings, "maps.aliases", spec, line);
@@ -80,7 +80,7 @@ fn sources(value: &str) -> Vec<&str> {
 }
 
 /// The file of `hash -T<TMPF> /etc/mail/access`.
-fn file(settings: &Settings<'_>, argument: &str) -> Result<String, String> {
+fn file(settings: &ImportedSettings<'_>, argument: &str) -> Result<String, String> {
     let mut words = argument.split_whitespace().peekable();
     let class = words.next_if(|word| !word.starts_with(['/', '-'])).unwrap_or("hash").to_ascii_lowercase();
     if !matches!(class.as_str(), "hash" | "btree" | "dbm" | "cdb" | "text" | "implicit" | "file") {

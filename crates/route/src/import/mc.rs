@@ -1,30 +1,9 @@
 //! The macros of a `.mc` file: the setting of each, or the reason why it has none.
 
-use super::include::Run;
 use super::macros::Call;
-use super::settings::{Listener, Settings, Value};
+use super::settings::{ImportedSettings, Listener, SettingValue};
 use super::values::{domain, network};
 use super::{ldap, maps, options};
-
-/// Reads a file, and those that it includes.
-pub(super) fn read(settings: &mut Settings<'_>, text: &str) {
-    let mut run = Run::new(settings);
-    run.text(settings, text, 0);
-    run.finish(settings);
-    let said = &settings.said;
-    let (has_no_mta, has_msa) = (settings.listeners.is_empty(), said.has_msa.unwrap_or(true));
-    if has_no_mta {
-        listener(settings, ":25", "MTA", 0);
-    }
-    if has_msa && !settings.listeners.iter().any(|one| one.address.ends_with(":587")) {
-        listener(settings, ":587", "MSA", 0);
-    }
-}
-
-fn listener(settings: &mut Settings<'_>, address: &str, name: &str, line: usize) {
-    let (address, name) = (address.to_owned(), Some(name.to_owned()));
-    settings.listeners.push(Listener { address, name, is_comment: false, is_implicit_tls: false, line });
-}
 
 /// The call as it was written, nearly.
 pub(super) fn shown(call: &Call) -> String {
@@ -32,7 +11,7 @@ pub(super) fn shown(call: &Call) -> String {
 }
 
 /// A macro of sendmail, with the names in its arguments replaced.
-pub(super) fn statement(settings: &mut Settings<'_>, call: &Call) {
+pub(super) fn statement(settings: &mut ImportedSettings<'_>, call: &Call) {
     let line = call.line;
     let argument = |at: usize| call.arguments.get(at).map_or("", |one| one.trim());
     match call.name.as_str() {
@@ -79,14 +58,14 @@ pub(super) fn statement(settings: &mut Settings<'_>, call: &Call) {
 }
 
 /// A name of sendmail's and its value; `false` for a name that only the file itself may know.
-pub(super) fn define(settings: &mut Settings<'_>, name: &str, value: &str, shown: &str, line: usize) -> bool {
+pub(super) fn define(settings: &mut ImportedSettings<'_>, name: &str, value: &str, shown: &str, line: usize) -> bool {
     match name {
         "SMART_HOST" => settings.said.smart_host = (!value.is_empty()).then(|| (value.to_owned(), line)),
         "LUSER_RELAY" => options::luser_relay(settings, value, line),
         "RELAY_MAILER_ARGS" | "ESMTP_MAILER_ARGS" | "SMTP_MAILER_ARGS" => {
             match value.strip_prefix("TCP $h ").map(|port| port.trim().parse::<u16>()) {
                 Some(Ok(port)) if port > 0 && name == "RELAY_MAILER_ARGS" => settings.said.smart_port = Some(port),
-                Some(Ok(port)) if port > 0 => settings.set("route.port", Value::Bare(port.to_string()), line),
+                Some(Ok(port)) if port > 0 => settings.set("route.port", SettingValue::Bare(port.to_string()), line),
                 None if value == "TCP $h" => {}
                 _ => settings.missing(line, shown, "only a port behind \"TCP $h\" is understood", "set route.port"),
             }
@@ -107,7 +86,7 @@ pub(super) fn define(settings: &mut Settings<'_>, name: &str, value: &str, shown
     true
 }
 
-pub(super) fn undefine(settings: &mut Settings<'_>, name: &str, shown: &str, line: usize) {
+pub(super) fn undefine(settings: &mut ImportedSettings<'_>, name: &str, shown: &str, line: usize) {
     if name == "SMART_HOST" {
         settings.said.smart_host = None;
     } else if name == "ALIAS_FILE" || name.starts_with("conf") {
@@ -116,7 +95,7 @@ pub(super) fn undefine(settings: &mut Settings<'_>, name: &str, shown: &str, lin
     }
 }
 
-fn mailer(settings: &mut Settings<'_>, name: &str, shown: &str, line: usize) {
+fn mailer(settings: &mut ImportedSettings<'_>, name: &str, shown: &str, line: usize) {
     match name {
         "local" | "smtp" => {}
         "procmail" => {
@@ -132,7 +111,7 @@ fn mailer(settings: &mut Settings<'_>, name: &str, shown: &str, line: usize) {
     }
 }
 
-fn domains(settings: &mut Settings<'_>, key: &'static str, prefix: &str, call: &Call) {
+fn domains(settings: &mut ImportedSettings<'_>, key: &'static str, prefix: &str, call: &Call) {
     for word in call.arguments.first().map_or("", |one| one).split_whitespace() {
         match domain(word) {
             Some(name) => settings.add(key, format!("{prefix}{name}"), call.line),
@@ -147,7 +126,7 @@ fn domains(settings: &mut Settings<'_>, key: &'static str, prefix: &str, call: &
 }
 
 /// Class R: domains with the names below them, and networks.
-pub(super) fn relay_domains(settings: &mut Settings<'_>, words: &str, shown: &str, line: usize) {
+pub(super) fn relay_domains(settings: &mut ImportedSettings<'_>, words: &str, shown: &str, line: usize) {
     for word in words.split_whitespace() {
         if let Some(network) = network(word) {
             settings.relay_from(network, line);
@@ -159,7 +138,7 @@ pub(super) fn relay_domains(settings: &mut Settings<'_>, words: &str, shown: &st
     }
 }
 
-fn file(settings: &mut Settings<'_>, key: &'static str, call: &Call) {
+fn file(settings: &mut ImportedSettings<'_>, key: &'static str, call: &Call) {
     // Options such as -o stand before the file.
     let words = call.arguments.first().map_or("", |one| one).split_whitespace();
     match words.last().filter(|word| word.starts_with('/')) {
@@ -170,7 +149,7 @@ fn file(settings: &mut Settings<'_>, key: &'static str, call: &Call) {
     }
 }
 
-fn masquerading(settings: &mut Settings<'_>, name: &str, call: &Call) {
+fn masquerading(settings: &mut ImportedSettings<'_>, name: &str, call: &Call) {
     match name {
         "masquerade_envelope" => settings.said.envelope = true,
         "masquerade_entire_domain" => settings.said.masquerade_below = true,
@@ -184,7 +163,7 @@ fn masquerading(settings: &mut Settings<'_>, name: &str, call: &Call) {
     }
 }
 
-fn feature(settings: &mut Settings<'_>, call: &Call) {
+fn feature(settings: &mut ImportedSettings<'_>, call: &Call) {
     let line = call.line;
     let argument = |at: usize| call.arguments.get(at).map_or("", |one| one.trim());
     let name = argument(0);
@@ -204,7 +183,7 @@ fn feature(settings: &mut Settings<'_>, call: &Call) {
         "no_default_msa" => settings.said.has_msa = Some(false),
         "delay_checks" => {
             let word = if matches!(argument(1), "friend" | "hater") { argument(1) } else { "yes" };
-            settings.set("access.delay_checks", Value::Text(word.to_owned()), line);
+            settings.set("access.delay_checks", SettingValue::Text(word.to_owned()), line);
         }
         "blocklist_recipients" | "blacklist_recipients" => settings.flag("access.blocklist_recipients", true, line),
         "lookupdotdomain" => settings.flag("access.lookup_dot_domain", true, line),
@@ -224,7 +203,7 @@ fn feature(settings: &mut Settings<'_>, call: &Call) {
         "greet_pause" => match argument(1).parse::<u64>() {
             Ok(milliseconds) if milliseconds <= 300_000 => {
                 let text = if milliseconds == 0 { "0".to_owned() } else { format!("{milliseconds}ms") };
-                settings.set("accept.greet_pause", Value::Text(text), line);
+                settings.set("accept.greet_pause", SettingValue::Text(text), line);
             }
             _ => {
                 settings.missing(line, &shown(call), "a pause has up to 300000 milliseconds", "set accept.greet_pause")
@@ -284,7 +263,7 @@ fn feature(settings: &mut Settings<'_>, call: &Call) {
 }
 
 /// Queue groups and copies, which the access map gives.
-fn by_access(settings: &mut Settings<'_>, name: &str, argument: &str, call: &Call) {
+fn by_access(settings: &mut ImportedSettings<'_>, name: &str, argument: &str, call: &Call) {
     match (name, argument) {
         ("queuegroup", "") => usual(settings, name, call),
         ("queuegroup", _) => {
@@ -301,7 +280,7 @@ fn by_access(settings: &mut Settings<'_>, name: &str, argument: &str, call: &Cal
 }
 
 /// Features that hold always, or come from the access map.
-fn usual(settings: &mut Settings<'_>, name: &str, call: &Call) {
+fn usual(settings: &mut ImportedSettings<'_>, name: &str, call: &Call) {
     let has = |word: &str| call.arguments.iter().skip(1).any(|one| one.trim().eq_ignore_ascii_case(word));
     if matches!(name, "ratecontrol" | "conncontrol") && !has("terminate") {
         let reason = "whoever is above ClientRate: or ClientConn: of the access map hears 421 and the connection is closed, as \
@@ -320,7 +299,7 @@ fn usual(settings: &mut Settings<'_>, name: &str, call: &Call) {
 }
 
 /// A queue group: its name is carried over by the access map, its limits are those of next hops.
-pub(super) fn queue_group(settings: &mut Settings<'_>, name: &str, shown: &str, line: usize) {
+pub(super) fn queue_group(settings: &mut ImportedSettings<'_>, name: &str, shown: &str, line: usize) {
     if name.eq_ignore_ascii_case("mqueue") {
         return settings.needless(line, shown, "all mail is in one spool");
     }
@@ -332,7 +311,7 @@ pub(super) fn queue_group(settings: &mut Settings<'_>, name: &str, shown: &str, 
     settings.missing(line, shown, reason, &hint);
 }
 
-fn dns_list(settings: &mut Settings<'_>, call: &Call) {
+fn dns_list(settings: &mut ImportedSettings<'_>, call: &Call) {
     let zone = call.arguments.get(1).map_or("", |one| one.trim());
     match domain(zone) {
         Some(zone) => {
@@ -348,10 +327,10 @@ fn dns_list(settings: &mut Settings<'_>, call: &Call) {
     }
 }
 
-fn local_lmtp(settings: &mut Settings<'_>, call: &Call) {
+fn local_lmtp(settings: &mut ImportedSettings<'_>, call: &Call) {
     let words: String = call.arguments.iter().skip(1).map(|one| format!("{} ", one.trim())).collect();
     match words.split_whitespace().skip_while(|word| *word != "FILE").nth(1).filter(|path| path.starts_with('/')) {
-        Some(path) => settings.set("local.mailbox", Value::Text(format!("lmtp:unix:{path}")), call.line),
+        Some(path) => settings.set("local.mailbox", SettingValue::Text(format!("lmtp:unix:{path}")), call.line),
         None => {
             let reason = "a program that speaks LMTP is not started for mailboxes";
             settings.missing(call.line, &shown(call), reason, "mailboxes are written as local.mailbox says");
@@ -360,7 +339,7 @@ fn local_lmtp(settings: &mut Settings<'_>, call: &Call) {
 }
 
 /// `Family=inet, Name=MTA, Port=smtp, Addr=127.0.0.1, M=Ea`
-pub(super) fn daemon(settings: &mut Settings<'_>, text: &str, shown: &str, line: usize) {
+pub(super) fn daemon(settings: &mut ImportedSettings<'_>, text: &str, shown: &str, line: usize) {
     let (mut family, mut name, mut port, mut address, mut modifiers) = ("inet", None, "smtp", "", "");
     for part in text.split([',', '\n']).map(str::trim).filter(|part| !part.is_empty()) {
         let (key, value) = part.split_once('=').map_or((part, ""), |(key, value)| (key.trim(), value.trim()));

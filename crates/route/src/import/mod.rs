@@ -21,6 +21,7 @@ mod cf;
 mod expand;
 mod include;
 mod ldap;
+mod ldap_statements;
 mod macros;
 mod maps;
 mod mc;
@@ -131,10 +132,11 @@ impl fmt::Debug for Files<'_> {
 /// Carries a file over. `name` is its path, for notes and for the files that it includes.
 #[must_use]
 pub fn import(name: &str, text: &str, language: Language, files: Files<'_>) -> Imported {
-    let mut settings = settings::Settings::new(name, files);
+    let mut settings = settings::ImportedSettings::new(name, files);
     match language {
-        Language::Mc => mc::read(&mut settings, text),
+        Language::Mc => include::read(&mut settings, text),
         Language::Cf => cf::read(&mut settings, text),
     }
+    ldap::finish(&mut settings);
     settings.finish()
 }

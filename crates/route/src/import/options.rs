@@ -1,6 +1,6 @@
 //! Options: the names of `.mc` and `.cf` files, and the keys that hold their values here.
 
-use super::settings::{Settings, Value};
+use super::settings::{ImportedSettings, SettingValue};
 use super::values::{domain, hosts, time, time_text};
 
 /// How a value is carried over.
@@ -204,7 +204,7 @@ const SILENT: &[&str] = &[
 ];
 
 /// Carries an option of a `.mc` file over: `confMAX_HOP`, `ALIAS_FILE`. `false` for a name that is none.
-pub(super) fn of_mc(settings: &mut Settings<'_>, name: &str, value: &str, line: usize) -> bool {
+pub(super) fn of_mc(settings: &mut ImportedSettings<'_>, name: &str, value: &str, line: usize) -> bool {
     let short = name.strip_prefix("conf").unwrap_or(name);
     let found = OPTIONS.iter().find(|(mc, ..)| *mc == short);
     if let Some((_, _, way)) = found {
@@ -214,7 +214,7 @@ pub(super) fn of_mc(settings: &mut Settings<'_>, name: &str, value: &str, line: 
 }
 
 /// Carries an option of a `.cf` file over: `MaxHopCount`.
-pub(super) fn of_cf(settings: &mut Settings<'_>, name: &str, value: &str, line: usize) {
+pub(super) fn of_cf(settings: &mut ImportedSettings<'_>, name: &str, value: &str, line: usize) {
     if SILENT.iter().any(|one| one.eq_ignore_ascii_case(name)) {
         return;
     }
@@ -224,11 +224,13 @@ pub(super) fn of_cf(settings: &mut Settings<'_>, name: &str, value: &str, line: 
     }
 }
 
-fn carry(settings: &mut Settings<'_>, name: &str, mc: &str, way: &Conversion, value: &str, line: usize) {
+fn carry(settings: &mut ImportedSettings<'_>, name: &str, mc: &str, way: &Conversion, value: &str, line: usize) {
     let statement = format!("{name} {value}");
     match *way {
         Time(key, unit, min, max) => match time(value, unit) {
-            Some(seconds) if (min..=max).contains(&seconds) => settings.set(key, Value::Text(time_text(seconds)), line),
+            Some(seconds) if (min..=max).contains(&seconds) => {
+                settings.set(key, SettingValue::Text(time_text(seconds)), line)
+            }
             Some(0) if key == "delivery.connect_time" || key == "delivery.fast_connect_time" => {
                 settings.needless(line, &statement, format!("0 is sendmail's word for its default; {key} has its own"));
             }
@@ -240,7 +242,9 @@ fn carry(settings: &mut Settings<'_>, name: &str, mc: &str, way: &Conversion, va
             None => settings.missing(line, &statement, "no time that can be read", &format!("set {key}")),
         },
         Number(key, min, max) => match value.trim().parse::<u64>() {
-            Ok(number) if (min..=max).contains(&number) => settings.set(key, Value::Bare(number.to_string()), line),
+            Ok(number) if (min..=max).contains(&number) => {
+                settings.set(key, SettingValue::Bare(number.to_string()), line)
+            }
             Ok(0) if key == "accept.rate" || key == "accept.connections_max" => {
                 settings.needless(line, &statement, format!("0 is no limit; {key} has its own default"));
             }
@@ -261,19 +265,19 @@ fn carry(settings: &mut Settings<'_>, name: &str, mc: &str, way: &Conversion, va
     }
 }
 
-fn special(settings: &mut Settings<'_>, mc: &str, value: &str, statement: &str, line: usize) {
+fn special(settings: &mut ImportedSettings<'_>, mc: &str, value: &str, statement: &str, line: usize) {
     let words = || value.split([',', ' ', '\t']).filter(|word| !word.is_empty());
     match mc {
         "DOMAIN_NAME" => match domain(value) {
-            Some(name) => settings.set("hostname", Value::Text(name), line),
+            Some(name) => settings.set("hostname", SettingValue::Text(name), line),
             None => settings.missing(line, statement, "this is no plain name of a host", "set hostname"),
         },
         "PRIVACY_FLAGS" => privacy(settings, &words().collect::<Vec<_>>(), line),
         "DELIVERY_MODE" => match value.chars().next().map(|c| c.to_ascii_lowercase()) {
-            Some('b') => settings.set("delivery.mode", Value::Text("background".to_owned()), line),
+            Some('b') => settings.set("delivery.mode", SettingValue::Text("background".to_owned()), line),
             Some('i') => settings.said.is_interactive = true,
             Some('q' | 'd') => {
-                settings.set("delivery.mode", Value::Text("queue".to_owned()), line);
+                settings.set("delivery.mode", SettingValue::Text("queue".to_owned()), line);
                 let reason = "no queue is run by time while delivery.mode is \"queue\"";
                 settings.differs(
                     line,
@@ -296,9 +300,9 @@ fn special(settings: &mut Settings<'_>, mc: &str, value: &str, statement: &str, 
         "RUN_AS_USER" => {
             let (user, group) = value.split_once([':', '.']).unwrap_or((value, ""));
             if is_word(user) && (group.is_empty() || is_word(group)) {
-                settings.set("server.user", Value::Text(user.to_owned()), line);
+                settings.set("server.user", SettingValue::Text(user.to_owned()), line);
                 if !group.is_empty() {
-                    settings.set("server.group", Value::Text(group.to_owned()), line);
+                    settings.set("server.group", SettingValue::Text(group.to_owned()), line);
                 }
             } else {
                 settings.missing(line, statement, "this is no name of a user", "set server.user");
@@ -308,14 +312,14 @@ fn special(settings: &mut Settings<'_>, mc: &str, value: &str, statement: &str, 
             let (user, group) = value.split_once([':', '.']).unwrap_or((value, ""));
             if is_word(user) && (group.is_empty() || is_word(group)) {
                 let text = if group.is_empty() { user.to_owned() } else { format!("{user}:{group}") };
-                settings.set("local.default_user", Value::Text(text), line);
+                settings.set("local.default_user", SettingValue::Text(text), line);
             } else {
                 settings.missing(line, statement, "users are named, not numbered", "set local.default_user");
             }
         }
         "DOUBLE_BOUNCE_ADDRESS" => match value.rsplit_once('@') {
             Some((user, host)) if is_word(user) && domain(host).is_some() => {
-                settings.set("delivery.postmaster", Value::Text(value.to_owned()), line);
+                settings.set("delivery.postmaster", SettingValue::Text(value.to_owned()), line);
             }
             _ if value.eq_ignore_ascii_case("postmaster") => {
                 settings.needless(line, statement, "it is postmaster at our hostname");
@@ -351,11 +355,11 @@ fn paths(value: &str) -> Option<Vec<String>> {
     (!paths.is_empty()).then_some(paths)
 }
 
-fn privacy(settings: &mut Settings<'_>, flags: &[&str], line: usize) {
+fn privacy(settings: &mut ImportedSettings<'_>, flags: &[&str], line: usize) {
     for flag in flags {
         match flag.to_ascii_lowercase().as_str() {
             "novrfy" | "noexpn" | "goaway" => settings.flag("smtp.verify", false, line),
-            "nobodyreturn" => settings.set("delivery.return_bytes_max", Value::Bare("0".to_owned()), line),
+            "nobodyreturn" => settings.set("delivery.return_bytes_max", SettingValue::Bare("0".to_owned()), line),
             "public" | "authwarnings" | "noverb" | "needmailhelo" | "needexpnhelo" | "needvrfyhelo" | "noetrn" => {
                 settings.needless(
                     line,
@@ -372,14 +376,14 @@ fn privacy(settings: &mut Settings<'_>, flags: &[&str], line: usize) {
     }
 }
 
-fn mechanisms(settings: &mut Settings<'_>, words: &[&str], statement: &str, line: usize) {
+fn mechanisms(settings: &mut ImportedSettings<'_>, words: &[&str], statement: &str, line: usize) {
     const OURS: [&str; 3] = ["SCRAM-SHA-256", "PLAIN", "LOGIN"];
     let has = |ours: &&&str| words.iter().any(|word| word.eq_ignore_ascii_case(ours));
     let known: Vec<String> = OURS.iter().filter(has).map(|word| (*word).to_owned()).collect();
     let is_ours = |word: &&&str| OURS.iter().any(|ours| word.eq_ignore_ascii_case(ours));
     let others: Vec<&str> = words.iter().filter(|word| !is_ours(word)).copied().collect();
     if !known.is_empty() {
-        settings.set("auth.mechanisms", Value::List(known), line);
+        settings.set("auth.mechanisms", SettingValue::List(known), line);
     }
     if !others.is_empty() {
         let reason = format!("there is no {}", others.join(" nor "));
@@ -390,13 +394,13 @@ fn mechanisms(settings: &mut Settings<'_>, words: &[&str], statement: &str, line
 }
 
 /// Reads the destination of mail for unknown users.
-pub(super) fn luser_relay(settings: &mut Settings<'_>, value: &str, line: usize) {
+pub(super) fn luser_relay(settings: &mut ImportedSettings<'_>, value: &str, line: usize) {
     let value = value.trim();
     let value = value.strip_prefix("local:").filter(|rest| rest.contains('@')).unwrap_or(value);
     let is_user = value.strip_prefix("local:").is_some_and(is_word);
     let is_address = value.rsplit_once('@').is_some_and(|(user, host)| is_word(user) && domain(host).is_some());
     if is_user || is_address || hosts(value, 25).is_ok() {
-        settings.set("local.luser_relay", Value::Text(value.to_owned()), line);
+        settings.set("local.luser_relay", SettingValue::Text(value.to_owned()), line);
     } else {
         settings.missing(
             line,

@@ -1,6 +1,7 @@
 //! The results so far: keys with their values and origins, listeners, lists of blocked clients, notes; and their TOML.
 
-use super::{Files, Imported, Note, Weight, ldap};
+use super::ldap_statements::LdapStatements;
+use super::{Files, Imported, Note, Weight};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
@@ -20,7 +21,7 @@ const TABLES: [&str; 18] = [
 
 /// A value of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Value {
+pub(super) enum SettingValue {
     Text(String),
     /// A number or truth, as written.
     Bare(String),
@@ -29,10 +30,10 @@ pub(super) enum Value {
     Lists(Vec<Vec<String>>),
 }
 
-struct Entry {
+struct SettingEntry {
     table: &'static str,
     key: &'static str,
-    value: Value,
+    value: SettingValue,
     lines: Vec<usize>,
 }
 
@@ -75,23 +76,23 @@ pub(super) struct CombinedStatements {
     /// Users of class E, and the last line that names some.
     pub(super) exposed: (Vec<String>, usize),
     pub(super) lists: Vec<(String, usize)>,
-    pub(super) ldap: ldap::LdapStatements,
+    pub(super) ldap: LdapStatements,
 }
 
-pub(super) struct Settings<'a> {
+pub(super) struct ImportedSettings<'a> {
     /// The files so far, the imported one first.
     names: Vec<String>,
     pub(super) files: Files<'a>,
     pub(super) is_there: &'a dyn Fn(&str) -> bool,
     /// The statements are defaults of a system, so they get no notes.
     pub(super) is_quiet: bool,
-    entries: Vec<Entry>,
+    entries: Vec<SettingEntry>,
     pub(super) listeners: Vec<Listener>,
     pub(super) said: CombinedStatements,
     notes: Vec<Note>,
 }
 
-impl<'a> Settings<'a> {
+impl<'a> ImportedSettings<'a> {
     pub(super) fn new(file: &str, files: Files<'a>) -> Self {
         let (entries, listeners, notes) = Default::default();
         let (names, is_there) = (vec![file.to_owned()], files.is_there);
@@ -128,7 +129,7 @@ impl<'a> Settings<'a> {
     pub(super) fn remove(&mut self, name: &str, one: &str) {
         let (table, key) = name.split_once('.').unwrap_or(("", name));
         self.entries.retain_mut(|entry| match &mut entry.value {
-            Value::List(list) if (entry.table, entry.key) == (table, key) => {
+            SettingValue::List(list) if (entry.table, entry.key) == (table, key) => {
                 list.retain(|other| other != one);
                 !list.is_empty()
             }
@@ -137,14 +138,14 @@ impl<'a> Settings<'a> {
     }
 
     /// Sets a key, `table.key`; the last statement counts, as in m4.
-    pub(super) fn set(&mut self, name: &'static str, value: Value, line: usize) {
+    pub(super) fn set(&mut self, name: &'static str, value: SettingValue, line: usize) {
         let (table, key) = name.split_once('.').unwrap_or(("", name));
         self.entries.retain(|entry| (entry.table, entry.key) != (table, key));
-        self.entries.push(Entry { table, key, value, lines: vec![line] });
+        self.entries.push(SettingEntry { table, key, value, lines: vec![line] });
     }
 
     pub(super) fn flag(&mut self, name: &'static str, value: bool, line: usize) {
-        self.set(name, Value::Bare(value.to_string()), line);
+        self.set(name, SettingValue::Bare(value.to_string()), line);
     }
 
     /// Adds to a list, once.
@@ -152,7 +153,7 @@ impl<'a> Settings<'a> {
         let (table, key) = name.split_once('.').unwrap_or(("", name));
         let one = one.into();
         match self.entries.iter_mut().find(|entry| (entry.table, entry.key) == (table, key)) {
-            Some(Entry { value: Value::List(list), lines, .. }) => {
+            Some(SettingEntry { value: SettingValue::List(list), lines, .. }) => {
                 if !list.contains(&one) {
                     list.push(one);
                 }
@@ -160,7 +161,7 @@ impl<'a> Settings<'a> {
                     lines.push(line);
                 }
             }
-            _ => self.set(name, Value::List(vec![one]), line),
+            _ => self.set(name, SettingValue::List(vec![one]), line),
         }
     }
 
@@ -201,7 +202,7 @@ impl<'a> Settings<'a> {
     fn text_of(&self, name: &str) -> Option<&str> {
         let (table, key) = name.split_once('.').unwrap_or(("", name));
         self.entries.iter().find_map(|entry| match &entry.value {
-            Value::Text(text) if (entry.table, entry.key) == (table, key) => Some(text.as_str()),
+            SettingValue::Text(text) if (entry.table, entry.key) == (table, key) => Some(text.as_str()),
             _ => None,
         })
     }
@@ -229,7 +230,6 @@ impl<'a> Settings<'a> {
 
     /// Puts together what counts together, and writes it all.
     pub(super) fn finish(mut self) -> Imported {
-        ldap::finish(&mut self);
         self.finish_tls();
         self.finish_authorities();
         self.finish_senders();
@@ -244,8 +244,8 @@ impl<'a> Settings<'a> {
     fn finish_tls(&mut self) {
         match (self.said.certificate.take(), self.said.key.take()) {
             (Some((certificates, line)), Some((keys, of_key))) if certificates.len() == keys.len() => {
-                self.set("tls.certificate", Value::List(certificates), line);
-                self.set("tls.key", Value::List(keys), of_key);
+                self.set("tls.certificate", SettingValue::List(certificates), line);
+                self.set("tls.key", SettingValue::List(keys), of_key);
             }
             (None, None) => {}
             (one, other) => {
@@ -275,9 +275,9 @@ impl<'a> Settings<'a> {
             return;
         }
         if asks_clients {
-            self.set("tls.client_ca", Value::List(there.clone()), line);
+            self.set("tls.client_ca", SettingValue::List(there.clone()), line);
         }
-        self.set("tls.ca_files", Value::List(there), line);
+        self.set("tls.ca_files", SettingValue::List(there), line);
     }
 
     fn finish_senders(&mut self) {
@@ -291,12 +291,12 @@ impl<'a> Settings<'a> {
         }
         let line = masquerade.as_ref().map_or(0, |(_, line)| *line);
         if let Some((name, line)) = masquerade {
-            self.set("generics.masquerade", Value::Text(name), line);
+            self.set("generics.masquerade", SettingValue::Text(name), line);
             if self.said.is_limited {
                 self.flag("generics.masquerade_limited", true, 0);
             }
             let (exposed, line) = std::mem::take(&mut self.said.exposed);
-            self.set("generics.exposed_users", Value::List(exposed), line);
+            self.set("generics.exposed_users", SettingValue::List(exposed), line);
         }
         self.flag("generics.envelope", self.said.envelope, 0);
         if self.said.all_recipients {
@@ -320,7 +320,7 @@ impl<'a> Settings<'a> {
     /// Domains of a list in `generics` include the names below them.
     fn with_subdomains(&mut self, key: &str) {
         let entry = self.entries.iter_mut().find(|entry| entry.table == "generics" && entry.key == key);
-        if let Some(Entry { value: Value::List(list), .. }) = entry {
+        if let Some(SettingEntry { value: SettingValue::List(list), .. }) = entry {
             for domain in list.iter_mut().filter(|domain| !domain.starts_with('.')) {
                 domain.insert(0, '.');
             }
@@ -333,7 +333,7 @@ impl<'a> Settings<'a> {
         }
         if self.said.hosts_only
             && let Some(entry) = self.entries.iter_mut().find(|entry| entry.table == "relay" && entry.key == "to")
-            && let Value::List(list) = &mut entry.value
+            && let SettingValue::List(list) = &mut entry.value
         {
             list.iter_mut().for_each(|name| *name = name.trim_start_matches('.').to_owned());
         }
@@ -368,7 +368,7 @@ impl<'a> Settings<'a> {
         let statement = format!("SMART_HOST {text}");
         match super::values::hosts(&text, self.said.smart_port.unwrap_or(25)) {
             Ok(hosts) => {
-                self.set("route.smart_host", Value::Lists(hosts.groups), line);
+                self.set("route.smart_host", SettingValue::Lists(hosts.groups), line);
                 if hosts.has_mx {
                     let reason =
                         "sendmail looks up MX records of a name without brackets; here its addresses are looked up";
@@ -409,7 +409,7 @@ impl<'a> Settings<'a> {
         let mut text =
             format!("# From {}. Look it over with: mailrace check --config FILE\n", plain(&self.main_file()));
         for table in TABLES {
-            let entries: Vec<&Entry> = self.entries.iter().filter(|entry| entry.table == table).collect();
+            let entries: Vec<&SettingEntry> = self.entries.iter().filter(|entry| entry.table == table).collect();
             if !entries.is_empty() {
                 let head = if table.is_empty() { String::new() } else { format!("[{table}]\n") };
                 let _infallible = write!(text, "\n{head}");
@@ -466,13 +466,13 @@ pub(super) fn origin(places: &[usize], names: &[String]) -> String {
     if parts.is_empty() { String::new() } else { format!("  # {}", parts.join("; ")) }
 }
 
-pub(super) fn written(value: &Value) -> String {
+pub(super) fn written(value: &SettingValue) -> String {
     let list = |list: &[String]| format!("[{}]", list.iter().map(|one| quoted(one)).collect::<Vec<_>>().join(", "));
     match value {
-        Value::Text(text) => quoted(text),
-        Value::Bare(text) => text.clone(),
-        Value::List(one) => list(one),
-        Value::Lists(groups) => {
+        SettingValue::Text(text) => quoted(text),
+        SettingValue::Bare(text) => text.clone(),
+        SettingValue::List(one) => list(one),
+        SettingValue::Lists(groups) => {
             let groups = groups.iter().map(|group| match group.as_slice() {
                 [one] => quoted(one),
                 some => list(some),

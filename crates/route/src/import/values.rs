@@ -73,14 +73,14 @@ pub(super) fn network(text: &str) -> Option<String> {
 
 /// Hosts of a smart host, and whether one of them was a domain whose MX sendmail asks for.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Hosts {
+pub(super) struct SmartHosts {
     /// In order; those of one list are equal.
     pub(super) groups: Vec<Vec<String>>,
     pub(super) has_mx: bool,
 }
 
 /// Reads `relay:[a]:[b]`, `esmtp:a.example`, `[a]`; `Err` says why not.
-pub(super) fn hosts(text: &str, port: u16) -> Result<Hosts, String> {
+pub(super) fn hosts(text: &str, port: u16) -> Result<SmartHosts, String> {
     let text = text.trim();
     let rest = match text.split_once(':') {
         Some((mailer, rest)) if mailer.chars().all(|c| c.is_ascii_alphanumeric()) => {
@@ -91,7 +91,7 @@ pub(super) fn hosts(text: &str, port: u16) -> Result<Hosts, String> {
         }
         _ => text,
     };
-    let mut hosts = Hosts { groups: Vec::new(), has_mx: false };
+    let mut hosts = SmartHosts { groups: Vec::new(), has_mx: false };
     for group in split(rest, ':') {
         let mut equals = Vec::new();
         for host in split(group, ',') {

@@ -9,8 +9,8 @@
 //! All numbers are 32 bits, little-endian. There is no magic number: a file is told by its header, in which each table
 //! begins where the one before ends.
 
-use super::Limits;
-use super::complaint::{Complaints, TooLarge, Unreadable};
+use super::MapLimits;
+use super::complaint::{Complaints, MapFileError, TooLarge};
 use super::storage::Packing;
 
 /// Octets of the header, where records begin.
@@ -44,16 +44,16 @@ pub(super) fn looks_like_one(bytes: &[u8]) -> bool {
 pub(super) fn read(
     bytes: &[u8],
     fold: bool,
-    limits: &Limits,
+    limits: &MapLimits,
     complaints: &mut Complaints,
-) -> Result<Packing, Unreadable> {
-    let cut = || Unreadable::damaged("its header is cut off");
+) -> Result<Packing, MapFileError> {
+    let cut = || MapFileError::damaged("its header is cut off");
     let tables = tables(bytes).ok_or_else(cut)?;
     let (end, _) = *tables.first().ok_or_else(cut)?;
     let (last, slots) = *tables.last().ok_or_else(cut)?;
     let len = last + 8 * slots;
     if (bytes.len() as u64) < len {
-        return Err(Unreadable::damaged(format!("it is cut off at octet {} of {len}", bytes.len())));
+        return Err(MapFileError::damaged(format!("it is cut off at octet {} of {len}", bytes.len())));
     }
     let end = usize::try_from(end).unwrap_or(usize::MAX);
     let mut packing = Packing::new(fold, limits);
@@ -61,14 +61,14 @@ pub(super) fn read(
     let mut records = 0_u64;
     while at < end {
         let (key, value) = record(bytes, at, end)
-            .ok_or_else(|| Unreadable::damaged(format!("the record at octet {at} is damaged")))?;
+            .ok_or_else(|| MapFileError::damaged(format!("the record at octet {at} is damaged")))?;
         packing.push(key, value, complaints)?;
         at += 8 + key.len() + value.len();
         records += 1;
     }
     let slots: u64 = tables.iter().map(|(_, slots)| slots).sum();
     if records > slots {
-        return Err(Unreadable::damaged(format!(
+        return Err(MapFileError::damaged(format!(
             "it has {records} records, but its hash tables have room for {slots}"
         )));
     }

@@ -13,7 +13,7 @@ pub struct Complaint {
 
 /// Why a file gives no map. [`Display`](fmt::Display) names the file, the fault, and the next step.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unreadable {
+pub struct MapFileError {
     file: String,
     what: String,
     next: &'static str,
@@ -22,7 +22,7 @@ pub struct Unreadable {
 /// The next step for a file that is damaged.
 const MAKE_AGAIN: &str = "make it again with makemap or newaliases, or name the text file instead";
 
-impl Unreadable {
+impl MapFileError {
     /// Some rule of the format is broken.
     pub(super) fn damaged(what: impl Into<String>) -> Self {
         Self::new(what, MAKE_AGAIN)
@@ -65,13 +65,13 @@ impl Unreadable {
     }
 }
 
-impl fmt::Display for Unreadable {
+impl fmt::Display for MapFileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}; {}", self.file, self.what, self.next)
     }
 }
 
-impl std::error::Error for Unreadable {}
+impl std::error::Error for MapFileError {}
 
 /// A map cannot be written: its file would have 4 GiB or more, which no reader takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

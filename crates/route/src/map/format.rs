@@ -1,6 +1,6 @@
 //! The format of a file, known from its content.
 
-use super::complaint::Unreadable;
+use super::complaint::MapFileError;
 use super::{berkeley, cdb};
 
 /// The format that a map was read from.
@@ -51,7 +51,7 @@ impl Format {
     ///
     /// # Errors
     /// It is a database of a kind that is not read.
-    pub fn of(bytes: &[u8]) -> Result<Self, Unreadable> {
+    pub fn of(bytes: &[u8]) -> Result<Self, MapFileError> {
         // A cdb file begins with a length, which may be anything; its whole header is compared, and like no other's.
         if cdb::looks_like_one(bytes) {
             return Ok(Self::Cdb);
@@ -60,10 +60,10 @@ impl Format {
             return Ok(format);
         }
         if let Some((_, what)) = OTHERS.iter().find(|(start, _)| bytes.starts_with(start)) {
-            return Err(Unreadable::unsupported(*what));
+            return Err(MapFileError::unsupported(*what));
         }
         if bytes.get(16..).and_then(|rest| rest.first_chunk()).copied().map(u32::from_ne_bytes) == Some(LMDB_MAGIC) {
-            return Err(Unreadable::unsupported("it is an LMDB database"));
+            return Err(MapFileError::unsupported("it is an LMDB database"));
         }
         let start = bytes.get(..LOOK).unwrap_or(bytes);
         if memchr::memchr(0, start).is_none() {
@@ -72,7 +72,7 @@ impl Format {
         // One line with a NUL is a line to complain about; a file full of other control characters is no text at all.
         let odd = start.iter().filter(|byte| byte.is_ascii_control() && !byte.is_ascii_whitespace()).count();
         if odd * 16 > start.len() {
-            return Err(Unreadable::unsupported(
+            return Err(MapFileError::unsupported(
                 "it is neither text nor Berkeley DB nor cdb, or its beginning is damaged",
             ));
         }

@@ -7,6 +7,7 @@
 //! | File | Holds |
 //! |---|---|
 //! | `text` | the lines that `makemap` reads |
+//! | `line` | one of these lines: key and value |
 //! | [`berkeley`] | Berkeley DB: hash and btree are read, hash is written |
 //! | [`cdb`] | constant databases: read and written |
 //! | `storage` | entries in memory, and how one is found |
@@ -19,13 +20,14 @@ pub mod berkeley;
 pub mod cdb;
 mod complaint;
 mod format;
+mod line;
 mod storage;
 mod text;
 
 #[cfg(test)]
 mod tests;
 
-pub use complaint::{Complaint, TooLarge, Unreadable};
+pub use complaint::{Complaint, MapFileError, TooLarge};
 pub use format::Format;
 
 use complaint::Complaints;
@@ -33,7 +35,7 @@ use storage::Storage;
 
 /// A file to read.
 #[derive(Debug)]
-pub struct Reading<'a> {
+pub struct MapFile<'a> {
     /// The name of the map, as in `mailertable`.
     pub name: &'a str,
     /// Where the bytes come from, for messages only.
@@ -46,7 +48,7 @@ pub struct Reading<'a> {
 
 /// How much a map may hold. Entries beyond a limit are reported, not dropped in silence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct MapLimits {
     /// Octets of a file, at most 4,294,967,294; 1 GiB by default.
     pub file_bytes_max: u64,
     /// Octets of the key and the value of one entry together; 1 MiB by default, for `aliases.db` has whole lists in a
@@ -58,7 +60,7 @@ pub struct Limits {
     pub complaints_max: usize,
 }
 
-impl Default for Limits {
+impl Default for MapLimits {
     fn default() -> Self {
         Self { file_bytes_max: 1 << 30, entry_bytes_max: 1 << 20, entries_max: 50_000_000, complaints_max: 100 }
     }
@@ -69,7 +71,7 @@ impl Default for Limits {
 pub struct Loaded {
     /// All entries that are right.
     pub table: Table,
-    /// The faults of the others, in the order of the file; at most [`Limits::complaints_max`] and one that counts the
+    /// The faults of the others, in the order of the file; at most [`MapLimits::complaints_max`] and one that counts the
     /// rest.
     pub complaints: Vec<Complaint>,
 }
@@ -106,27 +108,27 @@ impl Default for Table {
 }
 
 impl Table {
-    /// Reads a file, with the default [`Limits`].
+    /// Reads a file, with the default [`MapLimits`].
     ///
     /// # Errors
     /// The file as a whole is damaged, of another kind, or too large; the text names the file, the fault, and the next
     /// step.
-    pub fn read(reading: Reading<'_>) -> Result<Loaded, Unreadable> {
-        Self::read_within(reading, &Limits::default())
+    pub fn read(reading: MapFile<'_>) -> Result<Loaded, MapFileError> {
+        Self::read_within(reading, &MapLimits::default())
     }
 
     /// Reads a file within these limits.
     ///
     /// # Errors
     /// As [`read`](Self::read).
-    pub fn read_within(reading: Reading<'_>, limits: &Limits) -> Result<Loaded, Unreadable> {
-        let Reading { name, file, bytes, fold } = reading;
+    pub fn read_within(reading: MapFile<'_>, limits: &MapLimits) -> Result<Loaded, MapFileError> {
+        let MapFile { name, file, bytes, fold } = reading;
         let mut complaints = Complaints::new(limits.complaints_max);
         let read = || {
             // One less than the offsets of entries can say.
             let max = limits.file_bytes_max.min(u64::from(u32::MAX) - 1);
             if bytes.len() as u64 > max {
-                return Err(Unreadable::too_large(format!("it has {} octets, of {max} allowed", bytes.len())));
+                return Err(MapFileError::too_large(format!("it has {} octets, of {max} allowed", bytes.len())));
             }
             let format = Format::of(&bytes)?;
             let (storage, has_alias_token) = match format {
@@ -138,19 +140,19 @@ impl Table {
             };
             Ok((format, storage, has_alias_token))
         };
-        let (format, storage, has_alias_token) = read().map_err(|error: Unreadable| error.of_file(file))?;
+        let (format, storage, has_alias_token) = read().map_err(|error: MapFileError| error.of_file(file))?;
         let table = Self { name: name.to_owned(), file: file.to_owned(), format, fold, has_alias_token, storage };
         Ok(Loaded { table, complaints: complaints.into_list() })
     }
 
     /// A map of these entries, with keys in lower case; of equal keys the first counts.
     ///
-    /// Entries that no file could hold (a NUL in the key or the value) and those beyond the default [`Limits`] are left
+    /// Entries that no file could hold (a NUL in the key or the value) and those beyond the default [`MapLimits`] are left
     /// out.
     #[must_use]
     pub fn from_entries(name: &str, entries: impl IntoIterator<Item = (String, String)>) -> Self {
         let mut complaints = Complaints::new(0);
-        let limits = Limits::default();
+        let limits = MapLimits::default();
         let mut packing = storage::Packing::new(true, &limits);
         for (key, value) in entries {
             if packing.push(key.as_bytes(), value.as_bytes(), &mut complaints).is_err() {
@@ -165,14 +167,14 @@ impl Table {
     /// Makes a map of entries that the caller read from a text file, as aliases, each with its line; keys in lower
     /// case.
     ///
-    /// Of equal keys the first counts. Complaints are about duplicates, and entries beyond the default [`Limits`].
+    /// Of equal keys the first counts. Complaints are about duplicates, and entries beyond the default [`MapLimits`].
     #[must_use]
     pub fn from_lines<K: AsRef<str>, V: AsRef<str>>(
         name: &str,
         file: &str,
         entries: impl IntoIterator<Item = (K, V, u32)>,
     ) -> Loaded {
-        let limits = Limits::default();
+        let limits = MapLimits::default();
         let mut complaints = Complaints::new(limits.complaints_max);
         let mut packing = storage::Packing::new(true, &limits);
         for (key, value, line) in entries {

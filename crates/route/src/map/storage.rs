@@ -6,8 +6,8 @@
 //! mistakes stay in the text, but nothing leads there.
 
 use super::Hit;
-use super::complaint::{Complaints, Unreadable, shown};
-use super::{Limits, text};
+use super::complaint::{Complaints, MapFileError, shown};
+use super::{MapLimits, line};
 
 /// How the text is laid out.
 #[derive(Debug)]
@@ -105,7 +105,7 @@ impl Storage {
     /// Whether a key holds nothing that ends one.
     fn may_be_key(&self, key: &str) -> bool {
         match self.layout {
-            Layout::Lines(_) => !key.bytes().any(text::ends_key),
+            Layout::Lines(_) => !key.bytes().any(line::ends_key),
             Layout::Packed(_) => memchr::memchr(0, key.as_bytes()).is_none(),
         }
     }
@@ -115,7 +115,7 @@ impl Storage {
         let rest = self.text.as_bytes().get(offset as usize..).unwrap_or_default();
         let end = rest.strip_prefix(key.as_bytes()).and_then(|rest| rest.first());
         end.is_some_and(|end| match self.layout {
-            Layout::Lines(_) => text::ends_key(*end),
+            Layout::Lines(_) => line::ends_key(*end),
             Layout::Packed(_) => *end == 0,
         })
     }
@@ -124,7 +124,7 @@ impl Storage {
     fn entry(&self, offset: u32) -> (&str, &str) {
         let rest = self.text.get(offset as usize..).unwrap_or_default();
         match self.layout {
-            Layout::Lines(_) => text::entry(rest),
+            Layout::Lines(_) => line::entry(rest),
             Layout::Packed(_) => {
                 let (key, rest) = until_nul(rest);
                 (key, until_nul(rest).0)
@@ -153,7 +153,7 @@ impl Storage {
         let offset = self.slot_of(key, hash(key.as_bytes())).ok()?;
         let (key, rest) = self.text.get(offset as usize..)?.split_at_checked(key.len())?;
         let value = match self.layout {
-            Layout::Lines(_) => text::value(rest),
+            Layout::Lines(_) => line::value(rest),
             Layout::Packed(_) => until_nul(rest.get(1..)?).0,
         };
         Some(Hit { key, value, line: self.line_of(offset) })
@@ -298,12 +298,12 @@ pub(super) struct Packing {
     offsets: Vec<u32>,
     lines: Vec<(u32, u32)>,
     fold: bool,
-    limits: Limits,
+    limits: MapLimits,
     has_alias_token: bool,
 }
 
 impl Packing {
-    pub(super) fn new(fold: bool, limits: &Limits) -> Self {
+    pub(super) fn new(fold: bool, limits: &MapLimits) -> Self {
         Self { text: Vec::new(), offsets: Vec::new(), lines: Vec::new(), fold, limits: *limits, has_alias_token: false }
     }
 
@@ -316,7 +316,7 @@ impl Packing {
     ///
     /// # Errors
     /// There are more entries, or more octets in them, than the limits allow.
-    pub(super) fn push(&mut self, key: &[u8], value: &[u8], complaints: &mut Complaints) -> Result<(), Unreadable> {
+    pub(super) fn push(&mut self, key: &[u8], value: &[u8], complaints: &mut Complaints) -> Result<(), MapFileError> {
         let key = key.strip_suffix(b"\0").unwrap_or(key);
         let value = value.strip_suffix(b"\0").unwrap_or(value);
         // newaliases writes this last: the file is complete.
@@ -343,7 +343,7 @@ impl Packing {
         let offset = u32::try_from(self.text.len()).unwrap_or(u32::MAX);
         let octets = self.text.len() as u64 + key.len() as u64 + value.len() as u64 + 2;
         if octets >= u64::from(u32::MAX) {
-            return Err(Unreadable::too_large("its keys and values have more than 4 GiB"));
+            return Err(MapFileError::too_large("its keys and values have more than 4 GiB"));
         }
         self.offsets.push(offset);
         self.text.extend_from_slice(key);
@@ -380,12 +380,12 @@ impl Packing {
     }
 }
 
-pub(super) fn too_long(key: &[u8], len: usize, limits: &Limits) -> String {
+pub(super) fn too_long(key: &[u8], len: usize, limits: &MapLimits) -> String {
     format!("\"{}\" and its value have {len} octets, of {} allowed; entry ignored", shown(key), limits.entry_bytes_max)
 }
 
-pub(super) fn too_many(limits: &Limits) -> Unreadable {
-    Unreadable::too_large(format!("it has more than {} entries", limits.entries_max))
+pub(super) fn too_many(limits: &MapLimits) -> MapFileError {
+    MapFileError::too_large(format!("it has more than {} entries", limits.entries_max))
 }
 
 pub(super) fn not_utf8(key: &[u8]) -> String {

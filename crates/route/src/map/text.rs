@@ -5,22 +5,18 @@
 //! consist of blanks only, may be comments behind blanks, and blanks (a CR of a foreign line end is one) behind the
 //! value do not count.
 
-use super::Limits;
-use super::complaint::{Complaints, Unreadable, shown};
+use super::MapLimits;
+use super::complaint::{Complaints, MapFileError, shown};
+use super::line::{is_blank, trim};
 use super::storage::{Storage, fold, not_utf8, replace_invalid, too_long, too_many};
-
-/// The octets that `isspace` calls so, which part key and value.
-const fn is_blank(byte: u8) -> bool {
-    matches!(byte, b' ' | b'\t' | b'\r' | b'\x0b' | b'\x0c')
-}
 
 /// Reads a file; its bytes become the storage.
 pub(super) fn read(
     mut bytes: Vec<u8>,
     should_fold: bool,
-    limits: &Limits,
+    limits: &MapLimits,
     complaints: &mut Complaints,
-) -> Result<Storage, Unreadable> {
+) -> Result<Storage, MapFileError> {
     // A byte order mark is a habit of some editors.
     if bytes.starts_with(b"\xef\xbb\xbf") {
         bytes.drain(..3);
@@ -61,7 +57,7 @@ pub(super) fn read(
 ///
 /// # Errors
 /// The text of a complaint.
-fn key_len(line: &[u8], limits: &Limits) -> Result<Option<usize>, String> {
+fn key_len(line: &[u8], limits: &MapLimits) -> Result<Option<usize>, String> {
     let Some(first) = line.first() else { return Ok(None) };
     if *first == b'#' {
         return Ok(None);
@@ -97,20 +93,6 @@ fn no_value(key: &[u8]) -> String {
     format!("\"{}\" has no value; entry ignored", shown(trim(key)))
 }
 
-fn trim(mut bytes: &[u8]) -> &[u8] {
-    while let [first, rest @ ..] = bytes
-        && is_blank(*first)
-    {
-        bytes = rest;
-    }
-    while let [rest @ .., last] = bytes
-        && is_blank(*last)
-    {
-        bytes = rest;
-    }
-    bytes
-}
-
 /// Makes a file UTF-8: comments and values with question marks, other lines as comments.
 fn replace_in_lines(bytes: &mut [u8], complaints: &mut Complaints) {
     for (number, line) in (1..).zip(bytes.split_mut(|byte| *byte == b'\n')) {
@@ -131,25 +113,4 @@ fn replace_in_lines(bytes: &mut [u8], complaints: &mut Complaints) {
         }
         replace_invalid(line);
     }
-}
-
-/// Whether a key ends before this octet.
-pub(super) const fn ends_key(byte: u8) -> bool {
-    byte == b'\n' || is_blank(byte)
-}
-
-/// The key at the beginning of a text, and its value, which ends with the line.
-pub(super) fn entry(text: &str) -> (&str, &str) {
-    let len = text.bytes().position(ends_key).unwrap_or(text.len());
-    let (key, rest) = text.split_at_checked(len).unwrap_or_default();
-    (key, value(rest))
-}
-
-/// The value behind a key: the rest of the line without blanks around it.
-pub(super) fn value(rest: &str) -> &str {
-    let bytes = rest.as_bytes();
-    let start = bytes.iter().position(|byte| !is_blank(*byte)).unwrap_or(bytes.len());
-    let end = memchr::memchr(b'\n', bytes).unwrap_or(bytes.len());
-    let kept = trim(bytes.get(start..end).unwrap_or_default()).len();
-    rest.get(start..start + kept).unwrap_or_default()
 }

@@ -8,7 +8,7 @@ use crate::destination::Hosts;
 use crate::question::{Ask, Stop};
 use crate::refusal::Refusal;
 use crate::tables::mailer::MailerValue;
-use crate::tables::{Entry, mailertable};
+use crate::tables::{TableEntry, mailertable};
 
 /// The treatment of a domain whose mail does not go to its MX hosts.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,7 +36,7 @@ impl Router {
         if domain.starts_with('[') {
             return smart_hosts();
         }
-        let Some(Entry { found, value }) = mailertable::find(ask, &self.maps.mailertable, domain)? else {
+        let Some(TableEntry { found, value }) = mailertable::find(ask, &self.maps.mailertable, domain)? else {
             return smart_hosts();
         };
         let value =

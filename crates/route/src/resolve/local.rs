@@ -1,8 +1,8 @@
 //! Users of this machine: aliases, their forwards, their mailboxes; and the treatment of mail for unknown users.
 
 use super::LocalMailer;
-use super::run::{Flow, Job, Run, permanent};
-use crate::alias::{self, Expanded, Target};
+use super::run::{Flow, Job, RecipientResolver, permanent};
+use crate::alias::{self, AliasTarget, Expanded};
 use crate::destination::{NextHost, To};
 use crate::question::{Answer, Question, Stop};
 use crate::refusal::Refusal;
@@ -10,7 +10,7 @@ use crate::tables::mailer::MailerValue;
 use crate::tables::virtusertable::detail;
 use mail::{Address, Domain, DomainName, LocalPart};
 
-impl Run<'_, '_, '_> {
+impl RecipientResolver<'_, '_, '_> {
     /// Mail for a user of this machine; `is_mailbox`: aliases do not count.
     pub(super) fn local(&mut self, job: &mut Job, user: &LocalPart, is_mailbox: bool) -> Result<Flow, Stop> {
         if is_mailbox {
@@ -23,7 +23,7 @@ impl Run<'_, '_, '_> {
             return Ok(Flow::Done);
         }
         let router = self.router;
-        let settings = alias::Settings {
+        let settings = alias::AliasSettings {
             hostname: &router.settings.hostname,
             is_local: &|domain| router.classes.is_local(domain),
             delimiter: router.settings.delimiter,
@@ -46,17 +46,23 @@ impl Run<'_, '_, '_> {
     }
 
     /// Adds a recipient that an alias or a forward leads to.
-    fn send_to(&mut self, job: &Job, root: &LocalPart, target: Target, origin: alias::Origin) -> Result<Flow, Stop> {
+    fn send_to(
+        &mut self,
+        job: &Job,
+        root: &LocalPart,
+        target: AliasTarget,
+        origin: alias::Origin,
+    ) -> Result<Flow, Stop> {
         let member = |job: &Job, user: &LocalPart, origin| -> Result<Job, Stop> {
             Ok(Self::child(job, self.address_here(job, user)?, origin))
         };
         match target {
-            Target::Address(address) => {
+            AliasTarget::Address(address) => {
                 let child = Self::child(job, address, origin);
                 self.push(child);
                 Ok(Flow::Done)
             }
-            Target::Mailbox { user, detail } => {
+            AliasTarget::Mailbox { user, detail } => {
                 let delimiter = self.router.settings.delimiter.unwrap_or('+');
                 let name = match &detail {
                     Some(detail) => joined(&user, delimiter, detail)?,
@@ -70,27 +76,27 @@ impl Run<'_, '_, '_> {
                     false => self.mailbox(&child, &name),
                 }
             }
-            Target::Program { command } => {
+            AliasTarget::Program { command } => {
                 let child = member(job, root, origin)?;
                 let user = child.origin.controller().unwrap_or_default().into();
                 self.step("local", || format!("program {command}"));
                 self.deliver(&child, child.address.clone(), To::Program { user, command }, None)
             }
-            Target::File { path } => {
+            AliasTarget::File { path } => {
                 let child = member(job, root, origin)?;
                 let user = child.origin.controller().unwrap_or_default().into();
                 self.step("local", || format!("file {path}"));
                 self.deliver(&child, child.address.clone(), To::File { user, path }, None)
             }
             // A report names the address that the client gave, and not what stands in the file of a user.
-            Target::Unknown { .. } if origin.has_forward() && self.router.settings.luser_relay.is_none() => {
+            AliasTarget::Unknown { .. } if origin.has_forward() && self.router.settings.luser_relay.is_none() => {
                 match origin.wrong(root, permanent(1, 1)) {
-                    Some(refusal) => self.send_to(job, root, Target::Refused(refusal), origin),
+                    Some(refusal) => self.send_to(job, root, AliasTarget::Refused(refusal), origin),
                     None => Ok(Flow::Done),
                 }
             }
-            Target::Unknown { user } => self.unknown_user(member(job, &user, origin)?, root, &user),
-            Target::Refused(refusal) => {
+            AliasTarget::Unknown { user } => self.unknown_user(member(job, &user, origin)?, root, &user),
+            AliasTarget::Refused(refusal) => {
                 // The user is told by the address that the client knows.
                 let text = match refusal.text.strip_prefix(&format!("<{root}>... ")) {
                     Some(rest) => format!("<{}>... {rest}", self.original),

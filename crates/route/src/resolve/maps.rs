@@ -2,17 +2,17 @@
 
 use super::Precedence;
 use super::rule::At;
-use super::run::{Flow, Job, Run, permanent, trouble};
+use super::run::{Flow, Job, RecipientResolver, permanent, trouble};
 use crate::destination::To;
 use crate::question::Stop;
 use crate::refusal::Refusal;
 use crate::tables::ldap_routing::Routed;
 use crate::tables::mailer::MailerValue;
-use crate::tables::virtusertable::Target;
-use crate::tables::{Entry, ValueError, domaintable, mailertable, smarttable, virtusertable};
+use crate::tables::virtusertable::VirtualUserTarget;
+use crate::tables::{TableEntry, ValueError, domaintable, mailertable, smarttable, virtusertable};
 use mail::{Address, AddressLiteral, Domain, DomainName, LocalPart};
 
-impl Run<'_, '_, '_> {
+impl RecipientResolver<'_, '_, '_> {
     /// Once through the maps.
     pub(super) fn pass(&mut self, job: &mut Job) -> Result<Flow, Stop> {
         if self.rules(job, At::First)? == Flow::Done {
@@ -48,7 +48,8 @@ impl Run<'_, '_, '_> {
             self.at_domain(job, &self.router.settings.hostname.clone())?;
             return Ok(());
         }
-        let Some(Entry { found, value }) = domaintable::find(self.ask, &self.router.maps.domaintable, name.ascii())?
+        let Some(TableEntry { found, value }) =
+            domaintable::find(self.ask, &self.router.maps.domaintable, name.ascii())?
         else {
             return Ok(());
         };
@@ -124,7 +125,8 @@ impl Run<'_, '_, '_> {
         let local = job.address.local_part().to_string();
         let sources = &self.router.maps.virtusertable;
         let delimiter = self.router.settings.delimiter;
-        let Some(Entry { found, value }) = virtusertable::find(self.ask, sources, &local, name.ascii(), delimiter)?
+        let Some(TableEntry { found, value }) =
+            virtusertable::find(self.ask, sources, &local, name.ascii(), delimiter)?
         else {
             return Ok(Flow::On);
         };
@@ -139,20 +141,20 @@ impl Run<'_, '_, '_> {
             Err(fault) => return Err(trouble(&found, &fault)),
         };
         let new = match target {
-            Target::Error(error) => {
+            VirtualUserTarget::Error(error) => {
                 self.step_of(virtusertable::NAME, &found, || {
                     format!("refused: {} {} {}", error.code, error.status, error.text)
                 });
                 let refusal = error.refusal(&self.original, Some(found));
                 return Ok(self.fail(job, refusal));
             }
-            Target::User { name, is_mailbox: true } => {
+            VirtualUserTarget::User { name, is_mailbox: true } => {
                 self.step_of(virtusertable::NAME, &found, || format!("mailbox of {name}"));
                 return self.local(job, &name, true);
             }
-            Target::User { name, is_mailbox: false } => self.at(&name, &self.router.settings.hostname),
-            Target::Domain(domain) => self.at(job.address.local_part(), &domain),
-            Target::Address(address) => Ok(address),
+            VirtualUserTarget::User { name, is_mailbox: false } => self.at(&name, &self.router.settings.hostname),
+            VirtualUserTarget::Domain(domain) => self.at(job.address.local_part(), &domain),
+            VirtualUserTarget::Address(address) => Ok(address),
         };
         let new =
             new.map_err(|why| trouble(&found, &ValueError { text: why, hint: "write a shorter address".into() }))?;
@@ -209,7 +211,7 @@ impl Run<'_, '_, '_> {
     fn smarttable(&mut self, job: &Job) -> Result<Flow, Stop> {
         let settings = &self.router.settings;
         let entry = smarttable::find(self.ask, &self.router.maps.smarttable, self.sender, settings.delimiter)?;
-        let Some(Entry { found, value: text }) = entry else { return Ok(Flow::On) };
+        let Some(TableEntry { found, value: text }) = entry else { return Ok(Flow::On) };
         // As in sendmail, our own name says: as if there were no entry.
         if self.router.is_ours(&text) {
             self.step_of(smarttable::NAME, &found, || "no other host".to_owned());
@@ -224,7 +226,7 @@ impl Run<'_, '_, '_> {
     fn mailertable(&mut self, job: &Job) -> Result<Flow, Stop> {
         let Some(name) = job.address.domain().name() else { return Ok(Flow::On) };
         let entry = mailertable::find(self.ask, &self.router.maps.mailertable, name.ascii())?;
-        let Some(Entry { found, value: text }) = entry else { return Ok(Flow::On) };
+        let Some(TableEntry { found, value: text }) = entry else { return Ok(Flow::On) };
         let value = MailerValue::parse(&text, self.router.settings.port).map_err(|fault| trouble(&found, &fault))?;
         self.step_of(mailertable::NAME, &found, || format!("{} by {value}", job.address));
         match &value {

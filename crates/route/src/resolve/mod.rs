@@ -56,7 +56,7 @@ use crate::refusal::Refusal;
 use crate::step::Step;
 use crate::tables::ldap_routing::LdapRouting;
 use crate::tables::mailer::MailerValue;
-use crate::tables::{Entry, smarttable};
+use crate::tables::{TableEntry, smarttable};
 use mail::{Address, Domain, DomainName, ReversePath};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -70,7 +70,7 @@ pub const STEPS_MAX: usize = 1_000;
 #[derive(Clone, Debug)]
 pub struct Router {
     /// Settings that are not maps.
-    pub settings: Settings,
+    pub settings: RouterSettings,
     /// The maps.
     pub maps: Maps,
     /// Which domains are ours.
@@ -102,7 +102,7 @@ pub struct Maps {
 
 /// Settings of a router.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct RouterSettings {
     /// Our own name: users without a domain are at it.
     pub hostname: DomainName,
     /// Which of mailertable and smarttable counts.
@@ -171,7 +171,7 @@ pub enum LocalMailer {
     None,
 }
 
-impl Settings {
+impl RouterSettings {
     /// The defaults.
     #[must_use]
     pub fn new(hostname: DomainName) -> Self {
@@ -283,7 +283,7 @@ impl Router {
     /// [`Stop::Open`] if something has to be asked first, [`Stop::Trouble`] if it cannot be said now: the client is to
     /// try again. [`Stop::TooMuchWork`] if it takes more work than `ask` allows.
     pub fn resolve(&self, ask: &mut Ask<'_>, request: &Request<'_>) -> Result<Resolution, Stop> {
-        run::Run::new(self, ask, request).all()
+        run::RecipientResolver::new(self, ask, request).all()
     }
 
     /// Returns the properties of a request's sender and client that take part in a resolution. Two requests for the
@@ -296,7 +296,7 @@ impl Router {
         let fits = |rule: &Rule| rule.fits(request.sender, request.client, delimiter);
         let rules = self.rules.iter().enumerate().filter(|(_, rule)| fits(rule)).map(|(number, _)| number).collect();
         let entry = smarttable::find(ask, &self.maps.smarttable, request.sender, delimiter)?;
-        let host = entry.map(|Entry { found, value }| {
+        let host = entry.map(|TableEntry { found, value }| {
             let line = found.place.line.unwrap_or_default();
             format!("{}\n{line}\n{}\n{}\n{value}", found.place.file, found.key, found.value).into()
         });

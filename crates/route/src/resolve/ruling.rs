@@ -1,13 +1,13 @@
 //! The effects of rules on an address on its way.
 
 use super::rule::{At, CopyTo, Rule};
-use super::run::{Copy, Flow, Job, Run};
+use super::run::{Copy, Flow, Job, RecipientResolver};
 use crate::alias::Origin;
 use crate::question::{MapEntry, Stop};
 use mail::Address;
 use std::rc::Rc;
 
-impl Run<'_, '_, '_> {
+impl RecipientResolver<'_, '_, '_> {
     /// The rules of one place.
     pub(super) fn rules(&mut self, job: &mut Job, at: At) -> Result<Flow, Stop> {
         let delimiter = self.router.settings.delimiter;

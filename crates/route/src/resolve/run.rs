@@ -73,7 +73,7 @@ pub(super) enum Copy {
     Value(Job, MailerValue, Option<MapEntry>),
 }
 
-pub(super) struct Run<'r, 'q, 'a> {
+pub(super) struct RecipientResolver<'r, 'q, 'a> {
     pub(super) router: &'r Router,
     pub(super) ask: &'q mut Ask<'a>,
     pub(super) sender: &'r ReversePath,
@@ -93,7 +93,7 @@ pub(super) struct Run<'r, 'q, 'a> {
     steps: Vec<Step>,
 }
 
-impl<'r, 'q, 'a> Run<'r, 'q, 'a> {
+impl<'r, 'q, 'a> RecipientResolver<'r, 'q, 'a> {
     pub(super) fn new(router: &'r Router, ask: &'q mut Ask<'a>, request: &Request<'r>) -> Self {
         let fits = |rule: &Rule| rule.fits(request.sender, request.client, router.settings.delimiter);
         let rules = router.rules.iter().enumerate().filter(|(_, rule)| fits(rule)).collect();

@@ -7,7 +7,7 @@ use super::Router;
 use super::run::trouble;
 use crate::class::Class;
 use crate::question::{Ask, Stop};
-use crate::tables::{Entry, ValueError, domaintable, genericstable};
+use crate::tables::{TableEntry, ValueError, domaintable, genericstable};
 use mail::{Address, Domain, DomainName, LocalPart, ReversePath};
 
 /// Where an address stands.
@@ -72,7 +72,7 @@ impl Router {
     /// [`Stop::Open`] if something has to be asked first, [`Stop::Trouble`] if it cannot be said now.
     pub fn canonical(&self, ask: &mut Ask<'_>, address: &Address) -> Result<Address, Stop> {
         let Some(name) = address.domain().name() else { return Ok(address.clone()) };
-        let Some(Entry { found, value }) = domaintable::find(ask, &self.maps.domaintable, name.ascii())? else {
+        let Some(TableEntry { found, value }) = domaintable::find(ask, &self.maps.domaintable, name.ascii())? else {
             return Ok(address.clone());
         };
         let new = domaintable::parse(&value).map_err(|fault| trouble(&found, &fault))?;
@@ -100,7 +100,7 @@ impl Router {
         let local = address.local_part().to_string();
         let sources = &self.maps.genericstable;
         let entry = genericstable::find(ask, sources, &local, name.ascii(), settings.delimiter)?;
-        let Some(Entry { found, value }) = entry else { return self.masqueraded(address) };
+        let Some(TableEntry { found, value }) = entry else { return self.masqueraded(address) };
         let bad = |why: String| {
             trouble(
                 &found,

@@ -1,12 +1,12 @@
 //! The additions of the access map's tags to the way of a recipient: a copy by `bcc:`, and the queue group by `QGRP:`.
 
 use super::rule::CopyDsn;
-use super::run::{Copy, Run};
+use super::run::{Copy, RecipientResolver};
 use crate::alias::Origin;
 use crate::question::Stop;
 use mail::Address;
 
-impl Run<'_, '_, '_> {
+impl RecipientResolver<'_, '_, '_> {
     /// Notes the copy that `bcc:` asks for: by the domain of the recipient as the client named it, so it is asked for
     /// once, and a copy leads to no other.
     pub(super) fn blind_copy(&mut self) -> Result<(), Stop> {

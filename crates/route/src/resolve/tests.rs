@@ -17,7 +17,7 @@ use crate::tables::tests::map;
 /// A router with these maps, each `(name, entries)`, for `v.test`, `oracle.example` and `[192.0.2.25]`.
 fn router(maps: &[(&str, &[(&str, &str)])]) -> Router {
     let mut router = Router {
-        settings: Settings::new("oracle.example".parse().unwrap()),
+        settings: RouterSettings::new("oracle.example".parse().unwrap()),
         maps: Maps::default(),
         classes: Classes { hostname: Some("oracle.example".parse().unwrap()), ..Classes::default() },
         rules: Vec::new(),

@@ -1,7 +1,7 @@
 //! domaintable: other names of domains. The whole domain is the key, the domain that is meant the value; one step, no
 //! chain.
 
-use super::{Entry, ValueError, first};
+use super::{TableEntry, ValueError, first};
 use crate::question::{Ask, Source, Stop};
 use mail::DomainName;
 
@@ -12,7 +12,7 @@ pub const NAME: &str = "domaintable";
 ///
 /// # Errors
 /// As [`Ask::find`].
-pub fn find(ask: &mut Ask<'_>, sources: &[Source], domain: &str) -> Result<Option<Entry>, Stop> {
+pub fn find(ask: &mut Ask<'_>, sources: &[Source], domain: &str) -> Result<Option<TableEntry>, Stop> {
     first(ask, NAME, sources, [(domain, ["", "", ""])])
 }
 

@@ -15,7 +15,7 @@
 //! Without a detail: `u@g.example`, `@g.example`, `u`. A value without a domain is a user of this machine.
 
 use super::virtusertable::detail;
-use super::{Entry, first};
+use super::{TableEntry, first};
 use crate::question::{Ask, Source, Stop};
 
 /// The name of the map in messages.
@@ -31,7 +31,7 @@ pub fn find(
     local: &str,
     domain: &str,
     delimiter: Option<char>,
-) -> Result<Option<Entry>, Stop> {
+) -> Result<Option<TableEntry>, Stop> {
     if sources.is_empty() {
         return Ok(None);
     }

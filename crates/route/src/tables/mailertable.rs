@@ -5,7 +5,7 @@
 //! a dot `%1` is the part before it in the domain (`a`, `a.b`; with `.` the whole domain), and `%2` the last part of
 //! that.
 
-use super::{Entry, first};
+use super::{TableEntry, first};
 use crate::question::{Ask, Source, Stop};
 
 /// The name of the map in messages.
@@ -15,7 +15,7 @@ pub const NAME: &str = "mailertable";
 ///
 /// # Errors
 /// As [`Ask::find`].
-pub fn find(ask: &mut Ask<'_>, sources: &[Source], domain: &str) -> Result<Option<Entry>, Stop> {
+pub fn find(ask: &mut Ask<'_>, sources: &[Source], domain: &str) -> Result<Option<TableEntry>, Stop> {
     let whole = std::iter::once((domain, ["", "", ""]));
     let parents = domain.match_indices('.').filter_map(|(dot, _)| {
         let (before, key) = domain.split_at_checked(dot)?;

@@ -26,7 +26,7 @@ use crate::question::{Ask, MapEntry, Source, Stop};
 
 /// An entry, and its value with the parts of the key in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct TableEntry {
     /// Where it stands.
     pub found: MapEntry,
     /// Its value, with `%1` and the others filled in.
@@ -57,7 +57,7 @@ fn first<'k>(
     map: &str,
     sources: &[Source],
     keys: impl IntoIterator<Item = (&'k str, [&'k str; 3])>,
-) -> Result<Option<Entry>, Stop> {
+) -> Result<Option<TableEntry>, Stop> {
     if sources.is_empty() {
         return Ok(None);
     }
@@ -66,7 +66,7 @@ fn first<'k>(
         match ask.find(map, sources, key) {
             Ok(Some(found)) if !is_open => {
                 let value = substitute::substitute(&found.value, key, &parts);
-                return Ok(Some(Entry { found, value }));
+                return Ok(Some(TableEntry { found, value }));
             }
             Ok(_) => {}
             Err(Stop::Open) => is_open = true,

@@ -4,7 +4,7 @@
 //! `.b.example`, `b.example`, `.example`, `example`. The null sender has the key `@`, and no other. Andrzej Filip's
 //! `smarttable.m4` asks for the address and for `@a.b.example` only.
 
-use super::{Entry, first};
+use super::{TableEntry, first};
 use crate::question::{Ask, Source, Stop};
 use mail::{Domain, ReversePath};
 
@@ -20,7 +20,7 @@ pub fn find(
     sources: &[Source],
     sender: &ReversePath,
     delimiter: Option<char>,
-) -> Result<Option<Entry>, Stop> {
+) -> Result<Option<TableEntry>, Stop> {
     const NONE: [&str; 3] = [""; 3];
     if sources.is_empty() {
         return Ok(None);

@@ -16,7 +16,7 @@
 //! value `@new.example` keeps the local part; sendmail refuses such mail.
 
 use super::error_value::ErrorValue;
-use super::{Entry, ValueError, first};
+use super::{TableEntry, ValueError, first};
 use crate::question::{Ask, Source, Stop};
 use mail::{Address, LocalPart};
 
@@ -25,7 +25,7 @@ pub const NAME: &str = "virtusertable";
 
 /// The target that an address stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Target {
+pub enum VirtualUserTarget {
     /// Another address.
     Address(Address),
     /// A user of this machine.
@@ -63,7 +63,7 @@ pub fn find(
     local: &str,
     domain: &str,
     delimiter: Option<char>,
-) -> Result<Option<Entry>, Stop> {
+) -> Result<Option<TableEntry>, Stop> {
     if sources.is_empty() {
         return Ok(None);
     }
@@ -93,10 +93,10 @@ pub fn find(
 ///
 /// # Errors
 /// The fault, and the text to write.
-pub fn parse(value: &str) -> Result<Target, ValueError> {
+pub fn parse(value: &str) -> Result<VirtualUserTarget, ValueError> {
     let value = value.trim();
     if let Some(rest) = value.strip_prefix("error:") {
-        return Ok(Target::Error(ErrorValue::parse_virtual(rest)));
+        return Ok(VirtualUserTarget::Error(ErrorValue::parse_virtual(rest)));
     }
     if value.starts_with(['|', '/', ':']) || value.starts_with("\"|") || value.starts_with("\"/") {
         return Err(ValueError::new(
@@ -105,7 +105,7 @@ pub fn parse(value: &str) -> Result<Target, ValueError> {
         ));
     }
     if let Some(domain) = value.strip_prefix('@') {
-        return super::domaintable::parse(domain).map(Target::Domain);
+        return super::domaintable::parse(domain).map(VirtualUserTarget::Domain);
     }
     // sendmail drops what stands before a colon.
     let value = match super::mailer::split_mailer(value) {
@@ -113,7 +113,7 @@ pub fn parse(value: &str) -> Result<Target, ValueError> {
         None => value,
     };
     if value.contains('@') && !value.ends_with('"') {
-        return Address::parse(value.as_bytes()).map(Target::Address).map_err(|error| {
+        return Address::parse(value.as_bytes()).map(VirtualUserTarget::Address).map_err(|error| {
             let hint = match value.contains(',') {
                 true => "write one address; name a user here and give him an alias for several",
                 false => "write user@domain, a user here, or error:nouser 550 text",
@@ -124,7 +124,7 @@ pub fn parse(value: &str) -> Result<Target, ValueError> {
     let (is_mailbox, name) = value.strip_prefix('\\').map_or((false, value), |name| (true, name));
     let is_name = !name.is_empty() && !name.contains([' ', ',', ';', '<', '>']);
     match LocalPart::new(name.trim_matches('"')) {
-        Ok(name) if is_name => Ok(Target::User { name, is_mailbox }),
+        Ok(name) if is_name => Ok(VirtualUserTarget::User { name, is_mailbox }),
         _ => Err(ValueError::new(
             format!("\"{value}\" is no address and no user"),
             "write user@domain, a user here, or error:nouser 550 text",
@@ -184,8 +184,8 @@ mod tests {
 
     #[test]
     fn values_are_addresses_users_and_errors() {
-        let address = |text: &str| Target::Address(text.parse().unwrap());
-        let user = |name: &str, is_mailbox| Target::User { name: LocalPart::new(name).unwrap(), is_mailbox };
+        let address = |text: &str| VirtualUserTarget::Address(text.parse().unwrap());
+        let user = |name: &str, is_mailbox| VirtualUserTarget::User { name: LocalPart::new(name).unwrap(), is_mailbox };
         for (value, target) in [
             ("a@b.example", address("a@b.example")),
             ("\"joe smith\"@new.example", address("\"joe smith\"@new.example")),
@@ -194,7 +194,7 @@ mod tests {
             ("\\joe", user("joe", true)),
             ("local:joe", user("joe", false)),
             ("smtp:x@y.example", address("x@y.example")),
-            ("@new.example", Target::Domain("new.example".parse().unwrap())),
+            ("@new.example", VirtualUserTarget::Domain("new.example".parse().unwrap())),
             ("a@[192.0.2.1]", address("a@[192.0.2.1]")),
         ] {
             assert_eq!(parse(value), Ok(target), "{value}");

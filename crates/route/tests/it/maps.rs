@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use proptest::prelude::*;
-use route::map::{Format, Loaded, Reading, Table, Unreadable, berkeley, cdb};
+use route::map::{Format, Loaded, MapFile, MapFileError, Table, berkeley, cdb};
 use testkit::needs;
 
-fn read_bytes(bytes: Vec<u8>, fold: bool) -> Result<Loaded, Unreadable> {
-    Table::read(Reading { name: "test", file: "test.db", bytes, fold })
+fn read_bytes(bytes: Vec<u8>, fold: bool) -> Result<Loaded, MapFileError> {
+    Table::read(MapFile { name: "test", file: "test.db", bytes, fold })
 }
 
 fn path(file: &str) -> PathBuf {

@@ -8,9 +8,9 @@ use mail::{Address, Domain, DomainName, ReversePath};
 use route::access::{Access, Client, ClientName, DelayChecks, Options, RelayMailFrom, Ruled, Ruling};
 use route::class::{Class, Classes, Kind};
 use route::destination::{Hosts, To};
-use route::map::{Reading, Table};
+use route::map::{MapFile, Table};
 use route::question::{Answer as Said, Answers, Ask, Question, Source, Stop};
-use route::resolve::{Generics, Maps, Masquerade, Outcome, Request, Router, SenderKind, Settings};
+use route::resolve::{Generics, Maps, Masquerade, Outcome, Request, Router, RouterSettings, SenderKind};
 use route::tables::mailer::MailerValue;
 use std::net::IpAddr;
 use std::path::Path;
@@ -67,7 +67,7 @@ impl Site {
         };
         // The addresses at which the server listens are its own, as it adds them.
         classes.ours.add_address(std::net::Ipv4Addr::LOCALHOST.into());
-        let mut settings = Settings::new(host);
+        let mut settings = RouterSettings::new(host);
         settings.smart_hosts = text("smart_host").and_then(|text| hosts(&text));
         settings.luser_relay = text("luser_relay").and_then(|text| MailerValue::parse(&text, 25).ok());
         settings.mail_hub = text("mail_hub").and_then(|text| MailerValue::parse(&text, 25).ok());
@@ -337,7 +337,7 @@ enum Name {
 fn table(dir: &Path, name: &str) -> Option<Source> {
     let bytes = std::fs::read(dir.join(name)).ok()?;
     Some(Source::Loaded(Arc::new(
-        Table::read(Reading { name, file: name, bytes, fold: true }).expect("readable").table,
+        Table::read(MapFile { name, file: name, bytes, fold: true }).expect("readable").table,
     )))
 }
 

@@ -29,7 +29,9 @@ use crate::simulation::{Sabotage, is_sabotaged};
 use mail::{EnhancedCode, Outcome, Reply};
 use observe::NextHop;
 use schedule::{AvoidedExtensions, Failure, Hosts, Lane};
-use smtp::client::{Closing, Dialect, Limits, Loss, Session, Settings, Stage, Step, TlsUse};
+use smtp::client::{
+    ClientDialect, ClientLimits, ClientSession, ClientSettings, ClientStep, Closing, Loss, Stage, TlsUse,
+};
 use std::collections::VecDeque;
 use std::future::{Future, pending};
 use std::net::SocketAddr;
@@ -337,17 +339,17 @@ impl Opening<'_> {
         wait: &mut Wait<'_, N>,
     ) -> Result<Box<Link>, Unready> {
         let settings = self.settings(tls, &candidate, said);
-        let is_lmtp = settings.dialect == Dialect::Lmtp;
+        let is_lmtp = settings.dialect == ClientDialect::Lmtp;
         // In the slow lane the connection waits, and the host does not count as fast again.
         let lags_after = Some(self.config.delivery.fast_command_time);
-        let session = Session::new(Arc::new(settings));
+        let session = ClientSession::new(Arc::new(settings));
         let mut link = Box::new(Link::new(session, transport, candidate.clone(), is_lmtp, lags_after));
         link.routing = Some(Arc::clone(self.routing));
         let mut nobody = pin!(pending::<()>());
         loop {
             match link.next(wait, nobody.as_mut(), false, None).await {
-                Next::Step(Step::StartTls) => self.secure(&mut link, said).await?,
-                Next::Step(Step::Ready) => return Ok(link),
+                Next::Step(ClientStep::StartTls) => self.secure(&mut link, said).await?,
+                Next::Step(ClientStep::Ready) => return Ok(link),
                 Next::Step(_) => {
                     return Err(self.unready(&link, said));
                 }
@@ -358,7 +360,7 @@ impl Opening<'_> {
     }
 
     /// Returns the settings of our side of a session.
-    fn settings(self, tls: TlsUse, candidate: &Candidate, said: &Peer) -> Settings {
+    fn settings(self, tls: TlsUse, candidate: &Candidate, said: &Peer) -> ClientSettings {
         let (delivery, patience) = (&self.config.delivery, self.patience);
         let (used, now) = (self.rule.extensions, self.context.unix_now());
         let avoided =
@@ -369,14 +371,14 @@ impl Opening<'_> {
         #[cfg(test)]
         let (end, transaction) =
             if is_sabotaged(Sabotage::Patient) { (patience.all, patience.all) } else { (end, transaction) };
-        Settings {
+        ClientSettings {
             dialect: match candidate.protocol {
-                RouteProtocol::Lmtp => Dialect::Lmtp,
-                RouteProtocol::Smtp => Dialect::Smtp,
+                RouteProtocol::Lmtp => ClientDialect::Lmtp,
+                RouteProtocol::Smtp => ClientDialect::Smtp,
             },
             hello: self.rule.hello.as_deref().unwrap_or(self.config.hostname.as_str()).into(),
             tls,
-            limits: Limits {
+            limits: ClientLimits {
                 greeting: patience.greeting,
                 hello: patience.command,
                 mail: delivery.command_time,
@@ -390,8 +392,12 @@ impl Opening<'_> {
                 transaction,
                 farewell: FAREWELL_TIME,
                 #[cfg(test)]
-                reply_octets: if is_sabotaged(Sabotage::AllEars) { usize::MAX } else { Limits::default().reply_octets },
-                ..Limits::default()
+                reply_octets: if is_sabotaged(Sabotage::AllEars) {
+                    usize::MAX
+                } else {
+                    ClientLimits::default().reply_octets
+                },
+                ..ClientLimits::default()
             },
             login: said.login.as_ref().map(|login| login::ordered(login, avoided.unwrap_or_default())),
             pipelining: used.pipelining && !said.is_lockstep && !avoids(AvoidedExtensions::PIPELINING),

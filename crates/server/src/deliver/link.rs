@@ -11,7 +11,7 @@ use crate::env::clock;
 use crate::routing::Routing;
 use crate::session::{FAR, Transport, Wait};
 use crate::tls::TlsInfo;
-use smtp::client::{Loss, Session, Stage, Step};
+use smtp::client::{ClientSession, ClientStep, Loss, Stage};
 use std::future::{Future, poll_fn};
 use std::io::IoSlice;
 use std::pin::Pin;
@@ -40,7 +40,7 @@ const WITHDRAWS_AFTER: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(super) struct Link {
     /// The protocol.
-    pub(super) session: Session,
+    pub(super) session: ClientSession,
     /// The bytes.
     pub(super) transport: Transport,
     /// It speaks LMTP.
@@ -75,8 +75,8 @@ pub(super) fn timer() -> Sleep {
 /// Why waiting was over.
 #[derive(Debug)]
 pub(super) enum Next {
-    /// The session wants something, [`Step::Wait`] excepted.
-    Step(Step),
+    /// The session wants something, [`ClientStep::Wait`] excepted.
+    Step(ClientStep),
     /// Dispatch has signalled.
     Rung,
     /// The limit of the caller has passed.
@@ -102,7 +102,7 @@ impl Link {
     /// Makes an open connection whose peer has said nothing yet. A reply that is missing for longer than `lags_after`
     /// is reported by [`Next::Lagging`].
     pub(super) fn new(
-        session: Session,
+        session: ClientSession,
         transport: Transport,
         peer: Candidate,
         is_lmtp: bool,
@@ -152,8 +152,8 @@ impl Link {
         poll_fn(|context| {
             loop {
                 match self.session.step() {
-                    Step::Wait => {}
-                    Step::Ready if is_sated => {}
+                    ClientStep::Wait => {}
+                    ClientStep::Ready if is_sated => {}
                     step => return Poll::Ready(Next::Step(step)),
                 }
                 if self.poll_bytes(context) {

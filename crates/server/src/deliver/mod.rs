@@ -41,7 +41,7 @@ use mail::MailParams;
 use observe::{Event, NextHop, Severity};
 use outbound_session::OutboundSession;
 use schedule::{ConnectionId, Failure, Feedback, Hosts, Job, NextJob};
-use smtp::client::Transaction;
+use smtp::client::ClientTransaction;
 use spool::{Change, Pressure, Status, Store as _};
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -314,11 +314,11 @@ impl Drop for Work<'_> {
 impl OutboundMessage {
     /// Makes the transaction for the session, without recipients that are left out, and with the rest of the time by
     /// which it is to be delivered.
-    fn transaction(&self, token: u64, now: Duration, left_out: &[Option<AttemptOutcome>]) -> Transaction {
+    fn transaction(&self, token: u64, now: Duration, left_out: &[Option<AttemptOutcome>]) -> ClientTransaction {
         let recipients = &self.envelope.recipients;
         let is_sent = |at: usize| left_out.get(at).is_none_or(Option::is_none);
         let sent = || recipients.iter().enumerate().filter(|(at, _)| is_sent(*at)).map(|(_, one)| one.clone());
-        Transaction {
+        ClientTransaction {
             token,
             sender: self.envelope.sender.clone(),
             params: MailParams { by: settle::deadline::left(&self.envelope, now), ..self.envelope.params.clone() },

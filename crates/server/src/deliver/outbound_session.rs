@@ -17,7 +17,7 @@ use crate::settle::{self, Attempt, AttemptOutcome, Cause};
 use crate::simulation::{Sabotage, is_sabotaged};
 use mail::{Body, EnhancedCode, Outcome, QueueId};
 use schedule::{Failure, Feedback, Hosts, Job, Lag, NextJob, Standing};
-use smtp::client::{Answer, Closing, Finished, Loss, Misfit, Stage, Step};
+use smtp::client::{Answer, ClientStep, Closing, Finished, Loss, Misfit, Stage};
 #[cfg(test)]
 use spool::{Change, Status, Store as _};
 use spool::{Pressure, State};
@@ -165,17 +165,17 @@ impl OutboundSession<'_> {
         let mut step = self.link.session.step();
         loop {
             match step {
-                Step::Ready if self.appetite == WorkState::WantsJob && !self.waits && self.is_light() => {
+                ClientStep::Ready if self.appetite == WorkState::WantsJob && !self.waits && self.is_light() => {
                     self.take().await
                 }
-                Step::Ready if self.appetite == WorkState::Closing && self.link.session.in_flight() == 0 => {
+                ClientStep::Ready if self.appetite == WorkState::Closing && self.link.session.in_flight() == 0 => {
                     let now = self.link.now();
                     self.link.session.quit(now);
                 }
-                Step::Content => self.feed().await,
-                Step::Done(finished) => Box::pin(self.finish(finished)).await,
-                Step::Closed => return,
-                Step::Wait | Step::Ready | Step::StartTls => {
+                ClientStep::Content => self.feed().await,
+                ClientStep::Done(finished) => Box::pin(self.finish(finished)).await,
+                ClientStep::Closed => return,
+                ClientStep::Wait | ClientStep::Ready | ClientStep::StartTls => {
                     self.work.flush();
                     match self.link.next(wait, bell.as_mut(), true, self.idle_until()).await {
                         Next::Step(next) => {

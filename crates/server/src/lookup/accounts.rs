@@ -5,8 +5,9 @@
 
 use super::cache::{Cache, Limits};
 use crate::config;
-use crate::env::accounts::{Kept, Login};
+use crate::env::accounts::Kept;
 use crate::env::clock;
+use crate::env::login::Login;
 use crate::env::{blocking, nss};
 use route::question::{Answer, Question};
 use std::collections::HashMap;

@@ -4,7 +4,7 @@ use mail::Domain;
 use route::Table;
 use route::alias::parse_aliases;
 use route::class::Classes;
-use route::map::{Complaint, Format, Limits, Reading};
+use route::map::{Complaint, Format, MapFile, MapLimits};
 
 /// Reads a file of the map `name`, and returns its defects, each with file and line.
 ///
@@ -14,7 +14,7 @@ pub(super) fn read(
     name: &str,
     file: &str,
     bytes: Vec<u8>,
-    limits: &Limits,
+    limits: &MapLimits,
     classes: &Classes,
 ) -> Result<(Table, Vec<String>), String> {
     let told = |complaint: &Complaint| {
@@ -35,7 +35,7 @@ pub(super) fn read(
         return Ok((read.table, read.complaints.iter().map(told).collect()));
     }
     let read =
-        Table::read_within(Reading { name, file, bytes, fold: true }, limits).map_err(|error| error.to_string())?;
+        Table::read_within(MapFile { name, file, bytes, fold: true }, limits).map_err(|error| error.to_string())?;
     Ok((read.table, read.complaints.iter().map(told).collect()))
 }
 
@@ -60,7 +60,7 @@ mod tests {
 
     #[test]
     fn an_alias_that_names_a_program() {
-        let limits = Limits::default();
+        let limits = MapLimits::default();
         let named = |text: &str| {
             let read = read("aliases", "/a", text.as_bytes().to_vec(), &limits, &Classes::default()).unwrap();
             program(std::iter::once(&read.0))

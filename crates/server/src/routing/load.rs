@@ -18,10 +18,10 @@ use mail::{DomainName, EnhancedCode, Outcome};
 use route::access::{Access, DelayChecks, Options, RelayMailFrom};
 use route::class::{Class, Classes, Kind};
 use route::destination::{Hosts, NextHost, Protocol};
-use route::map::Limits;
+use route::map::MapLimits;
 use route::resolve::{
-    Acknowledge, At, CopyDsn, CopyTo, Generics, LocalMailer, Maps, Masquerade, Patterns, Precedence, Router, Rule,
-    RuleAction, Settings,
+    Acknowledge, At, CopyDsn, CopyTo, Generics, LocalMailer, Maps, Masquerade, Patterns, Precedence, Router,
+    RouterSettings, Rule, RuleAction,
 };
 use route::tables::ValueError;
 use route::tables::ldap_routing::{Detail, LdapRouting};
@@ -313,7 +313,7 @@ impl<'a> Loading<'a> {
             }
             Err(Unread::Unsafe(why)) => return self.keep_safe(key, old, &why),
         };
-        let limits = Limits { file_bytes_max: self.config.maps.size_max, ..Limits::default() };
+        let limits = MapLimits { file_bytes_max: self.config.maps.size_max, ..MapLimits::default() };
         let read = super::aliases::read(name, &shown, bytes, &limits, &self.classes);
         let (table, complaints) = match read {
             Ok(read) => read,
@@ -450,7 +450,7 @@ impl<'a> Loading<'a> {
         Accounts::read_with(path).map(|accounts| AccountIndex::new(self.config, &accounts)).unwrap_or_default()
     }
 
-    fn settings(&mut self) -> Option<Settings> {
+    fn settings(&mut self) -> Option<RouterSettings> {
         let config = self.config;
         let hostname = match DomainName::new(&config.hostname) {
             Ok(hostname) => hostname,
@@ -459,7 +459,7 @@ impl<'a> Loading<'a> {
                 return None;
             }
         };
-        let mut settings = Settings::new(hostname);
+        let mut settings = RouterSettings::new(hostname);
         settings.precedence = match config.route.precedence {
             config::Precedence::Recipient => Precedence::Recipient,
             config::Precedence::Sender => Precedence::Sender,

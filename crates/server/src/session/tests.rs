@@ -16,7 +16,7 @@ use crate::intake::MessageStore;
 use crate::log::{self, Log};
 use arc_swap::ArcSwap;
 use mail::{Client, Node, QueueIds, Recipient};
-use smtp::dialog::{Dialog, Step, fits};
+use smtp::dialog::{Dialog, DialogStep, fits};
 use smtp::server::{Session, Verdict};
 use spool::Store as _;
 use spool::disk::sim::{Op, SimDisk};
@@ -147,10 +147,10 @@ impl Rig {
         let address = Client::Network(([192, 0, 2, 1], 1_025).into());
         let mut session = Session::new(settings, address, None);
         session.begins_at(Duration::from_secs(1_800_000_000));
-        if dialog.steps.iter().any(|(_, step)| *step == Step::TrustXclient) {
+        if dialog.steps.iter().any(|(_, step)| *step == DialogStep::TrustXclient) {
             session.trust_xclient();
         }
-        session.trust_client(dialog.steps.iter().any(|(_, step)| *step == Step::TrustClient));
+        session.trust_client(dialog.steps.iter().any(|(_, step)| *step == DialogStep::TrustClient));
         let context = Arc::clone(&self.context);
         let connection = Connection::new(context, Arc::new(lane), session, Opening::default(), clock::now());
         tokio::spawn(connection.run(Transport::Memory(server)));
@@ -304,15 +304,15 @@ async fn play(dialog: &Dialog) -> Result<(), String> {
         // A wrong password is answered after a pause.
         tokio::spawn(pass_slowly());
     }
-    if dialog.steps.iter().all(|(_, step)| *step != Step::Pause) {
+    if dialog.steps.iter().all(|(_, step)| *step != DialogStep::Pause) {
         rig.connect_over(dialog, server.take().unwrap());
     }
     for (number, step) in &dialog.steps {
-        if let Step::Send(bytes) = step {
+        if let DialogStep::Send(bytes) = step {
             pending.extend_from_slice(bytes);
             continue;
         }
-        if *step == Step::Pause {
+        if *step == DialogStep::Pause {
             continue;
         }
         let input = std::mem::take(&mut pending);
@@ -334,27 +334,27 @@ async fn play(dialog: &Dialog) -> Result<(), String> {
     }
 }
 
-async fn perform(rig: &Rig, peer: &mut Peer, step: &Step) -> Result<(), String> {
+async fn perform(rig: &Rig, peer: &mut Peer, step: &DialogStep) -> Result<(), String> {
     match step {
-        Step::Expect(pattern) => {
+        DialogStep::Expect(pattern) => {
             let line = peer.line().await.map_or_else(|| "nothing, and closed".to_owned(), without_id);
             return if fits(pattern, &line) { Ok(()) } else { Err(format!("the server said: {line}")) };
         }
-        Step::Wait(time) => pass(*time).await,
-        Step::Closed => {
+        DialogStep::Wait(time) => pass(*time).await,
+        DialogStep::Closed => {
             if let Some(line) = peer.line().await {
                 return Err(format!("instead of closing it said: {line}"));
             }
         }
-        Step::Stored(count) if rig.contents().len() != *count => {
+        DialogStep::Stored(count) if rig.contents().len() != *count => {
             return Err(format!("{} are stored", rig.contents().len()));
         }
-        Step::Content(content) if rig.contents().last() != Some(content) => {
+        DialogStep::Content(content) if rig.contents().last() != Some(content) => {
             let contents = rig.contents();
             let last = contents.last().map(Vec::as_slice).unwrap_or_default();
             return Err(format!("stored is: {}", last.escape_ascii()));
         }
-        Step::ShutDown => {
+        DialogStep::ShutDown => {
             settle().await;
             rig.context.stop.begin();
         }
@@ -369,7 +369,7 @@ const NOT_FOR_SERVERS: [&str; 2] = ["auth_errors.dialog", "early_talker.dialog"]
 
 fn is_playable(dialog: &Dialog) -> bool {
     dialog.rules.iter().all(|rule| Rules::KINDS.contains(&rule.kind.as_str()))
-        && dialog.steps.iter().all(|(_, step)| *step != Step::Tls)
+        && dialog.steps.iter().all(|(_, step)| *step != DialogStep::Tls)
 }
 
 #[test]

@@ -8,11 +8,10 @@ use std::time::Duration;
 
 use mail::{Reply, ReplyClass};
 
-use super::ending::Farewell;
-use super::open::{Awaits, GreetedProtocol, Open};
+use super::open::{Awaits, GreetedProtocol, PendingTransaction};
 use super::replies::Raw;
-use super::session::{DISMISSAL, Session};
-use super::settings::Dialect;
+use super::session::{ClientSession, DISMISSAL, PendingClose};
+use super::settings::ClientDialect;
 use super::step::{Closing, Loss, Stage};
 
 /// The reason for a refusal that may belong to another command than the one it is read for.
@@ -32,7 +31,7 @@ enum Next {
     Stopped,
 }
 
-impl Session {
+impl ClientSession {
     /// A reply while transactions can be open.
     pub(super) fn take_answer(&mut self, raw: &Raw<'_>, now: Duration) {
         let sent_to = self.out.sent_to();
@@ -67,13 +66,14 @@ impl Session {
                 open.take_end(raw, index, dialect)
             }
         };
-        if is_dismissal && self.farewell.is_none() {
+        if is_dismissal && self.pending_close.is_none() {
             let closing = Closing { stage, reply: Some(raw.reply()), loss: None, orderly: true };
-            self.farewell = Some(Farewell { closing, until: now.saturating_add(self.settings.limits.farewell) });
+            self.pending_close =
+                Some(PendingClose { closing, until: now.saturating_add(self.settings.limits.farewell) });
             self.out.clear();
         }
         self.go_on(&next, stage, raw);
-        if self.farewell.is_some() {
+        if self.pending_close.is_some() {
             self.end_when_nothing_is_due();
         }
         self.speak();
@@ -125,7 +125,7 @@ impl Session {
     }
 }
 
-impl Open {
+impl PendingTransaction {
     fn take_rset(&mut self, raw: &Raw<'_>, is_dismissal: bool) -> Next {
         if is_dismissal {
             self.decide_all(Stage::Rset, || raw.reply());
@@ -179,7 +179,7 @@ impl Open {
         }
     }
 
-    fn take_data(&mut self, raw: &Raw<'_>, dialect: Dialect) -> Next {
+    fn take_data(&mut self, raw: &Raw<'_>, dialect: ClientDialect) -> Next {
         match raw.code.class() {
             ReplyClass::Success => Next::Nonsense("DATA was answered as if the content had come"),
             ReplyClass::Transient | ReplyClass::Permanent => {
@@ -189,7 +189,7 @@ impl Open {
             ReplyClass::Intermediate => {
                 let has_recipient = self.pending() > 0;
                 // A dot would deliver an empty message to them, or would have no known number of replies.
-                if !has_recipient && (self.is_odd || dialect == Dialect::Lmtp) {
+                if !has_recipient && (self.is_odd || dialect == ClientDialect::Lmtp) {
                     return Next::Nonsense("DATA was accepted although no recipient was");
                 }
                 // RFC 2920 §3.1: with no recipient left, the 354 is answered with a dot alone
@@ -214,7 +214,7 @@ impl Open {
         }
     }
 
-    fn take_end(&mut self, raw: &Raw<'_>, index: usize, dialect: Dialect) -> Next {
+    fn take_end(&mut self, raw: &Raw<'_>, index: usize, dialect: ClientDialect) -> Next {
         let class = raw.code.class();
         if class == ReplyClass::Intermediate {
             return Next::Nonsense("an intermediate reply to the content");
@@ -225,7 +225,7 @@ impl Open {
             return Next::Nonsense("content was taken behind a refused MAIL");
         }
         // RFC 2033 §4.2: one reply for each accepted recipient, in their order
-        if dialect == Dialect::Lmtp {
+        if dialect == ClientDialect::Lmtp {
             self.decide_by(index, Stage::End, raw);
             if let Some(next) = self.pending_from(index) {
                 self.awaits = Awaits::End(next);
@@ -244,7 +244,7 @@ impl Open {
     }
 }
 
-impl Open {
+impl PendingTransaction {
     /// The connection ends with 421: it is the answer to the pending recipients of this transaction.
     pub(super) fn dismiss(&mut self, reply: &Reply) {
         if let Some(stage) = self.dismissed {

@@ -4,13 +4,14 @@
 
 use mail::{Reply, ReplyClass};
 
-use super::exchange::Exchange;
-use super::login::{FailedMechanism, Mechanism, NONE_LEFT, NoLogin};
+use super::exchange::LoginExchange;
+use super::login::{FailedMechanism, NONE_LEFT, NoLogin};
+use super::mechanism::Mechanism;
 use super::replies::Raw;
-use super::session::{DISMISSAL, Phase, Session};
+use super::session::{ClientPhase, ClientSession, DISMISSAL};
 use super::step::{Closing, Loss, Stage};
 
-impl Session {
+impl ClientSession {
     /// The mechanisms that led to no login in this session, in the order in which they were tried.
     #[must_use]
     pub fn failed_mechanisms(&self) -> &[FailedMechanism] {
@@ -20,7 +21,7 @@ impl Session {
     /// The mechanism of AUTH that the server has not answered for good.
     #[must_use]
     pub fn mechanism_in_use(&self) -> Option<Mechanism> {
-        self.exchange.as_ref().map(Exchange::mechanism)
+        self.exchange.as_ref().map(LoginExchange::mechanism)
     }
 
     /// Whether a mechanism is left that was neither refused nor is in use.
@@ -40,10 +41,10 @@ impl Session {
         let Some(login) = self.settings.login.clone() else { return self.go_up() };
         match login.choose(self.offers.mechanisms, self.security, |one| self.has_refused(one)) {
             Ok(mechanism) => {
-                let (exchange, command) = Exchange::begin(&login, mechanism);
+                let (exchange, command) = LoginExchange::begin(&login, mechanism);
                 self.out.secret(command.as_bytes());
                 self.exchange = Some(exchange);
-                self.phase = Phase::Login;
+                self.phase = ClientPhase::Login;
             }
             Err(NoLogin::NotNeeded) => self.go_up(),
             Err(NoLogin::Impossible(why)) => {

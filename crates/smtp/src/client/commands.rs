@@ -9,11 +9,16 @@ use mail::{Address, Body, Deadline, DeliverBy, Notify, RecipientParams, ReverseP
 
 use super::offers::Offers;
 use super::output::Output;
-use super::step::{Misfit, Transaction};
+use super::step::{ClientTransaction, Misfit};
 
 /// Returns the reason why `transaction` cannot be sent to a server with these offers. `chunking`: BDAT may be used.
 /// `is_relay`: it is not one that delivers at once, by LMTP.
-pub(super) fn misfit(transaction: &Transaction, offers: &Offers, chunking: bool, is_relay: bool) -> Option<Misfit> {
+pub(super) fn misfit(
+    transaction: &ClientTransaction,
+    offers: &Offers,
+    chunking: bool,
+    is_relay: bool,
+) -> Option<Misfit> {
     let params = &transaction.params;
     if !offers.smtputf8 && needs_utf8(transaction) {
         return Some(Misfit::Address);
@@ -46,7 +51,7 @@ pub(super) fn misfit(transaction: &Transaction, offers: &Offers, chunking: bool,
 }
 
 /// Writes MAIL. `utf8` is [`uses_utf8`].
-pub(super) fn mail(out: &mut Output, transaction: &Transaction, offers: &Offers, utf8: bool) {
+pub(super) fn mail(out: &mut Output, transaction: &ClientTransaction, offers: &Offers, utf8: bool) {
     let params = &transaction.params;
     match &transaction.sender {
         ReversePath::Null => out.text(b"MAIL FROM:<>"),
@@ -98,7 +103,7 @@ pub(super) fn mail(out: &mut Output, transaction: &Transaction, offers: &Offers,
 }
 
 /// Writes RCPT for the recipient at `index`.
-pub(super) fn rcpt(out: &mut Output, transaction: &Transaction, index: usize, offers: &Offers, utf8: bool) {
+pub(super) fn rcpt(out: &mut Output, transaction: &ClientTransaction, index: usize, offers: &Offers, utf8: bool) {
     let Some(recipient) = transaction.recipients.get(index) else { return };
     out.write(format_args!("RCPT TO:<{}>", spelt(&recipient.address, utf8)));
     // RFC 3461 §5.2.1: NOTIFY and ORCPT are passed on unchanged
@@ -112,7 +117,7 @@ pub(super) fn rcpt(out: &mut Output, transaction: &Transaction, index: usize, of
 /// Adds DELAY to NOTIFY when the sender gave a time and the server does not offer DELIVERBY: the server then reports
 /// delays by its own clock.
 // RFC 2852 §4.1.4.2: mode N, before the time; in spite of RFC 3461 §5.2.1
-fn late_notify(transaction: &Transaction, notify: Option<Notify>, offers: &Offers) -> Option<Notify> {
+fn late_notify(transaction: &ClientTransaction, notify: Option<Notify>, offers: &Offers) -> Option<Notify> {
     let by = transaction.params.by.filter(|_| offers.deliverby.is_none());
     if !matches!(by.map(DeliverBy::deadline), Some(Deadline::Notify(1..))) || notify == Some(Notify::NEVER) {
         return notify;
@@ -121,7 +126,7 @@ fn late_notify(transaction: &Transaction, notify: Option<Notify>, offers: &Offer
 }
 
 /// Whether an address has no form in ASCII.
-fn needs_utf8(transaction: &Transaction) -> bool {
+fn needs_utf8(transaction: &ClientTransaction) -> bool {
     let mut addresses = transaction
         .sender
         .address()
@@ -131,7 +136,7 @@ fn needs_utf8(transaction: &Transaction) -> bool {
 }
 
 /// Whether SMTPUTF8 is said.
-pub(super) fn uses_utf8(transaction: &Transaction, offers: &Offers) -> bool {
+pub(super) fn uses_utf8(transaction: &ClientTransaction, offers: &Offers) -> bool {
     offers.smtputf8 && (transaction.params.smtputf8 || needs_utf8(transaction))
 }
 
@@ -150,10 +155,10 @@ mod tests {
 
     const PARAMS: &str = "SIZE=1 BODY=8BITMIME RET=HDRS ENVID=x+2By AUTH=a@b.test MT-PRIORITY=3 BY=100;R";
 
-    fn transaction(sender: &str, params: &str, recipient: &str) -> Transaction {
+    fn transaction(sender: &str, params: &str, recipient: &str) -> ClientTransaction {
         let address = recipient.parse().unwrap();
         let rcpt: RecipientParams = "NOTIFY=NEVER ORCPT=rfc822;c+2Bd@e.test".parse().unwrap();
-        Transaction {
+        ClientTransaction {
             token: 1,
             sender: sender.parse().unwrap(),
             params: params.parse().unwrap(),
@@ -162,7 +167,7 @@ mod tests {
         }
     }
 
-    fn said(transaction: &Transaction, offers: &str) -> Result<String, Misfit> {
+    fn said(transaction: &ClientTransaction, offers: &str) -> Result<String, Misfit> {
         let offers = Offers::read(format!("x {offers}").split(' ').map(str::as_bytes));
         if let Some(misfit) = misfit(transaction, &offers, offers.chunking, true) {
             return Err(misfit);

@@ -11,26 +11,19 @@ use mail::ReplyClass;
 
 use super::open::Awaits;
 use super::replies::Raw;
-use super::session::{DISMISSAL, Phase, Session};
+use super::session::{ClientPhase, ClientSession, DISMISSAL, PendingClose};
 use super::step::{Closing, Loss, Stage};
 
-/// The end is known, and answers may still come.
-#[derive(Debug)]
-pub(super) struct Farewell {
-    pub(super) closing: Closing,
-    pub(super) until: Duration,
-}
-
-impl Session {
-    /// When, counted from the beginning, [`Session::expire`] is to be called unless something moves before;
+impl ClientSession {
+    /// When, counted from the beginning, [`ClientSession::expire`] is to be called unless something moves before;
     /// `Duration::MAX` while the server owes nothing.
     #[must_use]
     pub fn deadline(&self) -> Duration {
-        if self.phase == Phase::Closed {
+        if self.phase == ClientPhase::Closed {
             return Duration::MAX;
         }
-        if let Some(farewell) = &self.farewell {
-            return farewell.until;
+        if let Some(pending) = &self.pending_close {
+            return pending.until;
         }
         let limits = &self.settings.limits;
         let stage = self.stage();
@@ -69,7 +62,7 @@ impl Session {
     #[must_use]
     pub fn unanswered_since(&self) -> Option<Duration> {
         let is_whole = self.open.front().is_some_and(|open| open.is_whole(self.out.sent_to()));
-        (is_whole && self.farewell.is_none()).then_some(self.progress)
+        (is_whole && self.pending_close.is_none()).then_some(self.progress)
     }
 
     /// Takes back a transaction that the server cannot have whole, behind one that it may have whole: its result is not
@@ -78,10 +71,10 @@ impl Session {
     pub fn withdraw(&mut self) {
         let sent_to = self.out.sent_to();
         let whole = self.open.iter().take_while(|open| open.is_whole(sent_to)).count();
-        if whole == 0 || whole == self.open.len() || self.farewell.is_some() || self.phase != Phase::Up {
+        if whole == 0 || whole == self.open.len() || self.pending_close.is_some() || self.phase != ClientPhase::Up {
             return;
         }
-        self.finished.extend(self.open.drain(whole..).map(super::open::Open::finish));
+        self.finished.extend(self.open.drain(whole..).map(super::open::PendingTransaction::finish));
         self.out.clear();
         self.is_cut = true;
     }
@@ -89,7 +82,7 @@ impl Session {
     /// Checks the deadline: if it has passed, the awaited reply is lost and the session closes.
     pub fn expire(&mut self, now: Duration) {
         if now >= self.deadline() {
-            let is_too_long = self.farewell.is_none() && now >= self.transaction_deadline();
+            let is_too_long = self.pending_close.is_none() && now >= self.transaction_deadline();
             self.lose(self.reader.loss(if is_too_long { Loss::TooLong } else { Loss::TimedOut }));
         }
     }
@@ -116,16 +109,16 @@ impl Session {
         })
     }
 
-    /// After [`super::Step::Content`]: the content cannot be read any more. It is never ended, so no recipient gets it;
+    /// After [`super::ClientStep::Content`]: the content cannot be read any more. It is never ended, so no recipient gets it;
     /// answers to messages that were sent whole are still awaited, then the session closes.
     ///
     /// # Panics
     /// When no content is wanted.
     pub fn abort_content(&mut self, now: Duration) {
         let is_asked = self.open.back().is_some_and(|open| open.left.is_some());
-        assert!(is_asked && self.farewell.is_none(), "abort_content() without Step::Content");
+        assert!(is_asked && self.pending_close.is_none(), "abort_content() without Step::Content");
         let closing = Closing { stage: Stage::Content, reply: None, loss: None, orderly: false };
-        self.farewell = Some(Farewell { closing, until: now.saturating_add(self.settings.limits.end) });
+        self.pending_close = Some(PendingClose { closing, until: now.saturating_add(self.settings.limits.end) });
         self.out.clear();
         self.end_when_nothing_is_due();
     }
@@ -133,13 +126,13 @@ impl Session {
     /// Returns the stage that the session is in.
     pub(super) fn stage(&self) -> Stage {
         match (self.phase, self.open.front()) {
-            (Phase::Greeting, _) => Stage::Greeting,
-            (Phase::Extended | Phase::Plain, _) => Stage::Hello,
-            (Phase::StartTls | Phase::Handshake, _) => Stage::StartTls,
-            (Phase::Login, _) => Stage::Auth,
+            (ClientPhase::Greeting, _) => Stage::Greeting,
+            (ClientPhase::Extended | ClientPhase::Plain, _) => Stage::Hello,
+            (ClientPhase::StartTls | ClientPhase::Handshake, _) => Stage::StartTls,
+            (ClientPhase::Login, _) => Stage::Auth,
             (_, Some(open)) => open.stage(self.out.sent_to()),
-            (Phase::Quit, None) => Stage::Quit,
-            (Phase::Up | Phase::Closed, None) => Stage::Idle,
+            (ClientPhase::Quit, None) => Stage::Quit,
+            (ClientPhase::Up | ClientPhase::Closed, None) => Stage::Idle,
         }
     }
 
@@ -148,14 +141,14 @@ impl Session {
         let sent_to = self.out.sent_to();
         let is_due = self.open.iter().any(|open| open.pending() > 0 && open.is_whole(sent_to));
         if !is_due {
-            self.end_farewell();
+            self.finish_close();
         }
     }
 
     /// Ends after a farewell, if there was one: recipients without an answer were not tried, except those that the 421
     /// answered.
-    fn end_farewell(&mut self) -> bool {
-        let Some(Farewell { closing, .. }) = self.farewell.take() else { return false };
+    fn finish_close(&mut self) -> bool {
+        let Some(PendingClose { closing, .. }) = self.pending_close.take() else { return false };
         if let Some(reply) = &closing.reply {
             self.open.iter_mut().for_each(|open| open.dismiss(reply));
         } else {
@@ -170,10 +163,10 @@ impl Session {
 
     /// Ends because the server, the network or sense is gone.
     pub(super) fn lose(&mut self, loss: Loss) {
-        if self.phase == Phase::Closed || self.end_farewell() {
+        if self.phase == ClientPhase::Closed || self.finish_close() {
             return;
         }
-        if self.phase == Phase::Quit && self.open.is_empty() && loss == Loss::Closed {
+        if self.phase == ClientPhase::Quit && self.open.is_empty() && loss == Loss::Closed {
             return self.quit_done();
         }
         let stage = self.stage();
@@ -213,7 +206,7 @@ impl Session {
     pub(super) fn leave(&mut self, closing: Closing) {
         self.closing = Some(closing);
         self.out.text(b"QUIT\r\n");
-        self.phase = Phase::Quit;
+        self.phase = ClientPhase::Quit;
     }
 
     /// QUIT was answered, or the server cannot answer it any more.
@@ -226,13 +219,13 @@ impl Session {
 
     /// Ends: all open transactions come out as they are.
     pub(super) fn end(&mut self, closing: Closing) {
-        if self.phase == Phase::Closed {
+        if self.phase == ClientPhase::Closed {
             return;
         }
-        self.finished.extend(self.open.drain(..).map(super::open::Open::finish));
+        self.finished.extend(self.open.drain(..).map(super::open::PendingTransaction::finish));
         self.out.clear();
-        self.farewell = None;
-        self.phase = Phase::Closed;
+        self.pending_close = None;
+        self.phase = ClientPhase::Closed;
         self.closing = Some(closing);
     }
 }

@@ -6,7 +6,8 @@ use mail::base64;
 use md5::{Digest as _, Md5};
 use zeroize::Zeroizing;
 
-use super::login::{Login, Mechanism};
+use super::login::Login;
+use super::mechanism::Mechanism;
 
 /// The longest command with an answer in it; a longer answer follows the server's 334.
 // RFC 4954 §4: the command obeys the limit of command lines
@@ -14,7 +15,7 @@ const COMMAND_OCTETS_MAX: usize = 510;
 
 /// A dialog with the server.
 #[derive(Debug)]
-pub(super) struct Exchange {
+pub(super) struct LoginExchange {
     mechanism: Mechanism,
     /// Answers that were given.
     answers: u8,
@@ -22,7 +23,7 @@ pub(super) struct Exchange {
     pub(super) is_cancelled: bool,
 }
 
-impl Exchange {
+impl LoginExchange {
     /// The mechanism that is used.
     pub(super) const fn mechanism(&self) -> Mechanism {
         self.mechanism
@@ -114,7 +115,7 @@ mod tests {
     // RFC 2195 §2 (test), RFC 2104 §2 (test)
     #[test]
     fn cram_md5_is_as_the_rfc_has_it() {
-        let (mut exchange, command) = Exchange::begin(&login(), Mechanism::CramMd5);
+        let (mut exchange, command) = LoginExchange::begin(&login(), Mechanism::CramMd5);
         assert_eq!(*command, "AUTH CRAM-MD5");
         let challenge = b"PDE4OTYuNjk3MTcwOTUyQHBvc3RvZmZpY2UucmVzdG9uLm1jaS5uZXQ+";
         let answer = exchange.answer(&login(), challenge);
@@ -133,10 +134,10 @@ mod tests {
         let mut login =
             Login { on_behalf_of: Some("Ursel".into()), password: Box::<[u8]>::from(*b"xipj3plmq").into(), ..login() };
         login.user = "Kurt".into();
-        let (_, command) = Exchange::begin(&login, Mechanism::Plain);
+        let (_, command) = LoginExchange::begin(&login, Mechanism::Plain);
         assert_eq!(*command, format!("AUTH PLAIN {}", *coded(b"Ursel\0Kurt\0xipj3plmq")));
         login.password = vec![b'x'; 500].into_boxed_slice().into();
-        let (mut exchange, command) = Exchange::begin(&login, Mechanism::Plain);
+        let (mut exchange, command) = LoginExchange::begin(&login, Mechanism::Plain);
         assert_eq!(*command, "AUTH PLAIN");
         assert_eq!(exchange.answer(&login, b"").map(|answer| answer.len()), Some(684));
     }

@@ -1,6 +1,6 @@
 //! How transactions are written: in one flight, or command by command, one behind the other.
 //!
-//! Only the last open transaction may be partly written. [`Session::speak`] writes of it what may be written now, and
+//! Only the last open transaction may be partly written. [`ClientSession::speak`] writes of it what may be written now, and
 //! is called whenever that may have changed. With PIPELINING a flight is MAIL, every RCPT and DATA, or with CHUNKING
 //! the content itself; the next flight follows the dot or the last octet. Without it each command awaits the reply to
 //! the one before.
@@ -11,27 +11,27 @@ use bytes::Bytes;
 use mail::Body;
 
 use super::commands;
-use super::open::{Awaits, GreetedProtocol, Open};
-use super::session::{Phase, Session};
-use super::settings::Dialect;
-use super::step::Transaction;
+use super::open::{Awaits, GreetedProtocol, PendingTransaction};
+use super::session::{ClientPhase, ClientSession};
+use super::settings::ClientDialect;
+use super::step::ClientTransaction;
 
-impl Session {
-    /// After [`super::Step::Ready`]: begins a transaction that [`Session::fits`].
+impl ClientSession {
+    /// After [`super::ClientStep::Ready`]: begins a transaction that [`ClientSession::fits`].
     ///
     /// # Panics
     /// When the session is not ready, when there is no recipient, and when the transaction does not fit.
-    pub fn begin(&mut self, transaction: Transaction, now: Duration) {
-        assert!(self.phase == Phase::Up && self.can_begin(), "begin() without Step::Ready");
+    pub fn begin(&mut self, transaction: ClientTransaction, now: Duration) {
+        assert!(self.phase == ClientPhase::Up && self.can_begin(), "begin() without Step::Ready");
         assert!(!transaction.recipients.is_empty(), "transaction {} has no recipient", transaction.token);
         let fits = self.fits(&transaction);
         assert!(fits.is_ok(), "transaction {} does not fit: {fits:?}", transaction.token);
         self.touch(now);
         // How many replies a LMTP server has for a chunk it refuses is not agreed upon, so LMTP uses DATA where it can.
         let is_binary = transaction.params.body == Some(Body::BinaryMime);
-        let uses_bdat = self.chunking() && (is_binary || self.settings.dialect == Dialect::Smtp);
+        let uses_bdat = self.chunking() && (is_binary || self.settings.dialect == ClientDialect::Smtp);
         let ahead = self.ahead_octets().saturating_add(transaction.content_bytes);
-        let may_be_ahead = self.pipelining() && self.settings.dialect == Dialect::Smtp;
+        let may_be_ahead = self.pipelining() && self.settings.dialect == ClientDialect::Smtp;
         let is_ahead = uses_bdat && may_be_ahead && ahead <= self.settings.limits.content_ahead_octets as u64;
         // A server that refuses BDAT keeps its transaction (RFC 3030 §2), and a MAIL within it would be refused.
         let behind_bdat = self.open.back().is_some_and(|open| open.uses_bdat);
@@ -40,12 +40,12 @@ impl Session {
         if self.open.is_empty() {
             self.turn_began = now;
         }
-        let open = Open::new(transaction, self.out.written());
+        let open = PendingTransaction::new(transaction, self.out.written());
         self.open.push_back(open.with(uses_bdat, is_ahead, has_rset, utf8));
         self.speak();
     }
 
-    /// After [`super::Step::Content`]: the next piece. It may be of any length; it is not copied unless it is small.
+    /// After [`super::ClientStep::Content`]: the next piece. It may be of any length; it is not copied unless it is small.
     ///
     /// # Panics
     /// When no content is wanted, and when there is more of it than the transaction said.
@@ -65,7 +65,7 @@ impl Session {
 
     /// Whether a transaction may be begun.
     pub(super) fn can_begin(&self) -> bool {
-        if self.wants_quit || self.is_cut || self.farewell.is_some() {
+        if self.wants_quit || self.is_cut || self.pending_close.is_some() {
             return false;
         }
         let limits = &self.settings.limits;
@@ -81,7 +81,9 @@ impl Session {
     /// Whether a piece of content is to be given now.
     pub(super) fn wants_content(&self) -> bool {
         let is_asked = self.open.back().is_some_and(|open| open.left.is_some());
-        is_asked && self.farewell.is_none() && self.out.waiting() < self.settings.limits.content_ahead_octets as u64
+        is_asked
+            && self.pending_close.is_none()
+            && self.out.waiting() < self.settings.limits.content_ahead_octets as u64
     }
 
     /// Octets of content that go before their recipients are known.
@@ -91,7 +93,7 @@ impl Session {
 
     /// Writes what may be written now.
     pub(super) fn speak(&mut self) {
-        if self.phase != Phase::Up || self.farewell.is_some() {
+        if self.phase != ClientPhase::Up || self.pending_close.is_some() {
             return;
         }
         let pipelining = self.pipelining();
@@ -159,7 +161,7 @@ impl Session {
         let may_follow = self.pipelining() && self.open.back().is_some_and(|last| last.spoken == GreetedProtocol::All);
         if self.wants_quit && !self.is_cut && (self.open.is_empty() || may_follow) {
             self.out.text(b"QUIT\r\n");
-            self.phase = Phase::Quit;
+            self.phase = ClientPhase::Quit;
         }
     }
 }

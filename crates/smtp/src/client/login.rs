@@ -12,7 +12,7 @@ use std::fmt;
 use mail::Reply;
 use zeroize::Zeroizing;
 
-use super::offers::Mechanisms;
+use super::mechanism::{Mechanism, Mechanisms};
 
 /// Why no password is sent over TLS.
 pub const UNVERIFIED: &str = "the certificate is not verified, so no password is sent";
@@ -30,43 +30,6 @@ pub enum Security {
     Encrypted,
     /// TLS with a certificate that a trusted authority has signed for this server.
     Verified,
-}
-
-/// A way to log in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Mechanism {
-    /// PLAIN (RFC 4616)
-    Plain,
-    /// LOGIN, which no RFC describes: name and password, each asked for.
-    Login,
-    /// CRAM-MD5 (RFC 2195)
-    CramMd5,
-}
-
-impl Mechanism {
-    /// All, in the order in which they are tried.
-    pub const ALL: [Self; 3] = [Self::Plain, Self::Login, Self::CramMd5];
-
-    /// The mechanism of this name, in any case.
-    #[must_use]
-    pub fn parse(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|one| one.as_str().eq_ignore_ascii_case(name))
-    }
-
-    /// Its name.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Plain => "PLAIN",
-            Self::Login => "LOGIN",
-            Self::CramMd5 => "CRAM-MD5",
-        }
-    }
-
-    /// Whether who listens learns the password.
-    pub(super) const fn shows_password(self) -> bool {
-        matches!(self, Self::Plain | Self::Login)
-    }
 }
 
 /// The login at a server.

@@ -1,7 +1,7 @@
 //! The extensions that a server offers in its reply to EHLO or LHLO.
 
-use super::login::Mechanism;
-use super::settings::Settings;
+use super::mechanism::Mechanisms;
+use super::settings::ClientSettings;
 
 /// The extensions that a server offers. The default is the offer of a server that knows only HELO: nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -40,42 +40,6 @@ pub struct Offers {
     pub limits: PeerLimits,
 }
 
-/// Mechanisms of AUTH that a server offers, of those that we know.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Mechanisms {
-    /// PLAIN
-    pub plain: bool,
-    /// LOGIN
-    pub login: bool,
-    /// CRAM-MD5
-    pub cram_md5: bool,
-}
-
-impl Mechanisms {
-    /// Whether there is none.
-    pub(super) fn is_none(self) -> bool {
-        self == Self::default()
-    }
-
-    /// Whether this one is offered.
-    pub(super) const fn has(self, mechanism: Mechanism) -> bool {
-        match mechanism {
-            Mechanism::Plain => self.plain,
-            Mechanism::Login => self.login,
-            Mechanism::CramMd5 => self.cram_md5,
-        }
-    }
-
-    fn add(&mut self, name: &[u8]) {
-        match str::from_utf8(name).ok().and_then(Mechanism::parse) {
-            Some(Mechanism::Plain) => self.plain = true,
-            Some(Mechanism::Login) => self.login = true,
-            Some(Mechanism::CramMd5) => self.cram_md5 = true,
-            None => {}
-        }
-    }
-}
-
 /// Limits that a server tells (RFC 9422 §4); `None` when it does not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PeerLimits {
@@ -103,7 +67,7 @@ impl Offers {
     }
 
     /// The offers without those that these settings leave out.
-    pub(super) fn of_use(self, settings: &Settings) -> Self {
+    pub(super) fn of_use(self, settings: &ClientSettings) -> Self {
         Self {
             size: self.size.filter(|_| settings.size),
             eight_bit_mime: self.eight_bit_mime && settings.eight_bit_mime,

@@ -7,7 +7,7 @@ use mail::Reply;
 
 use super::dots::Dots;
 use super::replies::{Raw, Room};
-use super::step::{Answer, Finished, Loss, Outcome, Stage, Transaction};
+use super::step::{Answer, ClientTransaction, Finished, Loss, Outcome, Stage};
 
 /// How far a transaction has been written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,8 +42,8 @@ pub(super) enum Awaits {
 
 /// An open transaction.
 #[derive(Debug)]
-pub(super) struct Open {
-    pub(super) transaction: Transaction,
+pub(super) struct PendingTransaction {
+    pub(super) transaction: ClientTransaction,
     pub(super) uses_bdat: bool,
     /// The content may follow before the recipients are known.
     pub(super) is_ahead: bool,
@@ -76,9 +76,9 @@ pub(super) struct Open {
     replies_octets: usize,
 }
 
-impl Open {
+impl PendingTransaction {
     /// A transaction of which nothing is written, in commands that begin at this position.
-    pub(super) fn new(transaction: Transaction, begins_at: u64) -> Self {
+    pub(super) fn new(transaction: ClientTransaction, begins_at: u64) -> Self {
         let recipients = transaction.recipients.len();
         Self {
             transaction,

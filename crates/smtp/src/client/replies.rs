@@ -11,7 +11,7 @@
 use mail::{Reply, ReplyCode};
 use memchr::memchr;
 
-use super::settings::Limits;
+use super::settings::ClientLimits;
 use super::step::Loss;
 
 /// Limits of the part of a reply that becomes a value. The value says how much is left out.
@@ -99,7 +99,7 @@ impl ReplyReader {
         &'a mut self,
         input: &'a [u8],
         form: Form,
-        limits: &Limits,
+        limits: &ClientLimits,
     ) -> Result<(usize, Option<Raw<'a>>), &'static str> {
         if self.is_given {
             self.clear();
@@ -157,7 +157,7 @@ impl ReplyReader {
     }
 
     /// The line that `piece` ends, if its beginning came before.
-    fn completed(&mut self, piece: &[u8], limits: &Limits) -> Option<Vec<u8>> {
+    fn completed(&mut self, piece: &[u8], limits: &ClientLimits) -> Option<Vec<u8>> {
         if self.partial.is_empty() {
             return None;
         }
@@ -177,7 +177,7 @@ impl ReplyReader {
     }
 
     /// The reply whose last line has a code and no line end, when the input has ended.
-    pub(super) fn read_unfinished(&mut self, limits: &Limits) -> Option<Raw<'_>> {
+    pub(super) fn read_unfinished(&mut self, limits: &ClientLimits) -> Option<Raw<'_>> {
         if self.is_given {
             return None;
         }
@@ -190,7 +190,7 @@ impl ReplyReader {
         Some(Raw { code, is_behind_noise: self.skipped > 0, octets: &self.held })
     }
 
-    fn count(&mut self, octets: usize, limits: &Limits) -> Result<(), &'static str> {
+    fn count(&mut self, octets: usize, limits: &ClientLimits) -> Result<(), &'static str> {
         self.octets = self.octets.saturating_add(octets);
         if self.octets > limits.reply_octets { Err("a reply is too long") } else { Ok(()) }
     }
@@ -268,7 +268,12 @@ fn cut(octets: &[u8], max: usize) -> &[u8] {
 mod tests {
     use super::*;
 
-    fn read_as(form: Form, input: &[u8], piece: usize, limits: &Limits) -> Result<Vec<(u16, String)>, &'static str> {
+    fn read_as(
+        form: Form,
+        input: &[u8],
+        piece: usize,
+        limits: &ClientLimits,
+    ) -> Result<Vec<(u16, String)>, &'static str> {
         let mut reader = ReplyReader::default();
         let mut out = Vec::new();
         for piece in input.chunks(piece) {
@@ -287,7 +292,7 @@ mod tests {
         Ok(out)
     }
 
-    fn read(input: &[u8], piece: usize, limits: &Limits) -> Result<Vec<(u16, String)>, &'static str> {
+    fn read(input: &[u8], piece: usize, limits: &ClientLimits) -> Result<Vec<(u16, String)>, &'static str> {
         read_as(Form::Lenient, input, piece, limits)
     }
 
@@ -299,7 +304,7 @@ mod tests {
             .map(|(a, b)| (a, b.to_owned()));
         for form in [Form::Lenient, Form::Strict] {
             for piece in 1..input.len() + 1 {
-                let read = read_as(form, input, piece, &Limits::default()).unwrap();
+                let read = read_as(form, input, piece, &ClientLimits::default()).unwrap();
                 assert_eq!(read, wanted, "in pieces of {piece}");
             }
         }
@@ -308,7 +313,8 @@ mod tests {
     /// Input that breaks the form, and the replies read from it in pieces of any size.
     #[test]
     fn the_first_code_decides_in_every_form() {
-        let limits = Limits { reply_line_octets: 24, reply_lines: 3, reply_octets: 200, ..Limits::default() };
+        let limits =
+            ClientLimits { reply_line_octets: 24, reply_lines: 3, reply_octets: 200, ..ClientLimits::default() };
         type Case<'a> = (&'a [u8], &'a [(u16, &'a str)]);
         let cases: [Case<'_>; 16] = [
             (b"hello\r\n220 mx\r\n", &[(220, "mx")]),
@@ -339,7 +345,7 @@ mod tests {
 
     #[test]
     fn replies_are_bounded_in_octets() {
-        let limits = Limits { reply_octets: 200, ..Limits::default() };
+        let limits = ClientLimits { reply_octets: 200, ..ClientLimits::default() };
         for line in ["250-a\r\n", "noise\r\n", "\n", "250-aaaaaaaaaaaaaaaaaaaaaaa", "x"] {
             for piece in [1, 7, 1_000] {
                 let input = line.repeat(250);
@@ -355,7 +361,7 @@ mod tests {
     fn a_strict_reader_takes_nothing_but_the_form() {
         for input in [&b"x\r\n"[..], b"\r\n", b"250\tx\r\n", b"250x\r\n", b"250-a\r\n251 b\r\n", b"250-a\r\nb\r\n"] {
             for piece in [1, 3, 100] {
-                let read = read_as(Form::Strict, input, piece, &Limits::default());
+                let read = read_as(Form::Strict, input, piece, &ClientLimits::default());
                 assert_eq!(read, Err("a line is no reply"), "{:?}", input.escape_ascii().to_string());
             }
         }
@@ -364,7 +370,7 @@ mod tests {
     /// The last line has no line end.
     #[test]
     fn the_end_of_input_ends_a_reply() {
-        let limits = Limits::default();
+        let limits = ClientLimits::default();
         let end = |input: &[u8]| {
             let mut reader = ReplyReader::default();
             assert!(matches!(reader.read(input, Form::Lenient, &limits), Ok((_, None))));

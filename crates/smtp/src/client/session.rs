@@ -1,7 +1,7 @@
 //! The session: the calls of its driver, and the conversation around the transactions.
 //!
-//! The driver sends the slices of [`Session::output_slices`] and reports it with [`Session::sent`], gives its input to
-//! [`Session::receive`], and after each of these calls [`Session::step`] until that returns Wait or Closed (or Ready,
+//! The driver sends the slices of [`ClientSession::output_slices`] and reports it with [`ClientSession::sent`], gives its input to
+//! [`ClientSession::receive`], and after each of these calls [`ClientSession::step`] until that returns Wait or Closed (or Ready,
 //! when it has nothing to send). `flight` writes transactions, `answers` applies replies to them, `ending` ends the
 //! session.
 //!
@@ -18,19 +18,18 @@ use std::time::Duration;
 use mail::{Reply, ReplyClass};
 
 use super::commands;
-use super::ending::Farewell;
-use super::exchange::Exchange;
+use super::exchange::LoginExchange;
 use super::login::{FailedMechanism, Security};
 use super::offers::Offers;
-use super::open::Open;
+use super::open::PendingTransaction;
 use super::output::Output;
 use super::replies::{Form, Raw, ReplyReader};
-use super::settings::{Dialect, Settings, TlsUse};
-use super::step::{Closing, Finished, Loss, Misfit, Stage, Step, Transaction};
+use super::settings::{ClientDialect, ClientSettings, TlsUse};
+use super::step::{ClientStep, ClientTransaction, Closing, Finished, Loss, Misfit, Stage};
 
 /// Where the conversation stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Phase {
+pub(super) enum ClientPhase {
     Greeting,
     /// EHLO or LHLO was said.
     Extended,
@@ -46,11 +45,18 @@ pub(super) enum Phase {
     Closed,
 }
 
+/// The end is known, and answers may still come.
+#[derive(Debug)]
+pub(super) struct PendingClose {
+    pub(super) closing: Closing,
+    pub(super) until: Duration,
+}
+
 /// One conversation, seen from the client.
 #[derive(Debug)]
-pub struct Session {
-    pub(super) settings: Arc<Settings>,
-    pub(super) phase: Phase,
+pub struct ClientSession {
+    pub(super) settings: Arc<ClientSettings>,
+    pub(super) phase: ClientPhase,
     pub(super) offers: Offers,
     pub(super) security: Security,
     is_greeted: bool,
@@ -58,7 +64,7 @@ pub struct Session {
     /// The reply to EHLO, while HELO is tried.
     pub(super) ehlo_refusal: Option<Reply>,
     /// The dialog of AUTH.
-    pub(super) exchange: Option<Exchange>,
+    pub(super) exchange: Option<LoginExchange>,
     /// Mechanisms of AUTH that the server refused.
     pub(super) failed_mechanisms: Vec<FailedMechanism>,
     pub(super) reader: ReplyReader,
@@ -66,7 +72,7 @@ pub struct Session {
     spare_replies: usize,
     pub(super) out: Output,
     /// In the order in which they were begun. Only the last may be partly written.
-    pub(super) open: VecDeque<Open>,
+    pub(super) open: VecDeque<PendingTransaction>,
     pub(super) finished: VecDeque<Finished>,
     /// When the first line without a code came where a reply is awaited.
     pub(super) noise_since: Option<Duration>,
@@ -81,17 +87,17 @@ pub struct Session {
     pub(super) wants_quit: bool,
     /// Transactions behind those that are open were withdrawn: the last answer to these is the end.
     pub(super) is_cut: bool,
-    pub(super) farewell: Option<Farewell>,
+    pub(super) pending_close: Option<PendingClose>,
     pub(super) closing: Option<Closing>,
 }
 
-impl Session {
+impl ClientSession {
     /// A session on a connection that has just been made; its time begins at zero.
     #[must_use]
-    pub fn new(settings: Arc<Settings>) -> Self {
+    pub fn new(settings: Arc<ClientSettings>) -> Self {
         Self {
             settings,
-            phase: Phase::Greeting,
+            phase: ClientPhase::Greeting,
             offers: Offers::default(),
             security: Security::Clear,
             is_greeted: false,
@@ -111,25 +117,25 @@ impl Session {
             messages: 0,
             wants_quit: false,
             is_cut: false,
-            farewell: None,
+            pending_close: None,
             closing: None,
         }
     }
 
-    /// Takes what the server has said. Output that has left must have been reported by [`Session::sent`] before.
+    /// Takes what the server has said. Output that has left must have been reported by [`ClientSession::sent`] before.
     pub fn receive(&mut self, mut input: &[u8], now: Duration) {
         let mut reader = std::mem::take(&mut self.reader);
-        while !input.is_empty() && self.phase != Phase::Closed {
+        while !input.is_empty() && self.phase != ClientPhase::Closed {
             // RFC 3207 §5: text in clear behind the 220 may be an attacker's; a server says nothing before the client's
             // hello
-            if self.phase == Phase::Handshake {
+            if self.phase == ClientPhase::Handshake {
                 self.lose(Loss::Injected);
                 break;
             }
-            let form = if self.phase == Phase::StartTls { Form::Strict } else { Form::Lenient };
+            let form = if self.phase == ClientPhase::StartTls { Form::Strict } else { Form::Lenient };
             match reader.read(input, form, &self.settings.limits) {
                 // Octets that were put in front of the reply to STARTTLS make nonsense of it.
-                Err(_) if self.phase == Phase::StartTls => self.lose(Loss::Injected),
+                Err(_) if self.phase == ClientPhase::StartTls => self.lose(Loss::Injected),
                 Err(what) => self.lose(Loss::Protocol(what)),
                 Ok((used, found)) => {
                     if let Some(raw) = found {
@@ -150,10 +156,11 @@ impl Session {
     /// A last line that has a code and no line end counts: the server had nothing more to say.
     pub fn end_of_input(&mut self, now: Duration) {
         let mut reader = std::mem::take(&mut self.reader);
-        let is_asked = self.out.is_empty() && !matches!(self.phase, Phase::StartTls | Phase::Handshake | Phase::Closed);
+        let is_asked = self.out.is_empty()
+            && !matches!(self.phase, ClientPhase::StartTls | ClientPhase::Handshake | ClientPhase::Closed);
         if let Some(raw) = is_asked.then(|| reader.read_unfinished(&self.settings.limits)).flatten()
             // A success that opens the way for commands leads nowhere now.
-            && (matches!(self.phase, Phase::Up | Phase::Quit) || raw.code.class() != ReplyClass::Success)
+            && (matches!(self.phase, ClientPhase::Up | ClientPhase::Quit) || raw.code.class() != ReplyClass::Success)
         {
             self.take(&raw, now);
         }
@@ -162,16 +169,16 @@ impl Session {
     }
 
     /// Returns the next task of the driver. Ready and Content come again as long as they hold.
-    pub fn step(&mut self) -> Step {
+    pub fn step(&mut self) -> ClientStep {
         if let Some(finished) = self.finished.pop_front() {
-            return Step::Done(finished);
+            return ClientStep::Done(finished);
         }
         match self.phase {
-            Phase::Closed => Step::Closed,
-            Phase::Handshake => Step::StartTls,
-            Phase::Up if self.wants_content() => Step::Content,
-            Phase::Up if self.can_begin() => Step::Ready,
-            _ => Step::Wait,
+            ClientPhase::Closed => ClientStep::Closed,
+            ClientPhase::Handshake => ClientStep::StartTls,
+            ClientPhase::Up if self.wants_content() => ClientStep::Content,
+            ClientPhase::Up if self.can_begin() => ClientStep::Ready,
+            _ => ClientStep::Wait,
         }
     }
 
@@ -197,13 +204,13 @@ impl Session {
         }
     }
 
-    /// After [`Step::StartTls`]: the handshake is done, and EHLO is sent again. `is_verified`: a
+    /// After [`ClientStep::StartTls`]: the handshake is done, and EHLO is sent again. `is_verified`: a
     /// trusted authority has signed the certificate for this server.
     ///
     /// # Panics
     /// When no handshake was asked for.
     pub fn tls_started(&mut self, is_verified: bool, now: Duration) {
-        assert!(self.phase == Phase::Handshake, "tls_started() without Step::StartTls");
+        assert!(self.phase == ClientPhase::Handshake, "tls_started() without Step::StartTls");
         // RFC 3207 §4.2: all that was learnt before is forgotten
         self.security = if is_verified { Security::Verified } else { Security::Encrypted };
         self.offers = Offers::default();
@@ -235,8 +242,8 @@ impl Session {
     ///
     /// # Errors
     /// Why not.
-    pub fn fits(&self, transaction: &Transaction) -> Result<(), Misfit> {
-        let is_relay = self.settings.dialect == Dialect::Smtp;
+    pub fn fits(&self, transaction: &ClientTransaction) -> Result<(), Misfit> {
+        let is_relay = self.settings.dialect == ClientDialect::Smtp;
         commands::misfit(transaction, &self.offers, self.chunking(), is_relay).map_or(Ok(()), Err)
     }
 
@@ -287,16 +294,18 @@ impl Session {
         }
         match self.phase {
             // A reply before the command has left: it waits there for the command, to be taken for the answer.
-            Phase::StartTls if is_early && raw.code.get() != DISMISSAL => self.lose(Loss::Injected),
-            Phase::Extended | Phase::Plain | Phase::StartTls | Phase::Login if is_early => self.unsolicited(raw),
-            Phase::Greeting => self.take_greeting(raw),
-            Phase::Extended => self.take_extended(raw),
-            Phase::Plain => match raw.code.class() {
+            ClientPhase::StartTls if is_early && raw.code.get() != DISMISSAL => self.lose(Loss::Injected),
+            ClientPhase::Extended | ClientPhase::Plain | ClientPhase::StartTls | ClientPhase::Login if is_early => {
+                self.unsolicited(raw)
+            }
+            ClientPhase::Greeting => self.take_greeting(raw),
+            ClientPhase::Extended => self.take_extended(raw),
+            ClientPhase::Plain => match raw.code.class() {
                 ReplyClass::Success => self.hello_done(raw),
                 _ => self.refused(Stage::Hello, raw),
             },
-            Phase::StartTls => match raw.code.class() {
-                ReplyClass::Success => self.phase = Phase::Handshake,
+            ClientPhase::StartTls => match raw.code.class() {
+                ReplyClass::Success => self.phase = ClientPhase::Handshake,
                 // RFC 3207 §4.1: the client decides whether it goes on in clear
                 ReplyClass::Transient | ReplyClass::Permanent
                     if self.settings.tls == TlsUse::IfOffered && raw.code.get() != DISMISSAL =>
@@ -305,11 +314,11 @@ impl Session {
                 }
                 _ => self.refused(Stage::StartTls, raw),
             },
-            Phase::Login => self.take_login(raw),
-            Phase::Up => self.take_answer(raw, now),
-            Phase::Quit if !self.open.is_empty() => self.take_answer(raw, now),
-            Phase::Quit => self.quit_done(),
-            Phase::Handshake | Phase::Closed => {}
+            ClientPhase::Login => self.take_login(raw),
+            ClientPhase::Up => self.take_answer(raw, now),
+            ClientPhase::Quit if !self.open.is_empty() => self.take_answer(raw, now),
+            ClientPhase::Quit => self.quit_done(),
+            ClientPhase::Handshake | ClientPhase::Closed => {}
         }
     }
 
@@ -318,9 +327,9 @@ impl Session {
     /// a reply could be taken for the answer to a command.
     fn is_spare(&self, raw: &Raw<'_>, is_early: bool) -> bool {
         let is_unasked = match self.phase {
-            Phase::Extended => is_early || raw.code.get() == GREETING,
-            Phase::Plain => is_early,
-            Phase::Up => {
+            ClientPhase::Extended => is_early || raw.code.get() == GREETING,
+            ClientPhase::Plain => is_early,
+            ClientPhase::Up => {
                 let sent_to = self.out.sent_to();
                 let has_begun = self.open.front().is_some_and(|open| sent_to > open.begins_at);
                 self.messages == 0 && self.finished.is_empty() && !has_begun
@@ -349,10 +358,10 @@ impl Session {
             }
             // RFC 5321 §3.2: a server that does not know EHLO knows HELO
             // RFC 2033 §4.1: LHLO has no older form
-            ReplyClass::Permanent if self.settings.dialect == Dialect::Smtp => {
+            ReplyClass::Permanent if self.settings.dialect == ClientDialect::Smtp => {
                 self.ehlo_refusal = Some(raw.reply());
                 self.out.write(format_args!("HELO {}\r\n", self.settings.hello));
-                self.phase = Phase::Plain;
+                self.phase = ClientPhase::Plain;
             }
             _ => self.refused(Stage::Hello, raw),
         }
@@ -360,11 +369,11 @@ impl Session {
 
     fn say_hello(&mut self) {
         let verb = match self.settings.dialect {
-            Dialect::Smtp => "EHLO",
-            Dialect::Lmtp => "LHLO",
+            ClientDialect::Smtp => "EHLO",
+            ClientDialect::Lmtp => "LHLO",
         };
         self.out.write(format_args!("{verb} {}\r\n", self.settings.hello));
-        self.phase = Phase::Extended;
+        self.phase = ClientPhase::Extended;
     }
 
     fn hello_done(&mut self, raw: &Raw<'_>) {
@@ -374,7 +383,7 @@ impl Session {
         match (tls, self.offers.starttls) {
             (TlsUse::IfOffered | TlsUse::Required, true) => {
                 self.out.text(b"STARTTLS\r\n");
-                self.phase = Phase::StartTls;
+                self.phase = ClientPhase::StartTls;
             }
             (TlsUse::Required, false) => {
                 let loss = Some(Loss::Protocol("TLS is required and STARTTLS is not offered"));
@@ -385,7 +394,7 @@ impl Session {
     }
 
     pub(super) fn go_up(&mut self) {
-        self.phase = Phase::Up;
+        self.phase = ClientPhase::Up;
         self.is_greeted = true;
         self.speak();
     }

@@ -7,7 +7,7 @@ use super::login::Login;
 
 /// The variant of the protocol that is spoken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Dialect {
+pub enum ClientDialect {
     /// SMTP (RFC 5321).
     #[default]
     Smtp,
@@ -29,9 +29,9 @@ pub enum TlsUse {
 
 /// How a client speaks.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settings {
+pub struct ClientSettings {
     /// The variant of the protocol.
-    pub dialect: Dialect,
+    pub dialect: ClientDialect,
     /// The argument of EHLO, HELO or LHLO: a name, or an address literal with its brackets.
     pub hello: Box<str>,
     /// Encryption.
@@ -49,13 +49,13 @@ pub struct Settings {
     /// Use DSN where it is offered.
     pub dsn: bool,
     /// Limits.
-    pub limits: Limits,
+    pub limits: ClientLimits,
 }
 
 /// Limits of one session. Times begin when the last octet was sent or the last reply was complete, whichever is later.
 // RFC 5321 §4.5.3.2: the defaults
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct ClientLimits {
     /// Waiting for the greeting.
     pub greeting: Duration,
     /// Waiting for the reply to EHLO, HELO or LHLO, and for each reply to AUTH.
@@ -98,12 +98,12 @@ pub struct Limits {
     pub content_ahead_octets: usize,
 }
 
-impl Settings {
+impl ClientSettings {
     /// SMTP as `hello`, with default limits, with all that the server offers.
     #[must_use]
     pub fn new(hello: &str) -> Self {
         Self {
-            dialect: Dialect::Smtp,
+            dialect: ClientDialect::Smtp,
             hello: hello.into(),
             tls: TlsUse::IfOffered,
             login: None,
@@ -112,12 +112,12 @@ impl Settings {
             size: true,
             eight_bit_mime: true,
             dsn: true,
-            limits: Limits::default(),
+            limits: ClientLimits::default(),
         }
     }
 }
 
-impl Default for Limits {
+impl Default for ClientLimits {
     fn default() -> Self {
         let minutes = |minutes: u64| Duration::from_secs(minutes * 60);
         Self {

@@ -7,17 +7,17 @@ use mail::{MailParams, Recipient, Reply, ReversePath};
 
 /// A message for some of its recipients, without its content.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Transaction {
+pub struct ClientTransaction {
     /// The driver's name for it, given back in [`Finished`].
     pub token: u64,
     /// For MAIL.
     pub sender: ReversePath,
     /// The parameters that the message came with. The session passes on those that the server offers and drops the
-    /// rest; [`super::Session::fits`] finds parameters that may not be dropped.
+    /// rest; [`super::ClientSession::fits`] finds parameters that may not be dropped.
     pub params: MailParams,
     /// For RCPT, in this order; at least one.
     pub recipients: Arc<[Recipient]>,
-    /// Octets of the content as it will be given to [`super::Session::content`].
+    /// Octets of the content as it will be given to [`super::ClientSession::content`].
     pub content_bytes: u64,
 }
 
@@ -50,22 +50,22 @@ pub enum Misfit {
 
 /// The next task of the driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
-    /// Send the output, read, mind [`super::Session::deadline`].
+pub enum ClientStep {
+    /// Send the output, read, mind [`super::ClientSession::deadline`].
     Wait,
-    /// All output is sent: do the TLS handshake, then [`super::Session::tls_started`]. If it fails, drop the session.
+    /// All output is sent: do the TLS handshake, then [`super::ClientSession::tls_started`]. If it fails, drop the session.
     StartTls,
-    /// It takes a transaction now, perhaps while others await replies: [`super::Session::begin`]. A driver that has
-    /// none waits as with [`Step::Wait`], or calls [`super::Session::quit`]. Content of the one before that was not
+    /// It takes a transaction now, perhaps while others await replies: [`super::ClientSession::begin`]. A driver that has
+    /// none waits as with [`ClientStep::Wait`], or calls [`super::ClientSession::quit`]. Content of the one before that was not
     /// asked for is not wanted any more: all its recipients were refused.
     Ready,
-    /// Give the next piece of the content of the transaction that was begun last to [`super::Session::content`], or
-    /// [`super::Session::abort_content`].
+    /// Give the next piece of the content of the transaction that was begun last to [`super::ClientSession::content`], or
+    /// [`super::ClientSession::abort_content`].
     Content,
     /// A transaction is over.
     Done(Finished),
-    /// The conversation is over, see [`super::Session::closing`]: close the connection. All open transactions came out
-    /// as [`Step::Done`] before.
+    /// The conversation is over, see [`super::ClientSession::closing`]: close the connection. All open transactions came out
+    /// as [`ClientStep::Done`] before.
     Closed,
 }
 

@@ -4,27 +4,15 @@
 //! in pieces. Base64 is read and written here; the exchange ends by the driver's verdict, by `*`, or by a line that
 //! cannot be read.
 
-use std::fmt;
 use std::time::Duration;
 
 use mail::base64;
 use zeroize::Zeroizing;
 
+use super::phase::{AuthExchange, PendingQuestion, Phase};
 use super::replies::Refusal;
-use super::session::{PendingQuestion, Phase, Session, check_class};
+use super::session::{Session, check_class};
 use super::{Note, Question, Step, Verdict};
-
-/// An exchange that has begun.
-pub(super) struct Exchange {
-    mechanism: Box<str>,
-    response: Option<Zeroizing<Vec<u8>>>,
-}
-
-impl fmt::Debug for Exchange {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Exchange").field("mechanism", &self.mechanism).finish_non_exhaustive()
-    }
-}
 
 impl Session {
     /// The mechanism of the exchange as it is written in the settings; empty when there is none.
@@ -135,7 +123,7 @@ impl Session {
                     }
                 },
             };
-            self.exchange = Some(Exchange { mechanism, response });
+            self.exchange = Some(AuthExchange { mechanism, response });
             return self.ask(PendingQuestion::Auth, Question::Auth);
         } else {
             Refusal::AuthMechanism

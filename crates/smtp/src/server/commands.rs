@@ -12,8 +12,9 @@ use mail::{
 };
 
 use super::command::{self, Command};
-use super::replies::{Farewell, Refusal};
-use super::session::{Hello, Open, PendingQuestion, Phase, Session};
+use super::phase::{Hello, OpenTransaction, PendingQuestion, Phase};
+use super::replies::{CloseReason, Refusal};
+use super::session::Session;
 use super::xclient;
 use super::{Dialect, Note, Question, Step, Transaction, Verdict};
 
@@ -32,7 +33,7 @@ impl Session {
         }
         if command == Command::BadBdat {
             self.refuse(line, &Refusal::ChunkSyntax);
-            self.close(Farewell::AfterChunk);
+            self.close(CloseReason::AfterChunk);
             return None;
         }
         if let Some(refusal) = self.barrier(&command) {
@@ -308,7 +309,7 @@ impl Session {
         }
         let max = self.settings.limits.transactions;
         if max > 0 && self.counts.transactions >= max {
-            self.limit("smtp.transactions_max", Farewell::TooManyTransactions);
+            self.limit("smtp.transactions_max", CloseReason::TooManyTransactions);
             return None;
         }
         match self.read_mail(rest) {
@@ -389,7 +390,7 @@ impl Session {
     fn begin(&mut self, transaction: Transaction, now: Duration) {
         self.counts.transactions = self.counts.transactions.saturating_add(1);
         self.times.transaction_began(now);
-        self.open = Some(Open { transaction, content: None });
+        self.open = Some(OpenTransaction { transaction, content: None });
     }
 
     fn rcpt(&mut self, line: &[u8], rest: &[u8]) -> Option<Step> {
@@ -460,7 +461,7 @@ impl Session {
                 if reply.code().class() == ReplyClass::Permanent {
                     self.counts.refused_recipients = self.counts.refused_recipients.saturating_add(1);
                     if self.counts.refused_recipients >= self.settings.limits.refused_recipients {
-                        self.limit("smtp.refused_recipients_max", Farewell::TooManyRefused);
+                        self.limit("smtp.refused_recipients_max", CloseReason::TooManyRefused);
                     }
                 }
             }
@@ -599,7 +600,7 @@ impl Session {
         self.counts.idle = self.counts.idle.saturating_add(1);
         let fits = self.counts.idle <= self.settings.limits.idle_commands;
         if !fits {
-            self.limit("smtp.idle_commands_max", Farewell::TooManyIdle);
+            self.limit("smtp.idle_commands_max", CloseReason::TooManyIdle);
         }
         fits
     }

@@ -9,20 +9,10 @@ use std::time::Duration;
 use mail::{Body, Reply, ReplyClass};
 
 use super::content::{Content, ContentError};
+use super::phase::{Chunk, PendingQuestion, Phase};
 use super::replies::{Refusal, printable};
-use super::session::{PendingQuestion, Phase, Session, check_class};
+use super::session::{Session, check_class};
 use super::{Note, Question, Step, Verdict};
-
-/// A chunk whose octets are coming.
-#[derive(Debug)]
-pub(super) struct Chunk {
-    /// Octets of it, and those still to come.
-    octets: u64,
-    left: u64,
-    last: bool,
-    /// The octets are dropped, and this is answered behind them, so many times.
-    refusal: Option<(Reply, usize)>,
-}
 
 impl Session {
     // RFC 5321 §4.1.1.4

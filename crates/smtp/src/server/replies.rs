@@ -63,7 +63,7 @@ pub(super) enum Refusal<'a> {
 /// Why the session is closed, always with 421.
 // RFC 5321 §3.8, §4.2.2: a server that closes says 421
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Farewell {
+pub(super) enum CloseReason {
     ShutDown,
     TimedOut,
     TooSlow,
@@ -77,7 +77,7 @@ pub(super) enum Farewell {
     AfterChunk,
 }
 
-impl Farewell {
+impl CloseReason {
     pub(super) fn reply(self, host: &str) -> Reply {
         let (status, text) = match self {
             Self::ShutDown => ("4.3.2", "Shutting down, closing connection"),

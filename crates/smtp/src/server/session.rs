@@ -10,14 +10,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mail::{Client, HeloName, Recipient, Reply, ReplyClass};
+use mail::{Client, Recipient, Reply, ReplyClass};
 
-use super::auth::Exchange;
 use super::command::{self, TLS_RECORD};
 use super::content::Content;
 use super::lines::{LineEnd, LineReader};
-use super::message::Chunk;
-use super::replies::{Farewell, Refusal, printable, say};
+use super::phase::{AuthExchange, Counts, Hello, OpenTransaction, PendingQuestion, Phase};
+use super::replies::{CloseReason, Refusal, printable, say};
 use super::times::Times;
 use super::{Dialect, Ending, Note, Question, Settings, Step, Tls, Transaction, Verdict, Xclient};
 
@@ -55,11 +54,11 @@ pub struct Session {
     /// The new greeting, while the driver decides on it.
     pub(super) new_hello: Option<Hello>,
     pub(super) identity: Option<Box<str>>,
-    pub(super) open: Option<Open>,
+    pub(super) open: Option<OpenTransaction>,
     pub(super) new_transaction: Option<Transaction>,
     pub(super) candidate: Option<Recipient>,
     pub(super) argument: String,
-    pub(super) exchange: Option<Exchange>,
+    pub(super) exchange: Option<AuthExchange>,
     pub(super) xclient: Option<Xclient>,
     pub(super) xclient_trusted: bool,
     /// The driver counts the client among its own.
@@ -77,62 +76,6 @@ pub struct Session {
     /// Greeted with 554: only QUIT is left.
     pub(super) turned_away: bool,
     pub(super) ending: Ending,
-}
-
-/// The meaning of the next input.
-#[derive(Debug)]
-pub(super) enum Phase {
-    /// Before the greeting.
-    Pause,
-    Command,
-    AuthLine,
-    Data,
-    Chunk(Chunk),
-    Asked(PendingQuestion),
-    Handshake,
-    Closing,
-}
-
-/// The open question, with the values that only its answer needs.
-#[derive(Debug)]
-pub(super) enum PendingQuestion {
-    Helo,
-    Mail,
-    Recipient,
-    Data,
-    /// Data, at the first BDAT.
-    FirstChunk {
-        octets: u64,
-        last: bool,
-    },
-    Message,
-    Auth,
-    Look,
-    Xclient,
-}
-
-/// Which of the three verbs, and the name.
-#[derive(Clone, Debug)]
-pub(super) struct Hello {
-    pub(super) name: HeloName,
-    pub(super) extended: bool,
-}
-
-/// The open transaction.
-#[derive(Debug)]
-pub(super) struct Open {
-    pub(super) transaction: Transaction,
-    /// From the acceptance of [`Question::Data`] on.
-    pub(super) content: Option<Content>,
-}
-
-/// The counts that a session's limits apply to.
-#[derive(Debug, Default)]
-pub(super) struct Counts {
-    pub(super) errors: u32,
-    pub(super) refused_recipients: u32,
-    pub(super) idle: u32,
-    pub(super) transactions: u32,
 }
 
 impl Session {
@@ -224,7 +167,7 @@ impl Session {
                 return (used, Step::Abandon);
             }
             if self.shutting_down && self.may_shut_down() {
-                self.close(Farewell::ShutDown);
+                self.close(CloseReason::ShutDown);
             }
             let rest = input.get(used..).unwrap_or_default();
             let (octets, step) = match &self.phase {
@@ -320,7 +263,7 @@ impl Session {
     fn refuse_bare(&mut self, line: &[u8]) {
         self.note(Note::BareNewline);
         self.refuse_line(line, &Refusal::BareNewline);
-        self.close(Farewell::AfterNewline);
+        self.close(CloseReason::AfterNewline);
     }
 
     /// Refuses a line for its form; an AUTH exchange ends with it.
@@ -343,7 +286,7 @@ impl Session {
         self.refuse_line(b"", &refusal);
         if self.is_bare(bare) {
             self.note(Note::BareNewline);
-            self.close(Farewell::AfterNewline);
+            self.close(CloseReason::AfterNewline);
         }
     }
 
@@ -446,7 +389,7 @@ impl Session {
     pub fn shut_down(&mut self, _now: Duration) -> bool {
         self.shutting_down = true;
         if self.may_shut_down() {
-            self.close(Farewell::ShutDown);
+            self.close(CloseReason::ShutDown);
         }
         matches!(self.phase, Phase::Closing)
     }
@@ -505,11 +448,11 @@ impl Session {
     }
 
     /// Says 421 and closes.
-    pub(super) fn close(&mut self, farewell: Farewell) {
+    pub(super) fn close(&mut self, reason: CloseReason) {
         if matches!(self.phase, Phase::Closing) {
             return;
         }
-        let reply = farewell.reply(&self.settings.hostname);
+        let reply = reason.reply(&self.settings.hostname);
         self.push(&reply);
         self.closing();
     }
@@ -556,22 +499,22 @@ impl Session {
     pub(super) fn count_error(&mut self) {
         self.counts.errors = self.counts.errors.saturating_add(1);
         if self.counts.errors >= self.settings.limits.errors {
-            self.limit("smtp.errors_max", Farewell::TooManyErrors);
+            self.limit("smtp.errors_max", CloseReason::TooManyErrors);
         }
     }
 
     /// Closes for a limit.
-    pub(super) fn limit(&mut self, name: &'static str, farewell: Farewell) {
+    pub(super) fn limit(&mut self, name: &'static str, reason: CloseReason) {
         if !matches!(self.phase, Phase::Closing) {
             self.note(Note::Limit(name));
-            self.close(farewell);
+            self.close(reason);
         }
     }
 
     pub(super) fn foreign(&mut self, line: &[u8]) {
         let line = self.without_secret(line);
         self.note(Note::ForeignProtocol { line });
-        self.close(Farewell::Foreign);
+        self.close(CloseReason::Foreign);
     }
 
     pub(super) fn note(&mut self, note: Note) {

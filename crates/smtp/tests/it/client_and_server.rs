@@ -8,7 +8,7 @@
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use smtp::client::{Answer, Dialect, Finished, Loss, Stage, TlsUse, Transaction};
+use smtp::client::{Answer, ClientDialect, ClientTransaction, Finished, Loss, Stage, TlsUse};
 use smtp::client_rehearsal::{ClientRehearsal, Job};
 use smtp::dialog::Dialog;
 use smtp::rehearsal::Rehearsal;
@@ -87,13 +87,13 @@ fn talk(messages: &[Message], set: Set) -> (ClientRehearsal, Rehearsal) {
     theirs.starttls = set.tls;
     theirs.limits.errors = u32::MAX;
     theirs.limits.content_piece_bytes = 50;
-    let mut ours = smtp::client::Settings::new("client.test");
+    let mut ours = smtp::client::ClientSettings::new("client.test");
     ours.tls = TlsUse::IfOffered;
     (ours.pipelining, ours.chunking) = (set.pipelining, set.chunking);
     ours.limits.content_ahead_octets = set.ahead;
     if set.lmtp {
         theirs.dialect = smtp::server::Dialect::Lmtp;
-        ours.dialect = Dialect::Lmtp;
+        ours.dialect = ClientDialect::Lmtp;
     }
     let mut server = Rehearsal::new(theirs, Dialog::parse(RULES).unwrap());
     server.greet();
@@ -105,7 +105,7 @@ fn talk(messages: &[Message], set: Set) -> (ClientRehearsal, Rehearsal) {
         .enumerate()
         .map(|(token, message)| {
             let address = |local: &str| mail::Recipient::new(format!("{local}@d.test").parse().unwrap());
-            let transaction = Transaction {
+            let transaction = ClientTransaction {
                 token: token as u64,
                 sender: format!("<{}{token}@b.test>", message.sender).parse().unwrap(),
                 params: mail::MailParams::default(),

@@ -25,9 +25,9 @@
 //! ```
 
 use crate::folder::{Cut, Random, play_all};
-use smtp::client::{Answer, Dialect, Login, Mechanism, Outcome, Security, Settings, TlsUse};
+use smtp::client::{Answer, ClientDialect, ClientSettings, Login, Mechanism, Outcome, Security, TlsUse};
 use smtp::client_rehearsal::{ClientRehearsal, Job};
-use smtp::dialog::{Dialog, Step, duration, fits, unescape};
+use smtp::dialog::{Dialog, DialogStep, duration, fits, unescape};
 
 struct Player {
     rehearsal: ClientRehearsal,
@@ -37,15 +37,15 @@ struct Player {
     random: Random,
 }
 
-fn settings(dialog: &Dialog) -> Result<Settings, String> {
-    let mut settings = Settings::new("client.test");
+fn settings(dialog: &Dialog) -> Result<ClientSettings, String> {
+    let mut settings = ClientSettings::new("client.test");
     for (line, name, value) in &dialog.sets {
         let limits = &mut settings.limits;
         let time = duration(value);
         let number = value.parse::<usize>();
         let known = match (name.as_str(), value.as_str()) {
             ("dialect", "lmtp") => {
-                settings.dialect = Dialect::Lmtp;
+                settings.dialect = ClientDialect::Lmtp;
                 true
             }
             ("tls", "never" | "required") => {
@@ -104,7 +104,7 @@ fn job(rest: &str) -> Result<Job, String> {
     };
     let recipients = recipients.split(',').map(|address| Ok(mail::Recipient::new(address.parse()?)));
     let recipients: Result<Vec<_>, mail::AddressError> = recipients.collect();
-    let transaction = smtp::client::Transaction {
+    let transaction = smtp::client::ClientTransaction {
         token: token.parse().map_err(|_| "the token is a number")?,
         sender: sender.parse().map_err(|e: mail::AddressError| e.to_string())?,
         params: words.next().unwrap_or_default().parse().map_err(|e: mail::ParamError| e.to_string())?,
@@ -157,17 +157,17 @@ impl Player {
             "" | "#" | "set" => return Ok(()),
             "tls" => return self.handshake(rest != "unverified"),
             "S:" | "C:" => parse(line)?,
-            "S\\:" | "C\\:" => Step::Send(unescape(rest)?),
+            "S\\:" | "C\\:" => DialogStep::Send(unescape(rest)?),
             _ if line.starts_with('+') => parse(line)?,
             _ => return self.own(word, rest),
         };
         match step {
-            Step::Expect(text) => return self.say(format!("{text}\r\n").as_bytes()),
-            Step::Send(bytes) if word == "S\\:" => return self.say(&bytes),
+            DialogStep::Expect(text) => return self.say(format!("{text}\r\n").as_bytes()),
+            DialogStep::Send(bytes) if word == "S\\:" => return self.say(&bytes),
             _ => self.flush(),
         }
         match step {
-            Step::Send(bytes) => {
+            DialogStep::Send(bytes) => {
                 let wire = self.rehearsal.take_wire();
                 let Some(after) = wire.strip_prefix(&bytes[..]) else {
                     return Err(format!("the client says: {}", wire.escape_ascii()));
@@ -175,7 +175,7 @@ impl Player {
                 self.rehearsal.wire = after.to_vec();
                 Ok(())
             }
-            Step::Wait(time) => {
+            DialogStep::Wait(time) => {
                 self.silent()?;
                 self.rehearsal.wait(time);
                 Ok(())
@@ -251,7 +251,7 @@ impl Player {
     }
 }
 
-fn parse(line: &str) -> Result<Step, String> {
+fn parse(line: &str) -> Result<DialogStep, String> {
     Dialog::parse(line)?.steps.pop().map(|(_, step)| step).ok_or_else(|| "nothing".to_owned())
 }
 

@@ -2,7 +2,7 @@
 //! recipients it is about.
 
 use mail::{MailParams, Recipient, Reply};
-use smtp::client::{Answer, Outcome, Settings, Transaction};
+use smtp::client::{Answer, ClientSettings, ClientTransaction, Outcome};
 use smtp::client_rehearsal::{ClientRehearsal, Job};
 use std::collections::BTreeMap;
 
@@ -20,9 +20,9 @@ fn wordy(code: u16, mark: &str) -> Vec<u8> {
 
 /// The outcomes of a transaction in which the server says this to MAIL and to each RCPT.
 fn outcomes(to_mail: &[u8], to_rcpt: impl Fn(usize) -> Vec<u8>) -> Vec<Outcome> {
-    let mut rehearsal = ClientRehearsal::new(Settings::new("client.test"));
+    let mut rehearsal = ClientRehearsal::new(ClientSettings::new("client.test"));
     let recipient = |nth| Recipient::new(format!("r{nth}@d.test").parse().unwrap());
-    let transaction = Transaction {
+    let transaction = ClientTransaction {
         token: 1,
         sender: "<a@b.test>".parse().unwrap(),
         params: MailParams::default(),

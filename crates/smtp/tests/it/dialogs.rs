@@ -1,7 +1,7 @@
 //! Plays every file of `dialogs/` to the state machine: whole, octet by octet, and cut at random.
 
 use crate::folder::{Cut, Random, play_all};
-use smtp::dialog::{Dialog, Step, fits};
+use smtp::dialog::{Dialog, DialogStep, fits};
 use smtp::rehearsal::Rehearsal;
 
 fn feed(rehearsal: &mut Rehearsal, input: &[u8], cut: Cut, random: &mut Random) {
@@ -33,8 +33,8 @@ impl Player {
         feed(&mut self.rehearsal, &input, self.cut, &mut self.random);
     }
 
-    fn play(&mut self, step: &Step, said: &mut Vec<String>) -> Result<(), String> {
-        if let Step::Send(bytes) = step {
+    fn play(&mut self, step: &DialogStep, said: &mut Vec<String>) -> Result<(), String> {
+        if let DialogStep::Send(bytes) = step {
             if !self.greeted {
                 self.flush();
             }
@@ -44,7 +44,7 @@ impl Player {
             self.pending.extend_from_slice(bytes);
             return Ok(());
         }
-        if *step == Step::Pause {
+        if *step == DialogStep::Pause {
             self.greeted = true;
             return Ok(());
         }
@@ -55,29 +55,29 @@ impl Player {
         };
         take(&mut self.rehearsal, said);
         match step {
-            Step::Expect(pattern) => {
+            DialogStep::Expect(pattern) => {
                 let line = if said.is_empty() { "nothing".to_owned() } else { said.remove(0) };
                 return if fits(pattern, &line) { Ok(()) } else { Err(format!("the server said: {line}")) };
             }
-            Step::Wait(time) => self.rehearsal.wait(*time),
-            Step::Tls => {
+            DialogStep::Wait(time) => self.rehearsal.wait(*time),
+            DialogStep::Tls => {
                 assert!(self.rehearsal.wants_tls, "no handshake is due");
                 self.rehearsal.tls();
             }
-            Step::Closed if !self.rehearsal.closed => return Err("the connection is open".to_owned()),
-            Step::Stored(count) if self.rehearsal.stored.len() != *count => {
+            DialogStep::Closed if !self.rehearsal.closed => return Err("the connection is open".to_owned()),
+            DialogStep::Stored(count) if self.rehearsal.stored.len() != *count => {
                 return Err(format!("{} are stored", self.rehearsal.stored.len()));
             }
-            Step::Content(content) => {
+            DialogStep::Content(content) => {
                 let last = self.rehearsal.stored.last().map(|stored| stored.content.as_slice()).unwrap_or_default();
                 if last != content {
                     return Err(format!("stored is: {}", last.escape_ascii()));
                 }
             }
-            Step::TrustXclient => self.rehearsal.session.trust_xclient(),
-            Step::TrustClient => self.rehearsal.session.trust_client(true),
-            Step::ShutDown => self.rehearsal.shut_down(),
-            Step::Note(text) if !format!("{:?}", self.rehearsal.notes).contains(text) => {
+            DialogStep::TrustXclient => self.rehearsal.session.trust_xclient(),
+            DialogStep::TrustClient => self.rehearsal.session.trust_client(true),
+            DialogStep::ShutDown => self.rehearsal.shut_down(),
+            DialogStep::Note(text) if !format!("{:?}", self.rehearsal.notes).contains(text) => {
                 return Err(format!("noted is: {:?}", self.rehearsal.notes));
             }
             _ => {}

@@ -4,9 +4,9 @@
 //! in the pickup directory are durable before any of its files moves in the queue, the move is durable before the
 //! server may take the message, and that before a file is removed.
 
+use super::ASIDE;
 use super::job::{Job, aside};
-use super::place::ASIDE;
-use super::report::{Left, Report, Why};
+use super::report::{ImportReport, Left, Why};
 use crate::exit::Failure;
 use server::submit::import;
 use std::collections::BTreeSet;
@@ -45,7 +45,7 @@ impl<'a> Batch<'a> {
     /// # Errors
     /// Something could not be written. Each message is still in the queue, or durable in the pickup directory, where
     /// the next run finds it.
-    pub(super) fn commit(&mut self, report: &mut Report) -> Result<(), Failure> {
+    pub(super) fn commit(&mut self, report: &mut ImportReport) -> Result<(), Failure> {
         let jobs = std::mem::take(&mut self.jobs);
         if jobs.is_empty() {
             return Ok(());

@@ -1,12 +1,13 @@
 //! One message of a queue: locked as sendmail locks it, read, understood, and written into the pickup directory.
 
-use super::place::{ASIDE, Directory, Found, Place};
+use super::ASIDE;
+use super::directories::{ControlFile, QueueDirectories, QueueDirectory};
 use super::report::{Left, Summary, Why};
 use super::special::Special;
 use crate::exit::Failure;
 use mail::submission::Lines;
 use mail::{DomainName, Recipient};
-use route::import::queue::{FileKind, Limits, QueueFile, QueuedMessage};
+use route::import::queue::{ControlFileLimits, FileKind, QueueFile, QueuedMessage};
 use rustix::fs::{FileType, FlockOperation, Mode, OFlags, fcntl_lock, flock, fstat, open};
 use rustix::io::Errno;
 use server::env::clock;
@@ -24,7 +25,7 @@ const READ_BYTES: usize = 64 << 10;
 /// Reads the messages of a queue.
 #[derive(Debug)]
 pub(super) struct Reader<'a> {
-    pub(super) place: &'a Place,
+    pub(super) place: &'a QueueDirectories,
     pub(super) host: &'a DomainName,
     /// `None`: nothing is written.
     pub(super) pickup: Option<&'a Path>,
@@ -67,7 +68,7 @@ impl Reader<'_> {
     /// The pickup directory cannot be written; nothing of this message is in it.
     pub(super) fn read(
         &self,
-        found: &Found,
+        found: &ControlFile,
         special: &mut Special<'_>,
         known: &HashSet<String>,
     ) -> Result<Result<Job, Left>, Failure> {
@@ -143,13 +144,13 @@ impl Reader<'_> {
 
     fn understand(
         &self,
-        directory: &Directory,
+        directory: &QueueDirectory,
         file: &QueueFile,
         path: &Path,
         special: &mut Special<'_>,
     ) -> Result<(File, QueuedMessage, Vec<Recipient>, Data), Left> {
         let (lock, octets) = locked(path)?;
-        let message = QueuedMessage::read(&octets, self.host, &Limits::default())
+        let message = QueuedMessage::read(&octets, self.host, &ControlFileLimits::default())
             .map_err(|error| Left::new(path, Why::Unreadable, error.0.text).at(error.0.line))?;
         let recipients =
             special.recipients(&message).map_err(|(line, why, text)| Left::new(path, why, text).at(line))?;
@@ -158,13 +159,19 @@ impl Reader<'_> {
     }
 
     /// The text of a message: beside the control file, or where the file says.
-    fn data(&self, directory: &Directory, file: &QueueFile, named: Option<&str>, path: &Path) -> Result<Data, Left> {
+    fn data(
+        &self,
+        directory: &QueueDirectory,
+        file: &QueueFile,
+        named: Option<&str>,
+        path: &Path,
+    ) -> Result<Data, Left> {
         let name = QueueFile { kind: FileKind::Data, ..file.clone() }.name();
         let mut places = vec![directory.data.clone()];
         if let Some(named) = named {
             // Only a directory below the queue counts: otherwise the file could name any user's text.
             let there = self.place.root().join(named);
-            let is_below = |place: &&Directory| place.data == there || place.data == there.join("df");
+            let is_below = |place: &&QueueDirectory| place.data == there || place.data == there.join("df");
             places.extend(self.place.directories().iter().find(is_below).map(|place| place.data.clone()));
         }
         for place in places {
@@ -223,7 +230,7 @@ fn locked(path: &Path) -> Result<(File, Vec<u8>), Left> {
     }
     let file = File::from(opened);
     let mut octets = Vec::new();
-    let most = Limits::default().octets_max as u64 + 1;
+    let most = ControlFileLimits::default().octets_max as u64 + 1;
     let read = (&file).take(most).read_to_end(&mut octets);
     read.map_err(|error| Left::new(path, Why::Unreadable, error.to_string()))?;
     Ok((file, octets))

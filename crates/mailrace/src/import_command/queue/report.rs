@@ -1,8 +1,9 @@
 //! The report on a queue that was taken over.
 
-use super::place::{ASIDE, Place};
+use super::ASIDE;
 use crate::exit::{Exit, Failure};
-use crate::output::{Output, age, count, plain};
+use crate::output::{Output, age, count};
+use crate::terminal_text::plain;
 use serde_json::{Value, json};
 use server::env::clock;
 use std::collections::HashSet;
@@ -75,7 +76,7 @@ pub(super) struct Summary {
 
 /// All that is to be said.
 #[derive(Debug)]
-pub(super) struct Report {
+pub(super) struct ImportReport {
     is_dry: bool,
     removes: bool,
     taken: Vec<Summary>,
@@ -86,7 +87,7 @@ pub(super) struct Report {
     pub(super) known: HashSet<String>,
 }
 
-impl Report {
+impl ImportReport {
     pub(super) fn new(is_dry: bool, removes: bool) -> Self {
         Self { is_dry, removes, taken: Vec::new(), left: Vec::new(), resumed: 0, known: HashSet::new() }
     }
@@ -103,12 +104,12 @@ impl Report {
     ///
     /// # Errors
     /// It cannot be printed.
-    pub(super) fn finish(&self, as_json: bool, place: &Place, took: Duration) -> Result<Exit, Failure> {
+    pub(super) fn finish(&self, as_json: bool, root: &Path, took: Duration) -> Result<Exit, Failure> {
         let mut output = Output::new();
         if as_json {
             output.json(&self.json());
         } else {
-            self.show(&mut output, place, took);
+            self.show(&mut output, root, took);
         }
         output.finish()?;
         let is = |wanted: fn(Why) -> bool| self.left.iter().any(|left| wanted(left.why));
@@ -119,7 +120,7 @@ impl Report {
         Ok(if is(|why| matches!(why, Why::Locked | Why::Known)) { Exit::TryLater } else { Exit::Ok })
     }
 
-    fn show(&self, output: &mut Output, place: &Place, took: Duration) {
+    fn show(&self, output: &mut Output, root: &Path, took: Duration) {
         for left in &self.left {
             let line = left.line.map(|line| format!(" line {line}:")).unwrap_or_default();
             let path = left.path.display().to_string();
@@ -157,7 +158,7 @@ impl Report {
             output.line(format!("{} of an earlier run given to the server", count(self.resumed, "message")));
         }
         if !self.is_dry && !self.removes && !self.taken.is_empty() {
-            let root = place.root().display();
+            let root = root.display();
             output.line(format!("their files are in {ASIDE}, below {root}; remove them when all is well"));
         }
     }

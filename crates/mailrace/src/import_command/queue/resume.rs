@@ -1,9 +1,9 @@
 //! Files that an interrupted run has left in the pickup directory.
 
 use super::batch::{move_aside, remove, sync_all};
+use super::directories::QueueDirectories;
 use super::job::aside;
-use super::place::Place;
-use super::report::{Left, Report, Why};
+use super::report::{ImportReport, Left, Why};
 use crate::exit::Failure;
 use route::import::queue::{FileKind, QueueFile};
 use server::submit::import;
@@ -15,7 +15,12 @@ use std::path::{Path, PathBuf};
 ///
 /// # Errors
 /// The pickup directory or the queue cannot be written.
-pub(super) fn resume(place: &Place, pickup: &Path, removes: bool, report: &mut Report) -> Result<(), Failure> {
+pub(super) fn resume(
+    place: &QueueDirectories,
+    pickup: &Path,
+    removes: bool,
+    report: &mut ImportReport,
+) -> Result<(), Failure> {
     let fails = |error: io::Error| Failure::io(pickup.display(), &error);
     for (name, found) in import::left(pickup).map_err(fails)? {
         let adopted = match found {
@@ -55,7 +60,7 @@ pub(super) fn resume(place: &Place, pickup: &Path, removes: bool, report: &mut R
 }
 
 /// The files of a message by its control file.
-fn files_of(place: &Place, control: &Path) -> Vec<PathBuf> {
+fn files_of(place: &QueueDirectories, control: &Path) -> Vec<PathBuf> {
     let mut files = vec![control.to_owned()];
     let file = control.file_name().and_then(|name| name.to_str()).and_then(QueueFile::read);
     let directory = place.directories().iter().find(|one| Some(one.control.as_path()) == control.parent());

@@ -8,7 +8,7 @@
 use super::report::Why;
 use mail::{Address, Recipient, ReversePath};
 use route::destination::To;
-use route::import::queue::{QueuedMessage, QueuedRecipient, Target};
+use route::import::queue::{QueuedMessage, QueuedRecipient, QueuedTarget};
 use route::resolve::Delivery;
 use server::config::Loaded;
 use server::explain::{Disposition, Explainer, Sender};
@@ -35,7 +35,7 @@ impl<'a> Special<'a> {
     pub(super) fn recipients(&mut self, message: &QueuedMessage) -> Result<Vec<Recipient>, Refused> {
         let mut recipients = Vec::new();
         let mut by_alias: Vec<&Address> = Vec::new();
-        for one in message.recipients.iter().filter(|one| !matches!(one.target, Target::Address(_))) {
+        for one in message.recipients.iter().filter(|one| !matches!(one.target, QueuedTarget::Address(_))) {
             let Some(alias) = &one.named else {
                 return Err(refused(one, "the file does not say of which alias it comes"));
             };
@@ -53,7 +53,7 @@ impl<'a> Special<'a> {
                         recipients.push(one.to(alias.clone()));
                     }
                 }
-                (_, Target::Address(address)) => recipients.push(one.to(address.clone())),
+                (_, QueuedTarget::Address(address)) => recipients.push(one.to(address.clone())),
                 _ => return Err(refused(one, "it is no address")),
             }
         }
@@ -104,12 +104,12 @@ fn refused(one: &QueuedRecipient, why: &str) -> Refused {
     (one.line, Why::Recipient, text)
 }
 
-fn target(target: &Target) -> String {
+fn target(target: &QueuedTarget) -> String {
     match target {
-        Target::Address(address) | Target::Unaliased(address) => format!("<{}>", address.key().as_str()),
-        Target::Program(command) => format!("|{command}"),
-        Target::File(path) => path.clone(),
-        Target::Include(path) => format!(":include:{path}"),
+        QueuedTarget::Address(address) | QueuedTarget::Unaliased(address) => format!("<{}>", address.key().as_str()),
+        QueuedTarget::Program(command) => format!("|{command}"),
+        QueuedTarget::File(path) => path.clone(),
+        QueuedTarget::Include(path) => format!(":include:{path}"),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Prints destinations and groups of recipients that have waited for long.
 
-use crate::output::{Output, age, count, next_try, plain, thousands};
+use crate::output::{Output, age, count, next_try, thousands};
+use crate::terminal_text::plain;
 use operator::answers::{DestinationLine, DestinationStatus, StragglerLine};
 
 /// Prints a destination and, below it, its state.

@@ -1,7 +1,8 @@
 //! Prints messages and their recipients.
 
 use super::destination::learned_pace;
-use crate::output::{Output, age, count, next_try, plain, short_bytes, thousands};
+use crate::output::{Output, age, count, next_try, short_bytes, thousands};
+use crate::terminal_text::plain;
 use operator::answers::{HoldLine, MessageLine, RecipientLine};
 
 /// Column of a recipient's state, if the address leaves room for it.

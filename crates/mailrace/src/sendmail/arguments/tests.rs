@@ -3,7 +3,7 @@
 use super::*;
 use proptest::prelude::*;
 
-fn read(line: &str) -> Result<Arguments, Wrong> {
+fn read(line: &str) -> Result<SendmailArguments, Wrong> {
     parse(line.split(' ').filter(|word| !word.is_empty()).map(|word| OsString::from(word.replace('~', " "))))
 }
 

@@ -9,7 +9,7 @@ mod value;
 
 use super::Access;
 use super::tag::{self, TagInfo};
-use super::value::Value;
+use super::value::AccessValue;
 use crate::lint::{Lint, Severity};
 use crate::map::Hit;
 use crate::network;
@@ -35,13 +35,13 @@ struct CheckedEntry<'a> {
     /// Behind the tag.
     body: &'a str,
     text: &'a str,
-    value: Value,
+    value: AccessValue,
 }
 
 impl<'a> CheckedEntry<'a> {
     fn of(hit: Hit<'a>) -> Self {
         let (tag, body) = tag::split(hit.key);
-        Self { tag, known: tag.and_then(tag::of), body, text: hit.value.trim(), value: Value::parse(hit.value) }
+        Self { tag, known: tag.and_then(tag::of), body, text: hit.value.trim(), value: AccessValue::parse(hit.value) }
     }
 
     /// Whether keys of this entry are looked up for this tag.

@@ -1,7 +1,7 @@
 //! Doubts about values.
 
 use super::super::tag::{AuthInfo, TlsDemand, Values, is_group, letters};
-use super::super::value::{ErrorText, Value, unquote};
+use super::super::value::{AccessValue, ErrorText, unquote};
 use super::super::{DelayChecks, Options, RelayMailFrom};
 use super::{CheckedEntry, LintMessage, error, warning};
 use mail::Outcome;
@@ -12,7 +12,7 @@ const WORDS: &str = "write OK, RELAY, REJECT, DISCARD, SKIP, QUARANTINE:reason o
 pub(super) fn check(line: &CheckedEntry<'_>, options: &Options, doubts: &mut Vec<LintMessage>) {
     let values = line.known.map_or(Values::Ruling, |known| known.values);
     // Tags whose meaning is a number or a word take SKIP, too.
-    let is_skip = line.value == Value::Skip && values != Values::FriendOrHater;
+    let is_skip = line.value == AccessValue::Skip && values != Values::FriendOrHater;
     let doubt = match values {
         Values::Ruling => ruling(line, options),
         Values::FriendOrHater => friend(line, options),
@@ -24,7 +24,7 @@ pub(super) fn check(line: &CheckedEntry<'_>, options: &Options, doubts: &mut Vec
             }
             Ok(_) => None,
         },
-        Values::Tls => (TlsDemand::parse(line.text).is_none() && line.value != Value::Ok)
+        Values::Tls => (TlsDemand::parse(line.text).is_none() && line.value != AccessValue::Ok)
             .then(|| error("nothing is demanded by this", "write VERIFY, VERIFY:bits or ENCR:bits")),
         Values::No => {
             (!line.text.eq_ignore_ascii_case("NO")).then(|| warning("only NO has an effect", "remove it, or write NO"))
@@ -42,8 +42,9 @@ pub(super) fn check(line: &CheckedEntry<'_>, options: &Options, doubts: &mut Vec
                 .then(|| error("it is no address", "write an address, or \"\" for nobody"))
         }
         Values::Certificate => {
-            let is_subject = line.value == Value::Subject && line.is_for("CertIssuer");
-            (line.value != Value::Relay && !is_subject).then(|| error("it gives no right", "write RELAY or SUBJECT"))
+            let is_subject = line.value == AccessValue::Subject && line.is_for("CertIssuer");
+            (line.value != AccessValue::Relay && !is_subject)
+                .then(|| error("it gives no right", "write RELAY or SUBJECT"))
         }
         Values::Any if line.is_for("TLS_Srv_features") => Some(warning(
             "the server has the same certificate and ciphers for every client",
@@ -97,9 +98,9 @@ fn auth(line: &CheckedEntry<'_>) -> Option<LintMessage> {
 
 fn friend(line: &CheckedEntry<'_>, options: &Options) -> Option<LintMessage> {
     let wanted = match (&line.value, options.delay_checks) {
-        (Value::Friend, DelayChecks::Friend) | (Value::Hater, DelayChecks::Hater) => return None,
-        (Value::Friend, _) => "friend",
-        (Value::Hater, _) => "hater",
+        (AccessValue::Friend, DelayChecks::Friend) | (AccessValue::Hater, DelayChecks::Hater) => return None,
+        (AccessValue::Friend, _) => "friend",
+        (AccessValue::Hater, _) => "hater",
         _ => return Some(error("Spam: knows no such word", "write FRIEND or HATER")),
     };
     Some(error("it has no effect with these options", format!("set delay_checks in [access] to \"{wanted}\"")))
@@ -107,19 +108,19 @@ fn friend(line: &CheckedEntry<'_>, options: &Options) -> Option<LintMessage> {
 
 fn ruling(line: &CheckedEntry<'_>, options: &Options) -> Option<LintMessage> {
     match &line.value {
-        Value::Friend | Value::Hater => {
+        AccessValue::Friend | AccessValue::Hater => {
             Some(error(format!("only Spam: knows {}", line.value.word()), format!("write Spam:{}", line.body)))
         }
-        Value::Subject => Some(error("only CertIssuer: knows SUBJECT", WORDS)),
-        Value::Relay => relay(line, options),
+        AccessValue::Subject => Some(error("only CertIssuer: knows SUBJECT", WORDS)),
+        AccessValue::Relay => relay(line, options),
         _ if line.name() == "To" && !options.blocklist_recipients => Some(error(
             "entries for recipients other than RELAY have no effect",
             "set blocklist_recipients in [access]",
         )),
-        Value::Quarantine(_) => (!line.text.contains(':') || line.text.ends_with(':')).then(|| {
+        AccessValue::Quarantine(_) => (!line.text.contains(':') || line.text.ends_with(':')).then(|| {
             warning("it gives no reason; without a colon sendmail refuses mail for it", "write QUARANTINE:reason")
         }),
-        Value::Error(text) => refusal(line.text, text),
+        AccessValue::Error(text) => refusal(line.text, text),
         _ => None,
     }
 }

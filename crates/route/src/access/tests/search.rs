@@ -130,7 +130,7 @@ proptest! {
         options in options(), ip in ip(), sender in mailbox(), recipient in mailbox(),
     ) {
         let classes = classes("a.test", "b.test", options.relay_hosts_only);
-        let entries: Vec<(&str, &str)> = entries.iter().filter(|(_, value)| Value::parse(value) != Value::Relay).map(|(key, value)| (&**key, &**value)).collect();
+        let entries: Vec<(&str, &str)> = entries.iter().filter(|(_, value)| AccessValue::parse(value) != AccessValue::Relay).map(|(key, value)| (&**key, &**value)).collect();
         let access = Access::new(vec![table(&entries)], options);
         let of = |(local, domain): &(String, String)| Address::new(LocalPart::new(local).ok()?, Domain::parse(domain.as_bytes()).ok()?).ok();
         let (Some(sender), Some(recipient)) = (of(&sender), of(&recipient)) else { return Ok(()) };

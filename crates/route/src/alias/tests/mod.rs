@@ -10,7 +10,7 @@ mod quoting;
 mod random;
 mod speed;
 
-use super::{Origin, Settings, Target, expand, parse_aliases};
+use super::{AliasSettings, AliasTarget, Origin, expand, parse_aliases};
 use crate::question::{Answer, Answers, Ask, Question, Reader, Source, Stop};
 use crate::step::Step;
 use mail::{Address, Domain, DomainName, LocalPart};
@@ -129,7 +129,7 @@ impl World {
     fn all(&self, ask: &mut Ask<'_>, name: &str, came: &mut Came) -> Result<(), Stop> {
         let hostname = DomainName::new("our.test").unwrap();
         let is_local = |domain: &Domain| matches!(domain, Domain::Name(name) if name.ascii() == "our.test");
-        let settings = Settings {
+        let settings = AliasSettings {
             hostname: &hostname,
             is_local: &is_local,
             delimiter: Some(self.delimiter),
@@ -157,20 +157,20 @@ impl World {
             for one in expansion.recipients {
                 let controller = one.origin.controller().unwrap_or_default().to_owned();
                 let text = match one.target {
-                    Target::Address(address) if is_local(address.domain()) => {
+                    AliasTarget::Address(address) if is_local(address.domain()) => {
                         if seen.insert(address.clone()) {
                             users.push_back((address.local_part().clone(), one.origin));
                         }
                         continue;
                     }
-                    Target::Address(address) => address.to_string(),
-                    Target::Mailbox { user, detail } => {
+                    AliasTarget::Address(address) => address.to_string(),
+                    AliasTarget::Mailbox { user, detail } => {
                         format!("{user}{}", detail.map(|detail| format!("+{detail}")).unwrap_or_default())
                     }
-                    Target::Program { command } => format!("{controller}|{command}"),
-                    Target::File { path } => format!("{controller}{path}"),
-                    Target::Unknown { user } => format!("?{user}"),
-                    Target::Refused(refusal) => refusal.to_string(),
+                    AliasTarget::Program { command } => format!("{controller}|{command}"),
+                    AliasTarget::File { path } => format!("{controller}{path}"),
+                    AliasTarget::Unknown { user } => format!("?{user}"),
+                    AliasTarget::Refused(refusal) => refusal.to_string(),
                 };
                 // A recipient that is reached twice, by an address and by a name, gets one copy.
                 if reached.insert(text.clone()) {

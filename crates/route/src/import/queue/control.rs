@@ -1,20 +1,20 @@
 //! The lines of a control file. Appendix B of sendmail's `doc/op` has the meaning of each letter.
 
 use super::field::QueuedField;
-use super::recipient::{QueuedRecipient, Target, address, notify, orcpt};
-use super::{LineNote, QueuedMessage, Unreadable, plain};
+use super::recipient::{QueuedRecipient, QueuedTarget, address, notify, orcpt};
+use super::{ControlFileError, LineNote, QueuedMessage, plain};
 use mail::{Address, Body, DomainName, MailParams, Ret, ReversePath};
 
 /// How much of a control file is read.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct ControlFileLimits {
     /// Octets of the file.
     pub octets_max: usize,
     /// Recipients.
     pub recipients_max: usize,
 }
 
-impl Default for Limits {
+impl Default for ControlFileLimits {
     fn default() -> Self {
         Self { octets_max: 64 << 20, recipients_max: 1_000_000 }
     }
@@ -25,8 +25,8 @@ const BY_NOTIFY: u8 = 0x01;
 const BY_RETURN: u8 = 0x02;
 const BY_TRACE: u8 = 0x10;
 
-fn unreadable(line: usize, text: impl Into<String>) -> Unreadable {
-    Unreadable(LineNote { line, text: text.into() })
+fn unreadable(line: usize, text: impl Into<String>) -> ControlFileError {
+    ControlFileError(LineNote { line, text: text.into() })
 }
 
 /// A logical line: its number, its letter, its value with the lines that go on with it.
@@ -37,11 +37,11 @@ struct ControlLine<'a> {
 }
 
 impl ControlLine<'_> {
-    fn text(&self) -> Result<&str, Unreadable> {
+    fn text(&self) -> Result<&str, ControlFileError> {
         str::from_utf8(self.value).map(str::trim_end).map_err(|_| unreadable(self.number, "it is no text"))
     }
 
-    fn number<T: std::str::FromStr>(&self, what: &str) -> Result<T, Unreadable> {
+    fn number<T: std::str::FromStr>(&self, what: &str) -> Result<T, ControlFileError> {
         let text = self.text()?;
         text.trim()
             .parse()
@@ -88,7 +88,7 @@ impl<'a> Iterator for Lines<'a> {
 
 /// The values read so far.
 #[derive(Default)]
-struct Reading {
+struct ControlFileReader {
     version: Option<u32>,
     arrived: Option<u64>,
     last_try: u64,
@@ -113,14 +113,18 @@ struct Reading {
     controller: Option<String>,
 }
 
-pub(super) fn read(octets: &[u8], host: &DomainName, limits: &Limits) -> Result<QueuedMessage, Unreadable> {
+pub(super) fn read(
+    octets: &[u8],
+    host: &DomainName,
+    limits: &ControlFileLimits,
+) -> Result<QueuedMessage, ControlFileError> {
     if octets.len() > limits.octets_max {
         return Err(unreadable(1, format!("the file has {} octets, of {} allowed", octets.len(), limits.octets_max)));
     }
     if octets.is_empty() {
         return Err(unreadable(1, "the file is empty"));
     }
-    let mut reading = Reading::default();
+    let mut reading = ControlFileReader::default();
     let mut lines = Lines { rest: octets, number: 0 };
     while let Some(line) = lines.next() {
         if line.code == b'.' {
@@ -143,12 +147,17 @@ pub(super) fn read(octets: &[u8], host: &DomainName, limits: &Limits) -> Result<
     Err(unreadable(lines.number, "the file ends without the line with the dot: it is not whole"))
 }
 
-impl Reading {
+impl ControlFileReader {
     fn note(&mut self, line: usize, text: String) {
         self.notes.push(LineNote { line, text });
     }
 
-    fn take(&mut self, line: &ControlLine<'_>, host: &DomainName, limits: &Limits) -> Result<(), Unreadable> {
+    fn take(
+        &mut self,
+        line: &ControlLine<'_>,
+        host: &DomainName,
+        limits: &ControlFileLimits,
+    ) -> Result<(), ControlFileError> {
         if self.version.is_none() && line.code != b'V' {
             return Err(unreadable(
                 line.number,
@@ -196,7 +205,7 @@ impl Reading {
         Ok(())
     }
 
-    fn take_version(&mut self, line: &ControlLine<'_>) -> Result<(), Unreadable> {
+    fn take_version(&mut self, line: &ControlLine<'_>) -> Result<(), ControlFileError> {
         let version = line.number("version")?;
         let newest = QueuedMessage::VERSION_MAX;
         if !(1..=newest).contains(&version) {
@@ -207,7 +216,7 @@ impl Reading {
         Ok(())
     }
 
-    fn take_body(&mut self, line: &ControlLine<'_>) -> Result<(), Unreadable> {
+    fn take_body(&mut self, line: &ControlLine<'_>) -> Result<(), ControlFileError> {
         let text = line.text()?;
         match MailParams::parse(format!("BODY={text}").as_bytes()) {
             Ok(params) => self.params.body = params.body,
@@ -218,7 +227,7 @@ impl Reading {
         Ok(())
     }
 
-    fn take_envid(&mut self, line: &ControlLine<'_>) -> Result<(), Unreadable> {
+    fn take_envid(&mut self, line: &ControlLine<'_>) -> Result<(), ControlFileError> {
         match MailParams::parse(format!("ENVID={}", line.text()?).as_bytes()) {
             Ok(params) if params.envid.is_some() => self.params.envid = params.envid,
             _ => self.note(line.number, format!("ENVID \"{}\" is none; reports go without it", plain(line.value))),
@@ -226,7 +235,7 @@ impl Reading {
         Ok(())
     }
 
-    fn take_auth(&mut self, line: &ControlLine<'_>) -> Result<(), Unreadable> {
+    fn take_auth(&mut self, line: &ControlLine<'_>) -> Result<(), ControlFileError> {
         match MailParams::parse(format!("AUTH={}", line.text()?).as_bytes()) {
             Ok(params) if params.auth.is_some() => self.params.auth = params.auth,
             _ => self.note(line.number, format!("AUTH \"{}\" is none; it goes without it", plain(line.value))),
@@ -247,7 +256,7 @@ impl Reading {
         self.macros.push((plain(name), plain(value)));
     }
 
-    fn take_original(&mut self, line: &ControlLine<'_>) -> Result<(), Unreadable> {
+    fn take_original(&mut self, line: &ControlLine<'_>) -> Result<(), ControlFileError> {
         self.original = orcpt(line.text()?);
         if self.original.is_none() {
             self.note(
@@ -258,7 +267,12 @@ impl Reading {
         Ok(())
     }
 
-    fn take_recipient(&mut self, line: &ControlLine<'_>, host: &DomainName, limits: &Limits) -> Result<(), Unreadable> {
+    fn take_recipient(
+        &mut self,
+        line: &ControlLine<'_>,
+        host: &DomainName,
+        limits: &ControlFileLimits,
+    ) -> Result<(), ControlFileError> {
         if self.recipients.len() >= limits.recipients_max {
             return Err(unreadable(line.number, format!("it has more than {} recipients", limits.recipients_max)));
         }
@@ -266,7 +280,7 @@ impl Reading {
         let (flags, text) = text
             .split_once(':')
             .ok_or_else(|| unreadable(line.number, "the flags of the recipient do not end with a colon"))?;
-        let target = Target::read(text, host).map_err(|why| unreadable(line.number, why))?;
+        let target = QueuedTarget::read(text, host).map_err(|why| unreadable(line.number, why))?;
         self.recipients.push(QueuedRecipient {
             line: line.number,
             target,
@@ -278,7 +292,7 @@ impl Reading {
         Ok(())
     }
 
-    fn finish(mut self, last: usize) -> Result<QueuedMessage, Unreadable> {
+    fn finish(mut self, last: usize) -> Result<QueuedMessage, ControlFileError> {
         let missing = |what: &str| unreadable(last, format!("the file has no line for {what}"));
         let version = self.version.ok_or_else(|| missing("its version (V)"))?;
         let arrived = self.arrived.ok_or_else(|| missing("the time of arrival (T)"))?;
@@ -326,7 +340,7 @@ impl Reading {
     }
 }
 
-fn sender(line: &ControlLine<'_>, host: &DomainName) -> Result<ReversePath, Unreadable> {
+fn sender(line: &ControlLine<'_>, host: &DomainName) -> Result<ReversePath, ControlFileError> {
     match line.text()?.trim() {
         "" | "<>" => Ok(ReversePath::Null),
         text => address(text, host).map(ReversePath::Address).map_err(|why| unreadable(line.number, why)),

@@ -1,6 +1,6 @@
 //! The body that feeds the reader of control files with any bytes.
 
-use super::{Limits, QueueFile, QueuedMessage};
+use super::{ControlFileLimits, QueueFile, QueuedMessage};
 use mail::DomainName;
 
 /// Control files: a file that is read can be sent, and the error of another names an existing line.
@@ -9,7 +9,7 @@ use mail::DomainName;
 /// A promise of the reader does not hold.
 pub fn queue_control(data: &[u8]) {
     let host = DomainName::new("host.example").expect("a name");
-    let limits = Limits { octets_max: 1 << 20, recipients_max: 1_000 };
+    let limits = ControlFileLimits { octets_max: 1 << 20, recipients_max: 1_000 };
     let lines = data.iter().filter(|byte| **byte == b'\n').count() + 1;
     match QueuedMessage::read(data, &host, &limits) {
         Err(error) => {

@@ -23,10 +23,10 @@ mod recipient;
 #[cfg(test)]
 mod tests;
 
-pub use control::Limits;
+pub use control::ControlFileLimits;
 pub use field::QueuedField;
 pub use name::{FileKind, QueueFile};
-pub use recipient::{QueuedRecipient, Target};
+pub use recipient::{QueuedRecipient, QueuedTarget};
 
 use mail::submission::{Completion, Draft};
 use mail::{DomainName, MailParams, ReversePath};
@@ -86,15 +86,15 @@ impl fmt::Display for LineNote {
 
 /// A control file cannot be understood: its first line that cannot, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unreadable(pub LineNote);
+pub struct ControlFileError(pub LineNote);
 
-impl fmt::Display for Unreadable {
+impl fmt::Display for ControlFileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
 }
 
-impl std::error::Error for Unreadable {}
+impl std::error::Error for ControlFileError {}
 
 impl QueuedMessage {
     /// The newest version of the format: sendmail 8.13 to 8.18.
@@ -104,7 +104,7 @@ impl QueuedMessage {
     ///
     /// # Errors
     /// The first line that is not understood, or the missing part.
-    pub fn read(octets: &[u8], host: &DomainName, limits: &Limits) -> Result<Self, Unreadable> {
+    pub fn read(octets: &[u8], host: &DomainName, limits: &ControlFileLimits) -> Result<Self, ControlFileError> {
         control::read(octets, host, limits)
     }
 

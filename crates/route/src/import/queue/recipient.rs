@@ -11,7 +11,7 @@ pub struct QueuedRecipient {
     /// The line of the file.
     pub line: usize,
     /// Where it goes.
-    pub target: Target,
+    pub target: QueuedTarget,
     /// NOTIFY and ORCPT.
     pub params: RecipientParams,
     /// The address that the sender named, before aliases (`r`).
@@ -24,7 +24,7 @@ pub struct QueuedRecipient {
 
 /// Where mail for a recipient goes, as sendmail found out when it took the message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Target {
+pub enum QueuedTarget {
     /// To an address.
     Address(Address),
     /// To a user of this machine, past aliases and `.forward`: `\joe`.
@@ -37,7 +37,7 @@ pub enum Target {
     Include(String),
 }
 
-impl Target {
+impl QueuedTarget {
     /// Reads the text of a recipient.
     ///
     /// # Errors
@@ -67,7 +67,7 @@ impl Target {
     }
 }
 
-impl fmt::Display for Target {
+impl fmt::Display for QueuedTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Address(address) => write!(f, "<{address}>"),
@@ -118,7 +118,7 @@ mod tests {
     #[test]
     fn targets() {
         let host = DomainName::new("h.example").unwrap();
-        let read = |text: &str| Target::read(text, &host).map(|target| target.to_string());
+        let read = |text: &str| QueuedTarget::read(text, &host).map(|target| target.to_string());
         for (text, shown) in [
             ("joe", "<joe@h.example>"),
             ("<joe@d.example>", "<joe@d.example>"),

@@ -18,8 +18,8 @@ fn host() -> DomainName {
     DomainName::new("oracle.example").unwrap()
 }
 
-fn read(octets: &[u8]) -> Result<QueuedMessage, Unreadable> {
-    QueuedMessage::read(octets, &host(), &Limits::default())
+fn read(octets: &[u8]) -> Result<QueuedMessage, ControlFileError> {
+    QueuedMessage::read(octets, &host(), &ControlFileLimits::default())
 }
 
 fn recipients(message: &QueuedMessage) -> Vec<String> {
@@ -150,10 +150,10 @@ fn what_is_not_understood_is_named_with_its_line() {
     fails(&with("five", "fi\0ve"), 18, "octet 0");
     fails(&with("T1795357169\n", ""), 18, "time of arrival");
     fails(&with("RPFD", "B7BITS\nRPFD"), 11, "body type");
-    let limits = Limits { recipients_max: 10, ..Limits::default() };
+    let limits = ControlFileLimits { recipients_max: 10, ..ControlFileLimits::default() };
     let error = QueuedMessage::read(MANY, &host(), &limits).unwrap_err();
     assert!(error.to_string().contains("more than 10 recipients"), "{error}");
-    let limits = Limits { octets_max: 10, ..Limits::default() };
+    let limits = ControlFileLimits { octets_max: 10, ..ControlFileLimits::default() };
     assert!(QueuedMessage::read(MANY, &host(), &limits).unwrap_err().to_string().contains("of 10 allowed"));
 }
 

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::page::{self, File, Page};
-use crate::map::complaint::{Complaints, Unreadable, shown};
+use crate::map::complaint::{Complaints, MapFileError, shown};
 use crate::map::storage::Packing;
 
 /// Types of items; the highest bit says that it is deleted.
@@ -19,7 +19,7 @@ const RECORD_NUMBERS_ONLY: u32 = 0x02;
 const SEVERAL_DATABASES: u32 = 0x20;
 const COMPRESSED: u32 = 0x80;
 
-pub(super) fn read(file: &mut File<'_>, out: &mut Packing, complaints: &mut Complaints) -> Result<(), Unreadable> {
+pub(super) fn read(file: &mut File<'_>, out: &mut Packing, complaints: &mut Complaints) -> Result<(), MapFileError> {
     file.expect(page::BTREE_META, 8..=10)?;
     let word = |at| file.meta.u32(at).unwrap_or_default();
     let unsupported = [
@@ -28,7 +28,7 @@ pub(super) fn read(file: &mut File<'_>, out: &mut Packing, complaints: &mut Comp
         (COMPRESSED, "it is compressed"),
     ];
     if let Some((_, what)) = unsupported.iter().find(|(flag, _)| word(FLAGS) & flag != 0) {
-        return Err(Unreadable::unsupported(*what));
+        return Err(MapFileError::unsupported(*what));
     }
     let mut leaf = first_leaf(file, word(ROOT))?;
     loop {
@@ -44,7 +44,7 @@ pub(super) fn read(file: &mut File<'_>, out: &mut Packing, complaints: &mut Comp
 }
 
 /// The leaf with the lowest keys. A page is looked at once, so this ends.
-fn first_leaf<'a>(file: &mut File<'a>, root: u32) -> Result<Page<'a>, Unreadable> {
+fn first_leaf<'a>(file: &mut File<'a>, root: u32) -> Result<Page<'a>, MapFileError> {
     let mut page = file.page(root, "the root")?;
     loop {
         match page.kind {
@@ -72,7 +72,7 @@ fn read_leaf<'a>(
     page: &Page<'a>,
     out: &mut Packing,
     complaints: &mut Complaints,
-) -> Result<(), Unreadable> {
+) -> Result<(), MapFileError> {
     if !page.items.is_multiple_of(2) {
         return Err(page.damage(format_args!("it has {} items, which are no pairs", page.items)));
     }
@@ -120,7 +120,7 @@ fn item<'a>(
     item: usize,
     max: usize,
     room: &mut usize,
-) -> Result<Item<'a>, Unreadable> {
+) -> Result<Item<'a>, MapFileError> {
     let place = page.place(item)?;
     let cut = || page.damage(format_args!("item {item} lies outside of the page"));
     let kind = page.octets.u8(place + 2).ok_or_else(cut)?;

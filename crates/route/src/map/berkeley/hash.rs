@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 
 use super::page::{self, File, Octets, Page};
-use crate::map::complaint::{Complaints, Unreadable, shown};
+use crate::map::complaint::{Complaints, MapFileError, shown};
 use crate::map::storage::Packing;
 
 /// Types of items.
@@ -21,11 +21,11 @@ const MAX_BUCKET: usize = 72;
 const SPARES: usize = 96;
 const SEVERAL_DATABASES: u32 = 2;
 
-pub(super) fn read(file: &mut File<'_>, out: &mut Packing, complaints: &mut Complaints) -> Result<(), Unreadable> {
+pub(super) fn read(file: &mut File<'_>, out: &mut Packing, complaints: &mut Complaints) -> Result<(), MapFileError> {
     file.expect(page::HASH_META, 7..=10)?;
     let word = |at| file.meta.u32(at).unwrap_or_default();
     if word(FLAGS) & SEVERAL_DATABASES != 0 {
-        return Err(Unreadable::unsupported("it holds several databases"));
+        return Err(MapFileError::unsupported("it holds several databases"));
     }
     let max_bucket = word(MAX_BUCKET);
     if max_bucket as usize >= file.pages() {
@@ -60,7 +60,7 @@ fn read_page(
     page: &Page<'_>,
     out: &mut Packing,
     complaints: &mut Complaints,
-) -> Result<(), Unreadable> {
+) -> Result<(), MapFileError> {
     if !page.items.is_multiple_of(2) {
         return Err(page.damage(format_args!("it has {} items, which are no pairs", page.items)));
     }
@@ -111,7 +111,7 @@ fn bytes_of<'a>(
     page: &Page<'_>,
     item: Octets<'a>,
     max: usize,
-) -> Result<Option<Cow<'a, [u8]>>, Unreadable> {
+) -> Result<Option<Cow<'a, [u8]>>, MapFileError> {
     match item.bytes.split_first() {
         Some((&DATA, data)) => Ok(Some(Cow::Borrowed(data))),
         Some((&OFF_PAGE, _)) => {
@@ -126,7 +126,7 @@ fn bytes_of<'a>(
 }
 
 /// The first of several values on one page: each stands between its length and its length.
-fn first_duplicate<'a>(page: &Page<'_>, item: Octets<'a>) -> Result<Cow<'a, [u8]>, Unreadable> {
+fn first_duplicate<'a>(page: &Page<'_>, item: Octets<'a>) -> Result<Cow<'a, [u8]>, MapFileError> {
     let len = item.u16(1).map(usize::from);
     let value = len.and_then(|len| item.bytes.get(3..3 + len));
     value.map(Cow::Borrowed).ok_or_else(|| page.damage("several values of one key are cut off"))

@@ -18,9 +18,9 @@ mod write;
 
 pub use write::write_hash;
 
-use super::complaint::{Complaints, Unreadable};
+use super::complaint::{Complaints, MapFileError};
 use super::storage::Packing;
-use super::{Format, Limits};
+use super::{Format, MapLimits};
 use page::{File, Order};
 
 /// Magic numbers, at octet 12; version 1.85 had them at the beginning.
@@ -39,17 +39,19 @@ fn kind(bytes: &[u8]) -> Option<(Order, u32)> {
 }
 
 /// Tells whether this is a file of Berkeley DB that can be read.
-pub(super) fn format_of(bytes: &[u8]) -> Result<Option<Format>, Unreadable> {
+pub(super) fn format_of(bytes: &[u8]) -> Result<Option<Format>, MapFileError> {
     let start = bytes.first_chunk().copied().unwrap_or_default();
     if [u32::from_le_bytes(start), u32::from_be_bytes(start)].iter().any(|n| matches!(*n, MAGIC_HASH | MAGIC_BTREE)) {
-        return Err(Unreadable::unsupported("it is a file of Berkeley DB 1.85; files of version 3 and later are read"));
+        return Err(MapFileError::unsupported(
+            "it is a file of Berkeley DB 1.85; files of version 3 and later are read",
+        ));
     }
     match kind(bytes) {
         None => Ok(None),
         Some((_, MAGIC_HASH)) => Ok(Some(Format::BerkeleyHash)),
         Some((_, MAGIC_BTREE)) => Ok(Some(Format::BerkeleyBtree)),
-        Some((_, MAGIC_QUEUE)) => Err(Unreadable::unsupported("it is a queue of Berkeley DB, not a hash or btree")),
-        Some(_) => Err(Unreadable::unsupported("it is a heap of Berkeley DB, not a hash or btree")),
+        Some((_, MAGIC_QUEUE)) => Err(MapFileError::unsupported("it is a queue of Berkeley DB, not a hash or btree")),
+        Some(_) => Err(MapFileError::unsupported("it is a heap of Berkeley DB, not a hash or btree")),
     }
 }
 
@@ -57,10 +59,10 @@ pub(super) fn format_of(bytes: &[u8]) -> Result<Option<Format>, Unreadable> {
 pub(super) fn read(
     bytes: &[u8],
     fold: bool,
-    limits: &Limits,
+    limits: &MapLimits,
     complaints: &mut Complaints,
-) -> Result<Packing, Unreadable> {
-    let (order, magic) = kind(bytes).ok_or_else(|| Unreadable::damaged("its magic number is missing"))?;
+) -> Result<Packing, MapFileError> {
+    let (order, magic) = kind(bytes).ok_or_else(|| MapFileError::damaged("its magic number is missing"))?;
     let mut file = File::open(bytes, order)?;
     let mut packing = Packing::new(fold, limits);
     if magic == MAGIC_HASH {

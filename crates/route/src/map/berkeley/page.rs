@@ -1,6 +1,6 @@
 //! Pages of a file, and items that are larger than one.
 
-use crate::map::complaint::Unreadable;
+use crate::map::complaint::MapFileError;
 
 /// Octets of a page before its items, when it has no checksum; and with one.
 const HEAD: usize = 26;
@@ -66,8 +66,8 @@ impl<'a> Octets<'a> {
 }
 
 /// Damage of a page.
-pub(super) fn damage(page: u32, what: impl std::fmt::Display) -> Unreadable {
-    Unreadable::damaged(format!("page {page}: {what}"))
+pub(super) fn damage(page: u32, what: impl std::fmt::Display) -> MapFileError {
+    MapFileError::damaged(format!("page {page}: {what}"))
 }
 
 /// A page that holds items.
@@ -86,7 +86,7 @@ pub(super) struct Page<'a> {
 
 impl<'a> Page<'a> {
     /// Where an item begins.
-    pub(super) fn place(&self, item: usize) -> Result<usize, Unreadable> {
+    pub(super) fn place(&self, item: usize) -> Result<usize, MapFileError> {
         let place = self.octets.u16(self.head + 2 * item).map(usize::from);
         let min = self.head + 2 * self.items;
         place
@@ -94,12 +94,12 @@ impl<'a> Page<'a> {
             .ok_or_else(|| self.damage(format_args!("item {item} lies outside of the page")))
     }
 
-    pub(super) fn damage(&self, what: impl std::fmt::Display) -> Unreadable {
+    pub(super) fn damage(&self, what: impl std::fmt::Display) -> MapFileError {
         damage(self.number, what)
     }
 
     /// Octets of an item, from one place to another.
-    pub(super) fn part(&self, from: usize, to: usize, item: usize) -> Result<Octets<'a>, Unreadable> {
+    pub(super) fn part(&self, from: usize, to: usize, item: usize) -> Result<Octets<'a>, MapFileError> {
         self.octets.part(from, to).ok_or_else(|| self.damage(format_args!("item {item} lies outside of the page")))
     }
 }
@@ -117,14 +117,14 @@ pub(super) struct File<'a> {
 
 impl<'a> File<'a> {
     /// Checks the fields of page 0 that all access methods have.
-    pub(super) fn open(bytes: &'a [u8], order: Order) -> Result<Self, Unreadable> {
+    pub(super) fn open(bytes: &'a [u8], order: Order) -> Result<Self, MapFileError> {
         let meta = bytes.get(..META).ok_or_else(|| {
-            Unreadable::damaged(format!("it is cut off: {} octets, of {META} at least in a first page", bytes.len()))
+            MapFileError::damaged(format!("it is cut off: {} octets, of {META} at least in a first page", bytes.len()))
         })?;
         let meta = Octets { bytes: meta, order };
         let number = |at| meta.u32(at).unwrap_or_default();
         if meta.u8(24) != Some(0) {
-            return Err(Unreadable::unsupported("it is encrypted"));
+            return Err(MapFileError::unsupported("it is encrypted"));
         }
         let page_bytes = number(20) as usize;
         if !page_bytes.is_power_of_two() || !(512..=65_536).contains(&page_bytes) {
@@ -132,11 +132,11 @@ impl<'a> File<'a> {
         }
         let flags = meta.u8(26).unwrap_or_default();
         if flags & !1 != 0 {
-            return Err(Unreadable::unsupported("it is one of several files of a partitioned database"));
+            return Err(MapFileError::unsupported("it is one of several files of a partitioned database"));
         }
         let pages = bytes.len() / page_bytes;
         if pages == 0 {
-            return Err(Unreadable::damaged(format!(
+            return Err(MapFileError::damaged(format!(
                 "it is cut off: {} octets, of {page_bytes} in a page",
                 bytes.len()
             )));
@@ -153,12 +153,12 @@ impl<'a> File<'a> {
     }
 
     /// Asserts what page 0 says about the access method.
-    pub(super) fn expect(&self, kind: u8, versions: std::ops::RangeInclusive<u32>) -> Result<(), Unreadable> {
+    pub(super) fn expect(&self, kind: u8, versions: std::ops::RangeInclusive<u32>) -> Result<(), MapFileError> {
         let version = self.meta.u32(16).unwrap_or_default();
         if !versions.contains(&version) {
             let (first, last) = (versions.start(), versions.end());
             let what = format!("its format has version {version}; {first} to {last} are read");
-            return Err(Unreadable::unsupported(what));
+            return Err(MapFileError::unsupported(what));
         }
         match self.meta.u8(25) {
             Some(found) if found == kind => Ok(()),
@@ -172,7 +172,7 @@ impl<'a> File<'a> {
     }
 
     /// Takes a page that was not read before.
-    pub(super) fn page(&mut self, number: u32, from: &str) -> Result<Page<'a>, Unreadable> {
+    pub(super) fn page(&mut self, number: u32, from: &str) -> Result<Page<'a>, MapFileError> {
         let index = number as usize;
         let pages = self.pages();
         let Some(seen) = self.seen.get_mut(index) else {
@@ -209,7 +209,7 @@ impl<'a> File<'a> {
     }
 
     /// Compares a checksum, which is made with zeroes in its own place.
-    fn check(&self, number: u32, octets: Octets<'_>, at: usize) -> Result<(), Unreadable> {
+    fn check(&self, number: u32, octets: Octets<'_>, at: usize) -> Result<(), MapFileError> {
         let bytes = octets.bytes;
         let (before, behind) = (bytes.get(..at).unwrap_or_default(), bytes.get(at + 4..).unwrap_or_default());
         let all = before.iter().chain(&[0; 4]).chain(behind);
@@ -222,7 +222,7 @@ impl<'a> File<'a> {
     }
 
     /// An item that lies on pages of its own, the first of which is `first`; nothing when it is longer than `max`.
-    pub(super) fn overflow(&mut self, first: u32, len: u32, max: usize) -> Result<Option<Vec<u8>>, Unreadable> {
+    pub(super) fn overflow(&mut self, first: u32, len: u32, max: usize) -> Result<Option<Vec<u8>>, MapFileError> {
         let len = len as usize;
         if len > self.bytes.len() {
             return Err(damage(first, format_args!("an item of {len} octets cannot begin here")));

@@ -1,6 +1,6 @@
 //! Text as `makemap` reads it.
 
-use crate::map::{Format, Limits, Loaded, Reading, Table};
+use crate::map::{Format, Loaded, MapFile, MapLimits, Table};
 
 fn read(text: impl AsRef<[u8]>) -> Loaded {
     read_with(text, true)
@@ -8,7 +8,7 @@ fn read(text: impl AsRef<[u8]>) -> Loaded {
 
 fn read_with(text: impl AsRef<[u8]>, fold: bool) -> Loaded {
     let bytes = text.as_ref().to_vec();
-    Table::read(Reading { name: "test", file: "maps/test", bytes, fold }).expect("readable")
+    Table::read(MapFile { name: "test", file: "maps/test", bytes, fold }).expect("readable")
 }
 
 /// Entries as `line key=value`.
@@ -99,19 +99,19 @@ fn empty_files_are_empty_maps() {
 
 #[test]
 fn limits_have_texts() {
-    let reading = || Reading { name: "m", file: "maps/m", bytes: b"a 1\nbbbb 22222\nc 3\n".to_vec(), fold: true };
+    let reading = || MapFile { name: "m", file: "maps/m", bytes: b"a 1\nbbbb 22222\nc 3\n".to_vec(), fold: true };
     let error = |limits| Table::read_within(reading(), &limits).expect_err("too much").to_string();
-    let limits = Limits { file_bytes_max: 10, ..Limits::default() };
+    let limits = MapLimits { file_bytes_max: 10, ..MapLimits::default() };
     assert_eq!(error(limits), "maps/m: it has 19 octets, of 10 allowed; raise the limit, or divide the map");
-    let limits = Limits { entries_max: 2, ..Limits::default() };
+    let limits = MapLimits { entries_max: 2, ..MapLimits::default() };
     assert_eq!(error(limits), "maps/m: it has more than 2 entries; raise the limit, or divide the map");
-    let limits = Limits { entry_bytes_max: 8, ..Limits::default() };
+    let limits = MapLimits { entry_bytes_max: 8, ..MapLimits::default() };
     let loaded = Table::read_within(reading(), &limits).expect("readable");
     assert_eq!(entries(&loaded), ["1 a=1", "3 c=3"]);
     assert_eq!(complaints(&loaded), ["2: \"bbbb\" and its value have 9 octets, of 8 allowed; entry ignored"]);
-    let limits = Limits { complaints_max: 2, ..Limits::default() };
+    let limits = MapLimits { complaints_max: 2, ..MapLimits::default() };
     let bytes = b"a\nb\nc\nd\n".to_vec();
-    let loaded = Table::read_within(Reading { bytes, ..reading() }, &limits).expect("readable");
+    let loaded = Table::read_within(MapFile { bytes, ..reading() }, &limits).expect("readable");
     assert_eq!(
         complaints(&loaded),
         [
@@ -130,7 +130,7 @@ fn other_files_are_told_by_their_content() {
         (b"\xff\xfea\0 \0".to_vec(), "it is text in UTF-16, not in UTF-8"),
         (vec![1, 2, 0, 3, 4], "it is neither text nor Berkeley DB nor cdb, or its beginning is damaged"),
     ] {
-        let error = Table::read(Reading { name: "m", file: "m.db", bytes, fold: true }).expect_err("no map");
+        let error = Table::read(MapFile { name: "m", file: "m.db", bytes, fold: true }).expect_err("no map");
         assert_eq!((error.file(), error.what()), ("m.db", what));
         assert!(error.to_string().ends_with(error.next_step()), "{error}");
     }

@@ -4,7 +4,7 @@ use super::LintMessages;
 use crate::map::Hit;
 use crate::tables::mailer::split_mailer;
 use crate::tables::substitute::substitute;
-use crate::tables::virtusertable::{Target, parse};
+use crate::tables::virtusertable::{VirtualUserTarget, parse};
 use mail::{Domain, DomainName};
 use std::collections::HashSet;
 
@@ -56,19 +56,19 @@ fn value(doubts: &mut LintMessages<'_>, hit: &Hit<'_>) {
         Err(fault) => return doubts.fault(hit, fault),
     };
     match target {
-        Target::Error(_) => {
+        VirtualUserTarget::Error(_) => {
             if let Some((_, rest)) = hit.value.split_once(':') {
                 doubts.error_text(hit, rest, true);
             }
         }
-        Target::Domain(domain) => {
+        VirtualUserTarget::Domain(domain) => {
             let text = format!(
                 "\"{}\": \"{}\" keeps the user and changes the domain; sendmail refuses such mail",
                 hit.key, hit.value
             );
             doubts.warning(hit, text, format!("write %1%3@{domain}"));
         }
-        Target::Address(_) | Target::User { .. } => {
+        VirtualUserTarget::Address(_) | VirtualUserTarget::User { .. } => {
             if let Some((mailer, rest)) = split_mailer(hit.value) {
                 let text = format!("\"{}\": \"{mailer}:\" is dropped", hit.key);
                 doubts.warning(hit, text, format!("write {rest}; mailers stand in mailertable"));
@@ -104,7 +104,7 @@ fn next<'a>(doubts: &LintMessages<'a>, hit: &Hit<'_>) -> Option<Hit<'a>> {
     if hit.value.contains('%') {
         return None;
     }
-    let Ok(Target::Address(address)) = parse(hit.value) else { return None };
+    let Ok(VirtualUserTarget::Address(address)) = parse(hit.value) else { return None };
     let domain = address.domain().name().map(DomainName::ascii)?.to_owned();
     let whole = format!("{}@{domain}", address.local_part()).to_lowercase();
     // To be its own address says: it is no virtual one.

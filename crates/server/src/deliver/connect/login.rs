@@ -6,7 +6,7 @@
 use super::ConnectError;
 use crate::deliver::link::Link;
 use schedule::AvoidedExtensions;
-use smtp::client::{Closing, Login, Loss, Mechanism, Session, UNVERIFIED};
+use smtp::client::{ClientSession, Closing, Login, Loss, Mechanism, UNVERIFIED};
 use std::sync::Arc;
 
 /// A mechanism that led to no login.
@@ -23,7 +23,7 @@ pub(super) struct TriedMechanism {
 
 impl TriedMechanism {
     /// Those that a session tried in vain.
-    pub(super) fn all(session: &Session) -> Vec<Self> {
+    pub(super) fn all(session: &ClientSession) -> Vec<Self> {
         let failed = session.failed_mechanisms().iter();
         let tried = failed.map(|failed| Self {
             mechanism: failed.mechanism,

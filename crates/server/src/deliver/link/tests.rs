@@ -5,7 +5,7 @@ use crate::context::Context;
 use crate::resolve::named;
 use crate::sink::Behaviour;
 use mail::{MailParams, Recipient};
-use smtp::client::{Answer, Finished, Settings, Transaction};
+use smtp::client::{Answer, ClientSettings, ClientTransaction, Finished};
 use std::future::pending;
 use std::pin::pin;
 use std::sync::Arc;
@@ -47,19 +47,19 @@ async fn send_to(theirs: DuplexStream, octets: usize, recipients: usize) -> (Fin
     let stopping = pin!(context.stop.begun());
     let mut wait = Wait::new(timer, &context.stop, stopping);
     let peer = named("one", ([192, 0, 2, 1], 25).into(), 0);
-    let mut settings = Settings::new("mx.test");
+    let mut settings = ClientSettings::new("mx.test");
     settings.limits.hurry = LATE;
-    let session = Session::new(Arc::new(settings));
+    let session = ClientSession::new(Arc::new(settings));
     let mut link = Link::new(session, Transport::Memory(theirs), peer, false, Some(LATE));
     let mut nobody = pin!(pending());
     let (mut left, mut lags, mut silences, mut has_begun) = (octets, 0, 0, false);
     loop {
         let now = link.now();
         match link.next(&mut wait, nobody.as_mut(), has_begun, None).await {
-            Next::Step(Step::Ready) => {
+            Next::Step(ClientStep::Ready) => {
                 has_begun = true;
                 let recipient = Recipient::new("b@d.test".parse().unwrap());
-                let transaction = Transaction {
+                let transaction = ClientTransaction {
                     token: 1,
                     sender: "<a@d.test>".parse().unwrap(),
                     params: MailParams::default(),
@@ -68,13 +68,13 @@ async fn send_to(theirs: DuplexStream, octets: usize, recipients: usize) -> (Fin
                 };
                 link.session.begin(transaction, now);
             }
-            Next::Step(Step::Content) => {
+            Next::Step(ClientStep::Content) => {
                 let piece = left.min(4_096);
                 left -= piece;
                 let line = b"0123456789abc.\r\n".repeat(piece / 16);
                 link.session.content(line.into(), now);
             }
-            Next::Step(Step::Done(finished)) => {
+            Next::Step(ClientStep::Done(finished)) => {
                 let is_lost = matches!(finished.outcomes[0].answer, Answer::Lost(_));
                 assert_eq!(link.has_failed(0), is_lost, "{:?}", link.session.closing());
                 return (finished, link.now(), [lags, silences]);

@@ -13,7 +13,7 @@ use ::local::command;
 use mail::Domain;
 use route::alias::{self, Included, LintSettings, Summary};
 use route::class::Classes;
-use route::map::{Complaint, Format, Reading};
+use route::map::{Complaint, Format, MapFile};
 use route::question::Answer;
 use route::{EntryLocation, Lint, Source, Table};
 use std::collections::HashSet;
@@ -85,7 +85,7 @@ impl AliasLintContext {
         let file = path.display().to_string();
         let bytes = std::fs::read(path)?;
         if Format::of(&bytes).is_ok_and(|format| format != Format::Text) {
-            let reading = Reading { name: alias::NAME, file: &file, bytes, fold: true };
+            let reading = MapFile { name: alias::NAME, file: &file, bytes, fold: true };
             let loaded = Table::read(reading).map_err(|error| io::Error::other(error.to_string()))?;
             let (table, complaints) = (Arc::new(loaded.table), loaded.complaints);
             return Ok(AliasFile { table, complaints, summary: Summary::default(), ignored: 0 });

@@ -4,7 +4,7 @@
 //! `reason`, for programs, and `error`, for people. Here the shape is made; the meaning of the other fields is the
 //! handler's.
 
-use crate::answers::{ProblemLine, RefusalLine, ReloadAnswer, to_fields};
+use super::{ProblemLine, RefusalLine, ReloadAnswer, to_fields};
 use serde_json::{Map, Value};
 use std::fmt;
 use std::path::PathBuf;
@@ -150,20 +150,20 @@ impl Answer {
 }
 
 /// The last line of an answer, with its end.
-pub(super) fn last_line(ok: bool, fields: Map<String, Value>) -> String {
+pub(crate) fn last_line(ok: bool, fields: Map<String, Value>) -> String {
     let mut line = Map::from_iter([("ok".to_owned(), Value::Bool(ok))]);
     line.extend(fields.into_iter().filter(|(name, _)| name != "ok"));
     format!("{}\n", Value::Object(line))
 }
 
 /// A line of a list. The field `ok` would end it.
-pub(super) fn list_line(mut fields: Map<String, Value>) -> String {
+pub(crate) fn list_line(mut fields: Map<String, Value>) -> String {
     fields.remove("ok");
     format!("{}\n", Value::Object(fields))
 }
 
 /// The line of a refusal.
-pub(super) fn refusal_line(reason: Reason, error: &str, problems: &[Problem]) -> String {
+pub(crate) fn refusal_line(reason: Reason, error: &str, problems: &[Problem]) -> String {
     let problems = problems.iter().map(|Problem { file, line, column, text }| ProblemLine {
         file: file.display().to_string(),
         line: *line,
@@ -176,6 +176,11 @@ pub(super) fn refusal_line(reason: Reason, error: &str, problems: &[Problem]) ->
         problems: problems.collect(),
     });
     last_line(false, fields)
+}
+
+/// Returns the beginning of a word of a request, for an error that repeats it.
+pub(crate) fn shortened(word: &str) -> String {
+    word.chars().take(60).collect()
 }
 
 #[cfg(test)]

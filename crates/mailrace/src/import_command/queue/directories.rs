@@ -3,7 +3,8 @@
 //! A queue is one directory, or several below it (`qd*`, queue groups), each of which may have its control files, texts
 //! and transcripts in the directories `qf`, `df` and `xf`.
 
-use super::report::{Left, Report, Why};
+use super::ASIDE;
+use super::report::{ImportReport, Left, Why};
 use crate::exit::{Exit, Failure};
 use route::import::queue::{FileKind, QueueFile};
 use rustix::fs::{FlockOperation, flock};
@@ -13,21 +14,19 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Where files go that were taken over.
-pub(super) const ASIDE: &str = "mailrace-imported";
 /// How deep queue directories lie: groups, and directories in them.
 const DEPTH_MAX: usize = 3;
 
 /// A queue.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct QueueDirectories {
     root: PathBuf,
-    directories: Vec<Directory>,
+    directories: Vec<QueueDirectory>,
 }
 
 /// A queue directory.
 #[derive(Debug)]
-pub(super) struct Directory {
+pub(super) struct QueueDirectory {
     pub(super) control: PathBuf,
     pub(super) data: PathBuf,
     pub(super) transcript: PathBuf,
@@ -35,13 +34,13 @@ pub(super) struct Directory {
 
 /// A control file.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct ControlFile {
     /// The number of its directory.
     pub(super) directory: usize,
     pub(super) file: QueueFile,
 }
 
-impl Place {
+impl QueueDirectories {
     /// Finds the queue directories below one.
     ///
     /// # Errors
@@ -84,11 +83,11 @@ impl Place {
         &self.root
     }
 
-    pub(super) fn directory(&self, number: usize) -> Option<&Directory> {
+    pub(super) fn directory(&self, number: usize) -> Option<&QueueDirectory> {
         self.directories.get(number)
     }
 
-    pub(super) fn directories(&self) -> &[Directory] {
+    pub(super) fn directories(&self) -> &[QueueDirectory] {
         &self.directories
     }
 
@@ -96,7 +95,7 @@ impl Place {
     ///
     /// # Errors
     /// A directory cannot be listed.
-    pub(super) fn files(&self, report: &mut Report) -> Result<Vec<Found>, Failure> {
+    pub(super) fn files(&self, report: &mut ImportReport) -> Result<Vec<ControlFile>, Failure> {
         let mut found = Vec::new();
         for (number, directory) in self.directories.iter().enumerate() {
             let names = list(&directory.control)?;
@@ -106,7 +105,7 @@ impl Place {
                 match file.kind {
                     FileKind::Control | FileKind::Quarantined => {
                         known.insert(file.id.clone());
-                        found.push(Found { directory: number, file: file.clone() });
+                        found.push(ControlFile { directory: number, file: file.clone() });
                     }
                     FileKind::Lost => {
                         known.insert(file.id.clone());
@@ -161,12 +160,12 @@ impl Place {
     }
 }
 
-fn find(path: &Path, depth: usize, to: &mut Vec<Directory>) -> io::Result<()> {
+fn find(path: &Path, depth: usize, to: &mut Vec<QueueDirectory>) -> io::Result<()> {
     let or_itself = |name: &str| {
         let below = path.join(name);
         if below.is_dir() { below } else { path.to_owned() }
     };
-    to.push(Directory { control: or_itself("qf"), data: or_itself("df"), transcript: or_itself("xf") });
+    to.push(QueueDirectory { control: or_itself("qf"), data: or_itself("df"), transcript: or_itself("xf") });
     if depth == 0 {
         return Ok(());
     }
