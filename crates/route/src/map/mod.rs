@@ -71,8 +71,8 @@ impl Default for MapLimits {
 pub struct Loaded {
     /// All entries that are right.
     pub table: Table,
-    /// The faults of the others, in the order of the file; at most [`MapLimits::complaints_max`] and one that counts the
-    /// rest.
+    /// The faults of the others, in the order of the file; at most [`MapLimits::complaints_max`] and one that counts
+    /// the rest.
     pub complaints: Vec<Complaint>,
 }
 
@@ -147,8 +147,8 @@ impl Table {
 
     /// A map of these entries, with keys in lower case; of equal keys the first counts.
     ///
-    /// Entries that no file could hold (a NUL in the key or the value) and those beyond the default [`MapLimits`] are left
-    /// out.
+    /// Entries that no file could hold (a NUL in the key or the value) and those beyond the default [`MapLimits`] are
+    /// left out.
     #[must_use]
     pub fn from_entries(name: &str, entries: impl IntoIterator<Item = (String, String)>) -> Self {
         let mut complaints = Complaints::new(0);

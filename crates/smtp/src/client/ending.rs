@@ -109,8 +109,8 @@ impl ClientSession {
         })
     }
 
-    /// After [`super::ClientStep::Content`]: the content cannot be read any more. It is never ended, so no recipient gets it;
-    /// answers to messages that were sent whole are still awaited, then the session closes.
+    /// After [`super::ClientStep::Content`]: the content cannot be read any more. It is never ended, so no recipient
+    /// gets it; answers to messages that were sent whole are still awaited, then the session closes.
     ///
     /// # Panics
     /// When no content is wanted.

@@ -1,9 +1,9 @@
 //! How transactions are written: in one flight, or command by command, one behind the other.
 //!
-//! Only the last open transaction may be partly written. [`ClientSession::speak`] writes of it what may be written now, and
-//! is called whenever that may have changed. With PIPELINING a flight is MAIL, every RCPT and DATA, or with CHUNKING
-//! the content itself; the next flight follows the dot or the last octet. Without it each command awaits the reply to
-//! the one before.
+//! Only the last open transaction may be partly written. [`ClientSession::speak`] writes of it what may be written now,
+//! and is called whenever that may have changed. With PIPELINING a flight is MAIL, every RCPT and DATA, or with
+//! CHUNKING the content itself; the next flight follows the dot or the last octet. Without it each command awaits the
+//! reply to the one before.
 
 use std::time::Duration;
 
@@ -45,7 +45,8 @@ impl ClientSession {
         self.speak();
     }
 
-    /// After [`super::ClientStep::Content`]: the next piece. It may be of any length; it is not copied unless it is small.
+    /// After [`super::ClientStep::Content`]: the next piece. It may be of any length; it is not copied unless it is
+    /// small.
     ///
     /// # Panics
     /// When no content is wanted, and when there is more of it than the transaction said.

@@ -1,9 +1,9 @@
 //! The session: the calls of its driver, and the conversation around the transactions.
 //!
-//! The driver sends the slices of [`ClientSession::output_slices`] and reports it with [`ClientSession::sent`], gives its input to
-//! [`ClientSession::receive`], and after each of these calls [`ClientSession::step`] until that returns Wait or Closed (or Ready,
-//! when it has nothing to send). `flight` writes transactions, `answers` applies replies to them, `ending` ends the
-//! session.
+//! The driver sends the slices of [`ClientSession::output_slices`] and reports it with [`ClientSession::sent`], gives
+//! its input to [`ClientSession::receive`], and after each of these calls [`ClientSession::step`] until that returns
+//! Wait or Closed (or Ready, when it has nothing to send). `flight` writes transactions, `answers` applies replies to
+//! them, `ending` ends the session.
 //!
 //! Invariants: replies belong to commands in order; a recipient is delivered only by a 2xx to content of which every
 //! octet was sent; every transaction that was begun comes out once.

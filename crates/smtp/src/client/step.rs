@@ -53,19 +53,20 @@ pub enum Misfit {
 pub enum ClientStep {
     /// Send the output, read, mind [`super::ClientSession::deadline`].
     Wait,
-    /// All output is sent: do the TLS handshake, then [`super::ClientSession::tls_started`]. If it fails, drop the session.
+    /// All output is sent: do the TLS handshake, then [`super::ClientSession::tls_started`]. If it fails, drop the
+    /// session.
     StartTls,
-    /// It takes a transaction now, perhaps while others await replies: [`super::ClientSession::begin`]. A driver that has
-    /// none waits as with [`ClientStep::Wait`], or calls [`super::ClientSession::quit`]. Content of the one before that was not
-    /// asked for is not wanted any more: all its recipients were refused.
+    /// It takes a transaction now, perhaps while others await replies: [`super::ClientSession::begin`]. A driver that
+    /// has none waits as with [`ClientStep::Wait`], or calls [`super::ClientSession::quit`]. Content of the one before
+    /// that was not asked for is not wanted any more: all its recipients were refused.
     Ready,
-    /// Give the next piece of the content of the transaction that was begun last to [`super::ClientSession::content`], or
-    /// [`super::ClientSession::abort_content`].
+    /// Give the next piece of the content of the transaction that was begun last to [`super::ClientSession::content`],
+    /// or [`super::ClientSession::abort_content`].
     Content,
     /// A transaction is over.
     Done(Finished),
-    /// The conversation is over, see [`super::ClientSession::closing`]: close the connection. All open transactions came out
-    /// as [`ClientStep::Done`] before.
+    /// The conversation is over, see [`super::ClientSession::closing`]: close the connection. All open transactions
+    /// came out as [`ClientStep::Done`] before.
     Closed,
 }
 
