@@ -85,9 +85,9 @@ mod tests {
 
     #[test]
     fn the_cache_is_bounded_and_keeps_what_is_used() {
-        let mut cache = SiteCache::default();
+        let (mut cache, site) = (SiteCache::default(), site(3_600));
         for number in 0..5 * HALF_MAX {
-            cache.insert(name(number), site(60));
+            cache.insert(name(number), Arc::clone(&site));
             assert!(cache.get(&name(0)).is_some(), "it is used all the time");
         }
         assert!(cache.young.len() + cache.old.len() <= 2 * HALF_MAX);
