@@ -24,7 +24,7 @@ use std::time::Duration;
 
 /// Measures RCPT to a long list.
 #[derive(Clone, Debug, clap::Args)]
-pub struct Arguments {
+pub struct ExpandBenchArguments {
     /// Where the spool and the list are put
     #[arg(long, default_value = ".")]
     dir: PathBuf,
@@ -54,7 +54,7 @@ const RCPTS: usize = 50;
 
 /// Runs the parts and prints their figures.
 #[must_use]
-pub fn run(arguments: &Arguments) -> ExitCode {
+pub fn run(arguments: &ExpandBenchArguments) -> ExitCode {
     match measure(arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -65,14 +65,14 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 }
 
 /// A running server and its files.
-struct Server {
+struct ExpandServer {
     child: Child,
     address: SocketAddr,
     directory: PathBuf,
 }
 
 /// A connection that speaks SMTP.
-struct Client {
+struct SmtpConnection {
     stream: BufReader<TcpStream>,
 }
 
@@ -86,7 +86,7 @@ struct Ordinary {
     whole: Times,
 }
 
-fn measure(arguments: &Arguments) -> Result<()> {
+fn measure(arguments: &ExpandBenchArguments) -> Result<()> {
     let directory = arguments.dir.join(format!("mailrace-expand-{}", std::process::id()));
     std::fs::create_dir_all(&directory)?;
     let measured = measure_in(arguments, &directory.canonicalize()?);
@@ -94,8 +94,8 @@ fn measure(arguments: &Arguments) -> Result<()> {
     measured
 }
 
-fn measure_in(arguments: &Arguments, directory: &Path) -> Result<()> {
-    let mut server = Server::start(arguments, directory)?;
+fn measure_in(arguments: &ExpandBenchArguments, directory: &Path) -> Result<()> {
+    let mut server = ExpandServer::start(arguments, directory)?;
     let ordinary = AtomicU64::new(0);
     let seconds = Duration::from_secs(arguments.seconds);
     say(&format!("a list of {} members; {seconds:?} for each part", arguments.members));
@@ -132,8 +132,8 @@ fn measure_in(arguments: &Arguments, directory: &Path) -> Result<()> {
     Ok(())
 }
 
-impl Server {
-    fn start(arguments: &Arguments, directory: &Path) -> Result<Self> {
+impl ExpandServer {
+    fn start(arguments: &ExpandBenchArguments, directory: &Path) -> Result<Self> {
         let program = match &arguments.mailrace {
             Some(program) => program.clone(),
             None => std::env::current_exe()?.with_file_name("mailrace"),
@@ -197,7 +197,7 @@ impl Server {
         let is_over = AtomicBool::new(false);
         std::thread::scope(|scope| {
             let ordinary = scope.spawn(|| {
-                let mut client = Client::new(self.address)?;
+                let mut client = SmtpConnection::new(self.address)?;
                 let mut felt = Ordinary { rcpt: Times::default(), whole: Times::default() };
                 while !is_over.load(Ordering::Relaxed) {
                     let began = clock::now();
@@ -231,7 +231,7 @@ impl Server {
 
     /// RCPTs to the list, each after `before`.
     fn name_list(&self, count: usize, before: impl Fn(usize) -> Result<()>) -> Result<Times> {
-        let mut client = Client::new(self.address)?;
+        let mut client = SmtpConnection::new(self.address)?;
         let mut times = Times::default();
         for number in 0..count {
             before(number)?;
@@ -243,7 +243,7 @@ impl Server {
     }
 
     fn name_list_for(&self, time: Duration, pause: Duration) -> Result<Times> {
-        let mut client = Client::new(self.address)?;
+        let mut client = SmtpConnection::new(self.address)?;
         let (mut times, began) = (Times::default(), clock::now());
         while began.elapsed() < time {
             client.command("MAIL FROM:<c@client.test>", "250")?;
@@ -258,7 +258,7 @@ impl Server {
 
     /// Whole messages to the list; the times of their ends.
     fn send_to_list(&self, count: u64) -> Result<Times> {
-        let mut client = Client::new(self.address)?;
+        let mut client = SmtpConnection::new(self.address)?;
         let mut times = Times::default();
         for _ in 0..count {
             client.command("MAIL FROM:<c@client.test>", "250")?;
@@ -270,14 +270,14 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for ExpandServer {
     fn drop(&mut self) {
         drop(self.child.kill());
         drop(self.child.wait());
     }
 }
 
-impl Client {
+impl SmtpConnection {
     fn new(address: SocketAddr) -> Result<Self> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;

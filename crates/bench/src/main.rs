@@ -8,7 +8,7 @@ use std::process::ExitCode;
 /// Measures mailrace against others, and tries to break it.
 #[derive(Debug, Parser)]
 #[command(name = "mailrace-bench", version)]
-struct Arguments {
+struct BenchArguments {
     #[command(subcommand)]
     command: Command,
 }
@@ -16,21 +16,21 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Measure accepting mail beside a sink and beside other servers
-    Accept(bench::accept_bench::Arguments),
+    Accept(bench::accept_bench::AcceptBenchArguments),
     /// Measure passing mail on to a next hop beside other servers
-    Relay(bench::relay_bench::Arguments),
+    Relay(bench::relay_bench::RelayBenchArguments),
     /// Measure lists on a simulated internet with dead and hung hosts, beside other servers
-    List(bench::list_bench::Arguments),
+    List(bench::list_bench::ListBenchArguments),
     /// Measure RCPT to a long list, and what other mail feels of it
-    Expand(bench::expand_bench::Arguments),
+    Expand(bench::expand_bench::ExpandBenchArguments),
     /// Measure how fast maps load and answer
-    Maps(bench::maps_bench::Arguments),
+    Maps(bench::maps_bench::MapsBenchArguments),
     #[command(flatten)]
-    Crash(bench::crash::Part),
+    Crash(bench::crash::CrashCommand),
 }
 
 fn main() -> ExitCode {
-    match Arguments::parse().command {
+    match BenchArguments::parse().command {
         Command::Accept(arguments) => bench::accept_bench::run(&arguments),
         Command::Relay(arguments) => bench::relay_bench::run(&arguments),
         Command::List(arguments) => bench::list_bench::run(&arguments),

@@ -13,7 +13,7 @@ use crate::clock;
 
 /// Measures maps.
 #[derive(Clone, Debug, clap::Args)]
-pub struct Arguments {
+pub struct MapsBenchArguments {
     /// Entries of the map
     #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     entries: u32,
@@ -36,7 +36,7 @@ const LOOK_UPS: usize = 200_000;
 
 /// Runs the measurements and prints a table.
 #[must_use]
-pub fn run(arguments: &Arguments) -> ExitCode {
+pub fn run(arguments: &MapsBenchArguments) -> ExitCode {
     match measure(arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -46,7 +46,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     }
 }
 
-fn measure(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
+fn measure(arguments: &MapsBenchArguments) -> Result<(), Box<dyn std::error::Error>> {
     let entries: Vec<_> = (0..arguments.entries).map(entry).collect();
     let octets = || entries.iter().map(|(key, value)| (key.as_bytes(), value.as_bytes()));
     let text: Vec<u8> = entries.iter().flat_map(|(key, value)| format!("{key}\t{value}\n").into_bytes()).collect();

@@ -5,7 +5,7 @@
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, thousands};
 use crate::serve::die_with_parent;
-use bench::internet::{Error, Internet, Options, Progress};
+use bench::internet::{InternetError, InternetProgress, Options, SimulatedInternet};
 use clap::Args;
 use serde_json::json;
 use server::config;
@@ -239,7 +239,7 @@ pub(crate) fn run(arguments: &SimArguments) -> Result<Exit, Failure> {
         list: arguments.list.clone(),
         map: arguments.map.clone(),
     };
-    let internet = Internet::start(&options)?;
+    let internet = SimulatedInternet::start(&options)?;
     let mut output = Output::new();
     if arguments.json {
         output.json(&json!({
@@ -252,7 +252,7 @@ pub(crate) fn run(arguments: &SimArguments) -> Result<Exit, Failure> {
         output.line(invitation(arguments, &options.plan, &internet));
     }
     output.flush();
-    let mut before = Progress::default();
+    let mut before = InternetProgress::default();
     let waited = internet.wait(arguments.time, &mut |at| {
         if !arguments.json && at != before {
             output.line(format_args!(
@@ -279,7 +279,7 @@ pub(crate) fn run(arguments: &SimArguments) -> Result<Exit, Failure> {
 }
 
 /// Returns a description of the simulated internet, and the next commands.
-fn invitation(arguments: &SimArguments, plan: &Plan, internet: &Internet) -> String {
+fn invitation(arguments: &SimArguments, plan: &Plan, internet: &SimulatedInternet) -> String {
     let (port, dns) = (internet.port(), internet.dns());
     let domains = u64::from(plan.hosts) * u64::from(plan.domains_per_host);
     let last = u32::try_from(domains).unwrap_or(1) - 1;
@@ -322,12 +322,14 @@ fn invitation(arguments: &SimArguments, plan: &Plan, internet: &Internet) -> Str
     text
 }
 
-impl From<Error> for Failure {
-    fn from(error: Error) -> Self {
+impl From<InternetError> for Failure {
+    fn from(error: InternetError) -> Self {
         let exit = match &error {
-            Error::Options(_) => Exit::Usage,
-            Error::Io { what, .. } if what.starts_with("--port") || what.starts_with("--dns") => Exit::Unavailable,
-            Error::Io { .. } => Exit::Io,
+            InternetError::Options(_) => Exit::Usage,
+            InternetError::Io { what, .. } if what.starts_with("--port") || what.starts_with("--dns") => {
+                Exit::Unavailable
+            }
+            InternetError::Io { .. } => Exit::Io,
         };
         Self::new(exit, error.to_string())
     }

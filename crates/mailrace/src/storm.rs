@@ -4,7 +4,7 @@
 
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, Progress, thousands};
-use bench::storm::{self, Error, Plan, Sizes, Tls};
+use bench::storm::{self, Plan, Sizes, StormError, Tls};
 use clap::Args;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -168,11 +168,11 @@ fn plan(arguments: &StormArguments) -> Result<Plan, Failure> {
     })
 }
 
-impl From<Error> for Failure {
-    fn from(error: Error) -> Self {
+impl From<StormError> for Failure {
+    fn from(error: StormError) -> Self {
         let exit = match &error {
-            Error::Plan(_) => Exit::Usage,
-            Error::Io { .. } => Exit::Io,
+            StormError::Plan(_) => Exit::Usage,
+            StormError::Io { .. } => Exit::Io,
         };
         Self::new(exit, error.to_string())
     }

@@ -5,7 +5,7 @@
 
 use crate::clock;
 use crate::side_by_side::programs::{Postal, Source, machine_ticks, process_ticks, us_each};
-use crate::side_by_side::servers::{Kind, Server, Site, Task};
+use crate::side_by_side::servers::{RunningServer, ServerKind, Site, Task};
 use crate::storm::{self, Plan, Sizes, Tls};
 use std::net::SocketAddr;
 use std::path::Path;
@@ -18,7 +18,7 @@ const GRACE: Duration = Duration::from_secs(15);
 
 /// A way to bring mail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Client {
+pub(super) enum LoadClient {
     /// The storm of mailrace.
     Storm { sessions: u32, bytes: usize, new_connection: bool, tls: bool, split_dot: bool },
     /// Postfix's `smtp-source`, kept alive or not.
@@ -27,7 +27,7 @@ pub(super) enum Client {
     Postal { threads: u32, kilobytes: u32 },
 }
 
-impl Client {
+impl LoadClient {
     pub(super) fn name(self) -> String {
         let kept = |new_connection: bool| if new_connection { "new connections" } else { "kept alive" };
         match self {
@@ -50,7 +50,7 @@ impl Client {
 
 /// The figures of one sample.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Sample {
+pub(super) struct AcceptSample {
     pub(super) per_second: f64,
     /// Microseconds of processor time for each message: the whole machine, and the server.
     pub(super) machine_us: f64,
@@ -65,8 +65,8 @@ pub(super) struct Sample {
 ///
 /// # Errors
 /// Why there is no figure.
-pub(super) fn sample(site: &Site, kind: &Kind, client: Client, seconds: f64) -> Result<Sample, String> {
-    let server = Server::start(site, kind, Task::Keep { tls: client.tls() })?;
+pub(super) fn sample(site: &Site, kind: &ServerKind, client: LoadClient, seconds: f64) -> Result<AcceptSample, String> {
+    let server = RunningServer::start(site, kind, Task::Keep { tls: client.tls() })?;
     // The server is warm and its pages are there when the clock starts.
     let warm_up = bring(site, &server, client, seconds / 10.0, None)?;
     let (machine, process) = (machine_ticks(), server.process().map(process_ticks));
@@ -95,7 +95,7 @@ pub(super) fn sample(site: &Site, kind: &Kind, client: Client, seconds: f64) -> 
         None => brought.complaint,
     };
     let us = |ticks| us_each(ticks, accepted);
-    Ok(Sample {
+    Ok(AcceptSample {
         per_second: accepted / elapsed.max(1e-3),
         machine_us: us(machine),
         server_us: process.map(us),
@@ -112,10 +112,16 @@ struct Brought {
     complaint: Option<String>,
 }
 
-fn bring(site: &Site, server: &Server<'_>, client: Client, seconds: f64, rate: Option<f64>) -> Result<Brought, String> {
+fn bring(
+    site: &Site,
+    server: &RunningServer<'_>,
+    client: LoadClient,
+    seconds: f64,
+    rate: Option<f64>,
+) -> Result<Brought, String> {
     match client {
-        Client::Storm { .. } => run_storm(server.at, client, seconds),
-        Client::Source { sessions, bytes, new_connection } => {
+        LoadClient::Storm { .. } => run_storm(server.at, client, seconds),
+        LoadClient::Source { sessions, bytes, new_connection } => {
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a number of messages")]
             let messages = rate.map_or(PROBE, |rate| (rate * seconds) as u64).max(PROBE);
             let start = clock::now();
@@ -125,12 +131,12 @@ fn bring(site: &Site, server: &Server<'_>, client: Client, seconds: f64, rate: O
             #[expect(clippy::cast_precision_loss, reason = "a number of messages")]
             Ok(Brought { accepted: Some(messages as f64), seconds, p99_us: None, complaint: None })
         }
-        Client::Postal { threads, kilobytes } => run_postal(&site.memory, server.at, (threads, kilobytes), seconds),
+        LoadClient::Postal { threads, kilobytes } => run_postal(&site.memory, server.at, (threads, kilobytes), seconds),
     }
 }
 
-fn run_storm(at: SocketAddr, client: Client, seconds: f64) -> Result<Brought, String> {
-    let Client::Storm { sessions, bytes, new_connection, tls, split_dot } = client else {
+fn run_storm(at: SocketAddr, client: LoadClient, seconds: f64) -> Result<Brought, String> {
+    let LoadClient::Storm { sessions, bytes, new_connection, tls, split_dot } = client else {
         return Err("not a storm".to_owned());
     };
     let plan = Plan {

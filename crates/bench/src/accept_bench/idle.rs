@@ -1,6 +1,6 @@
 //! Connections that say hello and then nothing: the resident memory of the server for each.
 
-use crate::side_by_side::servers::{Kind, Server, Site, Task};
+use crate::side_by_side::servers::{RunningServer, ServerKind, Site, Task};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::fs;
 use std::io;
@@ -18,7 +18,7 @@ const SOURCES: usize = 200;
 
 /// The figures that were measured.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Idle {
+pub(super) struct IdleConnections {
     /// Connections that were open at once.
     pub(super) connections: usize,
     /// Resident bytes of the server for each, and in all.
@@ -30,10 +30,10 @@ pub(super) struct Idle {
 ///
 /// # Errors
 /// The server did not start, or a connection failed.
-pub(super) fn measure(site: &Site, wanted: usize) -> Result<Idle, String> {
+pub(super) fn measure(site: &Site, wanted: usize) -> Result<IdleConnections, String> {
     // Before the server starts: it inherits the limit.
     let wanted = wanted.min(files().saturating_sub(OTHER_FILES).try_into().unwrap_or(usize::MAX));
-    let server = Server::start(site, &Kind::Serve, Task::Keep { tls: false })?;
+    let server = RunningServer::start(site, &ServerKind::Serve, Task::Keep { tls: false })?;
     let pid = server.process().ok_or("the server is not one process")?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| e.to_string())?;
     let (first, open, before) = runtime.block_on(async {
@@ -56,7 +56,11 @@ pub(super) fn measure(site: &Site, wanted: usize) -> Result<Idle, String> {
     let after = resident(pid);
     let connections = open.len();
     drop((first, open));
-    Ok(Idle { connections, bytes_each: after.saturating_sub(before) / connections.max(1) as u64, bytes_all: after })
+    Ok(IdleConnections {
+        connections,
+        bytes_each: after.saturating_sub(before) / connections.max(1) as u64,
+        bytes_all: after,
+    })
 }
 
 /// Connects, reads the greeting, says hello, reads the answer.

@@ -20,7 +20,7 @@ use std::process::ExitCode;
 
 /// Measures accepting mail.
 #[derive(Clone, Debug, clap::Args)]
-pub struct Arguments {
+pub struct AcceptBenchArguments {
     /// Where spools and queues are put; the file system of this directory is what is measured
     #[arg(long, default_value = ".")]
     dir: PathBuf,
@@ -37,8 +37,8 @@ pub struct Arguments {
     #[arg(long, default_value = "bench/peers/peer")]
     peers: PathBuf,
     /// Parts to run
-    #[arg(long, value_enum, value_delimiter = ',', default_values_t = Part::ALL)]
-    parts: Vec<Part>,
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = AcceptPart::ALL)]
+    parts: Vec<AcceptPart>,
     /// Rounds of each part
     #[arg(long, default_value_t = 3)]
     rounds: usize,
@@ -61,7 +61,7 @@ pub struct Arguments {
 
 /// A part of the whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Part {
+enum AcceptPart {
     /// mailrace beside its own sink: sessions, sizes, connections, TLS
     Sink,
     /// On disk and in memory
@@ -78,13 +78,13 @@ enum Part {
     Before,
 }
 
-impl Part {
+impl AcceptPart {
     const ALL: [Self; 6] = [Self::Sink, Self::Memory, Self::Peers, Self::Single, Self::Idle, Self::Overload];
 }
 
 /// Runs the requested cases, prints and writes the report.
 #[must_use]
-pub fn run(arguments: &Arguments) -> ExitCode {
+pub fn run(arguments: &AcceptBenchArguments) -> ExitCode {
     match plan::run(arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

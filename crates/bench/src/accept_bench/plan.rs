@@ -3,12 +3,12 @@
 //! Within a round the contenders take turns, and the first one changes from round to round, so that heat or a slow
 //! phase hits each of them in turn. A contender that cannot run is left out with its reason and not asked again.
 
-use super::clients::{Client, Sample, sample};
-use super::report::{Report, Table};
-use super::{Arguments, Part, idle};
+use super::clients::{AcceptSample, LoadClient, sample};
+use super::report::{AcceptReport, AcceptTable};
+use super::{AcceptBenchArguments, AcceptPart, idle};
 use crate::machine::{self, Machine, say};
 use crate::side_by_side::figures::Row;
-use crate::side_by_side::servers::{Kind, Server, Site, Task, Work, beside, peer};
+use crate::side_by_side::servers::{RunDirectory, RunningServer, ServerKind, Site, Task, beside, peer};
 use crate::storm::{self, Plan};
 use std::fs;
 use std::io::Write as _;
@@ -18,12 +18,12 @@ use std::time::Duration;
 const CROWD: u32 = 400;
 
 /// A running benchmark.
-struct Bench<'a> {
-    arguments: &'a Arguments,
+struct AcceptBench<'a> {
+    arguments: &'a AcceptBenchArguments,
     site: Site,
     rounds: usize,
     seconds: f64,
-    report: Report,
+    report: AcceptReport,
     /// Capacity with a connection for each message, as the part "sink" found it.
     capacity: Option<f64>,
 }
@@ -32,13 +32,13 @@ struct Bench<'a> {
 ///
 /// # Errors
 /// Why nothing could be measured, or where the report could not be written.
-pub(super) fn run(arguments: &Arguments) -> Result<(), String> {
-    let work = Work::new(&arguments.dir)?;
+pub(super) fn run(arguments: &AcceptBenchArguments) -> Result<(), String> {
+    let work = RunDirectory::new(&arguments.dir)?;
     let beside = beside()?;
     let mailrace = arguments.mailrace.clone().unwrap_or_else(|| beside.join("mailrace"));
     let site = Site::new(mailrace, arguments.peers.clone(), &work, arguments.memory.clone())?;
     let site = site.with_before(arguments.before.clone())?;
-    let report = Report {
+    let report = AcceptReport {
         machine: Machine::look(),
         file_system: machine::file_system(&arguments.dir),
         tables: Vec::new(),
@@ -47,7 +47,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), String> {
     };
     let (rounds, seconds) =
         if arguments.quick { (1, 0.3) } else { (arguments.rounds.max(1), arguments.seconds.max(0.1)) };
-    let mut bench = Bench { arguments, site, rounds, seconds, report, capacity: None };
+    let mut bench = AcceptBench { arguments, site, rounds, seconds, report, capacity: None };
     for part in &arguments.parts {
         bench.part(*part);
     }
@@ -59,40 +59,41 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), String> {
     Ok(())
 }
 
-impl Bench<'_> {
-    fn part(&mut self, part: Part) {
+impl AcceptBench<'_> {
+    fn part(&mut self, part: AcceptPart) {
         match part {
-            Part::Sink => self.beside_sink(),
-            Part::Memory => {
+            AcceptPart::Sink => self.beside_sink(),
+            AcceptPart::Memory => {
                 let load = storm(100, 4096);
-                self.table("Disk beside memory", load, &[Kind::Serve, Kind::ServeMemory]);
+                self.table("Disk beside memory", load, &[ServerKind::Serve, ServerKind::ServeMemory]);
             }
-            Part::Peers => self.beside_peers(),
-            Part::Single => {
+            AcceptPart::Peers => self.beside_peers(),
+            AcceptPart::Single => {
                 let load =
-                    Client::Storm { sessions: 1, bytes: 4096, new_connection: false, tls: false, split_dot: true };
-                let kinds = self.kinds_with_peers(&[Kind::Serve, Kind::Sink]);
+                    LoadClient::Storm { sessions: 1, bytes: 4096, new_connection: false, tls: false, split_dot: true };
+                let kinds = self.kinds_with_peers(&[ServerKind::Serve, ServerKind::Sink]);
                 self.table("One connection, the dot by itself", load, &kinds);
                 self.milliseconds();
             }
-            Part::Idle => self.idle(),
-            Part::Overload => self.overload(),
-            Part::Before => {
+            AcceptPart::Idle => self.idle(),
+            AcceptPart::Overload => self.overload(),
+            AcceptPart::Before => {
                 for (sessions, new_connection) in [(20, false), (100, false), (20, true)] {
-                    let load = Client::Storm { sessions, bytes: 4096, new_connection, tls: false, split_dot: false };
-                    self.table("Beside another build", load, &[Kind::Serve, Kind::Before]);
+                    let load =
+                        LoadClient::Storm { sessions, bytes: 4096, new_connection, tls: false, split_dot: false };
+                    self.table("Beside another build", load, &[ServerKind::Serve, ServerKind::Before]);
                 }
             }
         }
     }
 
     fn beside_sink(&mut self) {
-        let kinds = [Kind::Serve, Kind::Sink];
+        let kinds = [ServerKind::Serve, ServerKind::Sink];
         for tls in [false, true] {
             for new_connection in [false, true] {
                 for bytes in [4096, 51_200] {
                     for sessions in [20, 100] {
-                        let load = Client::Storm { sessions, bytes, new_connection, tls, split_dot: false };
+                        let load = LoadClient::Storm { sessions, bytes, new_connection, tls, split_dot: false };
                         self.table("Durable beside a sink that stores nothing", load, &kinds);
                     }
                 }
@@ -101,14 +102,14 @@ impl Bench<'_> {
     }
 
     fn beside_peers(&mut self) {
-        let kinds = self.kinds_with_peers(&[Kind::Serve]);
-        let source = |new_connection| Client::Source { sessions: 20, bytes: 4096, new_connection };
-        for load in [source(false), source(true), Client::Postal { threads: 20, kilobytes: 4 }] {
+        let kinds = self.kinds_with_peers(&[ServerKind::Serve]);
+        let source = |new_connection| LoadClient::Source { sessions: 20, bytes: 4096, new_connection };
+        for load in [source(false), source(true), LoadClient::Postal { threads: 20, kilobytes: 4 }] {
             self.table("Beside other servers, queue only (OpenSMTPD does not sync)", load, &kinds);
         }
     }
 
-    fn kinds_with_peers(&mut self, ours: &[Kind]) -> Vec<Kind> {
+    fn kinds_with_peers(&mut self, ours: &[ServerKind]) -> Vec<ServerKind> {
         let names = match peer(&self.site, &["names"]) {
             Ok(names) => names,
             Err(why) => {
@@ -116,11 +117,11 @@ impl Bench<'_> {
                 String::new()
             }
         };
-        ours.iter().cloned().chain(names.split_whitespace().map(|name| Kind::Peer(name.to_owned()))).collect()
+        ours.iter().cloned().chain(names.split_whitespace().map(|name| ServerKind::Peer(name.to_owned()))).collect()
     }
 
     /// Measures all contenders under one load.
-    fn table(&mut self, part: &'static str, load: Client, kinds: &[Kind]) {
+    fn table(&mut self, part: &'static str, load: LoadClient, kinds: &[ServerKind]) {
         say(&format!("accept: {part}: {}", load.name()));
         let mut rows: Vec<Row<_>> = kinds.iter().map(|kind| Row::new(kind.name())).collect();
         for round in 0..self.rounds {
@@ -140,12 +141,12 @@ impl Bench<'_> {
                 }
             }
         }
-        let is_overload_case =
-            load == Client::Storm { sessions: 100, bytes: 4096, new_connection: true, tls: false, split_dot: false };
+        let is_overload_case = load
+            == LoadClient::Storm { sessions: 100, bytes: 4096, new_connection: true, tls: false, split_dot: false };
         if is_overload_case && let Some(row) = rows.first() {
             self.capacity = best(&row.samples);
         }
-        self.report.tables.push(Table { part, load: load.name(), rows });
+        self.report.tables.push(AcceptTable { part, load: load.name(), rows });
     }
 
     /// The rates of the last table as times.
@@ -176,11 +177,11 @@ impl Bench<'_> {
 
     fn overload(&mut self) {
         let seconds = if self.arguments.quick { 5.0 } else { self.arguments.overload_seconds };
-        let load = Client::Storm { sessions: 100, bytes: 4096, new_connection: true, tls: false, split_dot: false };
-        let capacity = match self
-            .capacity
-            .map_or_else(|| sample(&self.site, &Kind::Serve, load, self.seconds).map(|sample| sample.per_second), Ok)
-        {
+        let load = LoadClient::Storm { sessions: 100, bytes: 4096, new_connection: true, tls: false, split_dot: false };
+        let capacity = match self.capacity.map_or_else(
+            || sample(&self.site, &ServerKind::Serve, load, self.seconds).map(|sample| sample.per_second),
+            Ok,
+        ) {
             Ok(capacity) => capacity,
             Err(why) => return self.report.left_out.push(format!("overload: {why}")),
         };
@@ -191,7 +192,7 @@ impl Bench<'_> {
     }
 
     fn twice(&mut self, capacity: f64, seconds: f64) -> Result<(), String> {
-        let server = Server::start(&self.site, &Kind::Serve, Task::Keep { tls: false })?;
+        let server = RunningServer::start(&self.site, &ServerKind::Serve, Task::Keep { tls: false })?;
         let plan = Plan {
             messages: None,
             time: Some(Duration::from_secs_f64(seconds)),
@@ -227,12 +228,12 @@ impl Bench<'_> {
     }
 }
 
-fn storm(sessions: u32, bytes: usize) -> Client {
-    Client::Storm { sessions, bytes, new_connection: false, tls: false, split_dot: false }
+fn storm(sessions: u32, bytes: usize) -> LoadClient {
+    LoadClient::Storm { sessions, bytes, new_connection: false, tls: false, split_dot: false }
 }
 
 /// The median rate of some samples.
-fn best(samples: &[Option<Sample>]) -> Option<f64> {
+fn best(samples: &[Option<AcceptSample>]) -> Option<f64> {
     let mut rates: Vec<f64> = samples.iter().flatten().map(|sample| sample.per_second).collect();
     rates.sort_by(f64::total_cmp);
     rates.get(rates.len() / 2).copied()

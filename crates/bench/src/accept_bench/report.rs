@@ -1,6 +1,6 @@
 //! The figures: medians and spreads for people, all samples for programs.
 
-use super::clients::Sample;
+use super::clients::AcceptSample;
 use crate::machine::Machine;
 use crate::side_by_side::figures::{Row, Sampled, spread, text};
 use serde_json::{Value, json};
@@ -8,13 +8,13 @@ use std::fmt::Write as _;
 
 /// Samples of all contenders under one load; round `n` of one and of another stand in the same place.
 #[derive(Debug)]
-pub(super) struct Table {
+pub(super) struct AcceptTable {
     pub(super) part: &'static str,
     pub(super) load: String,
-    pub(super) rows: Vec<Row<Sample>>,
+    pub(super) rows: Vec<Row<AcceptSample>>,
 }
 
-impl Sampled for Sample {
+impl Sampled for AcceptSample {
     fn rate(&self) -> f64 {
         self.per_second
     }
@@ -26,16 +26,16 @@ impl Sampled for Sample {
 
 /// All of it.
 #[derive(Debug)]
-pub(super) struct Report {
+pub(super) struct AcceptReport {
     pub(super) machine: Machine,
     pub(super) file_system: String,
-    pub(super) tables: Vec<Table>,
+    pub(super) tables: Vec<AcceptTable>,
     /// The part, the measured quantity, the figure with its unit.
     pub(super) facts: Vec<(&'static str, String, String)>,
     pub(super) left_out: Vec<String>,
 }
 
-impl Report {
+impl AcceptReport {
     pub(super) fn markdown(&self) -> String {
         let Machine { processor, cores, memory_gib, kernel } = &self.machine;
         let mut out = format!(
@@ -91,7 +91,7 @@ impl Report {
     }
 
     pub(super) fn json(&self) -> Value {
-        let row = |first: &Row<Sample>, row: &Row<Sample>| {
+        let row = |first: &Row<AcceptSample>, row: &Row<AcceptSample>| {
             let samples: Vec<Value> = row
                 .samples
                 .iter()
@@ -139,10 +139,10 @@ fn line(out: &mut String, text: std::fmt::Arguments<'_>) {
 mod tests {
     use super::*;
 
-    fn row(rates: &[f64]) -> Row<Sample> {
+    fn row(rates: &[f64]) -> Row<AcceptSample> {
         let mut row = Row::new("a");
         for per_second in rates {
-            let sample = Sample { per_second: *per_second, ..Sample::default() };
+            let sample = AcceptSample { per_second: *per_second, ..AcceptSample::default() };
             row.add(if *per_second > 0.0 { Ok(sample) } else { Err("no".to_owned()) });
         }
         row

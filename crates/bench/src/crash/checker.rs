@@ -6,8 +6,8 @@
 //! whose end was recorded within the state window; of several recorded states any from the last durable one on.
 
 use crate::crash::findings::Findings;
-use crate::crash::ledger::{Book, Event, Fate, Ledger, Promise};
-use crate::crash::letter::{Letter, cycle_of};
+use crate::crash::ledger::{Book, CrashLedger, Event, Fate, Promise};
+use crate::crash::letter::{PlannedMessage, cycle_of};
 use crate::crash::spools::{self, SpoolArguments};
 use clap::Args;
 use mail::QueueId;
@@ -68,7 +68,7 @@ pub(crate) fn run(arguments: &CheckerArguments) -> io::Result<()> {
 
 /// Holds a store against the book of cycle `cycle`: counts, violations in words, and the messages found.
 fn compare(store: &dyn Store, book: &Book, cycle: u64) -> (Findings, Vec<String>, Found) {
-    let mut check = Check { store, book, cycle, findings: Findings::default(), details: Vec::new() };
+    let mut check = SpoolCheck { store, book, cycle, findings: Findings::default(), details: Vec::new() };
     let found = check.everything();
     (check.findings, check.details, found)
 }
@@ -76,7 +76,7 @@ fn compare(store: &dyn Store, book: &Book, cycle: u64) -> (Findings, Vec<String>
 /// Messages found, each with its recipients that are not done.
 type Found = HashMap<QueueId, Vec<(u32, State)>>;
 
-struct Check<'a> {
+struct SpoolCheck<'a> {
     store: &'a dyn Store,
     book: &'a Book,
     cycle: u64,
@@ -84,7 +84,7 @@ struct Check<'a> {
     details: Vec<String>,
 }
 
-impl Check<'_> {
+impl SpoolCheck<'_> {
     fn everything(&mut self) -> Found {
         let mut found = Found::new();
         for id in self.store.messages() {
@@ -130,7 +130,7 @@ impl Check<'_> {
     }
 
     fn message(&mut self, id: QueueId, envelope: &StoredEnvelope) {
-        let letter = Letter::of(id);
+        let letter = PlannedMessage::of(id);
         let Some(promise) = self.book.messages.get(&id) else {
             if cycle_of(id) < self.cycle {
                 self.findings.resurrected += 1;
@@ -166,7 +166,7 @@ impl Check<'_> {
         }
     }
 
-    fn body(&mut self, letter: &Letter) {
+    fn body(&mut self, letter: &PlannedMessage) {
         match self.store.body(letter.id) {
             Ok(pieces) if pieces.concat() == letter.body() => self.part_of_body(letter),
             Ok(_) => {
@@ -180,7 +180,7 @@ impl Check<'_> {
         }
     }
 
-    fn part_of_body(&mut self, letter: &Letter) {
+    fn part_of_body(&mut self, letter: &PlannedMessage) {
         let (from, to) = (letter.bytes as u64 / 3, letter.bytes as u64 / 3 * 2);
         let expected = letter.body();
         let expected = expected.get(letter.bytes / 3..letter.bytes / 3 * 2).unwrap_or_default();
@@ -194,7 +194,7 @@ impl Check<'_> {
         }
     }
 
-    fn recipient(&mut self, letter: &Letter, fate: Option<&Fate>, stored: &StoredRecipient) {
+    fn recipient(&mut self, letter: &PlannedMessage, fate: Option<&Fate>, stored: &StoredRecipient) {
         let position = stored.position;
         let destination = letter.destination(position, stored.state.attempts);
         if position >= letter.recipients
@@ -236,7 +236,7 @@ impl Check<'_> {
         }
         self.findings.acknowledged += 1;
         let ended = |position| promise.recipients.get(&position).is_some_and(|fate: &Fate| fate.finishing_us.is_some());
-        if (0..Letter::of(id).recipients).all(ended) {
+        if (0..PlannedMessage::of(id).recipients).all(ended) {
             return;
         }
         self.findings.required += 1;
@@ -255,11 +255,11 @@ impl Check<'_> {
 
 /// Writes a ledger that promises exactly the messages found. All of it is durable, for it was read from the disk.
 fn adopt(path: &Path, found: &Found) -> io::Result<()> {
-    let ledger = Ledger::append_to(path)?;
+    let ledger = CrashLedger::append_to(path)?;
     for (id, recipients) in found {
         ledger.write(*id, Event::Offered)?;
         ledger.write(*id, Event::Acknowledged)?;
-        for position in 0..Letter::of(*id).recipients {
+        for position in 0..PlannedMessage::of(*id).recipients {
             match recipients.iter().find(|(there, _)| *there == position) {
                 Some((_, state)) if *state == State::default() => {}
                 Some((_, state)) => {

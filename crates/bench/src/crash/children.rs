@@ -49,7 +49,7 @@ impl Subject {
     ///
     /// # Errors
     /// It does not start.
-    pub(crate) fn start(&self) -> Result<Writer, Stop> {
+    pub(crate) fn start(&self) -> Result<WriterProcess, Stop> {
         let mut command = host::own_program("crash-writer")?;
         command
             .args(self.spool.words())
@@ -57,7 +57,7 @@ impl Subject {
             .arg(&self.ledger)
             .arg(format!("--cycle={}", self.cycle))
             .args(&self.habits);
-        Writer::spawn(command)
+        WriterProcess::spawn(command)
     }
 
     /// Holds `spool`, or a copy of it elsewhere, against the part of the ledger a crash left standing.
@@ -122,13 +122,13 @@ pub(crate) struct Checked {
 
 /// A writer at work. Dropping it kills it with SIGKILL.
 #[derive(Debug)]
-pub(crate) struct Writer {
+pub(crate) struct WriterProcess {
     child: Child,
     input: Option<ChildStdin>,
     lines: Receiver<String>,
 }
 
-impl Writer {
+impl WriterProcess {
     fn spawn(mut command: Command) -> Result<Self, Stop> {
         let mut child = command
             .stdin(Stdio::piped())
@@ -170,10 +170,10 @@ impl Writer {
     ///
     /// # Errors
     /// It is gone or does not answer.
-    pub(crate) fn tally(&mut self) -> Result<Tally, Stop> {
+    pub(crate) fn tally(&mut self) -> Result<WriterAnswers, Stop> {
         let asked = self.input.as_mut().is_some_and(|input| writeln!(input, "tally").is_ok());
         match self.lines.recv_timeout(READY_WAIT) {
-            Ok(line) if asked && !line.starts_with("died") => Ok(Tally::parse(&line)),
+            Ok(line) if asked && !line.starts_with("died") => Ok(WriterAnswers::parse(&line)),
             Ok(line) => Err(Stop::Broken(format!("the writer is gone: {line}"))),
             Err(error) => Err(Stop::broken("the writer does not answer", error)),
         }
@@ -190,7 +190,7 @@ impl Writer {
     }
 }
 
-impl Drop for Writer {
+impl Drop for WriterProcess {
     fn drop(&mut self) {
         self.end();
     }
@@ -198,7 +198,7 @@ impl Drop for Writer {
 
 /// The answers a writer got.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Tally {
+pub(crate) struct WriterAnswers {
     /// Messages acknowledged.
     pub(crate) acknowledged: u64,
     /// Appends that failed.
@@ -214,7 +214,7 @@ pub(crate) struct Tally {
     pub(crate) segments: [u64; 3],
 }
 
-impl Tally {
+impl WriterAnswers {
     fn parse(line: &str) -> Self {
         let value = |name: &str| {
             let mut words = line.split(' ').filter_map(|word| word.split_once('='));

@@ -22,13 +22,13 @@ const ATTACH_TRIES: u32 = 10;
 #[derive(Debug)]
 pub struct FuseDisk {
     dir: PathBuf,
-    line: Mutex<Line>,
+    line: Mutex<DiskConnection>,
     // Last, so that the janitor sweeps after the server was told to end.
     _workplace: Option<Arc<Workplace>>,
 }
 
 #[derive(Debug)]
-struct Line {
+struct DiskConnection {
     server: Child,
     input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
@@ -54,7 +54,7 @@ impl FuseDisk {
             .map_err(|error| Stop::broken("starting the disk", error))?;
         let input = server.stdin.take();
         let output = server.stdout.take().ok_or_else(|| Stop::Broken("the disk has no output".to_owned()))?;
-        let mut line = Line { server, input, output: BufReader::new(output), mounts: 0 };
+        let mut line = DiskConnection { server, input, output: BufReader::new(output), mounts: 0 };
         line.answer().map_err(|error| Stop::Skipped(format!("FUSE cannot be mounted: {error}")))?;
         Ok(Arc::new(Self { dir, line: Mutex::new(line), _workplace: Some(Arc::clone(workplace)) }))
     }
@@ -116,7 +116,7 @@ impl Drop for FuseDisk {
     }
 }
 
-impl Line {
+impl DiskConnection {
     fn answer(&mut self) -> Result<String, Stop> {
         let mut answer = String::new();
         let read = self.output.read_line(&mut answer);

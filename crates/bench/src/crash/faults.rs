@@ -10,13 +10,13 @@
 
 use crate::clock;
 use crate::crash::Context;
-use crate::crash::children::{Subject, Tally, Writer};
+use crate::crash::children::{Subject, WriterAnswers, WriterProcess};
 use crate::crash::cut::Survivors;
 use crate::crash::device::{Delays, Fault, Operation};
 use crate::crash::disk::{Drive, FuseDisk, Mounted};
 use crate::crash::host::{self, Stop};
 use crate::crash::random::Random;
-use crate::crash::report::{Case, Report};
+use crate::crash::report::{CrashCase, CrashReport};
 use crate::crash::spools::{Saboteur, SpoolArguments};
 use std::ops::Range;
 use std::path::Path;
@@ -44,7 +44,7 @@ const CONTROL_TRIES: u64 = 12;
 
 /// One way to fail.
 #[derive(Clone, Copy, Debug)]
-struct Way {
+struct FaultScenario {
     name: &'static str,
     disk_bytes: u64,
     size_max: u64,
@@ -82,8 +82,8 @@ enum Expect {
     Safe,
 }
 
-const WAYS: [Way; 9] = {
-    let way = Way {
+const WAYS: [FaultScenario; 9] = {
+    let way = FaultScenario {
         name: "",
         disk_bytes: DISK_BYTES,
         size_max: 24 << 20,
@@ -92,14 +92,39 @@ const WAYS: [Way; 9] = {
         expect: Expect::Patience,
     };
     [
-        Way { name: "single write errors", trouble: Trouble::Single(Operation::Write), expect: Expect::GoesOn, ..way },
-        Way { name: "single flush errors", trouble: Trouble::Single(Operation::Flush), expect: Expect::Safe, ..way },
-        Way { name: "single read errors", trouble: Trouble::Single(Operation::Read), expect: Expect::GoesOn, ..way },
-        Way { name: "all writes fail", trouble: Trouble::Forever(Operation::Write), expect: Expect::Stops, ..way },
-        Way { name: "all flushes fail", trouble: Trouble::Forever(Operation::Flush), expect: Expect::Stops, ..way },
-        Way { name: "read errors at open", trouble: Trouble::ReadsAtOpen, expect: Expect::Safe, ..way },
-        Way { name: "flush takes 500 ms", ..way },
-        Way {
+        FaultScenario {
+            name: "single write errors",
+            trouble: Trouble::Single(Operation::Write),
+            expect: Expect::GoesOn,
+            ..way
+        },
+        FaultScenario {
+            name: "single flush errors",
+            trouble: Trouble::Single(Operation::Flush),
+            expect: Expect::Safe,
+            ..way
+        },
+        FaultScenario {
+            name: "single read errors",
+            trouble: Trouble::Single(Operation::Read),
+            expect: Expect::GoesOn,
+            ..way
+        },
+        FaultScenario {
+            name: "all writes fail",
+            trouble: Trouble::Forever(Operation::Write),
+            expect: Expect::Stops,
+            ..way
+        },
+        FaultScenario {
+            name: "all flushes fail",
+            trouble: Trouble::Forever(Operation::Flush),
+            expect: Expect::Stops,
+            ..way
+        },
+        FaultScenario { name: "read errors at open", trouble: Trouble::ReadsAtOpen, expect: Expect::Safe, ..way },
+        FaultScenario { name: "flush takes 500 ms", ..way },
+        FaultScenario {
             name: "spool at size_max",
             size_max: 8 << 20,
             hoard: true,
@@ -107,7 +132,7 @@ const WAYS: [Way; 9] = {
             expect: Expect::Full,
             ..way
         },
-        Way {
+        FaultScenario {
             name: "file system full",
             disk_bytes: SMALL_DISK_BYTES,
             size_max: 64 << 20,
@@ -119,17 +144,17 @@ const WAYS: [Way; 9] = {
 };
 
 /// Runs all ways, several times in a full run, and the control.
-pub(crate) fn run(context: &Context, report: &mut Report) {
+pub(crate) fn run(context: &Context, report: &mut CrashReport) {
     if let Err(stop) =
         host::require_images().and_then(|()| host::run("filefrag", ["-V"]).map(drop).or_else(no_filefrag))
     {
-        report.take(Case::proof("faults", "all"), Err(stop));
+        report.take(CrashCase::proof("faults", "all"), Err(stop));
         return;
     }
     let rounds = if context.short { 1 } else { 10 };
     let mut random = Random::new(context.seed ^ 0x2222);
     for way in WAYS {
-        let mut case = Case::proof("faults", way.name).with_errors();
+        let mut case = CrashCase::proof("faults", way.name).with_errors();
         let mut result = Ok(());
         for _ in 0..rounds {
             result = fail_in_that_way(context, &mut case, way, None, &mut random);
@@ -140,8 +165,8 @@ pub(crate) fn run(context: &Context, report: &mut Report) {
         report.take(case, result);
     }
     let saboteur = Saboteur::AckBeforeSync;
-    let mut control = Case::control("faults", "ack-before-sync with write errors", saboteur.leads_to());
-    let way = Way { expect: Expect::Safe, ..WAYS[0] };
+    let mut control = CrashCase::control("faults", "ack-before-sync with write errors", saboteur.leads_to());
+    let way = FaultScenario { expect: Expect::Safe, ..WAYS[0] };
     let mut result = Ok(());
     for _ in 0..CONTROL_TRIES {
         result = fail_in_that_way(context, &mut control, way, Some(saboteur), &mut random);
@@ -162,8 +187,8 @@ fn no_filefrag(stop: Stop) -> Result<(), Stop> {
 
 fn fail_in_that_way(
     context: &Context,
-    case: &mut Case,
-    way: Way,
+    case: &mut CrashCase,
+    way: FaultScenario,
     sabotage: Option<Saboteur>,
     random: &mut Random,
 ) -> Result<(), Stop> {
@@ -191,16 +216,16 @@ fn fail_in_that_way(
 #[derive(Clone, Copy, Debug, Default)]
 struct Answers {
     /// Since the start, when the trouble ended.
-    during: Tally,
+    during: WriterAnswers,
     /// Since the start, some time later.
-    end: Tally,
+    end: WriterAnswers,
     /// From the end of the trouble until mail was accepted again, where that is expected.
     again: Option<Duration>,
 }
 
 fn suffer(
-    case: &mut Case,
-    way: Way,
+    case: &mut CrashCase,
+    way: FaultScenario,
     subject: &mut Subject,
     mounted: &Mounted,
     random: &mut Random,
@@ -245,7 +270,7 @@ fn suffer(
     }
     let during = match way.expect {
         // That comes from the trouble, not after it.
-        Expect::Stops | Expect::Full => wait_for(&mut writer, way.expect, &Tally::default())?.0,
+        Expect::Stops | Expect::Full => wait_for(&mut writer, way.expect, &WriterAnswers::default())?.0,
         _ => writer.tally()?,
     };
     drive.clear_faults()?;
@@ -261,7 +286,11 @@ fn suffer(
 
 /// Waits until the answers of the writer are as expected, or for a while. Returns the answers and the time that it
 /// took.
-fn wait_for(writer: &mut Writer, expect: Expect, during: &Tally) -> Result<(Tally, Duration), Stop> {
+fn wait_for(
+    writer: &mut WriterProcess,
+    expect: Expect,
+    during: &WriterAnswers,
+) -> Result<(WriterAnswers, Duration), Stop> {
     let start = clock::now();
     loop {
         let answers = Answers { during: *during, end: writer.tally()?, again: None };
@@ -315,7 +344,7 @@ fn extent(line: &str) -> Option<Range<u64>> {
     Some(block(from)? * 4096..(block(to)? + 1) * 4096)
 }
 
-fn judge(case: &mut Case, expect: Expect, answers: &Answers) {
+fn judge(case: &mut CrashCase, expect: Expect, answers: &Answers) {
     if let Some(complaint) = complaint(expect, answers) {
         case.violation(format!("{complaint}: {answers:?}"));
     }
@@ -337,7 +366,7 @@ fn complaint(expect: Expect, Answers { during, end, again }: &Answers) -> Option
 }
 
 /// Restarts on the spool that the power cut left: everything promised is there, and mail is accepted again.
-fn recover(case: &mut Case, mut subject: Subject, image: Mounted) -> Result<(), Stop> {
+fn recover(case: &mut CrashCase, mut subject: Subject, image: Mounted) -> Result<(), Stop> {
     let promised = subject.promised();
     let next = subject.ledger.with_extension("next");
     drop(std::fs::remove_file(&next));
@@ -352,7 +381,7 @@ fn recover(case: &mut Case, mut subject: Subject, image: Mounted) -> Result<(), 
     let mut writer = subject.start()?;
     writer.ready()?;
     // A spool that was full has room when the first of its mail is gone again.
-    let (tally, took) = wait_for(&mut writer, Expect::Patience, &Tally::default())?;
+    let (tally, took) = wait_for(&mut writer, Expect::Patience, &WriterAnswers::default())?;
     writer.kill();
     case.at_most("accepted_after_restart_ms", took);
     if let Some(complaint) = complaint_after_restart(&tally, took) {
@@ -362,7 +391,7 @@ fn recover(case: &mut Case, mut subject: Subject, image: Mounted) -> Result<(), 
     Ok(())
 }
 
-fn complaint_after_restart(tally: &Tally, took: Duration) -> Option<&'static str> {
+fn complaint_after_restart(tally: &WriterAnswers, took: Duration) -> Option<&'static str> {
     match tally.acknowledged {
         0 => Some("no mail is accepted"),
         _ => is_late(took).then_some("mail is accepted too late"),
@@ -375,7 +404,7 @@ mod tests {
 
     #[test]
     fn mail_that_is_accepted_too_late_is_a_violation() {
-        let tally = |acknowledged| Tally { acknowledged, ..Tally::default() };
+        let tally = |acknowledged| WriterAnswers { acknowledged, ..WriterAnswers::default() };
         let after = |acknowledged, again| {
             complaint(Expect::GoesOn, &Answers { during: tally(5), end: tally(acknowledged), again: Some(again) })
         };

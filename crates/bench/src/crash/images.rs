@@ -13,7 +13,7 @@ use crate::crash::device::Delays;
 use crate::crash::disk::{FuseDisk, Mounted};
 use crate::crash::host::Stop;
 use crate::crash::random::Random;
-use crate::crash::report::{Case, Report};
+use crate::crash::report::{CrashCase, CrashReport};
 use crate::crash::spools::{Saboteur, SpoolArguments};
 use std::time::Duration;
 
@@ -27,8 +27,8 @@ const CONTROL_IMAGES: u64 = 60;
 const SECONDS_PER_IMAGE: u64 = 10;
 
 /// Runs the proof and its controls.
-pub(crate) fn run(context: &Context, report: &mut Report) {
-    let mut proof = Case::proof("images", "whole spool");
+pub(crate) fn run(context: &Context, report: &mut CrashReport) {
+    let mut proof = CrashCase::proof("images", "whole spool");
     let started = clock::now();
     let result = cut_again_and_again(context, &mut proof, None, context.images);
     let seconds = started.elapsed().as_secs().max(1);
@@ -39,7 +39,7 @@ pub(crate) fn run(context: &Context, report: &mut Report) {
         return;
     }
     for saboteur in [Saboteur::AckBeforeSync, Saboteur::SkipLivemap, Saboteur::ReuseGeneration] {
-        let mut control = Case::control("images", saboteur.name(), saboteur.leads_to());
+        let mut control = CrashCase::control("images", saboteur.name(), saboteur.leads_to());
         let result = cut_again_and_again(context, &mut control, Some(saboteur), CONTROL_IMAGES);
         report.take(control, result);
     }
@@ -47,7 +47,7 @@ pub(crate) fn run(context: &Context, report: &mut Report) {
 
 fn cut_again_and_again(
     context: &Context,
-    case: &mut Case,
+    case: &mut CrashCase,
     sabotage: Option<Saboteur>,
     images: u64,
 ) -> Result<(), Stop> {
@@ -76,7 +76,7 @@ fn one_run(
     subject: &mut Subject,
     mounted: &Mounted,
     random: &mut Random,
-    case: &mut Case,
+    case: &mut CrashCase,
     images: u64,
 ) -> Result<Option<Mounted>, Stop> {
     // A slow flush keeps more writes pending at the moment of the cut.

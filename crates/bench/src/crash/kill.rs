@@ -9,7 +9,7 @@ use crate::crash::Context;
 use crate::crash::children::Subject;
 use crate::crash::host::Stop;
 use crate::crash::random::Random;
-use crate::crash::report::{Case, Report};
+use crate::crash::report::{CrashCase, CrashReport};
 use crate::crash::spools::{Saboteur, SpoolArguments};
 use std::time::Duration;
 
@@ -19,15 +19,15 @@ const CONTROL_KILLS: u64 = 80;
 const SECONDS_PER_KILL: u64 = 10;
 
 /// Runs the proof and its controls.
-pub(crate) fn run(context: &Context, report: &mut Report) {
-    let mut proof = Case::proof("kill", "whole spool");
+pub(crate) fn run(context: &Context, report: &mut CrashReport) {
+    let mut proof = CrashCase::proof("kill", "whole spool");
     let result = kill_again_and_again(context, &mut proof, None, &[], context.kills);
     report.take(proof, result);
-    let mut ahead = Case::control("kill", "acknowledge before the spool has it", |findings| findings.lost);
+    let mut ahead = CrashCase::control("kill", "acknowledge before the spool has it", |findings| findings.lost);
     let result = kill_again_and_again(context, &mut ahead, None, &["--ledger-ahead"], CONTROL_KILLS);
     report.take(ahead, result);
     for saboteur in [Saboteur::SkipLivemap, Saboteur::ReuseGeneration] {
-        let mut control = Case::control("kill", saboteur.name(), saboteur.leads_to());
+        let mut control = CrashCase::control("kill", saboteur.name(), saboteur.leads_to());
         let result = kill_again_and_again(context, &mut control, Some(saboteur), &[], CONTROL_KILLS);
         report.take(control, result);
     }
@@ -35,7 +35,7 @@ pub(crate) fn run(context: &Context, report: &mut Report) {
 
 fn kill_again_and_again(
     context: &Context,
-    case: &mut Case,
+    case: &mut CrashCase,
     sabotage: Option<Saboteur>,
     habits: &[&'static str],
     kills: u64,

@@ -39,11 +39,11 @@ pub(crate) enum Event {
 
 /// A ledger open for appending, shared by the threads of a writer.
 #[derive(Debug)]
-pub(crate) struct Ledger {
+pub(crate) struct CrashLedger {
     file: File,
 }
 
-impl Ledger {
+impl CrashLedger {
     /// Opens or makes the file.
     ///
     /// # Errors

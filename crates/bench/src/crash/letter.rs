@@ -16,7 +16,7 @@ pub(crate) const CHUNK_BYTES: usize = 48 << 10;
 
 /// A message and its planned results.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Letter {
+pub(crate) struct PlannedMessage {
     /// Its queue id.
     pub(crate) id: QueueId,
     /// Bytes of its body.
@@ -39,7 +39,7 @@ pub(crate) fn cycle_of(id: QueueId) -> u64 {
     (id.unix_us() - QueueId::MIN.unix_us()) >> CYCLE_BITS
 }
 
-impl Letter {
+impl PlannedMessage {
     /// The message of that id: mostly small, some of 50 KB, a few large enough to arrive in pieces.
     pub(crate) fn of(id: QueueId) -> Self {
         let mut random = Random::new(mix(id.to_u64()));
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn every_kind_of_message_comes_up() {
-        let letters: Vec<_> = (0..1000).map(|number| Letter::of(queue_id(3, 1, number))).collect();
+        let letters: Vec<_> = (0..1000).map(|number| PlannedMessage::of(queue_id(3, 1, number))).collect();
         assert!(letters.iter().any(|letter| letter.bytes > 256 << 10));
         assert!(letters.iter().any(|letter| letter.bytes == 0));
         assert!(letters.iter().any(|letter| letter.straggler.is_some()));

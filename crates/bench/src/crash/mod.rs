@@ -33,7 +33,7 @@ mod writer;
 
 use clap::{Args, Subcommand, ValueEnum};
 use host::{Stop, Workplace};
-use report::Report;
+use report::CrashReport;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -54,9 +54,9 @@ const SHORT_IMAGES: u64 = 20;
 
 /// The subcommands of the rigs.
 #[derive(Debug, Subcommand)]
-pub enum Part {
+pub enum CrashCommand {
     /// Try to make the spool lose mail: kill -9, power cuts, failing disks
-    Crash(Arguments),
+    Crash(CrashArguments),
     /// The program under test; ends with its input.
     #[command(hide = true)]
     CrashWriter(WriterArguments),
@@ -82,7 +82,7 @@ pub enum Part {
 
 /// The rigs to run, and their settings.
 #[derive(Args, Clone, Debug)]
-pub struct Arguments {
+pub struct CrashArguments {
     /// 15 kills of the spool, 12 of the server, 12 of the relay and 20 images instead of 1,000 each
     #[arg(long)]
     short: bool,
@@ -137,14 +137,14 @@ impl Context {
 }
 
 /// Runs a subcommand.
-pub fn run(part: Part) -> ExitCode {
+pub fn run(part: CrashCommand) -> ExitCode {
     let result = match part {
-        Part::Crash(arguments) => return crash(&arguments),
-        Part::CrashWriter(arguments) => writer::run(arguments),
-        Part::CrashChecker(arguments) => checker::run(&arguments),
-        Part::CrashPostChecker(arguments) => storms::check(&arguments),
-        Part::CrashDisk { mount_point } => server::serve(&mount_point, io::stdin().lock(), io::stdout()),
-        Part::CrashJanitor { dirs } => {
+        CrashCommand::Crash(arguments) => return crash(&arguments),
+        CrashCommand::CrashWriter(arguments) => writer::run(arguments),
+        CrashCommand::CrashChecker(arguments) => checker::run(&arguments),
+        CrashCommand::CrashPostChecker(arguments) => storms::check(&arguments),
+        CrashCommand::CrashDisk { mount_point } => server::serve(&mount_point, io::stdin().lock(), io::stdout()),
+        CrashCommand::CrashJanitor { dirs } => {
             host::janitor(&dirs);
             Ok(())
         }
@@ -158,7 +158,7 @@ pub fn run(part: Part) -> ExitCode {
     }
 }
 
-fn crash(arguments: &Arguments) -> ExitCode {
+fn crash(arguments: &CrashArguments) -> ExitCode {
     let workplace = match Workplace::new() {
         Ok(workplace) => Arc::new(workplace),
         Err(stop) => {
@@ -175,7 +175,7 @@ fn crash(arguments: &Arguments) -> ExitCode {
         short: arguments.short,
     };
     let wanted = |rig| arguments.only.is_none_or(|only| only == rig);
-    let mut report = Report::default();
+    let mut report = CrashReport::default();
     if wanted(Rig::Kill) {
         kill::run(&context, &mut report);
     }

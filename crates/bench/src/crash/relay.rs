@@ -16,7 +16,7 @@ use crate::crash::Context;
 use crate::crash::host::{self, Stop};
 use crate::crash::mta::{Mta, What, generation_of};
 use crate::crash::random::Random;
-use crate::crash::report::{Case, Report};
+use crate::crash::report::{CrashCase, CrashReport};
 use crate::crash::scene::{SESSIONS, Scene};
 use crate::receiver::{Manners, Receiver};
 use crate::storm;
@@ -41,31 +41,32 @@ const ASK_EVERY: Duration = Duration::from_millis(10);
 const SLOW: Duration = Duration::from_millis(200);
 
 /// Runs the proof and its controls.
-pub(crate) fn run(context: &Context, kills: u64, report: &mut Report) {
-    let mut proof = Case::proof("relay", "mailrace serve between storms and a receiver");
+pub(crate) fn run(context: &Context, kills: u64, report: &mut CrashReport) {
+    let mut proof = CrashCase::proof("relay", "mailrace serve between storms and a receiver");
     let result = kill_again_and_again(context, &mut proof, kills);
     report.take(proof, result);
 
-    let mut forged = Case::control("relay", "a forged line in the ledger", |findings| u64::from(findings.lost == 1));
+    let mut forged =
+        CrashCase::control("relay", "a forged line in the ledger", |findings| u64::from(findings.lost == 1));
     let result = forge(context, &mut forged);
     report.take(forged, result);
 
     let all =
         |findings: &crate::crash::Findings| u64::from(findings.lost > 0 && findings.lost == findings.acknowledged);
-    let mut sink = Case::control("relay", "mailrace sink, which passes nothing on", all);
+    let mut sink = CrashCase::control("relay", "mailrace sink, which passes nothing on", all);
     let result = sink_instead(context, &mut sink);
     report.take(sink, result);
 
-    let mut gone = Case::control("relay", "the queue taken away after a kill", |findings| findings.lost);
+    let mut gone = CrashCase::control("relay", "the queue taken away after a kill", |findings| findings.lost);
     let result = without_its_queue(context, &mut gone);
     report.take(gone, result);
 
-    let mut back = Case::control("relay", "an older queue put back", |findings| findings.resurrected);
+    let mut back = CrashCase::control("relay", "an older queue put back", |findings| findings.resurrected);
     let result = with_an_old_queue(context, &mut back);
     report.take(back, result);
 }
 
-fn kill_again_and_again(context: &Context, case: &mut Case, kills: u64) -> Result<(), Stop> {
+fn kill_again_and_again(context: &Context, case: &mut CrashCase, kills: u64) -> Result<(), Stop> {
     let mut stage = Stage::new(context, STALLED.0)?;
     let mut random = Random::new(context.seed);
     let end = clock::now() + LONGEST;
@@ -105,7 +106,7 @@ fn kill_again_and_again(context: &Context, case: &mut Case, kills: u64) -> Resul
 }
 
 /// A line that no storm wrote: one message is missing then.
-fn forge(context: &Context, case: &mut Case) -> Result<(), Stop> {
+fn forge(context: &Context, case: &mut CrashCase) -> Result<(), Stop> {
     let mut stage = Stage::new(context, STALLED.1)?;
     stage.some_storm()?;
     stage.scene.forge("18446744073709551615 0ABCD0000x0000 1\n")?;
@@ -117,7 +118,7 @@ fn forge(context: &Context, case: &mut Case) -> Result<(), Stop> {
     Ok(())
 }
 
-fn sink_instead(context: &Context, case: &mut Case) -> Result<(), Stop> {
+fn sink_instead(context: &Context, case: &mut CrashCase) -> Result<(), Stop> {
     let mut stage = Stage::new(context, STALLED.1)?;
     stage.is_sink = true;
     stage.some_storm()?;
@@ -130,7 +131,7 @@ fn sink_instead(context: &Context, case: &mut Case) -> Result<(), Stop> {
 }
 
 /// Between a kill and the restart the spool disappears, with the messages that had not been passed on yet.
-fn without_its_queue(context: &Context, case: &mut Case) -> Result<(), Stop> {
+fn without_its_queue(context: &Context, case: &mut CrashCase) -> Result<(), Stop> {
     let mut stage = Stage::new(context, STALLED.1)?;
     stage.receiver.behave(Manners { delay: SLOW, ..Manners::default() });
     stage.some_storm()?;
@@ -144,7 +145,7 @@ fn without_its_queue(context: &Context, case: &mut Case) -> Result<(), Stop> {
 }
 
 /// Everything is passed on and settled; then the server finds the spool as it was before.
-fn with_an_old_queue(context: &Context, case: &mut Case) -> Result<(), Stop> {
+fn with_an_old_queue(context: &Context, case: &mut CrashCase) -> Result<(), Stop> {
     let mut stage = Stage::new(context, STALLED.1)?;
     stage.receiver.behave(Manners { delay: SLOW, ..Manners::default() });
     stage.some_storm()?;
@@ -302,7 +303,7 @@ impl Stage {
     }
 
     /// After a good end nothing may be left: neither in the spool, nor for the next start to send.
-    fn nothing_comes_back(&mut self, case: &mut Case) -> Result<(), Stop> {
+    fn nothing_comes_back(&mut self, case: &mut CrashCase) -> Result<(), Stop> {
         let left = self.left()?;
         if left > 0 && self.books.missing() == 0 {
             case.violation(format!("everything arrived, and the spool still has {left} messages"));

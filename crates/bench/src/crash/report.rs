@@ -14,7 +14,7 @@ const DETAILS_MAX: usize = 6;
 
 /// The running case, and its time so far.
 #[derive(Debug)]
-pub(crate) struct Case {
+pub(crate) struct CrashCase {
     rig: &'static str,
     name: String,
     /// The finding that a control must have; a proof has none and must find nothing.
@@ -32,7 +32,7 @@ pub(crate) struct Case {
     pub(crate) figures: Vec<(&'static str, u64)>,
 }
 
-impl Case {
+impl CrashCase {
     /// A run that must find nothing.
     pub(crate) fn proof(rig: &'static str, name: impl Into<String>) -> Self {
         Self {
@@ -98,19 +98,19 @@ impl Case {
 
 /// All lines.
 #[derive(Debug, Default)]
-pub(crate) struct Report {
-    lines: Vec<Line>,
+pub(crate) struct CrashReport {
+    lines: Vec<CaseResult>,
 }
 
 #[derive(Debug)]
-struct Line {
-    case: Case,
+struct CaseResult {
+    case: CrashCase,
     seconds: f64,
-    verdict: Verdict,
+    verdict: CaseVerdict,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Verdict {
+enum CaseVerdict {
     Passed,
     Caught,
     Failed,
@@ -119,25 +119,27 @@ enum Verdict {
     Broken(String),
 }
 
-impl Report {
+impl CrashReport {
     /// Takes the end of a case.
-    pub(crate) fn take(&mut self, case: Case, result: Result<(), Stop>) {
+    pub(crate) fn take(&mut self, case: CrashCase, result: Result<(), Stop>) {
         let verdict = match (result, case.wanted.is_some(), case.decided()) {
-            (Err(Stop::Skipped(why)), _, _) => Verdict::Skipped(why),
-            (Err(Stop::Broken(why)), _, _) => Verdict::Broken(why),
-            (Ok(()), false, false) => Verdict::Passed,
-            (Ok(()), false, true) => Verdict::Failed,
-            (Ok(()), true, false) => Verdict::Missed,
-            (Ok(()), true, true) => Verdict::Caught,
+            (Err(Stop::Skipped(why)), _, _) => CaseVerdict::Skipped(why),
+            (Err(Stop::Broken(why)), _, _) => CaseVerdict::Broken(why),
+            (Ok(()), false, false) => CaseVerdict::Passed,
+            (Ok(()), false, true) => CaseVerdict::Failed,
+            (Ok(()), true, false) => CaseVerdict::Missed,
+            (Ok(()), true, true) => CaseVerdict::Caught,
         };
-        let line = Line { seconds: case.started.elapsed().as_secs_f64(), case, verdict };
+        let line = CaseResult { seconds: case.started.elapsed().as_secs_f64(), case, verdict };
         drop(writeln!(io::stderr(), "{}", line.text()));
         self.lines.push(line);
     }
 
     /// Every proof passed and every control was caught; a skipped case counts neither way.
     pub(crate) fn good(&self) -> bool {
-        let good = |line: &Line| matches!(line.verdict, Verdict::Passed | Verdict::Caught | Verdict::Skipped(_));
+        let good = |line: &CaseResult| {
+            matches!(line.verdict, CaseVerdict::Passed | CaseVerdict::Caught | CaseVerdict::Skipped(_))
+        };
         self.lines.iter().all(good)
     }
 
@@ -146,12 +148,12 @@ impl Report {
     /// # Errors
     /// The output is closed.
     pub(crate) fn print_json(&self, seed: u64) -> io::Result<()> {
-        let lines: Vec<String> = self.lines.iter().map(Line::json).collect();
+        let lines: Vec<String> = self.lines.iter().map(CaseResult::json).collect();
         writeln!(io::stdout(), "{{\"seed\":{seed},\"good\":{},\"cases\":[{}]}}", self.good(), lines.join(","))
     }
 }
 
-impl Verdict {
+impl CaseVerdict {
     fn word(&self) -> &'static str {
         match self {
             Self::Passed => "passed",
@@ -171,7 +173,7 @@ impl Verdict {
     }
 }
 
-impl Line {
+impl CaseResult {
     fn text(&self) -> String {
         let Self { case, seconds, verdict } = self;
         let kind = if case.wanted.is_some() { "control" } else { "proof" };
@@ -233,15 +235,15 @@ mod tests {
 
     #[test]
     fn an_uncaught_control_fails_and_a_skipped_rig_does_not() {
-        let mut report = Report::default();
-        report.take(Case::proof("a", "b"), Ok(()));
-        report.take(Case::proof("a", "b"), Err(Stop::Skipped("no root".to_owned())));
+        let mut report = CrashReport::default();
+        report.take(CrashCase::proof("a", "b"), Ok(()));
+        report.take(CrashCase::proof("a", "b"), Err(Stop::Skipped("no root".to_owned())));
         assert!(report.good());
-        let mut caught = Case::control("a", "b", |findings| findings.lost);
+        let mut caught = CrashCase::control("a", "b", |findings| findings.lost);
         caught.total.lost = 1;
         report.take(caught, Ok(()));
         assert!(report.good());
-        let mut beside = Case::control("a", "b", |findings| findings.lost);
+        let mut beside = CrashCase::control("a", "b", |findings| findings.lost);
         beside.total.resurrected = 1;
         report.take(beside, Ok(()));
         assert!(!report.good());
@@ -249,7 +251,7 @@ mod tests {
 
     #[test]
     fn of_times_the_longest_is_told() {
-        let mut case = Case::proof("a", "b");
+        let mut case = CrashCase::proof("a", "b");
         for (name, ms) in [("x", 5), ("y", 1), ("x", 7), ("x", 6)] {
             case.at_most(name, Duration::from_millis(ms));
         }

@@ -7,7 +7,7 @@ use crate::crash::Context;
 use crate::crash::host::{self, Stop};
 use crate::crash::mta::{self, Mta, What};
 use crate::crash::random::Random;
-use crate::crash::report::Case;
+use crate::crash::report::CrashCase;
 use crate::crash::spools::SpoolArguments;
 use crate::storm::{self, Plan, Sizes};
 use std::fs;
@@ -92,7 +92,7 @@ impl Scene {
         sizes: Sizes,
         stop: &Arc<AtomicBool>,
         random: &mut Random,
-    ) -> JoinHandle<Result<storm::Report, storm::Error>> {
+    ) -> JoinHandle<Result<storm::StormReport, storm::StormError>> {
         self.storms += 1;
         let run = format!("{kind}-{}", self.storms);
         let ledger = self.memory.join(&run);
@@ -119,7 +119,7 @@ impl Scene {
     }
 
     /// A server must not have panicked, whether mail was lost or not.
-    pub(super) fn complaints(&self, case: &mut Case) {
+    pub(super) fn complaints(&self, case: &mut CrashCase) {
         let said = mta::complaints(&self.dir);
         if let Some(line) = said.lines().find(|line| line.contains("panicked")) {
             case.violation(format!("the server panicked: {line}"));

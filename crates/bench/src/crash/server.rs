@@ -37,7 +37,7 @@ pub(crate) fn serve(mount_point: &Path, input: impl BufRead, mut output: impl Wr
     let session = fuser::spawn_mount(Images::new(devices.clone()), mount_point, &config)?;
     writeln!(output, "ok ready")?;
     output.flush()?;
-    let mut server = Server { devices, next: 0 };
+    let mut server = DeviceServer { devices, next: 0 };
     for line in input.lines() {
         match server.answer(&line?) {
             Ok(answer) => writeln!(output, "ok {answer}")?,
@@ -49,12 +49,12 @@ pub(crate) fn serve(mount_point: &Path, input: impl BufRead, mut output: impl Wr
     Ok(())
 }
 
-struct Server {
+struct DeviceServer {
     devices: Devices,
     next: u64,
 }
 
-impl Server {
+impl DeviceServer {
     fn answer(&mut self, line: &str) -> Result<String, &'static str> {
         let words: Vec<&str> = line.split_whitespace().collect();
         match *words.as_slice() {

@@ -20,7 +20,7 @@ use crate::crash::children::{Checked, checked};
 use crate::crash::host::{self, Stop};
 use crate::crash::mta::What;
 use crate::crash::random::Random;
-use crate::crash::report::{Case, Report};
+use crate::crash::report::{CrashCase, CrashReport};
 use crate::crash::scene::{RECIPIENTS, SESSIONS, Scene};
 use std::fs;
 use std::time::Duration;
@@ -31,21 +31,22 @@ pub(crate) const SHORT: u64 = 12;
 const LONGEST: Duration = Duration::from_secs(900);
 
 /// Runs the proof and its controls.
-pub(crate) fn run(context: &Context, kills: u64, report: &mut Report) {
-    let mut proof = Case::proof("server", "mailrace serve under storms");
+pub(crate) fn run(context: &Context, kills: u64, report: &mut CrashReport) {
+    let mut proof = CrashCase::proof("server", "mailrace serve under storms");
     let result = kill_again_and_again(context, &mut proof, kills);
     report.take(proof, result);
-    let mut forged = Case::control("server", "a forged line in the ledger", |findings| u64::from(findings.lost == 1));
+    let mut forged =
+        CrashCase::control("server", "a forged line in the ledger", |findings| u64::from(findings.lost == 1));
     let result = one_kill(context, &mut forged, What::Serve, Some("18446744073709551615 0ABCD0000x0000 1\n"));
     report.take(forged, result);
     let all =
         |findings: &crate::crash::Findings| u64::from(findings.lost > 0 && findings.lost == findings.acknowledged);
-    let mut sink = Case::control("server", "mailrace sink, which keeps nothing", all);
+    let mut sink = CrashCase::control("server", "mailrace sink, which keeps nothing", all);
     let result = one_kill(context, &mut sink, What::Sink, None);
     report.take(sink, result);
 }
 
-fn kill_again_and_again(context: &Context, case: &mut Case, kills: u64) -> Result<(), Stop> {
+fn kill_again_and_again(context: &Context, case: &mut CrashCase, kills: u64) -> Result<(), Stop> {
     let mut scene = Scene::new(context, "server")?;
     let mut random = Random::new(context.seed);
     let end = clock::now() + LONGEST;
@@ -73,7 +74,7 @@ fn kill_again_and_again(context: &Context, case: &mut Case, kills: u64) -> Resul
 }
 
 /// One storm, one kill, one check, with a line that no storm wrote in the ledger.
-fn one_kill(context: &Context, case: &mut Case, what: What, forged: Option<&str>) -> Result<(), Stop> {
+fn one_kill(context: &Context, case: &mut CrashCase, what: What, forged: Option<&str>) -> Result<(), Stop> {
     let mut scene = Scene::new(context, "server")?;
     // A moment late enough for something to have been acknowledged.
     let mut random = Random::new(context.seed);

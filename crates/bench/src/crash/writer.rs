@@ -4,8 +4,8 @@
 //! by itself only when its input does, so that no writer outlives its rig.
 
 use crate::clock;
-use crate::crash::ledger::{Event, Ledger};
-use crate::crash::letter::{CHUNK_BYTES, HEADER_BYTES, Letter, queue_id};
+use crate::crash::ledger::{CrashLedger, Event};
+use crate::crash::letter::{CHUNK_BYTES, HEADER_BYTES, PlannedMessage, queue_id};
 use crate::crash::random::{Random, mix};
 use crate::crash::spools::{self, SpoolArguments};
 use clap::Args;
@@ -52,7 +52,7 @@ pub struct WriterArguments {
 
 /// The counts of the writer, printed on request: the answers a fault rig looks for.
 #[derive(Debug, Default)]
-struct Tally {
+struct AnswerCounts {
     acknowledged: AtomicU64,
     failed: AtomicU64,
     full: AtomicU64,
@@ -62,10 +62,10 @@ struct Tally {
 }
 
 #[derive(Debug)]
-struct Writer {
+struct SpoolWriter {
     store: Arc<Spool>,
-    ledger: Ledger,
-    tally: Tally,
+    ledger: CrashLedger,
+    tally: AnswerCounts,
     waiting: Mutex<VecDeque<(QueueId, u32, State)>>,
     records: SyncSender<(Commit, Vec<(QueueId, Event)>)>,
     arguments: WriterArguments,
@@ -78,9 +78,9 @@ struct Writer {
 pub(crate) fn run(arguments: WriterArguments) -> io::Result<()> {
     let (store, _recovery) = spools::open(&arguments.spool).map_err(io::Error::other)?;
     let (records, handles) = sync_channel(RECORDS_MAX);
-    let ledger = Ledger::append_to(&arguments.ledger)?;
-    let (tally, waiting) = (Tally::default(), Mutex::default());
-    let writer = Arc::new(Writer { store, ledger, tally, waiting, records, arguments });
+    let ledger = CrashLedger::append_to(&arguments.ledger)?;
+    let (tally, waiting) = (AnswerCounts::default(), Mutex::default());
+    let writer = Arc::new(SpoolWriter { store, ledger, tally, waiting, records, arguments });
     writer.adopt();
     for thread in 0..writer.arguments.threads {
         let writer = Arc::clone(&writer);
@@ -106,7 +106,7 @@ fn die_on_error(result: io::Result<()>) {
     }
 }
 
-impl Tally {
+impl AnswerCounts {
     /// Counts a refusal and says how long to leave the spool alone.
     fn refusal(&self, error: &Error) -> Duration {
         let (count, pause_ms) = match error {
@@ -121,9 +121,9 @@ impl Tally {
     }
 }
 
-impl Writer {
+impl SpoolWriter {
     fn line(&self) -> String {
-        let Tally { acknowledged, failed, full, busy, poisoned, other } = &self.tally;
+        let AnswerCounts { acknowledged, failed, full, busy, poisoned, other } = &self.tally;
         let [acknowledged, failed, full, busy, poisoned, other] =
             [acknowledged, failed, full, busy, poisoned, other].map(|count| count.load(Ordering::Relaxed));
         let now = self.store.statistics();
@@ -151,7 +151,7 @@ impl Writer {
 
     fn accept(&self, thread: u16) -> io::Result<()> {
         for number in 0.. {
-            let letter = Letter::of(queue_id(self.arguments.cycle, thread, number));
+            let letter = PlannedMessage::of(queue_id(self.arguments.cycle, thread, number));
             self.ledger.write(letter.id, Event::Offered)?;
             if self.arguments.ledger_ahead {
                 self.ledger.write(letter.id, Event::Acknowledged)?;
@@ -174,7 +174,7 @@ impl Writer {
         Ok(())
     }
 
-    fn append(&self, letter: &Letter) -> Result<(), Error> {
+    fn append(&self, letter: &PlannedMessage) -> Result<(), Error> {
         let head = letter.head();
         let data: Vec<_> = (0..letter.recipients).map(|position| letter.recipient(position)).collect();
         let destinations: Vec<_> = (0..letter.recipients).map(|position| letter.destination(position, 0)).collect();
@@ -250,7 +250,7 @@ impl Writer {
                 self.ledger.write(id, intent)?;
                 facts.push((id, fact));
                 let destination = (state.status != Status::Done && state.attempts.is_multiple_of(2))
-                    .then(|| Letter::of(id).destination(recipient, state.attempts));
+                    .then(|| PlannedMessage::of(id).destination(recipient, state.attempts));
                 changes.push(Change { id, recipient, state, destination });
             }
             match self.store.record(&changes) {
@@ -267,7 +267,7 @@ impl Writer {
         let some = if surplus > 0 { 8 + random.below(24) } else { random.below(3) };
         for _ in 0..waiting.len().min(usize::try_from(some).unwrap_or(0)) {
             let Some((id, recipient, mut state)) = waiting.pop_front() else { break };
-            let straggles = Letter::of(id).straggler == Some(recipient);
+            let straggles = PlannedMessage::of(id).straggler == Some(recipient);
             let done = !self.arguments.hoard && random.percent(70) && !straggles;
             let pushed_out = !self.arguments.hoard && straggles && random.percent(if surplus > 0 { 30 } else { 2 });
             if done || pushed_out {

@@ -3,8 +3,8 @@
 //! A connection costs its socket and a few hundred octets here. The thread waits for no disk but for the page cache,
 //! when lines of the ledger are written.
 
-use super::Progress;
-use super::files::Ledger;
+use super::InternetProgress;
+use super::files::LedgerFile;
 use super::name_server::NameServer;
 use super::sockets;
 use super::timers::Timers;
@@ -34,7 +34,7 @@ const HOUSEKEEPING: Duration = Duration::from_millis(250);
 
 /// The source of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum EventSource {
     Stop,
     Listener,
     Connection,
@@ -44,16 +44,23 @@ pub(super) enum Kind {
 }
 
 /// Returns the value that the kernel gives back with an event.
-pub(super) fn data(kind: Kind, place: u32) -> EventData {
+pub(super) fn data(kind: EventSource, place: u32) -> EventData {
     EventData::new_u64((kind as u64) << 32 | u64::from(place))
 }
 
-fn kind_and_place(data: EventData) -> (Kind, u32) {
+fn kind_and_place(data: EventData) -> (EventSource, u32) {
     let number = data.u64();
     // The lower half.
     let place = u32::try_from(number & u64::from(u32::MAX)).unwrap_or(0);
-    let kinds = [Kind::Stop, Kind::Listener, Kind::Connection, Kind::Udp, Kind::DnsListener, Kind::Dns];
-    let kind = kinds.into_iter().find(|kind| *kind as u64 == number >> 32).unwrap_or(Kind::Stop);
+    let kinds = [
+        EventSource::Stop,
+        EventSource::Listener,
+        EventSource::Connection,
+        EventSource::Udp,
+        EventSource::DnsListener,
+        EventSource::Dns,
+    ];
+    let kind = kinds.into_iter().find(|kind| *kind as u64 == number >> 32).unwrap_or(EventSource::Stop);
     (kind, place)
 }
 
@@ -62,7 +69,7 @@ fn kind_and_place(data: EventData) -> (Kind, u32) {
 pub(super) struct Engine {
     pub(super) world: World,
     pub(super) tally: Tally,
-    pub(super) ledger: Ledger,
+    pub(super) ledger: LedgerFile,
     pub(super) names: NameServer,
     /// Connections that were closed at once because there were too many.
     pub(super) turned_away: u64,
@@ -73,17 +80,17 @@ pub(super) struct Engine {
     start: Instant,
     listeners: Vec<Option<OwnedFd>>,
     doors: VecDeque<(Duration, u32)>,
-    connections: Vec<Option<Connection>>,
+    connections: Vec<Option<HostConnection>>,
     free: Vec<u32>,
     connections_max: usize,
     timers: Timers,
     buffer: Box<[u8]>,
-    progress: Arc<Mutex<Progress>>,
+    progress: Arc<Mutex<InternetProgress>>,
     housekeeping: Duration,
 }
 
 #[derive(Debug)]
-struct Connection {
+struct HostConnection {
     stream: OwnedFd,
     mailhost: Mailhost,
     output: Vec<u8>,
@@ -112,9 +119,9 @@ impl Engine {
     pub(super) fn new(
         world: World,
         names: NameServer,
-        ledger: Ledger,
+        ledger: LedgerFile,
         (connections_max, start): (usize, Instant),
-        progress: Arc<Mutex<Progress>>,
+        progress: Arc<Mutex<InternetProgress>>,
     ) -> io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         names.register(epoll.as_fd())?;
@@ -145,7 +152,7 @@ impl Engine {
     /// # Errors
     /// It cannot be watched.
     pub(super) fn stopped_by(self, stop: BorrowedFd<'_>) -> io::Result<Self> {
-        epoll::add(&self.epoll, stop, data(Kind::Stop, 0), EventFlags::IN)?;
+        epoll::add(&self.epoll, stop, data(EventSource::Stop, 0), EventFlags::IN)?;
         Ok(self)
     }
 
@@ -206,12 +213,12 @@ impl Engine {
 
     fn happened(&mut self, event: Event) -> On {
         match kind_and_place(event.data) {
-            (Kind::Stop, _) => return On::Over,
-            (Kind::Listener, host) => self.accept(host),
-            (Kind::Connection, place) => self.ready(place, event.flags),
-            (Kind::Udp, _) => self.names.answer(&self.world, &mut self.buffer),
-            (Kind::DnsListener, _) => self.names.accept(self.epoll.as_fd()),
-            (Kind::Dns, place) => self.names.read(place, &self.world, &mut self.buffer),
+            (EventSource::Stop, _) => return On::Over,
+            (EventSource::Listener, host) => self.accept(host),
+            (EventSource::Connection, place) => self.ready(place, event.flags),
+            (EventSource::Udp, _) => self.names.answer(&self.world, &mut self.buffer),
+            (EventSource::DnsListener, _) => self.names.accept(self.epoll.as_fd()),
+            (EventSource::Dns, place) => self.names.read(place, &self.world, &mut self.buffer),
         }
         On::Fine
     }
@@ -254,7 +261,7 @@ impl Engine {
         let address = SocketAddrV4::new(self.world.address(host), self.port);
         let door = self.world.door(host, now);
         if let Some(listener) = sockets::door(address, door)? {
-            epoll::add(&self.epoll, &listener, data(Kind::Listener, host), EventFlags::IN)?;
+            epoll::add(&self.epoll, &listener, data(EventSource::Listener, host), EventFlags::IN)?;
             *slot = Some(listener);
         }
         if now.is_zero() || door == sim::Door::Open {
@@ -262,7 +269,7 @@ impl Engine {
         }
         // Open connections hear of it: those of a dead host are reset, those of a silent one stay and say nothing.
         for place in 0..self.connections.len() {
-            let of_host = |connection: &Connection| connection.mailhost.host() == host;
+            let of_host = |connection: &HostConnection| connection.mailhost.host() == host;
             if door == sim::Door::Refuses
                 && self.connections.get(place).is_some_and(|slot| slot.as_ref().is_some_and(of_host))
             {
@@ -287,9 +294,16 @@ impl Engine {
             u32::try_from(self.connections.len() - 1).unwrap_or(u32::MAX)
         });
         let watched = EventFlags::IN;
-        let is_watched = epoll::add(&self.epoll, &stream, data(Kind::Connection, place), watched);
-        let connection =
-            Connection { stream, mailhost, output: Vec::new(), then: Then::Stay, is_shut: false, watched, timer: None };
+        let is_watched = epoll::add(&self.epoll, &stream, data(EventSource::Connection, place), watched);
+        let connection = HostConnection {
+            stream,
+            mailhost,
+            output: Vec::new(),
+            then: Then::Stay,
+            is_shut: false,
+            watched,
+            timer: None,
+        };
         if let Some(slot) = self.connections.get_mut(place as usize) {
             *slot = Some(connection);
         }
@@ -366,7 +380,7 @@ impl Engine {
         if wanted != connection.watched {
             connection.watched = wanted;
             // It fails for no descriptor of ours; if it did, the client would wait, as for a host that hangs.
-            epoll::modify(&self.epoll, &connection.stream, data(Kind::Connection, place), wanted).unwrap_or(());
+            epoll::modify(&self.epoll, &connection.stream, data(EventSource::Connection, place), wanted).unwrap_or(());
         }
         let wake = if connection.output.is_empty() { connection.mailhost.wake() } else { None };
         if let Some(wake) = wake
@@ -402,7 +416,7 @@ impl Engine {
     }
 }
 
-impl Connection {
+impl HostConnection {
     fn send(&mut self) -> On {
         if self.output.is_empty() {
             return On::Fine;

@@ -12,13 +12,13 @@ const ENOUGH: usize = 256 << 10;
 
 /// The ledger, or none.
 #[derive(Debug)]
-pub(super) struct Ledger {
+pub(super) struct LedgerFile {
     file: Option<File>,
     text: String,
     failed: Option<io::Error>,
 }
 
-impl Ledger {
+impl LedgerFile {
     /// Makes the file, anew.
     ///
     /// # Errors

@@ -16,11 +16,11 @@ mod sockets;
 mod summary;
 mod timers;
 
-pub use summary::{HostCounts, Summary};
+pub use summary::{HostCounts, InternetSummary};
 
 use crate::clock;
 use engine::Engine;
-use files::Ledger;
+use files::LedgerFile;
 use name_server::NameServer;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::{AsFd as _, OwnedFd};
@@ -64,7 +64,7 @@ pub struct Options {
 
 /// Where a run stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Progress {
+pub struct InternetProgress {
     /// Acknowledged messages.
     pub messages: u64,
     /// Their recipients.
@@ -79,7 +79,7 @@ pub struct Progress {
 
 /// Why there is no simulated internet.
 #[derive(Debug)]
-pub enum Error {
+pub enum InternetError {
     /// It cannot be as it was asked for; the text names the option.
     Options(String),
     /// The system refused something.
@@ -91,7 +91,7 @@ pub enum Error {
     },
 }
 
-impl fmt::Display for Error {
+impl fmt::Display for InternetError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Options(text) => f.write_str(text),
@@ -108,35 +108,38 @@ impl fmt::Display for Error {
     }
 }
 
-impl std::error::Error for Error {}
+impl std::error::Error for InternetError {}
 
 /// A simulated internet that runs. Dropping it ends it.
 #[derive(Debug)]
-pub struct Internet {
+pub struct SimulatedInternet {
     port: u16,
     dns: SocketAddr,
     start_unix_us: u64,
-    progress: Arc<Mutex<Progress>>,
+    progress: Arc<Mutex<InternetProgress>>,
     stop: Arc<OwnedFd>,
-    thread: Option<JoinHandle<Summary>>,
+    thread: Option<JoinHandle<InternetSummary>>,
 }
 
-impl Internet {
+impl SimulatedInternet {
     /// Writes list and map, opens all hosts and the DNS server, and serves them on a thread of its own.
     ///
     /// # Errors
     /// The plan cannot be carried out, an address or a file cannot be had. Nothing runs then.
-    pub fn start(options: &Options) -> Result<Self, Error> {
+    pub fn start(options: &Options) -> Result<Self, InternetError> {
         let told = |what: &str| {
             let what = what.to_owned();
-            move |source: io::Error| Error::Io { what, source }
+            move |source: io::Error| InternetError::Io { what, source }
         };
         if !options.dns.ip().is_loopback() {
-            return Err(Error::Options(format!("--dns {} is no loopback address, as 127.0.0.1:5300 is", options.dns)));
+            return Err(InternetError::Options(format!(
+                "--dns {} is no loopback address, as 127.0.0.1:5300 is",
+                options.dns
+            )));
         }
-        let world = World::new(options.plan.clone()).map_err(Error::Options)?;
+        let world = World::new(options.plan.clone()).map_err(InternetError::Options)?;
         let files = world.hosts().len() as u64 + options.connections_max as u64 + OTHER_FILES;
-        sockets::allow_files(files).map_err(Error::Options)?;
+        sockets::allow_files(files).map_err(InternetError::Options)?;
         let names = NameServer::open(options.dns).map_err(told(&format!("--dns {}", options.dns)))?;
         if let Some(path) = &options.list {
             files::list(path, &world).map_err(told(&format!("--list {}", path.display())))?;
@@ -148,16 +151,16 @@ impl Internet {
         let stop = Arc::new(stop.map_err(|error| told("eventfd")(error.into()))?);
         let (start, start_unix_us) = (clock::now(), clock::unix_us());
         let dns = names.at();
-        let progress = Arc::new(Mutex::new(Progress::default()));
+        let progress = Arc::new(Mutex::new(InternetProgress::default()));
         let ledger = options.ledger.as_deref();
         let what = ledger.map_or_else(String::new, |path| format!("--ledger {}", path.display()));
-        let ledger = Ledger::open(ledger, start_unix_us).map_err(told(&what))?;
+        let ledger = LedgerFile::open(ledger, start_unix_us).map_err(told(&what))?;
         let mut engine = open(options, world, names, ledger, (&stop, start), &progress)?;
         let port = engine.port();
         let thread = std::thread::Builder::new().name("sim".to_owned()).spawn(move || {
             let cpu = clock::cpu();
             engine.run();
-            Summary::new(engine, start_unix_us, start, cpu)
+            InternetSummary::new(engine, start_unix_us, start, cpu)
         });
         let thread = Some(thread.map_err(told("a thread"))?);
         Ok(Self { port, dns, start_unix_us, progress, stop, thread })
@@ -183,7 +186,7 @@ impl Internet {
 
     /// Where it stands, as of a quarter of a second ago at most.
     #[must_use]
-    pub fn progress(&self) -> Progress {
+    pub fn progress(&self) -> InternetProgress {
         *self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -192,7 +195,7 @@ impl Internet {
     ///
     /// # Errors
     /// The system gives no runtime or no handler.
-    pub fn wait(&self, time: Option<Duration>, progress: &mut dyn FnMut(Progress)) -> io::Result<()> {
+    pub fn wait(&self, time: Option<Duration>, progress: &mut dyn FnMut(InternetProgress)) -> io::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {
             let mut terminate = signal(SignalKind::terminate())?;
@@ -216,12 +219,12 @@ impl Internet {
     ///
     /// # Errors
     /// Something could not be written or opened on the way.
-    pub fn stop(mut self) -> Result<Summary, Error> {
+    pub fn stop(mut self) -> Result<InternetSummary, InternetError> {
         self.ring();
         let summary = self.thread.take().and_then(|thread| thread.join().ok());
-        let summary = summary.ok_or_else(|| Error::Options("the simulated internet panicked".to_owned()))?;
+        let summary = summary.ok_or_else(|| InternetError::Options("the simulated internet panicked".to_owned()))?;
         match &summary.failed {
-            Some(failed) => Err(Error::Options(failed.clone())),
+            Some(failed) => Err(InternetError::Options(failed.clone())),
             None => Ok(summary),
         }
     }
@@ -232,7 +235,7 @@ impl Internet {
     }
 }
 
-impl Drop for Internet {
+impl Drop for SimulatedInternet {
     fn drop(&mut self) {
         if let Some(thread) = self.thread.take() {
             self.ring();
@@ -247,13 +250,13 @@ fn open(
     options: &Options,
     world: World,
     names: NameServer,
-    ledger: Ledger,
+    ledger: LedgerFile,
     (stop, start): (&OwnedFd, Instant),
-    progress: &Arc<Mutex<Progress>>,
-) -> Result<Engine, Error> {
+    progress: &Arc<Mutex<InternetProgress>>,
+) -> Result<Engine, InternetError> {
     let mut engine = Engine::new(world, names, ledger, (options.connections_max, start), Arc::clone(progress))
         .and_then(|engine| engine.stopped_by(stop.as_fd()))
-        .map_err(|source| Error::Io { what: "epoll".to_owned(), source })?;
+        .map_err(|source| InternetError::Io { what: "epoll".to_owned(), source })?;
     let mut tries = if options.port == 0 { TRIES } else { 1 };
     loop {
         tries -= 1;
@@ -266,7 +269,7 @@ fn open(
             Err(error) if error.kind() == io::ErrorKind::AddrInUse && tries > 0 => {}
             Err(source) => {
                 let what = format!("--port {} on {} and the addresses after it", options.port, options.plan.network);
-                return Err(Error::Io { what, source });
+                return Err(InternetError::Io { what, source });
             }
         }
     }

@@ -1,6 +1,6 @@
 //! The DNS server: `sim::zone` behind a UDP socket and a TCP listener of the same address.
 
-use super::engine::{Kind, data};
+use super::engine::{EventSource, data};
 use super::sockets;
 use rustix::event::epoll::{self, EventFlags};
 use rustix::fd::{AsFd as _, BorrowedFd, OwnedFd};
@@ -26,14 +26,14 @@ pub(super) struct NameServer {
     at: SocketAddr,
     udp: UdpSocket,
     listener: TcpListener,
-    connections: Vec<Option<Connection>>,
+    connections: Vec<Option<DnsConnection>>,
     reply: Vec<u8>,
     /// Queries that were answered.
     pub(super) queries: u64,
 }
 
 #[derive(Debug)]
-struct Connection {
+struct DnsConnection {
     stream: OwnedFd,
     input: Vec<u8>,
 }
@@ -67,8 +67,8 @@ impl NameServer {
 
     /// Has the loop watch its sockets.
     pub(super) fn register(&self, epoll: BorrowedFd<'_>) -> io::Result<()> {
-        epoll::add(epoll, &self.udp, data(Kind::Udp, 0), EventFlags::IN)?;
-        Ok(epoll::add(epoll, &self.listener, data(Kind::DnsListener, 0), EventFlags::IN)?)
+        epoll::add(epoll, &self.udp, data(EventSource::Udp, 0), EventFlags::IN)?;
+        Ok(epoll::add(epoll, &self.listener, data(EventSource::DnsListener, 0), EventFlags::IN)?)
     }
 
     /// Answers the queries that have come by UDP.
@@ -91,11 +91,11 @@ impl NameServer {
         let free = self.connections.iter().position(Option::is_none);
         let place = free.unwrap_or(self.connections.len());
         if place >= CONNECTIONS_MAX
-            || epoll::add(epoll, &stream, data(Kind::Dns, index(place)), EventFlags::IN).is_err()
+            || epoll::add(epoll, &stream, data(EventSource::Dns, index(place)), EventFlags::IN).is_err()
         {
             return;
         }
-        let connection = Some(Connection { stream, input: Vec::new() });
+        let connection = Some(DnsConnection { stream, input: Vec::new() });
         match self.connections.get_mut(place) {
             Some(free) => *free = connection,
             None => self.connections.push(connection),

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 /// The result of a run.
 #[derive(Debug)]
-pub struct Summary {
+pub struct InternetSummary {
     /// When it began, in microseconds since 1970.
     pub start_unix_us: u64,
     /// How long it ran.
@@ -49,7 +49,7 @@ pub struct HostCounts {
     pub recipients: u64,
 }
 
-impl Summary {
+impl InternetSummary {
     pub(super) fn new(engine: Engine, start_unix_us: u64, start: Instant, cpu: Duration) -> Self {
         let hosts = (0..).zip(engine.world.hosts()).filter(|(_, host)| host.connections > 0);
         let hosts = hosts.map(|(number, host)| HostCounts {

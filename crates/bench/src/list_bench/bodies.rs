@@ -6,12 +6,12 @@
 //! wait.
 
 use super::flow::{Submission, submission};
-use super::internet::Internet;
-use super::ledger::Tally;
-use super::report::{Line, Lines, count};
-use super::{Arguments, plan};
+use super::internet::InternetProcess;
+use super::ledger::Arrivals;
+use super::report::{ReportLine, ReportLines, count};
+use super::{ListBenchArguments, plan};
 use crate::clock;
-use crate::side_by_side::servers::{Kind, Server, Site, Task};
+use crate::side_by_side::servers::{RunningServer, ServerKind, Site, Task};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::fs::{self, File};
@@ -42,7 +42,7 @@ pub(super) struct Look {
 
 /// All figures.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Figures {
+pub(super) struct BodyFigures {
     recipients: u64,
     bytes: u64,
     held: Look,
@@ -66,14 +66,14 @@ struct Course {
 ///
 /// # Errors
 /// Why there are no figures.
-pub(super) fn measure(site: &Site, arguments: &Arguments) -> Result<Figures, String> {
-    let mut internet = Internet::start(site, &plan::large(arguments))?;
+pub(super) fn measure(site: &Site, arguments: &ListBenchArguments) -> Result<BodyFigures, String> {
+    let mut internet = InternetProcess::start(site, &plan::large(arguments))?;
     let held = ["delivery.mode=queue".to_owned()];
-    let mut server = Server::start_with(site, &Kind::Serve, Task::List, &held)?;
+    let mut server = RunningServer::start_with(site, &ServerKind::Serve, Task::List, &held)?;
     let people = std::mem::take(&mut internet.people);
     let one = people.those(true).into_iter().next().ok_or("nobody is live")?;
     let (recipients, live) = (people.all.len() as u64, people.live() as u64);
-    let mut tally = Tally::new("bodies", people.all.iter().cloned().zip(people.is_live.iter().copied()));
+    let mut tally = Arrivals::new("bodies", people.all.iter().cloned().zip(people.is_live.iter().copied()));
     let bring = |run, messages, list| {
         Submission::start(submission(server.at, run, messages, arguments.bytes, vec![list])).end().map(drop)
     };
@@ -98,10 +98,10 @@ pub(super) fn measure(site: &Site, arguments: &Arguments) -> Result<Figures, Str
     internet.finish()?;
     internet.deliveries(|taken| tally.add(taken))?;
     let course = Course { arrived: tally.arrived() as u64, live, twice: tally.twice, lost: tally.lost(&waiting) };
-    Ok(Figures { recipients, bytes: arguments.bytes as u64, held, under_way, course })
+    Ok(BodyFigures { recipients, bytes: arguments.bytes as u64, held, under_way, course })
 }
 
-fn look(server: &Server<'_>) -> Result<Look, String> {
+fn look(server: &RunningServer<'_>) -> Result<Look, String> {
     let spool = server.spool().ok_or("the server has no spool")?;
     let marks = |run: &str| {
         let mark = format!("X-Mailrace-Storm: {run}/");
@@ -153,41 +153,48 @@ fn within(mut file: impl io::Read, mark: &[u8]) -> io::Result<u64> {
     }
 }
 
-impl Figures {
+impl BodyFigures {
     /// Returns the lines of the report.
-    pub(super) fn lines(&self) -> Lines {
+    pub(super) fn lines(&self) -> ReportLines {
         let Self { recipients, bytes, held, under_way, course } = self;
         let body = |name: &str, look: &Look| {
             let measured = format!("{} (control, {OTHERS} other messages: {})", look.bodies, look.others);
-            Line::must(format!("bodies of the list in the files of the spool, {name}: 1"), measured, look.bodies == 1)
+            ReportLine::must(
+                format!("bodies of the list in the files of the spool, {name}: 1"),
+                measured,
+                look.bodies == 1,
+            )
         };
         let each = count(held.live_bytes.saturating_sub((1 + OTHERS) * bytes)) / count((*recipients).max(1));
         let is_whole = held.messages == 1 + OTHERS && held.recipients == recipients + OTHERS;
-        Lines(vec![
+        ReportLines(vec![
             body("held", held),
             body("under way", under_way),
-            Line::must(
+            ReportLine::must(
                 format!("the control finds all {OTHERS} other messages while they are held"),
                 held.others.to_string(),
                 held.others == OTHERS,
             ),
-            Line::must(
+            ReportLine::must(
                 format!("messages and recipients held: {} and {}", 1 + OTHERS, recipients + OTHERS),
                 format!("{} and {}", held.messages, held.recipients),
                 is_whole,
             ),
-            Line::must(
+            ReportLine::must(
                 "under way some of the live recipients had the list, and not all",
                 format!("{} of {}", course.arrived, course.live),
                 (1..course.live).contains(&course.arrived),
             ),
-            Line::must(
+            ReportLine::must(
                 "under way nobody had it twice, and nobody is lost: 0 and 0",
                 format!("{} and {}", course.twice, course.lost),
                 (course.twice, course.lost) == (0, 0),
             ),
-            Line::plain("recipients that wait, under way", under_way.recipients.to_string()),
-            Line::plain("octets of the spool for each recipient of the list, bodies not counted", format!("{each:.1}")),
+            ReportLine::plain("recipients that wait, under way", under_way.recipients.to_string()),
+            ReportLine::plain(
+                "octets of the spool for each recipient of the list, bodies not counted",
+                format!("{each:.1}"),
+            ),
         ])
     }
 
@@ -227,9 +234,9 @@ mod tests {
         let held = Look { bodies: 1, others: 10, messages: 11, recipients: 110, live_bytes: 50_000 };
         let under_way = Look { bodies: 1, ..Look::default() };
         let course = Course { arrived: 1, live: 90, ..Course::default() };
-        let figures = Figures { recipients: 100, bytes: 4_096, held, under_way, course };
+        let figures = BodyFigures { recipients: 100, bytes: 4_096, held, under_way, course };
         assert_eq!(figures.lines().broken(), [""; 0]);
-        let more = Figures { under_way: Look { bodies: 2, ..held }, ..figures };
+        let more = BodyFigures { under_way: Look { bodies: 2, ..held }, ..figures };
         assert_eq!(more.lines().broken().len(), 1);
         for course in [
             Course { arrived: 0, ..course },
@@ -237,10 +244,10 @@ mod tests {
             Course { twice: 1, ..course },
             Course { lost: 1, ..course },
         ] {
-            assert_eq!(Figures { course, ..figures }.lines().broken().len(), 1, "{course:?}");
+            assert_eq!(BodyFigures { course, ..figures }.lines().broken().len(), 1, "{course:?}");
         }
         // A count that sees nothing is no proof.
-        let blind = Figures { held: Look { bodies: 0, others: 0, ..held }, ..figures };
+        let blind = BodyFigures { held: Look { bodies: 0, others: 0, ..held }, ..figures };
         assert_eq!(blind.lines().broken().len(), 2);
     }
 }

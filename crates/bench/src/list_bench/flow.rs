@@ -3,14 +3,14 @@
 //!
 //! Submitter, server and internet share the machine. Its processor time is read at both ends.
 
-use super::internet::{Internet, Summary};
-use super::ledger::Tally;
+use super::internet::{InternetProcess, ProcessSummary};
+use super::ledger::Arrivals;
 use super::world::World;
 use crate::clock;
 use crate::machine::say;
 use crate::side_by_side::figures::Sampled;
 use crate::side_by_side::programs::{machine_ticks, process_memory_max, process_ticks, process_written, seconds};
-use crate::side_by_side::servers::{Kind, Server, Site, Task};
+use crate::side_by_side::servers::{RunningServer, ServerKind, Site, Task};
 use crate::storm::{self, Plan, Sizes};
 use memmap2::{Advice, MmapMut};
 use sim::Taken;
@@ -36,7 +36,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The case that is measured.
 #[derive(Clone, Debug)]
-pub(super) struct Case {
+pub(super) struct ListCase {
     pub(super) name: String,
     pub(super) world: World,
     pub(super) messages: u64,
@@ -47,7 +47,7 @@ pub(super) struct Case {
 
 /// The figures of one sample. Times are seconds from the first connection of the submitter.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Sample {
+pub(super) struct ListSample {
     /// The last message had its 250.
     pub(super) accepted_s: Option<f64>,
     /// A share of all arrivals had come.
@@ -60,7 +60,7 @@ pub(super) struct Sample {
     /// Arrivals that had come before, and arrivals that were not sent.
     pub(super) twice: u64,
     pub(super) strange: u64,
-    pub(super) internet: Summary,
+    pub(super) internet: ProcessSummary,
     /// Processor time: the machine; the server, where it is one process.
     pub(super) machine_s: f64,
     pub(super) server_s: Option<f64>,
@@ -70,7 +70,7 @@ pub(super) struct Sample {
     pub(super) complaint: Option<String>,
 }
 
-impl Sampled for Sample {
+impl Sampled for ListSample {
     fn rate(&self) -> f64 {
         self.at_100.map_or(0.0, f64::recip)
     }
@@ -158,8 +158,8 @@ pub(super) fn submission(to: SocketAddr, run: &str, messages: u64, bytes: usize,
 /// # Errors
 /// The ledger cannot be read.
 pub(super) fn follow(
-    internet: &mut Internet,
-    tally: &mut Tally,
+    internet: &mut InternetProcess,
+    tally: &mut Arrivals,
     expected: usize,
     submission: &Submission,
     longest: Duration,
@@ -191,16 +191,16 @@ pub(super) fn follow(
 ///
 /// # Errors
 /// Why there is no figure.
-pub(super) fn sample(site: &Site, kind: &Kind, case: &Case) -> Result<Sample, String> {
+pub(super) fn sample(site: &Site, kind: &ServerKind, case: &ListCase) -> Result<ListSample, String> {
     warm_memory();
-    let mut internet = Internet::start(site, &case.world)?;
-    let server = Server::start(site, kind, Task::List)?;
+    let mut internet = InternetProcess::start(site, &case.world)?;
+    let server = RunningServer::start(site, kind, Task::List)?;
     let people = std::mem::take(&mut internet.people);
     if people.live() != case.world.live() {
         return Err(format!("the internet has {} live recipients, not {}", people.live(), case.world.live()));
     }
     let expected = people.live() * usize::try_from(case.messages).unwrap_or(usize::MAX);
-    let mut tally = Tally::new("list", people.all.iter().cloned().zip(people.is_live.iter().copied()));
+    let mut tally = Arrivals::new("list", people.all.iter().cloned().zip(people.is_live.iter().copied()));
     let plan = submission(server.at, "list", case.messages, case.bytes, vec![people.all]);
 
     let process = server.process();
@@ -231,7 +231,7 @@ pub(super) fn sample(site: &Site, kind: &Kind, case: &Case) -> Result<Sample, St
     if tally.twice + tally.strange > 0 {
         complaints.push(format!("{} deliveries were made twice, {} are unknown", tally.twice, tally.strange));
     }
-    Ok(Sample {
+    Ok(ListSample {
         accepted_s: accepted.ok(),
         at_50: at(50),
         at_95: at(95),

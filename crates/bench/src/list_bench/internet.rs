@@ -3,7 +3,7 @@
 //! Dropping it ends it and removes its files. Its ledger is read while it is written; lines come within a second, but
 //! their times are its own, so nothing is measured by when they are read.
 
-use super::ledger::{Lines, delivery, start};
+use super::ledger::{LineSplitter, delivery, start};
 use super::world::{People, World};
 use crate::side_by_side::servers::{Site, end, ready};
 use serde_json::Value;
@@ -16,7 +16,7 @@ use std::sync::mpsc::Receiver;
 
 /// A simulated internet.
 #[derive(Debug)]
-pub(super) struct Internet {
+pub(super) struct InternetProcess {
     child: Child,
     said: Receiver<String>,
     dir: PathBuf,
@@ -24,12 +24,12 @@ pub(super) struct Internet {
     /// When it began, in microseconds since 1970.
     pub(super) start_us: u64,
     read: u64,
-    lines: Lines,
+    lines: LineSplitter,
 }
 
 /// The figures that it prints at its end.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Summary {
+pub(super) struct ProcessSummary {
     pub(super) connections: u64,
     /// The most connections that a host accepted, and had open at one time.
     pub(super) host_connections_max: u64,
@@ -38,7 +38,7 @@ pub(super) struct Summary {
     pub(super) cpu_s: f64,
 }
 
-impl Internet {
+impl InternetProcess {
     /// Starts it and reads who lives there.
     ///
     /// # Errors
@@ -61,7 +61,7 @@ impl Internet {
             }
         };
         let mut internet =
-            Self { child, said, dir, people: People::default(), start_us: 0, read: 0, lines: Lines::default() };
+            Self { child, said, dir, people: People::default(), start_us: 0, read: 0, lines: LineSplitter::default() };
         let text = |name| {
             let path = internet.dir.join(name);
             fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))
@@ -98,13 +98,13 @@ impl Internet {
     ///
     /// # Errors
     /// It has none.
-    pub(super) fn finish(&mut self) -> Result<Summary, String> {
+    pub(super) fn finish(&mut self) -> Result<ProcessSummary, String> {
         end(&mut self.child);
         let words = self.said.iter().filter_map(|line| serde_json::from_str::<Value>(&line).ok());
         let summary = words.filter(|value| value.get("event").is_some_and(|event| event == "summary")).last();
         let summary = summary.ok_or("the simulated internet ended without a summary")?;
         let number = |key| summary.get(key).and_then(Value::as_u64).unwrap_or(0);
-        Ok(Summary {
+        Ok(ProcessSummary {
             connections: number("connections"),
             host_connections_max: number("host_connections_max"),
             host_open_max: number("host_open_max"),
@@ -114,7 +114,7 @@ impl Internet {
     }
 }
 
-impl Drop for Internet {
+impl Drop for InternetProcess {
     fn drop(&mut self) {
         end(&mut self.child);
         drop(fs::remove_dir_all(&self.dir));

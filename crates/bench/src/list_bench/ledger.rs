@@ -27,7 +27,7 @@ pub(super) fn delivery(line: &str) -> Result<Option<Taken>, String> {
 
 /// The arrivals of the messages of one run.
 #[derive(Debug)]
-pub(super) struct Tally {
+pub(super) struct Arrivals {
     run: String,
     /// Recipients by name: number, and whether the run waits for them.
     people: HashMap<String, (u32, bool)>,
@@ -46,7 +46,7 @@ pub(super) struct Tally {
     pub(super) others: u64,
 }
 
-impl Tally {
+impl Arrivals {
     pub(super) fn new(run: &str, people: impl IntoIterator<Item = (String, bool)>) -> Self {
         let people = people.into_iter().zip(0..).map(|((name, live), number)| (name, (number, live))).collect();
         Self {
@@ -166,11 +166,11 @@ pub(super) fn most_within(times_us: &mut [u64], length: Duration) -> usize {
 
 /// Cuts what a file gives bit by bit into whole lines.
 #[derive(Debug, Default)]
-pub(super) struct Lines {
+pub(super) struct LineSplitter {
     rest: Vec<u8>,
 }
 
-impl Lines {
+impl LineSplitter {
     /// Adds octets and returns all lines that are whole now.
     pub(super) fn add(&mut self, octets: &[u8]) -> String {
         self.rest.extend_from_slice(octets);
@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn lines_come_in_pieces() {
-        let mut lines = Lines::default();
+        let mut lines = LineSplitter::default();
         assert_eq!(lines.add(b"one\ntw"), "one\n");
         assert_eq!(lines.add(b"o"), "");
         assert_eq!(lines.add(b"\n\nx"), "two\n\n");
@@ -216,7 +216,7 @@ mod tests {
     #[test]
     fn a_recipient_counts_once_for_each_message() {
         let people = [("a", true), ("b", true), ("c", false)].map(|(name, live)| (name.to_owned(), live));
-        let mut tally = Tally::new("r", people);
+        let mut tally = Arrivals::new("r", people);
         tally.add(&taken(30, "r/0/x", "a"));
         tally.add(&taken(10, "r/1/x", "a,b"));
         tally.add(&taken(40, "r/1/x", "b"));
@@ -238,7 +238,7 @@ mod tests {
     #[test]
     fn one_who_is_lost_and_one_who_is_doubled_do_not_make_up_for_each_other() {
         let people = ["a", "b", "c", "d"].map(|name| (name.to_owned(), true));
-        let mut tally = Tally::new("r", people);
+        let mut tally = Arrivals::new("r", people);
         tally.add(&taken(1, "r/0/x", "a"));
         tally.add(&taken(3, "r/0/x", "b"));
         tally.add(&taken(2, "r/1/x", "b"));

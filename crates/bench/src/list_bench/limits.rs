@@ -5,13 +5,13 @@
 //! without it: a limit that no run comes near is not seen to hold.
 
 use super::flow::{Submission, follow, submission};
-use super::internet::Internet;
-use super::ledger::{Tally, most_within};
-use super::report::{Line, Lines, Told};
+use super::internet::InternetProcess;
+use super::ledger::{Arrivals, most_within};
+use super::report::{ReportLine, ReportLines, Told};
 use super::world::World;
-use super::{Arguments, Part};
+use super::{ListBenchArguments, ListPart};
 use crate::machine::say;
-use crate::side_by_side::servers::{Kind, Server, Site, Task};
+use crate::side_by_side::servers::{RunningServer, ServerKind, Site, Task};
 use crate::storm::Plan;
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -82,7 +82,7 @@ struct Host {
 
 /// The most that any host saw.
 #[derive(Clone, Copy, Debug)]
-struct Run {
+struct LimitRun {
     rule: Rule,
     open_max: usize,
     recipients_max: usize,
@@ -95,20 +95,20 @@ struct Run {
 
 /// All runs.
 #[derive(Debug)]
-pub(super) struct Figures {
-    runs: Vec<Run>,
+pub(super) struct LimitFigures {
+    runs: Vec<LimitRun>,
 }
 
 /// Brings the mail under each rule and looks at the ledgers.
 ///
 /// # Errors
 /// Why there are no figures.
-pub(super) fn measure(site: &Site, arguments: &Arguments) -> Result<Figures, String> {
+pub(super) fn measure(site: &Site, arguments: &ListBenchArguments) -> Result<LimitFigures, String> {
     let runs = [Rule::All, Rule::NoRate, Rule::Absent].map(|rule| run(site, arguments, rule));
-    Ok(Figures { runs: runs.into_iter().collect::<Result<_, _>>()? })
+    Ok(LimitFigures { runs: runs.into_iter().collect::<Result<_, _>>()? })
 }
 
-fn run(site: &Site, arguments: &Arguments, rule: Rule) -> Result<Run, String> {
+fn run(site: &Site, arguments: &ListBenchArguments, rule: Rule) -> Result<LimitRun, String> {
     let world = World {
         hosts: HOSTS,
         domains_per_host: 1,
@@ -117,9 +117,9 @@ fn run(site: &Site, arguments: &Arguments, rule: Rule) -> Result<Run, String> {
         delay_ms: DELAY_MS,
         slow_s: 0,
     };
-    let mut internet = Internet::start(site, &world)?;
+    let mut internet = InternetProcess::start(site, &world)?;
     let settings: Vec<String> = rule.setting().into_iter().collect();
-    let server = Server::start_with(site, &Kind::Serve, Task::List, &settings)?;
+    let server = RunningServer::start_with(site, &ServerKind::Serve, Task::List, &settings)?;
     let mut lists: HashMap<String, Vec<String>> = HashMap::new();
     for one in &internet.people.all {
         let domain = one.split_once('@').map_or("", |(_, domain)| domain);
@@ -127,7 +127,7 @@ fn run(site: &Site, arguments: &Arguments, rule: Rule) -> Result<Run, String> {
     }
     let lists: Vec<Vec<String>> = lists.into_values().collect();
     let messages = rule.messages() * HOSTS;
-    let mut tally = Tally::new("limits", lists.iter().flatten().map(|one| (one.clone(), true)));
+    let mut tally = Arrivals::new("limits", lists.iter().flatten().map(|one| (one.clone(), true)));
     let expected = (messages * RECIPIENTS) as usize;
     let plan = submission(server.at, "limits", messages.into(), arguments.bytes, lists);
     let submission = Submission::start(Plan { sessions: SESSIONS, ..plan });
@@ -143,7 +143,7 @@ fn run(site: &Site, arguments: &Arguments, rule: Rule) -> Result<Run, String> {
     submission.end()?;
     let summary = internet.finish()?;
     let all = hosts.values();
-    let run = Run {
+    let run = LimitRun {
         rule,
         open_max: usize::try_from(summary.host_open_max).unwrap_or(usize::MAX),
         recipients_max: all.clone().map(|host| host.recipients_max).max().unwrap_or(0),
@@ -166,9 +166,16 @@ fn allowed(window: Duration) -> usize {
     (u128::from(PER_SECOND) * (1_000 + window.as_millis()) / 1_000).try_into().unwrap_or(usize::MAX)
 }
 
-impl Figures {
+impl LimitFigures {
     /// Returns the line of a limit: the figures of runs that set it, and of runs that do not.
-    fn limit(&self, name: &str, allowed: usize, sets: &[Rule], control: &[Rule], of: fn(&Run) -> usize) -> Line {
+    fn limit(
+        &self,
+        name: &str,
+        allowed: usize,
+        sets: &[Rule],
+        control: &[Rule],
+        of: fn(&LimitRun) -> usize,
+    ) -> ReportLine {
         let of_rule = |rules: &[Rule]| -> Vec<(Rule, usize)> {
             self.runs.iter().filter(|run| rules.contains(&run.rule)).map(|run| (run.rule, of(run))).collect()
         };
@@ -179,10 +186,10 @@ impl Figures {
         let beyond = if is_exceeded { "" } else { ": the control does not exceed it" };
         let control = exceeded.iter().map(|(rule, most)| format!("control {}: {most}", rule.text()));
         let measured = all.chain(control).collect::<Vec<_>>().join("; ");
-        Line::must(format!("{name}, at most {allowed}"), format!("{measured}{beyond}"), holds && is_exceeded)
+        ReportLine::must(format!("{name}, at most {allowed}"), format!("{measured}{beyond}"), holds && is_exceeded)
     }
 
-    fn lines(&self) -> Lines {
+    fn lines(&self) -> ReportLines {
         use Rule::{Absent, All, NoRate};
         let [short, long] = WINDOWS.map(allowed);
         let mut lines = vec![
@@ -195,18 +202,18 @@ impl Figures {
             self.limit("messages of a connection", PER_CONNECTION, &[All], &[NoRate], |run| run.per_connection_max),
         ];
         for run in &self.runs {
-            lines.push(Line::must(
+            lines.push(ReportLine::must(
                 format!("recipients who had their mail {}, of {}", run.rule.text(), run.expected),
                 format!("{} after {:.0} s", run.arrived, run.seconds),
                 run.arrived == run.expected,
             ));
         }
-        Lines(lines)
+        ReportLines(lines)
     }
 
     /// As a table, and for programs.
-    pub(super) fn report(&self, part: Part) -> Told {
-        let run = |run: &Run| {
+    pub(super) fn report(&self, part: ListPart) -> Told {
+        let run = |run: &LimitRun| {
             json!({
                 "rule": run.rule.text(), "open_max": run.open_max, "recipients_max": run.recipients_max,
                 "per_connection_max": run.per_connection_max, "in_a_second": run.windows[0],
@@ -222,11 +229,17 @@ impl Figures {
 mod tests {
     use super::*;
 
-    fn run(rule: Rule, open_max: usize, windows: [usize; 2], recipients_max: usize, per_connection_max: usize) -> Run {
-        Run { rule, open_max, recipients_max, per_connection_max, windows, arrived: 5, expected: 5, seconds: 1.0 }
+    fn run(
+        rule: Rule,
+        open_max: usize,
+        windows: [usize; 2],
+        recipients_max: usize,
+        per_connection_max: usize,
+    ) -> LimitRun {
+        LimitRun { rule, open_max, recipients_max, per_connection_max, windows, arrived: 5, expected: 5, seconds: 1.0 }
     }
 
-    fn runs() -> Vec<Run> {
+    fn runs() -> Vec<LimitRun> {
         vec![
             run(Rule::All, 2, [21, 111], 2, 10),
             run(Rule::NoRate, 3, [60, 200], 2, 60),
@@ -234,10 +247,10 @@ mod tests {
         ]
     }
 
-    fn broken(change: impl FnOnce(&mut Vec<Run>)) -> Vec<String> {
+    fn broken(change: impl FnOnce(&mut Vec<LimitRun>)) -> Vec<String> {
         let mut runs = runs();
         change(&mut runs);
-        Figures { runs }.lines().broken()
+        LimitFigures { runs }.lines().broken()
     }
 
     #[test]

@@ -9,7 +9,7 @@
 //!
 //! Everything shares the machine, so figures mean something beside each other only. A run does not fail because
 //! something took long. It fails when there are no figures, when mail is lost or comes twice, and when another rule is
-//! broken that holds on a slow machine too ([`report::Line::must`], [`musts`]).
+//! broken that holds on a slow machine too ([`report::ReportLine::must`], [`musts`]).
 
 mod bodies;
 mod flow;
@@ -32,7 +32,7 @@ use std::process::{Command, ExitCode};
 
 /// Measures lists.
 #[derive(Clone, Debug, clap::Args)]
-pub struct Arguments {
+pub struct ListBenchArguments {
     /// Where spools and queues are put; the file system of this directory is what is measured
     #[arg(long, default_value = ".")]
     dir: PathBuf,
@@ -49,8 +49,8 @@ pub struct Arguments {
     #[arg(long, value_delimiter = ',', default_value = "mailrace,postfix,postfix-default,exim,sendmail")]
     servers: Vec<String>,
     /// Parts to run
-    #[arg(long, value_enum, value_delimiter = ',', default_values_t = Part::ALL)]
-    parts: Vec<Part>,
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = ListPart::ALL)]
+    parts: Vec<ListPart>,
     /// Rounds of each part
     #[arg(long, default_value_t = 3)]
     rounds: usize,
@@ -86,7 +86,7 @@ pub struct Arguments {
     inside: bool,
 }
 
-impl Arguments {
+impl ListBenchArguments {
     fn rounds(&self) -> usize {
         if self.quick { 1 } else { self.rounds.max(1) }
     }
@@ -94,7 +94,7 @@ impl Arguments {
 
 /// A part of the whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Part {
+enum ListPart {
     /// One message to 2,000 recipients on 1,000 hosts, of which 2 % drop packets and 2 % hang
     Single,
     /// One message to 2,000 live recipients on 1,000 hosts, with none, 10 and 30 % of all hosts bad in addition
@@ -118,7 +118,7 @@ enum Part {
     Limits,
 }
 
-impl Part {
+impl ListPart {
     const ALL: [Self; 10] = [
         Self::Single,
         Self::Share,
@@ -150,7 +150,7 @@ impl Part {
 
 /// Runs the requested parts, prints and writes the report.
 #[must_use]
-pub fn run(arguments: &Arguments) -> ExitCode {
+pub fn run(arguments: &ListBenchArguments) -> ExitCode {
     let done = if arguments.inside { plan::run(arguments) } else { enter(arguments) };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -165,7 +165,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 ///
 /// # Errors
 /// The script cannot be run. The script reports its other failures itself.
-fn enter(arguments: &Arguments) -> Result<(), String> {
+fn enter(arguments: &ListBenchArguments) -> Result<(), String> {
     let alone = arguments.peers.with_file_name("alone");
     let own = std::env::current_exe().map_err(|e| e.to_string())?;
     let error = Command::new(&alone).arg(own).args(std::env::args_os().skip(1)).arg("--inside").exec();

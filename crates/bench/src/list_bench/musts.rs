@@ -4,20 +4,20 @@
 //! Other servers are not judged, their faults are remarks below the table. A sample that its time ended has recipients
 //! without their mail, so the limits of time of the parts are far above their usual times.
 
-use super::flow::Sample;
+use super::flow::ListSample;
 use super::plan::Tables;
-use super::report::Line;
-use crate::side_by_side::servers::Kind;
+use super::report::ReportLine;
+use crate::side_by_side::servers::ServerKind;
 
 impl Tables {
     /// Returns the required results for each of the servers that is mailrace.
-    pub(super) fn musts(&self) -> Vec<Line> {
+    pub(super) fn musts(&self) -> Vec<ReportLine> {
         let ours = self.servers.iter().enumerate().filter(|(_, kind)| kind.is_mailrace());
         ours.flat_map(|(at, kind)| self.musts_of(at, kind)).collect()
     }
 
-    fn musts_of(&self, at: usize, kind: &Kind) -> Vec<Line> {
-        let must = |what: &str, wrong: fn(&[Option<Sample>]) -> u64| {
+    fn musts_of(&self, at: usize, kind: &ServerKind) -> Vec<ReportLine> {
+        let must = |what: &str, wrong: fn(&[Option<ListSample>]) -> u64| {
             let cases = self.all.iter().map(|table| {
                 let samples = table.rows.get(at).map_or_else(Default::default, |row| row.samples.as_slice());
                 (wrong(samples), &table.case.name)
@@ -25,7 +25,7 @@ impl Tables {
             let found: Vec<String> =
                 cases.filter(|(wrong, _)| *wrong > 0).map(|(wrong, case)| format!("{wrong} ({case})")).collect();
             let measured = if found.is_empty() { "0".to_owned() } else { found.join("; ") };
-            Line::must(format!("{}: {what}: 0", kind.name()), measured, found.is_empty())
+            ReportLine::must(format!("{}: {what}: 0", kind.name()), measured, found.is_empty())
         };
         vec![
             must("rounds without figures", |samples| match samples {
@@ -41,74 +41,76 @@ impl Tables {
     }
 }
 
-fn has_figures(sample: &Sample) -> bool {
+fn has_figures(sample: &ListSample) -> bool {
     sample.accepted_s.is_some() && sample.live > 0
 }
 
-fn sum(samples: &[Option<Sample>], of: fn(&Sample) -> u64) -> u64 {
+fn sum(samples: &[Option<ListSample>], of: fn(&ListSample) -> u64) -> u64 {
     samples.iter().flatten().map(of).sum()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::Part;
-    use super::super::report::Table;
+    use super::super::ListPart;
+    use super::super::report::ListTable;
     use super::super::report::tests::case;
     use super::*;
     use crate::side_by_side::figures::Row;
 
-    fn good() -> Sample {
-        Sample { accepted_s: Some(0.1), at_100: Some(1.0), live: 4, arrived: 4, ..Sample::default() }
+    fn good() -> ListSample {
+        ListSample { accepted_s: Some(0.1), at_100: Some(1.0), live: 4, arrived: 4, ..ListSample::default() }
     }
 
     /// Returns the broken requirements when the second of two cases has these samples, of mailrace and of another
     /// server.
-    fn broken(ours: &[Option<Sample>], theirs: &[Option<Sample>]) -> Vec<String> {
-        let row = |name: &str, samples: &[Option<Sample>]| {
+    fn broken(ours: &[Option<ListSample>], theirs: &[Option<ListSample>]) -> Vec<String> {
+        let row = |name: &str, samples: &[Option<ListSample>]| {
             let mut row = Row::new(name);
             row.samples = samples.to_vec();
             row
         };
         let table =
-            |name, ours, theirs| Table { case: case(name), rows: vec![row("theirs", theirs), row("ours", ours)] };
+            |name, ours, theirs| ListTable { case: case(name), rows: vec![row("theirs", theirs), row("ours", ours)] };
         let all = vec![table("first", &[Some(good())], &[Some(good())]), table("second", ours, theirs)];
-        Tables { servers: vec![Kind::Peer("theirs".to_owned()), Kind::Serve], all }.report(Part::Twohundred).broken
+        Tables { servers: vec![ServerKind::Peer("theirs".to_owned()), ServerKind::Serve], all }
+            .report(ListPart::Twohundred)
+            .broken
     }
 
     #[test]
     fn each_fault_of_ours_makes_the_run_fail() {
-        let faults = |ours: &[Option<Sample>]| broken(ours, &[Some(good())]);
-        let fault = |sample: Sample| faults(&[Some(good()), Some(sample), Some(good())]);
+        let faults = |ours: &[Option<ListSample>]| broken(ours, &[Some(good())]);
+        let fault = |sample: ListSample| faults(&[Some(good()), Some(sample), Some(good())]);
         assert_eq!(faults(&[Some(good()), Some(good())]), [""; 0]);
         let without = "mailrace serve: rounds without figures: 0: 1 (second)";
         assert_eq!(faults(&[Some(good()), None]), [without]);
         assert_eq!(faults(&[]), [without]);
-        assert_eq!(fault(Sample { accepted_s: None, ..good() }), [without]);
-        assert_eq!(fault(Sample { live: 0, arrived: 0, ..good() }), [without]);
+        assert_eq!(fault(ListSample { accepted_s: None, ..good() }), [without]);
+        assert_eq!(fault(ListSample { live: 0, arrived: 0, ..good() }), [without]);
         assert_eq!(
-            fault(Sample { arrived: 1, at_100: None, ..good() }),
+            fault(ListSample { arrived: 1, at_100: None, ..good() }),
             ["mailrace serve: live recipients who did not have a message: 0: 3 (second)"]
         );
         assert_eq!(
-            fault(Sample { twice: 2, ..good() }),
+            fault(ListSample { twice: 2, ..good() }),
             ["mailrace serve: messages that a recipient had before: 0: 2 (second)"]
         );
         assert_eq!(
-            fault(Sample { strange: 1, ..good() }),
+            fault(ListSample { strange: 1, ..good() }),
             ["mailrace serve: arrivals of what nobody sent: 0: 1 (second)"]
         );
     }
 
     #[test]
     fn other_servers_may_fail_as_they_like() {
-        let bad = Sample { arrived: 1, twice: 2, strange: 3, accepted_s: None, ..good() };
+        let bad = ListSample { arrived: 1, twice: 2, strange: 3, accepted_s: None, ..good() };
         assert_eq!(broken(&[Some(good())], &[Some(bad), None]), [""; 0]);
     }
 
     #[test]
     fn a_part_without_any_figure_fails_whoever_is_measured() {
-        let servers = vec![Kind::Peer("theirs".to_owned())];
-        let nothing = Tables { servers, all: vec![Table { case: case("one"), rows: Vec::new() }] };
-        assert_eq!(nothing.report(Part::Share).broken, ["no figures of any server"]);
+        let servers = vec![ServerKind::Peer("theirs".to_owned())];
+        let nothing = Tables { servers, all: vec![ListTable { case: case("one"), rows: Vec::new() }] };
+        assert_eq!(nothing.report(ListPart::Share).broken, ["no figures of any server"]);
     }
 }

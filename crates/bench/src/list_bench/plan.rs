@@ -5,13 +5,13 @@
 //! live recipients: bad and slow hosts are there in addition. A server that could not run is left out of the rest of
 //! its case, with the reason.
 
-use super::flow::{Case, Sample, sample};
-use super::report::{Report, Table, Told};
+use super::flow::{ListCase, ListSample, sample};
+use super::report::{ListReport, ListTable, Told};
 use super::world::{SLOW, World};
-use super::{Arguments, Part, bodies, limits, restart, stragglers};
+use super::{ListBenchArguments, ListPart, bodies, limits, restart, stragglers};
 use crate::machine::{self, Machine, say};
 use crate::side_by_side::figures::Row;
-use crate::side_by_side::servers::{Kind, Site, Work, beside, peer};
+use crate::side_by_side::servers::{RunDirectory, ServerKind, Site, beside, peer};
 use std::fs;
 use std::io::Write as _;
 use std::time::Duration;
@@ -45,7 +45,7 @@ fn beside_live(percent: u32) -> u32 {
 }
 
 /// The internet of a large list: 2 % of its hosts are bad.
-pub(super) fn large(arguments: &Arguments) -> World {
+pub(super) fn large(arguments: &ListBenchArguments) -> World {
     World {
         hosts: arguments.large_hosts,
         domains_per_host: 1,
@@ -60,14 +60,14 @@ pub(super) fn large(arguments: &Arguments) -> World {
 ///
 /// # Errors
 /// Why nothing could be measured, where the report could not be written, or what must be and is not.
-pub(super) fn run(arguments: &Arguments) -> Result<(), String> {
-    let work = Work::new(&arguments.dir)?;
+pub(super) fn run(arguments: &ListBenchArguments) -> Result<(), String> {
+    let work = RunDirectory::new(&arguments.dir)?;
     let beside = beside()?;
     let mailrace = arguments.mailrace.clone().unwrap_or_else(|| beside.join("mailrace"));
     let site = Site::new(mailrace, arguments.peers.clone(), &work, arguments.memory.clone())?;
     let servers = servers(&site, &arguments.servers)?;
     let mut report =
-        Report { machine: Machine::look(), file_system: machine::file_system(&arguments.dir), parts: Vec::new() };
+        ListReport { machine: Machine::look(), file_system: machine::file_system(&arguments.dir), parts: Vec::new() };
     print(&report.head())?;
     let mut broken = Vec::new();
     for part in &arguments.parts {
@@ -84,14 +84,14 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), String> {
 }
 
 /// Measures a part and returns its report.
-fn tell(site: &Site, servers: &[Kind], part: Part, arguments: &Arguments) -> Result<Told, String> {
+fn tell(site: &Site, servers: &[ServerKind], part: ListPart, arguments: &ListBenchArguments) -> Result<Told, String> {
     match part {
-        Part::Stragglers => Ok(stragglers::measure(site, arguments)?.report(part)),
-        Part::Limits => Ok(limits::measure(site, arguments)?.report(part)),
-        Part::Restart => Ok(restart::measure(site, arguments)?.report(part)),
+        ListPart::Stragglers => Ok(stragglers::measure(site, arguments)?.report(part)),
+        ListPart::Limits => Ok(limits::measure(site, arguments)?.report(part)),
+        ListPart::Restart => Ok(restart::measure(site, arguments)?.report(part)),
         _ => {
             let mut told = tables(site, servers, part, arguments).report(part);
-            if part == Part::Large && servers.contains(&Kind::Serve) {
+            if part == ListPart::Large && servers.contains(&ServerKind::Serve) {
                 // The table is there even if this cannot be said.
                 match bodies::measure(site, arguments) {
                     Ok(bodies) => told.add("bodies", &bodies.lines(), "Bodies of a large list", bodies.json()),
@@ -109,15 +109,15 @@ fn print(text: &str) -> Result<(), String> {
 }
 
 /// The servers by their names.
-fn servers(site: &Site, names: &[String]) -> Result<Vec<Kind>, String> {
+fn servers(site: &Site, names: &[String]) -> Result<Vec<ServerKind>, String> {
     let peers = peer(site, &["names"])?;
     let known: Vec<&str> = peers.split_whitespace().collect();
     let server = |name: &String| match name.as_str() {
-        "mailrace" => Ok(Kind::Serve),
-        "mailrace-memory" => Ok(Kind::ServeMemory),
-        name if known.contains(&name) => Ok(Kind::Peer(name.to_owned())),
+        "mailrace" => Ok(ServerKind::Serve),
+        "mailrace-memory" => Ok(ServerKind::ServeMemory),
+        name if known.contains(&name) => Ok(ServerKind::Peer(name.to_owned())),
         name => match name.strip_suffix("-default").filter(|name| known.contains(name)) {
-            Some(name) => Ok(Kind::Untuned(name.to_owned())),
+            Some(name) => Ok(ServerKind::Untuned(name.to_owned())),
             None => Err(format!(
                 "--servers: there is no {name:?}; the names are: mailrace, mailrace-memory, {}, each of these also with \
                  \"-default\" behind it",
@@ -129,8 +129,8 @@ fn servers(site: &Site, names: &[String]) -> Result<Vec<Kind>, String> {
 }
 
 /// The cases of a part that has some.
-pub(super) fn cases(part: Part, arguments: &Arguments) -> Vec<Case> {
-    let case = |name: String, messages, world, longest: u64| Case {
+pub(super) fn cases(part: ListPart, arguments: &ListBenchArguments) -> Vec<ListCase> {
+    let case = |name: String, messages, world, longest: u64| ListCase {
         name,
         world,
         messages,
@@ -159,20 +159,20 @@ pub(super) fn cases(part: Part, arguments: &Arguments) -> Vec<Case> {
         case(name, 1, world(LIVE_HOSTS + more, vec![(SLOW, more)], slow_s), 60)
     };
     match part {
-        Part::Single => {
+        ListPart::Single => {
             let name = "1 × 2,000 recipients, 4 % of the hosts bad".to_owned();
             vec![case(name, 1, world(LIVE_HOSTS, bad(LIVE_HOSTS / 25), 0), 100)]
         }
-        Part::Share => [0, 10, 30].map(|percent| share(1, percent, 100)).into(),
-        Part::Slow => [(0, 0), (10, 5), (30, 5), (10, 19), (30, 19)].map(slow).into(),
-        Part::Ten => {
+        ListPart::Share => [0, 10, 30].map(|percent| share(1, percent, 100)).into(),
+        ListPart::Slow => [(0, 0), (10, 5), (30, 5), (10, 19), (30, 19)].map(slow).into(),
+        ListPart::Ten => {
             let bad = bad(LIVE_HOSTS / 10);
             let name = "10 × the same 2,000 recipients, 10 % of their hosts bad (100)".to_owned();
             let same = case(name, 10, world(LIVE_HOSTS, bad, 0), 200);
             [0, 10, 30].map(|percent| share(10, percent, 200)).into_iter().chain([same]).collect()
         }
-        Part::Twohundred => [0, 10].map(|percent| share(200, percent, 600)).into(),
-        Part::Beyond => {
+        ListPart::Twohundred => [0, 10].map(|percent| share(200, percent, 600)).into(),
+        ListPart::Beyond => {
             let [live, more] = BEYOND;
             let one = |bad: Vec<(&'static str, u32)>, what: &str| {
                 let hosts = live + bad.iter().map(|(_, hosts)| hosts).sum::<u32>();
@@ -182,21 +182,21 @@ pub(super) fn cases(part: Part, arguments: &Arguments) -> Vec<Case> {
                 BEYOND_WAYS.iter().map(|(way, what)| one(vec![(*way, more)], &format!("{more} hosts more {what}")));
             std::iter::once(one(Vec::new(), "no bad hosts")).chain(ways).collect()
         }
-        Part::Large => {
+        ListPart::Large => {
             let hosts = arguments.large_hosts;
             let name = format!("one message to {} recipients on {hosts} hosts, 2 % of them bad", 10 * hosts);
             vec![case(name, 1, large(arguments), 300)]
         }
-        Part::Restart | Part::Stragglers | Part::Limits => Vec::new(),
+        ListPart::Restart | ListPart::Stragglers | ListPart::Limits => Vec::new(),
     }
 }
 
 /// Whether a server takes part: those that need minutes for ten lists say nothing in the larger parts.
-fn takes_part(kind: &Kind, part: Part) -> bool {
+fn takes_part(kind: &ServerKind, part: ListPart) -> bool {
     match (kind, part) {
-        (kind, part) if kind.is_mailrace() || part == Part::Single => true,
-        (Kind::Peer(_) | Kind::Untuned(_), Part::Share | Part::Ten) => true,
-        (Kind::Peer(name), Part::Large | Part::Slow | Part::Beyond) => name == "postfix",
+        (kind, part) if kind.is_mailrace() || part == ListPart::Single => true,
+        (ServerKind::Peer(_) | ServerKind::Untuned(_), ListPart::Share | ListPart::Ten) => true,
+        (ServerKind::Peer(name), ListPart::Large | ListPart::Slow | ListPart::Beyond) => name == "postfix",
         _ => false,
     }
 }
@@ -205,19 +205,20 @@ fn takes_part(kind: &Kind, part: Part) -> bool {
 #[derive(Debug)]
 pub(super) struct Tables {
     /// The servers, in the order of the rows.
-    pub(super) servers: Vec<Kind>,
+    pub(super) servers: Vec<ServerKind>,
     /// A case each.
-    pub(super) all: Vec<Table>,
+    pub(super) all: Vec<ListTable>,
 }
 
-fn tables(site: &Site, servers: &[Kind], part: Part, arguments: &Arguments) -> Tables {
-    let does = |kind: &&Kind| arguments.all_servers || takes_part(kind, part);
-    let servers: Vec<Kind> = servers.iter().filter(does).cloned().collect();
+fn tables(site: &Site, servers: &[ServerKind], part: ListPart, arguments: &ListBenchArguments) -> Tables {
+    let does = |kind: &&ServerKind| arguments.all_servers || takes_part(kind, part);
+    let servers: Vec<ServerKind> = servers.iter().filter(does).cloned().collect();
     let rows = || servers.iter().map(|kind| Row::new(kind.name())).collect();
-    let mut all: Vec<Table> = cases(part, arguments).into_iter().map(|case| Table { case, rows: rows() }).collect();
+    let mut all: Vec<ListTable> =
+        cases(part, arguments).into_iter().map(|case| ListTable { case, rows: rows() }).collect();
     for round in 0..arguments.rounds() {
         for (server, case) in order(servers.len(), all.len(), round) {
-            let (Some(kind), Some(Table { case, rows })) = (servers.get(server), all.get_mut(case)) else {
+            let (Some(kind), Some(ListTable { case, rows })) = (servers.get(server), all.get_mut(case)) else {
                 continue;
             };
             if let Some(row) = rows.get_mut(server) {
@@ -234,7 +235,7 @@ fn order(servers: usize, cases: usize, round: usize) -> Vec<(usize, usize)> {
     turned(servers).flat_map(|server| turned(cases).map(move |case| (server, case))).collect()
 }
 
-fn one(site: &Site, server: &Kind, case: &Case, row: &mut Row<Sample>, round: usize) {
+fn one(site: &Site, server: &ServerKind, case: &ListCase, row: &mut Row<ListSample>, round: usize) {
     if row.is_out() {
         row.samples.push(None);
         return;
@@ -260,38 +261,38 @@ mod tests {
     #[derive(Parser)]
     struct Words {
         #[command(flatten)]
-        list: Arguments,
+        list: ListBenchArguments,
     }
 
-    fn arguments(words: &[&str]) -> Arguments {
+    fn arguments(words: &[&str]) -> ListBenchArguments {
         Words::parse_from([&["list"], words].concat()).list
     }
 
     #[test]
     fn every_sample_ends_by_itself() {
-        for part in Part::ALL {
+        for part in ListPart::ALL {
             for case in cases(part, &arguments(&["--longest", "150"])) {
                 assert!(case.longest <= Duration::from_secs(150), "{}", case.name);
                 assert!(case.world.bad.iter().map(|(_, hosts)| hosts).sum::<u32>() <= case.world.hosts / 2);
             }
         }
         let names = |part| cases(part, &arguments(&[])).into_iter().map(|case| case.name).collect::<Vec<_>>();
-        assert_eq!(names(Part::Single), ["1 × 2,000 recipients, 4 % of the hosts bad"]);
-        assert_eq!(names(Part::Ten).len(), 4);
-        assert_eq!(cases(Part::Ten, &arguments(&[]))[3].world.live(), 1_800);
+        assert_eq!(names(ListPart::Single), ["1 × 2,000 recipients, 4 % of the hosts bad"]);
+        assert_eq!(names(ListPart::Ten).len(), 4);
+        assert_eq!(cases(ListPart::Ten, &arguments(&[]))[3].world.live(), 1_800);
     }
 
     #[test]
     fn what_is_compared_has_the_same_live_recipients() {
-        let parts = [Part::Share, Part::Slow, Part::Ten, Part::Twohundred].map(|part| (part, 2_000));
-        for (part, live) in parts.into_iter().chain([(Part::Beyond, 8_000)]) {
-            for Case { name, world, .. } in
+        let parts = [ListPart::Share, ListPart::Slow, ListPart::Ten, ListPart::Twohundred].map(|part| (part, 2_000));
+        for (part, live) in parts.into_iter().chain([(ListPart::Beyond, 8_000)]) {
+            for ListCase { name, world, .. } in
                 cases(part, &arguments(&[])).into_iter().filter(|case| !case.name.contains("same"))
             {
                 assert_eq!(world.live(), live, "{name}");
             }
         }
-        let shares: Vec<f64> = cases(Part::Share, &arguments(&[]))
+        let shares: Vec<f64> = cases(ListPart::Share, &arguments(&[]))
             .iter()
             .map(|case| f64::from(case.world.hosts - LIVE_HOSTS) / f64::from(case.world.hosts))
             .collect();
@@ -312,17 +313,17 @@ mod tests {
 
     #[test]
     fn peers_do_one_list_and_ten_and_only_postfix_large_and_slow_ones() {
-        let peers = [Kind::Peer("exim".to_owned()), Kind::Untuned("postfix".to_owned()), Kind::Serve];
+        let peers = [ServerKind::Peer("exim".to_owned()), ServerKind::Untuned("postfix".to_owned()), ServerKind::Serve];
         let doing = |part| peers.iter().map(|kind| takes_part(kind, part)).collect::<Vec<_>>();
-        let postfix = Kind::Peer("postfix".to_owned());
-        assert!([Part::Large, Part::Slow, Part::Beyond].iter().all(|part| takes_part(&postfix, *part)));
-        assert!(!takes_part(&postfix, Part::Twohundred));
-        assert_eq!(doing(Part::Single), [true, true, true]);
-        assert_eq!(doing(Part::Ten), [true, true, true]);
-        assert_eq!(doing(Part::Share), [true, true, true]);
-        assert_eq!(doing(Part::Large), [false, false, true]);
-        assert_eq!(doing(Part::Slow), [false, false, true]);
-        assert_eq!(doing(Part::Twohundred), [false, false, true]);
-        assert_eq!(doing(Part::Beyond), [false, false, true]);
+        let postfix = ServerKind::Peer("postfix".to_owned());
+        assert!([ListPart::Large, ListPart::Slow, ListPart::Beyond].iter().all(|part| takes_part(&postfix, *part)));
+        assert!(!takes_part(&postfix, ListPart::Twohundred));
+        assert_eq!(doing(ListPart::Single), [true, true, true]);
+        assert_eq!(doing(ListPart::Ten), [true, true, true]);
+        assert_eq!(doing(ListPart::Share), [true, true, true]);
+        assert_eq!(doing(ListPart::Large), [false, false, true]);
+        assert_eq!(doing(ListPart::Slow), [false, false, true]);
+        assert_eq!(doing(ListPart::Twohundred), [false, false, true]);
+        assert_eq!(doing(ListPart::Beyond), [false, false, true]);
     }
 }

@@ -1,24 +1,24 @@
 //! The figures: medians and spreads for people, all samples for programs.
 
-use super::Part;
-use super::flow::{Case, Sample};
+use super::ListPart;
+use super::flow::{ListCase, ListSample};
 use super::plan::Tables;
 use crate::machine::Machine;
 use crate::side_by_side::figures::{Row, Sampled, cell, median};
-use crate::side_by_side::servers::Kind;
+use crate::side_by_side::servers::ServerKind;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 
 /// Samples of all servers in one case; round `n` of one and of another stand in the same place.
 #[derive(Debug)]
-pub(super) struct Table {
-    pub(super) case: Case,
-    pub(super) rows: Vec<Row<Sample>>,
+pub(super) struct ListTable {
+    pub(super) case: ListCase,
+    pub(super) rows: Vec<Row<ListSample>>,
 }
 
 /// A figure, with its target if it has one.
 #[derive(Debug)]
-pub(super) struct Line {
+pub(super) struct ReportLine {
     pub(super) name: String,
     pub(super) target: &'static str,
     pub(super) measured: String,
@@ -27,7 +27,7 @@ pub(super) struct Line {
     pub(super) must: bool,
 }
 
-impl Line {
+impl ReportLine {
     pub(super) fn plain(name: impl Into<String>, measured: impl Into<String>) -> Self {
         Self { name: name.into(), target: "", measured: measured.into(), met: None, must: false }
     }
@@ -49,12 +49,12 @@ impl Line {
 
 /// Figures of a part that are no table of servers.
 #[derive(Debug)]
-pub(super) struct Lines(pub(super) Vec<Line>);
+pub(super) struct ReportLines(pub(super) Vec<ReportLine>);
 
-impl Lines {
+impl ReportLines {
     pub(super) fn markdown(&self, title: &str) -> String {
         let mut out = format!("\n## {title}\n\n| | target | measured | met |\n|---|---|---|---|\n");
-        for Line { name, target, measured, met, .. } in &self.0 {
+        for ReportLine { name, target, measured, met, .. } in &self.0 {
             let met = met.map_or("", |met| if met { "yes" } else { "no" });
             line(&mut out, format_args!("| {name} | {target} | {measured} | {met} |"));
         }
@@ -68,7 +68,7 @@ impl Lines {
     }
 
     /// These figures as all that a part has to say.
-    pub(super) fn told(&self, part: Part, value: Value) -> Told {
+    pub(super) fn told(&self, part: ListPart, value: Value) -> Told {
         Told { text: self.markdown(part.title()), value, broken: self.broken() }
     }
 }
@@ -83,7 +83,7 @@ pub(super) struct Told {
 
 impl Told {
     /// Adds more figures of the same part below its table.
-    pub(super) fn add(&mut self, key: &str, lines: &Lines, title: &str, value: Value) {
+    pub(super) fn add(&mut self, key: &str, lines: &ReportLines, title: &str, value: Value) {
         self.text += &lines.markdown(title).replace("\n## ", "\n### ");
         self.broken.extend(lines.broken());
         if let Some(all) = self.value.as_object_mut() {
@@ -92,7 +92,7 @@ impl Told {
     }
 
     /// A part that could not be measured.
-    pub(super) fn nothing(part: Part, why: &str) -> Self {
+    pub(super) fn nothing(part: ListPart, why: &str) -> Self {
         let title = part.title();
         let why = format!("no figures: {}", why.escape_debug());
         Self {
@@ -105,13 +105,13 @@ impl Told {
 
 /// All of it.
 #[derive(Debug)]
-pub(super) struct Report {
+pub(super) struct ListReport {
     pub(super) machine: Machine,
     pub(super) file_system: String,
     pub(super) parts: Vec<Value>,
 }
 
-impl Report {
+impl ListReport {
     /// Returns the text above all tables.
     pub(super) fn head(&self) -> String {
         let Machine { processor, cores, memory_gib, kernel } = &self.machine;
@@ -135,13 +135,13 @@ impl Report {
 
 impl Tables {
     /// As tables, and for programs.
-    pub(super) fn report(&self, part: Part) -> Told {
+    pub(super) fn report(&self, part: ListPart) -> Told {
         let mut out = format!("\n## {}\n", part.title());
         for table in &self.all {
             table.markdown(&mut out);
         }
         self.shares(&mut out);
-        let lines = Lines(self.targets(part).into_iter().chain(self.musts()).collect());
+        let lines = ReportLines(self.targets(part).into_iter().chain(self.musts()).collect());
         let mut broken = lines.broken();
         if !lines.0.is_empty() {
             let title = format!("{}: targets, and what must be", part.title());
@@ -150,7 +150,7 @@ impl Tables {
         if self.all.iter().flat_map(|table| &table.rows).all(|row| row.samples.iter().all(Option::is_none)) {
             broken.push("no figures of any server".to_owned());
         }
-        let tables: Vec<Value> = self.all.iter().map(Table::json).collect();
+        let tables: Vec<Value> = self.all.iter().map(ListTable::json).collect();
         Told { text: out, value: json!({ "part": part.title(), "tables": tables }), broken }
     }
 
@@ -162,28 +162,28 @@ impl Tables {
         line(out, format_args!("| | {} |\n|---|{}", cases.join(" | "), "---|".repeat(cases.len())));
         for (at, row) in first.rows.iter().enumerate() {
             let ratio =
-                |table: &Table| table.rows.get(at).map_or_else(|| "-".to_owned(), |of| cell(&times(of, row), 2));
+                |table: &ListTable| table.rows.get(at).map_or_else(|| "-".to_owned(), |of| cell(&times(of, row), 2));
             let ratios: Vec<String> = others.iter().map(ratio).collect();
             line(out, format_args!("| {} | {} |", row.name, ratios.join(" | ")));
         }
     }
 
     /// Returns the lines for the targets of mailrace. A target is missed where one of the rounds has no figure.
-    fn targets(&self, part: Part) -> Vec<Line> {
-        let Some(ours) = self.servers.iter().position(Kind::is_mailrace) else { return Vec::new() };
+    fn targets(&self, part: ListPart) -> Vec<ReportLine> {
+        let Some(ours) = self.servers.iter().position(ServerKind::is_mailrace) else { return Vec::new() };
         let row = |at: usize| self.all.get(at).and_then(|table| table.rows.get(ours));
         let line = |name: &str, target, rounds: Option<Vec<Option<f64>>>, limit: f64| {
             let rounds = rounds.unwrap_or_default();
             let is_met = median(&rounds).is_some_and(|median| median <= limit);
-            Line::target(name, target, cell(&rounds, 2), is_met)
+            ReportLine::target(name, target, cell(&rounds, 2), is_met)
         };
         match part {
-            Part::Single => {
+            ListPart::Single => {
                 vec![line("95 % of the list, s", "≤ 0.6", row(0).map(|row| row.rounds(|sample| sample.at_95)), 0.6)]
             }
-            Part::Ten => {
+            ListPart::Ten => {
                 let bad = row(1);
-                let ratio = |of: Option<&Row<Sample>>| of.zip(row(0)).map(|(bad, none)| times(bad, none));
+                let ratio = |of: Option<&Row<ListSample>>| of.zip(row(0)).map(|(bad, none)| times(bad, none));
                 let connections = bad.map(|row| row.rounds(|sample| Some(count(sample.internet.host_connections_max))));
                 vec![
                     line("all, 10 % bad hosts, s", "≤ 4", bad.map(|row| row.rounds(|sample| sample.at_100)), 4.0),
@@ -198,7 +198,7 @@ impl Tables {
 }
 
 /// Times to all of the same round by each other.
-fn times(of: &Row<Sample>, by: &Row<Sample>) -> Vec<Option<f64>> {
+fn times(of: &Row<ListSample>, by: &Row<ListSample>) -> Vec<Option<f64>> {
     quotients(of, by, |sample| sample.at_100)
 }
 
@@ -208,7 +208,7 @@ pub(super) fn quotients<S: Sampled>(of: &Row<S>, by: &Row<S>, figure: fn(&S) -> 
     of.rounds(figure).into_iter().zip(by).map(|(of, by)| Some(of? / by?)).collect()
 }
 
-impl Table {
+impl ListTable {
     fn markdown(&self, out: &mut String) {
         line(out, format_args!("\n### {}\n", self.case.name));
         line(
@@ -220,7 +220,7 @@ impl Table {
             ),
         );
         for row in &self.rows {
-            let figure = |digits, value: fn(&Sample) -> Option<f64>| cell(&row.rounds(value), digits);
+            let figure = |digits, value: fn(&ListSample) -> Option<f64>| cell(&row.rounds(value), digits);
             let mib = |bytes: Option<u64>| bytes.map(|bytes| count(bytes >> 20));
             line(
                 out,
@@ -251,7 +251,7 @@ impl Table {
     }
 
     fn json(&self) -> Value {
-        let sample = |sample: &Option<Sample>| {
+        let sample = |sample: &Option<ListSample>| {
             sample.as_ref().map(|sample| {
                 let internet = &sample.internet;
                 json!({
@@ -265,7 +265,7 @@ impl Table {
                 })
             })
         };
-        let row = |row: &Row<Sample>| {
+        let row = |row: &Row<ListSample>| {
             let samples: Vec<Option<Value>> = row.samples.iter().map(sample).collect();
             json!({ "name": row.name, "samples": samples, "remarks": row.remarks })
         };
@@ -290,27 +290,27 @@ pub(super) mod tests {
     use std::time::Duration;
 
     /// Returns a case that is not run.
-    pub(in super::super) fn case(name: &str) -> Case {
+    pub(in super::super) fn case(name: &str) -> ListCase {
         let world = World { hosts: 1, domains_per_host: 1, recipients: 1, bad: Vec::new(), delay_ms: 0, slow_s: 0 };
-        Case { name: name.to_owned(), world, messages: 1, bytes: 1, longest: Duration::ZERO }
+        ListCase { name: name.to_owned(), world, messages: 1, bytes: 1, longest: Duration::ZERO }
     }
 
-    fn table(times: &[Option<f64>]) -> Table {
+    fn table(times: &[Option<f64>]) -> ListTable {
         let mut row = Row::new("ours");
         for at_100 in times {
-            row.add(Ok(Sample { at_100: *at_100, at_95: *at_100, live: 4, arrived: 3, ..Sample::default() }));
+            row.add(Ok(ListSample { at_100: *at_100, at_95: *at_100, live: 4, arrived: 3, ..ListSample::default() }));
         }
-        Table { case: case("case"), rows: vec![row, Row::new("theirs")] }
+        ListTable { case: case("case"), rows: vec![row, Row::new("theirs")] }
     }
 
-    fn tables(all: Vec<Table>) -> Tables {
-        Tables { servers: vec![Kind::Serve, Kind::Peer("theirs".to_owned())], all }
+    fn tables(all: Vec<ListTable>) -> Tables {
+        Tables { servers: vec![ServerKind::Serve, ServerKind::Peer("theirs".to_owned())], all }
     }
 
     #[test]
     fn shares_are_paired_and_leave_gaps() {
         let all = vec![table(&[Some(2.0), None, Some(4.0)]), table(&[Some(3.0), Some(1.0), Some(4.0)])];
-        let Told { text, value, .. } = tables(all).report(Part::Ten);
+        let Told { text, value, .. } = tables(all).report(ListPart::Ten);
         assert!(text.contains("| ours | 2 of 3: 1.25 [1.00–1.50] |"), "{text}");
         assert!(text.contains("| theirs | - |"), "{text}");
         assert!(
@@ -326,11 +326,11 @@ pub(super) mod tests {
 
     #[test]
     fn a_round_without_a_figure_misses_the_target() {
-        let single = |times: &[Option<f64>]| tables(vec![table(times)]).report(Part::Single).text;
+        let single = |times: &[Option<f64>]| tables(vec![table(times)]).report(ListPart::Single).text;
         assert!(single(&[Some(0.5), Some(0.7), Some(0.4)]).contains("| ≤ 0.6 | 0.50 [0.40–0.70] | yes |"));
         assert!(single(&[Some(0.5), None, None]).contains("| ≤ 0.6 | 1 of 3: 0.50 [0.50–0.50] | no |"));
         assert!(single(&[]).contains("| ≤ 0.6 | - | no |"));
-        let ten = |times: &[Option<f64>]| tables(vec![table(&[Some(0.5); 3]), table(times)]).report(Part::Ten).text;
+        let ten = |times: &[Option<f64>]| tables(vec![table(&[Some(0.5); 3]), table(times)]).report(ListPart::Ten).text;
         assert!(ten(&[Some(0.5); 3]).contains("| ≤ 1.05 | 1.00 [1.00–1.00] | yes |"));
         let failed = ten(&[None, Some(0.5), None]);
         assert!(failed.contains("| ≤ 4 | 1 of 3: 0.50 [0.50–0.50] | no |"), "{failed}");
@@ -338,26 +338,26 @@ pub(super) mod tests {
         // The targets are ours, wherever we stand.
         let mut others = tables(vec![table(&[Some(0.5)])]);
         others.servers.reverse();
-        assert!(others.report(Part::Single).text.contains("| ≤ 0.6 | - | no |"));
-        others.servers = vec![Kind::Peer("theirs".to_owned())];
-        assert!(!others.report(Part::Single).text.contains("≤ 0.6"));
+        assert!(others.report(ListPart::Single).text.contains("| ≤ 0.6 | - | no |"));
+        others.servers = vec![ServerKind::Peer("theirs".to_owned())];
+        assert!(!others.report(ListPart::Single).text.contains("≤ 0.6"));
     }
 
     #[test]
     fn a_run_fails_by_what_must_be_and_not_by_its_times() {
         let lines = |is_met, is_so| {
-            Lines(vec![
-                Line::plain("x", "1"),
-                Line::target("time", "≤ 1", "2", is_met),
-                Line::must("none lost", "3", is_so),
+            ReportLines(vec![
+                ReportLine::plain("x", "1"),
+                ReportLine::target("time", "≤ 1", "2", is_met),
+                ReportLine::must("none lost", "3", is_so),
             ])
         };
-        assert_eq!(lines(false, true).told(Part::Limits, json!(null)).broken, [""; 0]);
-        assert_eq!(lines(true, false).told(Part::Limits, json!(null)).broken, ["none lost: 3"]);
+        assert_eq!(lines(false, true).told(ListPart::Limits, json!(null)).broken, [""; 0]);
+        assert_eq!(lines(true, false).told(ListPart::Limits, json!(null)).broken, ["none lost: 3"]);
         assert!(lines(true, false).markdown("Limits").contains("| none lost | must be | 3 | no |"));
-        assert_eq!(Told::nothing(Part::Limits, "why").broken, ["no figures: why"]);
+        assert_eq!(Told::nothing(ListPart::Limits, "why").broken, ["no figures: why"]);
         // A part that is added changes no other.
-        let mut told = lines(true, false).told(Part::Limits, json!({}));
+        let mut told = lines(true, false).told(ListPart::Limits, json!({}));
         told.add("more", &lines(true, false), "More", json!(1));
         assert_eq!((told.broken.len(), &told.value["more"]), (2, &json!(1)));
     }

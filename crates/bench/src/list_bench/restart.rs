@@ -10,15 +10,15 @@
 //! first connection of the submitter. Processor time is that of both processes, memory the most of either.
 
 use super::flow::{Submission, follow, micros, submission};
-use super::internet::Internet;
-use super::ledger::Tally;
-use super::report::{Line, Lines, Told, count, line, quotients};
-use super::{Arguments, Part, plan};
+use super::internet::InternetProcess;
+use super::ledger::Arrivals;
+use super::report::{ReportLine, ReportLines, Told, count, line, quotients};
+use super::{ListBenchArguments, ListPart, plan};
 use crate::clock;
 use crate::machine::say;
 use crate::side_by_side::figures::{Row, Sampled, cell};
 use crate::side_by_side::programs::{process_memory_max, process_ticks, seconds};
-use crate::side_by_side::servers::{Kind, Server, Site, Task};
+use crate::side_by_side::servers::{RunningServer, ServerKind, Site, Task};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -37,13 +37,13 @@ const MIDDLE: std::ops::RangeInclusive<f64> = 10.0..=90.0;
 
 /// The treatment of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum RestartMode {
     Through,
     Killed,
     Held,
 }
 
-impl Way {
+impl RestartMode {
     const ALL: [Self; 3] = [Self::Through, Self::Killed, Self::Held];
 
     fn text(self) -> &'static str {
@@ -57,7 +57,7 @@ impl Way {
 
 /// The figures of one sample.
 #[derive(Clone, Debug, Default)]
-struct Sample {
+struct RestartSample {
     /// The time until all live recipients had the list, in seconds.
     all_s: Option<f64>,
     /// From the second start until it accepts connections.
@@ -101,12 +101,12 @@ impl Again {
 
     /// Returns the repeated deliveries that a kill in the middle does not explain, by the time when the server was
     /// back.
-    fn unexplained(&self, way: Way) -> u64 {
-        if way == Way::Killed { self.anew } else { self.count }
+    fn unexplained(&self, way: RestartMode) -> u64 {
+        if way == RestartMode::Killed { self.anew } else { self.count }
     }
 }
 
-impl Sampled for Sample {
+impl Sampled for RestartSample {
     fn rate(&self) -> f64 {
         self.all_s.map_or(0.0, f64::recip)
     }
@@ -118,52 +118,52 @@ impl Sampled for Sample {
 
 /// All samples, a row for each way.
 #[derive(Debug)]
-pub(super) struct Figures {
+pub(super) struct RestartFigures {
     recipients: usize,
-    rows: Vec<Row<Sample>>,
+    rows: Vec<Row<RestartSample>>,
 }
 
 /// Takes all samples; ways take turns.
 ///
 /// # Errors
 /// Why there are no figures.
-pub(super) fn measure(site: &Site, arguments: &Arguments) -> Result<Figures, String> {
-    let mut rows: Vec<Row<Sample>> = Way::ALL.map(|way| Row::new(way.text())).into();
+pub(super) fn measure(site: &Site, arguments: &ListBenchArguments) -> Result<RestartFigures, String> {
+    let mut rows: Vec<Row<RestartSample>> = RestartMode::ALL.map(|way| Row::new(way.text())).into();
     for round in 0..arguments.rounds() {
-        for turn in 0..Way::ALL.len() {
-            let at = (turn + round) % Way::ALL.len();
-            let (Some(way), Some(row)) = (Way::ALL.get(at), rows.get_mut(at)) else { continue };
+        for turn in 0..RestartMode::ALL.len() {
+            let at = (turn + round) % RestartMode::ALL.len();
+            let (Some(way), Some(row)) = (RestartMode::ALL.get(at), rows.get_mut(at)) else { continue };
             let sample = sample(site, arguments, *way).map_err(|why| format!("{}: {why}", way.text()))?;
             say(&format!("list: restart: round {}: {}: {sample:?}", round + 1, way.text()));
             row.add(Ok(sample));
         }
     }
     let world = plan::large(arguments);
-    Ok(Figures { recipients: world.hosts as usize * world.recipients as usize, rows })
+    Ok(RestartFigures { recipients: world.hosts as usize * world.recipients as usize, rows })
 }
 
-fn sample(site: &Site, arguments: &Arguments, way: Way) -> Result<Sample, String> {
-    let mut internet = Internet::start(site, &plan::large(arguments))?;
-    let held = if way == Way::Held { vec!["delivery.mode=queue".to_owned()] } else { Vec::new() };
-    let mut server = Server::start_with(site, &Kind::Serve, Task::List, &held)?;
+fn sample(site: &Site, arguments: &ListBenchArguments, way: RestartMode) -> Result<RestartSample, String> {
+    let mut internet = InternetProcess::start(site, &plan::large(arguments))?;
+    let held = if way == RestartMode::Held { vec!["delivery.mode=queue".to_owned()] } else { Vec::new() };
+    let mut server = RunningServer::start_with(site, &ServerKind::Serve, Task::List, &held)?;
     let people = std::mem::take(&mut internet.people);
     let (all, expected) = (people.all.len(), people.live());
-    let mut tally = Tally::new("restart", people.all.iter().cloned().zip(people.is_live.iter().copied()));
-    let mut sample = Sample { expected, ..Sample::default() };
+    let mut tally = Arrivals::new("restart", people.all.iter().cloned().zip(people.is_live.iter().copied()));
+    let mut sample = RestartSample { expected, ..RestartSample::default() };
     let submission = Submission::start(submission(server.at, "restart", 1, arguments.bytes, vec![people.all]));
     let (mut start_us, mut killed_us) = (submission.start_us, None);
-    if way != Way::Through {
+    if way != RestartMode::Through {
         if !submission.wait() {
             return Err("the list was not accepted".to_owned());
         }
-        if way == Way::Killed {
+        if way == RestartMode::Killed {
             until_waiting(&server, &submission, all - expected / 2)?;
         }
         sample.uses(&server);
         killed_us = Some(clock::unix_us());
         server.end(Signal::KILL);
         let start = clock::now();
-        if way == Way::Held {
+        if way == RestartMode::Held {
             start_us = clock::unix_us();
         }
         server.start_again(Task::List, &[])?;
@@ -197,7 +197,7 @@ fn sample(site: &Site, arguments: &Arguments, way: Way) -> Result<Sample, String
 }
 
 /// Waits until no more recipients than these wait.
-fn until_waiting(server: &Server<'_>, submission: &Submission, at_most: usize) -> Result<(), String> {
+fn until_waiting(server: &RunningServer<'_>, submission: &Submission, at_most: usize) -> Result<(), String> {
     while server.waiting()? > at_most as u64 {
         if submission.elapsed() > LONGEST {
             return Err(format!("more than {at_most} recipients wait after {} s", LONGEST.as_secs()));
@@ -207,9 +207,9 @@ fn until_waiting(server: &Server<'_>, submission: &Submission, at_most: usize) -
     Ok(())
 }
 
-impl Sample {
+impl RestartSample {
     /// Adds what a process has used until now.
-    fn uses(&mut self, server: &Server<'_>) {
+    fn uses(&mut self, server: &RunningServer<'_>) {
         if let Some(pid) = server.process() {
             self.cpu_s += seconds(process_ticks(pid));
             self.memory = self.memory.max(process_memory_max(pid));
@@ -217,27 +217,27 @@ impl Sample {
     }
 
     /// Whether the kill came when it was to come. No held message may have left.
-    fn is_killed_in_time(&self, way: Way) -> bool {
+    fn is_killed_in_time(&self, way: RestartMode) -> bool {
         match way {
-            Way::Through => self.before.is_none(),
-            Way::Killed => self.before.is_some_and(|percent| MIDDLE.contains(&percent)),
-            Way::Held => self.before == Some(0.0),
+            RestartMode::Through => self.before.is_none(),
+            RestartMode::Killed => self.before.is_some_and(|percent| MIDDLE.contains(&percent)),
+            RestartMode::Held => self.before == Some(0.0),
         }
     }
 }
 
-impl Figures {
-    fn row(&self, way: Way) -> impl Iterator<Item = &Sample> {
-        let row = Way::ALL.iter().position(|one| *one == way).and_then(|at| self.rows.get(at));
+impl RestartFigures {
+    fn row(&self, way: RestartMode) -> impl Iterator<Item = &RestartSample> {
+        let row = RestartMode::ALL.iter().position(|one| *one == way).and_then(|at| self.rows.get(at));
         row.into_iter().flat_map(|row| row.samples.iter().flatten())
     }
 
-    fn all(&self) -> impl Iterator<Item = (Way, &Sample)> {
-        Way::ALL.into_iter().flat_map(|way| self.row(way).map(move |sample| (way, sample)))
+    fn all(&self) -> impl Iterator<Item = (RestartMode, &RestartSample)> {
+        RestartMode::ALL.into_iter().flat_map(|way| self.row(way).map(move |sample| (way, sample)))
     }
 
-    fn lines(&self) -> Lines {
-        let by_through = |figure: fn(&Sample) -> Option<f64>| {
+    fn lines(&self) -> ReportLines {
+        let by_through = |figure: fn(&RestartSample) -> Option<f64>| {
             let others = self.rows.first().into_iter().flat_map(|first| {
                 self.rows.iter().skip(1).map(|row| format!("{}: {}", row.name, cell(&quotients(row, first, figure), 2)))
             });
@@ -246,40 +246,45 @@ impl Figures {
         let is_whole = self.all().all(|(_, sample)| sample.arrived == sample.expected);
         let missing = self.all().map(|(_, sample)| sample.expected - sample.arrived.min(sample.expected)).max();
         let lost: u64 = self.all().map(|(_, sample)| sample.lost).sum();
-        let unexplained =
-            |of: fn(&Sample) -> Again| -> u64 { self.all().map(|(way, sample)| of(sample).unexplained(way)).sum() };
+        let unexplained = |of: fn(&RestartSample) -> Again| -> u64 {
+            self.all().map(|(way, sample)| of(sample).unexplained(way)).sum()
+        };
         let (twice, unrecorded) = (unexplained(|sample| sample.twice), unexplained(|sample| sample.unrecorded));
-        let by_the_kill = |what: &str, of: fn(&Sample) -> Again| {
-            let all = || self.row(Way::Killed).map(of);
+        let by_the_kill = |what: &str, of: fn(&RestartSample) -> Again| {
+            let all = || self.row(RestartMode::Killed).map(of);
             let (most, oldest) =
                 (all().map(|again| again.count).max(), all().filter_map(|again| again.oldest_us).max());
-            Line::must(
+            ReportLine::must(
                 format!("{what} after a kill in the middle: only what had come at most 500 ms before it"),
                 format!("{} at most, {:.0} ms", most.unwrap_or(0), oldest.map_or(0.0, |us| 1e3 * micros(us))),
                 oldest.is_none_or(|us| us <= REPEATED_MAX_US),
             )
         };
         let in_time = self.all().all(|(way, sample)| sample.is_killed_in_time(way));
-        Lines(vec![
-            Line::plain("time by that of a server not killed", by_through(|sample| sample.all_s)),
-            Line::plain("processor time by that", by_through(|sample| Some(sample.cpu_s))),
-            Line::plain("the most memory by that", by_through(|sample| Some(count(sample.memory)))),
-            Line::must("every live recipient had the list", format!("{} had not", missing.unwrap_or(0)), is_whole),
-            Line::must(format!("lost of {} recipients: 0", self.recipients), lost.to_string(), lost == 0),
-            Line::must("twice without a kill under way: 0", twice.to_string(), twice == 0),
-            Line::must(
+        ReportLines(vec![
+            ReportLine::plain("time by that of a server not killed", by_through(|sample| sample.all_s)),
+            ReportLine::plain("processor time by that", by_through(|sample| Some(sample.cpu_s))),
+            ReportLine::plain("the most memory by that", by_through(|sample| Some(count(sample.memory)))),
+            ReportLine::must(
+                "every live recipient had the list",
+                format!("{} had not", missing.unwrap_or(0)),
+                is_whole,
+            ),
+            ReportLine::must(format!("lost of {} recipients: 0", self.recipients), lost.to_string(), lost == 0),
+            ReportLine::must("twice without a kill under way: 0", twice.to_string(), twice == 0),
+            ReportLine::must(
                 "had the list and wait for it, without a kill under way: 0",
                 unrecorded.to_string(),
                 unrecorded == 0,
             ),
             by_the_kill("twice", |sample| sample.twice),
             by_the_kill("had the list and wait for it", |sample| sample.unrecorded),
-            Line::must("the kill came between 10 and 90 % of the arrivals, or before all", "", in_time),
+            ReportLine::must("the kill came between 10 and 90 % of the arrivals, or before all", "", in_time),
         ])
     }
 
     /// As tables, and for programs.
-    pub(super) fn report(&self, part: Part) -> Told {
+    pub(super) fn report(&self, part: ListPart) -> Told {
         let mut out = format!(
             "\n## {}\n\n| {} recipients | all live ones, s | start until ready, s | arrived before the kill, % | CPU, s \
              | memory, MiB | came twice | the same, unanswered before | had it and wait |\n|---|{}\n",
@@ -288,7 +293,7 @@ impl Figures {
             "---|".repeat(8)
         );
         for row in &self.rows {
-            let figure = |digits, value: fn(&Sample) -> Option<f64>| cell(&row.rounds(value), digits);
+            let figure = |digits, value: fn(&RestartSample) -> Option<f64>| cell(&row.rounds(value), digits);
             line(
                 &mut out,
                 format_args!(
@@ -307,8 +312,8 @@ impl Figures {
         }
         let lines = self.lines();
         out.push_str(&lines.markdown(&format!("{}: beside each other", part.title())).replace("\n## ", "\n### "));
-        let samples = |row: &Row<Sample>| -> Value {
-            let all = row.samples.iter().flatten().map(Sample::json);
+        let samples = |row: &Row<RestartSample>| -> Value {
+            let all = row.samples.iter().flatten().map(RestartSample::json);
             json!({ "name": row.name, "samples": all.collect::<Vec<_>>() })
         };
         let rows: Vec<Value> = self.rows.iter().map(samples).collect();
@@ -317,7 +322,7 @@ impl Figures {
     }
 }
 
-impl Sample {
+impl RestartSample {
     fn json(&self) -> Value {
         json!({
             "all_seconds": self.all_s, "ready_seconds": self.ready_s, "percent_before_kill": self.before,
@@ -334,30 +339,39 @@ impl Sample {
 mod tests {
     use super::*;
 
-    fn figures(change: impl FnOnce(&mut [Sample; 3])) -> Figures {
-        let one = Sample { all_s: Some(2.0), cpu_s: 1.0, memory: 100, arrived: 9, expected: 9, ..Sample::default() };
+    fn figures(change: impl FnOnce(&mut [RestartSample; 3])) -> RestartFigures {
+        let one = RestartSample {
+            all_s: Some(2.0),
+            cpu_s: 1.0,
+            memory: 100,
+            arrived: 9,
+            expected: 9,
+            ..RestartSample::default()
+        };
         let again = Again { count: 4, oldest_us: Some(REPEATED_MAX_US), anew: 0 };
-        let killed = Sample { all_s: Some(3.0), before: Some(50.0), twice: again, unrecorded: again, ..one.clone() };
-        let held = Sample { before: Some(0.0), ..one.clone() };
+        let killed =
+            RestartSample { all_s: Some(3.0), before: Some(50.0), twice: again, unrecorded: again, ..one.clone() };
+        let held = RestartSample { before: Some(0.0), ..one.clone() };
         let mut samples = [one, killed, held];
         change(&mut samples);
-        let row = |(way, sample): (Way, Sample)| {
+        let row = |(way, sample): (RestartMode, RestartSample)| {
             let mut row = Row::new(way.text());
             row.add(Ok(sample));
             row
         };
-        Figures { recipients: 10, rows: Way::ALL.into_iter().zip(samples).map(row).collect() }
+        RestartFigures { recipients: 10, rows: RestartMode::ALL.into_iter().zip(samples).map(row).collect() }
     }
 
     #[test]
     fn a_loss_or_an_old_double_makes_it_fail() {
-        let broken = |change: fn(&mut [Sample; 3])| figures(change).lines().broken().len();
+        let broken = |change: fn(&mut [RestartSample; 3])| figures(change).lines().broken().len();
         assert_eq!(broken(|_| {}), 0);
         assert_eq!(broken(|samples| samples[1].lost = 1), 1);
         assert_eq!(broken(|samples| samples[2].arrived = 8), 1);
-        let both: [fn(&mut Sample) -> &mut Again; 2] = [|sample| &mut sample.twice, |sample| &mut sample.unrecorded];
+        let both: [fn(&mut RestartSample) -> &mut Again; 2] =
+            [|sample| &mut sample.twice, |sample| &mut sample.unrecorded];
         for again in both {
-            let broken = |change: &dyn Fn(&mut [Sample; 3])| figures(change).lines().broken().len();
+            let broken = |change: &dyn Fn(&mut [RestartSample; 3])| figures(change).lines().broken().len();
             assert_eq!(broken(&|samples| again(&mut samples[0]).count = 1), 1);
             assert_eq!(broken(&|samples| again(&mut samples[2]).count = 1), 1);
             // A delivery whose result the killed server lost is sent again, or will be.
@@ -384,7 +398,7 @@ mod tests {
 
     #[test]
     fn ratios_are_by_the_server_that_is_not_killed() {
-        let told = figures(|_| {}).report(Part::Restart);
+        let told = figures(|_| {}).report(ListPart::Restart);
         assert!(
             told.text.contains("killed in the middle: 1.50 [1.50–1.50]; killed while all is held: 1.00"),
             "{}",

@@ -9,17 +9,17 @@
 //! recipients (`--waiting 0`) it shows the smallest difference that it can measure.
 
 use super::flow::{Submission, follow, submission};
-use super::internet::Internet;
-use super::ledger::Tally;
-use super::report::{Line, Lines, Told};
+use super::internet::InternetProcess;
+use super::ledger::Arrivals;
+use super::report::{ReportLine, ReportLines, Told};
 use super::tries::Tries;
 use super::world::World;
-use super::{Arguments, Part};
+use super::{ListBenchArguments, ListPart};
 use crate::clock;
 use crate::machine::say;
 use crate::side_by_side::figures::{spread, text};
 use crate::side_by_side::programs::{process_memory_max, process_ticks, seconds, us_each};
-use crate::side_by_side::servers::{Kind, Server, Site, Task};
+use crate::side_by_side::servers::{RunningServer, ServerKind, Site, Task};
 use crate::storm::Plan;
 use clap::ValueEnum;
 use serde_json::{Value, json};
@@ -88,7 +88,7 @@ impl Bad {
 /// Recipients that were brought, the seconds until they were accepted and until they had arrived, the server's
 /// processor time, in ticks, and connections over which they came.
 #[derive(Clone, Copy, Debug, Default)]
-struct Work {
+struct BroughtRecipients {
     recipients: f64,
     accepted_s: f64,
     arrived_s: f64,
@@ -96,7 +96,7 @@ struct Work {
     connections: f64,
 }
 
-impl Work {
+impl BroughtRecipients {
     fn add(&mut self, other: Self) {
         self.recipients += other.recipients;
         self.accepted_s += other.accepted_s;
@@ -128,8 +128,8 @@ impl Work {
 /// The work of a server in a turn.
 #[derive(Clone, Copy, Debug, Default)]
 struct Did {
-    lists: Work,
-    single: Work,
+    lists: BroughtRecipients,
+    single: BroughtRecipients,
 }
 
 /// The same work for both servers.
@@ -141,7 +141,7 @@ struct Turn {
 
 /// A time in which nothing happens but that bad hosts are tried again.
 #[derive(Clone, Copy, Debug, Default)]
-struct Idle {
+struct IdlePeriod {
     seconds: f64,
     /// Share of a core, and that of the server with nothing in its queue.
     share: f64,
@@ -157,14 +157,14 @@ struct Idle {
 
 /// All figures of the part.
 #[derive(Debug)]
-pub(super) struct Figures {
+pub(super) struct StragglerFigures {
     bad: Bad,
     bad_hosts: usize,
     waiting: u64,
     turns: Vec<Turn>,
     fill_s: f64,
     rest_s: Option<f64>,
-    idle: Idle,
+    idle: IdlePeriod,
     memory: u64,
     /// Totals of all passes: messages that a recipient had before, and those that were not sent.
     twice: u64,
@@ -175,7 +175,7 @@ pub(super) struct Figures {
 ///
 /// # Errors
 /// Why there are no figures.
-pub(super) fn measure(site: &Site, arguments: &Arguments) -> Result<Figures, String> {
+pub(super) fn measure(site: &Site, arguments: &ListBenchArguments) -> Result<StragglerFigures, String> {
     let bad = arguments.stragglers;
     let world = World {
         hosts: HOSTS,
@@ -185,18 +185,20 @@ pub(super) fn measure(site: &Site, arguments: &Arguments) -> Result<Figures, Str
         delay_ms: arguments.delay,
         slow_s: 0,
     };
-    let internet = Internet::start(site, &world)?;
-    let (empty, full) =
-        (Server::start(site, &Kind::Serve, Task::List)?, Server::start(site, &Kind::Serve, Task::List)?);
+    let internet = InternetProcess::start(site, &world)?;
+    let (empty, full) = (
+        RunningServer::start(site, &ServerKind::Serve, Task::List)?,
+        RunningServer::start(site, &ServerKind::Serve, Task::List)?,
+    );
     let pid = process(&full)?;
-    let mut bench = Bench { internet, bytes: arguments.bytes, run: 0, twice: 0, strange: 0 };
+    let mut bench = StragglerBench { internet, bytes: arguments.bytes, run: 0, twice: 0, strange: 0 };
 
     let bad_ones = bench.internet.people.those(false);
     let messages = arguments.waiting.div_ceil(bad_ones.len().max(1) as u64);
     let (bad_hosts, waiting) = (bad_ones.len(), messages * bad_ones.len() as u64);
     say(&format!("list: stragglers: {waiting} recipients are brought"));
     let mut tries = Tries::watch(full.log().ok_or("the server has no log")?)?;
-    let (mut fill_s, mut rest_s, mut idle) = (0.0, None, Idle::default());
+    let (mut fill_s, mut rest_s, mut idle) = (0.0, None, IdlePeriod::default());
     if waiting > 0 {
         let fill = Submission::start(submission(full.at, "fill", messages, arguments.bytes, vec![bad_ones]));
         fill_s = fill.end()?;
@@ -217,16 +219,21 @@ pub(super) fn measure(site: &Site, arguments: &Arguments) -> Result<Figures, Str
             say_all("list: stragglers: so far", &turns);
         }
     }
-    let (memory, Bench { twice, strange, .. }) = (process_memory_max(pid), bench);
-    Ok(Figures { bad, bad_hosts, waiting, turns, fill_s, rest_s, idle, memory, twice, strange })
+    let (memory, StragglerBench { twice, strange, .. }) = (process_memory_max(pid), bench);
+    Ok(StragglerFigures { bad, bad_hosts, waiting, turns, fill_s, rest_s, idle, memory, twice, strange })
 }
 
-fn process(server: &Server<'_>) -> Result<u32, String> {
+fn process(server: &RunningServer<'_>) -> Result<u32, String> {
     server.process().ok_or_else(|| "the server is no process of ours".to_owned())
 }
 
 /// Measures both servers while nothing happens, until all hosts that refuse have been tried.
-fn idle(full: &Server<'_>, empty: &Server<'_>, bad: (Bad, usize), is_quick: bool) -> Result<Idle, String> {
+fn idle(
+    full: &RunningServer<'_>,
+    empty: &RunningServer<'_>,
+    bad: (Bad, usize),
+    is_quick: bool,
+) -> Result<IdlePeriod, String> {
     let (bad, hosts) = bad;
     let pids = [process(full)?, process(empty)?];
     let mut tries = Tries::watch(full.log().ok_or("the server has no log")?)?;
@@ -249,7 +256,7 @@ fn idle(full: &Server<'_>, empty: &Server<'_>, bad: (Bad, usize), is_quick: bool
     };
     let waiting = [waiting, full.waiting()?];
     let (tries, hosts) = (tries.count, tries.whose.len());
-    Ok(Idle { seconds, share: share(0), share_empty: share(1), waiting, tries, hosts, is_quick })
+    Ok(IdlePeriod { seconds, share: share(0), share_empty: share(1), waiting, tries, hosts, is_quick })
 }
 
 /// Waits until a process does little, and all bad hosts have been tried: there are pauses before. How long it took.
@@ -270,8 +277,8 @@ fn rest(pid: u32, look: Duration, mut knows_all: impl FnMut() -> Result<bool, St
 }
 
 /// An internet at work.
-struct Bench {
-    internet: Internet,
+struct StragglerBench {
+    internet: InternetProcess,
     bytes: usize,
     /// Number of the last run; each has its own name.
     run: u32,
@@ -280,7 +287,7 @@ struct Bench {
     strange: u64,
 }
 
-impl Bench {
+impl StragglerBench {
     /// Has the same work done by servers of these addresses and processes, the one with an empty queue and the other,
     /// and then in the other order: the second one has a machine that differs by a quarter at times.
     fn turn(&mut self, servers: [(SocketAddr, u32); 2]) -> Result<Turn, String> {
@@ -311,10 +318,10 @@ impl Bench {
         sessions: u32,
         lists: Vec<Vec<String>>,
         each: usize,
-    ) -> Result<Work, String> {
+    ) -> Result<BroughtRecipients, String> {
         self.run += 1;
         let run = format!("run{}", self.run);
-        let mut tally = Tally::new(&run, lists.iter().flatten().map(|one| (one.clone(), true)));
+        let mut tally = Arrivals::new(&run, lists.iter().flatten().map(|one| (one.clone(), true)));
         let expected = each * usize::try_from(messages).unwrap_or(usize::MAX);
         // Late arrivals of the run before do not count in this one.
         self.internet.deliveries(|_| {})?;
@@ -335,7 +342,7 @@ impl Bench {
         let expected = u32::try_from(expected).map_or(f64::INFINITY, f64::from);
         let ticks = process_ticks(pid).saturating_sub(before);
         let connections = u32::try_from(connections.len()).map_or(f64::INFINITY, f64::from);
-        Ok(Work { recipients: expected, accepted_s, arrived_s, ticks, connections })
+        Ok(BroughtRecipients { recipients: expected, accepted_s, arrived_s, ticks, connections })
     }
 }
 
@@ -351,57 +358,60 @@ fn say_all(what: &str, turns: &[Turn]) {
     say(&format!("{what}, {} turns, recipients/s that arrived: lists {lists}; single messages {single}", turns.len()));
 }
 
-impl Figures {
+impl StragglerFigures {
     /// As a table, and for programs.
-    pub(super) fn report(&self, part: Part) -> Told {
+    pub(super) fn report(&self, part: ListPart) -> Told {
         let row = |of: fn(&Did) -> f64| ratio(&self.turns, of);
         let rate = |name: &'static str, of: fn(&Did) -> f64| {
             let (ratios, measured) = row(of);
             let is_met = spread(ratios).is_some_and(|(median, ..)| median >= 0.95);
-            Line::target(format!("{name}, recipients/s, empty → full queue: ratio"), "≥ 0.95", measured, is_met)
+            ReportLine::target(format!("{name}, recipients/s, empty → full queue: ratio"), "≥ 0.95", measured, is_met)
         };
         let work = |name: &'static str, of: fn(&Did) -> f64| {
-            Line::plain(format!("{name}, processor µs a recipient, empty → full queue: ratio"), row(of).1)
+            ReportLine::plain(format!("{name}, processor µs a recipient, empty → full queue: ratio"), row(of).1)
         };
         let hands = |name: &'static str, of: fn(&Did) -> f64| {
-            Line::plain(format!("{name}, connections for 100 recipients, empty → full queue: ratio"), row(of).1)
+            ReportLine::plain(format!("{name}, connections for 100 recipients, empty → full queue: ratio"), row(of).1)
         };
-        let Idle { seconds, share, share_empty, waiting: [first, last], tries, hosts, is_quick } = self.idle;
+        let IdlePeriod { seconds, share, share_empty, waiting: [first, last], tries, hosts, is_quick } = self.idle;
         let bad_hosts = self.bad_hosts;
         let tried = format!("{hosts}, {tries} tries");
         let lines = vec![
-            Line::plain(
+            ReportLine::plain(
                 format!("recipients that wait, on {bad_hosts} bad hosts"),
                 format!("{}, {}", self.waiting, self.bad.character()),
             ),
-            Line::plain("seconds to bring them", format!("{:.1}", self.fill_s)),
-            Line::plain("seconds until at rest", self.rest_s.map_or_else(|| "never".to_owned(), |s| format!("{s:.0}"))),
-            Line::target(
+            ReportLine::plain("seconds to bring them", format!("{:.1}", self.fill_s)),
+            ReportLine::plain(
+                "seconds until at rest",
+                self.rest_s.map_or_else(|| "never".to_owned(), |s| format!("{s:.0}")),
+            ),
+            ReportLine::target(
                 format!("processor in {seconds:.0} s in which nothing else happens, % of a core (empty queue)"),
                 "≤ 1",
                 format!("{:.2} ({:.2})", 100.0 * share, 100.0 * share_empty),
                 share <= 0.01,
             ),
             if self.bad == Bad::Dead && !is_quick {
-                Line::must(
+                ReportLine::must(
                     format!("bad hosts tried in that time: all {bad_hosts}, and at most {TRIES_MAX} times on average"),
                     tried,
                     hosts == bad_hosts && tries <= TRIES_MAX * bad_hosts as u64,
                 )
             } else {
-                Line::plain(format!("bad hosts of {bad_hosts} at which a try ended in that time"), tried)
+                ReportLine::plain(format!("bad hosts of {bad_hosts} at which a try ended in that time"), tried)
             },
-            Line::must(
+            ReportLine::must(
                 "who waits at its beginning and its end: all of them",
                 format!("{first} and {last}"),
                 [first, last] == [self.waiting; 2],
             ),
-            Line::must(
+            ReportLine::must(
                 "mail to live hosts that came twice, or that nobody sent: 0 and 0",
                 format!("{} and {}", self.twice, self.strange),
                 (self.twice, self.strange) == (0, 0),
             ),
-            Line::plain("the most memory, MiB", (self.memory >> 20).to_string()),
+            ReportLine::plain("the most memory, MiB", (self.memory >> 20).to_string()),
             rate("lists accepted", |did| did.lists.accepted()),
             rate("lists arrived", |did| did.lists.arrived()),
             work("lists", |did| did.lists.us()),
@@ -411,7 +421,7 @@ impl Figures {
             work("single messages", |did| did.single.us()),
             hands("single messages", |did| did.single.connections()),
         ];
-        let pace = |of: &Work| json!({"accepted": of.accepted(), "arrived": of.arrived(), "us": of.us(), "connections": of.connections()});
+        let pace = |of: &BroughtRecipients| json!({"accepted": of.accepted(), "arrived": of.arrived(), "us": of.us(), "connections": of.connections()});
         let one = |did: &Did| json!({"lists": pace(&did.lists), "single": pace(&did.single)});
         let passes = |of: fn(&Turn) -> &Did| -> Vec<Value> { self.turns.iter().map(|turn| one(of(turn))).collect() };
         let value = json!({
@@ -421,7 +431,7 @@ impl Figures {
             "strange": self.strange,
             "memory_max": self.memory, "empty": passes(|turn| &turn.empty), "full": passes(|turn| &turn.full),
         });
-        Lines(lines).told(part, value)
+        ReportLines(lines).told(part, value)
     }
 }
 
@@ -429,9 +439,9 @@ impl Figures {
 mod tests {
     use super::*;
 
-    fn broken(change: impl FnOnce(&mut Figures)) -> Vec<String> {
-        let idle = Idle { seconds: 75.0, waiting: [1_000, 1_000], tries: 6, hosts: 5, ..Idle::default() };
-        let mut figures = Figures {
+    fn broken(change: impl FnOnce(&mut StragglerFigures)) -> Vec<String> {
+        let idle = IdlePeriod { seconds: 75.0, waiting: [1_000, 1_000], tries: 6, hosts: 5, ..IdlePeriod::default() };
+        let mut figures = StragglerFigures {
             bad: Bad::Dead,
             bad_hosts: 5,
             waiting: 1_000,
@@ -444,7 +454,7 @@ mod tests {
             strange: 0,
         };
         change(&mut figures);
-        figures.report(Part::Stragglers).broken
+        figures.report(ListPart::Stragglers).broken
     }
 
     #[test]

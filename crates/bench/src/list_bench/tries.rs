@@ -4,7 +4,7 @@
 //! Only this watch sees refused connections, since no socket of the simulated internet is there. The server does not
 //! notice the watch: its file is read from where it ended when the watch began.
 
-use super::ledger::Lines;
+use super::ledger::LineSplitter;
 use std::collections::HashSet;
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
@@ -15,7 +15,7 @@ use std::path::PathBuf;
 pub(super) struct Tries {
     log: PathBuf,
     read: u64,
-    lines: Lines,
+    lines: LineSplitter,
     /// All tries, and their recipients.
     pub(super) count: u64,
     pub(super) whose: HashSet<String>,
@@ -28,7 +28,7 @@ impl Tries {
     /// There is no such file.
     pub(super) fn watch(log: PathBuf) -> Result<Self, String> {
         let data = std::fs::metadata(&log).map_err(|e| format!("{}: {e}", log.display()))?;
-        Ok(Self { log, read: data.len(), lines: Lines::default(), count: 0, whose: HashSet::new() })
+        Ok(Self { log, read: data.len(), lines: LineSplitter::default(), count: 0, whose: HashSet::new() })
     }
 
     /// Counts the lines logged since the last look.

@@ -3,7 +3,7 @@
 //! Replies are kept back while commands are waiting in the buffer, so that a pipelined flight is answered with one
 //! write.
 
-use super::Shared;
+use super::ReceiverState;
 use crate::storm;
 use std::io;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ const READ: usize = 64 << 10;
 /// A connection.
 pub(super) struct Conversation {
     stream: TcpStream,
-    shared: Arc<Shared>,
+    shared: Arc<ReceiverState>,
     input: Vec<u8>,
     /// Octets of `input` that are done with.
     done: usize,
@@ -46,7 +46,7 @@ enum Verb<'a> {
 }
 
 impl Conversation {
-    pub(super) fn new(stream: TcpStream, shared: Arc<Shared>) -> Self {
+    pub(super) fn new(stream: TcpStream, shared: Arc<ReceiverState>) -> Self {
         Self {
             stream,
             shared,

@@ -50,14 +50,14 @@ pub struct Manners {
 #[derive(Debug)]
 pub struct Receiver {
     at: SocketAddr,
-    shared: Arc<Shared>,
+    shared: Arc<ReceiverState>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 /// The state that its connections share. No lock is held across an `await`.
 #[derive(Debug)]
-struct Shared {
+struct ReceiverState {
     count: AtomicU64,
     /// Whether messages are looked at and remembered, or counted only.
     keeps: bool,
@@ -78,7 +78,7 @@ impl Receiver {
             socket.listen(BACKLOG)
         })?;
         let at = listener.local_addr()?;
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(ReceiverState {
             count: AtomicU64::new(0),
             keeps,
             arrivals: Mutex::new(Vec::new()),
@@ -134,7 +134,7 @@ impl Drop for Receiver {
     }
 }
 
-impl Shared {
+impl ReceiverState {
     fn manners(&self) -> Manners {
         *self.manners.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -150,7 +150,7 @@ impl Shared {
 }
 
 /// Accepts for ever.
-async fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
+async fn accept(listener: &TcpListener, shared: &Arc<ReceiverState>) {
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {

@@ -6,7 +6,7 @@
 use super::hop::Hop;
 use crate::clock;
 use crate::side_by_side::programs::{Postal, Source, machine_ticks, process_ticks, us_each};
-use crate::side_by_side::servers::{Kind, Server, Site, Task};
+use crate::side_by_side::servers::{RunningServer, ServerKind, Site, Task};
 use crate::storm::{self, Plan, Sizes};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -44,7 +44,7 @@ pub(super) struct Amount {
 
 /// The figures of one sample.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Sample {
+pub(super) struct RelaySample {
     /// Messages that arrived.
     pub(super) messages: f64,
     /// Seconds until the client had its last 250, and until the last message arrived.
@@ -57,7 +57,7 @@ pub(super) struct Sample {
     pub(super) complaint: Option<String>,
 }
 
-impl Sample {
+impl RelaySample {
     pub(super) fn accepted_per_second(&self) -> f64 {
         self.messages / self.accepted_s.max(1e-3)
     }
@@ -88,13 +88,18 @@ impl Load {
 ///
 /// # Errors
 /// Why there is no figure.
-pub(super) fn sample(site: &Site, kind: Option<&Kind>, load: Load, amount: Amount) -> Result<Sample, String> {
+pub(super) fn sample(
+    site: &Site,
+    kind: Option<&ServerKind>,
+    load: Load,
+    amount: Amount,
+) -> Result<RelaySample, String> {
     let hop = match load {
         Load::Storm { .. } => Hop::own()?,
         Load::Source { .. } | Load::Postal { .. } => Hop::sink(&site.memory)?,
     };
-    let server = kind.map(|kind| Server::start(site, kind, Task::Relay { to: hop.at() })).transpose()?;
-    let run = Run { site, hop: &hop, server: server.as_ref(), load };
+    let server = kind.map(|kind| RunningServer::start(site, kind, Task::Relay { to: hop.at() })).transpose()?;
+    let run = RelayRun { site, hop: &hop, server: server.as_ref(), load };
     let sample = match load {
         Load::Postal { processes } => run.postal(processes, amount.postal_seconds),
         Load::Source { .. } | Load::Storm { .. } => run.counted(amount),
@@ -106,10 +111,10 @@ pub(super) fn sample(site: &Site, kind: Option<&Kind>, load: Load, amount: Amoun
 }
 
 /// A sample being taken.
-struct Run<'a> {
+struct RelayRun<'a> {
     site: &'a Site,
     hop: &'a Hop,
-    server: Option<&'a Server<'a>>,
+    server: Option<&'a RunningServer<'a>>,
     load: Load,
 }
 
@@ -120,18 +125,18 @@ struct Marks {
     server: Option<u64>,
 }
 
-impl Run<'_> {
+impl RelayRun<'_> {
     fn to(&self) -> SocketAddr {
         self.server.map_or_else(|| self.hop.at(), |server| server.at)
     }
 
     fn marks(&self) -> Marks {
-        let server = self.server.and_then(Server::process).map(process_ticks);
+        let server = self.server.and_then(RunningServer::process).map(process_ticks);
         Marks { server, machine: machine_ticks(), start: clock::now() }
     }
 
     /// Brings a number of messages and waits for all of them.
-    fn counted(&self, amount: Amount) -> Result<Sample, String> {
+    fn counted(&self, amount: Amount) -> Result<RelaySample, String> {
         let warm_up = WARM_UP.min(amount.messages);
         let start = clock::now();
         self.bring("warm-up", warm_up, GRACE)?;
@@ -160,8 +165,15 @@ impl Run<'_> {
         Ok(self.figures(&marks, &end, count(arrived), accepted_s, complaint))
     }
 
-    fn figures(&self, from: &Marks, to: &Marks, messages: f64, accepted_s: f64, complaint: Option<String>) -> Sample {
-        Sample {
+    fn figures(
+        &self,
+        from: &Marks,
+        to: &Marks,
+        messages: f64,
+        accepted_s: f64,
+        complaint: Option<String>,
+    ) -> RelaySample {
+        RelaySample {
             messages,
             accepted_s,
             arrived_s: to.start.duration_since(from.start).as_secs_f64(),
@@ -230,7 +242,7 @@ impl Run<'_> {
     }
 
     /// Lets Postal send for some seconds, then waits until nothing arrives any more.
-    fn postal(&self, processes: u32, seconds: f64) -> Result<Sample, String> {
+    fn postal(&self, processes: u32, seconds: f64) -> Result<RelaySample, String> {
         let marks = self.marks();
         let postal = Postal::start(&self.site.memory, self.to(), processes, (0, 10), 1)?;
         clock::pause(Duration::from_secs_f64(seconds));

@@ -20,7 +20,7 @@ use std::process::ExitCode;
 
 /// Measures passing mail on.
 #[derive(Clone, Debug, clap::Args)]
-pub struct Arguments {
+pub struct RelayBenchArguments {
     /// Where spools and queues are put; the file system of this directory is what is measured
     #[arg(long, default_value = ".")]
     dir: PathBuf,
@@ -41,8 +41,8 @@ pub struct Arguments {
     #[arg(long, value_delimiter = ',', default_value = "mailrace,postfix,exim,sendmail,opensmtpd,direct")]
     servers: Vec<String>,
     /// Loads to run
-    #[arg(long, value_enum, value_delimiter = ',', default_values_t = Part::ALL)]
-    parts: Vec<Part>,
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = RelayLoad::ALL)]
+    parts: Vec<RelayLoad>,
     /// Rounds of each load
     #[arg(long, default_value_t = 3)]
     rounds: usize,
@@ -74,7 +74,7 @@ pub struct Arguments {
 
 /// A kind of load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Part {
+enum RelayLoad {
     /// smtp-source to smtp-sink, connections kept alive
     Source,
     /// smtp-source to smtp-sink, a connection for each message
@@ -85,13 +85,13 @@ enum Part {
     Postal,
 }
 
-impl Part {
+impl RelayLoad {
     const ALL: [Self; 4] = [Self::Source, Self::New, Self::Storm, Self::Postal];
 }
 
 /// Runs the requested cases, prints and writes the report.
 #[must_use]
-pub fn run(arguments: &Arguments) -> ExitCode {
+pub fn run(arguments: &RelayBenchArguments) -> ExitCode {
     match plan::run(arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -5,11 +5,11 @@
 //! with its reason.
 
 use super::flow::{Amount, Load, sample};
-use super::report::{Report, Table};
-use super::{Arguments, Part};
+use super::report::{RelayReport, RelayTable};
+use super::{RelayBenchArguments, RelayLoad};
 use crate::machine::{self, Machine, say};
 use crate::side_by_side::figures::Row;
-use crate::side_by_side::servers::{Kind, Site, Work, beside, peer};
+use crate::side_by_side::servers::{RunDirectory, ServerKind, Site, beside, peer};
 use std::borrow::Cow;
 use std::fs;
 use std::io::Write as _;
@@ -18,8 +18,8 @@ use std::io::Write as _;
 ///
 /// # Errors
 /// Why nothing could be measured, or where the report could not be written.
-pub(super) fn run(arguments: &Arguments) -> Result<(), String> {
-    let work = Work::new(&arguments.dir)?;
+pub(super) fn run(arguments: &RelayBenchArguments) -> Result<(), String> {
+    let work = RunDirectory::new(&arguments.dir)?;
     let beside = beside()?;
     let mailrace = arguments.mailrace.clone().unwrap_or_else(|| beside.join("mailrace"));
     let site = Site::new(mailrace, arguments.peers.clone(), &work, arguments.memory.clone())?;
@@ -28,11 +28,11 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), String> {
     let (rounds, amount) = if arguments.quick {
         (1, Amount { messages: 600, seconds: 2.0, postal_seconds: 2.0 })
     } else {
-        let Arguments { messages, seconds, postal_seconds, .. } = *arguments;
+        let RelayBenchArguments { messages, seconds, postal_seconds, .. } = *arguments;
         (arguments.rounds.max(1), Amount { messages: messages.max(1), seconds, postal_seconds })
     };
     let mut report =
-        Report { machine: Machine::look(), file_system: machine::file_system(&arguments.dir), tables: Vec::new() };
+        RelayReport { machine: Machine::look(), file_system: machine::file_system(&arguments.dir), tables: Vec::new() };
     print(&report.head())?;
     for load in loads(arguments) {
         let table = table(&site, &servers, load, rounds, amount);
@@ -51,14 +51,14 @@ fn print(text: &str) -> Result<(), String> {
 }
 
 /// The servers by their names; `None` stands for the receiver alone.
-fn servers(site: &Site, names: &[String]) -> Result<Vec<Option<Kind>>, String> {
+fn servers(site: &Site, names: &[String]) -> Result<Vec<Option<ServerKind>>, String> {
     let peers = peer(site, &["names"])?;
     let known: Vec<&str> = peers.split_whitespace().collect();
     let server = |name: &String| match name.as_str() {
-        "mailrace" => Ok(Some(Kind::Serve)),
-        "before" => Ok(Some(Kind::Before)),
+        "mailrace" => Ok(Some(ServerKind::Serve)),
+        "before" => Ok(Some(ServerKind::Before)),
         "direct" => Ok(None),
-        name if known.contains(&name) => Ok(Some(Kind::Peer(name.to_owned()))),
+        name if known.contains(&name) => Ok(Some(ServerKind::Peer(name.to_owned()))),
         name => Err(format!(
             "--servers: there is no {name:?}; the names are: mailrace, before, direct, {}",
             known.join(", ")
@@ -67,22 +67,22 @@ fn servers(site: &Site, names: &[String]) -> Result<Vec<Option<Kind>>, String> {
     names.iter().map(server).collect()
 }
 
-fn loads(arguments: &Arguments) -> Vec<Load> {
+fn loads(arguments: &RelayBenchArguments) -> Vec<Load> {
     let mut loads = Vec::new();
     let quick = arguments.quick;
     // A smoke run needs one of each kind.
     let few = if quick { 1 } else { usize::MAX };
     for part in &arguments.parts {
-        if *part == Part::Postal {
+        if *part == RelayLoad::Postal {
             loads.extend(arguments.processes.iter().take(few).map(|processes| Load::Postal { processes: *processes }));
             continue;
         }
         for &bytes in arguments.sizes.iter().take(few) {
             for &sessions in arguments.sessions.iter().take(few) {
                 loads.push(match part {
-                    Part::Storm => Load::Storm { sessions, bytes },
-                    Part::New => Load::Source { sessions, bytes, new_connection: true },
-                    Part::Source | Part::Postal => Load::Source { sessions, bytes, new_connection: false },
+                    RelayLoad::Storm => Load::Storm { sessions, bytes },
+                    RelayLoad::New => Load::Source { sessions, bytes, new_connection: true },
+                    RelayLoad::Source | RelayLoad::Postal => Load::Source { sessions, bytes, new_connection: false },
                 });
             }
         }
@@ -91,9 +91,10 @@ fn loads(arguments: &Arguments) -> Vec<Load> {
 }
 
 /// Measures all servers under one load.
-fn table(site: &Site, servers: &[Option<Kind>], load: Load, rounds: usize, amount: Amount) -> Table {
-    let name =
-        |server: &Option<Kind>| server.as_ref().map_or(Cow::Borrowed("the receiver alone"), Kind::name).into_owned();
+fn table(site: &Site, servers: &[Option<ServerKind>], load: Load, rounds: usize, amount: Amount) -> RelayTable {
+    let name = |server: &Option<ServerKind>| {
+        server.as_ref().map_or(Cow::Borrowed("the receiver alone"), ServerKind::name).into_owned()
+    };
     let mut rows: Vec<Row<_>> = servers.iter().map(|server| Row::new(name(server))).collect();
     for round in 0..rounds {
         for turn in 0..servers.len() {
@@ -112,5 +113,5 @@ fn table(site: &Site, servers: &[Option<Kind>], load: Load, rounds: usize, amoun
             row.add(taken);
         }
     }
-    Table { load: load.name(), rows }
+    RelayTable { load: load.name(), rows }
 }

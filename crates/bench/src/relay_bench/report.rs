@@ -1,6 +1,6 @@
 //! The figures: medians and spreads for people, all samples for programs.
 
-use super::flow::Sample;
+use super::flow::RelaySample;
 use crate::machine::Machine;
 use crate::side_by_side::figures::{Row, Sampled, spread, text};
 use serde_json::{Value, json};
@@ -8,12 +8,12 @@ use std::fmt::Write as _;
 
 /// Samples of all servers under one load; round `n` of one and of another stand in the same place.
 #[derive(Debug)]
-pub(super) struct Table {
+pub(super) struct RelayTable {
     pub(super) load: String,
-    pub(super) rows: Vec<Row<Sample>>,
+    pub(super) rows: Vec<Row<RelaySample>>,
 }
 
-impl Sampled for Sample {
+impl Sampled for RelaySample {
     fn rate(&self) -> f64 {
         self.arrived_per_second()
     }
@@ -25,13 +25,13 @@ impl Sampled for Sample {
 
 /// All of it.
 #[derive(Debug)]
-pub(super) struct Report {
+pub(super) struct RelayReport {
     pub(super) machine: Machine,
     pub(super) file_system: String,
-    pub(super) tables: Vec<Table>,
+    pub(super) tables: Vec<RelayTable>,
 }
 
-impl Table {
+impl RelayTable {
     pub(super) fn markdown(&self) -> String {
         let mut out = format!("\n## {}\n\n", self.load);
         let first = self.rows.first().map_or("", |row| row.name.as_str());
@@ -47,7 +47,7 @@ impl Table {
                 Some(first) if !std::ptr::eq(first, row) => text(first.ratios(row), 2),
                 _ => String::new(),
             };
-            let figure = |digits, value: fn(&Sample) -> Option<f64>| text(row.values(value), digits);
+            let figure = |digits, value: fn(&RelaySample) -> Option<f64>| text(row.values(value), digits);
             line(
                 &mut out,
                 format_args!(
@@ -72,7 +72,7 @@ impl Table {
 
     fn json(&self) -> Option<Value> {
         let first = self.rows.first()?;
-        let sample = |sample: &Option<Sample>| {
+        let sample = |sample: &Option<RelaySample>| {
             sample.as_ref().map(|sample| {
                 json!({
                     "messages": sample.messages, "accepted_seconds": sample.accepted_s,
@@ -95,7 +95,7 @@ impl Table {
     }
 }
 
-impl Report {
+impl RelayReport {
     /// Returns the text above all tables.
     pub(super) fn head(&self) -> String {
         let Machine { processor, cores, memory_gib, kernel } = &self.machine;
@@ -109,7 +109,7 @@ impl Report {
 
     pub(super) fn json(&self) -> Value {
         let Machine { processor, cores, memory_gib, kernel } = &self.machine;
-        let tables: Vec<Value> = self.tables.iter().filter_map(Table::json).collect();
+        let tables: Vec<Value> = self.tables.iter().filter_map(RelayTable::json).collect();
         json!({
             "machine": { "processor": processor, "cores": cores, "memory_gib": memory_gib, "kernel": kernel },
             "file_system": self.file_system,
@@ -126,10 +126,10 @@ fn line(out: &mut String, text: std::fmt::Arguments<'_>) {
 mod tests {
     use super::*;
 
-    fn row(name: &str, rates: &[f64]) -> Row<Sample> {
+    fn row(name: &str, rates: &[f64]) -> Row<RelaySample> {
         let mut row = Row::new(name);
         for rate in rates {
-            let sample = Sample { messages: *rate, accepted_s: 0.5, arrived_s: 1.0, ..Sample::default() };
+            let sample = RelaySample { messages: *rate, accepted_s: 0.5, arrived_s: 1.0, ..RelaySample::default() };
             row.add(if *rate > 0.0 { Ok(sample) } else { Err("it | stopped".to_owned()) });
         }
         row
@@ -138,7 +138,7 @@ mod tests {
     #[test]
     fn a_table_has_ratios_by_round_and_says_what_is_missing() {
         let table =
-            Table { load: "load".to_owned(), rows: vec![row("ours", &[10.0, 30.0]), row("theirs", &[5.0, 0.0])] };
+            RelayTable { load: "load".to_owned(), rows: vec![row("ours", &[10.0, 30.0]), row("theirs", &[5.0, 0.0])] };
         let text = table.markdown();
         assert!(text.contains("| ours | 20 [10–30] |  | 40 [20–60] | 0.50 [0.50–0.50] |"), "{text}");
         assert!(text.contains("| theirs | 5 [5–5] | 2.00 [2.00–2.00] |"), "{text}");

@@ -1,6 +1,7 @@
 //! The servers under measurement: `mailrace serve` and `mailrace sink` as children, others through `bench/peers/peer`.
 //!
-//! Dropping a running server ends it and removes its files, and so does dropping [`Work`] with everything of a run.
+//! Dropping a running server ends it and removes its files, and so does dropping [`RunDirectory`] with everything of a
+//! run.
 
 use crate::clock;
 use rustix::process::Signal;
@@ -26,7 +27,7 @@ const READY: &str = "mailrace: ready";
 
 /// The servers that can be measured.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum ServerKind {
     /// `mailrace serve` with its spool on the disk.
     Serve,
     /// The same of another build.
@@ -41,7 +42,7 @@ pub(crate) enum Kind {
     Untuned(String),
 }
 
-impl Kind {
+impl ServerKind {
     /// Whether it is ours, and passes mail on.
     pub(crate) fn is_mailrace(&self) -> bool {
         matches!(self, Self::Serve | Self::Before | Self::ServeMemory)
@@ -78,7 +79,7 @@ impl Site {
     ///
     /// # Errors
     /// The program is missing, or the directory takes no files.
-    pub(crate) fn new(mailrace: PathBuf, peers: PathBuf, work: &Work, memory: PathBuf) -> Result<Self, String> {
+    pub(crate) fn new(mailrace: PathBuf, peers: PathBuf, work: &RunDirectory, memory: PathBuf) -> Result<Self, String> {
         if !mailrace.is_file() {
             return Err(format!("{} is missing; cargo build --release --package mailrace", mailrace.display()));
         }
@@ -120,7 +121,7 @@ pub(crate) enum Task {
 
 /// A running server.
 #[derive(Debug)]
-pub(crate) struct Server<'a> {
+pub(crate) struct RunningServer<'a> {
     pub(crate) at: SocketAddr,
     site: &'a Site,
     made: Made,
@@ -132,35 +133,35 @@ enum Made {
     Peer(String),
 }
 
-impl<'a> Server<'a> {
+impl<'a> RunningServer<'a> {
     /// Starts a server with an empty queue and waits until it accepts connections.
     ///
     /// # Errors
     /// Why it does not run, with its own last words.
-    pub(crate) fn start(site: &'a Site, kind: &Kind, task: Task) -> Result<Self, String> {
+    pub(crate) fn start(site: &'a Site, kind: &ServerKind, task: Task) -> Result<Self, String> {
         Self::start_with(site, kind, task, &[])
     }
 
     /// The same with more settings, `KEY=VALUE`, for mailrace itself.
     ///
     /// # Errors
-    /// As [`Server::start`].
-    pub(crate) fn start_with(site: &'a Site, kind: &Kind, task: Task, more: &[String]) -> Result<Self, String> {
+    /// As [`RunningServer::start`].
+    pub(crate) fn start_with(site: &'a Site, kind: &ServerKind, task: Task, more: &[String]) -> Result<Self, String> {
         let parent = match kind {
-            Kind::ServeMemory => &site.memory,
-            Kind::Serve | Kind::Before | Kind::Sink => &site.disk,
-            Kind::Peer(name) => return Self::start_peer(site, name, task, ""),
-            Kind::Untuned(name) => return Self::start_peer(site, name, task, "yes"),
+            ServerKind::ServeMemory => &site.memory,
+            ServerKind::Serve | ServerKind::Before | ServerKind::Sink => &site.disk,
+            ServerKind::Peer(name) => return Self::start_peer(site, name, task, ""),
+            ServerKind::Untuned(name) => return Self::start_peer(site, name, task, "yes"),
         };
-        if *kind == Kind::Before && site.before.is_none() {
+        if *kind == ServerKind::Before && site.before.is_none() {
             return Err("--before names no other build of mailrace".to_owned());
         }
         // Two servers may run at a time.
         let dir = parent.join(format!("mailrace-server-{}-{}", std::process::id(), clock::unix_us()));
         fs::create_dir(&dir).map_err(|e| format!("{}: {e}", dir.display()))?;
         let command = match kind {
-            Kind::Sink => sink(site, task),
-            Kind::Before => serve_with(site.before.as_ref().unwrap_or(&site.mailrace), site, &dir, task, more),
+            ServerKind::Sink => sink(site, task),
+            ServerKind::Before => serve_with(site.before.as_ref().unwrap_or(&site.mailrace), site, &dir, task, more),
             _ => serve(site, &dir, task, more),
         };
         match ready(command, &dir, address) {
@@ -212,7 +213,7 @@ impl<'a> Server<'a> {
     /// Starts `mailrace serve` again, which has ended, on its files. It listens elsewhere than before.
     ///
     /// # Errors
-    /// As [`Server::start`].
+    /// As [`RunningServer::start`].
     pub(crate) fn start_again(&mut self, task: Task, more: &[String]) -> Result<(), String> {
         let Made::Child { child, dir } = &mut self.made else { return Err("only mailrace starts again".to_owned()) };
         let (again, at, _) = ready(serve(self.site, dir, task, more), dir, address)?;
@@ -301,7 +302,7 @@ fn who_waits(path: &Path) -> Result<HashSet<String>, String> {
     Ok(waiting)
 }
 
-impl Drop for Server<'_> {
+impl Drop for RunningServer<'_> {
     fn drop(&mut self) {
         match &mut self.made {
             Made::Child { child, dir } => {
@@ -468,9 +469,9 @@ fn output(command: &mut Command) -> Result<String, String> {
 
 /// The directory of a run; gone when the run is.
 #[derive(Debug)]
-pub(crate) struct Work(PathBuf);
+pub(crate) struct RunDirectory(PathBuf);
 
-impl Work {
+impl RunDirectory {
     /// Makes it below `parent`.
     ///
     /// # Errors
@@ -484,7 +485,7 @@ impl Work {
     }
 }
 
-impl Drop for Work {
+impl Drop for RunDirectory {
     fn drop(&mut self) {
         drop(fs::remove_dir_all(&self.0));
     }

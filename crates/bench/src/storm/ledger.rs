@@ -4,7 +4,7 @@
 //! so that a slow disk does not slow the storm. The lines are in the file, not synced, soon after their reply; all of
 //! them when the run has ended. The ledger survives the server under test, not a power cut.
 
-use super::Error;
+use super::StormError;
 use crate::clock;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write as _};
@@ -15,7 +15,7 @@ use std::thread::JoinHandle;
 
 /// An open ledger.
 #[derive(Debug)]
-pub(super) struct Ledger {
+pub(super) struct StormLedger {
     /// `None` once closed. Held only for a push or for closing.
     inner: Mutex<Option<Inner>>,
 }
@@ -26,13 +26,13 @@ struct Inner {
     thread: JoinHandle<io::Result<()>>,
 }
 
-impl Ledger {
+impl StormLedger {
     /// Opens a file to append to.
     ///
     /// # Errors
     /// It cannot be opened.
-    pub(super) fn open(path: &Path) -> Result<Self, Error> {
-        let told = |source| Error::Io { what: format!("--ledger {}", path.display()), source };
+    pub(super) fn open(path: &Path) -> Result<Self, StormError> {
+        let told = |source| StormError::Io { what: format!("--ledger {}", path.display()), source };
         let file = OpenOptions::new().create(true).append(true).open(path).map_err(told)?;
         // As many lines as messages are on their way to the disk; the storm's own rate bounds them.
         let (lines, waiting) = channel();

@@ -34,7 +34,7 @@ pub(super) struct Letters {
 
 /// A message to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Letter {
+pub(super) struct StormMessage {
     /// Its number within the run, from 0.
     pub(super) seq: u64,
     /// Its octets.
@@ -53,17 +53,17 @@ impl Letters {
     }
 
     /// The message with this number. Its size depends on seed and number alone.
-    pub(super) fn letter(&self, seq: u64) -> Letter {
+    pub(super) fn letter(&self, seq: u64) -> StormMessage {
         let Sizes { from, to } = self.sizes;
         let span = (to - from) as u64 + 1;
         let more = if span == 1 { 0 } else { mix(self.seed.wrapping_add(mix(seq))) % span };
         // At most `to - from`, which is a usize.
-        Letter { seq, size: from + usize::try_from(more).unwrap_or(0) }
+        StormMessage { seq, size: from + usize::try_from(more).unwrap_or(0) }
     }
 
     /// Appends the beginning of a message; returns how much filler follows, to be taken by [`Letters::filler`].
     /// After it comes [`CRLF`].
-    pub(super) fn begin(&self, letter: Letter, out: &mut Vec<u8>) -> usize {
+    pub(super) fn begin(&self, letter: StormMessage, out: &mut Vec<u8>) -> usize {
         let mut line = self.first_line(letter.seq);
         let rest = letter.size.saturating_sub(self.head_len() + line.len());
         let mut filler = rest.saturating_sub(CRLF.len());
@@ -153,7 +153,7 @@ mod tests {
         Plan { sizes: Sizes { from, to }, ..Plan::new(SocketAddr::from(([127, 0, 0, 1], 25))) }
     }
 
-    fn whole(letters: &Letters, letter: Letter) -> Vec<u8> {
+    fn whole(letters: &Letters, letter: StormMessage) -> Vec<u8> {
         let mut all = Vec::new();
         let mut left = letters.begin(letter, &mut all);
         while left > 0 {

@@ -20,23 +20,23 @@ mod wire;
 
 pub use arrived::{Acknowledged, Arrived, NotSent, acknowledged, arrived};
 pub use plan::{NotPrivate, Plan, Sizes, Tls};
-pub use report::{Percentiles, Report};
+pub use report::{Percentiles, StormReport};
 
 use crate::clock;
-use ledger::Ledger;
+use ledger::StormLedger;
 use session::Session;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use tally::Shared;
+use tally::StormState;
 
 /// How often progress is told.
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 
 /// Where a run stands.
 #[derive(Clone, Copy, Debug)]
-pub struct Progress {
+pub struct StormProgress {
     /// Messages accepted so far.
     pub accepted: u64,
     /// Messages that ended in any other way.
@@ -51,7 +51,7 @@ pub struct Progress {
 
 /// Why there was no run.
 #[derive(Debug)]
-pub enum Error {
+pub enum StormError {
     /// The plan cannot be carried out; the text names the option.
     Plan(String),
     /// The system refused something that is not the server: the name, the ledger, the runtime.
@@ -63,7 +63,7 @@ pub enum Error {
     },
 }
 
-impl std::fmt::Display for Error {
+impl std::fmt::Display for StormError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Plan(text) => f.write_str(text),
@@ -72,7 +72,7 @@ impl std::fmt::Display for Error {
     }
 }
 
-impl std::error::Error for Error {}
+impl std::error::Error for StormError {}
 
 /// Runs a storm to its end and says what became of every message. Blocks the calling thread.
 ///
@@ -80,26 +80,26 @@ impl std::error::Error for Error {}
 ///
 /// # Errors
 /// The plan cannot be carried out; nothing was sent. A failure of the server is no error but part of the report.
-pub fn run(plan: &Plan, progress: &mut dyn FnMut(Progress)) -> Result<Report, Error> {
+pub fn run(plan: &Plan, progress: &mut dyn FnMut(StormProgress)) -> Result<StormReport, StormError> {
     plan.check()?;
     let told = |what: &str| {
         let what = what.to_owned();
-        move |source| Error::Io { what, source }
+        move |source| StormError::Io { what, source }
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(told("runtime"))?;
-    let ledger = plan.ledger.as_deref().map(Ledger::open).transpose()?;
+    let ledger = plan.ledger.as_deref().map(StormLedger::open).transpose()?;
     let cpu = clock::cpu();
     let start = clock::now();
-    let shared = Arc::new(Shared::new(plan, ledger, start)?);
+    let shared = Arc::new(StormState::new(plan, ledger, start)?);
     runtime.block_on(watch(&shared, progress));
     let elapsed = clock::now().duration_since(start);
     // All sessions are over; the ledger is complete when its thread is too.
-    shared.ledger.as_ref().map_or(Ok(()), Ledger::close).map_err(told("ledger"))?;
-    Ok(Report::new(plan, &shared.tally(), elapsed, clock::cpu().saturating_sub(cpu)))
+    shared.ledger.as_ref().map_or(Ok(()), StormLedger::close).map_err(told("ledger"))?;
+    Ok(StormReport::new(plan, &shared.tally(), elapsed, clock::cpu().saturating_sub(cpu)))
 }
 
 /// Starts the sessions and waits for all of them, telling progress meanwhile.
-async fn watch(shared: &Arc<Shared>, progress: &mut dyn FnMut(Progress)) {
+async fn watch(shared: &Arc<StormState>, progress: &mut dyn FnMut(StormProgress)) {
     let mut sessions = tokio::task::JoinSet::new();
     for number in 0..shared.plan.sessions {
         sessions.spawn(Session::new(Arc::clone(shared), number).run());
@@ -122,7 +122,7 @@ async fn watch(shared: &Arc<Shared>, progress: &mut dyn FnMut(Progress)) {
                 #[expect(clippy::cast_precision_loss, reason = "a rate for a person")]
                 let per_second = if time > 0.0 { (accepted - before) as f64 / time } else { 0.0 };
                 let elapsed = now.duration_since(shared.start);
-                progress(Progress { accepted, others, messages: shared.plan.messages, per_second, elapsed });
+                progress(StormProgress { accepted, others, messages: shared.plan.messages, per_second, elapsed });
                 (before, at) = (accepted, now);
             }
         }
@@ -133,11 +133,11 @@ async fn watch(shared: &Arc<Shared>, progress: &mut dyn FnMut(Progress)) {
 ///
 /// # Errors
 /// It is not of that form, or the name is unknown here.
-pub fn resolve(to: &str) -> Result<SocketAddr, Error> {
+pub fn resolve(to: &str) -> Result<SocketAddr, StormError> {
     use std::net::ToSocketAddrs as _;
-    let mut found = to.to_socket_addrs().map_err(|source| Error::Io {
+    let mut found = to.to_socket_addrs().map_err(|source| StormError::Io {
         what: format!("{to:?} is no HOST:PORT with an address, as in 127.0.0.1:2525"),
         source,
     })?;
-    found.next().ok_or_else(|| Error::Plan(format!("{to:?} has no address")))
+    found.next().ok_or_else(|| StormError::Plan(format!("{to:?} has no address")))
 }

@@ -1,6 +1,6 @@
 //! The plan of a storm: where, how much, how. Refuses a target that could belong to others.
 
-use super::Error;
+use super::StormError;
 use super::message;
 use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
@@ -185,8 +185,8 @@ impl Plan {
     ///
     /// # Errors
     /// The option that cannot be carried out.
-    pub(super) fn check(&self) -> Result<(), Error> {
-        let wrong = |text: String| Err(Error::Plan(text));
+    pub(super) fn check(&self) -> Result<(), StormError> {
+        let wrong = |text: String| Err(StormError::Plan(text));
         if !self.own_host && !is_private(self.to.ip()) {
             return wrong(NotPrivate(self.to.ip()).to_string());
         }

@@ -1,6 +1,6 @@
 //! The report of a storm, for people and for programs.
 
-use super::tally::Tally;
+use super::tally::StormTally;
 use super::{Plan, Tls};
 use hdrhistogram::Histogram;
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// The report of a run.
 #[derive(Clone, Debug)]
-pub struct Report {
+pub struct StormReport {
     /// The server.
     pub to: String,
     /// Name of the run in its messages.
@@ -90,8 +90,8 @@ fn milliseconds(us: u64) -> String {
     format!("{:.2}", us as f64 / 1000.0)
 }
 
-impl Report {
-    pub(super) fn new(plan: &Plan, tally: &Tally, elapsed: Duration, cpu: Duration) -> Self {
+impl StormReport {
+    pub(super) fn new(plan: &Plan, tally: &StormTally, elapsed: Duration, cpu: Duration) -> Self {
         let mut errors: Vec<(String, u64)> = tally.errors.iter().map(|(text, count)| (text.clone(), *count)).collect();
         errors.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
         let (accepted, others) = tally.so_far();

@@ -5,9 +5,9 @@
 //! last message is replaced without counting anything, as every client does.
 
 use super::Tls;
-use super::message::{CRLF, Letter};
+use super::message::{CRLF, StormMessage};
 use super::replies::{Buffer, Reply, queue_id};
-use super::tally::Shared;
+use super::tally::StormState;
 use super::wire::Wire;
 use crate::clock;
 use std::io;
@@ -25,7 +25,7 @@ const REST: Duration = Duration::from_millis(100);
 
 /// A session; lives until the messages or the time are used up.
 pub(super) struct Session {
-    shared: Arc<Shared>,
+    shared: Arc<StormState>,
     /// Counts up with each connection, to spread over source addresses.
     number: u64,
     wire: Option<Wire>,
@@ -36,7 +36,7 @@ pub(super) struct Session {
 }
 
 /// How a transaction ended that did not break.
-enum Verdict {
+enum TransactionEnd {
     Accepted {
         id: String,
         at: Instant,
@@ -59,7 +59,7 @@ struct Broken {
 }
 
 impl Session {
-    pub(super) fn new(shared: Arc<Shared>, number: u32) -> Self {
+    pub(super) fn new(shared: Arc<StormState>, number: u32) -> Self {
         Self {
             shared,
             number: u64::from(number),
@@ -85,7 +85,7 @@ impl Session {
     }
 
     /// Brings one message and counts what became of it.
-    async fn bring(&mut self, letter: Letter, due: Option<Instant>) {
+    async fn bring(&mut self, letter: StormMessage, due: Option<Instant>) {
         loop {
             let Some(mut wire) = self.connection().await else { return };
             let was_used = std::mem::replace(&mut self.is_used, true);
@@ -108,9 +108,9 @@ impl Session {
     }
 
     /// Counts a verdict and keeps the connection if it is good for another message.
-    async fn settle(&mut self, mut wire: Wire, letter: Letter, due: Option<Instant>, verdict: Verdict) {
+    async fn settle(&mut self, mut wire: Wire, letter: StormMessage, due: Option<Instant>, verdict: TransactionEnd) {
         match verdict {
-            Verdict::Accepted { id, at, sent } => {
+            TransactionEnd::Accepted { id, at, sent } => {
                 let (latency, delay) = (at.duration_since(sent), due.map(|due| at.duration_since(due)));
                 self.shared.tally().accept(self.shared.plan.recipients_of(letter.seq), letter.size, latency, delay);
                 if let Some(ledger) = &self.shared.ledger {
@@ -122,7 +122,7 @@ impl Session {
                 }
                 self.wire = Some(wire);
             }
-            Verdict::Refused { reply, is_open } => {
+            TransactionEnd::Refused { reply, is_open } => {
                 {
                     let mut tally = self.shared.tally();
                     tally.refused += 1;
@@ -203,7 +203,7 @@ impl Session {
     }
 
     /// One transaction, from MAIL to the reply after the content.
-    async fn transaction(&mut self, wire: &mut Wire, letter: Letter) -> Result<Verdict, Broken> {
+    async fn transaction(&mut self, wire: &mut Wire, letter: StormMessage) -> Result<TransactionEnd, Broken> {
         let early = |error| Broken { error, after_content: false, at_once: true };
         self.out.clear();
         self.put_envelope(letter);
@@ -222,7 +222,7 @@ impl Session {
         if let Some((reply, data_is_open)) = refusal {
             // DATA may be open although a recipient was refused. An empty message would end it and be mail to the
             // others, so the connection is given up.
-            return Ok(Verdict::Refused { reply, is_open: !data_is_open });
+            return Ok(TransactionEnd::Refused { reply, is_open: !data_is_open });
         }
         let middle = |error| Broken { error, after_content: false, at_once: false };
         let sent = self.send_content(wire, letter).await.map_err(middle)?;
@@ -230,7 +230,7 @@ impl Session {
     }
 
     /// Appends the commands before the content.
-    fn put_envelope(&mut self, letter: Letter) {
+    fn put_envelope(&mut self, letter: StormMessage) {
         let plan = &self.shared.plan;
         let out = &mut self.out;
         // Writing to a Vec does not fail.
@@ -296,7 +296,7 @@ impl Session {
     }
 
     /// Sends the content after what `out` holds. Returns when the last octet was handed to the system.
-    async fn send_content(&mut self, wire: &mut Wire, letter: Letter) -> io::Result<Instant> {
+    async fn send_content(&mut self, wire: &mut Wire, letter: StormMessage) -> io::Result<Instant> {
         let shared = Arc::clone(&self.shared);
         let (plan, out) = (&shared.plan, &mut self.out);
         if plan.chunking {
@@ -329,10 +329,10 @@ impl Session {
     async fn final_reply(
         &mut self,
         wire: &mut Wire,
-        letter: Letter,
+        letter: StormMessage,
         sent: Instant,
         earlier: Option<(Reply, bool)>,
-    ) -> Result<Verdict, Broken> {
+    ) -> Result<TransactionEnd, Broken> {
         let mut refusal = earlier.map(|(reply, _)| reply);
         let mut last = None;
         let count = if self.shared.plan.lmtp { self.shared.plan.recipients_of(letter.seq) } else { 1 };
@@ -349,10 +349,10 @@ impl Session {
             last = Some(reply);
         }
         match (refusal, last) {
-            (Some(reply), _) => Ok(Verdict::Refused { reply, is_open: true }),
+            (Some(reply), _) => Ok(TransactionEnd::Refused { reply, is_open: true }),
             (None, last) => {
                 let id = last.map_or_else(String::new, |reply| queue_id(&reply.text).to_owned());
-                Ok(Verdict::Accepted { id, at: clock::now(), sent })
+                Ok(TransactionEnd::Accepted { id, at: clock::now(), sent })
             }
         }
     }

@@ -2,10 +2,10 @@
 //!
 //! All sessions run on one thread, so the lock is never waited for; it is never held across an `await`.
 
-use super::ledger::Ledger;
-use super::message::{Letter, Letters};
+use super::ledger::StormLedger;
+use super::message::{Letters, StormMessage};
 use super::wire;
-use super::{Error, Plan};
+use super::{Plan, StormError};
 use hdrhistogram::Histogram;
 use std::collections::BTreeMap;
 use std::io;
@@ -20,32 +20,32 @@ const GROUPS_MAX: usize = 64;
 const LONGEST_US: u64 = 3_600_000_000;
 
 /// Shared by all sessions of a run.
-pub(super) struct Shared {
+pub(super) struct StormState {
     pub(super) plan: Plan,
     pub(super) letters: Letters,
-    pub(super) ledger: Option<Ledger>,
+    pub(super) ledger: Option<StormLedger>,
     pub(super) connector: Option<TlsConnector>,
     pub(super) start: Instant,
     next: AtomicU64,
-    tally: Mutex<Tally>,
+    tally: Mutex<StormTally>,
 }
 
-impl Shared {
-    pub(super) fn new(plan: &Plan, ledger: Option<Ledger>, start: Instant) -> Result<Self, Error> {
-        let told = |source| Error::Io { what: "TLS".to_owned(), source: io::Error::other(source) };
+impl StormState {
+    pub(super) fn new(plan: &Plan, ledger: Option<StormLedger>, start: Instant) -> Result<Self, StormError> {
+        let told = |source| StormError::Io { what: "TLS".to_owned(), source: io::Error::other(source) };
         Ok(Self {
             letters: Letters::new(plan),
             ledger,
             connector: wire::connector(plan.tls).map_err(told)?,
             start,
             next: AtomicU64::new(0),
-            tally: Mutex::new(Tally::new()),
+            tally: Mutex::new(StormTally::new()),
             plan: plan.clone(),
         })
     }
 
     /// The next message and, with a rate, when it is due. `None` ends a session.
-    pub(super) fn next(&self, now: Instant) -> Option<(Letter, Option<Instant>)> {
+    pub(super) fn next(&self, now: Instant) -> Option<(StormMessage, Option<Instant>)> {
         if self.plan.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Acquire)) {
             return None;
         }
@@ -67,14 +67,14 @@ impl Shared {
         Some((self.letters.letter(seq), due))
     }
 
-    pub(super) fn tally(&self) -> MutexGuard<'_, Tally> {
+    pub(super) fn tally(&self) -> MutexGuard<'_, StormTally> {
         self.tally.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// The results of the messages and connections of a run.
 #[derive(Clone, Debug)]
-pub(super) struct Tally {
+pub(super) struct StormTally {
     /// All recipients taken, and the final reply positive.
     pub(super) accepted: u64,
     /// The server said no to the message or to one of its recipients.
@@ -100,7 +100,7 @@ pub(super) struct Tally {
     pub(super) greeting: Histogram<u64>,
 }
 
-impl Tally {
+impl StormTally {
     fn new() -> Self {
         let histogram = || Histogram::new_with_max(LONGEST_US, 3).expect("the bounds are constant and right");
         Self {

@@ -1,7 +1,7 @@
 //! The simulated internet behind its sockets: doors as the kernel shows them, the storm into live hosts, DNS by UDP and
 //! TCP.
 
-use bench::internet::{Error, Internet, Options};
+use bench::internet::{InternetError, Options, SimulatedInternet};
 use bench::storm;
 use sim::{Change, Character, How, Plan, Share, Taken, World};
 use std::collections::BTreeSet;
@@ -25,7 +25,7 @@ fn file(name: &str) -> PathBuf {
 }
 
 /// A host of this character.
-fn host(world: &World, internet: &Internet, character: Character) -> SocketAddr {
+fn host(world: &World, internet: &SimulatedInternet, character: Character) -> SocketAddr {
     let number = world.hosts().iter().position(|host| host.script.base == character).unwrap();
     SocketAddr::from((world.address(u32::try_from(number).unwrap()), internet.port()))
 }
@@ -47,7 +47,7 @@ fn a_storm_into_a_host_is_in_the_ledger_message_by_message() {
     let plan = Plan { delay: Duration::from_millis(2), ..Plan::new(300) };
     let paths = ["storm-ledger", "storm-list", "storm-map"].map(file);
     let [ledger, list, map] = paths.clone().map(Some);
-    let internet = Internet::start(&Options { ledger, list, map, ..options(plan) }).unwrap();
+    let internet = SimulatedInternet::start(&Options { ledger, list, map, ..options(plan) }).unwrap();
     let at = SocketAddr::from(([127, 16, 0, 77], internet.port()));
     let storm = storm::Plan {
         messages: Some(200),
@@ -83,7 +83,7 @@ fn a_storm_into_a_host_is_in_the_ledger_message_by_message() {
 #[test]
 fn a_client_that_sends_nothing_more_still_gets_its_answers() {
     let plan = Plan { delay: Duration::from_millis(20), ..Plan::new(1) };
-    let internet = Internet::start(&options(plan)).unwrap();
+    let internet = SimulatedInternet::start(&options(plan)).unwrap();
     let at = SocketAddr::from(([127, 16, 0, 0], internet.port()));
     let mut stream = TcpStream::connect_timeout(&at, LONG).unwrap();
     stream.set_read_timeout(Some(LONG)).unwrap();
@@ -106,7 +106,7 @@ fn doors_are_as_the_kernel_shows_them() {
     let shares = [Character::Dead, Character::Drop, Character::Hung, Character::Cut, Character::Live];
     let plan = Plan { shares: shares.map(|one| (one, Share::percent(20))).into(), ..Plan::new(50) };
     let world = World::new(plan.clone()).unwrap();
-    let internet = Internet::start(&options(plan)).unwrap();
+    let internet = SimulatedInternet::start(&options(plan)).unwrap();
     let at = |character| host(&world, &internet, character);
     let connect = |character| TcpStream::connect_timeout(&at(character), LONG);
     assert_eq!(connect(Character::Dead).unwrap_err().kind(), ErrorKind::ConnectionRefused);
@@ -132,7 +132,7 @@ fn a_host_goes_and_comes_back() {
     // Time to see it up and down on a machine that is busy.
     let down =
         Change { from: millis(4_000), to: millis(12_000), character: Character::Dead, share: Share::percent(100) };
-    let internet = Internet::start(&options(Plan { changes: vec![down], ..Plan::new(3) })).unwrap();
+    let internet = SimulatedInternet::start(&options(Plan { changes: vec![down], ..Plan::new(3) })).unwrap();
     let at = SocketAddr::from(([127, 16, 0, 1], internet.port()));
     let mut open = TcpStream::connect_timeout(&at, LONG).unwrap();
     assert!(line(&mut open).starts_with("220 "));
@@ -146,7 +146,7 @@ fn a_host_goes_and_comes_back() {
 
 #[test]
 fn names_are_answered_by_udp_and_tcp() {
-    let internet = Internet::start(&options(Plan::new(10))).unwrap();
+    let internet = SimulatedInternet::start(&options(Plan::new(10))).unwrap();
     let mut query = b"\x12\x34\x01\0\0\x01\0\0\0\0\0\0".to_vec();
     query.extend_from_slice(b"\x02d7\x03sim\x07example\0\0\x0f\0\x01");
     let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -175,7 +175,7 @@ fn names_are_answered_by_udp_and_tcp() {
 
 #[test]
 fn connections_above_the_limit_are_closed_and_counted() {
-    let internet = Internet::start(&Options { connections_max: 2, ..options(Plan::new(3)) }).unwrap();
+    let internet = SimulatedInternet::start(&Options { connections_max: 2, ..options(Plan::new(3)) }).unwrap();
     let at = SocketAddr::from(([127, 16, 0, 0], internet.port()));
     let mut open: Vec<TcpStream> = (0..2).map(|_| TcpStream::connect_timeout(&at, LONG).unwrap()).collect();
     for stream in &mut open {
@@ -189,7 +189,7 @@ fn connections_above_the_limit_are_closed_and_counted() {
 
 #[test]
 fn a_client_that_does_not_read_is_not_read_from_for_ever() {
-    let internet = Internet::start(&options(Plan::new(1))).unwrap();
+    let internet = SimulatedInternet::start(&options(Plan::new(1))).unwrap();
     let at = SocketAddr::from(([127, 16, 0, 0], internet.port()));
     let mut stream = TcpStream::connect_timeout(&at, LONG).unwrap();
     stream.set_write_timeout(Some(SHORT)).unwrap();
@@ -203,8 +203,8 @@ fn a_client_that_does_not_read_is_not_read_from_for_ever() {
 
 #[test]
 fn nothing_is_bound_outside_loopback_and_limits_are_named() {
-    let said = |options: Options| match Internet::start(&options) {
-        Err(Error::Options(text)) => text,
+    let said = |options: Options| match SimulatedInternet::start(&options) {
+        Err(InternetError::Options(text)) => text,
         other => panic!("{other:?}"),
     };
     let dns = SocketAddr::from(([0, 0, 0, 0], 0));
@@ -212,5 +212,7 @@ fn nothing_is_bound_outside_loopback_and_limits_are_named() {
     let plan = Plan { network: [10, 0, 0, 1].into(), ..Plan::new(1) };
     assert!(said(options(plan)).starts_with("--network 10.0.0.1"));
     let missing = Options { ledger: Some(file("no-such-directory/ledger")), ..options(Plan::new(1)) };
-    assert!(matches!(Internet::start(&missing), Err(Error::Io { what, .. }) if what.starts_with("--ledger ")));
+    assert!(
+        matches!(SimulatedInternet::start(&missing), Err(InternetError::Io { what, .. }) if what.starts_with("--ledger "))
+    );
 }

@@ -1,7 +1,7 @@
 //! The storm against small servers that check every octet, and against servers that misbehave.
 
 use bench::receiver::Receiver;
-use bench::storm::{Plan, Report, Sizes, Tls, run};
+use bench::storm::{Plan, Sizes, StormReport, Tls, run};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Read, Write};
@@ -155,13 +155,13 @@ fn serve(tcp: TcpStream, manners: Manners, tls: Option<Arc<ServerConfig>>, seen:
     }
 }
 
-fn storm(plan: &Plan) -> Report {
+fn storm(plan: &Plan) -> StormReport {
     run(plan, &mut |_| {}).unwrap()
 }
 
 /// Runs a plan against a polite server; every message arrives once and whole.
 #[track_caller]
-fn arrives(manners: Manners, change: impl FnOnce(&mut Plan)) -> (Report, Arc<Mutex<Seen>>) {
+fn arrives(manners: Manners, change: impl FnOnce(&mut Plan)) -> (StormReport, Arc<Mutex<Seen>>) {
     let server = Server::start(manners);
     let mut plan = server.plan();
     (plan.lmtp, plan.tls) = (manners.lmtp, manners.tls);

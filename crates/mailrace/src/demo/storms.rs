@@ -31,7 +31,7 @@ const RECIPIENT: &str = "user0@storm.example";
 /// The storm that is measured.
 #[derive(Debug)]
 pub(super) struct First {
-    pub(super) storm: storm::Report,
+    pub(super) storm: storm::StormReport,
     /// From the first connection to the last delivery.
     pub(super) delivered: Duration,
     /// Flushes of the disk until then.

@@ -10,7 +10,7 @@ use testkit::memory_store::MemoryStore;
 struct Scene {
     dir: PathBuf,
     store: MemoryStore,
-    ledger: Ledger,
+    ledger: CrashLedger,
 }
 
 impl Drop for Scene {
@@ -26,22 +26,22 @@ impl Scene {
         let dir = std::env::temp_dir().join(name);
         std::fs::create_dir_all(&dir).unwrap();
         let store = MemoryStore::default();
-        let ledger = Ledger::append_to(&dir.join("ledger")).unwrap();
+        let ledger = CrashLedger::append_to(&dir.join("ledger")).unwrap();
         Self { dir, store, ledger }
     }
 
     /// The first small messages of a cycle that have two recipients at least.
-    fn letters(&self) -> impl Iterator<Item = Letter> {
+    fn letters(&self) -> impl Iterator<Item = PlannedMessage> {
         (0..)
-            .map(|number| Letter::of(queue_id(3, 0, number)))
+            .map(|number| PlannedMessage::of(queue_id(3, 0, number)))
             .filter(|letter| letter.recipients >= 2 && (1..10_000).contains(&letter.bytes))
     }
 
-    fn letter(&self) -> Letter {
+    fn letter(&self) -> PlannedMessage {
         self.letters().next().unwrap()
     }
 
-    fn store(&self, letter: &Letter, head: &[u8], body: Vec<u8>) {
+    fn store(&self, letter: &PlannedMessage, head: &[u8], body: Vec<u8>) {
         let data: Vec<_> = (0..letter.recipients).map(|position| letter.recipient(position)).collect();
         let to: Vec<_> = (0..letter.recipients).map(|position| letter.destination(position, 0)).collect();
         let recipients: Vec<_> =
@@ -59,25 +59,25 @@ impl Scene {
         self.store.append(message).unwrap().wait().unwrap();
     }
 
-    fn stored(&self) -> Letter {
+    fn stored(&self) -> PlannedMessage {
         let letter = self.letter();
         self.store(&letter, &letter.head(), letter.body());
         letter
     }
 
-    fn note(&self, letter: &Letter, events: &[Event]) {
+    fn note(&self, letter: &PlannedMessage, events: &[Event]) {
         for event in events {
             self.ledger.write(letter.id, *event).unwrap();
         }
     }
 
-    fn accepted(&self) -> Letter {
+    fn accepted(&self) -> PlannedMessage {
         let letter = self.stored();
         self.note(&letter, &[Event::Offered, Event::Acknowledged]);
         letter
     }
 
-    fn change(&self, letter: &Letter, recipient: u32, state: State) {
+    fn change(&self, letter: &PlannedMessage, recipient: u32, state: State) {
         let change = Change { id: letter.id, recipient, state, destination: None };
         self.store.record(&[change]).unwrap().wait().unwrap();
     }

@@ -41,13 +41,13 @@ pub(super) struct Passage<'a> {
 
 /// The record of one message.
 #[derive(Clone, Copy, Debug, Default)]
-struct Letter {
+struct MessageRecord {
     acknowledged: bool,
     /// The last generation that brought it to each recipient, and when.
     last: [Option<(u32, Duration)>; PLACES],
 }
 
-impl Letter {
+impl MessageRecord {
     fn is_missing(&self) -> bool {
         self.acknowledged && self.last.iter().any(Option::is_none)
     }
@@ -61,7 +61,7 @@ pub(super) struct Books {
     runs: HashMap<String, usize>,
     /// By the number of the storm: messages that arrived and were never acknowledged.
     unanswered: Vec<u64>,
-    letters: HashMap<(usize, u64), Letter>,
+    letters: HashMap<(usize, u64), MessageRecord>,
     missing: u64,
     /// Messages that had arrived at the last check.
     present: u64,
@@ -99,7 +99,7 @@ impl Books {
         for seq in seqs {
             self.findings.acknowledged += 1;
             self.missing += 1;
-            self.letters.insert((number, seq), Letter { acknowledged: true, ..Letter::default() });
+            self.letters.insert((number, seq), MessageRecord { acknowledged: true, ..MessageRecord::default() });
         }
     }
 

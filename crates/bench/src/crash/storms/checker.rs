@@ -69,7 +69,7 @@ pub(crate) fn run(arguments: &PostCheckerArguments) -> io::Result<()> {
         }
     }
     let (store, recovery) = spools::open(&arguments.spool).map_err(io::Error::other)?;
-    let mut check = Check::new(&*store, &promises, arguments.sessions, arguments.recipients);
+    let mut check = StormCheck::new(&*store, &promises, arguments.sessions, arguments.recipients);
     let found = check.everything();
     check.findings.alarms = recovery.damage.len() as u64;
     check.details.extend(recovery.damage.iter().take(DETAILS_MAX).map(|damage| format!("! recovery: {damage}")));
@@ -113,7 +113,7 @@ impl Promises {
 /// Messages that are there, with their kind and their recipients.
 type Found = Vec<(QueueId, Arrived, Vec<u32>)>;
 
-struct Check<'a> {
+struct StormCheck<'a> {
     store: &'a dyn Store,
     promises: &'a Promises,
     sessions: u64,
@@ -124,7 +124,7 @@ struct Check<'a> {
     details: Vec<String>,
 }
 
-impl<'a> Check<'a> {
+impl<'a> StormCheck<'a> {
     fn new(store: &'a dyn Store, promises: &'a Promises, sessions: u64, recipients: usize) -> Self {
         Self {
             store,
@@ -312,11 +312,11 @@ mod tests {
                     .entry(Arrived { run: "run".to_owned(), seq: *seq })
                     .or_insert_with(|| "gone".to_owned());
             }
-            let mut check = Check::new(&store, &promises, 1, 1);
+            let mut check = StormCheck::new(&store, &promises, 1, 1);
             check.everything();
             assert_eq!(seen(&check.findings), 2, "{name}: {} {:?}", check.findings, check.details);
             promises.runs.clear();
-            let mut check = Check::new(&store, &promises, 1, 1);
+            let mut check = StormCheck::new(&store, &promises, 1, 1);
             check.everything();
             let strangers = there.iter().any(|(seq, _)| !promised.contains(seq));
             assert_eq!(check.findings.resurrected > 0, strangers, "{name}");
