@@ -26,7 +26,7 @@ die() {
     exit 1
 }
 
-settings=(--set "spool.path=$work/spool" --set spool.free_min=64MiB --set "log.path=$work/log"
+settings=(--set "spool.path=$work/spool" --set spool.free_min=64MiB --set spool.ready_bytes=0 --set "log.path=$work/log"
     --set "control.path=$work/control" --set delivery.mode=queue)
 listen='address="127.0.0.1:0"'
 options=()

@@ -42,6 +42,7 @@ class Mailrace:
             "hostname": "mailrace.example",
             "spool.path": self.work / "spool",
             "spool.free_min": "64MiB",
+            "spool.ready_bytes": 0,
             "spool.segment_bytes": "4MiB",
             "log.path": self.work / "log",
             "log.level": 14,

@@ -21,15 +21,7 @@ pub(super) fn config(n: u8) -> Config {
     Config {
         hostname: text.clone(),
         server: server(n),
-        spool: Spool {
-            path: PathBuf::from(&text),
-            size_max: n.into(),
-            free_min: n.into(),
-            shards: n.into(),
-            segment_bytes: n.into(),
-            cache_bytes: n.into(),
-            shared_bytes: n.into(),
-        },
+        spool: spool(n, &text),
         listen: Vec::new(),
         accept: Accept {
             backlog: n.into(),
@@ -114,6 +106,19 @@ pub(super) fn config(n: u8) -> Config {
         },
         control: Control { path: PathBuf::from(&text), mailq: if n == 1 { Mailq::Everyone } else { Mailq::Operators } },
         submit: submit(n),
+    }
+}
+
+fn spool(n: u8, text: &str) -> Spool {
+    Spool {
+        path: PathBuf::from(text),
+        size_max: n.into(),
+        free_min: n.into(),
+        ready_bytes: n.into(),
+        shards: n.into(),
+        segment_bytes: n.into(),
+        cache_bytes: n.into(),
+        shared_bytes: n.into(),
     }
 }
 

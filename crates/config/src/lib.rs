@@ -164,6 +164,8 @@ pub struct Spool {
     pub size_max: u64,
     /// Room on the file system that is left to others.
     pub free_min: u64,
+    /// Free segments that are kept for a storm, in octets.
+    pub ready_bytes: u64,
     /// Committer threads, one directory each.
     pub shards: u16,
     /// Size of a segment file.

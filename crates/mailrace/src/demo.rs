@@ -79,6 +79,7 @@ impl DemoArguments {
             format!("spool.path={}", self.spool().display()),
             "spool.size_max=2GiB".to_owned(),
             "spool.free_min=64MiB".to_owned(),
+            "spool.ready_bytes=0".to_owned(),
             format!("control.path={}", self.control().display()),
             // The sendmail command is not used.
             "submit.directory=\"\"".to_owned(),

@@ -17,6 +17,9 @@ pub struct Config {
     pub size_max: u64,
     /// Growth stops while the file system has less than this free. Default 1 GiB.
     pub free_min: u64,
+    /// Free segments of so many bytes are kept for a storm, filled while no mail comes; an eighth of the room at most.
+    /// Default 0: none.
+    pub ready_bytes: u64,
     /// A batch larger than this starts the next one, so that big mail does not hold up small mail. Default 4 MiB.
     pub batch_bytes_max: usize,
     /// Appends are refused as busy while more than this waits for the disk. Default 32 MiB.
@@ -67,6 +70,7 @@ impl Config {
             segment_bytes: 64 << 20,
             size_max: 8 << 30,
             free_min: 1 << 30,
+            ready_bytes: 0,
             batch_bytes_max: 4 << 20,
             staged_bytes_max: 32 << 20,
             cache_bytes: 256 << 20,

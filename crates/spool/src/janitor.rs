@@ -37,6 +37,7 @@ pub(crate) struct Janitor {
     /// After cold storage failed, no cold segment is opened before this moment.
     pub(crate) move_after_us: u64,
     scrub: crate::scrub::Scrubber,
+    pub(crate) ahead: crate::ahead::Ahead,
 }
 
 impl Janitor {
@@ -48,6 +49,7 @@ impl Janitor {
             grow_after_us: 0,
             move_after_us: 0,
             scrub: crate::scrub::Scrubber::default(),
+            ahead: crate::ahead::Ahead::default(),
         }
     }
 
@@ -64,13 +66,19 @@ impl Janitor {
             if chores.closing && chores.closed.is_empty() {
                 break;
             }
-            let rest = self.rest();
+            let pause = self.ahead.pause(&self.shard);
+            let rest = pause.unwrap_or_else(|| self.rest());
             let mut timed_out = false;
             if !chores.rung && !progress {
                 let (guard, timeout) = shard.bell.wait_timeout(chores, rest).unwrap_or_else(PoisonError::into_inner);
                 (chores, timed_out) = (guard, timeout.timed_out());
             }
             rested = if timed_out { rested + rest } else { Duration::ZERO };
+            if timed_out && pause.is_some() {
+                drop(chores);
+                self.fill_ahead();
+                chores = lock(&shard.chores);
+            }
             if rested >= self.scrub_interval() {
                 rested = Duration::ZERO;
                 drop(chores);
@@ -384,7 +392,21 @@ impl Janitor {
         by_limit.min(by_disk)
     }
 
-    fn add_segment(&self) -> std::io::Result<()> {
+    /// Fills one segment for a storm, if nothing is written meanwhile. Returns whether it did.
+    pub(crate) fn fill_ahead(&mut self) -> bool {
+        if !self.ahead.may_fill(&self.shard) {
+            return false;
+        }
+        if self.add_segment().is_err() {
+            self.ahead.refused(&self.shard);
+            return false;
+        }
+        self.shard.growable.store(self.growable(), Ordering::Relaxed);
+        true
+    }
+
+    /// Makes one segment more, filled with zeroes. Durable on return.
+    pub(crate) fn add_segment(&self) -> std::io::Result<()> {
         let shard = &self.shard;
         let slot = lock(&shard.book).segments.len();
         let path = shard.directory.join(segment_name(u16::try_from(slot).unwrap_or(u16::MAX)));

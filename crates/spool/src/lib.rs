@@ -35,6 +35,7 @@
 
 #![deny(unsafe_code)]
 
+mod ahead;
 mod batch;
 mod book;
 pub mod buffer;

@@ -61,12 +61,18 @@ pub(super) struct AcceptSample {
     pub(super) complaint: Option<String>,
 }
 
-/// Starts a server, brings mail for about `seconds`, ends the server and counts.
+/// Starts a server, waits `settle` seconds, brings mail for about `seconds`, ends the server and counts.
 ///
 /// # Errors
 /// Why there is no figure.
-pub(super) fn sample(site: &Site, kind: &ServerKind, client: LoadClient, seconds: f64) -> Result<AcceptSample, String> {
+pub(super) fn sample(
+    site: &Site,
+    kind: &ServerKind,
+    client: LoadClient,
+    (settle, seconds): (f64, f64),
+) -> Result<AcceptSample, String> {
     let server = RunningServer::start(site, kind, Task::Keep { tls: client.tls() })?;
+    clock::pause(Duration::from_secs_f64(settle.max(0.0)));
     // The server is warm and its pages are there when the clock starts.
     let warm_up = bring(site, &server, client, seconds / 10.0, None)?;
     let (machine, process) = (machine_ticks(), server.process().map(process_ticks));

@@ -45,6 +45,9 @@ pub struct AcceptBenchArguments {
     /// Seconds of each sample
     #[arg(long, default_value_t = 2.0)]
     seconds: f64,
+    /// Seconds from the start of a server to its first mail: time to fill segments ahead
+    #[arg(long, default_value_t = 0.0)]
+    settle: f64,
     /// Seconds of the storm at twice the capacity
     #[arg(long, default_value_t = 60.0)]
     overload_seconds: f64,

@@ -132,7 +132,7 @@ impl AcceptBench<'_> {
                 let taken = if is_out {
                     Err("not asked again".to_owned())
                 } else {
-                    sample(&self.site, kind, load, self.seconds)
+                    sample(&self.site, kind, load, (self.arguments.settle, self.seconds))
                 };
                 if is_out {
                     row.samples.push(None);
@@ -179,7 +179,10 @@ impl AcceptBench<'_> {
         let seconds = if self.arguments.quick { 5.0 } else { self.arguments.overload_seconds };
         let load = LoadClient::Storm { sessions: 100, bytes: 4096, new_connection: true, tls: false, split_dot: false };
         let capacity = match self.capacity.map_or_else(
-            || sample(&self.site, &ServerKind::Serve, load, self.seconds).map(|sample| sample.per_second),
+            || {
+                sample(&self.site, &ServerKind::Serve, load, (self.arguments.settle, self.seconds))
+                    .map(|sample| sample.per_second)
+            },
             Ok,
         ) {
             Ok(capacity) => capacity,

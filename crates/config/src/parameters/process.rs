@@ -156,6 +156,16 @@ pub(super) static SPOOL: Section = Section {
         )
         .restart(),
         fixed(
+            "spool.ready_bytes",
+            at!(spool.ready_bytes),
+            Kind::Bytes { min: 0, max: 512 << 40 },
+            "1GiB",
+            "4GiB",
+            "free segments kept for a storm; 0 for none",
+            "Made while no mail comes. At most an eighth of spool.size_max, and of the free space beyond spool.free_min.",
+        )
+        .restart(),
+        fixed(
             "spool.shards",
             at!(spool.shards),
             Kind::Number { min: 1, max: 64, unit: "shards" },

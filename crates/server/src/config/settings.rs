@@ -72,6 +72,7 @@ pub(crate) fn spool_settings(config: &Config) -> spool::Config {
     settings.segment_bytes = of.segment_bytes;
     settings.size_max = of.size_max;
     settings.free_min = of.free_min;
+    settings.ready_bytes = of.ready_bytes;
     settings.cache_bytes = usize::try_from(of.cache_bytes).unwrap_or(usize::MAX);
     settings.shared_bytes = usize::try_from(of.shared_bytes).unwrap_or(usize::MAX);
     settings
