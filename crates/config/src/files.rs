@@ -40,6 +40,11 @@ pub trait Files {
         None
     }
 
+    /// The user that the server becomes, if it cannot read this file, which root can.
+    fn user_without_rights(&self, _: &Config, _: &Path) -> Option<String> {
+        None
+    }
+
     /// Why a file cannot be trusted that decides about mail and holds no secret.
     fn unsafe_map(&self, _: &Config, _: &Path) -> Option<String> {
         None
@@ -82,6 +87,7 @@ pub fn check_files(loaded: &Loaded, files: &dyn Files) -> Vec<Problem> {
     for path in &config.tls.key {
         check.readable("tls.key", path, true);
     }
+    check.rights(config);
     if check.problems.iter().all(|problem| problem.severity != Severity::Error) && !config.tls.certificate.is_empty() {
         check.certificates(&config.tls);
     }
@@ -120,6 +126,16 @@ pub fn check_files(loaded: &Loaded, files: &dyn Files) -> Vec<Problem> {
     check.problems
 }
 
+/// Says that the server cannot read a file after it has given up root.
+#[must_use]
+pub fn unreadable_by_server(key: &str, path: &Path, user: &str) -> String {
+    let shown = path.display();
+    format!(
+        "{key}: the user \"{user}\" cannot read {shown}: a reload keeps what the start has read as root; let its group \
+         read file and directories (chgrp, chmod g+r), or restart after each change"
+    )
+}
+
 struct Check<'a> {
     loaded: &'a Loaded,
     files: &'a dyn Files,
@@ -139,6 +155,18 @@ impl Check<'_> {
         }
         let classes = config.delivery.classes.as_ref();
         self.refuse("delivery.classes", 0, classes.and_then(|path| files.unsafe_map(config, path)));
+    }
+
+    /// Warns of files of TLS that only root can read.
+    fn rights(&mut self, config: &Config) {
+        let files = self.files;
+        let tls = &config.tls;
+        let lists = [("tls.certificate", &tls.certificate), ("tls.key", &tls.key), ("tls.client_ca", &tls.client_ca)];
+        for (key, path) in lists.into_iter().flat_map(|(key, list)| list.iter().map(move |path| (key, path))) {
+            if let Some(user) = files.user_without_rights(config, path) {
+                self.add(Severity::Warning, key, unreadable_by_server(key, path, &user), "");
+            }
+        }
     }
 
     fn refuse(&mut self, key: &'static str, index: usize, why: Option<String>) {

@@ -56,7 +56,7 @@ pub use build::load;
 pub use destination::{DestinationRule, EffectiveRule, MxPattern, NextHop, NoNextHop, UsedExtensions};
 pub use difference::{Difference, differences, refuses_reload};
 pub use domain::RelayDomain;
-pub use files::{FileStatus, Files, check_files, check_own_file};
+pub use files::{FileStatus, Files, check_files, check_own_file, unreadable_by_server};
 pub use limits::{DNS_ADDRESSES_MAX, DNS_HOSTS_MAX, SEGMENT_BYTES_MIN};
 pub use loaded::{Loaded, Origin};
 pub use local::{Local, Mailbox, Names, NoMailbox, Template, Unknown};

@@ -29,6 +29,7 @@ mod terminal_text;
 use clap::{Parser, Subcommand};
 use exit::Exit;
 use sendmail::Personality;
+use server::env::error::without_numbers;
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
@@ -144,7 +145,7 @@ fn main() -> ExitCode {
     match result {
         Ok(exit) => exit.into(),
         Err(failure) => {
-            eprintln!("mailrace: {failure}");
+            eprintln!("mailrace: {}", without_numbers(&failure.to_string()));
             failure.exit.into()
         }
     }

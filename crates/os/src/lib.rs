@@ -11,7 +11,7 @@
 //! 5. [`landlock`] and [`seccomp`] close files and system calls that are not needed from then on.
 //!
 //! The helper of local delivery, which stays root, keeps few [`capabilities`]. Afterwards [`addresses`], [`clock`],
-//! [`signals`] and [`quickack`] serve the running server. `unsafe` stands here and in the disk of the spool, nowhere
+//! [`error`], [`signals`] and [`quickack`] serve the running server. `unsafe` stands here and in the disk of the spool, nowhere
 //! else; each block says why it is sound.
 
 #![deny(unsafe_code)]
@@ -22,6 +22,7 @@ pub mod blocking;
 pub mod capabilities;
 pub mod clock;
 pub mod descriptors;
+pub mod error;
 pub mod landlock;
 pub mod limits;
 pub mod login;

@@ -387,6 +387,10 @@ impl Janitor {
         let by_limit = u64::from(shard.config.segments_max())
             .saturating_sub(used)
             .min(u64::from(crate::files::SLOT_MAX).saturating_sub(slots as u64));
+        // Some file systems report nothing, or nothing true: with 0 a segment that cannot be filled says it.
+        if shard.config.free_min == 0 {
+            return by_limit;
+        }
         let free = shard.disk.space(&shard.directory).map_or(0, |space| space.free);
         let by_disk = free.saturating_sub(shard.config.free_min) / u64::from(shard.identity.segment_bytes);
         by_limit.min(by_disk)
@@ -511,5 +515,20 @@ mod tests {
         disk.advance(REST_US);
         janitor.round();
         assert_eq!((spool.pressure(), janitor.rest()), (Pressure::None, Duration::from_secs(60)));
+    }
+
+    /// A file system that reports no free space, and takes segments all the same.
+    #[test]
+    fn without_free_min_the_reported_space_decides_nothing() {
+        for (free_min, pressure) in [(0, Pressure::None), (1, Pressure::Full)] {
+            let disk = SimDisk::new(1);
+            let mut config = Config::new("/spool");
+            (config.segment_bytes, config.size_max, config.free_min) = (1 << 20, 48 << 20, free_min);
+            config.shards = 1;
+            disk.set_free(0);
+            let (spool, mut stepper, _) = Spool::open_stepped(config, Arc::new(disk.clone())).expect("a spool");
+            stepper.janitors.first_mut().expect("a shard").round();
+            assert_eq!(spool.pressure(), pressure, "{free_min}");
+        }
     }
 }

@@ -21,7 +21,7 @@ use rustix::thread::{
     set_thread_groups, set_thread_res_gid, set_thread_res_uid, set_thread_uid,
 };
 use std::fmt;
-use std::fs::{Metadata, Permissions};
+use std::fs::{self, Metadata, Permissions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
@@ -87,6 +87,27 @@ pub struct Account {
     pub groups: Vec<u32>,
 }
 
+impl Account {
+    /// Whether modes and owners let it read a file, and reach it. What an access control list adds is not looked at.
+    #[must_use]
+    pub fn can_read(&self, path: &Path) -> bool {
+        let Ok(path) = fs::canonicalize(path) else { return true };
+        let mut ancestors = path.ancestors().enumerate();
+        ancestors.all(|(depth, one)| {
+            fs::metadata(one).map_or(true, |found| self.has_right(&found, if depth == 0 { 0o4 } else { 0o1 }))
+        })
+    }
+
+    fn has_right(&self, of: &Metadata, right: u32) -> bool {
+        let shift = match () {
+            () if of.uid() == self.uid => 6,
+            () if self.groups.contains(&of.gid()) => 3,
+            () => 0,
+        };
+        (of.mode() >> shift) & right != 0
+    }
+}
+
 /// Says who to become, from `server.user` and `server.group` as they are configured; both may be empty.
 ///
 /// # Errors
@@ -143,10 +164,8 @@ impl Account {
                 self.name
             ))
         };
-        let found = match std::fs::symlink_metadata(path) {
-            Ok(found) if found.is_symlink() => {
-                std::fs::metadata(path).map_err(|error| failed("cannot be read", error))?
-            }
+        let found = match fs::symlink_metadata(path) {
+            Ok(found) if found.is_symlink() => fs::metadata(path).map_err(|error| failed("cannot be read", error))?,
             Ok(found) => found,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 make_with_parents(path)
@@ -183,7 +202,7 @@ impl Account {
         let flags =
             OFlags::CREATE | OFlags::WRONLY | OFlags::APPEND | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let own = || -> io::Result<()> {
-            let file = std::fs::File::from(rustix::fs::open(path, flags, Mode::from_raw_mode(0o640))?);
+            let file = fs::File::from(rustix::fs::open(path, flags, Mode::from_raw_mode(0o640))?);
             let found = file.metadata()?;
             if is_only_roots(&found) && found.is_file() {
                 fchown(&file, Some(Uid::from_raw(self.uid)), Some(Gid::from_raw(self.gid)))?;
@@ -208,7 +227,7 @@ impl Account {
     fn own_below(&self, path: &Path, depth: u32) -> io::Result<()> {
         for name in names(path)? {
             let entry = path.join(name);
-            let found = std::fs::symlink_metadata(&entry)?;
+            let found = fs::symlink_metadata(&entry)?;
             if found.is_dir() && found.uid() == 0 && found.mode() & 0o022 == 0 && depth > 0 {
                 self.own_below(&entry, depth - 1)?;
             } else if found.is_file() && is_only_roots(&found) {
@@ -227,17 +246,17 @@ fn is_only_roots(found: &Metadata) -> bool {
 }
 
 fn names(path: &Path) -> io::Result<Vec<std::ffi::OsString>> {
-    std::fs::read_dir(path)?.map(|entry| entry.map(|entry| entry.file_name())).collect()
+    fs::read_dir(path)?.map(|entry| entry.map(|entry| entry.file_name())).collect()
 }
 
 /// The directories above stay root's, and others may pass through them whatever the umask says.
 fn make_with_parents(path: &Path) -> io::Result<()> {
     let missing: Vec<&Path> = path.ancestors().skip(1).take_while(|above| !above.exists()).collect();
     for above in missing.into_iter().rev().filter(|above| !above.as_os_str().is_empty()) {
-        std::fs::create_dir(above)?;
-        std::fs::set_permissions(above, Permissions::from_mode(0o755))?;
+        fs::create_dir(above)?;
+        fs::set_permissions(above, Permissions::from_mode(0o755))?;
     }
-    std::fs::DirBuilder::new().mode(0o700).create(path)
+    fs::DirBuilder::new().mode(0o700).create(path)
 }
 
 /// Other users have no rights to files made from now on, and no program that this process starts gains rights by a
@@ -311,8 +330,7 @@ pub fn prove(account: &Account) -> Result<(), Error> {
         Err(Error::System(format!("{what} after becoming user \"{}\"; mailrace does not go on with it", account.name)))
     };
     // Real, effective, saved and file system id, as the kernel shows them.
-    let status =
-        std::fs::read_to_string("/proc/thread-self/status").or_else(|_| std::fs::read_to_string("/proc/self/status"));
+    let status = fs::read_to_string("/proc/thread-self/status").or_else(|_| fs::read_to_string("/proc/self/status"));
     let status = status.map_err(|error| Error::System(format!("/proc/self/status: {error}; mount /proc")))?;
     for (field, id) in [("Uid:", account.uid), ("Gid:", account.gid)] {
         let line = status.lines().find_map(|line| line.strip_prefix(field)).unwrap_or_default();

@@ -57,3 +57,27 @@ fn a_process_with_threads_does_not_drop() {
         other => panic!("{other:?}"),
     }
 }
+
+#[test]
+fn a_file_is_read_with_the_rights_of_owner_group_or_others() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("key");
+    std::fs::write(&path, "x").unwrap();
+    let own = std::fs::metadata(&path).unwrap();
+    let account = |uid, gid| Account { name: "x".into(), uid, gid, groups: vec![gid] };
+    let set = |path: &Path, mode| std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    for (mode, above, account, is_readable) in [
+        (0o600, 0o755, account(own.uid(), 4711), true),
+        (0o600, 0o755, account(4711, own.gid()), false),
+        (0o640, 0o755, account(4711, own.gid()), true),
+        (0o640, 0o755, account(4711, 4711), false),
+        (0o644, 0o755, account(4711, 4711), true),
+        (0o644, 0o700, account(4711, 4711), false),
+        // The rights of the owner count, not those of others.
+        (0o044, 0o755, account(own.uid(), 4711), false),
+    ] {
+        set(&path, mode);
+        set(directory.path(), above);
+        assert_eq!(account.can_read(&path), is_readable, "{mode:o} {above:o} {account:?}");
+    }
+}

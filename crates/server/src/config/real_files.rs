@@ -2,7 +2,9 @@
 
 use super::{Config, FileStatus, Files, Local, Mailbox, Tls, reasons};
 use crate::env::accounts::Accounts;
+use crate::env::error::words;
 use crate::env::safe_file::Trust;
+use crate::env::{machine, privileges};
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
@@ -23,6 +25,13 @@ impl Files for RealFiles {
         let is_file = std::fs::metadata(path).is_ok_and(|found| found.is_file());
         let trust = || Trust::secrets(&config.server.user, &config.server.group);
         is_file.then(|| trust().complaint(path)).flatten()
+    }
+
+    fn user_without_rights(&self, config: &Config, path: &Path) -> Option<String> {
+        let accounts = Accounts::read().ok()?;
+        let plan = privileges::plan(machine::is_root(), &config.server.user, &config.server.group, &accounts).ok()?;
+        let privileges::Plan::Become(account) = plan else { return None };
+        (!account.can_read(path)).then_some(account.name)
     }
 
     fn unsafe_map(&self, config: &Config, path: &Path) -> Option<String> {
@@ -72,7 +81,7 @@ impl Files for RealFiles {
         let metadata = match std::fs::metadata(path) {
             Ok(metadata) => metadata,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return FileStatus::Missing,
-            Err(error) => return FileStatus::Unreadable(error.to_string()),
+            Err(error) => return FileStatus::Unreadable(words(&error)),
         };
         if metadata.is_dir() {
             return FileStatus::Directory;
@@ -80,7 +89,7 @@ impl Files for RealFiles {
         // Only a plain file is opened: opening a pipe would wait for its writer.
         match if metadata.is_file() { std::fs::File::open(path).map(drop) } else { Ok(()) } {
             Ok(()) => FileStatus::File { open_to_others: metadata.permissions().mode() & 0o004 != 0 },
-            Err(error) => FileStatus::Unreadable(error.to_string()),
+            Err(error) => FileStatus::Unreadable(words(&error)),
         }
     }
 }

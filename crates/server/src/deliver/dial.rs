@@ -8,6 +8,7 @@ use super::Candidate;
 use crate::config::EffectiveRule;
 use crate::context::Context;
 use crate::env::clock;
+use crate::env::error::words;
 use crate::next_hop::Endpoint;
 use crate::session::Transport;
 use schedule::Failure;
@@ -31,6 +32,10 @@ pub(super) enum DialError {
     Error(io::Error),
 }
 
+fn is_link_local(host: &Candidate) -> bool {
+    matches!(host.address.ip(), Some(IpAddr::V6(ip)) if ip.is_unicast_link_local())
+}
+
 impl DialError {
     /// Words it for the log, in sendmail's words where it has some.
     pub(super) fn text(&self, host: &Candidate, rule: &EffectiveRule) -> String {
@@ -40,7 +45,8 @@ impl DialError {
             Self::Source(ip, error) => {
                 let rule = rule.index.map_or(0, |index| index + 1);
                 return format!(
-                    "cannot connect to {name} from {ip}: {error}; name addresses of this machine in source of [[destination]] {rule}"
+                    "cannot connect to {name} from {ip}: {}; name addresses of this machine in source of [[destination]] {rule}",
+                    words(error)
                 );
             }
             Self::Error(error) => error,
@@ -53,7 +59,11 @@ impl DialError {
             io::ErrorKind::TimedOut => format!("Connection timed out with {name}"),
             io::ErrorKind::HostUnreachable => format!("No route to host {name}"),
             io::ErrorKind::NetworkUnreachable => format!("Network is unreachable for {name}"),
-            _ => format!("{error} for {name}"),
+            // What the system says to an address of a link without the link.
+            io::ErrorKind::InvalidInput if is_link_local(host) => {
+                format!("{name} has a link-local address without an interface")
+            }
+            _ => format!("{} for {name}", words(error)),
         }
     }
 

@@ -14,6 +14,7 @@ mod breaker;
 mod cache;
 #[cfg(test)]
 mod cost;
+mod machine;
 mod mail_hosts;
 pub(crate) mod overrides;
 mod places;
@@ -27,7 +28,6 @@ mod tests;
 
 use std::collections::HashMap;
 use std::fmt;
-use std::hash::{DefaultHasher, Hasher as _};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -37,7 +37,6 @@ use hickory_resolver::lookup::Lookup;
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::net::{DnsError, NetError};
 use hickory_resolver::proto::rr::{Name, RData, RecordType};
-use hickory_resolver::system_conf::read_system_conf;
 use hickory_resolver::{Hosts, TokioResolver};
 use ipnet::IpNet;
 use tokio::sync::watch;
@@ -47,6 +46,7 @@ pub use answer::RECORDS_MAX;
 use answer::{Answer, CachedAnswer, Data, Kind, Reading, RecordSet};
 use breaker::{Breaker, Course};
 use cache::Cache;
+pub(crate) use machine::MachineFiles;
 pub use mail_hosts::{Family, HOLD_MIN, HostAddresses, LocalIdentity, MailHost, MailHosts, NoHosts};
 use overrides::Overrides;
 use places::Places;
@@ -68,8 +68,6 @@ pub const SLOW_LOOKUPS_MAX: usize = 1_536;
 const STALE_PATIENCE: Duration = Duration::from_millis(1_800);
 /// RFC 8767 §5: how long an answer whose time is over serves until the servers are asked again.
 const STALE_TIME: Duration = Duration::from_secs(30);
-/// Names that this machine has by itself.
-const HOSTS_FILE: &str = "/etc/hosts";
 /// Aliases of which the last leads nowhere that are followed.
 const ALIASES_MAX: usize = 6;
 
@@ -130,12 +128,14 @@ pub struct Counts {
 }
 
 /// A note for the operator, logged once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DnsNote {
     /// The resolver does not answer; it is not asked for a while.
     Dead,
     /// It answers again.
     Alive,
+    /// Something in /etc/resolv.conf or /etc/hosts does not count.
+    File(String),
 }
 
 impl fmt::Display for DnsNote {
@@ -146,6 +146,7 @@ impl fmt::Display for DnsNote {
                  lists are not asked; see dns.servers or /etc/resolv.conf"
             }
             Self::Alive => "DNS resolver answers again",
+            Self::File(text) => text,
         })
     }
 }
@@ -156,7 +157,7 @@ pub struct SetupError(String);
 
 impl fmt::Display for SetupError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "DNS cannot be set up: {}; set dns.servers, or repair /etc/resolv.conf", self.0)
+        write!(f, "DNS cannot be set up: {}; set dns.servers", self.0)
     }
 }
 
@@ -187,10 +188,7 @@ struct Limit<'a> {
 #[derive(PartialEq, Eq)]
 struct Origin {
     settings: crate::config::Dns,
-    /// Those of the settings, or of /etc/resolv.conf.
-    servers: Vec<SocketAddr>,
-    /// Differs when /etc/hosts does.
-    hosts: u64,
+    files: MachineFiles,
 }
 
 struct Inner {
@@ -214,48 +212,39 @@ pub struct Resolver(Arc<Inner>);
 
 impl Resolver {
     /// Makes a resolver from `[dns]`. Reads /etc/resolv.conf and /etc/hosts: blocking, for the start and for reloads.
+    /// What of them does not count is a note.
     ///
     /// # Errors
-    /// When the system's configuration cannot be read or used.
+    /// When the library takes no such settings.
     pub fn new(settings: &crate::config::Dns) -> Result<Self, SetupError> {
-        // A machine without the file has no such names.
-        Self::with(settings, name_servers(settings)?, &std::fs::read(HOSTS_FILE).unwrap_or_default())
+        Self::with(settings, MachineFiles::read(settings))
     }
 
-    fn with(
-        settings: &crate::config::Dns,
-        addresses: Vec<NameServerConfig>,
-        hosts_file: &[u8],
-    ) -> Result<Self, SetupError> {
+    /// The same, with files that were read before.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub(crate) fn with(settings: &crate::config::Dns, files: MachineFiles) -> Result<Self, SetupError> {
         let setup = |error: NetError| SetupError(error.to_string());
-        let mut hasher = DefaultHasher::new();
-        hasher.write(hosts_file);
-        let sockets = |server: &NameServerConfig| {
-            let ip = server.ip;
-            server.connections.iter().map(move |connection| SocketAddr::new(ip, connection.port)).collect::<Vec<_>>()
-        };
-        let origin = Origin {
-            settings: settings.clone(),
-            servers: addresses.iter().flat_map(sockets).collect(),
-            hosts: hasher.finish(),
-        };
         let mut hosts = Hosts::default();
-        let hosts = hosts.read_hosts_conf(hosts_file).map(|()| hosts).unwrap_or_default();
+        let hosts = hosts.read_hosts_conf(files.hosts.as_bytes()).map(|()| hosts).unwrap_or_default();
         let hosts = Arc::new(hosts);
         let client = |server: NameServerConfig| {
             let edns = client(server.clone(), true, settings.timeout, &hosts)?;
             Ok(Client { edns, plain: client(server, false, settings.timeout, &hosts)? })
         };
-        let clients = addresses.into_iter().map(client).collect::<Result<Vec<_>, _>>().map_err(setup)?;
+        let clients = files.servers.iter().map(|server| client(name_server(*server)));
+        let clients = clients.collect::<Result<Vec<_>, _>>().map_err(setup)?;
+        let notes = files.warnings.iter().cloned().map(DnsNote::File).collect();
         let state = State {
             cache: Cache::new(usize::try_from(settings.cache_entries_max).unwrap_or(usize::MAX)),
             open: HashMap::new(),
             breaker: Breaker::default(),
             counts: Counts::default(),
-            notes: Vec::new(),
+            notes,
         };
         Ok(Self(Arc::new(Inner {
-            origin,
+            origin: Origin { settings: settings.clone(), files },
             servers: Servers::new(clients, settings.timeout),
             overrides: Overrides::new(&settings.overrides),
             hosts,
@@ -273,6 +262,16 @@ impl Resolver {
     /// answers are as good for one as for the other.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
         self.0.origin == other.0.origin
+    }
+
+    /// Checks whether the machine's files say what they said when it was made.
+    pub(crate) fn has_files(&self, files: &MachineFiles) -> bool {
+        self.0.origin.files == *files
+    }
+
+    /// Returns the servers that are asked, in their order.
+    pub(crate) fn servers(&self) -> impl Iterator<Item = SocketAddr> + '_ {
+        self.0.origin.files.servers.iter().copied().take(servers::SERVERS_MAX)
     }
 
     /// Returns the IPv4 addresses of a name; none if it does not exist. Takes `dns.timeout` at most.
@@ -548,15 +547,6 @@ impl Drop for Open<'_> {
     fn drop(&mut self) {
         self.resolver.state().open.remove(self.key);
     }
-}
-
-/// Returns the servers of the settings, or those of /etc/resolv.conf as they are now.
-fn name_servers(settings: &crate::config::Dns) -> Result<Vec<NameServerConfig>, SetupError> {
-    if settings.servers.is_empty() {
-        let (system, _) = read_system_conf().map_err(|error| SetupError(error.to_string()))?;
-        return Ok(system.name_servers().to_vec());
-    }
-    Ok(settings.servers.iter().map(|server| name_server(*server)).collect())
 }
 
 /// Returns a client of one server.

@@ -13,7 +13,7 @@ use hickory_resolver::proto::rr::{Name, RData, Record, RecordType};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 
-use super::{Resolver, name_servers, now};
+use super::{MachineFiles, Resolver, now};
 use crate::config::Dns;
 
 /// Seconds that answers hold, unless [`Server::hold`] says otherwise.
@@ -111,7 +111,7 @@ pub(crate) fn settings(servers: &[SocketAddr], timeout: Duration) -> Dns {
 
 /// Returns a resolver with these settings, on a machine without /etc/hosts.
 pub(crate) fn resolver_of(settings: &Dns) -> Resolver {
-    Resolver::with(settings, name_servers(settings).unwrap(), b"").unwrap()
+    Resolver::with(settings, MachineFiles::of(settings, "")).unwrap()
 }
 
 /// Does work that waits only for packets, and returns the time that it took by a paused clock: zero, however busy the
@@ -167,7 +167,7 @@ impl Server {
     /// Returns a resolver that asks this server, on a machine with this /etc/hosts.
     pub(crate) fn resolver_with_hosts(&self, timeout: Duration, text: &str) -> Resolver {
         let settings = settings(&[self.address], timeout);
-        Resolver::with(&settings, name_servers(&settings).unwrap(), text.as_bytes()).unwrap()
+        Resolver::with(&settings, MachineFiles::of(&settings, text)).unwrap()
     }
 
     /// Questions so far.

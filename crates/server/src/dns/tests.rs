@@ -43,10 +43,10 @@ async fn names_of_clients() {
 
 #[test]
 fn what_a_resolver_is_made_from_tells_it_from_others() {
-    let system = |address: &str| vec![name_server(address.parse().unwrap())];
+    let system = |address: &str| vec![address.parse().unwrap()];
     let usual = settings(&[], LONG);
     let made = |settings: &crate::config::Dns, servers, hosts: &str| {
-        Resolver::with(settings, servers, hosts.as_bytes()).unwrap()
+        Resolver::with(settings, MachineFiles { servers, ..MachineFiles::of(settings, hosts) }).unwrap()
     };
     let one = made(&usual, system("192.0.2.1:53"), "192.0.2.2 a\n");
     assert!(one.is_like(&made(&usual, system("192.0.2.1:53"), "192.0.2.2 a\n")));

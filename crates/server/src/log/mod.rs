@@ -234,6 +234,11 @@ impl Log {
         self.shared.queue.control(Work::Reopen);
     }
 
+    /// Opens the file again if it was renamed, deleted or replaced, perhaps a moment later.
+    pub fn follow_file(&self) {
+        self.shared.queue.check();
+    }
+
     /// Puts other settings in force. Lines from before keep their format and target, if these work at once.
     pub fn reconfigure(&self, settings: &Settings) {
         self.shared.queue.switch(Style::new(settings), settings.queue_lines_max, settings.target.clone());

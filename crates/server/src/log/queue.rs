@@ -25,6 +25,8 @@ pub(super) enum Work {
     Lines(Lines),
     /// Open or connect again.
     Reopen,
+    /// Look whether the file is still the one at its path.
+    Check,
     /// Later lines go to this target.
     Switch(Target),
     /// Say that everything before is done.
@@ -126,6 +128,16 @@ impl Queue {
         state.push(line);
         self.wake_if_asleep(state);
         Pushed::Taken
+    }
+
+    /// Has the writer look at its file. While it has not done that, another call adds nothing.
+    pub(super) fn check(&self) {
+        let mut state = self.lock();
+        if !state.closed && !state.work.iter().any(|work| matches!(work, Work::Check)) {
+            state.work.push_back(Work::Check);
+            state.control = true;
+        }
+        self.wake(state);
     }
 
     /// Adds other work at the end; there is always room for it.

@@ -3,7 +3,7 @@
 //! A thread keeps date, host and tag, which change at most once a second. Rendering takes no lock.
 
 use super::{Format, Settings, Target};
-use crate::env::clock;
+use crate::env::{clock, error};
 use jiff::{Timestamp, tz::Offset};
 use observe::{Event, json, sendmail};
 use std::fmt::Write as _;
@@ -72,6 +72,14 @@ impl Local {
     pub(super) fn render<'a>(&mut self, style: &Arc<Style>, event: &Event<'a>, now_us: u64) -> Option<Event<'a>> {
         self.keep_up(style, now_us);
         self.line.clear();
+        let rest = self.frame(style, event, now_us);
+        if self.line.contains(error::NUMBER) {
+            self.line = error::without_numbers(&self.line);
+        }
+        rest
+    }
+
+    fn frame<'a>(&mut self, style: &Arc<Style>, event: &Event<'a>, now_us: u64) -> Option<Event<'a>> {
         match style.framing {
             Framing::Line => {
                 if style.format == Format::Sendmail {

@@ -6,10 +6,10 @@
 use super::Target;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::fd::AsFd as _;
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 
@@ -114,6 +114,17 @@ impl Sink {
             Self::Datagrams { socket, .. } => *socket = None,
         }
         Ok(())
+    }
+
+    /// Whether the file in use is not the one at its path: it was renamed, deleted or replaced.
+    pub(super) fn has_moved(&self) -> bool {
+        let Self::Stream { path: Some(path), file: Some(file) } = self else { return false };
+        let place = |found: Metadata| (found.dev(), found.ino());
+        let Ok(own) = file.metadata() else { return false };
+        match fs::symlink_metadata(path) {
+            Ok(found) => place(found) != place(own),
+            Err(error) => error.kind() == io::ErrorKind::NotFound,
+        }
     }
 
     /// Writes the rest of the lines. After an error it may be called again.
@@ -231,24 +242,21 @@ mod tests {
         for is_there in [true, false] {
             rustix::fs::rename(&log, place.path().join("log.1")).unwrap();
             if is_there {
-                std::fs::write(&target, "precious\n").unwrap();
+                fs::write(&target, "precious\n").unwrap();
             } else {
-                std::fs::remove_file(&target).unwrap();
+                fs::remove_file(&target).unwrap();
             }
             std::os::unix::fs::symlink(&target, &log).unwrap();
             let error = sink.reopen().unwrap_err();
             assert!(error.to_string().contains("symbolic link"), "{error}");
             write(&mut sink, "two\n").unwrap();
-            assert_eq!(std::fs::read_to_string(&target).ok().as_deref(), is_there.then_some("precious\n"));
-            assert!(
-                std::fs::read_to_string(place.path().join("log.1")).unwrap().ends_with("two\n"),
-                "the old one stays"
-            );
+            assert_eq!(fs::read_to_string(&target).ok().as_deref(), is_there.then_some("precious\n"));
+            assert!(fs::read_to_string(place.path().join("log.1")).unwrap().ends_with("two\n"), "the old one stays");
             assert!(open(Some(&log)).is_err());
-            std::fs::remove_file(&log).unwrap();
+            fs::remove_file(&log).unwrap();
             sink.reopen().unwrap();
             write(&mut sink, "three\n").unwrap();
-            assert_eq!(std::fs::read_to_string(&log).unwrap(), "three\n", "the control: a file of its own is made");
+            assert_eq!(fs::read_to_string(&log).unwrap(), "three\n", "the control: a file of its own is made");
         }
     }
 

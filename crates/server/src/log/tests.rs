@@ -129,6 +129,35 @@ fn a_renamed_file_is_left_and_a_new_one_begun() {
     assert_eq!(lines(&path), ["spool: after"]);
 }
 
+#[test]
+fn a_file_that_was_renamed_or_deleted_without_a_signal_is_made_anew() {
+    let directory = tempfile::tempdir().unwrap();
+    let (path, old) = (directory.path().join("log"), directory.path().join("log.1"));
+    let log = Log::start(&settings(Target::File(path.clone()))).unwrap();
+    log.event(&spool("before"));
+    log.follow_file();
+    assert!(log.flush(SOON));
+    rename(&path, &old);
+    log.event(&spool("between"));
+    log.follow_file();
+    log.event(&spool("after"));
+    assert!(log.flush(SOON));
+    assert_eq!(lines(&old), ["spool: before", "spool: between"]);
+    assert_eq!(lines(&path), ["spool: after"]);
+    // It cannot be made where its directory is gone: the old one is used on, and that is said.
+    std::fs::remove_file(&path).unwrap();
+    std::fs::create_dir(&path).unwrap();
+    log.follow_file();
+    assert!(log.flush(SOON));
+    let trouble = log.trouble().unwrap();
+    assert!(trouble.reason.contains("renamed or deleted") && !trouble.reason.contains("os error"), "{trouble:?}");
+    std::fs::remove_dir(&path).unwrap();
+    log.follow_file();
+    log.event(&spool("again"));
+    assert!(log.flush_and_close());
+    assert_eq!((lines(&path), log.trouble().is_none()), (vec!["spool: again".to_owned()], true));
+}
+
 #[expect(clippy::disallowed_methods, reason = "what logrotate does, not a file of ours")]
 fn rename(from: &Path, to: &Path) {
     std::fs::rename(from, to).unwrap();

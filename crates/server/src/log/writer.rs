@@ -9,6 +9,7 @@ use super::queue::Work;
 use super::target::{Lines, Sink};
 use super::{LogError, Shared, Target};
 use crate::env::clock;
+use crate::env::error::words;
 use observe::Event;
 use std::collections::VecDeque;
 use std::io::{self, Write as _};
@@ -19,7 +20,7 @@ const RETRY: Duration = Duration::from_secs(1);
 
 /// Writes until it gets the order to close.
 pub(super) fn run(shared: &Shared, target: &Target) {
-    let mut writer = Writer { shared, sink: Sink::new(target), work: VecDeque::new(), failing: false };
+    let mut writer = Writer { shared, sink: Sink::new(target), work: VecDeque::new(), failing: false, moved: None };
     // Opened before the first line, so that a wrong path is known at the start.
     writer.reopen();
     let mut busy = false;
@@ -30,6 +31,7 @@ pub(super) fn run(shared: &Shared, target: &Target) {
             match work {
                 Work::Lines(lines) => writer.write(lines),
                 Work::Reopen => writer.reopen(),
+                Work::Check => writer.follow_file(),
                 Work::Switch(target) => writer.switch(&target),
                 // The caller may have stopped waiting; that is no fault.
                 Work::Flush(done) => {
@@ -52,6 +54,8 @@ struct Writer<'a> {
     work: VecDeque<Work>,
     /// The last attempt to use the target failed, and standard error has a line about it.
     failing: bool,
+    /// Lines go to a file that is at its path no more, and why there is no other.
+    moved: Option<LogError>,
 }
 
 impl Writer<'_> {
@@ -96,13 +100,47 @@ impl Writer<'_> {
     }
 
     fn reopen(&mut self) {
-        if let Err(error) = self.sink.reopen() {
-            self.complain(&error);
+        match self.sink.reopen() {
+            Ok(()) => self.found(),
+            Err(error) => self.complain(&error),
+        }
+    }
+
+    /// Opens the file again if it is not the one at its path. Where that fails, lines go on into the old one, and the
+    /// status says so.
+    fn follow_file(&mut self) {
+        if !self.sink.has_moved() {
+            return self.found();
+        }
+        match self.sink.reopen() {
+            Ok(()) => self.found(),
+            Err(error) if self.moved.is_none() => {
+                let reason = format!(
+                    "the file was renamed or deleted and cannot be made anew: {}; lines go into the old one: make the file, \
+                     writable for the user of mailrace, and run mailrace reload",
+                    words(&error)
+                );
+                let trouble = LogError { target: self.sink.name(), reason };
+                io::stderr()
+                    .write_all(format!("mailrace: log: {}: {}\n", trouble.target, trouble.reason).as_bytes())
+                    .ok();
+                self.moved = Some(trouble.clone());
+                self.shared.set_trouble(Some(trouble));
+            }
+            Err(_) => {}
+        }
+    }
+
+    /// The file is the one at its path.
+    fn found(&mut self) {
+        if self.moved.take().is_some() && !self.failing {
+            self.shared.set_trouble(None);
         }
     }
 
     fn switch(&mut self, target: &Target) {
         self.sink = Sink::new(target);
+        self.moved = None;
         self.recovers();
         self.reopen();
         self.shared.queue.switched(clock::unix_us());
@@ -110,7 +148,7 @@ impl Writer<'_> {
 
     fn recovers(&mut self) {
         if std::mem::take(&mut self.failing) {
-            self.shared.set_trouble(None);
+            self.shared.set_trouble(self.moved.clone());
         }
     }
 
@@ -120,8 +158,9 @@ impl Writer<'_> {
         }
         self.failing = true;
         let target = self.sink.name();
-        let text = format!("mailrace: log: {target}: {error}; tried again each second, mail goes on without a log\n");
-        self.shared.set_trouble(Some(LogError { target, reason: error.to_string() }));
+        let why = words(error);
+        let text = format!("mailrace: log: {target}: {why}; tried again each second, mail goes on without a log\n");
+        self.shared.set_trouble(Some(LogError { target, reason: why }));
         // If even that cannot be written, there is no other place for the message.
         io::stderr().write_all(text.as_bytes()).ok();
     }

@@ -2,9 +2,12 @@
 
 use super::start::StartError;
 use crate::auth::Authenticator;
-use crate::config::{self, Config, Loaded};
+use crate::config::{self, Config, ListenTls, Loaded};
 use crate::tls::Acceptor;
 use std::fmt;
+use std::fs::File;
+use std::io::ErrorKind;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Worker threads: as configured, or one for each core.
@@ -25,13 +28,29 @@ pub(super) fn open_authenticator(config: &Config) -> Result<Option<Arc<Authentic
     Ok(Some(authenticator))
 }
 
-/// Reads certificates, if there are any.
-pub(super) fn load_tls(config: &Config) -> Result<Option<Arc<Acceptor>>, StartError> {
+/// Reads certificates, if there are any. Those that cannot be used and that no listener needs are warned of.
+pub(super) fn load_tls(config: &Config, warnings: &mut Vec<String>) -> Result<Option<Arc<Acceptor>>, StartError> {
     if config.tls.certificate.is_empty() {
         return Ok(None);
     }
-    let loaded = Acceptor::load(&config.tls);
-    loaded.map(|acceptor| Some(Arc::new(acceptor))).map_err(|problems| StartError::Config(lines(&problems)))
+    match Acceptor::load(&config.tls) {
+        Ok(acceptor) => Ok(Some(Arc::new(acceptor))),
+        Err(problems) if config.listen.iter().all(|listen| listen.tls == ListenTls::None) => {
+            warnings.extend(problems.iter().map(|problem| format!("{problem} (no listener has TLS now)")));
+            Ok(None)
+        }
+        Err(problems) => Err(StartError::Config(lines(&problems))),
+    }
+}
+
+/// Warns of files of TLS that root has read and this user, which the process has become, cannot read again.
+pub(super) fn unreadable_files(config: &Config, user: &str) -> Vec<String> {
+    let tls = &config.tls;
+    let of = |key, files: &'_ [PathBuf]| files.iter().map(move |path| (key, path.clone())).collect::<Vec<_>>();
+    let files = [of("tls.certificate", &tls.certificate), of("tls.key", &tls.key), of("tls.client_ca", &tls.client_ca)];
+    let denied = |path: &PathBuf| File::open(path).is_err_and(|error| error.kind() == ErrorKind::PermissionDenied);
+    let denied = files.into_iter().flatten().filter(|(_, path)| denied(path));
+    denied.map(|(key, path)| config::unreadable_by_server(key, &path, user)).collect()
 }
 
 /// Adds to each fault of a named file the line of the configuration that names it.

@@ -2,8 +2,9 @@
 
 use super::admin::SENT;
 use super::server::{Server, lock};
-use crate::dns::DnsNote;
-use crate::env::clock;
+use crate::dispatch::{self, Renewal};
+use crate::dns::{DnsNote, MachineFiles, Resolver};
+use crate::env::{blocking, clock};
 use observe::counters::Counter;
 use observe::{Event, Severity};
 use spool::Spool;
@@ -12,6 +13,10 @@ use std::time::Duration;
 
 /// Time between two looks for notes of the spool and others.
 const NOTES_INTERVAL: Duration = Duration::from_secs(1);
+/// Time between two looks whether the log file was renamed or deleted.
+const LOG_INTERVAL: Duration = Duration::from_secs(10);
+/// Time between two looks at the machine's files about names, which count within a minute.
+const FILES_INTERVAL: Duration = Duration::from_secs(20);
 /// Time between two checks of the expiry of certificates.
 const CERTIFICATE_INTERVAL: Duration = Duration::from_secs(24 * 3_600);
 
@@ -22,6 +27,7 @@ impl Server {
         lock(&self.tasks).spawn(async move {
             let mut ticks = tokio::time::interval(NOTES_INTERVAL);
             let mut looked_at = clock::now();
+            let mut log_at = looked_at;
             loop {
                 tokio::select! {
                     () = server.context.stop.begun() => return,
@@ -30,10 +36,27 @@ impl Server {
                 server.pass_notes(spool.as_deref());
                 lock(&server.accepted).feed(clock::now(), server.context.log.counter(Counter::Messages));
                 lock(&server.sent).feed(clock::now(), server.context.log.counter(SENT));
+                if clock::now().saturating_duration_since(log_at) >= LOG_INTERVAL {
+                    log_at = clock::now();
+                    server.context.log.follow_file();
+                }
                 if clock::now().saturating_duration_since(looked_at) >= CERTIFICATE_INTERVAL {
                     looked_at = clock::now();
                     server.warn_of_certificates();
                 }
+            }
+        });
+        let server = Arc::clone(self);
+        lock(&self.tasks).spawn(async move {
+            let mut ticks = tokio::time::interval(FILES_INTERVAL);
+            loop {
+                tokio::select! {
+                    () = server.context.stop.begun() => return,
+                    _ = ticks.tick() => {}
+                }
+                let looking = Arc::clone(&server);
+                // A panic in it has been logged.
+                drop(blocking::run(move || looking.follow_machine_files()).await);
             }
         });
         let server = Arc::clone(self);
@@ -45,6 +68,30 @@ impl Server {
             }
         });
         self.warn_of_certificates();
+    }
+
+    /// Makes a resolver of what /etc/resolv.conf and /etc/hosts say now, if that has changed. Blocks on the disk.
+    fn follow_machine_files(&self) {
+        let config = &self.context.live.load_full().config;
+        let old = self.context.resolver.load_full();
+        let files = MachineFiles::read(&config.dns);
+        if old.has_files(&files) {
+            return;
+        }
+        let resolver = match Resolver::with(&config.dns, files) {
+            Ok(resolver) => Arc::new(resolver),
+            Err(error) => return self.context.record(&Event::ConfigWarning { text: &error.to_string() }),
+        };
+        // A reload that came in between has read the files as well.
+        if !Arc::ptr_eq(&*self.context.resolver.compare_and_swap(&old, Arc::clone(&resolver)), &old) {
+            return;
+        }
+        let servers: Vec<String> = resolver.servers().map(|server| server.ip().to_string()).collect();
+        let text = format!("/etc/resolv.conf or /etc/hosts has changed; name servers: {}", servers.join(", "));
+        self.context.record(&Event::ConfigWarning { text: &text });
+        let mut renewal = Renewal::default();
+        renewal.add_dns();
+        dispatch::reconfigure(&self.context, &renewal);
     }
 
     pub(super) fn pass_notes(&self, spool: Option<&Spool>) {

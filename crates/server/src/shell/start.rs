@@ -9,7 +9,7 @@
 //! `server.shutdown_grace`. Then the spool is closed, which writes staged results, and the process ends with status
 //! 0. No accepted message depends on any of this: it was durable before its 250.
 
-use super::load::{joined_by, lines, load_tls, open_authenticator, threads, with_places};
+use super::load::{joined_by, lines, load_tls, open_authenticator, threads, unreadable_files, with_places};
 use super::reload::Source;
 use super::server::{Server, ShutdownSummary};
 use crate::accept::{limits, listener};
@@ -130,7 +130,7 @@ impl Prepared {
         prepared.source = Some(source);
         let config = &prepared.config;
         prepared.authenticator = open_authenticator(config)?;
-        prepared.tls = load_tls(config)?;
+        prepared.tls = load_tls(config, &mut prepared.warnings)?;
         let plan = privileges::plan(machine::is_root(), &config.server.user, &config.server.group, &read_accounts()?)?;
         prepared.warnings.extend(plan.warning());
         let account = match &plan {
@@ -170,6 +170,7 @@ impl Prepared {
         privileges::harden()?;
         if let Some(account) = account {
             privileges::drop_to(account)?;
+            prepared.warnings.extend(unreadable_files(config, &account.name));
         }
         // A rule needs an existing directory. If this fails, opening the spool reports the reason.
         drop(RealDisk::new().create_dir(&config.spool.path));
@@ -184,7 +185,7 @@ impl Prepared {
     /// An address cannot be bound.
     pub fn sink(config: Config, behaviour: Behaviour) -> Result<Self, StartError> {
         let mut prepared = Self::bare(config)?;
-        prepared.tls = load_tls(&prepared.config)?;
+        prepared.tls = load_tls(&prepared.config, &mut prepared.warnings)?;
         prepared.behaviour = Some(behaviour).filter(|behaviour| !behaviour.is_plain());
         prepared.keeps_nothing = true;
         privileges::harden()?;

@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::{TlsProblem, validity};
+use crate::env::error::words;
 
 /// A chain has a few KiB, a file with all CAs of the world some hundred.
 const FILE_BYTES_MAX: u64 = 16 << 20;
@@ -170,7 +171,11 @@ fn read_file(path: &Path) -> Result<(Vec<u8>, u32), TlsProblem> {
         file.take(FILE_BYTES_MAX).read_to_end(&mut text)?;
         Ok((text, metadata.mode()))
     };
-    read().map_err(|error| TlsProblem::of(path, format!("cannot be read: {error}; name a file that mailrace may read")))
+    read().map_err(|error| {
+        let reason = format!("cannot be read: {}; name a file that mailrace may read", words(&error));
+        let is_denied = error.kind() == io::ErrorKind::PermissionDenied;
+        TlsProblem { is_denied, ..TlsProblem::of(path, reason) }
+    })
 }
 
 /// Chooses the certificate for a client: the first that it can verify, ECDSA and Ed25519 before RSA, which costs ten

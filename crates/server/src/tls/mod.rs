@@ -56,11 +56,13 @@ const SEND_BUFFER_BYTES: usize = 16 * 1024;
 pub struct TlsProblem {
     object: String,
     reason: String,
+    /// The rights of the process do not suffice for a file.
+    is_denied: bool,
 }
 
 impl TlsProblem {
     fn new(object: impl fmt::Display, reason: impl Into<String>) -> Self {
-        Self { object: object.to_string(), reason: reason.into() }
+        Self { object: object.to_string(), reason: reason.into(), is_denied: false }
     }
 
     fn of(path: &Path, reason: impl Into<String>) -> Self {
@@ -72,6 +74,11 @@ impl TlsProblem {
     /// Returns the file or the key of the configuration that is meant.
     pub(crate) fn object(&self) -> &str {
         &self.object
+    }
+
+    /// Whether the rights of the process do not suffice for the file, whose contents may be good.
+    pub(crate) const fn is_denied(&self) -> bool {
+        self.is_denied
     }
 }
 

@@ -15,7 +15,7 @@ use crate::dns::Resolver;
 use crate::log;
 use crate::lookup::Lookups;
 use crate::routing;
-use crate::tls::Acceptor;
+use crate::tls::{Acceptor, TlsProblem};
 use observe::Event;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -121,12 +121,13 @@ impl Server {
         let added = self.bind_added(&config)?;
         // The last step that can fail, since it takes effect by itself: open connections too get the new certificate
         // at their handshake, and tickets stay valid.
+        let mut of_tls = Vec::new();
         let tls = match lock(&self.tls).clone().filter(|_| !config.tls.certificate.is_empty()) {
             Some(acceptor) => {
-                acceptor.reload(&config.tls).map_err(|problems| Refused::because(lines(&problems)))?;
+                of_tls = reload_certificates(&acceptor, &old.config, &config)?;
                 Some(acceptor)
             }
-            None => load_tls(&config).map_err(|error| Refused::because(error.to_string()))?,
+            None => load_tls(&config, &mut of_tls).map_err(|error| Refused::because(error.to_string()))?,
         };
         // From here on nothing fails.
         if let Some(authenticator) = &authenticator {
@@ -154,7 +155,7 @@ impl Server {
         self.context.hosts.configure(&self.context.live.load().config);
         dispatch::reconfigure(&self.context, &renewal);
         let changed = differences.iter().map(ToString::to_string).collect();
-        let warnings = loaded.warnings.iter().map(config::Problem::line).chain(maps.notes);
+        let warnings = loaded.warnings.iter().map(config::Problem::line).chain(maps.notes).chain(of_tls);
         Ok(Reloaded { changed, refused: maps.refused, warnings: warnings.collect(), renewal })
     }
 
@@ -187,6 +188,19 @@ impl Server {
                 None => listener.close(),
             }
         }
+    }
+}
+
+/// Reads certificates and keys anew. Files that only root may read, which the start has read, refuse no reload: what
+/// was read stays, and the texts say so.
+fn reload_certificates(acceptor: &Acceptor, old: &Config, config: &Config) -> Result<Vec<String>, Refused> {
+    match acceptor.reload(&config.tls) {
+        Ok(()) => Ok(Vec::new()),
+        Err(problems) if old.tls == config.tls && problems.iter().all(TlsProblem::is_denied) => {
+            let kept = |problem: &TlsProblem| format!("{problem}; the old certificates stay until a restart");
+            Ok(problems.iter().map(kept).collect())
+        }
+        Err(problems) => Err(Refused::because(lines(&problems))),
     }
 }
 

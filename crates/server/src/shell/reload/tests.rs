@@ -26,7 +26,7 @@ impl Trial {
         };
         trial(&dir);
         let config = source.read().unwrap().config;
-        let tls = load_tls(&config).unwrap();
+        let tls = load_tls(&config, &mut Vec::new()).unwrap();
         let bound = listener::bind(&config.listen, Vec::new(), 16, 1).unwrap();
         let context = Context::trial(config, Behaviour::default());
         let server = Arc::new(Server::new(context, tls, Some(source), None, Arc::default()));
