@@ -88,7 +88,7 @@ pub struct Account {
 }
 
 impl Account {
-    /// Whether modes and owners let it read a file, and reach it. What an access control list adds is not looked at.
+    /// Whether modes and owners let it read a file, and reach it. Access control lists are not looked at.
     #[must_use]
     pub fn can_read(&self, path: &Path) -> bool {
         let Ok(path) = fs::canonicalize(path) else { return true };

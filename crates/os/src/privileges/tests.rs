@@ -62,10 +62,10 @@ fn a_process_with_threads_does_not_drop() {
 fn a_file_is_read_with_the_rights_of_owner_group_or_others() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("key");
-    std::fs::write(&path, "x").unwrap();
-    let own = std::fs::metadata(&path).unwrap();
+    fs::write(&path, "x").unwrap();
+    let own = fs::metadata(&path).unwrap();
     let account = |uid, gid| Account { name: "x".into(), uid, gid, groups: vec![gid] };
-    let set = |path: &Path, mode| std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    let set = |path: &Path, mode| fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
     for (mode, above, account, is_readable) in [
         (0o600, 0o755, account(own.uid(), 4711), true),
         (0o600, 0o755, account(4711, own.gid()), false),

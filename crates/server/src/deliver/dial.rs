@@ -59,7 +59,7 @@ impl DialError {
             io::ErrorKind::TimedOut => format!("Connection timed out with {name}"),
             io::ErrorKind::HostUnreachable => format!("No route to host {name}"),
             io::ErrorKind::NetworkUnreachable => format!("Network is unreachable for {name}"),
-            // What the system says to an address of a link without the link.
+            // The system says "Invalid argument" to an address of a link without the link.
             io::ErrorKind::InvalidInput if is_link_local(host) => {
                 format!("{name} has a link-local address without an interface")
             }

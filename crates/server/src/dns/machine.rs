@@ -1,4 +1,4 @@
-//! What the machine's files say of name servers and hosts: /etc/resolv.conf and /etc/hosts.
+//! Reads /etc/resolv.conf and /etc/hosts: the name servers and the hosts that this machine knows by its files.
 //!
 //! A file that is missing, empty, unreadable or partly wrong decides about nothing: the good lines count, each of the
 //! others is a warning with file and line, and without a server the one of this machine is asked.
@@ -21,7 +21,7 @@ pub(super) const HOSTS_FILE: &str = "/etc/hosts";
 const PORT: u16 = 53;
 /// A file of block lists has some MiB.
 const FILE_BYTES_MAX: u64 = 64 << 20;
-/// Lines of one file that are warned of; the others are counted.
+/// LineWarnings of one file that are warned of; the others are counted.
 const WARNINGS_MAX: usize = 5;
 /// Words of resolv.conf(5) that say nothing of servers, with those of other systems.
 const OTHER_WORDS: [&str; 7] = ["domain", "search", "sortlist", "options", "lookup", "family", "resolv+"];
@@ -33,7 +33,7 @@ pub(crate) struct MachineFiles {
     pub(super) servers: Vec<SocketAddr>,
     /// /etc/hosts with its good lines alone.
     pub(super) hosts: String,
-    /// What is wrong with the files, with file and line.
+    /// Faults of the files, with file and line.
     pub(super) warnings: Vec<String>,
 }
 
@@ -78,13 +78,13 @@ fn read(path: &Path) -> io::Result<String> {
 }
 
 /// Warnings about lines of one file.
-struct Lines<'a> {
+struct LineWarnings<'a> {
     file: &'a str,
     wrong: usize,
     into: &'a mut Vec<String>,
 }
 
-impl<'a> Lines<'a> {
+impl<'a> LineWarnings<'a> {
     const fn new(file: &'a str, into: &'a mut Vec<String>) -> Self {
         Self { file, wrong: 0, into }
     }
@@ -97,7 +97,7 @@ impl<'a> Lines<'a> {
     }
 }
 
-impl Drop for Lines<'_> {
+impl Drop for LineWarnings<'_> {
     fn drop(&mut self) {
         if let Some(more @ 1..) = self.wrong.checked_sub(WARNINGS_MAX) {
             self.into.push(format!("{}: {more} more lines are wrong and left out", self.file));
@@ -128,7 +128,7 @@ fn servers_of(text: io::Result<String>, warnings: &mut Vec<String>) -> Vec<Socke
 }
 
 fn nameservers(text: &str, warnings: &mut Vec<String>) -> Vec<SocketAddr> {
-    let mut lines = Lines::new(RESOLV_CONF, warnings);
+    let mut lines = LineWarnings::new(RESOLV_CONF, warnings);
     let mut servers = Vec::new();
     for (index, line) in text.trim_start_matches('\u{feff}').lines().enumerate() {
         let line = line.split([';', '#']).next().unwrap_or_default();
@@ -164,7 +164,7 @@ fn address(word: &str) -> Result<IpAddr, &'static str> {
 /// The good lines of /etc/hosts, with the good names of each.
 // hosts(5)
 fn hosts_of(text: &str, warnings: &mut Vec<String>) -> String {
-    let mut lines = Lines::new(HOSTS_FILE, warnings);
+    let mut lines = LineWarnings::new(HOSTS_FILE, warnings);
     let mut good = String::with_capacity(text.len());
     for (index, line) in text.trim_start_matches('\u{feff}').lines().enumerate() {
         let line = line.split('#').next().unwrap_or_default();
