@@ -11,8 +11,8 @@
 //! 5. [`landlock`] and [`seccomp`] close files and system calls that are not needed from then on.
 //!
 //! The helper of local delivery, which stays root, keeps few [`capabilities`]. Afterwards [`addresses`], [`clock`],
-//! [`error`], [`signals`] and [`quickack`] serve the running server. `unsafe` stands here and in the disk of the spool, nowhere
-//! else; each block says why it is sound.
+//! [`error`], [`signals`] and [`quickack`] serve the running server. `unsafe` stands here and in the disk of the spool,
+//! nowhere else; each block says why it is sound.
 
 #![deny(unsafe_code)]
 

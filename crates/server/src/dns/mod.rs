@@ -212,10 +212,10 @@ pub struct Resolver(Arc<Inner>);
 
 impl Resolver {
     /// Makes a resolver from `[dns]`. Reads /etc/resolv.conf and /etc/hosts: blocking, for the start and for reloads.
-    /// What of them does not count is a note.
+    /// Each line that does not count becomes a note.
     ///
     /// # Errors
-    /// When the library takes no such settings.
+    /// The library takes no such settings.
     pub fn new(settings: &crate::config::Dns) -> Result<Self, SetupError> {
         Self::with(settings, MachineFiles::read(settings))
     }
