@@ -7,7 +7,6 @@
 
 use crate::config::Dns;
 use crate::env::error;
-use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -177,7 +176,7 @@ fn hosts_of(text: &str, warnings: &mut Vec<String>) -> String {
             continue;
         };
         let start = good.len();
-        let _ = write!(good, "{ip}");
+        good.push_str(&ip.to_string());
         let before = good.len();
         for name in words {
             match is_host_name(name) {
