@@ -10,7 +10,7 @@ use testkit::harness::{Server, poll};
 const PAGE: &str = include_str!("../../../../docs/operation.md");
 const CONTENT: &[u8] = b"Subject: x\r\n\r\nhello\r\n";
 /// Commands and values that stand among the fields.
-const WORDS: [&str; 12] = [
+const WORDS: [&str; 16] = [
     "list",
     "show",
     "stragglers",
@@ -23,11 +23,19 @@ const WORDS: [&str; 12] = [
     "rate",
     "pace",
     "delivery.connections_max",
+    "operator",
+    "rule",
+    "server",
+    "import",
 ];
 /// The fields that need another queue than that of this test: an envelope that rotted, hosts that were silent, refuse
-/// some of the mail or are being tried, a guest who asks.
-const ELSEWHERE: [(&str, &[&str]); 3] =
-    [("id", &["trouble"]), ("destination", &["lane", "learned_messages_per_second", "trying"]), ("ok", &["own"])];
+/// some of the mail or are being tried, a guest who asks; and the fields of `hold`.
+const ELSEWHERE: [(&str, &[&str]); 4] = [
+    ("id", &["trouble"]),
+    ("recipients", &["by", "kind", "text"]),
+    ("destination", &["lane", "learned_messages_per_second", "trying"]),
+    ("ok", &["own"]),
+];
 /// The fields that a destination has only while mail for it waits for a connection.
 const FOR_A_MOMENT: [&str; 5] = ["waits_for", "waits_since", "connections_max", "ready", "has_more"];
 
@@ -92,7 +100,9 @@ fn every_field_is_written_down_and_every_one_that_is_written_down_is_given() {
     for by in ["destination", "recipient", "host"] {
         ask(&server, &mut fields, &["stragglers", "--older", "0s", "--by", by]);
     }
-    for change in ["hold", "release", "retry", "delete"] {
+    ask(&server, &mut fields, &["hold", "--reason", "later", "--all"]);
+    ask(&server, &mut fields, &["show", &id]);
+    for change in ["release", "retry", "delete"] {
         ask(&server, &mut fields, &[change, "--all"]);
     }
     let rows = ["id", "recipients", "destination", "host", "missing", "ok"];
