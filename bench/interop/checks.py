@@ -134,6 +134,10 @@ def to_peer(program, work, peer, receiver, trial, secured, expected, bare=False,
             lines = content.replace(b"\r\n", b"\n")
             if name == "eight-bit" and "8BITMIME" not in offered:
                 result.check("eight-bit converted", converted_fault(got[0], lines))
+            elif name == "long-lines":
+                longest = max(len(line) for line in got[0].split(b"\n"))
+                fault = f"a line of {longest} octets" if longest > 998 else converted_fault(got[0], lines)
+                result.check("long lines encoded", fault)
             else:
                 result.check(name, messages.difference(got[0], lines, 2))
         secure = [bool(re.search(rb"(?i)with\s+ESMTPS|version=TLS|\(TLS", first_received(octets))) for octets in stored("small")]
@@ -285,7 +289,7 @@ def first_received(octets):
 
 
 def converted_fault(got, sent):
-    """8-bit content made 7-bit for a peer without 8BITMIME: the same when decoded."""
+    """Content made 7-bit, for a peer without 8BITMIME or for its long lines: the same when decoded."""
     import email
     import email.policy
 

@@ -517,7 +517,7 @@ mod tests {
         assert_eq!((spool.pressure(), janitor.rest()), (Pressure::None, Duration::from_secs(60)));
     }
 
-    /// A file system that reports no free space, and takes segments all the same.
+    /// A file system that reports less free space than a segment, and takes segments all the same.
     #[test]
     fn without_free_min_the_reported_space_decides_nothing() {
         for (free_min, pressure) in [(0, Pressure::None), (1, Pressure::Full)] {
@@ -525,7 +525,8 @@ mod tests {
             let mut config = Config::new("/spool");
             (config.segment_bytes, config.size_max, config.free_min) = (1 << 20, 48 << 20, free_min);
             config.shards = 1;
-            disk.set_free(0);
+            disk.configure(|disk| disk.thin = true);
+            disk.set_free((1 << 20) - 1);
             let (spool, mut stepper, _) = Spool::open_stepped(config, Arc::new(disk.clone())).expect("a spool");
             stepper.janitors.first_mut().expect("a shard").round();
             assert_eq!(spool.pressure(), pressure, "{free_min}");

@@ -182,7 +182,7 @@ fn a_pause_of_its_own() {
 #[test]
 fn a_client_is_offered_what_its_letters_leave() {
     let lines = "Srv_Features:127.0.0.2\tS P D\nSrv_Features:127.0.0.3\tl\nSrv_Features:127.0.0.4\tU\n";
-    let server = with_access(with_certificate(Setup::new()), lines).start();
+    let server = with_access(with_certificate(Setup::new()), lines).set("smtp.bare_newline", "\"reject\"").start();
     let mut less = from("127.0.0.2", &server);
     let offer = less.hello();
     for word in ["STARTTLS", "PIPELINING", "DSN"] {

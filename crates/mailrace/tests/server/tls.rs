@@ -20,7 +20,7 @@ pub(crate) fn with_certificate(setup: Setup) -> Setup {
 
 #[test]
 fn starttls_forgets_what_was_said_before() {
-    let mut server = with_certificate(Setup::new()).start();
+    let mut server = with_certificate(Setup::new()).set("smtp.forgiving", "\"none\"").start();
     let certificate = server.setup.path("certificate.pem");
     let mut client = greeted(server.address());
     assert!(client.command("EHLO clear.test").contains("250-STARTTLS\n"));
