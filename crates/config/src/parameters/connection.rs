@@ -355,7 +355,7 @@ pub(super) static DNS: Section = Section {
             "dns.ignored_addresses",
             at!(dns.ignored_addresses),
             NETWORKS,
-            "[\"0.0.0.0/8\", \"127.0.0.0/8\", \"169.254.0.0/16\", \"240.0.0.0/4\", \"::/96\", \"fe80::/10\"]",
+            "[\"0.0.0.0/8\", \"127.0.0.1/32\", \"169.254.0.0/16\", \"240.0.0.0/4\", \"::/96\", \"fe80::/10\"]",
             "[]",
             "networks that the hosts of a domain are not looked for in",
             "Such hosts are passed over; mail for a domain with no others fails (5.4.4). Hosts that route.smart_host, \
