@@ -228,15 +228,7 @@ fn apply(store: &dyn Store, operation: &Operation) -> Answer {
                     NewBody::Chunks { header, count: chunks.len() as u32, bytes }
                 }
             };
-            let message = NewMessage {
-                id: *id,
-                head,
-                recipients: &recipients,
-                body,
-                reserved: false,
-                state: State::default(),
-                hold: None,
-            };
+            let message = NewMessage::new(*id, head, &recipients, body);
             Answer::Settled(store.append(message).and_then(|commit| commit.wait()))
         }
         Operation::Abandon { id, chunks, abort } => {

@@ -15,7 +15,7 @@ use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
 use crate::format::Reader;
-use crate::store::{NewBody, NewMessage, NewRecipient, State, StoredEnvelope};
+use crate::store::{NewBody, NewMessage, NewRecipient, StoredEnvelope};
 use mail::{
     Address, Client, Domain, Envelope, HeloName, MailParams, Protocol, QueueId, Received, Recipient, RecipientParams,
     ReversePath,
@@ -120,15 +120,7 @@ impl Encoded {
     /// The transaction of these parts; `recipients` are those of [`Encoded::recipients`], perhaps sent elsewhere.
     #[must_use]
     pub fn message<'a>(&'a self, recipients: &'a [NewRecipient<'a>], body: NewBody) -> NewMessage<'a> {
-        NewMessage {
-            id: self.id,
-            head: &self.head,
-            recipients,
-            body,
-            reserved: false,
-            state: State::default(),
-            hold: None,
-        }
+        NewMessage::new(self.id, &self.head, recipients, body)
     }
 }
 

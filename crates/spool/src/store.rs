@@ -34,6 +34,14 @@ pub struct NewMessage<'a> {
     pub hold: Option<&'a Hold>,
 }
 
+impl<'a> NewMessage<'a> {
+    /// A message whose recipients wait, without a class, in segments for ordinary messages.
+    #[must_use]
+    pub fn new(id: QueueId, head: &'a [u8], recipients: &'a [NewRecipient<'a>], body: NewBody) -> Self {
+        Self { id, head, recipients, body, reserved: false, state: State::default(), hold: None }
+    }
+}
+
 /// One recipient of a transaction.
 #[derive(Clone, Copy, Debug)]
 pub struct NewRecipient<'a> {

@@ -187,15 +187,7 @@ impl SpoolWriter {
         } else {
             self.append_chunks(letter.id, &body).inspect_err(|_| self.store.abort(letter.id))?
         };
-        let message = NewMessage {
-            id: letter.id,
-            head: &head,
-            recipients: &recipients,
-            body,
-            reserved: false,
-            state: State::default(),
-            hold: None,
-        };
+        let message = NewMessage::new(letter.id, &head, &recipients, body);
         self.patiently(|| self.store.append(message.clone())).inspect_err(|_| self.store.abort(letter.id))?.wait()
     }
 

@@ -138,15 +138,7 @@ impl Trial {
         trial.add(2, "<bob@b.test>", &["q@down.test"]);
         let broken = [spool::NewRecipient { data: b"?", destination: b"one.test" }];
         let body = NewBody::whole("x", 0);
-        let message = NewMessage {
-            id: id(1),
-            head: b"?",
-            recipients: &broken,
-            body,
-            reserved: false,
-            state: State::default(),
-            hold: None,
-        };
+        let message = NewMessage::new(id(1), b"?", &broken, body);
         trial.spool.append(message).unwrap().wait().unwrap();
         trial
     }

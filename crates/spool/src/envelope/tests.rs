@@ -105,7 +105,7 @@ fn stored(encoded: &Encoded) -> StoredEnvelope {
         position,
         data: Bytes::copy_from_slice(data),
         destination: Bytes::copy_from_slice(destination),
-        state: State::default(),
+        state: crate::State::default(),
     });
     StoredEnvelope {
         head: Bytes::copy_from_slice(&encoded.head),

@@ -222,15 +222,7 @@ fn read_all(ground: &Ground, (spool, mut stepper): (Spool, Stepper), disk: &SimD
     }
     let body = NewBody::whole("Subject: still here\r\n\r\n", 23);
     let recipients = [crate::NewRecipient { data: b"", destination: b"example.org" }];
-    let message = crate::NewMessage {
-        id: QueueId::MAX,
-        head: b"",
-        recipients: &recipients,
-        body,
-        reserved: true,
-        state: crate::State::default(),
-        hold: None,
-    };
+    let message = crate::NewMessage { reserved: true, ..crate::NewMessage::new(QueueId::MAX, b"", &recipients, body) };
     let Ok(commit) = spool.append(message) else { return };
     // A damaged spool may have no room left, and then refuses for as long as it is asked.
     for _ in 0..STEPS_MAX {

@@ -165,15 +165,7 @@ fn the_sample_takes_one_more_message() {
     let disk = std::sync::Arc::new(sample.disk.clone());
     let (spool, mut stepper, _) = crate::Spool::open_stepped(sample.config, disk).unwrap();
     let body = crate::NewBody::whole(&b"x"[..], 0);
-    let message = crate::NewMessage {
-        id: QueueId::MAX,
-        head: b"",
-        recipients: &recipients,
-        body,
-        reserved: true,
-        state: crate::State::default(),
-        hold: None,
-    };
+    let message = crate::NewMessage { reserved: true, ..crate::NewMessage::new(QueueId::MAX, b"", &recipients, body) };
     let commit = crate::Store::append(&spool, message).unwrap();
     for _ in 0..1_000 {
         stepper.commit(0);

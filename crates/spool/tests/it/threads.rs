@@ -62,15 +62,7 @@ fn give(spool: &Spool, number: u64) -> Result<(), Error> {
         NewBody::Chunks { header: Bytes::new(), count, bytes: text.len() as u64 }
     };
     loop {
-        let message = NewMessage {
-            id: id(number),
-            head: b"head",
-            recipients: &recipients,
-            body: new_body.clone(),
-            reserved: false,
-            state: State::default(),
-            hold: None,
-        };
+        let message = NewMessage::new(id(number), b"head", &recipients, new_body.clone());
         match spool.append(message) {
             Ok(commit) => return commit.wait(),
             Err(Error::Busy) => spool.room(id(number)).wait()?,
@@ -132,15 +124,7 @@ fn a_task_is_woken_when_its_commit_is_durable() {
     let directory = Directory::new("task");
     let (spool, _) = Spool::open(config(&directory), Arc::new(RealDisk::new())).expect("opens");
     let recipients = [NewRecipient { data: b"user@example", destination: b"example" }];
-    let message = NewMessage {
-        id: id(1),
-        head: b"",
-        recipients: &recipients,
-        body: NewBody::whole("", 0),
-        reserved: false,
-        state: State::default(),
-        hold: None,
-    };
+    let message = NewMessage::new(id(1), b"", &recipients, NewBody::whole("", 0));
     let mut commit = std::pin::pin!(spool.append(message).expect("room"));
     let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
     let mut context = Context::from_waker(&waker);

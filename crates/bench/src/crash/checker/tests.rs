@@ -47,15 +47,7 @@ impl Scene {
         let recipients: Vec<_> =
             data.iter().zip(&to).map(|(data, destination)| NewRecipient { data, destination }).collect();
         let body = NewBody::whole(body, 0);
-        let message = NewMessage {
-            id: letter.id,
-            head,
-            recipients: &recipients,
-            body,
-            reserved: false,
-            state: State::default(),
-            hold: None,
-        };
+        let message = NewMessage::new(letter.id, head, &recipients, body);
         self.store.append(message).unwrap().wait().unwrap();
     }
 

@@ -330,15 +330,7 @@ mod tests {
         let body = format!("Received: here\r\nX-Mailrace-Storm: run/{seq:012}/{crc:08x}\r\n\r\n{text}");
         let recipients = [NewRecipient { data: b"", destination: DESTINATION }];
         let body = NewBody::whole(body, 0);
-        let message = NewMessage {
-            id,
-            head: b"",
-            recipients: &recipients,
-            body,
-            reserved: false,
-            state: State::default(),
-            hold: None,
-        };
+        let message = NewMessage::new(id, b"", &recipients, body);
         store.append(message).unwrap().wait().unwrap();
     }
 }

@@ -12,15 +12,7 @@ fn group(spool: &Spool, chunks: usize) -> Result<Commit, Error> {
         chunk.push(piece);
         drop(spool.append_chunk_of(id(1), id(2), number, chunk)?);
     }
-    let new = |number, body| NewMessage {
-        id: id(number),
-        head: b"head",
-        recipients: &RECIPIENTS,
-        body,
-        reserved: false,
-        state: State::default(),
-        hold: None,
-    };
+    let new = |number, body| NewMessage::new(id(number), b"head", &RECIPIENTS, body);
     let whole = |number| NewBody::whole(body(number, 700), 0);
     let chunked = NewBody::Chunks { header: Bytes::new(), count: 2, bytes: 9000 };
     spool.append_all(id(1), &[new(1, whole(1)), new(2, chunked), new(3, whole(3))])
@@ -103,15 +95,7 @@ fn a_missing_chunk_fails_all_and_nothing_else() {
 fn a_queue_id_twice_or_frames_too_large_together_take_nothing() {
     let disk = SimDisk::new(1);
     let (spool, mut stepper, _) = open(disk, &small(24));
-    let new = |number, bytes| NewMessage {
-        id: id(number),
-        head: b"head",
-        recipients: &RECIPIENTS,
-        body: NewBody::whole(body(number, bytes), 0),
-        reserved: false,
-        state: State::default(),
-        hold: None,
-    };
+    let new = |number, bytes| NewMessage::new(id(number), b"head", &RECIPIENTS, NewBody::whole(body(number, bytes), 0));
     assert_eq!(spool.append_all(id(1), &[new(1, 5), new(2, 5), new(1, 5)]).err(), Some(Error::Exists(id(1))));
     let large = spool.append_all(id(1), &[new(1, 7000), new(2, 7000)]).err();
     assert!(matches!(large, Some(Error::TooLarge { .. })), "{large:?}");

@@ -63,15 +63,7 @@ fn body(number: u64, bytes: usize) -> Vec<u8> {
 }
 
 fn give(spool: &Spool, number: u64, body: NewBody, reserved: bool) -> Result<Commit, Error> {
-    spool.append(NewMessage {
-        id: id(number),
-        head: b"head",
-        recipients: &RECIPIENTS,
-        body,
-        reserved,
-        state: State::default(),
-        hold: None,
-    })
+    spool.append(NewMessage { reserved, ..NewMessage::new(id(number), b"head", &RECIPIENTS, body) })
 }
 
 fn append(spool: &Spool, number: u64, bytes: usize) -> Result<Commit, Error> {

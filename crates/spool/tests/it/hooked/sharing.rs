@@ -32,19 +32,7 @@ fn list_with(spool: &Spool, number: u64, recipients: u32, what: &str, body: NewB
     let recipients: Vec<_> =
         names.iter().map(|(data, name)| NewRecipient { data: data.as_bytes(), destination: name.as_bytes() }).collect();
     let state = State::default();
-    drop(
-        spool
-            .append(NewMessage {
-                id: id(number),
-                head: b"head",
-                recipients: &recipients,
-                body,
-                reserved: false,
-                state,
-                hold: None,
-            })
-            .expect("room"),
-    );
+    drop(spool.append(NewMessage { state, ..NewMessage::new(id(number), b"head", &recipients, body) }).expect("room"));
 }
 
 /// Counts reads of segments.

@@ -16,15 +16,7 @@ fn id(number: u64) -> QueueId {
 fn append(spool: &Spool, number: u64, bytes: usize, reserved: bool) -> Result<spool::Commit, Error> {
     let recipients = [NewRecipient { data: b"user@example", destination: b"example" }];
     let body = NewBody::whole(vec![number as u8; bytes], 0);
-    spool.append(NewMessage {
-        id: id(number),
-        head: b"head",
-        recipients: &recipients,
-        body,
-        reserved,
-        state: State::default(),
-        hold: None,
-    })
+    spool.append(NewMessage { reserved, ..NewMessage::new(id(number), b"head", &recipients, body) })
 }
 
 fn done(number: u64) -> Change {

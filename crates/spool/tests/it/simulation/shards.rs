@@ -97,17 +97,7 @@ fn append(spool: &Spool, number: u64) -> Commit {
         NewRecipient { data: b"b@example", destination: b"b.example" },
     ];
     let body = NewBody::whole(number.to_le_bytes().repeat(40), 0);
-    spool
-        .append(NewMessage {
-            id: id(number),
-            head: b"head",
-            recipients: &recipients,
-            body,
-            reserved: false,
-            state: State::default(),
-            hold: None,
-        })
-        .expect("room")
+    spool.append(NewMessage::new(id(number), b"head", &recipients, body)).expect("room")
 }
 
 fn change(number: u64, recipient: u32, status: Status) -> Change {

@@ -226,15 +226,7 @@ impl World {
             .iter()
             .map(|recipient| NewRecipient { data: &recipient.data, destination: &recipient.durable.destination })
             .collect();
-        let new = NewMessage {
-            id,
-            head: &message.head,
-            recipients: &recipients,
-            body,
-            reserved: false,
-            state: State::default(),
-            hold: None,
-        };
+        let new = NewMessage::new(id, &message.head, &recipients, body);
         match self.spool().append(new) {
             Ok(commit) => {
                 self.in_flight.push(InFlight { ids: vec![id.to_u64()], commit });
@@ -329,15 +321,7 @@ impl World {
         let messages: Vec<NewMessage<'_>> = group
             .iter()
             .zip(&recipients)
-            .map(|((id, message, body), recipients)| NewMessage {
-                id: *id,
-                head: &message.head,
-                recipients,
-                body: body.clone(),
-                reserved: false,
-                state: State::default(),
-                hold: None,
-            })
+            .map(|((id, message, body), recipients)| NewMessage::new(*id, &message.head, recipients, body.clone()))
             .collect();
         match self.spool().append_all(first, &messages) {
             Ok(commit) => {
