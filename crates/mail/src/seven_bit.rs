@@ -99,13 +99,7 @@ pub fn has_eight_bit_header(content: &[u8]) -> bool {
 // RFC 6152 §3 (gap: a part that cannot be converted goes out as it is)
 #[must_use]
 pub fn convert(content: &[u8]) -> Converted {
-    let mut out = Vec::with_capacity(content.len() + content.len() / 4);
-    let left = entity(content, EntityContext::MESSAGE, &mut out);
-    // Base64 at the top level has no line end yet.
-    if !content.is_empty() && content.ends_with(b"\r\n") && !out.ends_with(b"\r\n") {
-        out.extend_from_slice(b"\r\n");
-    }
-    Converted { content: out, left }
+    converted(content, EntityContext::MESSAGE)
 }
 
 /// Folds header fields and encodes parts that have a line of more than `max` octets, the line end not counted. A body
@@ -113,9 +107,13 @@ pub fn convert(content: &[u8]) -> Converted {
 // RFC 5322 §2.1.1, RFC 5321 §4.5.3.1.6: 998 octets and CRLF
 #[must_use]
 pub fn shorten_lines(content: &[u8], max: usize) -> Converted {
-    let context = EntityContext { line_max: Some(max), ..EntityContext::MESSAGE };
+    converted(content, EntityContext { line_max: Some(max), ..EntityContext::MESSAGE })
+}
+
+fn converted(content: &[u8], context: EntityContext) -> Converted {
     let mut out = Vec::with_capacity(content.len() + content.len() / 4);
     let left = entity(content, context, &mut out);
+    // Base64 at the top level has no line end yet.
     if content.ends_with(b"\r\n") && !out.ends_with(b"\r\n") {
         out.extend_from_slice(b"\r\n");
     }
