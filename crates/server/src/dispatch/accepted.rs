@@ -6,7 +6,7 @@ use crate::intake::{Enqueue, NewMessage};
 use crate::settle;
 #[cfg(test)]
 use crate::simulation::{Sabotage, hold_back, is_sabotaged};
-use mail::{Envelope, QueueId};
+use mail::Envelope;
 use schedule::{AddResult, Class, Job, Positions, Scheduler};
 use spool::envelope::Encoded;
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,10 +35,6 @@ impl Enqueue for Dispatch {
 
     fn enqueue_later(&self, message: &NewMessage) {
         self.accepted_for_later(&message.envelope, &message.encoded);
-    }
-
-    fn remember_hold(&self, message: QueueId, recipient: u32, reason: &str) {
-        self.reasons.remember(message, recipient, spool::Status::Held, observe::Reason::Other, reason);
     }
 }
 

@@ -86,9 +86,6 @@ pub(crate) trait Enqueue {
 
     /// Has the destinations of a durable message looked through when its recipients are due.
     fn enqueue_later(&self, message: &NewMessage);
-
-    /// Shows `reason` as the cause that a recipient is held.
-    fn remember_hold(&self, message: QueueId, recipient: u32, reason: &str);
 }
 
 /// The durable messages of a transaction.
@@ -223,13 +220,7 @@ fn enqueue(context: &Context, origin: Origin, message: &NewMessage, octets: u64,
         report_waiting(context, envelope, octets, kind.hold.as_deref());
     }
     let Some(queue) = &context.dispatch else { return };
-    if let Some(reason) = &kind.hold {
-        if origin == Origin::Import {
-            for (position, _) in (0..).zip(&envelope.recipients) {
-                queue.remember_hold(envelope.id, position, reason);
-            }
-        }
-    } else if kind.queue_only {
+    if kind.queue_only && kind.hold.is_none() {
         queue.enqueue_later(message);
     }
     if message.is_due() && !context.live.load().queues_only() {
