@@ -1,8 +1,8 @@
 //! Shortens the lines of a message for a next hop: RFC 5321 lets no line be longer than 998 octets, and Exim sends such
 //! mail back.
 //!
-//! The content is looked through before its transaction begins. Almost always that is all. Stored content is read for
-//! it in pieces, once more than for sending, since MAIL already says its size.
+//! The content is looked through before its transaction begins, since MAIL already says its size. Almost always that is
+//! all. Content that is not in memory is read for it in pieces, once for all connections that send the message.
 
 use super::outbound_session::{OutboundSession, Unread};
 use crate::env::blocking;
@@ -47,16 +47,19 @@ impl OutboundSession<'_> {
         if let Content::Here(pieces) = &outgoing.content {
             return Ok(pieces.iter().any(|piece| watch.finds(piece)) || watch.ends_over());
         }
-        let (reading, id, end) = (&self.work.dispatch.messages.reading, outgoing.envelope.id, outgoing.content_bytes);
-        let mut at = 0;
-        while at < end {
+        let (messages, id, end) = (&self.work.dispatch.messages, outgoing.envelope.id, outgoing.content_bytes);
+        if let Some(known) = messages.line_checks.get(id, max) {
+            return Ok(known);
+        }
+        let (mut at, mut has_long_line) = (0, false);
+        while at < end && !has_long_line {
             let next = (at + PIECE_BYTES).min(end);
-            let piece = OutboundMessage::part(reading, id, at, next).await.map_err(Unread::Why)?;
-            if watch.finds(&piece) {
-                return Ok(true);
-            }
+            let piece = OutboundMessage::part(&messages.reading, id, at, next).await.map_err(Unread::Why)?;
+            has_long_line = watch.finds(&piece);
             at = next;
         }
-        Ok(watch.ends_over())
+        let has_long_line = has_long_line || watch.ends_over();
+        messages.line_checks.remember(id, max, has_long_line);
+        Ok(has_long_line)
     }
 }

@@ -5,12 +5,14 @@
 //! those for the log alone take turns ([`Deferrals`]).
 
 mod deferrals;
+mod line_checks;
 mod outbound;
 mod reader;
 mod reading;
 mod reservations;
 
 pub(crate) use deferrals::Deferrals;
+pub(crate) use line_checks::LineChecks;
 pub(crate) use outbound::{Content, LoadError, OutboundMessage};
 pub(crate) use reader::MessageReader;
 pub(crate) use reading::{ReadError, Reading};

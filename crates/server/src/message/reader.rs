@@ -1,6 +1,6 @@
 //! The places where a message can be, and the recipients that may not be tried now.
 
-use super::{Reading, Reservations};
+use super::{LineChecks, Reading, Reservations};
 use crate::intake::uncommitted::UncommittedMessages;
 use spool::Spool;
 use std::sync::Arc;
@@ -15,6 +15,8 @@ pub(crate) struct MessageReader {
     pub(crate) early: UncommittedMessages,
     /// Recipients whose report is in progress without an attempt.
     pub(crate) reservations: Reservations,
+    /// Which stored messages have long lines.
+    pub(crate) line_checks: LineChecks,
 }
 
 impl MessageReader {
@@ -25,6 +27,7 @@ impl MessageReader {
             spool,
             early: UncommittedMessages::default(),
             reservations: Reservations::default(),
+            line_checks: LineChecks::default(),
         }
     }
 }
