@@ -20,7 +20,7 @@ pub(super) const HOSTS_FILE: &str = "/etc/hosts";
 const PORT: u16 = 53;
 /// A file of block lists has some MiB.
 const FILE_BYTES_MAX: u64 = 64 << 20;
-/// LineWarnings of one file that are warned of; the others are counted.
+/// Warnings about lines of one file; further ones are counted.
 const WARNINGS_MAX: usize = 5;
 /// Words of resolv.conf(5) that say nothing of servers, with those of other systems.
 const OTHER_WORDS: [&str; 7] = ["domain", "search", "sortlist", "options", "lookup", "family", "resolv+"];
@@ -69,7 +69,7 @@ impl MachineFiles {
 fn read(path: &Path) -> io::Result<String> {
     // To open a pipe may take for ever.
     if !fs::metadata(path)?.is_file() {
-        return Err(io::Error::other("it is no file"));
+        return Err(io::Error::other("it is not a regular file"));
     }
     let mut bytes = Vec::new();
     File::open(path)?.take(FILE_BYTES_MAX).read_to_end(&mut bytes)?;

@@ -19,6 +19,20 @@ impl Shuffle {
         }
     }
 
+    /// Puts the addresses of one host into the order to try them: IPv6 and IPv4 by turns, so that neither a dead IPv6
+    /// nor a dead IPv4 costs more than one try, each kind in random order.
+    pub fn by_family<T>(&mut self, mut items: Vec<T>, is_ipv6: impl Fn(&T) -> bool) -> Vec<T> {
+        self.shuffle(&mut items);
+        let count = items.len();
+        let (six, four): (Vec<T>, Vec<T>) = items.into_iter().partition(is_ipv6);
+        let (mut six, mut four) = (six.into_iter(), four.into_iter());
+        let mut ordered = Vec::with_capacity(count);
+        while ordered.len() < count {
+            ordered.extend(six.next().into_iter().chain(four.next()));
+        }
+        ordered
+    }
+
     /// Returns a number from 0 to `end` - 1. The lack of balance is that of `end` in 2⁶⁴.
     fn below(&mut self, end: usize) -> usize {
         let wide = u128::from(self.next()) * end as u128;

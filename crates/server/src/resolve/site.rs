@@ -85,7 +85,9 @@ impl Site {
             for block in shuffled(equal, &mut shuffle) {
                 for equal in block.hosts.chunk_by(|one, next| one.preference == next.preference) {
                     for host in shuffled(equal, &mut shuffle) {
-                        all.extend(by_turns(&host.candidates, &mut shuffle).into_iter().cloned());
+                        let is_ipv6 = |one: &&Candidate| one.address.ip().is_some_and(|ip| ip.is_ipv6());
+                        let candidates = host.candidates.iter().collect();
+                        all.extend(shuffle.by_family(candidates, is_ipv6).into_iter().cloned());
                     }
                 }
             }
@@ -106,19 +108,6 @@ fn shuffled<'a, T>(items: &'a [T], shuffle: &mut Shuffle) -> Vec<&'a T> {
     let mut items: Vec<&T> = items.iter().collect();
     shuffle.shuffle(&mut items);
     items
-}
-
-/// Orders the addresses of one host: IPv6 and IPv4 by turns, so that neither a dead IPv6 nor a dead IPv4 costs more
-/// than one try.
-fn by_turns<'a>(candidates: &'a [Candidate], shuffle: &mut Shuffle) -> Vec<&'a Candidate> {
-    let is_ipv6 = |one: &&Candidate| one.address.ip().is_some_and(|ip| ip.is_ipv6());
-    let (six, four): (Vec<_>, Vec<_>) = shuffled(candidates, shuffle).into_iter().partition(is_ipv6);
-    let (mut six, mut four) = (six.into_iter(), four.into_iter());
-    let mut ordered = Vec::with_capacity(candidates.len());
-    while ordered.len() < candidates.len() {
-        ordered.extend(six.next().into_iter().chain(four.next()));
-    }
-    ordered
 }
 
 #[cfg(test)]

@@ -193,12 +193,5 @@ pub(super) fn choose(
 pub(super) fn order(addresses: &mut Vec<IpAddr>, shuffle: &mut Shuffle) {
     addresses.sort_unstable();
     addresses.dedup();
-    shuffle.shuffle(addresses);
-    let (four, six): (Vec<IpAddr>, Vec<IpAddr>) = addresses.drain(..).partition(IpAddr::is_ipv4);
-    let both = four.len().min(six.len());
-    let (mut four, mut six) = (four.into_iter(), six.into_iter());
-    for _ in 0..both {
-        addresses.extend(six.next().into_iter().chain(four.next()));
-    }
-    addresses.extend(six.chain(four));
+    *addresses = shuffle.by_family(std::mem::take(addresses), IpAddr::is_ipv6);
 }
