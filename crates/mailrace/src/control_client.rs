@@ -6,6 +6,7 @@ use operator::answers::{self, ProblemLine, RefusalLine};
 use operator::control::{Reason, Request};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use server::config;
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -21,7 +22,7 @@ const ANSWER_BYTES_MAX: u64 = 16 << 20;
 /// The server to ask.
 #[derive(Debug, Args)]
 pub(crate) struct ControlTarget {
-    /// Control socket of the server, control.path of its configuration [default: that of your own server, else the
+    /// Control socket of the server [default: control.path of $MAILRACE_CONFIG, else that of your own server, else the
     /// system's]
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
@@ -30,12 +31,17 @@ pub(crate) struct ControlTarget {
 impl ControlTarget {
     /// Where its socket is.
     pub(crate) fn path(&self) -> PathBuf {
+        let configured = || {
+            let file = std::env::var_os(config::VARIABLE).filter(|file| !file.is_empty())?;
+            let loaded = config::open(Some(Path::new(&file)), &[], &config::this_machine()).ok()?.ok()?;
+            Some(loaded.config.control.path).filter(|path| path.exists())
+        };
         let own = || {
             let below_home = || std::env::var_os("HOME").map(|home| Path::new(&home).join(".local/state"));
             let state = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from).or_else(below_home)?;
             Some(state.join("mailrace/control")).filter(|path| path.exists())
         };
-        self.control.clone().or_else(own).unwrap_or_else(|| SYSTEM_PATH.into())
+        self.control.clone().or_else(configured).or_else(own).unwrap_or_else(|| SYSTEM_PATH.into())
     }
 }
 

@@ -115,6 +115,22 @@ fn a_status_is_for_people_or_for_programs() {
     assert_eq!((exit, value.pointer("/messages/accepted")), (Some(0), Some(&4_000.into())));
 }
 
+/// Without --control the socket is that of the configuration that the environment names.
+#[test]
+fn the_environment_names_a_configuration_with_the_socket() {
+    let server = server("environment", true);
+    let path = std::env::temp_dir().join(format!("mailrace-{}-environment.toml", std::process::id()));
+    let status = |text: &str| {
+        std::fs::write(&path, text).expect("written");
+        let output = program().arg("status").env("MAILRACE_CONFIG", &path).env("HOME", "/nonexistent").output();
+        String::from_utf8_lossy(&output.expect("it runs").stdout).into_owned()
+    };
+    assert!(status(&format!("control.path = {:?}\n", server.path)).contains("mx.example.org"));
+    // Its socket is not there: the usual ones are tried.
+    assert!(!status("control.path = '/nonexistent/control'\n").contains("mx.example.org"));
+    std::fs::remove_file(&path).expect("ours");
+}
+
 #[test]
 fn a_session_over_standard_input() {
     let server = server("smtp", true);
