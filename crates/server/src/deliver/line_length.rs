@@ -17,8 +17,8 @@ use std::collections::VecDeque;
 const PIECE_BYTES: u64 = 256 << 10;
 
 impl OutboundSession<'_> {
-    /// Folds long header lines and encodes bodies with long lines, as `delivery.line_bytes_max` says. True if the
-    /// content is another one now.
+    /// Folds long header lines and encodes bodies with long lines, as `delivery.line_bytes_max` says. Returns
+    /// whether the content has changed.
     ///
     /// A signed body and a part that cannot be converted go out as they are: most next hops take them.
     // RFC 5321 §4.5.3.1.6: a text line has at most 1,000 octets with its CRLF
@@ -29,7 +29,7 @@ impl OutboundSession<'_> {
         if max == 0 || is_exempt || !self.has_long_line(outgoing, max).await? {
             return Ok(false);
         }
-        // Whole messages in memory: a few at a time. Closed never.
+        // Whole messages are in memory: a few at a time. The semaphore is never closed.
         let _permit = self.work.dispatch.conversions.acquire().await;
         let content = match &outgoing.content {
             Content::Here(pieces) => pieces.iter().flat_map(|piece| piece.iter().copied()).collect(),

@@ -3,7 +3,7 @@
 //! A file that is missing, empty, unreadable or partly wrong decides about nothing: the good lines count, each of the
 //! others is a warning with file and line, and without a server the one of this machine is asked.
 //!
-//! Not here: who reads the files when (`shell::watch`), what is asked (`servers`).
+//! Not here: when the files are read again (`shell::notes`), the questions to the servers (`servers`).
 
 use crate::config::Dns;
 use crate::env::error;
@@ -12,25 +12,25 @@ use std::io::{self, Read as _};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 
-/// Where the name servers of this machine are.
+/// The file that names the name servers of this machine.
 pub(super) const RESOLV_CONF: &str = "/etc/resolv.conf";
-/// Names that this machine has by itself.
+/// The file with names and addresses that need no name server.
 pub(super) const HOSTS_FILE: &str = "/etc/hosts";
 /// The port of name servers.
 const PORT: u16 = 53;
-/// A file of block lists has some MiB.
+/// The most octets that are read of a file. A file of blocked names has some MiB.
 const FILE_BYTES_MAX: u64 = 64 << 20;
 /// Warnings about lines of one file; further ones are counted.
 const WARNINGS_MAX: usize = 5;
-/// Words of resolv.conf(5) that say nothing of servers, with those of other systems.
+/// Words of resolv.conf(5), here and on other systems, that name no server.
 const OTHER_WORDS: [&str; 7] = ["domain", "search", "sortlist", "options", "lookup", "family", "resolv+"];
 
-/// The contents of both files, as far as they are used.
+/// Servers and hosts of both files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct MachineFiles {
-    /// Those of the settings, or of /etc/resolv.conf.
+    /// The servers of `dns.servers`, or of /etc/resolv.conf.
     pub(super) servers: Vec<SocketAddr>,
-    /// /etc/hosts with its good lines alone.
+    /// The good lines of /etc/hosts.
     pub(super) hosts: String,
     /// Faults of the files, with file and line.
     pub(super) warnings: Vec<String>,
@@ -67,7 +67,7 @@ impl MachineFiles {
 }
 
 fn read(path: &Path) -> io::Result<String> {
-    // To open a pipe may take for ever.
+    // Opening a named pipe could block for ever.
     if !fs::metadata(path)?.is_file() {
         return Err(io::Error::other("it is not a regular file"));
     }
@@ -170,7 +170,7 @@ fn hosts_of(text: &str, warnings: &mut Vec<String>) -> String {
         let mut words = line.split_ascii_whitespace();
         let Some(first) = words.next() else { continue };
         let Ok(ip) = first.parse::<IpAddr>() else {
-            // As systems write it that know interfaces here; nobody can be asked for it.
+            // BSD and macOS write `fe80::1%lo0`; an address with an interface is of no use for a look-up.
             let why = if first.contains('%') { "is an address with an interface" } else { "is no address" };
             lines.warn(index, &format!("\"{}\" {why}; the line is left out", shown(first)));
             continue;

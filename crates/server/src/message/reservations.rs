@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_bounced_is_not_tried_and_told_of_by_nobody_else() {
+    fn a_reserved_recipient_is_not_tried_and_reported_once() {
         let reservations = Reservations::default();
         let all = Positions::from([0, 1, 2, 3].as_slice());
         let take = |purpose, positions: &[u32]| {

@@ -19,7 +19,7 @@ pub(super) struct LoginExchange {
     mechanism: Mechanism,
     /// Answers that were given.
     answers: u8,
-    /// The client has given it up, and awaits the reply to that.
+    /// The client has cancelled the dialog and waits for the reply to that.
     pub(super) is_cancelled: bool,
 }
 
@@ -29,7 +29,7 @@ impl LoginExchange {
         self.mechanism
     }
 
-    /// Begins; the command without its line end.
+    /// Begins the dialog. Returns the command without its line end.
     pub(super) fn begin(login: &Login, mechanism: Mechanism) -> (Self, Zeroizing<String>) {
         let mut exchange = Self { mechanism, answers: 0, is_cancelled: false };
         // With room for all of it, so that no copy is left behind.
@@ -47,7 +47,7 @@ impl LoginExchange {
         (exchange, command)
     }
 
-    /// The answer to a challenge, coded; `None`: the mechanism has none.
+    /// Returns the answer to a challenge, in base64; `None`: the mechanism has no answer to it.
     pub(super) fn answer(&mut self, login: &Login, challenge: &[u8]) -> Option<Zeroizing<String>> {
         self.answers += 1;
         match (self.mechanism, self.answers) {

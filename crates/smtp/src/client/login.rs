@@ -41,7 +41,7 @@ pub struct Login {
     pub on_behalf_of: Option<Box<str>>,
     /// The password.
     pub password: Zeroizing<Box<[u8]>>,
-    /// Which are tried, in their order.
+    /// The mechanisms to try, in this order.
     pub mechanisms: Vec<Mechanism>,
     /// The least security of a connection over which the password is said.
     pub password_needs: Security,
@@ -58,14 +58,14 @@ impl fmt::Debug for Login {
 /// A mechanism that led to no login.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FailedMechanism {
-    /// Which one.
+    /// The mechanism.
     pub mechanism: Mechanism,
     /// The reply of the server.
     pub reply: Reply,
 }
 
 impl FailedMechanism {
-    /// Whether the server has the mechanism not at all, so that the reply says nothing of the password.
+    /// Returns whether the server does not know the mechanism; then its reply says nothing about the password.
     // RFC 5321 §4.2.4, RFC 4954 §4: 500 to 504 are about the command
     #[must_use]
     pub fn is_unknown(&self) -> bool {
@@ -76,14 +76,14 @@ impl FailedMechanism {
 /// Why there is no login.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NoLogin {
-    /// None is needed where none is offered.
+    /// The server offers no AUTH, and the login is not required.
     NotNeeded,
-    /// The session ends; why, for the log.
+    /// The session ends, for this reason.
     Impossible(&'static str),
 }
 
 impl Login {
-    /// The mechanism to use next, without those that `is_used` names.
+    /// Chooses the next mechanism, without those for which `is_used` is true.
     pub(super) fn choose(
         &self,
         offered: Mechanisms,

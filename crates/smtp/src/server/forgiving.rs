@@ -1,7 +1,7 @@
 //! Forgives clients of one's own what printers, scanners and old scripts do to the grammar of commands.
 //!
 //! A command is rewritten into the form of the grammar, and the strict reader reads the result. So a forgiven command
-//! has no meaning that a correct one cannot have. Line ends are not among this: only CRLF.CRLF ends DATA.
+//! means nothing that a correct command cannot mean. Line ends are not forgiven: only CRLF.CRLF ends DATA.
 
 use std::borrow::Cow;
 
@@ -36,7 +36,7 @@ impl Session {
     }
 
     /// Whether MAIL may come without HELO.
-    // RFC 2033 §4.1: LMTP is nothing without LHLO
+    // RFC 2033 §4.1: an LMTP session begins with LHLO
     pub(super) fn is_hello_optional(&self) -> bool {
         match self.settings.dialect {
             Dialect::Stdin => true,

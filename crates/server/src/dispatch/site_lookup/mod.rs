@@ -22,7 +22,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Why mail waits whose hosts were not found for a fault of ours.
+/// The reason of mail that waits because the look-up of its hosts ended without an answer.
 pub(super) const BROKE_OFF: &str = "the look-up of its hosts broke off";
 
 /// A site that is being found, or why there is none.
