@@ -1,6 +1,6 @@
-//! Begins what dispatch wants done by tasks: connections, look-ups, lists, reports on mail that is overdue.
+//! Starts a task for each request of dispatch: connections, look-ups, lists, reports on mail that is overdue.
 //!
-//! One task ([`run`]) takes each [`Task`] and owns what it begins; at the end of the server it waits for what is open.
+//! One task ([`run`]) takes the requests and owns the tasks; at the end of the server it waits until all have ended.
 
 use crate::context::Context;
 use crate::deliver;
@@ -8,7 +8,7 @@ use crate::dispatch::{self, ConnectionGuard, Dispatch, Pass, Task};
 use std::sync::Arc;
 use tokio::task::JoinSet;
 
-/// Owns connections and waits for times, until the server ends and its connections are over.
+/// Starts the tasks and wakes the scheduler when mail is due, until the server ends and its connections are closed.
 pub(crate) async fn run(context: Arc<Context>) {
     let Some(dispatch) = context.dispatch.clone() else { return };
     let Some(mut inbox) = dispatch.take_inbox() else { return };
@@ -29,7 +29,7 @@ pub(crate) async fn run(context: Arc<Context>) {
     while tasks.join_next().await.is_some() {}
 }
 
-/// Begins a task; `tasks` owns it.
+/// Starts a task, which `tasks` owns.
 pub(crate) fn begin(context: &Arc<Context>, dispatch: &Arc<Dispatch>, tasks: &mut JoinSet<()>, task: Task) {
     let context = Arc::clone(context);
     match task {
