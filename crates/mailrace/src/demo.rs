@@ -152,7 +152,7 @@ fn stay_up(arguments: &DemoArguments, report: &StoryReport) -> Result<Exit, Fail
     let settings = arguments.settings(sink.address());
     let loaded = config::load("", None, &settings, &config::this_machine())
         .map_err(|problems| Failure::new(Exit::Config, config::render(&problems)))?;
-    let source = server::Source { path: None, overrides: settings, machine: config::this_machine() };
+    let source = server::ConfigSource { path: None, overrides: settings, machine: config::this_machine() };
     let prepared = Prepared::new(&loaded, source).map_err(failure)?;
     let ready = |addresses: &[SocketAddr]| {
         let mut output = Output::new();

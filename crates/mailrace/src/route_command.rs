@@ -12,7 +12,7 @@ use route::tables::mailer;
 use route::{Destination, Refusal, Step};
 use serde_json::{Value, json};
 use server::config::render;
-use server::explain::{Disposition, Explainer, NextHop, RouteTrace, Sender};
+use server::explain::{Disposition, ExplainedSender, Explainer, NextHop, RouteTrace};
 use std::net::IpAddr;
 
 /// The text of `--help` behind the options.
@@ -74,7 +74,7 @@ pub(crate) fn run(arguments: &RouteArguments) -> Result<Exit, Failure> {
         None => ReversePath::Address(read("root", &hostname)?),
     };
     let name = arguments.client_name.as_deref().map(Into::into);
-    let sender = Sender { address, client: arguments.client, name };
+    let sender = ExplainedSender { address, client: arguments.client, name };
     let mut output = Output::new();
     let mut exit = Exit::Ok;
     for text in &arguments.recipients {
@@ -198,7 +198,7 @@ fn hop_lines(hop: &NextHop) -> Vec<String> {
 fn json_of(
     explainer: &Explainer,
     recipient: &Address,
-    sender: &Sender,
+    sender: &ExplainedSender,
     way: &RouteTrace,
     refused_files: &[String],
 ) -> Value {

@@ -7,7 +7,7 @@ use crate::exit::{Exit, Failure};
 use crate::serve::{die_with_parent, failure, say_ready};
 use clap::Args;
 use server::config;
-use server::sink::{Behaviour, Point, Refusal};
+use server::sink::{Behaviour, Point, SinkRefusal};
 use server::start::Prepared;
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ pub(crate) struct SinkArguments {
     delay_at: Vec<Point>,
     /// Refuse at a point
     #[arg(long, value_name = "POINT:CODE[:PERCENT]", value_delimiter = ',')]
-    refuse: Vec<Refusal>,
+    refuse: Vec<SinkRefusal>,
     /// Never answer at this point
     #[arg(long, value_name = "POINT")]
     hang: Option<Point>,

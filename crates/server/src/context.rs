@@ -73,7 +73,7 @@ pub(crate) struct Context {
     /// Expansions of long lists.
     pub(crate) expansions: Arc<Expansions>,
     /// Messages that programs have submitted and that are not accepted yet.
-    pub(crate) pickup: crate::pickup::Waiting,
+    pub(crate) pickup: crate::pickup::WaitingFiles,
     /// The stop signal.
     pub(crate) stop: Stop,
     /// Faults played on purpose, in `mailrace sink`.
@@ -236,7 +236,7 @@ impl ActiveConfig {
 
 /// One listener, for as long as it listens.
 #[derive(Debug)]
-pub(crate) struct Listener {
+pub(crate) struct ListenerState {
     /// Its number in [`Limits`].
     pub(crate) entry: usize,
     /// As it was bound.
@@ -249,7 +249,7 @@ pub(crate) struct Listener {
     pub(crate) is_closed: AtomicBool,
 }
 
-impl Listener {
+impl ListenerState {
     /// Ends its loops; accepted connections go on.
     pub(crate) fn close(&self) {
         self.is_closed.store(true, Ordering::SeqCst);
@@ -359,9 +359,9 @@ impl Stop {
 
 /// Counts one connection while it lives.
 #[derive(Debug)]
-pub(crate) struct Open(Arc<Context>);
+pub(crate) struct ConnectionCount(Arc<Context>);
 
-impl Open {
+impl ConnectionCount {
     /// Counts a connection.
     pub(crate) fn new(context: &Arc<Context>) -> Self {
         context.stop.open.fetch_add(1, Ordering::SeqCst);
@@ -369,7 +369,7 @@ impl Open {
     }
 }
 
-impl Drop for Open {
+impl Drop for ConnectionCount {
     fn drop(&mut self) {
         if self.0.stop.open.fetch_sub(1, Ordering::SeqCst) == 1 {
             self.0.stop.last_closed.notify_waiters();
@@ -381,7 +381,7 @@ impl Drop for Open {
 impl Context {
     /// Makes a service for trials, that keeps and logs nothing.
     pub(crate) fn trial(config: Config, behaviour: Behaviour) -> Arc<Self> {
-        let mut log = crate::log::Settings::from_config(&config.log, &config.hostname);
+        let mut log = crate::log::LogSettings::from_config(&config.log, &config.hostname);
         log.target = crate::log::Target::File("/dev/null".into());
         let began = clock::now();
         let limits = crate::accept::limits::Settings::new(&config);
@@ -397,7 +397,7 @@ impl Context {
             mailer_statistics: MailerStatistics::default(),
             expansions: Expansions::new(),
             logins: Logins::default(),
-            pickup: crate::pickup::Waiting::default(),
+            pickup: crate::pickup::WaitingFiles::default(),
             stop: Stop::default(),
             behaviour: Some(behaviour).filter(|behaviour| !behaviour.is_plain()),
             open_files_max: 1_024,

@@ -44,4 +44,4 @@ pub mod tls;
 pub use ::operator::{control, queue};
 pub(crate) use ::operator::{delivery_watch, mailer_statistics, user_share};
 pub use os as env;
-pub use shell::{ShutdownSummary, Source, explain, start};
+pub use shell::{ConfigSource, ShutdownSummary, explain, start};

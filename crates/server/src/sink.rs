@@ -59,14 +59,14 @@ impl fmt::Display for Point {
 
 /// A refusal that comes at a point, for a share of the cases: `rcpt:450:10` is 450 after every tenth RCPT.
 #[derive(Debug)]
-pub struct Refusal {
+pub struct SinkRefusal {
     point: Point,
     code: ReplyCode,
     percent: u64,
     asked: AtomicU64,
 }
 
-impl Refusal {
+impl SinkRefusal {
     /// Returns whether this case is one of the share.
     fn strikes(&self) -> bool {
         let before = self.asked.fetch_add(1, Ordering::Relaxed);
@@ -79,13 +79,13 @@ impl Refusal {
     }
 }
 
-impl Clone for Refusal {
+impl Clone for SinkRefusal {
     fn clone(&self) -> Self {
         Self { asked: AtomicU64::new(0), ..*self }
     }
 }
 
-impl FromStr for Refusal {
+impl FromStr for SinkRefusal {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -117,7 +117,7 @@ pub struct Behaviour {
     /// The points that `delay` is for.
     pub delay_at: Vec<Point>,
     /// Refusals; the first that strikes counts.
-    pub refusals: Vec<Refusal>,
+    pub refusals: Vec<SinkRefusal>,
     /// Never answer at this point.
     pub hang_at: Option<Point>,
 }
@@ -150,7 +150,7 @@ impl Behaviour {
         if self.delays(point) {
             tokio::time::sleep(self.delay).await;
         }
-        self.refusals.iter().find(|refusal| refusal.point == point && refusal.strikes()).map(Refusal::reply)
+        self.refusals.iter().find(|refusal| refusal.point == point && refusal.strikes()).map(SinkRefusal::reply)
     }
 
     fn delays(&self, point: Point) -> bool {
@@ -164,20 +164,20 @@ mod tests {
 
     #[test]
     fn refusals_are_spread_evenly() {
-        let refusal: Refusal = "rcpt:450:10".parse().unwrap();
+        let refusal: SinkRefusal = "rcpt:450:10".parse().unwrap();
         let struck: Vec<usize> = (1..=40).filter(|_| refusal.strikes()).collect();
         assert_eq!(struck, [10, 20, 30, 40]);
-        let always: Refusal = "dot:554".parse().unwrap();
+        let always: SinkRefusal = "dot:554".parse().unwrap();
         assert!((0..5).all(|_| always.strikes()));
         assert_eq!(always.reply().to_string(), "554 5.0.0 Refused by this sink, as it was told");
-        let never: Refusal = "mail:550:0%".parse().unwrap();
+        let never: SinkRefusal = "mail:550:0%".parse().unwrap();
         assert!((0..5).all(|_| !never.strikes()));
     }
 
     #[test]
     fn what_is_no_refusal() {
         for text in ["", "rcpt", "rcpt:abc", "rcpt:250", "rcpt:999", "rcpt:450:101", "rcpt:450:10:1", "quit:550"] {
-            assert!(text.parse::<Refusal>().is_err(), "{text}");
+            assert!(text.parse::<SinkRefusal>().is_err(), "{text}");
         }
     }
 

@@ -25,8 +25,8 @@ impl Source {
     }
 
     /// Returns the source that the server reads again at a reload.
-    pub(crate) fn for_reloads(&self) -> server::Source {
-        server::Source { path: self.path(), overrides: self.set.clone(), machine: config::this_machine() }
+    pub(crate) fn for_reloads(&self) -> server::ConfigSource {
+        server::ConfigSource { path: self.path(), overrides: self.set.clone(), machine: config::this_machine() }
     }
 
     /// Reads the configuration; the inner error has everything that is wrong with it.

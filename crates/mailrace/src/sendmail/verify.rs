@@ -8,7 +8,7 @@ use route::Refusal;
 use route::destination::{Protocol, To};
 use route::resolve::Delivery;
 use route::tables::mailer;
-use server::explain::{Disposition, Explainer, Sender};
+use server::explain::{Disposition, ExplainedSender, Explainer};
 
 /// Prints where each address goes; the exit status.
 pub(super) fn run(arguments: &SendmailArguments, site: &Site) -> u8 {
@@ -76,7 +76,7 @@ fn without_aliases(site: &Site) -> Result<Explainer, (u8, String)> {
 /// It would be refused, or it cannot be said now.
 pub(super) fn verify(address: &Address, site: &Site, explainer: &Explainer) -> Result<Vec<String>, (u8, String)> {
     let sender = site.own_address().map_or(ReversePath::Null, ReversePath::Address);
-    match explainer.route(&Sender { address: sender, client: None, name: None }, address).end {
+    match explainer.route(&ExplainedSender { address: sender, client: None, name: None }, address).end {
         Disposition::Deliver(deliveries, failed) => {
             if let ([], [only]) = (deliveries.as_slice(), failed.as_slice()) {
                 return Err(refused(&only.refusal));

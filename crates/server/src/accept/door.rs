@@ -9,10 +9,10 @@
 //! client delays no other. A connection over a limit gets its 421 from the loop itself and has no task.
 
 use crate::accept::client::{self, CANNOT_SAY, ClientLimitsLookup};
-use crate::accept::limits::{Guard, Limit, Refusal};
-use crate::accept::listener::{Accepted, Acceptor, refuse};
+use crate::accept::limits::{AdmittedConnection, Limit, Refusal};
+use crate::accept::listener::{Accepted, ConnectionAcceptor, refuse};
 use crate::accept::proxy;
-use crate::context::{ActiveConfig, Context, Listener, ListenerProfile, Open};
+use crate::context::{ActiveConfig, ConnectionCount, Context, ListenerProfile, ListenerState};
 use crate::env::clock;
 use crate::session::{Connection, Opening, Transport};
 use crate::tls::ClientCertificate;
@@ -34,7 +34,11 @@ const SHUTTING_DOWN: &str = "421 4.3.2 Shutting down, closing connection\r\n";
 const TROUBLE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Takes connections from one socket until the server stops or the listener is closed.
-pub(crate) async fn take_connections(context: Arc<Context>, listener: Arc<Listener>, mut acceptor: Acceptor) {
+pub(crate) async fn take_connections(
+    context: Arc<Context>,
+    listener: Arc<ListenerState>,
+    mut acceptor: ConnectionAcceptor,
+) {
     let mut trouble_said: Option<Instant> = None;
     let mut stop = pin!(context.stop.begun());
     let mut closed = pin!(listener.closed.notified());
@@ -71,7 +75,7 @@ pub(crate) async fn take_connections(context: Arc<Context>, listener: Arc<Listen
 }
 
 /// Admits a connection and starts its task, or refuses it.
-fn take(context: &Arc<Context>, listener: &Listener, stream: TcpStream, peer: SocketAddr) {
+fn take(context: &Arc<Context>, listener: &ListenerState, stream: TcpStream, peer: SocketAddr) {
     let began = clock::now();
     let lane = listener.lane.load_full();
     // Replies are complete when they are written; waiting to fill packets only delays them. A failure costs only
@@ -83,7 +87,7 @@ fn take(context: &Arc<Context>, listener: &Listener, stream: TcpStream, peer: So
     let known = if let ClientLimitsLookup::ClientLimits(own) = client { Some((peer.ip(), own)) } else { None };
     match context.limits.admit_own(listener.entry, known, began) {
         Ok(guard) => {
-            let open = Open::new(context);
+            let open = ConnectionCount::new(context);
             let arrival = Arrival { context: Arc::clone(context), lane, peer, began, guard };
             tokio::spawn(async move {
                 if comes_by_proxy {
@@ -126,7 +130,7 @@ struct Arrival {
     lane: Arc<ListenerProfile>,
     peer: SocketAddr,
     began: Instant,
-    guard: Guard,
+    guard: AdmittedConnection,
 }
 
 impl Arrival {

@@ -2,21 +2,21 @@
 //!
 //! Tests drive the bodies with mutated seeds in every run; a fuzzer's targets call the same functions.
 
-use super::proxy::{BYTES_MAX, Outcome, read};
+use super::proxy::{BYTES_MAX, ProxyOutcome, read};
 
 /// PROXY headers: the decision comes at one octet, depends on none behind it, and comes in time.
 ///
 /// # Panics
 /// When something does not hold.
 pub fn proxy(data: &[u8]) {
-    let mut decided: Option<(usize, Outcome)> = None;
+    let mut decided: Option<(usize, ProxyOutcome)> = None;
     for end in 0..=data.len().min(BYTES_MAX + 1) {
         let so_far = data.get(..end).expect("end is at most the length");
         let outcome = read(so_far);
         match &decided {
-            None if outcome == Outcome::NeedMore => assert!(end < BYTES_MAX, "undecided after {end} octets"),
+            None if outcome == ProxyOutcome::NeedMore => assert!(end < BYTES_MAX, "undecided after {end} octets"),
             None => {
-                if let Outcome::Header(header) = &outcome {
+                if let ProxyOutcome::Header(header) = &outcome {
                     assert_eq!(header.used, end, "a header is known with its last octet");
                     assert_eq!(header.client.is_some(), header.local.is_some());
                     assert!(header.client.is_none_or(|client| client.ip() == client.ip().to_canonical()));

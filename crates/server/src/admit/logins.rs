@@ -51,7 +51,7 @@ pub(crate) enum Allowance {
 }
 
 #[derive(Debug)]
-struct State {
+struct LoginState {
     counts: SlidingWindows<u64>,
     over: BTreeMap<u64, LoginOver>,
 }
@@ -59,13 +59,13 @@ struct State {
 /// The counts of all logins.
 #[derive(Debug)]
 pub(crate) struct Logins {
-    state: Mutex<State>,
+    state: Mutex<LoginState>,
     names: RandomState,
 }
 
 impl Default for Logins {
     fn default() -> Self {
-        let state = State { counts: SlidingWindows::new(WINDOW), over: BTreeMap::new() };
+        let state = LoginState { counts: SlidingWindows::new(WINDOW), over: BTreeMap::new() };
         Self { state: Mutex::new(state), names: RandomState::new() }
     }
 }
@@ -101,7 +101,7 @@ impl Logins {
         all
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, LoginState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -16,7 +16,7 @@
 //!
 //! Time is given; nothing here reads a clock.
 
-use crate::accept::limits::Key;
+use crate::accept::limits::ClientNetwork;
 use crate::config::Auth;
 use crate::sliding_window::{KEYS_MAX, SlidingWindows};
 use ipnet::IpNet;
@@ -57,12 +57,12 @@ pub(super) struct Limited {
     pub(super) max: u32,
 }
 
-type Pair = (Option<Key>, u64);
+type Pair = (Option<ClientNetwork>, u64);
 
 #[derive(Debug)]
-struct State {
+struct AttemptState {
     limits: AttemptLimits,
-    clients: SlidingWindows<Key>,
+    clients: SlidingWindows<ClientNetwork>,
     users: SlidingWindows<u64>,
     pairs: SlidingWindows<Pair>,
     known: KnownPairs,
@@ -71,7 +71,7 @@ struct State {
 /// Counters of failed logins and known pairs; the server has one.
 #[derive(Debug)]
 pub(super) struct Attempts {
-    state: Mutex<State>,
+    state: Mutex<AttemptState>,
     /// Hashes names.
     names: RandomState,
 }
@@ -79,7 +79,7 @@ pub(super) struct Attempts {
 impl Attempts {
     pub(super) fn new(limits: AttemptLimits) -> Self {
         let window = limits.window;
-        let state = State {
+        let state = AttemptState {
             limits,
             clients: SlidingWindows::new(window),
             users: SlidingWindows::new(window),
@@ -149,10 +149,10 @@ impl Attempts {
     }
 
     fn pair(&self, client: Option<IpAddr>, user: &str) -> Pair {
-        (client.map(Key::new), self.names.hash_one(user))
+        (client.map(ClientNetwork::new), self.names.hash_one(user))
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, AttemptState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

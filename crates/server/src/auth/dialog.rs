@@ -4,7 +4,7 @@
 //! driver's yes or of a proof that fits the keys.
 
 use super::scram::{Expected, First, Keys};
-use super::{Failure, FailureKind, prepare};
+use super::{AuthFailure, FailureKind, prepare};
 use zeroize::Zeroizing;
 
 /// The mechanisms, as they are offered: the strongest first.
@@ -14,7 +14,7 @@ pub(super) const MECHANISMS: [&str; 3] = ["SCRAM-SHA-256", "PLAIN", "LOGIN"];
 const NAME_CHARS_MAX: usize = 255;
 
 /// The next step of the driver. No `Debug`: it may hold a password.
-pub(super) enum Next {
+pub(super) enum DialogStep {
     /// Send this and come back with the response.
     Challenge(Vec<u8>),
     /// Check the password; the answer is the end of the exchange.
@@ -24,19 +24,19 @@ pub(super) enum Next {
     /// The exchange has proved this user.
     Success(String),
     /// The exchange is over.
-    Failed(Failure),
+    Failed(AuthFailure),
 }
 
 /// One exchange.
 #[derive(Debug, Default)]
 pub(super) struct Dialog {
-    state: State,
+    state: DialogState,
     /// The user name that the client claims, once it has sent one.
     user: Option<String>,
 }
 
 #[derive(Debug, Default)]
-enum State {
+enum DialogState {
     #[default]
     Start,
     Plain,
@@ -64,53 +64,53 @@ impl Dialog {
 
     /// Starts `mechanism` (in any case) with the initial response, if there is one.
     // RFC 4954 §4
-    pub(super) fn start(&mut self, mechanism: &str, initial: Option<&[u8]>) -> Next {
-        if !matches!(self.state, State::Start) {
+    pub(super) fn start(&mut self, mechanism: &str, initial: Option<&[u8]>) -> DialogStep {
+        if !matches!(self.state, DialogState::Start) {
             return self.over();
         }
         let is = |name: &str| mechanism.eq_ignore_ascii_case(name);
         let (state, challenge) = match () {
-            () if is("PLAIN") => (State::Plain, ""),
-            () if is("LOGIN") => (State::LoginUser, "Username:"),
-            () if is("SCRAM-SHA-256") => (State::ScramFirst, ""),
+            () if is("PLAIN") => (DialogState::Plain, ""),
+            () if is("LOGIN") => (DialogState::LoginUser, "Username:"),
+            () if is("SCRAM-SHA-256") => (DialogState::ScramFirst, ""),
             () => return self.fail(FailureKind::Mechanism, "unknown mechanism"),
         };
         self.state = state;
         match initial {
             Some(initial) => self.respond(initial),
-            None => Next::Challenge(challenge.into()),
+            None => DialogStep::Challenge(challenge.into()),
         }
     }
 
     /// Takes the client's response to the last challenge.
-    pub(super) fn respond(&mut self, response: &[u8]) -> Next {
-        match std::mem::replace(&mut self.state, State::Over) {
-            State::Plain => {
+    pub(super) fn respond(&mut self, response: &[u8]) -> DialogStep {
+        match std::mem::replace(&mut self.state, DialogState::Over) {
+            DialogState::Plain => {
                 // RFC 4616 §2: authorization NUL user NUL password
                 if let Some(name) = response.split(|byte| *byte == 0).nth(1) {
                     self.named(name);
                 }
                 plain(response).unwrap_or_else(|why| self.fail(FailureKind::Malformed, why))
             }
-            State::LoginUser => {
+            DialogState::LoginUser => {
                 self.named(response);
                 match text(response).and_then(|user| prepare::user(user).ok_or(prepare::BAD_USER)) {
                     Ok(user) => {
-                        self.state = State::LoginPassword(user);
-                        Next::Challenge(b"Password:".to_vec())
+                        self.state = DialogState::LoginPassword(user);
+                        DialogStep::Challenge(b"Password:".to_vec())
                     }
                     Err(why) => self.fail(FailureKind::Credentials, why),
                 }
             }
-            State::LoginPassword(user) => match text(response).map(prepare::password) {
-                Ok(Some(password)) => Next::Check { user, password },
+            DialogState::LoginPassword(user) => match text(response).map(prepare::password) {
+                Ok(Some(password)) => DialogStep::Check { user, password },
                 Ok(None) => self.fail(FailureKind::Credentials, prepare::BAD_PASSWORD),
                 Err(why) => self.fail(FailureKind::Credentials, why),
             },
-            State::ScramFirst => match First::parse(response) {
+            DialogState::ScramFirst => match First::parse(response) {
                 Ok(first) => {
                     self.user = Some(first.user.clone());
-                    Next::Keys(first)
+                    DialogStep::Keys(first)
                 }
                 Err(why) => {
                     if let Some(name) = First::name_in(response) {
@@ -119,55 +119,57 @@ impl Dialog {
                     self.fail(FailureKind::Malformed, why)
                 }
             },
-            State::ScramFinal(user, expected) => match expected.judge(response) {
+            DialogState::ScramFinal(user, expected) => match expected.judge(response) {
                 Ok(message) => {
-                    self.state = State::ScramEnd(user);
-                    Next::Challenge(message)
+                    self.state = DialogState::ScramEnd(user);
+                    DialogStep::Challenge(message)
                 }
                 Err(why) => self.fail(FailureKind::Credentials, why),
             },
             // RFC 4954 §4: additional data with success goes as a challenge, and the response to it is empty
-            State::ScramEnd(user) if response.is_empty() => Next::Success(user),
-            State::ScramEnd(_) => self.fail(FailureKind::Malformed, "SCRAM: more than an empty response at the end"),
-            State::Start | State::Over => self.over(),
+            DialogState::ScramEnd(user) if response.is_empty() => DialogStep::Success(user),
+            DialogState::ScramEnd(_) => {
+                self.fail(FailureKind::Malformed, "SCRAM: more than an empty response at the end")
+            }
+            DialogState::Start | DialogState::Over => self.over(),
         }
     }
 
-    /// Goes on with the keys for [`Next::Keys`] and a fresh nonce.
-    pub(super) fn keys(&mut self, first: First, keys: Keys, nonce: &str) -> Next {
+    /// Goes on with the keys for [`DialogStep::Keys`] and a fresh nonce.
+    pub(super) fn keys(&mut self, first: First, keys: Keys, nonce: &str) -> DialogStep {
         let user = first.user.clone();
         let (expected, message) = first.answer(keys, nonce);
-        self.state = State::ScramFinal(user, Box::new(expected));
-        Next::Challenge(message)
+        self.state = DialogState::ScramFinal(user, Box::new(expected));
+        DialogStep::Challenge(message)
     }
 
-    fn over(&mut self) -> Next {
+    fn over(&mut self) -> DialogStep {
         self.fail(FailureKind::Malformed, "a response without a challenge")
     }
 
-    fn fail(&mut self, kind: FailureKind, why: &str) -> Next {
-        self.state = State::Over;
-        Next::Failed(Failure { kind, why: why.into() })
+    fn fail(&mut self, kind: FailureKind, why: &str) -> DialogStep {
+        self.state = DialogState::Over;
+        DialogStep::Failed(AuthFailure { kind, why: why.into() })
     }
 }
 
 /// Reads `[authorization] NUL user NUL password`.
 // RFC 4616 §2
-fn plain(response: &[u8]) -> Result<Next, &'static str> {
+fn plain(response: &[u8]) -> Result<DialogStep, &'static str> {
     let mut parts = response.split(|byte| *byte == 0);
     let (Some(authorization), Some(user), Some(password), None) =
         (parts.next(), parts.next(), parts.next(), parts.next())
     else {
         return Err("PLAIN: not authorization NUL user NUL password");
     };
-    let refused = |why: &str| Ok(Next::Failed(Failure { kind: FailureKind::Credentials, why: why.into() }));
+    let refused = |why: &str| Ok(DialogStep::Failed(AuthFailure { kind: FailureKind::Credentials, why: why.into() }));
     let Some(user) = prepare::user(text(user)?) else { return refused(prepare::BAD_USER) };
     // RFC 4616 §2 (gap: a user may not act as another user)
     if !authorization.is_empty() && prepare::user(text(authorization)?).as_ref() != Some(&user) {
         return refused("authorization identity differs from the user");
     }
     let Some(password) = prepare::password(text(password)?) else { return refused(prepare::BAD_PASSWORD) };
-    Ok(Next::Check { user, password })
+    Ok(DialogStep::Check { user, password })
 }
 
 fn text(response: &[u8]) -> Result<&str, &'static str> {
@@ -178,19 +180,19 @@ fn text(response: &[u8]) -> Result<&str, &'static str> {
 mod tests {
     use super::*;
 
-    fn start(mechanism: &str, initial: Option<&[u8]>) -> (Dialog, Next) {
+    fn start(mechanism: &str, initial: Option<&[u8]>) -> (Dialog, DialogStep) {
         let mut dialog = Dialog::default();
         let next = dialog.start(mechanism, initial);
         (dialog, next)
     }
 
-    fn asks(next: &Next) -> String {
+    fn asks(next: &DialogStep) -> String {
         match next {
-            Next::Challenge(challenge) => format!("challenge {}", challenge.escape_ascii()),
-            Next::Check { user, password } => format!("check {user} {}", password.as_str()),
-            Next::Keys(first) => format!("keys {}", first.user),
-            Next::Success(user) => format!("success {user}"),
-            Next::Failed(failure) => format!("{:?}: {}", failure.kind, failure.why),
+            DialogStep::Challenge(challenge) => format!("challenge {}", challenge.escape_ascii()),
+            DialogStep::Check { user, password } => format!("check {user} {}", password.as_str()),
+            DialogStep::Keys(first) => format!("keys {}", first.user),
+            DialogStep::Success(user) => format!("success {user}"),
+            DialogStep::Failed(failure) => format!("{:?}: {}", failure.kind, failure.why),
         }
     }
 
@@ -245,7 +247,7 @@ mod tests {
             let salt = b"[m\x99h\x9d\x125\x8e\xec\xa0K\x14\x126\xfa\x81".to_vec();
             let keys = Keys::derive("pencil", salt, std::num::NonZeroU32::new(4096).unwrap());
             let (mut dialog, next) = start("SCRAM-SHA-256", Some(b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO"));
-            let Next::Keys(first) = next else { panic!("{}", asks(&next)) };
+            let DialogStep::Keys(first) = next else { panic!("{}", asks(&next)) };
             let next = dialog.keys(first, keys, "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0");
             assert!(asks(&next).starts_with("challenge r=rOprNGfwEbeRWgbNEkqO%hv"));
             let next = dialog.respond(

@@ -1,7 +1,7 @@
 //! One function for all exchanges: it takes any bytes as responses, and asserts the properties that hold for all of
 //! them.
 
-use super::dialog::{Dialog, MECHANISMS, Next};
+use super::dialog::{Dialog, DialogStep, MECHANISMS};
 use super::scram::{self, Keys};
 
 /// Runs an exchange with an unknown password. The first byte chooses the mechanism and whether there is an initial
@@ -19,28 +19,28 @@ pub fn exchange(data: &[u8]) {
     let mut next = dialog.start(mechanism, initial);
     for round in 0..10 {
         next = match next {
-            Next::Challenge(challenge) => {
+            DialogStep::Challenge(challenge) => {
                 assert!(challenge.len() <= data.len() + 256, "{} bytes from {}", challenge.len(), data.len());
                 assert!(challenge.iter().all(|byte| (b' '..=b'~').contains(byte)), "{}", challenge.escape_ascii());
                 dialog.respond(responses.next().unwrap_or_default())
             }
-            Next::Check { user, password } => {
+            DialogStep::Check { user, password } => {
                 assert!(!user.is_empty() && !user.chars().any(char::is_control), "{user:?}");
                 assert!(!password.is_empty() && !password.chars().any(char::is_control));
                 assert!(user.len() <= 255 && password.len() <= 512);
                 // The driver has refused: any further response is out of place.
-                assert!(matches!(dialog.respond(b""), Next::Failed(_)));
+                assert!(matches!(dialog.respond(b""), DialogStep::Failed(_)));
                 return;
             }
-            Next::Keys(first) => {
+            DialogStep::Keys(first) => {
                 assert!(!first.user.is_empty() && !first.user.chars().any(char::is_control), "{:?}", first.user);
                 let keys = Keys::decoy(&first.user, &[0; scram::KEY_OCTETS], std::num::NonZeroU32::MIN, 16);
                 dialog.keys(first, keys, "nonce")
             }
-            Next::Success(user) => panic!("{user:?} proved a password that nobody has"),
-            Next::Failed(failure) => {
+            DialogStep::Success(user) => panic!("{user:?} proved a password that nobody has"),
+            DialogStep::Failed(failure) => {
                 assert!(!failure.why.is_empty() && !failure.why.chars().any(char::is_control), "{failure:?}");
-                assert!(matches!(dialog.respond(b""), Next::Failed(_)), "a failed exchange stays failed");
+                assert!(matches!(dialog.respond(b""), DialogStep::Failed(_)), "a failed exchange stays failed");
                 return;
             }
         };

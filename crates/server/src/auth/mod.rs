@@ -30,7 +30,7 @@ use crate::env::clock;
 use crate::env::safe_file::Trust;
 use arc_swap::ArcSwap;
 use attempts::{AttemptLimits, Attempts, Limited};
-use dialog::{Dialog, MECHANISMS, Next};
+use dialog::{Dialog, DialogStep, MECHANISMS};
 use mail::{EnhancedCode, Reply, ReplyCode};
 use observe::Limit;
 use smtp::server::Verdict;
@@ -48,7 +48,7 @@ const PROBLEMS_MAX: usize = 100;
 
 /// Bounds that have no key in the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct AuthLimits {
     /// Failed exchanges in a session; with the last the session is closed with 421 4.7.0. Default 3.
     pub failures_max: u8,
     /// Hashes checked at once. Default half of the cores, so that mail keeps the other half.
@@ -59,7 +59,7 @@ pub struct Limits {
     pub wait_max: Duration,
 }
 
-impl Default for Limits {
+impl Default for AuthLimits {
     fn default() -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Self { failures_max: 3, checks_max: cores.div_ceil(2), programs_max: 16, wait_max: Duration::from_secs(5) }
@@ -106,7 +106,7 @@ pub struct Authenticator {
     file: Option<Arc<UserFile>>,
     program: Vec<String>,
     program_time_max: Duration,
-    limits: Limits,
+    limits: AuthLimits,
     /// Key of the made-up SCRAM keys for unknown users.
     secret: [u8; scram::KEY_OCTETS],
     checks: Turns,
@@ -135,7 +135,7 @@ impl Authenticator {
     /// # Errors
     /// The file cannot be read, or a setting cannot work; all that is wrong.
     pub fn open(settings: &config::Auth) -> Result<Arc<Self>, Vec<Problem>> {
-        Self::open_with(settings, Limits::default())
+        Self::open_with(settings, AuthLimits::default())
     }
 
     /// Does the same as [`Self::open`] for a server with a user of its own, who may own the password file as root
@@ -145,18 +145,18 @@ impl Authenticator {
     /// As for [`Self::open`].
     pub fn open_for(config: &config::Config) -> Result<Arc<Self>, Vec<Problem>> {
         let trust = Trust::secrets(&config.server.user, &config.server.group);
-        Self::build(&config.auth, Limits::default(), trust)
+        Self::build(&config.auth, AuthLimits::default(), trust)
     }
 
     /// [`Self::open`] with other bounds.
     ///
     /// # Errors
     /// As for [`Self::open`].
-    pub fn open_with(settings: &config::Auth, limits: Limits) -> Result<Arc<Self>, Vec<Problem>> {
+    pub fn open_with(settings: &config::Auth, limits: AuthLimits) -> Result<Arc<Self>, Vec<Problem>> {
         Self::build(settings, limits, Trust::secrets("", ""))
     }
 
-    fn build(settings: &config::Auth, limits: Limits, trust: Trust) -> Result<Arc<Self>, Vec<Problem>> {
+    fn build(settings: &config::Auth, limits: AuthLimits, trust: Trust) -> Result<Arc<Self>, Vec<Problem>> {
         let mut errors = Vec::new();
         let mut wanted = Vec::new();
         for name in &settings.mechanisms {
@@ -266,14 +266,14 @@ impl Authenticator {
     }
 
     /// Returns whether a password of this client and user may be checked; whether it goes first.
-    fn admit(&self, client: Option<IpAddr>, user: &str) -> Result<bool, Failure> {
+    fn admit(&self, client: Option<IpAddr>, user: &str) -> Result<bool, AuthFailure> {
         let counted = self.attempts.load();
         let now = clock::now().saturating_duration_since(counted.began);
-        counted.attempts.admit(client, user, now).map_err(Failure::limited)
+        counted.attempts.admit(client, user, now).map_err(AuthFailure::limited)
     }
 
     /// Counts the result of a login. An error that says nothing about the password is not counted.
-    fn record(&self, client: Option<IpAddr>, user: &str, result: Result<(), &Failure>) {
+    fn record(&self, client: Option<IpAddr>, user: &str, result: Result<(), &AuthFailure>) {
         let counted = self.attempts.load();
         let now = clock::now().saturating_duration_since(counted.began);
         match result {
@@ -285,9 +285,9 @@ impl Authenticator {
 
     /// Waits for a turn of a client. Asks the limits again after the wait, so that failures of the meantime count and
     /// no password is checked beyond them.
-    async fn turn(&self, turns: &Turns, limit: &str, client: Option<IpAddr>, user: &str) -> Result<Turn, Failure> {
+    async fn turn(&self, turns: &Turns, limit: &str, client: Option<IpAddr>, user: &str) -> Result<Turn, AuthFailure> {
         let is_first = self.admit(client, user)?;
-        let owner = client.map(crate::accept::limits::Key::new);
+        let owner = client.map(crate::accept::limits::ClientNetwork::new);
         let turn = tokio::time::timeout(self.limits.wait_max, turns.take(owner, is_first));
         let Ok(Some(turn)) = turn.await else { return Err(self.too_busy(limit)) };
         self.admit(client, user)?;
@@ -301,7 +301,7 @@ impl Authenticator {
         file: &Arc<UserFile>,
         turn: impl Send + 'static,
         work: impl FnOnce(&Users) -> T + Send + 'static,
-    ) -> Result<T, Failure> {
+    ) -> Result<T, AuthFailure> {
         let file = Arc::clone(file);
         let job = tokio::task::spawn_blocking(move || {
             let mut problems = Vec::new();
@@ -316,12 +316,12 @@ impl Authenticator {
                 self.report(problems);
                 Ok(result)
             }
-            Err(error) => Err(Failure::temporary(format!("the check broke off: {error}"))),
+            Err(error) => Err(AuthFailure::temporary(format!("the check broke off: {error}"))),
         }
     }
 
-    fn too_busy(&self, limit: &str) -> Failure {
-        Failure::temporary(format!("{limit} checks are running and none ended within {:?}", self.limits.wait_max))
+    fn too_busy(&self, limit: &str) -> AuthFailure {
+        AuthFailure::temporary(format!("{limit} checks are running and none ended within {:?}", self.limits.wait_max))
     }
 
     async fn check(
@@ -329,7 +329,7 @@ impl Authenticator {
         client: Option<IpAddr>,
         user: String,
         password: Zeroizing<String>,
-    ) -> Result<String, Failure> {
+    ) -> Result<String, AuthFailure> {
         let has_program = !self.program.is_empty();
         let mut answer = Answer::Unknown;
         if let Some(file) = &self.file {
@@ -345,16 +345,17 @@ impl Authenticator {
         let result = match answer {
             Answer::Right => Ok(()),
             Answer::Wrong | Answer::Unknown => {
-                Err(Failure { kind: FailureKind::Credentials, why: "wrong password or unknown user".into() })
+                Err(AuthFailure { kind: FailureKind::Credentials, why: "wrong password or unknown user".into() })
             }
-            Answer::Failed(reason) => Err(Failure::temporary(reason)),
+            Answer::Failed(reason) => Err(AuthFailure::temporary(reason)),
         };
         self.record(client, &user, result.as_ref().copied());
         result.map(|()| user)
     }
 
-    async fn scram_keys(&self, client: Option<IpAddr>, user: &str) -> Result<scram::Keys, Failure> {
-        let none = || Failure { kind: FailureKind::Mechanism, why: "SCRAM-SHA-256 without a user who has keys".into() };
+    async fn scram_keys(&self, client: Option<IpAddr>, user: &str) -> Result<scram::Keys, AuthFailure> {
+        let none =
+            || AuthFailure { kind: FailureKind::Mechanism, why: "SCRAM-SHA-256 without a user who has keys".into() };
         let file = self.file.as_ref().ok_or_else(none)?;
         self.admit(client, user)?;
         let turn = tokio::time::timeout(self.limits.wait_max, Arc::clone(&self.lookups).acquire_owned());
@@ -392,7 +393,7 @@ pub enum Outcome {
         identity: Box<str>,
     },
     /// [`Failures::verdict`], then [`smtp::server::Session::auth_failed`].
-    Failed(Failure),
+    Failed(AuthFailure),
 }
 
 impl Exchange {
@@ -418,7 +419,7 @@ impl Exchange {
                 true => FailureKind::Encryption,
                 false => FailureKind::Mechanism,
             };
-            return Outcome::Failed(Failure { kind, why: "a mechanism that was not offered".into() });
+            return Outcome::Failed(AuthFailure { kind, why: "a mechanism that was not offered".into() });
         }
         let next = self.dialog.start(mechanism, initial);
         self.follow(next).await
@@ -433,27 +434,27 @@ impl Exchange {
         self.follow(next).await
     }
 
-    async fn follow(&mut self, mut next: Next) -> Outcome {
+    async fn follow(&mut self, mut next: DialogStep) -> Outcome {
         let client = self.context.client;
         loop {
             return match next {
-                Next::Challenge(challenge) => Outcome::Challenge(challenge),
-                Next::Check { user, password } => match self.authenticator.check(client, user, password).await {
+                DialogStep::Challenge(challenge) => Outcome::Challenge(challenge),
+                DialogStep::Check { user, password } => match self.authenticator.check(client, user, password).await {
                     Ok(user) => Outcome::Success { identity: user.into() },
                     Err(failure) => Outcome::Failed(failure),
                 },
-                Next::Keys(first) => match self.authenticator.scram_keys(client, &first.user).await {
+                DialogStep::Keys(first) => match self.authenticator.scram_keys(client, &first.user).await {
                     Ok(keys) => {
                         next = self.dialog.keys(first, keys, &scram::nonce());
                         continue;
                     }
                     Err(failure) => Outcome::Failed(failure),
                 },
-                Next::Success(user) => {
+                DialogStep::Success(user) => {
                     self.authenticator.record(client, &user, Ok(()));
                     Outcome::Success { identity: user.into() }
                 }
-                Next::Failed(failure) => {
+                DialogStep::Failed(failure) => {
                     if let Some(user) = self.dialog.user() {
                         self.authenticator.record(client, user, Err(&failure));
                     }
@@ -466,7 +467,7 @@ impl Exchange {
 
 /// Why an exchange failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
+pub struct AuthFailure {
     /// Class of the failure, which determines the reply.
     pub kind: FailureKind,
     /// For the log; no secrets.
@@ -495,7 +496,7 @@ pub enum FailureKind {
     },
 }
 
-impl Failure {
+impl AuthFailure {
     fn temporary(why: String) -> Self {
         Self { kind: FailureKind::Temporary, why: why.into() }
     }
@@ -557,7 +558,7 @@ pub struct Failures {
 impl Failures {
     /// Returns the answer to a failed exchange, for [`smtp::server::Session::auth_failed`], and how long to wait
     /// before it is sent: 1 s, 2 s, 4 s and so on up to 16 s. Temporary failures neither count nor wait.
-    pub fn verdict(&mut self, failure: &Failure) -> (Verdict, Duration) {
+    pub fn verdict(&mut self, failure: &AuthFailure) -> (Verdict, Duration) {
         if failure.is_temporary() {
             return (Verdict::Refuse(failure.reply()), Duration::ZERO);
         }

@@ -25,15 +25,15 @@ pub(super) const ITERATIONS_MAX: u32 = 10_000_000;
 /// Octets of a client's message; names and nonces are short.
 const MESSAGE_OCTETS_MAX: usize = 4096;
 
-type Key = [u8; KEY_OCTETS];
+type ScramKey = [u8; KEY_OCTETS];
 
 /// Stored keys of a password.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Keys {
     pub(super) iterations: NonZeroU32,
     pub(super) salt: Vec<u8>,
-    pub(super) stored: Key,
-    pub(super) server: Key,
+    pub(super) stored: ScramKey,
+    pub(super) server: ScramKey,
 }
 
 impl fmt::Debug for Keys {
@@ -61,7 +61,7 @@ impl Keys {
 
     /// Returns keys that no password has: an unknown user gets the same dialog up to the proof as others. The salt
     /// depends on the user and `secret` alone, as that of a real user stays the same from attempt to attempt.
-    pub(super) fn decoy(user: &str, secret: &Key, iterations: NonZeroU32, salt_octets: usize) -> Self {
+    pub(super) fn decoy(user: &str, secret: &ScramKey, iterations: NonZeroU32, salt_octets: usize) -> Self {
         let mut salt = Vec::with_capacity(salt_octets);
         for block in 0_u8..=u8::MAX {
             if salt.len() >= salt_octets {
@@ -240,17 +240,17 @@ fn name(encoded: &str) -> Result<String, &'static str> {
     prepare::user(&decoded).ok_or(prepare::BAD_USER)
 }
 
-fn decode_key(text: &str) -> Option<Key> {
+fn decode_key(text: &str) -> Option<ScramKey> {
     Base64::decode_vec(text).ok()?.try_into().ok()
 }
 
-fn sha256(data: &[u8]) -> Key {
+fn sha256(data: &[u8]) -> ScramKey {
     let mut key = [0; KEY_OCTETS];
     key.copy_from_slice(digest::digest(&digest::SHA256, data).as_ref());
     key
 }
 
-fn hmac_sha256(key: &[u8], data: &[u8]) -> Key {
+fn hmac_sha256(key: &[u8], data: &[u8]) -> ScramKey {
     let mut tag = [0; KEY_OCTETS];
     tag.copy_from_slice(hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key), data).as_ref());
     tag

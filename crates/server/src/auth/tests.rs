@@ -40,7 +40,7 @@ fn settings(file: Option<PathBuf>, program: &[&str]) -> config::Auth {
     }
 }
 
-fn rig_with(program: &[&str], limits: Limits) -> Rig {
+fn rig_with(program: &[&str], limits: AuthLimits) -> Rig {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("users");
     std::fs::write(&path, format!("{ANNA}\n{BERT}\n{CARL}\n")).unwrap();
@@ -51,7 +51,7 @@ fn rig_with(program: &[&str], limits: Limits) -> Rig {
 }
 
 fn rig() -> Rig {
-    rig_with(&[], Limits::default())
+    rig_with(&[], AuthLimits::default())
 }
 
 fn short(outcome: &Outcome) -> String {
@@ -159,7 +159,7 @@ async fn mechanisms_depend_on_users_and_encryption() {
 #[tokio::test]
 async fn a_program_is_asked_about_users_who_are_not_in_the_file() {
     let script = r#"read -r line; case "$line" in dora*) exit 0;; erna*) exit 3;; esac; exit 1"#;
-    let rig = rig_with(&["/bin/sh", "-c", script], Limits::default());
+    let rig = rig_with(&["/bin/sh", "-c", script], AuthLimits::default());
     for (response, expected) in [
         (&b"\0dora\0x"[..], "235 dora"),
         (b"\0fred\0x", "535 wrong password or unknown user"),
@@ -173,7 +173,7 @@ async fn a_program_is_asked_about_users_who_are_not_in_the_file() {
 
 #[tokio::test]
 async fn a_flood_waits_its_turn_and_then_gets_454() {
-    let rig = rig_with(&[], Limits { checks_max: 1, wait_max: Duration::ZERO, ..Limits::default() });
+    let rig = rig_with(&[], AuthLimits { checks_max: 1, wait_max: Duration::ZERO, ..AuthLimits::default() });
     let turn = rig.authenticator.checks.take(None, false).await.unwrap();
     let answers = talk(&rig, "PLAIN", Some(b"\0anna\0anna's"), &[]).await;
     assert!(answers[0].starts_with("454 auth.checks_max"), "{answers:?}");
@@ -183,7 +183,7 @@ async fn a_flood_waits_its_turn_and_then_gets_454() {
 
 #[tokio::test]
 async fn a_client_that_goes_away_leaves_no_turn_behind() {
-    let rig = rig_with(&[], Limits { checks_max: 1, ..Limits::default() });
+    let rig = rig_with(&[], AuthLimits { checks_max: 1, ..AuthLimits::default() });
     for _ in 0..3 {
         let mut exchange = rig.authenticator.exchange(TLS);
         let start = exchange.start("PLAIN", Some(b"\0anna\0x"));
@@ -211,8 +211,8 @@ async fn a_changed_file_counts_at_once() {
 fn failures_slow_down_and_close() {
     let rig = rig();
     let mut failures = rig.authenticator.failures();
-    let wrong = Failure { kind: FailureKind::Credentials, why: "x".into() };
-    let busy = Failure::temporary("x".to_owned());
+    let wrong = AuthFailure { kind: FailureKind::Credentials, why: "x".into() };
+    let busy = AuthFailure::temporary("x".to_owned());
     let mut wire = |failure| match failures.verdict(failure) {
         (Verdict::Refuse(reply), pause) => (false, reply.code().get(), pause.as_secs()),
         (Verdict::Close(reply), pause) => (true, reply.code().get(), pause.as_secs()),

@@ -7,7 +7,7 @@
 //!
 //! Invariant: `free` and the turns that are out make `total`; a turn comes back when its [`Turn`] is dropped.
 
-use crate::accept::limits::Key;
+use crate::accept::limits::ClientNetwork;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::oneshot;
@@ -18,25 +18,25 @@ const FIRST_MAX: u32 = 4;
 const SWEEP_LENGTH: usize = 64;
 
 /// The client that shares turns; `None`: no client of the network.
-type Owner = Option<Key>;
+type Owner = Option<ClientNetwork>;
 
 /// The turns.
 #[derive(Clone, Debug)]
-pub(super) struct Turns(Arc<Shared>);
+pub(super) struct Turns(Arc<HashTurnTable>);
 
 #[derive(Debug)]
-struct Shared {
-    state: Mutex<State>,
+struct HashTurnTable {
+    state: Mutex<HashTurnQueues>,
     /// Turns that a client may have at once.
     per_client: usize,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct HashTurnQueues {
     free: usize,
     running: HashMap<Owner, usize>,
-    first: Queue,
-    others: Queue,
+    first: HashQueue,
+    others: HashQueue,
     /// Grants to `first` since the last one to `others`.
     in_a_row: u32,
 }
@@ -46,11 +46,11 @@ struct State {
 pub(super) struct Turn {
     owner: Owner,
     /// `None`: it was never given out.
-    shared: Option<Arc<Shared>>,
+    shared: Option<Arc<HashTurnTable>>,
 }
 
 #[derive(Debug, Default)]
-struct Queue {
+struct HashQueue {
     /// Clients that wait, the next one in front.
     order: VecDeque<Owner>,
     waiting: HashMap<Owner, VecDeque<oneshot::Sender<Turn>>>,
@@ -59,8 +59,8 @@ struct Queue {
 impl Turns {
     pub(super) fn new(total: usize) -> Self {
         let total = total.max(1);
-        let state = State { free: total, ..State::default() };
-        Self(Arc::new(Shared { state: Mutex::new(state), per_client: total.div_ceil(2) }))
+        let state = HashTurnQueues { free: total, ..HashTurnQueues::default() };
+        Self(Arc::new(HashTurnTable { state: Mutex::new(state), per_client: total.div_ceil(2) }))
     }
 
     /// Waits for a turn.
@@ -79,15 +79,15 @@ impl Turns {
     }
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl HashTurnTable {
+    fn lock(&self) -> MutexGuard<'_, HashTurnQueues> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Grants free turns.
-    fn grant(self: &Arc<Self>, state: &mut State) {
+    fn grant(self: &Arc<Self>, state: &mut HashTurnQueues) {
         while state.free > 0 {
-            let State { running, first, others, in_a_row, .. } = &mut *state;
+            let HashTurnQueues { running, first, others, in_a_row, .. } = &mut *state;
             let may_run = |owner: &Owner| running.get(owner).copied().unwrap_or(0) < self.per_client;
             let prefers_others = *in_a_row >= FIRST_MAX;
             let next = if prefers_others { others.pop(&may_run) } else { None };
@@ -128,7 +128,7 @@ impl Drop for Turn {
     }
 }
 
-impl Queue {
+impl HashQueue {
     fn push(&mut self, owner: Owner, sender: oneshot::Sender<Turn>) {
         let waiting = self.waiting.entry(owner).or_insert_with(|| {
             self.order.push_back(owner);
@@ -174,7 +174,7 @@ mod tests {
     type Waiting = Pin<Box<dyn Future<Output = Option<Turn>>>>;
 
     fn owner(number: u8) -> Owner {
-        Some(Key::new([192, 0, 2, number].into()))
+        Some(ClientNetwork::new([192, 0, 2, number].into()))
     }
 
     fn wait(turns: &Turns, number: u8, is_first: bool) -> Waiting {

@@ -155,14 +155,14 @@ fn entry(line: &[u8]) -> Result<(String, Hash), String> {
 
 /// Attributes that tell a version of the file from the next one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Stamp {
+struct UsersStamp {
     inode: (u64, u64),
     bytes: u64,
     modified: (i64, i64),
     changed: (i64, i64),
 }
 
-impl Stamp {
+impl UsersStamp {
     fn of(metadata: &std::fs::Metadata) -> Self {
         Self {
             inode: (metadata.dev(), metadata.ino()),
@@ -180,7 +180,7 @@ pub(super) struct UserFile {
     trust: Trust,
     users: ArcSwap<Users>,
     /// The version that was read, or that could not be read; `None` for a file that was not there.
-    seen: Mutex<Option<Stamp>>,
+    seen: Mutex<Option<UsersStamp>>,
 }
 
 impl UserFile {
@@ -203,7 +203,7 @@ impl UserFile {
 
     /// Returns the users, read again if the file has changed. Problems are added once for each version of the file.
     pub(super) fn fresh_users(&self, problems: &mut Vec<Problem>) -> Arc<Users> {
-        let now = std::fs::metadata(&self.path).ok().as_ref().map(Stamp::of);
+        let now = std::fs::metadata(&self.path).ok().as_ref().map(UsersStamp::of);
         // A thread that finds the lock taken leaves reading to the thread that holds it and uses the present users.
         if let Ok(mut seen) = self.seen.try_lock()
             && *seen != now
@@ -219,7 +219,7 @@ impl UserFile {
         self.read_again(&mut self.seen.lock().unwrap_or_else(PoisonError::into_inner), problems);
     }
 
-    fn read_again(&self, seen: &mut Option<Stamp>, problems: &mut Vec<Problem>) {
+    fn read_again(&self, seen: &mut Option<UsersStamp>, problems: &mut Vec<Problem>) {
         match read(&self.path, &self.trust, problems) {
             Ok((users, stamp)) => {
                 self.users.store(Arc::new(users));
@@ -245,7 +245,7 @@ fn unreadable(path: &Path, refusal: &Refusal, users: Option<usize>) -> Problem {
     Problem { is_refusal, ..Problem::new(path.display(), None, reason) }
 }
 
-fn read(path: &Path, trust: &Trust, problems: &mut Vec<Problem>) -> Result<(Users, Stamp), Refusal> {
+fn read(path: &Path, trust: &Trust, problems: &mut Vec<Problem>) -> Result<(Users, UsersStamp), Refusal> {
     let (mut file, metadata) = trust.open(path)?;
     if metadata.len() > FILE_BYTES_MAX {
         return Err(io::Error::other(format!("not a file of at most {FILE_BYTES_MAX} bytes")).into());
@@ -257,7 +257,7 @@ fn read(path: &Path, trust: &Trust, problems: &mut Vec<Problem>) -> Result<(User
         let reason = format!("mode {mode:04o} opens the hashes to everybody on this machine; chmod 0640 it");
         problems.push(Problem::new(path.display(), None, reason));
     }
-    Ok((Users::parse(path, &text, problems), Stamp::of(&metadata)))
+    Ok((Users::parse(path, &text, problems), UsersStamp::of(&metadata)))
 }
 
 #[cfg(test)]

@@ -177,7 +177,7 @@ pub(super) async fn open<N: Future<Output = ()>>(
     let config = &live.config;
     let patience = Patience::of(&config.delivery, lane);
     let routing = context.routing.load_full();
-    let opening = Opening { context, config, routing: &routing, rule, lane, patience };
+    let opening = ConnectionOpening { context, config, routing: &routing, rule, lane, patience };
     let began = clock::now();
     let order = |some: &mut [Candidate], is_wary| {
         #[cfg(test)]
@@ -238,7 +238,7 @@ fn since(began: Instant) -> Duration {
 
 /// A connection that is to be.
 #[derive(Clone, Copy)]
-struct Opening<'a> {
+struct ConnectionOpening<'a> {
     context: &'a Arc<Context>,
     config: &'a Config,
     routing: &'a Arc<Routing>,
@@ -247,7 +247,7 @@ struct Opening<'a> {
     patience: Patience,
 }
 
-impl Opening<'_> {
+impl ConnectionOpening<'_> {
     /// Opens a connection to a host, or to an IPv4 address of it that is taken from `left`, up to its readiness for
     /// mail.
     async fn reach<N: Future<Output = ()>>(

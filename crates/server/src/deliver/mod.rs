@@ -68,7 +68,7 @@ pub(crate) async fn run(
         return drop(dispatch.unreachable(&context, &way, connection, Failure::Refused, why));
     }
     let mut work =
-        Work { context: &context, dispatch: &dispatch, connection, changes: Vec::new(), records: Vec::new() };
+        AttemptWork { context: &context, dispatch: &dispatch, connection, changes: Vec::new(), records: Vec::new() };
     let Some(site) = dispatch.site_for(&context, &way, connection).await else { return };
     match &site.hosts {
         SiteHosts::Local(to) => return Box::pin(local::run(work, to.clone(), &way, &post)).await,
@@ -182,7 +182,7 @@ fn learn(context: &Context, peer: &Candidate, happens: impl FnOnce(&mut Hosts, S
 }
 
 /// Access of a connection to spool and dispatch.
-struct Work<'a> {
+struct AttemptWork<'a> {
     context: &'a Arc<Context>,
     dispatch: &'a Arc<Dispatch>,
     connection: ConnectionId,
@@ -192,7 +192,7 @@ struct Work<'a> {
     records: Vec<(Job, Feedback, Option<Duration>)>,
 }
 
-impl Work<'_> {
+impl AttemptWork<'_> {
     /// Gives results to the spool, and then the jobs to dispatch: not before, since a finished job may be loaded
     /// again.
     fn flush(&mut self) {
@@ -304,7 +304,7 @@ impl Work<'_> {
     }
 }
 
-impl Drop for Work<'_> {
+impl Drop for AttemptWork<'_> {
     /// A task that is cut off still records its results.
     fn drop(&mut self) {
         self.flush();

@@ -6,7 +6,7 @@
 
 use super::connect::{ConnectError, next_hop, refused};
 use super::link::{Link, Next};
-use super::{Work, answers, extensions, learn, peer};
+use super::{AttemptWork, answers, extensions, learn, peer};
 use crate::dispatch::ConnectionSignal;
 use crate::env::{blocking, clock};
 use crate::message::Content;
@@ -70,7 +70,7 @@ impl Unread {
 }
 
 /// A message that is being sent.
-struct Open {
+struct OpenTransaction {
     token: u64,
     job: Job,
     outgoing: OutboundMessage,
@@ -81,7 +81,7 @@ struct Open {
     began: Instant,
 }
 
-impl Open {
+impl OpenTransaction {
     /// Merges the results of the recipients that were sent with those of the others.
     fn fates(&mut self, sent: Vec<AttemptOutcome>) -> Vec<AttemptOutcome> {
         if self.left_out.is_empty() {
@@ -94,12 +94,12 @@ impl Open {
 
 /// A connection that is ready for mail.
 pub(super) struct OutboundSession<'a> {
-    pub(super) work: Work<'a>,
+    pub(super) work: AttemptWork<'a>,
     pub(super) link: Box<Link>,
     post: &'a ConnectionSignal,
     /// Of all hosts of the site.
     addresses: Vec<SocketAddr>,
-    open: VecDeque<Open>,
+    open: VecDeque<OpenTransaction>,
     /// Names of transactions between the session and us.
     tokens: u64,
     appetite: WorkState,
@@ -130,7 +130,12 @@ pub(super) struct OutboundSession<'a> {
 
 impl<'a> OutboundSession<'a> {
     /// Makes a session over a link that is ready for mail, to one of the hosts of a site at these addresses.
-    pub(super) fn new(work: Work<'a>, link: Box<Link>, post: &'a ConnectionSignal, addresses: Vec<SocketAddr>) -> Self {
+    pub(super) fn new(
+        work: AttemptWork<'a>,
+        link: Box<Link>,
+        post: &'a ConnectionSignal,
+        addresses: Vec<SocketAddr>,
+    ) -> Self {
         let address = link.peer.address.socket();
         let is_doubted = |hosts: &Hosts| address.is_some_and(|address| hosts.is_doubted(address));
         Self {
@@ -409,7 +414,7 @@ impl OutboundSession<'_> {
             drop(spool.record(&job.recipients.iter().map(change).collect::<Vec<_>>()));
         }
         let (token, unread, began) = (self.tokens, None, clock::now());
-        self.open.push_back(Open { token, job, outgoing, left_out, unread, began });
+        self.open.push_back(OpenTransaction { token, job, outgoing, left_out, unread, began });
     }
 
     /// A recipient needs TLS: where it failed, or was not tried, the next connection tries it again.
@@ -501,7 +506,7 @@ impl OutboundSession<'_> {
 
     /// Gives a job back whose refusal is about an extension of SMTP, and not about the mail: the extension is not used
     /// with this host for a while, and the next connection tries again.
-    fn avoids(&mut self, open: &Open, finished: &Finished) -> bool {
+    fn avoids(&mut self, open: &OpenTransaction, finished: &Finished) -> bool {
         let Some(found) = extensions::broken(&self.link, &open.outgoing.envelope, finished) else { return false };
         // Without a memory of it the next connection would get the same reply: the reply is the verdict.
         if !extensions::avoid(self.work.context, &self.link.peer, &found) || !found.is_certain {

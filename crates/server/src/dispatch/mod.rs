@@ -119,7 +119,7 @@ pub(crate) struct Dispatch {
     pub(crate) messages: MessageReader,
     /// Jobs that are to be logged as deferred.
     pub(crate) deferrals: Deferrals,
-    state: Mutex<State>,
+    state: Mutex<DispatchState>,
     tasks: mpsc::UnboundedSender<Task>,
     /// Until `tasks` takes it.
     inbox: Mutex<Option<mpsc::UnboundedReceiver<Task>>>,
@@ -148,7 +148,7 @@ pub(crate) struct Dispatch {
     began: Instant,
 }
 
-struct State {
+struct DispatchState {
     scheduler: Scheduler,
     posts: HashMap<ConnectionId, Arc<ConnectionSignal>>,
     /// The sites of destinations, as the scheduler knows them.
@@ -234,7 +234,7 @@ impl Dispatch {
             messages: MessageReader::new(Arc::clone(&spool)),
             deferrals: Deferrals::default(),
             spool,
-            state: Mutex::new(State {
+            state: Mutex::new(DispatchState {
                 scheduler: Scheduler::new(settings(config), seed),
                 posts: HashMap::new(),
                 sites: SiteCache::default(),
@@ -437,7 +437,7 @@ impl Dispatch {
             return;
         };
         if state.down.len() >= DOWN_MAX {
-            let State { down, scheduler, purged, .. } = &mut *state;
+            let DispatchState { down, scheduler, purged, .. } = &mut *state;
             // Each purge looks at all of them. While there are too many, the log does not name each.
             if now < *purged + PURGE_INTERVAL {
                 return;
@@ -513,7 +513,7 @@ impl Dispatch {
     }
 
     /// The same, with what is kept beside the scheduler.
-    fn with_state<T>(&self, what: impl FnOnce(&mut State, Duration) -> T) -> T {
+    fn with_state<T>(&self, what: impl FnOnce(&mut DispatchState, Duration) -> T) -> T {
         let now = self.now();
         let mut state = self.lock();
         let answer = what(&mut state, now);
@@ -527,7 +527,7 @@ impl Dispatch {
     }
 
     /// Carries out the actions of the scheduler until there is none.
-    fn follow(&self, state: &mut State, now: Duration) {
+    fn follow(&self, state: &mut DispatchState, now: Duration) {
         while let Some(action) = state.scheduler.poll(now) {
             match action {
                 Action::Resolve { destination } => {
@@ -657,7 +657,7 @@ impl Dispatch {
         drop(self.tasks.send(errand));
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, DispatchState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -74,7 +74,7 @@ async fn settle(
     let (outgoing, _claim) = match load(context, dispatch, message, recipients).await {
         Ok(Some(loaded)) => loaded,
         Ok(None) => return Duration::ZERO,
-        Err(EnvelopeReadError) => return settle::REPORT_AGAIN,
+        Err(OverdueReadError) => return settle::REPORT_AGAIN,
     };
     // RFC 4865 §4.2: what is held until a time grows no older before it
     if let Some(pause) = younger_than_thought(context, &outgoing.envelope, kind) {
@@ -102,7 +102,7 @@ async fn settle_by_time(
     }
     let (outgoing, _claim) = match load(context, dispatch, message, recipients).await {
         Ok(loaded) => loaded?,
-        Err(EnvelopeReadError) => return Some(later),
+        Err(OverdueReadError) => return Some(later),
     };
     let Some(at) = deadline::to_come(&outgoing.envelope) else { return Some(Duration::MAX) };
     if context.unix_now() < at {
@@ -116,7 +116,7 @@ async fn settle_by_time(
 }
 
 /// It cannot be read, and the log tells the operator.
-struct EnvelopeReadError;
+struct OverdueReadError;
 
 /// Reads overdue recipients, and reserves them; `None` if none of them waits any more, or their failure goes into a
 /// report.
@@ -125,7 +125,7 @@ async fn load(
     dispatch: &Arc<Dispatch>,
     message: QueueId,
     recipients: &Positions,
-) -> Result<Option<(OutboundMessage, Reservation)>, EnvelopeReadError> {
+) -> Result<Option<(OutboundMessage, Reservation)>, OverdueReadError> {
     let is_open = |position: &u32| !dispatch.dsn_batcher.word(message, *position).is_some_and(PendingReport::is_last);
     let recipients: Vec<u32> = recipients.iter().filter(is_open).collect();
     let claim = Reservation::overdue(dispatch, message, &recipients);
@@ -138,7 +138,7 @@ async fn load(
         Err(LoadError::Unread(why)) => {
             let text = format!("message {message} is overdue and cannot be read: {why}; {}", why.advice());
             context.record(&Event::Spool { severity: Severity::Error, text: &text });
-            Err(EnvelopeReadError)
+            Err(OverdueReadError)
         }
     }
 }

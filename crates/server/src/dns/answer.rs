@@ -88,7 +88,7 @@ impl CachedAnswer {
 
 /// Result of reading a reply.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Reading {
+pub(super) enum AnswerReading {
     /// An answer, and how long it holds.
     Answer(Answer, Duration),
     /// Empty, if aliases that begin at the name have an end.
@@ -97,7 +97,7 @@ pub(super) enum Reading {
     Silence,
 }
 
-impl Reading {
+impl AnswerReading {
     pub(super) const fn failed() -> Self {
         Self::Answer(Err(Failure::Failed), FAILURE)
     }
@@ -113,12 +113,12 @@ impl Reading {
 }
 
 /// Reads a reply to a question for `kind`.
-pub(super) fn read(kind: Kind, reply: &Result<Lookup, NetError>) -> Reading {
+pub(super) fn read(kind: Kind, reply: &Result<Lookup, NetError>) -> AnswerReading {
     match reply {
         Ok(lookup) => read_records(kind, lookup),
         Err(NetError::Dns(DnsError::NoRecordsFound(none))) => read_none(none),
-        Err(NetError::Timeout) => Reading::Silence,
-        Err(_) => Reading::failed(),
+        Err(NetError::Timeout) => AnswerReading::Silence,
+        Err(_) => AnswerReading::failed(),
     }
 }
 
@@ -144,14 +144,14 @@ pub(super) const fn is_silence(error: &NetError) -> bool {
     matches!(error, NetError::Timeout | NetError::NoConnections | NetError::Busy | NetError::Io(_))
 }
 
-fn read_records(kind: Kind, lookup: &Lookup) -> Reading {
+fn read_records(kind: Kind, lookup: &Lookup) -> AnswerReading {
     let records = lookup.answers().iter();
     // RFC 2181 §5.2: the least of a set that disagrees
     let ttl = records.clone().map(|record| record.ttl).min().unwrap_or(0);
     let mut data: Vec<Data> = records.filter_map(|record| kind.data(&record.data)).collect();
     if data.is_empty() {
         // The reply has records, but not where an answer belongs.
-        return Reading::failed();
+        return AnswerReading::failed();
     }
     // The records that are cut off must be the least preferred ones, and the same for every answer.
     data.sort_by(|one, other| match (one, other) {
@@ -164,19 +164,19 @@ fn read_records(kind: Kind, lookup: &Lookup) -> Reading {
     let found = RecordSet { records: data.into(), exists: true };
     // A set of hosts that changes with each reply would keep its mail from going anywhere.
     let least = if kind == Kind::Mx { EXCHANGES_MIN } else { Duration::ZERO };
-    Reading::Answer(Ok(found), Duration::from_secs(ttl.into()).clamp(least, POSITIVE_MAX))
+    AnswerReading::Answer(Ok(found), Duration::from_secs(ttl.into()).clamp(least, POSITIVE_MAX))
 }
 
-fn read_none(none: &NoRecords) -> Reading {
+fn read_none(none: &NoRecords) -> AnswerReading {
     // RFC 2308 §5
     let time = none.negative_ttl.map_or(NEGATIVE_DEFAULT, |ttl| Duration::from_secs(ttl.into())).min(NEGATIVE_MAX);
     match none.response_code {
-        ResponseCode::NXDomain => Reading::empty(false, time),
-        ResponseCode::NoError if is_referral(none) => Reading::failed(),
+        ResponseCode::NXDomain => AnswerReading::empty(false, time),
+        ResponseCode::NoError if is_referral(none) => AnswerReading::failed(),
         // A reply of the library about an alias that it did not follow to its end has no authority section either.
-        ResponseCode::NoError if none.authorities.is_none() => Reading::EmptyIfAliasesEnd(time),
-        ResponseCode::NoError => Reading::empty(true, time),
-        _ => Reading::failed(),
+        ResponseCode::NoError if none.authorities.is_none() => AnswerReading::EmptyIfAliasesEnd(time),
+        ResponseCode::NoError => AnswerReading::empty(true, time),
+        _ => AnswerReading::failed(),
     }
 }
 

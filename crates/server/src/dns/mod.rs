@@ -43,7 +43,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant as Timer, timeout_at};
 
 pub use answer::RECORDS_MAX;
-use answer::{Answer, CachedAnswer, Data, Kind, Reading, RecordSet};
+use answer::{Answer, AnswerReading, CachedAnswer, Data, Kind, RecordSet};
 use breaker::{Breaker, Course};
 use cache::Cache;
 pub(crate) use machine::MachineFiles;
@@ -163,7 +163,7 @@ impl fmt::Display for SetupError {
 
 impl std::error::Error for SetupError {}
 
-struct State {
+struct ResolverState {
     cache: Cache<Key, CachedAnswer>,
     /// Open questions, as many as there are callers at most; a caller that waits gets the answer, or sees that the
     /// one that asked is gone.
@@ -175,7 +175,7 @@ struct State {
 
 /// Limits of a question.
 #[derive(Clone, Copy)]
-struct Limit<'a> {
+struct QuestionLimit<'a> {
     until: Timer,
     places: &'a Places,
     /// A stale answer may serve.
@@ -186,13 +186,13 @@ struct Limit<'a> {
 
 /// Settings and files that a resolver is made from.
 #[derive(PartialEq, Eq)]
-struct Origin {
+struct ResolverOrigin {
     settings: crate::config::Dns,
     files: MachineFiles,
 }
 
 struct Inner {
-    origin: Origin,
+    origin: ResolverOrigin,
     servers: Servers,
     overrides: Overrides,
     /// /etc/hosts, which the library looks into by itself; here to know whether a name is in it.
@@ -203,7 +203,7 @@ struct Inner {
     places: Places,
     delivery_places: Places,
     lookups: Places,
-    state: Mutex<State>,
+    state: Mutex<ResolverState>,
 }
 
 /// Access to the DNS. Clones share everything.
@@ -236,7 +236,7 @@ impl Resolver {
         let clients = files.servers.iter().map(|server| client(name_server(*server)));
         let clients = clients.collect::<Result<Vec<_>, _>>().map_err(setup)?;
         let notes = files.warnings.iter().cloned().map(DnsNote::File).collect();
-        let state = State {
+        let state = ResolverState {
             cache: Cache::new(usize::try_from(settings.cache_entries_max).unwrap_or(usize::MAX)),
             open: HashMap::new(),
             breaker: Breaker::default(),
@@ -244,7 +244,7 @@ impl Resolver {
             notes,
         };
         Ok(Self(Arc::new(Inner {
-            origin: Origin { settings: settings.clone(), files },
+            origin: ResolverOrigin { settings: settings.clone(), files },
             servers: Servers::new(clients, settings.timeout),
             overrides: Overrides::new(&settings.overrides),
             hosts,
@@ -310,27 +310,27 @@ impl Resolver {
     }
 
     /// Returns the limits of a session's question.
-    fn limit(&self, time_max: Duration) -> Limit<'_> {
+    fn limit(&self, time_max: Duration) -> QuestionLimit<'_> {
         let until = Timer::now() + time_max.min(self.0.timeout);
-        Limit { until, places: &self.0.places, stale: false, asks: true }
+        QuestionLimit { until, places: &self.0.places, stale: false, asks: true }
     }
 
     /// Returns the limits of a delivery's question; without `asks` only the cache answers.
-    fn delivery_limit(&self, asks: bool) -> Limit<'_> {
-        Limit { places: &self.0.delivery_places, stale: true, asks, ..self.limit(self.0.timeout) }
+    fn delivery_limit(&self, asks: bool) -> QuestionLimit<'_> {
+        QuestionLimit { places: &self.0.delivery_places, stale: true, asks, ..self.limit(self.0.timeout) }
     }
 
-    async fn addresses(&self, name: &str, kind: Kind, limit: Limit<'_>) -> Result<Vec<IpAddr>, Failure> {
+    async fn addresses(&self, name: &str, kind: Kind, limit: QuestionLimit<'_>) -> Result<Vec<IpAddr>, Failure> {
         Ok(self.ask(name, kind, limit).await?.addresses().collect())
     }
 
     /// Asks within the time limit, the waiting for a place and for others included.
-    async fn ask(&self, name: &str, kind: Kind, limit: Limit<'_>) -> Answer {
+    async fn ask(&self, name: &str, kind: Kind, limit: QuestionLimit<'_>) -> Answer {
         self.known(name, kind, limit).await.answer
     }
 
     /// Asks, and returns the answer with its time; it may be over where the limit allows it.
-    async fn known(&self, name: &str, kind: Kind, limit: Limit<'_>) -> CachedAnswer {
+    async fn known(&self, name: &str, kind: Kind, limit: QuestionLimit<'_>) -> CachedAnswer {
         let key = (name.to_ascii_lowercase().into_boxed_str(), kind);
         if !limit.asks {
             // Answers out of date that serve for a while are kept like others.
@@ -358,7 +358,7 @@ impl Resolver {
         }
     }
 
-    async fn ask_or_share(&self, key: &Key, limit: Limit<'_>) -> CachedAnswer {
+    async fn ask_or_share(&self, key: &Key, limit: QuestionLimit<'_>) -> CachedAnswer {
         loop {
             let (mut other, mine) = {
                 let mut state = self.state();
@@ -374,7 +374,7 @@ impl Resolver {
                     None => {
                         let (sender, receiver) = watch::channel(None);
                         state.open.insert(key.clone(), receiver.clone());
-                        (receiver, Some(Open { resolver: self, key, sender }))
+                        (receiver, Some(OpenQuestion { resolver: self, key, sender }))
                     }
                 }
             };
@@ -393,7 +393,7 @@ impl Resolver {
     }
 
     /// Asks the resolver, unless it is dead, and returns the answer with the time for which it holds.
-    async fn ask_now(&self, key: &Key, limit: Limit<'_>) -> (Answer, Duration) {
+    async fn ask_now(&self, key: &Key, limit: QuestionLimit<'_>) -> (Answer, Duration) {
         let (name, kind) = key;
         // A little before the limit of the caller, so that the answer is kept for others.
         let mut until = Timer::now() + (limit.until - Timer::now()).mul_f32(0.95);
@@ -419,30 +419,30 @@ impl Resolver {
             return (Err(Failure::TimedOut), Duration::ZERO);
         };
         match reading {
-            Ok(Reading::Answer(answer, time)) => (answer, time),
+            Ok(AnswerReading::Answer(answer, time)) => (answer, time),
             // The second server gets its own question: the walk ends with an answer.
-            Err(_) | Ok(Reading::Silence | Reading::EmptyIfAliasesEnd(_)) => {
+            Err(_) | Ok(AnswerReading::Silence | AnswerReading::EmptyIfAliasesEnd(_)) => {
                 let mut state = self.state();
                 state.counts.timed_out += 1;
                 state.breaker.timed_out();
-                Reading::timed_out()
+                AnswerReading::timed_out()
             }
         }
     }
 
-    async fn ask_library(&self, name: Name, kind: Kind) -> Reading {
+    async fn ask_library(&self, name: Name, kind: Kind) -> AnswerReading {
         self.state().counts.asked += 1;
         let reply = self.0.servers.lookup(&name, kind.record_type()).await;
         self.note_answer(&reply);
         match answer::read(kind, &reply) {
-            Reading::EmptyIfAliasesEnd(time) => self.walk_aliases(name, time).await,
+            AnswerReading::EmptyIfAliasesEnd(time) => self.walk_aliases(name, time).await,
             reading => reading,
         }
     }
 
     /// Follows aliases: their end is empty, or the aliases are broken, by a loop or by more of them than the library
     /// follows.
-    async fn walk_aliases(&self, name: Name, time: Duration) -> Reading {
+    async fn walk_aliases(&self, name: Name, time: Duration) -> AnswerReading {
         let mut names = vec![name];
         while let Some(last) = names.last() {
             let reply = self.0.servers.lookup(last, RecordType::CNAME).await;
@@ -453,16 +453,16 @@ impl Resolver {
                     _ => None,
                 }),
                 Err(NetError::Dns(DnsError::NoRecordsFound(_))) => None,
-                Err(NetError::Timeout) => return Reading::Silence,
-                Err(_) => return Reading::failed(),
+                Err(NetError::Timeout) => return AnswerReading::Silence,
+                Err(_) => return AnswerReading::failed(),
             };
             match next {
                 None => break,
-                Some(next) if names.contains(&next) || names.len() > ALIASES_MAX => return Reading::failed(),
+                Some(next) if names.contains(&next) || names.len() > ALIASES_MAX => return AnswerReading::failed(),
                 Some(next) => names.push(next),
             }
         }
-        Reading::empty(true, time)
+        AnswerReading::empty(true, time)
     }
 
     fn note_answer(&self, reply: &Result<Lookup, NetError>) {
@@ -497,7 +497,7 @@ impl Resolver {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ResolverState> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -510,13 +510,13 @@ impl fmt::Debug for Resolver {
 
 /// A question that this caller asks for all callers that want the answer. Dropped without an answer, it lets another
 /// ask.
-struct Open<'a> {
+struct OpenQuestion<'a> {
     resolver: &'a Resolver,
     key: &'a Key,
     sender: watch::Sender<Option<CachedAnswer>>,
 }
 
-impl Open<'_> {
+impl OpenQuestion<'_> {
     /// Keeps the answer for `time` and gives it to all who wait.
     fn finish(self, answer: Answer, time: Duration) -> CachedAnswer {
         let now = now();
@@ -543,7 +543,7 @@ impl Open<'_> {
     }
 }
 
-impl Drop for Open<'_> {
+impl Drop for OpenQuestion<'_> {
     fn drop(&mut self) {
         self.resolver.state().open.remove(self.key);
     }

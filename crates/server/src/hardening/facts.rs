@@ -25,7 +25,7 @@ const NO_HOMES: [&str; 8] = ["/usr", "/bin", "/sbin", "/lib", "/dev", "/proc", "
 
 /// Paths that no key names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Facts {
+pub struct HardeningFacts {
     /// The configuration file, if there is one.
     pub config_file: Option<PathBuf>,
     /// Workers deliver to users and read their files.
@@ -44,7 +44,7 @@ pub struct Facts {
     pub environment: Vec<PathBuf>,
 }
 
-impl Facts {
+impl HardeningFacts {
     /// Looks at the machine.
     #[must_use]
     pub fn find(config: &Config, config_file: Option<&Path>, has_helper: bool) -> Self {

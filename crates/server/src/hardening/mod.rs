@@ -16,7 +16,7 @@ pub mod roots;
 use crate::config::{Config, Mailbox};
 use crate::env::landlock::{self, Applied};
 use crate::env::seccomp;
-use facts::Facts;
+use facts::HardeningFacts;
 use observe::Severity;
 use roots::Roots;
 use std::path::Path;
@@ -55,7 +55,7 @@ impl Hardening {
                     server.landlock_write"
                 .to_owned();
         }
-        let facts = Facts::find(config, config_file, self.has_helper);
+        let facts = HardeningFacts::find(config, config_file, self.has_helper);
         let roots = Roots::of(&needs::needs(config, &facts));
         let moves = !self.has_helper && matches!(config.local.mailbox, Mailbox::Maildir(_));
         match landlock::apply(roots.iter(), moves) {
@@ -101,7 +101,7 @@ impl Hardening {
     #[must_use]
     pub fn refuses(&self, config: &Config, config_file: Option<&Path>) -> Option<String> {
         let roots = self.roots.as_ref()?;
-        let needs = needs::needs(config, &Facts::find(config, config_file, self.has_helper));
+        let needs = needs::needs(config, &HardeningFacts::find(config, config_file, self.has_helper));
         let refused = needs.iter().filter(|need| !roots.allow(need));
         let texts: Vec<String> =
             refused.map(|need| format!("{} = \"{}\" ({})", need.origin, need.path.display(), need.access)).collect();

@@ -8,7 +8,7 @@
 //! - With the helper of local delivery the server writes no mailbox, and reads no home if workers do that. Without it
 //!   the server reads `.forward` files of all users and writes the mailboxes of its own user.
 
-use super::facts::Facts;
+use super::facts::HardeningFacts;
 use crate::config::{self, Config, Mailbox};
 pub use crate::env::landlock::{Access, EXECUTE, READ, WRITE};
 use std::path::{Path, PathBuf};
@@ -79,7 +79,7 @@ const DEVICES: [&str; 3] = ["/dev/urandom", "/dev/random", "/dev/zero"];
 
 /// Returns all needs of a server with this configuration.
 #[must_use]
-pub fn needs(config: &Config, facts: &Facts) -> Vec<Need> {
+pub fn needs(config: &Config, facts: &HardeningFacts) -> Vec<Need> {
     let mut needs = system(config);
     if let Some(path) = &facts.config_file {
         needs.push(Need::new("the configuration file", path, Scope::Beside, READ));
@@ -144,7 +144,7 @@ pub(super) fn is_local(config: &Config) -> bool {
 }
 
 /// Adds the needs of a server that cannot start workers: it delivers as its own user.
-fn without_helper(config: &Config, facts: &Facts, needs: &mut Vec<Need>) {
+fn without_helper(config: &Config, facts: &HardeningFacts, needs: &mut Vec<Need>) {
     let template = match &config.local.mailbox {
         Mailbox::Mbox(template) | Mailbox::Maildir(template) => Some(template.to_string()),
         Mailbox::LmtpSocket(_) | Mailbox::LmtpHost(_) | Mailbox::None => None,
@@ -156,7 +156,7 @@ fn without_helper(config: &Config, facts: &Facts, needs: &mut Vec<Need>) {
 }
 
 /// Returns the directory of a template: the home of the server's user, or the part before the first variable.
-fn place(template: &str, facts: &Facts) -> Option<PathBuf> {
+fn place(template: &str, facts: &HardeningFacts) -> Option<PathBuf> {
     if template == "%h" || template.starts_with("%h/") {
         return facts.own_home.clone();
     }

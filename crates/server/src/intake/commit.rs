@@ -14,7 +14,7 @@ use super::message_store::MessageStore;
 use crate::context::Context;
 use crate::env::blocking;
 use crate::routing::expansions::{MEMBERS_AT_ONCE, PlannedMessage};
-use crate::routing::plan::Kind;
+use crate::routing::plan::MessageProperties;
 use crate::settle::deadline;
 #[cfg(test)]
 use crate::simulation::{Sabotage, is_sabotaged};
@@ -56,7 +56,7 @@ pub(crate) struct NewMessage {
     pub(crate) encoded: Arc<Encoded>,
     /// The state in which its recipients begin.
     pub(crate) first: State,
-    pub(crate) kind: Kind,
+    pub(crate) kind: MessageProperties,
 }
 
 impl NewMessage {

@@ -32,7 +32,7 @@ const _: () = assert!(CHUNK_BYTES * 8 <= SEGMENT_BYTES_MIN as usize);
 
 /// The body of one message while it arrives.
 #[derive(Debug)]
-pub(super) struct Content {
+pub(super) struct ArrivingBody {
     /// The first message of the transaction: the chunks of all its messages go to the shard of this one.
     first: QueueId,
     id: QueueId,
@@ -46,7 +46,7 @@ pub(super) struct Content {
     failed: Option<Error>,
 }
 
-impl Content {
+impl ArrivingBody {
     /// Begins the body of message `id`, which is stored in one transaction with message `first` (often the same).
     pub(super) const fn new(first: QueueId, id: QueueId) -> Self {
         Self { first, id, chunks: 0, bytes: 0, filling: None, writing: None, failed: None }

@@ -9,9 +9,9 @@ use super::{HeaderHints, NewMessage, Origin, PIECE_BYTES, TransactionContent, cl
 use crate::context::Context;
 use crate::routing::Routing;
 use crate::routing::expansions::{
-    ClientKey, ExpandError, Expanded, ExpansionRequest, PlannedMessage, PlannedMessages, Resolved, Settings,
+    ClientKey, ExpandError, Expanded, ExpansionRequest, ExpansionSettings, PlannedMessage, PlannedMessages, Resolved,
 };
-use crate::routing::plan::{Kind, NotAdded, Plan};
+use crate::routing::plan::{MessageProperties, NotAdded, Plan};
 use bytes::Bytes;
 use mail::report::{Original, Report, compose, fitting};
 use mail::{Envelope, QueueId};
@@ -102,7 +102,7 @@ async fn give(context: &Arc<Context>, envelope: &Envelope, content: Vec<u8>) -> 
     let (planned, _turn) = if routing.is_plain() {
         let encoded = Arc::new(context.live.load().encode(envelope));
         let envelope = Arc::new(envelope.clone());
-        (vec![PlannedMessage { envelope, encoded, kind: Kind::default() }], None)
+        (vec![PlannedMessage { envelope, encoded, kind: MessageProperties::default() }], None)
     } else {
         let mut plan = plan(context, &routing, envelope).await?;
         context.record_discarded(envelope.id, &plan.take_discarded());
@@ -140,7 +140,7 @@ async fn plan(context: &Arc<Context>, routing: &Arc<Routing>, envelope: &Envelop
     // RFC 5321 §4.5.5: a report has the null sender
     let mut plan = Plan::default();
     plan.is_report = true;
-    let settings = Settings::of(&context.live.load().config.maps);
+    let settings = ExpansionSettings::of(&context.live.load().config.maps);
     for recipient in &envelope.recipients {
         let wanted = ExpansionRequest {
             client: ClientKey::Internal,

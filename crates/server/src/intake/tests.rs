@@ -6,7 +6,7 @@ use super::*;
 use crate::config::{Config, SEGMENT_BYTES_MIN};
 use crate::context::Context;
 use crate::routing::expansions::PlannedMessage;
-use crate::routing::plan::Kind;
+use crate::routing::plan::MessageProperties;
 use crate::simulation::{Sabotage, sabotage, spool_on, spool_with};
 use bytes::Bytes;
 use mail::{AddressError, Client, Envelope, Node, Protocol, QueueId, QueueIds, Received, ReversePath};
@@ -32,7 +32,7 @@ fn envelope(id: QueueId) -> Result<Envelope, AddressError> {
 fn message(id: QueueId) -> NewMessage {
     let envelope = envelope(id).unwrap();
     let encoded = Arc::new(Encoded::new(&envelope));
-    NewMessage { envelope: Arc::new(envelope), encoded, first: State::default(), kind: Kind::default() }
+    NewMessage { envelope: Arc::new(envelope), encoded, first: State::default(), kind: MessageProperties::default() }
 }
 
 /// Finishes the content and stores the message; returns the octets.
@@ -221,7 +221,11 @@ impl Transaction {
             .map(|_| {
                 let envelope = Arc::new(envelope(message_store.next_id()).unwrap());
                 let encoded = Arc::new(Encoded::new(&envelope));
-                NewMessage::new(&context, PlannedMessage { envelope, encoded, kind: Kind::default() }, Class::Normal)
+                NewMessage::new(
+                    &context,
+                    PlannedMessage { envelope, encoded, kind: MessageProperties::default() },
+                    Class::Normal,
+                )
             })
             .collect();
         let ids: Vec<QueueId> = messages.iter().map(|message| message.envelope.id).collect();

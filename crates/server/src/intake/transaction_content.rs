@@ -11,7 +11,7 @@
 //! fields behind that limit count to the body, as they do where header fields are rewritten.
 
 use super::commit::NewMessage;
-use super::content::{Content, FinishedContent};
+use super::content::{ArrivingBody, FinishedContent};
 use super::message_store::MessageStore;
 use bytes::Bytes;
 use mail::QueueId;
@@ -27,7 +27,7 @@ pub struct TransactionContent {
     /// Further octets belong to the body.
     is_header_whole: bool,
     /// The body for each message; the first one has the name of the transaction.
-    messages: Vec<Content>,
+    messages: Vec<ArrivingBody>,
 }
 
 impl TransactionContent {
@@ -39,25 +39,25 @@ impl TransactionContent {
 
     /// Begins the content of the messages of a transaction that is stored where the message `first` belongs.
     pub(crate) fn of(first: QueueId, messages: impl IntoIterator<Item = QueueId>) -> Self {
-        let messages = messages.into_iter().map(|id| Content::new(first, id)).collect();
+        let messages = messages.into_iter().map(|id| ArrivingBody::new(first, id)).collect();
         Self { messages, ..Self::default() }
     }
 
     /// Adds a message of the transaction. No octet of the content has come.
     pub(crate) fn add(&mut self, id: QueueId) {
         let first = self.id().unwrap_or(id);
-        self.messages.push(Content::new(first, id));
+        self.messages.push(ArrivingBody::new(first, id));
     }
 
     /// The name of the transaction, if there is one.
     #[must_use]
     pub fn id(&self) -> Option<QueueId> {
-        self.messages.first().map(Content::id)
+        self.messages.first().map(ArrivingBody::id)
     }
 
     /// The names of its messages.
     pub(crate) fn ids(&self) -> impl Iterator<Item = QueueId> {
-        self.messages.iter().map(Content::id)
+        self.messages.iter().map(ArrivingBody::id)
     }
 
     /// Whether all of it will come with [`Self::finish`].

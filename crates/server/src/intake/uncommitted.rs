@@ -220,20 +220,20 @@ impl UncommittedMessages {
 }
 
 /// Ends an early message that is not being stored.
-struct Guard {
+struct UncommittedGuard {
     dispatch: Arc<Dispatch>,
     early: Arc<UncommittedMessage>,
     is_ended: bool,
 }
 
-impl Guard {
+impl UncommittedGuard {
     fn end(&mut self, stored: Option<&Spool>) {
         self.is_ended = true;
         self.dispatch.messages.early.end(&self.early, stored);
     }
 }
 
-impl Drop for Guard {
+impl Drop for UncommittedGuard {
     fn drop(&mut self) {
         if !self.is_ended {
             self.end(None);
@@ -273,13 +273,13 @@ pub(crate) async fn commit(context: &Arc<Context>, how: Acknowledge, message: Me
         let body = in_memory(content, spool.header_bytes_max());
         append(&spool, &[FramedMessage::alone(&encoded, body, first)]).await?;
         if !context.live.load().queues_only() {
-            let kind = crate::routing::plan::Kind::default();
+            let kind = crate::routing::plan::MessageProperties::default();
             let message = NewMessage { envelope: Arc::new(envelope), encoded, first, kind };
             dispatch.enqueue(context, &message, bytes, class);
         }
         return Ok(bytes);
     };
-    let mut guard = Guard { dispatch: Arc::clone(&dispatch), early: Arc::clone(&early), is_ended: false };
+    let mut guard = UncommittedGuard { dispatch: Arc::clone(&dispatch), early: Arc::clone(&early), is_ended: false };
     if !dispatch.early_accepted(&envelope, &encoded, class) {
         early.want();
     }

@@ -64,7 +64,7 @@ impl Target {
 
 /// Settings that [`Log::reconfigure`] can change.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settings {
+pub struct LogSettings {
     /// The form of lines.
     pub format: Format,
     /// Where they go.
@@ -81,7 +81,7 @@ pub struct Settings {
     pub hostname: String,
 }
 
-impl Settings {
+impl LogSettings {
     /// Takes them from the configuration. A facility that does not exist, which the configuration refuses, counts as
     /// `mail`.
     #[must_use]
@@ -112,7 +112,7 @@ impl Settings {
 ///
 /// # Errors
 /// Why it cannot be opened.
-pub(crate) fn check(settings: &Settings) -> io::Result<()> {
+pub(crate) fn check(settings: &LogSettings) -> io::Result<()> {
     match &settings.target {
         Target::File(path) => target::open(Some(path)).map(drop),
         Target::Stdout | Target::Syslog(_) | Target::Journald(_) => Ok(()),
@@ -133,7 +133,7 @@ pub fn facility(name: &str) -> Option<u8> {
 /// A handle to the log; clones are the same log. Its owner ends it with [`Log::flush_and_close`].
 #[derive(Clone)]
 pub struct Log {
-    shared: Arc<Shared>,
+    shared: Arc<LogState>,
 }
 
 impl fmt::Debug for Log {
@@ -142,7 +142,7 @@ impl fmt::Debug for Log {
     }
 }
 
-struct Shared {
+struct LogState {
     queue: Queue,
     level: AtomicU8,
     counters: [AtomicU64; Counter::COUNT],
@@ -170,9 +170,9 @@ impl Log {
     ///
     /// # Errors
     /// The thread could not be started.
-    pub fn start(settings: &Settings) -> io::Result<Self> {
+    pub fn start(settings: &LogSettings) -> io::Result<Self> {
         let log = Self {
-            shared: Arc::new(Shared {
+            shared: Arc::new(LogState {
                 queue: Queue::new(Style::new(settings), settings.queue_lines_max),
                 level: AtomicU8::new(settings.level),
                 counters: [const { AtomicU64::new(0) }; Counter::COUNT],
@@ -240,7 +240,7 @@ impl Log {
     }
 
     /// Puts other settings in force. Lines from before keep their format and target, if these work at once.
-    pub fn reconfigure(&self, settings: &Settings) {
+    pub fn reconfigure(&self, settings: &LogSettings) {
         self.shared.queue.switch(Style::new(settings), settings.queue_lines_max, settings.target.clone());
         self.shared.level.store(settings.level, Ordering::Relaxed);
     }
@@ -269,7 +269,7 @@ impl Log {
     }
 }
 
-impl Shared {
+impl LogState {
     fn set_trouble(&self, why: Option<LogError>) {
         *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = why;
     }

@@ -47,13 +47,13 @@ pub(super) enum Pushed {
 }
 
 pub(super) struct Queue {
-    state: Mutex<State>,
+    state: Mutex<LogQueueState>,
     wake: Condvar,
     /// The style that lines need. Changed under the lock of `state`, read without.
     style: ArcSwap<Style>,
 }
 
-struct State {
+struct LogQueueState {
     work: VecDeque<Work>,
     lines_max: usize,
     /// Lines waiting or in the writer's hands.
@@ -68,7 +68,7 @@ struct State {
     spare: Lines,
 }
 
-impl State {
+impl LogQueueState {
     fn push(&mut self, line: &str) {
         self.lines += 1;
         if let Some(Work::Lines(lines)) = self.work.back_mut() {
@@ -94,7 +94,7 @@ impl State {
 
 impl Queue {
     pub(super) fn new(style: Style, lines_max: usize) -> Self {
-        let state = State {
+        let state = LogQueueState {
             work: VecDeque::new(),
             lines_max,
             lines: 0,
@@ -223,19 +223,19 @@ impl Queue {
         std::mem::take(&mut state.work)
     }
 
-    fn wake_if_asleep(&self, mut state: MutexGuard<'_, State>) {
+    fn wake_if_asleep(&self, mut state: MutexGuard<'_, LogQueueState>) {
         if state.sleeping {
             state.sleeping = false;
             self.wake(state);
         }
     }
 
-    fn wake(&self, state: MutexGuard<'_, State>) {
+    fn wake(&self, state: MutexGuard<'_, LogQueueState>) {
         drop(state);
         self.wake.notify_one();
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, LogQueueState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! A thread keeps date, host and tag, which change at most once a second. Rendering takes no lock.
 
-use super::{Format, Settings, Target};
+use super::{Format, LogSettings, Target};
 use crate::env::{clock, error};
 use jiff::{Timestamp, tz::Offset};
 use observe::{Event, json, sendmail};
@@ -31,7 +31,7 @@ enum Framing {
 }
 
 impl Style {
-    pub(super) fn new(settings: &Settings) -> Self {
+    pub(super) fn new(settings: &LogSettings) -> Self {
         let framing = match settings.target {
             Target::Stdout | Target::File(_) => Framing::Line,
             Target::Syslog(_) => Framing::Syslog,

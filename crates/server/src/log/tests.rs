@@ -2,7 +2,7 @@
 
 use super::queue::{Pushed, Queue};
 use super::render::Style;
-use super::{Format, Log, Settings, Target, facility};
+use super::{Format, Log, LogSettings, Target, facility};
 use observe::counters::Counter;
 use observe::{Event, Limit, Relay, Severity};
 use std::net::{IpAddr, Ipv4Addr};
@@ -14,8 +14,8 @@ use std::time::Duration;
 /// Far longer than anything here takes.
 const SOON: Duration = Duration::from_secs(30);
 
-fn settings(target: Target) -> Settings {
-    Settings {
+fn settings(target: Target) -> LogSettings {
+    LogSettings {
         format: Format::Sendmail,
         target,
         level: 9,
@@ -83,7 +83,7 @@ fn lines_look_as_syslog_daemons_write_them() {
     let log = Log::start(&settings(Target::File(path.clone()))).unwrap();
     log.event(&Event::LogDropped { lines: 3 });
     assert!(log.flush(SOON));
-    log.reconfigure(&Settings { format: Format::Json, ..settings(Target::File(path.clone())) });
+    log.reconfigure(&LogSettings { format: Format::Json, ..settings(Target::File(path.clone())) });
     log.event(&Event::LogDropped { lines: 4 });
     assert!(log.flush_and_close());
     let text = std::fs::read_to_string(&path).unwrap();
@@ -105,7 +105,7 @@ fn the_level_decides_what_is_written_and_not_what_is_counted() {
     let log = Log::start(&settings(Target::File(path.clone()))).unwrap();
     let connected = Event::Connected { relay: Relay::address(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 7))), daemon: "MTA" };
     log.event(&connected);
-    log.reconfigure(&Settings { level: 12, ..settings(Target::File(path.clone())) });
+    log.reconfigure(&LogSettings { level: 12, ..settings(Target::File(path.clone())) });
     assert!(log.writes(12) && !log.writes(13));
     log.event(&connected);
     assert!(log.flush_and_close());
@@ -212,7 +212,7 @@ fn listen(directory: &Path) -> (UnixDatagram, std::path::PathBuf) {
 fn nobody_waits_for_a_target_that_takes_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let (socket, path) = listen(directory.path());
-    let log = Log::start(&Settings { queue_lines_max: 1_000, ..settings(Target::Syslog(path)) }).unwrap();
+    let log = Log::start(&LogSettings { queue_lines_max: 1_000, ..settings(Target::Syslog(path)) }).unwrap();
     // The socket takes some datagrams and then blocks the writer; that this loop ends shows that it blocks no caller.
     let sent = 20_000;
     for n in 0..sent {
@@ -357,7 +357,7 @@ fn cost_of_a_line() {
     let directory = tempfile::tempdir().unwrap();
     for (format, callers) in [(Format::Sendmail, 1), (Format::Sendmail, 2), (Format::Json, 1)] {
         let target = Target::File(directory.path().join("log"));
-        let log = Log::start(&Settings { format, queue_lines_max: 1_000_000, ..settings(target) }).unwrap();
+        let log = Log::start(&LogSettings { format, queue_lines_max: 1_000_000, ..settings(target) }).unwrap();
         let event = Event::Accepted {
             id: mail::QueueId::MIN,
             from: "<bounces+4711@lists.example.org>",
@@ -420,7 +420,7 @@ fn the_configuration_names_the_target() {
         (LogPath::File("a".into()), Target::File("a".into())),
     ];
     for (path, target) in table {
-        let wanted = Settings {
+        let wanted = LogSettings {
             format: Format::Json,
             target,
             level: 5,
@@ -429,6 +429,6 @@ fn the_configuration_names_the_target() {
             facility: 19,
             hostname: "mx1".to_owned(),
         };
-        assert_eq!(Settings::from_config(&config(path), "mx1.example.org"), wanted);
+        assert_eq!(LogSettings::from_config(&config(path), "mx1.example.org"), wanted);
     }
 }

@@ -7,7 +7,7 @@
 
 use super::queue::Work;
 use super::target::{Lines, Sink};
-use super::{LogError, Shared, Target};
+use super::{LogError, LogState, Target};
 use crate::env::clock;
 use crate::env::error::words;
 use observe::Event;
@@ -19,7 +19,7 @@ use std::time::Duration;
 const RETRY: Duration = Duration::from_secs(1);
 
 /// Writes until it gets the order to close.
-pub(super) fn run(shared: &Shared, target: &Target) {
+pub(super) fn run(shared: &LogState, target: &Target) {
     let mut writer = Writer { shared, sink: Sink::new(target), work: VecDeque::new(), failing: false, moved: None };
     // Opened before the first line, so that a wrong path is known at the start.
     writer.reopen();
@@ -48,7 +48,7 @@ pub(super) fn run(shared: &Shared, target: &Target) {
 }
 
 struct Writer<'a> {
-    shared: &'a Shared,
+    shared: &'a LogState,
     sink: Sink,
     /// Taken from the queue and not done.
     work: VecDeque<Work>,

@@ -3,7 +3,7 @@
 //! The file is asked first and always answers. The library may ask a network: few threads ask it, for a limited time,
 //! and its answers are kept like those of a directory.
 
-use super::cache::{Cache, Limits};
+use super::cache::{CacheLimits, LookupCache};
 use crate::config;
 use crate::env::accounts::Kept;
 use crate::env::clock;
@@ -23,7 +23,7 @@ const TIME_MAX: Duration = Duration::from_secs(10);
 /// Questions to it at once, each with a thread, which may outlast the wait.
 const QUESTIONS_MAX: usize = 16;
 /// Answers of it that are kept.
-const LIMITS: Limits = Limits {
+const LIMITS: CacheLimits = CacheLimits {
     positive: Duration::from_secs(60),
     negative: Duration::from_secs(10),
     stale_max: Duration::from_secs(3_600),
@@ -32,19 +32,19 @@ const LIMITS: Limits = Limits {
 
 /// Where users are.
 #[derive(Clone, Debug)]
-pub(crate) struct Users {
+pub(crate) struct LocalUsers {
     accounts: Arc<Kept>,
     /// The C library, if it is asked for users that are not in the file.
     pub(super) library: Option<Arc<Library>>,
 }
 
-impl Default for Users {
+impl Default for LocalUsers {
     fn default() -> Self {
         Self::of_file_alone(PathBuf::new())
     }
 }
 
-impl Users {
+impl LocalUsers {
     /// Makes the users of this file, and no others.
     pub(super) fn of_file_alone(passwd: PathBuf) -> Self {
         Self { accounts: Arc::new(Kept::new(passwd)), library: None }
@@ -117,7 +117,7 @@ impl Users {
 /// Answers of the C library, and the threads that wait for it.
 #[derive(Debug)]
 pub(super) struct Library {
-    cache: Arc<Cache>,
+    cache: Arc<LookupCache>,
     /// Accounts of owners of files, each with the time of the answer.
     owners: Mutex<HashMap<Box<str>, KnownLogin>>,
     places: Arc<Semaphore>,
@@ -129,7 +129,7 @@ type KnownLogin = (Option<Login>, Instant);
 impl Default for Library {
     fn default() -> Self {
         let places = Arc::new(Semaphore::new(QUESTIONS_MAX));
-        Self { cache: Cache::new(LIMITS), owners: Mutex::default(), places }
+        Self { cache: LookupCache::new(LIMITS), owners: Mutex::default(), places }
     }
 }
 

@@ -13,7 +13,7 @@ use tokio::sync::watch;
 
 /// How long and how many.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Limits {
+pub(super) struct CacheLimits {
     /// A value.
     pub(super) positive: Duration,
     /// That there is none.
@@ -26,32 +26,32 @@ pub(super) struct Limits {
 
 /// The answers of one source.
 #[derive(Debug)]
-pub(super) struct Cache {
-    limits: Limits,
-    state: Mutex<State>,
+pub(super) struct LookupCache {
+    limits: CacheLimits,
+    state: Mutex<LookupCacheState>,
 }
 
 /// Answers in two halves: when the young half is full the old one is forgotten, and the young is the old.
 #[derive(Debug, Default)]
-struct State {
-    young: HashMap<Question, Entry>,
-    old: HashMap<Question, Entry>,
+struct LookupCacheState {
+    young: HashMap<Question, LookupEntry>,
+    old: HashMap<Question, LookupEntry>,
     asked: HashMap<Question, watch::Receiver<Option<Answer>>>,
 }
 
 #[derive(Clone, Debug)]
-struct Entry {
+struct LookupEntry {
     answer: Answer,
     kept_at: Instant,
 }
 
-impl Cache {
+impl LookupCache {
     /// Knows nothing yet.
-    pub(super) fn new(limits: Limits) -> Arc<Self> {
+    pub(super) fn new(limits: CacheLimits) -> Arc<Self> {
         Arc::new(Self { limits, state: Mutex::default() })
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, LookupCacheState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -76,7 +76,7 @@ impl Cache {
                 let (tell, asked) = watch::channel(None);
                 state.asked.insert(question.clone(), asked.clone());
                 drop(state);
-                let asking = Asking { cache: Arc::clone(self), question: question.clone() };
+                let asking = PendingQuestion { cache: Arc::clone(self), question: question.clone() };
                 let finding = ask();
                 tokio::spawn(async move {
                     let answer = asking.keep(finding.await);
@@ -90,7 +90,7 @@ impl Cache {
     }
 }
 
-impl Limits {
+impl CacheLimits {
     fn time_of(&self, answer: &Answer) -> Duration {
         if is_value(answer) { self.positive } else { self.negative }
     }
@@ -101,16 +101,16 @@ const fn is_value(answer: &Answer) -> bool {
     !matches!(answer, Answer::Nothing | Answer::Routing { host: None, address: None } | Answer::Trouble(_))
 }
 
-impl State {
+impl LookupCacheState {
     /// Returns an answer of any age; an entry that is asked for moves to the young ones.
-    fn find(&mut self, question: &Question) -> Option<&Entry> {
+    fn find(&mut self, question: &Question) -> Option<&LookupEntry> {
         if let Some((question, entry)) = self.old.remove_entry(question) {
             self.young.insert(question, entry);
         }
         self.young.get(question)
     }
 
-    fn insert(&mut self, question: Question, entry: Entry, entries_max: usize) {
+    fn insert(&mut self, question: Question, entry: LookupEntry, entries_max: usize) {
         self.old.remove(&question);
         if self.young.len() >= (entries_max / 2).max(1) && !self.young.contains_key(&question) {
             self.old = std::mem::take(&mut self.young);
@@ -123,12 +123,12 @@ impl State {
 }
 
 /// A question that is being asked; when it is dropped others may ask again.
-struct Asking {
-    cache: Arc<Cache>,
+struct PendingQuestion {
+    cache: Arc<LookupCache>,
     question: Question,
 }
 
-impl Asking {
+impl PendingQuestion {
     /// Keeps an answer; instead of trouble the earlier answer, while it still counts.
     fn keep(self, answer: Answer) -> Answer {
         let limits = self.cache.limits;
@@ -143,7 +143,11 @@ impl Asking {
                 before.map_or(Answer::Trouble(why), |entry| entry.answer.clone())
             }
             answer => {
-                state.insert(self.question.clone(), Entry { answer: answer.clone(), kept_at: now }, limits.entries_max);
+                state.insert(
+                    self.question.clone(),
+                    LookupEntry { answer: answer.clone(), kept_at: now },
+                    limits.entries_max,
+                );
                 answer
             }
         };
@@ -152,7 +156,7 @@ impl Asking {
     }
 }
 
-impl Drop for Asking {
+impl Drop for PendingQuestion {
     fn drop(&mut self) {
         self.cache.state().asked.remove(&self.question);
     }
@@ -165,8 +169,13 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    fn cache(entries_max: usize) -> Arc<Cache> {
-        Cache::new(Limits { positive: 10 * SECOND, negative: 2 * SECOND, stale_max: 100 * SECOND, entries_max })
+    fn cache(entries_max: usize) -> Arc<LookupCache> {
+        LookupCache::new(CacheLimits {
+            positive: 10 * SECOND,
+            negative: 2 * SECOND,
+            stale_max: 100 * SECOND,
+            entries_max,
+        })
     }
 
     fn question(key: &str) -> Question {
@@ -182,7 +191,7 @@ mod tests {
     }
 
     /// Asks; `asked` counts how often it reaches outside.
-    async fn ask(cache: &Arc<Cache>, key: &str, answer: Answer, asked: &Arc<AtomicUsize>) -> Answer {
+    async fn ask(cache: &Arc<LookupCache>, key: &str, answer: Answer, asked: &Arc<AtomicUsize>) -> Answer {
         let asked = Arc::clone(asked);
         cache
             .answer(&question(key), move || async move {

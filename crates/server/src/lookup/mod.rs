@@ -11,8 +11,8 @@ mod sqlite;
 
 use crate::config::{self, Config};
 use crate::env::safe_file::Trust;
-use accounts::{Library, Users};
-use cache::{Cache, Limits};
+use accounts::{Library, LocalUsers};
+use cache::{CacheLimits, LookupCache};
 use directory::Directory;
 use files::{FileQuery, Files, Readers};
 use route::question::{Answer, Question, Reader};
@@ -28,7 +28,7 @@ const DATABASE_ENTRIES_MAX: usize = 10_000;
 #[derive(Debug, Default)]
 pub(crate) struct Lookups {
     files: Arc<Files>,
-    users: Users,
+    users: LocalUsers,
     /// Octets of an `:include:` file of an alias.
     list_bytes_max: u64,
     library: Arc<Library>,
@@ -39,12 +39,12 @@ pub(crate) struct Lookups {
 /// A source outside, with its kept answers.
 #[derive(Debug)]
 struct Outside {
-    cache: Arc<Cache>,
-    kind: Kind,
+    cache: Arc<LookupCache>,
+    kind: TableKind,
 }
 
 #[derive(Debug)]
-enum Kind {
+enum TableKind {
     Directory(Arc<Directory>),
     Database(Arc<Database>, config::Sqlite),
 }
@@ -73,7 +73,7 @@ impl Lookups {
         let outside = Arc::new(directories.chain(databases).collect());
         Self {
             files: Arc::clone(&old.files),
-            users: Users::new(&config.local, &old.library),
+            users: LocalUsers::new(&config.local, &old.library),
             list_bytes_max: config.local.list_size_max,
             library: Arc::clone(&old.library),
             outside,
@@ -83,7 +83,7 @@ impl Lookups {
     /// Returns the same sources and kept answers, with the users of this configuration.
     pub(crate) fn with_users(&self, local: &config::Local) -> Self {
         let (files, library, outside) = (Arc::clone(&self.files), Arc::clone(&self.library), Arc::clone(&self.outside));
-        Self { files, users: Users::new(local, &library), list_bytes_max: local.list_size_max, library, outside }
+        Self { files, users: LocalUsers::new(local, &library), list_bytes_max: local.list_size_max, library, outside }
     }
 
     /// Has users' files read by these processes from now on, and reports files that count for nothing by `tell`.
@@ -125,44 +125,47 @@ impl Lookups {
 
 impl Outside {
     fn of_ldap(table: &config::Ldap) -> Self {
-        let limits = Limits {
+        let limits = CacheLimits {
             positive: table.cache_time,
             negative: table.negative_time,
             stale_max: table.stale_max,
             entries_max: usize::try_from(table.cache_entries_max).unwrap_or(usize::MAX),
         };
-        Self { cache: Cache::new(limits), kind: Kind::Directory(Arc::new(Directory::new(table))) }
+        Self { cache: LookupCache::new(limits), kind: TableKind::Directory(Arc::new(Directory::new(table))) }
     }
 
     fn of_sqlite(table: &config::Sqlite, trust: Trust) -> Self {
-        let limits = Limits {
+        let limits = CacheLimits {
             positive: table.cache_time,
             negative: table.cache_time,
             stale_max: Duration::ZERO,
             entries_max: DATABASE_ENTRIES_MAX,
         };
-        Self { cache: Cache::new(limits), kind: Kind::Database(Arc::new(Database::new(table, trust)), table.clone()) }
+        Self {
+            cache: LookupCache::new(limits),
+            kind: TableKind::Database(Arc::new(Database::new(table, trust)), table.clone()),
+        }
     }
 
     fn is_of_ldap(&self, table: &config::Ldap) -> bool {
-        matches!(&self.kind, Kind::Directory(directory) if directory.table() == table)
+        matches!(&self.kind, TableKind::Directory(directory) if directory.table() == table)
     }
 
     fn is_of_sqlite(&self, table: &config::Sqlite, trust: &Trust) -> bool {
-        matches!(&self.kind, Kind::Database(database, of) if of == table && database.trust() == trust)
+        matches!(&self.kind, TableKind::Database(database, of) if of == table && database.trust() == trust)
     }
 
     async fn answer(&self, question: &Question) -> Answer {
         match (&self.kind, question) {
-            (Kind::Directory(directory), _) => {
+            (TableKind::Directory(directory), _) => {
                 let asking = || Arc::clone(directory).answer(question.clone());
                 self.cache.answer(question, asking).await
             }
-            (Kind::Database(database, _), Question::Map { key, .. }) => {
+            (TableKind::Database(database, _), Question::Map { key, .. }) => {
                 let asking = || Arc::clone(database).answer(Arc::clone(key));
                 self.cache.answer(question, asking).await
             }
-            (Kind::Database(..), _) => Answer::Trouble("a database has maps, and no routing of its own".into()),
+            (TableKind::Database(..), _) => Answer::Trouble("a database has maps, and no routing of its own".into()),
         }
     }
 }

@@ -21,12 +21,12 @@ const BIND_TRIES: usize = 100;
 
 /// The directory, open.
 #[derive(Debug)]
-pub(crate) struct Directory {
+pub(crate) struct PickupDirectory {
     path: PathBuf,
     opened: OwnedFd,
 }
 
-impl Directory {
+impl PickupDirectory {
     /// Makes the directory if it is missing, gives it to `owner` (user and group; else it is our own) and sets its
     /// mode.
     ///
@@ -104,9 +104,9 @@ impl Directory {
     }
 
     /// Returns the owner of the entry with this name and the time of its last change. Blocks.
-    pub(super) fn entry(&self, name: &CStr) -> io::Result<Entry> {
+    pub(super) fn entry(&self, name: &CStr) -> io::Result<PickupEntry> {
         let found = rustix::fs::statat(&self.opened, name, AtFlags::SYMLINK_NOFOLLOW)?;
-        Ok(Entry { uid: found.st_uid, changed: u64::try_from(found.st_ctime).unwrap_or(0) })
+        Ok(PickupEntry { uid: found.st_uid, changed: u64::try_from(found.st_ctime).unwrap_or(0) })
     }
 
     /// Removes the entry with this name, of any kind. Blocks.
@@ -173,7 +173,7 @@ impl Directory {
     }
 }
 
-impl AsFd for Directory {
+impl AsFd for PickupDirectory {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.opened.as_fd()
     }
@@ -181,7 +181,7 @@ impl AsFd for Directory {
 
 /// Attributes of an entry of the directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(super) struct PickupEntry {
     pub(super) uid: u32,
     /// Seconds since 1970; users cannot set this time back or ahead.
     pub(super) changed: u64,
@@ -204,7 +204,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("pickup");
         for _ in 0..2 {
-            let directory = Directory::open(&path, None).unwrap();
+            let directory = PickupDirectory::open(&path, None).unwrap();
             assert_eq!(path.metadata().unwrap().permissions().mode() & 0o7777, DIRECTORY_MODE);
             for _ in 0..2 {
                 directory.bind().unwrap();
@@ -212,17 +212,17 @@ mod tests {
             std::fs::set_permissions(&path, Permissions::from_mode(0o700)).unwrap();
         }
         std::os::unix::fs::symlink(&path, place.path().join("link")).unwrap();
-        assert!(Directory::open(&place.path().join("link"), None).is_err(), "no link is followed");
-        assert!(Directory::open(&place.path().join("a/b"), None).is_err(), "directories above are not made");
+        assert!(PickupDirectory::open(&place.path().join("link"), None).is_err(), "no link is followed");
+        assert!(PickupDirectory::open(&place.path().join("a/b"), None).is_err(), "directories above are not made");
         std::fs::write(place.path().join("file"), "").unwrap();
-        assert!(Directory::open(&place.path().join("file"), None).is_err());
+        assert!(PickupDirectory::open(&place.path().join("file"), None).is_err());
     }
 
     #[test]
     fn who_may_hand_in_no_more_is_ours_to_say() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("pickup");
-        let directory = Directory::open(&path, None).unwrap();
+        let directory = PickupDirectory::open(&path, None).unwrap();
         let full = path.join(FULL);
         for squatter in ["nothing", "file", "directory", "filled directory", "link"] {
             match squatter {
@@ -245,7 +245,7 @@ mod tests {
     fn the_socket_is_ours_to_make() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("pickup");
-        let directory = Directory::open(&path, None).unwrap();
+        let directory = PickupDirectory::open(&path, None).unwrap();
         let socket = path.join(SOCKET);
         std::fs::create_dir_all(socket.join("of somebody")).unwrap();
         let listener = directory.bind().unwrap();
@@ -262,7 +262,7 @@ mod tests {
     fn any_name_can_be_removed() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("pickup");
-        let directory = Directory::open(&path, None).unwrap();
+        let directory = PickupDirectory::open(&path, None).unwrap();
         let odd = std::ffi::OsStr::from_bytes(b"mail.\xff\n\x1b[2J");
         std::fs::write(path.join(odd), "").unwrap();
         std::fs::create_dir(path.join("directory")).unwrap();

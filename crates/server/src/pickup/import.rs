@@ -13,10 +13,10 @@ use crate::intake::{
     self, HeaderHints, NewMessage, Origin, PIECE_BYTES, StoredTransaction, TransactionContent, class_of,
 };
 use crate::routing::expansions::{
-    ClientKey, ExpandError, Expanded, ExpansionRequest, HeldTurn, PlannedMessage, Resolved, Settings,
+    ClientKey, ExpandError, Expanded, ExpansionRequest, ExpansionSettings, HeldTurn, PlannedMessage, Resolved,
 };
 use crate::routing::members::Members;
-use crate::routing::plan::{Kind, Plan};
+use crate::routing::plan::{MessageProperties, Plan};
 use crate::routing::{Admission, Routing};
 use crate::submit::import::ImportedMessage;
 use mail::header::{HeaderSection, Item, LineEnd};
@@ -110,7 +110,7 @@ impl Import {
             Some(admission) => self.by_maps(&routing, admission, envelope).await?,
             None => {
                 let hold = self.adopted.hold.as_deref().map(Into::into);
-                let kind = Kind { hold, ..Kind::default() };
+                let kind = MessageProperties { hold, ..MessageProperties::default() };
                 let live = self.context.live.load();
                 let part = |(number, some): (usize, &[Recipient])| {
                     let part = Envelope { id: self.id_of(number), recipients: some.to_vec(), ..envelope.clone() };
@@ -132,7 +132,7 @@ impl Import {
         let text = |error: ExpandError| Arc::<str>::from(error.to_string());
         let expansions = &self.context.expansions;
         let client = ClientKey::Process(self.handed.uid);
-        let settings = Settings::of(&self.context.live.load().config.maps);
+        let settings = ExpansionSettings::of(&self.context.live.load().config.maps);
         let (mut plans, mut dropped) = (vec![self.plan()], Vec::new());
         for recipient in &self.handed.submission.recipients {
             let wanted = ExpansionRequest {

@@ -32,9 +32,9 @@ mod user_turns;
 mod waiter;
 mod warnings;
 
-pub(crate) use directory::Directory;
+pub(crate) use directory::PickupDirectory;
 
-use crate::context::{Context, Open};
+use crate::context::{ConnectionCount, Context};
 use crate::env::{blocking, clock};
 use crate::submit::FULL;
 use crate::user_share::{UserPlace, UserShares};
@@ -42,7 +42,7 @@ use file::{Opened, PickupFileError, SubmittedFile};
 use import::Import;
 use mail::{EnhancedCode, Outcome, QueueId, Reply, ReplyCode};
 use observe::{Event, Limit, Relay, Severity};
-use scan::{Cleanup, DirectoryScan, DirectoryScanner, Message};
+use scan::{Cleanup, DirectoryScan, DirectoryScanner, PickupMessage};
 use session::{PickupResult, PickupSession, Refused};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -50,7 +50,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
-use user_turns::Turns;
+use user_turns::UserTurnQueue;
 use waiter::SubmitWaiter;
 use warnings::{Complaints, LoggedWarning, SuppressedWarnings};
 
@@ -114,12 +114,12 @@ enum FileOutcome {
 
 /// How many files wait, for `status`.
 #[derive(Debug, Default)]
-pub(crate) struct Waiting {
+pub(crate) struct WaitingFiles {
     files: AtomicU64,
     is_full: AtomicBool,
 }
 
-impl Waiting {
+impl WaitingFiles {
     /// Files in the directory when it was last looked through.
     pub(crate) fn files(&self) -> u64 {
         self.files.load(Ordering::Relaxed)
@@ -157,7 +157,7 @@ type Ready = (Name, Option<SubmitWaiter>);
 /// Messages in progress.
 struct Pickup {
     context: Arc<Context>,
-    directory: Arc<Directory>,
+    directory: Arc<PickupDirectory>,
     /// The scanner while no scan runs.
     scanner: Option<DirectoryScanner>,
     looking: JoinSet<(DirectoryScanner, std::io::Result<Option<DirectoryScan>>)>,
@@ -167,7 +167,7 @@ struct Pickup {
     known: HashMap<String, QueuedFile>,
     /// The number of known files of each user.
     known_of: HashMap<u32, usize>,
-    ready: Turns<Ready>,
+    ready: UserTurnQueue<Ready>,
     waiting: BTreeSet<(Instant, String)>,
     /// Names of waiting files, and the time until which they wait.
     waiting_names: HashMap<String, (Name, Instant)>,
@@ -181,7 +181,7 @@ struct Pickup {
 }
 
 /// Takes messages until the server stops; those that are being stored then are finished.
-pub(crate) async fn run(context: Arc<Context>, directory: Directory) {
+pub(crate) async fn run(context: Arc<Context>, directory: PickupDirectory) {
     let directory = Arc::new(directory);
     let listener = directory.listener().map_err(|error| {
         let path = directory.path().display();
@@ -201,7 +201,7 @@ pub(crate) async fn run(context: Arc<Context>, directory: Directory) {
 }
 
 impl Pickup {
-    fn new(context: Arc<Context>, directory: Arc<Directory>) -> Self {
+    fn new(context: Arc<Context>, directory: Arc<PickupDirectory>) -> Self {
         Self {
             context,
             directory,
@@ -211,7 +211,7 @@ impl Pickup {
             said: None,
             known: HashMap::new(),
             known_of: HashMap::new(),
-            ready: Turns::default(),
+            ready: UserTurnQueue::default(),
             waiting: BTreeSet::new(),
             waiting_names: HashMap::new(),
             waiting_of: HashMap::new(),
@@ -296,8 +296,8 @@ impl Pickup {
         });
     }
 
-    fn limits(&self) -> scan::Limits {
-        scan::Limits::new(&self.context.live.load().config.submit)
+    fn limits(&self) -> scan::ScanLimits {
+        scan::ScanLimits::new(&self.context.live.load().config.submit)
     }
 
     /// Takes the result of a scan. Returns whether the directory has more files.
@@ -338,7 +338,7 @@ impl Pickup {
         }
         self.log_cleanup(found.waste);
         let limits = self.limits();
-        for Message { name, uid } in found.messages {
+        for PickupMessage { name, uid } in found.messages {
             let count = self.known_of.get(&uid).copied().unwrap_or_default();
             if self.known.contains_key(&name.base) || count >= limits.known_of(uid) {
                 continue;
@@ -518,7 +518,7 @@ impl Pickup {
     }
 }
 
-fn warn(context: &Context, directory: &Directory, what: &str) {
+fn warn(context: &Context, directory: &PickupDirectory, what: &str) {
     let text = format!("{}: {what}", directory.path().display());
     context.record(&Event::Spool { severity: Severity::Warning, text: &text });
 }
@@ -536,7 +536,7 @@ where
 /// A file that has its turn.
 struct FileTask {
     context: Arc<Context>,
-    directory: Arc<Directory>,
+    directory: Arc<PickupDirectory>,
     heads: Arc<Semaphore>,
     name: Name,
     /// It was tried before.
@@ -553,7 +553,7 @@ impl FileTask {
     async fn carry(self, waiter: Option<SubmitWaiter>) -> FileOutcome {
         let Self { context, directory, name, .. } = &self;
         // Counted as a session until its file is gone: the end of the server waits for it.
-        let _open = Open::new(context);
+        let _open = ConnectionCount::new(context);
         if let (Some(id), Some(spool)) = (name.id, context.spool())
             && !spool.states(id).is_empty()
         {
@@ -678,7 +678,7 @@ fn expired(why: &str) -> Reply {
 
 async fn remove(
     context: &Context,
-    directory: &Arc<Directory>,
+    directory: &Arc<PickupDirectory>,
     name: &Name,
     told: Option<(SubmitWaiter, crate::delivery_watch::DeliveryWatch)>,
 ) -> FileOutcome {

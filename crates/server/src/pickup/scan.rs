@@ -11,7 +11,7 @@
 //! Files are counted here only, since no other process can list them. The server writes the users with too many files
 //! into a file beside them (`full`), which the sendmail command reads before it writes.
 
-use super::directory::{Directory, Entry};
+use super::directory::{PickupDirectory, PickupEntry};
 use super::{BAD, NEW, Name};
 use crate::config::Submit;
 use crate::env::clock;
@@ -50,14 +50,14 @@ const FULL_NEW: &str = "full.new";
 
 /// How many files there may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Limits {
+pub(super) struct ScanLimits {
     /// `submit.files_max`
     pub(super) all: usize,
     /// `submit.user_files_max`; 0 for no limit.
     pub(super) user: usize,
 }
 
-impl Limits {
+impl ScanLimits {
     pub(super) fn new(submit: &Submit) -> Self {
         let count = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
         Self { all: count(submit.files_max), user: count(submit.user_files_max) }
@@ -85,7 +85,7 @@ impl Limits {
 
 /// A message in the directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Message {
+pub(super) struct PickupMessage {
     pub(super) name: Name,
     /// The owner of the file.
     pub(super) uid: u32,
@@ -95,7 +95,7 @@ pub(super) struct Message {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct DirectoryScan {
     /// Messages in no order; of each user as many as the limit allows.
-    pub(super) messages: Vec<Message>,
+    pub(super) messages: Vec<PickupMessage>,
     /// Those of them that were written a moment ago.
     pub(super) fresh: HashSet<String>,
     /// Messages, and files that are being written, those beyond limits too.
@@ -125,7 +125,7 @@ pub(super) struct DirectoryScanner {
     /// Users that had more than `submit.user_files_max`.
     excessive: HashSet<u32>,
     /// When the directory was changed before the last look, and the limits then, if nothing can have been missed.
-    seen: Option<((i64, i64), Limits)>,
+    seen: Option<((i64, i64), ScanLimits)>,
     /// Since 1970.
     tidied: Duration,
     full: Option<String>,
@@ -134,7 +134,7 @@ pub(super) struct DirectoryScanner {
 /// Counts of one scan.
 #[derive(Default)]
 struct Count {
-    messages: Vec<Message>,
+    messages: Vec<PickupMessage>,
     fresh: HashSet<String>,
     files: usize,
     /// Everything in the directory, by owner.
@@ -151,12 +151,21 @@ impl DirectoryScanner {
     ///
     /// # Errors
     /// The directory cannot be listed.
-    pub(super) fn look(&mut self, directory: &Directory, limits: Limits) -> io::Result<Option<DirectoryScan>> {
+    pub(super) fn look(
+        &mut self,
+        directory: &PickupDirectory,
+        limits: ScanLimits,
+    ) -> io::Result<Option<DirectoryScan>> {
         self.look_at(directory, limits, Duration::from_micros(clock::unix_us()))
     }
 
     /// Does the same at this time, since 1970.
-    fn look_at(&mut self, directory: &Directory, limits: Limits, now: Duration) -> io::Result<Option<DirectoryScan>> {
+    fn look_at(
+        &mut self,
+        directory: &PickupDirectory,
+        limits: ScanLimits,
+        now: Duration,
+    ) -> io::Result<Option<DirectoryScan>> {
         let changed = directory.changed()?;
         let is_tidying = now.saturating_sub(self.tidied) >= TIDY_INTERVAL;
         if !is_tidying && self.seen == Some((changed, limits)) {
@@ -207,9 +216,9 @@ impl DirectoryScanner {
     /// `now`: something may be fresh.
     fn count_message(
         &self,
-        directory: &Directory,
+        directory: &PickupDirectory,
         count: &mut Count,
-        limits: Limits,
+        limits: ScanLimits,
         name: Name,
         now: Option<Duration>,
     ) {
@@ -230,15 +239,16 @@ impl DirectoryScanner {
         }
         *kept += 1;
         count.owners.insert(name.base.clone(), uid);
-        let is_fresh = |now: Duration, entry: Entry| now.as_secs().saturating_sub(entry.changed) <= FRESH.as_secs();
+        let is_fresh =
+            |now: Duration, entry: PickupEntry| now.as_secs().saturating_sub(entry.changed) <= FRESH.as_secs();
         if name.id.is_none() && now.zip(asked).is_some_and(|(now, entry)| is_fresh(now, entry)) {
             count.fresh.insert(name.base.clone());
         }
-        count.messages.push(Message { name, uid });
+        count.messages.push(PickupMessage { name, uid });
     }
 
     /// Counts another entry. With `now`, old ones are removed.
-    fn count_other(&self, directory: &Directory, count: &mut Count, name: &CStr, now: Option<Duration>) {
+    fn count_other(&self, directory: &PickupDirectory, count: &mut Count, name: &CStr, now: Option<Duration>) {
         let octets = name.to_bytes();
         let Ok(entry) = directory.entry(name) else { return };
         if let Some(now) = now
@@ -273,7 +283,7 @@ impl DirectoryScanner {
 }
 
 /// Returns the content of [`FULL`]: the users at their limits.
-fn full(users: &HashMap<u32, usize>, limits: Limits) -> String {
+fn full(users: &HashMap<u32, usize>, limits: ScanLimits) -> String {
     let mut text = String::new();
     // Files of a user beyond the limit take no room from others.
     let all: usize = users.iter().map(|(uid, files)| (*files).min(limits.of(*uid))).sum();
@@ -318,8 +328,8 @@ mod tests {
     fn a_directory_that_has_not_changed_is_left_alone() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("pickup");
-        let directory = Directory::open(&path, None).unwrap();
-        let limits = Limits { all: 10, user: 0 };
+        let directory = PickupDirectory::open(&path, None).unwrap();
+        let limits = ScanLimits { all: 10, user: 0 };
         for number in 0..3 {
             std::fs::write(path.join(name(number)), "").unwrap();
         }
@@ -332,7 +342,7 @@ mod tests {
         settle(&path);
         assert!(scanner.look(&directory, limits).unwrap().unwrap().fresh.is_empty());
         assert_eq!(scanner.look(&directory, limits).unwrap(), None);
-        assert!(scanner.look(&directory, Limits { all: 2, user: 0 }).unwrap().is_some(), "other limits");
+        assert!(scanner.look(&directory, ScanLimits { all: 2, user: 0 }).unwrap().is_some(), "other limits");
         std::fs::write(path.join(name(3)), "").unwrap();
         assert_eq!(scanner.look(&directory, limits).unwrap().unwrap().messages.len(), 4);
     }
@@ -341,8 +351,8 @@ mod tests {
     fn too_many_are_told_of_until_they_are_fewer() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("pickup");
-        let directory = Directory::open(&path, None).unwrap();
-        let limits = Limits { all: 4, user: 0 };
+        let directory = PickupDirectory::open(&path, None).unwrap();
+        let limits = ScanLimits { all: 4, user: 0 };
         let mut scanner = DirectoryScanner::default();
         (0..3).for_each(|number| std::fs::write(path.join(name(number)), "").unwrap());
         std::fs::write(path.join(FULL), "all 9\n").unwrap();
@@ -368,14 +378,14 @@ mod tests {
         }
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("pickup");
-        let directory = Directory::open(&path, None).unwrap();
+        let directory = PickupDirectory::open(&path, None).unwrap();
         for (number, uid) in [1_000, 1_000, 1_001, 0, 0, 0].into_iter().enumerate() {
             std::fs::write(path.join(name(number)), "").unwrap();
             std::os::unix::fs::chown(path.join(name(number)), Some(uid), None).unwrap();
         }
         let mut scanner = DirectoryScanner::default();
         let full = |scanner: &mut DirectoryScanner, user| {
-            scanner.look(&directory, Limits { all: 100, user }).unwrap().unwrap().full
+            scanner.look(&directory, ScanLimits { all: 100, user }).unwrap().unwrap().full
         };
         assert_eq!(full(&mut scanner, 3), Some(String::new()), "root may");
         assert_eq!(full(&mut scanner, 2), Some("1000 2\n".to_owned()));
@@ -390,7 +400,7 @@ mod tests {
         }
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("pickup");
-        let directory = Directory::open(&path, None).unwrap();
+        let directory = PickupDirectory::open(&path, None).unwrap();
         let (flood, one) = (KNOWN_MIN + 500, KNOWN_MIN + 501);
         for number in 0..one {
             std::fs::write(path.join(name(number)), "").unwrap();
@@ -398,13 +408,13 @@ mod tests {
             std::os::unix::fs::chown(path.join(name(number)), Some(uid), None).unwrap();
         }
         let mut scanner = DirectoryScanner::default();
-        let limits = Limits { all: 20, user: 10 };
+        let limits = ScanLimits { all: 20, user: 10 };
         let found = scanner.look(&directory, limits).unwrap().unwrap();
         let of = |uid| found.messages.iter().filter(|message| message.uid == uid).count();
         assert_eq!((of(1_000), of(1_001), found.files, found.has_more), (KNOWN_MIN, 1, one, true));
         assert_eq!(found.full.as_deref(), Some(format!("1000 {flood}\n").as_str()), "not all: others have room");
         assert_eq!(scanner.owners.len(), KNOWN_MIN + 1, "no more names are kept");
-        let found = scanner.look(&directory, Limits { all: 11, user: 10 }).unwrap().unwrap();
+        let found = scanner.look(&directory, ScanLimits { all: 11, user: 10 }).unwrap().unwrap();
         assert_eq!(found.full.as_deref(), Some(format!("all 11\n1000 {flood}\n").as_str()));
     }
 
@@ -415,7 +425,7 @@ mod tests {
         }
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("pickup");
-        let directory = Directory::open(&path, None).unwrap();
+        let directory = PickupDirectory::open(&path, None).unwrap();
         let give = |name: &str, uid| std::os::unix::fs::lchown(path.join(name), Some(uid), None).unwrap();
         for (name, uid) in [
             ("new.1", 1_000),
@@ -434,7 +444,7 @@ mod tests {
         std::os::unix::fs::symlink("/etc/passwd", path.join("link")).unwrap();
         ["filled", "empty", "link"].into_iter().for_each(|name| give(name, 1_001));
         let now = Duration::from_micros(clock::unix_us());
-        let (day, limits) = (Duration::from_secs(24 * 3_600), Limits { all: 100, user: 50 });
+        let (day, limits) = (Duration::from_secs(24 * 3_600), ScanLimits { all: 100, user: 50 });
         let left = |after: Duration, limits| {
             let mut scanner = DirectoryScanner::default();
             let found = scanner.look_at(&directory, limits, now + after).unwrap().unwrap();
@@ -446,7 +456,7 @@ mod tests {
         };
         let all = "bad.1,empty,filled,link,mail.x,new.1,notes,odd \n\u{202e},wait.1,wait.2";
         assert_eq!(left(day / 2, limits), (all.to_owned(), Cleanup::default(), String::new()));
-        let (names, waste, full) = left(day * 2, Limits { all: 100, user: 4 });
+        let (names, waste, full) = left(day * 2, ScanLimits { all: 100, user: 4 });
         assert_eq!((names, waste.removed), (all.replace("new.1,", ""), 1));
         assert_eq!(full, "1000 4\n", "a message or not, it is one of his files");
         let (names, waste, _) = left(day * 8, limits);

@@ -150,7 +150,7 @@ impl PickupSession {
 
     /// Plays the client's side of the session.
     async fn talk(&mut self, stream: BufReader<UnixStream>) -> io::Result<SessionResult> {
-        let mut peer = Peer { stream };
+        let mut peer = CommandPeer { stream };
         let said = self.converse(&mut peer).await?;
         // The result counts, whether or not QUIT is answered.
         if peer.send(b"QUIT\r\n").await.is_ok() {
@@ -159,7 +159,7 @@ impl PickupSession {
         Ok(said)
     }
 
-    async fn converse(&mut self, peer: &mut Peer) -> io::Result<SessionResult> {
+    async fn converse(&mut self, peer: &mut CommandPeer) -> io::Result<SessionResult> {
         let greeting = peer.reply().await?;
         if let Some(said) = self.refused_all(&greeting) {
             return Ok(said);
@@ -203,7 +203,10 @@ impl PickupSession {
 
     /// Sends the recipients. Returns the refused ones, and those without room in this transaction; or why to try
     /// later.
-    async fn name_recipients(&self, peer: &mut Peer) -> io::Result<Result<(Vec<Refused>, HashSet<usize>), String>> {
+    async fn name_recipients(
+        &self,
+        peer: &mut CommandPeer,
+    ) -> io::Result<Result<(Vec<Refused>, HashSet<usize>), String>> {
         let recipients = &self.handed.submission.recipients;
         let (mut refused, mut apart) = (Vec::new(), HashSet::new());
         let mut rest = recipients.iter().enumerate().peekable();
@@ -232,7 +235,7 @@ impl PickupSession {
         Ok(Ok((refused, apart)))
     }
 
-    async fn send_content(&self, peer: &mut Peer) -> io::Result<()> {
+    async fn send_content(&self, peer: &mut CommandPeer) -> io::Result<()> {
         // By the server's own knowledge of the user, not by the sender in the file.
         if !self.user.may_send {
             let host = self.context.live.load().config.hostname.clone();
@@ -313,11 +316,11 @@ fn is_full(reply: &Reply) -> bool {
     reply.code() == ReplyCode::of(452) && code == Some((5, 3))
 }
 
-struct Peer {
+struct CommandPeer {
     stream: BufReader<UnixStream>,
 }
 
-impl Peer {
+impl CommandPeer {
     async fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.stream.get_mut().write_all(bytes).await
     }

@@ -4,19 +4,19 @@ use std::collections::{HashMap, VecDeque};
 
 /// Items that are ready. Those of one user have an order, and users take turns.
 #[derive(Debug)]
-pub(super) struct Turns<T> {
+pub(super) struct UserTurnQueue<T> {
     users: HashMap<u32, VecDeque<T>>,
     /// Users with something ready, each once; the first has the next turn.
     order: VecDeque<u32>,
 }
 
-impl<T> Default for Turns<T> {
+impl<T> Default for UserTurnQueue<T> {
     fn default() -> Self {
         Self { users: HashMap::new(), order: VecDeque::new() }
     }
 }
 
-impl<T> Turns<T> {
+impl<T> UserTurnQueue<T> {
     /// Adds an item behind those of this user.
     pub(super) fn push(&mut self, uid: u32, one: T) {
         self.of(uid).push_back(one);
@@ -62,7 +62,7 @@ mod tests {
 
     #[test]
     fn users_take_turns() {
-        let mut turns = Turns::default();
+        let mut turns = UserTurnQueue::default();
         (0..1_000).for_each(|number| turns.push(1, number));
         turns.push(2, 7);
         turns.push_first(2, 8);
@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn a_user_without_a_place_does_not_stop_others() {
-        let mut turns = Turns::default();
+        let mut turns = UserTurnQueue::default();
         turns.push(1, 'a');
         turns.push(2, 'b');
         let others = |uid: u32| (uid != 1).then_some(());

@@ -48,7 +48,7 @@ const MAPS_FOR: Duration = Duration::from_secs(60);
 pub(crate) fn site_at_once(config: &Config, routing: &Routing, destination: &[u8]) -> Option<Site> {
     let answers = Answers::new();
     match target(config, routing, &mut Ask::new(&answers), destination) {
-        Ok(Target::Hosts(hosts, own)) => {
+        Ok(DestinationTarget::Hosts(hosts, own)) => {
             let at_once = |preference, host: &NextHost| match host {
                 NextHost::Address(ip, port) => Some(block_of(preference, vec![by_address(*ip, *port, preference)])),
                 NextHost::Unix(path) => Some(block_of(preference, vec![by_socket(path, preference)])),
@@ -58,14 +58,14 @@ pub(crate) fn site_at_once(config: &Config, routing: &Routing, destination: &[u8
             let blocks: Option<Vec<HostBlock>> = named.map(|(at, host)| at_once(at, host)).collect();
             Some(of_list(config, &hosts, &own, blocks?, None))
         }
-        Ok(Target::Literal(literal, own)) => of_literal(config, destination, &literal, &own),
-        Ok(Target::Here(to)) => Some(here(config, destination, to)),
-        Ok(Target::Mx(..)) | Err(_) => None,
+        Ok(DestinationTarget::Literal(literal, own)) => of_literal(config, destination, &literal, &own),
+        Ok(DestinationTarget::Here(to)) => Some(here(config, destination, to)),
+        Ok(DestinationTarget::Mx(..)) | Err(_) => None,
     }
 }
 
 /// Meaning of a destination under the present configuration.
-enum Target {
+enum DestinationTarget {
     /// This machine.
     Here(To),
     /// These hosts.
@@ -93,41 +93,46 @@ enum NoTarget {
     NoHosts(NoHosts),
 }
 
-fn target(config: &Config, routing: &Routing, ask: &mut Ask<'_>, destination: &[u8]) -> Result<Target, NoTarget> {
+fn target(
+    config: &Config,
+    routing: &Routing,
+    ask: &mut Ask<'_>,
+    destination: &[u8],
+) -> Result<DestinationTarget, NoTarget> {
     if let Some(to) = local::target(config, destination) {
-        return Ok(Target::Here(to));
+        return Ok(DestinationTarget::Here(to));
     }
     if let Some(hosts) = local::mailbox_server(config).filter(|_| destination == b"local:") {
-        return Ok(Target::Hosts(hosts, ConnectionOptions::default()));
+        return Ok(DestinationTarget::Hosts(hosts, ConnectionOptions::default()));
     }
     let smart = (!config.route.smart_host.is_empty()).then(|| smart_hosts::hosts(&config.route));
     if let Some(hosts) = smart.clone().filter(|_| routing.is_plain()) {
-        return Ok(Target::Hosts(hosts, ConnectionOptions::default()));
+        return Ok(DestinationTarget::Hosts(hosts, ConnectionOptions::default()));
     }
     let Ok(read) = Destination::parse(destination) else {
         // A name that was cut is that of a long list of smart hosts.
         return match (smart, smart_hosts::is_list(destination)) {
-            (Some(hosts), true) => Ok(Target::Hosts(hosts, ConnectionOptions::default())),
+            (Some(hosts), true) => Ok(DestinationTarget::Hosts(hosts, ConnectionOptions::default())),
             (None, true) => Err(NoTarget::NoHosts(gone())),
             _ => Err(NoTarget::NoHosts(no_host(destination))),
         };
     };
     let own = ConnectionOptions { source4: read.source4, source6: read.source6, hello: read.hello, group: read.group };
     match read.to {
-        To::Hosts(hosts) if !routing.is_plain() => Ok(Target::Hosts(hosts, own)),
+        To::Hosts(hosts) if !routing.is_plain() => Ok(DestinationTarget::Hosts(hosts, own)),
         // The smart hosts are gone: the mail gets the destinations of its domains, if not just now.
         To::Hosts(_) => Err(NoTarget::NoHosts(gone())),
         To::Literal(literal) => match Domain::parse(literal.as_bytes()) {
             Ok(literal) => Ok(match smart {
-                Some(hosts) => Target::Hosts(hosts, own),
-                None => Target::Literal(literal, own),
+                Some(hosts) => DestinationTarget::Hosts(hosts, own),
+                None => DestinationTarget::Literal(literal, own),
             }),
             Err(_) => Err(NoTarget::NoHosts(no_host(destination))),
         },
         To::Domain(domain) => match routing.way_of(ask, &domain) {
-            Ok(DomainRoute::Hosts(hosts)) => Ok(Target::Hosts(hosts, own)),
+            Ok(DomainRoute::Hosts(hosts)) => Ok(DestinationTarget::Hosts(hosts, own)),
             Ok(DomainRoute::Mx) => match DomainName::new(&domain) {
-                Ok(domain) => Ok(Target::Mx(domain, own)),
+                Ok(domain) => Ok(DestinationTarget::Mx(domain, own)),
                 Err(_) => Err(NoTarget::NoHosts(no_host(destination))),
             },
             Ok(DomainRoute::Local) => {
@@ -197,7 +202,7 @@ pub(crate) async fn site(
         AddressFamily::Ipv4 => Family::Ipv4,
         AddressFamily::Ipv6 => Family::Ipv6,
     };
-    let names = Names { resolver, us, family, seed };
+    let names = NameLookup { resolver, us, family, seed };
     let mut asks = 0;
     let found = routing.decide(|ask| {
         asks += 1;
@@ -215,15 +220,15 @@ pub(crate) async fn site(
         }
     };
     let mut site = match target {
-        Target::Here(to) => here(config, destination, to),
-        Target::Hosts(hosts, own) => {
+        DestinationTarget::Here(to) => here(config, destination, to),
+        DestinationTarget::Hosts(hosts, own) => {
             let (blocks, until) = by_list(&hosts, names).await?;
             of_list(config, &hosts, &own, blocks, until)
         }
-        Target::Literal(literal, own) => {
+        DestinationTarget::Literal(literal, own) => {
             of_literal(config, destination, &literal, &own).ok_or_else(|| no_host(destination))?
         }
-        Target::Mx(domain, own) => by_domain(config, destination, &domain, &own, names).await?,
+        DestinationTarget::Mx(domain, own) => by_domain(config, destination, &domain, &own, names).await?,
     };
     if asks > 1 {
         // A change of a map outside is seen only by a new question.
@@ -244,7 +249,7 @@ fn here(config: &Config, destination: &[u8], to: To) -> Site {
 
 /// The resolver for names, and its parameters.
 #[derive(Clone, Copy)]
-struct Names<'a> {
+struct NameLookup<'a> {
     resolver: &'a Resolver,
     us: &'a LocalIdentity,
     family: Family,
@@ -341,7 +346,7 @@ fn of_hosts(
 }
 
 /// Finds the addresses of hosts that are named one by one, and how long they hold.
-async fn by_list(hosts: &Hosts, names: Names<'_>) -> Result<(Vec<HostBlock>, Option<Instant>), NoHosts> {
+async fn by_list(hosts: &Hosts, names: NameLookup<'_>) -> Result<(Vec<HostBlock>, Option<Instant>), NoHosts> {
     let mut asking = Vec::new();
     for (group, preference) in hosts.groups.iter().zip(0..) {
         asking.extend(group.iter().map(|host| addresses_of(host, preference, names)));
@@ -371,9 +376,9 @@ async fn by_list(hosts: &Hosts, names: Names<'_>) -> Result<(Vec<HostBlock>, Opt
 async fn addresses_of(
     host: &NextHost,
     preference: u16,
-    names: Names<'_>,
+    names: NameLookup<'_>,
 ) -> Result<(HostBlock, Option<Instant>), NoHosts> {
-    let Names { resolver, us, family, seed } = names;
+    let NameLookup { resolver, us, family, seed } = names;
     match host {
         NextHost::Address(ip, port) => Ok((block_of(preference, vec![by_address(*ip, *port, preference)]), None)),
         NextHost::Name(name, port) => {
@@ -406,9 +411,9 @@ async fn by_domain(
     destination: &[u8],
     domain: &DomainName,
     own: &ConnectionOptions,
-    names: Names<'_>,
+    names: NameLookup<'_>,
 ) -> Result<Site, NoHosts> {
-    let Names { resolver, us, family, seed } = names;
+    let NameLookup { resolver, us, family, seed } = names;
     let port = config.route.port;
     let found = resolver.mail_hosts(domain, port, us, family, seed).await?;
     let hosts: Vec<(&str, u16)> = found.exchanges.iter().map(|(name, preference)| (&**name, *preference)).collect();
@@ -503,7 +508,7 @@ mod tests {
             other => panic!("{other:?}"),
         };
         let us = LocalIdentity::default();
-        let names = Names { resolver: &resolver, us: &us, family: Family::Ipv4, seed: 1 };
+        let names = NameLookup { resolver: &resolver, us: &us, family: Family::Ipv4, seed: 1 };
         let began = tokio::time::Instant::now();
         let (blocks, until) = by_list(&hosts, names).await.unwrap();
         assert!(began.elapsed() <= config.dns.timeout, "{:?}", began.elapsed());

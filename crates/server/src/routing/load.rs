@@ -35,11 +35,11 @@ use std::sync::Arc;
 
 /// Files as they were read, so that unchanged ones are not read again.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Files {
-    tables: HashMap<(&'static str, PathBuf), (Stamp, Arc<Table>)>,
-    texts: HashMap<PathBuf, (Stamp, Arc<str>)>,
+pub(crate) struct LoadedFiles {
+    tables: HashMap<(&'static str, PathBuf), (LoadedStamp, Arc<Table>)>,
+    texts: HashMap<PathBuf, (LoadedStamp, Arc<str>)>,
     /// All files that were looked for, with their stamps.
-    seen: Vec<(PathBuf, Option<Stamp>)>,
+    seen: Vec<(PathBuf, Option<LoadedStamp>)>,
     /// Files that decide about mail, each with the complaint about it.
     judged: Vec<(PathBuf, Option<String>)>,
     trust: Option<Trust>,
@@ -47,31 +47,31 @@ pub(crate) struct Files {
 
 /// Attributes that change when a file is written, or gets another owner or mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Stamp {
+struct LoadedStamp {
     inode: u64,
     size: u64,
     modified: (i64, i64),
     changed: (i64, i64),
 }
 
-impl Stamp {
+impl LoadedStamp {
     fn of(path: &Path) -> std::io::Result<Self> {
         Ok(Self::from(&std::fs::metadata(path)?))
     }
 }
 
-impl From<&std::fs::Metadata> for Stamp {
+impl From<&std::fs::Metadata> for LoadedStamp {
     fn from(found: &std::fs::Metadata) -> Self {
         let (modified, changed) = ((found.mtime(), found.mtime_nsec()), (found.ctime(), found.ctime_nsec()));
         Self { inode: found.ino(), size: found.size(), modified, changed }
     }
 }
 
-impl Files {
+impl LoadedFiles {
     /// Returns whether a file has come, gone or changed since, or others can write it that could not, or the other
     /// way round.
     pub(crate) fn have_changed(&self) -> bool {
-        self.seen.iter().any(|(path, before)| Stamp::of(path).ok() != *before)
+        self.seen.iter().any(|(path, before)| LoadedStamp::of(path).ok() != *before)
             || self
                 .trust
                 .as_ref()
@@ -215,12 +215,12 @@ fn has_local(config: &Config) -> bool {
 }
 
 /// A map as it was read before.
-type Kept = (Stamp, Arc<Table>);
+type Kept = (LoadedStamp, Arc<Table>);
 
 struct Loading<'a> {
     config: &'a Config,
-    old: Option<&'a Files>,
-    files: Files,
+    old: Option<&'a LoadedFiles>,
+    files: LoadedFiles,
     notes: Vec<String>,
     refused: Vec<String>,
     faults: Vec<String>,
@@ -233,7 +233,7 @@ impl<'a> Loading<'a> {
         Self {
             config,
             old: old.map(|old| &old.files),
-            files: Files::default(),
+            files: LoadedFiles::default(),
             notes: Vec::new(),
             refused: Vec::new(),
             faults: Vec::new(),
@@ -274,7 +274,7 @@ impl<'a> Loading<'a> {
             let mut candidate = plain.to_owned();
             candidate.push(ending);
             let candidate = PathBuf::from(candidate);
-            match Stamp::of(&candidate) {
+            match LoadedStamp::of(&candidate) {
                 Ok(stamp) => {
                     self.files.seen.push((candidate.clone(), Some(stamp)));
                     return self.read_table(name, candidate, stamp);
@@ -293,7 +293,7 @@ impl<'a> Loading<'a> {
         None
     }
 
-    fn read_table(&mut self, name: &'static str, path: PathBuf, stamp: Stamp) -> Option<Arc<Table>> {
+    fn read_table(&mut self, name: &'static str, path: PathBuf, stamp: LoadedStamp) -> Option<Arc<Table>> {
         let key = (name, path);
         let old = self.old.and_then(|old| old.tables.get(&key)).cloned();
         let complaint = self.judge(&key.1);
@@ -362,16 +362,16 @@ impl<'a> Loading<'a> {
     }
 
     /// Returns the content of a file that no other user can have written, with its stamp.
-    fn read(&self, path: &Path) -> Result<(Vec<u8>, Stamp), Unread> {
+    fn read(&self, path: &Path) -> Result<(Vec<u8>, LoadedStamp), Unread> {
         let (mut file, found) = self.trust.open(path)?;
         let mut bytes = Vec::new();
         std::io::Read::read_to_end(&mut file, &mut bytes)?;
-        Ok((bytes, Stamp::from(&found)))
+        Ok((bytes, LoadedStamp::from(&found)))
     }
 
     /// Returns the text of a file of names; nothing if it is only looked for and not there.
     fn text(&mut self, key: &str, name: &str, path: &Path) -> Option<Arc<str>> {
-        let stamp = match Stamp::of(path) {
+        let stamp = match LoadedStamp::of(path) {
             Ok(stamp) => stamp,
             Err(error) => {
                 self.files.seen.push((path.to_owned(), None));
@@ -407,7 +407,7 @@ impl<'a> Loading<'a> {
         Some(text)
     }
 
-    fn read_text(&self, path: &Path) -> Result<(Arc<str>, Stamp), Unread> {
+    fn read_text(&self, path: &Path) -> Result<(Arc<str>, LoadedStamp), Unread> {
         let (bytes, stamp) = self.read(path)?;
         let text = String::from_utf8(bytes).map_err(|_| std::io::Error::other("it is not UTF-8"))?;
         Ok((text.into(), stamp))
@@ -446,7 +446,7 @@ impl<'a> Loading<'a> {
     /// error.
     fn people(&mut self) -> AccountIndex {
         let path = &self.config.local.accounts;
-        self.files.seen.push((path.clone(), Stamp::of(path).ok()));
+        self.files.seen.push((path.clone(), LoadedStamp::of(path).ok()));
         Accounts::read_with(path).map(|accounts| AccountIndex::new(self.config, &accounts)).unwrap_or_default()
     }
 

@@ -7,7 +7,7 @@
 //! Invariants: of two members with the same delivery only the first is there; the order is that of the resolution,
 //! deliveries before failures; `kinds` and `counts` agree with the members.
 
-use super::plan::Kind;
+use super::plan::MessageProperties;
 use mail::Address;
 use route::destination::{Destination, To};
 use route::resolve::{Acknowledge, CopyDsn, Delivery, Failed};
@@ -25,7 +25,7 @@ pub(crate) struct Members {
     /// The destinations of members, each once.
     destinations: Vec<(Destination, Box<[u8]>)>,
     /// The kinds of messages that they go into, in the order in which they are met.
-    kinds: Vec<Kind>,
+    kinds: Vec<MessageProperties>,
     /// How many members there are of each kind.
     counts: Vec<usize>,
     /// The recipient became one address, and perhaps copies.
@@ -77,7 +77,7 @@ pub(super) struct MemberRef<'a> {
     pub(super) destination: &'a Destination,
     /// The name of the destination.
     pub(super) name: &'a [u8],
-    pub(super) kind: &'a Kind,
+    pub(super) kind: &'a MessageProperties,
     pub(super) copy: Option<CopyDsn>,
 }
 
@@ -112,7 +112,7 @@ impl Members {
         let mut made = Self { is_alone, has_unruled: !failed.is_empty(), ..Self::default() };
         let (mut destinations, mut kinds) = (Numbers::new(), Numbers::new());
         let mut known: HashSet<(Box<str>, u32)> = HashSet::new();
-        let mut add = |made: &mut Self, address: Address, destination: Destination, kind: Kind, copy| {
+        let mut add = |made: &mut Self, address: Address, destination: Destination, kind: MessageProperties, copy| {
             let who = destination.who(&address);
             let destination = destinations.of(destination);
             let kind = kinds.of(kind);
@@ -123,11 +123,11 @@ impl Members {
         for one in deliveries {
             made.acknowledge = made.acknowledge.into_iter().chain(one.acknowledge).min();
             made.has_unruled |= one.acknowledge.is_none();
-            let kind = Kind::of(&one);
+            let kind = MessageProperties::of(&one);
             add(&mut made, one.address, one.destination, kind, one.is_copy.then_some(one.copy_dsn));
         }
         for one in failed {
-            let kind = Kind::of_failed(&one);
+            let kind = MessageProperties::of_failed(&one);
             let (status, text) = (one.refusal.status, one.refusal.text.into());
             add(&mut made, one.address, Destination::new(To::Error { status, text }), kind, one.copy);
         }
@@ -162,7 +162,7 @@ impl Members {
     }
 
     /// Returns the kinds of messages that they go into, and how many go into each.
-    pub(super) fn kinds(&self) -> impl Iterator<Item = (&Kind, usize)> + Clone {
+    pub(super) fn kinds(&self) -> impl Iterator<Item = (&MessageProperties, usize)> + Clone {
         self.kinds.iter().zip(self.counts.iter().copied())
     }
 
@@ -188,7 +188,9 @@ impl Members {
             .destinations
             .iter()
             .map(|(_, name)| size_of::<(Destination, Box<[u8]>)>() + 2 * (name.len() + ALLOCATION));
-        addresses.sum::<usize>() + destinations.sum::<usize>() + self.kinds.len() * (size_of::<Kind>() + 100)
+        addresses.sum::<usize>()
+            + destinations.sum::<usize>()
+            + self.kinds.len() * (size_of::<MessageProperties>() + 100)
     }
 }
 

@@ -42,7 +42,7 @@ pub(crate) struct Routing {
     lookups: Arc<Lookups>,
     admission: Option<Admission>,
     people: account_index::AccountIndex,
-    files: load::Files,
+    files: load::LoadedFiles,
 }
 
 /// The rules for who may send and where mail goes.

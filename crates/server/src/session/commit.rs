@@ -10,7 +10,7 @@ use crate::intake::{
     self, HeaderHints, NewMessage, Origin, PIECE_BYTES, StoredTransaction, TransactionContent, class_of, uncommitted,
 };
 use crate::routing::expansions::{ClientKey, HeldTurn, MEMBERS_AT_ONCE, PlannedMessage, PlannedMessages};
-use crate::routing::plan::Kind;
+use crate::routing::plan::MessageProperties;
 use mail::{Envelope, ReversePath};
 use observe::Ruleset;
 use route::resolve::SenderKind;
@@ -122,7 +122,7 @@ impl Connection {
         let Some(routing) = self.routing.take() else {
             let encoded = Arc::new(self.context.live.load().encode(envelope));
             let envelope = Arc::new(envelope.clone());
-            let planned = PlannedMessage { envelope, encoded, kind: Kind::default() };
+            let planned = PlannedMessage { envelope, encoded, kind: MessageProperties::default() };
             return Ok((vec![self.new_message(planned, class)], None));
         };
         let plan = std::mem::take(&mut self.plan);
@@ -177,7 +177,7 @@ impl Connection {
             let is_early = how != Acknowledge::Durable
                 && content.is_small()
                 && only.encoded.len() <= MEMBERS_AT_ONCE
-                && only.kind == Kind::default()
+                && only.kind == MessageProperties::default()
                 && !live.queues_only()
                 && self.context.message_store.pressure() == Pressure::None
                 && uncommitted::may_be_early(&only.envelope);

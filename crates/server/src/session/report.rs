@@ -1,7 +1,7 @@
 //! Reports the events of a session to the log.
 
 use super::{Connection, SessionEnd};
-use crate::auth::{Exchange, Failure};
+use crate::auth::{AuthFailure, Exchange};
 use crate::context::Context;
 use crate::tls::HandshakeError;
 use mail::{Envelope, QueueId, ReplyClass};
@@ -225,7 +225,7 @@ impl Connection {
     }
 
     /// A user is not known.
-    pub(super) fn report_auth_failure(&self, failure: &Failure) {
+    pub(super) fn report_auth_failure(&self, failure: &AuthFailure) {
         let (mechanism, reason) = (self.session.auth_mechanism(), &*failure.why);
         let identity = self.exchange.as_ref().and_then(Exchange::user);
         self.context.record(&Event::AuthFailed { relay: self.relay(), identity, mechanism, reason });

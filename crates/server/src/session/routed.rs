@@ -257,7 +257,7 @@ impl Connection {
             ip: subject.ip(),
             is_local_submission: subject.is_local_submission(),
         };
-        let settings = expansions::Settings::of(&self.context.live.load().config.maps);
+        let settings = expansions::ExpansionSettings::of(&self.context.live.load().config.maps);
         let resolved = self.context.expansions.resolve(routing, &wanted, &settings).await;
         let resolved = resolved.map_err(|error| Arc::from(error.to_string()))?;
         Ok(RecipientRuled { admitted, resolved: Some(resolved) })

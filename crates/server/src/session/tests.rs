@@ -108,7 +108,7 @@ impl Rig {
         let began = clock::now();
         let context = Context {
             message_store: MessageStore::spool(Arc::clone(&spool), QueueIds::new(Node::default()), 1),
-            log: Log::start(&log::Settings::from_config(&config.log, "mx.test")).unwrap(),
+            log: Log::start(&log::LogSettings::from_config(&config.log, "mx.test")).unwrap(),
             routing: ArcSwap::from_pointee(crate::routing::Routing::plain()),
             resolver: ArcSwap::from_pointee(Resolver::new(&config.dns).unwrap()),
             hosts: crate::hosts::HostTable::forgetful(&config),
@@ -118,7 +118,7 @@ impl Rig {
             mailer_statistics: crate::mailer_statistics::MailerStatistics::default(),
             expansions: crate::routing::expansions::Expansions::new(),
             logins: crate::admit::logins::Logins::default(),
-            pickup: crate::pickup::Waiting::default(),
+            pickup: crate::pickup::WaitingFiles::default(),
             stop: Stop::default(),
             behaviour: None,
             open_files_max: 1_024,

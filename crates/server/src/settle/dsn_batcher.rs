@@ -56,20 +56,20 @@ struct PendingReports {
     octets: usize,
     /// Results of a report in progress.
     told: HashMap<QueueId, BTreeMap<u32, PendingReport>>,
-    reported: HashMap<QueueId, Reported>,
+    reported: HashMap<QueueId, ReportCounts>,
     /// Those, the oldest first.
     reported_order: VecDeque<QueueId>,
 }
 
 /// Counts of reports on a message: of failures, of delays, of good news. A recipient is in one of each at most.
 #[derive(Clone, Copy, Debug, Default)]
-struct Reported {
+struct ReportCounts {
     failures: u32,
     delays: u32,
     others: u32,
 }
 
-impl Reported {
+impl ReportCounts {
     fn of(&mut self, kind: Kind) -> &mut u32 {
         match kind {
             Kind::Failed => &mut self.failures,

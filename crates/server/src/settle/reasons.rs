@@ -30,8 +30,8 @@ const HEAD: &str = "mailrace replies 1";
 /// Octets of a line without the words, at most: an id, a position, a reason, spaces.
 const LINE_BYTES_MAX: usize = 64;
 
-type Key = (QueueId, u32);
-type Line = (Key, Reason, Arc<str>);
+type RecipientKey = (QueueId, u32);
+type Line = (RecipientKey, Reason, Arc<str>);
 
 /// The last reasons.
 #[derive(Debug, Default)]
@@ -52,16 +52,16 @@ struct StoredReason {
 
 #[derive(Debug, Default)]
 struct StoredReasons {
-    texts: HashMap<Key, StoredReason>,
+    texts: HashMap<RecipientKey, StoredReason>,
     /// That order; may name entries that are gone.
-    order: VecDeque<(u64, Key)>,
+    order: VecDeque<(u64, RecipientKey)>,
     mentions: u64,
     /// The text given last: most failures come in rows.
     last: Option<Arc<str>>,
 }
 
 impl StoredReasons {
-    fn remember(&mut self, key: Key, reason: Reason, text: &str) {
+    fn remember(&mut self, key: RecipientKey, reason: Reason, text: &str) {
         let text = text.get(..text.floor_char_boundary(REASON_BYTES_MAX)).unwrap_or_default();
         let text = match &self.last {
             Some(last) if **last == *text => Arc::clone(last),
@@ -78,7 +78,7 @@ impl StoredReasons {
 
     /// Forgets the oldest where there are too many, and places in the order without an entry.
     fn tidy(&mut self) {
-        let stands = |texts: &HashMap<Key, StoredReason>, (number, key): &(u64, Key)| {
+        let stands = |texts: &HashMap<RecipientKey, StoredReason>, (number, key): &(u64, RecipientKey)| {
             texts.get(key).is_some_and(|known| known.number == *number)
         };
         while self.texts.len() > REASONS_MAX
@@ -96,7 +96,7 @@ impl StoredReasons {
 
     /// Returns all of them, in order.
     fn all(&self) -> Vec<Line> {
-        let known = |(number, key): &(u64, Key)| {
+        let known = |(number, key): &(u64, RecipientKey)| {
             let known = self.texts.get(key).filter(|known| known.number == *number)?;
             Some((*key, known.reason, Arc::clone(&known.text)))
         };

@@ -5,7 +5,7 @@
 
 use super::server::Server;
 use crate::config;
-use crate::context::{ListenerProfile, Open};
+use crate::context::{ConnectionCount, ListenerProfile};
 use crate::control::{Answer, Handler, Peer, Reason, Request, Rights};
 use crate::env::accounts::Accounts;
 use crate::env::{blocking, clock};
@@ -136,7 +136,7 @@ impl Server {
         let uid = peer.uid;
         Answer::Takeover(Box::new(move |stream: UnixStream| {
             Box::pin(async move {
-                let open = Open::new(&context);
+                let open = ConnectionCount::new(&context);
                 let session = Session::new(Arc::clone(&lane.settings), Client::Process { uid }, None);
                 let naming = blocking::run(move || {
                     let found = Accounts::read().and_then(|accounts| accounts.with_nss(true).find_uid(uid));

@@ -22,5 +22,5 @@ pub mod start;
 mod state_files;
 mod status;
 
-pub use reload::Source;
+pub use reload::ConfigSource;
 pub use server::ShutdownSummary;

@@ -1,12 +1,12 @@
 //! The running server: owns the listeners and the background tasks, and ends them.
 
 use super::admin::AdminHandler;
-use super::reload::Source;
+use super::reload::ConfigSource;
 use super::{map_files, state_files};
-use crate::accept::listener::{self, Acceptor as Socket};
+use crate::accept::listener::{self, ConnectionAcceptor as Socket};
 use crate::accept::{door, limits};
 use crate::config::{self, Config, ListenProtocol, ListenTls};
-use crate::context::{Context, Listener, ListenerProfile};
+use crate::context::{Context, ListenerProfile, ListenerState};
 use crate::control::{self, ControlSocket, Gate};
 use crate::env::{clock, signals, systemd};
 use crate::hardening::Hardening;
@@ -36,9 +36,9 @@ pub struct ShutdownSummary {
 #[derive(Debug)]
 pub(crate) struct Server {
     pub(super) context: Arc<Context>,
-    pub(super) listeners: Mutex<Vec<Arc<Listener>>>,
+    pub(super) listeners: Mutex<Vec<Arc<ListenerState>>>,
     pub(super) tls: Mutex<Option<Arc<Acceptor>>>,
-    pub(super) source: Option<Source>,
+    pub(super) source: Option<ConfigSource>,
     /// Files and system calls that the process gave up besides root; none in a sink.
     pub(super) hardening: Option<Hardening>,
     pub(super) manager: Arc<systemd::Manager>,
@@ -61,7 +61,7 @@ impl Server {
     pub(crate) fn new(
         context: Arc<Context>,
         tls: Option<Arc<Acceptor>>,
-        source: Option<Source>,
+        source: Option<ConfigSource>,
         hardening: Option<Hardening>,
         manager: Arc<systemd::Manager>,
     ) -> Self {
@@ -110,7 +110,7 @@ impl Server {
 
     pub(super) fn open(self: &Arc<Self>, address: SocketAddr, lane: ListenerProfile, sockets: Vec<Socket>) {
         let mut listeners = lock(&self.listeners);
-        let listener = Arc::new(Listener {
+        let listener = Arc::new(ListenerState {
             entry: listeners.len(),
             address,
             lane: ArcSwap::from_pointee(lane),
@@ -148,7 +148,7 @@ impl Server {
     }
 
     /// Accepts mail that programs of this machine submit.
-    pub(crate) fn pick_up(self: &Arc<Self>, directory: pickup::Directory) {
+    pub(crate) fn pick_up(self: &Arc<Self>, directory: pickup::PickupDirectory) {
         lock(&self.tasks).spawn(pickup::run(Arc::clone(&self.context), directory));
     }
 
@@ -216,7 +216,7 @@ impl Server {
         ended
     }
 
-    pub(super) fn open_listeners(&self) -> Vec<Arc<Listener>> {
+    pub(super) fn open_listeners(&self) -> Vec<Arc<ListenerState>> {
         lock(&self.listeners).iter().filter(|one| !one.is_closed()).cloned().collect()
     }
 

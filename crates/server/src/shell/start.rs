@@ -10,7 +10,7 @@
 //! 0. No accepted message depends on any of this: it was durable before its 250.
 
 use super::load::{joined_by, lines, load_tls, open_authenticator, threads, unreadable_files, with_places};
-use super::reload::Source;
+use super::reload::ConfigSource;
 use super::server::{Server, ShutdownSummary};
 use crate::accept::{limits, listener};
 use crate::admit::logins::Logins;
@@ -87,12 +87,12 @@ impl From<privileges::Error> for StartError {
 pub struct Prepared {
     config: Config,
     /// Where the configuration comes from, for reloads; none for a sink.
-    source: Option<Source>,
+    source: Option<ConfigSource>,
     warnings: Vec<String>,
     bound: listener::Bound,
     control: Option<ControlSocket>,
     /// The directory in which programs of this machine submit mail.
-    pickup: Option<pickup::Directory>,
+    pickup: Option<pickup::PickupDirectory>,
     manager: systemd::Manager,
     authenticator: Option<Arc<Authenticator>>,
     tls: Option<Arc<Acceptor>>,
@@ -113,7 +113,7 @@ impl Prepared {
     ///
     /// # Errors
     /// The fault and the next step. No port is bound then.
-    pub fn new(loaded: &Loaded, source: Source) -> Result<Self, StartError> {
+    pub fn new(loaded: &Loaded, source: ConfigSource) -> Result<Self, StartError> {
         if let Some(problem) = config::check_own_file(loaded, &config::RealFiles) {
             return Err(StartError::Config(problem.line()));
         }
@@ -159,7 +159,7 @@ impl Prepared {
             })?;
             prepared.local_delivery = Some(local_delivery);
         }
-        match config.submit.directory.as_deref().map(|path| (path, pickup::Directory::open(path, owner))) {
+        match config.submit.directory.as_deref().map(|path| (path, pickup::PickupDirectory::open(path, owner))) {
             Some((_, Ok(directory))) => prepared.pickup = Some(directory),
             Some((path, Err(error))) => prepared.warnings.push(format!(
                 "submit.directory = \"{}\": {error}; the sendmail command cannot hand mail in: make the directory for the user of mailrace, or name another",
@@ -226,7 +226,7 @@ impl Prepared {
     /// # Errors
     /// The log, the spool or the runtime cannot be had.
     pub fn run(self, ready: impl FnOnce(&[std::net::SocketAddr]) + Send) -> Result<ShutdownSummary, StartError> {
-        let log = Log::start(&log::Settings::from_config(&self.config.log, &self.config.hostname))
+        let log = Log::start(&log::LogSettings::from_config(&self.config.log, &self.config.hostname))
             .map_err(|error| StartError::Unavailable(format!("cannot start a thread for the log: {error}")))?;
         report_panics(&log);
         let opened = if self.keeps_nothing { None } else { Some(open_spool(&self.config)?) };
@@ -309,7 +309,7 @@ impl Prepared {
             mailer_statistics: MailerStatistics::default(),
             expansions: Expansions::new(),
             logins: Logins::default(),
-            pickup: pickup::Waiting::default(),
+            pickup: pickup::WaitingFiles::default(),
             stop: Stop::default(),
             behaviour,
             open_files_max,

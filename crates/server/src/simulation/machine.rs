@@ -166,7 +166,7 @@ impl Machine {
             mailer_statistics: crate::mailer_statistics::MailerStatistics::default(),
             expansions: crate::routing::expansions::Expansions::new(),
             logins: crate::admit::logins::Logins::default(),
-            pickup: crate::pickup::Waiting::default(),
+            pickup: crate::pickup::WaitingFiles::default(),
             stop: Stop::default(),
             behaviour: None,
             open_files_max: 1_024,

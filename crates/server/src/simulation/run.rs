@@ -150,7 +150,7 @@ impl Life {
         internet: Internet,
         place: &OnceLock<Arc<Machine>>,
     ) -> Self {
-        let log = Log::start(&log::Settings::from_config(&plan.config.log, "mx.test")).unwrap();
+        let log = Log::start(&log::LogSettings::from_config(&plan.config.log, "mx.test")).unwrap();
         let machine = Machine::new(&book, seed, &plan, log.clone(), internet);
         drop(place.set(Arc::clone(&machine)));
         Self { seed, book, machine, hosts: Vec::new(), plan, log }

@@ -69,7 +69,7 @@ impl ImportedMessage {
 
 /// A message of another queue that is written, and is not the server's yet.
 #[derive(Debug)]
-pub struct Waiting {
+pub struct PendingImport {
     directory: PathBuf,
     name: String,
     file: File,
@@ -102,15 +102,15 @@ impl Filing {
     ///
     /// # Errors
     /// It cannot be written.
-    pub fn end_import(mut self) -> io::Result<Waiting> {
+    pub fn end_import(mut self) -> io::Result<PendingImport> {
         self.end()?;
         self.is_done = true;
         let file = self.file.try_clone()?;
-        Ok(Waiting { directory: self.directory.clone(), name: self.name.clone(), file })
+        Ok(PendingImport { directory: self.directory.clone(), name: self.name.clone(), file })
     }
 }
 
-impl Waiting {
+impl PendingImport {
     /// Makes the content of the file durable, and gives it the name under which the next run finds it. The name is
     /// durable after [`sync`].
     ///

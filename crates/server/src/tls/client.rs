@@ -75,14 +75,14 @@ impl ClientCertificate {
 
 /// Verifier with the CAs for clients.
 #[derive(Clone, Debug)]
-pub(super) struct Authorities(Arc<dyn ClientCertVerifier>);
+pub(super) struct ClientAuthorities(Arc<dyn ClientCertVerifier>);
 
 /// Reads the files; `None`: there are none. Problems are added.
 pub(super) fn read(
     files: &[PathBuf],
     provider: &Arc<CryptoProvider>,
     problems: &mut Vec<TlsProblem>,
-) -> Option<Authorities> {
+) -> Option<ClientAuthorities> {
     let mut roots = RootCertStore::empty();
     for file in files {
         if let Err(problem) = add(&mut roots, file) {
@@ -93,7 +93,7 @@ pub(super) fn read(
         return None;
     }
     match WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider)).build() {
-        Ok(verifier) => Some(Authorities(verifier)),
+        Ok(verifier) => Some(ClientAuthorities(verifier)),
         Err(error) => {
             problems.push(TlsProblem::new("tls.client_ca", error.to_string()));
             None
@@ -110,10 +110,10 @@ fn add(roots: &mut RootCertStore, file: &Path) -> Result<(), TlsProblem> {
     Ok(())
 }
 
-impl Authorities {
+impl ClientAuthorities {
     /// Has clients asked for a certificate.
     pub(super) fn asking(&self) -> Arc<dyn ClientCertVerifier> {
-        Arc::new(Asking(Arc::clone(&self.0)))
+        Arc::new(OptionalClientVerifier(Arc::clone(&self.0)))
     }
 
     /// Judges the certificate that the client presented, after the handshake.
@@ -140,9 +140,9 @@ fn reason(error: &Error) -> String {
 
 /// Asks for a certificate and takes any, and none. Its signature is checked: the client has its key.
 #[derive(Debug)]
-struct Asking(Arc<dyn ClientCertVerifier>);
+struct OptionalClientVerifier(Arc<dyn ClientCertVerifier>);
 
-impl ClientCertVerifier for Asking {
+impl ClientCertVerifier for OptionalClientVerifier {
     fn client_auth_mandatory(&self) -> bool {
         false
     }

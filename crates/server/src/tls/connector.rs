@@ -13,7 +13,7 @@
 //! certificates.
 
 use super::authorities::Authorities;
-use super::report::{self, HandshakeError, Peer};
+use super::report::{self, HandshakeError, TlsPeer};
 use super::{TlsProblem, alternative, names, versions};
 use crate::config;
 use rustls::client::Resumption;
@@ -215,8 +215,8 @@ where
             let (version, cipher, bits) = report::agreed(stream.get_ref().1);
             Ok((stream, TlsInfo { version, cipher, bits, verify: super::VERIFY, fault: None, certificate: None }))
         }
-        Ok(Err(error)) => Err(HandshakeError::from_io(Peer::NextHop, error)),
-        Err(_) => Err(HandshakeError::timed_out(Peer::NextHop)),
+        Ok(Err(error)) => Err(HandshakeError::from_io(TlsPeer::NextHop, error)),
+        Err(_) => Err(HandshakeError::timed_out(TlsPeer::NextHop)),
     }
 }
 

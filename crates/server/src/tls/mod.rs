@@ -29,8 +29,8 @@ use crate::config;
 use crate::env::clock;
 use arc_swap::ArcSwap;
 use certificate::{Certificates, Identity};
-use client::Authorities;
-use report::Peer;
+use client::ClientAuthorities;
+use report::TlsPeer;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{NoServerSessionStorage, ProducesTickets};
@@ -95,14 +95,14 @@ pub struct Acceptor {
     provider: Arc<CryptoProvider>,
     /// Kept over reloads, so that clients can go on with their tickets.
     ticketer: Arc<dyn ProducesTickets>,
-    current: ArcSwap<Loaded>,
+    current: ArcSwap<LoadedCertificates>,
 }
 
-struct Loaded {
+struct LoadedCertificates {
     /// Configuration that asks no client for a certificate.
     config: Arc<ServerConfig>,
     /// Configuration that asks for a client certificate, and the CAs for it.
-    asking: Option<(Arc<ServerConfig>, Authorities)>,
+    asking: Option<(Arc<ServerConfig>, ClientAuthorities)>,
     identities: Arc<[Identity]>,
 }
 
@@ -176,8 +176,8 @@ impl Acceptor {
                 let tls = report::describe(connection);
                 Ok((stream, tls, shown))
             }
-            Ok(Err(error)) => Err(HandshakeError::from_io(Peer::Client, error)),
-            Err(_) => Err(HandshakeError::timed_out(Peer::Client)),
+            Ok(Err(error)) => Err(HandshakeError::from_io(TlsPeer::Client, error)),
+            Err(_) => Err(HandshakeError::timed_out(TlsPeer::Client)),
         }
     }
 }
@@ -186,7 +186,7 @@ fn load(
     settings: &config::Tls,
     provider: &Arc<CryptoProvider>,
     ticketer: &Arc<dyn ProducesTickets>,
-) -> Result<Loaded, Vec<TlsProblem>> {
+) -> Result<LoadedCertificates, Vec<TlsProblem>> {
     let mut problems = Vec::new();
     let versions = versions(&settings.version_min).unwrap_or_else(|problem| {
         problems.push(problem);
@@ -217,7 +217,7 @@ fn load(
         Some(authorities) => Some((config(Some(authorities.asking()))?, authorities)),
         None => None,
     };
-    Ok(Loaded { config: config(None)?, asking, identities })
+    Ok(LoadedCertificates { config: config(None)?, asking, identities })
 }
 
 static ONLY_1_3: [&SupportedProtocolVersion; 1] = [&rustls::version::TLS13];

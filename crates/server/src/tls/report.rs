@@ -46,13 +46,13 @@ fn bits(cipher: &str) -> u16 {
 /// Why there is no TLS connection. The text is for the log.
 #[derive(Debug)]
 pub struct HandshakeError {
-    peer: Peer,
+    peer: TlsPeer,
     reason: TlsFailure,
 }
 
 /// The peer of the handshake.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Peer {
+pub(super) enum TlsPeer {
     Client,
     NextHop,
 }
@@ -69,7 +69,7 @@ enum TlsFailure {
 }
 
 impl HandshakeError {
-    pub(super) const fn timed_out(peer: Peer) -> Self {
+    pub(super) const fn timed_out(peer: TlsPeer) -> Self {
         Self { peer, reason: TlsFailure::TimedOut }
     }
 
@@ -90,11 +90,11 @@ impl HandshakeError {
         )
     }
 
-    pub(super) const fn refused(peer: Peer, error: Error) -> Self {
+    pub(super) const fn refused(peer: TlsPeer, error: Error) -> Self {
         Self { peer, reason: TlsFailure::Refused(error) }
     }
 
-    pub(super) fn from_io(peer: Peer, error: io::Error) -> Self {
+    pub(super) fn from_io(peer: TlsPeer, error: io::Error) -> Self {
         if let Some(error) = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) {
             return Self::refused(peer, error.clone());
         }
@@ -111,12 +111,14 @@ impl HandshakeError {
 impl fmt::Display for HandshakeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let peer = match self.peer {
-            Peer::Client => "client",
-            Peer::NextHop => "server",
+            TlsPeer::Client => "client",
+            TlsPeer::NextHop => "server",
         };
         let error = match (&self.reason, self.peer) {
-            (TlsFailure::TimedOut, Peer::Client) => return f.write_str("no handshake within tls.handshake_time_max"),
-            (TlsFailure::TimedOut, Peer::NextHop) => return f.write_str("no handshake in time"),
+            (TlsFailure::TimedOut, TlsPeer::Client) => {
+                return f.write_str("no handshake within tls.handshake_time_max");
+            }
+            (TlsFailure::TimedOut, TlsPeer::NextHop) => return f.write_str("no handshake in time"),
             (TlsFailure::Closed, _) => return write!(f, "{peer} closed the connection in the handshake"),
             (TlsFailure::Broken(error), _) => return write!(f, "connection broke in the handshake: {error}"),
             (TlsFailure::Refused(error), _) => error,
@@ -194,7 +196,7 @@ mod tests {
             (AlertDescription::UnknownCA, "unknown_ca"),
             (AlertDescription::CertificateExpired, "certificate_expired"),
         ] {
-            for (peer, who) in [(Peer::Client, "client"), (Peer::NextHop, "server")] {
+            for (peer, who) in [(TlsPeer::Client, "client"), (TlsPeer::NextHop, "server")] {
                 let error = HandshakeError::refused(peer, Error::AlertReceived(alert));
                 assert_eq!(error.to_string(), format!("{who} sent alert {name}"));
             }

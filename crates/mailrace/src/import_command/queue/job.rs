@@ -11,7 +11,7 @@ use route::import::queue::{ControlFileLimits, FileKind, QueueFile, QueuedMessage
 use rustix::fs::{FileType, FlockOperation, Mode, OFlags, fcntl_lock, flock, fstat, open};
 use rustix::io::Errno;
 use server::env::clock;
-use server::submit::import::{ImportedMessage, Waiting, name_of};
+use server::submit::import::{ImportedMessage, PendingImport, name_of};
 use server::submit::{Filing, Submission, Terms};
 use std::collections::HashSet;
 use std::fs::{self, File};
@@ -39,7 +39,7 @@ pub(super) struct Job {
     /// Files of the message in the queue; the first is the control file.
     pub(super) files: Vec<PathBuf>,
     /// `None`: nothing was written.
-    pub(super) waiting: Option<Waiting>,
+    pub(super) waiting: Option<PendingImport>,
     summary: Summary,
     _lock: File,
 }

@@ -11,7 +11,7 @@ use route::destination::To;
 use route::import::queue::{QueuedMessage, QueuedRecipient, QueuedTarget};
 use route::resolve::Delivery;
 use server::config::Loaded;
-use server::explain::{Disposition, Explainer, Sender};
+use server::explain::{Disposition, ExplainedSender, Explainer};
 use std::collections::BTreeSet;
 
 /// The aliases of the configuration, read when they are needed first.
@@ -74,7 +74,7 @@ impl<'a> Special<'a> {
             .get_or_insert_with(|| Explainer::open(loaded).map_err(|faults| faults.join("; ")))
             .as_ref()
             .map_err(|why| refused(one, &format!("the aliases cannot be read: {why}")))?;
-        let sender = Sender { address: ReversePath::clone(&message.sender), client: None, name: None };
+        let sender = ExplainedSender { address: ReversePath::clone(&message.sender), client: None, name: None };
         let way = explainer.route(&sender, alias);
         match way.end {
             Disposition::Deliver(deliveries, failed) if failed.is_empty() => {

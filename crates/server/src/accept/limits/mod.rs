@@ -5,11 +5,11 @@
 //! begin and end of a connection, with 30,000 clients. So the lock needs no shards: a hundred thousand connections a
 //! second hold it for a few percent of the time.
 //!
-//! Invariants: a connection that was admitted is counted until its [`Guard`] is dropped, exactly once; a refused one
-//! takes neither a place nor a token. The table of clients is bounded: those with open connections are at most
-//! `accept.connections_max`, those without at most [`IDLE_CLIENTS_MAX`]. An idle client is forgotten when its bucket
-//! must be full again, which changes no decision; only a flood of different addresses makes the table forget earlier,
-//! which gives such a client one fresh burst.
+//! Invariants: a connection that was admitted is counted until its [`AdmittedConnection`] is dropped, exactly once; a
+//! refused one takes neither a place nor a token. The table of clients is bounded: those with open connections are at
+//! most `accept.connections_max`, those without at most [`IDLE_CLIENTS_MAX`]. An idle client is forgotten when its
+//! bucket must be full again, which changes no decision; only a flood of different addresses makes the table forget
+//! earlier, which gives such a client one fresh burst.
 //!
 //! The limits of the access map for a client ([`ClientLimits`]) replace the limits for all clients. Its rate is a
 //! number of connections in a window, which [`SlidingWindows`] counts.
@@ -174,7 +174,7 @@ impl fmt::Display for Refusal {
 
 /// The counts now, for metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct ConnectionCounts {
     /// Open connections.
     pub connections: u32,
     /// Clients with open connections; exempt ones are not among them.
@@ -187,12 +187,12 @@ pub struct Counts {
 
 /// A client, or an IPv6 network, that shares the limits per client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Key {
+pub(crate) enum ClientNetwork {
     V4(u32),
     V6(u64),
 }
 
-impl Key {
+impl ClientNetwork {
     /// Returns the client that has this address.
     pub(crate) fn new(ip: IpAddr) -> Self {
         match ip.to_canonical() {
@@ -229,27 +229,27 @@ impl Bucket {
 }
 
 #[derive(Default)]
-struct Client {
+struct ClientUse {
     open: u32,
     bucket: Bucket,
 }
 
 #[derive(Default)]
-struct State {
+struct LimitsState {
     settings: Settings,
     connections: u32,
     listeners: Vec<u32>,
     bucket: Bucket,
     /// Clients with open connections.
-    open: HashMap<Key, Client>,
+    open: HashMap<ClientNetwork, ClientUse>,
     /// Buckets of clients without connections: those since `rotated` and those from before.
-    young: HashMap<Key, Bucket>,
-    old: HashMap<Key, Bucket>,
+    young: HashMap<ClientNetwork, Bucket>,
+    old: HashMap<ClientNetwork, Bucket>,
     rotated: u64,
-    windows: SlidingWindows<Key>,
+    windows: SlidingWindows<ClientNetwork>,
 }
 
-impl State {
+impl LimitsState {
     fn check_common(&self, listener: usize, now: u64) -> Result<(), Refusal> {
         let Settings { connections_max, rate, ref listeners, .. } = self.settings;
         if self.connections >= connections_max {
@@ -277,7 +277,7 @@ impl State {
     }
 
     /// Returns the key of this client and the limits that hold for it; `None`: no limit does.
-    fn per_client(&self, ip: IpAddr, said: ClientLimits) -> Option<(Key, PerClient)> {
+    fn per_client(&self, ip: IpAddr, said: ClientLimits) -> Option<(ClientNetwork, PerClient)> {
         let is_exempt = is_exempt(&self.settings, ip);
         let own = |max: Option<OwnMax>| max.filter(|max| !(is_exempt && max.is_default)).map(|max| max.value);
         let (connections, rate) = (own(said.connections), own(said.rate));
@@ -290,10 +290,10 @@ impl State {
             None => (Limit::ClientConnections, common(self.settings.connections_per_client)),
         };
         let rate = rate.map_or_else(|| Rate::Second(common(self.settings.rate_per_client)), Rate::Window);
-        Some((Key::new(ip), PerClient { connections, rate }))
+        Some((ClientNetwork::new(ip), PerClient { connections, rate }))
     }
 
-    fn check_client(&self, key: Key, limits: PerClient, now: u64) -> Result<(), Refusal> {
+    fn check_client(&self, key: ClientNetwork, limits: PerClient, now: u64) -> Result<(), Refusal> {
         let client = self.open.get(&key);
         let (limit, max) = limits.connections;
         if max != 0 && client.is_some_and(|client| client.open >= max) {
@@ -315,10 +315,10 @@ impl State {
         }
     }
 
-    fn take_client(&mut self, key: Key, limits: PerClient, now: u64) {
+    fn take_client(&mut self, key: ClientNetwork, limits: PerClient, now: u64) {
         self.rotate_when_due(now);
         let mut idle = || self.young.remove(&key).or_else(|| self.old.remove(&key)).unwrap_or_default();
-        let client = self.open.entry(key).or_insert_with(|| Client { open: 0, bucket: idle() });
+        let client = self.open.entry(key).or_insert_with(|| ClientUse { open: 0, bucket: idle() });
         client.open += 1;
         match limits.rate {
             Rate::Window(0) => {}
@@ -327,7 +327,7 @@ impl State {
         }
     }
 
-    fn leave_client(&mut self, key: Key) {
+    fn leave_client(&mut self, key: ClientNetwork) {
         let Some(client) = self.open.get_mut(&key) else { return };
         client.open -= 1;
         if client.open > 0 {
@@ -363,7 +363,7 @@ impl State {
 
 /// The limits and their counts. Shared by all listeners.
 pub struct Limits {
-    state: Mutex<State>,
+    state: Mutex<LimitsState>,
     began: Instant,
 }
 
@@ -372,7 +372,7 @@ impl Limits {
     #[must_use]
     pub fn new(settings: Settings, began: Instant) -> Arc<Self> {
         let windows = SlidingWindows::new(settings.rate_window);
-        Arc::new(Self { state: Mutex::new(State { settings, windows, ..State::default() }), began })
+        Arc::new(Self { state: Mutex::new(LimitsState { settings, windows, ..LimitsState::default() }), began })
     }
 
     /// Puts other numbers in the place of the old ones. Open connections stay open and counted.
@@ -386,12 +386,17 @@ impl Limits {
 
     /// Counts a new connection on the listener with this index, or returns the limit that it would exceed.
     ///
-    /// `client` is `None` while a PROXY header is still to come; then [`Guard::admit_client`] follows.
+    /// `client` is `None` while a PROXY header is still to come; then [`AdmittedConnection::admit_client`] follows.
     ///
     /// # Errors
     /// The first limit that is reached, of: all connections, the listener's, the rate, the client's connections, the
     /// client's rate. Nothing was counted.
-    pub fn admit(self: &Arc<Self>, listener: usize, client: Option<IpAddr>, now: Instant) -> Result<Guard, Refusal> {
+    pub fn admit(
+        self: &Arc<Self>,
+        listener: usize,
+        client: Option<IpAddr>,
+        now: Instant,
+    ) -> Result<AdmittedConnection, Refusal> {
         self.admit_own(listener, client.map(|ip| (ip, ClientLimits::default())), now)
     }
 
@@ -404,7 +409,7 @@ impl Limits {
         listener: usize,
         client: Option<(IpAddr, ClientLimits)>,
         now: Instant,
-    ) -> Result<Guard, Refusal> {
+    ) -> Result<AdmittedConnection, Refusal> {
         let now = self.nanoseconds(now);
         let mut state = self.state();
         state.check_common(listener, now)?;
@@ -415,14 +420,14 @@ impl Limits {
         }
         state.take_common(listener, now);
         drop(state);
-        Ok(Guard { limits: Arc::clone(self), listener, key: counted.map(|(key, _)| key) })
+        Ok(AdmittedConnection { limits: Arc::clone(self), listener, key: counted.map(|(key, _)| key) })
     }
 
     /// Returns the counts now.
     #[must_use]
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> ConnectionCounts {
         let state = self.state();
-        Counts {
+        ConnectionCounts {
             connections: state.connections,
             clients: state.open.len(),
             idle_clients: state.young.len() + state.old.len(),
@@ -434,7 +439,7 @@ impl Limits {
         u64::try_from(now.saturating_duration_since(self.began).as_nanos()).unwrap_or(u64::MAX)
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, LimitsState> {
         // Every change is complete before anything that could panic.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -453,13 +458,13 @@ fn is_exempt(settings: &Settings, ip: IpAddr) -> bool {
 
 /// The place of one admitted connection; dropping it gives the place back.
 #[must_use = "dropping it gives the place back"]
-pub struct Guard {
+pub struct AdmittedConnection {
     limits: Arc<Limits>,
     listener: usize,
-    key: Option<Key>,
+    key: Option<ClientNetwork>,
 }
 
-impl Guard {
+impl AdmittedConnection {
     /// Counts the connection for the client that a PROXY header named, or of which the access map had to be asked.
     ///
     /// # Errors
@@ -480,7 +485,7 @@ impl Guard {
     }
 }
 
-impl Drop for Guard {
+impl Drop for AdmittedConnection {
     fn drop(&mut self) {
         let mut state = self.limits.state();
         state.connections -= 1;
@@ -493,7 +498,7 @@ impl Drop for Guard {
     }
 }
 
-impl fmt::Debug for Guard {
+impl fmt::Debug for AdmittedConnection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Guard").field("listener", &self.listener).finish_non_exhaustive()
     }

@@ -17,7 +17,7 @@ fn v4(last: u8) -> IpAddr {
 }
 
 #[track_caller]
-fn refused(found: Result<Guard, Refusal>, limit: Limit, value: u32) {
+fn refused(found: Result<AdmittedConnection, Refusal>, limit: Limit, value: u32) {
     assert_eq!(found.err(), Some(Refusal { limit, value }));
 }
 
@@ -101,12 +101,12 @@ fn behind_a_proxy_the_client_comes_later() {
     first.admit_client(v4(1), ClientLimits::default(), now).unwrap();
     let refusal = second.admit_client(v4(1), ClientLimits::default(), now).unwrap_err();
     assert_eq!(refusal.limit, Limit::ClientConnections);
-    assert_eq!(limits.counts(), Counts { connections: 2, clients: 1, ..Counts::default() });
+    assert_eq!(limits.counts(), ConnectionCounts { connections: 2, clients: 1, ..ConnectionCounts::default() });
     drop(first);
     second.admit_client(v4(1), ClientLimits::default(), now).unwrap();
     second.admit_client(v4(1), ClientLimits::default(), now).unwrap();
     drop(second);
-    assert_eq!(limits.counts(), Counts::default());
+    assert_eq!(limits.counts(), ConnectionCounts::default());
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn exempt_clients_count_in_all_only() {
         Settings { connections_max: 3, connections_per_client: 1, rate_per_client: 1, exempt, ..settings() },
         now,
     );
-    let held: Vec<Guard> = (0..3).map(|_| limits.admit(0, Some(v4(1)), now).unwrap()).collect();
+    let held: Vec<AdmittedConnection> = (0..3).map(|_| limits.admit(0, Some(v4(1)), now).unwrap()).collect();
     refused(limits.admit(0, Some(v4(1)), now), Limit::Connections, 3);
     assert_eq!(limits.counts().clients, 0);
     drop(held);
@@ -145,7 +145,7 @@ fn a_flood_of_addresses_stays_within_bounds() {
 fn other_numbers_take_effect_at_once() {
     let now = start();
     let limits = Limits::new(settings(), now);
-    let _held: Vec<Guard> = (0..3).map(|_| limits.admit(0, Some(v4(1)), now).unwrap()).collect();
+    let _held: Vec<AdmittedConnection> = (0..3).map(|_| limits.admit(0, Some(v4(1)), now).unwrap()).collect();
     limits.replace(Settings { connections_per_client: 2, ..settings() });
     refused(limits.admit(0, Some(v4(1)), now), Limit::ClientConnections, 2);
     assert_eq!(limits.counts().connections, 3);
@@ -169,11 +169,11 @@ fn what_the_map_says_counts_in_place_of_the_limits_for_all() {
     let limits = Limits::new(windowed(), now);
     let admit = |ip, own| limits.admit_own(0, Some((ip, own)), now);
     // Without an entry two connections; with one three, or none is too many.
-    let _held: Vec<Guard> = (0..2).map(|_| admit(v4(1), ClientLimits::default()).unwrap()).collect();
+    let _held: Vec<AdmittedConnection> = (0..2).map(|_| admit(v4(1), ClientLimits::default()).unwrap()).collect();
     refused(admit(v4(1), ClientLimits::default()), Limit::ClientConnections, 2);
     let _more = admit(v4(1), own(Some(3), None)).unwrap();
     refused(admit(v4(1), own(Some(3), None)), Limit::AccessConnections, 3);
-    let many: Vec<Guard> = (0..100).map(|_| admit(v4(2), own(Some(0), Some(0))).unwrap()).collect();
+    let many: Vec<AdmittedConnection> = (0..100).map(|_| admit(v4(2), own(Some(0), Some(0))).unwrap()).collect();
     drop(many);
     // One limit of its own leaves the other as it is for all.
     for _ in 0..5 {
@@ -218,11 +218,12 @@ fn who_is_exempt_is_so_from_the_default_of_the_map_alone() {
     let now = start();
     let limits = Limits::new(Settings { exempt: vec!["192.0.2.0/24".parse().unwrap()], ..windowed() }, now);
     let default = ClientLimits { rate: Some(OwnMax { value: 1, is_default: true }), ..ClientLimits::default() };
-    let held: Vec<Guard> = (0..9).map(|_| limits.admit_own(0, Some((v4(1), default)), now).unwrap()).collect();
+    let held: Vec<AdmittedConnection> =
+        (0..9).map(|_| limits.admit_own(0, Some((v4(1), default)), now).unwrap()).collect();
     assert_eq!((limits.counts().clients, limits.counts().rated_clients), (0, 0));
     drop(held);
     // An entry for it counts, and the rest of the limits for all does not.
-    let held: Vec<Guard> =
+    let held: Vec<AdmittedConnection> =
         (0..3).map(|_| limits.admit_own(0, Some((v4(1), own(None, Some(3)))), now).unwrap()).collect();
     refused(limits.admit_own(0, Some((v4(1), own(None, Some(3)))), now), Limit::AccessRate, 3);
     drop(held);

@@ -1,8 +1,9 @@
 //! Listening sockets, and taking connections off them.
 //!
-//! [`bind`] makes the sockets of all `[[listen]]` entries, or takes those that systemd handed over; [`Acceptor`] is one
-//! socket in the hands of one task. Every listener has several sockets on one address (SO_REUSEPORT), one per worker,
-//! so that the kernel spreads new connections and no worker waits for another to accept.
+//! [`bind`] makes the sockets of all `[[listen]]` entries, or takes those that systemd handed over;
+//! [`ConnectionAcceptor`] is one socket in the hands of one task. Every listener has several sockets on one address
+//! (SO_REUSEPORT), one per worker, so that the kernel spreads new connections and no worker waits for another to
+//! accept.
 //!
 //! Invariants: the port never closes. A connection that may have no session is taken, answered and closed in a few
 //! system calls that cannot block ([`refuse`]); where the process has no file descriptor left, one kept in reserve is
@@ -336,14 +337,14 @@ pub enum Accepted {
 
 /// One listening socket of one task.
 #[derive(Debug)]
-pub struct Acceptor {
+pub struct ConnectionAcceptor {
     socket: TcpListener,
     /// A file descriptor to give up when there is no other.
     spare: Option<File>,
     pause: Duration,
 }
 
-impl Acceptor {
+impl ConnectionAcceptor {
     /// Takes a socket of a [`Listener`].
     ///
     /// # Errors

@@ -136,7 +136,7 @@ fn one_socket_for_both_families() {
 async fn options_come_with_the_connection() {
     let bound = bind(&[entry("127.0.0.1:0")], Vec::new(), 64, 1).unwrap();
     let [listener] = <[Listener; 1]>::try_from(bound.listeners).unwrap();
-    let mut acceptor = Acceptor::new(listener.sockets.into_iter().next().unwrap()).unwrap();
+    let mut acceptor = ConnectionAcceptor::new(listener.sockets.into_iter().next().unwrap()).unwrap();
     let client = Client::connect(listener.address).unwrap();
     let Accepted::Connection(stream, peer) = acceptor.accept().await else { panic!("no connection") };
     assert_eq!(peer, client.local_addr().unwrap());
@@ -150,7 +150,7 @@ async fn options_come_with_the_connection() {
 async fn a_refused_client_reads_its_reply() {
     let bound = bind(&[entry("127.0.0.1:0")], Vec::new(), 64, 1).unwrap();
     let [listener] = <[Listener; 1]>::try_from(bound.listeners).unwrap();
-    let mut acceptor = Acceptor::new(listener.sockets.into_iter().next().unwrap()).unwrap();
+    let mut acceptor = ConnectionAcceptor::new(listener.sockets.into_iter().next().unwrap()).unwrap();
     for early in [&b""[..], b"PROXY UNKNOWN\r\n", &[b'x'; 3_000]] {
         let mut client = Client::connect(listener.address).unwrap();
         client.write_all(early).unwrap();
@@ -179,7 +179,7 @@ fn without_file_descriptors_the_port_answers() {
     runtime.block_on(async {
         let bound = bind(&[entry("127.0.0.1:0")], Vec::new(), 64, 1).unwrap();
         let [listener] = <[Listener; 1]>::try_from(bound.listeners).unwrap();
-        let mut acceptor = Acceptor::new(listener.sockets.into_iter().next().unwrap()).unwrap();
+        let mut acceptor = ConnectionAcceptor::new(listener.sockets.into_iter().next().unwrap()).unwrap();
         let mut clients: Vec<Client> = (0..3).map(|_| Client::connect(listener.address).unwrap()).collect();
         // Take all descriptors that are left.
         let limit = rustix::process::Rlimit { current: Some(64), maximum: Some(64) };

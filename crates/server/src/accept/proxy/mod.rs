@@ -63,7 +63,7 @@ pub struct ProxiedTls {
 
 /// Result of reading the bytes so far.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum ProxyOutcome {
     /// The beginning of a header.
     NeedMore,
     /// A header, and perhaps bytes after it.
@@ -115,7 +115,7 @@ pub fn expected(networks: &[IpNet], peer: IpAddr) -> bool {
 
 /// Looks at all bytes since the connection began.
 #[must_use]
-pub fn read(input: &[u8]) -> Outcome {
+pub fn read(input: &[u8]) -> ProxyOutcome {
     if is_prefix(input, V2_SIGNATURE) { read_v2(input) } else { read_v1(input) }
 }
 
@@ -124,80 +124,84 @@ fn is_prefix(input: &[u8], signature: &[u8]) -> bool {
     input.iter().zip(signature).all(|(a, b)| a == b)
 }
 
-fn read_v1(input: &[u8]) -> Outcome {
+fn read_v1(input: &[u8]) -> ProxyOutcome {
     if !is_prefix(input, V1_START) {
-        return Outcome::Invalid(Invalid::Signature);
+        return ProxyOutcome::Invalid(Invalid::Signature);
     }
     let window = input.get(..V1_BYTES_MAX).unwrap_or(input);
     let Some(end) = window.iter().position(|byte| *byte == b'\n') else {
-        return if window.len() < V1_BYTES_MAX { Outcome::NeedMore } else { Outcome::Invalid(Invalid::TooLong) };
+        return if window.len() < V1_BYTES_MAX {
+            ProxyOutcome::NeedMore
+        } else {
+            ProxyOutcome::Invalid(Invalid::TooLong)
+        };
     };
     let line = window.get(..=end).unwrap_or_default();
     let Some(words) = line.strip_suffix(b"\r\n").and_then(|line| line.strip_prefix(V1_START)) else {
-        return Outcome::Invalid(Invalid::Line);
+        return ProxyOutcome::Invalid(Invalid::Line);
     };
     if words == b"UNKNOWN" || words.starts_with(b"UNKNOWN ") {
         // proxy-protocol §2.1: whatever stands between UNKNOWN and the line end is ignored
-        return Outcome::Header(Header { client: None, local: None, used: line.len(), tls: None });
+        return ProxyOutcome::Header(Header { client: None, local: None, used: line.len(), tls: None });
     }
     // The parser would take a sign before a port, and any octet between the first two words.
     let is_plain = |byte: &u8| byte.is_ascii_hexdigit() || matches!(byte, b':' | b'.' | b' ');
     if !words.get(b"TCP4 ".len()..).is_some_and(|addresses| addresses.iter().all(is_plain)) {
-        return Outcome::Invalid(Invalid::Line);
+        return ProxyOutcome::Invalid(Invalid::Line);
     }
     match ProxyHeader::parse(line, ParseConfig { include_tlvs: false, allow_v1: true, allow_v2: false }) {
         Ok((header, used)) if used == line.len() => finish(&header, used, Invalid::Line),
-        _ => Outcome::Invalid(Invalid::Line),
+        _ => ProxyOutcome::Invalid(Invalid::Line),
     }
 }
 
-fn read_v2(input: &[u8]) -> Outcome {
+fn read_v2(input: &[u8]) -> ProxyOutcome {
     let Some([.., command, family, high, low]) = input.first_chunk::<V2_FIXED_BYTES>() else {
         // A beginning that is already wrong is refused without the rest.
         return match input.get(V2_SIGNATURE.len()) {
-            Some(0x20 | 0x21) | None => Outcome::NeedMore,
-            Some(_) => Outcome::Invalid(Invalid::Fields),
+            Some(0x20 | 0x21) | None => ProxyOutcome::NeedMore,
+            Some(_) => ProxyOutcome::Invalid(Invalid::Fields),
         };
     };
     if !matches!(command, 0x20 | 0x21) {
-        return Outcome::Invalid(Invalid::Fields);
+        return ProxyOutcome::Invalid(Invalid::Fields);
     }
     let used = V2_FIXED_BYTES + usize::from(u16::from_be_bytes([*high, *low]));
     if used > BYTES_MAX {
-        return Outcome::Invalid(Invalid::TooLong);
+        return ProxyOutcome::Invalid(Invalid::TooLong);
     }
-    let Some(bytes) = input.get(..used) else { return Outcome::NeedMore };
+    let Some(bytes) = input.get(..used) else { return ProxyOutcome::NeedMore };
     if *command == 0x20 {
         // proxy-protocol §2.2: LOCAL is valid whatever its family and addresses are
-        return Outcome::Header(Header { client: None, local: None, used, tls: None });
+        return ProxyOutcome::Header(Header { client: None, local: None, used, tls: None });
     }
     // Not a stream: UDP and datagrams of Unix sockets carry no mail.
     if !matches!(family, 0x00 | 0x11 | 0x21 | 0x31) {
-        return Outcome::Invalid(Invalid::Fields);
+        return ProxyOutcome::Invalid(Invalid::Fields);
     }
     match ProxyHeader::parse(bytes, ParseConfig { include_tlvs: true, allow_v1: false, allow_v2: true }) {
         Ok((header, parsed)) if parsed == used => match check_tlvs(&header, bytes) {
             Ok(()) => finish(&header, used, Invalid::Fields),
-            Err(invalid) => Outcome::Invalid(invalid),
+            Err(invalid) => ProxyOutcome::Invalid(invalid),
         },
-        _ => Outcome::Invalid(Invalid::Fields),
+        _ => ProxyOutcome::Invalid(Invalid::Fields),
     }
 }
 
-fn finish(header: &ProxyHeader<'_>, used: usize, invalid: Invalid) -> Outcome {
+fn finish(header: &ProxyHeader<'_>, used: usize, invalid: Invalid) -> ProxyOutcome {
     let (mut client, mut local) = (None, None);
     if let Some(addresses) = header.proxied_address() {
         if addresses.protocol != Protocol::Stream {
-            return Outcome::Invalid(invalid);
+            return ProxyOutcome::Invalid(invalid);
         }
         let source = canonical(addresses.source);
         if !is_somebody(source.ip()) {
-            return Outcome::Invalid(Invalid::Address);
+            return ProxyOutcome::Invalid(Invalid::Address);
         }
         client = Some(source);
         local = Some(canonical(addresses.destination));
     }
-    Outcome::Header(Header { client, local, used, tls: proxied_tls(header) })
+    ProxyOutcome::Header(Header { client, local, used, tls: proxied_tls(header) })
 }
 
 /// IPv4 addresses that come as IPv6 ones are IPv4: limits and networks must know them by one form.
@@ -328,12 +332,12 @@ pub async fn receive(stream: &mut TcpStream, time_max: Duration) -> Result<Heade
             let outcome = read(&header);
             // All octets of a partial header belong to it; they are read now, or the next look would see them again.
             let taken = match &outcome {
-                Outcome::Header(header) => header.used.saturating_sub(before),
-                Outcome::NeedMore => come,
-                Outcome::Invalid(invalid) => return Err(NoHeader::Invalid(*invalid)),
+                ProxyOutcome::Header(header) => header.used.saturating_sub(before),
+                ProxyOutcome::NeedMore => come,
+                ProxyOutcome::Invalid(invalid) => return Err(NoHeader::Invalid(*invalid)),
             };
             stream.read_exact(seen.get_mut(..taken).unwrap_or_default()).await.map_err(NoHeader::Io)?;
-            if let Outcome::Header(header) = outcome {
+            if let ProxyOutcome::Header(header) = outcome {
                 return Ok(header);
             }
         }

@@ -8,14 +8,14 @@ use tokio::io::AsyncWriteExt as _;
 #[track_caller]
 fn header(input: &[u8]) -> Header {
     match read(input) {
-        Outcome::Header(header) => header,
+        ProxyOutcome::Header(header) => header,
         other => panic!("{other:?} of {}", input.escape_ascii()),
     }
 }
 
 #[track_caller]
 fn invalid(input: &[u8], why: Invalid) {
-    assert_eq!(read(input), Outcome::Invalid(why), "{}", input.escape_ascii());
+    assert_eq!(read(input), ProxyOutcome::Invalid(why), "{}", input.escape_ascii());
 }
 
 fn v2(command: u8, family: u8, rest: &[u8]) -> Vec<u8> {
@@ -85,7 +85,7 @@ fn version_1_malformed() {
     long.resize(107, b'x');
     invalid(&long, Invalid::TooLong);
     long.truncate(106);
-    assert_eq!(read(&long), Outcome::NeedMore);
+    assert_eq!(read(&long), ProxyOutcome::NeedMore);
     long.truncate(105);
     long.extend(b"\r\n");
     assert_eq!(header(&long).used, 107);
@@ -109,7 +109,7 @@ fn version_2() {
     // Wrong already before it is complete; too long before any of it has come.
     invalid(&v2(0x31, 0x11, &[])[..13], Invalid::Fields);
     invalid(&v2(0x21, 0x11, &[0; 4_081])[..16], Invalid::TooLong);
-    assert_eq!(read(&v2(0x20, 0x11, &[0; 4_080])[..4_095]), Outcome::NeedMore);
+    assert_eq!(read(&v2(0x20, 0x11, &[0; 4_080])[..4_095]), ProxyOutcome::NeedMore);
     invalid(&v2(0x21, 0, &[5, 0, 9, 1]), Invalid::Tlv);
 }
 

@@ -8,7 +8,7 @@
 //!
 //! Not here: how one connection fails (`login`), the dialog of a mechanism (`smtp::client`), the password (`peer`).
 
-use super::Opening;
+use super::ConnectionOpening;
 use super::login::{LoginFailure, TriedMechanism, extension};
 use super::tls::{Greeted, Unready};
 use crate::deliver::Candidate;
@@ -18,7 +18,7 @@ use crate::session::{Transport, Wait};
 use std::future::Future;
 use std::time::Instant;
 
-impl Opening<'_> {
+impl ConnectionOpening<'_> {
     /// Waits until a server is ready for mail and has taken the login, if there is one. A server that ends the
     /// connection over a mechanism is connected to again for those that are left: each connection leaves fewer.
     pub(super) async fn greet_and_log_in<N: Future<Output = ()>>(

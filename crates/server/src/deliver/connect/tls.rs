@@ -17,7 +17,7 @@
 //! Not here: the handshake itself (`crate::tls`), the demands of the access map (`peer`).
 
 use super::login::LoginFailure;
-use super::{ConnectError, Opening, next_hop, refused};
+use super::{ConnectError, ConnectionOpening, next_hop, refused};
 use crate::config::{EffectiveRule, RouteTls};
 use crate::deliver::link::Link;
 use crate::deliver::peer::{Peer, Unmet};
@@ -93,7 +93,7 @@ impl Unready {
 
 pub(super) type Greeted = Result<Box<Link>, Unready>;
 
-impl Opening<'_> {
+impl ConnectionOpening<'_> {
     /// Waits until a server is ready for mail, under TLS or in clear by the policy. After a second connection `began`
     /// is the time of that one: the time of a failed handshake does not count for the expected time of the next
     /// connection.

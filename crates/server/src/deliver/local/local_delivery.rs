@@ -61,11 +61,11 @@ pub(crate) struct LocalDelivery {
 struct MailboxQueue {
     /// Since when the present batch is written.
     since: Instant,
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<WaitingDelivery>,
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct WaitingDelivery {
     place: DeliveryTarget,
     letters: LocalJob,
     tell: oneshot::Sender<JobReply>,
@@ -194,7 +194,7 @@ impl LocalDelivery {
                 return HandedIn::Done(HandoverResult::Verdict(Verdict::deferred((2, 0), text)));
             }
             let (tell, told) = oneshot::channel();
-            line.waiting.push_back(Waiting { place, letters, tell });
+            line.waiting.push_back(WaitingDelivery { place, letters, tell });
             return HandedIn::Wait(told);
         }
         busy.insert(place.name(), MailboxQueue { since: now, waiting: VecDeque::new() });
@@ -210,11 +210,12 @@ impl LocalDelivery {
         let mut batch = vec![(first, None)];
         if let Some(line) = self.busy().get_mut(&passing.name) {
             line.since = clock::now();
-            let fits =
-                |next: &Waiting, bytes: u64| next.place == *place && bytes + next.letters.source.bytes() <= BATCH_BYTES;
+            let fits = |next: &WaitingDelivery, bytes: u64| {
+                next.place == *place && bytes + next.letters.source.bytes() <= BATCH_BYTES
+            };
             while batch.len() < BATCH_MAX
                 && line.waiting.front().is_some_and(|next| fits(next, bytes))
-                && let Some(Waiting { letters, tell, .. }) = line.waiting.pop_front()
+                && let Some(WaitingDelivery { letters, tell, .. }) = line.waiting.pop_front()
             {
                 bytes += letters.source.bytes();
                 batch.push((letters, Some(tell)));
@@ -267,7 +268,7 @@ struct PassOn<'o> {
 impl Drop for PassOn<'_> {
     fn drop(&mut self) {
         let mut busy = self.local_delivery.busy();
-        while let Some(Waiting { place, letters, tell }) =
+        while let Some(WaitingDelivery { place, letters, tell }) =
             busy.get_mut(&self.name).and_then(|line| line.waiting.pop_front())
         {
             if tell.send(JobReply::Turn(Box::new((place, letters)))).is_ok() {

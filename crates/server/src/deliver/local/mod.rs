@@ -15,7 +15,7 @@ use ::local::privileged::HandoverResult;
 pub(crate) use local_delivery::LocalDelivery;
 
 use super::connect::ConnectError;
-use super::{Work, settle};
+use super::{AttemptWork, settle};
 use crate::context::Context;
 use crate::dispatch::{ConnectTarget, ConnectionSignal};
 use crate::env::clock;
@@ -35,7 +35,7 @@ use tokio::task::JoinSet;
 ///
 /// # Cancel safety
 /// No: a delivery may stay unrecorded. The server's end waits for it.
-pub(super) async fn run(mut work: Work<'_>, to: To, way: &ConnectTarget, post: &ConnectionSignal) {
+pub(super) async fn run(mut work: AttemptWork<'_>, to: To, way: &ConnectTarget, post: &ConnectionSignal) {
     let (context, dispatch, connection) = (work.context, work.dispatch, work.connection);
     dispatch.reached(context, way, connection);
     while !context.stop.has_begun() && !post.is_called_off.load(Ordering::Acquire) {
@@ -59,7 +59,7 @@ pub(super) async fn run(mut work: Work<'_>, to: To, way: &ConnectTarget, post: &
 }
 
 /// Carries out a job.
-async fn one(work: &mut Work<'_>, to: &To, job: &Job) {
+async fn one(work: &mut AttemptWork<'_>, to: &To, job: &Job) {
     let mut outgoing = match OutboundMessage::load(&work.dispatch.messages, job.message, &job.recipients).await {
         Ok(outgoing) => outgoing,
         Err(LoadError::Nothing) => return work.records.push((job.clone(), Feedback::Unsent, None)),

@@ -6,7 +6,7 @@
 //! in one step, so that no connection opens by another answer than the scheduler has.
 
 use super::task::Task;
-use super::{CompletionGuard, ConnectTarget, Dispatch, State};
+use super::{CompletionGuard, ConnectTarget, Dispatch, DispatchState};
 use crate::context::Context;
 use crate::dns::NoHosts;
 use crate::env::clock;
@@ -136,7 +136,7 @@ impl Dispatch {
     /// Keeps the site of a destination and tells the scheduler.
     pub(super) fn place(
         &self,
-        state: &mut State,
+        state: &mut DispatchState,
         name: &Arc<[u8]>,
         site: &Arc<Site>,
         expected: Option<Duration>,
@@ -197,7 +197,7 @@ fn hosts_not_found(context: &Context, dispatch: &Dispatch, name: &Arc<[u8]>) {
 }
 
 /// Tells the scheduler that the hosts of a destination cannot be known now. Returns the jobs that are deferred by it.
-fn unplace(state: &mut State, name: &Arc<[u8]>, no: &NoHosts, now: Duration) -> Vec<Job> {
+fn unplace(state: &mut DispatchState, name: &Arc<[u8]>, no: &NoHosts, now: Duration) -> Vec<Job> {
     state.sites.remove(name);
     let blame = if no.is_ours { ResolveFailure::Resolver } else { ResolveFailure::Domain };
     let destination = state.scheduler.destination_id(name);

@@ -13,7 +13,7 @@ use crate::config::{DNS_ADDRESSES_MAX, DnsOverride, Host};
 
 /// A host that may take the mail, before its addresses are known.
 #[derive(Debug)]
-pub(super) struct Candidate {
+pub(super) struct HostCandidate {
     pub(super) preference: u16,
     pub(super) name: Box<str>,
     /// Where it is an address, with the name in brackets.
@@ -82,11 +82,11 @@ fn embedded(ip: IpAddr) -> Option<IpAddr> {
 }
 
 /// Returns the hosts that the configuration names for a domain, each once.
-pub(super) fn given(domain: &str, given: &DnsOverride) -> Vec<Candidate> {
+pub(super) fn given(domain: &str, given: &DnsOverride) -> Vec<HostCandidate> {
     if given.mx.is_empty() {
-        return vec![Candidate { preference: 0, name: domain.into(), address: None }];
+        return vec![HostCandidate { preference: 0, name: domain.into(), address: None }];
     }
-    let mut hosts: Vec<Candidate> = Vec::new();
+    let mut hosts: Vec<HostCandidate> = Vec::new();
     for (preference, group) in (0..).zip(&given.mx) {
         for host in group {
             let (name, address): (Box<str>, _) = match host {
@@ -94,7 +94,7 @@ pub(super) fn given(domain: &str, given: &DnsOverride) -> Vec<Candidate> {
                 Host::Address(ip) => (format!("[{ip}]").into(), Some(*ip)),
             };
             if hosts.iter().all(|other| other.name != name) {
-                hosts.push(Candidate { preference, name, address });
+                hosts.push(HostCandidate { preference, name, address });
             }
         }
     }
@@ -103,10 +103,10 @@ pub(super) fn given(domain: &str, given: &DnsOverride) -> Vec<Candidate> {
 
 /// Returns the hosts that an answer to the question for MX records names, each once; the domain itself if there are
 /// no records.
-pub(super) fn candidates(domain: &str, found: &RecordSet) -> Result<Vec<Candidate>, NoHosts> {
+pub(super) fn candidates(domain: &str, found: &RecordSet) -> Result<Vec<HostCandidate>, NoHosts> {
     // RFC 5321 §5.1: without MX records the domain is its own host, of preference 0
     if found.records.is_empty() {
-        return Ok(vec![Candidate { preference: 0, name: domain.into(), address: None }]);
+        return Ok(vec![HostCandidate { preference: 0, name: domain.into(), address: None }]);
     }
     let exchanges = || {
         found.records.iter().filter_map(|data| match data {
@@ -118,7 +118,7 @@ pub(super) fn candidates(domain: &str, found: &RecordSet) -> Result<Vec<Candidat
     if exchanges().all(|(_, name)| name == ".") {
         return Err(NoHosts::permanent(NULL_MX, format!("{domain} does not accept mail (null MX, RFC 7505)")));
     }
-    let mut hosts: Vec<Candidate> = Vec::new();
+    let mut hosts: Vec<HostCandidate> = Vec::new();
     // Foreign bytes: only host names come through. An address here is a mistake that other servers do not accept
     // either.
     for (preference, name) in exchanges() {
@@ -129,7 +129,7 @@ pub(super) fn candidates(domain: &str, found: &RecordSet) -> Result<Vec<Candidat
         }
         match hosts.iter_mut().find(|host| *host.name == *name) {
             Some(host) => host.preference = host.preference.min(preference),
-            None => hosts.push(Candidate { preference, name: name.into(), address: None }),
+            None => hosts.push(HostCandidate { preference, name: name.into(), address: None }),
         }
     }
     // RFC 5321 §5.1: MX records of which none can be used are an error; the domain's own address is not asked for
@@ -145,11 +145,11 @@ pub(super) fn candidates(domain: &str, found: &RecordSet) -> Result<Vec<Candidat
 /// Takes the hosts that have addresses, within the limits. `is_ours`: all these hosts are this server.
 pub(super) fn choose(
     domain: &str,
-    found: Vec<(Candidate, Addresses)>,
+    found: Vec<(HostCandidate, Addresses)>,
     is_ours: bool,
     shuffle: &mut Shuffle,
 ) -> Result<Vec<MailHost>, NoHosts> {
-    let (mut hosts, mut known): (Vec<MailHost>, Vec<(Candidate, Vec<IpAddr>)>) = (Vec::new(), Vec::new());
+    let (mut hosts, mut known): (Vec<MailHost>, Vec<(HostCandidate, Vec<IpAddr>)>) = (Vec::new(), Vec::new());
     let (mut unknown, mut ignored, mut none) = (None, None, None);
     for (host, answer) in found {
         match answer {

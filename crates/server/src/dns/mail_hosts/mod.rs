@@ -20,7 +20,7 @@ use hickory_resolver::proto::rr::{Name, RecordType};
 use mail::{DomainName, EnhancedCode, Outcome};
 
 use super::shuffle::Shuffle;
-use super::{CachedAnswer, Failure, Kind, Limit, Resolver, now};
+use super::{CachedAnswer, Failure, Kind, QuestionLimit, Resolver, now};
 use crate::config::{DNS_ADDRESSES_MAX, DNS_HOSTS_MAX, DnsOverride};
 use choose::{Addresses, candidates, choose, order};
 
@@ -377,7 +377,7 @@ impl Resolver {
         choose(domain, better, ours.is_some(), &mut shuffle)
     }
 
-    async fn addresses_of(&self, name: &str, family: Family, limit: Limit<'_>) -> (Addresses, Hold) {
+    async fn addresses_of(&self, name: &str, family: Family, limit: QuestionLimit<'_>) -> (Addresses, Hold) {
         if let Some(given) = self.given_addresses(name) {
             return (Addresses::of(given.to_vec(), family), Hold::default());
         }

@@ -9,14 +9,14 @@ fn config(text: &str) -> Config {
     config::load(text, Some(Path::new("/etc/mailrace/mailrace.toml")), &[], &machine).expect("a configuration").config
 }
 
-fn facts(has_helper: bool) -> Facts {
-    Facts {
+fn facts(has_helper: bool) -> HardeningFacts {
+    HardeningFacts {
         config_file: Some("/etc/mailrace/mailrace.toml".into()),
         has_helper,
         reads_homes: !has_helper,
         homes: vec!["/users".into()],
         own_home: Some("/users/mta".into()),
-        ..Facts::default()
+        ..HardeningFacts::default()
     }
 }
 
@@ -36,7 +36,8 @@ fn every_key_has_the_right_that_it_needs_and_no_more() {
          [[ldap]]\nname = 'd'\nservers = ['ldap://h.test']\nbase = 'dc=x'\nfilter = '(cn=%k)'\nattribute = 'mail'\n\
          bind = 'cn=x'\npassword_file = '/srv/secret'\n",
     );
-    let facts = Facts { journals: vec!["/srv/b.db".into()], included: vec!["/srv/lists/a".into()], ..facts(true) };
+    let facts =
+        HardeningFacts { journals: vec!["/srv/b.db".into()], included: vec!["/srv/lists/a".into()], ..facts(true) };
     let needs = needs(&config, &facts);
     for (origin, path, access) in [
         ("spool.path", "/srv/spool", WRITE),
@@ -90,7 +91,7 @@ fn homes_and_mailboxes_count_only_for_a_server_without_the_helper() {
     ] {
         assert_eq!(asked(&without, origin, path), Some(access), "{origin} {path}");
     }
-    let reads = Facts { reads_homes: true, ..facts(true) };
+    let reads = HardeningFacts { reads_homes: true, ..facts(true) };
     assert_eq!(asked(&needs(&config(text), &reads), "local.forward", "/users"), Some(READ));
     // Not where no user has a mailbox, nor where .forward files do not count.
     assert!(!below_home(&needs(&config("local.own_name = false"), &facts(false))));
@@ -134,7 +135,7 @@ fn lists_below_homes_are_open_only_to_a_server_that_reads_them_itself() {
         aliases.display()
     ));
     for has_helper in [true, false] {
-        let needs = needs(&config, &Facts::find(&config, None, has_helper));
+        let needs = needs(&config, &HardeningFacts::find(&config, None, has_helper));
         assert_eq!(needs.iter().any(|need| need.path == list), !has_helper);
         assert!(needs.iter().any(|need| need.path == other));
     }

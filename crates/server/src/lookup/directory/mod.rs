@@ -54,7 +54,7 @@ const ADDRESS: &str = "mailRoutingAddress";
 #[derive(Debug)]
 pub(super) struct Directory {
     table: config::Ldap,
-    connections: Vec<tokio::sync::Mutex<Option<Open>>>,
+    connections: Vec<tokio::sync::Mutex<Option<LdapConnection>>>,
     next: AtomicUsize,
     questions: Semaphore,
     /// For each server the reason why it is not asked, and until when.
@@ -64,7 +64,7 @@ pub(super) struct Directory {
 
 /// A connection.
 #[derive(Clone, Debug)]
-struct Open {
+struct LdapConnection {
     ldap: Ldap,
     server: usize,
     number: usize,
@@ -75,7 +75,7 @@ struct Open {
 
 /// The parts of an entry that are used.
 #[derive(Debug)]
-struct Entry {
+struct DirectoryEntry {
     dn: String,
     attributes: Vec<(String, Vec<String>)>,
 }
@@ -143,10 +143,10 @@ impl Directory {
     }
 
     /// Returns the value of a map: two are none, unless something stands between them.
-    fn value(&self, entries: &[Entry]) -> Answer {
+    fn value(&self, entries: &[DirectoryEntry]) -> Answer {
         let attribute = &self.table.attribute;
         let values: Vec<&str> = entries.iter().flat_map(|entry| entry.values(attribute)).map(String::as_str).collect();
-        let place = |entry: &Entry| format!("ldap:{} {}", self.table.name, entry.dn).into();
+        let place = |entry: &DirectoryEntry| format!("ldap:{} {}", self.table.name, entry.dn).into();
         match (values.as_slice(), entries) {
             ([], _) | (_, []) => Answer::Nothing,
             ([value], [entry]) => Answer::Value { value: (*value).into(), place: place(entry) },
@@ -158,7 +158,7 @@ impl Directory {
     }
 
     /// Asks until a server answers, each at most twice: a connection may have been closed while it was idle.
-    async fn search(&self, filter: &str, attributes: &[&str], entries_max: i32) -> Result<Vec<Entry>, String> {
+    async fn search(&self, filter: &str, attributes: &[&str], entries_max: i32) -> Result<Vec<DirectoryEntry>, String> {
         let Ok(_place) = self.questions.acquire().await else { return Err("the server stops".to_owned()) };
         let slot = self.next.fetch_add(1, Ordering::Relaxed) % self.connections.len().max(1);
         let mut why = String::new();
@@ -193,7 +193,7 @@ impl Directory {
         filter: &str,
         attributes: &[&str],
         entries_max: i32,
-    ) -> Result<Vec<Entry>, Failed> {
+    ) -> Result<Vec<DirectoryEntry>, Failed> {
         let seconds = i32::try_from(self.share().as_secs() + 1).unwrap_or(i32::MAX);
         ldap.with_search_options(SearchOptions::new().sizelimit(entries_max).timelimit(seconds));
         let SearchResult(found, result) = ldap.search(&self.table.base, Scope::Subtree, filter, attributes).await?;
@@ -213,7 +213,7 @@ impl Directory {
         }
         let entry = |found| {
             let SearchEntry { dn, attrs, .. } = SearchEntry::construct(found);
-            Entry { dn, attributes: attrs.into_iter().collect() }
+            DirectoryEntry { dn, attributes: attrs.into_iter().collect() }
         };
         Ok(found.into_iter().map(entry).collect())
     }
@@ -250,7 +250,7 @@ impl Directory {
     }
 
     /// Returns a connection that is open, as far as is known.
-    async fn connection(&self, slot: usize) -> Result<Open, String> {
+    async fn connection(&self, slot: usize) -> Result<LdapConnection, String> {
         let Some(slot) = self.connections.get(slot) else { return Err("ldap.connections is 0".to_owned()) };
         let mut kept = slot.lock().await;
         if let Some(open) = kept.as_mut()
@@ -267,7 +267,7 @@ impl Directory {
             let dialling = Box::pin(dial(&self.table, url));
             match timeout(self.share(), dialling).await {
                 Ok(Ok(ldap)) => {
-                    let open = Open {
+                    let open = LdapConnection {
                         ldap,
                         server,
                         number: self.numbers.fetch_add(1, Ordering::Relaxed),
@@ -291,7 +291,7 @@ impl Directory {
     }
 
     /// Forgets a connection, unless another has its place by now.
-    async fn close(&self, slot: usize, open: &Open) {
+    async fn close(&self, slot: usize, open: &LdapConnection) {
         if let Some(slot) = self.connections.get(slot) {
             let mut kept = slot.lock().await;
             if kept.as_ref().is_some_and(|kept| kept.number == open.number) {
@@ -325,7 +325,7 @@ impl Directory {
     }
 }
 
-impl Entry {
+impl DirectoryEntry {
     /// Returns the values of an attribute; servers write its name as they like.
     fn values(&self, attribute: &str) -> impl Iterator<Item = &String> {
         let of_name = self.attributes.iter().filter(move |(name, _)| name.eq_ignore_ascii_case(attribute));
@@ -334,7 +334,7 @@ impl Entry {
 }
 
 /// Returns the routing that entries give for an address: each attribute counts if it has one value, as with sendmail.
-fn routing(entries: &[Entry]) -> Answer {
+fn routing(entries: &[DirectoryEntry]) -> Answer {
     let [entry] = entries else { return Answer::Nothing };
     let single = |attribute| {
         let mut values = entry.values(attribute);
@@ -400,18 +400,18 @@ mod tests {
         assert_ne!(raw.matches("OctetString").count(), plain.matches("OctetString").count());
     }
 
-    fn entry(pairs: &[(&str, &[&str])]) -> Entry {
+    fn entry(pairs: &[(&str, &[&str])]) -> DirectoryEntry {
         let own = |(name, values): &(&str, &[&str])| {
             ((*name).to_owned(), values.iter().map(|value| (*value).to_owned()).collect())
         };
-        Entry { dn: "uid=x".to_owned(), attributes: pairs.iter().map(own).collect() }
+        DirectoryEntry { dn: "uid=x".to_owned(), attributes: pairs.iter().map(own).collect() }
     }
 
     #[test]
     fn two_answers_are_none_unless_they_are_put_together() {
         let mut table = config::Ldap { name: "d".to_owned(), ..blank() };
         table.attribute = "maildrop".to_owned();
-        let value = |separator: &str, entries: &[Entry]| {
+        let value = |separator: &str, entries: &[DirectoryEntry]| {
             let directory = Directory::new(&config::Ldap { separator: separator.to_owned(), ..table.clone() });
             match directory.value(entries) {
                 Answer::Value { value, .. } => Some(value.to_string()),

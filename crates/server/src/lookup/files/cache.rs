@@ -16,7 +16,7 @@ const ENTRY_BYTES: u64 = 512;
 
 /// A file and its reader.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Key {
+pub(super) struct FileKey {
     pub(super) reader: Reader,
     /// The file, or home and detail.
     pub(super) name: Box<str>,
@@ -35,7 +35,7 @@ pub(super) enum FileEntry {
 
 /// A version of a file.
 #[derive(Clone, Debug)]
-pub(super) struct Entry {
+pub(super) struct FileCacheEntry {
     pub(super) known: FileEntry,
     /// Its full name, and the version; `None`: nothing tells versions apart.
     pub(super) version: Option<(Arc<str>, Stamp)>,
@@ -46,34 +46,34 @@ pub(super) struct Entry {
 }
 
 #[derive(Debug)]
-pub(super) struct Cache {
+pub(super) struct FileCache {
     bytes_max: u64,
-    state: Mutex<State>,
+    state: Mutex<FileCacheState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    entries: HashMap<Key, (Entry, u64)>,
+struct FileCacheState {
+    entries: HashMap<FileKey, (FileCacheEntry, u64)>,
     bytes: u64,
     /// Counts uses.
     now: u64,
 }
 
-impl Default for Cache {
+impl Default for FileCache {
     fn default() -> Self {
         Self { bytes_max: BYTES_MAX, state: Mutex::default() }
     }
 }
 
-impl Entry {
+impl FileCacheEntry {
     fn bytes(&self) -> u64 {
         let text = if let FileEntry::Text { text, .. } = &self.known { text.len() as u64 } else { 0 };
         ENTRY_BYTES + text
     }
 }
 
-impl Cache {
-    pub(super) fn get(&self, key: &Key) -> Option<Entry> {
+impl FileCache {
+    pub(super) fn get(&self, key: &FileKey) -> Option<FileCacheEntry> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.now += 1;
         let now = state.now;
@@ -82,7 +82,7 @@ impl Cache {
         Some(entry.clone())
     }
 
-    pub(super) fn insert(&self, key: Key, entry: Entry) {
+    pub(super) fn insert(&self, key: FileKey, entry: FileCacheEntry) {
         let bytes = entry.bytes();
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.remove(&key);
@@ -98,13 +98,13 @@ impl Cache {
         state.entries.insert(key, (entry, now));
     }
 
-    pub(super) fn remove(&self, key: &Key) {
+    pub(super) fn remove(&self, key: &FileKey) {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
     }
 }
 
-impl State {
-    fn remove(&mut self, key: &Key) {
+impl FileCacheState {
+    fn remove(&mut self, key: &FileKey) {
         if let Some((entry, _)) = self.entries.remove(key) {
             self.bytes = self.bytes.saturating_sub(entry.bytes());
         }
@@ -112,7 +112,8 @@ impl State {
 
     /// Forgets entries that were not used for longest: a quarter of them, or as many as needed.
     fn make_room(&mut self, bytes: u64, bytes_max: u64) {
-        let mut by_use: Vec<(u64, Key)> = self.entries.iter().map(|(key, (_, used))| (*used, key.clone())).collect();
+        let mut by_use: Vec<(u64, FileKey)> =
+            self.entries.iter().map(|(key, (_, used))| (*used, key.clone())).collect();
         by_use.sort_unstable_by_key(|(used, _)| *used);
         let some = by_use.len().div_ceil(4);
         for (number, (_, key)) in by_use.iter().enumerate() {
@@ -129,18 +130,18 @@ mod tests {
     use super::*;
     use crate::env::clock;
 
-    fn key(name: usize) -> Key {
-        Key { reader: Reader::Aliases, name: name.to_string().into() }
+    fn key(name: usize) -> FileKey {
+        FileKey { reader: Reader::Aliases, name: name.to_string().into() }
     }
 
-    fn entry(bytes: usize) -> Entry {
+    fn entry(bytes: usize) -> FileCacheEntry {
         let known = FileEntry::Text { text: "x".repeat(bytes).into(), is_exclusive: true };
-        Entry { known, version: None, is_young: false, seen_at: clock::now() }
+        FileCacheEntry { known, version: None, is_young: false, seen_at: clock::now() }
     }
 
     #[test]
     fn all_texts_together_are_bounded_and_the_one_in_use_stays() {
-        let cache = Cache { bytes_max: 100_000, ..Cache::default() };
+        let cache = FileCache { bytes_max: 100_000, ..FileCache::default() };
         for name in 0..500 {
             cache.insert(key(name), entry(4_000));
             assert!(name == 0 || cache.get(&key(0)).is_some(), "it is used again and again, and gone at {name}");
@@ -151,7 +152,7 @@ mod tests {
         cache.insert(key(0), entry(100_001));
         assert!(cache.get(&key(0)).is_none(), "too large for all of it");
         for name in 0..ENTRIES_MAX + 10 {
-            cache.insert(key(name), Entry { known: FileEntry::Absent, ..entry(0) });
+            cache.insert(key(name), FileCacheEntry { known: FileEntry::Absent, ..entry(0) });
         }
         assert!(cache.state.lock().unwrap().entries.len() <= ENTRIES_MAX);
     }

@@ -46,10 +46,10 @@ mod tests;
 
 pub(crate) use readers::Readers;
 
-use super::accounts::Users;
+use super::accounts::LocalUsers;
 use crate::env::clock;
 use crate::env::threads::Threads;
-use cache::{Cache, Entry, FileEntry, Key};
+use cache::{FileCache, FileCacheEntry, FileEntry, FileKey};
 use notices::Notices;
 use path::{Acting, Rules, Stamp};
 use request::{Reply, Request, What};
@@ -60,7 +60,7 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::time::timeout;
-use turns::Turns;
+use turns::FileTurns;
 use worker::{USER_BYTES_MAX, paths, reply_of};
 
 /// Threads that read.
@@ -75,20 +75,20 @@ const QUESTION_TIME_MAX: Duration = readers::TIME_MAX.saturating_add(Duration::f
 /// Files of users and lists.
 #[derive(Debug)]
 pub(super) struct Files {
-    cache: Cache,
+    cache: FileCache,
     notices: Notices,
     threads: Threads,
-    turns: Turns,
+    turns: FileTurns,
     readers: OnceLock<Arc<Readers>>,
 }
 
 impl Default for Files {
     fn default() -> Self {
         Self {
-            cache: Cache::default(),
+            cache: FileCache::default(),
             notices: Notices::default(),
             threads: Threads::new("files", THREADS_MAX),
-            turns: Turns::default(),
+            turns: FileTurns::default(),
             readers: OnceLock::new(),
         }
     }
@@ -97,7 +97,7 @@ impl Default for Files {
 /// A file that is wanted.
 #[derive(Clone, Debug)]
 pub(super) struct FileQuery {
-    key: Key,
+    key: FileKey,
     what: What,
     /// The home of the user; empty for an `:include:` file.
     home: Arc<str>,
@@ -110,14 +110,14 @@ impl FileQuery {
         let reader = Reader::User(Arc::clone(user));
         let name = format!("{home}\0{}", detail.unwrap_or_default()).into();
         let what = What::Forward { detail: detail.map(str::to_owned) };
-        Self { key: Key { reader, name }, what, home, bytes_max: USER_BYTES_MAX }
+        Self { key: FileKey { reader, name }, what, home, bytes_max: USER_BYTES_MAX }
     }
 
     /// Makes an `:include:` file; one of a list may have so many octets.
     pub(super) fn include(path: &str, reader: &Reader, list_bytes_max: u64) -> Self {
         let what = What::Include { path: path.to_owned(), is_public: *reader == Reader::Anyone };
         let bytes_max = if let Reader::User(_) = reader { USER_BYTES_MAX } else { list_bytes_max };
-        Self { key: Key { reader: reader.clone(), name: path.into() }, what, home: "".into(), bytes_max }
+        Self { key: FileKey { reader: reader.clone(), name: path.into() }, what, home: "".into(), bytes_max }
     }
 
     /// Returns the user who reads it; empty for `local.default_user`.
@@ -176,7 +176,7 @@ impl Files {
     ///
     /// # Cancel safety
     /// Yes.
-    pub(super) async fn answer(self: &Arc<Self>, users: &Users, wanted: FileQuery) -> Answer {
+    pub(super) async fn answer(self: &Arc<Self>, users: &LocalUsers, wanted: FileQuery) -> Answer {
         let name = wanted.name();
         let Some(waiting) = self.turns.wait(&wanted.group(), &wanted.directory()) else {
             return Answer::Trouble(format!("{name}: it was not read in time, and is read no more than that").into());
@@ -203,7 +203,7 @@ impl Files {
     }
 
     /// Does the same for a thread that may wait.
-    pub(super) fn find(&self, users: &Users, wanted: &FileQuery) -> Answer {
+    pub(super) fn find(&self, users: &LocalUsers, wanted: &FileQuery) -> Answer {
         let before = self.cache.get(&wanted.key);
         let known = match (see(wanted, before.as_ref()), before) {
             (Seen::Absent, before) => {
@@ -225,7 +225,12 @@ impl Files {
     }
 
     /// Has a file read, and keeps the result. The error is the reason why there is no answer now.
-    fn ask(&self, users: &Users, wanted: &FileQuery, before: Option<Entry>) -> Result<Entry, String> {
+    fn ask(
+        &self,
+        users: &LocalUsers,
+        wanted: &FileQuery,
+        before: Option<FileCacheEntry>,
+    ) -> Result<FileCacheEntry, String> {
         let known = before.as_ref().filter(|entry| !entry.is_young).and_then(|entry| entry.version.clone());
         let known = known.map(|(path, stamp)| (path.to_string(), stamp));
         let request = Request { user: wanted.user().to_owned(), what: wanted.what.clone(), known };
@@ -244,7 +249,7 @@ impl Files {
             None => direct(users, wanted, &request),
         };
         let entry = match (reply, before) {
-            (Reply::Unchanged, Some(before)) => Entry { seen_at: clock::now(), ..before },
+            (Reply::Unchanged, Some(before)) => FileCacheEntry { seen_at: clock::now(), ..before },
             (Reply::Unchanged | Reply::OtherUser, _) => return Err("the account changes just now".to_owned()),
             (Reply::Trouble(why), _) => return Err(why),
             (reply, before) => entry_of(reply, before.as_ref()),
@@ -254,12 +259,12 @@ impl Files {
     }
 }
 
-fn none() -> Entry {
-    Entry { known: FileEntry::Absent, version: None, is_young: false, seen_at: clock::now() }
+fn none() -> FileCacheEntry {
+    FileCacheEntry { known: FileEntry::Absent, version: None, is_young: false, seen_at: clock::now() }
 }
 
 /// Looks at a file from outside. On a file system that does not answer it waits for that.
-fn see(wanted: &FileQuery, known: Option<&Entry>) -> Seen {
+fn see(wanted: &FileQuery, known: Option<&FileCacheEntry>) -> Seen {
     for path in paths(&wanted.home, &wanted.what) {
         if !path.starts_with('/') {
             return Seen::Other;
@@ -278,7 +283,7 @@ fn see(wanted: &FileQuery, known: Option<&Entry>) -> Seen {
 }
 
 /// Reads a file with the rights of the server.
-fn direct(users: &Users, wanted: &FileQuery, request: &Request) -> Reply {
+fn direct(users: &LocalUsers, wanted: &FileQuery, request: &Request) -> Reply {
     let own = geteuid().as_raw();
     let any_owner = matches!(wanted.what, What::Include { .. });
     let rules = match &wanted.key.reader {
@@ -308,7 +313,7 @@ fn direct(users: &Users, wanted: &FileQuery, request: &Request) -> Reply {
     Reply::Absent
 }
 
-fn entry_of(reply: Reply, before: Option<&Entry>) -> Entry {
+fn entry_of(reply: Reply, before: Option<&FileCacheEntry>) -> FileCacheEntry {
     match reply {
         Reply::Text { path, text, stamp, is_exclusive } => {
             // The same `Arc` shows earlier users of the text that it did not change.
@@ -317,9 +322,9 @@ fn entry_of(reply: Reply, before: Option<&Entry>) -> Entry {
                 _ => None,
             };
             let known = FileEntry::Text { text: same.unwrap_or_else(|| text.into()), is_exclusive };
-            Entry { known, version: Some((path.into(), stamp)), is_young: is_young(&stamp), ..none() }
+            FileCacheEntry { known, version: Some((path.into(), stamp)), is_young: is_young(&stamp), ..none() }
         }
-        Reply::Refused { path, why, stamp } => Entry {
+        Reply::Refused { path, why, stamp } => FileCacheEntry {
             known: FileEntry::Refused(why.into()),
             is_young: stamp.as_ref().is_some_and(is_young),
             version: stamp.map(|stamp| (path.into(), stamp)),
@@ -328,7 +333,7 @@ fn entry_of(reply: Reply, before: Option<&Entry>) -> Entry {
         Reply::Denied { path } => {
             let why =
                 format!("{path} may not be read by the user for whom it is read, or lies in a directory that may not");
-            Entry { known: FileEntry::Refused(why.into()), ..none() }
+            FileCacheEntry { known: FileEntry::Refused(why.into()), ..none() }
         }
         Reply::Absent | Reply::Unchanged | Reply::Trouble(_) | Reply::OtherUser => none(),
     }
@@ -342,7 +347,7 @@ fn is_young(stamp: &Stamp) -> bool {
 
 /// Turns the state of a file into the answer for its asker. The user whose programs it may name is looked up each
 /// time: an account changes without its files.
-fn answer(notices: &Notices, users: &Users, wanted: &FileQuery, entry: &Entry) -> Answer {
+fn answer(notices: &Notices, users: &LocalUsers, wanted: &FileQuery, entry: &FileCacheEntry) -> Answer {
     let (is_forward, reader) = (matches!(wanted.what, What::Forward { .. }), &wanted.key.reader);
     match &entry.known {
         FileEntry::Absent if *reader == Reader::Aliases => {
@@ -390,14 +395,14 @@ fn of(reader: &Reader) -> &str {
 
 /// Returns the user whose programs and files may stand in a file that belongs to this number and that no other user
 /// can write.
-fn controller(users: &Users, reader: &Reader, owner: u32) -> Result<Option<Arc<str>>, String> {
+fn controller(users: &LocalUsers, reader: &Reader, owner: u32) -> Result<Option<Arc<str>>, String> {
     match reader {
         Reader::Aliases => users.with_shell(owner),
         Reader::Anyone => Ok(None),
         Reader::User(user) => {
             let Some(login) = users.login(user)? else { return Ok(None) };
             let is_own = owner == 0 || owner == login.uid;
-            Ok((is_own && Users::has_shell(&login.shell)).then(|| Arc::clone(user)))
+            Ok((is_own && LocalUsers::has_shell(&login.shell)).then(|| Arc::clone(user)))
         }
     }
 }

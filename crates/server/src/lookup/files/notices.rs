@@ -20,11 +20,11 @@ type Tell = Box<dyn Fn(&str) + Send + Sync>;
 #[derive(Default)]
 pub(super) struct Notices {
     tell: OnceLock<Tell>,
-    state: Mutex<State>,
+    state: Mutex<NoticeState>,
 }
 
 #[derive(Default)]
-struct State {
+struct NoticeState {
     told: HashMap<Box<str>, (Box<str>, Instant)>,
     minute: Option<Instant>,
     in_minute: usize,
@@ -61,7 +61,7 @@ impl Notices {
     }
 }
 
-impl State {
+impl NoticeState {
     fn line(&mut self, file: &str, text: &str, now: Instant) -> Option<String> {
         if self.minute.is_none_or(|began| now.saturating_duration_since(began) >= Duration::from_secs(60)) {
             self.minute = Some(now);
@@ -109,7 +109,7 @@ mod tests {
         }
         assert_eq!(lines.lock().unwrap().len(), MINUTE_MAX);
         // An hour later, and no later than a minute after that another text.
-        let back = |state: &mut State, by: Duration| {
+        let back = |state: &mut NoticeState, by: Duration| {
             state.minute = None;
             state.told.values_mut().for_each(|(_, at)| *at = at.checked_sub(by).unwrap_or(*at));
         };

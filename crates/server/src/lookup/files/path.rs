@@ -94,7 +94,7 @@ impl Rules {
 
 /// A file that counts.
 #[derive(Debug)]
-pub(super) struct Opened {
+pub(super) struct OpenedFile {
     pub(super) file: File,
     pub(super) stamp: Stamp,
     /// Only its owner and root can change it, so programs and files of its owner may stand in it.
@@ -128,7 +128,7 @@ impl FileError {
 }
 
 /// A directory of the path.
-struct Directory {
+struct PathDirectory {
     at: OwnedFd,
     path: PathBuf,
     found: Stat,
@@ -155,7 +155,7 @@ const fn is_sticky(found: &Stat) -> bool {
 struct Walk<'r> {
     rules: &'r Rules,
     /// From the root on.
-    directories: Vec<Directory>,
+    directories: Vec<PathDirectory>,
     /// Users that can put another file there, each with the place: root, trusted users, or the owner of the file.
     powers: Vec<(u32, PathBuf)>,
     /// Names that are still to come, the next one last.
@@ -169,7 +169,7 @@ struct Walk<'r> {
 ///
 /// # Errors
 /// There is none that counts.
-pub(super) fn open_file(path: &Path, rules: &Rules) -> Result<Opened, FileError> {
+pub(super) fn open_file(path: &Path, rules: &Rules) -> Result<OpenedFile, FileError> {
     if !path.is_absolute() {
         return Err(FileError::Refused(format!(
             "{} is no full name of a file; write it from the slash on",
@@ -209,16 +209,16 @@ impl<'r> Walk<'r> {
             links: 0,
             is_exclusive: true,
         };
-        walk.enter(Directory { at, path: root.to_owned(), found })?;
+        walk.enter(PathDirectory { at, path: root.to_owned(), found })?;
         Ok(walk)
     }
 
-    fn here(&self) -> Result<&Directory, FileError> {
+    fn here(&self) -> Result<&PathDirectory, FileError> {
         self.directories.last().ok_or(FileError::Absent)
     }
 
     /// Takes the next name. Returns the file, if the name is that of the file.
-    fn step(&mut self, name: &OsStr) -> Result<Option<Opened>, FileError> {
+    fn step(&mut self, name: &OsStr) -> Result<Option<OpenedFile>, FileError> {
         if name == ".." {
             if self.directories.len() > 1 {
                 self.directories.pop();
@@ -235,7 +235,7 @@ impl<'r> Walk<'r> {
         }
         match rustix::fs::FileType::from_raw_mode(found.st_mode) {
             rustix::fs::FileType::Symlink => self.follow(&at, &path, &found).map(|()| None),
-            rustix::fs::FileType::Directory => self.enter(Directory { at, path, found }).map(|()| None),
+            rustix::fs::FileType::Directory => self.enter(PathDirectory { at, path, found }).map(|()| None),
             _ if !self.rest.is_empty() => Err(FileError::Absent),
             rustix::fs::FileType::RegularFile => self.open(name, &path).map(Some),
             _ => Err(FileError::Refused(format!("{} is no regular file", path.display()))),
@@ -243,8 +243,8 @@ impl<'r> Walk<'r> {
     }
 
     /// Enters a directory, if files in it can count.
-    fn enter(&mut self, directory: Directory) -> Result<(), FileError> {
-        let Directory { path, found, .. } = &directory;
+    fn enter(&mut self, directory: PathDirectory) -> Result<(), FileError> {
+        let PathDirectory { path, found, .. } = &directory;
         let (name, mode) = (path.display(), mode_of(found) & 0o7777);
         if self.directories.len() >= COMPONENTS_MAX {
             return Err(FileError::Refused(format!("{name}: more than {COMPONENTS_MAX} directories")));
@@ -299,14 +299,14 @@ impl<'r> Walk<'r> {
     }
 
     /// Opens the file itself, and judges it by its descriptor.
-    fn open(&self, name: &OsStr, path: &Path) -> Result<Opened, FileError> {
+    fn open(&self, name: &OsStr, path: &Path) -> Result<OpenedFile, FileError> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let opened = openat(&self.here()?.at, name, flags, Mode::empty());
         let opened = opened.map_err(|error| FileError::of(path, error))?;
         let found = fstat(&opened).map_err(|error| FileError::of(path, error))?;
         self.judge(path, &found)?;
         let is_exclusive = self.is_exclusive && !is_shared(&found);
-        Ok(Opened { file: opened.into(), stamp: Stamp::of(&found), is_exclusive })
+        Ok(OpenedFile { file: opened.into(), stamp: Stamp::of(&found), is_exclusive })
     }
 
     fn judge(&self, path: &Path, found: &Stat) -> Result<(), FileError> {

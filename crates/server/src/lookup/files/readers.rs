@@ -31,12 +31,12 @@ const HUNG_MAX_ALL: usize = READERS_MAX / 2;
 pub(crate) struct Readers {
     helper: Arc<Helper>,
     time_max: Duration,
-    waiting: Mutex<VecDeque<Waiting>>,
+    waiting: Mutex<VecDeque<IdleReader>>,
     hung: Mutex<HashMap<Box<str>, Vec<UnixStream>>>,
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct IdleReader {
     user: Box<str>,
     worker: Worker,
     since: Instant,
@@ -139,7 +139,7 @@ impl Readers {
         while waiting.len() >= WAITING_MAX {
             drop(waiting.pop_front());
         }
-        waiting.push_back(Waiting { user: user.into(), worker, since: clock::now() });
+        waiting.push_back(IdleReader { user: user.into(), worker, since: clock::now() });
     }
 }
 

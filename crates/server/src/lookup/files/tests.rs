@@ -193,10 +193,10 @@ fn a_user_gets_what_every_user_can_read_and_a_forward_of_his_own_alone() {
     assert!(!is_exclusive(as_joe("joe/.forward", true)), "of a list, no programs count");
 }
 
-fn users(case: &Case) -> Users {
+fn users(case: &Case) -> LocalUsers {
     let uid = geteuid().as_raw().max(1);
     let text = format!("joe:x:{uid}:{uid}::{}:/bin/sh\n", case.path("joe").display());
-    Users::of_file_alone(case.text("passwd", text, 0o644))
+    LocalUsers::of_file_alone(case.text("passwd", text, 0o644))
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The text of a file, if it is text: read once from one descriptor, and the same before and after.
 
-use super::path::{FileError, Opened, Rules, Stamp, open_file};
+use super::path::{FileError, OpenedFile, Rules, Stamp, open_file};
 use rustix::fs::{SeekFrom, fstat, seek};
 use std::fs::File;
 use std::io::Read as _;
@@ -33,7 +33,7 @@ pub(super) fn read(
     known: Option<Stamp>,
 ) -> Result<Read, (FileError, Option<Stamp>)> {
     for _ in 0..TRIES_MAX {
-        let Opened { file, stamp, is_exclusive } = open_file(path, rules).map_err(|miss| (miss, None))?;
+        let OpenedFile { file, stamp, is_exclusive } = open_file(path, rules).map_err(|miss| (miss, None))?;
         if known == Some(stamp) {
             return Ok(Read::Unchanged);
         }

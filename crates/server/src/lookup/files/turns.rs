@@ -20,7 +20,7 @@ const NAMES_MANY: usize = 1_000;
 
 /// The turns of all users and directories.
 #[derive(Debug, Default)]
-pub(super) struct Turns(Mutex<HashMap<Box<str>, Arc<UserTurns>>>);
+pub(super) struct FileTurns(Mutex<HashMap<Box<str>, Arc<UserTurns>>>);
 
 #[derive(Debug)]
 struct UserTurns {
@@ -31,18 +31,18 @@ struct UserTurns {
 
 /// The right to read, for as long as it lives.
 #[derive(Debug)]
-pub(super) struct Turn {
+pub(super) struct FileTurn {
     places: [Arc<UserTurns>; 2],
     _permits: [OwnedSemaphorePermit; 2],
 }
 
 /// A question that waits for its turn, or has it.
 #[derive(Debug)]
-pub(super) struct Waiting([Arc<UserTurns>; 2]);
+pub(super) struct FileTurnRequest([Arc<UserTurns>; 2]);
 
-impl Turns {
+impl FileTurns {
     /// Gets a turn for a file of this user or these lists, below this directory. `None`: the last reads there hang.
-    pub(super) fn wait(&self, group: &str, directory: &str) -> Option<Waiting> {
+    pub(super) fn wait(&self, group: &str, directory: &str) -> Option<FileTurnRequest> {
         let mut places = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if places.len() >= NAMES_MANY {
             places.retain(|_, place| Arc::strong_count(place) > 1);
@@ -51,8 +51,10 @@ impl Turns {
             let new = || Arc::new(UserTurns { free: Arc::new(Semaphore::new(max)), late: AtomicUsize::new(0) });
             Arc::clone(places.entry(name.into()).or_insert_with(new))
         };
-        let waiting =
-            Waiting([place(group.to_owned(), USER_MAX), place(format!("directory {directory}"), DIRECTORY_MAX)]);
+        let waiting = FileTurnRequest([
+            place(group.to_owned(), USER_MAX),
+            place(format!("directory {directory}"), DIRECTORY_MAX),
+        ]);
         (!waiting.0.iter().any(|place| place.hangs())).then_some(waiting)
     }
 }
@@ -63,18 +65,18 @@ impl UserTurns {
     }
 }
 
-impl Waiting {
+impl FileTurnRequest {
     /// Waits for the turn; `None`: never.
     ///
     /// # Cancel safety
     /// Yes.
-    pub(super) async fn turn(&self) -> Option<Turn> {
+    pub(super) async fn turn(&self) -> Option<FileTurn> {
         let [user, directory] = &self.0;
         let permits = [
             Arc::clone(&user.free).acquire_owned().await.ok()?,
             Arc::clone(&directory.free).acquire_owned().await.ok()?,
         ];
-        Some(Turn { places: self.0.clone(), _permits: permits })
+        Some(FileTurn { places: self.0.clone(), _permits: permits })
     }
 
     /// Notes that the turn has taken too long.
@@ -85,7 +87,7 @@ impl Waiting {
     }
 }
 
-impl Drop for Turn {
+impl Drop for FileTurn {
     fn drop(&mut self) {
         self.places.iter().for_each(|place| place.late.store(0, Ordering::Relaxed));
     }
@@ -97,7 +99,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_user_whose_files_hang_holds_up_nobody_else() {
-        let turns = Turns::default();
+        let turns = FileTurns::default();
         let joe = turns.wait("joe", "/home").unwrap();
         let held = [joe.turn().await.unwrap(), joe.turn().await.unwrap()];
         // Others of the same user wait, until one was late.

@@ -2,7 +2,7 @@
 //! dropped.
 
 use super::super::Routing;
-use super::{Expanded, ExpansionRequest, PendingExpansion, QUESTIONS_IN_A_ROW, Settings};
+use super::{Expanded, ExpansionRequest, ExpansionSettings, PendingExpansion, QUESTIONS_IN_A_ROW};
 use crate::env::clock;
 use route::Answers;
 use route::question::{Answer, Question};
@@ -87,7 +87,7 @@ impl CacheEntry {
     }
 
     /// Returns whether all answers are still the same.
-    pub(super) async fn is_current(self: &Arc<Self>, routing: &Arc<Routing>, settings: &Settings) -> bool {
+    pub(super) async fn is_current(self: &Arc<Self>, routing: &Arc<Routing>, settings: &ExpansionSettings) -> bool {
         let lookups = routing.lookups();
         for (question, answer) in &self.often {
             if lookups.answer(question).await != *answer {

@@ -42,7 +42,7 @@ mod cache;
 
 use self::cache::{CacheEntry, State};
 use super::members::Members;
-use super::plan::{Kind, Plan};
+use super::plan::{MessageProperties, Plan};
 use super::{Routing, WORK_AT_ONCE};
 use crate::config;
 use crate::env::clock;
@@ -120,7 +120,7 @@ pub(crate) struct ExpansionRequest {
 
 /// Settings of the configuration.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Settings {
+pub(crate) struct ExpansionSettings {
     /// `maps.interval`.
     pub(crate) interval: Duration,
     /// `maps.expansions_size_max`.
@@ -153,7 +153,7 @@ pub(crate) type HeldTurn = Option<Turn<ClientKey>>;
 pub(crate) struct PlannedMessage {
     pub(crate) envelope: Arc<Envelope>,
     pub(crate) encoded: Arc<Encoded>,
-    pub(crate) kind: Kind,
+    pub(crate) kind: MessageProperties,
 }
 
 /// The messages of a plan.
@@ -203,7 +203,7 @@ impl fmt::Display for ExpandError {
     }
 }
 
-impl Settings {
+impl ExpansionSettings {
     /// Returns the settings of the configuration.
     pub(crate) const fn of(maps: &config::Maps) -> Self {
         Self { interval: maps.interval, octets_max: maps.expansions_size_max }
@@ -319,7 +319,7 @@ impl Expansions {
         self: &Arc<Self>,
         routing: &Arc<Routing>,
         wanted: &ExpansionRequest,
-        settings: &Settings,
+        settings: &ExpansionSettings,
     ) -> Result<Resolved, ExpandError> {
         if let Some(admission) = routing.admission().filter(|_| !self.is_long(&wanted.recipient)) {
             let resolve = |ask: &mut Ask<'_>| admission.router.resolve(ask, &wanted.request());
@@ -371,7 +371,7 @@ impl Expansions {
         self: &Arc<Self>,
         routing: &Arc<Routing>,
         wanted: &ExpansionRequest,
-        settings: &Settings,
+        settings: &ExpansionSettings,
     ) -> Result<Expanded, ExpandError> {
         let Some(admission) = routing.admission() else {
             return Err(ExpandError::Trouble("there are no maps".into()));
@@ -409,7 +409,7 @@ impl Expansions {
         wanted: &ExpansionRequest,
         recipient: &str,
         class: &SenderClass,
-        settings: &Settings,
+        settings: &ExpansionSettings,
     ) -> Result<(Made, bool), ExpandError> {
         let flight = {
             let mut state = self.lock();

@@ -7,7 +7,7 @@ use route::question::Answer;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-const SETTINGS: Settings = Settings { interval: Duration::from_secs(3_600), octets_max: 64 << 20 };
+const SETTINGS: ExpansionSettings = ExpansionSettings { interval: Duration::from_secs(3_600), octets_max: 64 << 20 };
 
 /// A directory with an alias `list`, whose members are in a file, and other aliases.
 struct World {
@@ -63,7 +63,7 @@ impl World {
         self.count_with(recipient, &SETTINGS).await
     }
 
-    async fn count_with(&self, recipient: &str, settings: &Settings) -> Result<usize, ExpandError> {
+    async fn count_with(&self, recipient: &str, settings: &ExpansionSettings) -> Result<usize, ExpandError> {
         let wanted = Self::wanted(recipient, "client");
         Ok(match self.expansions.resolve(&self.routing, &wanted, settings).await? {
             Resolved::Long(Expanded::Members(members)) => members.len(),
@@ -171,13 +171,13 @@ async fn memory_is_bounded_and_the_same_members_are_kept_once() {
         });
     assert_eq!(lists.len(), 1);
     // Expansions that do not fit are dropped, the one used last stays; one larger than all room is used and not kept.
-    let settings = Settings { octets_max: one + one / 2, ..SETTINGS };
+    let settings = ExpansionSettings { octets_max: one + one / 2, ..SETTINGS };
     world.write(1_000, "changed@elsewhere.test\n");
     assert_eq!(world.count_with("twin@mx.test", &settings).await, Ok(1_001));
     let figures = world.expansions.counts();
     assert!(figures.kept_bytes <= settings.octets_max, "{figures:?}");
     assert!(world.expansions.is_long(&"twin@mx.test".parse().unwrap()));
-    let settings = Settings { octets_max: 1_000, ..SETTINGS };
+    let settings = ExpansionSettings { octets_max: 1_000, ..SETTINGS };
     for _ in 0..2 {
         world.write(1_000, "again@elsewhere.test\n");
         assert_eq!(world.count_with("list@mx.test", &settings).await, Ok(1_001));
@@ -265,7 +265,7 @@ async fn answers_beyond_the_first_are_checked_by_the_interval() {
         let expanded = Expanded::Discarded;
         Arc::new(CacheEntry::new(&wanted, &world.routing, SenderClass::default(), expanded, answers.clone(), at))
     };
-    let settings = Settings { interval: Duration::from_secs(60), ..SETTINGS };
+    let settings = ExpansionSettings { interval: Duration::from_secs(60), ..SETTINGS };
     let now = clock::now();
     let good = kept(&answers, now);
     assert_eq!((good.often.len(), good.seldom.len()), (CHECKED_MAX, 40 - CHECKED_MAX));

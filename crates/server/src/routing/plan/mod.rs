@@ -30,13 +30,13 @@ const RECIPIENTS_MAX: usize = 50_000;
 /// Messages of the recipients so far.
 #[derive(Debug)]
 pub(crate) struct Plan {
-    messages: Vec<Message>,
+    messages: Vec<RoutedMessage>,
     /// Recipients in `messages`, each with its destination.
     known: HashSet<(Box<str>, Vec<u8>)>,
     /// Recipients that were accepted after `messages` and are not in them yet, from the first long list on.
     later: Vec<Later>,
     /// Recipients of each kind in all; those that two of `later` have count twice.
-    totals: Vec<(Kind, usize)>,
+    totals: Vec<(MessageProperties, usize)>,
     /// Recipients that were accepted and are dropped, as an entry demands.
     discarded: Vec<Address>,
     /// All messages are dropped, as an entry for client or sender demands.
@@ -64,15 +64,15 @@ struct Later {
 
 /// A message that a transaction becomes.
 #[derive(Debug)]
-pub(crate) struct Message {
-    kind: Kind,
+pub(crate) struct RoutedMessage {
+    kind: MessageProperties,
     recipients: Vec<Recipient>,
     destinations: Vec<Vec<u8>>,
 }
 
 /// Properties that the recipients of one message share.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct Kind {
+pub(crate) struct MessageProperties {
     /// The sender, where it is not that of the transaction.
     pub(crate) sender: Option<ReversePath>,
     /// Why it is held.
@@ -81,7 +81,7 @@ pub(crate) struct Kind {
     pub(crate) queue_only: bool,
 }
 
-impl Kind {
+impl MessageProperties {
     /// Returns the kind of the message that a delivery goes into.
     pub(super) fn of(delivery: &Delivery) -> Self {
         Self { sender: delivery.sender.clone(), hold: delivery.hold.clone(), queue_only: delivery.queue_only }
@@ -150,19 +150,19 @@ impl Plan {
         let mut ruled = Vec::with_capacity(parts.capacity());
         for one in deliveries {
             ruled.push(one.acknowledge);
-            let kind = self.kind_here(&Kind::of(&one)).into_owned();
+            let kind = self.kind_here(&MessageProperties::of(&one)).into_owned();
             let copy = one.is_copy.then_some(one.copy_dsn);
             let params = params(&recipient.params, is_alone, copy, kind.sender.is_some());
             parts.push((kind, one.address, params, one.destination));
         }
         for one in failed {
             ruled.push(None);
-            let kind = self.kind_here(&Kind::of_failed(&one)).into_owned();
+            let kind = self.kind_here(&MessageProperties::of_failed(&one)).into_owned();
             let params = params(&recipient.params, is_alone, one.copy, kind.sender.is_some());
             let (status, text) = (one.refusal.status, one.refusal.text.into());
             parts.push((kind, one.address, params, Destination::new(To::Error { status, text })));
         }
-        let mut kinds: Vec<&Kind> = self.messages.iter().map(|message| &message.kind).collect();
+        let mut kinds: Vec<&MessageProperties> = self.messages.iter().map(|message| &message.kind).collect();
         for (kind, ..) in &parts {
             if !kinds.contains(&kind) {
                 kinds.push(kind);
@@ -211,9 +211,9 @@ impl Plan {
     }
 
     /// Checks that there is room for recipients of these kinds, as [`Plan::add`] does.
-    fn judge<'k>(&self, kinds: impl Iterator<Item = &'k Kind> + Clone) -> Result<(), NotAdded> {
-        let new = |is_known: &dyn Fn(&Kind) -> bool| {
-            let mut new: Vec<Cow<'_, Kind>> = Vec::new();
+    fn judge<'k>(&self, kinds: impl Iterator<Item = &'k MessageProperties> + Clone) -> Result<(), NotAdded> {
+        let new = |is_known: &dyn Fn(&MessageProperties) -> bool| {
+            let mut new: Vec<Cow<'_, MessageProperties>> = Vec::new();
             for kind in kinds.clone().map(|kind| self.kind_here(kind)) {
                 if !is_known(&kind) && !new.contains(&kind) {
                     new.push(kind);
@@ -236,9 +236,9 @@ impl Plan {
     }
 
     /// Returns the kind of message that recipients of this kind go into.
-    fn kind_here<'k>(&self, kind: &'k Kind) -> Cow<'k, Kind> {
+    fn kind_here<'k>(&self, kind: &'k MessageProperties) -> Cow<'k, MessageProperties> {
         match self.is_report && kind.sender.is_some() {
-            true => Cow::Owned(Kind { sender: None, ..kind.clone() }),
+            true => Cow::Owned(MessageProperties { sender: None, ..kind.clone() }),
             false => Cow::Borrowed(kind),
         }
     }
@@ -249,8 +249,11 @@ impl Plan {
         if self.later.is_empty() {
             return false;
         }
-        let mut kinds: Vec<Kind> = Vec::new();
-        let of = deliveries.iter().map(Kind::of).chain(resolution.failed.iter().map(Kind::of_failed));
+        let mut kinds: Vec<MessageProperties> = Vec::new();
+        let of = deliveries
+            .iter()
+            .map(MessageProperties::of)
+            .chain(resolution.failed.iter().map(MessageProperties::of_failed));
         for kind in of {
             if !kinds.contains(&kind) {
                 kinds.push(kind);
@@ -264,8 +267,8 @@ impl Plan {
         self.judge(members.kinds().map(|(kind, _)| kind)) == Err(NotAdded::Unmerged)
     }
 
-    fn totals_of_messages(&self) -> Vec<(Kind, usize)> {
-        let mut totals: Vec<(Kind, usize)> = Vec::new();
+    fn totals_of_messages(&self) -> Vec<(MessageProperties, usize)> {
+        let mut totals: Vec<(MessageProperties, usize)> = Vec::new();
         for message in &self.messages {
             match totals.iter_mut().find(|(kind, _)| *kind == message.kind) {
                 Some((_, total)) => *total += message.recipients.len(),
@@ -343,12 +346,12 @@ impl Plan {
         recipients.peek().is_some() && recipients.all(|(address, destination)| holds(address, destination))
     }
 
-    fn push(&mut self, kind: &Kind, recipient: Recipient, destination: Vec<u8>) {
+    fn push(&mut self, kind: &MessageProperties, recipient: Recipient, destination: Vec<u8>) {
         let most = self.recipients_max;
-        let fits = |message: &Message| message.recipients.len() < most && message.kind == *kind;
+        let fits = |message: &RoutedMessage| message.recipients.len() < most && message.kind == *kind;
         let at = self.messages.iter().rposition(fits).unwrap_or_else(|| {
             let (recipients, destinations) = (Vec::new(), Vec::new());
-            self.messages.push(Message { kind: kind.clone(), recipients, destinations });
+            self.messages.push(RoutedMessage { kind: kind.clone(), recipients, destinations });
             self.messages.len() - 1
         });
         let message = self.messages.get_mut(at).expect("it was found or pushed");
@@ -371,13 +374,13 @@ impl Plan {
         mut self,
         envelope: &Envelope,
         mut id_of: impl FnMut(usize) -> QueueId,
-    ) -> Vec<(Envelope, Vec<Vec<u8>>, Kind)> {
+    ) -> Vec<(Envelope, Vec<Vec<u8>>, MessageProperties)> {
         self.merge_later(true);
         // The message with the transaction's own sender comes first and has the queue id that the client gets.
-        self.messages.sort_by_key(|message| message.kind != Kind::default());
+        self.messages.sort_by_key(|message| message.kind != MessageProperties::default());
         let quarantine = self.quarantine;
         let made = self.messages.into_iter().enumerate().map(|(number, message)| {
-            let Message { mut kind, recipients, destinations } = message;
+            let RoutedMessage { mut kind, recipients, destinations } = message;
             kind.hold = kind.hold.or_else(|| quarantine.clone());
             let mut made = Envelope { id: id_of(number), recipients, ..envelope.clone() };
             if let Some(sender) = &kind.sender {

@@ -8,7 +8,7 @@ use route::Refusal;
 /// Model of a plan that does not share lists: every recipient goes into its message when it is accepted.
 #[derive(Default)]
 struct Model {
-    messages: Vec<(Kind, Vec<Recipient>, Vec<Vec<u8>>)>,
+    messages: Vec<(MessageProperties, Vec<Recipient>, Vec<Vec<u8>>)>,
     known: HashSet<(Box<str>, Vec<u8>)>,
     acknowledge: Option<Acknowledge>,
     has_unruled: bool,
@@ -20,18 +20,19 @@ impl Model {
         let is_alone = deliveries.iter().filter(|one| !one.is_copy).count() + failed.len() == 1;
         let mut parts = Vec::new();
         for one in deliveries {
-            let kind = Kind { sender: one.sender.clone(), hold: one.hold.clone(), queue_only: one.queue_only };
+            let kind =
+                MessageProperties { sender: one.sender.clone(), hold: one.hold.clone(), queue_only: one.queue_only };
             let params =
                 params(&recipient.params, is_alone, one.is_copy.then_some(one.copy_dsn), kind.sender.is_some());
             parts.push((kind, one.address.clone(), params, one.destination.clone(), one.acknowledge));
         }
         for one in failed {
-            let kind = Kind { sender: one.sender.clone(), ..Kind::default() };
+            let kind = MessageProperties { sender: one.sender.clone(), ..MessageProperties::default() };
             let params = params(&recipient.params, is_alone, one.copy, kind.sender.is_some());
             let to = To::Error { status: one.refusal.status, text: one.refusal.text.as_str().into() };
             parts.push((kind, one.address.clone(), params, Destination::new(to), None));
         }
-        let mut kinds: Vec<&Kind> = self.messages.iter().map(|(kind, ..)| kind).collect();
+        let mut kinds: Vec<&MessageProperties> = self.messages.iter().map(|(kind, ..)| kind).collect();
         for (kind, ..) in &parts {
             if !kinds.contains(&kind) {
                 kinds.push(kind);
@@ -47,7 +48,9 @@ impl Model {
             if !self.known.insert((destination.who(&address), name.clone())) {
                 continue;
             }
-            let fits = |(of, recipients, _): &(Kind, Vec<Recipient>, Vec<_>)| *of == kind && recipients.len() < most;
+            let fits = |(of, recipients, _): &(MessageProperties, Vec<Recipient>, Vec<_>)| {
+                *of == kind && recipients.len() < most
+            };
             let at = self.messages.iter().rposition(fits).unwrap_or_else(|| {
                 self.messages.push((kind, Vec::new(), Vec::new()));
                 self.messages.len() - 1
@@ -179,7 +182,7 @@ proptest! {
             prop_assert_eq!(plan.is_nothing(), model.messages.is_empty());
         }
         prop_assert_eq!((plan.acknowledge, plan.has_unruled), (model.acknowledge, model.has_unruled));
-        model.messages.sort_by_key(|(kind, ..)| *kind != Kind::default());
+        model.messages.sort_by_key(|(kind, ..)| *kind != MessageProperties::default());
         let made = plan.into_messages(&envelope(), |_| QueueId::MIN);
         let made: Vec<_> = made.into_iter().map(|(envelope, names, kind)| (kind, envelope.recipients, names)).collect();
         prop_assert_eq!(made, model.messages);

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// The client and the sender of a message.
 #[derive(Clone, Debug)]
-pub struct Sender {
+pub struct ExplainedSender {
     /// The sender in the envelope.
     pub address: ReversePath,
     /// Where the client is; `None`: a process of this machine.
@@ -125,7 +125,7 @@ impl Explainer {
 
     /// Returns the route of a recipient. Waits for sources that have to be asked.
     #[must_use]
-    pub fn route(&self, sender: &Sender, recipient: &Address) -> RouteTrace {
+    pub fn route(&self, sender: &ExplainedSender, recipient: &Address) -> RouteTrace {
         let mut sender = sender.clone();
         // The one name that the server knows without the DNS: see `dns::reverse`.
         if sender.client.is_some_and(|ip| ip.to_canonical().is_loopback()) && self.config.accept.reverse_dns {
@@ -171,7 +171,7 @@ impl Explainer {
 fn way(
     Admission { router, access }: &Admission,
     ask: &mut route::Ask<'_>,
-    sender: &Sender,
+    sender: &ExplainedSender,
     recipient: &Address,
 ) -> Result<RouteTrace, route::Stop> {
     let client = Client {

@@ -6,7 +6,7 @@
 
 use super::load::{lines, load_tls, open_authenticator, threads, with_places};
 use super::server::{Server, lock, register};
-use crate::accept::listener::{self, Acceptor as Socket};
+use crate::accept::listener::{self, ConnectionAcceptor as Socket};
 use crate::config::{self, Config, Listen, Loaded, Machine};
 use crate::context::{ActiveConfig, ListenerProfile};
 use crate::control::{self, Answer, Reason};
@@ -24,7 +24,7 @@ use std::sync::atomic::Ordering;
 
 /// Where the configuration comes from.
 #[derive(Clone, Debug)]
-pub struct Source {
+pub struct ConfigSource {
     /// The file, if there is one.
     pub path: Option<PathBuf>,
     /// `--set` of the command line.
@@ -33,7 +33,7 @@ pub struct Source {
     pub machine: Machine,
 }
 
-impl Source {
+impl ConfigSource {
     /// Reads it.
     ///
     /// # Errors
@@ -90,7 +90,7 @@ impl Server {
         }
     }
 
-    fn try_reload(self: &Arc<Self>, source: &Source) -> Result<Reloaded, Refused> {
+    fn try_reload(self: &Arc<Self>, source: &ConfigSource) -> Result<Reloaded, Refused> {
         // All that can fail, first.
         let loaded = source.read().map_err(|problems| Refused::of(&problems))?;
         let old = self.context.live.load_full();
@@ -106,7 +106,7 @@ impl Server {
         let authenticator = open_authenticator(&config).map_err(|error| Refused::because(error.to_string()))?;
         let reasons = config::read_safe_reasons(config.delivery.classes.as_deref(), &routing::load::trust(&config));
         let reasons = reasons.map_err(|faults| Refused::because(lines(&faults)))?;
-        let log = log::Settings::from_config(&config.log, &config.hostname);
+        let log = log::LogSettings::from_config(&config.log, &config.hostname);
         log::check(&log)
             .map_err(|error| Refused::because(format!("log.path: {error}; name a file that mailrace may write")))?;
         // The resolver reads the present servers and names of the machine. If they are the same, the kept answers

@@ -15,7 +15,7 @@ impl Trial {
     /// Runs with `text`, whose `CERT` and `KEY` are files.
     fn new(text: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let source = Source {
+        let source = ConfigSource {
             path: Some(dir.path().join("mailrace.toml")),
             overrides: vec!["accept.reverse_dns=false".to_owned()],
             machine: Machine::default(),

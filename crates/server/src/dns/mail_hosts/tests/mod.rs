@@ -2,7 +2,7 @@
 
 use super::super::now;
 use super::super::testing::{Manner, Server, a, cname, mx, resolver_of, settings, standing};
-use super::choose::Candidate;
+use super::choose::HostCandidate;
 use super::*;
 use crate::config::Dns;
 use crate::dns::places::QUICK;
@@ -692,7 +692,7 @@ proptest! {
             _ => false,
         }).count();
         let hosts = found.into_iter().map(|(preference, name, answer)| {
-            (Candidate { preference, name: format!("h{name}.example").into(), address: None }, answer)
+            (HostCandidate { preference, name: format!("h{name}.example").into(), address: None }, answer)
         }).collect();
         match choose("x.example", hosts, is_ours, &mut Shuffle::new(seed)) {
             Ok(hosts) => {
