@@ -6,8 +6,9 @@ use crate::config_commands::Source;
 use crate::exit::{Exit, Failure};
 use clap::Args;
 use operator::control::BindError;
+use server::StartError;
 use server::config::render;
-use server::start::{Prepared, StartError};
+use server::start::Prepared;
 use std::io::{ErrorKind, Write as _};
 use std::net::SocketAddr;
 

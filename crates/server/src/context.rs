@@ -22,6 +22,7 @@ use crate::next_hop::smart_hosts;
 use crate::routing::Routing;
 use crate::routing::expansions::Expansions;
 use crate::sink::Behaviour;
+use crate::stop::Stop;
 use crate::tls::{Acceptor, Connector};
 use arc_swap::ArcSwap;
 use mail::{Address, Envelope, QueueId};
@@ -31,10 +32,9 @@ use schedule::RetryPolicy;
 use smtp::server::Settings;
 use spool::Spool;
 use spool::envelope::Encoded;
-use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
@@ -75,7 +75,7 @@ pub(crate) struct Context {
     /// Messages that programs have submitted and that are not accepted yet.
     pub(crate) pickup: crate::pickup::WaitingFiles,
     /// The stop signal.
-    pub(crate) stop: Stop,
+    pub(crate) stop: Arc<Stop>,
     /// Faults played on purpose, in `mailrace sink`.
     pub(crate) behaviour: Option<Behaviour>,
     /// Descriptors the process may have.
@@ -302,81 +302,6 @@ impl ListenerProfile {
     }
 }
 
-/// The end of the server: no new transactions, open ones finish.
-#[derive(Default)]
-pub(crate) struct Stop {
-    has_begun: AtomicBool,
-    begins: Notify,
-    open: AtomicUsize,
-    last_closed: Notify,
-}
-
-impl fmt::Debug for Stop {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Stop").field("has_begun", &self.has_begun()).field("open", &self.open()).finish_non_exhaustive()
-    }
-}
-
-impl Stop {
-    /// Begins the end and wakes every connection.
-    pub(crate) fn begin(&self) {
-        self.has_begun.store(true, Ordering::SeqCst);
-        self.begins.notify_waiters();
-    }
-
-    /// Returns whether the end has begun.
-    pub(crate) fn has_begun(&self) -> bool {
-        self.has_begun.load(Ordering::SeqCst)
-    }
-
-    /// Resolves when the end begins, or at once if it has.
-    pub(crate) async fn begun(&self) {
-        let mut begins = std::pin::pin!(self.begins.notified());
-        // Registered before the flag is read, so that a beginning in between is not missed.
-        begins.as_mut().enable();
-        if !self.has_begun() {
-            begins.await;
-        }
-    }
-
-    /// Connections that are open.
-    pub(crate) fn open(&self) -> usize {
-        self.open.load(Ordering::SeqCst)
-    }
-
-    /// Resolves when no connection is open.
-    pub(crate) async fn drained(&self) {
-        loop {
-            let mut last = std::pin::pin!(self.last_closed.notified());
-            last.as_mut().enable();
-            if self.open() == 0 {
-                return;
-            }
-            last.await;
-        }
-    }
-}
-
-/// Counts one connection while it lives.
-#[derive(Debug)]
-pub(crate) struct ConnectionCount(Arc<Context>);
-
-impl ConnectionCount {
-    /// Counts a connection.
-    pub(crate) fn new(context: &Arc<Context>) -> Self {
-        context.stop.open.fetch_add(1, Ordering::SeqCst);
-        Self(Arc::clone(context))
-    }
-}
-
-impl Drop for ConnectionCount {
-    fn drop(&mut self) {
-        if self.0.stop.open.fetch_sub(1, Ordering::SeqCst) == 1 {
-            self.0.stop.last_closed.notify_waiters();
-        }
-    }
-}
-
 #[cfg(test)]
 impl Context {
     /// Makes a service for trials, that keeps and logs nothing.
@@ -398,7 +323,7 @@ impl Context {
             expansions: Expansions::new(),
             logins: Logins::default(),
             pickup: crate::pickup::WaitingFiles::default(),
-            stop: Stop::default(),
+            stop: Arc::default(),
             behaviour: Some(behaviour).filter(|behaviour| !behaviour.is_plain()),
             open_files_max: 1_024,
             began,

@@ -37,11 +37,13 @@ mod simulation;
 pub mod sink;
 mod sliding_window;
 mod state_file;
+mod stop;
 pub mod submit;
 mod tasks;
 pub mod tls;
+mod transport;
 
 pub use ::operator::{control, queue};
 pub(crate) use ::operator::{delivery_watch, mailer_statistics, user_share};
 pub use os as env;
-pub use shell::{ConfigSource, ShutdownSummary, explain, start};
+pub use shell::{ConfigSource, ShutdownSummary, StartError, explain, start};

@@ -12,11 +12,12 @@ use crate::accept::client::{self, CANNOT_SAY, ClientLimitsLookup};
 use crate::accept::limits::{AdmittedConnection, Limit, Refusal};
 use crate::accept::listener::{Accepted, ConnectionAcceptor, refuse};
 use crate::accept::proxy;
-use crate::context::{ActiveConfig, ConnectionCount, Context, ListenerProfile, ListenerState};
+use crate::context::{ActiveConfig, Context, ListenerProfile, ListenerState};
 use crate::env::clock;
-use crate::session::{Connection, Opening, Transport};
+use crate::stop::ConnectionCount;
 use crate::tls::ClientCertificate;
-use mail::Client;
+use crate::transport::Transport;
+use mail::{Client, Reply, ReplyCode};
 use observe::{Event, Relay, Ruleset};
 use smtp::server::{Session, Tls};
 use socket2::SockRef;
@@ -33,11 +34,29 @@ const SHUTTING_DOWN: &str = "421 4.3.2 Shutting down, closing connection\r\n";
 /// Time between two log lines about errors of accept.
 const TROUBLE_INTERVAL: Duration = Duration::from_secs(10);
 
+/// A connection that was let in, whose greeting is due.
+pub(crate) struct NewConnection {
+    pub(crate) context: Arc<Context>,
+    pub(crate) lane: Arc<ListenerProfile>,
+    pub(crate) session: Session,
+    pub(crate) transport: Transport,
+    /// The certificate of the client, if the connection began with a handshake.
+    pub(crate) certificate: ClientCertificate,
+    pub(crate) began: Instant,
+}
+
+/// Serves the connections that the accept loop lets in.
+pub(crate) trait Serve: Clone + Send + Sync + 'static {
+    /// Greets the client and runs the session to its end.
+    fn serve(&self, connection: NewConnection) -> impl Future<Output = ()> + Send;
+}
+
 /// Takes connections from one socket until the server stops or the listener is closed.
 pub(crate) async fn take_connections(
     context: Arc<Context>,
     listener: Arc<ListenerState>,
     mut acceptor: ConnectionAcceptor,
+    serve: impl Serve,
 ) {
     let mut trouble_said: Option<Instant> = None;
     let mut stop = pin!(context.stop.begun());
@@ -55,7 +74,7 @@ pub(crate) async fn take_connections(
             accepted = acceptor.accept() => accepted,
         };
         match accepted {
-            Accepted::Connection(stream, peer) => take(&context, &listener, stream, peer),
+            Accepted::Connection(stream, peer) => take(&context, &listener, stream, peer, &serve),
             Accepted::Refused(peer) => {
                 let max = context.open_files_max;
                 let refusal = Refusal { limit: Limit::Files, value: u32::try_from(max).unwrap_or(u32::MAX) };
@@ -75,7 +94,7 @@ pub(crate) async fn take_connections(
 }
 
 /// Admits a connection and starts its task, or refuses it.
-fn take(context: &Arc<Context>, listener: &ListenerState, stream: TcpStream, peer: SocketAddr) {
+fn take(context: &Arc<Context>, listener: &ListenerState, stream: TcpStream, peer: SocketAddr, serve: &impl Serve) {
     let began = clock::now();
     let lane = listener.lane.load_full();
     // Replies are complete when they are written; waiting to fill packets only delays them. A failure costs only
@@ -87,8 +106,9 @@ fn take(context: &Arc<Context>, listener: &ListenerState, stream: TcpStream, pee
     let known = if let ClientLimitsLookup::ClientLimits(own) = client { Some((peer.ip(), own)) } else { None };
     match context.limits.admit_own(listener.entry, known, began) {
         Ok(guard) => {
-            let open = ConnectionCount::new(context);
-            let arrival = Arrival { context: Arc::clone(context), lane, peer, began, guard };
+            let open = ConnectionCount::new(&context.stop);
+            let serve = serve.clone();
+            let arrival = Arrival { context: Arc::clone(context), lane, peer, began, guard, serve };
             tokio::spawn(async move {
                 if comes_by_proxy {
                     Box::pin(arrival.proxied(stream)).await;
@@ -120,20 +140,21 @@ fn report_refusal(context: &Context, lane: &ListenerProfile, peer: SocketAddr, r
         limit: observe::Limit::from_name(refusal.limit.name()),
         value: refusal.value.into(),
         max: refusal.value.into(),
-        reply: &crate::session::reply(code.parse().unwrap_or(421), text),
+        reply: &Reply::new(ReplyCode::of(code.parse().unwrap_or(421)), None, text),
     });
 }
 
 /// A connection before its greeting.
-struct Arrival {
+struct Arrival<S> {
     context: Arc<Context>,
     lane: Arc<ListenerProfile>,
     peer: SocketAddr,
     began: Instant,
     guard: AdmittedConnection,
+    serve: S,
 }
 
-impl Arrival {
+impl<S: Serve> Arrival<S> {
     /// Reads the header of a proxy, which speaks first.
     async fn proxied(mut self, mut stream: TcpStream) {
         let received = tokio::select! {
@@ -185,7 +206,7 @@ impl Arrival {
             arg1: None,
             arg2: Some(&ip.to_string()),
             relay: Relay::address(ip),
-            reply: &crate::session::reply(421, text.split_once(' ').map_or(text, |(_, text)| text)),
+            reply: &Reply::new(ReplyCode::of(421), None, text.split_once(' ').map_or(text, |(_, text)| text)),
         });
     }
 
@@ -208,7 +229,7 @@ impl Arrival {
 
     /// Lets the session run.
     async fn open(self, transport: Transport, tls: Option<Tls>, shown: ClientCertificate) {
-        let Self { context, lane, peer, began, guard } = self;
+        let Self { context, lane, peer, began, guard, serve } = self;
         context.record(&Event::Connected { relay: Relay::address(peer.ip()), daemon: &lane.listen.name });
         let live = context.live.load_full();
         let mut session = Session::new(offered(&context, &lane, &live, peer), Client::Network(peer), tls);
@@ -218,8 +239,7 @@ impl Arrival {
         session.trust_client(live.rights.is_from(peer.ip()));
         let since = clock::now().saturating_duration_since(began);
         session.begins_at(Duration::from_micros(clock::unix_us()).saturating_sub(since));
-        let connection = Connection::new(context, lane, session, Opening::default().showing(shown), began);
-        connection.run(transport).await;
+        serve.serve(NewConnection { context, lane, session, transport, certificate: shown, began }).await;
         drop(guard);
     }
 }

@@ -10,7 +10,7 @@ use crate::context::Context;
 use crate::env::clock;
 use crate::env::error::words;
 use crate::next_hop::Endpoint;
-use crate::session::Transport;
+use crate::transport::Transport;
 use schedule::Failure;
 use std::io;
 use std::net::{IpAddr, SocketAddr};

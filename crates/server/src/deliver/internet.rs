@@ -1,6 +1,6 @@
 //! Hosts of a test: connections that lead to a script instead of the network.
 
-use crate::session::Transport;
+use crate::transport::Transport;
 use std::fmt;
 use std::future::Future;
 use std::io;

@@ -9,8 +9,8 @@
 use super::Candidate;
 use crate::env::clock;
 use crate::routing::Routing;
-use crate::session::{FAR, Transport, Wait};
 use crate::tls::TlsInfo;
+use crate::transport::{FAR, Transport, Wait};
 use smtp::client::{ClientSession, ClientStep, Loss, Stage};
 use std::future::{Future, poll_fn};
 use std::io::IoSlice;

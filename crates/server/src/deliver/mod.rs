@@ -11,6 +11,7 @@
 
 mod answers;
 mod connect;
+mod connect_error;
 mod dial;
 mod extensions;
 #[cfg(test)]
@@ -32,11 +33,12 @@ use crate::dispatch::{ConnectTarget, ConnectionSignal, Dispatch};
 use crate::dns::NoHosts;
 use crate::message::{LoadError, OutboundMessage, ReadError};
 use crate::resolve::SiteHosts;
-use crate::session::Wait;
 use crate::settle::{self, Attempt, AttemptOutcome};
 #[cfg(test)]
 use crate::simulation::{Sabotage, is_sabotaged};
-use connect::{ConnectError, next_hop};
+use crate::transport::Wait;
+use connect::next_hop;
+use connect_error::ConnectError;
 use mail::MailParams;
 use observe::{Event, NextHop, Severity};
 use outbound_session::OutboundSession;

@@ -4,17 +4,18 @@
 //! A message is sent while the one before still awaits its reply. The state of the connection as a whole is judged at
 //! its end: [`OutboundSession::dismissal`], [`OutboundSession::has_failed`].
 
-use super::connect::{ConnectError, next_hop, refused};
+use super::connect::{next_hop, refused};
+use super::connect_error::ConnectError;
 use super::link::{Link, Next};
 use super::{AttemptWork, answers, extensions, learn, peer};
 use crate::dispatch::ConnectionSignal;
 use crate::env::{blocking, clock};
 use crate::message::Content;
 use crate::message::{LoadError, OutboundMessage, ReadError};
-use crate::session::Wait;
 use crate::settle::{self, Attempt, AttemptOutcome, Cause};
 #[cfg(test)]
 use crate::simulation::{Sabotage, is_sabotaged};
+use crate::transport::Wait;
 use mail::{Body, EnhancedCode, Outcome, QueueId};
 use schedule::{Failure, Feedback, Hosts, Job, Lag, NextJob, Standing};
 use smtp::client::{Answer, ClientStep, Closing, Finished, Loss, Misfit, Stage};

@@ -11,7 +11,7 @@
 //! | TLS is not tried | `Try_TLS: NO`, `tls = "none"` | over `opportunistic` |
 
 use super::Candidate;
-use super::connect::ConnectError;
+use super::connect_error::ConnectError;
 use super::link::Link;
 use crate::config::Config;
 use crate::routing::{Admission, Routing};

@@ -4,7 +4,6 @@
 //! Read once before the rules are made, and again at a reload with the rights that are left then. A file that cannot be
 //! read adds nothing: its reader reports it.
 
-use super::needs::is_local;
 use crate::config::{self, Config, MapSource};
 use crate::env::accounts::Accounts;
 use std::collections::BTreeSet;
@@ -115,6 +114,14 @@ fn lists(config: &Config) -> Vec<PathBuf> {
         }
     }
     found.into_iter().collect()
+}
+
+/// Returns whether there may be mail for this machine: by its domains, or by a map that names the mailer `local`.
+pub(super) fn is_local(config: &Config) -> bool {
+    let (local, maps) = (&config.local, &config.maps);
+    let of_maps =
+        [&maps.aliases, &maps.mailertable, &maps.virtusertable].into_iter().any(|sources| !sources.is_empty());
+    local.own_name || !local.domains.is_empty() || !local.domain_files.is_empty() || of_maps
 }
 
 /// Returns the lists that a text names by their full names.

@@ -8,7 +8,7 @@
 //! - With the helper of local delivery the server writes no mailbox, and reads no home if workers do that. Without it
 //!   the server reads `.forward` files of all users and writes the mailboxes of its own user.
 
-use super::facts::HardeningFacts;
+use super::facts::{HardeningFacts, is_local};
 use crate::config::{self, Config, Mailbox};
 pub use crate::env::landlock::{Access, EXECUTE, READ, WRITE};
 use std::path::{Path, PathBuf};
@@ -133,14 +133,6 @@ fn system(config: &Config) -> Vec<Need> {
     needs.extend(DEVICES.into_iter().map(|path| Need::new("the system", path, Scope::Only, READ)));
     needs.push(Need::new("the system", "/dev/null", Scope::Only, WRITE));
     needs
-}
-
-/// Returns whether there may be mail for this machine: by its domains, or by a map that names the mailer `local`.
-pub(super) fn is_local(config: &Config) -> bool {
-    let (local, maps) = (&config.local, &config.maps);
-    let of_maps =
-        [&maps.aliases, &maps.mailertable, &maps.virtusertable].into_iter().any(|sources| !sources.is_empty());
-    local.own_name || !local.domains.is_empty() || !local.domain_files.is_empty() || of_maps
 }
 
 /// Adds the needs of a server that cannot start workers: it delivers as its own user.

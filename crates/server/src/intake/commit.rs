@@ -14,7 +14,7 @@ use super::message_store::MessageStore;
 use crate::context::Context;
 use crate::env::blocking;
 use crate::routing::expansions::{MEMBERS_AT_ONCE, PlannedMessage};
-use crate::routing::plan::MessageProperties;
+use crate::routing::message_properties::MessageProperties;
 use crate::settle::deadline;
 #[cfg(test)]
 use crate::simulation::{Sabotage, is_sabotaged};

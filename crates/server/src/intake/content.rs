@@ -19,8 +19,6 @@ pub const RAM_BYTES_MAX: usize = 2 * PIECE_BYTES + 2 * CHUNK_BYTES;
 /// Content up to this travels inline; larger content goes in chunks. A piece that grows past it by one read may hold
 /// twice as much, since it grows by doubling.
 pub const PIECE_BYTES: usize = 64 << 10;
-/// The most that is read from a connection at once, into a buffer that all connections of a thread share.
-pub const READ_BYTES: usize = 32 << 10;
 /// Unused room that small content may keep in memory.
 const SLACK_BYTES: usize = 512;
 /// Content in one chunk: the sum stays within 256 KiB, and a chunk with its header is a multiple of a block.

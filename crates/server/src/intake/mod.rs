@@ -32,7 +32,7 @@ pub(crate) mod uncommitted;
 pub(crate) use class::{HeaderHints, class_of};
 pub(crate) use commit::{Enqueue, NewMessage, Origin, StoredTransaction, commit, first_state};
 pub(crate) use content::inline;
-pub use content::{FinishedContent, PIECE_BYTES, RAM_BYTES_MAX, READ_BYTES};
+pub use content::{FinishedContent, PIECE_BYTES, RAM_BYTES_MAX};
 pub use message_store::MessageStore;
 pub(crate) use report::submit_report;
 pub use transaction_content::TransactionContent;

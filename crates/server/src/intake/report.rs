@@ -11,7 +11,8 @@ use crate::routing::Routing;
 use crate::routing::expansions::{
     ClientKey, ExpandError, Expanded, ExpansionRequest, ExpansionSettings, PlannedMessage, PlannedMessages, Resolved,
 };
-use crate::routing::plan::{MessageProperties, NotAdded, Plan};
+use crate::routing::message_properties::MessageProperties;
+use crate::routing::plan::{NotAdded, Plan};
 use bytes::Bytes;
 use mail::report::{Original, Report, compose, fitting};
 use mail::{Envelope, QueueId};

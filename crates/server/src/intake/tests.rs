@@ -6,7 +6,7 @@ use super::*;
 use crate::config::{Config, SEGMENT_BYTES_MIN};
 use crate::context::Context;
 use crate::routing::expansions::PlannedMessage;
-use crate::routing::plan::MessageProperties;
+use crate::routing::message_properties::MessageProperties;
 use crate::simulation::{Sabotage, sabotage, spool_on, spool_with};
 use bytes::Bytes;
 use mail::{AddressError, Client, Envelope, Node, Protocol, QueueId, QueueIds, Received, ReversePath};

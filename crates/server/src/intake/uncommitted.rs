@@ -273,7 +273,7 @@ pub(crate) async fn commit(context: &Arc<Context>, how: Acknowledge, message: Me
         let body = in_memory(content, spool.header_bytes_max());
         append(&spool, &[FramedMessage::alone(&encoded, body, first)]).await?;
         if !context.live.load().queues_only() {
-            let kind = crate::routing::plan::MessageProperties::default();
+            let kind = crate::routing::message_properties::MessageProperties::default();
             let message = NewMessage { envelope: Arc::new(envelope), encoded, first, kind };
             dispatch.enqueue(context, &message, bytes, class);
         }

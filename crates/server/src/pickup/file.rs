@@ -16,6 +16,7 @@
 
 use crate::submit::{Filing, HEAD_BYTES_MAX, Malformed, PREAMBLE_BYTES, Submission, TRAILER_BYTES};
 use aws_lc_rs::digest::{Context, SHA256};
+use mail::Reply;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, openat, statat};
 use rustix::io::Errno;
 use std::collections::HashSet;
@@ -36,6 +37,9 @@ pub(super) const HEADS_KIB: usize = HEAD_BYTES_MAX >> 10;
 const DIGEST_BYTES: usize = 32;
 /// Recipients that count as a KiB: many short ones take more memory than their octets.
 const RECIPIENTS_PER_KIB: u32 = 16;
+
+/// A recipient of a submitted file by its position, and the reply that refused it.
+pub(super) type Refused = (usize, Reply);
 
 /// A file that was opened, of which nothing but the preamble was read.
 #[derive(Debug)]

@@ -16,7 +16,8 @@ use crate::routing::expansions::{
     ClientKey, ExpandError, Expanded, ExpansionRequest, ExpansionSettings, HeldTurn, PlannedMessage, Resolved,
 };
 use crate::routing::members::Members;
-use crate::routing::plan::{MessageProperties, Plan};
+use crate::routing::message_properties::MessageProperties;
+use crate::routing::plan::Plan;
 use crate::routing::{Admission, Routing};
 use crate::submit::import::ImportedMessage;
 use mail::header::{HeaderSection, Item, LineEnd};

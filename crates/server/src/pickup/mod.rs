@@ -34,16 +34,17 @@ mod warnings;
 
 pub(crate) use directory::PickupDirectory;
 
-use crate::context::{ConnectionCount, Context};
+use crate::context::Context;
 use crate::env::{blocking, clock};
+use crate::stop::ConnectionCount;
 use crate::submit::FULL;
 use crate::user_share::{UserPlace, UserShares};
-use file::{Opened, PickupFileError, SubmittedFile};
+use file::{Opened, PickupFileError, Refused, SubmittedFile};
 use import::Import;
 use mail::{EnhancedCode, Outcome, QueueId, Reply, ReplyCode};
 use observe::{Event, Limit, Relay, Severity};
 use scan::{Cleanup, DirectoryScan, DirectoryScanner, PickupMessage};
-use session::{PickupResult, PickupSession, Refused};
+use session::{PickupResult, PickupSession};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -553,7 +554,7 @@ impl FileTask {
     async fn carry(self, waiter: Option<SubmitWaiter>) -> FileOutcome {
         let Self { context, directory, name, .. } = &self;
         // Counted as a session until its file is gone: the end of the server waits for it.
-        let _open = ConnectionCount::new(context);
+        let _open = ConnectionCount::new(&context.stop);
         if let (Some(id), Some(spool)) = (name.id, context.spool())
             && !spool.states(id).is_empty()
         {

@@ -1,7 +1,6 @@
 //! Reports refused recipients of a submitted message to its sender, where no command waits for the result.
 
-use super::file::SubmittedFile;
-use super::session::Refused;
+use super::file::{Refused, SubmittedFile};
 use crate::context::Context;
 use crate::env::{blocking, clock};
 use crate::intake;

@@ -6,7 +6,7 @@
 //! left out when the others are tried again; only this process knows that, so a crash, or a stop before the others
 //! are accepted, repeats at most the reports on this message.
 
-use super::file::SubmittedFile;
+use super::file::{Refused, SubmittedFile};
 use super::report;
 use super::user::User;
 use super::waiter::SubmitWaiter;
@@ -15,7 +15,8 @@ use crate::context::{Context, ListenerProfile};
 use crate::delivery_watch::DeliveryWatch;
 use crate::env::{blocking, clock};
 use crate::session::process_listen;
-use crate::session::{Connection, Opening, Transport};
+use crate::session::{Connection, Opening};
+use crate::transport::Transport;
 use mail::{Client, QueueId, Recipient, Reply, ReplyClass, ReplyCode};
 use smtp::server::{Dialect, Session};
 use std::collections::HashSet;
@@ -42,9 +43,6 @@ pub(super) enum PickupResult {
     /// These recipients do not fit into one transaction with the others: they become a message of their own.
     Divide(HashSet<usize>),
 }
-
-/// A recipient by its position, and the reply that refused it.
-pub(super) type Refused = (usize, Reply);
 
 /// One message that is being stored.
 pub(super) struct PickupSession {

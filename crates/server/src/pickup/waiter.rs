@@ -7,7 +7,7 @@
 //! the message stays in the directory, or when this user has as many commands waiting as one may have. Any user may
 //! connect, and gets results of his own files only.
 
-use super::session::Refused;
+use super::file::Refused;
 use crate::control::Peer;
 use crate::delivery_watch::DeliveryResult;
 use crate::submit::Submission;

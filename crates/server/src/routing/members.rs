@@ -7,7 +7,7 @@
 //! Invariants: of two members with the same delivery only the first is there; the order is that of the resolution,
 //! deliveries before failures; `kinds` and `counts` agree with the members.
 
-use super::plan::MessageProperties;
+use super::message_properties::MessageProperties;
 use mail::Address;
 use route::destination::{Destination, To};
 use route::resolve::{Acknowledge, CopyDsn, Delivery, Failed};

@@ -19,6 +19,7 @@ pub(crate) mod classes;
 pub(crate) mod expansions;
 pub(crate) mod load;
 pub(crate) mod members;
+pub(crate) mod message_properties;
 pub(crate) mod plan;
 
 use crate::lookup::Lookups;

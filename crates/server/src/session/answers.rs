@@ -1,6 +1,6 @@
 //! Answers a session's questions: decisions of *admit* on sender and recipient, and results of *commit*.
 
-use super::{Connection, verify};
+use super::Connection;
 use crate::admit::Facts;
 use crate::admit::dnsbl::Listings;
 use crate::admit::logins::Allowance;
@@ -60,7 +60,7 @@ impl Connection {
             }
             Question::Data => self.begin_message(now),
             Question::Verify | Question::Expand if self.context.routing.load().is_plain() => {
-                self.session.answer_with(verify::unknown(question), now);
+                self.session.answer_with(nothing_to_verify(question), now);
             }
             Question::Verify | Question::Expand => return false,
             Question::Xclient => self.become_client(now),
@@ -313,8 +313,16 @@ impl Connection {
 }
 
 /// Returns a reply of ours; `text` begins with its enhanced code.
-pub(crate) fn reply(code: u16, text: &str) -> Reply {
+pub(super) fn reply(code: u16, text: &str) -> Reply {
     Reply::new(ReplyCode::of(code), None, text)
+}
+
+/// Returns the reply to VRFY or EXPN where there is nothing to ask.
+pub(super) fn nothing_to_verify(question: Question) -> Reply {
+    match question {
+        Question::Expand => reply(502, "5.7.0 Sorry, we do not allow this operation"),
+        _ => reply(252, "2.5.2 Cannot VRFY user; try RCPT to attempt delivery"),
+    }
 }
 
 /// Returns the one reply that means the message is safe.

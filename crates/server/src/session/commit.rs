@@ -10,7 +10,7 @@ use crate::intake::{
     self, HeaderHints, NewMessage, Origin, PIECE_BYTES, StoredTransaction, TransactionContent, class_of, uncommitted,
 };
 use crate::routing::expansions::{ClientKey, HeldTurn, MEMBERS_AT_ONCE, PlannedMessage, PlannedMessages};
-use crate::routing::plan::MessageProperties;
+use crate::routing::message_properties::MessageProperties;
 use mail::{Envelope, ReversePath};
 use observe::Ruleset;
 use route::resolve::SenderKind;

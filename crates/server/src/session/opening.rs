@@ -1,8 +1,8 @@
 //! Finds out about a client before the greeting: its name, its entries in block lists, whether it waits for the
 //! greeting, and what the access map offers to it.
 
+use super::Connection;
 use super::answers::reply;
-use super::{Connection, Transport, Wait};
 use crate::admit;
 use crate::admit::dnsbl::{self, Listings};
 use crate::admit::features::features;
@@ -10,6 +10,7 @@ use crate::context::Context;
 use crate::dns::ClientName;
 use crate::routing::Admission;
 use crate::tls::ClientCertificate;
+use crate::transport::{Transport, Wait};
 use mail::Client;
 use observe::{Event, Relay, Ruleset};
 use route::{Ask, Stop, access};

@@ -4,16 +4,17 @@
 //! this spool and these timers around it. Left out are dialogs with verdicts that no policy gives, and TLS, which
 //! needs a socket.
 
-use super::{Connection, Opening, Transport};
+use super::{Connection, Opening};
 use crate::accept::limits;
 use crate::admit::{Facts, Policies, Policy, Ruling};
 use crate::auth::{Authenticator, Scheme, hash_password};
 use crate::config::{Config, LogPath, Machine, load, spool_settings};
-use crate::context::{ActiveConfig, Context, ListenerProfile, Stop};
+use crate::context::{ActiveConfig, Context, ListenerProfile};
 use crate::dns::Resolver;
 use crate::env::clock;
 use crate::intake::MessageStore;
 use crate::log::{self, Log};
+use crate::transport::Transport;
 use arc_swap::ArcSwap;
 use mail::{Client, Node, QueueIds, Recipient};
 use smtp::dialog::{Dialog, DialogStep, fits};
@@ -119,7 +120,7 @@ impl Rig {
             expansions: crate::routing::expansions::Expansions::new(),
             logins: crate::admit::logins::Logins::default(),
             pickup: crate::pickup::WaitingFiles::default(),
-            stop: Stop::default(),
+            stop: Arc::default(),
             behaviour: None,
             open_files_max: 1_024,
             began,

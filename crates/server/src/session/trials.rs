@@ -3,12 +3,13 @@
 //!
 //! The dialogs of `smtp` test the protocol; these tests are about errors that only a driver can make.
 
-use super::{Connection, Opening, Transport};
+use super::{Connection, Opening};
 use crate::config::Config;
 use crate::context::{Context, ListenerProfile};
 use crate::dns::ClientName;
 use crate::env::clock;
 use crate::sink::Behaviour;
+use crate::transport::Transport;
 use mail::Client;
 use smtp::server::{Session, Step};
 use std::sync::Arc;

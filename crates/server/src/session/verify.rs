@@ -13,7 +13,7 @@
 //! shown by the name of the alias alone; replies quote nothing else of the files that lead there.
 
 use super::Connection;
-use super::answers::reply;
+use super::answers::{nothing_to_verify, reply};
 use crate::routing::expansions::{Expanded, Resolved};
 use crate::routing::{Admission, Routing};
 use mail::{Address, DomainName, ForwardPath, Recipient, Reply, ReplyCode};
@@ -33,7 +33,7 @@ impl Connection {
         let routing = self.context.routing.load_full();
         let argument = self.session.argument().to_owned();
         let reply = match (routing.admission(), address(&argument, &self.session.settings().hostname)) {
-            (None, _) => unknown(question),
+            (None, _) => nothing_to_verify(question),
             (Some(_), None) => reply(501, "5.1.3 Syntax error in address; write VRFY user@domain"),
             (Some(admission), Some(address)) => {
                 let found = self.look(&routing, admission, question, &address).await;
@@ -58,14 +58,14 @@ impl Connection {
         let subject = self.subject();
         // A certificate, a login or a network: as for RCPT.
         if question == Question::Expand && !routing.decide(|ask| subject.sends_anywhere(admission, ask)).await? {
-            return Ok(unknown(question));
+            return Ok(nothing_to_verify(question));
         }
         let ruled = self.judge_recipient_in_time(routing, admission, &Recipient::new(address.clone())).await?;
         if let Ruling::Refuse(refusal) = &ruled.admitted.ruling {
             return Ok(refused(refusal));
         }
         Ok(match ruled.resolved {
-            None => unknown(question),
+            None => nothing_to_verify(question),
             Some(Resolved::Short(found)) => answer(admission, question, address, found.outcome),
             Some(Resolved::Long(found)) => answer_long(admission, question, address, &found),
         })
@@ -142,14 +142,6 @@ fn members(address: &Address, deliveries: &[Delivery]) -> Reply {
     }
     let text = if members.is_empty() { format!("2.1.5 <{address}>") } else { members.join("\n") };
     Reply::new(ReplyCode::of(250), None, &text)
-}
-
-/// Returns the reply where there is nothing to ask.
-pub(super) fn unknown(question: Question) -> Reply {
-    match question {
-        Question::Expand => reply(502, "5.7.0 Sorry, we do not allow this operation"),
-        _ => reply(252, "2.5.2 Cannot VRFY user; try RCPT to attempt delivery"),
-    }
 }
 
 fn temporary() -> Reply {

@@ -3,14 +3,16 @@
 //! The queue commands are in [`crate::queue`]; this file chooses what a peer may do and collects the numbers of `hosts`
 //! and `mailers`; `status` collects those of `status`.
 
-use super::server::Server;
+use super::server::{Server, lock};
 use crate::config;
-use crate::context::{ConnectionCount, ListenerProfile};
-use crate::control::{Answer, Handler, Peer, Reason, Request, Rights};
+use crate::context::ListenerProfile;
+use crate::control::{self, Answer, ControlSocket, Gate, Handler, Peer, Reason, Request, Rights};
 use crate::env::accounts::Accounts;
 use crate::env::{blocking, clock};
 use crate::queue;
-use crate::session::{Connection, Opening, Transport, process_listen};
+use crate::session::{Connection, Opening, process_listen};
+use crate::stop::ConnectionCount;
+use crate::transport::Transport;
 use mail::Client;
 use observe::Event;
 use observe::counters::Counter;
@@ -55,6 +57,21 @@ impl Handler for AdminHandler {
 }
 
 impl Server {
+    /// Answers requests of operators until the server has ended; while it stops, only `status`.
+    pub(crate) fn answer_on(self: &Arc<Self>, socket: ControlSocket) {
+        let server = Arc::clone(self);
+        lock(&self.tasks).spawn(async move {
+            let context = Arc::clone(&server.context);
+            let has_guests = context.live.load().config.control.mailq != config::Mailq::Operators;
+            let gate = Gate::new(socket.gid()).with_guests(has_guests);
+            // The socket is dropped last, so that an operator can ask about the progress of the stop.
+            let stop = std::future::pending();
+            if let Err(error) = control::serve(socket, gate, Arc::new(AdminHandler(server)), stop).await {
+                context.record(&Event::InternalError { place: "control", text: &error.to_string() });
+            }
+        });
+    }
+
     async fn answer_status(self: &Arc<Self>) -> Answer {
         let server = Arc::clone(self);
         // With many destinations it takes a while to find the fullest.
@@ -136,7 +153,7 @@ impl Server {
         let uid = peer.uid;
         Answer::Takeover(Box::new(move |stream: UnixStream| {
             Box::pin(async move {
-                let open = ConnectionCount::new(&context);
+                let open = ConnectionCount::new(&context.stop);
                 let session = Session::new(Arc::clone(&lane.settings), Client::Process { uid }, None);
                 let naming = blocking::run(move || {
                     let found = Accounts::read().and_then(|accounts| accounts.with_nss(true).find_uid(uid));

@@ -1,6 +1,6 @@
 //! Loads certificates, password files and thread counts, for the start and for reloads.
 
-use super::start::StartError;
+use super::start_error::StartError;
 use crate::auth::Authenticator;
 use crate::config::{self, Config, ListenTls, Loaded};
 use crate::tls::Acceptor;

@@ -18,9 +18,12 @@ mod map_files;
 mod notes;
 mod reload;
 mod server;
+mod source;
 pub mod start;
+mod start_error;
 mod state_files;
 mod status;
 
-pub use reload::ConfigSource;
 pub use server::ShutdownSummary;
+pub use source::ConfigSource;
+pub use start_error::StartError;

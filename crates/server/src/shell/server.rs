@@ -1,18 +1,18 @@
 //! The running server: owns the listeners and the background tasks, and ends them.
 
-use super::admin::AdminHandler;
-use super::reload::ConfigSource;
+use super::source::ConfigSource;
 use super::{map_files, state_files};
 use crate::accept::listener::{self, ConnectionAcceptor as Socket};
 use crate::accept::{door, limits};
-use crate::config::{self, Config, ListenProtocol, ListenTls};
+use crate::config::{Config, ListenProtocol, ListenTls};
 use crate::context::{Context, ListenerProfile, ListenerState};
-use crate::control::{self, ControlSocket, Gate};
+use crate::control;
 use crate::env::{clock, signals, systemd};
 use crate::hardening::Hardening;
 use crate::intake::MessageStore;
 use crate::pickup;
 use crate::queue;
+use crate::session::ServeSessions;
 use crate::tasks;
 use crate::tls::Acceptor;
 use arc_swap::ArcSwap;
@@ -129,7 +129,12 @@ impl Server {
         drop(lane);
         let mut tasks = lock(&self.tasks);
         for socket in sockets {
-            tasks.spawn(door::take_connections(Arc::clone(&self.context), Arc::clone(&listener), socket));
+            tasks.spawn(door::take_connections(
+                Arc::clone(&self.context),
+                Arc::clone(&listener),
+                socket,
+                ServeSessions,
+            ));
         }
     }
 
@@ -150,21 +155,6 @@ impl Server {
     /// Accepts mail that programs of this machine submit.
     pub(crate) fn pick_up(self: &Arc<Self>, directory: pickup::PickupDirectory) {
         lock(&self.tasks).spawn(pickup::run(Arc::clone(&self.context), directory));
-    }
-
-    /// Answers requests of operators until the server has ended; while it stops, only `status`.
-    pub(crate) fn answer_on(self: &Arc<Self>, socket: ControlSocket) {
-        let server = Arc::clone(self);
-        lock(&self.tasks).spawn(async move {
-            let context = Arc::clone(&server.context);
-            let has_guests = context.live.load().config.control.mailq != config::Mailq::Operators;
-            let gate = Gate::new(socket.gid()).with_guests(has_guests);
-            // The socket is dropped last, so that an operator can ask about the progress of the stop.
-            let stop = std::future::pending();
-            if let Err(error) = control::serve(socket, gate, Arc::new(AdminHandler(server)), stop).await {
-                context.record(&Event::InternalError { place: "control", text: &error.to_string() });
-            }
-        });
     }
 
     /// Carries out signals, until one ends the server and its sessions are over.

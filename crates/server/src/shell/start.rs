@@ -10,13 +10,14 @@
 //! 0. No accepted message depends on any of this: it was durable before its 250.
 
 use super::load::{joined_by, lines, load_tls, open_authenticator, threads, unreadable_files, with_places};
-use super::reload::ConfigSource;
 use super::server::{Server, ShutdownSummary};
+use super::source::ConfigSource;
+use super::start_error::StartError;
 use crate::accept::{limits, listener};
 use crate::admit::logins::Logins;
 use crate::auth::Authenticator;
 use crate::config::{self, Config, Loaded};
-use crate::context::{ActiveConfig, Context, Stop};
+use crate::context::{ActiveConfig, Context};
 use crate::control::{self, ControlSocket};
 use crate::deliver::local::LocalDelivery;
 use crate::delivery_watch::DeliveryWatchers;
@@ -47,40 +48,6 @@ use std::time::Duration;
 
 /// The file that marks a directory as a spool.
 const SPOOL_MARKER: &str = "SPOOL";
-
-/// Why the server does not start.
-#[derive(Debug)]
-pub enum StartError {
-    /// The configuration cannot work here; exit status 78.
-    Config(String),
-    /// An address or another resource is not available; exit status 69.
-    Unavailable(String),
-    /// The control socket is not available; the error has the exit status.
-    Control(control::BindError),
-    /// The spool cannot be opened; nothing in it was changed.
-    Spool(spool::OpenError),
-}
-
-impl fmt::Display for StartError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Config(text) | Self::Unavailable(text) => f.write_str(text),
-            Self::Control(error) => error.fmt(f),
-            Self::Spool(error) => write!(f, "spool.path: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for StartError {}
-
-impl From<privileges::Error> for StartError {
-    fn from(error: privileges::Error) -> Self {
-        match error {
-            privileges::Error::Config(text) => Self::Config(text),
-            privileges::Error::System(text) => Self::Unavailable(text),
-        }
-    }
-}
 
 /// A server that has bound its addresses and given up its rights, and has no thread yet.
 #[derive(Debug)]
@@ -310,7 +277,7 @@ impl Prepared {
             expansions: Expansions::new(),
             logins: Logins::default(),
             pickup: pickup::WaitingFiles::default(),
-            stop: Stop::default(),
+            stop: Arc::default(),
             behaviour,
             open_files_max,
             began,

@@ -7,7 +7,7 @@ use super::book::{Book, Counted};
 use super::random::Random;
 use super::talk::Talk;
 use super::wire::Wire;
-use crate::session::Transport;
+use crate::transport::Transport;
 use std::io;
 use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex};

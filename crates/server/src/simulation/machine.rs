@@ -9,16 +9,17 @@ use super::plan::Plan;
 use super::random::Random;
 use crate::accept::limits;
 use crate::config::{self, Config};
-use crate::context::{ActiveConfig, Context, ListenerProfile, Stop};
+use crate::context::{ActiveConfig, Context, ListenerProfile};
 use crate::deliver::Internet;
 use crate::dispatch::Dispatch;
 use crate::dns::Resolver;
 use crate::env::clock;
 use crate::hosts::HostTable;
 use crate::log::Log;
-use crate::session::{Connection, Opening, Transport};
+use crate::session::{Connection, Opening};
 use crate::shell::start;
 use crate::tls::Connector;
+use crate::transport::Transport;
 use arc_swap::ArcSwap;
 use mail::Client;
 use smtp::server::Session;
@@ -167,7 +168,7 @@ impl Machine {
             expansions: crate::routing::expansions::Expansions::new(),
             logins: crate::admit::logins::Logins::default(),
             pickup: crate::pickup::WaitingFiles::default(),
-            stop: Stop::default(),
+            stop: Arc::default(),
             behaviour: None,
             open_files_max: 1_024,
             began,

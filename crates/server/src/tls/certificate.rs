@@ -3,7 +3,6 @@
 //! A certificate that cannot work is refused when it is read; one with a defect (expired, its key open to others) is
 //! used and reported, because mail under an expired certificate is better than no mail.
 
-use crate::config;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::{self, PemObject as _, SectionKind};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};

@@ -15,7 +15,6 @@
 use super::authorities::Authorities;
 use super::report::{self, HandshakeError, TlsPeer};
 use super::{TlsProblem, alternative, names, versions};
-use crate::config;
 use rustls::client::Resumption;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{verify_server_cert_signed_by_trust_anchor, verify_server_name};

@@ -25,7 +25,6 @@ pub(crate) use client::ClientCertificate;
 pub use connector::{ClientStream, Connector, Fault, ServerCertificate, TlsInfo};
 pub use report::HandshakeError;
 
-use crate::config;
 use crate::env::clock;
 use arc_swap::ArcSwap;
 use certificate::{Certificates, Identity};

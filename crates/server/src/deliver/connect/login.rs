@@ -3,7 +3,7 @@
 //!
 //! Not here: the dialog of a mechanism (`smtp::client`), the next connection (`logins`).
 
-use super::ConnectError;
+use crate::deliver::connect_error::ConnectError;
 use crate::deliver::link::Link;
 use schedule::AvoidedExtensions;
 use smtp::client::{ClientSession, Closing, Login, Loss, Mechanism, UNVERIFIED};

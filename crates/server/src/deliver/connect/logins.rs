@@ -14,7 +14,7 @@ use super::tls::{Greeted, Unready};
 use crate::deliver::Candidate;
 use crate::deliver::extensions::{self, BrokenExtensions};
 use crate::deliver::peer::Peer;
-use crate::session::{Transport, Wait};
+use crate::transport::{Transport, Wait};
 use std::future::Future;
 use std::time::Instant;
 

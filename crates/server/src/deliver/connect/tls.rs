@@ -17,18 +17,19 @@
 //! Not here: the handshake itself (`crate::tls`), the demands of the access map (`peer`).
 
 use super::login::LoginFailure;
-use super::{ConnectError, ConnectionOpening, next_hop, refused};
+use super::{ConnectionOpening, next_hop, refused};
 use crate::config::{EffectiveRule, RouteTls};
+use crate::deliver::connect_error::ConnectError;
 use crate::deliver::link::Link;
 use crate::deliver::peer::{Peer, Unmet};
 use crate::env::clock;
 use crate::hosts::TLS_SEEN_DAYS;
 use crate::next_hop::Endpoint;
 use crate::resolve::Candidate;
-use crate::session::{Transport, Wait};
 #[cfg(test)]
 use crate::simulation::{Sabotage, is_sabotaged};
 use crate::tls::TlsInfo;
+use crate::transport::{Transport, Wait};
 use mail::{EnhancedCode, Outcome};
 use observe::Event;
 use schedule::{Failure, Hosts, TlsRecord};

@@ -14,7 +14,7 @@ use ::local::order::{DeliveryEnd, DeliveryRequest, Verdict, What};
 use ::local::privileged::HandoverResult;
 pub(crate) use local_delivery::LocalDelivery;
 
-use super::connect::ConnectError;
+use super::connect_error::ConnectError;
 use super::{AttemptWork, settle};
 use crate::context::Context;
 use crate::dispatch::{ConnectTarget, ConnectionSignal};

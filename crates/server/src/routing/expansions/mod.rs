@@ -42,7 +42,8 @@ mod cache;
 
 use self::cache::{CacheEntry, State};
 use super::members::Members;
-use super::plan::{MessageProperties, Plan};
+use super::message_properties::MessageProperties;
+use super::plan::Plan;
 use super::{Routing, WORK_AT_ONCE};
 use crate::config;
 use crate::env::clock;

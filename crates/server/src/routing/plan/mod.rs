@@ -14,8 +14,9 @@
 //! recipient on two lists with owners gets the message from the list that was named first, as with sendmail.
 
 use super::members::Members;
+use super::message_properties::MessageProperties;
 use crate::config;
-use mail::{Address, Envelope, Notify, QueueId, Recipient, RecipientParams, ReversePath};
+use mail::{Address, Envelope, Notify, QueueId, Recipient, RecipientParams};
 use route::destination::{Destination, To};
 use route::resolve::{Acknowledge, CopyDsn, Delivery, Failed, Outcome, Resolution};
 use std::borrow::Cow;
@@ -68,29 +69,6 @@ pub(crate) struct RoutedMessage {
     kind: MessageProperties,
     recipients: Vec<Recipient>,
     destinations: Vec<Vec<u8>>,
-}
-
-/// Properties that the recipients of one message share.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct MessageProperties {
-    /// The sender, where it is not that of the transaction.
-    pub(crate) sender: Option<ReversePath>,
-    /// Why it is held.
-    pub(crate) hold: Option<Box<str>>,
-    /// It waits until an operator sends it.
-    pub(crate) queue_only: bool,
-}
-
-impl MessageProperties {
-    /// Returns the kind of the message that a delivery goes into.
-    pub(super) fn of(delivery: &Delivery) -> Self {
-        Self { sender: delivery.sender.clone(), hold: delivery.hold.clone(), queue_only: delivery.queue_only }
-    }
-
-    /// Returns the kind of the message in which a recipient fails.
-    pub(super) fn of_failed(failed: &Failed) -> Self {
-        Self { sender: failed.sender.clone(), ..Self::default() }
-    }
 }
 
 /// Why a recipient is not in the plan.

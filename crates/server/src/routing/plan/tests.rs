@@ -1,7 +1,7 @@
 //! Tests that a plan which shares long lists makes the same messages as one that copies every member at once.
 
 use super::*;
-use mail::{Client, Protocol, Received};
+use mail::{Client, Protocol, Received, ReversePath};
 use proptest::prelude::*;
 use route::Refusal;
 

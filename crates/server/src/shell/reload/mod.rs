@@ -6,8 +6,9 @@
 
 use super::load::{lines, load_tls, open_authenticator, threads, with_places};
 use super::server::{Server, lock, register};
+use super::source::ConfigSource;
 use crate::accept::listener::{self, ConnectionAcceptor as Socket};
-use crate::config::{self, Config, Listen, Loaded, Machine};
+use crate::config::{self, Config, Listen};
 use crate::context::{ActiveConfig, ListenerProfile};
 use crate::control::{self, Answer, Reason};
 use crate::dispatch::{self, Renewal};
@@ -18,36 +19,9 @@ use crate::routing;
 use crate::tls::{Acceptor, TlsProblem};
 use observe::Event;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-
-/// Where the configuration comes from.
-#[derive(Clone, Debug)]
-pub struct ConfigSource {
-    /// The file, if there is one.
-    pub path: Option<PathBuf>,
-    /// `--set` of the command line.
-    pub overrides: Vec<String>,
-    /// The host name and the rights that defaults depend on.
-    pub machine: Machine,
-}
-
-impl ConfigSource {
-    /// Reads it.
-    ///
-    /// # Errors
-    /// Every problem.
-    pub fn read(&self) -> Result<Loaded, Vec<config::Problem>> {
-        let text = match self.path.as_deref().map(std::fs::read_to_string) {
-            None => String::new(),
-            Some(Ok(text)) => text,
-            Some(Err(error)) => return Err(vec![unreadable(self.path.as_deref(), &error)]),
-        };
-        let loaded = config::load(&text, self.path.as_deref(), &self.overrides, &self.machine)?;
-        config::check_own_file(&loaded, &config::RealFiles).map_or(Ok(loaded), |problem| Err(vec![problem]))
-    }
-}
 
 impl Server {
     /// Reads the configuration again, and puts all of it in force or nothing.
@@ -239,21 +213,6 @@ impl Refused {
             text: problem.sentence(),
         });
         Self { error, problems: problems.collect() }
-    }
-}
-
-fn unreadable(path: Option<&Path>, error: &std::io::Error) -> config::Problem {
-    config::Problem {
-        severity: config::Severity::Error,
-        file: path.map(|path| path.display().to_string()).unwrap_or_default(),
-        line: 0,
-        column: 0,
-        width: 0,
-        source: String::new(),
-        key: String::new(),
-        text: format!("the configuration cannot be read: {error}"),
-        expected: "a file in TOML".to_owned(),
-        suggestion: Some("name another file with --config, or correct its rights".to_owned()),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Reloads: whole or not at all; open connections stay open.
 
 use super::*;
+use crate::config::Machine;
 use crate::context::Context;
 use crate::sink::Behaviour;
 use std::net::{TcpListener as StdListener, TcpStream};

@@ -5,7 +5,7 @@
 
 use super::super::book::{Book, Counted};
 use super::super::host::Host;
-use crate::session::Transport;
+use crate::transport::Transport;
 use sim::character::Door;
 use sim::ledger::{How, Taken};
 use sim::mailhost::{Flight, Mailhost, Then};

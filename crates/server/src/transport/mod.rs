@@ -1,7 +1,12 @@
 //! The bytes of a session: a TCP connection, plain or under TLS, or a UNIX socket.
 //!
 //! A connection owns no read buffer: input is read into one buffer of the worker thread and used at once, so an idle
-//! connection costs its socket, its task and its state, and nothing else.
+//! connection costs its socket, its task and its state, and nothing else. [`Wait`] is the wait of a connection for
+//! input.
+
+mod wait;
+
+pub(crate) use wait::{FAR, Wait};
 
 use crate::env::quickack;
 use std::cell::RefCell;
@@ -14,7 +19,8 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::server::TlsStream;
 use zeroize::Zeroize as _;
 
-use crate::intake::READ_BYTES;
+/// The most that is read from a connection at once, into a buffer that all connections of a thread share.
+const READ_BYTES: usize = 32 << 10;
 
 /// A connection.
 #[derive(Debug)]
