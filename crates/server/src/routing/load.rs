@@ -8,25 +8,21 @@
 //! a critical line; where there is no old content, that is an error too.
 
 use super::account_index::AccountIndex;
-use super::{Admission, Routing, classes};
+use super::{Admission, Routing, classes, rules};
 use crate::config::{self, BadLine, Config, Mailbox, MapSource, RelayDomain};
 use crate::env::accounts::Accounts;
 use crate::env::safe_file::{Refusal as Unread, Trust};
 use crate::lookup::Lookups;
 use crate::next_hop::smart_hosts;
-use mail::{DomainName, EnhancedCode, Outcome};
+use mail::DomainName;
 use route::access::{Access, DelayChecks, Options, RelayMailFrom};
 use route::class::{Class, Classes, Kind};
 use route::destination::{Hosts, NextHost, Protocol};
 use route::map::MapLimits;
-use route::resolve::{
-    Acknowledge, At, CopyDsn, CopyTo, Generics, LocalMailer, Maps, Masquerade, Patterns, Precedence, Router,
-    RouterSettings, Rule, RuleAction,
-};
-use route::tables::ValueError;
+use route::resolve::{Generics, LocalMailer, Maps, Masquerade, Precedence, Router, RouterSettings};
 use route::tables::ldap_routing::{Detail, LdapRouting};
 use route::tables::mailer::MailerValue;
-use route::{EntryLocation, Refusal, Source, Table};
+use route::{Source, Table};
 use std::collections::HashMap;
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt as _;
@@ -131,7 +127,7 @@ fn load_if(
     loading.classes = loading.classes();
     let access = Arc::new(Access::new(loading.sources("access", &config.maps.access), options(config)));
     let maps = loading.maps(&access);
-    let rules = match rules(config) {
+    let rules = match rules::configured_rules(config) {
         Ok(rules) => rules,
         Err(faults) => {
             loading.faults.extend(faults.into_iter().map(|fault| fault.to_string()));
@@ -555,106 +551,4 @@ fn options(config: &Config) -> Options {
         relay_loopback: false,
         accept_unqualified_senders: false,
     }
-}
-
-/// A rule that cannot be understood.
-#[derive(Clone, Debug)]
-pub(crate) struct BadRule {
-    /// Which table, counted from 0.
-    pub(crate) index: usize,
-    /// Which key of it.
-    pub(crate) key: &'static str,
-    pub(crate) fault: ValueError,
-}
-
-impl std::fmt::Display for BadRule {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "route.rule[{}].{}: {}; {}", self.index + 1, self.key, self.fault.text, self.fault.hint)
-    }
-}
-
-/// Returns the rules of the configuration.
-///
-/// # Errors
-/// All that cannot be understood.
-pub(crate) fn rules(config: &Config) -> Result<Vec<Rule>, Vec<BadRule>> {
-    let mut rules = Vec::new();
-    let mut faults = Vec::new();
-    for (index, one) in config.rules.iter().enumerate() {
-        let mut bad = |key, fault| faults.push(BadRule { index, key, fault });
-        let sender = Patterns::parse(&one.sender).map_err(|fault| bad("sender", fault));
-        let recipient = Patterns::parse(&one.recipient).map_err(|fault| bad("recipient", fault));
-        let mut action = RuleAction {
-            copy_dsn: match one.copy_dsn {
-                config::CopyDsn::Never => CopyDsn::Never,
-                config::CopyDsn::AsOriginal => CopyDsn::AsOriginal,
-            },
-            hold: (!one.hold.is_empty()).then(|| one.hold.as_str().into()),
-            queue_only: one.queue,
-            acknowledge: match one.acknowledge {
-                config::RuleAcknowledge::Listener => None,
-                config::RuleAcknowledge::Durable => Some(Acknowledge::Durable),
-                config::RuleAcknowledge::Race => Some(Acknowledge::Race),
-                config::RuleAcknowledge::Interactive => Some(Acknowledge::Interactive),
-            },
-            source4: one.source.iter().find_map(|ip| if let std::net::IpAddr::V4(ip) = ip { Some(*ip) } else { None }),
-            source6: one.source.iter().find_map(|ip| if let std::net::IpAddr::V6(ip) = ip { Some(*ip) } else { None }),
-            hello: (!one.hello.is_empty()).then(|| one.hello.as_str().into()),
-            ..RuleAction::default()
-        };
-        if !one.via.is_empty() {
-            match MailerValue::parse(&one.via, config.route.port) {
-                Ok(value) => action.via = Some(value),
-                Err(fault) => bad("via", fault),
-            }
-        }
-        for copy in &one.copy {
-            match CopyTo::parse(copy, config.route.port) {
-                Ok(copy) => action.copies.push(copy),
-                Err(fault) => bad("copy", fault),
-            }
-        }
-        if !one.reject.is_empty() {
-            match refusal(&one.reject) {
-                Some(refusal) => action.reject = Some(refusal),
-                None => bad(
-                    "reject",
-                    ValueError {
-                        text: format!("\"{}\" is no reply", one.reject),
-                        hint: "write a code, an enhanced code and a text: 550 5.7.1 not from here".to_owned(),
-                    },
-                ),
-            }
-        }
-        let (Ok(sender), Ok(recipient)) = (sender, recipient) else { continue };
-        let name = format!("route.rule[{}]", index + 1);
-        rules.push(Rule {
-            place: EntryLocation { map: "rule".into(), file: name.as_str().into(), line: None },
-            name: name.into(),
-            at: match one.at {
-                config::RuleAt::First => At::First,
-                config::RuleAt::BeforeVirtual => At::BeforeVirtual,
-                config::RuleAt::BeforeLocal => At::BeforeLocal,
-                config::RuleAt::BeforeMailertable => At::BeforeMailertable,
-                config::RuleAt::Last => At::Last,
-            },
-            sender,
-            recipient,
-            client: one.client.clone(),
-            action,
-        });
-    }
-    if faults.is_empty() { Ok(rules) } else { Err(faults) }
-}
-
-/// `550 5.7.1 not from here`; the enhanced code may be missing.
-fn refusal(text: &str) -> Option<Refusal> {
-    let (code, rest) = text.split_once(' ')?;
-    let code: u16 = code.parse().ok().filter(|code| (400..600).contains(code))?;
-    let outcome = if code < 500 { Outcome::Transient } else { Outcome::Permanent };
-    let (status, text) = match rest.split_once(' ').map(|(status, text)| (status.parse::<EnhancedCode>(), text)) {
-        Some((Ok(status), text)) => (status, text),
-        _ => (EnhancedCode::of(outcome, 7, 1), rest),
-    };
-    (status.outcome() == outcome && !text.trim().is_empty()).then(|| Refusal::new(code, status, text))
 }

@@ -11,6 +11,7 @@
 //! | `members` | one such list |
 //! | `people` | accounts by name, for the log |
 //! | `plan` | the messages that a transaction becomes |
+//! | `rules` | the rules of the configuration as the router takes them |
 //! | `watch` | files that change while the server runs |
 
 pub(crate) mod account_index;
@@ -21,6 +22,7 @@ pub(crate) mod load;
 pub(crate) mod members;
 pub(crate) mod message_properties;
 pub(crate) mod plan;
+mod rules;
 
 use crate::lookup::Lookups;
 use mail::{Address, EnhancedCode};
