@@ -433,7 +433,7 @@ async fn report_to_sender(context: &Arc<Context>, attempt: &Attempt<'_>, judged:
     mark(judged, &nobody_left, ReportResult::NobodyLeft);
     let mut rest = wanted.as_slice();
     while !rest.is_empty() {
-        let (told, count) = report::to_sender(context, attempt, judged, rest).await;
+        let (told, count) = report::report_recipients(context, attempt, judged, rest).await;
         // If the spool does not store this report, it stores no other.
         let count = if told == ReportResult::Yes { count.max(1) } else { rest.len() };
         let (these, others) = rest.split_at_checked(count).unwrap_or((rest, &[]));

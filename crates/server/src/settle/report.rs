@@ -13,7 +13,7 @@ use crate::message::OutboundMessage;
 #[cfg(test)]
 use crate::simulation::{Sabotage, is_sabotaged};
 use mail::report::{Addressee, Kind, Original, RECIPIENTS_MAX, RecipientReport, Report, fitting, returns_content};
-use mail::{EnhancedCode, Outcome, Reply};
+use mail::{EnhancedCode, Outcome, Recipient, Reply};
 use observe::{Event, NextHop, Reason, ReportKind, Severity};
 use std::sync::Arc;
 
@@ -80,7 +80,7 @@ pub(super) fn due(context: &Context, attempt: &Attempt<'_>, judged: &[RecipientD
 }
 
 /// Reports the first of `wanted`, as many as fit. Returns the result, and how many those are.
-pub(super) async fn to_sender(
+pub(super) async fn report_recipients(
     context: &Arc<Context>,
     attempt: &Attempt<'_>,
     judged: &[RecipientDecision],
@@ -89,48 +89,16 @@ pub(super) async fn to_sender(
     let live = context.live.load_full();
     let postmaster = live.config.postmaster();
     let envelope = attempt.envelope;
-    let remote = remote(&attempt.next_hop);
     let (at_us, offset_seconds) = report_time();
     let given_up = deadline::tried_until(envelope, live.config.delivery.give_up_after);
-    let given_up_us = u64::try_from(given_up.as_micros()).unwrap_or(u64::MAX);
-    let is_past_time = deadline::is_late(envelope, context.unix_now());
-    let of = |at: &usize| {
-        let (one, recipient) = (judged.get(*at)?, envelope.recipients.get(*at)?);
-        let kind = one.kind?;
-        let (status, reply, text, host, reason) = match &one.fate {
-            AttemptOutcome::Delivered(reply) => {
-                (reply.status().unwrap_or(EnhancedCode::of(Outcome::Success, 0, 0)), Some(reply), "", None, None)
-            }
-            AttemptOutcome::Receipt(Receipt { reply, host }) => {
-                let status = reply.as_ref().and_then(Reply::status);
-                let text = if reply.is_some() { "" } else { FORGOTTEN };
-                (
-                    status.unwrap_or(EnhancedCode::of(Outcome::Success, 0, 0)),
-                    reply.as_ref(),
-                    text,
-                    host.as_deref(),
-                    None,
-                )
-            }
-            // The words of the other server say more than ours for them.
-            AttemptOutcome::Deferred(cause) | AttemptOutcome::Failed(cause) => {
-                let text = if cause.reply.is_some() { "" } else { &*cause.text };
-                (cause.status, cause.reply.as_ref(), text, cause.host.as_deref(), cause.reason.map(Reason::name))
-            }
-        };
-        Some(RecipientReport {
-            recipient,
-            kind,
-            status,
-            reply,
-            remote_mta: host.or(Some(remote.as_str())).filter(|remote| !remote.is_empty()),
-            text,
-            reason,
-            last_attempt_us: (attempt.is_try || host.is_some()).then_some(at_us),
-            will_retry_until_us: (kind == Kind::Delayed).then_some(given_up_us),
-            is_past_time,
-        })
+    let facts = AttemptFacts {
+        remote: remote(&attempt.next_hop),
+        is_try: attempt.is_try,
+        at_us,
+        given_up_us: u64::try_from(given_up.as_micros()).unwrap_or(u64::MAX),
+        is_past_time: deadline::is_late(envelope, context.unix_now()),
     };
+    let of = |at: &usize| facts.recipient_report(judged.get(*at)?, envelope.recipients.get(*at)?);
     let reports: Vec<RecipientReport<'_>> = wanted.iter().take(RECIPIENTS_MAX).filter_map(of).collect();
     let first = reports.first().map(|one| Addressee::of(&envelope.sender, one.recipient, one.kind, &postmaster));
     let (to, is_postmaster) = match first {
@@ -159,6 +127,57 @@ pub(super) async fn to_sender(
         _ => None,
     });
     store(context, attempt, &report, live.config.delivery.return_bytes_max, reason).await
+}
+
+/// Facts of an attempt that the report on each of its recipients repeats.
+struct AttemptFacts {
+    /// The next hop; empty if there was none.
+    remote: String,
+    /// A host was tried.
+    is_try: bool,
+    /// The time of the report, since 1970.
+    at_us: u64,
+    /// The end of the attempts, since 1970.
+    given_up_us: u64,
+    /// The sender's time for the delivery is over.
+    is_past_time: bool,
+}
+
+impl AttemptFacts {
+    /// Makes the part of a report on one recipient; `None` if the decision calls for no report.
+    fn recipient_report<'a>(
+        &'a self,
+        one: &'a RecipientDecision,
+        recipient: &'a Recipient,
+    ) -> Option<RecipientReport<'a>> {
+        let kind = one.kind?;
+        let success = EnhancedCode::of(Outcome::Success, 0, 0);
+        let (status, reply, text, host, reason) = match &one.fate {
+            AttemptOutcome::Delivered(reply) => (reply.status().unwrap_or(success), Some(reply), "", None, None),
+            AttemptOutcome::Receipt(Receipt { reply, host }) => {
+                let status = reply.as_ref().and_then(Reply::status).unwrap_or(success);
+                let text = if reply.is_some() { "" } else { FORGOTTEN };
+                (status, reply.as_ref(), text, host.as_deref(), None)
+            }
+            // The words of the other server say more than ours for them.
+            AttemptOutcome::Deferred(cause) | AttemptOutcome::Failed(cause) => {
+                let text = if cause.reply.is_some() { "" } else { &*cause.text };
+                (cause.status, cause.reply.as_ref(), text, cause.host.as_deref(), cause.reason.map(Reason::name))
+            }
+        };
+        Some(RecipientReport {
+            recipient,
+            kind,
+            status,
+            reply,
+            remote_mta: host.or(Some(self.remote.as_str())).filter(|remote| !remote.is_empty()),
+            text,
+            reason,
+            last_attempt_us: (self.is_try || host.is_some()).then_some(self.at_us),
+            will_retry_until_us: (kind == Kind::Delayed).then_some(self.given_up_us),
+            is_past_time: self.is_past_time,
+        })
+    }
 }
 
 /// Returns the kind that weighs most: bad news before good.
