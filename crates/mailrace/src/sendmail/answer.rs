@@ -50,31 +50,36 @@ pub(super) enum Wait {
     Done(usize),
 }
 
-/// Asks about a file. With `is_heard` refusals are said to have been told to the caller, and the server sends no
-/// report.
-pub(super) fn ask(directory: &Path, file: &str, wait: Wait, is_heard: bool) -> Told {
-    converse(directory, file, wait, is_heard).unwrap_or_default()
+/// Asks the server about a file; the answer is empty if it does not run. With `is_heard` refusals are said to have been
+/// told to the caller, and the server sends no report.
+pub(super) fn ask_server(directory: &Path, file: &str, wait: Wait, is_heard: bool) -> Told {
+    let answer = send_request(directory, file, wait).and_then(|stream| match wait {
+        Wait::No => Ok(Told::default()),
+        Wait::Taken => read_answer(stream, 0, is_heard),
+        Wait::Done(recipients) => read_answer(stream, recipients, is_heard),
+    });
+    answer.unwrap_or_default()
 }
 
-fn converse(directory: &Path, file: &str, wait: Wait, is_heard: bool) -> std::io::Result<Told> {
-    let stream = UnixStream::connect(directory.join(SOCKET))?;
+/// Connects to the server, checks that it is the one, and sends the request.
+fn send_request(directory: &Path, file: &str, wait: Wait) -> std::io::Result<UnixStream> {
+    let mut stream = UnixStream::connect(directory.join(SOCKET))?;
     let peer = operator::control::Peer::of(&stream)?;
     if ![0, directory.metadata()?.uid()].contains(&peer.uid) {
         return Err(ErrorKind::PermissionDenied.into());
     }
     stream.set_read_timeout(Some(TAKEN_TIME_MAX))?;
     stream.set_write_timeout(Some(TAKEN_TIME_MAX))?;
-    let mut stream = BufReader::new(stream);
     let word = if matches!(wait, Wait::Done(_)) { "done" } else { "taken" };
-    stream.get_mut().write_all(format!("{}\n", json!({ "file": file, "wait": word })).as_bytes())?;
+    stream.write_all(format!("{}\n", json!({ "file": file, "wait": word })).as_bytes())?;
+    Ok(stream)
+}
+
+/// Reads the lines of the answer until the message is taken, and so many recipients have a result.
+fn read_answer(stream: UnixStream, recipients: usize, is_heard: bool) -> std::io::Result<Told> {
+    let mut stream = BufReader::new(stream);
     let mut told = Told::default();
-    if wait == Wait::No {
-        return Ok(told);
-    }
-    let mut left = match wait {
-        Wait::Done(recipients) => recipients,
-        _ => 0,
-    };
+    let mut left = recipients;
     loop {
         let mut line = String::new();
         // The server has gone, or takes its time: the message is in the queue.
@@ -84,16 +89,10 @@ fn converse(directory: &Path, file: &str, wait: Wait, is_heard: bool) -> std::io
         let Ok(line) = serde_json::from_str::<Value>(&line) else { return Ok(told) };
         told.was_heard = true;
         if let Some(refused) = line.get("refused").and_then(Value::as_array) {
-            let failure =
-                |one: &Value| UndeliverableRecipient { to: text(one, "to"), text: text(one, "text"), is_remote: false };
-            told.failures.extend(refused.iter().map(failure));
+            told.add_refused(refused);
             left = left.saturating_sub(refused.len());
-            if is_heard {
-                stream.get_mut().write_all(b"ok\n")?;
-            } else {
-                // Anything else means that the sender is to be told by mail.
-                stream.get_mut().write_all(b"mail\n")?;
-            }
+            // Anything but "ok" means that the sender is to be told by mail.
+            stream.get_mut().write_all(if is_heard { b"ok\n".as_slice() } else { b"mail\n" })?;
         } else if let Some(id) = line.get("taken").and_then(Value::as_str) {
             told.id = Some(id.to_owned());
             stream.get_mut().set_read_timeout(Some(DONE_TIME_MAX))?;
@@ -101,17 +100,7 @@ fn converse(directory: &Path, file: &str, wait: Wait, is_heard: bool) -> std::io
                 return Ok(told);
             }
         } else if let Some(to) = line.get("to").and_then(Value::as_array) {
-            let (stat, words) = (text(&line, "stat"), text(&line, "text"));
-            for to in to.iter().filter_map(Value::as_str) {
-                told.outcomes.push(format!("{}... {}{words}", bare(to), spoken(&stat)));
-                if stat == "failed" {
-                    told.failures.push(UndeliverableRecipient {
-                        to: bare(to).to_owned(),
-                        text: words.clone(),
-                        is_remote: true,
-                    });
-                }
-            }
+            told.add_results(to, &text(&line, "stat"), &text(&line, "text"));
             left = left.saturating_sub(to.len());
             if left == 0 {
                 return Ok(told);
@@ -119,6 +108,26 @@ fn converse(directory: &Path, file: &str, wait: Wait, is_heard: bool) -> std::io
         } else {
             // `later`: it stays where it is.
             return Ok(told);
+        }
+    }
+}
+
+impl Told {
+    /// Adds recipients that the server refused.
+    fn add_refused(&mut self, refused: &[Value]) {
+        let failure =
+            |one: &Value| UndeliverableRecipient { to: text(one, "to"), text: text(one, "text"), is_remote: false };
+        self.failures.extend(refused.iter().map(failure));
+    }
+
+    /// Adds the result of a delivery to some recipients.
+    fn add_results(&mut self, to: &[Value], stat: &str, words: &str) {
+        for to in to.iter().filter_map(Value::as_str).map(bare) {
+            self.outcomes.push(format!("{to}... {}{words}", spoken(stat)));
+            if stat == "failed" {
+                let failure = UndeliverableRecipient { to: to.to_owned(), text: words.to_owned(), is_remote: true };
+                self.failures.push(failure);
+            }
         }
     }
 }

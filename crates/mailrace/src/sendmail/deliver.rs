@@ -141,7 +141,7 @@ fn wait(
         Delivery::Interactive => Wait::Done(recipients),
     };
     let is_heard = arguments.errors != Errors::Mail;
-    let told = answer::ask(site.directory()?, filed.name(), how, is_heard);
+    let told = answer::ask_server(site.directory()?, filed.name(), how, is_heard);
     if let Some(id) = &told.id {
         traffic.note(&format!("TAKEN {id}"));
     }

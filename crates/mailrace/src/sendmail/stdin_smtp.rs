@@ -168,7 +168,7 @@ impl<'a> Talk<'a> {
         match filed {
             Ok(filed) => {
                 if let Ok(directory) = self.site.directory() {
-                    answer::ask(directory, filed.name(), Wait::No, false);
+                    answer::ask_server(directory, filed.name(), Wait::No, false);
                 }
                 Verdict::AcceptWith(reply(250, &format!("2.0.0 {} Message accepted for delivery", filed.name())))
             }

@@ -49,13 +49,13 @@ impl Job {
         self.summary
     }
 
-    /// The control file.
+    /// Returns the control file.
     pub(super) fn control(&self) -> &Path {
         &self.summary.path
     }
 }
 
-/// Where a file of the queue is once it was taken over.
+/// Returns where a file of the queue is once it was taken over.
 pub(super) fn aside(path: &Path) -> PathBuf {
     let name = path.file_name().unwrap_or_default();
     path.parent().unwrap_or_else(|| Path::new("")).join(ASIDE).join(name)
@@ -100,46 +100,52 @@ impl Reader<'_> {
         };
         let mut files = vec![path.clone(), data.path.clone()];
         files.push(directory.transcript.join(QueueFile { kind: FileKind::Transcript, ..found.file.clone() }.name()));
-        let mut job = Job { files, waiting: None, summary, _lock: lock };
-        let adopted = ImportedMessage {
-            source,
-            arrived: message.arrived,
-            tries: message.tries,
-            is_warned: message.is_warned,
-            hold,
-        };
-        let submission = Submission {
-            sender: message.sender.clone(),
-            is_chosen: false,
-            on_behalf_of: None,
-            adopted: Some(adopted),
-            params: message.params.clone(),
-            terms: Terms::default(),
-            recipients,
-        };
         let offset = clock::local_offset_seconds(message.arrived.saturating_mul(1_000_000));
         let header = message.header_section(self.host, offset, &found.file.id);
-        let bytes = header.len() as u64 + data.bytes;
-        if bytes > self.size_max {
-            let reason = format!("it has {bytes} octets, and message.size_max is {}; raise that", self.size_max);
+        if let Err(reason) = self.check_size(header.len() as u64 + data.bytes) {
             return Ok(Err(Left::new(path, Why::TooLarge, reason)));
         }
-        if let Some(pickup) = self.pickup {
-            let fails = |error: io::Error| Failure::io(pickup.display(), &error);
-            let mut filing = Filing::begin_import(pickup, &submission).map_err(fails)?;
-            filing.write(&header).map_err(fails)?;
-            match write_text(&data.file, &mut filing).map_err(fails)? {
-                Ok(()) => {}
-                Err(error) => return Ok(Err(Left::new(data.path, Why::Unreadable, error.to_string()))),
+        let waiting = match self.pickup {
+            None => None,
+            Some(pickup) => {
+                let submission = submission(&message, source, hold, recipients);
+                match self.file_message(pickup, &submission, &header, &data, &path)? {
+                    Ok(waiting) => Some(waiting),
+                    Err(left) => return Ok(Err(left)),
+                }
             }
-            if filing.content_bytes() > self.size_max {
-                let (bytes, max) = (filing.content_bytes(), self.size_max);
-                let reason = format!("it has {bytes} octets, and message.size_max is {max}; raise that");
-                return Ok(Err(Left::new(path, Why::TooLarge, reason)));
-            }
-            job.waiting = Some(filing.end_import().map_err(fails)?);
+        };
+        Ok(Ok(Job { files, waiting, summary, _lock: lock }))
+    }
+
+    /// Writes a message, not durably, into the pickup directory. The inner error says why it stays.
+    fn file_message(
+        &self,
+        pickup: &Path,
+        submission: &Submission,
+        header: &[u8],
+        data: &Data,
+        path: &Path,
+    ) -> Result<Result<PendingImport, Left>, Failure> {
+        let fails = |error: io::Error| Failure::io(pickup.display(), &error);
+        let mut filing = Filing::begin_import(pickup, submission).map_err(fails)?;
+        filing.write(header).map_err(fails)?;
+        if let Err(error) = write_text(&data.file, &mut filing).map_err(fails)? {
+            return Ok(Err(Left::new(&data.path, Why::Unreadable, error.to_string())));
         }
-        Ok(Ok(job))
+        // Line ends of one octet became two.
+        if let Err(reason) = self.check_size(filing.content_bytes()) {
+            return Ok(Err(Left::new(path, Why::TooLarge, reason)));
+        }
+        Ok(Ok(filing.end_import().map_err(fails)?))
+    }
+
+    /// Checks that the server takes a message of so many octets.
+    fn check_size(&self, bytes: u64) -> Result<(), String> {
+        if bytes <= self.size_max {
+            return Ok(());
+        }
+        Err(format!("it has {bytes} octets, and message.size_max is {}; raise that", self.size_max))
     }
 
     fn understand(
@@ -158,7 +164,7 @@ impl Reader<'_> {
         Ok((lock, message, recipients, data))
     }
 
-    /// The text of a message: beside the control file, or where the file says.
+    /// Opens the text of a message: beside the control file, or where the file says.
     fn data(
         &self,
         directory: &QueueDirectory,
@@ -192,6 +198,21 @@ impl Reader<'_> {
             }
         }
         Err(Left::new(path, Why::Unreadable, format!("its text, {name}, is missing")))
+    }
+}
+
+/// Makes the envelope of the pickup file.
+fn submission(message: &QueuedMessage, source: String, hold: Option<String>, recipients: Vec<Recipient>) -> Submission {
+    let adopted =
+        ImportedMessage { source, arrived: message.arrived, tries: message.tries, is_warned: message.is_warned, hold };
+    Submission {
+        sender: message.sender.clone(),
+        is_chosen: false,
+        on_behalf_of: None,
+        adopted: Some(adopted),
+        params: message.params.clone(),
+        terms: Terms::default(),
+        recipients,
     }
 }
 
