@@ -10,7 +10,7 @@ use super::letter::{Content, MailboxMessage, Orders};
 use super::maildir::Maildir;
 use super::order::{DeliveryRequest, Settings, Verdict, What};
 use super::person::{self, Rights, TargetUser};
-use super::program::into_program;
+use super::program::deliver_to_program;
 use config;
 use os::accounts::Kept;
 use os::login::Login;
@@ -78,13 +78,13 @@ impl Agent {
         self.accounts.now().is_ok()
     }
 
-    /// Finds out where an order is carried out.
+    /// Finds the mailbox, file or program that an order is for.
     ///
     /// # Errors
     /// Nowhere, or not with these rights.
-    pub fn place(&self, order: &DeliveryRequest) -> Result<DeliveryTarget, Verdict> {
+    pub fn find_target(&self, order: &DeliveryRequest) -> Result<DeliveryTarget, Verdict> {
         let accounts = self.accounts.now().map_err(|error| Verdict::deferred((3, 0), error.to_string()))?;
-        let mut person = person::find(order, &self.settings, &accounts, self.rights)?;
+        let mut person = person::find_target_user(order, &self.settings, &accounts, self.rights)?;
         let has_folders = self.settings.subfolders && matches!(self.settings.mailbox, config::Mailbox::Maildir(_));
         if order.what == What::Mailbox && !has_folders {
             // It changes nothing: all of it is one place.
@@ -102,13 +102,13 @@ impl Agent {
         Ok(DeliveryTarget { person, kind })
     }
 
-    /// Carries orders out; a verdict for each, in their order. When one says that a message is delivered, it is
-    /// durable, or a program has taken it.
-    pub fn carry_out(&self, orders: &mut dyn Orders) -> Vec<Verdict> {
+    /// Delivers the messages of a batch, and returns a verdict for each, in their order. A message that a verdict calls
+    /// delivered is durable, or a program has taken it.
+    pub fn deliver_batch(&self, orders: &mut dyn Orders) -> Vec<Verdict> {
         let mut verdicts = Vec::new();
         let mut next = orders.next_order();
         while let Some(order) = next.take() {
-            match self.place(&order).and_then(|place| self.become_it(&place).map(|()| place)) {
+            match self.find_target(&order).and_then(|place| self.become_it(&place).map(|()| place)) {
                 Ok(place) => next = self.deliver(order, &place, orders, &mut verdicts),
                 Err(verdict) => {
                     verdicts.push(verdict);
@@ -171,7 +171,7 @@ impl Agent {
             }
             verdicts.push(done.err().unwrap_or_else(Verdict::delivered));
             match orders.next_order() {
-                Some(order) if place.is_mailbox() && self.place(&order).is_ok_and(|other| other == *place) => {
+                Some(order) if place.is_mailbox() && self.find_target(&order).is_ok_and(|other| other == *place) => {
                     now = order
                 }
                 other => break other,
@@ -211,10 +211,11 @@ impl Agent {
         let content: &mut dyn Content = content;
         let mut letter = MailboxMessage::open(order, content, order.header_max.min(HEADER_MAX))?;
         match (drawer, &place.kind) {
-            (Drawer::File(file), _) => file.put(&mut letter),
-            (Drawer::Maildir(maildir), _) => maildir.put(&mut letter),
+            (Drawer::File(file), _) => file.append(&mut letter),
+            (Drawer::Maildir(maildir), _) => maildir.write_message(&mut letter),
             (Drawer::None, Kind::Program(command)) => {
-                let verdict = into_program(&mut letter, order, command, &place.person, &self.settings, self.rights);
+                let verdict =
+                    deliver_to_program(&mut letter, order, command, &place.person, &self.settings, self.rights);
                 if verdict.end == super::order::DeliveryEnd::Delivered { Ok(()) } else { Err(verdict) }
             }
             (Drawer::None, _) => Ok(()),
@@ -238,7 +239,7 @@ impl Drawer {
     fn close(self, messages: usize) -> Vec<Result<(), Verdict>> {
         match self {
             Self::File(file) => vec![file.close(); messages],
-            Self::Maildir(maildir) => maildir.close(),
+            Self::Maildir(maildir) => maildir.publish(),
             Self::None => Vec::new(),
         }
     }

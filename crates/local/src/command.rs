@@ -184,11 +184,11 @@ fn of_a_shell(letter: char) -> String {
 /// Where programs are looked for by their last name when all directories are allowed.
 const USUAL: [&str; 3] = ["/usr/local/bin", "/usr/bin", "/bin"];
 
-/// The file of a program, if it may be run: it lies in one of the directories, or a file of its last name does.
+/// Finds the file of a program that may be run: it lies in one of the directories, or a file of its last name does.
 ///
 /// # Errors
 /// The reason, and the next step.
-pub fn find(program: &str, directories: &[PathBuf]) -> Result<PathBuf, String> {
+pub fn find_program(program: &str, directories: &[PathBuf]) -> Result<PathBuf, String> {
     let path = Path::new(program);
     let Some(name) = path.file_name() else { return Err(format!("\"{program}\" is no program")) };
     let is_any = directories.iter().any(|directory| directory == Path::new("/"));
@@ -322,19 +322,19 @@ mod tests {
         let list = [PathBuf::from("/nowhere"), allowed.clone()];
         let cat = allowed.join("cat");
         for program in ["cat", "/bin/cat", "/usr/bin/../bin/cat", cat.to_str().unwrap()] {
-            assert_eq!(find(program, &list), Ok(cat.clone()), "{program}");
+            assert_eq!(find_program(program, &list), Ok(cat.clone()), "{program}");
         }
         for (program, word) in
             [("/bin/sh", "put a link"), ("text", "put a link"), ("..", "is no program"), ("/", "is no program")]
         {
-            let why = find(program, &list).unwrap_err();
+            let why = find_program(program, &list).unwrap_err();
             assert!(why.contains(word), "{why}");
         }
-        assert!(find("/bin/cat", &[]).unwrap_err().contains("local.programs is empty"));
+        assert!(find_program("/bin/cat", &[]).unwrap_err().contains("local.programs is empty"));
         let any = [PathBuf::from("/")];
-        assert_eq!((find("/bin/cat", &any), find("cat", &any).is_ok()), (Ok("/bin/cat".into()), true));
-        assert!(find("/bin/nothing", &any).unwrap_err().contains("there is no program"));
+        assert_eq!((find_program("/bin/cat", &any), find_program("cat", &any).is_ok()), (Ok("/bin/cat".into()), true));
+        assert!(find_program("/bin/nothing", &any).unwrap_err().contains("there is no program"));
         std::fs::set_permissions(&allowed, std::fs::Permissions::from_mode(0o777)).unwrap();
-        assert!(find("cat", &list).unwrap_err().contains("chmod go-w"));
+        assert!(find_program("cat", &list).unwrap_err().contains("chmod go-w"));
     }
 }

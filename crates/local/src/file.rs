@@ -8,7 +8,7 @@
 //! that names the file.
 
 use super::again::{Append, Full, SeparatorLines};
-use super::letter::{Broken, Form, MailboxMessage, from_line, unreadable};
+use super::letter::{Broken, Form, MailboxMessage, from_line, unreadable_verdict};
 use super::lock::{Dotlock, NoLock, Turn, lock_file};
 use super::medium::Medium;
 use super::order::{Settings, Verdict};
@@ -58,8 +58,8 @@ impl Mailbox {
     fn open_any(path: &Path, person: &TargetUser, settings: &Settings, is_alias: bool) -> Result<Self, Verdict> {
         let until = clock::now() + settings.lock_time;
         let locked = |no: NoLock| no_lock(path, person, no);
-        let turn = Turn::take(path, until).map_err(locked)?;
-        let dotlock = settings.dotlock.then(|| Dotlock::take(path, until)).transpose().map_err(locked)?;
+        let turn = Turn::acquire(path, until).map_err(locked)?;
+        let dotlock = settings.dotlock.then(|| Dotlock::acquire(path, until)).transpose().map_err(locked)?;
         let (mut file, is_new) = loop {
             let (file, is_new) = open(path, person, is_alias)?;
             if settings.fcntl {
@@ -73,18 +73,18 @@ impl Mailbox {
                 return Err(locked(NoLock::Busy("a program that replaces it".to_owned())));
             }
         };
-        let length = file.seek(SeekFrom::End(0)).map_err(|error| refused(path, person, &error))?;
+        let length = file.seek(SeekFrom::End(0)).map_err(|error| refused_verdict(path, person, &error))?;
         let max = if settings.mailbox_size_max == 0 { u64::MAX } else { settings.mailbox_size_max };
         let (path, person, tail) = (path.to_owned(), person.clone(), Tail::new(file, length, max));
         Ok(Self { path, person, is_new, tail, _dotlock: dotlock, _turn: turn })
     }
 
-    /// Puts a message behind the end. It is delivered when [`Mailbox::close`] says so.
+    /// Appends a message. It is delivered when [`Mailbox::close`] says so.
     ///
     /// # Errors
     /// Why it is not delivered. The written part is cut off again.
-    pub(crate) fn put(&mut self, letter: &mut MailboxMessage<'_>) -> Result<(), Verdict> {
-        self.tail.put(letter).map_err(|failure| self.failed(failure))
+    pub(crate) fn append(&mut self, letter: &mut MailboxMessage<'_>) -> Result<(), Verdict> {
+        self.tail.append(letter).map_err(|failure| self.failed(failure))
     }
 
     /// Syncs the appended messages.
@@ -109,8 +109,8 @@ impl Mailbox {
 
     fn failed(&self, Failure { broken, length, uncut }: Failure) -> Verdict {
         let mut verdict = match broken {
-            Broken::Read(why) => unreadable(why),
-            Broken::Write(error) => refused(&self.path, &self.person, &error),
+            Broken::Read(why) => unreadable_verdict(why),
+            Broken::Write(error) => refused_verdict(&self.path, &self.person, &error),
         };
         if let Some(error) = uncut {
             verdict
@@ -156,13 +156,13 @@ impl<M: Medium> Tail<M> {
         self.medium
     }
 
-    /// Puts a message behind the end, or leaves it as it was.
+    /// Appends a message, or leaves the file as it was.
     ///
     /// # Errors
     /// The refusal, and whether the file has its old length again.
-    pub(crate) fn put(&mut self, letter: &mut MailboxMessage<'_>) -> Result<(), Failure> {
+    pub(crate) fn append(&mut self, letter: &mut MailboxMessage<'_>) -> Result<(), Failure> {
         let length = self.end;
-        match self.append(letter) {
+        match self.write_message(letter) {
             Ok(written) => {
                 self.end += written;
                 // One that was there may not be synced.
@@ -176,7 +176,8 @@ impl<M: Medium> Tail<M> {
         }
     }
 
-    fn append(&mut self, letter: &mut MailboxMessage<'_>) -> Result<u64, Broken> {
+    /// Writes a message and the line before it; returns the octets.
+    fn write_message(&mut self, letter: &mut MailboxMessage<'_>) -> Result<u64, Broken> {
         let (medium, length) = (&mut self.medium, self.end);
         let order = letter.order();
         let looks = order.is_again && letter.is_marked();
@@ -234,13 +235,15 @@ fn open(path: &Path, person: &TargetUser, is_alias: bool) -> Result<(File, bool)
             let flags = flags | OFlags::CREATE | OFlags::EXCL;
             match rustix::fs::open(path, flags, Mode::from_raw_mode(0o600)) {
                 Err(Errno::EXIST) => rustix::fs::open(path, flags - OFlags::CREATE - OFlags::EXCL, Mode::empty()),
-                made => return Ok((File::from(made.map_err(|error| refused(path, person, &error.into()))?), true)),
+                made => {
+                    return Ok((File::from(made.map_err(|error| refused_verdict(path, person, &error.into()))?), true));
+                }
             }
         }
         opened => opened,
     };
-    let file = File::from(opened.map_err(|error| refused(path, person, &error.into()))?);
-    let found = file.metadata().map_err(|error| refused(path, person, &error))?;
+    let file = File::from(opened.map_err(|error| refused_verdict(path, person, &error.into()))?);
+    let found = file.metadata().map_err(|error| refused_verdict(path, person, &error))?;
     let wrong = if !found.is_file() {
         Some("is no regular file".to_owned())
     } else if found.nlink() != 1 {
@@ -283,7 +286,7 @@ fn allowed(path: &Path, person: &TargetUser, settings: &Settings) -> Result<Path
     if path.components().any(is_odd) {
         return Err(no("has \"..\" in its name".to_owned()));
     }
-    let real = std::fs::canonicalize(parent).map_err(|error| refused(parent, person, &error))?;
+    let real = std::fs::canonicalize(parent).map_err(|error| refused_verdict(parent, person, &error))?;
     let roots = settings.files.iter().filter_map(|root| match root.strip_prefix("%h") {
         Some(_) if !person.login.home.starts_with('/') => None,
         Some(rest) => std::fs::canonicalize(format!("{}{rest}", person.login.home)).ok(),
@@ -298,7 +301,7 @@ fn allowed(path: &Path, person: &TargetUser, settings: &Settings) -> Result<Path
         return Err(no("lies in none of the directories of local.files, or begins with a dot there".to_owned()));
     };
     for directory in real.ancestors().take_while(|directory| *directory != root) {
-        let found = std::fs::symlink_metadata(directory).map_err(|error| refused(directory, person, &error))?;
+        let found = std::fs::symlink_metadata(directory).map_err(|error| refused_verdict(directory, person, &error))?;
         if found.mode() & 0o022 != 0 || found.uid() != 0 && found.uid() != person.login.uid {
             return Err(no(format!(
                 "lies in {}, which others than {} may change (add it to local.files if that is right)",
@@ -311,7 +314,7 @@ fn allowed(path: &Path, person: &TargetUser, settings: &Settings) -> Result<Path
 }
 
 /// Returns the verdict when the system refuses to have a file written.
-pub(crate) fn refused(path: &Path, person: &TargetUser, error: &io::Error) -> Verdict {
+pub(crate) fn refused_verdict(path: &Path, person: &TargetUser, error: &io::Error) -> Verdict {
     let (file, user) = (path.display(), &person.login.name);
     if error.get_ref().is_some_and(|inner| inner.is::<Full>()) {
         let text = format!("{file} is full: with this message it would be larger than local.mailbox_size_max allows");
@@ -349,7 +352,7 @@ fn no_lock(path: &Path, person: &TargetUser, no: NoLock) -> Verdict {
         NoLock::Error(error) => {
             let mut name = path.as_os_str().to_owned();
             name.push(".lock");
-            let mut verdict = refused(Path::new(&name), person, &error);
+            let mut verdict = refused_verdict(Path::new(&name), person, &error);
             verdict.text.push_str("; see local.locks and local.mailbox_group");
             verdict
         }

@@ -6,7 +6,7 @@
 //! get a `>` before them, also those that begin with `>From `: so each can be taken away again (the form that is called
 //! mboxrd).
 
-use super::loops::{REPEATS_MAX, names};
+use super::loops::{REPEATS_MAX, names_address};
 use super::order::{DeliveryRequest, Verdict};
 use bytes::Bytes;
 use std::io::{self, Write};
@@ -68,7 +68,7 @@ impl<'a> MailboxMessage<'a> {
         let mut end = None;
         while end.is_none() && (read.len() as u64) < header_max {
             let from = read.len().saturating_sub(3);
-            match content.next().map_err(unreadable)? {
+            match content.next().map_err(unreadable_verdict)? {
                 Some(piece) => read.extend_from_slice(&piece),
                 None => break,
             }
@@ -78,7 +78,7 @@ impl<'a> MailboxMessage<'a> {
         let mut begin = Vec::with_capacity(read.len());
         let mut repeats = 0;
         for field in fields(header) {
-            if value_of(field, "Delivered-To").is_some_and(|value| names(value, &order.recipient)) {
+            if value_of(field, "Delivered-To").is_some_and(|value| names_address(value, &order.recipient)) {
                 repeats += 1;
             }
             if value_of(field, "Return-Path").is_none() {
@@ -148,7 +148,7 @@ pub fn first_fields(order: &DeliveryRequest) -> String {
 }
 
 /// Returns the verdict for a message that cannot be read.
-pub fn unreadable(why: String) -> Verdict {
+pub fn unreadable_verdict(why: String) -> Verdict {
     Verdict::deferred((3, 0), format!("the message cannot be read: {why}"))
 }
 

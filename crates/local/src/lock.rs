@@ -43,11 +43,11 @@ static FREED: Condvar = Condvar::new();
 pub(crate) struct Turn(PathBuf);
 
 impl Turn {
-    /// Waits for it until a time.
+    /// Acquires the lock, waiting for its holder until a time.
     ///
     /// # Errors
     /// It was not free in time.
-    pub(crate) fn take(path: &Path, until: Instant) -> Result<Self, NoLock> {
+    pub(crate) fn acquire(path: &Path, until: Instant) -> Result<Self, NoLock> {
         let mut busy = BUSY.lock().unwrap_or_else(PoisonError::into_inner);
         while busy.contains(path) {
             let Some(left) = until.checked_duration_since(clock::now()).filter(|left| !left.is_zero()) else {
@@ -76,7 +76,7 @@ impl Dotlock {
     ///
     /// # Errors
     /// It is there and not stale, or cannot be made.
-    pub(crate) fn take(file: &Path, until: Instant) -> Result<Self, NoLock> {
+    pub(crate) fn acquire(file: &Path, until: Instant) -> Result<Self, NoLock> {
         let mut name = file.as_os_str().to_owned();
         name.push(".lock");
         let path = PathBuf::from(name);
@@ -206,14 +206,14 @@ mod tests {
     fn a_lock_file_keeps_others_out_until_it_goes() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("joe");
-        let lock = Dotlock::take(&file, soon()).unwrap();
+        let lock = Dotlock::acquire(&file, soon()).unwrap();
         let path = directory.path().join("joe.lock");
         assert_eq!(std::fs::read_to_string(&path).unwrap(), std::process::id().to_string());
-        assert!(matches!(Dotlock::take(&file, clock::now()), Err(NoLock::Busy(name)) if name.ends_with("joe.lock")));
+        assert!(matches!(Dotlock::acquire(&file, clock::now()), Err(NoLock::Busy(name)) if name.ends_with("joe.lock")));
         drop(lock);
         assert!(!path.exists());
-        drop(Dotlock::take(&file, clock::now()).unwrap());
-        assert!(matches!(Dotlock::take(&directory.path().join("no/joe"), soon()), Err(NoLock::Error(_))));
+        drop(Dotlock::acquire(&file, clock::now()).unwrap());
+        assert!(matches!(Dotlock::acquire(&directory.path().join("no/joe"), soon()), Err(NoLock::Error(_))));
     }
 
     #[test]
@@ -225,31 +225,31 @@ mod tests {
         let pid = child.id();
         child.wait().unwrap();
         std::fs::write(&path, pid.to_string()).unwrap();
-        drop(Dotlock::take(&file, clock::now()).unwrap());
+        drop(Dotlock::acquire(&file, clock::now()).unwrap());
         // A file without the number of a process: its age counts.
         for text in ["", "0", "-1", "nobody"] {
             std::fs::write(&path, text).unwrap();
-            assert!(matches!(Dotlock::take(&file, clock::now()), Err(NoLock::Busy(_))), "{text:?} is young");
+            assert!(matches!(Dotlock::acquire(&file, clock::now()), Err(NoLock::Busy(_))), "{text:?} is young");
             let old =
                 SystemTime::UNIX_EPOCH + Duration::from_micros(clock::unix_us()) - STALE_AFTER - Duration::from_secs(2);
             OpenOptions::new().write(true).open(&path).unwrap().set_times(FileTimes::new().set_modified(old)).unwrap();
-            drop(Dotlock::take(&file, clock::now()).unwrap());
+            drop(Dotlock::acquire(&file, clock::now()).unwrap());
         }
         // A lock of this process is never stale, however old.
         std::fs::write(&path, std::process::id().to_string()).unwrap();
         let file_of = OpenOptions::new().write(true).open(&path).unwrap();
         file_of.set_times(FileTimes::new().set_modified(SystemTime::UNIX_EPOCH)).unwrap();
-        assert!(matches!(Dotlock::take(&file, clock::now()), Err(NoLock::Busy(_))));
+        assert!(matches!(Dotlock::acquire(&file, clock::now()), Err(NoLock::Busy(_))));
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
     }
 
     #[test]
     fn threads_take_turns() {
         let path = Path::new("/nowhere/turns");
-        let turn = Turn::take(path, clock::now()).unwrap();
-        assert!(matches!(Turn::take(path, soon()), Err(NoLock::Busy(_))));
+        let turn = Turn::acquire(path, clock::now()).unwrap();
+        assert!(matches!(Turn::acquire(path, soon()), Err(NoLock::Busy(_))));
         let waiting = std::thread::spawn(|| {
-            Turn::take(Path::new("/nowhere/turns"), clock::now() + Duration::from_secs(60)).is_ok()
+            Turn::acquire(Path::new("/nowhere/turns"), clock::now() + Duration::from_secs(60)).is_ok()
         });
         drop(turn);
         assert!(waiting.join().unwrap());

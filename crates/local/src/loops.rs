@@ -36,9 +36,9 @@ pub const fn is_from_outside(envelope: &Envelope) -> bool {
     matches!(envelope.received.client, Client::Network(_)) && !has_login
 }
 
-/// Whether the value of a field names this address. Case does not matter: a loop in which a server changes it is a loop
-/// all the same.
-pub fn names(value: &[u8], address: &str) -> bool {
+/// Returns whether the value of a field names this address. Case does not matter: a loop in which a server changes it
+/// is a loop all the same.
+pub fn names_address(value: &[u8], address: &str) -> bool {
     let value = value.trim_ascii();
     let value = value.strip_prefix(b"<").and_then(|value| value.strip_suffix(b">")).unwrap_or(value);
     value.eq_ignore_ascii_case(address.as_bytes())

@@ -6,8 +6,8 @@
 //! go after 36 hours ([`sweep`](super::sweep)). The directories are made as the user when they are missing; folders are
 //! not.
 
-use super::file::refused;
-use super::letter::{Broken, Form, MailboxMessage, unreadable};
+use super::file::refused_verdict;
+use super::letter::{Broken, Form, MailboxMessage, unreadable_verdict};
 use super::order::{Settings, Verdict};
 use super::person::TargetUser;
 use super::quota::Quota;
@@ -50,18 +50,18 @@ impl Maildir {
     pub(crate) fn open(base: &Path, person: &TargetUser, settings: &Settings) -> Result<Self, Verdict> {
         let directory = folder(base, person, settings);
         for part in ["tmp", "cur", "new"] {
-            make(&directory.join(part)).map_err(|error| refused(&directory.join(part), person, &error))?;
+            make(&directory.join(part)).map_err(|error| refused_verdict(&directory.join(part), person, &error))?;
         }
-        sweep::sweep(&directory.join("tmp"));
-        let quota = Quota::of(base);
+        sweep::remove_old_files(&directory.join("tmp"));
+        let quota = Quota::read_file(base);
         Ok(Self { directory, person: person.clone(), quota, drafts: Vec::new() })
     }
 
-    /// Writes a message below `tmp`. [`Maildir::close`] returns the results, in this order.
+    /// Writes a message below `tmp`. [`Maildir::publish`] returns the results, in this order.
     ///
     /// # Errors
     /// Why it is not delivered. Nothing of it is left.
-    pub(crate) fn put(&mut self, letter: &mut MailboxMessage<'_>) -> Result<(), Verdict> {
+    pub(crate) fn write_message(&mut self, letter: &mut MailboxMessage<'_>) -> Result<(), Verdict> {
         let order = letter.order();
         let host: String =
             order.host.chars().map(|letter| if matches!(letter, '/' | ':') { '_' } else { letter }).collect();
@@ -75,7 +75,7 @@ impl Maildir {
                 let place = self.directory.join("new").join(format!("{name},S={size}"));
                 // One that is there has been counted.
                 if let Some(quota) = self.quota.as_mut().filter(|_| !place.exists())
-                    && let Err(why) = quota.take(size)
+                    && let Err(why) = quota.reserve_message(size)
                 {
                     drop(std::fs::remove_file(&path));
                     return Err(Verdict::deferred((2, 2), why));
@@ -86,15 +86,15 @@ impl Maildir {
             Err(broken) => {
                 drop(std::fs::remove_file(&path));
                 Err(match broken {
-                    Broken::Read(why) => unreadable(why),
-                    Broken::Write(error) => refused(&path, &self.person, &error),
+                    Broken::Read(why) => unreadable_verdict(why),
+                    Broken::Write(error) => refused_verdict(&path, &self.person, &error),
                 })
             }
         }
     }
 
-    /// Syncs the written files, and gives each file its place. A verdict for each.
-    pub(crate) fn close(self) -> Vec<Result<(), Verdict>> {
+    /// Syncs the written files, and moves each to `new` or `cur`. Returns a verdict for each.
+    pub(crate) fn publish(self) -> Vec<Result<(), Verdict>> {
         let Self { directory, person, drafts, .. } = self;
         let mut moved = false;
         let mut ends: Vec<Result<(), Verdict>> = Vec::with_capacity(drafts.len());
@@ -103,13 +103,15 @@ impl Maildir {
             moved |= placed.is_ok();
             ends.push(placed.map_err(|error| {
                 drop(std::fs::remove_file(&draft.path));
-                refused(&draft.path, &person, &error)
+                refused_verdict(&draft.path, &person, &error)
             }));
         }
         let new = directory.join("new");
         if moved && let Err(error) = File::open(&new).and_then(|new| new.sync_all()) {
             // They stay: one that comes again meets its own file.
-            ends.iter_mut().filter(|end| end.is_ok()).for_each(|end| *end = Err(refused(&new, &person, &error)));
+            ends.iter_mut()
+                .filter(|end| end.is_ok())
+                .for_each(|end| *end = Err(refused_verdict(&new, &person, &error)));
         }
         ends
     }
@@ -196,8 +198,8 @@ mod tests {
         settings: &Settings,
     ) -> Result<(), Verdict> {
         let mut maildir = Maildir::open(base, person, settings)?;
-        maildir.put(letter)?;
-        maildir.close().remove(0)
+        maildir.write_message(letter)?;
+        maildir.publish().remove(0)
     }
 
     fn names(directory: &Path) -> Vec<String> {
@@ -252,10 +254,10 @@ mod tests {
             let unique = format!("6AK84ct0028759R{}", number.max(1));
             let order = DeliveryRequest { unique, ..order() };
             let mut content = Text::new("A: b\r\n\r\nx\r\n", 5);
-            maildir.put(&mut MailboxMessage::open(&order, &mut content, 1 << 20).unwrap()).unwrap();
+            maildir.write_message(&mut MailboxMessage::open(&order, &mut content, 1 << 20).unwrap()).unwrap();
         }
         assert!(names(&directory.path().join("new")).is_empty(), "not before they are synced");
-        let ends = maildir.close();
+        let ends = maildir.publish();
         assert!(ends.len() == 25 && ends.iter().all(Result::is_ok), "{ends:?}");
         assert_eq!((names(&directory.path().join("new")).len(), names(&directory.path().join("tmp")).len()), (24, 0));
     }

@@ -119,8 +119,8 @@ pub enum DeliveryEnd {
 }
 
 impl Verdict {
-    /// The same without the name of a file that stands in the file of a user.
-    pub fn without_text_of(mut self, what: &What) -> Self {
+    /// Removes from the text the name of a file that the file of a user names.
+    pub fn without_file_name(mut self, what: &What) -> Self {
         if let What::File { user, path } = what
             && !user.is_empty()
             && !path.is_empty()

@@ -36,11 +36,11 @@ pub struct TargetUser {
 pub const NO_PROGRAMS: &str = "programs are not run with the rights of the server, which was not started as root: start it as root with \
     server.user set, hand mail for programs to an LMTP server, or set local.programs_as_server = true if its programs may read spool and keys";
 
-/// Finds the person for an order.
+/// Finds the user whose rights an order is carried out with.
 ///
 /// # Errors
 /// There is none, or not with these rights.
-pub fn find(
+pub fn find_target_user(
     order: &DeliveryRequest,
     settings: &Settings,
     accounts: &Accounts,
@@ -99,8 +99,8 @@ fn of_mailbox(order: &DeliveryRequest, settings: &Settings, accounts: &Accounts)
     let (login, user, detail) = if settings.mailbox_user.is_empty() {
         owner(order, accounts)?.ok_or_else(unknown)?
     } else {
-        let (user, detail) = split(&order.local, order.delimiter);
-        (named("local.mailbox_user", &settings.mailbox_user, accounts)?, user.to_lowercase(), detail)
+        let (user, detail) = split_detail(&order.local, order.delimiter);
+        (configured_login("local.mailbox_user", &settings.mailbox_user, accounts)?, user.to_lowercase(), detail)
     };
     let domain = order.domain.to_lowercase();
     let home = settings.mailbox_user.is_empty().then_some(login.home.as_str());
@@ -128,7 +128,7 @@ fn owner<'o>(
     order: &'o DeliveryRequest,
     accounts: &Accounts,
 ) -> Result<Option<(Login, String, Option<&'o str>)>, Verdict> {
-    let (user, detail) = split(&order.local, order.delimiter);
+    let (user, detail) = split_detail(&order.local, order.delimiter);
     for (name, detail) in [(order.local.as_str(), None), (user, detail)] {
         for name in [name, &name.to_lowercase()] {
             if let Some(login) = accounts.find(name).map_err(unanswered)? {
@@ -145,8 +145,8 @@ fn unanswered(error: std::io::Error) -> Verdict {
     Verdict::deferred((3, 0), error.to_string())
 }
 
-/// `joe`, and `lists` of `joe+lists`.
-pub fn split(local: &str, delimiter: Option<char>) -> (&str, Option<&str>) {
+/// Splits `joe+lists` into `joe` and its detail, `lists`.
+pub fn split_detail(local: &str, delimiter: Option<char>) -> (&str, Option<&str>) {
     match delimiter.and_then(|delimiter| local.split_once(delimiter)) {
         Some((user, detail)) if !user.is_empty() => (user, Some(detail)),
         _ => (local, None),
@@ -167,7 +167,7 @@ fn of_alias(
         Rights::Own(uid) if is_default => accounts.find_uid(uid).map_err(unanswered)?.unwrap_or_else(|| nameless(uid)),
         _ if is_default => {
             let is_there = |name: &str| accounts.find(name).is_ok_and(|found| found.is_some());
-            named("local.default_user", Local::default_user_of(&settings.default_user, is_there), accounts)?
+            configured_login("local.default_user", Local::default_user_of(&settings.default_user, is_there), accounts)?
         }
         _ => accounts.find(user).map_err(unanswered)?.ok_or_else(|| {
             Verdict::deferred((3, 5), format!("there is no user {user}, as whom this is to be done; see /etc/passwd"))
@@ -182,15 +182,15 @@ fn of_alias(
             ),
         ));
     }
-    let (before, detail) = split(&order.local, order.delimiter);
+    let (before, detail) = split_detail(&order.local, order.delimiter);
     Ok(TargetUser { login, user: before.to_owned(), detail: detail.map(str::to_owned), mailbox: None })
 }
 
-/// A user of the configuration: `USER` or `USER:GROUP`, each a name or a number.
+/// Finds a user of the configuration: `USER` or `USER:GROUP`, each a name or a number.
 ///
 /// # Errors
 /// There is no such user, or the look-up failed.
-pub fn named(key: &str, text: &str, accounts: &Accounts) -> Result<Login, Verdict> {
+pub fn configured_login(key: &str, text: &str, accounts: &Accounts) -> Result<Login, Verdict> {
     let (user, group) = text.split_once(':').map_or((text, None), |(user, group)| (user, Some(group)));
     let no = |what: &str, file: &str| {
         Verdict::deferred((3, 5), format!("{key} = \"{text}\": there is no such {what}; see {file}"))
@@ -236,7 +236,7 @@ mod tests {
     }
 
     fn look(local: &str, settings: &Settings, rights: Rights) -> Result<TargetUser, Verdict> {
-        find(&DeliveryRequest { local: local.into(), ..order() }, settings, &accounts(), rights)
+        find_target_user(&DeliveryRequest { local: local.into(), ..order() }, settings, &accounts(), rights)
     }
 
     #[test]
@@ -289,13 +289,14 @@ mod tests {
     fn aliases_have_their_user_and_forwards_the_users_own() {
         let run = |user: &str, settings: &Settings, rights| {
             let what = What::Program { user: user.into(), command: "/bin/x".into() };
-            find(&DeliveryRequest { what, ..order() }, settings, &accounts(), rights).map(|person| person.login.uid)
+            find_target_user(&DeliveryRequest { what, ..order() }, settings, &accounts(), rights)
+                .map(|person| person.login.uid)
         };
         let usual = settings(|_| {});
         assert_eq!((run("", &usual, Rights::Anybody), run("joe", &usual, Rights::Anybody)), (Ok(65_534), Ok(1000)));
         let own = Accounts::from_text("mailnull:x:47:47::/:\nnobody:x:65534:65534::/:\n", "");
         let program = What::Program { user: String::new(), command: "x".to_owned() };
-        let found = find(&DeliveryRequest { what: program, ..order() }, &usual, &own, Rights::Anybody);
+        let found = find_target_user(&DeliveryRequest { what: program, ..order() }, &usual, &own, Rights::Anybody);
         assert_eq!(found.map(|person| person.login.uid), Ok(47), "sendmail's own user, where there is one");
         for (user, word) in [("list", "local.uid_min"), ("root", "root"), ("gone", "no user gone")] {
             let verdict = run(
@@ -321,13 +322,17 @@ mod tests {
         assert!(run("mail", &allowed, Rights::Own(1000)).is_err());
         let exit = What::Program { user: String::new(), command: "exit 75".to_owned() };
         assert!(
-            find(&DeliveryRequest { what: exit, ..order() }, &usual, &accounts(), Rights::Own(1000)).is_ok(),
+            find_target_user(&DeliveryRequest { what: exit, ..order() }, &usual, &accounts(), Rights::Own(1000))
+                .is_ok(),
             "nothing runs"
         );
         // A file of an alias is no file in the home of the server.
         let file = || What::File { user: String::new(), path: "/users/joe/x".to_owned() };
         let home = |settings: &Settings, rights| {
-            find(&DeliveryRequest { what: file(), ..order() }, settings, &accounts(), rights).unwrap().login.home
+            find_target_user(&DeliveryRequest { what: file(), ..order() }, settings, &accounts(), rights)
+                .unwrap()
+                .login
+                .home
         };
         assert_eq!(home(&usual, Rights::Own(1000)), "");
         assert_eq!(

@@ -113,8 +113,8 @@ impl Worker {
         &self.stream
     }
 
-    /// Has the helper kill it. The returned socket reads its end when the worker is gone.
-    pub fn leave(self) -> UnixStream {
+    /// Has the helper kill the worker. The returned socket reads its end when the worker is gone.
+    pub fn kill(self) -> UnixStream {
         self.stream
     }
 }
@@ -125,7 +125,7 @@ impl Helper {
     /// # Errors
     /// The system refuses a socket or a process.
     pub fn start(settings: &Settings) -> io::Result<Self> {
-        let (helper, theirs) = Self::pair()?;
+        let (helper, theirs) = Self::socket_pair()?;
         // A group of its own: a signal of the terminal to the server must not end the deliveries that the server waits
         // for. It ends with the other end of its socket.
         let child = this_program(HELPER, settings).stdin(theirs).stdout(Stdio::null()).process_group(0).spawn()?;
@@ -138,7 +138,7 @@ impl Helper {
     ///
     /// # Errors
     /// The system refuses a socket.
-    pub fn pair() -> io::Result<(Self, OwnedFd)> {
+    pub fn socket_pair() -> io::Result<(Self, OwnedFd)> {
         let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
         Ok((Self { control: ours, is_gone: AtomicBool::new(false) }, theirs))
     }
@@ -147,15 +147,15 @@ impl Helper {
     ///
     /// # Errors
     /// Why there is none.
-    pub fn worker(&self) -> Result<Worker, HandoverResult> {
+    pub fn start_worker(&self) -> Result<Worker, HandoverResult> {
         self.start_process(WORKER_BYTE)
     }
 
-    /// The same for a process that reads files. The socket ends at once if there are too many.
+    /// Starts a process that reads files. The socket ends at once if there are too many.
     ///
     /// # Errors
     /// Why there is none.
-    pub fn reader(&self) -> Result<Worker, HandoverResult> {
+    pub fn start_reader(&self) -> Result<Worker, HandoverResult> {
         self.start_process(READER_BYTE)
     }
 
@@ -271,11 +271,11 @@ pub fn run_helper(settings: &str) -> Result<(), String> {
         if !wait_for_work(control.as_fd(), &mut children, held.len() >= HELD_MAX)? {
             continue;
         }
-        match take_over(control.as_fd()) {
-            Ok(Taken::DeliveryEnd) => break,
-            Ok(Taken::Nothing) => {}
-            Ok(Taken::Worker(stream, leash)) => held.push_back((stream, leash)),
-            Ok(Taken::Reader(stream, leash)) => {
+        match receive_request(control.as_fd()) {
+            Ok(HelperRequest::ServerGone) => break,
+            Ok(HelperRequest::Nothing) => {}
+            Ok(HelperRequest::Worker(stream, leash)) => held.push_back((stream, leash)),
+            Ok(HelperRequest::Reader(stream, leash)) => {
                 if children.iter().filter(|child| child.is_reader).count() < READERS_MAX {
                     let started = process_for(READER, stream, &settings).ok();
                     children.extend(started.map(|process| Child { process, leash, left: None, is_reader: true }));
@@ -337,7 +337,7 @@ fn wait_for_work(control: BorrowedFd<'_>, children: &mut [Child], is_full: bool)
 }
 
 /// A request of the server to the helper.
-pub enum Taken {
+pub enum HelperRequest {
     /// A worker is wanted: his socket, and the pipe that ends when the server does not want it any more.
     Worker(OwnedFd, PipeReader),
     /// The same of a process that reads.
@@ -345,23 +345,23 @@ pub enum Taken {
     /// Nothing to do.
     Nothing,
     /// It is gone.
-    DeliveryEnd,
+    ServerGone,
 }
 
 /// Reads what the server asks of the helper, with the descriptors that come with it.
 ///
 /// # Errors
 /// The socket cannot be read.
-pub fn take_over(control: BorrowedFd<'_>) -> io::Result<Taken> {
+pub fn receive_request(control: BorrowedFd<'_>) -> io::Result<HelperRequest> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let mut byte = [0; 1];
     let received = match recvmsg(control, &mut [IoSliceMut::new(&mut byte)], &mut ancillary, RecvFlags::CMSG_CLOEXEC) {
-        Err(Errno::INTR | Errno::AGAIN) => return Ok(Taken::Nothing),
+        Err(Errno::INTR | Errno::AGAIN) => return Ok(HelperRequest::Nothing),
         other => other?,
     };
     if received.bytes == 0 {
-        return Ok(Taken::DeliveryEnd);
+        return Ok(HelperRequest::ServerGone);
     }
     let fds = ancillary.drain().filter_map(|message| match message {
         RecvAncillaryMessage::ScmRights(fds) => Some(fds),
@@ -369,9 +369,9 @@ pub fn take_over(control: BorrowedFd<'_>) -> io::Result<Taken> {
     });
     let mut fds = fds.flatten();
     Ok(match (fds.next(), fds.next()) {
-        (Some(stream), Some(leash)) if byte == [READER_BYTE] => Taken::Reader(stream, leash.into()),
-        (Some(stream), Some(leash)) => Taken::Worker(stream, leash.into()),
-        _ => Taken::Nothing,
+        (Some(stream), Some(leash)) if byte == [READER_BYTE] => HelperRequest::Reader(stream, leash.into()),
+        (Some(stream), Some(leash)) => HelperRequest::Worker(stream, leash.into()),
+        _ => HelperRequest::Nothing,
     })
 }
 
@@ -405,12 +405,12 @@ pub fn run_worker(settings: &str) -> Result<(), String> {
     let mut from = BufReader::with_capacity(BUFFER_BYTES, &stream);
     loop {
         stream.set_read_timeout(Some(IDLE_TIME)).map_err(no_socket)?;
-        let batch = stream::Incoming::wait(&mut from).map_err(|error| format!("no order: {error}"))?;
+        let batch = stream::Incoming::receive_first(&mut from).map_err(|error| format!("no order: {error}"))?;
         let Some(mut batch) = batch else { return Ok(()) };
         stream.set_read_timeout(Some(limit)).map_err(no_socket)?;
         let no_answer = |error: io::Error| format!("no answer: {error}");
         stream::send_begun(&mut &stream).map_err(no_answer)?;
-        let verdicts = agent.carry_out(&mut batch);
+        let verdicts = agent.deliver_batch(&mut batch);
         if !batch.is_whole() {
             return Err("the server broke off".to_owned());
         }

@@ -8,10 +8,10 @@
 //! A program that ends without having read all of it has done what it wanted: only its exit status counts.
 
 use super::command::{self, Command};
-use super::letter::{Broken, Form, MailboxMessage, unreadable};
+use super::letter::{Broken, Form, MailboxMessage, unreadable_verdict};
 use super::order::{DeliveryEnd, DeliveryRequest, Settings, Verdict};
 use super::person::{Rights, TargetUser};
-use super::status::{of_exit, with_output};
+use super::status::{exit_verdict, with_output};
 use os::clock;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::OFlags;
@@ -31,8 +31,8 @@ const MOMENT_MAX: Duration = Duration::from_secs(3_600);
 /// The `PATH` of programs.
 const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
-/// Gives a message to the program of an alias.
-pub(crate) fn into_program(
+/// Runs the program of an alias and writes the message to it.
+pub(crate) fn deliver_to_program(
     letter: &mut MailboxMessage<'_>,
     order: &DeliveryRequest,
     command: &str,
@@ -46,11 +46,11 @@ pub(crate) fn into_program(
     let refuse = |why: String| Verdict::deferred((3, 5), format!("{name} is not run: {why}"));
     let (words, failure) = match command::parse(command) {
         Ok(Command::Run { words, failure }) => (words, failure),
-        Ok(Command::Exit(status)) => return of_exit(status, b""),
+        Ok(Command::Exit(status)) => return exit_verdict(status, b""),
         Err(why) => return refuse(why),
     };
     let program = words.first().map_or("", String::as_str);
-    let file = match command::find(program, &settings.programs) {
+    let file = match command::find_program(program, &settings.programs) {
         Ok(file) => file,
         Err(why) if owner.is_some() && !program.is_empty() => return refuse(why.replace(program, "it")),
         Err(why) => return refuse(why),
@@ -60,7 +60,7 @@ pub(crate) fn into_program(
             let verdict = running.feed(letter, settings);
             // `|| exit N`: the words of the program stay.
             match failure.filter(|_| verdict.end != DeliveryEnd::Delivered) {
-                Some(status) => Verdict { text: verdict.text, ..of_exit(status, b"") },
+                Some(status) => Verdict { text: verdict.text, ..exit_verdict(status, b"") },
                 None => verdict,
             }
         }
@@ -191,7 +191,7 @@ impl Running {
             Ok(()) => {}
             Err(Broken::Read(why)) => {
                 self.kill();
-                return unreadable(why);
+                return unreadable_verdict(why);
             }
             Err(Broken::Write(_)) if self.is_late => return self.late(settings),
             Err(Broken::Write(error)) => {
@@ -213,7 +213,7 @@ impl Running {
         }
         self.listen();
         match self.child.wait().map(|status| (status.code(), status.signal())) {
-            Ok((Some(status), _)) => of_exit(status, &self.kept),
+            Ok((Some(status), _)) => exit_verdict(status, &self.kept),
             Ok((None, signal)) => {
                 let text = format!("mailer prog died with signal {}", signal.unwrap_or(0));
                 with_output(Verdict::deferred((3, 0), text), &self.kept)

@@ -40,7 +40,7 @@ pub(super) struct Quota {
 
 impl Quota {
     /// Reads the file; `None`: there is none, or none that can be understood.
-    pub(super) fn of(base: &Path) -> Option<Self> {
+    pub(super) fn read_file(base: &Path) -> Option<Self> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = File::from(rustix::fs::open(base.join(NAME), flags, Mode::empty()).ok()?);
         let mut text = String::new();
@@ -75,11 +75,11 @@ impl Quota {
         (bytes_max > 0 || messages_max > 0).then_some(quota)
     }
 
-    /// Whether a message of so many octets fits in; if so, it is counted.
+    /// Counts a message of so many octets, if it fits in.
     ///
     /// # Errors
     /// Why not.
-    pub(super) fn take(&mut self, bytes: u64) -> Result<(), String> {
+    pub(super) fn reserve_message(&mut self, bytes: u64) -> Result<(), String> {
         let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
         if !self.fits(bytes) && !self.is_counted {
             self.count();
@@ -166,14 +166,14 @@ mod tests {
     #[test]
     fn messages_are_counted_as_others_count_them() {
         let directory = maildir("1000S,5C\n500 2\n-100 -1\n");
-        let mut quota = Quota::of(directory.path()).unwrap();
+        let mut quota = Quota::read_file(directory.path()).unwrap();
         assert_eq!((quota.bytes, quota.messages), (400, 1));
-        assert_eq!((quota.take(300), quota.take(300)), (Ok(()), Ok(())));
+        assert_eq!((quota.reserve_message(300), quota.reserve_message(300)), (Ok(()), Ok(())));
         assert_eq!(text(&directory), "1000S,5C\n500 2\n-100 -1\n300 1\n300 1\n");
         for (none, why) in [("", "empty"), ("nonsense\n", "no limit"), ("0S,0C\n", "no limit")] {
-            assert!(Quota::of(maildir(none).path()).is_none(), "{why}");
+            assert!(Quota::read_file(maildir(none).path()).is_none(), "{why}");
         }
-        assert!(Quota::of(Path::new("/nonexistent")).is_none());
+        assert!(Quota::read_file(Path::new("/nonexistent")).is_none());
     }
 
     #[test]
@@ -184,23 +184,23 @@ mod tests {
         std::fs::write(at(".lists/new/2.b.host"), "0123456789").unwrap();
         std::fs::write(at(".Trash/cur/3.c.host,S=900:2,S"), "").unwrap();
         // Mail was removed without a line in the file.
-        let mut quota = Quota::of(directory.path()).unwrap();
-        assert_eq!(quota.take(690), Ok(()));
+        let mut quota = Quota::read_file(directory.path()).unwrap();
+        assert_eq!(quota.reserve_message(690), Ok(()));
         assert_eq!(text(&directory), "1000S\n310 2\n690 1\n");
-        let refused = quota.take(1).unwrap_err();
+        let refused = quota.reserve_message(1).unwrap_err();
         assert!(refused.contains("has 1000 octets in 3 messages") && refused.ends_with("1000S"), "{refused}");
         assert_eq!(std::fs::read_dir(at("tmp")).unwrap().count(), 0);
-        let mut few = Quota::of(maildir("2C\n10 1\n").path()).unwrap();
+        let mut few = Quota::read_file(maildir("2C\n10 1\n").path()).unwrap();
         few.is_counted = true;
-        assert!(few.take(1 << 40).is_ok() && few.take(1).is_err());
+        assert!(few.reserve_message(1 << 40).is_ok() && few.reserve_message(1).is_err());
     }
 
     #[test]
     fn a_long_file_is_written_anew() {
         let directory = maildir(&format!("1000000S\n{}", "1 1\n".repeat(2_000)));
-        let mut quota = Quota::of(directory.path()).unwrap();
+        let mut quota = Quota::read_file(directory.path()).unwrap();
         assert_eq!((quota.bytes, quota.messages), (0, 0));
-        quota.take(5).unwrap();
+        quota.reserve_message(5).unwrap();
         assert_eq!(text(&directory), "1000000S\n0 0\n5 1\n");
     }
 }

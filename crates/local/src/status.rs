@@ -6,7 +6,7 @@ use super::order::{DeliveryEnd, Verdict};
 const OUTPUT_MAX: usize = 240;
 
 /// Returns the verdict for an exit status. `output`: what the program has said.
-pub(crate) fn of_exit(status: i32, output: &[u8]) -> Verdict {
+pub(crate) fn exit_verdict(status: i32, output: &[u8]) -> Verdict {
     use DeliveryEnd::{Deferred, Delivered, Failed};
     let (end, code, text) = match status {
         0 => (Delivered, (0, 0), ""),
@@ -73,16 +73,16 @@ mod tests {
             (78, DeliveryEnd::Failed, (3, 5), "Local configuration error"),
             (255, DeliveryEnd::Failed, (3, 0), "unknown mailer error 255"),
         ] {
-            assert_eq!(of_exit(status, b""), Verdict { end, status: code, text: text.into() }, "{status}");
+            assert_eq!(exit_verdict(status, b""), Verdict { end, status: code, text: text.into() }, "{status}");
         }
     }
 
     #[test]
     fn the_first_of_the_output_is_told() {
-        let verdict = of_exit(67, b"\n  no such list \r\nask\x1b[31m ann\nthird\nfourth\n");
+        let verdict = exit_verdict(67, b"\n  no such list \r\nask\x1b[31m ann\nthird\nfourth\n");
         assert_eq!(verdict.text, "User unknown; it said: no such list / ask?[31m ann / third");
-        let flood = of_exit(1, &vec![b'x'; 10_000]);
+        let flood = exit_verdict(1, &vec![b'x'; 10_000]);
         assert_eq!(flood.text.len(), "unknown mailer error 1; it said: ".len() + OUTPUT_MAX);
-        assert_eq!(of_exit(0, b"done").text, "");
+        assert_eq!(exit_verdict(0, b"done").text, "");
     }
 }

@@ -93,7 +93,7 @@ pub fn send(to: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
 ///
 /// # Errors
 /// The other side is gone, or sends nothing of this form.
-pub fn begun(from: &mut impl Read) -> io::Result<()> {
+pub fn receive_begun(from: &mut impl Read) -> io::Result<()> {
     receive(from, 0).map(drop)
 }
 
@@ -101,7 +101,7 @@ pub fn begun(from: &mut impl Read) -> io::Result<()> {
 ///
 /// # Errors
 /// The other side is gone, or sends nothing of this form.
-pub fn verdict(from: &mut impl Read) -> io::Result<Verdict> {
+pub fn receive_verdict(from: &mut impl Read) -> io::Result<Verdict> {
     Verdict::from_json(&receive(from, TEXT_MAX)?).ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
@@ -155,7 +155,7 @@ impl<R: Read> Incoming<R> {
     ///
     /// # Errors
     /// It does not come in time, or is none.
-    pub fn wait(mut from: R) -> io::Result<Option<Self>> {
+    pub fn receive_first(mut from: R) -> io::Result<Option<Self>> {
         Ok(order(&mut from)?.map(|first| Self { from, first: Some(first), state: State::BetweenOrders }))
     }
 
@@ -287,7 +287,7 @@ mod tests {
         wire.extend(sent().0);
         let mut from = wire.as_slice();
         for _ in 0..2 {
-            let mut batch = Incoming::wait(&mut from).unwrap().unwrap();
+            let mut batch = Incoming::receive_first(&mut from).unwrap().unwrap();
             let mut all = Vec::new();
             while let Some(order) = batch.next_order() {
                 let mut whole = Vec::new();
@@ -304,21 +304,21 @@ mod tests {
             assert_eq!(all, wanted.map(|(local, text, end)| (local.to_owned(), text.as_bytes().to_vec(), end)));
             assert!(batch.is_whole());
         }
-        assert!(Incoming::wait(&mut from).unwrap().is_none(), "nothing follows");
+        assert!(Incoming::receive_first(&mut from).unwrap().is_none(), "nothing follows");
         let mut wire = Vec::new();
         send_begun(&mut wire).unwrap();
         send_verdicts(&mut wire, &[Verdict::delivered(), Verdict::failed((1, 1), "x")]).unwrap();
         let mut from = wire.as_slice();
-        begun(&mut from).unwrap();
-        assert_eq!(verdict(&mut from).unwrap(), Verdict::delivered());
-        assert_eq!(verdict(&mut from).unwrap(), Verdict::failed((1, 1), "x"));
-        assert!(begun(&mut wire.get(4..).unwrap()).is_err(), "a verdict says nothing of a beginning");
+        receive_begun(&mut from).unwrap();
+        assert_eq!(receive_verdict(&mut from).unwrap(), Verdict::delivered());
+        assert_eq!(receive_verdict(&mut from).unwrap(), Verdict::failed((1, 1), "x"));
+        assert!(receive_begun(&mut wire.get(4..).unwrap()).is_err(), "a verdict says nothing of a beginning");
     }
 
     #[test]
     fn a_batch_may_be_passed_over() {
         let (wire, _) = sent();
-        let mut batch = Incoming::wait(wire.as_slice()).unwrap().unwrap();
+        let mut batch = Incoming::receive_first(wire.as_slice()).unwrap().unwrap();
         assert_eq!(batch.next(), Ok(None), "no message before its order");
         assert!(batch.is_whole() && batch.from.is_empty());
     }
@@ -327,7 +327,7 @@ mod tests {
     fn a_batch_without_its_end_is_none() {
         let (wire, _) = sent();
         for end in 0..wire.len() {
-            let Ok(Some(mut batch)) = Incoming::wait(&wire[..end]) else { continue };
+            let Ok(Some(mut batch)) = Incoming::receive_first(&wire[..end]) else { continue };
             let mut broken = 0;
             while batch.next_order().is_some() {
                 broken += u32::from(loop {
@@ -340,6 +340,6 @@ mod tests {
             assert!(!batch.is_whole(), "cut at {end}");
             assert!(broken <= 2, "cut at {end}");
         }
-        assert!(Incoming::wait([0xff_u8; 8].as_slice()).is_err(), "longer than anything");
+        assert!(Incoming::receive_first([0xff_u8; 8].as_slice()).is_err(), "longer than anything");
     }
 }

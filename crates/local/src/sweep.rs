@@ -21,7 +21,7 @@ const KNOWN_MAX: usize = 10_000;
 static LOOKED_AT: Mutex<Option<HashMap<PathBuf, Instant>>> = Mutex::new(None);
 
 /// Removes old files from a directory, if it was not looked into lately.
-pub(super) fn sweep(tmp: &Path) {
+pub(super) fn remove_old_files(tmp: &Path) {
     if is_due(tmp, clock::now()) {
         remove_old(tmp, clock::unix_us() / 1_000_000);
     }
@@ -74,12 +74,12 @@ mod tests {
         touch("read", now - OLD - minute, now - minute);
         touch("young", now - OLD + minute, now - OLD + minute);
         std::fs::create_dir(at("directory")).unwrap();
-        sweep(directory.path());
+        remove_old_files(directory.path());
         let there = |name: &str| at(name).exists();
         assert_eq!(["old", "read", "young", "directory"].map(there), [false, true, true, true]);
         // Not again at once, and again after a while.
         touch("old", now - OLD - minute, now - OLD - minute);
-        sweep(directory.path());
+        remove_old_files(directory.path());
         assert!(there("old"));
         assert!(!is_due(directory.path(), clock::now()) && is_due(directory.path(), clock::now() + INTERVAL));
     }

@@ -64,17 +64,17 @@ impl Workers {
         Self { helper, waiting: Mutex::new(VecDeque::new()) }
     }
 
-    /// Has a batch carried out as a person; `None`: a worker finds out who that is. For a thread that may wait.
+    /// Delivers a batch with the rights of a user; `None`: a worker finds out which. For a thread that may wait.
     ///
     /// A worker for one batch alone is not kept.
-    pub fn carry_out(&self, who: Option<&Login>, batch: &[impl Job], settings: &Settings) -> Vec<HandoverResult> {
-        while let Some(worker) = who.and_then(|login| self.take(login)) {
+    pub fn deliver_batch(&self, who: Option<&Login>, batch: &[impl Job], settings: &Settings) -> Vec<HandoverResult> {
+        while let Some(worker) = who.and_then(|login| self.take_worker(login)) {
             match talk(&worker, batch, settings) {
                 Err(WorkerError::NotBegun(_)) => {}
                 told => return self.settle(told, who, worker, batch),
             }
         }
-        match self.helper.worker() {
+        match self.helper.start_worker() {
             Ok(worker) => self.settle(talk(&worker, batch, settings), who, worker, batch),
             Err(no) => {
                 let again = match &no {
@@ -96,7 +96,7 @@ impl Workers {
         let verdicts = match told {
             Ok(verdicts) => {
                 if let Some(login) = who {
-                    self.keep(login.clone(), worker);
+                    self.keep_worker(login.clone(), worker);
                 }
                 verdicts
             }
@@ -105,19 +105,19 @@ impl Workers {
         verdicts.into_iter().map(HandoverResult::Verdict).collect()
     }
 
-    /// Counts those that wait.
-    pub fn waiting(&self) -> usize {
+    /// Returns the number of workers that wait for a batch.
+    pub fn waiting_count(&self) -> usize {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    /// The worker of a person who was kept last.
-    fn take(&self, login: &Login) -> Option<Worker> {
+    /// Takes the worker of a user that was kept last.
+    fn take_worker(&self, login: &Login) -> Option<Worker> {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         let at = waiting.iter().rposition(|one| one.login == *login)?;
         waiting.remove(at).map(|one| one.worker)
     }
 
-    fn keep(&self, login: Login, worker: Worker) {
+    fn keep_worker(&self, login: Login, worker: Worker) {
         let since = clock::now();
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         let is_over = |one: &Waiting| since.saturating_duration_since(one.since) > IDLE_TIME;
@@ -157,14 +157,14 @@ fn talk<J: Job>(worker: &Worker, batch: &[J], settings: &Settings) -> Result<Vec
     let mut sending = Sending { rest: batch.iter(), now: None };
     let sent = stream::send_batch(&mut BufWriter::with_capacity(BUFFER_BYTES, stream), &mut sending);
     let mut from = BufReader::new(stream);
-    stream::begun(&mut from).map_err(WorkerError::NotBegun)?;
+    stream::receive_begun(&mut from).map_err(WorkerError::NotBegun)?;
     let unread = sent.map_err(WorkerError::Unknown)?;
-    let verdicts = batch.iter().map(|_| stream::verdict(&mut from)).collect::<io::Result<Vec<_>>>();
+    let verdicts = batch.iter().map(|_| stream::receive_verdict(&mut from)).collect::<io::Result<Vec<_>>>();
     let mut verdicts = verdicts.map_err(WorkerError::Unknown)?;
     // The worker knows that a message broke off, and not why.
     for (verdict, why) in verdicts.iter_mut().zip(unread) {
         if let Some(why) = why {
-            *verdict = super::letter::unreadable(why);
+            *verdict = super::letter::unreadable_verdict(why);
         }
     }
     Ok(verdicts)
@@ -200,20 +200,20 @@ mod tests {
 
     #[test]
     fn so_many_wait_and_the_longest_goes() {
-        let (helper, _other) = Helper::pair().unwrap();
+        let (helper, _other) = Helper::socket_pair().unwrap();
         let workers = Workers::new(Arc::new(helper));
         for uid in 1..=150 {
-            workers.keep(login(uid, &[uid]), Worker::fake().unwrap());
+            workers.keep_worker(login(uid, &[uid]), Worker::fake().unwrap());
         }
-        assert_eq!(workers.waiting(), WAITING_MAX);
-        assert!(workers.take(&login(50, &[50])).is_none() && workers.take(&login(51, &[51])).is_some());
-        assert!(workers.take(&login(51, &[51])).is_none(), "there was one");
-        assert!(workers.take(&login(60, &[60, 8])).is_none(), "with another group he is another");
+        assert_eq!(workers.waiting_count(), WAITING_MAX);
+        assert!(workers.take_worker(&login(50, &[50])).is_none() && workers.take_worker(&login(51, &[51])).is_some());
+        assert!(workers.take_worker(&login(51, &[51])).is_none(), "there was one");
+        assert!(workers.take_worker(&login(60, &[60, 8])).is_none(), "with another group he is another");
         // A worker that has waited for longer than `IDLE_TIME` ends when the next one begins to wait.
         for one in workers.waiting.lock().unwrap().iter_mut().take(40) {
             one.since = one.since.checked_sub(IDLE_TIME + Duration::from_secs(1)).unwrap();
         }
-        workers.keep(login(1, &[1]), Worker::fake().unwrap());
-        assert_eq!(workers.waiting(), WAITING_MAX - 1 - 40 + 1);
+        workers.keep_worker(login(1, &[1]), Worker::fake().unwrap());
+        assert_eq!(workers.waiting_count(), WAITING_MAX - 1 - 40 + 1);
     }
 }

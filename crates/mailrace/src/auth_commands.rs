@@ -85,8 +85,8 @@ fn hash(arguments: &HashArguments) -> Result<Exit, Failure> {
     let hash = hash_password(&password, scheme).map_err(|error| Failure::new(Exit::Damaged, error.to_string()))?;
     let mut output = Output::new();
     match &arguments.user {
-        Some(user) => output.line(format_args!("{user}:{hash}")),
-        None => output.line(hash),
+        Some(user) => output.print_line(format_args!("{user}:{hash}")),
+        None => output.print_line(hash),
     }
     output.finish()?;
     Ok(Exit::Ok)
@@ -114,7 +114,7 @@ fn test(arguments: TestArguments) -> Result<Exit, Failure> {
     match test_password(&authenticator, user, &password) {
         Ok(()) => {
             let mut output = Output::new();
-            output.line(format_args!("{user}: the password is right"));
+            output.print_line(format_args!("{user}: the password is right"));
             output.finish()?;
             Ok(if problems.is_empty() { Exit::Ok } else { Exit::Damaged })
         }

@@ -131,7 +131,7 @@ const fn form(json: bool) -> Form {
 /// Prints a text that ends with its line end.
 fn print(text: &str) -> Result<Exit, Failure> {
     let mut output = Output::new();
-    output.line(text.strip_suffix('\n').unwrap_or(text));
+    output.print_line(text.strip_suffix('\n').unwrap_or(text));
     output.finish()?;
     Ok(Exit::Ok)
 }

@@ -88,11 +88,11 @@ impl Control {
         Ok(Self { stream: BufReader::new(stream), path: path.to_owned() })
     }
 
-    /// Asks, and returns the last line of a good answer. Lines before it are passed over.
+    /// Sends a request, and returns the last line of a good answer. Lines before it are passed over.
     ///
     /// # Errors
     /// The server refused, or went away.
-    pub(crate) fn ask(&mut self, request: &Request) -> Result<Value, Failure> {
+    pub(crate) fn request(&mut self, request: &Request) -> Result<Value, Failure> {
         self.send(request);
         loop {
             if let Part::Last(line) = self.part()? {
@@ -106,15 +106,15 @@ impl Control {
     /// # Errors
     /// The server refused, went away, or is of a version whose answer has another type.
     pub(crate) fn ask_for<T: DeserializeOwned>(&mut self, request: &Request) -> Result<T, Failure> {
-        let line = self.ask(request)?;
-        self.read(&line)
+        let line = self.request(request)?;
+        self.decode_line(&line)
     }
 
     /// Reads a line of an answer by its type.
     ///
     /// # Errors
     /// A field has another type than this version expects.
-    pub(crate) fn read<T: DeserializeOwned>(&self, line: &Value) -> Result<T, Failure> {
+    pub(crate) fn decode_line<T: DeserializeOwned>(&self, line: &Value) -> Result<T, Failure> {
         answers::from_line(line).map_err(|error| other_version(&self.path, &error))
     }
 
@@ -147,7 +147,7 @@ impl Control {
         let line = self.line()?;
         match line.get("ok") {
             Some(Value::Bool(true)) => Ok(Part::Last(line)),
-            Some(_) => Err(refusal(self.read(&line)?)),
+            Some(_) => Err(refusal(self.decode_line(&line)?)),
             None => Ok(Part::Line(line)),
         }
     }

@@ -67,17 +67,17 @@ fn reload(target: &ControlTarget) -> Result<Exit, Failure> {
     let ReloadAnswer { changed, needs_restart, retried } =
         Control::connect(&target.path())?.ask_for(&Request::Reload)?;
     let mut output = Output::new();
-    output.line(if changed.is_empty() { "reloaded, no setting changed" } else { "reloaded" });
+    output.print_line(if changed.is_empty() { "reloaded, no setting changed" } else { "reloaded" });
     for line in changed {
-        output.line(format_args!("  {line}"));
+        output.print_line(format_args!("  {line}"));
     }
     for line in needs_restart {
-        output.line(format_args!("  waits for a restart: {line}"));
+        output.print_line(format_args!("  waits for a restart: {line}"));
     }
     if retried.is_empty() {
-        output.line("  waiting mail keeps its times: nothing that says where it goes changed");
+        output.print_line("  waiting mail keeps its times: nothing that says where it goes changed");
     } else {
-        output.line(format_args!("  waiting mail is tried again: {} changed", retried.join(", ")));
+        output.print_line(format_args!("  waiting mail is tried again: {} changed", retried.join(", ")));
     }
     output.finish()?;
     Ok(Exit::Ok)
@@ -87,9 +87,9 @@ fn status(arguments: &StatusArguments) -> Result<Exit, Failure> {
     let mut control = Control::connect(&arguments.target.path())?;
     let mut output = Output::new();
     if arguments.json {
-        output.json(&control.ask(&Request::Status)?);
+        output.print_json(&control.request(&Request::Status)?);
     } else {
-        status::lines(&mut output, &control.ask_for(&Request::Status)?);
+        status::print_status(&mut output, &control.ask_for(&Request::Status)?);
     }
     output.finish()?;
     Ok(Exit::Ok)
@@ -97,7 +97,7 @@ fn status(arguments: &StatusArguments) -> Result<Exit, Failure> {
 
 fn smtp(target: &ControlTarget) -> Result<Exit, Failure> {
     let mut control = Control::connect(&target.path())?;
-    control.ask(&Request::Smtp)?;
+    control.request(&Request::Smtp)?;
     let (stream, path) = control.into_parts();
     let failed = |error: io::Error| Failure::io(path.display(), &error);
     stream.get_ref().set_read_timeout(None).map_err(failed)?;

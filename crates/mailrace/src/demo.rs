@@ -13,7 +13,7 @@ mod storms;
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
 use crate::place::make_place;
-use crate::serve::failure;
+use crate::serve::start_failure;
 use bench::receiver::{Manners, Receiver};
 use children::{Relay, Sink};
 use clap::Args;
@@ -103,24 +103,24 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<Exit, Failure> {
     let ledger = arguments.dir.join(format!("ledger-{}", std::process::id()));
     let mut output = Output::new();
     let mut tell = |text: String| {
-        output.line(text);
+        output.print_line(text);
         output.flush();
     };
 
     let sink = Sink::start()?;
     let relay = Relay::start(arguments, sink.address(), None)?;
     let report = StoryReport { arguments: arguments.clone(), space };
-    tell(report.opening(&relay, &sink));
-    tell(report.first(&storms::measured(arguments, relay, sink)?));
+    tell(report.opening_text(&relay, &sink));
+    tell(report.measured_text(&storms::run_measured_storm(arguments, relay, sink)?));
 
     let receiver = Receiver::start(true, Manners::default());
     let receiver = receiver.map_err(|error| Failure::io("starting the next hop", &error))?;
     tell(report.before_the_kill(receiver.at()));
-    let second = storms::killed(arguments, &receiver, &ledger);
+    let second = storms::run_killed_storm(arguments, &receiver, &ledger);
     // Made above, and read.
     drop(std::fs::remove_file(&ledger));
     let second = second?;
-    tell(report.second(&second));
+    tell(report.killed_text(&second));
     output.finish()?;
     if arguments.exit || second.counted.exit() != Exit::Ok {
         return Ok(second.counted.exit());
@@ -153,17 +153,17 @@ fn stay_up(arguments: &DemoArguments, report: &StoryReport) -> Result<Exit, Fail
     let loaded = config::load("", None, &settings, &config::this_machine())
         .map_err(|problems| Failure::new(Exit::Config, config::render(&problems)))?;
     let source = server::ConfigSource { path: None, overrides: settings, machine: config::this_machine() };
-    let prepared = Prepared::new(&loaded, source).map_err(failure)?;
+    let prepared = Prepared::new(&loaded, source).map_err(start_failure)?;
     let ready = |addresses: &[SocketAddr]| {
         let mut output = Output::new();
-        output.line(report.invitation(addresses.first().copied().unwrap_or(arguments.listen), &sink));
+        output.print_line(report.commands_text(addresses.first().copied().unwrap_or(arguments.listen), &sink));
         // The output may be closed.
         drop(output.finish());
     };
-    let ended = prepared.run(ready).map_err(failure)?;
+    let ended = prepared.run(ready).map_err(start_failure)?;
     let taken = sink.end()?;
     let mut output = Output::new();
-    output.line(report.farewell(ended.cut_off, taken));
+    output.print_line(report.end_text(ended.cut_off, taken));
     output.finish()?;
     Ok(Exit::Ok)
 }

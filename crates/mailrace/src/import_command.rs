@@ -84,10 +84,10 @@ pub(crate) fn run(arguments: &ImportArguments) -> Result<Exit, Failure> {
         imported.notes.iter().filter(|note| arguments.all || note.weight != Weight::Needless).collect();
     let mut output = Output::new();
     if arguments.json {
-        output.json(&report(&name, &imported, &notes, arguments.output.is_none()));
+        output.print_json(&report(&name, &imported, &notes, arguments.output.is_none()));
     } else {
         if arguments.output.is_none() {
-            output.line(imported.toml.trim_end());
+            output.print_line(imported.toml.trim_end());
         }
         tell(&imported, &notes);
     }

@@ -25,14 +25,14 @@ impl Output {
     }
 
     /// Prints a line, or several with line ends between them.
-    pub(crate) fn line(&mut self, text: impl fmt::Display) {
+    pub(crate) fn print_line(&mut self, text: impl fmt::Display) {
         if self.failed.is_none() {
             self.failed = writeln!(self.to, "{}", plain_lines(&text.to_string())).err();
         }
     }
 
     /// Prints a value on one line.
-    pub(crate) fn json(&mut self, value: &Value) {
+    pub(crate) fn print_json(&mut self, value: &Value) {
         if self.failed.is_none() {
             self.failed = writeln!(self.to, "{}", plain_json(value)).err();
         }

@@ -64,7 +64,7 @@ fn stage(word: &str) -> Result<Stage, String> {
 pub(crate) fn run(arguments: &ReasonArguments) -> Result<Exit, Failure> {
     let mut output = Output::new();
     if arguments.print {
-        Rules::usual_text().lines().for_each(|line| output.line(line));
+        Rules::usual_text().lines().for_each(|line| output.print_line(line));
         output.finish()?;
         return Ok(Exit::Ok);
     }
@@ -115,14 +115,14 @@ fn show(output: &mut Output, arguments: &ReasonArguments, rules: &Rules, name: &
             "text": text, "reason": found.reason.name(), "slow": found.is_slow,
             "rule": found.rule.map(Rule::source), "line": found.rule.map(|rule| rule.line), "file": name,
         });
-        output.json(&shown);
+        output.print_json(&shown);
     } else if is_one_of_many {
         let line = found.rule.map_or(0, |rule| rule.line);
-        output.line(format!("{:<10} line {line:<4} {text}", found.reason.name()));
+        output.print_line(format!("{:<10} line {line:<4} {text}", found.reason.name()));
     } else {
-        output.line(format!("reason  {}: {}", found.reason, found.reason.meaning()));
-        output.line(format!("rule    {rule}"));
+        output.print_line(format!("reason  {}: {}", found.reason, found.reason.meaning()));
+        output.print_line(format!("rule    {rule}"));
         let pace = if found.is_slow { "the destination gets less" } else { "as the code says" };
-        output.line(format!("pace    {pace}"));
+        output.print_line(format!("pace    {pace}"));
     }
 }

@@ -87,10 +87,10 @@ pub(crate) fn run(arguments: &RouteArguments) -> Result<Exit, Failure> {
         };
         let refused = explainer.take_refused_files();
         if arguments.json {
-            output.json(&json_of(&explainer, &recipient, &sender, &way, &refused))
+            output.print_json(&json_of(&explainer, &recipient, &sender, &way, &refused))
         } else {
             show(&mut output, &explainer, &recipient, &way);
-            refused.iter().for_each(|text| output.line(format!("  note: {}", plain(text))));
+            refused.iter().for_each(|text| output.print_line(format!("  note: {}", plain(text))));
         }
     }
     output.finish()?;
@@ -105,28 +105,28 @@ fn read(text: &str, hostname: &DomainName) -> Result<Address, Failure> {
 }
 
 fn show(output: &mut Output, explainer: &Explainer, recipient: &Address, way: &RouteTrace) {
-    output.line(format!("<{recipient}>"));
+    output.print_line(format!("<{recipient}>"));
     for step in &way.steps {
-        output.line(format!("  {}", plain(&step_line(step))));
+        output.print_line(format!("  {}", plain(&step_line(step))));
     }
     match &way.end {
         Disposition::Deliver(deliveries, failed) => {
             for one in deliveries {
-                output.line(format!("  => {}", plain(&delivery_line(one))));
+                output.print_line(format!("  => {}", plain(&delivery_line(one))));
                 let hop = explainer.next_hop(one);
-                hop.iter().flat_map(hop_lines).for_each(|line| output.line(format!("     {}", plain(&line))));
+                hop.iter().flat_map(hop_lines).for_each(|line| output.print_line(format!("     {}", plain(&line))));
             }
             for one in failed {
-                output.line(format!("  => <{}> is refused: {}", one.address, plain(&one.refusal.to_string())));
+                output.print_line(format!("  => <{}> is refused: {}", one.address, plain(&one.refusal.to_string())));
             }
         }
         Disposition::Hold(reason, deliveries) => {
-            output.line(format!("  => held until a person releases it: {}", plain(reason)));
-            deliveries.iter().for_each(|one| output.line(format!("     then {}", plain(&delivery_line(one)))));
+            output.print_line(format!("  => held until a person releases it: {}", plain(reason)));
+            deliveries.iter().for_each(|one| output.print_line(format!("     then {}", plain(&delivery_line(one)))));
         }
-        Disposition::Discard => output.line("  => accepted and dropped"),
-        Disposition::Refuse(refusal) => output.line(format!("  => refused: {}", plain(&refusal.to_string()))),
-        Disposition::Defer(why) => output.line(format!("  => 451 4.3.0, cannot be said now: {}", plain(why))),
+        Disposition::Discard => output.print_line("  => accepted and dropped"),
+        Disposition::Refuse(refusal) => output.print_line(format!("  => refused: {}", plain(&refusal.to_string()))),
+        Disposition::Defer(why) => output.print_line(format!("  => 451 4.3.0, cannot be said now: {}", plain(why))),
     }
 }
 

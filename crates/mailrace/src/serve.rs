@@ -53,7 +53,7 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<Exit, Failure> {
         eprint!("{}", render(&problems));
         Failure::new(Exit::Config, "the configuration has errors; correct them, \"mailrace check\" looks again")
     })?;
-    let prepared = Prepared::new(&loaded, source).map_err(failure)?;
+    let prepared = Prepared::new(&loaded, source).map_err(start_failure)?;
     let is_bound = arguments.with_parent;
     let ready = |addresses: &[SocketAddr]| {
         // The kernel forgets it when a process that was root becomes another user. It was possible before.
@@ -62,7 +62,7 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<Exit, Failure> {
         }
         say_ready(addresses);
     };
-    prepared.run(ready).map_err(failure)?;
+    prepared.run(ready).map_err(start_failure)?;
     Ok(Exit::Ok)
 }
 
@@ -85,8 +85,8 @@ pub(crate) fn say_ready(addresses: &[SocketAddr]) {
     drop(out.flush());
 }
 
-/// The exit status of a server that did not start.
-pub(crate) fn failure(error: StartError) -> Failure {
+/// Returns the exit status of a server that did not start.
+pub(crate) fn start_failure(error: StartError) -> Failure {
     let said = error.to_string();
     match error {
         StartError::Config(text) => Failure::new(Exit::Config, text),
@@ -112,7 +112,7 @@ mod tests {
     #[test]
     fn a_spool_that_cannot_be_had_is_named_by_its_key() {
         let error = spool::OpenError::Locked { path: PathBuf::from("/spool/lock"), holder: "process 7".to_owned() };
-        let failure = failure(StartError::Spool(error));
+        let failure = start_failure(StartError::Spool(error));
         let text = "spool.path: /spool/lock: the spool is in use by process 7; stop that process first";
         assert_eq!((failure.exit, failure.to_string().as_str()), (Exit::TryLater, text));
     }
@@ -126,7 +126,7 @@ mod tests {
             (io(ErrorKind::PermissionDenied), Exit::NoPermission),
             (io(ErrorKind::NotFound), Exit::CannotCreate),
         ] {
-            assert_eq!(failure(StartError::Control(error)).exit, exit);
+            assert_eq!(start_failure(StartError::Control(error)).exit, exit);
         }
     }
 }

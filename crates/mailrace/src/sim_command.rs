@@ -242,20 +242,20 @@ pub(crate) fn run(arguments: &SimArguments) -> Result<Exit, Failure> {
     let internet = SimulatedInternet::start(&options)?;
     let mut output = Output::new();
     if arguments.json {
-        output.json(&json!({
+        output.print_json(&json!({
             "event": "ready",
             "port": internet.port(),
             "dns": internet.dns().to_string(),
             "start_unix_us": internet.start_unix_us(),
         }));
     } else {
-        output.line(invitation(arguments, &options.plan, &internet));
+        output.print_line(invitation(arguments, &options.plan, &internet));
     }
     output.flush();
     let mut before = InternetProgress::default();
     let waited = internet.wait(arguments.time, &mut |at| {
         if !arguments.json && at != before {
-            output.line(format_args!(
+            output.print_line(format_args!(
                 "{} recipients reached, {} in this second; {} connections, {} open; {} DNS queries",
                 thousands(at.recipients),
                 thousands(at.recipients - before.recipients),
@@ -270,9 +270,9 @@ pub(crate) fn run(arguments: &SimArguments) -> Result<Exit, Failure> {
     let summary = internet.stop()?;
     waited.map_err(|error| Failure::io("waiting for a signal", &error))?;
     if arguments.json {
-        output.json(&summary.json(arguments.json_hosts));
+        output.print_json(&summary.json(arguments.json_hosts));
     } else {
-        output.line(summary.text().trim_end());
+        output.print_line(summary.text().trim_end());
     }
     output.finish()?;
     Ok(Exit::Ok)

@@ -4,7 +4,7 @@
 //! own.
 
 use crate::exit::{Exit, Failure};
-use crate::serve::{die_with_parent, failure, say_ready};
+use crate::serve::{die_with_parent, say_ready, start_failure};
 use clap::Args;
 use server::config;
 use server::sink::{Behaviour, Point, SinkRefusal};
@@ -89,7 +89,7 @@ pub(crate) fn run(arguments: SinkArguments) -> Result<Exit, Failure> {
         hang_at: arguments.hang,
     };
     let ended =
-        Prepared::sink(loaded.config, behaviour).and_then(|prepared| prepared.run(say_ready)).map_err(failure)?;
+        Prepared::sink(loaded.config, behaviour).and_then(|prepared| prepared.run(say_ready)).map_err(start_failure)?;
     let (messages, bytes) = ended.forgotten;
     eprintln!("mailrace: sink took {messages} messages, {bytes} octets");
     Ok(Exit::Ok)

@@ -125,9 +125,9 @@ pub(crate) fn run(arguments: &StormArguments) -> Result<Exit, Failure> {
     let report = report?;
     let mut output = Output::new();
     if arguments.json {
-        output.json(&report.json());
+        output.print_json(&report.json());
     } else {
-        output.line(report.text().trim_end());
+        output.print_line(report.text().trim_end());
     }
     output.finish()?;
     Ok(if report.is_complete() { Exit::Ok } else { Exit::TryLater })

@@ -65,7 +65,7 @@ impl DeliveryWatchers {
     }
 
     /// Passes an event to the watcher of its message.
-    pub fn record(&self, event: &Event<'_>) {
+    pub fn notify_watcher(&self, event: &Event<'_>) {
         let Event::Delivery { id, to, dsn, stat, reply, .. } = event else { return };
         // Most of the time no message is watched.
         if self.watched.count.load(Ordering::Acquire) == 0 {
@@ -83,11 +83,11 @@ impl DeliveryWatchers {
 }
 
 impl DeliveryWatch {
-    /// The next outcome.
+    /// Waits for the next result and returns it.
     ///
     /// # Cancel safety
     /// Yes.
-    pub async fn next(&mut self) -> Option<DeliveryResult> {
+    pub async fn next_result(&mut self) -> Option<DeliveryResult> {
         self.outcomes.recv().await
     }
 }
@@ -126,13 +126,13 @@ mod tests {
         };
         let other = QueueId::from_u64(QueueId::MIN.to_u64() + 4_096).unwrap();
         let mut watch = outcomes.watch(QueueId::MIN);
-        outcomes.record(&delivered(other));
-        outcomes.record(&delivered(QueueId::MIN));
+        outcomes.notify_watcher(&delivered(other));
+        outcomes.notify_watcher(&delivered(QueueId::MIN));
         let heard = watch.outcomes.try_recv().unwrap();
         assert_eq!((heard.to.as_slice(), heard.stat), (&["<a@b.test>".to_owned()][..], "sent"));
         assert!(watch.outcomes.try_recv().is_err());
         drop(watch);
         assert_eq!(outcomes.watched.count.load(Ordering::Acquire), 0);
-        outcomes.record(&delivered(QueueId::MIN));
+        outcomes.notify_watcher(&delivered(QueueId::MIN));
     }
 }

@@ -26,7 +26,7 @@ impl MailerStatistics {
     }
 
     /// Counts the octets of a message that a next hop accepted.
-    pub fn sent(&self, mailer: &str, bytes: u64) {
+    pub fn count_sent(&self, mailer: &str, bytes: u64) {
         self.row(mailer, |row| row.bytes_to += bytes);
     }
 
@@ -75,7 +75,7 @@ mod tests {
         };
         statistics.record(&refused);
         statistics.record(&refused);
-        statistics.sent("esmtp", 1_000);
+        statistics.count_sent("esmtp", 1_000);
         let counts = statistics.counts();
         let [esmtp, local] = counts.as_slice() else { panic!("{counts:?}") };
         assert_eq!(local.rejected, 2);

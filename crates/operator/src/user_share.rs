@@ -37,11 +37,11 @@ pub enum ShareError {
 }
 
 impl UserShares {
-    /// Takes a place for a user, of at most `all_max` in all and `user_max` of one user.
+    /// Reserves a place for a user, of at most `all_max` in all and `user_max` of one user.
     ///
     /// # Errors
     /// Which limit is reached.
-    pub fn take(self: &Arc<Self>, uid: u32, all_max: usize, user_max: usize) -> Result<UserPlace, ShareError> {
+    pub fn reserve(self: &Arc<Self>, uid: u32, all_max: usize, user_max: usize) -> Result<UserPlace, ShareError> {
         let mut taken = self.lock();
         let own = taken.users.get(&uid).copied().unwrap_or_default();
         if own >= user_max {
@@ -79,7 +79,7 @@ mod tests {
     #[test]
     fn one_user_does_not_take_all() {
         let shares = Arc::new(UserShares::default());
-        let take = |uid| shares.take(uid, 6, 4);
+        let take = |uid| shares.reserve(uid, 6, 4);
         let own: Vec<_> = std::iter::from_fn(|| take(1_000).ok()).collect();
         assert_eq!((own.len(), take(1_000).unwrap_err()), (4, ShareError::User));
         let others: Vec<_> = (1_001..1_010).filter_map(|uid| take(uid).ok()).collect();
@@ -96,10 +96,10 @@ mod tests {
         let shares = Arc::new(UserShares::default());
         let there = Arc::clone(&shares);
         let thread = std::thread::spawn(move || {
-            let _place = there.take(1, 1, 1);
+            let _place = there.reserve(1, 1, 1);
             panic!("with a place");
         });
         assert!(thread.join().is_err());
-        assert!(shares.take(2, 1, 1).is_ok());
+        assert!(shares.reserve(2, 1, 1).is_ok());
     }
 }

@@ -87,7 +87,7 @@ pub(crate) struct Context {
 impl Context {
     /// Tells the log and the counters.
     pub(crate) fn record(&self, event: &Event<'_>) {
-        self.delivery_watchers.record(event);
+        self.delivery_watchers.notify_watcher(event);
         self.mailer_statistics.record(event);
         self.log.event(event);
     }
@@ -315,7 +315,7 @@ impl Context {
             log: Log::start(&log).unwrap(),
             routing: ArcSwap::from_pointee(Routing::plain()),
             resolver: ArcSwap::from_pointee(Resolver::new(&config.dns).unwrap()),
-            hosts: HostTable::forgetful(&config),
+            hosts: HostTable::in_memory(&config),
             local_delivery: LocalDelivery::new(&config),
             limits: Limits::new(limits, began),
             delivery_watchers: DeliveryWatchers::default(),

@@ -51,7 +51,7 @@ fn settings(config: &Config) -> HostSettings {
 
 impl HostTable {
     /// Makes a table that is forgotten at the end.
-    pub(crate) fn forgetful(config: &Config) -> Self {
+    pub(crate) fn in_memory(config: &Config) -> Self {
         Self { hosts: Mutex::new(Hosts::new(settings(config), clock::unix_us())), file: StateFile::default() }
     }
 
@@ -63,7 +63,7 @@ impl HostTable {
         let (hosts, problem) = match file.read(Hosts::bytes_max(&settings)) {
             Ok(Some(bytes)) => {
                 let (hosts, damage) = Hosts::from_bytes(&bytes, settings, now_us, Duration::from_micros(now_us));
-                (hosts, damage.map(|damage| file.problem(false, &damage.to_string())))
+                (hosts, damage.map(|damage| file.unreadable_text(false, &damage.to_string())))
             }
             Ok(None) => (Hosts::new(settings, now_us), None),
             Err(problem) => (Hosts::new(settings, now_us), Some(problem)),
@@ -71,28 +71,28 @@ impl HostTable {
         (Self { hosts: Mutex::new(hosts), file }, problem)
     }
 
-    /// Other limits are in force.
-    pub(crate) fn configure(&self, config: &Config) {
+    /// Puts other limits in force.
+    pub(crate) fn set_limits(&self, config: &Config) {
         self.lock().set(settings(config));
     }
 
-    /// Asks the table.
-    pub(crate) fn look<T>(&self, asks: impl FnOnce(&Hosts) -> T) -> T {
+    /// Calls `asks` with the table, under its lock.
+    pub(crate) fn with_table<T>(&self, asks: impl FnOnce(&Hosts) -> T) -> T {
         asks(&self.lock())
     }
 
     /// Returns the expected time of a first message to these hosts, as far as is known: that of the host that is
     /// tried first.
-    pub(crate) fn expected(&self, addresses: &[SocketAddr], now: Duration) -> Option<Duration> {
+    pub(crate) fn expected_time(&self, addresses: &[SocketAddr], now: Duration) -> Option<Duration> {
         let hosts = self.lock();
         let first = addresses.iter().find(|address| hosts.may_try(**address, now)).or_else(|| addresses.first());
         first.and_then(|address| hosts.expected(*address))
     }
 
     /// Updates the table after an event.
-    pub(crate) fn learn(&self, happens: impl FnOnce(&mut Hosts)) {
+    pub(crate) fn update(&self, happens: impl FnOnce(&mut Hosts)) {
         happens(&mut self.lock());
-        self.file.changed();
+        self.file.mark_changed();
     }
 
     /// Writes the file if something changed.
@@ -130,11 +130,11 @@ mod tests {
         let file = directory.path().join(FILE);
         assert!(!file.exists(), "nothing has changed");
         let host = "192.0.2.1:25".parse().unwrap();
-        table.learn(|hosts| hosts.greeted(host, Duration::from_millis(5), NOW));
+        table.update(|hosts| hosts.greeted(host, Duration::from_millis(5), NOW));
         table.save().unwrap();
         let (table, problem) = HostTable::open(&config);
         assert_eq!(problem, None);
-        assert_eq!(table.look(|hosts| hosts.expected(host)), Some(Duration::from_millis(5)));
+        assert_eq!(table.with_table(|hosts| hosts.expected(host)), Some(Duration::from_millis(5)));
         std::fs::remove_file(&file).unwrap();
         table.save().unwrap();
         assert!(!file.exists(), "nothing has changed");
@@ -142,15 +142,15 @@ mod tests {
 
     #[test]
     fn a_site_is_expected_to_take_what_its_first_host_takes() {
-        let table = HostTable::forgetful(&Config::default());
+        let table = HostTable::in_memory(&Config::default());
         let hosts: [SocketAddr; 2] = ["192.0.2.1:25".parse().unwrap(), "192.0.2.2:25".parse().unwrap()];
-        assert_eq!((table.expected(&[], NOW), table.expected(&hosts, NOW)), (None, None));
-        table.learn(|known| known.greeted(hosts[1], Duration::from_millis(5), NOW));
-        assert_eq!(table.expected(&hosts, NOW), None);
-        table.learn(|known| known.failed(hosts[0], NOW));
-        assert_eq!(table.expected(&hosts, NOW), Some(Duration::from_millis(5)));
-        table.learn(|known| known.failed(hosts[1], NOW));
-        assert!(table.expected(&hosts, NOW) >= Some(Duration::from_secs(10)));
+        assert_eq!((table.expected_time(&[], NOW), table.expected_time(&hosts, NOW)), (None, None));
+        table.update(|known| known.greeted(hosts[1], Duration::from_millis(5), NOW));
+        assert_eq!(table.expected_time(&hosts, NOW), None);
+        table.update(|known| known.failed(hosts[0], NOW));
+        assert_eq!(table.expected_time(&hosts, NOW), Some(Duration::from_millis(5)));
+        table.update(|known| known.failed(hosts[1], NOW));
+        assert!(table.expected_time(&hosts, NOW) >= Some(Duration::from_secs(10)));
     }
 
     #[test]
@@ -163,7 +163,7 @@ mod tests {
             let (table, problem) = HostTable::open(&config);
             let problem = problem.unwrap();
             assert!(problem.starts_with(&format!("{}: ", file.display())), "{problem}");
-            table.learn(|hosts| hosts.failed("192.0.2.1:25".parse().unwrap(), NOW));
+            table.update(|hosts| hosts.failed("192.0.2.1:25".parse().unwrap(), NOW));
             table.save().unwrap();
             assert_eq!(HostTable::open(&config).1, None);
         }

@@ -137,11 +137,11 @@ impl Behaviour {
         })
     }
 
-    /// Plays the fault of a point. A reply is the refusal to give; without one the sink goes on as a server does.
+    /// Applies the fault of a point. A reply is the refusal to give; without one the sink goes on as a server does.
     ///
     /// # Cancel safety
     /// A dropped call leaves nothing behind but a count.
-    pub(crate) async fn play(&self, question: Question) -> Option<Reply> {
+    pub(crate) async fn apply_fault(&self, question: Question) -> Option<Reply> {
         let point = Point::of(question)?;
         if self.hang_at == Some(point) {
             // The session's own time limit or the client ends it.

@@ -79,8 +79,8 @@ impl<K: Copy + Eq + Hash> SlidingWindows<K> {
         window.map_or(0, |window| window.count(now / self.slot_nanoseconds.max(1)))
     }
 
-    /// Counts one more.
-    pub(crate) fn take(&mut self, key: K, now: u64) {
+    /// Counts one more event of a key.
+    pub(crate) fn record(&mut self, key: K, now: u64) {
         let slot = now / self.slot_nanoseconds.max(1);
         let window_time = self.slot_nanoseconds.saturating_mul(SLOTS);
         if now.saturating_sub(self.rotated) >= window_time || self.young.len() >= KEYS_MAX / 2 {

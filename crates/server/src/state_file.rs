@@ -37,21 +37,23 @@ impl StateFile {
     pub(crate) fn read(&self, max: usize) -> Result<Option<Vec<u8>>, String> {
         match self.path.as_ref().map(|path| read(path, max)) {
             Some(Ok(bytes)) => Ok(Some(bytes)),
-            Some(Err(error)) if error.kind() != io::ErrorKind::NotFound => Err(self.problem(false, &error.to_string())),
+            Some(Err(error)) if error.kind() != io::ErrorKind::NotFound => {
+                Err(self.unreadable_text(false, &error.to_string()))
+            }
             None | Some(Err(_)) => Ok(None),
         }
     }
 
     /// Returns a message for the operator about a file that cannot be read, or only in part. It is replaced soon.
-    pub(crate) fn problem(&self, is_partial: bool, why: &str) -> String {
-        self.changed();
+    pub(crate) fn unreadable_text(&self, is_partial: bool, why: &str) -> String {
+        self.mark_changed();
         let (path, what) = (self.path.as_deref().unwrap_or_else(|| Path::new("")).display(), self.what);
         let how = if is_partial { "is known in part" } else { "is forgotten" };
         format!("{path}: {what} {how}: {why}; mail goes all the same, and the file is replaced")
     }
 
-    /// Notes that the content to write has changed.
-    pub(crate) fn changed(&self) {
+    /// Marks the content as changed, so that the next save writes it.
+    pub(crate) fn mark_changed(&self) {
         self.has_changed.store(true, Ordering::Relaxed);
     }
 
@@ -71,7 +73,7 @@ impl StateFile {
                 Ok(())
             }
             Err(error) => {
-                self.changed();
+                self.mark_changed();
                 let is_told = self.is_told.swap(true, Ordering::Relaxed);
                 let (path, what) = (path.display(), self.what);
                 let text = format!(
@@ -113,7 +115,7 @@ mod tests {
         let within = directory.path().join("gone");
         let kept = StateFile::new(&within, "facts", "what we knew");
         assert_eq!((kept.read(9), kept.save(|| unreachable!())), (Ok(None), Ok(())));
-        kept.changed();
+        kept.mark_changed();
         let text = kept.save(|| b"one".to_vec()).unwrap_err();
         assert!(text.contains("gone/facts cannot be written: ") && text.contains("what we knew is lost"), "{text}");
         assert_eq!(kept.save(|| b"one".to_vec()), Ok(()), "told");
@@ -123,14 +125,14 @@ mod tests {
         assert_eq!(kept.read(2), Ok(Some(b"on".to_vec())));
         assert_eq!(kept.save(|| unreachable!("nothing has changed")), Ok(()));
         std::fs::remove_dir_all(&within).unwrap();
-        kept.changed();
+        kept.mark_changed();
         assert!(kept.save(Vec::new).is_err(), "it could be written meanwhile");
     }
 
     #[test]
     fn what_is_nowhere_is_not_written() {
         let kept = StateFile::default();
-        kept.changed();
+        kept.mark_changed();
         assert_eq!((kept.save(|| unreachable!()), kept.read(9)), (Ok(()), Ok(None)));
     }
 }

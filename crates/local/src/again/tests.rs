@@ -48,7 +48,7 @@ fn put(file: &mut Vec<u8>, text: &str, is_again: bool) {
     let mut letter = MailboxMessage::open(&order, &mut content, 1 << 20).unwrap();
     let length = file.len() as u64;
     let mut tail = Tail::new(Memory(std::mem::take(file)), length, u64::MAX);
-    assert!(tail.put(&mut letter).is_ok() && tail.close(|| Ok(())).is_ok());
+    assert!(tail.append(&mut letter).is_ok() && tail.close(|| Ok(())).is_ok());
     *file = tail.into_medium().0;
 }
 
@@ -152,7 +152,7 @@ fn of_several_messages_that_come_again_each_is_looked_for() {
     for number in [2, 4, 0, 3, 1] {
         let order = DeliveryRequest { is_again: true, ..order() };
         let mut content = Text::new(&texts[number], 7);
-        assert!(tail.put(&mut MailboxMessage::open(&order, &mut content, 1 << 20).unwrap()).is_ok());
+        assert!(tail.append(&mut MailboxMessage::open(&order, &mut content, 1 << 20).unwrap()).is_ok());
     }
     let file = String::from_utf8(tail.into_medium().0).unwrap();
     let order_of: Vec<_> =
@@ -178,7 +178,7 @@ fn a_file_that_is_full_takes_the_rest_of_a_message_or_nothing() {
         let mut content = Text::new(TEXT, 7);
         let mut letter = MailboxMessage::open(&order, &mut content, 1 << 20).unwrap();
         let mut tail = Tail::new(Memory(whole[..150].to_vec()), 150, max as u64);
-        assert_eq!(tail.put(&mut letter).is_ok(), is_taken);
+        assert_eq!(tail.append(&mut letter).is_ok(), is_taken);
         let wanted = if is_taken { &whole } else { &whole[..150] };
         assert_eq!(tail.into_medium().0, wanted);
     }

@@ -31,7 +31,7 @@ fn deliver(path: &Path, text: &str, settings: &Settings) -> Verdict {
 
 fn into_mailbox(letter: &mut MailboxMessage<'_>, path: &Path, person: &TargetUser, settings: &Settings) -> Verdict {
     let put = |mut mailbox: Mailbox| {
-        let put = mailbox.put(letter);
+        let put = mailbox.append(letter);
         mailbox.close().and(put)
     };
     Mailbox::open(path, person, settings).and_then(put).err().unwrap_or_else(Verdict::delivered)
@@ -41,7 +41,7 @@ fn to_file(path: &Path, settings: &Settings) -> Verdict {
     let order = order();
     let mut content = Text::new("A: b\r\n\r\nx\r\n", 100);
     let mut letter = MailboxMessage::open(&order, &mut content, 1 << 20).unwrap();
-    let put = |mut mailbox: Mailbox| mailbox.put(&mut letter).and_then(|()| mailbox.close());
+    let put = |mut mailbox: Mailbox| mailbox.append(&mut letter).and_then(|()| mailbox.close());
     Mailbox::open_file(path, &me(), settings).and_then(put).err().unwrap_or_else(Verdict::delivered)
 }
 
@@ -121,7 +121,7 @@ fn a_fault_at_any_octet_leaves_whole_messages() {
             let order = order();
             let mut content = Text::new("A: b\r\n\r\nFrom here\r\nto there\r\n", 5);
             let mut letter = MailboxMessage::open(&order, &mut content, 1 << 20).unwrap();
-            put += usize::from(tail.put(&mut letter).is_ok());
+            put += usize::from(tail.append(&mut letter).is_ok());
         }
         let closed = tail.close(|| Ok(()));
         let whole = split(str::from_utf8(&tail.medium.file).unwrap()).len() - 1;
@@ -197,7 +197,7 @@ fn a_full_mailbox_waits() {
         (Errno::ROFS, (3, 0), "read-only"),
         (Errno::IO, (3, 0), "output error"),
     ] {
-        let verdict = refused(&path, &me(), &errno.into());
+        let verdict = refused_verdict(&path, &me(), &errno.into());
         assert_eq!((verdict.end, verdict.status), (DeliveryEnd::Deferred, status));
         assert!(
             verdict.text.to_lowercase().contains(&word.to_lowercase()) && verdict.text.contains(path.to_str().unwrap()),
@@ -350,7 +350,7 @@ fn a_lock_that_is_ignored_shows() {
         let mut letter = MailboxMessage::open(&order, &mut content, 1 << 20).unwrap();
         START.wait();
         // Both have found its end before one of them writes.
-        assert!(Tail::new(file, length, u64::MAX).put(&mut letter).is_ok());
+        assert!(Tail::new(file, length, u64::MAX).append(&mut letter).is_ok());
     };
     std::thread::scope(|scope| {
         scope.spawn(|| write(&path));

@@ -26,7 +26,7 @@ fn run(command: &str, content: &mut dyn super::super::letter::Content, home: &Pa
     let order = order();
     let mut letter = MailboxMessage::open(&order, content, 1 << 20).unwrap();
     let own = Rights::Own(rustix::process::geteuid().as_raw());
-    into_program(&mut letter, &order, command, &me(home), settings, own)
+    deliver_to_program(&mut letter, &order, command, &me(home), settings, own)
 }
 
 /// Runs a script of a shell. The shell is the program here; the command line has none.

@@ -10,23 +10,23 @@ use operator::answers::{
 const UNKNOWN: &str = "?";
 
 /// Prints the answer to `status` for a person.
-pub(super) fn lines(output: &mut Output, answer: &StatusAnswer) {
+pub(super) fn print_status(output: &mut Output, answer: &StatusAnswer) {
     first_lines(output, answer);
     clients(output, answer);
     if let Some(deliveries) = &answer.deliveries {
-        output.line(format_args!(
+        output.print_line(format_args!(
             "  deliveries   {} sent, {} deferred, {} failed; {:.1} a second",
             thousands(deliveries.sent),
             thousands(deliveries.deferred),
             thousands(deliveries.failed),
             deliveries.sent_per_second,
         ));
-        next_hops(deliveries).into_iter().for_each(|text| output.line(format_args!("  next hops    {text}")));
+        next_hops(deliveries).into_iter().for_each(|text| output.print_line(format_args!("  next hops    {text}")));
     }
     queue(output, answer);
     if answer.pickup.files > 0 {
         let full = if answer.pickup.full { ", TOO MANY: more are refused; the log says why they wait" } else { "" };
-        output.line(format_args!("  pickup       {} not taken yet{full}", count(answer.pickup.files, "message")));
+        output.print_line(format_args!("  pickup       {} not taken yet{full}", count(answer.pickup.files, "message")));
     }
     spool(output, &answer.spool);
     log(output, &answer.log);
@@ -35,7 +35,7 @@ pub(super) fn lines(output: &mut Output, answer: &StatusAnswer) {
 /// Prints the identity of the server, the state of a stop, and the listeners.
 fn first_lines(output: &mut Output, answer: &StatusAnswer) {
     let stopping = if answer.stopping { ", stopping" } else { "" };
-    output.line(format_args!(
+    output.print_line(format_args!(
         "mailrace {} on {}, process {}, up {}{stopping}",
         known(&answer.version),
         known(&answer.hostname),
@@ -48,15 +48,16 @@ fn first_lines(output: &mut Output, answer: &StatusAnswer) {
             1 => "1 delivery".to_owned(),
             many => format!("{} deliveries", thousands(many)),
         };
-        output.line(format_args!("  STOPPING     {sessions} and {deliveries} under way; {seconds_left} s at most"));
+        output
+            .print_line(format_args!("  STOPPING     {sessions} and {deliveries} under way; {seconds_left} s at most"));
     }
-    output.line(format_args!("  listens      {}", answer.listen.join(" ")));
+    output.print_line(format_args!("  listens      {}", answer.listen.join(" ")));
 }
 
 /// Prints the counts of connections and messages from clients.
 fn clients(output: &mut Output, answer: &StatusAnswer) {
     let (connections, messages) = (&answer.connections, &answer.messages);
-    output.line(format_args!(
+    output.print_line(format_args!(
         "  connections  {} of {} open; {} since the start, {} turned away",
         thousands(connections.open),
         thousands(connections.max),
@@ -67,14 +68,14 @@ fn clients(output: &mut Output, answer: &StatusAnswer) {
         0 => String::new(),
         many => format!(", {} refused", count(many, "recipient")),
     };
-    output.line(format_args!(
+    output.print_line(format_args!(
         "  messages     {} accepted, {} refused{recipients}; {:.1} a second",
         thousands(messages.accepted),
         thousands(messages.refused),
         messages.accepted_per_second,
     ));
     for login in &answer.logins_over {
-        output.line(format_args!(
+        output.print_line(format_args!(
             "  LOGIN        {} had {} recipients in an hour, from {}: auth.recipients_hour_max; is its password stolen?",
             plain(known(&login.user)),
             thousands(login.recipients),
@@ -96,7 +97,7 @@ fn next_hops(deliveries: &DeliveryCounts) -> Option<String> {
 /// Prints the size of the queue and its fullest destinations.
 fn queue(output: &mut Output, answer: &StatusAnswer) {
     let queue = &answer.queue;
-    output.line(format_args!(
+    output.print_line(format_args!(
         "  queue        {} for {} at {}, {}",
         count(queue.messages, "message"),
         count(queue.recipients, "recipient"),
@@ -106,19 +107,19 @@ fn queue(output: &mut Output, answer: &StatusAnswer) {
     if queue.held > 0 || queue.on_command {
         let until = if queue.on_command { " for \"mailrace queue retry\"" } else { "" };
         let (waiting, held) = (thousands(queue.waiting), thousands(queue.held));
-        output.line(format_args!("               {waiting} waiting{until}, {held} held"));
+        output.print_line(format_args!("               {waiting} waiting{until}, {held} held"));
     }
     for DestinationLine { destination, recipients, status } in &queue.fullest {
         let down = status.down.as_deref().map(|why| format!(", down, {}: {}", next_try(status), plain(why)));
         let waits = waits_for(status).map(|words| format!(", {words}"));
         let state = [down, waits].into_iter().flatten().collect::<String>();
-        output.line(format_args!("    {:>9}  {}{state}", thousands(*recipients), plain(destination)));
+        output.print_line(format_args!("    {:>9}  {}{state}", thousands(*recipients), plain(destination)));
     }
 }
 
 /// Prints the state of the spool, and its faults.
 fn spool(output: &mut Output, spool: &SpoolStatus) {
-    output.line(format_args!(
+    output.print_line(format_args!(
         "  spool        {} on {}; {} of {} segments in use, pressure {}",
         known(&spool.path),
         known(&spool.file_system),
@@ -127,11 +128,12 @@ fn spool(output: &mut Output, spool: &SpoolStatus) {
         known(&spool.pressure),
     ));
     if !spool.durable {
-        output.line("  NOT DURABLE  a power cut takes the queue with it; set spool.path to a directory on a disk");
+        output
+            .print_line("  NOT DURABLE  a power cut takes the queue with it; set spool.path to a directory on a disk");
     }
     if spool.failures + spool.segments_bad > 0 {
         let (failures, bad) = (count(spool.failures, "write"), count(spool.segments_bad, "segment"));
-        output.line(format_args!(
+        output.print_line(format_args!(
             "  STORAGE      {failures} failed, {bad} put aside; look at the disk and the kernel log"
         ));
     }
@@ -140,7 +142,7 @@ fn spool(output: &mut Output, spool: &SpoolStatus) {
 /// Prints the faults of the log.
 fn log(output: &mut Output, log: &LogStatus) {
     if let Some(FailingLog { target, reason }) = &log.failing {
-        output.line(format_args!(
+        output.print_line(format_args!(
             "  LOG          {} cannot be written: {}; {} waiting, then more are dropped; mail goes on",
             plain(target),
             plain(reason),
@@ -148,7 +150,7 @@ fn log(output: &mut Output, log: &LogStatus) {
         ));
     }
     if log.dropped > 0 {
-        output.line(format_args!(
+        output.print_line(format_args!(
             "  LOG          {} dropped; the log's disk or log.queue_lines_max is too small",
             count(log.dropped, "line")
         ));

@@ -77,12 +77,12 @@ impl Books {
     }
 
     /// Enters a message that was answered with 250.
-    pub(super) fn acknowledged(&mut self, seq: u64) {
+    pub(super) fn record_acknowledged(&mut self, seq: u64) {
         self.letters.entry(seq).or_default().is_acknowledged = true;
     }
 
     /// Enters a message that came to the next hop, from a client of this name.
-    pub(super) fn arrived(&mut self, what: &Result<Arrived, NotSent>, recipients: &[String], hello: &str) {
+    pub(super) fn record_arrived(&mut self, what: &Result<Arrived, NotSent>, recipients: &[String], hello: &str) {
         let of = match what {
             Ok(of) if of.run == self.run => of,
             Ok(of) => return self.wrong.push(format!("{of} arrived, which is of another storm")),
@@ -104,13 +104,13 @@ impl Books {
         }
     }
 
-    /// Acknowledged messages that have not arrived.
-    pub(super) fn missing(&self) -> u64 {
+    /// Counts acknowledged messages that have not arrived.
+    pub(super) fn missing_count(&self) -> u64 {
         self.letters.values().filter(|letter| letter.is_acknowledged && letter.times() == 0).count() as u64
     }
 
-    /// Holds both ends against each other. `queued` messages stay in the queue, although nothing keeps them there.
-    pub(super) fn close(&self, queued: u64) -> Counted {
+    /// Compares the messages of both ends. `queued` messages stay in the queue, although nothing keeps them there.
+    pub(super) fn compare(&self, queued: u64) -> Counted {
         let number = |of: fn(&Letter) -> bool| self.letters.values().filter(|letter| of(letter)).count() as u64;
         let unanswered = number(|letter| !letter.is_acknowledged);
         let mut wrong = self.wrong.clone();
@@ -127,7 +127,7 @@ impl Books {
             arrived: number(|letter| letter.times() > 0),
             twice: number(|letter| letter.times() > 1),
             unanswered,
-            lost: self.missing(),
+            lost: self.missing_count(),
             wrong,
         }
     }
@@ -142,9 +142,9 @@ mod tests {
     /// Acknowledged 0, 1 and 2 of a storm over one session; arrivals as given: number, start.
     fn books(arrivals: &[(u64, usize)]) -> Books {
         let mut books = Books::new("run", 1, TO);
-        (0..3).for_each(|seq| books.acknowledged(seq));
+        (0..3).for_each(|seq| books.record_acknowledged(seq));
         for (seq, start) in arrivals {
-            books.arrived(&Ok(Arrived { run: "run".to_owned(), seq: *seq }), &[TO.to_owned()], NAMES[*start]);
+            books.record_arrived(&Ok(Arrived { run: "run".to_owned(), seq: *seq }), &[TO.to_owned()], NAMES[*start]);
         }
         books
     }
@@ -152,7 +152,7 @@ mod tests {
     #[test]
     fn what_may_be_is_no_finding() {
         let books = books(&[(0, 0), (1, 0), (7, 0), (1, 1), (2, 1)]);
-        let counted = books.close(0);
+        let counted = books.compare(0);
         let expected = Counted { acknowledged: 3, arrived: 4, twice: 1, unanswered: 1, lost: 0, ..Counted::default() };
         assert_eq!((counted.exit(), &counted), (Exit::Ok, &expected));
     }
@@ -173,7 +173,7 @@ mod tests {
             (&[(0, 0), (1, 0), (2, 1)], 2, (0, 1, Exit::Damaged)),
         ];
         for (arrivals, queued, expected) in cases {
-            let counted = books(arrivals).close(queued);
+            let counted = books(arrivals).compare(queued);
             assert_eq!((counted.lost, counted.wrong.len(), counted.exit()), expected, "{arrivals:?}: {counted:?}");
         }
     }
@@ -192,8 +192,8 @@ mod tests {
         ];
         for (what, recipients, hello, lost) in cases {
             let mut books = books(&[]);
-            books.arrived(&what, &recipients, hello);
-            let counted = books.close(0);
+            books.record_arrived(&what, &recipients, hello);
+            let counted = books.compare(0);
             assert_eq!((counted.lost, counted.wrong.len()), (lost, 1), "{what:?} {recipients:?} {hello}");
         }
     }

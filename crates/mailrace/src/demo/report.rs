@@ -27,7 +27,7 @@ pub(super) struct StoryReport {
 }
 
 impl StoryReport {
-    pub(super) fn opening(&self, relay: &Relay, sink: &Sink) -> String {
+    pub(super) fn opening_text(&self, relay: &Relay, sink: &Sink) -> String {
         let DemoArguments { messages, sessions, .. } = &self.arguments;
         let durable = match self.space.volatile {
             true => "VOLATILE: a power cut takes all; choose a disk with --dir",
@@ -46,7 +46,7 @@ impl StoryReport {
         )
     }
 
-    pub(super) fn first(&self, first: &First) -> String {
+    pub(super) fn measured_text(&self, first: &First) -> String {
         let First { storm, delivered, syncs } = first;
         let accepted = storm.accepted;
         #[expect(clippy::cast_precision_loss, reason = "figures for people")]
@@ -92,7 +92,7 @@ impl StoryReport {
         )
     }
 
-    pub(super) fn second(&self, second: &Second) -> String {
+    pub(super) fn killed_text(&self, second: &Second) -> String {
         let Second { process, arrived, ready, emptied, counted } = second;
         let half = thousands(self.arguments.messages / 2);
         let unanswered = match counted.unanswered {
@@ -132,7 +132,7 @@ impl StoryReport {
     }
 
     /// Returns the commands to try.
-    pub(super) fn invitation(&self, address: SocketAddr, sink: &Sink) -> String {
+    pub(super) fn commands_text(&self, address: SocketAddr, sink: &Sink) -> String {
         let program = program();
         let program = program.display();
         let control = self.arguments.control();
@@ -157,8 +157,8 @@ impl StoryReport {
         )
     }
 
-    /// The end.
-    pub(super) fn farewell(&self, cut_off: usize, taken: Option<u64>) -> String {
+    /// Returns the last lines.
+    pub(super) fn end_text(&self, cut_off: usize, taken: Option<u64>) -> String {
         let cut = match cut_off {
             0 => String::new(),
             number => format!(" {} cut off.", count(number as u64, "session")),

@@ -67,7 +67,7 @@ fn plan(arguments: &DemoArguments, to: SocketAddr, run: &str) -> Plan {
 ///
 /// # Errors
 /// Something was not accepted, or not taken; or a server went away.
-pub(super) fn measured(arguments: &DemoArguments, relay: Relay, sink: Sink) -> Result<First, Failure> {
+pub(super) fn run_measured_storm(arguments: &DemoArguments, relay: Relay, sink: Sink) -> Result<First, Failure> {
     let line = Progress::new();
     let start = clock::now();
     let storm = storm::run(&plan(arguments, relay.address(), "first"), &mut |at| {
@@ -133,7 +133,11 @@ fn all_sent(control: &mut Control, wanted: u64) -> Result<StatusAnswer, Failure>
 ///
 /// # Errors
 /// The system refused something, or a server ended too early. Lost mail is no such error: see [`Counted`].
-pub(super) fn killed(arguments: &DemoArguments, receiver: &Receiver, ledger: &Path) -> Result<Second, Failure> {
+pub(super) fn run_killed_storm(
+    arguments: &DemoArguments,
+    receiver: &Receiver,
+    ledger: &Path,
+) -> Result<Second, Failure> {
     receiver.behave(Manners { chunking: true, delay: SLOW });
     let relay = Relay::start(arguments, receiver.at(), Some(NAMES[0]))?;
     let plan =
@@ -142,7 +146,7 @@ pub(super) fn killed(arguments: &DemoArguments, receiver: &Receiver, ledger: &Pa
     let process = relay.process();
     let killed = kill_in_the_middle(relay, plan, receiver)?;
     let ledger = storm::acknowledged(ledger).map_err(|error| Failure::io(ledger.display(), &error))?;
-    ledger.iter().for_each(|line| books.acknowledged(line.seq));
+    ledger.iter().for_each(|line| books.record_acknowledged(line.seq));
 
     receiver.behave(Manners { chunking: true, delay: Duration::ZERO });
     let relay = Relay::start(arguments, receiver.at(), Some(NAMES[1]))?;
@@ -157,7 +161,7 @@ pub(super) fn killed(arguments: &DemoArguments, receiver: &Receiver, ledger: &Pa
         arrived: killed.arrived,
         ready: ready.duration_since(killed.at),
         emptied,
-        counted: books.close(queued),
+        counted: books.compare(queued),
     })
 }
 
@@ -212,7 +216,7 @@ fn empty(control: &mut Control, receiver: &Receiver, books: &mut Books) -> Resul
             line.clear();
             return Ok(queued);
         }
-        line.show(format_args!("     {} missing, {} queued", thousands(books.missing()), thousands(queued)));
+        line.show(format_args!("     {} missing, {} queued", thousands(books.missing_count()), thousands(queued)));
         clock::pause();
     }
 }
@@ -221,7 +225,7 @@ fn empty(control: &mut Control, receiver: &Receiver, books: &mut Books) -> Resul
 fn take(receiver: &Receiver, books: &mut Books) -> bool {
     let arrivals = receiver.arrivals();
     for arrival in &arrivals {
-        books.arrived(&arrival.what, &arrival.recipients, &arrival.hello);
+        books.record_arrived(&arrival.what, &arrival.recipients, &arrival.hello);
     }
     !arrivals.is_empty()
 }

@@ -93,7 +93,7 @@ pub(crate) fn run(arguments: &ImportQueueArguments) -> Result<Exit, Failure> {
     let host = DomainName::new(&loaded.config.hostname);
     let host = host.map_err(|error| Failure::new(Exit::Config, format!("hostname: {error}; set it")))?;
     let place = QueueDirectories::open(&arguments.directory)?;
-    let _alone = place.alone()?;
+    let _alone = place.lock_exclusively()?;
     refuse_while_sendmail_runs(&place)?;
     let pickup = match arguments.dry_run {
         true => None,
@@ -101,9 +101,9 @@ pub(crate) fn run(arguments: &ImportQueueArguments) -> Result<Exit, Failure> {
     };
     let mut report = ImportReport::new(arguments.dry_run, arguments.remove);
     if let Some(pickup) = pickup {
-        resume::resume(&place, pickup, arguments.remove, &mut report)?;
+        resume::finish_earlier_run(&place, pickup, arguments.remove, &mut report)?;
     }
-    let found = place.files(&mut report)?;
+    let found = place.control_files(&mut report)?;
     let (began, total) = (clock::now(), found.len() as u64);
     let progress = Progress::new();
     let mut special = Special::new(&loaded);
@@ -113,17 +113,17 @@ pub(crate) fn run(arguments: &ImportQueueArguments) -> Result<Exit, Failure> {
         report.known = resume::handed_in(pickup)?;
     }
     for (number, file) in (1_u64..).zip(&found) {
-        match reader.read(file, &mut special, &report.known)? {
+        match reader.read_message(file, &mut special, &report.known)? {
             Ok(job) => match &mut batch {
                 Some(batch) => {
                     batch.push(job);
                     if batch.len() >= BATCH_MAX {
-                        batch.commit(&mut report)?;
+                        batch.release_to_server(&mut report)?;
                     }
                 }
-                None => report.taken(job.summary()),
+                None => report.add_taken(job.summary()),
             },
-            Err(left) => report.left(left),
+            Err(left) => report.add_left(left),
         }
         if number.is_multiple_of(PROGRESS_EVERY) || number == total {
             let rate = number as f64 / began.elapsed().as_secs_f64().max(0.001);
@@ -131,15 +131,15 @@ pub(crate) fn run(arguments: &ImportQueueArguments) -> Result<Exit, Failure> {
         }
     }
     if let Some(batch) = &mut batch {
-        batch.commit(&mut report)?;
+        batch.release_to_server(&mut report)?;
     }
     progress.clear();
-    report.finish(arguments.json, place.root(), began.elapsed())
+    report.print(arguments.json, place.root(), began.elapsed())
 }
 
 /// Two programs on one queue would deliver twice.
 fn refuse_while_sendmail_runs(place: &QueueDirectories) -> Result<(), Failure> {
-    let running = place.sendmails();
+    let running = place.running_sendmails();
     let Some((pid, name)) = running.first() else { return Ok(()) };
     let others = if running.len() > 1 { format!(" and {} more", running.len() - 1) } else { String::new() };
     let message = format!(

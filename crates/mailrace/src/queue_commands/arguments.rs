@@ -118,7 +118,7 @@ pub(crate) struct HoldArguments {
     #[command(flatten)]
     change: ChangeArguments,
     /// Why, in a line for whoever looks at the queue
-    #[arg(long, value_name = "TEXT", value_parser = queue::reason)]
+    #[arg(long, value_name = "TEXT", value_parser = queue::parse_reason)]
     reason: Option<Box<str>>,
 }
 
@@ -127,7 +127,7 @@ pub(crate) struct BounceArguments {
     #[command(flatten)]
     change: ChangeArguments,
     /// Why, in a line for the senders and the log
-    #[arg(long, value_name = "TEXT", value_parser = queue::reason)]
+    #[arg(long, value_name = "TEXT", value_parser = queue::parse_reason)]
     reason: Option<Box<str>>,
 }
 

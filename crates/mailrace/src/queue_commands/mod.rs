@@ -75,11 +75,11 @@ pub(crate) fn run(command: QueueCommand) -> Result<Exit, Failure> {
     let mut printer = text::Printer::new(&orders.command, orders.json);
     let mut sums = Map::new();
     let mut is_stopped = false;
-    for command in requests(orders.command) {
-        let may_stop = !command.action.changes();
+    for command in split_into_requests(orders.command) {
+        let may_stop = !command.action.changes_mail();
         let request = Request::Queue(Box::new(command));
         let last = control.ask_for_list(&request, |line| {
-            printer.line(&mut output, line)?;
+            printer.print_line(&mut output, line)?;
             Ok(output.is_read() || !may_stop)
         })?;
         let Some(last) = last else {
@@ -89,9 +89,9 @@ pub(crate) fn run(command: QueueCommand) -> Result<Exit, Failure> {
         add(&mut sums, &last);
     }
     let line = Value::Object(sums);
-    let totals: QueueTotals = control.read(&line)?;
+    let totals: QueueTotals = control.decode_line(&line)?;
     if !is_stopped {
-        printer.end(&mut output, &totals, &line);
+        printer.print_end(&mut output, &totals, &line);
     }
     output.finish()?;
     Ok(match (totals.missing.unwrap_or(0), totals.unreadable.unwrap_or(0)) {
@@ -102,7 +102,7 @@ pub(crate) fn run(command: QueueCommand) -> Result<Exit, Failure> {
 }
 
 /// Splits the ids of a command into requests that are short enough.
-pub(crate) fn requests(command: queue::Command) -> Vec<queue::Command> {
+pub(crate) fn split_into_requests(command: queue::Command) -> Vec<queue::Command> {
     if command.selection.ids.len() <= IDS_MAX {
         return vec![command];
     }
@@ -136,7 +136,7 @@ fn without_server(failure: Failure, path: &Path) -> Failure {
 
 /// The orders of a command line that selects recipients.
 fn is_meant(action: Action, selection: &queue::Selection, all: bool) -> Result<(), Failure> {
-    if action.changes() && selection.is_everything() && !all {
+    if action.changes_mail() && selection.is_everything() && !all {
         let text = format!("queue {}: say which: ids, a condition such as --to, or --all", action.name());
         return Err(Failure::new(Exit::Usage, text));
     }
@@ -151,7 +151,7 @@ mod tests {
     fn many_ids_go_in_several_requests_that_fit() {
         let id = |number: u64| QueueId::from_u64(QueueId::MIN.to_u64() + number).unwrap();
         let selection = queue::Selection { ids: (0..4_001).map(id).collect(), ..queue::Selection::default() };
-        let parts = requests(queue::Command::new(Action::Delete, selection.clone()));
+        let parts = split_into_requests(queue::Command::new(Action::Delete, selection.clone()));
         let lengths: Vec<usize> = parts.iter().map(|part| part.selection.ids.len()).collect();
         assert_eq!(lengths, [2_000, 2_000, 1]);
         assert_eq!(parts.iter().flat_map(|part| part.selection.ids.clone()).collect::<Vec<_>>(), selection.ids);

@@ -35,11 +35,11 @@ impl Printer {
     ///
     /// # Errors
     /// The line has a field of another type than expected. A line that is printed as JSON may have that.
-    pub(super) fn line(&mut self, output: &mut Output, line: &Value) -> Result<(), serde_json::Error> {
+    pub(super) fn print_line(&mut self, output: &mut Output, line: &Value) -> Result<(), serde_json::Error> {
         let read = QueueLine::from_line(line, self.action.line_kind());
         if self.json {
             if !matches!(read, Ok(QueueLine::Progress(_))) {
-                output.json(line);
+                output.print_json(line);
             }
             return Ok(());
         }
@@ -51,50 +51,50 @@ impl Printer {
             QueueLine::Unreadable(UnreadableLine { unreadable, trouble }) => {
                 eprintln!("mailrace: {unreadable}: its addresses cannot be read: {}", plain(&trouble));
             }
-            QueueLine::Message(line) => self.message(output, &line),
+            QueueLine::Message(line) => self.print_message(output, &line),
             QueueLine::Destination(line) => {
-                self.head(output, "RECIPIENTS  DESTINATION");
-                destination::destination(output, &line);
+                self.print_head(output, "RECIPIENTS  DESTINATION");
+                destination::print_destination(output, &line);
             }
             QueueLine::Straggler(line) => {
-                self.head(output, "RECIPIENTS  MESSAGES  OLDEST  WHO");
-                destination::straggler(output, &line);
+                self.print_head(output, "RECIPIENTS  MESSAGES  OLDEST  WHO");
+                destination::print_straggler(output, &line);
             }
         }
         Ok(())
     }
 
-    fn message(&mut self, output: &mut Output, line: &MessageLine) {
+    fn print_message(&mut self, output: &mut Output, line: &MessageLine) {
         match self.action {
             Action::List => {
-                self.head(output, "ID                 AGE   SIZE  SENDER, RECIPIENTS");
-                message::listed(output, line);
+                self.print_head(output, "ID                 AGE   SIZE  SENDER, RECIPIENTS");
+                message::print_listed(output, line);
             }
             Action::Show => {
                 if self.id.as_ref() != Some(&line.id) {
                     if self.id.replace(line.id.clone()).is_some() {
-                        output.line("");
+                        output.print_line("");
                     }
-                    message::head(output, line);
+                    message::print_head(output, line);
                 }
-                message::shown(output, line);
+                message::print_shown(output, line);
             }
-            _ => message::changed(output, line),
+            _ => message::print_changed(output, line),
         }
     }
 
     /// Prints the head of the list above its first line.
-    fn head(&mut self, output: &mut Output, text: &str) {
+    fn print_head(&mut self, output: &mut Output, text: &str) {
         if !std::mem::replace(&mut self.has_head, true) {
-            output.line(text);
+            output.print_line(text);
         }
     }
 
     /// Prints the end of the answer: the sums of its last lines, and as JSON `line`.
-    pub(super) fn end(&self, output: &mut Output, totals: &QueueTotals, line: &Value) {
+    pub(super) fn print_end(&self, output: &mut Output, totals: &QueueTotals, line: &Value) {
         if self.json {
-            if self.action.changes() {
-                output.json(line);
+            if self.action.changes_mail() {
+                output.print_json(line);
             } else if let Some(more) = self.more(totals) {
                 eprintln!("mailrace: {more}");
             }
@@ -103,28 +103,28 @@ impl Printer {
         let (messages, recipients) = (totals.messages.unwrap_or(0), totals.recipients.unwrap_or(0));
         match self.action {
             Action::Show => {}
-            Action::Destinations if totals.destinations.unwrap_or(0) == 0 => output.line("the queue is empty"),
+            Action::Destinations if totals.destinations.unwrap_or(0) == 0 => output.print_line("the queue is empty"),
             Action::Destinations => {}
             Action::Stragglers if recipients == 0 => {
-                output.line("nobody has been waiting for so long: an hour, or what --older says")
+                output.print_line("nobody has been waiting for so long: an hour, or what --older says")
             }
             Action::Stragglers => {
-                output.line(format_args!("{} of {}", count(recipients, "recipient"), count(messages, "message")));
+                output.print_line(format_args!("{} of {}", count(recipients, "recipient"), count(messages, "message")));
             }
             Action::List if messages == 0 && totals.own => {
-                output.line(
+                output.print_line(
                     "no mail of yours is waiting; what others have handed in is shown to operators (control.mailq)",
                 );
             }
-            Action::List if messages == 0 && self.is_all => output.line("the queue is empty"),
-            Action::List if messages == 0 => output.line("no such message in the queue"),
+            Action::List if messages == 0 && self.is_all => output.print_line("the queue is empty"),
+            Action::List if messages == 0 => output.print_line("no such message in the queue"),
             Action::List => {
-                output.line(format_args!("{}, {}", count(messages, "message"), count(recipients, "recipient")))
+                output.print_line(format_args!("{}, {}", count(messages, "message"), count(recipients, "recipient")))
             }
-            action => self.changed(output, action, totals),
+            action => self.print_changed(output, action, totals),
         }
         if let Some(more) = self.more(totals) {
-            output.line(more);
+            output.print_line(more);
         }
     }
 
@@ -151,7 +151,7 @@ impl Printer {
     }
 
     /// Prints what a change did.
-    fn changed(&self, output: &mut Output, action: Action, totals: &QueueTotals) {
+    fn print_changed(&self, output: &mut Output, action: Action, totals: &QueueTotals) {
         let (messages, recipients) = (totals.messages.unwrap_or(0), totals.recipients.unwrap_or(0));
         let what = format!("{} of {}", count(recipients, "recipient"), count(messages, "message"));
         let done = match action {
@@ -161,7 +161,7 @@ impl Printer {
             Action::Bounce => "bounced",
             _ => "deleted",
         };
-        output.line(match (self.dry_run, recipients) {
+        output.print_line(match (self.dry_run, recipients) {
             (_, 0) => "nothing to do".to_owned(),
             (true, _) => format!("dry run, nothing was changed: {what} would be {done}"),
             (false, _) => format!("{what} {done}"),
@@ -169,7 +169,7 @@ impl Printer {
         let unchanged = totals.unchanged.unwrap_or(0);
         if unchanged > 0 {
             let what = count(unchanged, "recipient");
-            output.line(match action {
+            output.print_line(match action {
                 Action::Retry => format!("{what} held: mailrace queue release lets go of them"),
                 Action::Hold => format!("{what} held before"),
                 Action::Bounce => {
@@ -184,15 +184,15 @@ impl Printer {
                 1 => ("1 recipient".to_owned(), "its sender's", "the message"),
                 _ => (count(kept, "recipient"), "their senders'", "the messages"),
             };
-            output.line(format_args!("{what} kept until {whose} time; name {them} by id to send now"));
+            output.print_line(format_args!("{what} kept until {whose} time; name {them} by id to send now"));
         }
         let active = totals.active.unwrap_or(0);
         let what = count(active, "recipient");
         if active > 0 && action == Action::Bounce {
-            output.line(format_args!("{what} being delivered right now, and left alone"));
+            output.print_line(format_args!("{what} being delivered right now, and left alone"));
         }
         if active > 0 && matches!(action, Action::Hold | Action::Delete) {
-            output.line(format_args!("{what} being delivered right now: what is under way may still arrive"));
+            output.print_line(format_args!("{what} being delivered right now: what is under way may still arrive"));
         }
     }
 }

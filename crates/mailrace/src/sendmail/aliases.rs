@@ -34,8 +34,8 @@ fn files(site: &Site) -> Vec<PathBuf> {
     if named.is_empty() { usual().into_iter().collect() } else { named }
 }
 
-/// `newaliases`: the exit status. Doubts are told and change nothing about it.
-pub(super) fn renew(site: &Site) -> u8 {
+/// Runs `newaliases`, and returns the exit status. Doubtful lines are printed and do not change it.
+pub(super) fn run_newaliases(site: &Site) -> u8 {
     let files = files(site);
     if files.is_empty() {
         eprintln!("newaliases: no file of aliases: maps.aliases is empty, and there is no {USUAL}");
@@ -72,7 +72,7 @@ pub(super) fn renew(site: &Site) -> u8 {
     }
     // The server sees a changed file by itself; this only saves the moment until then.
     if let Ok(mut control) = Control::connect(&site.config.control.path)
-        && let Err(failure) = control.ask(&Request::Reload)
+        && let Err(failure) = control.request(&Request::Reload)
     {
         return said("newaliases", &failure);
     }
@@ -103,8 +103,8 @@ fn renew_one(path: &Path, surroundings: &AliasLintContext) -> Result<(String, Al
     Ok((format!("{name}: {}\n", file.summary), file))
 }
 
-/// `praliases [-f FILE] [KEY…]`: the exit status.
-pub(super) fn show(words: &[String], site: &Site) -> u8 {
+/// Runs `praliases [-f FILE] [KEY…]`, and returns the exit status.
+pub(super) fn run_praliases(words: &[String], site: &Site) -> u8 {
     let (mut words, mut file) = (words.iter(), None);
     let mut keys = Vec::new();
     while let Some(word) = words.next() {

@@ -64,7 +64,7 @@ pub(super) fn ask_server(directory: &Path, file: &str, wait: Wait, is_heard: boo
 /// Connects to the server, checks that it is the one, and sends the request.
 fn send_request(directory: &Path, file: &str, wait: Wait) -> std::io::Result<UnixStream> {
     let mut stream = UnixStream::connect(directory.join(SOCKET))?;
-    let peer = operator::control::Peer::of(&stream)?;
+    let peer = operator::control::Peer::of_socket(&stream)?;
     if ![0, directory.metadata()?.uid()].contains(&peer.uid) {
         return Err(ErrorKind::PermissionDenied.into());
     }

@@ -6,7 +6,7 @@ use super::site::Site;
 use server::env::addresses;
 
 /// Prints the requested values.
-pub(super) fn show(levels: Debug, site: &Site) {
+pub(super) fn print_values(levels: Debug, site: &Site) {
     if levels.identity {
         super::say(text(levels, site));
     }

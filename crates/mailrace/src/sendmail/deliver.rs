@@ -59,7 +59,7 @@ fn deliver(arguments: &SendmailArguments, site: &Site) -> Result<u8, Trouble> {
     let submission = Submission { sender, is_chosen, on_behalf_of: None, adopted: None, params, terms, recipients };
     let mut composer = Composer::new(site, Manner::new(submission, arguments));
     let mut input = Heard { from: io::stdin().lock(), traffic: &mut traffic };
-    read(&mut input, !arguments.ignores_dots, |content| composer.push(content))?;
+    read_message(&mut input, !arguments.ignores_dots, |content| composer.push(content))?;
     let (composed, bad) = composer.finish()?;
     for (text, error) in bad {
         complain(arguments, &format!("{text}... {error}"));
@@ -77,7 +77,7 @@ fn deliver(arguments: &SendmailArguments, site: &Site) -> Result<u8, Trouble> {
         Composed::Filing(filing) => {
             let recipients = filing.recipients();
             let filed = commit(site, *filing)?;
-            traffic.note(&format!("HANDED IN {}", filed.name()));
+            traffic.log_note(&format!("HANDED IN {}", filed.name()));
             let failed = wait(arguments, site, filed, recipients, &mut traffic)?;
             Ok(if failed == exit::OK { status } else { failed })
         }
@@ -94,15 +94,15 @@ impl<R: Read> Read for Heard<'_, R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.from.read(buffer)?;
         match count {
-            0 => self.traffic.ended(),
-            _ => self.traffic.heard(buffer.get(..count).unwrap_or_default()),
+            0 => self.traffic.log_end_of_input(),
+            _ => self.traffic.log_input(buffer.get(..count).unwrap_or_default()),
         }
         Ok(count)
     }
 }
 
 /// Reads a message to its end: the end of the input, or a line with a dot.
-pub(super) fn read(
+pub(super) fn read_message(
     from: &mut impl Read,
     ends_at_dot: bool,
     mut push: impl FnMut(&[u8]) -> Result<(), Trouble>,
@@ -143,9 +143,9 @@ fn wait(
     let is_heard = arguments.errors != Errors::Mail;
     let told = answer::ask_server(site.directory()?, filed.name(), how, is_heard);
     if let Some(id) = &told.id {
-        traffic.note(&format!("TAKEN {id}"));
+        traffic.log_note(&format!("TAKEN {id}"));
     }
-    told.outcomes.iter().for_each(|line| traffic.note(line));
+    told.outcomes.iter().for_each(|line| traffic.log_note(line));
     if arguments.is_verbose {
         match &told.id {
             Some(id) => super::say(format_args!("accepted as {id}\n")),
@@ -159,7 +159,7 @@ fn wait(
     let mut status = exit::OK;
     for failure in &told.failures {
         status = status_of(failure);
-        traffic.note(&format!("{}... {}", failure.to, failure.text));
+        traffic.log_note(&format!("{}... {}", failure.to, failure.text));
         if arguments.errors == Errors::Print {
             super::say(format_args!("{}... {}\n", as_sendmail_names(&failure.to, site), words_of(&failure.text)));
         }
@@ -244,7 +244,7 @@ mod tests {
     fn a_message_is_read_to_its_end() {
         let read_all = |text: &[u8], dot| {
             let mut all = Vec::new();
-            read(&mut &*text, dot, |content| {
+            read_message(&mut &*text, dot, |content| {
                 all.extend_from_slice(content);
                 Ok(())
             })

@@ -83,8 +83,8 @@ impl Personality {
             Self::Praliases | Self::Mailstats => {
                 let words = texts();
                 with_site(config_of(&words).map(Path::new), |site| match self {
-                    Self::Praliases => aliases::show(&words, site),
-                    _ => statistics::mailers(site, &words),
+                    Self::Praliases => aliases::run_praliases(&words, site),
+                    _ => statistics::run_mailstats(site, &words),
                 })
             }
             _ => match arguments::parse(words) {
@@ -108,7 +108,7 @@ impl Personality {
             _ => arguments.mode,
         };
         with_site(arguments.config.as_deref(), |site| {
-            debug::show(arguments.debug, site);
+            debug::print_values(arguments.debug, site);
             let is_run = arguments.is_queue_run || arguments.quarantine.is_some();
             match mode {
                 Mode::Deliver if is_run && !arguments.takes_recipients && arguments.words.is_empty() => {
@@ -122,12 +122,12 @@ impl Personality {
                 Mode::Smtp => stdin_smtp::run(arguments, site),
                 Mode::Verify => verify::run(arguments, site),
                 Mode::Test => test_mode::run(site),
-                Mode::Aliases => aliases::renew(site),
+                Mode::Aliases => aliases::run_newaliases(site),
                 Mode::Queue => queue_list::run(arguments, site),
-                Mode::QueueTotals => queue_list::totals(site),
+                Mode::QueueTotals => queue_list::print_totals(site),
                 Mode::Daemon => daemon::run(arguments, site, false),
                 Mode::Foreground => daemon::run(arguments, site, true),
-                Mode::Hosts => statistics::hosts(site, arguments.is_verbose),
+                Mode::Hosts => statistics::run_hoststat(site, arguments.is_verbose),
                 Mode::ForgetHosts => statistics::forget_hosts(site),
                 // The configuration was read to get here.
                 Mode::Check => exit::OK,

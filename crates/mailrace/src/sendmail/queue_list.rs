@@ -50,18 +50,18 @@ fn messages(site: &Site, selection: Selection) -> Result<Vec<MessageLine>, Failu
     let mut command = Command::new(Action::List, selection);
     command.limit = Some(0);
     command.recipients = LISTED_RECIPIENTS_MAX;
-    let mut messages = list(&mut control, command)?;
+    let mut messages = request_list(&mut control, command)?;
     for message in messages.iter_mut().filter(|message| message.more_recipients > 0) {
         let Ok(id) = message.id.parse() else { continue };
         let all = Selection { ids: vec![id], ..Selection::default() };
-        let lines = list(&mut control, Command::new(Action::Show, all))?;
+        let lines = request_list(&mut control, Command::new(Action::Show, all))?;
         message.recipients = lines.into_iter().flat_map(|line| line.recipients).collect();
     }
     Ok(messages)
 }
 
 /// Asks for messages, and returns the lines of the answer. A message without a readable envelope has no recipients.
-pub(super) fn list(control: &mut Control, command: Command) -> Result<Vec<MessageLine>, Failure> {
+pub(super) fn request_list(control: &mut Control, command: Command) -> Result<Vec<MessageLine>, Failure> {
     let mut messages = Vec::new();
     control.ask_for_list(&Request::Queue(Box::new(command)), |line| {
         match QueueLine::from_line(line, LineKind::Messages)? {
@@ -89,8 +89,8 @@ fn refused(failure: &Failure) -> u8 {
     said("mailq", failure)
 }
 
-/// `-bP`: the totals for monitors.
-pub(super) fn totals(site: &Site) -> u8 {
+/// Prints the totals for monitors (`-bP`).
+pub(super) fn print_totals(site: &Site) -> u8 {
     let asked = Control::connect(&site.config.control.path).and_then(|mut control| control.ask_for(&Request::Status));
     match asked {
         Ok(StatusAnswer { queue, .. }) => print(&format!(

@@ -1,7 +1,7 @@
 //! `-q…` and `-Q…`: the server tries waiting mail now, holds it, or releases it.
 
 use super::arguments::SendmailArguments;
-use super::queue_list::{list, selection};
+use super::queue_list::{request_list, selection};
 use super::site::Site;
 use super::{exit, said};
 use crate::control_client::Control;
@@ -37,8 +37,8 @@ pub(super) fn run(arguments: &SendmailArguments, site: &Site) -> u8 {
         if action == Action::Release {
             selection.state = Some(RecipientStatus::Held);
         }
-        for command in queue_commands::requests(Command::new(action, selection)) {
-            control.ask(&Request::Queue(Box::new(command)))?;
+        for command in queue_commands::split_into_requests(Command::new(action, selection)) {
+            control.request(&Request::Queue(Box::new(command)))?;
         }
         Ok(())
     })();
@@ -60,7 +60,7 @@ fn ids(
 ) -> Result<Vec<mail::QueueId>, Failure> {
     let mut command = Command::new(Action::List, Selection { ids: Vec::new(), ..selection.clone() });
     command.limit = Some(0);
-    let messages = list(control, command)?;
+    let messages = request_list(control, command)?;
     // A message of which only the id can be read may be of another sender or for others.
     let readable = messages.iter().filter(|message| !message.recipients.is_empty());
     let wanted = readable.filter(|message| super::queue_list::is_wanted(message, arguments));

@@ -17,8 +17,8 @@ fn ask_for<T: serde::de::DeserializeOwned>(site: &Site, request: &Request) -> Re
     Control::connect(&site.config.control.path)?.ask_for(request)
 }
 
-/// `hoststat`: the exit status.
-pub(super) fn hosts(site: &Site, is_verbose: bool) -> u8 {
+/// Runs `hoststat`, and returns the exit status.
+pub(super) fn run_hoststat(site: &Site, is_verbose: bool) -> u8 {
     match ask_for(site, &Request::Hosts) {
         Ok(answer) => print(&hosts_text(&answer, is_verbose)),
         Err(failure) => said("hoststat", &failure),
@@ -27,7 +27,8 @@ pub(super) fn hosts(site: &Site, is_verbose: bool) -> u8 {
 
 /// `purgestat`: the exit status.
 pub(super) fn forget_hosts(site: &Site) -> u8 {
-    let asked = Control::connect(&site.config.control.path).and_then(|mut control| control.ask(&Request::ForgetHosts));
+    let asked =
+        Control::connect(&site.config.control.path).and_then(|mut control| control.request(&Request::ForgetHosts));
     match asked {
         Ok(_) => 0,
         Err(failure) => said("purgestat", &failure),
@@ -76,8 +77,9 @@ struct PrintOptions {
     is_nameless: bool,
 }
 
-/// `mailstats`: the exit status. Nothing is cleared, also not with `-p`: the numbers are those since the start.
-pub(super) fn mailers(site: &Site, words: &[String]) -> u8 {
+/// Runs `mailstats`, and returns the exit status. Nothing is cleared, also not with `-p`: the numbers are those since
+/// the start.
+pub(super) fn run_mailstats(site: &Site, words: &[String]) -> u8 {
     let (mut form, mut words) = (PrintOptions::default(), words.iter());
     while let Some(word) = words.next() {
         match word.as_str() {

@@ -68,10 +68,10 @@ impl<'a> Talk<'a> {
             self.say()?;
             let count = input.read(&mut buffer)?;
             if count == 0 {
-                self.traffic.ended();
+                self.traffic.log_end_of_input();
                 return Ok(());
             }
-            self.traffic.heard(buffer.get(..count).unwrap_or_default());
+            self.traffic.log_input(buffer.get(..count).unwrap_or_default());
             let mut rest = buffer.get(..count).unwrap_or_default();
             loop {
                 let now = self.elapsed();
@@ -91,7 +91,7 @@ impl<'a> Talk<'a> {
 
     fn say(&mut self) -> io::Result<()> {
         let mut output = io::stdout().lock();
-        self.traffic.said(self.session.output());
+        self.traffic.log_output(self.session.output());
         output.write_all(self.session.output())?;
         output.flush()?;
         let said = self.session.output().len();

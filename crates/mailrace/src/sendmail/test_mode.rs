@@ -3,7 +3,7 @@
 
 use super::exit;
 use super::site::Site;
-use super::verify::{as_given, explainer, verify};
+use super::verify::{as_given, open_explainer, verify};
 use mail::DomainName;
 use route::map::{MapFile, Table};
 use server::config::{Config, MapSource};
@@ -99,7 +99,7 @@ fn route(text: &str, site: &Site) -> String {
     };
     let mut out = String::new();
     for address in addresses {
-        let lines = explainer(site).and_then(|explainer| verify(&address, site, &explainer));
+        let lines = open_explainer(site).and_then(|explainer| verify(&address, site, &explainer));
         for line in lines.unwrap_or_else(|(_, line)| vec![line]) {
             let line = line.split_once("... deliverable: ").map_or(&*line, |(_, place)| place);
             writeln!(out, "{}: {line}", as_given(&address, site)).expect("a string takes everything");

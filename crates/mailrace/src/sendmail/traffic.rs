@@ -35,8 +35,8 @@ impl Traffic {
         Ok(Self { file: Some(file), heard: Vec::new() })
     }
 
-    /// Octets that came.
-    pub(super) fn heard(&mut self, bytes: &[u8]) {
+    /// Logs octets of the input.
+    pub(super) fn log_input(&mut self, bytes: &[u8]) {
         if self.file.is_none() {
             return;
         }
@@ -51,8 +51,8 @@ impl Traffic {
         }
     }
 
-    /// There is no more to come.
-    pub(super) fn ended(&mut self) {
+    /// Logs the end of the input.
+    pub(super) fn log_end_of_input(&mut self) {
         self.end_line();
         self.write("<<<", b"[EOF]");
     }
@@ -64,15 +64,15 @@ impl Traffic {
         }
     }
 
-    /// Lines that are answered.
-    pub(super) fn said(&mut self, bytes: &[u8]) {
+    /// Logs lines of the output.
+    pub(super) fn log_output(&mut self, bytes: &[u8]) {
         for line in bytes.split_inclusive(|byte| *byte == b'\n') {
             self.write(">>>", line.strip_suffix(b"\r\n").unwrap_or(line));
         }
     }
 
-    /// Something happens.
-    pub(super) fn note(&mut self, text: &str) {
+    /// Logs an event.
+    pub(super) fn log_note(&mut self, text: &str) {
         self.write("===", text.as_bytes());
     }
 
@@ -95,11 +95,11 @@ mod tests {
         let path = place.path().join("log");
         let mut traffic = Traffic::open(Some(&path)).unwrap();
         for piece in [&b"EHLO m"[..], b"e\r\nMAIL", b"\r\n\r\nlast"] {
-            traffic.heard(piece);
+            traffic.log_input(piece);
         }
-        traffic.said(b"250-a\r\n250 b\r\n");
-        traffic.ended();
-        traffic.note("done");
+        traffic.log_output(b"250-a\r\n250 b\r\n");
+        traffic.log_end_of_input();
+        traffic.log_note("done");
         let pid = format!("{:05}", std::process::id());
         let written = std::fs::read_to_string(&path).unwrap();
         let expected =
@@ -108,7 +108,7 @@ mod tests {
         assert_eq!(written, lines.concat());
         assert_eq!(Traffic::open(Some(place.path())).unwrap_err().0, exit::CANNOT_CREATE);
         let mut none = Traffic::open(None).unwrap();
-        none.heard(b"x");
+        none.log_input(b"x");
         assert!(none.heard.is_empty(), "nothing is kept");
     }
 }

@@ -16,7 +16,7 @@ pub(super) fn run(arguments: &SendmailArguments, site: &Site) -> u8 {
         eprintln!("Recipient names must be specified");
         return exit::USAGE;
     }
-    let opened = if arguments.ignores_aliases { without_aliases(site) } else { explainer(site) };
+    let opened = if arguments.ignores_aliases { without_aliases(site) } else { open_explainer(site) };
     let explainer = match opened {
         Ok(explainer) => explainer,
         Err((status, text)) => {
@@ -49,11 +49,11 @@ pub(super) fn run(arguments: &SendmailArguments, site: &Site) -> u8 {
     status
 }
 
-/// Maps and rules as the server has them.
+/// Opens the maps and rules that the server has.
 ///
 /// # Errors
 /// They cannot be read.
-pub(super) fn explainer(site: &Site) -> Result<Explainer, (u8, String)> {
+pub(super) fn open_explainer(site: &Site) -> Result<Explainer, (u8, String)> {
     Explainer::open(&site.loaded).map_err(|faults| (exit::CONFIG, faults.join("\n")))
 }
 

@@ -26,13 +26,13 @@ pub(crate) fn run(arguments: &InspectArguments) -> Result<Exit, Failure> {
     let mut output = Output::new();
     let summary = read(dir, arguments.frames, &mut |fact| {
         if *json {
-            output.json(&fact_json(fact));
+            output.print_json(&fact_json(fact));
         } else {
             fact_lines(&mut output, dir, fact);
         }
     })?;
     if *json {
-        output.json(&summary_json(&summary));
+        output.print_json(&summary_json(&summary));
     } else {
         summary_lines(&mut output, dir, &summary);
     }
@@ -45,8 +45,8 @@ fn fact_lines(output: &mut Output, root: &Path, fact: &Fact) {
         Fact::Spool { format, uuid, shards, segment_bytes } => {
             let size = bytes((*segment_bytes).into());
             let shards = count((*shards).into(), "shard");
-            output.line(format_args!("spool {uuid}, format {format}, {shards}, segments of {size}\n"));
-            output.line(format_args!(
+            output.print_line(format_args!("spool {uuid}, format {format}, {shards}, segments of {size}\n"));
+            output.print_line(format_args!(
                 "{:<16}{:<15}{:>10}{:>9}{:>14}{:>13}{:>14}",
                 "segment", "state", "generation", "batches", "used bytes", "live frames", "live bytes"
             ));
@@ -55,7 +55,7 @@ fn fact_lines(output: &mut Output, root: &Path, fact: &Fact) {
             let state = if *cold { format!("{phase}, cold") } else { (*phase).to_owned() };
             // The epoch and the counter in it, as the documentation writes them.
             let generation = format!("{}.{}", generation >> 32, generation & 0xffff_ffff);
-            output.line(format_args!(
+            output.print_line(format_args!(
                 "{:<16}{state:<15}{generation:>10}{batches:>9}{:>14}{:>13}{:>14}",
                 below(root, path).to_string(),
                 thousands((*data_end).into()),
@@ -63,7 +63,7 @@ fn fact_lines(output: &mut Output, root: &Path, fact: &Fact) {
                 thousands(live.1)
             ));
         }
-        Fact::Frame { .. } => output.line(fact),
+        Fact::Frame { .. } => output.print_line(fact),
         // In the summary.
         Fact::Damage(_) => {}
     }
@@ -71,7 +71,7 @@ fn fact_lines(output: &mut Output, root: &Path, fact: &Fact) {
 
 fn summary_lines(output: &mut Output, dir: &Path, summary: &Summary) {
     let recovery = &summary.recovery;
-    output.line(format_args!(
+    output.print_line(format_args!(
         "\n{} for {}, {} in {}",
         count(recovery.messages, "unfinished message"),
         count(recovery.recipients, "recipient"),
@@ -79,13 +79,13 @@ fn summary_lines(output: &mut Output, dir: &Path, summary: &Summary) {
         bytes(summary.bytes)
     ));
     if let Some(line) = torn_line(recovery.torn) {
-        output.line(line);
+        output.print_line(line);
     }
     for damage in &summary.damage {
-        output.line(format_args!("DAMAGE {damage}"));
+        output.print_line(format_args!("DAMAGE {damage}"));
     }
     if !summary.damage.is_empty() {
-        output.line(format_args!("what to do: mailrace spool verify {}", dir.display()));
+        output.print_line(format_args!("what to do: mailrace spool verify {}", dir.display()));
     }
 }
 

@@ -66,7 +66,7 @@ pub(crate) fn run(arguments: &StatsArguments) -> Result<Exit, Failure> {
     let space = disk.space(dir).map_err(|error| Failure::io(dir.display(), &error))?;
     let mut output = Output::new();
     if *json {
-        output.json(&as_json(dir, arguments.top, &summary, &segments, &space));
+        output.print_json(&as_json(dir, arguments.top, &summary, &segments, &space));
     } else {
         lines(&mut output, dir, arguments.top, &summary, &segments, &space);
     }
@@ -76,7 +76,7 @@ pub(crate) fn run(arguments: &StatsArguments) -> Result<Exit, Failure> {
 
 fn lines(output: &mut Output, dir: &Path, top: usize, summary: &Summary, segments: &Segments, space: &Space) {
     let recovery = &summary.recovery;
-    let mut row = |name: &str, text: String| output.line(format_args!("{name:<14}{text}"));
+    let mut row = |name: &str, text: String| output.print_line(format_args!("{name:<14}{text}"));
     row("spool", dir.display().to_string());
     let destinations = summary.destinations.len() as u64;
     row("messages", thousands(recovery.messages));
@@ -94,13 +94,13 @@ fn lines(output: &mut Output, dir: &Path, top: usize, summary: &Summary, segment
         row("DAMAGE", format!("{places}; run mailrace spool verify {}", dir.display()));
     }
     if top > 0 && !summary.destinations.is_empty() {
-        output.line(format_args!("\n{:>12}  destination", "recipients"));
+        output.print_line(format_args!("\n{:>12}  destination", "recipients"));
         for (name, waiting) in summary.destinations.iter().take(top) {
-            output.line(format_args!("{:>12}  {}", thousands(*waiting), name.escape_debug()));
+            output.print_line(format_args!("{:>12}  {}", thousands(*waiting), name.escape_debug()));
         }
         let rest = summary.destinations.len().saturating_sub(top);
         if rest > 0 {
-            output.line(format_args!("{:>12}  and {} more", "", thousands(rest as u64)));
+            output.print_line(format_args!("{:>12}  and {} more", "", thousands(rest as u64)));
         }
     }
 }

@@ -13,7 +13,7 @@ pub(crate) fn run(target: &SpoolTarget) -> Result<Exit, Failure> {
     let mut output = Output::new();
     if target.json {
         let recovery = &summary.recovery;
-        output.json(&json!({
+        output.print_json(&json!({
             "directory": target.dir.display().to_string(), "sound": summary.damage.is_empty(),
             "segments": recovery.segments, "frames": summary.frames, "bytes": summary.bytes,
             "messages": recovery.messages, "recipients": recovery.recipients, "torn": recovery.torn,
@@ -33,19 +33,20 @@ fn lines(output: &mut Output, dir: &Path, summary: &Summary) {
         0 => "sound".to_owned(),
         damaged => format!("DAMAGED, {}", count(damaged as u64, "place")),
     };
-    output.line(format_args!("{}: {verdict}", dir.display()));
-    output.line(format_args!("  read    {segments}, {frames}, {}", bytes(summary.bytes)));
+    output.print_line(format_args!("{}: {verdict}", dir.display()));
+    output.print_line(format_args!("  read    {segments}, {frames}, {}", bytes(summary.bytes)));
     let (messages, recipients) = (count(recovery.messages, "message"), count(recovery.recipients, "recipient"));
-    output.line(format_args!("  holds   {messages} for {recipients}"));
+    output.print_line(format_args!("  holds   {messages} for {recipients}"));
     if let Some(line) = torn_line(recovery.torn) {
-        output.line(format_args!("  torn    {line}"));
+        output.print_line(format_args!("  torn    {line}"));
     }
     for Damage { path, offset, bytes, id, what } in &summary.damage {
         let message = id.map(|id| format!(", message {id}")).unwrap_or_default();
-        output.line(format_args!("  DAMAGE  {} offset {offset}, {bytes} bytes: {what}{message}", below(dir, path)));
+        output
+            .print_line(format_args!("  DAMAGE  {} offset {offset}, {bytes} bytes: {what}{message}", below(dir, path)));
     }
     if !summary.damage.is_empty() {
-        output.line(
+        output.print_line(
             "\nCopy the directory before anything else. mailrace starts with it all the same: whatever still reads is kept, \
              and a message\nwhose body is damaged stays in the queue. Look at the disk and the kernel log.",
         );

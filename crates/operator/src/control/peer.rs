@@ -23,11 +23,11 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// Asks the kernel.
+    /// Asks the kernel for the peer of a socket.
     ///
     /// # Errors
     /// The descriptor is no connected UNIX socket.
-    pub fn of(socket: impl AsFd) -> io::Result<Self> {
+    pub fn of_socket(socket: impl AsFd) -> io::Result<Self> {
         let found = socket_peercred(socket)?;
         Ok(Self {
             uid: found.uid.as_raw(),
@@ -70,16 +70,16 @@ impl Gate {
         Self { has_guests, ..self }
     }
 
-    /// Whether the peer is root or the server's own user: some connections are kept for them.
+    /// Returns whether the peer is root or the server's own user: some connections are kept for them.
     #[must_use]
-    pub fn is_keeper(&self, peer: &Peer) -> bool {
+    pub fn has_kept_place(&self, peer: &Peer) -> bool {
         peer.uid == 0 || peer.uid == self.uid
     }
 
     /// Whether the peer may ask, as far as its own group or, where they are given, the names in `accounts` tell.
     #[must_use]
     pub fn admits(&self, peer: &Peer, accounts: Option<&Accounts>) -> bool {
-        self.is_keeper(peer)
+        self.has_kept_place(peer)
             || peer.gid == self.gid
             || accounts.is_some_and(|accounts| accounts.finds_member(peer.uid, self.gid))
     }
@@ -107,13 +107,13 @@ mod tests {
             assert_eq!(gate.admits(&peer, Some(&accounts)), expected, "{peer:?}");
         }
         assert!(!gate.admits(&peer(1000, 1000), None), "unknown is no");
-        assert!(gate.is_keeper(&peer(200, 5)) && !gate.is_keeper(&peer(1000, 201)));
+        assert!(gate.has_kept_place(&peer(200, 5)) && !gate.has_kept_place(&peer(1000, 201)));
     }
 
     #[test]
     fn the_kernel_knows_us() {
         let (one, _other) = UnixStream::pair().unwrap();
-        let peer = Peer::of(&one).unwrap();
+        let peer = Peer::of_socket(&one).unwrap();
         assert_eq!((peer.uid, peer.pid), (machine::uid(), machine::pid()));
     }
 }

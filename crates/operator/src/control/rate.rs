@@ -17,8 +17,8 @@ pub struct Rate {
 }
 
 impl Rate {
-    /// Takes the value of this moment.
-    pub fn feed(&mut self, now: Instant, value: u64) {
+    /// Adds the value of this moment.
+    pub fn add_sample(&mut self, now: Instant, value: u64) {
         // The newest one that is a whole window old stays: the rate is taken from there.
         while self.samples.get(1).is_some_and(|(at, _)| now.saturating_duration_since(*at) >= WINDOW) {
             self.samples.pop_front();
@@ -49,17 +49,17 @@ mod tests {
         let at = |seconds| begin + Duration::from_secs(seconds);
         let mut rate = Rate::default();
         assert_eq!(rate.per_second(at(0), 5), 0.0);
-        rate.feed(at(0), 0);
+        rate.add_sample(at(0), 0);
         assert_eq!((rate.per_second(at(0), 5), rate.per_second(at(10), 50)), (0.0, 5.0));
         // A burst of 600 in the first second, then nothing.
         for second in 1..=200 {
-            rate.feed(at(second), 600);
+            rate.add_sample(at(second), 600);
         }
         assert_eq!(rate.per_second(at(200), 600), 0.0, "long ago");
         assert!(rate.samples.len() <= 62, "{}", rate.samples.len());
         assert_eq!(rate.per_second(at(200), 1_200), 10.0);
         for _ in 0..1_000 {
-            rate.feed(at(201), 600);
+            rate.add_sample(at(201), 600);
         }
         assert!(rate.samples.len() <= SAMPLES_MAX);
     }

@@ -56,7 +56,7 @@ pub async fn serve<H: Handler>(
     handler: Arc<H>,
     stop: impl Future<Output = ()>,
 ) -> io::Result<()> {
-    let listener = UnixListener::from_std(socket.listener()?)?;
+    let listener = UnixListener::from_std(socket.duplicate_listener()?)?;
     let rooms = Rooms::default();
     let (tell, stopping) = watch::channel(false);
     let mut connections = JoinSet::new();
@@ -67,14 +67,14 @@ pub async fn serve<H: Handler>(
             Some(_) = connections.join_next() => {}
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => {
-                    let Ok(peer) = Peer::of(&stream) else { continue };
-                    let Some(room) = rooms.take(&gate, &peer) else {
+                    let Ok(peer) = Peer::of_socket(&stream) else { continue };
+                    let Some(room) = rooms.take_request_slot(&gate, &peer) else {
                         turn_away(&stream);
                         continue;
                     };
                     let (gate, handler) = (gate.clone(), Arc::clone(&handler));
                     let connection = Connection { stream, peer, room, stopping: stopping.clone() };
-                    connections.spawn(async move { connection.converse(&gate, &*handler).await });
+                    connections.spawn(async move { connection.serve_connection(&gate, &*handler).await });
                 }
                 // The connection is gone again, or there is no descriptor left: the next attempt tells.
                 Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
@@ -120,13 +120,13 @@ impl Default for Rooms {
 impl Rooms {
     /// Takes a place for a peer. A peer that is not known to be an operator takes a place of guests, also where guests
     /// have no rights: the refusal takes time to send, and the mode of the socket may let in more peers than it should.
-    fn take(&self, gate: &Gate, peer: &Peer) -> Option<RequestSlot> {
+    fn take_request_slot(&self, gate: &Gate, peer: &Peer) -> Option<RequestSlot> {
         let take = |room: &Arc<Semaphore>| Arc::clone(room).try_acquire_owned().ok();
         if !gate.admits(peer, None) {
-            let place = self.guests.take(peer.uid, GUESTS_MAX, GUEST_CONNECTIONS_MAX).ok()?;
+            let place = self.guests.reserve(peer.uid, GUESTS_MAX, GUEST_CONNECTIONS_MAX).ok()?;
             return Some(RequestSlot::Guest { _place: place });
         }
-        let place = take(&self.ordinary).or_else(|| gate.is_keeper(peer).then(|| take(&self.reserved)).flatten());
+        let place = take(&self.ordinary).or_else(|| gate.has_kept_place(peer).then(|| take(&self.reserved)).flatten());
         place.map(RequestSlot::of)
     }
 }
@@ -158,7 +158,7 @@ enum RequestLine {
 
 impl Connection {
     /// Answers the requests of one connection, in their order.
-    pub(super) async fn converse(mut self, gate: &Gate, handler: &impl Handler) {
+    pub(super) async fn serve_connection(mut self, gate: &Gate, handler: &impl Handler) {
         let rights = match is_admitted(gate, &self.peer).await {
             true => Rights::Operator,
             false => Rights::Guest,
@@ -304,16 +304,16 @@ mod tests {
             let rooms = Rooms::default();
             let mut taken = Vec::new();
             for uid in 1_000..2_000 {
-                taken.extend(std::iter::from_fn(|| rooms.take(&gate, &peer(uid, uid))));
+                taken.extend(std::iter::from_fn(|| rooms.take_request_slot(&gate, &peer(uid, uid))));
             }
             assert_eq!(taken.len(), GUESTS_MAX);
-            assert!(rooms.take(&gate, &peer(5_000, 201)).is_some(), "of the group");
+            assert!(rooms.take_request_slot(&gate, &peer(5_000, 201)).is_some(), "of the group");
             drop(taken);
-            let own: Vec<_> = std::iter::from_fn(|| rooms.take(&gate, &peer(1_000, 1_000))).collect();
+            let own: Vec<_> = std::iter::from_fn(|| rooms.take_request_slot(&gate, &peer(1_000, 1_000))).collect();
             assert_eq!(own.len(), GUEST_CONNECTIONS_MAX, "one user does not take them all");
-            assert!(rooms.take(&gate, &peer(1_001, 1_001)).is_some());
+            assert!(rooms.take_request_slot(&gate, &peer(1_001, 1_001)).is_some());
             drop(own);
-            let ordinary: Vec<_> = std::iter::from_fn(|| rooms.take(&gate, &peer(0, 0))).collect();
+            let ordinary: Vec<_> = std::iter::from_fn(|| rooms.take_request_slot(&gate, &peer(0, 0))).collect();
             assert_eq!(ordinary.len(), CONNECTIONS_MAX + RESERVED);
         }
     }

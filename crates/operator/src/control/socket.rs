@@ -125,11 +125,11 @@ impl ControlSocket {
         &self.path
     }
 
-    /// A second handle of the listening socket, for the runtime.
+    /// Makes a second handle of the listening socket, for the runtime.
     ///
     /// # Errors
     /// No descriptor is left.
-    pub(super) fn listener(&self) -> io::Result<UnixListener> {
+    pub(super) fn duplicate_listener(&self) -> io::Result<UnixListener> {
         self.listener.set_nonblocking(true)?;
         self.listener.try_clone()
     }
@@ -188,7 +188,7 @@ fn clear(path: &Path) -> Result<(), BindError> {
     }
     match UnixStream::connect(path) {
         Ok(stream) => {
-            let pid = Peer::of(&stream).ok().map(|peer| peer.pid);
+            let pid = Peer::of_socket(&stream).ok().map(|peer| peer.pid);
             Err(BindError::InUse { path: path.to_owned(), pid })
         }
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => std::fs::remove_file(path).map_err(failed),

@@ -77,7 +77,7 @@ impl Client {
         let rooms = Arc::new(Semaphore::new(1));
         let room = Arc::clone(&rooms).try_acquire_owned().unwrap();
         let connection = Connection { stream: theirs, peer, room: serve::RequestSlot::of(room), stopping };
-        let task = tokio::spawn(async move { connection.converse(&gate, &Fake).await });
+        let task = tokio::spawn(async move { connection.serve_connection(&gate, &Fake).await });
         Self { stream, task, stop, rooms }
     }
 

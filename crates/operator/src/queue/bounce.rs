@@ -48,8 +48,8 @@ impl<'a> Bounces<'a> {
     }
 
     /// Adds a found message, without recipients in delivery. Returns the number of its other recipients.
-    pub(super) fn add(&mut self, mut found: FoundMessage) -> usize {
-        self.totals.active += leave_active(&mut found);
+    pub(super) fn add_message(&mut self, mut found: FoundMessage) -> usize {
+        self.totals.active += remove_active(&mut found);
         let count = found.recipients.len();
         self.recipients += count;
         if count > 0 {
@@ -64,7 +64,7 @@ impl<'a> Bounces<'a> {
     }
 
     /// Bounces the recipients added so far; the changes it returns are durable.
-    pub(super) fn settle(&mut self) -> BounceResult {
+    pub(super) fn bounce_added(&mut self) -> BounceResult {
         self.recipients = 0;
         let mut batch = BounceResult::default();
         let mut small = Vec::new();
@@ -82,30 +82,30 @@ impl<'a> Bounces<'a> {
                     let mut heard = Vec::new();
                     for part in parts {
                         if batch.stops.is_none() {
-                            heard.extend(self.ask(vec![part], &mut batch));
+                            heard.extend(self.bounce_recipients(vec![part], &mut batch));
                         }
                     }
-                    self.hear(vec![found], heard, &mut batch);
+                    self.count_results(vec![found], heard, &mut batch);
                 }
                 None => {}
             }
         }
         if batch.stops.is_none() && !small.is_empty() {
             let (found, meant) = small.into_iter().unzip();
-            let heard = self.ask(meant, &mut batch);
-            self.hear(found, heard, &mut batch);
+            let heard = self.bounce_recipients(meant, &mut batch);
+            self.count_results(found, heard, &mut batch);
         }
         batch
     }
 
-    fn ask(&self, meant: Vec<RecipientSelection>, batch: &mut BounceResult) -> Vec<Bounced> {
+    fn bounce_recipients(&self, meant: Vec<RecipientSelection>, batch: &mut BounceResult) -> Vec<Bounced> {
         self.delivery.bounce(meant, self.why).unwrap_or_else(|| {
             batch.stops = Some("the server is going down, or does not deliver".to_owned());
             Vec::new()
         })
     }
 
-    fn hear(&mut self, found: Vec<FoundMessage>, heard: Vec<Bounced>, batch: &mut BounceResult) {
+    fn count_results(&mut self, found: Vec<FoundMessage>, heard: Vec<Bounced>, batch: &mut BounceResult) {
         let mut done: HashMap<QueueId, HashSet<u32>> = HashMap::new();
         for Bounced { id, done: these, active, held, trouble } in heard {
             self.totals.active += active;
@@ -130,7 +130,7 @@ impl<'a> Bounces<'a> {
 }
 
 /// Removes recipients in delivery, and returns their number.
-pub(super) fn leave_active(found: &mut FoundMessage) -> u64 {
+pub(super) fn remove_active(found: &mut FoundMessage) -> u64 {
     let before = found.recipients.len();
     found.recipients.retain(|one| one.status != RecipientStatus::Active);
     (before - found.recipients.len()) as u64

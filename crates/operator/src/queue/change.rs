@@ -30,8 +30,8 @@ pub(super) struct ChangeTotals {
     pub(super) active: u64,
 }
 
-/// The new state of a recipient; `None` if the action leaves it alone.
-pub(super) fn changed(action: Action, one: &FoundRecipient, now_s: u32) -> Option<State> {
+/// Returns the new state of a recipient; `None` if the action leaves it alone.
+pub(super) fn changed_state(action: Action, one: &FoundRecipient, now_s: u32) -> Option<State> {
     let state = one.state;
     // A due of 0 belongs to mail that was not released: with `delivery.mode = "queue"` it stays where it is.
     let due = if one.keeps_time { state.due } else { now_s.max(1) };
@@ -73,11 +73,11 @@ impl<'a> ChangeBatcher<'a> {
     }
 
     /// Applies the action to a found message, and drops from it the recipients that the action leaves alone.
-    pub(super) fn add(&mut self, action: Action, found: &mut FoundMessage, now_s: u32) {
+    pub(super) fn apply(&mut self, action: Action, found: &mut FoundMessage, now_s: u32) {
         let before = found.recipients.len();
         let id = found.id;
         found.recipients.retain(|one| {
-            let Some(state) = changed(action, one, now_s) else { return false };
+            let Some(state) = changed_state(action, one, now_s) else { return false };
             if state != one.state {
                 self.pending.push(Change { id, recipient: one.position, state, destination: None });
             }
@@ -102,7 +102,7 @@ impl<'a> ChangeBatcher<'a> {
     }
 
     /// Records the pending changes; in force when this returns.
-    pub(super) fn record(&mut self) -> Result<(), Error> {
+    pub(super) fn record_pending(&mut self) -> Result<(), Error> {
         if self.pending.is_empty() {
             return Ok(());
         }
@@ -119,8 +119,8 @@ impl<'a> ChangeBatcher<'a> {
     }
 
     /// Records the rest, waits until all is durable, and tells the dispatcher.
-    pub(super) fn finish(&mut self, action: Action, delivery: &dyn DeliveryControl) -> Result<(), Error> {
-        let recorded = self.record();
+    pub(super) fn finish_and_notify(&mut self, action: Action, delivery: &dyn DeliveryControl) -> Result<(), Error> {
+        let recorded = self.record_pending();
         let settled = self.unsettled.drain(..).map(|commit| commit.wait()).fold(Ok(()), Result::and);
         if self.totals.recipients > 0 {
             let names: Option<Vec<Bytes>> = self.touched.take().map(|names| names.into_iter().collect());

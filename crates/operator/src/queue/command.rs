@@ -82,9 +82,9 @@ impl Action {
         }
     }
 
-    /// Whether it changes mail.
+    /// Returns whether it changes mail.
     #[must_use]
-    pub const fn changes(self) -> bool {
+    pub const fn changes_mail(self) -> bool {
         matches!(self, Self::Retry | Self::Hold | Self::Release | Self::Delete | Self::Bounce)
     }
 }
@@ -143,11 +143,11 @@ pub struct Command {
     pub reason: Option<Box<str>>,
 }
 
-/// Reads the words of an operator for senders: printable ASCII, which the log and every report have as it is.
+/// Parses the reason that an operator gives to senders: printable ASCII, which the log and every report repeat.
 ///
 /// # Errors
 /// Says what may stand there.
-pub fn reason(text: &str) -> Result<Box<str>, String> {
+pub fn parse_reason(text: &str) -> Result<Box<str>, String> {
     let text = text.trim();
     let is_plain = text.bytes().all(|octet| matches!(octet, b' '..=b'~'));
     match is_plain && !text.is_empty() && text.len() <= REASON_BYTES_MAX {
@@ -194,7 +194,7 @@ impl Command {
         put("younger", younger.map(|age| json!(age.as_secs())));
         put("limit", Some(json!(self.limit.unwrap_or(0))));
         put("recipients", (self.recipients != LISTED_RECIPIENTS).then(|| json!(self.recipients)));
-        put("all", (self.action.changes() && self.selection.is_everything()).then_some(json!(true)));
+        put("all", (self.action.changes_mail() && self.selection.is_everything()).then_some(json!(true)));
         put("dry_run", self.dry_run.then_some(json!(true)));
         put("headers", self.headers.then_some(json!(true)));
         put("by", (self.by != GroupBy::default()).then(|| json!(self.by.name())));
@@ -236,7 +236,7 @@ impl Command {
         command.by = fields.by()?.unwrap_or_default();
         let words = fields.text("reason")?;
         command.reason =
-            words.map(|words| reason(&words)).transpose().map_err(|error| format!("\"reason\": {error}"))?;
+            words.map(|words| parse_reason(&words)).transpose().map_err(|error| format!("\"reason\": {error}"))?;
         fields.end()?;
         command.check(all)?;
         Ok(command)
@@ -248,7 +248,7 @@ impl Command {
         match self.action {
             Action::Show if self.selection.ids.is_empty() => Err("\"show\" needs \"ids\"".to_owned()),
             Action::Destinations if !is_everything => Err("\"destinations\" takes no conditions".to_owned()),
-            action if action.changes() && is_everything && !all => {
+            action if action.changes_mail() && is_everything && !all => {
                 Err(format!("\"{name}\" needs ids or another condition, or \"all\":true for the whole queue"))
             }
             action if self.recipients != LISTED_RECIPIENTS && action != Action::List => {
@@ -258,7 +258,9 @@ impl Command {
                 Err(format!("\"recipients\" is {}, not a number up to {LISTED_RECIPIENTS_MAX}", self.recipients))
             }
             _ if all && !is_everything => Err("\"all\" means the whole queue and stands with no condition".to_owned()),
-            action if self.dry_run && !action.changes() => Err(format!("\"{name}\" changes nothing: no \"dry_run\"")),
+            action if self.dry_run && !action.changes_mail() => {
+                Err(format!("\"{name}\" changes nothing: no \"dry_run\""))
+            }
             action if self.by != GroupBy::default() && action != Action::Stragglers => {
                 Err(format!("\"{name}\" adds nothing up: no \"by\""))
             }
@@ -358,7 +360,7 @@ mod tests {
             Action::ALL.into_iter().flat_map(|action| selections.clone().map(|one| (action, one)))
         {
             for (limit, flag, by) in [(None, false, GroupBy::Host), (Some(7), true, GroupBy::Recipient)] {
-                let dry_run = flag && action.changes();
+                let dry_run = flag && action.changes_mail();
                 let headers = flag && action == Action::Show;
                 let by = if action == Action::Stragglers { by } else { GroupBy::Destination };
                 let takes_reason = matches!(action, Action::Bounce | Action::Hold);
@@ -386,8 +388,8 @@ mod tests {
     #[test]
     fn other_fields_are_refused_with_a_reason() {
         let long = "x".repeat(REASON_BYTES_MAX);
-        assert_eq!(reason(&format!(" {long} ")), Ok(long.as_str().into()));
-        assert!(reason(&format!("{long}x")).is_err());
+        assert_eq!(parse_reason(&format!(" {long} ")), Ok(long.as_str().into()));
+        assert!(parse_reason(&format!("{long}x")).is_err());
         for (text, part) in [
             ("{}", "lacks the field \"action\""),
             (r#"{"action":"purge"}"#, "\"purge\", not one of list, show"),

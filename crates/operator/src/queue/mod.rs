@@ -27,7 +27,7 @@ mod selection;
 mod stragglers;
 mod view;
 
-pub use command::{Action, Command, GroupBy, LIST_MAX, LISTED_RECIPIENTS, LISTED_RECIPIENTS_MAX, reason};
+pub use command::{Action, Command, GroupBy, LIST_MAX, LISTED_RECIPIENTS, LISTED_RECIPIENTS_MAX, parse_reason};
 pub use delivery_control::{
     BounceError, Bounced, DeliveryControl, DestinationState, Destinations, DownState, NoDelivery, RecipientSelection,
     WaitCause,

@@ -4,13 +4,13 @@
 //! socket empties. When the asker goes away the channel is closed, and the command ends at the next message; its
 //! changes until then are made durable and stay.
 
-use super::bounce::{BounceResult, Bounces, leave_active};
-use super::change::{ChangeBatcher, ChangeTotals, changed};
+use super::bounce::{BounceResult, Bounces, remove_active};
+use super::change::{ChangeBatcher, ChangeTotals, changed_state};
 use super::command::{Action, Command, GroupBy};
 use super::delivery_control::DeliveryControl;
 use super::scan::{FoundMessage, QueueScan, ScanResult};
 use super::stragglers::Stragglers;
-use super::view::{QueueView, text};
+use super::view::{QueueView, destination_text};
 use crate::answers::reply::{Answer, ListPart, Reason};
 use crate::answers::{DestinationLine, MissingLine, ProgressLine, QueueLine, QueueTotals, UnreadableLine, to_fields};
 use mail::QueueId;
@@ -121,7 +121,7 @@ impl QueueCommands {
     /// The same for a guest, who may only look: beside the commands of operators, one guest after the other.
     #[must_use]
     pub fn answer_guest(&self, command: Command, uid: u32) -> Answer {
-        if command.action.changes() {
+        if command.action.changes_mail() {
             return Answer::refused(Reason::Permission, "you may look at the queue and no more");
         }
         let (to, lines) = mpsc::channel(LINES_WAITING_MAX);
@@ -138,11 +138,11 @@ impl QueueCommands {
         Answer::List(lines)
     }
 
-    /// The fullest destinations with the recipients that wait for them, and the dispatcher's state of each.
+    /// Returns the fullest destinations with the recipients that wait for them, and the dispatcher's state of each.
     ///
     /// Blocks for as long as it takes to look at every destination: call it on a thread that may wait.
     #[must_use]
-    pub fn fullest(&self, limit: usize) -> Vec<DestinationLine> {
+    pub fn fullest_destinations(&self, limit: usize) -> Vec<DestinationLine> {
         let view = QueueView { delivery: self.delivery.as_ref(), now_us: self.delivery.now_us() };
         destinations(&self.spool).iter().take(limit).map(|one| destination(&view, one)).collect()
     }
@@ -157,9 +157,9 @@ fn destinations(spool: &Spool) -> Vec<(bytes::Bytes, u64)> {
 
 fn destination(view: &QueueView<'_>, (name, recipients): &(bytes::Bytes, u64)) -> DestinationLine {
     DestinationLine {
-        destination: text(name),
+        destination: destination_text(name),
         recipients: *recipients,
-        status: view.destination(name).unwrap_or_default(),
+        status: view.destination_status(name).unwrap_or_default(),
     }
 }
 
@@ -236,12 +236,12 @@ impl CommandRun<'_> {
         let all = Command { limit: None, ..self.command.clone() };
         let run = CommandRun { command: &all, ..*self };
         let scanned = run.each(now_us, self.command.by == GroupBy::Recipient, &mut |found| {
-            sums.add(&found);
+            sums.count_message(&found);
             Ok(ScanStep::of(found.recipients.len()))
         })?;
         let limit = self.command.limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
         let unseen = sums.unseen;
-        let (lines, more) = sums.lines(&view, limit);
+        let (lines, more) = sums.into_lines(&view, limit);
         lines.into_iter().try_for_each(|line| self.send(&QueueLine::Straggler(Box::new(line))))?;
         Ok(ScanTotals { more: more as u64, unseen, ..scanned }.into_last())
     }
@@ -252,8 +252,8 @@ impl CommandRun<'_> {
         let view = QueueView { delivery: self.delivery, now_us };
         let totals = self.each(now_us, true, &mut |found| {
             let lines = match action {
-                Action::Show => view.shown(&found, self.spool, headers),
-                _ => vec![view.listed(&found, self.command.recipients)],
+                Action::Show => view.detail_lines(&found, self.spool, headers),
+                _ => vec![view.list_line(&found, self.command.recipients)],
             };
             lines.into_iter().try_for_each(|line| self.send(&QueueLine::Message(Box::new(line))))?;
             Ok(ScanStep::of(found.recipients.len()))
@@ -268,12 +268,14 @@ impl CommandRun<'_> {
         let totals = self.each(now_us, true, &mut |mut found| {
             kept += self.keep(action, &mut found, now_us);
             if action == Action::Bounce {
-                active += leave_active(&mut found);
+                active += remove_active(&mut found);
             }
             let before = found.recipients.len();
-            found.recipients.retain(|one| changed(action, one, now_s).is_some());
+            found.recipients.retain(|one| changed_state(action, one, now_s).is_some());
             unchanged += before - found.recipients.len();
-            view.all(&found).into_iter().try_for_each(|line| self.send(&QueueLine::Message(Box::new(line))))?;
+            view.recipient_lines(&found)
+                .into_iter()
+                .try_for_each(|line| self.send(&QueueLine::Message(Box::new(line))))?;
             Ok(ScanStep::of(found.recipients.len()))
         })?;
         let unchanged = Some(unchanged as u64);
@@ -294,13 +296,13 @@ impl CommandRun<'_> {
         let mut kept = 0;
         let scanned = self.each(now_us, is_delete, &mut |mut found| {
             kept += self.keep(action, &mut found, now_us);
-            changes.add(action, &mut found, now_s);
+            changes.apply(action, &mut found, now_s);
             let outcome = ScanStep::of(found.recipients.len());
             if is_delete && !found.recipients.is_empty() {
                 deleted.push(*found);
             }
             if changes.is_full() {
-                if let Err(error) = changes.record() {
+                if let Err(error) = changes.record_pending() {
                     failed = Some(error);
                     return Ok(ScanStep::Stop);
                 }
@@ -310,7 +312,7 @@ impl CommandRun<'_> {
             }
             Ok(outcome)
         });
-        let finished = changes.finish(action, self.delivery);
+        let finished = changes.finish_and_notify(action, self.delivery);
         if failed.is_none() && finished.is_ok() {
             self.log_removed(action, &deleted);
         }
@@ -338,7 +340,7 @@ impl CommandRun<'_> {
         let mut bounces = Bounces::new(self.delivery, &why);
         let (mut stops, mut unreadable) = (None, 0);
         let mut settle = |bounces: &mut Bounces<'_>| -> Result<bool, PeerGone> {
-            let BounceResult { done, unreadable: these, stops: why } = bounces.settle();
+            let BounceResult { done, unreadable: these, stops: why } = bounces.bounce_added();
             self.log_removed(Action::Bounce, &done);
             self.show_removed(&view, &done)?;
             unreadable += these.len() as u64;
@@ -347,7 +349,7 @@ impl CommandRun<'_> {
             Ok(stops.is_none())
         };
         let scanned = self.each(now_us, true, &mut |found| {
-            let count = bounces.add(*found);
+            let count = bounces.add_message(*found);
             match bounces.is_full() && !settle(&mut bounces)? {
                 true => Ok(ScanStep::Stop),
                 false => Ok(ScanStep::of(count)),
@@ -410,7 +412,7 @@ impl CommandRun<'_> {
     fn show_removed(&self, view: &QueueView<'_>, removed: &[FoundMessage]) -> Result<(), PeerGone> {
         removed
             .iter()
-            .flat_map(|found| view.all(found))
+            .flat_map(|found| view.recipient_lines(found))
             .try_for_each(|line| self.send(&QueueLine::Message(Box::new(line))))
     }
 
@@ -433,7 +435,7 @@ impl CommandRun<'_> {
                 break;
             }
             progress.report(seen, self)?;
-            match scan.examine(id) {
+            match scan.read_message(id) {
                 ScanResult::FoundMessage(found) => match take(found)? {
                     ScanStep::Counts(recipients) => {
                         scanned.messages += 1;
@@ -513,10 +515,10 @@ impl ScanTotals {
         let selection = scan.selection;
         if selection.needs_addresses() {
             self.unseen = rest.len() as u64;
-        } else if selection.takes_whole_messages() && selection.ids.is_empty() {
+        } else if selection.matches_whole_messages() && selection.ids.is_empty() {
             self.more = rest.len() as u64;
         } else {
-            self.more = rest.iter().filter(|id| scan.may_be_meant(**id)).count() as u64;
+            self.more = rest.iter().filter(|id| scan.may_match(**id)).count() as u64;
         }
     }
 

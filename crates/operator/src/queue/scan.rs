@@ -35,10 +35,10 @@ pub(super) struct EnvelopeSummary {
 }
 
 impl EnvelopeSummary {
-    /// When the recipient may be tried first, as its sender asked, in seconds since 1970; `None` where that is over or
-    /// was not asked.
+    /// Returns when the recipient may be tried first by the wish of its sender, in seconds since 1970; `None` if that
+    /// time is over or was not given.
     // RFC 4865 §4.2
-    pub(super) fn until(&self, state: State, now_us: u64) -> Option<u32> {
+    pub(super) fn requested_release(&self, state: State, now_us: u64) -> Option<u32> {
         let at = self.envelope.release_at()?;
         let is_asked = at > Duration::from_micros(now_us);
         (state.status == Status::Waiting && is_early(state, now_us) && is_asked).then_some(state.due)
@@ -94,33 +94,33 @@ impl QueueScan<'_> {
     /// Ids to look at, the oldest first. Those that were named are there even if the queue does not know them.
     pub(super) fn ids(&self) -> Vec<QueueId> {
         let mut ids = if self.selection.ids.is_empty() { self.spool.messages() } else { self.selection.ids.clone() };
-        ids.retain(|id| self.selection.takes_age(*id, self.now_us));
+        ids.retain(|id| self.selection.matches_age(*id, self.now_us));
         ids.sort_unstable();
         ids.dedup();
         ids
     }
 
-    /// Whether a message is meant, as far as memory tells. Reads nothing.
-    pub(super) fn may_be_meant(&self, id: QueueId) -> bool {
+    /// Returns whether a message may match the selection, as far as the index in memory tells. Reads nothing.
+    pub(super) fn may_match(&self, id: QueueId) -> bool {
         let states = self.spool.states(id);
-        states.iter().any(|(entry, destination)| self.takes_entry(entry, destination))
+        states.iter().any(|(entry, destination)| self.matches_entry(entry, destination))
     }
 
-    fn takes_entry(&self, entry: &Entry, destination: &[u8]) -> bool {
-        self.selection.takes_place(destination, || self.status(entry.id, entry.recipient, entry.state))
+    fn matches_entry(&self, entry: &Entry, destination: &[u8]) -> bool {
+        self.selection.matches_destination(destination, || self.status(entry.id, entry.recipient, entry.state))
     }
 
     fn status(&self, id: QueueId, recipient: u32, state: State) -> RecipientStatus {
-        RecipientStatus::of(state, || self.delivery.is_active(id, recipient))
+        RecipientStatus::of_state(state, || self.delivery.is_active(id, recipient))
     }
 
-    /// Looks at a message; may read its envelope from the disk.
-    pub(super) fn examine(&self, id: QueueId) -> ScanResult {
+    /// Finds the selected recipients of a message; may read its envelope from the disk.
+    pub(super) fn read_message(&self, id: QueueId) -> ScanResult {
         let states = self.spool.states(id);
         if states.is_empty() {
             return ScanResult::Missing;
         }
-        if !states.iter().any(|(entry, destination)| self.takes_entry(entry, destination)) {
+        if !states.iter().any(|(entry, destination)| self.matches_entry(entry, destination)) {
             return ScanResult::Other;
         }
         if !self.reads && !self.selection.needs_addresses() {
@@ -174,7 +174,7 @@ impl QueueScan<'_> {
 
     /// Returns a message with the fields that the index has.
     fn by_index(&self, id: QueueId, states: &[(Entry, Bytes)]) -> FoundMessage {
-        let meant = states.iter().filter(|(entry, destination)| self.takes_entry(entry, destination));
+        let meant = states.iter().filter(|(entry, destination)| self.matches_entry(entry, destination));
         let recipients = meant.map(|(entry, destination)| FoundRecipient {
             position: entry.recipient,
             state: entry.state,
@@ -190,19 +190,19 @@ impl QueueScan<'_> {
     /// Returns a message with the fields of its envelope, and the states of this moment.
     fn by_envelope(&self, id: QueueId, stored: &StoredEnvelope) -> Result<FoundMessage, String> {
         let envelope = spool::envelope::decode_head(id, &stored.head).map_err(|error| error.to_string())?;
-        let is_from = self.selection.takes_sender(envelope.sender.address())
-            && self.selection.takes_client(envelope.received.client);
+        let is_from = self.selection.matches_sender(envelope.sender.address())
+            && self.selection.matches_client(envelope.received.client);
         let listed = stored.recipients.iter().filter(|_| is_from);
         let (mut recipients, mut trouble) = (Vec::new(), None);
         for one in listed {
             let StoredRecipient { position, data, destination, state } = one;
             let status = || self.status(id, *position, *state);
-            if !self.selection.takes_place(destination, status) {
+            if !self.selection.matches_destination(destination, status) {
                 continue;
             }
             let recipient =
                 spool::envelope::decode_recipient(data).map_err(|error| trouble = Some(error.to_string())).ok();
-            if self.selection.takes_address(recipient.as_ref().map(|recipient| &recipient.address)) {
+            if self.selection.matches_address(recipient.as_ref().map(|recipient| &recipient.address)) {
                 let (position, state, destination) = (*position, *state, destination.clone());
                 let status = status();
                 let (keeps_time, hold) = (false, self.spool.hold(id, position));

@@ -63,8 +63,8 @@ impl RecipientStatus {
         Self::ALL.into_iter().find(|status| status.name() == name)
     }
 
-    /// How a recipient in this state stands. One that was held during an attempt is held.
-    pub(super) fn of(state: State, is_active: impl FnOnce() -> bool) -> Self {
+    /// Returns the status of a recipient in this state. One that was held during an attempt is held.
+    pub(super) fn of_state(state: State, is_active: impl FnOnce() -> bool) -> Self {
         match state.status {
             Status::Held => Self::Held,
             Status::Owed => Self::Delivered,
@@ -86,29 +86,29 @@ impl Selection {
         self.from.is_some() || self.to.is_some() || self.handed_in_by.is_some()
     }
 
-    /// Whether every message of the right age is meant, whatever its recipients are.
-    pub(super) fn takes_whole_messages(&self) -> bool {
+    /// Returns whether every message of the right age matches, whatever its recipients are.
+    pub(super) fn matches_whole_messages(&self) -> bool {
         !self.needs_addresses() && self.destination.is_none() && self.state.is_none()
     }
 
-    /// Whether a message of this age may be meant.
-    pub(super) fn takes_age(&self, id: QueueId, now_us: u64) -> bool {
+    /// Returns whether a message of this age may match.
+    pub(super) fn matches_age(&self, id: QueueId, now_us: u64) -> bool {
         let age = Duration::from_micros(now_us.saturating_sub(id.unix_us()));
         self.older.is_none_or(|limit| age >= limit) && self.younger.is_none_or(|limit| age < limit)
     }
 
-    /// Whether messages of this sender may be meant; `None` is the null sender.
-    pub(super) fn takes_sender(&self, sender: Option<&Address>) -> bool {
+    /// Returns whether messages of this sender may match; `None` is the null sender.
+    pub(super) fn matches_sender(&self, sender: Option<&Address>) -> bool {
         self.from.as_ref().is_none_or(|pattern| pattern.matches(sender))
     }
 
-    /// Whether messages that came so may be meant.
-    pub(super) fn takes_client(&self, client: Client) -> bool {
+    /// Returns whether messages that came from this client may match.
+    pub(super) fn matches_client(&self, client: Client) -> bool {
         self.handed_in_by.is_none_or(|uid| client == Client::Process { uid })
     }
 
-    /// Whether a recipient may be meant, as far as the index knows it.
-    pub(super) fn takes_place(&self, destination: &[u8], status: impl FnOnce() -> RecipientStatus) -> bool {
+    /// Returns whether a recipient may match, as far as the index knows it.
+    pub(super) fn matches_destination(&self, destination: &[u8], status: impl FnOnce() -> RecipientStatus) -> bool {
         let is_there = self.destination.as_deref().is_none_or(|name| {
             let found = String::from_utf8_lossy(destination);
             pattern::glob(&name.to_lowercase(), &found.to_lowercase())
@@ -116,8 +116,8 @@ impl Selection {
         is_there && self.state.is_none_or(|state| state == status())
     }
 
-    /// Whether a recipient with this address may be meant. A recipient whose record cannot be read has no address.
-    pub(super) fn takes_address(&self, address: Option<&Address>) -> bool {
+    /// Returns whether a recipient with this address may match. A recipient whose record cannot be read has no address.
+    pub(super) fn matches_address(&self, address: Option<&Address>) -> bool {
         match &self.to {
             None => true,
             Some(pattern) => address.is_some_and(|address| pattern.matches(Some(address))),

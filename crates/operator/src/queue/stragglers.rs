@@ -9,7 +9,7 @@ use super::command::GroupBy;
 use super::delivery_control::DeliveryControl;
 use super::scan::{FoundMessage, FoundRecipient};
 use super::selection::RecipientStatus;
-use super::view::{QueueView, text};
+use super::view::{QueueView, destination_text};
 use crate::answers::StragglerLine;
 use bytes::Bytes;
 use mail::QueueId;
@@ -52,8 +52,8 @@ impl<'a> Stragglers<'a> {
         Self { by, delivery, groups: HashMap::new(), hosts: HashMap::new(), unseen: 0 }
     }
 
-    /// Counts the recipients of a message who wait for something; messages come with the oldest first.
-    pub(super) fn add(&mut self, found: &FoundMessage) {
+    /// Counts the recipients of a message that wait for something; messages come with the oldest first.
+    pub(super) fn count_message(&mut self, found: &FoundMessage) {
         for one in found.recipients.iter().filter(|one| one.status != RecipientStatus::Delivered) {
             let is_new = self.by == GroupBy::Host && !self.hosts.contains_key(&one.destination);
             let name = self.name(one).filter(|name| self.groups.len() < GROUPS_MAX || self.groups.contains_key(name));
@@ -91,7 +91,7 @@ impl<'a> Stragglers<'a> {
     /// The group of a recipient; `None` if there is no room to know it.
     fn name(&mut self, one: &FoundRecipient) -> Option<Box<str>> {
         match (self.by, &one.recipient) {
-            (GroupBy::Destination, _) => Some(text(&one.destination).into()),
+            (GroupBy::Destination, _) => Some(destination_text(&one.destination).into()),
             (GroupBy::Recipient, Some(recipient)) => Some(recipient.address.to_string().into()),
             (GroupBy::Recipient, None) => Some("(its envelope cannot be read)".into()),
             (GroupBy::Host, _) => self.host(&one.destination),
@@ -108,13 +108,13 @@ impl<'a> Stragglers<'a> {
             return None;
         }
         let site = self.delivery.destination(destination).and_then(|state| state.site);
-        let name: Box<str> = site.unwrap_or_else(|| text(destination)).into();
+        let name: Box<str> = site.unwrap_or_else(|| destination_text(destination)).into();
         self.hosts.insert(destination.clone(), name.clone());
         Some(name)
     }
 
-    /// The lines, those that most wait for first, then by name; and how many the limit left out.
-    pub(super) fn lines(self, view: &QueueView<'_>, limit: usize) -> (Vec<StragglerLine>, usize) {
+    /// Returns the lines, the longest queue first, then by name; and how many the limit left out.
+    pub(super) fn into_lines(self, view: &QueueView<'_>, limit: usize) -> (Vec<StragglerLine>, usize) {
         let mut all: Vec<(Box<str>, Group)> = self.groups.into_iter().collect();
         all.sort_unstable_by(|(one, a), (other, b)| b.recipients.cmp(&a.recipients).then_with(|| one.cmp(other)));
         let more = all.len().saturating_sub(limit);
@@ -129,14 +129,14 @@ fn line(by: GroupBy, name: &str, group: Group, view: &QueueView<'_>) -> Straggle
     StragglerLine {
         to: (by == GroupBy::Recipient).then(|| name.to_owned()),
         host: is_by_host.then(|| name.to_owned()),
-        destination: (!is_by_host).then(|| text(&group.destination)),
+        destination: (!is_by_host).then(|| destination_text(&group.destination)),
         destinations: is_by_host.then_some(group.destinations),
-        named: is_by_host.then(|| group.named.iter().map(|name| text(name)).collect()),
+        named: is_by_host.then(|| group.named.iter().map(|name| destination_text(name)).collect()),
         recipients: group.recipients,
         messages: group.messages,
         oldest: view.now_us.saturating_sub(group.oldest_us) / 1_000_000,
         reason: group.reason,
         // The present state of the destination says more than the last reply to one message.
-        status: view.destination(&group.destination).unwrap_or_default(),
+        status: view.destination_status(&group.destination).unwrap_or_default(),
     }
 }

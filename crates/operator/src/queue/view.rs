@@ -27,7 +27,7 @@ pub(super) struct QueueView<'a> {
 
 impl QueueView<'_> {
     /// Shows a message on one line, with its first recipients, `most` of them at most.
-    pub(super) fn listed(&self, found: &FoundMessage, most: u64) -> MessageLine {
+    pub(super) fn list_line(&self, found: &FoundMessage, most: u64) -> MessageLine {
         let most = usize::try_from(most).unwrap_or(usize::MAX);
         let mut line = self.message(found);
         line.recipients = found.recipients.iter().take(most).map(|one| self.recipient(found, one)).collect();
@@ -36,7 +36,7 @@ impl QueueView<'_> {
     }
 
     /// Shows a message on as many lines as its recipients need.
-    pub(super) fn all(&self, found: &FoundMessage) -> Vec<MessageLine> {
+    pub(super) fn recipient_lines(&self, found: &FoundMessage) -> Vec<MessageLine> {
         let lines = found.recipients.chunks(LINE_MAX).map(|some| {
             let mut line = self.message(found);
             line.recipients = some.iter().map(|one| self.recipient(found, one)).collect();
@@ -46,8 +46,8 @@ impl QueueView<'_> {
     }
 
     /// Shows a message with everything that is known of it.
-    pub(super) fn shown(&self, found: &FoundMessage, spool: &Spool, headers: bool) -> Vec<MessageLine> {
-        let mut lines = self.all(found);
+    pub(super) fn detail_lines(&self, found: &FoundMessage, spool: &Spool, headers: bool) -> Vec<MessageLine> {
+        let mut lines = self.recipient_lines(found);
         let Some(first) = lines.first_mut() else { return lines };
         if let Some(summary) = &found.summary {
             add_origin(first, summary);
@@ -56,7 +56,8 @@ impl QueueView<'_> {
             first.headers = Some(header_section(spool, found.id));
         }
         let known = found.recipients.iter();
-        let known = known.filter_map(|one| Some((text(&one.destination), self.destination(&one.destination)?)));
+        let known = known
+            .filter_map(|one| Some((destination_text(&one.destination), self.destination_status(&one.destination)?)));
         first.destinations = known.collect();
         lines
     }
@@ -93,7 +94,7 @@ impl QueueView<'_> {
         let params = one.recipient.as_ref().map(|recipient| recipient.params.to_string());
         RecipientLine {
             position: one.position,
-            destination: text(&one.destination),
+            destination: destination_text(&one.destination),
             state: one.status.name().to_owned(),
             // The spool does not keep the number of attempts of a delivered recipient.
             tries: is_undelivered
@@ -103,7 +104,7 @@ impl QueueView<'_> {
             class: class.map(str::to_owned),
             warned: one.state.is_warned(),
             due: (one.state.due > 0 && is_undelivered).then_some(one.state.due),
-            until: found.summary.as_ref().and_then(|summary| summary.until(one.state, self.now_us)),
+            until: found.summary.as_ref().and_then(|summary| summary.requested_release(one.state, self.now_us)),
             retry_at: down.map(|down| down.retry_at.as_secs().max(one.state.due.into())),
             reason_kind: self.delivery.reason_kind(id, one.position).map(|kind| kind.name().to_owned()),
             reason: self.delivery.reason(id, one.position),
@@ -112,7 +113,7 @@ impl QueueView<'_> {
     }
 
     /// Shows the state of a destination, if the queue manager knows it.
-    pub(super) fn destination(&self, name: &[u8]) -> Option<DestinationStatus> {
+    pub(super) fn destination_status(&self, name: &[u8]) -> Option<DestinationStatus> {
         let DestinationState {
             down,
             connections,
@@ -193,7 +194,7 @@ fn header_section(spool: &Spool, id: QueueId) -> String {
 }
 
 /// Turns the name of a destination into text; names are ASCII unless another program wrote the spool.
-pub(super) fn text(name: &[u8]) -> String {
+pub(super) fn destination_text(name: &[u8]) -> String {
     String::from_utf8_lossy(name).into_owned()
 }
 

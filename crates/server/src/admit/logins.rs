@@ -91,7 +91,7 @@ impl Logins {
     /// A recipient of a login was accepted.
     pub(crate) fn count(&self, user: &str, now: Duration) {
         let key = self.names.hash_one(user);
-        self.state().counts.take(key, nanoseconds(now));
+        self.state().counts.record(key, nanoseconds(now));
     }
 
     /// Logins that were over the limit in the last hour, by name.

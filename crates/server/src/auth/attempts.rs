@@ -90,7 +90,7 @@ impl Attempts {
     }
 
     /// Puts other limits in force. Counts stay, unless the window changes.
-    pub(super) fn replace(&self, limits: AttemptLimits) {
+    pub(super) fn set_limits(&self, limits: AttemptLimits) {
         let mut state = self.state();
         if state.limits.window != limits.window {
             let window = limits.window;
@@ -127,21 +127,21 @@ impl Attempts {
         Ok(false)
     }
 
-    /// A login failed: a wrong password, or a user that is unknown.
-    pub(super) fn failed(&self, client: Option<IpAddr>, user: &str, now: Duration) {
+    /// Counts a failed login: a wrong password, or an unknown user.
+    pub(super) fn record_failure(&self, client: Option<IpAddr>, user: &str, now: Duration) {
         let (pair, now) = (self.pair(client, user), nanoseconds(now));
         let mut state = self.state();
         if state.known.has(&pair, now) {
-            return state.pairs.take(pair, now);
+            return state.pairs.record(pair, now);
         }
         if let Some(key) = pair.0 {
-            state.clients.take(key, now);
+            state.clients.record(key, now);
         }
-        state.users.take(pair.1, now);
+        state.users.record(pair.1, now);
     }
 
-    /// A user has logged in.
-    pub(super) fn succeeded(&self, client: Option<IpAddr>, user: &str, now: Duration) {
+    /// Records a login.
+    pub(super) fn record_success(&self, client: Option<IpAddr>, user: &str, now: Duration) {
         let (pair, now) = (self.pair(client, user), nanoseconds(now));
         let mut state = self.state();
         state.pairs.forget(&pair);
@@ -210,7 +210,7 @@ mod tests {
         let attempts = attempts();
         for user in ["a", "b", "c"] {
             assert_eq!(attempts.admit(ip("192.0.2.1"), user, SECOND), Ok(false));
-            attempts.failed(ip("192.0.2.1"), user, SECOND);
+            attempts.record_failure(ip("192.0.2.1"), user, SECOND);
         }
         let client = Some(Limit::AuthFailuresPerClient);
         assert_eq!(limit(attempts.admit(ip("192.0.2.1"), "d", SECOND)), client);
@@ -225,7 +225,7 @@ mod tests {
     fn an_ipv6_client_is_its_64() {
         let attempts = attempts();
         for host in 1..=3 {
-            attempts.failed(ip(&format!("2001:db8::{host}")), &format!("user{host}"), SECOND);
+            attempts.record_failure(ip(&format!("2001:db8::{host}")), &format!("user{host}"), SECOND);
         }
         assert!(attempts.admit(ip("2001:db8::ffff"), "x", SECOND).is_err());
         assert!(attempts.admit(ip("2001:db8:0:1::1"), "x", SECOND).is_ok());
@@ -235,7 +235,7 @@ mod tests {
     fn failures_of_a_user_count_from_all_clients() {
         let attempts = attempts();
         for host in 1..=5 {
-            attempts.failed(ip(&format!("192.0.2.{host}")), "ann", SECOND);
+            attempts.record_failure(ip(&format!("192.0.2.{host}")), "ann", SECOND);
         }
         let result = attempts.admit(ip("192.0.2.9"), "ann", SECOND);
         assert_eq!(result, Err(Limited { limit: Limit::AuthFailuresPerUser, max: 5 }));
@@ -245,11 +245,11 @@ mod tests {
     #[test]
     fn guessing_locks_no_user_out_of_the_place_where_he_logs_in() {
         let attempts = attempts();
-        attempts.succeeded(ip("192.0.2.1"), "ann", SECOND);
+        attempts.record_success(ip("192.0.2.1"), "ann", SECOND);
         for host in 1..=50 {
             // From elsewhere, and from the same address at other users.
-            attempts.failed(ip(&format!("198.51.100.{host}")), "ann", SECOND);
-            attempts.failed(ip("192.0.2.1"), "bob", SECOND);
+            attempts.record_failure(ip(&format!("198.51.100.{host}")), "ann", SECOND);
+            attempts.record_failure(ip("192.0.2.1"), "bob", SECOND);
         }
         assert_eq!(attempts.admit(ip("192.0.2.1"), "ann", SECOND), Ok(true));
         assert!(attempts.admit(ip("198.51.100.1"), "ann", SECOND).is_err());
@@ -257,10 +257,10 @@ mod tests {
         // The pair has a limit of its own, and a login forgets it.
         for _ in 0..3 {
             assert_eq!(attempts.admit(ip("192.0.2.1"), "ann", SECOND), Ok(true));
-            attempts.failed(ip("192.0.2.1"), "ann", SECOND);
+            attempts.record_failure(ip("192.0.2.1"), "ann", SECOND);
         }
         assert!(attempts.admit(ip("192.0.2.1"), "ann", SECOND).is_err());
-        attempts.succeeded(ip("192.0.2.1"), "ann", SECOND);
+        attempts.record_success(ip("192.0.2.1"), "ann", SECOND);
         assert_eq!(attempts.admit(ip("192.0.2.1"), "ann", SECOND), Ok(true));
         assert_eq!(attempts.admit(ip("192.0.2.1"), "ann", SECOND + KNOWN_TIME), Ok(false));
     }
@@ -269,15 +269,15 @@ mod tests {
     fn exempt_clients_and_limits_of_zero() {
         let attempts = attempts();
         for user in 0..9 {
-            attempts.failed(ip("192.0.2.200"), &format!("{user}"), SECOND);
+            attempts.record_failure(ip("192.0.2.200"), &format!("{user}"), SECOND);
         }
         assert_eq!(attempts.admit(ip("192.0.2.200"), "x", SECOND), Ok(false));
         let limits = AttemptLimits { per_client: 0, per_user: 0, window: WINDOW, exempt: Vec::new() };
         for host in 1..=9 {
-            attempts.failed(ip(&format!("192.0.2.{host}")), "ann", SECOND);
+            attempts.record_failure(ip(&format!("192.0.2.{host}")), "ann", SECOND);
         }
         assert!(attempts.admit(ip("192.0.2.20"), "ann", SECOND).is_err());
-        attempts.replace(limits);
+        attempts.set_limits(limits);
         assert_eq!(attempts.admit(ip("192.0.2.20"), "ann", SECOND), Ok(false));
     }
 
@@ -288,9 +288,9 @@ mod tests {
             let number = u32::try_from(number).unwrap();
             let client = Some(IpAddr::from(number.to_be_bytes()));
             let user = number.to_string();
-            attempts.failed(client, &user, SECOND);
-            attempts.succeeded(client, &user, SECOND);
-            attempts.failed(client, &user, SECOND);
+            attempts.record_failure(client, &user, SECOND);
+            attempts.record_success(client, &user, SECOND);
+            attempts.record_failure(client, &user, SECOND);
         }
         let state = attempts.state();
         for length in [state.clients.len(), state.users.len(), state.pairs.len()] {

@@ -34,7 +34,7 @@ pub fn exchange(data: &[u8]) {
             }
             DialogStep::Keys(first) => {
                 assert!(!first.user.is_empty() && !first.user.chars().any(char::is_control), "{:?}", first.user);
-                let keys = Keys::decoy(&first.user, &[0; scram::KEY_OCTETS], std::num::NonZeroU32::MIN, 16);
+                let keys = Keys::decoy_keys(&first.user, &[0; scram::KEY_OCTETS], std::num::NonZeroU32::MIN, 16);
                 dialog.keys(first, keys, "nonce")
             }
             DialogStep::Success(user) => panic!("{user:?} proved a password that nobody has"),

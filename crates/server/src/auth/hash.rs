@@ -59,7 +59,7 @@ impl Hash {
     ///
     /// # Errors
     /// The check itself failed: no memory.
-    pub(super) fn fits(&self, password: &str) -> Result<bool, String> {
+    pub(super) fn matches_password(&self, password: &str) -> Result<bool, String> {
         use argon2::password_hash::Error::PasswordInvalid;
         match self {
             Self::Argon2id(hash) => match Argon2::default().verify_password(password.as_bytes(), &**hash) {
@@ -75,7 +75,7 @@ impl Hash {
                     Err(error) => Err(format!("SHA-crypt: {error}")),
                 }
             }
-            Self::Scram(keys) => Ok(keys.fit(password)),
+            Self::Scram(keys) => Ok(keys.matches_password(password)),
         }
     }
 
@@ -199,11 +199,11 @@ pub fn hash_password(password: &str, scheme: Scheme) -> Result<String, HashError
     let password = prepare::password(password).ok_or(HashError::Password)?;
     match scheme {
         Scheme::Argon2id => Argon2::new(Algorithm::Argon2id, Version::V0x13, Params::DEFAULT)
-            .hash_password_with_salt(password.as_bytes(), &scram::random::<16>())
+            .hash_password_with_salt(password.as_bytes(), &scram::random_octets::<16>())
             .map(|hash: PasswordHash| hash.to_string())
             .map_err(|error| HashError::Failed(error.to_string())),
         Scheme::ScramSha256 => {
-            Ok(Keys::derive(&password, scram::random::<16>().to_vec(), SCRAM_ITERATIONS).to_string())
+            Ok(Keys::derive(&password, scram::random_octets::<16>().to_vec(), SCRAM_ITERATIONS).to_string())
         }
     }
 }
@@ -229,8 +229,8 @@ mod tests {
     fn hashes_of_other_programs() {
         for (password, text) in FOREIGN {
             let hash = Hash::parse(text).unwrap();
-            assert_eq!(hash.fits(password), Ok(true), "{text}");
-            assert_eq!(hash.fits(&format!("{password} ")), Ok(false), "{text}");
+            assert_eq!(hash.matches_password(password), Ok(true), "{text}");
+            assert_eq!(hash.matches_password(&format!("{password} ")), Ok(false), "{text}");
             assert_ne!(hash.cost().1, 0, "{text}");
         }
     }
@@ -241,8 +241,8 @@ mod tests {
             let [one, two] = [(); 2].map(|()| hash_password("pass\u{2168}", scheme).unwrap());
             assert_ne!(one, two);
             // RFC 4013 §2.2 (test): NFKC makes three letters of the numeral
-            assert_eq!(Hash::parse(&one).unwrap().fits("passIX"), Ok(true), "{one}");
-            assert_eq!(Hash::parse(&two).unwrap().fits("passIx"), Ok(false), "{two}");
+            assert_eq!(Hash::parse(&one).unwrap().matches_password("passIX"), Ok(true), "{one}");
+            assert_eq!(Hash::parse(&two).unwrap().matches_password("passIx"), Ok(false), "{two}");
             assert_eq!(hash_password("a\nb", scheme), Err(HashError::Password));
         }
     }
@@ -254,7 +254,7 @@ mod tests {
                 if let Some(short) = text.get(..at)
                     && let Ok(hash) = Hash::parse(short)
                 {
-                    assert_eq!(hash.fits(password), Ok(false), "{short}");
+                    assert_eq!(hash.matches_password(password), Ok(false), "{short}");
                 }
             }
         }

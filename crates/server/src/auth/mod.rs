@@ -187,7 +187,7 @@ impl Authenticator {
             program: settings.program.clone(),
             program_time_max: settings.program_time_max,
             limits,
-            secret: scram::random(),
+            secret: scram::random_octets(),
             checks: Turns::new(limits.checks_max),
             lookups: Arc::new(Semaphore::new(4)),
             programs: Turns::new(limits.programs_max),
@@ -205,7 +205,7 @@ impl Authenticator {
         if let Some(before) = before {
             self.attempts.store(before.attempts.load_full());
         }
-        self.attempts.load().attempts.replace(AttemptLimits::new(settings, exempt));
+        self.attempts.load().attempts.set_limits(AttemptLimits::new(settings, exempt));
     }
 
     /// Returns the mechanisms to offer, strongest first: none in clear unless `auth.without_tls`, none without users,
@@ -277,8 +277,10 @@ impl Authenticator {
         let counted = self.attempts.load();
         let now = clock::now().saturating_duration_since(counted.began);
         match result {
-            Ok(()) => counted.attempts.succeeded(client, user, now),
-            Err(failure) if failure.kind == FailureKind::Credentials => counted.attempts.failed(client, user, now),
+            Ok(()) => counted.attempts.record_success(client, user, now),
+            Err(failure) if failure.kind == FailureKind::Credentials => {
+                counted.attempts.record_failure(client, user, now)
+            }
             Err(_) => {}
         }
     }

@@ -54,14 +54,14 @@ impl Keys {
     }
 
     /// Returns whether these are the keys of `password`, for mechanisms that send it. As slow as [`Self::derive`].
-    pub(super) fn fit(&self, password: &str) -> bool {
+    pub(super) fn matches_password(&self, password: &str) -> bool {
         let derived = Self::derive(password, self.salt.clone(), self.iterations);
         bool::from(derived.stored.ct_eq(&self.stored))
     }
 
     /// Returns keys that no password has: an unknown user gets the same dialog up to the proof as others. The salt
     /// depends on the user and `secret` alone, as that of a real user stays the same from attempt to attempt.
-    pub(super) fn decoy(user: &str, secret: &ScramKey, iterations: NonZeroU32, salt_octets: usize) -> Self {
+    pub(super) fn decoy_keys(user: &str, secret: &ScramKey, iterations: NonZeroU32, salt_octets: usize) -> Self {
         let mut salt = Vec::with_capacity(salt_octets);
         for block in 0_u8..=u8::MAX {
             if salt.len() >= salt_octets {
@@ -70,7 +70,7 @@ impl Keys {
             salt.extend_from_slice(&hmac_sha256(secret, &[&[block], user.as_bytes()].concat()));
         }
         salt.truncate(salt_octets);
-        let (stored, server) = (random(), random());
+        let (stored, server) = (random_octets(), random_octets());
         Self { iterations, salt, stored, server }
     }
 
@@ -202,11 +202,11 @@ impl Expected {
     }
 }
 
-/// Random octets from the system's generator.
+/// Returns random octets from the system's generator.
 ///
 /// # Panics
 /// If the generator fails, which it does not after the start of the machine.
-pub(super) fn random<const N: usize>() -> [u8; N] {
+pub(super) fn random_octets<const N: usize>() -> [u8; N] {
     let mut octets = [0; N];
     rand::fill(&mut octets).expect("the random generator of the system works");
     octets
@@ -214,7 +214,7 @@ pub(super) fn random<const N: usize>() -> [u8; N] {
 
 /// Returns the server's part of a nonce: 144 bits, printable.
 pub(super) fn nonce() -> String {
-    Base64::encode_string(&random::<18>())
+    Base64::encode_string(&random_octets::<18>())
 }
 
 fn text(message: &[u8]) -> Result<&str, &'static str> {
@@ -338,7 +338,7 @@ mod tests {
     fn keys_survive_their_text_and_know_their_password() {
         let keys = keys();
         assert_eq!(Keys::parse(&keys.to_string()), Ok(keys.clone()));
-        assert!(keys.fit("pencil") && !keys.fit("pencil "));
+        assert!(keys.matches_password("pencil") && !keys.matches_password("pencil "));
         assert!(!format!("{keys:?}").contains("stored"), "keys are not for logs");
     }
 
@@ -360,10 +360,10 @@ mod tests {
     fn decoys_stay_the_same_for_a_user_and_fit_nothing() {
         let secret = [7; 32];
         let iterations = NonZeroU32::new(4096).unwrap();
-        let decoy = |user| Keys::decoy(user, &secret, iterations, 40);
+        let decoy = |user| Keys::decoy_keys(user, &secret, iterations, 40);
         assert_eq!(decoy("a").salt, decoy("a").salt);
         assert_ne!(decoy("a").salt, decoy("b").salt);
         assert_eq!(decoy("a").salt.len(), 40);
-        assert!(!decoy("a").fit(""));
+        assert!(!decoy("a").matches_password(""));
     }
 }

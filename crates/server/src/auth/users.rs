@@ -97,7 +97,7 @@ impl Users {
     /// Returns the SCRAM keys of a user, or made-up keys for an unknown one; `None` if no user has any.
     pub(super) fn scram(&self, user: &str, secret: &[u8; scram::KEY_OCTETS]) -> Option<Keys> {
         let (iterations, salt_octets) = self.usual_scram?;
-        let decoy = Keys::decoy(user, secret, iterations, salt_octets);
+        let decoy = Keys::decoy_keys(user, secret, iterations, salt_octets);
         let keys = self.hashes.get(user).and_then(|hashes| hashes.iter().find_map(scram_keys));
         Some(keys.cloned().unwrap_or(decoy))
     }
@@ -113,7 +113,7 @@ fn checked(hashes: &[Hash]) -> impl Iterator<Item = &Hash> {
 fn check(hashes: &[Hash], password: &str) -> Answer {
     let mut answer = Answer::Wrong;
     for hash in checked(hashes) {
-        match hash.fits(password) {
+        match hash.matches_password(password) {
             Ok(true) => return Answer::Right,
             Ok(false) => {}
             Err(reason) => answer = Answer::Failed(reason),
@@ -322,9 +322,9 @@ mod tests {
         for stranger in ["anna", "nobody"] {
             let keys = users.scram(stranger, &secret).unwrap();
             assert_eq!((keys.iterations, keys.salt.len()), (carl.iterations, carl.salt.len()));
-            assert!(!keys.fit("carl's"));
+            assert!(!keys.matches_password("carl's"));
         }
-        assert!(carl.fit("carl's"));
+        assert!(carl.matches_password("carl's"));
     }
 
     #[test]

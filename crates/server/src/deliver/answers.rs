@@ -144,11 +144,11 @@ fn judge_reply(rules: &Rules, stage: Stage, reply: Reply) -> (AttemptOutcome, Fe
             if class == ReplyClass::Permanent && !is_too_many {
                 let words = Stat::refusal(&reply, stage == Stage::Rcpt);
                 let cause = Cause::new(status(Outcome::Permanent), words, Some(reply));
-                return (AttemptOutcome::Failed(cause.because(reason)), feedback);
+                return (AttemptOutcome::Failed(cause.with_reason(reason)), feedback);
             }
             // A success at this stage accepts no message.
             let cause = Cause::new(status(Outcome::Transient), reply.to_string(), Some(reply));
-            (AttemptOutcome::Deferred(cause.because(reason)), feedback)
+            (AttemptOutcome::Deferred(cause.with_reason(reason)), feedback)
         }
     }
 }

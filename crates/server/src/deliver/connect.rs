@@ -120,7 +120,7 @@ pub(super) async fn open<N: Future<Output = ()>>(
         if is_sabotaged(Sabotage::PassOverNobody) {
             return;
         }
-        context.hosts.look(|hosts| hosts.order(some, |one| one.address.socket(), is_wary, context.unix_now()));
+        context.hosts.with_table(|hosts| hosts.order(some, |one| one.address.socket(), is_wary, context.unix_now()));
     };
     order(&mut candidates, false);
     let all: Vec<SocketAddr> = candidates.iter().filter_map(|one| one.address.socket()).collect();
@@ -160,7 +160,7 @@ pub(super) async fn open<N: Future<Output = ()>>(
         last.put_off();
         let untried: Vec<SocketAddr> = left.iter().filter_map(|one| one.address.socket()).collect();
         // Where no failure is known of the hosts that were tried, they would be tried first again.
-        last.has_untried = context.hosts.look(|hosts| {
+        last.has_untried = context.hosts.with_table(|hosts| {
             let mut tried = all.iter().filter(|one| !untried.contains(one));
             tried.any(|one| hosts.is_doubted(*one)) && untried.iter().any(|one| !hosts.is_doubted(*one))
         });
@@ -299,8 +299,10 @@ impl ConnectionOpening<'_> {
     fn settings(self, tls: TlsUse, candidate: &Candidate, said: &Peer) -> ClientSettings {
         let (delivery, patience) = (&self.config.delivery, self.patience);
         let (used, now) = (self.rule.extensions, self.context.unix_now());
-        let avoided =
-            candidate.address.socket().map(|address| self.context.hosts.look(|hosts| hosts.avoided(address, now)));
+        let avoided = candidate
+            .address
+            .socket()
+            .map(|address| self.context.hosts.with_table(|hosts| hosts.avoided(address, now)));
         let avoids = |extension| avoided.is_some_and(|avoided| avoided.contains(extension));
         let seconds = Duration::from_secs;
         let (end, transaction) = (delivery.end_time, delivery.transaction_time);

@@ -180,7 +180,7 @@ fn unsent<'o>(context: &Context, outgoing: &'o OutboundMessage, trouble: &'o Con
 fn learn(context: &Context, peer: &Candidate, happens: impl FnOnce(&mut Hosts, SocketAddr, Duration)) {
     let Some(address) = peer.address.socket() else { return };
     let now = context.unix_now();
-    context.hosts.learn(|hosts| happens(hosts, address, now));
+    context.hosts.update(|hosts| happens(hosts, address, now));
 }
 
 /// Access of a connection to spool and dispatch.
@@ -323,7 +323,7 @@ impl OutboundMessage {
         ClientTransaction {
             token,
             sender: self.envelope.sender.clone(),
-            params: MailParams { by: settle::deadline::left(&self.envelope, now), ..self.envelope.params.clone() },
+            params: MailParams { by: settle::deadline::remaining(&self.envelope, now), ..self.envelope.params.clone() },
             recipients: if left_out.is_empty() { recipients.as_slice().into() } else { sent().collect() },
             content_bytes: self.content_bytes,
         }

@@ -140,7 +140,7 @@ impl<'a> OutboundSession<'a> {
         let address = link.peer.address.socket();
         let is_doubted = |hosts: &Hosts| address.is_some_and(|address| hosts.is_doubted(address));
         Self {
-            is_on_trial: work.context.hosts.look(is_doubted),
+            is_on_trial: work.context.hosts.with_table(is_doubted),
             work,
             link,
             post,
@@ -239,7 +239,7 @@ impl OutboundSession<'_> {
         let Some(own) = self.link.peer.address.socket() else { return false };
         let now = self.work.context.unix_now();
         let worst = if is_bad { Standing::Aside } else { Standing::Good };
-        self.work.context.hosts.look(|hosts| {
+        self.work.context.hosts.with_table(|hosts| {
             let own = hosts.standing(own, now);
             // Among equal hosts this one may be the first again.
             self.addresses.iter().map(|one| hosts.standing(*one, now)).any(|one| one <= worst && one < own)
@@ -502,7 +502,10 @@ impl OutboundSession<'_> {
         let own = self.link.peer.address.socket();
         let now = self.work.context.unix_now();
         let mut others = self.addresses.iter().filter(|address| Some(**address) != own);
-        self.work.context.hosts.look(|hosts| others.all(|address| hosts.standing(*address, now) == Standing::Aside))
+        self.work
+            .context
+            .hosts
+            .with_table(|hosts| others.all(|address| hosts.standing(*address, now) == Standing::Aside))
     }
 
     /// Gives a job back whose refusal is about an extension of SMTP, and not about the mail: the extension is not used
@@ -586,7 +589,7 @@ impl OutboundSession<'_> {
         self.tried += 1;
         self.answered += u64::from(is_answered);
         if fates.iter().any(|fate| matches!(fate, AttemptOutcome::Delivered(_))) {
-            fates.iter_mut().for_each(AttemptOutcome::hurry);
+            fates.iter_mut().for_each(AttemptOutcome::retry_soon);
         } else {
             self.barren += 1;
             if self.barren >= BARREN_MAX {

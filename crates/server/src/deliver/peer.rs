@@ -253,7 +253,7 @@ pub(super) async fn unserved(link: &Link, envelope: &Envelope) -> Vec<Option<Att
             Ok(None) => None,
             Ok(Some(refusal)) => {
                 let unmet = Unmet::of(refusal, info);
-                let cause = Cause::new(unmet.status, unmet.text, None).because(Reason::Auth);
+                let cause = Cause::new(unmet.status, unmet.text, None).with_reason(Reason::Auth);
                 Some(match unmet.status.outcome() {
                     Outcome::Permanent => AttemptOutcome::Failed(cause),
                     _ => AttemptOutcome::Deferred(cause),

@@ -76,7 +76,7 @@ impl Dispatch {
         let is_idle = |scheduler: &Scheduler, name: &[u8], position| {
             is_left(position)
                 && !scheduler.is_active(name, envelope.id, position)
-                && !self.dsn_batcher.word(envelope.id, position).is_some_and(settle::PendingReport::is_last)
+                && !self.dsn_batcher.pending_report(envelope.id, position).is_some_and(settle::PendingReport::is_last)
         };
         self.line_up(envelope, encoded, class, is_idle).deferred
     }

@@ -72,7 +72,7 @@ async fn one(context: &Arc<Context>, dispatch: &Arc<Dispatch>, meant: &Recipient
     };
     // RFC 3463 §3.1: other undefined status
     let status = EnhancedCode::of(Outcome::Permanent, 0, 0);
-    let fate = AttemptOutcome::Failed(Cause::new(status, Arc::clone(why), None).because(Reason::Other));
+    let fate = AttemptOutcome::Failed(Cause::new(status, Arc::clone(why), None).with_reason(Reason::Other));
     let fates = vec![fate.clone(); outgoing.positions.len()];
     let live = context.live.load_full();
     let mailer = smart_hosts::mailer(&live.config.route);

@@ -581,7 +581,7 @@ impl Dispatch {
         let after =
             after.map(|one| Entry { id: one.message, recipient: one.recipient, state: spool::State::default() });
         let mut entries: Vec<QueueEntry> = self.spool.by_destination(name, after, limit).iter().map(waiting).collect();
-        self.dsn_batcher.shows(&mut entries);
+        self.dsn_batcher.apply_to_entries(&mut entries);
         let is_end = entries.len() < limit;
         self.with_scheduler(|scheduler, now| scheduler.page_loaded(destination, &entries, is_end, now));
     }

@@ -126,7 +126,8 @@ async fn load(
     message: QueueId,
     recipients: &Positions,
 ) -> Result<Option<(OutboundMessage, Reservation)>, OverdueReadError> {
-    let is_open = |position: &u32| !dispatch.dsn_batcher.word(message, *position).is_some_and(PendingReport::is_last);
+    let is_open =
+        |position: &u32| !dispatch.dsn_batcher.pending_report(message, *position).is_some_and(PendingReport::is_last);
     let recipients: Vec<u32> = recipients.iter().filter(is_open).collect();
     let claim = Reservation::overdue(dispatch, message, &recipients);
     if claim.recipients.is_empty() {
@@ -169,7 +170,7 @@ async fn report_expired(
     let fate = |position: u32| {
         let why = match &down {
             Some(Health::Down { why, .. }) => Some(Arc::clone(why)),
-            _ => dispatch.reasons.of(message, position).map(|(_, text)| text),
+            _ => dispatch.reasons.get(message, position).map(|(_, text)| text),
         };
         AttemptOutcome::Deferred(cause(why.as_deref()))
     };
@@ -180,7 +181,7 @@ async fn report_expired(
     // If it cannot be recorded, the next walk finds it again.
     let waits = |change: &&Change| change.state.status == Status::Waiting;
     let untold: Vec<&Change> = changes.iter().filter(waits).filter(|change| !change.state.is_warned()).collect();
-    let is_kept = |change: &&Change| dispatch.dsn_batcher.word(message, change.recipient).is_some();
+    let is_kept = |change: &&Change| dispatch.dsn_batcher.pending_report(message, change.recipient).is_some();
     match dispatch.spool.record(&changes).is_ok() {
         true if !untold.is_empty() && untold.iter().all(is_kept) => ExpiryReport::Soon,
         true if untold.is_empty() && changes.iter().any(|change| waits(&change)) => ExpiryReport::Waits,

@@ -29,7 +29,7 @@ impl Reservation {
     /// Reserves recipients for a report that they are overdue, without those that another task reports.
     pub(super) fn overdue(dispatch: &Arc<Dispatch>, id: QueueId, recipients: &[u32]) -> Self {
         let recipients =
-            dispatch.messages.reservations.take(id, recipients.iter().copied(), Purpose::Overdue, |_| true);
+            dispatch.messages.reservations.reserve(id, recipients.iter().copied(), Purpose::Overdue, |_| true);
         Self { dispatch: Arc::clone(dispatch), id, recipients, is_left: false }
     }
 
@@ -41,9 +41,9 @@ impl Reservation {
             let state = dispatch.lock();
             let is_free = |position: u32| {
                 !state.scheduler.is_in_flight(id, position)
-                    && !dispatch.dsn_batcher.word(id, position).is_some_and(PendingReport::is_last)
+                    && !dispatch.dsn_batcher.pending_report(id, position).is_some_and(PendingReport::is_last)
             };
-            claim.recipients.extend(dispatch.messages.reservations.take(
+            claim.recipients.extend(dispatch.messages.reservations.reserve(
                 id,
                 some.iter().copied(),
                 Purpose::Bounce,

@@ -226,22 +226,22 @@ impl Log {
     /// Lines that wait for the target.
     #[must_use]
     pub fn waiting(&self) -> usize {
-        self.shared.queue.waiting()
+        self.shared.queue.waiting_lines()
     }
 
     /// Opens the file again, or connects again: after a rotation. Lines from before go to the old one.
     pub fn reopen(&self) {
-        self.shared.queue.control(Work::Reopen);
+        self.shared.queue.push_control(Work::Reopen);
     }
 
     /// Opens the file again if it was renamed, deleted or replaced, perhaps a moment later.
     pub fn follow_file(&self) {
-        self.shared.queue.check();
+        self.shared.queue.request_file_check();
     }
 
     /// Puts other settings in force. Lines from before keep their format and target, if these work at once.
     pub fn reconfigure(&self, settings: &LogSettings) {
-        self.shared.queue.switch(Style::new(settings), settings.queue_lines_max, settings.target.clone());
+        self.shared.queue.set_style_and_target(Style::new(settings), settings.queue_lines_max, settings.target.clone());
         self.shared.level.store(settings.level, Ordering::Relaxed);
     }
 
@@ -249,7 +249,7 @@ impl Log {
     #[must_use]
     pub fn flush(&self, time_max: Duration) -> bool {
         let (done, wait) = mpsc::sync_channel(1);
-        self.shared.queue.control(Work::Flush(done));
+        self.shared.queue.push_control(Work::Flush(done));
         wait.recv_timeout(time_max).is_ok()
     }
 
@@ -258,7 +258,7 @@ impl Log {
     /// The call waits for two seconds for a target that takes nothing; then the lines are lost, and it returns false.
     pub fn flush_and_close(&self) -> bool {
         let (done, wait) = mpsc::sync_channel(1);
-        self.shared.queue.control(Work::Close(done));
+        self.shared.queue.push_control(Work::Close(done));
         let closed = wait.recv_timeout(CLOSE_TIME_MAX).is_ok();
         let writer = self.shared.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
         match writer {

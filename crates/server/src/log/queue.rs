@@ -130,8 +130,8 @@ impl Queue {
         Pushed::Taken
     }
 
-    /// Has the writer look at its file. While it has not done that, another call adds nothing.
-    pub(super) fn check(&self) {
+    /// Asks the writer to look at its file. While it has not done that, another call adds nothing.
+    pub(super) fn request_file_check(&self) {
         let mut state = self.lock();
         if !state.closed && !state.work.iter().any(|work| matches!(work, Work::Check)) {
             state.work.push_back(Work::Check);
@@ -141,7 +141,7 @@ impl Queue {
     }
 
     /// Adds other work at the end; there is always room for it.
-    pub(super) fn control(&self, work: Work) {
+    pub(super) fn push_control(&self, work: Work) {
         let mut state = self.lock();
         // A caller that waits for an answer learns from the dropped channel that there is no writer.
         if !state.closed {
@@ -152,7 +152,7 @@ impl Queue {
     }
 
     /// Sets the style and the target of later lines.
-    pub(super) fn switch(&self, style: Style, lines_max: usize, target: Target) {
+    pub(super) fn set_style_and_target(&self, style: Style, lines_max: usize, target: Target) {
         let mut state = self.lock();
         self.style.store(Arc::new(style));
         state.lines_max = lines_max;
@@ -162,7 +162,7 @@ impl Queue {
     }
 
     /// Waits for work and takes all of it. `busy`: there was some a moment ago.
-    pub(super) fn take(&self, into: &mut VecDeque<Work>, busy: bool) {
+    pub(super) fn wait_for_work(&self, into: &mut VecDeque<Work>, busy: bool) {
         let mut state = self.lock();
         if busy && !state.control {
             let napped = self.wake.wait_timeout_while(state, NAP, |state| !state.control);
@@ -186,7 +186,7 @@ impl Queue {
     }
 
     /// Notes that lines were written: there is room again.
-    pub(super) fn written(&self, mut lines: Lines, now_us: u64) {
+    pub(super) fn mark_written(&self, mut lines: Lines, now_us: u64) {
         let mut state = self.lock();
         state.lines = state.lines.saturating_sub(lines.count());
         state.dropped += lines.skipped();
@@ -197,22 +197,22 @@ impl Queue {
         }
     }
 
-    /// Lines that are not written yet.
-    pub(super) fn waiting(&self) -> usize {
+    /// Returns how many lines are not written yet.
+    pub(super) fn waiting_lines(&self) -> usize {
         self.lock().lines
     }
 
     /// Notes that lines were given up. Returns how many were lost.
-    pub(super) fn lost(&self, lines: &Lines) -> u64 {
-        let lost = lines.left() + lines.skipped();
+    pub(super) fn mark_lost(&self, lines: &Lines) -> u64 {
+        let lost = lines.unwritten() + lines.skipped();
         let mut state = self.lock();
         state.lines = state.lines.saturating_sub(lines.count());
         state.dropped += lost;
         lost
     }
 
-    /// The target has changed; the new one gets the number of lines that the old one lost.
-    pub(super) fn switched(&self, now_us: u64) {
+    /// Marks the target as changed; the new one gets the number of lines that the old one lost.
+    pub(super) fn mark_switched(&self, now_us: u64) {
         self.lock().say_dropped(&self.style.load(), now_us);
     }
 

@@ -37,7 +37,7 @@ impl Lines {
     }
 
     /// Returns how many are not, or not wholly, written.
-    pub(super) fn left(&self) -> u64 {
+    pub(super) fn unwritten(&self) -> u64 {
         u64::try_from(self.count() - self.finished()).unwrap_or(u64::MAX)
     }
 
@@ -57,8 +57,8 @@ impl Lines {
         self.skipped = 0;
     }
 
-    /// A line that was written in part is written anew: its beginning is in another file.
-    pub(super) fn rewind(&mut self) {
+    /// Has a line that was written in part written anew: its beginning is in another file.
+    pub(super) fn restart_partial_line(&mut self) {
         self.done = self.finished().checked_sub(1).and_then(|last| self.ends.get(last)).copied().unwrap_or(0);
     }
 
@@ -220,8 +220,8 @@ mod tests {
             [(0, 3, "one\ntwo\nthree\n"), (4, 2, "two\nthree\n"), (6, 2, "two\nthree\n"), (14, 0, "")]
         {
             lines.done = done;
-            assert_eq!(lines.left(), left);
-            lines.rewind();
+            assert_eq!(lines.unwritten(), left);
+            lines.restart_partial_line();
             assert_eq!(lines.rest(), rest.as_bytes());
         }
     }
@@ -267,7 +267,7 @@ mod tests {
         lines.done = 2;
         let mut file = tempfile::tempfile().unwrap();
         write_stream(&mut file, &mut lines).unwrap();
-        assert_eq!(lines.left(), 0);
+        assert_eq!(lines.unwritten(), 0);
         assert_eq!(file.metadata().unwrap().len(), 2);
     }
 }

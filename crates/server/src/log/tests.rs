@@ -398,7 +398,7 @@ fn a_line_made_for_other_settings_is_made_again() {
     assert_eq!(queue.push(&Arc::new(style()), "stale"), Pushed::Stale);
     assert_eq!(queue.push(&current, "taken"), Pushed::Taken);
     assert_eq!(queue.push(&current, "too many"), Pushed::Dropped);
-    queue.switch(style(), 1, Target::Stdout);
+    queue.set_style_and_target(style(), 1, Target::Stdout);
     assert_eq!(queue.push(&current, "stale now"), Pushed::Stale);
 }
 

@@ -25,7 +25,7 @@ pub(super) fn run(shared: &LogState, target: &Target) {
     writer.reopen();
     let mut busy = false;
     loop {
-        shared.queue.take(&mut writer.work, busy);
+        shared.queue.wait_for_work(&mut writer.work, busy);
         busy = true;
         while let Some(work) = writer.work.pop_front() {
             match work {
@@ -63,12 +63,12 @@ impl Writer<'_> {
         let Err(error) = self.sink.write(&mut lines) else {
             self.recovers();
             self.count_lost(lines.skipped());
-            self.shared.queue.written(lines, clock::unix_us());
+            self.shared.queue.mark_written(lines, clock::unix_us());
             return;
         };
         self.complain(&error);
         if self.work.iter().any(|work| matches!(work, Work::Switch(_) | Work::Flush(_) | Work::Close(_))) {
-            let lost = self.shared.queue.lost(&lines);
+            let lost = self.shared.queue.mark_lost(&lines);
             self.count_lost(lost);
             return;
         }
@@ -76,7 +76,7 @@ impl Writer<'_> {
         if let Some(at) = self.work.iter().position(|work| matches!(work, Work::Reopen)) {
             self.work.remove(at);
             self.reopen();
-            lines.rewind();
+            lines.restart_partial_line();
         }
         self.work.push_front(Work::Lines(lines));
     }
@@ -88,7 +88,7 @@ impl Writer<'_> {
             if let Work::Lines(mut lines) = work
                 && self.sink.write(&mut lines).is_err()
             {
-                self.count_lost(lines.left());
+                self.count_lost(lines.unwritten());
             }
         }
     }
@@ -143,7 +143,7 @@ impl Writer<'_> {
         self.moved = None;
         self.recovers();
         self.reopen();
-        self.shared.queue.switched(clock::unix_us());
+        self.shared.queue.mark_switched(clock::unix_us());
     }
 
     fn recovers(&mut self) {

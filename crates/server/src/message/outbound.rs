@@ -66,7 +66,7 @@ impl OutboundMessage {
     /// Yes.
     pub(crate) async fn load(messages: &MessageReader, id: QueueId, recipients: &Positions) -> Result<Self, LoadError> {
         let is_meant = |status| status == Status::Waiting;
-        match messages.reservations.open(id, recipients) {
+        match messages.reservations.unreserved(id, recipients) {
             Cow::Borrowed(_) => Self::load_those(messages, id, recipients, &is_meant).await,
             Cow::Owned(open) if open.is_empty() => Err(LoadError::Nothing),
             Cow::Owned(open) => Self::load_those(messages, id, &Positions::from(open.as_slice()), &is_meant).await,

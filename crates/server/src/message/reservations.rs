@@ -37,7 +37,7 @@ impl Reservations {
     }
 
     /// Returns the recipients that may be tried.
-    pub(crate) fn open<'a>(&self, id: QueueId, recipients: &'a Positions) -> Cow<'a, [u32]> {
+    pub(crate) fn unreserved<'a>(&self, id: QueueId, recipients: &'a Positions) -> Cow<'a, [u32]> {
         #[cfg(test)]
         if is_sabotaged(Sabotage::Unclaimed) {
             return Cow::Borrowed(recipients.as_slice());
@@ -53,7 +53,7 @@ impl Reservations {
     }
 
     /// Reserves recipients that no other holder has and for which `is_free`.
-    pub(crate) fn take(
+    pub(crate) fn reserve(
         &self,
         id: QueueId,
         recipients: impl Iterator<Item = u32>,
@@ -98,15 +98,15 @@ mod tests {
         let reservations = Reservations::default();
         let all = Positions::from([0, 1, 2, 3].as_slice());
         let take = |purpose, positions: &[u32]| {
-            reservations.take(QueueId::MIN, positions.iter().copied(), purpose, |position| position != 3)
+            reservations.reserve(QueueId::MIN, positions.iter().copied(), purpose, |position| position != 3)
         };
         assert_eq!(take(Purpose::Bounce, &[0, 1, 3]), [0, 1]);
         assert_eq!(take(Purpose::Overdue, &[1, 2]), [2]);
         assert!(take(Purpose::Bounce, &[1, 2, 3]).is_empty());
-        assert_eq!(*reservations.open(QueueId::MIN, &all), [2, 3]);
-        assert_eq!(*reservations.open(QueueId::MAX, &all), [0, 1, 2, 3]);
+        assert_eq!(*reservations.unreserved(QueueId::MIN, &all), [2, 3]);
+        assert_eq!(*reservations.unreserved(QueueId::MAX, &all), [0, 1, 2, 3]);
         reservations.release(QueueId::MIN, &[0, 1]);
-        assert_eq!(*reservations.open(QueueId::MIN, &all), [0, 1, 2, 3]);
+        assert_eq!(*reservations.unreserved(QueueId::MIN, &all), [0, 1, 2, 3]);
         reservations.release(QueueId::MIN, &[2]);
         assert!(reservations.lock().is_empty() && reservations.count.load(Ordering::Acquire) == 0);
     }

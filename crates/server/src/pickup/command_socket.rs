@@ -39,10 +39,10 @@ pub(super) async fn hear(context: Arc<Context>, listener: UnixListener, calls: m
             () = context.stop.begun() => return,
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => {
-                    let Ok(peer) = Peer::of(&stream) else { continue };
+                    let Ok(peer) = Peer::of_socket(&stream) else { continue };
                     let user_max = context.live.load().config.submit.user_commands_max;
                     let count = usize::try_from(user_max).unwrap_or(usize::MAX);
-                    match shares.take(peer.uid, COMMANDS_MAX, count) {
+                    match shares.reserve(peer.uid, COMMANDS_MAX, count) {
                         Ok(place) => {
                             let calls = calls.clone();
                             reading.spawn(async move {

@@ -439,7 +439,7 @@ impl Pickup {
         let now = clock::now();
         while self.waiting.first().is_some_and(|(at, _)| *at <= now) && self.wait_over() {}
         let shares = Arc::clone(&self.shares);
-        let place = |uid| shares.take(uid, AT_ONCE, USER_AT_ONCE).ok();
+        let place = |uid| shares.reserve(uid, AT_ONCE, USER_AT_ONCE).ok();
         while let Some((place, _, (name, waiter))) = self.ready.next(place) {
             let known = self.known.get(&name.base);
             let file = FileTask {

@@ -298,7 +298,7 @@ pub(super) async fn send_outcomes(context: Arc<Context>, mut waiter: SubmitWaite
         tokio::select! {
             () = context.stop.begun() => return,
             () = waiter.is_gone() => return,
-            outcome = watch.next() => {
+            outcome = watch.next_result() => {
                 let Some(outcome) = outcome else { return };
                 if !waiter.outcome(&outcome).await {
                     return;

@@ -78,7 +78,7 @@ impl Connection {
         {
             let limit = self.session.settings().limits.command_time;
             let played = tokio::select! {
-                played = tokio::time::timeout(limit, behaviour.play(question)) => played,
+                played = tokio::time::timeout(limit, behaviour.apply_fault(question)) => played,
                 () = self.context.stop.begun() => return false,
             };
             match played {

@@ -9,7 +9,7 @@ use super::Connection;
 use super::answers::reply;
 use super::header_rewrite::HeaderRewrite;
 use crate::intake::TransactionContent;
-use ::local::loops::{is_loop, names};
+use ::local::loops::{is_loop, names_address};
 use mail::{Address, Client, Reply};
 use observe::Ruleset;
 use route::destination::{Destination, To};
@@ -27,7 +27,7 @@ impl Connection {
         let mut first: Option<Address> = None;
         let had_it = |address: &Address, destination: &[u8]| {
             let text = address.to_string();
-            let count = fields.iter().filter(|value| names(value, &text)).count();
+            let count = fields.iter().filter(|value| names_address(value, &text)).count();
             let goes_round = is_loop(count, is_from_outside) && is_local(destination);
             if goes_round {
                 first.get_or_insert_with(|| address.clone());

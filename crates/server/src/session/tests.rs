@@ -112,7 +112,7 @@ impl Rig {
             log: Log::start(&log::LogSettings::from_config(&config.log, "mx.test")).unwrap(),
             routing: ArcSwap::from_pointee(crate::routing::Routing::plain()),
             resolver: ArcSwap::from_pointee(Resolver::new(&config.dns).unwrap()),
-            hosts: crate::hosts::HostTable::forgetful(&config),
+            hosts: crate::hosts::HostTable::in_memory(&config),
             limits: limits::Limits::new(limits::Settings::new(&config), began),
             local_delivery: crate::deliver::local::LocalDelivery::new(&config),
             delivery_watchers: crate::delivery_watch::DeliveryWatchers::default(),

@@ -41,7 +41,7 @@ pub(crate) fn tried_until(envelope: &Envelope, give_up_after: Duration) -> Durat
 /// Returns the BY parameter for a next hop: the time that is left.
 // RFC 2852 §4.1.4: lessened by the time that has passed here
 #[must_use]
-pub(crate) fn left(envelope: &Envelope, now: Duration) -> Option<DeliverBy> {
+pub(crate) fn remaining(envelope: &Envelope, now: Duration) -> Option<DeliverBy> {
     let since = Duration::from_micros(envelope.id.unix_us());
     envelope.params.by?.after(now.saturating_sub(since).as_secs())
 }
@@ -57,7 +57,7 @@ pub(crate) fn too_late(envelope: &Envelope, now: Duration) -> Option<Cause> {
     // RFC 3463 §3.5: delivery time expired
     let status = EnhancedCode::of(Outcome::Permanent, 4, 7);
     let text = "the time by which the sender wanted it delivered is over (RFC 2852)".to_owned();
-    Some(Cause::new(status, text, None).because(observe::Reason::Other))
+    Some(Cause::new(status, text, None).with_reason(observe::Reason::Other))
 }
 
 /// Returns when the sender wants a report that the message is late; `None` without such a time. Before it he gets no
@@ -80,7 +80,7 @@ pub(crate) fn is_late(envelope: &Envelope, now: Duration) -> bool {
 /// of the sender, or he asked for a report of each relay.
 // RFC 2852 §4.1.4.2: mode N. RFC 2852 §4.1.4: trace T
 #[must_use]
-pub(crate) fn traces(envelope: &Envelope, passes_by: bool, before: State) -> bool {
+pub(crate) fn wants_trace(envelope: &Envelope, passes_by: bool, before: State) -> bool {
     let Some(by) = envelope.params.by else { return false };
     let is_last_word = matches!(by.deadline(), Deadline::Notify(1..)) && !passes_by && !before.is_warned();
     by.trace() || is_last_word
@@ -88,7 +88,7 @@ pub(crate) fn traces(envelope: &Envelope, passes_by: bool, before: State) -> boo
 
 /// Returns when a recipient is due that would be due `then`: not behind the end of the time.
 #[must_use]
-pub(crate) fn capped(envelope: &Envelope, then: Duration, now: Duration) -> Duration {
+pub(crate) fn cap_due(envelope: &Envelope, then: Duration, now: Duration) -> Duration {
     match deadline(envelope) {
         // Whole seconds, and never before the end.
         Some(at) if at > now => then.min(at + Duration::from_secs(1)),
@@ -118,16 +118,16 @@ mod tests {
     #[test]
     fn the_time_runs_out() {
         let (back, told, none) = (envelope("BY=100;RT"), envelope("BY=100;N"), envelope(""));
-        let left = |envelope, seconds| left(envelope, at(seconds)).map(|by| by.to_string());
+        let left = |envelope, seconds| remaining(envelope, at(seconds)).map(|by| by.to_string());
         assert_eq!(left(&back, 0).as_deref(), Some("100;RT"));
         assert_eq!((left(&back, 99).as_deref(), left(&back, 101)), (Some("1;RT"), None));
         assert_eq!((left(&told, 130).as_deref(), left(&none, 1)), (Some("-30;N"), None));
         assert!(too_late(&back, at(99)).is_none() && too_late(&told, at(500)).is_none());
         assert_eq!(too_late(&back, at(101)).map(|cause| cause.status.to_string()).as_deref(), Some("5.4.7"));
         assert!(!is_late(&told, at(99)) && is_late(&told, at(101)) && !is_late(&back, at(101)));
-        assert_eq!(capped(&back, at(5_000), at(10)), at(101));
-        assert_eq!((capped(&back, at(50), at(10)), capped(&told, at(5_000), at(500))), (at(50), at(5_000)));
-        assert_eq!((capped(&none, at(50), at(10)), deadline(&none)), (at(50), None));
+        assert_eq!(cap_due(&back, at(5_000), at(10)), at(101));
+        assert_eq!((cap_due(&back, at(50), at(10)), cap_due(&told, at(5_000), at(500))), (at(50), at(5_000)));
+        assert_eq!((cap_due(&none, at(50), at(10)), deadline(&none)), (at(50), None));
         let until = |envelope, seconds| tried_until(envelope, Duration::from_secs(seconds));
         assert_eq!([&back, &told, &none].map(|one| until(one, 70)), [at(70); 3]);
         assert_eq!([&back, &told, &none].map(|one| until(one, 130)), [at(100), at(130), at(130)]);
@@ -136,7 +136,7 @@ mod tests {
         let late = envelope("BY=-30;N");
         assert!(!is_late(&late, at(0)) && !is_late(&envelope("BY=0;N"), at(500)));
         let fresh = State::default();
-        let traced = |params: &str, passes_by, before| traces(&envelope(params), passes_by, before);
+        let traced = |params: &str, passes_by, before| wants_trace(&envelope(params), passes_by, before);
         assert!(traced("BY=9;N", false, fresh) && traced("BY=9;NT", true, fresh) && traced("BY=9;RT", true, fresh));
         assert!(
             !traced("BY=9;N", true, fresh) && !traced("BY=9;N", false, fresh.warned()) && !traced("", false, fresh)

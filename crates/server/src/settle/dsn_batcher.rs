@@ -16,7 +16,7 @@
 //! leaves its recipient alone ([`DsnBatcher::shows`]). A recipient with a warning is tried as usual. A report that
 //! the spool does not store is made again after [`REPORT_AGAIN`], with the same results.
 
-use super::receipt::{owed, owing};
+use super::receipt::{owed_report, with_owed_report};
 use super::{Attempt, AttemptOutcome, Cause, REPORT_AGAIN, Receipt};
 use crate::context::Context;
 use crate::dispatch::{CompletionGuard, Dispatch};
@@ -137,12 +137,12 @@ impl DsnBatcher {
     }
 
     /// Returns the number of reports on a message with results of this kind.
-    pub(super) fn reports(&self, id: QueueId, kind: Kind) -> u32 {
+    pub(super) fn report_count(&self, id: QueueId, kind: Kind) -> u32 {
         *self.kept().reported.get(&id).copied().unwrap_or_default().of(kind)
     }
 
-    /// There was one more.
-    pub(super) fn reported(&self, id: QueueId, kind: Kind) {
+    /// Counts one more report on a message.
+    pub(super) fn count_report(&self, id: QueueId, kind: Kind) {
         let mut kept = self.kept();
         if !kept.reported.contains_key(&id) {
             kept.reported_order.push_back(id);
@@ -158,30 +158,30 @@ impl DsnBatcher {
 
     /// Returns how long a report on this message waits for others.
     fn patience(&self, id: QueueId) -> Duration {
-        let reports = self.reports(id, Kind::Failed).saturating_add(self.reports(id, Kind::Delivered));
+        let reports = self.report_count(id, Kind::Failed).saturating_add(self.report_count(id, Kind::Delivered));
         GATHER.saturating_mul(1 << reports.min(8)).min(GATHER_MAX)
     }
 
     /// Returns how long after a failure its recipient is tried again, or a delivery is looked for, if no report comes
     /// about.
-    pub(super) fn parked(&self, id: QueueId) -> Duration {
+    pub(super) fn retry_delay(&self, id: QueueId) -> Duration {
         self.patience(id) + PARKED
     }
 
     /// Returns the kind of result that waits for a report on a recipient.
-    pub(crate) fn word(&self, id: QueueId, position: u32) -> Option<PendingReport> {
-        self.kept().word(id, position)
+    pub(crate) fn pending_report(&self, id: QueueId, position: u32) -> Option<PendingReport> {
+        self.kept().pending_report(id, position)
     }
 
     /// Adapts entries of the spool's list to the kept results: a recipient that failed or was delivered counts as
     /// held, and one whose delay is about to be reported counts as warned.
-    pub(crate) fn shows(&self, entries: &mut [schedule::QueueEntry]) {
+    pub(crate) fn apply_to_entries(&self, entries: &mut [schedule::QueueEntry]) {
         let kept = self.kept();
         if kept.messages.is_empty() && kept.told.is_empty() {
             return;
         }
         for entry in entries {
-            match kept.word(entry.message, entry.recipient) {
+            match kept.pending_report(entry.message, entry.recipient) {
                 Some(PendingReport::Failed | PendingReport::Delivered) => entry.held = true,
                 Some(PendingReport::Delayed) => entry.warned = true,
                 None => {}
@@ -213,7 +213,7 @@ impl DsnBatcher {
 }
 
 impl PendingReports {
-    fn word(&self, id: QueueId, position: u32) -> Option<PendingReport> {
+    fn pending_report(&self, id: QueueId, position: u32) -> Option<PendingReport> {
         let waits = self.messages.get(&id).and_then(|message| message.get(&position)).map(PendingReport::of);
         waits.or_else(|| self.told.get(&id)?.get(&position).copied())
     }
@@ -352,7 +352,7 @@ pub(crate) fn report_owed(context: &Arc<Context>, id: QueueId, recipients: &Posi
     let Some(dispatch) = &context.dispatch else { return REPORT_AGAIN };
     let mut is_first = false;
     let mut crowded = Vec::new();
-    for position in recipients.iter().filter(|position| dispatch.dsn_batcher.word(id, *position).is_none()) {
+    for position in recipients.iter().filter(|position| dispatch.dsn_batcher.pending_report(id, *position).is_none()) {
         match dispatch.dsn_batcher.add(id, position, AttemptOutcome::Receipt(Receipt::default())) {
             Gathered::First => is_first = true,
             Gathered::More => {}
@@ -368,7 +368,7 @@ pub(crate) fn report_owed(context: &Arc<Context>, id: QueueId, recipients: &Posi
     // So that not every walk finds them again.
     let later = context.unix_now() + REPORT_AGAIN;
     let change = |(entry, _): (spool::Entry, bytes::Bytes)| {
-        let state = owing(entry.state, owed(entry.state)?, later)?;
+        let state = with_owed_report(entry.state, owed_report(entry.state)?, later)?;
         Some(spool::Change { id, recipient: entry.recipient, state, destination: None })
     };
     let changes: Vec<_> = dispatch.spool.states_of(id, crowded).into_iter().filter_map(change).collect();
@@ -409,15 +409,15 @@ mod tests {
         assert_eq!(taken.into_iter().collect::<Vec<_>>(), [(1, fate("c")), (3, fate("a"))]);
         assert_eq!(dsn_batcher.kept().recipients, 1);
         // A result counts while its report is made, and is forgotten afterwards.
-        assert_eq!(dsn_batcher.word(QueueId::MIN, 1), Some(PendingReport::Failed));
+        assert_eq!(dsn_batcher.pending_report(QueueId::MIN, 1), Some(PendingReport::Failed));
         dsn_batcher.told(QueueId::MIN, &[1]);
         assert_eq!(
-            (dsn_batcher.word(QueueId::MIN, 1), dsn_batcher.word(QueueId::MIN, 3)),
+            (dsn_batcher.pending_report(QueueId::MIN, 1), dsn_batcher.pending_report(QueueId::MIN, 3)),
             (None, Some(PendingReport::Failed))
         );
         dsn_batcher.told(QueueId::MIN, &[3]);
         assert!(dsn_batcher.kept().told.is_empty());
-        assert_eq!(dsn_batcher.word(other, 0), Some(PendingReport::Failed));
+        assert_eq!(dsn_batcher.pending_report(other, 0), Some(PendingReport::Failed));
         dsn_batcher.kept().recipients = RECIPIENTS_MAX;
         assert_eq!(dsn_batcher.add(other, 1, fate("e")), Gathered::No);
     }
@@ -430,13 +430,13 @@ mod tests {
         for is_paid in [false, true] {
             dsn_batcher.add(QueueId::MIN, 3, AttemptOutcome::Failed(cause.clone()));
             let (fates, owed) = taken(&dispatch, QueueId::MIN);
-            assert_eq!((fates.len(), dsn_batcher.word(QueueId::MIN, 3)), (1, Some(PendingReport::Failed)));
+            assert_eq!((fates.len(), dsn_batcher.pending_report(QueueId::MIN, 3)), (1, Some(PendingReport::Failed)));
             if is_paid {
                 owed.complete();
             } else {
                 drop(owed);
             }
-            assert_eq!(dsn_batcher.word(QueueId::MIN, 3), is_paid.then_some(PendingReport::Failed));
+            assert_eq!(dsn_batcher.pending_report(QueueId::MIN, 3), is_paid.then_some(PendingReport::Failed));
         }
     }
 
@@ -447,18 +447,21 @@ mod tests {
         let mut waits = Vec::new();
         for _ in 0..9 {
             waits.push(dsn_batcher.patience(id(0)).as_secs());
-            dsn_batcher.reported(id(0), Kind::Failed);
+            dsn_batcher.count_report(id(0), Kind::Failed);
         }
         assert_eq!(waits, [5, 10, 20, 40, 80, 160, 300, 300, 300]);
-        assert_eq!(dsn_batcher.parked(id(0)), GATHER_MAX + PARKED);
+        assert_eq!(dsn_batcher.retry_delay(id(0)), GATHER_MAX + PARKED);
         assert_eq!(
-            [Kind::Failed, Kind::Delayed, Kind::Relayed].map(|kind| dsn_batcher.reports(id(0), kind)),
+            [Kind::Failed, Kind::Delayed, Kind::Relayed].map(|kind| dsn_batcher.report_count(id(0), kind)),
             [9, 0, 0]
         );
         for nth in 1..=REPORTED_MAX as u64 {
-            dsn_batcher.reported(id(nth), Kind::Delayed);
+            dsn_batcher.count_report(id(nth), Kind::Delayed);
         }
-        assert_eq!((dsn_batcher.reports(id(0), Kind::Failed), dsn_batcher.reports(id(1), Kind::Delayed)), (0, 1));
+        assert_eq!(
+            (dsn_batcher.report_count(id(0), Kind::Failed), dsn_batcher.report_count(id(1), Kind::Delayed)),
+            (0, 1)
+        );
         assert_eq!((dsn_batcher.patience(id(1)), dsn_batcher.kept().reported.len()), (GATHER, REPORTED_MAX));
     }
 

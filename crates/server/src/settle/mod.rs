@@ -120,7 +120,7 @@ impl Cause {
     }
 
     /// Adds the kind of reason.
-    pub(crate) fn because(self, reason: Reason) -> Self {
+    pub(crate) fn with_reason(self, reason: Reason) -> Self {
         Self { reason: Some(reason), ..self }
     }
 
@@ -157,7 +157,7 @@ impl AttemptOutcome {
 
     /// Makes a recipient due at once that was one too many in a transaction which other recipients passed.
     // RFC 5321 §4.5.3.1.10: 452 means that the others are to be sent in another transaction
-    pub(crate) fn hurry(&mut self) {
+    pub(crate) fn retry_soon(&mut self) {
         let Self::Deferred(cause) = self else { return };
         cause.is_crowded = cause.reply.as_ref().is_some_and(is_one_too_many);
     }
@@ -299,13 +299,13 @@ fn put_off_reports(context: &Arc<Context>, attempt: &Attempt<'_>, judged: &mut [
             Gathered::More => {}
         }
         one.kind = None;
-        let parked = || context.unix_now() + dispatch.dsn_batcher.parked(id);
+        let parked = || context.unix_now() + dispatch.dsn_batcher.retry_delay(id);
         one.state = match kind {
             Kind::Failed => before.tried().until(parked()),
             Kind::Delayed => one.state,
             #[cfg(test)]
             _ if is_sabotaged(Sabotage::OweDelivery) => before.until(parked()),
-            kind => receipt::owing(*before, kind, parked()).unwrap_or(one.state),
+            kind => receipt::with_owed_report(*before, kind, parked()).unwrap_or(one.state),
         };
     }
     if is_first {
@@ -349,15 +349,15 @@ fn judge(
     let live = context.live.load();
     let delivery = &live.config.delivery;
     let done = State { status: Status::Done, ..before.tried() };
-    if let Some(kind) = receipt::owed(before) {
-        return receipt::judged(fate, kind, before);
+    if let Some(kind) = receipt::owed_report(before) {
+        return receipt::receipt_decision(fate, kind, before);
     }
     let cause = match fate {
         AttemptOutcome::Delivered(_) | AttemptOutcome::Receipt(_) => {
             let kind = match attempt.is_final {
                 true => Some(Kind::Delivered),
                 false if !attempt.passes_dsn && wants(recipient.params.notify, Kind::Relayed) => Some(Kind::Relayed),
-                false => deadline::traces(attempt.envelope, attempt.passes_by, before).then_some(Kind::Traced),
+                false => deadline::wants_trace(attempt.envelope, attempt.passes_by, before).then_some(Kind::Traced),
             };
             return RecipientDecision { fate, kind, state: done };
         }
@@ -387,7 +387,7 @@ fn judge(
             now + live.retry.retry_after(tried.tries(), seed)
         }
     };
-    let state = tried.until(deadline::capped(envelope, due, now));
+    let state = tried.until(deadline::cap_due(envelope, due, now));
     let is_late = match deadline::wants_to_hear(envelope) {
         Some(at) => now >= at,
         None => !delivery.warn_after.is_zero() && age >= delivery.warn_after,
@@ -422,7 +422,7 @@ async fn report_to_sender(context: &Arc<Context>, attempt: &Attempt<'_>, judged:
                 (Some(Kind::Delayed), ReportResult::Yes | ReportResult::NotWanted) => one.state = one.state.warned(),
                 // The recipient is not delivered again for that.
                 (Some(kind), ReportResult::NotStored) => {
-                    one.state = receipt::owing(one.state, *kind, now + REPORT_AGAIN).unwrap_or(one.state);
+                    one.state = receipt::with_owed_report(one.state, *kind, now + REPORT_AGAIN).unwrap_or(one.state);
                 }
                 _ => {}
             }
@@ -555,7 +555,7 @@ fn log_one(context: &Context, attempt: &Attempt<'_>, to: &[&str], one: &Recipien
         reason,
     });
     if matches!(stat, Stat::Sent(_)) {
-        context.mailer_statistics.sent(attempt.mailer, attempt.content_bytes);
+        context.mailer_statistics.count_sent(attempt.mailer, attempt.content_bytes);
     }
 }
 

@@ -119,7 +119,7 @@ impl Reasons {
                         kept.remember((id, recipient), reason, &text);
                     }
                 }
-                damage.map(|why| file.problem(is_partial, &why))
+                damage.map(|why| file.unreadable_text(is_partial, &why))
             }
             Ok(None) => None,
             Err(problem) => Some(problem),
@@ -130,7 +130,7 @@ impl Reasons {
     /// Forgets the reason of a recipient that is done.
     pub(crate) fn forget(&self, id: QueueId, recipient: u32) {
         if self.kept().texts.remove(&(id, recipient)).is_some() {
-            self.file.changed();
+            self.file.mark_changed();
         }
     }
 
@@ -140,11 +140,11 @@ impl Reasons {
             return self.forget(id, recipient);
         }
         self.kept().remember((id, recipient), reason, text);
-        self.file.changed();
+        self.file.mark_changed();
     }
 
     /// Returns the reason of a recipient, if it is known, in a word and in words.
-    pub(crate) fn of(&self, id: QueueId, recipient: u32) -> Option<(Reason, Arc<str>)> {
+    pub(crate) fn get(&self, id: QueueId, recipient: u32) -> Option<(Reason, Arc<str>)> {
         self.kept().texts.get(&(id, recipient)).map(|known| (known.reason, Arc::clone(&known.text)))
     }
 
@@ -156,7 +156,7 @@ impl Reasons {
     }
 
     /// Counts attempts for a recipient that came to no transaction, since the start of the server.
-    pub(crate) fn unsent(&self, id: QueueId, recipient: u32) -> u32 {
+    pub(crate) fn unsent_attempts(&self, id: QueueId, recipient: u32) -> u32 {
         self.kept().texts.get(&(id, recipient)).map_or(0, |known| known.unsent)
     }
 
@@ -242,15 +242,15 @@ mod tests {
         let reasons = Reasons::default();
         reasons.remember(id(0), 0, Status::Waiting, Reason::Rate, "first");
         reasons.remember(id(0), 0, Status::Waiting, Reason::Block, "second");
-        assert_eq!(reasons.of(id(0), 0), Some((Reason::Block, "second".into())));
-        assert_eq!(reasons.of(id(0), 1), None);
+        assert_eq!(reasons.get(id(0), 0), Some((Reason::Block, "second".into())));
+        assert_eq!(reasons.get(id(0), 1), None);
         reasons.remember(id(0), 0, Status::Done, Reason::Other, "over");
-        assert_eq!(reasons.of(id(0), 0), None);
+        assert_eq!(reasons.get(id(0), 0), None);
         for number in 0..=REASONS_MAX as u64 {
             reasons.remember(id(number), 1, Status::Waiting, Reason::Other, &"x".repeat(2 * REASON_BYTES_MAX));
         }
-        assert_eq!(reasons.of(id(0), 1), None, "the oldest went");
-        assert_eq!(reasons.of(id(REASONS_MAX as u64), 1).map(|(_, text)| text.len()), Some(REASON_BYTES_MAX));
+        assert_eq!(reasons.get(id(0), 1), None, "the oldest went");
+        assert_eq!(reasons.get(id(REASONS_MAX as u64), 1).map(|(_, text)| text.len()), Some(REASON_BYTES_MAX));
         assert!(reasons.kept().texts.len() <= REASONS_MAX);
     }
 
@@ -258,14 +258,14 @@ mod tests {
     fn attempts_without_a_transaction_are_counted_while_the_recipient_waits() {
         let reasons = Reasons::default();
         reasons.count_unsent(id(0), 0);
-        assert_eq!(reasons.unsent(id(0), 0), 0, "nothing is remembered of it");
+        assert_eq!(reasons.unsent_attempts(id(0), 0), 0, "nothing is remembered of it");
         for count in 1..4 {
             reasons.remember(id(0), 0, Status::Waiting, Reason::Network, "Connection refused");
             reasons.count_unsent(id(0), 0);
-            assert_eq!((reasons.unsent(id(0), 0), reasons.unsent(id(0), 1)), (count, 0));
+            assert_eq!((reasons.unsent_attempts(id(0), 0), reasons.unsent_attempts(id(0), 1)), (count, 0));
         }
         reasons.forget(id(0), 0);
-        assert_eq!(reasons.unsent(id(0), 0), 0);
+        assert_eq!(reasons.unsent_attempts(id(0), 0), 0);
     }
 
     #[test]
@@ -277,7 +277,7 @@ mod tests {
             say(number, Status::Waiting);
             say(number, Status::Done);
         }
-        assert!(reasons.of(id(0), 0).is_some(), "it is the only one that waits");
+        assert!(reasons.get(id(0), 0).is_some(), "it is the only one that waits");
         assert!(reasons.kept().order.len() < 200);
         // A recipient that is forgotten and deferred again comes behind the others, and once.
         say(1, Status::Waiting);

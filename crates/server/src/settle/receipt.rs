@@ -44,7 +44,7 @@ const fn number(kind: Kind) -> Option<u8> {
 }
 
 /// Returns the good news that is owed of a recipient in this state.
-pub(super) fn owed(state: State) -> Option<Kind> {
+pub(super) fn owed_report(state: State) -> Option<Kind> {
     Some(match state.owed()? {
         1 => Kind::Delivered,
         3 => Kind::Traced,
@@ -55,11 +55,11 @@ pub(super) fn owed(state: State) -> Option<Kind> {
 }
 
 /// Returns the state of a recipient whose report of this kind is owed; `None` for bad news.
-pub(super) fn owing(state: State, kind: Kind, due: Duration) -> Option<State> {
+pub(super) fn with_owed_report(state: State, kind: Kind, due: Duration) -> Option<State> {
     number(kind).map(|number| state.owing(number, due))
 }
 
 /// Makes the decision for a recipient whose report is owed.
-pub(super) fn judged(fate: AttemptOutcome, kind: Kind, state: State) -> RecipientDecision {
+pub(super) fn receipt_decision(fate: AttemptOutcome, kind: Kind, state: State) -> RecipientDecision {
     RecipientDecision { fate, kind: Some(kind), state: State { status: Status::Done, ..state } }
 }

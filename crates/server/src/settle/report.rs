@@ -117,7 +117,7 @@ pub(super) async fn report_recipients(
         is_further: context
             .dispatch
             .as_ref()
-            .is_some_and(|it| it.dsn_batcher.reports(envelope.id, foremost(&reports)) > 0),
+            .is_some_and(|it| it.dsn_batcher.report_count(envelope.id, foremost(&reports)) > 0),
         to,
     };
     report.recipients = reports.get(..fitting(&report, REPORT_OCTETS)).unwrap_or(&reports);
@@ -218,7 +218,7 @@ async fn store(
         Ok(stored) => {
             // A report with little room does not reduce the next one.
             if let Some(dispatch) = context.dispatch.as_ref().filter(|_| !stored.is_less) {
-                dispatch.dsn_batcher.reported(id, foremost);
+                dispatch.dsn_batcher.count_report(id, foremost);
             }
             let first = report.recipients.first().map(|one| one.kind);
             let kind = match (report.postmaster, has_failures, first) {

@@ -200,12 +200,12 @@ async fn a_delivery_that_is_to_be_told_of_with_others_is_owed_until_its_report_i
     assert_eq!(trial.spool.messages().len(), 1, "no report");
     drop(trial.spool.record(&changes).unwrap().await);
     for position in [0, 1] {
-        assert_eq!(trial.dispatch.dsn_batcher.word(list.id, position), None);
+        assert_eq!(trial.dispatch.dsn_batcher.pending_report(list.id, position), None);
     }
     assert_eq!(report_owed(&trial.context, list.id, &[0, 1].as_slice().into()), Duration::ZERO);
-    assert_eq!(trial.dispatch.dsn_batcher.word(list.id, 1), Some(PendingReport::Delivered));
+    assert_eq!(trial.dispatch.dsn_batcher.pending_report(list.id, 1), Some(PendingReport::Delivered));
     dsn_batcher::report(&trial.context, list.id).await;
-    assert_eq!(trial.dispatch.dsn_batcher.word(list.id, 1), None);
+    assert_eq!(trial.dispatch.dsn_batcher.pending_report(list.id, 1), None);
     let left: Vec<u32> = trial.spool.states(list.id).iter().map(|(entry, _)| entry.recipient).collect();
     assert_eq!((left, trial.spool.messages().len()), (vec![2, 3], 2), "one report on both");
     let report = trial.spool.messages().into_iter().find(|id| *id != list.id).unwrap();
@@ -233,9 +233,9 @@ async fn a_sender_hears_of_a_delay_once_although_an_attempt_began_before() {
         let settled = trial.settle(&list, &[(0, fresh)], &later, false).await;
         states.extend(settled.changes.iter().map(|one| one.state.is_warned()));
         drop(trial.spool.record(&settled.changes).unwrap().await);
-        assert_eq!(trial.dispatch.dsn_batcher.word(list.id, 0), Some(PendingReport::Delayed));
+        assert_eq!(trial.dispatch.dsn_batcher.pending_report(list.id, 0), Some(PendingReport::Delayed));
         dsn_batcher::report(&trial.context, list.id).await;
-        assert_eq!(trial.dispatch.dsn_batcher.word(list.id, 0), None);
+        assert_eq!(trial.dispatch.dsn_batcher.pending_report(list.id, 0), None);
     }
     assert_eq!(states, [false, true]);
     assert!(trial.spool.states_of(list.id, [0]).first().unwrap().0.state.is_warned());
@@ -258,7 +258,7 @@ async fn a_delivery_that_there_is_no_room_to_remember_is_owed_and_is_told_of_lat
     let delivered = AttemptOutcome::Delivered(Reply::parse(b"250 2.0.0 it is there\r\n", 512).unwrap());
     let settled = trial.settle(&list, &[(0, State::default())], &delivered, false).await;
     assert_eq!(settled.changes.first().unwrap().state.owed(), Some(2));
-    assert_eq!(trial.dispatch.dsn_batcher.word(list.id, 0), None, "there is no room");
+    assert_eq!(trial.dispatch.dsn_batcher.pending_report(list.id, 0), None, "there is no room");
     assert_eq!(trial.spool.messages().len(), 2, "no report on one alone");
     drop(trial.spool.record(&settled.changes).unwrap().await);
     let due = || trial.spool.states_of(list.id, [0]).first().unwrap().0.state.due;
@@ -281,7 +281,7 @@ fn one_too_many_goes_with_the_next_transaction() {
         let status = reply.status().unwrap_or_else(|| EnhancedCode::of(Outcome::Transient, 0, 0));
         let cause = Cause::new(status, line.to_owned(), Some(reply));
         let mut fate = AttemptOutcome::Deferred(cause).with_reason(&rules);
-        fate.hurry();
+        fate.retry_soon();
         matches!(fate, AttemptOutcome::Deferred(cause) if cause.is_crowded)
     };
     for line in [

@@ -46,7 +46,7 @@ impl Handler for AdminHandler {
             }
             Request::Hosts => server.answer_hosts(),
             Request::ForgetHosts => {
-                server.context.hosts.learn(schedule::Hosts::forget_all);
+                server.context.hosts.update(schedule::Hosts::forget_all);
                 Answer::done()
             }
             Request::Mailers => server.answer_mailers(),
@@ -85,7 +85,7 @@ impl Server {
     /// Returns the state of the next hops.
     fn answer_hosts(&self) -> Answer {
         let now = self.context.unix_now();
-        let hosts = self.context.hosts.look(|hosts| {
+        let hosts = self.context.hosts.with_table(|hosts| {
             let until = |at: Duration| at.saturating_sub(now).as_secs();
             let since = |at: Duration| now.saturating_sub(at).as_secs();
             let host = |view: schedule::HostView| Host {

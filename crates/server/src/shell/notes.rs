@@ -34,8 +34,8 @@ impl Server {
                     _ = ticks.tick() => {}
                 }
                 server.pass_notes(spool.as_deref());
-                lock(&server.accepted).feed(clock::now(), server.context.log.counter(Counter::Messages));
-                lock(&server.sent).feed(clock::now(), server.context.log.counter(SENT));
+                lock(&server.accepted).add_sample(clock::now(), server.context.log.counter(Counter::Messages));
+                lock(&server.sent).add_sample(clock::now(), server.context.log.counter(SENT));
                 if clock::now().saturating_duration_since(log_at) >= LOG_INTERVAL {
                     log_at = clock::now();
                     server.context.log.follow_file();

@@ -148,7 +148,7 @@ impl Server {
     /// Delivers accepted mail, and mail that the spool has from before.
     pub(crate) fn deliver(self: &Arc<Self>) {
         *lock(&self.deliveries) = Some(tokio::spawn(tasks::run(Arc::clone(&self.context))));
-        lock(&self.tasks).spawn(state_files::keep(Arc::clone(&self.context)));
+        lock(&self.tasks).spawn(state_files::save_periodically(Arc::clone(&self.context)));
         lock(&self.tasks).spawn(map_files::watch(Arc::clone(&self.context)));
     }
 

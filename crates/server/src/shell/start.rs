@@ -241,7 +241,7 @@ impl Prepared {
         let began = clock::now();
         let (hosts, forgotten) = match &opened {
             Some(_) => HostTable::open(&config),
-            None => (HostTable::forgetful(&config), None),
+            None => (HostTable::in_memory(&config), None),
         };
         let message_store = message_store(opened.as_ref());
         let spool = opened.as_ref().map(|(spool, _)| Arc::clone(spool));

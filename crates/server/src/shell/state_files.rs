@@ -10,7 +10,7 @@ use std::time::Duration;
 const SAVE_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Writes all of them once a minute until the server ends.
-pub(crate) async fn keep(context: Arc<Context>) {
+pub(crate) async fn save_periodically(context: Arc<Context>) {
     loop {
         tokio::select! {
             () = context.stop.begun() => return,

@@ -78,7 +78,7 @@ impl Server {
             held: spool.held,
             destinations: spool.destinations,
             on_command,
-            fullest: self.queue.as_ref().map(|commands| commands.fullest(FULLEST)).unwrap_or_default(),
+            fullest: self.queue.as_ref().map(|commands| commands.fullest_destinations(FULLEST)).unwrap_or_default(),
         }
     }
 

@@ -160,7 +160,7 @@ impl Machine {
             log: self.log.clone(),
             routing: ArcSwap::from_pointee(crate::routing::Routing::plain()),
             resolver: ArcSwap::from_pointee(Resolver::new(&config.dns).unwrap()),
-            hosts: HostTable::forgetful(&config),
+            hosts: HostTable::in_memory(&config),
             limits: limits::Limits::new(limits::Settings::new(&config), began),
             local_delivery: crate::deliver::local::LocalDelivery::new(&config),
             delivery_watchers: crate::delivery_watch::DeliveryWatchers::default(),

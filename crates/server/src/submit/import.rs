@@ -116,7 +116,7 @@ impl PendingImport {
     ///
     /// # Errors
     /// It is not.
-    pub fn keep(&self) -> io::Result<()> {
+    pub fn make_durable(&self) -> io::Result<()> {
         self.file.sync_all()?;
         rename(&self.directory, &format!("new.{}", self.name), &format!("{WAIT}{}", self.name))
     }
@@ -173,7 +173,7 @@ pub fn sync(directory: &Path) -> io::Result<()> {
 ///
 /// # Errors
 /// The directory cannot be listed.
-pub fn left(directory: &Path) -> io::Result<Vec<(String, Result<ImportedMessage, String>)>> {
+pub fn earlier_messages(directory: &Path) -> io::Result<Vec<(String, Result<ImportedMessage, String>)>> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(directory)? {
         let name = entry?.file_name().to_string_lossy().into_owned();
@@ -241,10 +241,10 @@ mod tests {
         for _ in 0..2 {
             let mut filing = Filing::begin_import(place.path(), &submission("/q/qfX")).unwrap();
             filing.write(b"Subject: x\r\n\r\n").unwrap();
-            filing.end_import().unwrap().keep().unwrap();
+            filing.end_import().unwrap().make_durable().unwrap();
             assert_eq!(names(place.path()), [format!("wait.{name}")], "the next run writes it anew");
         }
-        let found = left(place.path()).unwrap();
+        let found = earlier_messages(place.path()).unwrap();
         assert_eq!(found, [(name.clone(), Ok(submission("/q/qfX").adopted.unwrap()))]);
         std::fs::write(place.path().join(format!("mail.{name}")), "of somebody").unwrap();
         assert_eq!(release(place.path(), &name).unwrap_err().kind(), ErrorKind::AlreadyExists, "nothing is replaced");
@@ -252,7 +252,7 @@ mod tests {
         if crate::env::machine::is_root() {
             let path = place.path().join(format!("wait.{name}"));
             std::os::unix::fs::chown(&path, Some(4_711), None).unwrap();
-            assert!(left(place.path()).unwrap()[0].1.as_ref().unwrap_err().contains("4711"));
+            assert!(earlier_messages(place.path()).unwrap()[0].1.as_ref().unwrap_err().contains("4711"));
             std::os::unix::fs::chown(&path, Some(0), None).unwrap();
         }
         release(place.path(), &name).unwrap();
@@ -260,9 +260,9 @@ mod tests {
         let mut filing = Filing::begin_import(place.path(), &submission("/q/qfY")).unwrap();
         filing.write(b"x\r\n").unwrap();
         let waiting = filing.end_import().unwrap();
-        waiting.keep().unwrap();
+        waiting.make_durable().unwrap();
         waiting.forget();
         std::fs::write(place.path().join("wait.0"), "no message").unwrap();
-        assert!(matches!(left(place.path()).unwrap().as_slice(), [(name, Err(_))] if name == "0"));
+        assert!(matches!(earlier_messages(place.path()).unwrap().as_slice(), [(name, Err(_))] if name == "0"));
     }
 }

@@ -5,7 +5,7 @@
 //! server may take the message, and that before a file is removed.
 
 use super::ASIDE;
-use super::job::{Job, aside};
+use super::job::{Job, moved_aside_path};
 use super::report::{ImportReport, Left, Why};
 use crate::exit::Failure;
 use server::submit::import;
@@ -45,7 +45,7 @@ impl<'a> Batch<'a> {
     /// # Errors
     /// Something could not be written. Each message is still in the queue, or durable in the pickup directory, where
     /// the next run finds it.
-    pub(super) fn commit(&mut self, report: &mut ImportReport) -> Result<(), Failure> {
+    pub(super) fn release_to_server(&mut self, report: &mut ImportReport) -> Result<(), Failure> {
         let jobs = std::mem::take(&mut self.jobs);
         if jobs.is_empty() {
             return Ok(());
@@ -58,8 +58,8 @@ impl<'a> Batch<'a> {
             match move_aside(&job.files, &mut touched) {
                 Ok(()) => moved.push(job),
                 Err(error) => {
-                    report.left(Left::new(
-                        job.control(),
+                    report.add_left(Left::new(
+                        job.control_file(),
                         Why::Unreadable,
                         format!("it cannot be moved aside: {error}"),
                     ));
@@ -78,7 +78,7 @@ impl<'a> Batch<'a> {
             if self.removes {
                 remove(&job.files);
             }
-            report.taken(job.summary());
+            report.add_taken(job.summary());
         }
         Ok(())
     }
@@ -89,8 +89,10 @@ fn keep(jobs: &[Job]) -> io::Result<()> {
     let waiting: Vec<_> = jobs.iter().filter_map(|job| job.waiting.as_ref()).collect();
     let each = waiting.len().div_ceil(WRITERS).max(1);
     thread::scope(|scope| {
-        let threads: Vec<_> =
-            waiting.chunks(each).map(|some| scope.spawn(move || some.iter().try_for_each(|one| one.keep()))).collect();
+        let threads: Vec<_> = waiting
+            .chunks(each)
+            .map(|some| scope.spawn(move || some.iter().try_for_each(|one| one.make_durable())))
+            .collect();
         threads.into_iter().try_for_each(|thread| {
             thread.join().unwrap_or_else(|_| Err(io::Error::other("a thread that wrote files has failed")))
         })
@@ -104,7 +106,7 @@ fn keep(jobs: &[Job]) -> io::Result<()> {
 /// The first could not be moved: nothing has changed.
 pub(super) fn move_aside(files: &[PathBuf], touched: &mut BTreeSet<PathBuf>) -> io::Result<()> {
     for (number, file) in files.iter().enumerate() {
-        let to = aside(file);
+        let to = moved_aside_path(file);
         let moved = make_aside(&to, touched).and_then(|()| rename(file, &to));
         match moved {
             Ok(()) => touched.extend(file.parent().map(Path::to_owned)),
@@ -144,7 +146,7 @@ pub(super) fn sync_all(touched: &BTreeSet<PathBuf>) -> Result<(), Failure> {
 pub(super) fn remove(files: &[PathBuf]) {
     for file in files {
         // A file that stays is harmless: its directory says what it holds.
-        drop(fs::remove_file(aside(file)));
+        drop(fs::remove_file(moved_aside_path(file)));
     }
     for directory in files.iter().filter_map(|file| file.parent()).collect::<BTreeSet<_>>() {
         // It is empty as a rule, and then not needed.

@@ -63,11 +63,11 @@ impl QueueDirectories {
         Ok(Self { root, directories })
     }
 
-    /// Keeps other runs away from this queue for as long as the file is open.
+    /// Locks the queue against other runs for as long as the file is open.
     ///
     /// # Errors
     /// There is one.
-    pub(super) fn alone(&self) -> Result<File, Failure> {
+    pub(super) fn lock_exclusively(&self) -> Result<File, Failure> {
         let directory = File::open(&self.root).map_err(|error| Failure::io(self.root.display(), &error))?;
         flock(&directory, FlockOperation::NonBlockingLockExclusive).map_err(|error| match error {
             Errno::WOULDBLOCK => {
@@ -91,11 +91,11 @@ impl QueueDirectories {
         &self.directories
     }
 
-    /// All control files, the oldest queue ids first; files that will not be taken over are reported.
+    /// Returns all control files, the oldest queue ids first; files that will not be taken over are reported.
     ///
     /// # Errors
     /// A directory cannot be listed.
-    pub(super) fn files(&self, report: &mut ImportReport) -> Result<Vec<ControlFile>, Failure> {
+    pub(super) fn control_files(&self, report: &mut ImportReport) -> Result<Vec<ControlFile>, Failure> {
         let mut found = Vec::new();
         for (number, directory) in self.directories.iter().enumerate() {
             let names = list(&directory.control)?;
@@ -110,13 +110,13 @@ impl QueueDirectories {
                     FileKind::Lost => {
                         known.insert(file.id.clone());
                         let reason = "sendmail could not read it and has put it aside; look at it, rename it to qf… once it is right";
-                        report.left(Left::new(path(), Why::Lost, reason));
+                        report.add_left(Left::new(path(), Why::Lost, reason));
                     }
                     FileKind::Temporary => {
                         known.insert(file.id.clone());
                         if !names.iter().any(|other| other.id == file.id && other.kind == FileKind::Control) {
                             let reason = "it was being written when sendmail stopped, and was not accepted";
-                            report.left(Left::new(path(), Why::Leftover, reason));
+                            report.add_left(Left::new(path(), Why::Leftover, reason));
                         }
                     }
                     FileKind::Data | FileKind::Transcript => {}
@@ -128,7 +128,7 @@ impl QueueDirectories {
                 if !self.has_control(&file.id) {
                     let reason =
                         "no control file belongs to it: sendmail had not accepted that message, or had finished it";
-                    report.left(Left::new(directory.data.join(file.name()), Why::Leftover, reason));
+                    report.add_left(Left::new(directory.data.join(file.name()), Why::Leftover, reason));
                 }
             }
         }
@@ -144,8 +144,8 @@ impl QueueDirectories {
         names.any(|path| path.exists())
     }
 
-    /// Processes of sendmail that work in this queue: it changes its working directory to that of the queue.
-    pub(super) fn sendmails(&self) -> Vec<(u32, String)> {
+    /// Lists the processes of sendmail that work in this queue: it changes its working directory to that of the queue.
+    pub(super) fn running_sendmails(&self) -> Vec<(u32, String)> {
         let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
         let of = |entry: io::Result<fs::DirEntry>| {
             let entry = entry.ok()?;

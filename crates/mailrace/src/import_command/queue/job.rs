@@ -50,13 +50,13 @@ impl Job {
     }
 
     /// Returns the control file.
-    pub(super) fn control(&self) -> &Path {
+    pub(super) fn control_file(&self) -> &Path {
         &self.summary.path
     }
 }
 
 /// Returns where a file of the queue is once it was taken over.
-pub(super) fn aside(path: &Path) -> PathBuf {
+pub(super) fn moved_aside_path(path: &Path) -> PathBuf {
     let name = path.file_name().unwrap_or_default();
     path.parent().unwrap_or_else(|| Path::new("")).join(ASIDE).join(name)
 }
@@ -66,7 +66,7 @@ impl Reader<'_> {
     ///
     /// # Errors
     /// The pickup directory cannot be written; nothing of this message is in it.
-    pub(super) fn read(
+    pub(super) fn read_message(
         &self,
         found: &ControlFile,
         special: &mut Special<'_>,
@@ -81,7 +81,7 @@ impl Reader<'_> {
             let reason = "it was handed in before, and waits in the pickup directory for the server to take it";
             return Ok(Err(Left::new(path, Why::Known, reason)));
         }
-        let (lock, message, recipients, data) = match self.understand(directory, &found.file, &path, special) {
+        let (lock, message, recipients, data) = match self.read_control_file(directory, &found.file, &path, special) {
             Ok(read) => read,
             Err(left) => return Ok(Err(left)),
         };
@@ -148,7 +148,7 @@ impl Reader<'_> {
         Err(format!("it has {bytes} octets, and message.size_max is {}; raise that", self.size_max))
     }
 
-    fn understand(
+    fn read_control_file(
         &self,
         directory: &QueueDirectory,
         file: &QueueFile,
@@ -160,12 +160,12 @@ impl Reader<'_> {
             .map_err(|error| Left::new(path, Why::Unreadable, error.0.text).at(error.0.line))?;
         let recipients =
             special.recipients(&message).map_err(|(line, why, text)| Left::new(path, why, text).at(line))?;
-        let data = self.data(directory, file, message.data_directory.as_deref(), path)?;
+        let data = self.open_text(directory, file, message.data_directory.as_deref(), path)?;
         Ok((lock, message, recipients, data))
     }
 
     /// Opens the text of a message: beside the control file, or where the file says.
-    fn data(
+    fn open_text(
         &self,
         directory: &QueueDirectory,
         file: &QueueFile,

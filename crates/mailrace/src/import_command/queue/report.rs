@@ -92,22 +92,22 @@ impl ImportReport {
         Self { is_dry, removes, taken: Vec::new(), left: Vec::new(), resumed: 0, known: HashSet::new() }
     }
 
-    pub(super) fn taken(&mut self, summary: Summary) {
+    pub(super) fn add_taken(&mut self, summary: Summary) {
         self.taken.push(summary);
     }
 
-    pub(super) fn left(&mut self, left: Left) {
+    pub(super) fn add_left(&mut self, left: Left) {
         self.left.push(left);
     }
 
-    /// Prints it; the exit status.
+    /// Prints the report, and returns the exit status.
     ///
     /// # Errors
     /// It cannot be printed.
-    pub(super) fn finish(&self, as_json: bool, root: &Path, took: Duration) -> Result<Exit, Failure> {
+    pub(super) fn print(&self, as_json: bool, root: &Path, took: Duration) -> Result<Exit, Failure> {
         let mut output = Output::new();
         if as_json {
-            output.json(&self.json());
+            output.print_json(&self.json());
         } else {
             self.show(&mut output, root, took);
         }
@@ -135,7 +135,7 @@ impl ImportReport {
             let now = clock::unix_us() / 1_000_000;
             for one in &self.taken {
                 let hold = one.hold.as_ref().map(|why| format!(", held: {}", plain(why))).unwrap_or_default();
-                output.line(format!(
+                output.print_line(format!(
                     "{}: from {} to {}, waits for {}{hold}",
                     plain(&one.path.display().to_string()),
                     plain(&one.sender),
@@ -148,18 +148,18 @@ impl ImportReport {
         let held = self.taken.iter().filter(|one| one.hold.is_some()).count();
         let done = if self.is_dry { "would be taken over" } else { "taken over" };
         let messages = count(self.taken.len() as u64, "message");
-        output.line(format!(
+        output.print_line(format!(
             "{messages} for {} {done}, {held} of them held; {} not; {:.1} s",
             count(recipients as u64, "recipient"),
             count(self.left.len() as u64, "file"),
             took.as_secs_f64()
         ));
         if self.resumed > 0 {
-            output.line(format!("{} of an earlier run given to the server", count(self.resumed, "message")));
+            output.print_line(format!("{} of an earlier run given to the server", count(self.resumed, "message")));
         }
         if !self.is_dry && !self.removes && !self.taken.is_empty() {
             let root = root.display();
-            output.line(format!("their files are in {ASIDE}, below {root}; remove them when all is well"));
+            output.print_line(format!("their files are in {ASIDE}, below {root}; remove them when all is well"));
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::batch::{move_aside, remove, sync_all};
 use super::directories::QueueDirectories;
-use super::job::aside;
+use super::job::moved_aside_path;
 use super::report::{ImportReport, Left, Why};
 use crate::exit::Failure;
 use route::import::queue::{FileKind, QueueFile};
@@ -11,22 +11,22 @@ use std::collections::{BTreeSet, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Brings to an end what an earlier run on this queue has begun.
+/// Finishes the messages that an earlier run on this queue has begun.
 ///
 /// # Errors
 /// The pickup directory or the queue cannot be written.
-pub(super) fn resume(
+pub(super) fn finish_earlier_run(
     place: &QueueDirectories,
     pickup: &Path,
     removes: bool,
     report: &mut ImportReport,
 ) -> Result<(), Failure> {
     let fails = |error: io::Error| Failure::io(pickup.display(), &error);
-    for (name, found) in import::left(pickup).map_err(fails)? {
+    for (name, found) in import::earlier_messages(pickup).map_err(fails)? {
         let adopted = match found {
             Ok(adopted) => adopted,
             Err(why) => {
-                report.left(Left::new(pickup.join(format!("wait.{name}")), Why::Unreadable, why));
+                report.add_left(Left::new(pickup.join(format!("wait.{name}")), Why::Unreadable, why));
                 continue;
             }
         };
@@ -39,7 +39,7 @@ pub(super) fn resume(
             // Still sendmail's: this run writes it anew.
             continue;
         }
-        if !aside(&control).exists() {
+        if !moved_aside_path(&control).exists() {
             // sendmail has delivered it meanwhile.
             import::forget(pickup, &name).map_err(fails)?;
             continue;

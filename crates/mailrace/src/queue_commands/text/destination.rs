@@ -5,20 +5,20 @@ use crate::terminal_text::plain;
 use operator::answers::{DestinationLine, DestinationStatus, StragglerLine};
 
 /// Prints a destination and, below it, its state.
-pub(super) fn destination(output: &mut Output, line: &DestinationLine) {
+pub(super) fn print_destination(output: &mut Output, line: &DestinationLine) {
     let DestinationLine { destination, recipients, status } = line;
-    output.line(format_args!("{:>10}  {}", thousands(*recipients), plain(destination)));
+    output.print_line(format_args!("{:>10}  {}", thousands(*recipients), plain(destination)));
     state(output, status, &[destination]);
 }
 
 /// Prints a group of recipients, and below it why they wait.
-pub(super) fn straggler(output: &mut Output, line: &StragglerLine) {
+pub(super) fn print_straggler(output: &mut Output, line: &StragglerLine) {
     let host = line.host.as_deref();
     let name = host.or(line.to.as_deref()).or(line.destination.as_deref()).unwrap_or("?");
     let (recipients, messages) = (thousands(line.recipients), thousands(line.messages));
-    output.line(format_args!("{recipients:>10}  {messages:>8}  {:>6}  {}", age(line.oldest), plain(name)));
+    output.print_line(format_args!("{recipients:>10}  {messages:>8}  {:>6}  {}", age(line.oldest), plain(name)));
     if host.is_some() {
-        output.line(format_args!("            {}", destinations_of_host(line)));
+        output.print_line(format_args!("            {}", destinations_of_host(line)));
     }
     let down = line.status.down.as_deref();
     if down.is_some() {
@@ -26,9 +26,9 @@ pub(super) fn straggler(output: &mut Output, line: &StragglerLine) {
         state(output, &line.status, &named);
     }
     match (down, line.reason.as_deref()) {
-        (None, Some(reason)) => output.line(format_args!("            {}", plain(reason))),
+        (None, Some(reason)) => output.print_line(format_args!("            {}", plain(reason))),
         (Some(down), Some(reason)) if host.is_some() && down != reason => {
-            output.line(format_args!("            last said: {}", plain(reason)));
+            output.print_line(format_args!("            last said: {}", plain(reason)));
         }
         _ => {}
     }
@@ -48,28 +48,30 @@ fn destinations_of_host(line: &StragglerLine) -> String {
 fn state(output: &mut Output, status: &DestinationStatus, named: &[&str]) {
     let connections = status.connections.unwrap_or(0);
     if let Some(why) = &status.down {
-        output.line(format_args!("            down, {}: {}", next_try(status), plain(why)));
+        output.print_line(format_args!("            down, {}: {}", next_try(status), plain(why)));
     } else if connections > 0 {
         let messages = count(status.in_flight.unwrap_or(0), "message");
-        output.line(format_args!("            {} with {messages} under way", count(connections, "connection")));
+        output.print_line(format_args!("            {} with {messages} under way", count(connections, "connection")));
     }
     if let Some(waits) = waits_for(status) {
         let more = if status.has_more { ", and more in the spool" } else { "" };
-        output.line(format_args!("            {waits}"));
-        output.line(format_args!("            {} in memory{more}", count(status.ready, "message")));
+        output.print_line(format_args!("            {waits}"));
+        output.print_line(format_args!("            {} in memory{more}", count(status.ready, "message")));
     }
     let slow = match status.lane {
         Some(_) => ", which were silent: long time limits, few connections",
         None => "",
     };
     if let Some(site) = status.site.as_deref().filter(|site| !named.contains(site)) {
-        output.line(format_args!("            goes to {}{slow}", plain(site)));
+        output.print_line(format_args!("            goes to {}{slow}", plain(site)));
     }
     if let Some(rate) = status.messages_per_second {
-        output.line(format_args!("            paced: {rate} messages a second at most, by its [[destination]] rule"));
+        output.print_line(format_args!(
+            "            paced: {rate} messages a second at most, by its [[destination]] rule"
+        ));
     }
     if let Some(pace) = learned_pace(status) {
-        output.line(format_args!("            {pace}"));
+        output.print_line(format_args!("            {pace}"));
     }
 }
 

@@ -9,23 +9,23 @@ use operator::answers::{HoldLine, MessageLine, RecipientLine};
 const STATE_COLUMN: usize = 44;
 
 /// Prints a message of a list.
-pub(super) fn listed(output: &mut Output, line: &MessageLine) {
+pub(super) fn print_listed(output: &mut Output, line: &MessageLine) {
     let size = line.size.map_or_else(|| "?".to_owned(), short_bytes);
-    output.line(format_args!("{}  {:>6}  {size:>5}  {}", id(line), age(line.age), sender(line)));
+    output.print_line(format_args!("{}  {:>6}  {size:>5}  {}", id(line), age(line.age), sender(line)));
     if let Some(trouble) = &line.trouble {
-        output.line(format_args!("    its envelope cannot be read: {}", plain(trouble)));
+        output.print_line(format_args!("    its envelope cannot be read: {}", plain(trouble)));
     }
     recipients(output, line, false);
     let more = line.more_recipients;
     if more > 0 {
-        output.line(format_args!("    and {}; mailrace queue show has them", count(more, "more recipient")));
+        output.print_line(format_args!("    and {}; mailrace queue show has them", count(more, "more recipient")));
     }
 }
 
 /// Prints the facts of a message as a whole.
-pub(super) fn head(output: &mut Output, line: &MessageLine) {
-    output.line(id(line));
-    let mut row = |name: &str, value: String| output.line(format_args!("  {name:<12} {value}"));
+pub(super) fn print_head(output: &mut Output, line: &MessageLine) {
+    output.print_line(id(line));
+    let mut row = |name: &str, value: String| output.print_line(format_args!("  {name:<12} {value}"));
     row("from", sender(line));
     row("age", age(line.age));
     if let Some(size) = line.size {
@@ -44,27 +44,27 @@ pub(super) fn head(output: &mut Output, line: &MessageLine) {
 }
 
 /// Prints the recipients of a message that is shown, the state of their destinations, and its header section.
-pub(super) fn shown(output: &mut Output, line: &MessageLine) {
+pub(super) fn print_shown(output: &mut Output, line: &MessageLine) {
     recipients(output, line, true);
     for (name, status) in &line.destinations {
         if let Some(why) = &status.down {
-            output.line(format_args!("  {} is down, {}: {}", plain(name), next_try(status), plain(why)));
+            output.print_line(format_args!("  {} is down, {}: {}", plain(name), next_try(status), plain(why)));
         }
         if let Some(pace) = learned_pace(status) {
-            output.line(format_args!("  {} is {pace}", plain(name)));
+            output.print_line(format_args!("  {} is {pace}", plain(name)));
         }
     }
     if let Some(headers) = &line.headers {
-        output.line("");
-        headers.lines().for_each(|line| output.line(format_args!("  | {}", plain(&line.replace('\t', "    ")))));
+        output.print_line("");
+        headers.lines().for_each(|line| output.print_line(format_args!("  | {}", plain(&line.replace('\t', "    ")))));
     }
 }
 
 /// Prints the recipients that a command changes, one on a line, as the log names them.
-pub(super) fn changed(output: &mut Output, line: &MessageLine) {
+pub(super) fn print_changed(output: &mut Output, line: &MessageLine) {
     let from = sender(line);
     for one in &line.recipients {
-        output.line(format_args!("{} from={from} to=<{}>", id(line), address(one)));
+        output.print_line(format_args!("{} from={from} to=<{}>", id(line), address(one)));
     }
 }
 
@@ -75,9 +75,9 @@ fn recipients(output: &mut Output, line: &MessageLine, has_params: bool) {
         let address = address(one);
         let state = state(one, now);
         if address.chars().count() + 5 < STATE_COLUMN {
-            output.line(format_args!("    {address:<width$}{state}", width = STATE_COLUMN - 4));
+            output.print_line(format_args!("    {address:<width$}{state}", width = STATE_COLUMN - 4));
         } else {
-            output.line(format_args!("    {address}\n{:STATE_COLUMN$}{state}", ""));
+            output.print_line(format_args!("    {address}\n{:STATE_COLUMN$}{state}", ""));
         }
         let is_elsewhere = !one.destination.is_empty() && !address.ends_with(&format!("@{}", one.destination));
         let via = is_elsewhere.then(|| format!("by way of {}", plain(&one.destination)));
@@ -85,7 +85,7 @@ fn recipients(output: &mut Output, line: &MessageLine, has_params: bool) {
         let reason = one.reason.as_deref().map(plain);
         let params = one.params.as_deref().filter(|_| has_params).map(plain);
         for below in [via, hold, reason, params].into_iter().flatten() {
-            output.line(format_args!("      {below}"));
+            output.print_line(format_args!("      {below}"));
         }
     }
 }

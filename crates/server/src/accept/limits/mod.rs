@@ -322,7 +322,7 @@ impl LimitsState {
         client.open += 1;
         match limits.rate {
             Rate::Window(0) => {}
-            Rate::Window(_) => self.windows.take(key, now),
+            Rate::Window(_) => self.windows.record(key, now),
             Rate::Second(rate) => client.bucket.take(rate, now),
         }
     }

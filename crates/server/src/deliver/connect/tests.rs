@@ -211,13 +211,13 @@ impl World {
     }
 
     fn may_try(&self, address: &str) -> bool {
-        self.context.hosts.look(|hosts| hosts.may_try(address.parse().unwrap(), self.context.unix_now()))
+        self.context.hosts.with_table(|hosts| hosts.may_try(address.parse().unwrap(), self.context.unix_now()))
     }
 
     /// Returns whether TLS is not to be tried with a host so much later.
     fn tls_is_broken(&self, address: SocketAddr, later: Duration) -> bool {
         let then = self.context.unix_now() + later;
-        self.context.hosts.look(|hosts| hosts.tls_is_broken(address, then))
+        self.context.hosts.with_table(|hosts| hosts.tls_is_broken(address, then))
     }
 }
 
@@ -297,7 +297,7 @@ async fn who_was_not_tried_for_lack_of_time_comes_first_the_next_time() {
     let world = World::new(&specs);
     let long_ago = world.context.unix_now() - Duration::from_secs(3_600);
     for address in &addresses[..4] {
-        world.context.hosts.learn(|hosts| hosts.failed(address.parse().unwrap(), long_ago));
+        world.context.hosts.update(|hosts| hosts.failed(address.parse().unwrap(), long_ago));
     }
     let (opened, took) = world.open(Lane::Fast).await;
     assert_eq!((opened.is_ok(), took), (true, 10_000));
@@ -395,7 +395,7 @@ async fn a_host_that_is_silent_about_tls_is_spoken_to_in_clear_for_an_hour() {
             assert_eq!((world.dialled().len(), time), (connections, took), "{lane:?}");
         }
         assert!(world.tls_is_broken(address, 59 * MINUTE) && !world.tls_is_broken(address, 60 * MINUTE));
-        let expected = world.context.hosts.look(|hosts| hosts.expected(address));
+        let expected = world.context.hosts.with_table(|hosts| hosts.expected(address));
         assert!(expected < Some(Duration::from_secs(1)), "{expected:?}");
     }
     let world = World::new(&[("one", ONE, Mood::BrokenTls)]);
@@ -418,7 +418,8 @@ async fn one_that_is_called_off_ends_and_the_next_one_begins_with_another_host()
         assert!(trouble.is_ours && took == 300, "{mood:?}: {trouble:?} after {took} ms");
         assert_eq!(world.dialled(), ["192.0.2.1"]);
         let now = world.context.unix_now();
-        let failures = world.context.hosts.look(|hosts| hosts.views(now).map(|one| one.failures).collect::<Vec<_>>());
+        let failures =
+            world.context.hosts.with_table(|hosts| hosts.views(now).map(|one| one.failures).collect::<Vec<_>>());
         assert_eq!(failures, [0], "it was not given the time to fail");
         let (opened, _) = world.open(Lane::Fast).await;
         assert_eq!(&*opened.unwrap().peer.name, "two");

@@ -327,7 +327,7 @@ impl ConnectionOpening<'_> {
         }
         let now = self.context.unix_now();
         let address = peer.address.socket();
-        address.map_or(TlsRecord::Unknown, |address| self.context.hosts.look(|hosts| hosts.tls(address, now)))
+        address.map_or(TlsRecord::Unknown, |address| self.context.hosts.with_table(|hosts| hosts.tls(address, now)))
     }
 }
 

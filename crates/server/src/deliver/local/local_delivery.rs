@@ -176,7 +176,7 @@ impl LocalDelivery {
             // A worker sees more of the machine.
             return HandedIn::Done(self.carry_out_one(None, letters));
         }
-        let place = match self.agent.place(&letters.order) {
+        let place = match self.agent.find_target(&letters.order) {
             Ok(place) => place,
             Err(verdict) => return HandedIn::Done(HandoverResult::Verdict(verdict)),
         };
@@ -246,10 +246,10 @@ impl LocalDelivery {
     fn carry_out(&self, place: Option<&DeliveryTarget>, batch: Vec<LocalJob>) -> Vec<HandoverResult> {
         let who = place.filter(|place| !place.is_program()).map(|place| &place.person.login);
         match &self.workers {
-            Some(workers) => workers.carry_out(who, &batch, &self.settings),
+            Some(workers) => workers.deliver_batch(who, &batch, &self.settings),
             None => {
                 let mut batch = Batch { rest: batch.into(), now: None };
-                self.agent.carry_out(&mut batch).into_iter().map(HandoverResult::Verdict).collect()
+                self.agent.deliver_batch(&mut batch).into_iter().map(HandoverResult::Verdict).collect()
             }
         }
     }

@@ -129,7 +129,7 @@ pub(crate) async fn deliver(
             *place = verdict;
         }
     }
-    verdicts.into_iter().map(|verdict| fate(verdict.without_text_of(what))).collect()
+    verdicts.into_iter().map(|verdict| fate(verdict.without_file_name(what))).collect()
 }
 
 /// How far the clock of the machine may have been set since the start.

@@ -106,7 +106,7 @@ impl Dispatch {
         generation: u64,
     ) -> Option<Result<Arc<Site>, NoHosts>> {
         let expected =
-            found.as_ref().ok().and_then(|site| context.hosts.expected(&site.addresses(), context.unix_now()));
+            found.as_ref().ok().and_then(|site| context.hosts.expected_time(&site.addresses(), context.unix_now()));
         let is_current = self.with_state(|state, now| {
             if state.sites.generation() != generation {
                 return false;

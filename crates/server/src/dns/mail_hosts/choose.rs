@@ -82,7 +82,7 @@ fn embedded(ip: IpAddr) -> Option<IpAddr> {
 }
 
 /// Returns the hosts that the configuration names for a domain, each once.
-pub(super) fn given(domain: &str, given: &DnsOverride) -> Vec<HostCandidate> {
+pub(super) fn configured_candidates(domain: &str, given: &DnsOverride) -> Vec<HostCandidate> {
     if given.mx.is_empty() {
         return vec![HostCandidate { preference: 0, name: domain.into(), address: None }];
     }

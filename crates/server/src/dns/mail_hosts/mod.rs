@@ -327,7 +327,7 @@ impl Resolver {
     async fn look_up(&self, wanted: HostQuery<'_>, asks: bool, hold: &mut Hold) -> Result<Vec<MailHost>, NoHosts> {
         let HostQuery { domain, given, port, us, family, seed } = wanted;
         let mut candidates = match given {
-            Some(given) => choose::given(domain, given),
+            Some(given) => choose::configured_candidates(domain, given),
             None => {
                 let known = self.known(domain, Kind::Mx, self.delivery_limit(asks)).await;
                 hold.note(&known);

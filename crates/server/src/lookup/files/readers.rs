@@ -80,7 +80,7 @@ impl Readers {
         if let Some(why) = self.hangs(group) {
             return Reply::Trouble(why);
         }
-        match self.helper.reader() {
+        match self.helper.start_reader() {
             Ok(worker) => self.settle(talk(&worker, request, bytes_max, until), worker, request, group),
             Err(HandoverResult::Verdict(verdict) | HandoverResult::Gone(verdict)) => Reply::Trouble(verdict.text),
         }
@@ -95,7 +95,7 @@ impl Readers {
             }
             Err(error) if is_late(&error) => {
                 let mut hung = self.hung.lock().unwrap_or_else(PoisonError::into_inner);
-                hung.entry(group.into()).or_default().push(worker.leave());
+                hung.entry(group.into()).or_default().push(worker.kill());
                 let seconds = TIME_MAX.as_secs();
                 Reply::Trouble(format!("files of {} are not read within {seconds} s", name(&request.user)))
             }
@@ -169,7 +169,7 @@ fn talk(worker: &Worker, request: &Request, bytes_max: u64, until: Instant) -> i
 mod tests {
     use super::super::request::What;
     use super::*;
-    use ::local::privileged::{Taken, take_over};
+    use ::local::privileged::{HelperRequest, receive_request};
     use std::os::fd::{AsFd as _, OwnedFd};
     use std::sync::mpsc::{Receiver, channel};
 
@@ -180,10 +180,10 @@ mod tests {
     /// Starts a thread for each process: one of joe's hangs, one of bob's ends, others answer. The receiver gets the
     /// descriptors of those that were started.
     fn helper() -> (Arc<Readers>, Receiver<OwnedFd>) {
-        let (helper, control) = Helper::pair().unwrap();
+        let (helper, control) = Helper::socket_pair().unwrap();
         let (tell, told) = channel();
         std::thread::spawn(move || {
-            while let Ok(Taken::Reader(stream, _leash)) = take_over(control.as_fd()) {
+            while let Ok(HelperRequest::Reader(stream, _leash)) = receive_request(control.as_fd()) {
                 tell.send(stream.try_clone().unwrap()).unwrap();
                 std::thread::spawn(move || {
                     let stream = UnixStream::from(stream);

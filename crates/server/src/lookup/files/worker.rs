@@ -99,7 +99,7 @@ impl Reader<'_> {
         if request.user.is_empty() {
             let is_there = |name: &str| accounts.find(name).is_ok_and(|found| found.is_some());
             let user = Local::default_user_of(&self.settings.default_user, is_there);
-            let named = person::named("local.default_user", user, &accounts);
+            let named = person::configured_login("local.default_user", user, &accounts);
             return named.map_err(|verdict| Reply::Trouble(verdict.text));
         }
         accounts.find(&request.user).map_err(trouble)?.ok_or(Reply::Absent)

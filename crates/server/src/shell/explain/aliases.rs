@@ -147,7 +147,7 @@ impl AliasLintContext {
             command::Command::Run { .. } if !self.runs_programs => Err(::local::person::NO_PROGRAMS.to_owned()),
             command::Command::Run { words, .. } => {
                 let program = words.first().map(String::as_str).unwrap_or_default();
-                command::find(program, &self.programs).map(|_| ())
+                command::find_program(program, &self.programs).map(|_| ())
             }
         }
     }

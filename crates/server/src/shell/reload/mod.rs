@@ -126,7 +126,7 @@ impl Server {
             self.open(address, ListenerProfile::new(&config, &listen, authenticator.as_deref(), tls.as_ref()), sockets);
         }
         self.context.live.store(Arc::new(ActiveConfig::new(config, authenticator).with_reasons(reasons)));
-        self.context.hosts.configure(&self.context.live.load().config);
+        self.context.hosts.set_limits(&self.context.live.load().config);
         dispatch::reconfigure(&self.context, &renewal);
         let changed = differences.iter().map(ToString::to_string).collect();
         let warnings = loaded.warnings.iter().map(config::Problem::line).chain(maps.notes).chain(of_tls);

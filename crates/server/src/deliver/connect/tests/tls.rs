@@ -17,7 +17,7 @@ impl World {
     /// A host had TLS so long ago, and has failed since `fails` ago, if that is some.
     fn had_tls(self, address: &str, ago: Duration, fails: Option<Duration>) -> Self {
         let (address, now) = (address.parse().unwrap(), self.context.unix_now());
-        self.context.hosts.learn(|hosts| {
+        self.context.hosts.update(|hosts| {
             hosts.tls_worked(address, now - ago);
             if let Some(fails) = fails {
                 // Attempts in between, so that it is one period.
@@ -32,7 +32,7 @@ impl World {
 
     fn record(&self, address: &str) -> TlsRecord {
         let now = self.context.unix_now();
-        self.context.hosts.look(|hosts| hosts.tls(address.parse().unwrap(), now))
+        self.context.hosts.with_table(|hosts| hosts.tls(address.parse().unwrap(), now))
     }
 }
 
@@ -151,7 +151,7 @@ async fn what_lasts_for_long_enough_is_taken_for_the_loss_of_tls() {
 async fn two_failures_far_apart_are_not_one_long_one() {
     let world = World::new(&[("one", ONE, Mood::BrokenTls)]).had_tls(ONE, 9 * 24 * HOUR, None);
     let (address, now) = (ONE.parse().unwrap(), world.context.unix_now());
-    world.context.hosts.learn(|hosts| {
+    world.context.hosts.update(|hosts| {
         hosts.tls_missing(address, HOUR, now - 7 * 24 * HOUR);
     });
     assert!(world.open(Lane::Fast).await.0.is_err());

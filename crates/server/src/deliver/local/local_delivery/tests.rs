@@ -2,7 +2,7 @@
 
 use super::*;
 use ::local::order::DeliveryEnd;
-use ::local::privileged::{Taken, take_over};
+use ::local::privileged::{HelperRequest, receive_request};
 use ::local::stream;
 use std::io::Write as _;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -35,7 +35,7 @@ struct Trial {
 
 fn work(stream: &UnixStream, batches: &Sender<Vec<String>>, go: &Mutex<Receiver<WorkerBehaviour>>) {
     let mut from = std::io::BufReader::new(stream);
-    while let Ok(Some(mut batch)) = stream::Incoming::wait(&mut from) {
+    while let Ok(Some(mut batch)) = stream::Incoming::receive_first(&mut from) {
         let mut orders = Vec::new();
         while let Some(order) = batch.next_order() {
             orders.push(order.unique);
@@ -64,7 +64,7 @@ fn trial() -> Trial {
     let users: String =
         ["joe", "ann"].iter().zip(12_345..).map(|(name, id)| format!("{name}:x:{id}:{id}::/:\n")).collect();
     std::fs::write(&config.local.accounts, users).unwrap();
-    let (helper, control) = Helper::pair().unwrap();
+    let (helper, control) = Helper::socket_pair().unwrap();
     let (batches, told) = channel();
     let (go, gone) = channel();
     std::thread::spawn(move || serve(&control, &batches, &Arc::new(Mutex::new(gone))));
@@ -77,7 +77,7 @@ fn trial() -> Trial {
 }
 
 fn serve(control: &OwnedFd, batches: &Sender<Vec<String>>, go: &Arc<Mutex<Receiver<WorkerBehaviour>>>) {
-    while let Ok(Taken::Worker(stream, _leash)) = take_over(control.as_fd()) {
+    while let Ok(HelperRequest::Worker(stream, _leash)) = receive_request(control.as_fd()) {
         let (batches, go) = (batches.clone(), Arc::clone(go));
         std::thread::spawn(move || work(&UnixStream::from(stream), &batches, &go));
     }
@@ -179,7 +179,7 @@ fn a_worker_is_used_again_and_replaced_when_it_is_gone() {
         }
         handed.join().unwrap()
     };
-    let waiting = || trial.local_delivery.workers.as_ref().unwrap().waiting();
+    let waiting = || trial.local_delivery.workers.as_ref().unwrap().waiting_count();
     assert_eq!((deliver(&[WorkerBehaviour::Deliver], "1"), waiting()), (Verdict::delivered(), 1));
     assert_eq!((deliver(&[WorkerBehaviour::Deliver], "2"), waiting()), (Verdict::delivered(), 1));
     // The worker ends before it begins: another one gets the batch.
@@ -203,7 +203,7 @@ fn a_worker_is_used_again_and_replaced_when_it_is_gone() {
 #[test]
 fn when_nobody_starts_workers_the_first_is_told_aloud() {
     let mut trial = trial();
-    let (helper, other) = Helper::pair().unwrap();
+    let (helper, other) = Helper::socket_pair().unwrap();
     drop(other);
     let mut config = Config::default();
     config.local.accounts = trial._directory.path().join("passwd");
