@@ -129,37 +129,42 @@ fn target(
             }),
             Err(_) => Err(NoTarget::NoHosts(no_host(destination))),
         },
-        To::Domain(domain) => match routing.way_of(ask, &domain) {
-            Ok(DomainRoute::Hosts(hosts)) => Ok(DestinationTarget::Hosts(hosts, own)),
-            Ok(DomainRoute::Mx) => match DomainName::new(&domain) {
-                Ok(domain) => Ok(DestinationTarget::Mx(domain, own)),
-                Err(_) => Err(NoTarget::NoHosts(no_host(destination))),
-            },
-            Ok(DomainRoute::Local) => {
-                let status = EnhancedCode::of(Outcome::Transient, 4, 4);
-                let text = format!(
-                    "mailertable says that {domain} is here now; its mail follows when nothing of it is under way"
-                );
-                Err(NoTarget::NoHosts(NoHosts { permanent: false, status, text, is_ours: false }))
-            }
-            Ok(DomainRoute::Refused(status, text)) => Err(NoTarget::NoHosts(NoHosts {
-                permanent: status.outcome() == Outcome::Permanent,
-                status,
-                text,
-                is_ours: false,
-            })),
-            // The hosts of a domain are found with any amount of work; if not, they are asked for again.
-            Err(Stop::Open | Stop::TooMuchWork) => Err(NoTarget::Open),
-            Err(Stop::Trouble(why)) => {
-                let status = EnhancedCode::of(Outcome::Transient, 4, 3);
-                Err(NoTarget::NoHosts(NoHosts { permanent: false, status, text: why.to_string(), is_ours: false }))
-            }
-        },
+        To::Domain(domain) => domain_target(routing, ask, destination, &domain, own),
         To::Error { status, text } => {
             let permanent = status.outcome() == Outcome::Permanent;
             Err(NoTarget::NoHosts(NoHosts { permanent, status, text: text.into(), is_ours: false }))
         }
         To::Local | To::Program { .. } | To::File { .. } => Err(NoTarget::NoHosts(no_host(destination))),
+    }
+}
+
+/// Finds the way of mail for a domain: its mailertable entry, the smart hosts or its MX hosts.
+fn domain_target(
+    routing: &Routing,
+    ask: &mut Ask<'_>,
+    destination: &[u8],
+    domain: &str,
+    own: ConnectionOptions,
+) -> Result<DestinationTarget, NoTarget> {
+    let deferred = |status, text| NoTarget::NoHosts(NoHosts { permanent: false, status, text, is_ours: false });
+    match routing.way_of(ask, domain) {
+        Ok(DomainRoute::Hosts(hosts)) => Ok(DestinationTarget::Hosts(hosts, own)),
+        Ok(DomainRoute::Mx) => match DomainName::new(domain) {
+            Ok(domain) => Ok(DestinationTarget::Mx(domain, own)),
+            Err(_) => Err(NoTarget::NoHosts(no_host(destination))),
+        },
+        Ok(DomainRoute::Local) => {
+            let text =
+                format!("mailertable says that {domain} is here now; its mail follows when nothing of it is under way");
+            Err(deferred(EnhancedCode::of(Outcome::Transient, 4, 4), text))
+        }
+        Ok(DomainRoute::Refused(status, text)) => {
+            let permanent = status.outcome() == Outcome::Permanent;
+            Err(NoTarget::NoHosts(NoHosts { permanent, status, text, is_ours: false }))
+        }
+        // The hosts of a domain are found with any amount of work; if not, they are asked for again.
+        Err(Stop::Open | Stop::TooMuchWork) => Err(NoTarget::Open),
+        Err(Stop::Trouble(why)) => Err(deferred(EnhancedCode::of(Outcome::Transient, 4, 3), why.to_string())),
     }
 }
 
