@@ -3,7 +3,10 @@
 //! No `unsafe`: a vector is allocated one block too long and used from its first aligned byte. It never grows, so
 //! the alignment found at the start holds for its life.
 
-use crate::disk::BLOCK;
+/// Unit of all spool input and output, in bytes: offsets, lengths and memory addresses are multiples of it.
+///
+/// 4 KiB is the logical block size at which O_DIRECT works on every device of the last decade.
+pub const BLOCK: usize = 4096;
 
 /// A zeroed buffer of fixed capacity, aligned to [`BLOCK`].
 #[derive(Debug)]

@@ -1,4 +1,4 @@
-//! Recent messages in memory, so that a first delivery reads nothing from the disk.
+//! CacheEntry messages in memory, so that a first delivery reads nothing from the disk.
 //!
 //! Bounded by bytes; the oldest go first, finished ones at once. Pieces of a body that is still arriving are kept like
 //! any other, and are no longer collected once some were given up.
@@ -13,7 +13,7 @@ use std::sync::Arc;
 const OVERHEAD: usize = 512;
 
 #[derive(Debug, Default)]
-struct Recent {
+struct CacheEntry {
     envelope: Bytes,
     /// The header section of a message in chunks; of another one it is in the only part.
     header: Bytes,
@@ -26,7 +26,7 @@ struct Recent {
 
 /// A message that is here.
 #[derive(Debug)]
-pub(crate) struct Found {
+pub(crate) struct CachedMessage {
     /// The envelope section as it was written first.
     pub(crate) envelope: Bytes,
     /// Where each recipient stands in it, by position.
@@ -38,7 +38,7 @@ pub(crate) struct Found {
 /// The cache of one shard.
 #[derive(Debug)]
 pub(crate) struct Cache {
-    entries: HashMap<u64, Recent>,
+    entries: HashMap<u64, CacheEntry>,
     /// In order of arrival; may name entries that have gone.
     order: VecDeque<u64>,
     bytes: usize,
@@ -57,14 +57,14 @@ impl Cache {
     /// Keeps a whole message.
     pub(crate) fn put(&mut self, id: u64, envelope: Bytes, content: Bytes) {
         let bytes = envelope.len() + content.len() + OVERHEAD;
-        self.enter(id, Recent { envelope, parts: vec![content], bytes, whole: true, ..Recent::default() });
+        self.enter(id, CacheEntry { envelope, parts: vec![content], bytes, whole: true, ..CacheEntry::default() });
     }
 
     /// Keeps piece `number` of an arriving body, if all before it are still here.
     pub(crate) fn put_part(&mut self, id: u64, number: u32, part: Bytes) {
         if number == 0 {
             let bytes = part.len() + OVERHEAD;
-            self.enter(id, Recent { parts: vec![part], bytes, ..Recent::default() });
+            self.enter(id, CacheEntry { parts: vec![part], bytes, ..CacheEntry::default() });
         } else if let Some(recent) = self.entries.get_mut(&id).filter(|recent| recent.parts.len() == number as usize) {
             recent.bytes += part.len();
             self.bytes += part.len();
@@ -88,7 +88,7 @@ impl Cache {
         }
     }
 
-    fn enter(&mut self, id: u64, recent: Recent) {
+    fn enter(&mut self, id: u64, recent: CacheEntry) {
         self.remove(id);
         self.bytes += recent.bytes;
         self.entries.insert(id, recent);
@@ -117,7 +117,7 @@ impl Cache {
 
     /// The content in pieces, if it is here.
     pub(crate) fn content(&self, id: u64) -> Option<Vec<Bytes>> {
-        self.entries.get(&id).filter(|recent| recent.whole).map(Recent::pieces)
+        self.entries.get(&id).filter(|recent| recent.whole).map(CacheEntry::pieces)
     }
 
     /// Header section and chunks of a message in chunks, if it is here.
@@ -127,7 +127,7 @@ impl Cache {
     }
 
     /// The whole message, if it is here. Its envelope is read whole once; the list of places counts as memory of it.
-    pub(crate) fn message(&mut self, id: u64) -> Option<Found> {
+    pub(crate) fn message(&mut self, id: u64) -> Option<CachedMessage> {
         let recent = self.entries.get_mut(&id).filter(|recent| recent.whole)?;
         let places = match &recent.places {
             Some(places) => Arc::clone(places),
@@ -139,7 +139,7 @@ impl Cache {
                 recent.places.insert(places).clone()
             }
         };
-        let found = Found { envelope: recent.envelope.clone(), places, pieces: recent.pieces() };
+        let found = CachedMessage { envelope: recent.envelope.clone(), places, pieces: recent.pieces() };
         self.shrink();
         Some(found)
     }
@@ -152,7 +152,7 @@ impl Cache {
     }
 }
 
-impl Recent {
+impl CacheEntry {
     /// The content in pieces, none of them empty but the only one.
     fn pieces(&self) -> Vec<Bytes> {
         let header = (!self.header.is_empty()).then(|| self.header.clone());

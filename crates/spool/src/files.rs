@@ -9,10 +9,10 @@ use crate::footer::Footer;
 use crate::format::{
     BatchHeader, EPOCH_SHIFT, Found, Frame, Identity, Kind, Opened, Seed, SegmentHeader, Trailer, VERSION,
 };
-use crate::janitor::segment_name;
-use crate::recovery::{Damage, Recovery};
+use crate::report::{Damage, Recovery};
 use crate::scan::scan;
 use crate::sections::Livemap;
+use crate::segments::segment_name;
 use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -34,7 +34,7 @@ pub(crate) struct Candidate {
 }
 
 /// Reads a shard's segments without changing anything.
-pub(crate) struct Reader<'a> {
+pub(crate) struct SegmentReader<'a> {
     pub(crate) disk: &'a dyn Disk,
     pub(crate) identity: Identity,
     pub(crate) shard: u16,
@@ -56,7 +56,7 @@ const EPOCHS_TRIED: u64 = 4096;
 /// How often a read is tried before it is believed to fail.
 const READ_TRIES: usize = 3;
 
-impl Reader<'_> {
+impl SegmentReader<'_> {
     pub(crate) fn seed(&self, generation: u64) -> Seed {
         Seed::new(&self.identity.uuid, self.shard, generation)
     }

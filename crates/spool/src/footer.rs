@@ -250,6 +250,17 @@ fn read_row<'a>(reader: &mut Reader<'a>, destinations: usize) -> Option<Row<'a>>
     Some(row)
 }
 
+/// A segment whose footer is to be written.
+#[derive(Debug)]
+pub(crate) struct Closed {
+    pub(crate) slot: u16,
+    pub(crate) generation: u64,
+    pub(crate) cold: bool,
+    pub(crate) footer: FooterBuilder,
+    pub(crate) data_end: u32,
+    pub(crate) livemap: u32,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

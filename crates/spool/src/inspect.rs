@@ -6,11 +6,12 @@ use crate::book::Book;
 use crate::chunk_list::{self, ChunkList};
 use crate::disk::Disk;
 use crate::error::OpenError;
-use crate::files::{Candidate, Reader};
+use crate::files::{Candidate, SegmentReader};
 use crate::footer::Footer;
 use crate::format::{Frame, Identity, Kind, Seed};
 use crate::hold::Hold;
-use crate::recovery::{self, Damage, Recovery};
+use crate::recovery;
+use crate::report::{Damage, Recovery};
 use crate::scan::{Scan, scan};
 use crate::sections::{Envelope, Listed, Livemap, read_ids, read_states};
 use mail::QueueId;
@@ -144,7 +145,7 @@ pub fn inspect(disk: &dyn Disk, root: &Path, frames: bool, visit: &mut dyn FnMut
         for (name, waiting) in recovered.book.index.by_destination_counts() {
             *destinations.entry(String::from_utf8_lossy(&name).into_owned()).or_insert(0) += waiting;
         }
-        let reader = Reader {
+        let reader = SegmentReader {
             disk,
             identity,
             shard,
@@ -166,7 +167,7 @@ pub fn inspect(disk: &dyn Disk, root: &Path, frames: bool, visit: &mut dyn FnMut
 }
 
 struct Inspector<'a, 'v> {
-    reader: Reader<'a>,
+    reader: SegmentReader<'a>,
     book: &'a Book,
     frames: bool,
     visit: &'v mut dyn FnMut(&Fact),

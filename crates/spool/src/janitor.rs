@@ -6,15 +6,14 @@
 //! Invariants: copies are durable before the books point to them; state entries of live messages are written again
 //! before their segment is reused; nothing is ever written to a segment that failed.
 
-use crate::disk::BLOCK;
+use crate::cold::{ColdSegments, REST_US};
 use crate::event::Event;
-use crate::footer::Footer;
-use crate::format::{Found, Frame, Kind};
-use crate::log::{Closed, OpenSegment, write_footer};
+use crate::format::Kind;
+use crate::log::{seal, with_footer};
 use crate::relocate::Relocation;
 use crate::sections::{ReadState, StateEntry};
-use crate::segments::{Phase, Segment};
-use crate::shard::{Shard, count, lock};
+use crate::segments::{Phase, Segment, segment_name};
+use crate::shard::{Shard, lock};
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -22,20 +21,15 @@ use std::time::Duration;
 
 /// Segments beyond the limit that may be made when none is free: one each for states and moves, and one more for each.
 const EXCESS_MAX: u64 = 4;
-/// How long growth, or moving, rests after the storage refused it, in microseconds.
-pub(crate) const REST_US: u64 = 10_000_000;
 
 /// The keeper of a shard's pool.
 #[derive(Debug)]
 pub(crate) struct Janitor {
     pub(crate) shard: Arc<Shard>,
-    /// The segment that takes moved messages and carried states.
-    pub(crate) cold: Option<OpenSegment>,
-    pub(crate) previous: (u64, u32),
+    /// The segments that take moved messages and carried states.
+    pub(crate) cold: ColdSegments,
     /// Growth is not tried before this moment of the disk's clock.
     grow_after_us: u64,
-    /// After cold storage failed, no cold segment is opened before this moment.
-    pub(crate) move_after_us: u64,
     scrub: crate::scrub::Scrubber,
     pub(crate) ahead: crate::ahead::Ahead,
 }
@@ -43,11 +37,9 @@ pub(crate) struct Janitor {
 impl Janitor {
     pub(crate) fn new(shard: Arc<Shard>, previous: (u64, u32)) -> Self {
         Self {
+            cold: ColdSegments::new(Arc::clone(&shard), previous),
             shard,
-            cold: None,
-            previous,
             grow_after_us: 0,
-            move_after_us: 0,
             scrub: crate::scrub::Scrubber::default(),
             ahead: crate::ahead::Ahead::default(),
         }
@@ -87,7 +79,7 @@ impl Janitor {
             }
             chores.rung = false;
         }
-        self.close_cold();
+        self.cold.close();
         self.footers();
     }
 
@@ -159,21 +151,9 @@ impl Janitor {
     fn footers(&mut self) -> bool {
         let closed = std::mem::take(&mut lock(&self.shard.chores).closed);
         for one in &closed {
-            self.seal(one);
+            seal(&self.shard, one);
         }
         !closed.is_empty()
-    }
-
-    pub(crate) fn seal(&self, closed: &Closed) {
-        if let Err(error) = write_footer(&self.shard, closed) {
-            count(&self.shard.counters.failures, 1);
-            self.shard.tell(Event::SegmentFailed {
-                segment: closed.slot,
-                doing: "writing its footer",
-                error: error.to_string(),
-            });
-            lock(&self.shard.book).segments.get_mut(closed.slot).phase = Phase::Failed;
-        }
     }
 
     /// Empties segments whose write or sync failed, and renames them away.
@@ -188,7 +168,7 @@ impl Janitor {
         let mut progress = false;
         for (slot, has_maps) in failed {
             if lock(&self.shard.book).segments.get(slot).live > 0 {
-                Relocation::evacuate(self, slot);
+                Relocation::evacuate(&mut self.cold, slot);
             }
             // Its DONEs are needed until LIVEMAPs have replaced them, its states until they are written again; and only
             // when nothing in it lives any more is it known which ends of messages must be durable first.
@@ -241,7 +221,7 @@ impl Janitor {
         let found = crate::scan::scan(bytes.as_slice(), self.shard.seed(generation), generation, data_end);
         let sections = found.frames.iter().filter(|found| found.frame.header.kind == Kind::State);
         let entries = present(&self.shard, sections.flat_map(|found| crate::sections::read_states(found.frame.second)));
-        Relocation::states(self, entries)
+        Relocation::states(&mut self.cold, entries)
     }
 
     /// Renames an emptied segment to `bad-…`, for a person to look at.
@@ -299,37 +279,20 @@ impl Janitor {
     /// Writes the state entries of a segment that are about unfinished messages again; `false` if that was not
     /// possible.
     fn carry_states(&mut self, slot: u16) -> bool {
-        let entries = self.with_footer(slot, |footer, shard| present(shard, footer.states.iter().cloned()));
+        let entries = with_footer(&self.shard, slot, |footer| present(&self.shard, footer.states.iter().cloned()));
         match entries {
-            Some(entries) => Relocation::states(self, entries),
+            Some(entries) => Relocation::states(&mut self.cold, entries),
             None => self.carry_scanned(slot),
-        }
-    }
-
-    /// Reads the footer of a sealed segment and hands it to `then`; `None` if it cannot be read.
-    pub(crate) fn with_footer<T>(&self, slot: u16, then: impl FnOnce(&Footer<'_>, &Shard) -> T) -> Option<T> {
-        let (file, place, generation) = {
-            let book = lock(&self.shard.book);
-            let segment = book.segments.get(slot);
-            (Arc::clone(&segment.file), segment.footer?, segment.generation)
-        };
-        let mut buffer = crate::buffer::AlignedBuf::new(place.1 as usize);
-        file.read_at(buffer.as_mut_slice(), place.0.into()).ok()?;
-        match Frame::find(self.shard.seed(generation), buffer.as_slice()) {
-            Found::Whole(frame) if frame.header.kind == Kind::Seal => {
-                Footer::read(frame.second).map(|footer| then(&footer, &self.shard))
-            }
-            _ => None,
         }
     }
 
     /// Empties the segments that are nearly dead.
     fn relocate(&mut self) -> bool {
         let victims = lock(&self.shard.book).segments.victims(self.shard.config.relocate_percent_max);
-        if self.cold.is_none() && lock(&self.shard.book).segments.free_count() == 0 {
+        if self.cold.open.is_none() && lock(&self.shard.book).segments.free_count() == 0 {
             return false;
         }
-        !victims.is_empty() && Relocation::run(self, &victims)
+        !victims.is_empty() && Relocation::run(&mut self.cold, &victims)
     }
 
     /// Adds a segment to the pool, while the limits and the file system allow.
@@ -432,35 +395,6 @@ impl Janitor {
         shard.note_free(&book);
         Ok(())
     }
-
-    /// Takes a free segment for moved messages.
-    pub(crate) fn open_cold(&mut self) -> bool {
-        let reuse = self.shard.config.sabotage().reuse_generation;
-        if self.shard.disk.now_us() < self.move_after_us {
-            return false;
-        }
-        let slot = {
-            let mut book = lock(&self.shard.book);
-            let slot = book.segments.open(true, reuse);
-            self.shard.note_free(&book);
-            slot
-        };
-        self.cold = slot.map(|slot| OpenSegment::new(&self.shard, slot, true, self.previous));
-        self.cold.is_some()
-    }
-
-    /// The cold segment has taken its last batch.
-    pub(crate) fn close_cold(&mut self) {
-        let Some(cold) = self.cold.take() else { return };
-        self.previous = cold.durable();
-        lock(&self.shard.book).segments.close(cold.slot, Phase::Closed);
-        let closed = cold.close();
-        if closed.data_end as usize > BLOCK {
-            self.seal(&closed);
-        } else {
-            lock(&self.shard.book).segments.get_mut(closed.slot).phase = Phase::Sealed;
-        }
-    }
 }
 
 /// The present states of the recipients of unfinished messages that some state entries are about.
@@ -487,11 +421,6 @@ impl Drop for Janitor {
             self.shard.give_up();
         }
     }
-}
-
-/// Name of a segment file.
-pub(crate) fn segment_name(slot: u16) -> String {
-    format!("seg-{slot:06}")
 }
 
 #[cfg(test)]

@@ -7,11 +7,13 @@
 //! ```text
 //! store      what others ask of a spool          spool      shards, threads, the directory's lock
 //! shard      append, record, read                staging    the queue in front of the committer
-//! cache      fresh messages in memory            kept       messages that were read and are wanted again
+//! cache      fresh messages in memory            read_cache messages that were read and are wanted again
+//! sharing    reading for several readers         pressure   the lack of room, for callers
 //! batch      frames laid out for one write       committer  one writer: write, sync, publish, wake
 //! log        a segment from header to footer     footer     what recovery reads instead of the batches
 //! book       what is known in memory: index (messages, recipients, destinations), segments, moves
 //! janitor    footers, reuse, growth              relocate   stragglers into cold segments, by destination
+//! cold       segments that take moved messages   report     what an opening found
 //! recovery   from bytes to the book              scan       torn tail or rot; scrub: looking for it in time
 //! format, sections, chunk_list: the bytes        disk       the only room that touches a file
 //! inspect    what a stopped spool holds, in words  hold     why a recipient is held
@@ -41,6 +43,7 @@ mod book;
 pub mod buffer;
 mod cache;
 mod chunk_list;
+mod cold;
 mod commit;
 mod committer;
 mod config;
@@ -57,15 +60,18 @@ mod hold;
 mod index;
 pub mod inspect;
 mod janitor;
-mod kept;
 mod log;
+mod pressure;
+mod read_cache;
 mod recovery;
 mod relocate;
+mod report;
 mod scan;
 mod scrub;
 mod sections;
 mod segments;
 mod shard;
+mod sharing;
 mod spool;
 mod staging;
 mod store;
@@ -78,8 +84,9 @@ pub use error::{Error, OpenError};
 pub use event::Event;
 pub use format::VERSION;
 pub use hold::{Hold, HoldKind};
-pub use recovery::{Damage, Recovery};
-pub use spool::{Pressure, Spool, Stepper};
+pub use pressure::Pressure;
+pub use report::{Damage, Recovery};
+pub use spool::{Spool, Stepper};
 pub use store::{
     Change, Chunk, Entry, NewBody, NewMessage, NewRecipient, Part, Recent, State, Statistics, Status, Store,
     StoredEnvelope, StoredRecipient,

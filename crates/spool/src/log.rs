@@ -6,8 +6,9 @@ use crate::batch::{Batch, Content, Item};
 use crate::buffer::{AlignedBuf, round_up};
 use crate::chunk_list::{ChunkList, ChunkPlace};
 use crate::disk::{BLOCK, DiskFile};
-use crate::footer::FooterBuilder;
-use crate::format::{FrameHeader, Kind, Seed, SegmentHeader, Trailer};
+use crate::event::Event;
+use crate::footer::{Closed, Footer, FooterBuilder};
+use crate::format::{Found, Frame, FrameHeader, Kind, Seed, SegmentHeader, Trailer};
 use crate::sections::Envelope;
 use crate::segments::Phase;
 use crate::shard::{Shard, count, lock};
@@ -33,17 +34,6 @@ pub(crate) struct OpenSegment {
     header: Option<AlignedBuf>,
     /// The generation and end that the next batch can name as durable.
     durable: (u64, u32),
-}
-
-/// A segment whose footer is to be written.
-#[derive(Debug)]
-pub(crate) struct Closed {
-    pub(crate) slot: u16,
-    pub(crate) generation: u64,
-    pub(crate) cold: bool,
-    pub(crate) footer: FooterBuilder,
-    pub(crate) data_end: u32,
-    pub(crate) livemap: u32,
 }
 
 impl OpenSegment {
@@ -192,7 +182,7 @@ impl OpenSegment {
 ///
 /// # Errors
 /// The segment has no footer and is read batch by batch.
-pub(crate) fn write_footer(shard: &Shard, closed: &Closed) -> io::Result<()> {
+fn write_footer(shard: &Shard, closed: &Closed) -> io::Result<()> {
     let file = Arc::clone(&lock(&shard.book).segments.get(closed.slot).file);
     let seed = shard.seed(closed.generation);
     let section = closed.footer.encode();
@@ -238,4 +228,34 @@ pub(crate) fn write_footer(shard: &Shard, closed: &Closed) -> io::Result<()> {
         segment.phase = Phase::Sealed;
     }
     Ok(())
+}
+
+/// Writes the footer of a closed segment; the segment fails if that fails.
+pub(crate) fn seal(shard: &Shard, closed: &Closed) {
+    if let Err(error) = write_footer(shard, closed) {
+        count(&shard.counters.failures, 1);
+        shard.tell(Event::SegmentFailed {
+            segment: closed.slot,
+            doing: "writing its footer",
+            error: error.to_string(),
+        });
+        lock(&shard.book).segments.get_mut(closed.slot).phase = Phase::Failed;
+    }
+}
+
+/// Reads the footer of a sealed segment and hands it to `then`; `None` if it cannot be read.
+pub(crate) fn with_footer<T>(shard: &Shard, slot: u16, then: impl FnOnce(&Footer<'_>) -> T) -> Option<T> {
+    let (file, place, generation) = {
+        let book = lock(&shard.book);
+        let segment = book.segments.get(slot);
+        (Arc::clone(&segment.file), segment.footer?, segment.generation)
+    };
+    let mut buffer = AlignedBuf::new(place.1 as usize);
+    file.read_at(buffer.as_mut_slice(), place.0.into()).ok()?;
+    match Frame::find(shard.seed(generation), buffer.as_slice()) {
+        Found::Whole(frame) if frame.header.kind == Kind::Seal => {
+            Footer::read(frame.second).map(|footer| then(&footer))
+        }
+        _ => None,
+    }
 }

@@ -7,99 +7,19 @@ use crate::book::{Book, chunk_frame_bytes};
 use crate::chunk_list::{self, ChunkList};
 use crate::disk::{BLOCK, Disk, TMP_SUFFIX};
 use crate::error::OpenError;
-use crate::files::{Candidate, RECIPIENTS_MAX, Reader};
-use crate::footer::{Footer, FooterBuilder, Row};
+use crate::files::{Candidate, RECIPIENTS_MAX, SegmentReader};
+use crate::footer::{Closed, Footer, FooterBuilder, Row};
 use crate::format::{FLAG_FOREIGN, FrameHeader, Identity, Kind};
 use crate::index::{FoundRecipient, Place};
-use crate::log::Closed;
+use crate::report::Recovery;
 use crate::scan::{Rot, Scan, scan};
 use crate::sections::{Envelope, Livemap, MappedSegment, StateEntry, read_ids, read_states};
 use crate::segments::{Missing, Phase, Segment, Segments};
 use crate::store::Status;
 use std::collections::HashMap;
-use std::fmt;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
-
-/// The result of opening a spool.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Recovery {
-    /// The spool was made just now.
-    pub created: bool,
-    /// Unfinished messages.
-    pub messages: u64,
-    /// Their recipients that are not done.
-    pub recipients: u64,
-    /// Segment files.
-    pub segments: u64,
-    /// Segments that had no footer and were read batch by batch.
-    pub scanned: u64,
-    /// Batches that had not become durable and were dropped whole: no 250 was sent for them.
-    pub torn: u64,
-    /// Shards whose youngest LIVEMAP did not read; the one before served.
-    pub livemaps_lost: u64,
-    /// Durable frames that did not read.
-    pub damage: Vec<Damage>,
-    /// The largest queue id seen, so that new ones are larger.
-    pub largest_id: u64,
-    /// The number of this opening, which no other had; 0 where the spool was only looked at.
-    pub epoch: u64,
-    /// Time it took, in microseconds.
-    pub took_us: u64,
-}
-
-/// Durable bytes that did not read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Damage {
-    /// The file.
-    pub path: PathBuf,
-    /// Where in it.
-    pub offset: u32,
-    /// How many bytes.
-    pub bytes: u32,
-    /// The message, if that can be told.
-    pub id: Option<mail::QueueId>,
-    /// The damage.
-    pub what: String,
-}
-
-impl Recovery {
-    /// Adds what another shard found.
-    pub(crate) fn add(&mut self, other: &Self) {
-        self.messages += other.messages;
-        self.recipients += other.recipients;
-        self.segments += other.segments;
-        self.scanned += other.scanned;
-        self.torn += other.torn;
-        self.livemaps_lost += other.livemaps_lost;
-        self.damage.extend_from_slice(&other.damage);
-        self.largest_id = self.largest_id.max(other.largest_id);
-    }
-}
-
-impl fmt::Display for Damage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} offset {} ({} bytes): {}", self.path.display(), self.offset, self.bytes, self.what)?;
-        self.id.map_or(Ok(()), |id| write!(f, ", message {id}"))
-    }
-}
-
-impl fmt::Display for Recovery {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} messages for {} recipients in {} segments, {} of them read batch by batch, {} torn batches dropped, {} damaged places, {} ms",
-            self.messages,
-            self.recipients,
-            self.segments,
-            self.scanned,
-            self.torn,
-            self.damage.len(),
-            self.took_us / 1000
-        )
-    }
-}
 
 /// A recovered shard.
 #[derive(Debug)]
@@ -178,7 +98,8 @@ pub(crate) fn shard(
         disk.create_dir(&directory).map_err(OpenError::io("making the directory", &directory))?;
         sweep(disk, &directory)?;
     }
-    let mut reader = Reader { disk, identity, shard: number, directory, report: Recovery::default(), lenient: !write };
+    let mut reader =
+        SegmentReader { disk, identity, shard: number, directory, report: Recovery::default(), lenient: !write };
     let mut candidates = reader.candidates(write)?;
     for entry in candidates.iter_mut().flatten() {
         let sealed = reader.footer(entry)?.is_some();
@@ -209,7 +130,7 @@ fn sweep(disk: &dyn Disk, directory: &Path) -> Result<(), OpenError> {
 ///
 /// Returns the slots for which only a LIVEMAP could tell; they count as not opened until it does.
 fn judge_headerless(
-    reader: &mut Reader<'_>,
+    reader: &mut SegmentReader<'_>,
     candidates: &mut [Option<Candidate>],
     lost: &[u16],
     map: Option<&Livemap>,
@@ -256,7 +177,7 @@ struct Needed {
 
 /// Fills the books of one shard.
 struct Builder<'a> {
-    reader: Reader<'a>,
+    reader: SegmentReader<'a>,
     map: Option<(u64, Livemap)>,
     book: Book,
     states: Vec<FoundState>,
@@ -265,7 +186,7 @@ struct Builder<'a> {
 }
 
 impl<'a> Builder<'a> {
-    fn new(reader: Reader<'a>, map: Option<(u64, Livemap)>) -> Self {
+    fn new(reader: SegmentReader<'a>, map: Option<(u64, Livemap)>) -> Self {
         let book = Book::new(Segments::new(reader.identity.segment_bytes));
         Self { reader, map, book, states: Vec::new(), done: Vec::new(), closed: Vec::new() }
     }

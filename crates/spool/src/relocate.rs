@@ -9,15 +9,16 @@
 use crate::batch::{Batch, Content};
 use crate::book::MovedFrame;
 use crate::chunk_list::{ChunkList, ChunkPlace};
+use crate::cold::{ColdSegments, REST_US};
 use crate::event::Event;
 use crate::footer::FooterBuilder;
 use crate::format::{FLAG_CHUNKS, FrameHeader, Kind};
 use crate::hold::Hold;
 use crate::index::Place;
-use crate::janitor::{Janitor, REST_US};
+use crate::log::with_footer;
 use crate::sections::{Envelope, EnvelopeWriter, Listed, StateEntry};
 use crate::segments::Phase;
-use crate::shard::{ReadError, ReadMessage, count, lock};
+use crate::shard::{ReadError, ReadMessage, Shard, count, lock};
 use crate::store::{Chunk, NewRecipient, Status};
 use bytes::Bytes;
 use std::collections::BTreeSet;
@@ -26,7 +27,7 @@ use std::sync::Arc;
 /// One run of moving.
 #[derive(Debug)]
 pub(crate) struct Relocation<'a> {
-    janitor: &'a mut Janitor,
+    cold: &'a mut ColdSegments,
     batch: Batch,
     /// Places of the chunks written in this run whose message is not written yet.
     chunks: Vec<ChunkPlace>,
@@ -35,18 +36,18 @@ pub(crate) struct Relocation<'a> {
 }
 
 impl<'a> Relocation<'a> {
-    fn new(janitor: &'a mut Janitor) -> Self {
-        let capacity = janitor.shard.limits.batch_capacity();
-        Self { janitor, batch: Batch::new(capacity), chunks: Vec::new(), halted: false }
+    fn new(cold: &'a mut ColdSegments) -> Self {
+        let capacity = cold.shard.limits.batch_capacity();
+        Self { cold, batch: Batch::new(capacity), chunks: Vec::new(), halted: false }
     }
 
     /// Empties the first of the given segments, as many as one run takes; `false` if none became empty.
-    pub(crate) fn run(janitor: &'a mut Janitor, victims: &[u16]) -> bool {
-        let bytes_max = u64::from(janitor.shard.identity.segment_bytes) / 2;
+    pub(crate) fn run(cold: &'a mut ColdSegments, victims: &[u16]) -> bool {
+        let bytes_max = u64::from(cold.shard.identity.segment_bytes) / 2;
         let mut chosen = Vec::new();
         let (mut bytes, mut total) = (0, 0);
         for &slot in victims {
-            bytes += lock(&janitor.shard.book).segments.get(slot).live_bytes;
+            bytes += lock(&cold.shard.book).segments.get(slot).live_bytes;
             if bytes > bytes_max && !chosen.is_empty() {
                 break;
             }
@@ -55,30 +56,30 @@ impl<'a> Relocation<'a> {
         }
         // Each run must leave fewer segments in use than it found, or sparse cold segments would be moved round and
         // round: the moved frames fit into the open one, or the run empties two for the one it opens.
-        let room = janitor.cold.as_ref().map_or(0, |cold| cold.room(&janitor.shard) as u64);
+        let room = cold.open.as_ref().map_or(0, |open| open.room(&cold.shard) as u64);
         if chosen.len() < 2 && total + total / 4 > room {
             return false;
         }
-        let ids = chosen.iter().flat_map(|slot| janitor.live_in(*slot)).collect();
-        let mut run = Self::new(janitor);
+        let ids = chosen.iter().flat_map(|slot| live_in(&cold.shard, *slot)).collect();
+        let mut run = Self::new(cold);
         run.copy_all(ids);
-        let book = lock(&run.janitor.shard.book);
+        let book = lock(&run.cold.shard.book);
         chosen.into_iter().any(|slot| book.segments.get(slot).live == 0)
     }
 
     /// Moves everything out of a failed segment; a frame that cannot be read stays, and keeps the segment.
-    pub(crate) fn evacuate(janitor: &'a mut Janitor, slot: u16) {
-        let ids = janitor.living_by_index(slot);
-        let mut run = Self::new(janitor);
+    pub(crate) fn evacuate(cold: &'a mut ColdSegments, slot: u16) {
+        let ids = living_by_index(&cold.shard, slot);
+        let mut run = Self::new(cold);
         run.copy_all(ids.into_iter().collect());
     }
 
     /// Writes state entries into the cold segment; `true` when they are durable.
-    pub(crate) fn states(janitor: &'a mut Janitor, entries: Vec<StateEntry>) -> bool {
-        let mut run = Self::new(janitor);
+    pub(crate) fn states(cold: &'a mut ColdSegments, entries: Vec<StateEntry>) -> bool {
+        let mut run = Self::new(cold);
         let mut entries = entries.into_iter().peekable();
         while entries.peek().is_some() {
-            let room = run.janitor.shard.limits.state_room();
+            let room = run.cold.shard.limits.state_room();
             let (mut bytes, mut some) = (Vec::new(), Vec::new());
             while let Some(entry) =
                 entries.next_if(|entry| some.is_empty() || bytes.len() + entry.encoded_len() <= room)
@@ -97,7 +98,7 @@ impl<'a> Relocation<'a> {
 
     fn copy_all(&mut self, ids: BTreeSet<u64>) {
         let mut sorted: Vec<(Bytes, u64)> = {
-            let book = lock(&self.janitor.shard.book);
+            let book = lock(&self.cold.shard.book);
             ids.into_iter().filter_map(|id| Some((book.index.destination(id)?, id))).collect()
         };
         sorted.sort();
@@ -105,8 +106,8 @@ impl<'a> Relocation<'a> {
             if self.halted {
                 return;
             }
-            if lock(&self.janitor.shard.book).move_begins(id) && !self.copy(id) {
-                lock(&self.janitor.shard.book).move_fails(id);
+            if lock(&self.cold.shard.book).move_begins(id) && !self.copy(id) {
+                lock(&self.cold.shard.book).move_fails(id);
             }
         }
         self.flush();
@@ -117,7 +118,7 @@ impl<'a> Relocation<'a> {
     /// batch may follow here.
     fn attest(&mut self) {
         let batch = Batch::new(0);
-        let fits = self.janitor.cold.as_ref().is_some_and(|cold| cold.fits(&self.janitor.shard, batch.bytes(), 0));
+        let fits = self.cold.open.as_ref().is_some_and(|open| open.fits(&self.cold.shard, batch.bytes(), 0));
         if !self.halted && fits {
             self.halted |= self.write(batch).is_none();
         }
@@ -125,7 +126,7 @@ impl<'a> Relocation<'a> {
 
     /// Lays one message into the cold batch; `false` if it stays where it is.
     fn copy(&mut self, id: u64) -> bool {
-        let shard = Arc::clone(&self.janitor.shard);
+        let shard = Arc::clone(&self.cold.shard);
         let Some((place, generation, file)) = ({
             let book = lock(&shard.book);
             book.index.place(id).map(|place| {
@@ -179,7 +180,7 @@ impl<'a> Relocation<'a> {
     /// The envelope with the states of this moment.
     fn present_envelope(&self, id: u64, message: &ReadMessage) -> Option<Bytes> {
         let (states, holds) = {
-            let book = lock(&self.janitor.shard.book);
+            let book = lock(&self.cold.shard.book);
             (book.index.states(id)?, book.index.holds(id)?)
         };
         let envelope = Envelope::parse(&message.envelope)?;
@@ -204,7 +205,7 @@ impl<'a> Relocation<'a> {
         self.chunks.clear();
         for (chunk, number) in chunks.iter().zip(0..) {
             let found = {
-                let book = lock(&self.janitor.shard.book);
+                let book = lock(&self.cold.shard.book);
                 let slot = book.segments.slot_of(chunk.generation);
                 slot.map(|slot| (slot, Arc::clone(&book.segments.get(slot).file)))
             };
@@ -213,12 +214,12 @@ impl<'a> Relocation<'a> {
                 return Err((place, ReadError::Damaged("the segment of a chunk is gone")));
             };
             let place = Place { segment: slot, ..place };
-            let bytes = self.janitor.shard.read_chunk_frame(&file, chunk, id).map_err(|error| (place, error))?;
+            let bytes = self.cold.shard.read_chunk_frame(&file, chunk, id).map_err(|error| (place, error))?;
             let mut copy = Chunk::new(bytes.len().max(1));
             copy.push(&bytes);
             copy.seal();
             let room = Batch::CHUNK_ROOM;
-            if self.batch.room() < room || self.batch.bytes() > self.janitor.shard.limits.batch_bytes_max() {
+            if self.batch.room() < room || self.batch.bytes() > self.cold.shard.limits.batch_bytes_max() {
                 self.flush();
             }
             self.batch.push_chunk(id, number, copy);
@@ -233,7 +234,7 @@ impl<'a> Relocation<'a> {
             ReadError::Damaged(what) => ((*what).to_owned(), true),
             ReadError::Io(error) => (format!("cannot be read: {error}"), false),
         };
-        let shard = &self.janitor.shard;
+        let shard = &self.cold.shard;
         let mut book = lock(&shard.book);
         if book.index.place(id).is_none() {
             // It finished while it was read.
@@ -256,7 +257,7 @@ impl<'a> Relocation<'a> {
     }
 
     fn make_room(&mut self, bytes: usize, footer_bytes: usize) {
-        let limits = &self.janitor.shard.limits;
+        let limits = &self.cold.shard.limits;
         let full = self.batch.bytes() + bytes > limits.batch_bytes_max() || self.batch.room() < bytes;
         if full || !self.fits(bytes, footer_bytes) {
             self.flush();
@@ -269,7 +270,7 @@ impl<'a> Relocation<'a> {
     fn fits(&self, bytes: usize, footer_bytes: usize) -> bool {
         let (all, footer) =
             (self.batch.bytes() + crate::buffer::round_up(bytes), self.batch.footer_bytes + footer_bytes);
-        self.janitor.cold.as_ref().is_some_and(|cold| cold.fits(&self.janitor.shard, all, footer))
+        self.cold.open.as_ref().is_some_and(|open| open.fits(&self.cold.shard, all, footer))
     }
 
     /// Writes the batch, in a fresh cold segment if it does not fit the open one.
@@ -278,10 +279,10 @@ impl<'a> Relocation<'a> {
             return;
         }
         if self.halted || !self.fits(0, 0) {
-            self.janitor.close_cold();
-            self.halted |= !self.janitor.open_cold();
+            self.cold.close();
+            self.halted |= !self.cold.open_next();
         }
-        let capacity = self.janitor.shard.limits.batch_capacity();
+        let capacity = self.cold.shard.limits.batch_capacity();
         let batch = std::mem::replace(&mut self.batch, Batch::new(0));
         let ids = moved_ids(&batch);
         let written = if self.halted { None } else { self.write(batch) };
@@ -290,7 +291,7 @@ impl<'a> Relocation<'a> {
             None => {
                 self.halted = true;
                 self.batch = Batch::new(capacity);
-                let mut book = lock(&self.janitor.shard.book);
+                let mut book = lock(&self.cold.shard.book);
                 ids.into_iter().for_each(|id| book.move_fails(id));
             }
         }
@@ -298,8 +299,8 @@ impl<'a> Relocation<'a> {
 
     /// Writes and publishes a batch that fits; `None` if the storage failed.
     fn write(&mut self, mut batch: Batch) -> Option<Batch> {
-        let shard = Arc::clone(&self.janitor.shard);
-        let mut cold = self.janitor.cold.take()?;
+        let shard = Arc::clone(&self.cold.shard);
+        let mut cold = self.cold.open.take()?;
         let base = cold.offset;
         let first = cold.next_ordinal();
         {
@@ -329,8 +330,8 @@ impl<'a> Relocation<'a> {
                 doing: "moving mail into it",
                 error: error.to_string(),
             });
-            self.janitor.previous = cold.durable();
-            self.janitor.move_after_us = shard.disk.now_us() + REST_US;
+            self.cold.previous = cold.durable();
+            self.cold.after_us = shard.disk.now_us() + REST_US;
             lock(&shard.book).segments.close(cold.slot, Phase::Failed);
             return None;
         }
@@ -355,7 +356,7 @@ impl<'a> Relocation<'a> {
         }
         book.segments.get_mut(cold.slot).data_end = cold.durable().1;
         drop(book);
-        self.janitor.cold = Some(cold);
+        self.cold.open = Some(cold);
         Some(batch)
     }
 }
@@ -365,26 +366,24 @@ fn moved_ids(batch: &Batch) -> Vec<u64> {
     batch.items.iter().filter(|item| item.header.kind.kept()).map(|item| item.header.id).collect()
 }
 
-impl Janitor {
-    /// Unfinished messages with a frame in the segment.
-    fn live_in(&self, slot: u16) -> Vec<u64> {
-        let by_footer = self.with_footer(slot, |footer, shard| {
-            let book = lock(&shard.book);
-            let segment = book.segments.get(slot);
-            let rows = footer.rows.iter().zip(0_u32..);
-            rows.filter(|(_, ordinal)| segment.is_live(*ordinal)).map(|(row, _)| row.id).collect()
-        });
-        by_footer.unwrap_or_else(|| self.living_by_index(slot))
-    }
+/// Unfinished messages with a frame in the segment.
+fn live_in(shard: &Shard, slot: u16) -> Vec<u64> {
+    let by_footer = with_footer(shard, slot, |footer| {
+        let book = lock(&shard.book);
+        let segment = book.segments.get(slot);
+        let rows = footer.rows.iter().zip(0_u32..);
+        rows.filter(|(_, ordinal)| segment.is_live(*ordinal)).map(|(row, _)| row.id).collect()
+    });
+    by_footer.unwrap_or_else(|| living_by_index(shard, slot))
+}
 
-    /// The same, without the footer.
-    fn living_by_index(&self, slot: u16) -> Vec<u64> {
-        let book = lock(&self.shard.book);
-        let generation = book.segments.get(slot).generation;
-        let here = |place: Place, chunks: Option<&ChunkList>| {
-            let mut places = chunks.into_iter().flat_map(|list| &list.places);
-            place.segment == slot || places.any(|chunk| chunk.generation == generation)
-        };
-        book.index.places().filter(|(_, place, chunks)| here(*place, *chunks)).map(|(id, ..)| id).collect()
-    }
+/// The same, without the footer.
+fn living_by_index(shard: &Shard, slot: u16) -> Vec<u64> {
+    let book = lock(&shard.book);
+    let generation = book.segments.get(slot).generation;
+    let here = |place: Place, chunks: Option<&ChunkList>| {
+        let mut places = chunks.into_iter().flat_map(|list| &list.places);
+        place.segment == slot || places.any(|chunk| chunk.generation == generation)
+    };
+    book.index.places().filter(|(_, place, chunks)| here(*place, *chunks)).map(|(id, ..)| id).collect()
 }

@@ -350,3 +350,8 @@ impl Segments {
         victims.into_iter().map(|(slot, _)| slot).collect()
     }
 }
+
+/// Name of a segment file.
+pub(crate) fn segment_name(slot: u16) -> String {
+    format!("seg-{slot:06}")
+}

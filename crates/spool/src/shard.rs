@@ -7,22 +7,21 @@
 use crate::batch::{Batch, Content, MessageFrame};
 use crate::book::{Book, Recorded};
 use crate::buffer::{AlignedBuf, round_down, round_up};
-use crate::cache::{Cache, Found as Cached};
+use crate::cache::{Cache, CachedMessage};
 use crate::chunk_list::{self, ChunkList, ChunkPlace};
 use crate::commit::{Cell, Commit};
 use crate::config::Config;
 use crate::disk::{Disk, DiskFile};
 use crate::error::Error;
 use crate::event::Event;
-use crate::footer::FooterBuilder;
+use crate::footer::{Closed, FooterBuilder};
 use crate::format::{Found, Frame, FrameHeader, Identity, Kind, Seed};
 use crate::hold::Hold;
 use crate::index::Place;
-use crate::kept::Shared;
-use crate::log::Closed;
+use crate::pressure::Pressure;
+use crate::read_cache::SharedMessages;
 use crate::sections::{Envelope, EnvelopeWriter, Sequenced};
 use crate::segments::Phase;
-use crate::spool::Pressure;
 use crate::staging::{Limits, Staging};
 use crate::store::{
     Change, Chunk, Entry, NewBody, NewMessage, NewRecipient, Part, Recent, State, Statistics, Status, StoredEnvelope,
@@ -42,7 +41,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Figures that only grow.
 #[derive(Debug, Default)]
-pub(crate) struct Counters {
+pub(crate) struct ShardCounters {
     pub(crate) commits: AtomicU64,
     pub(crate) batches: AtomicU64,
     pub(crate) syncs: AtomicU64,
@@ -88,8 +87,8 @@ pub(crate) struct Shard {
     pub(crate) book: Mutex<Book>,
     pub(crate) cache: Mutex<Cache>,
     /// Messages that were read and are wanted again.
-    pub(crate) shared: Mutex<Shared>,
-    pub(crate) counters: Counters,
+    pub(crate) shared: Mutex<SharedMessages>,
+    pub(crate) counters: ShardCounters,
     pub(crate) chores: Mutex<Chores>,
     /// Rung for the janitor, and by it when a round ends.
     pub(crate) bell: Condvar,
@@ -143,8 +142,8 @@ impl Shard {
             staging: Staging::new(limits),
             book: Mutex::new(book),
             cache: Mutex::new(Cache::new(config.cache_bytes / usize::from(config.shards.max(1)))),
-            shared: Mutex::new(Shared::new(config.shared_bytes / usize::from(config.shards.max(1)))),
-            counters: Counters::default(),
+            shared: Mutex::new(SharedMessages::new(config.shared_bytes / usize::from(config.shards.max(1)))),
+            counters: ShardCounters::default(),
             chores: Mutex::default(),
             bell: Condvar::new(),
             growable: AtomicU64::new(0),
@@ -408,7 +407,7 @@ impl Shard {
     /// A message with some of its recipients, if it is in memory.
     pub(crate) fn recent(&self, id: QueueId, wanted: impl Iterator<Item = u32>) -> Option<Recent> {
         let number = id.to_u64();
-        let Cached { envelope: section, places, pieces } = lock(&self.cache).message(number)?;
+        let CachedMessage { envelope: section, places, pieces } = lock(&self.cache).message(number)?;
         let place = |position: u32| places.get(position as usize).copied();
         let body_bytes = pieces.iter().map(|piece| piece.len() as u64).sum();
         let Part { envelope, recipients_left } = self.part_of(number, &section, body_bytes, wanted, place)?;

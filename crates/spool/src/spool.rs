@@ -9,7 +9,9 @@ use crate::event::Event;
 use crate::format::{EPOCH_SHIFT, Identity};
 use crate::hold::Hold;
 use crate::janitor::Janitor;
-use crate::recovery::{self, Recovered, Recovery};
+use crate::pressure::Pressure;
+use crate::recovery::{self, Recovered};
+use crate::report::Recovery;
 use crate::sections::StateEntry;
 use crate::shard::{Shard, lock};
 use crate::store::{Change, Chunk, Entry, NewMessage, Part, Recent, Statistics, Store, StoredEnvelope};
@@ -25,19 +27,6 @@ use std::thread::JoinHandle;
 
 /// Name of the lock file.
 pub(crate) const LOCK: &str = "lock";
-
-/// The lack of room in the spool, and the server's reaction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Pressure {
-    /// Room and time enough.
-    None,
-    /// Less than 20 % of the segments are left: delay the 250s.
-    Slow,
-    /// Less than 10 % are left: answer `452 4.3.1` to ordinary mail.
-    Full,
-    /// It takes no more writes: answer `421 4.3.0`, suspend deliveries.
-    Poisoned,
-}
 
 /// An open spool. Cheap to share by `Arc`; closing it writes the staged frames and ends its threads.
 pub struct Spool {

@@ -103,12 +103,12 @@ pub(crate) struct Taken {
 pub(crate) struct Left {
     /// The cells of all callers that wait.
     pub(crate) cells: Vec<Arc<Cell>>,
-    pub(crate) recorded: Recorded,
+    pub(crate) recorded: StagedStates,
 }
 
 /// States and ends of messages that wait for a batch.
 #[derive(Debug, Default)]
-pub(crate) struct Recorded {
+pub(crate) struct StagedStates {
     states: VecDeque<StateEntry>,
     done: VecDeque<u64>,
     /// Queue ids that a failed batch has ended: each list goes into one batch, so that messages that are stored all or
@@ -116,7 +116,7 @@ pub(crate) struct Recorded {
     together: VecDeque<Vec<u64>>,
 }
 
-impl Recorded {
+impl StagedStates {
     fn is_empty(&self) -> bool {
         self.states.is_empty() && self.done.is_empty() && self.together.is_empty()
     }
@@ -136,8 +136,8 @@ impl Recorded {
 struct Queue {
     batches: VecDeque<(Batch, usize)>,
     spares: Vec<AlignedBuf>,
-    own: Recorded,
-    foreign: Recorded,
+    own: StagedStates,
+    foreign: StagedStates,
     states_cell: Arc<Cell>,
     /// When the oldest recorded state was recorded.
     oldest_us: Option<u64>,
@@ -167,8 +167,8 @@ impl Staging {
         let queue = Queue {
             batches: VecDeque::new(),
             spares: Vec::new(),
-            own: Recorded::default(),
-            foreign: Recorded::default(),
+            own: StagedStates::default(),
+            foreign: StagedStates::default(),
             states_cell: Arc::default(),
             oldest_us: None,
             recorded: 0,
@@ -289,11 +289,11 @@ impl Staging {
         foreign: bool,
         now_us: u64,
     ) -> Result<Commit, Error> {
-        self.add(Recorded { states: states.into(), done: done.into(), together: VecDeque::new() }, foreign, now_us)
+        self.add(StagedStates { states: states.into(), done: done.into(), together: VecDeque::new() }, foreign, now_us)
     }
 
     /// Adds recorded states; `foreign` as in [`Staging::record`].
-    pub(crate) fn add(&self, more: Recorded, foreign: bool, now_us: u64) -> Result<Commit, Error> {
+    pub(crate) fn add(&self, more: StagedStates, foreign: bool, now_us: u64) -> Result<Commit, Error> {
         let mut queue = self.lock();
         if queue.poisoned {
             return Err(Error::Poisoned);

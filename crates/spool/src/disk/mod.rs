@@ -13,14 +13,11 @@
 pub mod real;
 pub mod sim;
 
+pub use crate::buffer::BLOCK;
+
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
-
-/// Unit of all spool input and output, in bytes: offsets, lengths and memory addresses are multiples of it.
-///
-/// 4 KiB is the logical block size at which O_DIRECT works on every device of the last decade.
-pub const BLOCK: usize = 4096;
 
 /// The suffix that [`Disk::replace_small`] adds to the name of the file it prepares; a crash may leave one, the next
 /// call reuses it.

@@ -38,7 +38,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use self::state::State;
+use self::state::DiskState;
 use self::tree::InodeId;
 use super::{Disk, DiskFile, Space, assert_aligned};
 
@@ -157,7 +157,7 @@ pub struct Counters {
 /// A handle on a simulated disk; clones are handles on the same one.
 #[derive(Clone)]
 pub struct SimDisk {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<DiskState>>,
 }
 
 impl SimDisk {
@@ -170,14 +170,14 @@ impl SimDisk {
     /// Makes an empty disk of 1 TiB that is as `config` says.
     #[must_use]
     pub fn with_config(seed: u64, config: SimConfig) -> Self {
-        Self::of(State::new(seed, config))
+        Self::of(DiskState::new(seed, config))
     }
 
-    fn of(state: State) -> Self {
+    fn of(state: DiskState) -> Self {
         Self { state: Arc::new(Mutex::new(state)) }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, DiskState> {
         // A test that panicked inside has reported its failure; the others go on.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

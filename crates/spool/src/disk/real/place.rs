@@ -19,27 +19,27 @@ use crate::disk::Space;
 const DEPTH_MAX: u32 = 4;
 
 /// A file system by the number `statfs` gives for it.
-struct Kind {
+struct FileSystemKind {
     magic: u32,
     name: &'static str,
     volatile: bool,
     copy_on_write: bool,
 }
 
-const fn kind(magic: u32, name: &'static str) -> Kind {
-    Kind { magic, name, volatile: false, copy_on_write: false }
+const fn kind(magic: u32, name: &'static str) -> FileSystemKind {
+    FileSystemKind { magic, name, volatile: false, copy_on_write: false }
 }
 
-const fn volatile(magic: u32, name: &'static str) -> Kind {
-    Kind { magic, name, volatile: true, copy_on_write: false }
+const fn volatile(magic: u32, name: &'static str) -> FileSystemKind {
+    FileSystemKind { magic, name, volatile: true, copy_on_write: false }
 }
 
-const fn copying(magic: u32, name: &'static str) -> Kind {
-    Kind { magic, name, volatile: false, copy_on_write: true }
+const fn copying(magic: u32, name: &'static str) -> FileSystemKind {
+    FileSystemKind { magic, name, volatile: false, copy_on_write: true }
 }
 
 /// From `linux/magic.h`; zfs and bcachefs from their sources.
-const KINDS: [Kind; 16] = [
+const KINDS: [FileSystemKind; 16] = [
     kind(0xef53, "ext4"),
     kind(0x5846_5342, "xfs"),
     copying(0x9123_683e, "btrfs"),
@@ -78,7 +78,7 @@ pub(super) fn space(dir: &Path, direct: bool) -> io::Result<Space> {
 }
 
 /// The kind of a file system, if we know it.
-fn kind_of(stat: &StatFs) -> Option<&'static Kind> {
+fn kind_of(stat: &StatFs) -> Option<&'static FileSystemKind> {
     let magic = magic_of(stat);
     KINDS.iter().find(|k| k.magic == magic)
 }
@@ -91,7 +91,7 @@ fn magic_of(stat: &StatFs) -> u32 {
 
 /// The mount's own name for its file system (it tells ext2 from ext4, and the file system behind FUSE), else ours, else
 /// a number.
-fn name(stat: &StatFs, kind: Option<&Kind>, mount: Option<&Mount<'_>>) -> String {
+fn name(stat: &StatFs, kind: Option<&FileSystemKind>, mount: Option<&Mount<'_>>) -> String {
     match (mount, kind) {
         (Some(mount), _) => mount.file_system.to_owned(),
         (None, Some(kind)) => kind.name.to_owned(),

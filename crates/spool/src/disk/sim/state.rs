@@ -1,7 +1,7 @@
 //! The simulated disk itself: decides which operation succeeds, and does whole or part of it.
 //!
-//! Each mutating operation is a list of steps. [`State::begin`] tells how it ends; one that is cut or fails does some
-//! of its steps, chosen at random, and `tree` and `medium` decide what a power cut leaves of them.
+//! Each mutating operation is a list of steps. [`DiskState::begin`] tells how it ends; one that is cut or fails does
+//! some of its steps, chosen at random, and `tree` and `medium` decide what a power cut leaves of them.
 //!
 //! Here are faults, room and open files; the operations that change names are in `names`.
 
@@ -16,7 +16,7 @@ use rustix::io::Errno;
 
 use super::medium::{Image, Inode, Mode};
 use super::rng::Rng;
-use super::tree::{Change, InodeId, Tree};
+use super::tree::{InodeId, NameChange, Tree};
 use super::{Counters, Op, Rates, SimConfig};
 use crate::disk::{BLOCK, Space, dir_of};
 
@@ -50,7 +50,7 @@ impl Fate {
 
 /// All there is of a disk.
 #[derive(Clone)]
-pub(super) struct State {
+pub(super) struct DiskState {
     pub(super) seed: u64,
     pub(super) config: SimConfig,
     pub(super) clock_us: u64,
@@ -70,7 +70,7 @@ pub(super) struct State {
     room: u64,
 }
 
-impl State {
+impl DiskState {
     pub(super) fn new(seed: u64, config: SimConfig) -> Self {
         Self {
             seed,
@@ -414,7 +414,7 @@ impl State {
     pub(super) fn set_contents(&mut self, path: &Path, contents: &[u8]) -> io::Result<()> {
         self.alive()?;
         for dir in dir_of(path).ancestors().filter(|dir| !self.tree.live.has_dir(dir)).collect::<Vec<_>>() {
-            self.tree.change_for_good(&Change::MakeDir(dir.to_owned()));
+            self.tree.change_for_good(&NameChange::MakeDir(dir.to_owned()));
         }
         let image = Image::of(contents);
         match self.id(path) {
@@ -422,7 +422,7 @@ impl State {
             Ok(id) => self.inode(id).replace(image),
             Err(_) => {
                 let id = self.add_inode(Inode::of(image));
-                self.tree.change_for_good(&Change::Link(path.to_owned(), id));
+                self.tree.change_for_good(&NameChange::Link(path.to_owned(), id));
             }
         }
         Ok(())

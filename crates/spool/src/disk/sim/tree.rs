@@ -25,20 +25,20 @@ impl Names {
         is_given(dir) || self.dirs.contains(dir)
     }
 
-    fn apply(&mut self, change: &Change) {
+    fn apply(&mut self, change: &NameChange) {
         match change {
-            Change::Link(path, id) => {
+            NameChange::Link(path, id) => {
                 self.files.insert(path.clone(), *id);
             }
-            Change::Unlink(path) => {
+            NameChange::Unlink(path) => {
                 self.files.remove(path);
             }
-            Change::Rename(from, to) => {
+            NameChange::Rename(from, to) => {
                 if let Some(id) = self.files.remove(from) {
                     self.files.insert(to.clone(), id);
                 }
             }
-            Change::MakeDir(dir) => {
+            NameChange::MakeDir(dir) => {
                 self.dirs.insert(dir.clone());
             }
         }
@@ -52,7 +52,7 @@ pub(super) fn is_given(dir: &Path) -> bool {
 
 /// One change of names.
 #[derive(Clone, Debug)]
-pub(super) enum Change {
+pub(super) enum NameChange {
     /// The name now means this file, in place of any other.
     Link(PathBuf, InodeId),
     Unlink(PathBuf),
@@ -61,7 +61,7 @@ pub(super) enum Change {
     MakeDir(PathBuf),
 }
 
-impl Change {
+impl NameChange {
     fn dir(&self) -> &Path {
         match self {
             Self::Link(path, _) | Self::Unlink(path) | Self::Rename(path, _) | Self::MakeDir(path) => dir_of(path),
@@ -74,12 +74,12 @@ impl Change {
 pub(super) struct Tree {
     pub(super) live: Names,
     stable: Names,
-    log: Vec<Change>,
+    log: Vec<NameChange>,
 }
 
 impl Tree {
     /// Makes a change that all see and a power cut may undo.
-    pub(super) fn change(&mut self, change: Change) {
+    pub(super) fn change(&mut self, change: NameChange) {
         self.live.apply(&change);
         self.log.push(change);
     }
@@ -96,7 +96,7 @@ impl Tree {
     }
 
     /// Makes a change that is durable at once.
-    pub(super) fn change_for_good(&mut self, change: &Change) {
+    pub(super) fn change_for_good(&mut self, change: &NameChange) {
         self.live.apply(change);
         self.stable.apply(change);
     }
@@ -105,7 +105,9 @@ impl Tree {
     pub(super) fn forget(&mut self, path: &Path) {
         self.live.files.remove(path);
         self.stable.files.remove(path);
-        self.log.retain(|change| !matches!(change, Change::Link(name, _) | Change::Rename(_, name) if name == path));
+        self.log.retain(
+            |change| !matches!(change, NameChange::Link(name, _) | NameChange::Rename(_, name) if name == path),
+        );
     }
 
     /// The names after a power cut.
@@ -135,7 +137,7 @@ impl Tree {
     /// All files that some state of the names may still mean.
     pub(super) fn reachable(&self) -> BTreeSet<InodeId> {
         let linked = self.log.iter().filter_map(|change| match change {
-            Change::Link(_, id) => Some(*id),
+            NameChange::Link(_, id) => Some(*id),
             _ => None,
         });
         self.live.files.values().chain(self.stable.files.values()).copied().chain(linked).collect()

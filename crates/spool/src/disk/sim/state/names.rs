@@ -7,13 +7,13 @@ use std::path::Path;
 
 use rustix::io::Errno;
 
-use super::{Fate, State};
+use super::{DiskState, Fate};
 use crate::disk::sim::Op;
 use crate::disk::sim::medium::{Image, Inode};
-use crate::disk::sim::tree::Change;
+use crate::disk::sim::tree::NameChange;
 use crate::disk::{BLOCK, dir_of, tmp_of};
 
-impl State {
+impl DiskState {
     pub(in crate::disk::sim) fn create_dir(&mut self, dir: &Path) -> io::Result<()> {
         self.alive()?;
         let mut missing: Vec<&Path> = Vec::new();
@@ -32,7 +32,7 @@ impl State {
         let steps = self.steps(fate, 2 * missing.len() as u64);
         for (n, dir) in (0..).zip(missing.into_iter().rev()) {
             if steps > 2 * n {
-                self.tree.change(Change::MakeDir(dir.to_owned()));
+                self.tree.change(NameChange::MakeDir(dir.to_owned()));
             }
             if steps > 2 * n + 1 {
                 self.commit(dir_of(dir));
@@ -61,7 +61,7 @@ impl State {
         let steps = if full { self.rng.below(3) } else { self.steps(fate, 5) };
         if steps >= 1 {
             let id = self.add_inode(Inode::default());
-            self.tree.change(Change::Link(path.to_owned(), id));
+            self.tree.change(NameChange::Link(path.to_owned(), id));
             let partly = self.rng.below(bytes.min(free) / BLOCK as u64 + 1) * BLOCK as u64;
             match steps {
                 1 => {}
@@ -87,7 +87,7 @@ impl State {
         let tmp = tmp_of(path);
         if steps >= 1 {
             let id = self.add_inode(Inode::default());
-            self.tree.change(Change::Link(tmp.clone(), id));
+            self.tree.change(NameChange::Link(tmp.clone(), id));
             let inode = self.inodes.get_mut(&id).expect("just added");
             match steps {
                 1 => {}
@@ -99,7 +99,7 @@ impl State {
             }
         }
         if steps >= 5 {
-            self.tree.change(Change::Rename(tmp, path.to_owned()));
+            self.tree.change(NameChange::Rename(tmp, path.to_owned()));
         }
         if steps >= 6 {
             self.commit(dir_of(path));
@@ -115,16 +115,16 @@ impl State {
         }
         self.id(from)?;
         self.name_must_be_new(to)?;
-        self.one_change(Change::Rename(from.to_owned(), to.to_owned()), dir_of(to))
+        self.one_change(NameChange::Rename(from.to_owned(), to.to_owned()), dir_of(to))
     }
 
     pub(in crate::disk::sim) fn remove(&mut self, path: &Path) -> io::Result<()> {
         self.alive()?;
         self.id(path)?;
-        self.one_change(Change::Unlink(path.to_owned()), dir_of(path))
+        self.one_change(NameChange::Unlink(path.to_owned()), dir_of(path))
     }
 
-    fn one_change(&mut self, change: Change, dir: &Path) -> io::Result<()> {
+    fn one_change(&mut self, change: NameChange, dir: &Path) -> io::Result<()> {
         let fate = self.begin(Op::Name, 0)?;
         let steps = self.steps(fate, 2);
         if steps >= 1 {
@@ -152,7 +152,7 @@ impl State {
         }
         if self.id(path).is_err() {
             let id = self.add_inode(Inode::of(Image::of(b"1\n")));
-            self.tree.change_for_good(&Change::Link(path.to_owned(), id));
+            self.tree.change_for_good(&NameChange::Link(path.to_owned(), id));
         }
         Ok(())
     }

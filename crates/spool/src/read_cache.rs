@@ -7,26 +7,20 @@
 //! Bounded by bytes: the message that was used longest ago goes first, a finished message at once. The message that was
 //! read last stays, however large it is; that is a frame at the most. With a bound of 0 nothing is kept.
 
-use crate::chunk_list::ChunkList;
-use crate::error::Error;
-use crate::sections::{body_offset, head, listed, recipient_at};
-use crate::shard::{ReadMessage, Shard, count, cut, lock};
-use crate::store::{Part, StoredEnvelope, StoredRecipient};
+use crate::sections::listed;
 use bytes::Bytes;
-use mail::QueueId;
 use std::collections::BTreeMap;
 use std::collections::hash_map::{Entry, HashMap};
-use std::ops::Range;
 use std::sync::Arc;
 
 /// The estimated memory of an entry beside its bytes.
 const OVERHEAD: usize = 256;
 /// A longer body is not kept: a delivery holds no more than pieces of it.
-const BODY_BYTES_MAX: u64 = 256 << 10;
+pub(crate) const BODY_BYTES_MAX: u64 = 256 << 10;
 
 /// A message that is here.
 #[derive(Clone, Debug)]
-pub(crate) struct Kept {
+pub(crate) struct SharedMessage {
     /// The envelope section of one of its frames.
     pub(crate) envelope: Bytes,
     /// Position of each recipient that is listed there, and where it begins; by position.
@@ -37,11 +31,15 @@ pub(crate) struct Kept {
     pub(crate) body: Option<Bytes>,
 }
 
-impl Kept {
+impl SharedMessage {
     /// `None` where the section makes no sense.
     pub(crate) fn new(envelope: Bytes, body_bytes: u64, body: Option<Bytes>) -> Option<Self> {
         let places = listed(&envelope)?.into();
         Some(Self { envelope, places, body_bytes, body })
+    }
+
+    pub(crate) fn with_body(self, body: Bytes) -> Self {
+        Self { body: Some(body), ..self }
     }
 
     /// Where the recipient begins, if the section lists it.
@@ -66,13 +64,13 @@ struct Slot {
     used: u64,
     /// The ticket of the reader that began last.
     ticket: Option<Ticket>,
-    kept: Option<Kept>,
+    kept: Option<SharedMessage>,
     bytes: usize,
 }
 
 /// The shared messages of one shard.
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct SharedMessages {
     slots: HashMap<u64, Slot>,
     /// The messages by their last use.
     by_use: BTreeMap<u64, u64>,
@@ -81,7 +79,7 @@ pub(crate) struct Shared {
     bytes_max: usize,
 }
 
-impl Shared {
+impl SharedMessages {
     pub(crate) fn new(bytes_max: usize) -> Self {
         Self { slots: HashMap::new(), by_use: BTreeMap::new(), uses: 0, bytes: 0, bytes_max }
     }
@@ -92,7 +90,7 @@ impl Shared {
     }
 
     /// The message, if it is here.
-    pub(crate) fn get(&mut self, id: u64) -> Option<Kept> {
+    pub(crate) fn get(&mut self, id: u64) -> Option<SharedMessage> {
         let kept = self.slots.get(&id)?.kept.clone()?;
         self.touch(id);
         Some(kept)
@@ -113,7 +111,7 @@ impl Shared {
 
     /// Ends a read, and keeps the message unless it was removed since then; `None`: the read failed, or no other reader
     /// wants it.
-    pub(crate) fn end(&mut self, id: u64, ticket: Ticket, kept: Option<Kept>) {
+    pub(crate) fn end(&mut self, id: u64, ticket: Ticket, kept: Option<SharedMessage>) {
         let Some(slot) = self.slots.get_mut(&id).filter(|slot| slot.ticket == Some(ticket)) else { return };
         slot.ticket = None;
         if let Some(kept) = kept.filter(|_| self.bytes_max > 0) {
@@ -154,144 +152,18 @@ impl Shared {
     }
 }
 
-impl Shard {
-    /// Some recipients of a message, if it was read before and is still in memory.
-    pub(crate) fn known_part(&self, id: QueueId, wanted: impl Iterator<Item = u32>) -> Option<Part> {
-        let number = id.to_u64();
-        let kept = lock(&self.shared).get(number)?;
-        let part = self.part_of(number, &kept.envelope, kept.body_bytes, wanted, |position| kept.place(position))?;
-        count(&self.counters.shared_hits, 1);
-        Some(part)
-    }
-
-    /// Some recipients of a message, which is read if it is not in memory.
-    pub(crate) fn part(&self, id: QueueId, wanted: &[u32]) -> Result<Part, Error> {
-        if let Some(part) = self.known_part(id, wanted.iter().copied()) {
-            return Ok(part);
-        }
-        let number = id.to_u64();
-        count(&self.counters.shared_misses, 1);
-        let ticket = lock(&self.shared).begin(number);
-        let read = self.read_message(id, false).and_then(|found| {
-            found.kept().ok_or_else(|| Error::Corrupt { id, what: "the envelope makes no sense".to_owned() })
-        });
-        let left = lock(&self.book).index.left(number).unwrap_or(0);
-        let keeps = read.as_ref().ok().filter(|_| left > wanted.len()).cloned();
-        lock(&self.shared).end(number, ticket, keeps);
-        let kept = read?;
-        let place = |position| kept.place(position);
-        let part = self.part_of(number, &kept.envelope, kept.body_bytes, wanted.iter().copied(), place);
-        part.ok_or(Error::Unknown(id))
-    }
-
-    /// Those of the wanted recipients that are not done, as they are now; `None` if the message is finished.
-    pub(crate) fn part_of(
-        &self,
-        number: u64,
-        section: &Bytes,
-        body_bytes: u64,
-        wanted: impl Iterator<Item = u32>,
-        place: impl Fn(u32) -> Option<u32>,
-    ) -> Option<Part> {
-        let mut recipients = Vec::new();
-        let book = lock(&self.book);
-        let recipients_left = book.index.left(number)?;
-        for position in wanted {
-            let Some((state, destination)) = book.index.state_of(number, position) else { continue };
-            let Some(recipient) = place(position).and_then(|place| recipient_at(section, place)) else { continue };
-            recipients.push(StoredRecipient { position, data: section.slice_ref(recipient.data), destination, state });
-        }
-        drop(book);
-        let head = section.slice_ref(head(section)?);
-        let body_offset = body_offset(section)?;
-        Some(Part { envelope: StoredEnvelope { head, body_bytes, body_offset, recipients }, recipients_left })
-    }
-
-    /// Reads a message with its body, if that is in one frame. Both are kept if several recipients are left, since each
-    /// may need it.
-    pub(crate) fn read_to_share(&self, id: QueueId) -> Result<ReadMessage, Error> {
-        let number = id.to_u64();
-        if lock(&self.book).index.left(number).is_none_or(|left| left < 2) {
-            return self.read_message(id, true);
-        }
-        count(&self.counters.shared_misses, 1);
-        let ticket = lock(&self.shared).begin(number);
-        let read = self.read_message(id, true);
-        let keeps = read.as_ref().ok().and_then(ReadMessage::kept);
-        lock(&self.shared).end(number, ticket, keeps);
-        read
-    }
-
-    /// Content in chunks, read whole for those who want it next; `None` where it is too long, or its message is not
-    /// kept.
-    pub(crate) fn chunks_to_share(&self, id: QueueId, chunks: &ChunkList) -> Option<Result<Bytes, Error>> {
-        let number = id.to_u64();
-        let bytes = chunks.content_bytes();
-        if bytes > BODY_BYTES_MAX {
-            return None;
-        }
-        let (ticket, kept) = {
-            let mut shared = lock(&self.shared);
-            let kept = shared.get(number)?;
-            if let Some(body) = kept.body {
-                count(&self.counters.shared_hits, 1);
-                return Some(Ok(body));
-            }
-            (shared.begin(number), kept)
-        };
-        count(&self.counters.shared_misses, 1);
-        let read = self.chunk_range(id, chunks, &(0..bytes)).map(Bytes::from);
-        let keeps = read.as_ref().ok().map(|body| Kept { body: Some(body.clone()), ..kept });
-        lock(&self.shared).end(number, ticket, keeps);
-        Some(read)
-    }
-
-    /// Whether reading the body would put it in memory for others.
-    pub(crate) fn shares_body(&self, id: QueueId) -> bool {
-        let book = lock(&self.book);
-        let number = id.to_u64();
-        let has_others = book.index.left(number).is_some_and(|left| left > 1);
-        // In one frame it is not long.
-        let bytes = book.index.chunks(number).map(ChunkList::content_bytes);
-        has_others && bytes.is_none_or(|bytes| bytes <= BODY_BYTES_MAX)
-    }
-
-    /// A range of the body, if that is in one piece in memory.
-    pub(crate) fn known_body_range(&self, id: QueueId, range: &Range<u64>) -> Option<Bytes> {
-        let number = id.to_u64();
-        let recent =
-            lock(&self.cache).content(number).filter(|parts| parts.len() == 1).and_then(|mut parts| parts.pop());
-        let (body, hits) = match recent {
-            Some(body) => (body, &self.counters.cache_hits),
-            None => (lock(&self.shared).get(number)?.body?, &self.counters.shared_hits),
-        };
-        count(hits, 1);
-        Some(cut(&body, 0, range))
-    }
-}
-
-impl ReadMessage {
-    /// Returns the parts of a message that other readers may share; `None` where its envelope makes no sense. The body
-    /// is copied out of the buffer of the frame, which would stay with it.
-    fn kept(&self) -> Option<Kept> {
-        let is_read = self.chunks.is_none() && self.content.len() as u64 == self.body_bytes.min(BODY_BYTES_MAX);
-        let body = is_read.then(|| Bytes::copy_from_slice(&self.content));
-        Kept::new(self.envelope.clone(), self.body_bytes, body)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sections::{EnvelopeWriter, Sequenced};
+    use crate::sections::{EnvelopeWriter, Sequenced, recipient_at};
     use crate::store::NewRecipient;
 
-    fn kept(recipients: u32, body: usize) -> Kept {
+    fn kept(recipients: u32, body: usize) -> SharedMessage {
         let mut writer = EnvelopeWriter::new(0, b"head", recipients).unwrap();
         for _ in 0..recipients {
             writer.recipient(Sequenced::default(), NewRecipient { data: b"data", destination: b"d" }, None).unwrap();
         }
-        Kept::new(writer.into_bytes().into(), 7, Some(vec![0; body].into())).unwrap()
+        SharedMessage::new(writer.into_bytes().into(), 7, Some(vec![0; body].into())).unwrap()
     }
 
     #[test]
@@ -305,20 +177,20 @@ mod tests {
         add(b"four", 0);
         add(b"seven", 2);
         writer.finished(1);
-        let kept = Kept::new(writer.into_bytes().into(), 0, None).unwrap();
+        let kept = SharedMessage::new(writer.into_bytes().into(), 0, None).unwrap();
         let data = |position| {
             let recipient = recipient_at(&kept.envelope, kept.place(position)?)?;
             Some(String::from_utf8(recipient.data.to_vec()).unwrap())
         };
         let found: Vec<_> = (0..10).map(|position| data(position).unwrap_or_default()).collect();
         assert_eq!(found, ["", "", "", "three", "four", "", "", "seven", "", ""]);
-        assert!(Kept::new(kept.envelope.slice(1..), 0, None).is_none());
+        assert!(SharedMessage::new(kept.envelope.slice(1..), 0, None).is_none());
     }
 
     #[test]
     fn bounded_by_bytes_and_what_is_used_stays() {
-        let mut shared = Shared::new(10_000);
-        let keep = |shared: &mut Shared, id, bytes| {
+        let mut shared = SharedMessages::new(10_000);
+        let keep = |shared: &mut SharedMessages, id, bytes| {
             let ticket = shared.begin(id);
             shared.end(id, ticket, Some(kept(2, bytes)));
         };
@@ -340,7 +212,7 @@ mod tests {
 
     #[test]
     fn what_was_removed_while_it_was_read_does_not_come_back() {
-        let mut shared = Shared::new(10_000);
+        let mut shared = SharedMessages::new(10_000);
         let ticket = shared.begin(1);
         shared.remove(1);
         shared.end(1, ticket, Some(kept(2, 10)));
