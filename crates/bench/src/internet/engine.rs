@@ -4,13 +4,14 @@
 //! when lines of the ledger are written.
 
 use super::InternetProgress;
+use super::events::{EventSource, data, kind_and_place};
 use super::files::LedgerFile;
 use super::name_server::NameServer;
 use super::sockets;
 use super::timers::Timers;
 use crate::clock;
 use rustix::buffer::spare_capacity;
-use rustix::event::epoll::{self, Event, EventData, EventFlags};
+use rustix::event::epoll::{self, Event, EventFlags};
 use rustix::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::sockopt::{set_socket_linger, set_tcp_quickack};
@@ -31,38 +32,6 @@ const READ: usize = 64 << 10;
 const OUTPUT_MAX: usize = 256 << 10;
 /// How often lines are written to the ledger and progress is told.
 const HOUSEKEEPING: Duration = Duration::from_millis(250);
-
-/// The source of an event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum EventSource {
-    Stop,
-    Listener,
-    Connection,
-    Udp,
-    DnsListener,
-    Dns,
-}
-
-/// Returns the value that the kernel gives back with an event.
-pub(super) fn data(kind: EventSource, place: u32) -> EventData {
-    EventData::new_u64((kind as u64) << 32 | u64::from(place))
-}
-
-fn kind_and_place(data: EventData) -> (EventSource, u32) {
-    let number = data.u64();
-    // The lower half.
-    let place = u32::try_from(number & u64::from(u32::MAX)).unwrap_or(0);
-    let kinds = [
-        EventSource::Stop,
-        EventSource::Listener,
-        EventSource::Connection,
-        EventSource::Udp,
-        EventSource::DnsListener,
-        EventSource::Dns,
-    ];
-    let kind = kinds.into_iter().find(|kind| *kind as u64 == number >> 32).unwrap_or(EventSource::Stop);
-    (kind, place)
-}
 
 /// Everything that runs.
 #[derive(Debug)]

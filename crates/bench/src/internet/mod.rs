@@ -10,6 +10,7 @@
 //! loopback addresses; nothing needs privileges. docs/sim.md describes it for users.
 
 mod engine;
+mod events;
 mod files;
 mod name_server;
 mod sockets;

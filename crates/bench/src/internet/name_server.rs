@@ -1,6 +1,6 @@
 //! The DNS server: `sim::zone` behind a UDP socket and a TCP listener of the same address.
 
-use super::engine::{EventSource, data};
+use super::events::{EventSource, data};
 use super::sockets;
 use rustix::event::epoll::{self, EventFlags};
 use rustix::fd::{AsFd as _, BorrowedFd, OwnedFd};

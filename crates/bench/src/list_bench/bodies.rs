@@ -5,11 +5,12 @@
 //! than one. The second kill comes under way, by the ledger of the internet: some recipients had the list, the others
 //! wait.
 
+use super::ListBenchArguments;
 use super::flow::{Submission, submission};
 use super::internet::InternetProcess;
 use super::ledger::Arrivals;
 use super::report::{ReportLine, ReportLines, count};
-use super::{ListBenchArguments, plan};
+use super::world::large;
 use crate::clock;
 use crate::side_by_side::servers::{RunningServer, ServerKind, Site, Task};
 use rustix::process::Signal;
@@ -67,7 +68,7 @@ struct Course {
 /// # Errors
 /// Why there are no figures.
 pub(super) fn measure(site: &Site, arguments: &ListBenchArguments) -> Result<BodyFigures, String> {
-    let mut internet = InternetProcess::start(site, &plan::large(arguments))?;
+    let mut internet = InternetProcess::start(site, &large(arguments))?;
     let held = ["delivery.mode=queue".to_owned()];
     let mut server = RunningServer::start_with(site, &ServerKind::Serve, Task::List, &held)?;
     let people = std::mem::take(&mut internet.people);

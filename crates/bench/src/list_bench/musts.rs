@@ -5,8 +5,7 @@
 //! without their mail, so the limits of time of the parts are far above their usual times.
 
 use super::flow::ListSample;
-use super::plan::Tables;
-use super::report::ReportLine;
+use super::report::{ReportLine, Tables};
 use crate::side_by_side::servers::ServerKind;
 
 impl Tables {

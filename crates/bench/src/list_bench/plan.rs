@@ -6,8 +6,8 @@
 //! its case, with the reason.
 
 use super::flow::{ListCase, ListSample, sample};
-use super::report::{ListReport, ListTable, Told};
-use super::world::{SLOW, World};
+use super::report::{ListReport, ListTable, Tables, Told};
+use super::world::{SLOW, World, bad, large};
 use super::{ListBenchArguments, ListPart, bodies, limits, restart, stragglers};
 use crate::machine::{self, Machine, say};
 use crate::side_by_side::figures::Row;
@@ -33,27 +33,10 @@ const BEYOND_WAYS: [(&str, &str); 6] = [
     (SLOW, "take 5 s for each flight"),
 ];
 
-/// Hosts that drop packets, and as many that never greet.
-fn bad(hosts: u32) -> Vec<(&'static str, u32)> {
-    vec![("drop", hosts / 2), ("hung", hosts - hosts / 2)]
-}
-
 /// How many hosts beside the live ones are this percentage of all.
 fn beside_live(percent: u32) -> u32 {
     let live = 100_u32.saturating_sub(percent).max(1);
     (LIVE_HOSTS * percent + live / 2) / live
-}
-
-/// The internet of a large list: 2 % of its hosts are bad.
-pub(super) fn large(arguments: &ListBenchArguments) -> World {
-    World {
-        hosts: arguments.large_hosts,
-        domains_per_host: 1,
-        recipients: 10,
-        bad: bad(arguments.large_hosts / 50),
-        delay_ms: arguments.delay,
-        slow_s: 0,
-    }
 }
 
 /// Takes all samples, prints each table when it is complete, writes the report.
@@ -199,15 +182,6 @@ fn takes_part(kind: &ServerKind, part: ListPart) -> bool {
         (ServerKind::Peer(name), ListPart::Large | ListPart::Slow | ListPart::Beyond) => name == "postfix",
         _ => false,
     }
-}
-
-/// Tables of a part.
-#[derive(Debug)]
-pub(super) struct Tables {
-    /// The servers, in the order of the rows.
-    pub(super) servers: Vec<ServerKind>,
-    /// A case each.
-    pub(super) all: Vec<ListTable>,
 }
 
 fn tables(site: &Site, servers: &[ServerKind], part: ListPart, arguments: &ListBenchArguments) -> Tables {

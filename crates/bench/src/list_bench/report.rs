@@ -2,7 +2,6 @@
 
 use super::ListPart;
 use super::flow::{ListCase, ListSample};
-use super::plan::Tables;
 use crate::machine::Machine;
 use crate::side_by_side::figures::{Row, Sampled, cell, median};
 use crate::side_by_side::servers::ServerKind;
@@ -14,6 +13,15 @@ use std::fmt::Write as _;
 pub(super) struct ListTable {
     pub(super) case: ListCase,
     pub(super) rows: Vec<Row<ListSample>>,
+}
+
+/// Tables of a part.
+#[derive(Debug)]
+pub(super) struct Tables {
+    /// The servers, in the order of the rows.
+    pub(super) servers: Vec<ServerKind>,
+    /// A case each.
+    pub(super) all: Vec<ListTable>,
 }
 
 /// A figure, with its target if it has one.

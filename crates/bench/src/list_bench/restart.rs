@@ -13,7 +13,8 @@ use super::flow::{Submission, follow, micros, submission};
 use super::internet::InternetProcess;
 use super::ledger::Arrivals;
 use super::report::{ReportLine, ReportLines, Told, count, line, quotients};
-use super::{ListBenchArguments, ListPart, plan};
+use super::world::large;
+use super::{ListBenchArguments, ListPart};
 use crate::clock;
 use crate::machine::say;
 use crate::side_by_side::figures::{Row, Sampled, cell};
@@ -138,12 +139,12 @@ pub(super) fn measure(site: &Site, arguments: &ListBenchArguments) -> Result<Res
             row.add(Ok(sample));
         }
     }
-    let world = plan::large(arguments);
+    let world = large(arguments);
     Ok(RestartFigures { recipients: world.hosts as usize * world.recipients as usize, rows })
 }
 
 fn sample(site: &Site, arguments: &ListBenchArguments, way: RestartMode) -> Result<RestartSample, String> {
-    let mut internet = InternetProcess::start(site, &plan::large(arguments))?;
+    let mut internet = InternetProcess::start(site, &large(arguments))?;
     let held = if way == RestartMode::Held { vec!["delivery.mode=queue".to_owned()] } else { Vec::new() };
     let mut server = RunningServer::start_with(site, &ServerKind::Serve, Task::List, &held)?;
     let people = std::mem::take(&mut internet.people);

@@ -3,6 +3,7 @@
 //! The internet is `mailrace sim` (docs/sim.md); here are the words it is started with, and its map is read: a
 //! recipient is *live* if a host of its domain takes mail without a trick. The run does not wait for the others.
 
+use super::ListBenchArguments;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
@@ -25,6 +26,23 @@ pub(super) struct World {
     pub(super) delay_ms: u32,
     /// The same at slow hosts, if there are any.
     pub(super) slow_s: u32,
+}
+
+/// Hosts that drop packets, and as many that never greet.
+pub(super) fn bad(hosts: u32) -> Vec<(&'static str, u32)> {
+    vec![("drop", hosts / 2), ("hung", hosts - hosts / 2)]
+}
+
+/// The internet of a large list: 2 % of its hosts are bad.
+pub(super) fn large(arguments: &ListBenchArguments) -> World {
+    World {
+        hosts: arguments.large_hosts,
+        domains_per_host: 1,
+        recipients: 10,
+        bad: bad(arguments.large_hosts / 50),
+        delay_ms: arguments.delay,
+        slow_s: 0,
+    }
 }
 
 impl World {
