@@ -33,7 +33,8 @@ pub(super) enum Statement {
 
 /// Reads a file. Never fails: an open call at the end is the last piece.
 pub(super) fn read(text: &str) -> Vec<Statement> {
-    let mut reader = MacroReader { rest: text, line: 1, pieces: Vec::new(), raw: String::new(), is_hidden: false };
+    let mut reader =
+        MacroReader { rest: text, line: 1, pieces: Vec::new(), raw: String::new(), raw_line: None, is_hidden: false };
     reader.run();
     reader.pieces
 }
@@ -43,6 +44,8 @@ struct MacroReader<'a> {
     line: usize,
     pieces: Vec<Statement>,
     raw: String,
+    /// Where the raw line begins: `dnl` joins the next one to it.
+    raw_line: Option<usize>,
     is_hidden: bool,
 }
 
@@ -58,6 +61,9 @@ impl MacroReader<'_> {
             } else if is_name_start(c) {
                 self.word();
             } else {
+                if !c.is_whitespace() {
+                    self.raw_line.get_or_insert(self.line);
+                }
                 self.raw.push(c);
                 self.skip(c.len_utf8());
             }
@@ -91,6 +97,7 @@ impl MacroReader<'_> {
         } else if self.raw.trim().is_empty() && is_section(&name) {
             self.call(Call { name, arguments: Vec::new(), line }, true);
         } else {
+            self.raw_line.get_or_insert(line);
             self.raw.push_str(&name);
         }
     }
@@ -99,6 +106,7 @@ impl MacroReader<'_> {
         if call.name == "divert" {
             self.is_hidden = call.arguments.first().is_some_and(|number| number.trim().starts_with('-'));
             self.raw.clear();
+            self.raw_line = None;
         } else if !is_closed {
             self.pieces.push(Statement::Open(call));
         } else if !self.is_hidden {
@@ -162,9 +170,9 @@ impl MacroReader<'_> {
 
     fn end_line(&mut self) {
         let text = std::mem::take(&mut self.raw);
-        let text = text.trim();
+        let (text, line) = (text.trim(), self.raw_line.take().unwrap_or(self.line));
         if !text.is_empty() && !self.is_hidden {
-            self.pieces.push(Statement::Raw { text: text.to_owned(), line: self.line });
+            self.pieces.push(Statement::Raw { text: text.to_owned(), line });
         }
     }
 }
@@ -245,6 +253,12 @@ mod tests {
         for (text, expected) in table {
             assert_eq!(calls(text), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn a_raw_line_that_dnl_joins_to_the_next_one_is_at_its_beginning() {
+        assert_eq!(read("\n x dnl\n"), [Statement::Raw { text: "x".to_owned(), line: 2 }]);
+        assert_eq!(read("x dnl\ny\n"), [Statement::Raw { text: "x y".to_owned(), line: 1 }]);
     }
 
     #[test]
