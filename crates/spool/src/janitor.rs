@@ -21,6 +21,8 @@ use std::time::Duration;
 
 /// Segments beyond the limit that may be made when none is free: one each for states and moves, and one more for each.
 const EXCESS_MAX: u64 = 4;
+/// Dead segments of a spool with room enough wait at least so long for a LIVEMAP of their own, in microseconds.
+const MAP_US: u64 = 60_000_000;
 
 /// The keeper of a shard's pool.
 #[derive(Debug)]
@@ -30,6 +32,8 @@ pub(crate) struct Janitor {
     pub(crate) cold: ColdSegments,
     /// Growth is not tried before this moment of the disk's clock.
     grow_after_us: u64,
+    /// Where nothing is lacking, no LIVEMAP is asked for before this moment.
+    map_after_us: u64,
     scrub: crate::scrub::Scrubber,
     pub(crate) ahead: crate::ahead::Ahead,
 }
@@ -38,6 +42,7 @@ impl Janitor {
     pub(crate) fn new(shard: Arc<Shard>, previous: (u64, u32)) -> Self {
         Self {
             cold: ColdSegments::new(Arc::clone(&shard), previous),
+            map_after_us: shard.disk.now_us() + MAP_US,
             shard,
             grow_after_us: 0,
             scrub: crate::scrub::Scrubber::default(),
@@ -128,11 +133,19 @@ impl Janitor {
             self.footers();
             self.reclaim();
         }
+        self.ask_for_map();
+        progress
+    }
+
+    /// Asks for the LIVEMAP that dead segments wait for: at once where segments are lacking or one failed, otherwise
+    /// from time to time. Each new segment brings one too, but an idle spool opens none.
+    fn ask_for_map(&mut self) {
         let failed = lock(&self.shard.book).segments.count(Phase::Failed) > 0;
-        if (failed || self.shard.lacking() != (0, 0)) && self.maps_missing() {
+        let now_us = self.shard.disk.now_us();
+        if (failed || self.shard.lacking() != (0, 0) || now_us >= self.map_after_us) && self.maps_missing() {
+            self.map_after_us = now_us + MAP_US;
             self.shard.staging.want_livemap();
         }
-        progress
     }
 
     fn free_and_dead(&self) -> (usize, usize) {

@@ -11,6 +11,7 @@
     reason = "a test program: small numbers, and a panic is its way to say no"
 )]
 
+mod emptied;
 mod model;
 mod room;
 mod rot;
