@@ -3,19 +3,18 @@
 //! Values that a reload replaces lie behind [`ArcSwap`]s and are replaced as a whole; a connection keeps the
 //! [`ListenerProfile`] with which it began.
 
-use crate::accept::limits::Limits;
 use crate::admit::Policies;
 use crate::admit::logins::Logins;
 use crate::admit::relay::Rights;
 use crate::auth::Authenticator;
 use crate::config::{self, Config, DeliveryMode, Listen, ListenTls};
-use crate::deliver::local::LocalDelivery;
 use crate::delivery_watch::DeliveryWatchers;
 use crate::dispatch::Dispatch;
 use crate::dns::{LocalIdentity, Resolver};
 use crate::env::{addresses, clock};
 use crate::hosts::HostTable;
 use crate::intake::MessageStore;
+use crate::local_delivery::LocalDelivery;
 use crate::log::Log;
 use crate::mailer_statistics::MailerStatistics;
 use crate::next_hop::smart_hosts;
@@ -53,7 +52,7 @@ pub(crate) struct Context {
     pub(crate) connector: Connector,
     /// Hosts of a test in place of the network.
     #[cfg(test)]
-    pub(crate) internet: Option<crate::deliver::Internet>,
+    pub(crate) internet: Option<crate::transport::Internet>,
     /// Maps and rules.
     pub(crate) routing: ArcSwap<Routing>,
     /// Names and block lists.
@@ -61,9 +60,7 @@ pub(crate) struct Context {
     /// State of next hops.
     pub(crate) hosts: HostTable,
     /// Mail for this machine.
-    pub(crate) local_delivery: LocalDelivery,
-    /// Connections and their rates.
-    pub(crate) limits: Arc<Limits>,
+    pub(crate) local_delivery: Arc<LocalDelivery>,
     /// Clients that wait for the results of a message.
     pub(crate) delivery_watchers: DeliveryWatchers,
     /// Recipients of logins.
@@ -72,8 +69,6 @@ pub(crate) struct Context {
     pub(crate) mailer_statistics: MailerStatistics,
     /// Expansions of long lists.
     pub(crate) expansions: Arc<Expansions>,
-    /// Messages that programs have submitted and that are not accepted yet.
-    pub(crate) pickup: crate::pickup::WaitingFiles,
     /// The stop signal.
     pub(crate) stop: Arc<Stop>,
     /// Faults played on purpose, in `mailrace sink`.
@@ -237,7 +232,7 @@ impl ActiveConfig {
 /// One listener, for as long as it listens.
 #[derive(Debug)]
 pub(crate) struct ListenerState {
-    /// Its number in [`Limits`].
+    /// Its number in the limits of connections.
     pub(crate) entry: usize,
     /// As it was bound.
     pub(crate) address: SocketAddr,
@@ -309,20 +304,17 @@ impl Context {
         let mut log = crate::log::LogSettings::from_config(&config.log, &config.hostname);
         log.target = crate::log::Target::File("/dev/null".into());
         let began = clock::now();
-        let limits = crate::accept::limits::Settings::new(&config);
         Arc::new(Self {
             message_store: MessageStore::discard(mail::QueueIds::new(mail::Node::default())),
             log: Log::start(&log).unwrap(),
             routing: ArcSwap::from_pointee(Routing::plain()),
             resolver: ArcSwap::from_pointee(Resolver::new(&config.dns).unwrap()),
             hosts: HostTable::in_memory(&config),
-            local_delivery: LocalDelivery::new(&config),
-            limits: Limits::new(limits, began),
+            local_delivery: Arc::new(LocalDelivery::new(&config)),
             delivery_watchers: DeliveryWatchers::default(),
             mailer_statistics: MailerStatistics::default(),
             expansions: Expansions::new(),
             logins: Logins::default(),
-            pickup: crate::pickup::WaitingFiles::default(),
             stop: Arc::default(),
             behaviour: Some(behaviour).filter(|behaviour| !behaviour.is_plain()),
             open_files_max: 1_024,

@@ -12,8 +12,11 @@
 pub mod accept;
 pub mod admit;
 pub mod auth;
+mod client_network;
+mod completion_guard;
 pub mod config;
 mod context;
+mod deadline;
 mod deliver;
 mod dispatch;
 pub mod dns;

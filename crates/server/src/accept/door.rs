@@ -9,7 +9,7 @@
 //! client delays no other. A connection over a limit gets its 421 from the loop itself and has no task.
 
 use crate::accept::client::{self, CANNOT_SAY, ClientLimitsLookup};
-use crate::accept::limits::{AdmittedConnection, Limit, Refusal};
+use crate::accept::limits::{AdmittedConnection, Limit, Limits, Refusal};
 use crate::accept::listener::{Accepted, ConnectionAcceptor, refuse};
 use crate::accept::proxy;
 use crate::context::{ActiveConfig, Context, ListenerProfile, ListenerState};
@@ -54,6 +54,7 @@ pub(crate) trait Serve: Clone + Send + Sync + 'static {
 /// Takes connections from one socket until the server stops or the listener is closed.
 pub(crate) async fn take_connections(
     context: Arc<Context>,
+    limits: Arc<Limits>,
     listener: Arc<ListenerState>,
     mut acceptor: ConnectionAcceptor,
     serve: impl Serve,
@@ -74,7 +75,7 @@ pub(crate) async fn take_connections(
             accepted = acceptor.accept() => accepted,
         };
         match accepted {
-            Accepted::Connection(stream, peer) => take(&context, &listener, stream, peer, &serve),
+            Accepted::Connection(stream, peer) => take(&context, &limits, &listener, stream, peer, &serve),
             Accepted::Refused(peer) => {
                 let max = context.open_files_max;
                 let refusal = Refusal { limit: Limit::Files, value: u32::try_from(max).unwrap_or(u32::MAX) };
@@ -94,7 +95,14 @@ pub(crate) async fn take_connections(
 }
 
 /// Admits a connection and starts its task, or refuses it.
-fn take(context: &Arc<Context>, listener: &ListenerState, stream: TcpStream, peer: SocketAddr, serve: &impl Serve) {
+fn take(
+    context: &Arc<Context>,
+    limits: &Arc<Limits>,
+    listener: &ListenerState,
+    stream: TcpStream,
+    peer: SocketAddr,
+    serve: &impl Serve,
+) {
     let began = clock::now();
     let lane = listener.lane.load_full();
     // Replies are complete when they are written; waiting to fill packets only delays them. A failure costs only
@@ -104,7 +112,7 @@ fn take(context: &Arc<Context>, listener: &ListenerState, stream: TcpStream, pee
     let client =
         if comes_by_proxy { ClientLimitsLookup::Later } else { client::at_once(&context.routing.load(), peer.ip()) };
     let known = if let ClientLimitsLookup::ClientLimits(own) = client { Some((peer.ip(), own)) } else { None };
-    match context.limits.admit_own(listener.entry, known, began) {
+    match limits.admit_own(listener.entry, known, began) {
         Ok(guard) => {
             let open = ConnectionCount::new(&context.stop);
             let serve = serve.clone();

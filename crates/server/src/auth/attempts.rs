@@ -16,7 +16,7 @@
 //!
 //! Time is given; nothing here reads a clock.
 
-use crate::accept::limits::ClientNetwork;
+use crate::client_network::ClientNetwork;
 use crate::config::Auth;
 use crate::sliding_window::{KEYS_MAX, SlidingWindows};
 use ipnet::IpNet;

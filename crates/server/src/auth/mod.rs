@@ -289,7 +289,7 @@ impl Authenticator {
     /// no password is checked beyond them.
     async fn turn(&self, turns: &Turns, limit: &str, client: Option<IpAddr>, user: &str) -> Result<Turn, AuthFailure> {
         let is_first = self.admit(client, user)?;
-        let owner = client.map(crate::accept::limits::ClientNetwork::new);
+        let owner = client.map(crate::client_network::ClientNetwork::new);
         let turn = tokio::time::timeout(self.limits.wait_max, turns.take(owner, is_first));
         let Ok(Some(turn)) = turn.await else { return Err(self.too_busy(limit)) };
         self.admit(client, user)?;

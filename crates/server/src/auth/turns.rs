@@ -7,7 +7,7 @@
 //!
 //! Invariant: `free` and the turns that are out make `total`; a turn comes back when its [`Turn`] is dropped.
 
-use crate::accept::limits::ClientNetwork;
+use crate::client_network::ClientNetwork;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::oneshot;

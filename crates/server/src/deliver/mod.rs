@@ -14,8 +14,6 @@ mod connect;
 mod connect_error;
 mod dial;
 mod extensions;
-#[cfg(test)]
-mod internet;
 mod line_length;
 mod link;
 pub(crate) mod local;
@@ -24,11 +22,10 @@ mod peer;
 
 pub(crate) use crate::next_hop::smart_hosts;
 use crate::resolve::Candidate;
-#[cfg(test)]
-pub(crate) use internet::Internet;
 
 use crate::config::RouteProtocol;
 use crate::context::Context;
+use crate::deadline;
 use crate::dispatch::{ConnectTarget, ConnectionSignal, Dispatch};
 use crate::dns::NoHosts;
 use crate::message::{LoadError, OutboundMessage, ReadError};
@@ -323,7 +320,7 @@ impl OutboundMessage {
         ClientTransaction {
             token,
             sender: self.envelope.sender.clone(),
-            params: MailParams { by: settle::deadline::remaining(&self.envelope, now), ..self.envelope.params.clone() },
+            params: MailParams { by: deadline::remaining(&self.envelope, now), ..self.envelope.params.clone() },
             recipients: if left_out.is_empty() { recipients.as_slice().into() } else { sent().collect() },
             content_bytes: self.content_bytes,
         }

@@ -12,7 +12,7 @@ use crate::dispatch::ConnectionSignal;
 use crate::env::{blocking, clock};
 use crate::message::Content;
 use crate::message::{LoadError, OutboundMessage, ReadError};
-use crate::settle::{self, Attempt, AttemptOutcome, Cause};
+use crate::settle::{Attempt, AttemptOutcome, Cause};
 #[cfg(test)]
 use crate::simulation::{Sabotage, is_sabotaged};
 use crate::transport::Wait;
@@ -354,7 +354,7 @@ impl OutboundSession<'_> {
     async fn begin(&mut self, job: Job, mut outgoing: OutboundMessage) {
         self.tokens += 1;
         let now = self.work.context.unix_now();
-        if let Some(cause) = settle::deadline::too_late(&outgoing.envelope, now) {
+        if let Some(cause) = Cause::too_late(&outgoing.envelope, now) {
             return self.refuse(&job, &outgoing, cause).await;
         }
         let left_out = peer::unserved(&self.link, &outgoing.envelope).await;

@@ -1,8 +1,10 @@
 //! Puts accepted messages in line: at once, when they are due, or again when a message in memory is stored.
 
-use super::Dispatch;
+use super::{Dispatch, TaskFuture};
 use crate::context::Context;
-use crate::intake::{Enqueue, NewMessage};
+use crate::deadline;
+use crate::intake::uncommitted::UncommittedMessages;
+use crate::intake::{DownRecipients, Enqueue, NewMessage};
 use crate::settle;
 #[cfg(test)]
 use crate::simulation::{Sabotage, hold_back, is_sabotaged};
@@ -10,7 +12,6 @@ use mail::Envelope;
 use schedule::{AddResult, Class, Job, Positions, Scheduler};
 use spool::envelope::Encoded;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 /// Destinations of one message that go in line while the scheduler is locked: with hundreds of thousands that would
 /// take long.
@@ -20,7 +21,7 @@ const NAMES_IN_A_ROW: usize = 500;
 #[derive(Default)]
 struct Lined {
     /// Recipients whose destination is down, and why.
-    deferred: Vec<(Positions, Arc<str>)>,
+    deferred: Vec<DownRecipients>,
     /// Some wait in the spool until there is room.
     waits: bool,
 }
@@ -36,12 +37,44 @@ impl Enqueue for Dispatch {
     fn enqueue_later(&self, message: &NewMessage) {
         self.accepted_for_later(&message.envelope, &message.encoded);
     }
+
+    fn uncommitted(&self) -> &UncommittedMessages {
+        &self.messages.early
+    }
+
+    fn enqueue_uncommitted(&self, envelope: &Envelope, encoded: &Encoded, class: Class) -> bool {
+        let lined = self.line_up(envelope, encoded, class, |_, _, _| true);
+        lined.deferred.is_empty() && !lined.waits
+    }
+
+    fn enqueue_rest(
+        &self,
+        envelope: &Envelope,
+        encoded: &Encoded,
+        class: Class,
+        is_left: &dyn Fn(u32) -> bool,
+    ) -> Vec<DownRecipients> {
+        let is_idle = |scheduler: &Scheduler, name: &[u8], position| {
+            is_left(position)
+                && !scheduler.is_active(name, envelope.id, position)
+                && !self.dsn_batcher.pending_report(envelope.id, position).is_some_and(settle::PendingReport::is_last)
+        };
+        self.line_up(envelope, encoded, class, is_idle).deferred
+    }
+
+    fn log_down(&self, context: &Context, envelope: &Envelope, bytes: u64, recipients: &[DownRecipients]) {
+        super::log_deferred(context, envelope, bytes, recipients);
+    }
+
+    fn spawn(&self, task: TaskFuture) {
+        Self::spawn(self, task);
+    }
 }
 
 impl Dispatch {
     /// Puts the recipients of a durable message in line. Returns those that are deferred at once, since their
     /// destination is down, with the reason.
-    pub(crate) fn accepted(&self, envelope: &Envelope, encoded: &Encoded, class: Class) -> Vec<(Positions, Arc<str>)> {
+    pub(crate) fn accepted(&self, envelope: &Envelope, encoded: &Encoded, class: Class) -> Vec<DownRecipients> {
         if envelope.release_at().is_some_and(|at| at > self.now()) {
             // It is not due yet: a walk over the list of the spool finds out when it is.
             self.accepted_for_later(envelope, encoded);
@@ -59,28 +92,6 @@ impl Dispatch {
         }
     }
 
-    /// Puts a message that is not in the spool in line. False: for some of it that is of no use, it has to be stored.
-    pub(crate) fn early_accepted(&self, envelope: &Envelope, encoded: &Encoded, class: Class) -> bool {
-        let lined = self.line_up(envelope, encoded, class, |_, _, _| true);
-        lined.deferred.is_empty() && !lined.waits
-    }
-
-    /// Puts the recipients that are left of a message in line when it is durable, but for those that are in line.
-    pub(crate) fn rest_accepted(
-        &self,
-        envelope: &Envelope,
-        encoded: &Encoded,
-        class: Class,
-        is_left: &dyn Fn(u32) -> bool,
-    ) -> Vec<(Positions, Arc<str>)> {
-        let is_idle = |scheduler: &Scheduler, name: &[u8], position| {
-            is_left(position)
-                && !scheduler.is_active(name, envelope.id, position)
-                && !self.dsn_batcher.pending_report(envelope.id, position).is_some_and(settle::PendingReport::is_last)
-        };
-        self.line_up(envelope, encoded, class, is_idle).deferred
-    }
-
     fn line_up(
         &self,
         envelope: &Envelope,
@@ -89,7 +100,7 @@ impl Dispatch {
         is_meant: impl Fn(&Scheduler, &[u8], u32) -> bool,
     ) -> Lined {
         let message = envelope.id;
-        let by_time = settle::deadline::to_come(envelope);
+        let by_time = deadline::to_come(envelope);
         let mut lined = Lined::default();
         let mut add = |scheduler: &mut Scheduler, name: &[u8], recipients: Positions, now| {
             let job = Job { message, recipients: recipients.clone(), probe: false };

@@ -10,7 +10,6 @@
 
 mod accepted;
 mod bounce;
-mod completion_guard;
 mod connection_guard;
 mod delivery_control;
 mod overdue;
@@ -23,7 +22,9 @@ mod task;
 
 use crate::config::{Config, DeliveryMode};
 use crate::context::Context;
+use crate::deadline;
 use crate::env::clock;
+use crate::intake::DownRecipients;
 use crate::message::{Deferrals, MessageReader};
 use crate::next_hop::smart_hosts;
 use crate::resolve;
@@ -32,7 +33,6 @@ use crate::settle;
 #[cfg(test)]
 use crate::simulation::{Sabotage, Sizes, is_sabotaged, let_go};
 pub(crate) use bounce::bounce;
-pub(crate) use completion_guard::CompletionGuard;
 pub(crate) use connection_guard::ConnectionGuard;
 use mail::{Envelope, QueueId};
 use observe::Event;
@@ -481,7 +481,7 @@ impl Dispatch {
 
     /// Watches the time by which a message is to be delivered, which was in line and waits in the spool now.
     pub(crate) fn expect(&self, envelope: &Envelope, recipients: &Positions) {
-        let Some(at) = settle::deadline::to_come(envelope) else { return };
+        let Some(at) = deadline::to_come(envelope) else { return };
         let mut places: BTreeMap<_, Vec<u32>> = BTreeMap::new();
         for some in recipients.as_slice().chunks(STATES_MAX) {
             for (entry, name) in self.spool.states_of(envelope.id, some.iter().copied()) {
@@ -667,7 +667,7 @@ fn micros(time: Duration) -> u64 {
 }
 
 /// Logs recipients of a fresh message that wait because their destination is down.
-pub(crate) fn log_deferred(context: &Context, envelope: &Envelope, bytes: u64, deferred: &[(Positions, Arc<str>)]) {
+fn log_deferred(context: &Context, envelope: &Envelope, bytes: u64, deferred: &[DownRecipients]) {
     let sender = if deferred.is_empty() { None } else { settle::account_of_sender(context, envelope) };
     let controller = sender.as_ref().map(|(address, owner)| observe::Controller { address, owner: Some(*owner) });
     for (recipients, why) in deferred {
@@ -688,7 +688,7 @@ pub(crate) fn log_deferred(context: &Context, envelope: &Envelope, bytes: u64, d
             delay: Duration::ZERO,
             xdelay: Duration::ZERO,
             mailer: smart_hosts::mailer(&context.live.load().config.route),
-            priority: settle::priority(bytes, envelope.recipients.len(), 0),
+            priority: crate::log::priority(bytes, envelope.recipients.len(), 0),
             relay: observe::NextHop::None,
             dsn: mail::EnhancedCode::of(mail::Outcome::Transient, 4, 1),
             reply: None,

@@ -2,12 +2,14 @@
 //! finds its age, and the scheduler's clock the end of a time that its sender gave. Besides, reports that are owed
 //! for delivered mail.
 
+use super::Dispatch;
 use super::reservations::Reservation;
-use super::{CompletionGuard, Dispatch};
+use crate::completion_guard::CompletionGuard;
 use crate::context::Context;
+use crate::deadline;
 use crate::message::{LoadError, OutboundMessage};
 use crate::next_hop::smart_hosts;
-use crate::settle::{self, Attempt, AttemptOutcome, Cause, PendingReport, deadline};
+use crate::settle::{self, Attempt, AttemptOutcome, Cause, PendingReport};
 use mail::{EnhancedCode, Envelope, Outcome, QueueId, Reply, ReplyClass};
 use observe::{Event, NextHop, Severity};
 use schedule::{DestinationId, Health, Overdue, Positions};

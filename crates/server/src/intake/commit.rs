@@ -9,13 +9,14 @@
 //! stored, those before it are declared done, and no recipient gets them. Only then a crash between two messages
 //! leaves some of them; the client, which has no answer, sends the transaction again.
 
+use super::Enqueue as _;
 use super::content::FinishedContent;
 use super::message_store::MessageStore;
 use crate::context::Context;
+use crate::deadline;
 use crate::env::blocking;
 use crate::routing::expansions::{MEMBERS_AT_ONCE, PlannedMessage};
 use crate::routing::message_properties::MessageProperties;
-use crate::settle::deadline;
 #[cfg(test)]
 use crate::simulation::{Sabotage, is_sabotaged};
 use mail::{Envelope, QueueId};
@@ -77,15 +78,6 @@ impl NewMessage {
     fn is_due(&self) -> bool {
         self.first.status == Status::Waiting && !self.kind.queue_only
     }
-}
-
-/// The queue, as far as intake uses it.
-pub(crate) trait Enqueue {
-    /// Puts the recipients of a durable message in line. `bytes`: of its content.
-    fn enqueue(&self, context: &Context, message: &NewMessage, bytes: u64, class: Class);
-
-    /// Has the destinations of a durable message looked through when its recipients are due.
-    fn enqueue_later(&self, message: &NewMessage);
 }
 
 /// The durable messages of a transaction.
@@ -232,7 +224,7 @@ fn enqueue(context: &Context, origin: Origin, message: &NewMessage, octets: u64,
 fn report_waiting(context: &Context, envelope: &Envelope, octets: u64, quarantine: Option<&str>) {
     let recipients: Vec<String> = envelope.recipients.iter().map(|one| format!("<{}>", one.address)).collect();
     let to: Vec<&str> = recipients.iter().map(String::as_str).collect();
-    let priority = crate::settle::priority(octets, to.len(), 0);
+    let priority = crate::log::priority(octets, to.len(), 0);
     context.record(&Event::Queued { id: envelope.id, to: &to, mailer: "esmtp", priority, quarantine });
 }
 

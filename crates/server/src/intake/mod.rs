@@ -24,15 +24,17 @@
 mod class;
 mod commit;
 mod content;
+mod enqueue;
 mod message_store;
 mod report;
 mod transaction_content;
 pub(crate) mod uncommitted;
 
 pub(crate) use class::{HeaderHints, class_of};
-pub(crate) use commit::{Enqueue, NewMessage, Origin, StoredTransaction, commit, first_state};
+pub(crate) use commit::{NewMessage, Origin, StoredTransaction, commit, first_state};
 pub(crate) use content::inline;
 pub use content::{FinishedContent, PIECE_BYTES, RAM_BYTES_MAX};
+pub(crate) use enqueue::{DownRecipients, Enqueue};
 pub use message_store::MessageStore;
 pub(crate) use report::submit_report;
 pub use transaction_content::TransactionContent;

@@ -18,10 +18,9 @@
 
 use super::commit::{FramedMessage, append};
 use super::transaction_content::in_memory;
-use super::{Enqueue as _, NewMessage};
+use super::{Enqueue, NewMessage};
 use crate::config::Acknowledge;
 use crate::context::Context;
-use crate::dispatch::Dispatch;
 use bytes::Bytes;
 use mail::report::{Kind, wants};
 use mail::{Envelope, QueueId};
@@ -221,7 +220,7 @@ impl UncommittedMessages {
 
 /// Ends an early message that is not being stored.
 struct UncommittedGuard {
-    dispatch: Arc<Dispatch>,
+    queue: Arc<dyn Enqueue>,
     early: Arc<UncommittedMessage>,
     is_ended: bool,
 }
@@ -229,7 +228,7 @@ struct UncommittedGuard {
 impl UncommittedGuard {
     fn end(&mut self, stored: Option<&Spool>) {
         self.is_ended = true;
-        self.dispatch.messages.early.end(&self.early, stored);
+        self.queue.uncommitted().end(&self.early, stored);
     }
 }
 
@@ -268,19 +267,20 @@ pub(crate) fn may_be_early(envelope: &Envelope) -> bool {
 pub(crate) async fn commit(context: &Arc<Context>, how: Acknowledge, message: Message) -> Result<u64, Error> {
     let Message { envelope, encoded, content, class } = message;
     let (bytes, first) = (content.len() as u64, super::first_state(&envelope, class));
-    let (Some(dispatch), Some(spool)) = (context.dispatch.clone(), context.spool().cloned()) else { return Ok(bytes) };
-    let Some(early) = dispatch.messages.early.begin(&envelope, &content, first) else {
+    let queue = context.dispatch.clone().map(|dispatch| dispatch as Arc<dyn Enqueue>);
+    let (Some(queue), Some(spool)) = (queue, context.spool().cloned()) else { return Ok(bytes) };
+    let Some(early) = queue.uncommitted().begin(&envelope, &content, first) else {
         let body = in_memory(content, spool.header_bytes_max());
         append(&spool, &[FramedMessage::alone(&encoded, body, first)]).await?;
         if !context.live.load().queues_only() {
             let kind = crate::routing::message_properties::MessageProperties::default();
             let message = NewMessage { envelope: Arc::new(envelope), encoded, first, kind };
-            dispatch.enqueue(context, &message, bytes, class);
+            queue.enqueue(context, &message, bytes, class);
         }
         return Ok(bytes);
     };
-    let mut guard = UncommittedGuard { dispatch: Arc::clone(&dispatch), early: Arc::clone(&early), is_ended: false };
-    if !dispatch.early_accepted(&envelope, &encoded, class) {
+    let mut guard = UncommittedGuard { queue: Arc::clone(&queue), early: Arc::clone(&early), is_ended: false };
+    if !queue.enqueue_uncommitted(&envelope, &encoded, class) {
         early.want();
     }
     if how == Acknowledge::Interactive {
@@ -292,7 +292,7 @@ pub(crate) async fn commit(context: &Arc<Context>, how: Acknowledge, message: Me
     // The writer is a task of its own: its message is in the spool whether or not the session lives on.
     let (tell, mut written) = oneshot::channel();
     let writer = Arc::clone(context);
-    dispatch.spawn(Box::pin(async move {
+    queue.spawn(Box::pin(async move {
         let body = in_memory(content, spool.header_bytes_max());
         let stored = append(&spool, &[FramedMessage::alone(&encoded, body, first)]).await;
         let mut deferred = Vec::new();
@@ -300,10 +300,10 @@ pub(crate) async fn commit(context: &Arc<Context>, how: Acknowledge, message: Me
             // Before the message counts as stored: recipients that a next hop defers meanwhile are still in progress,
             // and do not get a second job.
             let is_left = |position: u32| !guard.early.progress().taken.contains_key(&position);
-            deferred = guard.dispatch.rest_accepted(&envelope, &encoded, class, &is_left);
+            deferred = guard.queue.enqueue_rest(&envelope, &encoded, class, &is_left);
         }
         guard.end(stored.is_ok().then_some(&*spool));
-        crate::dispatch::log_deferred(&writer, &envelope, bytes, &deferred);
+        guard.queue.log_down(&writer, &envelope, bytes, &deferred);
         // The session may have its answer, or be gone.
         drop(tell.send(stored));
     }));

@@ -8,6 +8,7 @@
 //! Every event moves the counters, whether its line is written or not, so the metrics cannot disagree with the log.
 //! Not here: the events and the text of their lines (`observe`), and files other than the log's own.
 
+mod priority;
 mod queue;
 mod render;
 mod target;
@@ -19,6 +20,7 @@ use crate::config;
 use crate::env::clock;
 use observe::Event;
 use observe::counters::{self, Counter};
+pub(crate) use priority::priority;
 use queue::{Pushed, Queue, Work};
 use render::{Local, Style};
 use std::cell::RefCell;

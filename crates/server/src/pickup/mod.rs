@@ -158,6 +158,7 @@ type Ready = (Name, Option<SubmitWaiter>);
 /// Messages in progress.
 struct Pickup {
     context: Arc<Context>,
+    waiting_files: Arc<WaitingFiles>,
     directory: Arc<PickupDirectory>,
     /// The scanner while no scan runs.
     scanner: Option<DirectoryScanner>,
@@ -182,7 +183,7 @@ struct Pickup {
 }
 
 /// Takes messages until the server stops; those that are being stored then are finished.
-pub(crate) async fn run(context: Arc<Context>, directory: PickupDirectory) {
+pub(crate) async fn run(context: Arc<Context>, directory: PickupDirectory, waiting_files: Arc<WaitingFiles>) {
     let directory = Arc::new(directory);
     let listener = directory.listener().map_err(|error| {
         let path = directory.path().display();
@@ -197,14 +198,15 @@ pub(crate) async fn run(context: Arc<Context>, directory: PickupDirectory) {
             Err(()) => context.stop.begun().await,
         }
     };
-    let take = async { Pickup::new(Arc::clone(&context), directory).take(&mut called).await };
+    let take = async { Pickup::new(Arc::clone(&context), directory, waiting_files).take(&mut called).await };
     tokio::join!(hear, take);
 }
 
 impl Pickup {
-    fn new(context: Arc<Context>, directory: Arc<PickupDirectory>) -> Self {
+    fn new(context: Arc<Context>, directory: Arc<PickupDirectory>, waiting_files: Arc<WaitingFiles>) -> Self {
         Self {
             context,
+            waiting_files,
             directory,
             scanner: Some(DirectoryScanner::default()),
             looking: JoinSet::new(),
@@ -327,7 +329,7 @@ impl Pickup {
 
     fn found(&mut self, found: DirectoryScan) {
         let files = u64::try_from(found.files).unwrap_or(u64::MAX);
-        self.context.pickup.files.store(files, Ordering::Relaxed);
+        self.waiting_files.files.store(files, Ordering::Relaxed);
         if let Some(why) = found.trouble {
             let why = format!("{FULL} cannot be written: {why}");
             if self.complaints.is_due(0, &why, &mut self.said, clock::now()) {
@@ -402,7 +404,7 @@ impl Pickup {
 
     /// Logs which users are at their limits, when that begins and when the users change.
     fn log_full(&mut self, full: &str) {
-        let was_full = self.context.pickup.is_full.swap(!full.is_empty(), Ordering::Relaxed);
+        let was_full = self.waiting_files.is_full.swap(!full.is_empty(), Ordering::Relaxed);
         let Some((who, count)) = full.lines().next().and_then(|line| line.split_once(' ')) else {
             if was_full {
                 self.warn("there is room again, sendmail takes messages from everybody");

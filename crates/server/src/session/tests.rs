@@ -5,7 +5,6 @@
 //! needs a socket.
 
 use super::{Connection, Opening};
-use crate::accept::limits;
 use crate::admit::{Facts, Policies, Policy, Ruling};
 use crate::auth::{Authenticator, Scheme, hash_password};
 use crate::config::{Config, LogPath, Machine, load, spool_settings};
@@ -113,13 +112,11 @@ impl Rig {
             routing: ArcSwap::from_pointee(crate::routing::Routing::plain()),
             resolver: ArcSwap::from_pointee(Resolver::new(&config.dns).unwrap()),
             hosts: crate::hosts::HostTable::in_memory(&config),
-            limits: limits::Limits::new(limits::Settings::new(&config), began),
-            local_delivery: crate::deliver::local::LocalDelivery::new(&config),
+            local_delivery: Arc::new(crate::local_delivery::LocalDelivery::new(&config)),
             delivery_watchers: crate::delivery_watch::DeliveryWatchers::default(),
             mailer_statistics: crate::mailer_statistics::MailerStatistics::default(),
             expansions: crate::routing::expansions::Expansions::new(),
             logins: crate::admit::logins::Logins::default(),
-            pickup: crate::pickup::WaitingFiles::default(),
             stop: Arc::default(),
             behaviour: None,
             open_files_max: 1_024,

@@ -18,8 +18,8 @@
 
 use super::receipt::{owed_report, with_owed_report};
 use super::{Attempt, AttemptOutcome, Cause, REPORT_AGAIN, Receipt};
+use crate::completion_guard::CompletionGuard;
 use crate::context::Context;
-use crate::dispatch::{CompletionGuard, Dispatch};
 use crate::message::{LoadError, OutboundMessage};
 use crate::next_hop::smart_hosts;
 use mail::QueueId;
@@ -261,7 +261,7 @@ fn report_after(context: &Arc<Context>, id: QueueId, pause: Duration) {
 /// Reports all that was kept of a message, and records it.
 pub(super) async fn report(context: &Arc<Context>, id: QueueId) {
     let Some(dispatch) = &context.dispatch else { return };
-    let (fates, owed) = taken(dispatch, id);
+    let (fates, owed) = taken(context, id);
     let positions: Vec<u32> = fates.keys().copied().collect();
     let (mut is_first, mut is_left) = (false, false);
     let untold = send_dsns(context, id, fates).await.unwrap_or_else(|EnvelopeReadError| {
@@ -288,12 +288,13 @@ pub(super) async fn report(context: &Arc<Context>, id: QueueId) {
 /// Takes the results of a message. If the report breaks off, the results are forgotten as in a crash: their
 /// recipients are tried again.
 fn taken(
-    dispatch: &Arc<Dispatch>,
+    context: &Arc<Context>,
     id: QueueId,
 ) -> (BTreeMap<u32, AttemptOutcome>, CompletionGuard<impl FnOnce() + use<>>) {
-    let fates = dispatch.dsn_batcher.take(id);
-    let (dispatch, positions) = (Arc::clone(dispatch), fates.keys().copied().collect::<Vec<u32>>());
+    let fates = context.dispatch.as_ref().map(|dispatch| dispatch.dsn_batcher.take(id)).unwrap_or_default();
+    let (context, positions) = (Arc::clone(context), fates.keys().copied().collect::<Vec<u32>>());
     let forget = move || {
+        let Some(dispatch) = &context.dispatch else { return };
         dispatch.dsn_batcher.told(id, &positions);
         dispatch.look_at(id);
     };
@@ -424,12 +425,12 @@ mod tests {
 
     #[test]
     fn a_telling_that_breaks_off_leaves_nobody_as_if_he_were_told() {
-        let (_service, dispatch, _spool) = Context::trial_with_spool(crate::config::Config::default());
+        let (context, dispatch, _spool) = Context::trial_with_spool(crate::config::Config::default());
         let dsn_batcher = &dispatch.dsn_batcher;
         let cause = Cause::new(EnhancedCode::of(Outcome::Permanent, 1, 1), "gone", None);
         for is_paid in [false, true] {
             dsn_batcher.add(QueueId::MIN, 3, AttemptOutcome::Failed(cause.clone()));
-            let (fates, owed) = taken(&dispatch, QueueId::MIN);
+            let (fates, owed) = taken(&context, QueueId::MIN);
             assert_eq!((fates.len(), dsn_batcher.pending_report(QueueId::MIN, 3)), (1, Some(PendingReport::Failed)));
             if is_paid {
                 owed.complete();

@@ -19,7 +19,6 @@
 //! A delivery is reported if the sender asked for it and the next hop does not report it itself, or if he gave a time
 //! (BY) that the next hop does not know.
 
-pub(crate) mod deadline;
 mod dsn_batcher;
 mod outbound;
 mod reasons;
@@ -32,6 +31,7 @@ pub(crate) use receipt::Receipt;
 pub(crate) use report::REPORT_OCTETS;
 
 use crate::context::Context;
+use crate::deadline;
 use crate::env::clock;
 #[cfg(test)]
 use crate::simulation::{Sabotage, is_sabotaged};
@@ -122,6 +122,14 @@ impl Cause {
     /// Adds the kind of reason.
     pub(crate) fn with_reason(self, reason: Reason) -> Self {
         Self { reason: Some(reason), ..self }
+    }
+
+    /// Makes the reason to send a message no more, if its time is over and it comes back then.
+    pub(crate) fn too_late(envelope: &Envelope, now: Duration) -> Option<Self> {
+        // RFC 3463 §3.5: delivery time expired
+        let status = EnhancedCode::of(Outcome::Permanent, 4, 7);
+        let text = "the time by which the sender wanted it delivered is over (RFC 2852)";
+        deadline::is_over(envelope, now).then(|| Self::new(status, text, None).with_reason(Reason::Other))
     }
 
     /// Makes the failure of a message that is in a loop.
@@ -371,7 +379,7 @@ fn judge(
     };
     let now = context.unix_now();
     let envelope = attempt.envelope;
-    if let Some(cause) = deadline::too_late(envelope, now) {
+    if let Some(cause) = Cause::too_late(envelope, now) {
         return RecipientDecision { fate: AttemptOutcome::Failed(cause), kind: Some(Kind::Failed), state: done };
     }
     // RFC 4865 §4.2: a message that was held has waited since it was released
@@ -547,7 +555,11 @@ fn log_one(context: &Context, attempt: &Attempt<'_>, to: &[&str], one: &Recipien
         delay,
         xdelay: attempt.xdelay,
         mailer: attempt.mailer,
-        priority: priority(attempt.content_bytes, attempt.recipients_left, one.state.tries().saturating_sub(1)),
+        priority: crate::log::priority(
+            attempt.content_bytes,
+            attempt.recipients_left,
+            one.state.tries().saturating_sub(1),
+        ),
         relay: attempt.next_hop,
         dsn,
         reply,
@@ -564,13 +576,6 @@ pub(crate) fn account_of_sender(context: &Context, envelope: &Envelope) -> Optio
     let sender = envelope.sender.address()?;
     let owner = context.routing.load().account_of(sender)?;
     Some((format!("<{sender}>"), owner))
-}
-
-/// sendmail's formula: class 0, 30,000 for a recipient, 90,000 for an attempt.
-pub(crate) fn priority(content_bytes: u64, recipients: usize, attempts: u8) -> i64 {
-    let size = i64::try_from(content_bytes).unwrap_or(i64::MAX);
-    let recipients = i64::try_from(recipients).unwrap_or(i64::MAX);
-    size.saturating_add(recipients.saturating_mul(30_000)).saturating_add(i64::from(attempts) * 90_000)
 }
 
 /// Returns the present time as reports and trace fields have it.

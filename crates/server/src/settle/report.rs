@@ -6,8 +6,9 @@
 //! returns less. A report is a message like any other, from the null sender.
 
 use super::receipt::FORGOTTEN;
-use super::{Attempt, AttemptOutcome, Receipt, RecipientDecision, deadline, report_time};
+use super::{Attempt, AttemptOutcome, Receipt, RecipientDecision, report_time};
 use crate::context::Context;
+use crate::deadline;
 use crate::intake;
 use crate::message::OutboundMessage;
 #[cfg(test)]

@@ -36,6 +36,10 @@ pub struct ShutdownSummary {
 #[derive(Debug)]
 pub(crate) struct Server {
     pub(super) context: Arc<Context>,
+    /// Connections and their rates.
+    pub(super) limits: Arc<limits::Limits>,
+    /// Messages that programs have submitted and that are not accepted yet.
+    pub(super) waiting_files: Arc<pickup::WaitingFiles>,
     pub(super) listeners: Mutex<Vec<Arc<ListenerState>>>,
     pub(super) tls: Mutex<Option<Arc<Acceptor>>>,
     pub(super) source: Option<ConfigSource>,
@@ -60,6 +64,7 @@ pub(crate) struct Server {
 impl Server {
     pub(crate) fn new(
         context: Arc<Context>,
+        limits: Arc<limits::Limits>,
         tls: Option<Arc<Acceptor>>,
         source: Option<ConfigSource>,
         hardening: Option<Hardening>,
@@ -77,6 +82,8 @@ impl Server {
         };
         Self {
             context,
+            limits,
+            waiting_files: Arc::default(),
             queue,
             listeners: Mutex::default(),
             tls: Mutex::new(tls),
@@ -129,12 +136,8 @@ impl Server {
         drop(lane);
         let mut tasks = lock(&self.tasks);
         for socket in sockets {
-            tasks.spawn(door::take_connections(
-                Arc::clone(&self.context),
-                Arc::clone(&listener),
-                socket,
-                ServeSessions,
-            ));
+            let (context, limits) = (Arc::clone(&self.context), Arc::clone(&self.limits));
+            tasks.spawn(door::take_connections(context, limits, Arc::clone(&listener), socket, ServeSessions));
         }
     }
 
@@ -154,7 +157,7 @@ impl Server {
 
     /// Accepts mail that programs of this machine submit.
     pub(crate) fn pick_up(self: &Arc<Self>, directory: pickup::PickupDirectory) {
-        lock(&self.tasks).spawn(pickup::run(Arc::clone(&self.context), directory));
+        lock(&self.tasks).spawn(pickup::run(Arc::clone(&self.context), directory, Arc::clone(&self.waiting_files)));
     }
 
     /// Carries out signals, until one ends the server and its sessions are over.

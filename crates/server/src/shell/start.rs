@@ -19,7 +19,6 @@ use crate::auth::Authenticator;
 use crate::config::{self, Config, Loaded};
 use crate::context::{ActiveConfig, Context};
 use crate::control::{self, ControlSocket};
-use crate::deliver::local::LocalDelivery;
 use crate::delivery_watch::DeliveryWatchers;
 use crate::dispatch::Dispatch;
 use crate::dns::Resolver;
@@ -27,6 +26,7 @@ use crate::env::{accounts, clock, descriptors, limits as files, machine, privile
 use crate::hardening::Hardening;
 use crate::hosts::HostTable;
 use crate::intake::MessageStore;
+use crate::local_delivery::LocalDelivery;
 use crate::log::{self, Log};
 use crate::lookup::Lookups;
 use crate::mailer_statistics::MailerStatistics;
@@ -234,7 +234,7 @@ impl Prepared {
             hardening,
             ..
         } = self;
-        let local_delivery = local_delivery.unwrap_or_else(|| LocalDelivery::new(&config));
+        let local_delivery = Arc::new(local_delivery.unwrap_or_else(|| LocalDelivery::new(&config)));
         let mut signals = signals::Signals::new()
             .map_err(|error| StartError::Unavailable(format!("cannot catch signals: {error}")))?;
         let resolver = Resolver::new(&config.dns).map_err(|error| StartError::Config(error.to_string()))?;
@@ -271,12 +271,10 @@ impl Prepared {
             resolver: ArcSwap::from_pointee(resolver),
             hosts,
             local_delivery,
-            limits,
             delivery_watchers: DeliveryWatchers::default(),
             mailer_statistics: MailerStatistics::default(),
             expansions: Expansions::new(),
             logins: Logins::default(),
-            pickup: pickup::WaitingFiles::default(),
             stop: Arc::default(),
             behaviour,
             open_files_max,
@@ -303,7 +301,7 @@ impl Prepared {
         }
 
         let manager = Arc::new(manager);
-        let server = Arc::new(Server::new(context, tls, source, hardening, Arc::clone(&manager)));
+        let server = Arc::new(Server::new(context, limits, tls, source, hardening, Arc::clone(&manager)));
         let addresses: Vec<_> = bound.listeners.iter().map(|listener| listener.address).collect();
         server.open_all(bound.listeners).map_err(StartError::Unavailable)?;
         server.watch(spool);

@@ -51,7 +51,7 @@ impl Server {
             logins_over: self.logins_over(),
             deliveries: context.dispatch.as_ref().map(|dispatch| self.deliveries(dispatch, &live.config.delivery)),
             queue: self.queue_status(&spool, live.queues_only()),
-            pickup: PickupStatus { files: context.pickup.files(), full: context.pickup.is_full() },
+            pickup: PickupStatus { files: self.waiting_files.files(), full: self.waiting_files.is_full() },
             expansions: context.expansions.counts(),
             log: self.log_status(),
             spool: self.spool_status(&live.config.spool, &spool),

@@ -7,10 +7,8 @@
 use super::book::{Book, Facts};
 use super::plan::Plan;
 use super::random::Random;
-use crate::accept::limits;
 use crate::config::{self, Config};
 use crate::context::{ActiveConfig, Context, ListenerProfile};
-use crate::deliver::Internet;
 use crate::dispatch::Dispatch;
 use crate::dns::Resolver;
 use crate::env::clock;
@@ -19,6 +17,7 @@ use crate::log::Log;
 use crate::session::{Connection, Opening};
 use crate::shell::start;
 use crate::tls::Connector;
+use crate::transport::Internet;
 use crate::transport::Transport;
 use arc_swap::ArcSwap;
 use mail::Client;
@@ -161,13 +160,11 @@ impl Machine {
             routing: ArcSwap::from_pointee(crate::routing::Routing::plain()),
             resolver: ArcSwap::from_pointee(Resolver::new(&config.dns).unwrap()),
             hosts: HostTable::in_memory(&config),
-            limits: limits::Limits::new(limits::Settings::new(&config), began),
-            local_delivery: crate::deliver::local::LocalDelivery::new(&config),
+            local_delivery: Arc::new(crate::local_delivery::LocalDelivery::new(&config)),
             delivery_watchers: crate::delivery_watch::DeliveryWatchers::default(),
             mailer_statistics: crate::mailer_statistics::MailerStatistics::default(),
             expansions: crate::routing::expansions::Expansions::new(),
             logins: crate::admit::logins::Logins::default(),
-            pickup: crate::pickup::WaitingFiles::default(),
             stop: Arc::default(),
             behaviour: None,
             open_files_max: 1_024,

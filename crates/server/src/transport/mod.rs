@@ -4,8 +4,12 @@
 //! connection costs its socket, its task and its state, and nothing else. [`Wait`] is the wait of a connection for
 //! input.
 
+#[cfg(test)]
+mod internet;
 mod wait;
 
+#[cfg(test)]
+pub(crate) use internet::Internet;
 pub(crate) use wait::{FAR, Wait};
 
 use crate::env::quickack;

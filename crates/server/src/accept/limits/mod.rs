@@ -22,6 +22,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::client_network::ClientNetwork;
 use crate::sliding_window::SlidingWindows;
 pub use crate::sliding_window::{KEYS_MAX as RATED_CLIENTS_MAX, SLOTS};
 use ipnet::IpNet;
@@ -183,23 +184,6 @@ pub struct ConnectionCounts {
     pub idle_clients: usize,
     /// Clients whose connections are counted in a window, for the access map.
     pub rated_clients: usize,
-}
-
-/// A client, or an IPv6 network, that shares the limits per client.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum ClientNetwork {
-    V4(u32),
-    V6(u64),
-}
-
-impl ClientNetwork {
-    /// Returns the client that has this address.
-    pub(crate) fn new(ip: IpAddr) -> Self {
-        match ip.to_canonical() {
-            IpAddr::V4(ip) => Self::V4(ip.to_bits()),
-            IpAddr::V6(ip) => Self::V6(u64::try_from(ip.to_bits() >> 64).expect("64 bits are left")),
-        }
-    }
 }
 
 /// A token bucket as one number: the time, in nanoseconds since the limits were made, at which it will be full again.

@@ -2,10 +2,10 @@
 
 use super::*;
 use crate::config::RouteTls;
-use crate::deliver::Internet;
 use crate::deliver::link::timer;
 use crate::next_hop::Endpoint;
 use crate::sink::Behaviour;
+use crate::transport::Internet;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Mutex;

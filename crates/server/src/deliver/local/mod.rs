@@ -8,25 +8,23 @@
 //! is recorded repeats the delivery: a Maildir has one copy all the same, and so has a mailbox file that was not
 //! changed since.
 
-mod local_delivery;
-
 use ::local::order::{DeliveryEnd, DeliveryRequest, Verdict, What};
 use ::local::privileged::HandoverResult;
-pub(crate) use local_delivery::LocalDelivery;
 
 use super::connect_error::ConnectError;
 use super::{AttemptWork, settle};
 use crate::context::Context;
 use crate::dispatch::{ConnectTarget, ConnectionSignal};
 use crate::env::clock;
-use crate::message::{LoadError, OutboundMessage};
+use crate::local_delivery::{self, LocalJob, Source};
+use crate::message::{Content, LoadError, OutboundMessage};
 use crate::settle::{AttemptOutcome, Cause};
-use local_delivery::{LocalJob, Source};
 use mail::{Address, EnhancedCode, Outcome, Recipient, Reply, ReplyCode};
 use observe::{Event, NextHop, Severity};
 use route::destination::To;
 use schedule::{ConnectionId, Feedback, Job, NextJob};
 use spool::State;
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tokio::task::JoinSet;
@@ -66,7 +64,7 @@ async fn one(work: &mut AttemptWork<'_>, to: &To, job: &Job) {
         Err(LoadError::Unread(why)) => return work.put_aside(job, &why),
     };
     let now = work.context.unix_now();
-    if let Some(cause) = settle::deadline::too_late(&outgoing.envelope, now) {
+    if let Some(cause) = Cause::too_late(&outgoing.envelope, now) {
         return work
             .fail(job, &ConnectError { text: cause.text.to_string(), ..ConnectError::deferral((4, 7), String::new()) })
             .await;
@@ -110,9 +108,9 @@ pub(crate) async fn deliver(
     for (at, recipient) in outgoing.envelope.recipients.iter().enumerate() {
         let Some((position, state)) = outgoing.positions.get(at) else { continue };
         let order = order_of(context, what, outgoing, recipient, (*position, *state));
-        let letters = LocalJob { order, source: Source::of(context, outgoing) };
-        let context = Arc::clone(context);
-        tasks.spawn(async move { (at, local_delivery::deliver(context, letters).await) });
+        let letters = LocalJob { order, source: source_of(context, outgoing) };
+        let local_delivery = Arc::clone(&context.local_delivery);
+        tasks.spawn(async move { (at, local_delivery::deliver(local_delivery, letters).await) });
     }
     let broke_off = || Verdict::deferred((3, 0), "the delivering task broke off");
     let mut verdicts: Vec<Verdict> = outgoing.positions.iter().map(|_| broke_off()).collect();
@@ -130,6 +128,17 @@ pub(crate) async fn deliver(
         }
     }
     verdicts.into_iter().map(|verdict| fate(verdict.without_file_name(what))).collect()
+}
+
+/// Returns the content of a message for a thread that may wait.
+fn source_of(context: &Context, outgoing: &OutboundMessage) -> Source {
+    match (&outgoing.content, context.spool()) {
+        (Content::Here(pieces), _) => Source::Here(pieces.iter().filter(|piece| !piece.is_empty()).cloned().collect()),
+        (Content::Stored { .. }, Some(spool)) => {
+            Source::Stored { spool: Arc::clone(spool), id: outgoing.envelope.id, read: 0, end: outgoing.content_bytes }
+        }
+        (Content::Stored { .. }, None) => Source::Here(VecDeque::new()),
+    }
 }
 
 /// How far the clock of the machine may have been set since the start.

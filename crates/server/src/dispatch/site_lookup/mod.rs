@@ -6,7 +6,8 @@
 //! in one step, so that no connection opens by another answer than the scheduler has.
 
 use super::task::Task;
-use super::{CompletionGuard, ConnectTarget, Dispatch, DispatchState};
+use super::{ConnectTarget, Dispatch, DispatchState};
+use crate::completion_guard::CompletionGuard;
 use crate::context::Context;
 use crate::dns::NoHosts;
 use crate::env::clock;

@@ -121,7 +121,7 @@ impl Server {
         self.replace_lanes(&config, authenticator.as_deref(), tls.as_ref());
         let mut limits = self.limits(&config);
         limits.listeners.extend(added.iter().map(|(_, listen, _)| listen.connections_max));
-        self.context.limits.replace(limits);
+        self.limits.replace(limits);
         for (address, listen, sockets) in added {
             self.open(address, ListenerProfile::new(&config, &listen, authenticator.as_deref(), tls.as_ref()), sockets);
         }

@@ -1,8 +1,10 @@
 //! Reloads: whole or not at all; open connections stay open.
 
 use super::*;
+use crate::accept::limits;
 use crate::config::Machine;
 use crate::context::Context;
+use crate::env::clock;
 use crate::sink::Behaviour;
 use std::net::{TcpListener as StdListener, TcpStream};
 
@@ -29,8 +31,9 @@ impl Trial {
         let config = source.read().unwrap().config;
         let tls = load_tls(&config, &mut Vec::new()).unwrap();
         let bound = listener::bind(&config.listen, Vec::new(), 16, 1).unwrap();
+        let limits = limits::Limits::new(limits::Settings::new(&config), clock::now());
         let context = Context::trial(config, Behaviour::default());
-        let server = Arc::new(Server::new(context, tls, Some(source), None, Arc::default()));
+        let server = Arc::new(Server::new(context, limits, tls, Some(source), None, Arc::default()));
         server.open_all(bound.listeners).unwrap();
         Self { dir, server }
     }

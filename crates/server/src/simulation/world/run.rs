@@ -7,7 +7,7 @@ use super::check::{self, Terms};
 use super::memory::{self, Bounds};
 use super::net::{Net, outer};
 use super::script::Script;
-use crate::deliver::Internet;
+use crate::transport::Internet;
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::sync::Arc;

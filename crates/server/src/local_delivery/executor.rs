@@ -10,11 +10,9 @@
 //! keeps no more than a quarter of the deliveries busy; further mail for it is deferred, so that others have theirs.
 
 use crate::config::Config;
-use crate::context::Context;
 use crate::env::accounts::Kept;
 use crate::env::{blocking, clock};
 use crate::lookup::files::Readers;
-use crate::message::{Content as Stored, OutboundMessage};
 use ::local::agent::{Agent, DeliveryTarget};
 use ::local::letter::{Content, Orders};
 use ::local::order::{DeliveryRequest, Settings, Verdict, What};
@@ -73,9 +71,9 @@ struct WaitingDelivery {
 
 /// An order and its message.
 #[derive(Clone, Debug)]
-pub(super) struct LocalJob {
-    pub(super) order: DeliveryRequest,
-    pub(super) source: Source,
+pub(crate) struct LocalJob {
+    pub(crate) order: DeliveryRequest,
+    pub(crate) source: Source,
 }
 
 impl Job for LocalJob {
@@ -160,7 +158,7 @@ impl LocalDelivery {
     ///
     /// # Cancel safety
     /// Yes.
-    pub(super) async fn turn(&self, what: &What) -> Option<SemaphorePermit<'_>> {
+    pub(crate) async fn turn(&self, what: &What) -> Option<SemaphorePermit<'_>> {
         let turn = match what {
             What::Mailbox => &self.mailboxes,
             What::Program { .. } => &self.programs,
@@ -288,11 +286,10 @@ fn lost() -> HandoverResult {
 ///
 /// # Cancel safety
 /// No: a delivery that has begun is finished, and its result is lost.
-pub(super) async fn deliver(context: Arc<Context>, letters: LocalJob) -> HandoverResult {
-    let local_delivery = &context.local_delivery;
+pub(crate) async fn deliver(local_delivery: Arc<LocalDelivery>, letters: LocalJob) -> HandoverResult {
     let _permit = local_delivery.turn(&letters.order.what).await;
-    let at_work = Arc::clone(&context);
-    let handed = blocking::run(move || at_work.local_delivery.hand_in(letters)).await;
+    let at_work = Arc::clone(&local_delivery);
+    let handed = blocking::run(move || at_work.hand_in(letters)).await;
     let told = match handed {
         Ok(HandedIn::Done(handed)) => return handed,
         Ok(HandedIn::Wait(told)) => told.await,
@@ -301,10 +298,10 @@ pub(super) async fn deliver(context: Arc<Context>, letters: LocalJob) -> Handove
     match told {
         Ok(JobReply::Done(handed)) => handed,
         Ok(JobReply::Turn(turn)) => {
-            let at_work = Arc::clone(&context);
+            let at_work = Arc::clone(&local_delivery);
             let led = blocking::run(move || {
                 let (place, letters) = *turn;
-                at_work.local_delivery.lead(&place, letters)
+                at_work.lead(&place, letters)
             });
             led.await.unwrap_or_else(|_| lost())
         }
@@ -334,7 +331,7 @@ impl Orders for Batch {
 
 /// The content of a message, for a thread that may wait.
 #[derive(Clone, Debug)]
-pub(super) enum Source {
+pub(crate) enum Source {
     /// In memory.
     Here(VecDeque<Bytes>),
     /// In the spool.
@@ -351,21 +348,8 @@ pub(super) enum Source {
 }
 
 impl Source {
-    pub(super) fn of(context: &Context, outgoing: &OutboundMessage) -> Self {
-        match (&outgoing.content, context.spool()) {
-            (Stored::Here(pieces), _) => Self::Here(pieces.iter().filter(|piece| !piece.is_empty()).cloned().collect()),
-            (Stored::Stored { .. }, Some(spool)) => Self::Stored {
-                spool: Arc::clone(spool),
-                id: outgoing.envelope.id,
-                read: 0,
-                end: outgoing.content_bytes,
-            },
-            (Stored::Stored { .. }, None) => Self::Here(VecDeque::new()),
-        }
-    }
-
     /// Returns the octets that are left.
-    pub(super) fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         match self {
             Self::Here(pieces) => pieces.iter().map(|piece| piece.len() as u64).sum(),
             Self::Stored { read, end, .. } => end.saturating_sub(*read),

@@ -1,6 +1,6 @@
 //! Hosts of a test: connections that lead to a script instead of the network.
 
-use crate::transport::Transport;
+use super::Transport;
 use std::fmt;
 use std::future::Future;
 use std::io;
@@ -21,7 +21,7 @@ impl Internet {
     }
 
     /// Connects to a host.
-    pub(super) async fn connect(&self, address: SocketAddr) -> io::Result<Transport> {
+    pub(crate) async fn connect(&self, address: SocketAddr) -> io::Result<Transport> {
         (self.0)(address).await
     }
 }

@@ -4,8 +4,7 @@
 //! later, so that its end is noticed. Where no attempt is possible, the scheduler checks that time
 //! (`dispatch::overdue`).
 
-use super::Cause;
-use mail::{Deadline, DeliverBy, EnhancedCode, Envelope, Outcome};
+use mail::{Deadline, DeliverBy, Envelope};
 use spool::State;
 use std::time::Duration;
 
@@ -46,18 +45,11 @@ pub(crate) fn remaining(envelope: &Envelope, now: Duration) -> Option<DeliverBy>
     envelope.params.by?.after(now.saturating_sub(since).as_secs())
 }
 
-/// Returns why the message is not sent any more, if its time is over and it comes back then.
+/// Returns whether the message is not sent any more, since its time is over and it comes back then.
 // RFC 2852 §4.1.3: mode R
 #[must_use]
-pub(crate) fn too_late(envelope: &Envelope, now: Duration) -> Option<Cause> {
-    let (at, deadline) = envelope.deliver_by()?;
-    if now < at || !matches!(deadline, Deadline::Return(_)) {
-        return None;
-    }
-    // RFC 3463 §3.5: delivery time expired
-    let status = EnhancedCode::of(Outcome::Permanent, 4, 7);
-    let text = "the time by which the sender wanted it delivered is over (RFC 2852)".to_owned();
-    Some(Cause::new(status, text, None).with_reason(observe::Reason::Other))
+pub(crate) fn is_over(envelope: &Envelope, now: Duration) -> bool {
+    envelope.deliver_by().is_some_and(|(at, deadline)| now >= at && matches!(deadline, Deadline::Return(_)))
 }
 
 /// Returns when the sender wants a report that the message is late; `None` without such a time. Before it he gets no
@@ -122,8 +114,7 @@ mod tests {
         assert_eq!(left(&back, 0).as_deref(), Some("100;RT"));
         assert_eq!((left(&back, 99).as_deref(), left(&back, 101)), (Some("1;RT"), None));
         assert_eq!((left(&told, 130).as_deref(), left(&none, 1)), (Some("-30;N"), None));
-        assert!(too_late(&back, at(99)).is_none() && too_late(&told, at(500)).is_none());
-        assert_eq!(too_late(&back, at(101)).map(|cause| cause.status.to_string()).as_deref(), Some("5.4.7"));
+        assert!(!is_over(&back, at(99)) && !is_over(&told, at(500)) && is_over(&back, at(101)));
         assert!(!is_late(&told, at(99)) && is_late(&told, at(101)) && !is_late(&back, at(101)));
         assert_eq!(cap_due(&back, at(5_000), at(10)), at(101));
         assert_eq!((cap_due(&back, at(50), at(10)), cap_due(&told, at(5_000), at(500))), (at(50), at(5_000)));
@@ -131,7 +122,7 @@ mod tests {
         let until = |envelope, seconds| tried_until(envelope, Duration::from_secs(seconds));
         assert_eq!([&back, &told, &none].map(|one| until(one, 70)), [at(70); 3]);
         assert_eq!([&back, &told, &none].map(|one| until(one, 130)), [at(100), at(130), at(130)]);
-        assert_eq!(too_late(&none, at(1 << 40)), None);
+        assert!(!is_over(&none, at(1 << 40)));
         // The host that relayed the message when it was late has warned the sender.
         let late = envelope("BY=-30;N");
         assert!(!is_late(&late, at(0)) && !is_late(&envelope("BY=0;N"), at(500)));
