@@ -46,11 +46,15 @@ pub(crate) const ROOMS: &[Room] = &[
     Room { name: "operator", pure: false, may_use: &["mail", "schedule", "spool", "observe", "os"] },
     Room { name: "server", pure: false, may_use: ALL_ROOMS },
     Room { name: "sim", pure: true, may_use: &["mail"] },
-    Room { name: "bench", pure: false, may_use: &["mail", "smtp", "spool", "route", "observe", "sim", "server"] },
+    Room {
+        name: "bench",
+        pure: false,
+        may_use: &["mail", "smtp", "spool", "route", "filter", "observe", "sim", "server"],
+    },
     Room {
         name: "mailrace",
         pure: false,
-        may_use: &["mail", "smtp", "spool", "observe", "operator", "route", "bench", "server", "sim"],
+        may_use: &["mail", "smtp", "spool", "observe", "operator", "route", "filter", "bench", "server", "sim"],
     },
     Room { name: "testkit", pure: false, may_use: &["mail", "spool"] },
     Room { name: "xtask", pure: false, may_use: &[] },

@@ -10,6 +10,8 @@ mod clock;
 pub mod crash;
 #[cfg(feature = "rigs")]
 pub mod expand_bench;
+#[cfg(feature = "rigs")]
+pub mod filter_bench;
 pub mod internet;
 #[cfg(feature = "rigs")]
 pub mod list_bench;

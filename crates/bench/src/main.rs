@@ -23,6 +23,8 @@ enum Command {
     List(bench::list_bench::ListBenchArguments),
     /// Measure RCPT to a long list, and what other mail feels of it
     Expand(bench::expand_bench::ExpandBenchArguments),
+    /// Measure how fast content rules are evaluated
+    Filter(bench::filter_bench::FilterBenchArguments),
     /// Measure how fast maps load and answer
     Maps(bench::maps_bench::MapsBenchArguments),
     #[command(flatten)]
@@ -35,6 +37,7 @@ fn main() -> ExitCode {
         Command::Relay(arguments) => bench::relay_bench::run(&arguments),
         Command::List(arguments) => bench::list_bench::run(&arguments),
         Command::Expand(arguments) => bench::expand_bench::run(&arguments),
+        Command::Filter(arguments) => bench::filter_bench::run(&arguments),
         Command::Maps(arguments) => bench::maps_bench::run(&arguments),
         Command::Crash(part) => bench::crash::run(part),
     }

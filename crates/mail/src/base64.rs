@@ -1,8 +1,8 @@
 //! Base64 in the one alphabet of RFC 4648 §4: for writing AUTH, encoded words and bodies, and for reading AUTH.
 //!
 //! [`decode`] is strict. Two spellings of one secret would be a second password, so what the RFC lets a reader forgive
-//! is refused: bits behind the end, missing padding, foreign characters. Encoded words, which forgive all of it, have a
-//! reader of their own. No other variant, no streaming.
+//! is refused: bits behind the end, missing padding, foreign characters. [`decode_forgiving`] reads encoded words and
+//! bodies, which forgive all of it. No other variant, no streaming.
 
 use base64ct::{Base64, Encoding as _};
 
@@ -18,8 +18,36 @@ pub fn decode(text: &[u8]) -> Option<Vec<u8>> {
     Base64::decode_vec(std::str::from_utf8(text).ok()?).ok()
 }
 
+/// Appends the bytes of a text as readers of mail decode it; false when it is damaged: foreign characters (skipped)
+/// or a stray end.
+// RFC 2047 §4.1, RFC 2045 §6.8
+pub fn decode_forgiving(text: &[u8], out: &mut Vec<u8>) -> bool {
+    let mut is_whole = true;
+    let (mut group, mut bits) = (0_u32, 0_u32);
+    for byte in text {
+        // Padding ends a group; in the middle of a word it comes from joining words by hand.
+        if *byte == b'=' {
+            bits = 0;
+            continue;
+        }
+        let Some(six) = value(*byte) else {
+            is_whole &= byte.is_ascii_whitespace();
+            continue;
+        };
+        group = (group << 6 | six) & 0xfff;
+        bits += 6;
+        if bits >= 8 {
+            bits -= 8;
+            let [.., byte] = (group >> bits).to_be_bytes();
+            out.push(byte);
+        }
+    }
+    // Six leftover bits are a character that begins a byte and does not finish it.
+    is_whole && bits < 6
+}
+
 /// Returns the six bits of a letter, for readers that forgive what [`decode`] refuses.
-pub(crate) const fn value(letter: u8) -> Option<u32> {
+const fn value(letter: u8) -> Option<u32> {
     let value = match letter {
         b'A'..=b'Z' => letter - b'A',
         b'a'..=b'z' => letter - b'a' + 26,

@@ -11,6 +11,7 @@ mod transfer;
 
 pub use encode::encode;
 
+use crate::base64;
 use crate::charset::Charset;
 use crate::header::unfold;
 use crate::scan::Scan;
@@ -69,6 +70,13 @@ pub fn decode(value: &[u8], fallback: Option<Charset>) -> Decoded {
     decoder.out
 }
 
+/// Lists the charset labels of the encoded words in a value as they are spelt, one for each word.
+pub fn labels(value: &[u8]) -> impl Iterator<Item = &str> {
+    memchr::memmem::find_iter(value, b"=?")
+        .filter_map(|at| EncodedWord::read(value.get(at..)?))
+        .map(|(word, _)| word.label)
+}
+
 /// An encoded word, taken apart.
 struct EncodedWord<'a> {
     label: &'a str,
@@ -125,7 +133,7 @@ impl Decoder {
         }
         let (_, bytes) = self.pending.get_or_insert_with(|| (charset, Vec::new()));
         let is_whole = if word.is_base64 {
-            transfer::decode_base64(word.text, bytes)
+            base64::decode_forgiving(word.text, bytes)
         } else {
             transfer::decode_q(word.text, bytes)
         };

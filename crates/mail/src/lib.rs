@@ -50,7 +50,7 @@ mod past_ids;
 mod queue_id;
 mod reply;
 pub mod report;
-mod scan;
+pub mod scan;
 pub mod seven_bit;
 pub mod submission;
 mod unprintable;

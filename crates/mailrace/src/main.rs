@@ -11,8 +11,11 @@ mod control_client;
 mod control_commands;
 mod demo;
 mod exit;
+mod filter_command;
 mod import_command;
 mod local_delivery;
+mod message_files;
+mod mime_command;
 mod output;
 mod place;
 mod queue_commands;
@@ -79,6 +82,12 @@ enum Command {
     /// Say where mail for a recipient goes, and why
     #[command(after_help = route_command::HELP)]
     Route(route_command::RouteArguments),
+    /// Try content rules on messages
+    #[command(subcommand, after_help = filter_command::HELP)]
+    Filter(filter_command::FilterCommand),
+    /// Decode and encode header text, show the parts of a message
+    #[command(subcommand, after_help = mime_command::HELP)]
+    Mime(mime_command::MimeCommand),
     /// Take mail and forget it, to measure and to try senders
     #[command(after_help = sink::HELP)]
     Sink(sink::SinkArguments),
@@ -135,6 +144,8 @@ fn main() -> ExitCode {
         Command::Auth(command) => auth_commands::run(command),
         Command::Reason(arguments) => reason::run(&arguments),
         Command::Route(arguments) => route_command::run(&arguments),
+        Command::Filter(command) => filter_command::run(&command),
+        Command::Mime(command) => mime_command::run(&command),
         Command::Import(arguments) => import_command::run(&arguments),
         Command::Storm(arguments) => storm::run(&arguments),
         Command::Sim(arguments) => sim_command::run(&arguments),

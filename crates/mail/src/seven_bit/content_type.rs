@@ -54,7 +54,7 @@ impl ContentType {
     fn parse(value: &[u8]) -> Result<Self, Reason> {
         let mut scan = Scan::new(value);
         let kind = token(&mut scan);
-        skip(&mut scan);
+        scan.skip_comments();
         if !scan.take(b'/') {
             // RFC 2045 §5.2: what cannot be read is plain text; but not if another reader might find parts in it
             let is_leaf = !matches!(kind.as_str(), "multipart" | "message");
@@ -63,7 +63,7 @@ impl ContentType {
         let subtype = token(&mut scan);
         let mut boundary = None;
         loop {
-            skip(&mut scan);
+            scan.skip_comments();
             if !scan.take(b';') {
                 // A reader that looks further may find a boundary in the rest.
                 let is_composite = matches!(kind.as_str(), "multipart" | "message");
@@ -74,7 +74,7 @@ impl ContentType {
                 };
             }
             let name = token(&mut scan);
-            skip(&mut scan);
+            scan.skip_comments();
             if !scan.take(b'=') {
                 continue;
             }
@@ -101,7 +101,7 @@ pub(super) fn first_word(value: &[u8]) -> String {
 
 /// Takes a token behind white space and comments. Octets that are not ASCII make it another word, never a known one.
 fn token(scan: &mut Scan<'_>) -> String {
-    skip(scan);
+    scan.skip_comments();
     // RFC 2045 §5.1: tspecials end a token
     let text = scan.take_while(|byte| {
         !byte.is_ascii_whitespace() && !byte.is_ascii_control() && !b"()<>@,;:\\\"/[]?=".contains(&byte)
@@ -110,7 +110,7 @@ fn token(scan: &mut Scan<'_>) -> String {
 }
 
 fn parameter_value(scan: &mut Scan<'_>) -> Vec<u8> {
-    skip(scan);
+    scan.skip_comments();
     if !scan.take(b'"') {
         return scan.take_while(|byte| !byte.is_ascii_whitespace() && !matches!(byte, b';' | b'(' | b'"')).to_vec();
     }
@@ -123,24 +123,6 @@ fn parameter_value(scan: &mut Scan<'_>) -> Vec<u8> {
         }
     }
     out
-}
-
-/// Passes white space and comments, nested ones too.
-// RFC 5322 §3.2.2
-fn skip(scan: &mut Scan<'_>) {
-    let mut depth = 0_usize;
-    while let Some(byte) = scan.peek() {
-        match byte {
-            b'(' => depth += 1,
-            b')' if depth > 0 => depth -= 1,
-            b'\\' if depth > 0 => {
-                scan.next();
-            }
-            byte if depth > 0 || byte.is_ascii_whitespace() => {}
-            _ => return,
-        }
-        scan.next();
-    }
 }
 
 #[cfg(test)]

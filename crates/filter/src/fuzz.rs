@@ -1,0 +1,79 @@
+//! One body per reader: any bytes, and the assertions that hold for all bytes.
+//!
+//! The test `fuzz_bodies` drives them with generated input in every run; a fuzzer's targets call the same functions.
+
+use mail::header::LineEnd;
+
+use crate::mime::{DamageSet, walk};
+use crate::{Limits, Message, Recipient, RuleSet, header_text};
+
+/// A body and its name.
+pub type Body = (&'static str, fn(&[u8]));
+
+/// All bodies.
+pub const BODIES: [Body; 3] = [("rules", rules), ("mime", mime), ("header_words", header_words)];
+
+/// Rule files: problems have a line of the file, and a sound set can be evaluated.
+pub fn rules(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    match RuleSet::parse(&[("fuzz.rules", &text)]) {
+        Ok(rules) => {
+            let message = Message::new(data, LineEnd::CrlfOrLf);
+            let evaluation = rules.evaluate(message, &Limits::default());
+            assert!(evaluation.matches().len() <= rules.rules().len());
+            assert!((0..rules.rules().len()).all(|rule| evaluation.explain(rule).is_some()));
+        }
+        Err(problems) => {
+            let lines = text.lines().count().max(1);
+            assert!(!problems.is_empty() && problems.iter().all(|one| (1..=lines).contains(&one.line)), "{problems:?}");
+        }
+    }
+}
+
+/// A set that asks for everything.
+const RULES: &str = r#"
+rule all {
+  match any {
+    header ~ /a.b/
+    part header ~ /x/
+    text ~ /hello\s+world/
+    charset = "gbk"
+    script = "Han"
+    attachment name ~ /\.exe$/
+    attachment type = "exe"
+    part type = "text/html"
+    damage
+    not fully scanned
+    recipient = "@example.com"
+  }
+  reject
+}
+"#;
+
+/// Messages: the walk keeps its limits, and rules can be evaluated on them.
+pub fn mime(data: &[u8]) {
+    let limits = Limits { parts_max: 50, depth_max: 8, decoded_bytes_max: 10_000, ..Limits::default() };
+    let tree = walk(data, LineEnd::Crlf, &limits);
+    assert!((1..=limits.parts_max).contains(&tree.parts.len()));
+    for part in &tree.parts {
+        assert!(part.depth <= limits.depth_max);
+        assert!(part.header.end <= part.body.start && part.body.start <= part.body.end && part.body.end <= data.len());
+        let decoded = part.decode(data, 1_000);
+        assert!(decoded.octets.len() <= 1_000);
+        let _text = part.text(&decoded.octets, &mut DamageSet::default());
+    }
+    let rules = RuleSet::parse(&[("all.rules", RULES)]).expect("the rules are sound");
+    let mut message = Message::new(data, LineEnd::Crlf);
+    message.recipients = vec![Recipient { address: "a@example.com", list: None }];
+    let evaluation = rules.evaluate(message, &limits);
+    assert_eq!(evaluation.matches().len(), 1, "the recipient matches");
+    assert!(evaluation.explain(0).is_some_and(|report| report.holds && report.is_in_scope));
+}
+
+/// Header values: the text is not out of proportion.
+pub fn header_words(data: &[u8]) {
+    let found = header_text::decode(data);
+    // An octet of a single-byte charset takes three in UTF-8 at most.
+    assert!(found.text.len() <= data.len() * 3 + 3);
+    let _letters = crate::script::Letters::of(&found.text, true);
+}

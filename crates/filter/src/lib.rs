@@ -1,0 +1,58 @@
+//! Content rules: what a message holds, as people and their programs see it, and the decisions of rules about it.
+//!
+//! | Stop | Module |
+//! |---|---|
+//! | rule files: statements with file and line in each error; the whole set or nothing | [`rules`](RuleSet::parse) |
+//! | parts of a message, their names and kinds, faults of the structure | [`mime`] |
+//! | text of header fields | [`header_text`] |
+//! | writing system of a text | [`script`] |
+//! | the decision: rules that hold, and for which recipients | [`RuleSet::evaluate`] |
+//! | the reasons, condition by condition | [`Evaluation::explain`] |
+//! | changes of the header section | [`edit`] |
+//!
+//! # Design
+//!
+//! A condition sees a message as a list of texts: each header field as it came and as it is decoded, the text of each
+//! part, names and kinds of attachments, labels of charsets, words of the envelope. Texts are decoded once, and only
+//! those kinds that some rule asks for.
+//!
+//! A thousand rules cost little more than one. When a set is parsed, each pattern yields literals of which a match must
+//! hold one. One automaton finds the literals of all rules in one pass; a pattern runs only on the texts in which a
+//! literal of it was found, and a rule without a hit is not looked at. A shared set of patterns would do worse: above
+//! some fifty its cache of states is thrown away all the time. Patterns run in linear time and have a limit on their
+//! size.
+//!
+//! Rules are evaluated in order. Actions of all rules that hold add up; one of accept, reject, defer, discard,
+//! quarantine and hold ends the evaluation for the recipients of the rule. So a rule for one recipient never decides
+//! about the mail of another; [`Evaluation::groups`] returns the recipients by what holds for them, and the caller
+//! chooses the one answer of SMTP.
+//!
+//! The crate is pure: no clock, disk, socket, lock or global. All work on a message is bounded by [`Limits`], nothing
+//! panics on input, and a message beyond a limit counts as "not fully scanned", for which a rule can ask. Not here: the
+//! stage of the server that carries the decisions out.
+
+#![forbid(unsafe_code)]
+
+mod action;
+mod condition;
+mod domains;
+pub mod edit;
+mod evaluate;
+mod explain;
+#[doc(hidden)]
+pub mod fuzz;
+pub mod header_text;
+mod limits;
+mod literals;
+mod message;
+pub mod mime;
+mod rules;
+pub mod script;
+mod texts;
+
+pub use action::{Action, Final, HeaderEdit, Keeper};
+pub use evaluate::{Evaluation, Group, Match};
+pub use explain::{ConditionReport, Evidence, RuleReport};
+pub use limits::Limits;
+pub use message::{Direction, Message, Recipient};
+pub use rules::{Problem, RULES_MAX, Rule, RuleSet};

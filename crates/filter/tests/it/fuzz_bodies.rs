@@ -1,0 +1,63 @@
+//! The fuzz bodies under generated input: pieces of rules and messages in any order, and random octets.
+
+use filter::fuzz::BODIES;
+use proptest::prelude::*;
+
+const PIECES: [&str; 40] = [
+    "rule a {\n",
+    "rule b { reject }\n",
+    "match any {\n",
+    "none {\n",
+    "}\n",
+    "\n",
+    "header ~ /a(b|c)/\n",
+    "script = Han\n",
+    "subject = \"x\"\n",
+    "size > 10M\n",
+    "damage\n",
+    "reject\n",
+    "tag subject \"[x]\"\n",
+    "for recipient \"@a\"\n",
+    "\"",
+    "/",
+    "\\",
+    "Content-Type: multipart/mixed; boundary=a\r\n",
+    "Content-Type: message/rfc822\r\n",
+    "--a\r\n",
+    "--a--\r\n",
+    "\r\n",
+    "--a\n",
+    "Content-Transfer-Encoding: base64\r\n",
+    "Content-Transfer-Encoding: quoted-printable\r\n",
+    "=41=4",
+    "QUFB",
+    "Content-Disposition: attachment; filename*0*=gb2312''%c4%e3; filename*1=.exe\r\n",
+    "; name=\"a\\\"",
+    "=?gb2312?B?xOO6ww==?=",
+    "=?utf-8?Q?=C3?=",
+    "=?x?B??=",
+    " ",
+    "<p>",
+    "<style>",
+    "Content-Type: text/html; charset=gbk\r\n",
+    "\u{4f60}",
+    "MZ",
+    ";",
+    "filename=",
+];
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+    #[test]
+    fn any_input(
+        pieces in proptest::collection::vec(prop_oneof![
+            proptest::sample::select(&PIECES[..]).prop_map(|piece| piece.as_bytes().to_vec()),
+            proptest::collection::vec(any::<u8>(), 0..6),
+        ], 0..40),
+    ) {
+        let data = pieces.concat();
+        for (_, body) in BODIES {
+            body(&data);
+        }
+    }
+}
