@@ -608,7 +608,7 @@ impl FileTask {
             let reply = expired(&why);
             let left = (0..places.len()).filter(|position| !told.contains(position));
             let left: Vec<Refused> = left.map(|position| (position, reply.clone())).collect();
-            told.extend(report::to_sender(context, &handed, id, &left).await);
+            told.extend(report::report_refused(context, &handed, id, &left).await);
             if told.len() == places.len() {
                 return remove(context, directory, &tried, None).await;
             }

@@ -6,7 +6,7 @@ use crate::env::{blocking, clock};
 use crate::intake;
 use crate::settle::REPORT_OCTETS;
 use mail::report::{Addressee, Kind, Original, RecipientReport, Report, fitting, returns_content};
-use mail::{Client, EnhancedCode, Envelope, Outcome, Protocol, QueueId, Received, Recipient};
+use mail::{Client, EnhancedCode, Envelope, Outcome, Protocol, QueueId, Received, Recipient, Reply};
 use observe::{Event, ReportKind, Severity};
 use std::sync::Arc;
 
@@ -15,31 +15,17 @@ const HEADER_BYTES_MAX: u64 = 64 << 10;
 
 /// Stores reports on refused recipients. Returns the positions of those that are reported durably, or that the sender
 /// wants no report of.
-pub(super) async fn to_sender(
+pub(super) async fn report_refused(
     context: &Arc<Context>,
     handed: &Arc<SubmittedFile>,
     id: QueueId,
     refused: &[Refused],
 ) -> Vec<usize> {
     let live = context.live.load_full();
-    let return_max = live.config.delivery.return_bytes_max;
-    let (at_us, submission) = (clock::unix_us(), &handed.submission);
-    let envelope = Envelope {
-        id,
-        sender: submission.sender.clone(),
-        params: submission.params.clone(),
-        received: Received {
-            at_us,
-            client: Client::Process { uid: handed.uid },
-            helo: None,
-            protocol: Protocol::Local,
-        },
-        recipients: submission.recipients.clone(),
-    };
-    let is_whole = returns_content(&envelope, true, handed.content_bytes, return_max);
-    let reader = Arc::clone(handed);
-    let most = if is_whole { handed.content_bytes } else { HEADER_BYTES_MAX };
-    let content = blocking::run(move || reader.beginning(most)).await.ok().and_then(Result::ok);
+    let at_us = clock::unix_us();
+    let envelope = envelope_of(handed, id, at_us);
+    let is_whole = returns_content(&envelope, true, handed.content_bytes, live.config.delivery.return_bytes_max);
+    let content = returned_content(handed, is_whole).await;
     let original = match &content {
         Some(content) if is_whole => Original::Whole(content),
         Some(content) => Original::Headers(content),
@@ -49,24 +35,13 @@ pub(super) async fn to_sender(
     let addressee = |recipient: &Recipient| Addressee::of(&envelope.sender, recipient, Kind::Failed, &postmaster);
     let (mut told, mut positions, mut wanted) = (Vec::new(), Vec::new(), Vec::new());
     for (position, reply) in refused {
-        let recipient = envelope.recipients.get(*position).filter(|one| addressee(one) != Addressee::Nobody);
-        let Some(recipient) = recipient else {
-            told.push(*position);
-            continue;
-        };
-        positions.push(*position);
-        wanted.push(RecipientReport {
-            recipient,
-            kind: Kind::Failed,
-            status: reply.status().unwrap_or(EnhancedCode::of(Outcome::Permanent, 0, 0)),
-            reply: Some(reply),
-            remote_mta: None,
-            text: "",
-            reason: None,
-            last_attempt_us: None,
-            will_retry_until_us: None,
-            is_past_time: false,
-        });
+        match envelope.recipients.get(*position).filter(|one| addressee(one) != Addressee::Nobody) {
+            None => told.push(*position),
+            Some(recipient) => {
+                positions.push(*position);
+                wanted.push(refused_recipient(recipient, reply));
+            }
+        }
     }
     let (mut rest, mut positions) = (wanted.as_slice(), positions.as_slice());
     let mut is_further = false;
@@ -112,4 +87,44 @@ pub(super) async fn to_sender(
         }
     }
     told
+}
+
+/// Makes the envelope of a submitted message as the spool would have it.
+fn envelope_of(handed: &SubmittedFile, id: QueueId, at_us: u64) -> Envelope {
+    let submission = &handed.submission;
+    Envelope {
+        id,
+        sender: submission.sender.clone(),
+        params: submission.params.clone(),
+        received: Received {
+            at_us,
+            client: Client::Process { uid: handed.uid },
+            helo: None,
+            protocol: Protocol::Local,
+        },
+        recipients: submission.recipients.clone(),
+    }
+}
+
+/// Reads the content that a report returns: all of it, or as much as may hold the header section.
+async fn returned_content(handed: &Arc<SubmittedFile>, is_whole: bool) -> Option<Vec<u8>> {
+    let reader = Arc::clone(handed);
+    let most = if is_whole { handed.content_bytes } else { HEADER_BYTES_MAX };
+    blocking::run(move || reader.beginning(most)).await.ok().and_then(Result::ok)
+}
+
+/// Makes the part of a report on one refused recipient.
+fn refused_recipient<'a>(recipient: &'a Recipient, reply: &'a Reply) -> RecipientReport<'a> {
+    RecipientReport {
+        recipient,
+        kind: Kind::Failed,
+        status: reply.status().unwrap_or(EnhancedCode::of(Outcome::Permanent, 0, 0)),
+        reply: Some(reply),
+        remote_mta: None,
+        text: "",
+        reason: None,
+        last_attempt_us: None,
+        will_retry_until_us: None,
+        is_past_time: false,
+    }
 }

@@ -282,7 +282,7 @@ impl PickupSession {
             self.told.extend(refused.iter().map(|(position, _)| position));
             return true;
         }
-        let told = report::to_sender(&self.context, &self.handed, self.id, refused).await;
+        let told = report::report_refused(&self.context, &self.handed, self.id, refused).await;
         let is_all = told.len() == refused.len();
         self.told.extend(told);
         is_all
