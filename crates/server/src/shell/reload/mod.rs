@@ -8,6 +8,7 @@ use super::load::{lines, load_tls, open_authenticator, threads, with_places};
 use super::server::{Server, lock, register};
 use super::source::ConfigSource;
 use crate::accept::listener::{self, ConnectionAcceptor as Socket};
+use crate::auth::Authenticator;
 use crate::config::{self, Config, Listen};
 use crate::context::{ActiveConfig, ListenerProfile};
 use crate::control::{self, Answer, Reason};
@@ -18,6 +19,7 @@ use crate::lookup::Lookups;
 use crate::routing;
 use crate::tls::{Acceptor, TlsProblem};
 use observe::Event;
+use observe::reason::Rules;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -41,7 +43,7 @@ impl Server {
     pub(super) fn reload_now(self: &Arc<Self>) -> Answer {
         let Some(source) = &self.source else { return Answer::refused(Reason::Failed, "a sink has no configuration") };
         let path = source.path.as_ref().map_or_else(|| "(no file)".to_owned(), |path| path.display().to_string());
-        match self.try_reload(source) {
+        match self.prepare_reload(source).map(|prepared| self.put_in_force(prepared)) {
             Ok(Reloaded { changed, refused, warnings, renewal }) => {
                 self.context.record(&Event::Reloaded { path: &path, retried: renewal.text().as_deref() });
                 for text in &refused {
@@ -64,8 +66,8 @@ impl Server {
         }
     }
 
-    fn try_reload(self: &Arc<Self>, source: &ConfigSource) -> Result<Reloaded, Refused> {
-        // All that can fail, first.
+    /// Does everything of a reload that can fail, while the old values are in force.
+    fn prepare_reload(&self, source: &ConfigSource) -> Result<PreparedReload, Refused> {
         let loaded = source.read().map_err(|problems| Refused::of(&problems))?;
         let old = self.context.live.load_full();
         let differences = config::differences(&old.config, &loaded.config);
@@ -103,7 +105,25 @@ impl Server {
             }
             None => load_tls(&config, &mut of_tls).map_err(|error| Refused::because(error.to_string()))?,
         };
-        // From here on nothing fails.
+        Ok(PreparedReload {
+            differences,
+            warnings: loaded.warnings.iter().map(config::Problem::line).collect(),
+            old,
+            config,
+            authenticator,
+            reasons,
+            log,
+            resolver,
+            maps,
+            added,
+            tls,
+            of_tls,
+        })
+    }
+
+    /// Puts a prepared configuration in force. No step of it fails.
+    fn put_in_force(self: &Arc<Self>, prepared: PreparedReload) -> Reloaded {
+        let PreparedReload { old, config, authenticator, reasons, log, resolver, maps, added, tls, .. } = prepared;
         if let Some(authenticator) = &authenticator {
             authenticator.count_attempts(&config.auth, &config.accept.exempt, old.authenticator.as_deref());
         }
@@ -128,9 +148,9 @@ impl Server {
         self.context.live.store(Arc::new(ActiveConfig::new(config, authenticator).with_reasons(reasons)));
         self.context.hosts.set_limits(&self.context.live.load().config);
         dispatch::reconfigure(&self.context, &renewal);
-        let changed = differences.iter().map(ToString::to_string).collect();
-        let warnings = loaded.warnings.iter().map(config::Problem::line).chain(maps.notes).chain(of_tls);
-        Ok(Reloaded { changed, refused: maps.refused, warnings: warnings.collect(), renewal })
+        let changed = prepared.differences.iter().map(ToString::to_string).collect();
+        let warnings = prepared.warnings.into_iter().chain(maps.notes).chain(prepared.of_tls);
+        Reloaded { changed, refused: maps.refused, warnings: warnings.collect(), renewal }
     }
 
     /// Binds the addresses that are new.
@@ -149,12 +169,7 @@ impl Server {
     }
 
     /// Gives listeners that stay their new lanes, and closes those that go.
-    fn replace_lanes(
-        &self,
-        config: &Config,
-        authenticator: Option<&crate::auth::Authenticator>,
-        tls: Option<&Arc<Acceptor>>,
-    ) {
+    fn replace_lanes(&self, config: &Config, authenticator: Option<&Authenticator>, tls: Option<&Arc<Acceptor>>) {
         for listener in self.open_listeners() {
             let address = listener.lane.load().listen.address;
             match config.listen.iter().find(|listen| listen.address == address) {
@@ -176,6 +191,27 @@ fn reload_certificates(acceptor: &Acceptor, old: &Config, config: &Config) -> Re
         }
         Err(problems) => Err(Refused::because(lines(&problems))),
     }
+}
+
+/// A changed configuration with everything that it needs, before it is in force.
+struct PreparedReload {
+    differences: Vec<config::Difference>,
+    /// Warnings on the configuration.
+    warnings: Vec<String>,
+    /// The configuration in force.
+    old: Arc<ActiveConfig>,
+    config: Config,
+    authenticator: Option<Arc<Authenticator>>,
+    reasons: Rules,
+    log: log::LogSettings,
+    /// `None`: the present one stays, with its kept answers.
+    resolver: Option<Resolver>,
+    maps: routing::load::Loaded,
+    /// New addresses and their sockets.
+    added: Vec<(SocketAddr, Listen, Vec<Socket>)>,
+    tls: Option<Arc<Acceptor>>,
+    /// Notes on certificates.
+    of_tls: Vec<String>,
 }
 
 /// The changes of a successful reload.
