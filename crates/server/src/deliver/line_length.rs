@@ -2,19 +2,16 @@
 //! mail back.
 //!
 //! The content is looked through before its transaction begins, since MAIL already says its size. Almost always that is
-//! all. Content that is not in memory is read for it in pieces, once for all connections that send the message.
+//! all. Content that is not in memory is read for it in pieces, once for all connections that send the message; content
+//! of at most 64 KiB is sent from what was read.
 
 use super::outbound_session::{OutboundSession, Unread};
 use crate::env::blocking;
 use crate::message::{Content, OutboundMessage};
 use mail::Body;
-use mail::long_line::LineWatch;
 use mail::seven_bit::shorten_lines;
 use schedule::Job;
 use std::collections::VecDeque;
-
-/// Octets of stored content that are looked through at once.
-const PIECE_BYTES: u64 = 256 << 10;
 
 impl OutboundSession<'_> {
     /// Folds long header lines and encodes bodies with long lines, as `delivery.line_bytes_max` says. Returns
@@ -26,7 +23,11 @@ impl OutboundSession<'_> {
         let max = self.work.context.live.load().config.delivery.line_bytes_max;
         // A mailbox server stores lines of any length, and binary content has none.
         let is_exempt = self.link.is_lmtp || outgoing.envelope.params.body == Some(Body::BinaryMime);
-        if max == 0 || is_exempt || !self.has_long_line(outgoing, max).await? {
+        if max == 0 || is_exempt {
+            return Ok(false);
+        }
+        let has_long_line = outgoing.has_long_line(&self.work.dispatch.messages, max).await;
+        if !has_long_line.map_err(Unread::Why)? {
             return Ok(false);
         }
         // Whole messages are in memory: a few at a time. The semaphore is never closed.
@@ -40,26 +41,5 @@ impl OutboundSession<'_> {
         outgoing.content_bytes = content.len() as u64;
         outgoing.content = Content::Here(VecDeque::from([content.into()]));
         Ok(true)
-    }
-
-    async fn has_long_line(&self, outgoing: &OutboundMessage, max: usize) -> Result<bool, Unread> {
-        let mut watch = LineWatch::new(max);
-        if let Content::Here(pieces) = &outgoing.content {
-            return Ok(pieces.iter().any(|piece| watch.finds(piece)) || watch.ends_over());
-        }
-        let (messages, id, end) = (&self.work.dispatch.messages, outgoing.envelope.id, outgoing.content_bytes);
-        if let Some(known) = messages.line_checks.get(id, max) {
-            return Ok(known);
-        }
-        let (mut at, mut has_long_line) = (0, false);
-        while at < end && !has_long_line {
-            let next = (at + PIECE_BYTES).min(end);
-            let piece = OutboundMessage::part(&messages.reading, id, at, next).await.map_err(Unread::Why)?;
-            has_long_line = watch.finds(&piece);
-            at = next;
-        }
-        let has_long_line = has_long_line || watch.ends_over();
-        messages.line_checks.remember(id, max, has_long_line);
-        Ok(has_long_line)
     }
 }

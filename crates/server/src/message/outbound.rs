@@ -8,6 +8,7 @@ use super::reader::MessageReader;
 use super::reading::{ReadError, Reading};
 use crate::intake::uncommitted::UncommittedPart;
 use bytes::Bytes;
+use mail::long_line::LineWatch;
 use mail::{Envelope, QueueId};
 use schedule::Positions;
 use spool::envelope::{decode_head, decode_recipient};
@@ -20,6 +21,8 @@ const PIECE_BYTES: u64 = 256 << 10;
 /// A connection holds content up to this size whole. It reads larger content piece by piece, which may leave memory
 /// before its last piece is sent.
 const HELD_BYTES_MAX: u64 = 256 << 10;
+/// Content up to this size that was read before it is sent stays with the connection until then.
+const KEPT_BYTES_MAX: u64 = 64 << 10;
 
 /// A message on a connection.
 #[derive(Debug)]
@@ -190,6 +193,39 @@ impl OutboundMessage {
         }
         *read = start + piece.len() as u64;
         Ok(Some(piece))
+    }
+
+    /// Returns whether the content has a line of more than `max` octets.
+    ///
+    /// Stored content is looked through once for all connections that send the message. A small one stays here, so
+    /// that it is not read again to be sent.
+    ///
+    /// # Errors
+    /// The spool cannot read it.
+    /// # Cancel safety
+    /// Yes.
+    pub(crate) async fn has_long_line(&mut self, messages: &MessageReader, max: usize) -> Result<bool, ReadError> {
+        let mut watch = LineWatch::new(max);
+        if let Content::Here(pieces) = &self.content {
+            return Ok(pieces.iter().any(|piece| watch.finds(piece)) || watch.ends_over());
+        }
+        let (id, end) = (self.envelope.id, self.content_bytes);
+        if let Some(known) = messages.line_checks.get(id, max) {
+            return Ok(known);
+        }
+        let (mut at, mut has_long_line) = (0, false);
+        while at < end && !has_long_line {
+            let next = (at + PIECE_BYTES).min(end);
+            let piece = Self::part(&messages.reading, id, at, next).await?;
+            has_long_line = watch.finds(&piece);
+            at = next;
+            if end <= KEPT_BYTES_MAX && piece.len() as u64 == end {
+                self.content = Content::Here(VecDeque::from([piece]));
+            }
+        }
+        let has_long_line = has_long_line || watch.ends_over();
+        messages.line_checks.remember(id, max, has_long_line);
+        Ok(has_long_line)
     }
 
     /// Returns whether the content is known to need no 8BITMIME.

@@ -96,12 +96,16 @@ fn stored(spool: &Spool) -> QueueId {
 }
 
 fn stored_for(spool: &Spool, recipients: Vec<Recipient>) -> QueueId {
+    stored_content(spool, recipients, b"a: b\r\n\r\nc\r\n".to_vec())
+}
+
+fn stored_content(spool: &Spool, recipients: Vec<Recipient>, content: Vec<u8>) -> QueueId {
     let received = Received { at_us: 1, client: Client::Internal, helo: None, protocol: Protocol::Local };
     let id = QueueIds::new(Node::default()).next(1);
     let (sender, params) = (ReversePath::Null, MailParams::default());
     let encoded = Encoded::new(&Envelope { id, sender, params, received, recipients });
     let recipients = encoded.recipients();
-    let body = NewBody::whole("a: b\r\n\r\nc\r\n", 0);
+    let body = NewBody::whole(content, 0);
     spool.append(encoded.message(&recipients, body)).unwrap().wait().unwrap();
     id
 }
@@ -216,4 +220,27 @@ async fn a_list_is_read_once_and_never_served_as_it_was() {
     assert!(matches!(load(2).await, Err(LoadError::Nothing)));
     assert_eq!(disk.counters().reads - before, 2, "and nothing is read for it");
     assert_eq!(spool.statistics().shared_bytes, 0);
+}
+
+#[tokio::test]
+async fn small_content_is_read_once_to_be_looked_through_and_sent() {
+    // The reads of the content: of the connection that looks for long lines, and of the next one.
+    for (bytes, reads) in [(64 << 10, [1, 1]), ((64 << 10) + 1, [2, 1])] {
+        let disk = SimDisk::new(1);
+        let spool = spool_on(&disk, |config| config.cache_bytes = 0);
+        let messages = MessageReader::new(Arc::clone(&spool));
+        let content: Vec<u8> = b"abcdefgh\r\n".iter().copied().cycle().take(bytes).collect();
+        let id = stored_content(&spool, vec![Recipient::new("u@d.test".parse().unwrap())], content.clone());
+        for expected in reads {
+            let mut outgoing = OutboundMessage::load(&messages, id, &Positions::One(0)).await.unwrap();
+            let before = disk.counters().reads;
+            assert!(!outgoing.has_long_line(&messages, 998).await.unwrap());
+            let mut sent = Vec::new();
+            while let Some(piece) = outgoing.next_piece(&messages.reading).await.unwrap() {
+                sent.extend_from_slice(&piece);
+            }
+            assert!(sent == content, "{bytes}");
+            assert_eq!(disk.counters().reads - before, expected, "{bytes}");
+        }
+    }
 }
