@@ -10,7 +10,8 @@ XTASK := $(CARGO) run --quiet --locked --package xtask --
 # A part that hangs is ended after so many minutes, and named: twice what it takes on two slow cores.
 WITHIN := ./.ci/within
 FUZZ_SECONDS ?= 60
-FUZZ_TARGETS := $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))
+# None named: all of them.
+FUZZ_TARGETS ?=
 
 # Seconds of each part of `make test`.
 export MAILRACE_TEST_TIMES := $(abspath $(TARGET_DIR))/test-times
@@ -100,11 +101,5 @@ bench-list: $(RELEASE)/mailrace $(RELEASE)/mailrace-bench ## Measure lists on a 
 	@./bench/peers/peer install postfix exim sendmail || echo "bench: other servers are left out"
 	$(RELEASE)/mailrace-bench list
 
-fuzz: ## Fuzz every decoder for FUZZ_SECONDS (60) each; needs nightly and cargo-fuzz
-	@$(CARGO) +nightly fuzz --version >/dev/null 2>&1 || { \
-		echo "fuzz: needs a nightly toolchain and cargo-fuzz:"; \
-		echo "  rustup toolchain install nightly && cargo install --locked cargo-fuzz"; exit 1; }
-	@for target in $(FUZZ_TARGETS); do \
-		echo "fuzz: $$target"; \
-		$(CARGO) +nightly fuzz run "$$target" -- -max_total_time=$(FUZZ_SECONDS) || exit 1; \
-	done
+fuzz: ## Fuzz every decoder for FUZZ_SECONDS (60) each, or FUZZ_TARGETS, and sum up; needs nightly and cargo-fuzz
+	@$(XTASK) fuzz $(FUZZ_SECONDS) $(FUZZ_TARGETS)

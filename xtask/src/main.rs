@@ -2,11 +2,13 @@
 //!
 //! `tidy` holds the architecture (arrows between crates, banned calls, sizes, names), `rfc-check` lists which section
 //! of which RFC is done, missing or tested, `licences` holds the licences and sources of all dependencies. Every check
-//! reads files and prints findings; nothing here is part of the product, and nothing here changes a file except
-//! `rfc-check --write`, which renews `docs/rfc-status.md`, and `prose --lower`, which shortens `xtask/prose.txt`.
+//! reads files and prints findings; nothing here is part of the product, and nothing here changes a file of the tree
+//! except `rfc-check --write`, which renews `docs/rfc-status.md`, and `prose --lower`, which shortens
+//! `xtask/prose.txt`. `fuzz` runs the fuzz targets.
 #![forbid(unsafe_code)]
 
 mod cargo;
+mod fuzz;
 mod lex;
 mod licences;
 mod rfc;
@@ -29,6 +31,8 @@ usage: cargo xtask COMMAND
   rfc-check --write        the same, and renews docs/rfc-status.md
   rfc-check --json         the same as JSON
   licences                 licences and sources of all dependencies against deny.toml
+  fuzz SECONDS [TARGET…]   runs fuzz targets for some seconds each; a table of executions, edges and failures
+  fuzz-seeds [TARGET…]     writes the seeds and dictionaries of fuzz targets into fuzz/seeds
   test-run                 builds all tests and runs two binaries at a time, with what each took and skipped
 ";
 
@@ -45,6 +49,8 @@ fn main() -> ExitCode {
             Ok(flags) => rfc::command(&root, flags),
             Err(message) => Err(format!("{message}\n{USAGE}")),
         },
+        ["fuzz", seconds, targets @ ..] => fuzz::command(&root, seconds, targets),
+        ["fuzz-seeds", targets @ ..] => fuzz::write_seeds(&root, targets),
         ["test-run"] => test_run::command(&root),
         ["licences"] => licences::command(&root),
         ["help" | "--help" | "-h"] => Ok(Report { text: USAGE.to_owned(), failed: false }),

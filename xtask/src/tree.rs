@@ -7,7 +7,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Folders that hold nothing written by a person, relative to the root.
-const LEFT_OUT: &[&str] = &[".git", "target", "run", "fuzz/target", "fuzz/corpus", "fuzz/artifacts"];
+const LEFT_OUT: &[&str] =
+    &[".git", "target", "run", "fuzz/target", "fuzz/corpus", "fuzz/artifacts", "fuzz/seeds", "fuzz/output"];
 
 /// The folder that holds the workspace manifest.
 pub(crate) fn root() -> PathBuf {

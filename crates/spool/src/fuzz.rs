@@ -9,6 +9,7 @@
 //! again as the same value, and damaged bytes are never taken for other good ones.
 
 mod ground;
+mod operations;
 pub mod sample;
 
 use crate::chunk_list::{self, ChunkList};
@@ -298,7 +299,8 @@ pub fn segment_scan(data: &[u8]) {
     ground::scan_damaged(data);
 }
 
-/// Opening a real spool after the damages that the input lists, and reading all of it.
+/// Opening a real spool after the damages that the input lists, reading all of it, and then operations on it: messages
+/// in chunks, transactions that are given up, results of recipients, writes that fail.
 pub fn recovery(data: &[u8]) {
     ground::recover_damaged(data);
 }

@@ -1,5 +1,5 @@
-//! Support of tests that several crates share: a server to start, clients, what a machine has, sendmail's recorded
-//! answers.
+//! Support of tests that several crates share: a server to start, clients, what a machine has, fuzz bodies on
+//! mutated seeds, sendmail's recorded answers.
 //!
 //! Only `dev-dependencies` name this crate. A helper that panics fails its test.
 #![forbid(unsafe_code)]
@@ -18,5 +18,6 @@ pub mod client;
 pub mod harness;
 pub mod lock_holder;
 pub mod memory_store;
+pub mod mutation;
 pub mod needs;
 pub mod oracle;

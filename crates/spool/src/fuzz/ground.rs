@@ -3,8 +3,8 @@
 //! The sample is made once. Each input is a list of damages to the bytes of its segments; untouched frames must be
 //! found, and a frame that reads must have the written bytes.
 
-use super::Input;
 use super::sample::{ROOT, Sample, sample};
+use super::{Input, operations};
 use crate::disk::sim::{Costs, SimConfig, SimDisk};
 use crate::disk::{BLOCK, Disk};
 use crate::envelope::Encoded;
@@ -22,6 +22,8 @@ use std::sync::{Arc, OnceLock};
 /// Damages in one input, at the most.
 const DAMAGES_MAX: usize = 24;
 const SECTOR: usize = 512;
+/// Second octet of a damage: there is none, and the rest of the input are operations on the open spool.
+const OPERATIONS: usize = 254;
 /// Steps a committer gets to write one message.
 const STEPS_MAX: u32 = 100;
 
@@ -172,6 +174,9 @@ pub(super) fn recover_damaged(data: &[u8]) {
             break;
         }
         let choice = usize::from(input.0.u16().unwrap_or(0));
+        if choice / 256 == OPERATIONS {
+            break;
+        }
         let other = files.get(choice / 256 % files.len().max(1)).map(|(_, bytes)| bytes.clone()).unwrap_or_default();
         let at = choice % files.len().max(1);
         let Some((path, bytes)) = files.get_mut(at) else { return };
@@ -192,7 +197,7 @@ pub(super) fn recover_damaged(data: &[u8]) {
     let unlocked = |files: Vec<(PathBuf, u64)>| files.into_iter().filter(|(path, _)| !path.ends_with("lock"));
     assert!(unlocked(disk.files()).eq(unlocked(before)), "looking changes nothing");
     match open(&disk, &ground.config) {
-        Ok(spool) => read_all(ground, spool, &disk, &touched),
+        Ok(spool) => read_all(ground, spool, &disk, &touched, &mut input),
         Err(OpenError::OtherFormat { .. }) => {}
         Err(error) => {
             assert!(touched.iter().any(|path| !is_segment(path)), "rot in segments keeps no spool closed: {error}");
@@ -205,8 +210,15 @@ fn open(disk: &SimDisk, config: &Config) -> Result<(Spool, Stepper), OpenError> 
     Spool::open_stepped(config.clone(), disk).map(|(spool, stepper, _)| (spool, stepper))
 }
 
-/// Reads everything, commits one more message, and finds that one after a restart.
-fn read_all(ground: &Ground, (spool, mut stepper): (Spool, Stepper), disk: &SimDisk, touched: &HashSet<PathBuf>) {
+/// Reads everything, carries out the operations of the input, commits one more message, and finds that one after a
+/// restart.
+fn read_all(
+    ground: &Ground,
+    (spool, mut stepper): (Spool, Stepper),
+    disk: &SimDisk,
+    touched: &HashSet<PathBuf>,
+    input: &mut Input<'_>,
+) {
     let found: HashSet<QueueId> = spool.messages().into_iter().collect();
     for id in &found {
         let known = ground.messages.get(id).unwrap_or_else(|| panic!("{id} was never committed"));
@@ -220,6 +232,7 @@ fn read_all(ground: &Ground, (spool, mut stepper): (Spool, Stepper), disk: &SimD
             "{id} was lost, and all of it lies in {files:?}, which nobody touched; damage in {touched:?}"
         );
     }
+    let operated = operations::run(&spool, &mut stepper, disk, input);
     let body = NewBody::whole("Subject: still here\r\n\r\n", 23);
     let recipients = [crate::NewRecipient { data: b"", destination: b"example.org" }];
     let message = crate::NewMessage { reserved: true, ..crate::NewMessage::new(QueueId::MAX, b"", &recipients, body) };
@@ -234,6 +247,7 @@ fn read_all(ground: &Ground, (spool, mut stepper): (Spool, Stepper), disk: &SimD
     drop((spool, stepper));
     let (spool, _) = open(disk, &ground.config).expect("what was opened once opens again");
     assert!(!acknowledged || spool.body(QueueId::MAX).is_ok(), "what is committed after damage is kept");
+    operated.check(&spool);
 }
 
 fn read_one(spool: &Spool, id: QueueId, known: &Known) {

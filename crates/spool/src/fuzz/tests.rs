@@ -101,6 +101,20 @@ fn mutated_spools() {
     }
 }
 
+#[test]
+fn operations_on_a_spool() {
+    // Without damage: messages whole and in chunks, results, one given up, a write and a sync that fail.
+    run(
+        ("recovery", recovery),
+        &[0, 254, 0, 9, 1, 200, 2, 7, 3, 0, 5, 2, 1, 5, 4, 0, 6, 0, 0, 3, 6, 1, 1, 9, 3, 0, 0, 8],
+    );
+    let mut numbers = Numbers(4);
+    for _ in 0..500 {
+        let operations = (0..2 * (1 + numbers.below(30))).map(|_| numbers.byte());
+        run(("recovery", recovery), &[0, 254].into_iter().chain(operations).collect::<Vec<u8>>());
+    }
+}
+
 /// Opens the sample after `damage` to one of its files, and names the unfinished messages that are gone, or the
 /// refusal.
 fn after_damage(path: &Path, damage: impl FnOnce(&mut Vec<u8>)) -> Result<Vec<QueueId>, crate::OpenError> {

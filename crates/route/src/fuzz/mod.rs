@@ -4,6 +4,8 @@
 //! are part of the crate, not of its tests, so that both can reach them. Asserted everywhere: no panic, no memory out
 //! of proportion to the input, that read entries are found, and that written entries read back as the same.
 
+pub mod seeds;
+
 use std::collections::HashSet;
 
 pub use crate::access::fuzz::{access_map, class_file};

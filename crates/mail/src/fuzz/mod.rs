@@ -4,6 +4,8 @@
 //! are part of the crate, not of its tests, so that both can reach them. Asserted everywhere: no panic, no output out
 //! of proportion to the input, and that a value that was read and written is read again as the same.
 
+pub mod seeds;
+
 use std::fmt::{Debug, Display};
 use std::str::FromStr;
 

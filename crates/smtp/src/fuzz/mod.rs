@@ -4,13 +4,14 @@
 //! Asserted everywhere: no panic, the same transcript and the same messages however the input is cut, replies that are
 //! whole lines without control characters. For content there is a second reader, written for the eye and not for speed.
 
-use std::time::Duration;
+mod client;
+pub mod seeds;
 
-use crate::client;
-use crate::client_rehearsal::{ClientRehearsal, Job};
+pub use client::client;
+
 use crate::dialog::Dialog;
 use crate::rehearsal::{Rehearsal, Stored};
-use crate::server::{BareNewline, Dialect, Settings};
+use crate::server::{BareNewline, Dialect, Forgiving, Settings};
 
 /// A body and its name.
 pub type Body = (&'static str, fn(&[u8]));
@@ -24,11 +25,20 @@ const RULES: &str = "refuse sender bad* 550 5.7.1 no\nclose sender close* 421 4.
     refuse recipient later* 451 4.7.1 later\nrefuse data nodata* 452 4.3.1 full\nrefuse message full* 452 4.2.2 full\n\
     refuse helo evil* 550 5.7.1 no\nuser tim secret";
 
+/// Bit of the first octet of a conversation: XCLIENT is trusted, and STARTTLS is offered.
+const FRONT_END: u8 = 64;
+/// Bit of the first octet of a conversation: the client is one of our own.
+const OWN_CLIENT: u8 = 128;
+
 const BEGIN: &[u8] = b"EHLO a.test\r\nMAIL FROM:<a@b.test>\r\nRCPT TO:<c@d.test>\r\n";
 
-fn rehearsal(settings: &Settings) -> Rehearsal {
+fn rehearsal(settings: &Settings, bits: u8) -> Rehearsal {
     let rules = Dialog::parse(RULES).expect("the rules above are rules");
     let mut rehearsal = Rehearsal::new(settings.clone(), rules);
+    if bits & FRONT_END != 0 {
+        rehearsal.session.trust_xclient();
+    }
+    rehearsal.session.trust_client(bits & OWN_CLIENT != 0);
     rehearsal.greet();
     rehearsal
 }
@@ -46,6 +56,11 @@ fn settings(bits: u8) -> Settings {
     settings.verify = bits & 8 != 0;
     settings.auth.mechanisms = vec!["PLAIN".into(), "LOGIN".into()];
     settings.auth.without_tls = bits & 16 != 0;
+    settings.starttls = bits & FRONT_END != 0;
+    if bits & OWN_CLIENT != 0 {
+        settings.bare_newline = BareNewline::Own;
+        settings.forgiving = Forgiving::Own;
+    }
     if bits & 32 != 0 {
         let limits = &mut settings.limits;
         limits.message_bytes = 100;
@@ -66,23 +81,15 @@ fn settings(bits: u8) -> Settings {
 }
 
 /// Plays `input` whole, octet by octet and in growing pieces, and returns the first play.
-fn in_pieces(settings: &Settings, input: &[u8]) -> Rehearsal {
-    let mut whole = rehearsal(settings);
-    whole.feed(input);
+///
+/// A handshake follows a command STARTTLS that is accepted; the play gives no octet beyond that line before it.
+fn in_pieces(settings: &Settings, bits: u8, input: &[u8]) -> Rehearsal {
+    let whole = play(settings, bits, input, usize::MAX);
     check_replies(&whole.said);
     let longest = settings.limits.content_piece_bytes.saturating_mul(2).saturating_add(64);
     assert!(whole.waited <= longest, "{} octets waited", whole.waited);
     for first in [1, 2, 5] {
-        let mut cut = rehearsal(settings);
-        let mut rest = input;
-        let mut size = first;
-        while !rest.is_empty() {
-            let (piece, after) = rest.split_at(size.min(rest.len()));
-            cut.feed(piece);
-            rest = after;
-            // Octet by octet, and two kinds of growing pieces.
-            size = if first == 1 { 1 } else { size % 23 + first };
-        }
+        let cut = play(settings, bits, input, first);
         let (said, wanted) = (cut.said.escape_ascii().to_string(), whole.said.escape_ascii().to_string());
         assert_eq!(said, wanted, "in pieces from {first}");
         assert_eq!(cut.stored, whole.stored, "in pieces from {first}");
@@ -90,6 +97,30 @@ fn in_pieces(settings: &Settings, input: &[u8]) -> Rehearsal {
         assert_eq!(format!("{:?}", cut.notes), format!("{:?}", whole.notes));
     }
     whole
+}
+
+/// Plays `input` in pieces of which the first one has `first` octets.
+fn play(settings: &Settings, bits: u8, input: &[u8], first: usize) -> Rehearsal {
+    const STARTTLS: &[u8] = b"STARTTLS\r\n";
+    let mut play = rehearsal(settings, bits);
+    let mut rest = input;
+    let mut size = first;
+    while !rest.is_empty() {
+        let stretch = memchr::memmem::find(rest, STARTTLS).map_or(rest.len(), |at| at + STARTTLS.len());
+        let (mut stretch, after) = rest.split_at(stretch);
+        rest = after;
+        while !stretch.is_empty() {
+            let (piece, behind) = stretch.split_at(size.min(stretch.len()));
+            play.feed(piece);
+            stretch = behind;
+            // Octet by octet, and two kinds of growing pieces.
+            size = if matches!(first, 1 | usize::MAX) { first } else { size % 23 + first };
+        }
+        if play.wants_tls {
+            play.tls();
+        }
+    }
+    play
 }
 
 /// Replies are lines of printable text with a code, at most 512 octets long.
@@ -106,10 +137,11 @@ fn check_replies(said: &[u8]) {
 
 /// One command line in each state of a transaction.
 pub fn command(data: &[u8]) {
-    let settings = settings(data.first().map_or(0, |byte| byte & 0x18));
+    let bits = data.first().map_or(0, |byte| byte & 0x58);
+    let settings = settings(bits);
     for begin in [&b""[..], b"EHLO a.test\r\n", BEGIN] {
         let line: Vec<u8> = data.iter().copied().filter(|byte| *byte != b'\n').collect();
-        let seen = in_pieces(&settings, &[begin, &line, b"\r\n"].concat());
+        let seen = in_pieces(&settings, bits, &[begin, &line, b"\r\n"].concat());
         // BDAT may make a message of the line end.
         assert!(seen.stored.iter().all(|stored| stored.content.len() <= 2));
     }
@@ -118,7 +150,7 @@ pub fn command(data: &[u8]) {
 /// A whole conversation; the first octet chooses the settings.
 pub fn session(data: &[u8]) {
     let (bits, input) = data.split_first().unwrap_or((&0, &[]));
-    let seen = in_pieces(&settings(*bits), input);
+    let seen = in_pieces(&settings(*bits), *bits, input);
     for Stored { recipients, content, .. } in &seen.stored {
         assert!(!recipients.is_empty() && content.len() <= 2 * input.len());
     }
@@ -134,7 +166,7 @@ pub fn data(data: &[u8]) {
             memchr::memmem::find(data, b"\r\n.\r\n").map(|at| at + 2)
         };
         let text = data.get(..end.map_or(data.len(), |end| end + 3)).unwrap_or(data);
-        let seen = in_pieces(&settings, &[BEGIN, b"DATA\r\n", text].concat());
+        let seen = in_pieces(&settings, 0, &[BEGIN, b"DATA\r\n", text].concat());
         let Some(end) = end else {
             assert!(seen.said.ends_with(b"by itself\r\n"), "an answer before the end");
             assert!(seen.stored.is_empty());
@@ -168,7 +200,7 @@ pub fn bdat(data: &[u8]) {
             rest = after;
         }
         input.extend_from_slice(b"NOOP\r\n");
-        let seen = in_pieces(&settings, &input);
+        let seen = in_pieces(&settings, 0, &input);
         if seen.closed || seen.notes.iter().any(|note| matches!(note, crate::server::Note::Limit(_))) {
             continue;
         }
@@ -187,76 +219,13 @@ pub fn auth(data: &[u8]) {
     let mut settings = settings(16);
     settings.limits.auth_line_bytes = 64;
     for begin in [&b"AUTH PLAIN "[..], b"AUTH LOGIN\r\n", b"AUTH PLAIN\r\n"] {
-        let seen = in_pieces(&settings, &[b"EHLO a.test\r\n", begin, data, b"\r\n"].concat());
+        let seen = in_pieces(&settings, 0, &[b"EHLO a.test\r\n", begin, data, b"\r\n"].concat());
         assert!(seen.session.identity().is_none_or(|identity| identity == "tim"));
         // Behind other commands it is a word like any.
         let is_exchange = !data.contains(&b' ');
         let secret = format!("{:?}", seen.notes).contains("AHRpbQBzZWNyZXQ=");
         assert!(!(is_exchange && secret), "a secret in a note");
     }
-}
-
-/// Feeds replies of a server to a client; the first octet chooses the settings. After each line the client carries out
-/// its steps. A line of one letter is an event: `t` a time limit, `e` the end of the connection, `r` room for some
-/// octets, `q` QUIT.
-pub fn client(data: &[u8]) {
-    let (bits, input) = data.split_first().unwrap_or((&0, &[]));
-    let whole = client_in_pieces(*bits, input, usize::MAX);
-    for size in [1, 3] {
-        let cut = client_in_pieces(*bits, input, size);
-        assert_eq!(cut.done, whole.done, "in pieces of {size}");
-        assert_eq!(cut.session.closing(), whole.session.closing(), "in pieces of {size}");
-        assert_eq!(cut.wire.escape_ascii().to_string(), whole.wire.escape_ascii().to_string(), "in pieces of {size}");
-    }
-}
-
-fn client_in_pieces(bits: u8, input: &[u8], size: usize) -> ClientRehearsal {
-    let mut settings = client::ClientSettings::new("client.test");
-    if bits & 1 != 0 {
-        settings.dialect = client::ClientDialect::Lmtp;
-    }
-    settings.pipelining = bits & 2 == 0;
-    settings.chunking = bits & 4 == 0;
-    settings.tls = if bits & 8 == 0 { client::TlsUse::IfOffered } else { client::TlsUse::Required };
-    settings.limits.content_ahead_octets = if bits & 16 == 0 { 1_000 } else { 10 };
-    settings.limits.reply_lines = 5;
-    settings.limits.reply_line_octets = 100;
-    settings.limits.reply_octets = 1_000;
-    let mut rehearsal = ClientRehearsal::new(settings);
-    for (token, recipients, content) in [(1, 2, "hi\r\n"), (2, 1, ".\r\n.x"), (3, 3, "1234567890123\r\n"), (4, 1, "")] {
-        let recipient = mail::Recipient::new("c@d.test".parse().expect("an address"));
-        let transaction = client::ClientTransaction {
-            token,
-            sender: "<a@b.test>".parse().expect("a path"),
-            params: mail::MailParams::default(),
-            recipients: vec![recipient; recipients].into(),
-            content_bytes: 0,
-        };
-        rehearsal.jobs.push_back(Job { transaction, content: content.as_bytes().into() });
-    }
-    rehearsal.pump();
-    for line in input.split_inclusive(|octet| *octet == b'\n') {
-        match line {
-            b"t\n" => rehearsal.wait(rehearsal.session.deadline().min(Duration::from_secs(3_600))),
-            b"e\n" => rehearsal.session.end_of_input(rehearsal.now),
-            b"r\n" => rehearsal.room = 70,
-            b"R\n" => rehearsal.room = usize::MAX,
-            b"q\n" => rehearsal.session.quit(rehearsal.now),
-            _ => line.chunks(size.min(line.len())).for_each(|piece| rehearsal.session.receive(piece, rehearsal.now)),
-        }
-        rehearsal.pump();
-        if rehearsal.wants_tls && !rehearsal.closed {
-            rehearsal.tls(true);
-        }
-    }
-    rehearsal.session.end_of_input(rehearsal.now);
-    rehearsal.pump();
-    assert!(rehearsal.closed && rehearsal.session.in_flight() == 0);
-    // Each delivered recipient has a reply of its own behind content that was sent.
-    let delivered = rehearsal.done.iter().filter(|done| done.outcomes.iter().any(client::Outcome::is_delivered));
-    let ends = [&b"BDAT "[..], b".\r\n"].map(|end| memchr::memmem::find_iter(&rehearsal.wire, end).count());
-    assert!(delivered.count() <= ends.iter().sum());
-    rehearsal
 }
 
 /// The content as it is stored, read by looking around at each octet; `None` when it is to be refused.
