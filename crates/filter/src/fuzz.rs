@@ -4,6 +4,10 @@
 
 use mail::header::LineEnd;
 
+use crate::milter::{
+    Actions, Agreement, EditLimits, HeaderField, MilterSession, Offer, PacketReader, Received, Sent, Steps,
+    apply_header_edits,
+};
 use crate::mime::{DamageSet, walk};
 use crate::{Limits, Message, Recipient, RuleSet, header_text};
 
@@ -11,7 +15,8 @@ use crate::{Limits, Message, Recipient, RuleSet, header_text};
 pub type Body = (&'static str, fn(&[u8]));
 
 /// All bodies.
-pub const BODIES: [Body; 3] = [("rules", rules), ("mime", mime), ("header_words", header_words)];
+pub const BODIES: [Body; 4] =
+    [("rules", rules), ("mime", mime), ("header_words", header_words), ("milter", milter_replies)];
 
 /// Rule files: problems have a line of the file, and a sound set can be evaluated.
 pub fn rules(data: &[u8]) {
@@ -76,4 +81,39 @@ pub fn header_words(data: &[u8]) {
     // An octet of a single-byte charset takes three in UTF-8 at most.
     assert!(found.text.len() <= data.len() * 3 + 3);
     let _letters = crate::script::Letters::of(&found.text, true);
+}
+
+/// Packets of a filter: the octets are its whole stream, behind a negotiation that allows everything. Edits that are
+/// taken leave a header section whose lines belong to fields, and our own field on top of those that were shown.
+pub fn milter_replies(data: &[u8]) {
+    let agreement = Agreement {
+        version: 6,
+        actions: Actions::ALL,
+        steps: if data.first().is_some_and(|octet| octet & 1 == 1) { Steps::LEADING_BLANK } else { Steps(0) },
+        macros: Vec::new(),
+    };
+    let mut session = MilterSession::new(agreement, EditLimits::default(), Vec::new());
+    let mut reader = PacketReader::new(65_536);
+    reader.push(data);
+    let mut out = Vec::new();
+    assert_eq!(session.end_of_body(&|_| None, &mut out), Sent::AwaitsReply);
+    while let Ok(Some(packet)) = reader.next_packet() {
+        if let Ok(agreement) = Agreement::read(&Offer::default(), &packet) {
+            assert!(agreement.data_bytes_max() >= 65_535);
+        }
+        if !matches!(session.receive(&packet), Ok(Received::Progress | Received::Edit)) {
+            break;
+        }
+    }
+    let edits = session.take_edits();
+    let field = |name: &str, value: &str| HeaderField { name: name.into(), value: value.into() };
+    let mut fields = vec![field("Received", " own"), field("Subject", " a"), field("X", " b")];
+    let own = apply_header_edits(&mut fields, 1, &edits.list);
+    assert_eq!(fields.get(own - 1), Some(&field("Received", " own")));
+    for field in &fields {
+        assert!(
+            field.value.split(|&octet| octet == b'\n').skip(1).all(|line| matches!(line.first(), Some(b' ' | b'\t')))
+        );
+        assert!(!field.name.is_empty() && field.name.iter().all(u8::is_ascii_graphic));
+    }
 }

@@ -9,6 +9,7 @@
 //! | the decision: rules that hold, and for which recipients | [`RuleSet::evaluate`] |
 //! | the reasons, condition by condition | [`Evaluation::explain`] |
 //! | changes of the header section | [`edit`] |
+//! | the MTA's side of the milter protocol | [`milter`] |
 //!
 //! # Design
 //!
@@ -45,6 +46,7 @@ pub mod header_text;
 mod limits;
 mod literals;
 mod message;
+pub mod milter;
 pub mod mime;
 mod rules;
 pub mod script;

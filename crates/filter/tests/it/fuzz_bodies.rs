@@ -3,7 +3,7 @@
 use filter::fuzz::BODIES;
 use proptest::prelude::*;
 
-const PIECES: [&str; 40] = [
+const PIECES: [&str; 48] = [
     "rule a {\n",
     "rule b { reject }\n",
     "match any {\n",
@@ -44,6 +44,14 @@ const PIECES: [&str; 40] = [
     "MZ",
     ";",
     "filename=",
+    "\0\0\0\x07hX\0a b\0",
+    "\0\0\0\x0ai\0\0\0\0Y\0zz\0",
+    "\0\0\0\x0bm\0\0\0\x01X\0new\0",
+    "\0\0\0\x08hX\0a\n b\0",
+    "\0\0\0\x07hX\0a\nb\0",
+    "\0\0\0\x01p",
+    "\0\0\0\x01c",
+    "\0\0\0\x08y550 no\0",
 ];
 
 proptest! {
