@@ -4,9 +4,9 @@
 //! in the lower 12. Its text looks like sendmail's, so that log readers made for sendmail find it:
 //!
 //! ```text
-//! 6AK84d3xQ10028   year since 2020, month from 0, day, hour, minute, second (UTC): one base-60 digit each
-//!       ^^^^       microseconds, four base-60 digits
-//!           ^^^^   node, four decimal digits (0000..4095)
+//! 6AK9BPYn675804   year since 2020, month from 0, day (UTC): one base-60 digit each
+//!    ^^^^^         microsecond of the day × 4096 + node, divided by 10^6: five base-60 digits
+//!         ^^^^^^   the remainder: six decimal digits
 //! ```
 //!
 //! Invariants: the order of ids, of their numbers and of their texts is the order of time; number ↔ text is one to one;
@@ -25,7 +25,12 @@ const FIRST_US: u64 = 1_577_836_800_000_000;
 /// One microsecond before 2080-01-01T00:00:00Z
 const LAST_US: u64 = 3_471_292_799_999_999;
 const NODE_BITS: u32 = 12;
+const DAY_US: i64 = 86_400_000_000;
 const TEXT_LEN: usize = 14;
+const DATE_LEN: usize = 3;
+/// Bases of the characters after the date. Their product, 7.776e14, exceeds a day's 86.4e9 microseconds × 4096 nodes.
+const PLACE_BASES: [i64; TEXT_LEN - DATE_LEN] = [60, 60, 60, 60, 60, 10, 10, 10, 10, 10, 10];
+const _: () = assert!(60_i64.pow(5) * 10_i64.pow(6) > DAY_US << NODE_BITS, "a day fits the characters after the date");
 
 /// Which giver of ids an id is from: a number below 4096, unique among all generators whose messages may meet
 /// (machines of a cluster, shards of a spool).
@@ -95,35 +100,23 @@ impl QueueId {
         Node((self.0 & Node::MAX.0 as u64) as u16)
     }
 
-    /// The 14 characters of the id, all ASCII letters and digits.
+    /// The 14 characters of the id: eight ASCII letters or digits, then six digits.
     #[must_use]
     #[expect(clippy::missing_panics_doc, reason = "the invariant of the type rules them out")]
     pub fn text(self) -> [u8; TEXT_LEN] {
         let us = i64::try_from(self.unix_us()).expect("52 bits fit");
         let civil = CivilTime::from_unix(us / 1_000_000);
-        let micros = us % 1_000_000;
-        let node = i64::from(self.node().0);
-        let base60 = |value: i64| {
-            let digit = usize::try_from(value.rem_euclid(60)).expect("below 60");
-            *ALPHABET.get(digit).expect("below 60")
-        };
-        // The decimal digits are the first ten of the alphabet.
-        [
-            base60(civil.year - FIRST_YEAR),
-            base60(civil.month - 1),
-            base60(civil.day),
-            base60(civil.hour),
-            base60(civil.minute),
-            base60(civil.second),
-            base60(micros / 216_000),
-            base60(micros / 3_600),
-            base60(micros / 60),
-            base60(micros),
-            base60(node / 1_000),
-            base60(node / 100 % 10),
-            base60(node / 10 % 10),
-            base60(node % 10),
-        ]
+        let mut rest = (us % DAY_US) << NODE_BITS | i64::from(self.node().0);
+        let mut text = [0; TEXT_LEN];
+        let (date, place) = text.split_at_mut(DATE_LEN);
+        for (byte, value) in date.iter_mut().zip([civil.year - FIRST_YEAR, civil.month - 1, civil.day]) {
+            *byte = character(value);
+        }
+        for (byte, base) in place.iter_mut().zip(PLACE_BASES).rev() {
+            *byte = character(rest % base);
+            rest /= base;
+        }
+        text
     }
 
     fn parse(text: &[u8]) -> Option<Self> {
@@ -132,18 +125,28 @@ impl QueueId {
         for (digit, byte) in digits.iter_mut().zip(text) {
             *digit = i64::try_from(ALPHABET.iter().position(|letter| letter == byte)?).ok()?;
         }
-        let [year, month, day, hour, minute, second, u3, u2, u1, u0, n3, n2, n1, n0] = digits;
-        if [n3, n2, n1, n0].iter().any(|digit| *digit > 9) {
+        let [year, month, day, place @ ..] = digits;
+        let mut rest = 0;
+        for (digit, base) in place.into_iter().zip(PLACE_BASES) {
+            if digit >= base {
+                return None;
+            }
+            rest = rest * base + digit;
+        }
+        let day_us = rest >> NODE_BITS;
+        if day_us >= DAY_US {
             return None;
         }
-        let micros = ((u3 * 60 + u2) * 60 + u1) * 60 + u0;
-        if micros > 999_999 {
-            return None;
-        }
-        let seconds = CivilTime { year: FIRST_YEAR + year, month: month + 1, day, hour, minute, second }.to_unix()?;
-        let node = Node::new(u16::try_from(n3 * 1_000 + n2 * 100 + n1 * 10 + n0).ok()?)?;
-        Self::new(u64::try_from(seconds * 1_000_000 + micros).ok()?, node)
+        let date = CivilTime { year: FIRST_YEAR + year, month: month + 1, day, hour: 0, minute: 0, second: 0 };
+        let node = Node::new(u16::try_from(rest & i64::from(Node::MAX.0)).ok()?)?;
+        Self::new(u64::try_from(date.to_unix()? * 1_000_000 + day_us).ok()?, node)
     }
+}
+
+/// Returns the character of a digit. The decimal digits are the first ten of the alphabet.
+fn character(digit: i64) -> u8 {
+    let index = usize::try_from(digit).expect("a digit of these bases");
+    *ALPHABET.get(index).expect("a digit of these bases")
 }
 
 impl fmt::Display for QueueId {
@@ -241,29 +244,32 @@ mod tests {
     fn text_of_known_moments() {
         let id = QueueId::new(1_577_836_800_000_000, node(0)).unwrap();
         assert_eq!(id.to_string(), "00100000000000");
-        // 2026-11-20T08:04:39.123456Z: 123456 = ((0*60 + 34)*60 + 17)*60 + 36
+        // 2026-11-20T08:04:39.123456Z: 29_079_123_456 µs × 4096 + 28 = 119108089675804
         let id = QueueId::new(1_795_161_879_123_456, node(28)).unwrap();
-        assert_eq!(id.to_string(), "6AK84d0YHa0028");
-        assert_eq!(QueueId::MAX.to_string(), "xBVNxx4bkd4095");
-        assert_eq!(format!("{id:>16}|{id:?}"), "  6AK84d0YHa0028|QueueId(6AK84d0YHa0028)");
+        assert_eq!(id.to_string(), "6AK9BPYn675804");
+        // The last microsecond of a leap day.
+        let id = QueueId::new(1_835_481_599_999_999, Node::MAX).unwrap();
+        assert_eq!(id.to_string(), "81TRINxx999999");
+        assert_eq!(QueueId::MAX.to_string(), "xBVRINxx999999");
+        assert_eq!(format!("{id:>16}|{id:?}"), "  81TRINxx999999|QueueId(81TRINxx999999)");
     }
 
     #[test]
     fn foreign_text_is_refused() {
         for text in [
             "",
-            "6AK84d0YHa002",   // short
-            "6AK84d0YHa00280", // long
-            "6AK84d0YHa002A",  // node is decimal
-            "6AK84d0YHa4096",  // node beyond 4095
-            "6AK84d0YHa002y",  // outside the alphabet
-            "6CK84d0YHa0028",  // month 13
-            "61U84d0YHa0028",  // 30 February
-            "6A084d0YHa0028",  // day 0
-            "6AKO4d0YHa0028",  // hour 24
-            "6AK84d5000d028",  // microseconds beyond a second
-            "6AK84d4bke0028",  // the first of them
-            "6AK84d0YHa\u{e9}28",
+            "6AK9BPYn67580",   // short
+            "6AK9BPYn6758040", // long
+            "6AK9BPYn67580A",  // the last six are decimal
+            "6AK9BPYnA75804",
+            "6AK9BPYy675804", // outside the alphabet
+            "6CK9BPYn675804", // month 13
+            "61U9BPYn675804", // 30 February
+            "71T9BPYn675804", // 29 February of a common year
+            "6A09BPYn675804", // day 0
+            "6AKRIO00000000", // the first microsecond beyond the day
+            "6AKxxxxx999999",
+            "6AK9BPYn67\u{e9}04",
         ] {
             assert!(text.parse::<QueueId>().is_err(), "{text}");
         }
@@ -308,6 +314,29 @@ mod tests {
             prop_assert_eq!(id.to_string().parse::<QueueId>(), Ok(id));
             prop_assert_eq!(QueueId::from_u64(id.to_u64()), Some(id));
             prop_assert_eq!(QueueId::new(id.unix_us(), id.node()), Some(id));
+        }
+
+        #[test]
+        fn text_has_the_form_of_sendmail(id in any_id()) {
+            let text = id.to_string();
+            let (head, tail) = text.split_at(8);
+            prop_assert!(head.bytes().all(|byte| byte.is_ascii_alphanumeric()), "{}", text);
+            prop_assert!(tail.len() == 6 && tail.bytes().all(|byte| byte.is_ascii_digit()), "{}", text);
+        }
+
+        #[test]
+        fn a_text_that_reads_is_the_text_of_its_id(text in "[4-8][0-B][0-V][0-9A-z]{5}[0-9]{6}") {
+            if let Ok(id) = text.parse::<QueueId>() {
+                prop_assert_eq!(id.to_string(), text);
+            }
+        }
+
+        #[test]
+        fn neighbours_in_time_and_node_are_in_order(us in FIRST_US..LAST_US, a in 0..=Node::MAX.get(), b in 0..=Node::MAX.get()) {
+            let (earlier, later) = (QueueId::new(us, node(a)).unwrap(), QueueId::new(us + 1, node(b)).unwrap());
+            prop_assert!(earlier.text() < later.text());
+            let same = QueueId::new(us, node(b)).unwrap();
+            prop_assert_eq!(a.cmp(&b), earlier.text().cmp(&same.text()));
         }
 
         #[test]

@@ -196,14 +196,14 @@ mod tests {
             received: &received,
             client_name: Some("host.example"),
             tls: None,
-            id: "6AK84d0YHa0028".parse().unwrap(),
+            id: "6AK9BPYn675804".parse().unwrap(),
             only_recipient: Some(&recipient),
             priority: None,
         };
         assert_eq!(
             write(&trace, 0),
             "Received: from client.example (host.example [192.0.2.1])\r\n\
-             \tby mx.example (mailrace) with ESMTPS id 6AK84d0YHa0028\r\n\
+             \tby mx.example (mailrace) with ESMTPS id 6AK9BPYn675804\r\n\
              \tfor <a@b.example>; Fri, 20 Nov 2026 13:00:00 +0000\r\n"
         );
         trace.priority = MtPriority::new(-4);
@@ -214,7 +214,7 @@ mod tests {
         assert_eq!(
             write(&trace, -12_600),
             "Received: from client.example ([192.0.2.1])\r\n\
-             \tby mx.example (mailrace) with ESMTPS id 6AK84d0YHa0028\r\n\
+             \tby mx.example (mailrace) with ESMTPS id 6AK9BPYn675804\r\n\
              \t(version=TLSv1.3 cipher=TLS13_AES_256_GCM_SHA384) PRIORITY -4;\r\n\
              \tFri, 20 Nov 2026 09:30:00 -0330\r\n"
         );
@@ -242,7 +242,7 @@ mod tests {
                 received: &received,
                 client_name: Some(&name),
                 tls: None,
-                id: "6AK84d0YHa0028".parse().unwrap(),
+                id: "6AK9BPYn675804".parse().unwrap(),
                 only_recipient: None,
                 priority: None,
             };

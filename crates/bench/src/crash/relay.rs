@@ -109,7 +109,7 @@ fn kill_again_and_again(context: &Context, case: &mut CrashCase, kills: u64) -> 
 fn forge(context: &Context, case: &mut CrashCase) -> Result<(), Stop> {
     let mut stage = Stage::new(context, STALLED.1)?;
     stage.some_storm()?;
-    stage.scene.forge("18446744073709551615 0ABCD0000x0000 1\n")?;
+    stage.scene.forge("18446744073709551615 0ABDrxS0241664 1\n")?;
     stage.read_ledgers()?;
     let server = stage.drain()?;
     stage.end(server)?;

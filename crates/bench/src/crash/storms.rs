@@ -37,7 +37,7 @@ pub(crate) fn run(context: &Context, kills: u64, report: &mut CrashReport) {
     report.take(proof, result);
     let mut forged =
         CrashCase::control("server", "a forged line in the ledger", |findings| u64::from(findings.lost == 1));
-    let result = one_kill(context, &mut forged, What::Serve, Some("18446744073709551615 0ABCD0000x0000 1\n"));
+    let result = one_kill(context, &mut forged, What::Serve, Some("18446744073709551615 0ABDrxS0241664 1\n"));
     report.take(forged, result);
     let all =
         |findings: &crate::crash::Findings| u64::from(findings.lost > 0 && findings.lost == findings.acknowledged);

@@ -67,7 +67,7 @@ mod tests {
     use std::fs::OpenOptions;
     use std::io::Write as _;
 
-    const DEFERRED: &str = "6AKD0000000000: to=<u0@d3.sim.example>, delay=00:00:59, xdelay=00:00:00, mailer=esmtp, \
+    const DEFERRED: &str = "6AKElS00000000: to=<u0@d3.sim.example>, delay=00:00:59, xdelay=00:00:00, mailer=esmtp, \
                             pri=120240, relay=[127.0.0.3] [127.0.0.3], dsn=4.4.1, stat=Deferred: Connection refused";
 
     #[test]

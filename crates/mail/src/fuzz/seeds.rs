@@ -12,7 +12,7 @@ pub const SEEDS: &[&[u8]] = &[
     b"ORCPT=utf-8;\\x{FC}@d NOTIFY=NEVER",
     b"AUTH=e+3Dmc2@example.com MT-PRIORITY=-3 REQUIRETLS HOLDUNTIL=2026-11-20T08:04:39.5+01:00 BY=120;RT",
     b"SIZE=1 HOLDFOR=10 AUTH=<> BY=-1;N",
-    b"6AK84d0YHa0028",
+    b"6AK9BPYn675804",
     b"x0100000000000",
     b"\x00\x00\x10\x27\x5c\xb1\xd1\x63",
     b"250-mx.example\r\n250-SIZE 1000\r\n250 PIPELINING\r\n",

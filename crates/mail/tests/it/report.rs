@@ -545,7 +545,7 @@ fn how_much_comes_back() {
 fn hostile_text() -> impl Strategy<Value = String> {
     let piece = prop_oneof![
         Just("\r\n".to_owned()),
-        Just("\r\n\r\n--=_6AK84d0000028.1\r\n".to_owned()),
+        Just("\r\n\r\n--=_6AK9BPQO000028.1\r\n".to_owned()),
         Just("\r\nBcc: evil@example.com\r\n".to_owned()),
         Just("\0".to_owned()),
         Just("\u{202e}\u{2028}".to_owned()),
@@ -565,7 +565,7 @@ fn hostile_octets() -> impl Strategy<Value = Vec<u8>> {
         Just(b"\0".to_vec()),
         Just(ORIGINAL.to_vec()),
         Just(b"Subject: ".to_vec()),
-        Just(b"--=_6AK84d0000028.1--\r\n".to_vec()),
+        Just(b"--=_6AK9BPQO000028.1--\r\n".to_vec()),
         prop::collection::vec(any::<u8>(), 0..40),
         Just(vec![b'x'; 2_500]),
         Just("\u{fc}".repeat(700).into_bytes()),

@@ -261,7 +261,7 @@ fn read_ids(words: &[String]) -> Result<Option<Vec<QueueId>>, Failure> {
 
 fn read_id(word: &str) -> Result<QueueId, Failure> {
     word.parse().map_err(|_| {
-        let example = "they have 14 letters and digits, as in 6AK84d3xQ10028";
+        let example = "they have 14 letters and digits, as in 6AK9BQPE592284";
         Failure::new(Exit::Usage, format!("{word:?} is no queue id; {example}"))
     })
 }

@@ -15,7 +15,7 @@ const QUEUE: [(&str, &[&str]); 18] = [
     ("queue-list", &["list"]),
     ("queue-list-empty", &["list"]),
     ("queue-list-own", &["list"]),
-    ("queue-show", &["show", "6AK84d3xQ10028", "--headers"]),
+    ("queue-show", &["show", "6AK9BQPE592284", "--headers"]),
     ("queue-destinations", &["destinations"]),
     ("queue-destinations-empty", &["destinations"]),
     ("queue-stragglers-host", &["stragglers", "--by", "host"]),
@@ -28,7 +28,7 @@ const QUEUE: [(&str, &[&str]); 18] = [
     ("queue-delete", &["delete", "--all"]),
     ("queue-delete-dry", &["delete", "--all", "--dry-run"]),
     ("queue-bounce", &["bounce", "--all"]),
-    ("queue-list", &["list", "6AK84d3xQ10028"]),
+    ("queue-list", &["list", "6AK9BQPE592284"]),
     ("queue-list-empty", &["list", "--to", "@b.test"]),
 ];
 

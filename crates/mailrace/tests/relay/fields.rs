@@ -95,7 +95,7 @@ fn every_field_is_written_down_and_every_one_that_is_written_down_is_given() {
     });
     let mut fields = Fields::new();
     ask(&server, &mut fields, &["list"]);
-    ask(&server, &mut fields, &["show", "--headers", &id, "6AK84d3xQ10028"]);
+    ask(&server, &mut fields, &["show", "--headers", &id, "6AK9BQPE592284"]);
     ask(&server, &mut fields, &["destinations"]);
     for by in ["destination", "recipient", "host"] {
         ask(&server, &mut fields, &["stragglers", "--older", "0s", "--by", by]);
