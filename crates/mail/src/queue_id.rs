@@ -218,6 +218,25 @@ impl QueueIds {
         Self { node, next_us: largest.unix_us() + 1 }
     }
 
+    /// How far the greatest id may be ahead of the clock before new ids are those of the clock again.
+    const AHEAD_US: u64 = 86_400 * 1_000_000;
+    /// The first node, and the number of nodes, of ids that are given while greater ones lie far ahead.
+    const BESIDE: (u16, u16) = (1_024, 1_024);
+
+    /// Starts a generator for a spool that is opened for the `epoch`th time at `now_us`, as [`QueueIds::after`].
+    ///
+    /// When `largest` is more than a day ahead, an earlier clock was wrong. The new ids have the present time then, and
+    /// a node of this opening, so that they are unique among those of that clock.
+    #[must_use]
+    pub fn resume(node: Node, largest: QueueId, now_us: u64, epoch: u64) -> Self {
+        if largest.unix_us() <= now_us.saturating_add(Self::AHEAD_US) {
+            return Self::after(node, largest);
+        }
+        let (first, count) = Self::BESIDE;
+        let number = u16::try_from(epoch % u64::from(count)).unwrap_or(0);
+        Self::new(Node::new(first + number).unwrap_or(node))
+    }
+
     /// Gives the next id. `now_us` is the time in microseconds since the Unix epoch; when it has not advanced since the
     /// last id, or lies before 2020, the id takes the next free microsecond instead.
     ///
@@ -302,6 +321,23 @@ mod tests {
         let largest = QueueId::new(1_795_161_879_000_000, node(4_095)).unwrap();
         let mut ids = QueueIds::after(node(0), largest);
         assert!(ids.next(1_000_000) > largest);
+    }
+
+    #[test]
+    fn ids_far_ahead_do_not_keep_new_ones_there() {
+        let now = 1_795_161_879_000_000;
+        let largest = |us| QueueId::new(us, node(0)).unwrap();
+        let hour = 3_600_000_000;
+        let mut ids = QueueIds::resume(node(0), largest(now + hour), now, 7);
+        assert!(ids.next(now) > largest(now + hour), "a clock that was set back a little");
+        let [first, second] = [7, 8].map(|epoch| {
+            let mut ids = QueueIds::resume(node(0), largest(now + 900 * 24 * hour), now, epoch);
+            let id = ids.next(now);
+            assert!(id.unix_us() == now && ids.next(now) > id);
+            id
+        });
+        assert!(first.node() != second.node() && first.node() != node(0));
+        assert!([first, second].iter().all(|id| id.node().get() < crate::PastIds::NODE_FIRST));
     }
 
     fn any_id() -> impl Strategy<Value = QueueId> {

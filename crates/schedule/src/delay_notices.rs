@@ -54,7 +54,7 @@ impl Destination {
         settings: &Settings,
         now: Duration,
     ) -> (Option<Overdue>, Duration) {
-        let created = Duration::from_micros(message.unix_us());
+        let created = settings.created(message, now);
         let was_off = created.saturating_add(LATE_TOLERANCE) < self.known_since;
         let known = if was_off { self.known_since } else { Duration::ZERO };
         let grace = if was_off { known + GRACE } else { Duration::ZERO };
@@ -86,7 +86,7 @@ impl Destination {
 
     /// Returns `due` if the recipient was already overdue by then, else zero.
     pub(crate) fn already_late_since(message: QueueId, due: Duration, warned: bool, settings: &Settings) -> Duration {
-        let created = Duration::from_micros(message.unix_us());
+        let created = settings.created(message, Duration::MAX);
         let gives_up = created.saturating_add(settings.give_up_after);
         let warns = settings.warn_after.filter(|_| !warned).map(|after| created.saturating_add(after));
         if due >= warns.map_or(gives_up, |warns| warns.min(gives_up)) { due } else { Duration::ZERO }

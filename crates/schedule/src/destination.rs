@@ -552,7 +552,7 @@ fn uncount(ready: &mut [usize; 3], class: Class, less: usize) {
 
 /// Returns when a recipient that is due at `due` needs attention: then, or when it becomes overdue.
 pub(crate) fn check_time(message: QueueId, due: Duration, warned: bool, settings: &Settings) -> Duration {
-    let created = Duration::from_micros(message.unix_us());
+    let created = settings.created(message, Duration::MAX);
     let at = due.min(created.saturating_add(settings.give_up_after));
     match settings.warn_after {
         Some(after) if !warned => at.min(created.saturating_add(after)),

@@ -42,6 +42,7 @@
 
 mod active_recipients;
 mod chance;
+mod clock_steps;
 mod connection_events;
 mod connection_wait;
 mod delay_notices;
@@ -66,12 +67,14 @@ mod retry_policy;
 mod scan;
 mod scan_state;
 mod scheduler;
+mod server_time;
 mod settings;
 mod site;
 mod suspect_queue;
 mod token_bucket;
 mod view;
 
+pub use clock_steps::{CLOCK_STEPS_MAX, ClockStep, ClockSteps};
 pub use hosts::{AvoidedExtensions, HostSettings, HostView, Hosts, HostsDamage, Standing, TlsRecord};
 pub use job::{
     Action, AddResult, Class, ConnectionId, DestinationId, Failure, Feedback, Job, Lag, Lane, Limits, NextJob, Overdue,
@@ -79,6 +82,7 @@ pub use job::{
 };
 pub use retry_policy::RetryPolicy;
 pub use scheduler::Scheduler;
+pub use server_time::{ClockEvent, SERVER_TIME_BYTES_MAX, ServerTime};
 #[doc(hidden)]
 pub use settings::Mechanism;
 pub use settings::Settings;

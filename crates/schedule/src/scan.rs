@@ -333,7 +333,7 @@ impl Destination {
         settings: &Settings,
         now: Duration,
     ) -> Option<Overdue> {
-        let age = now.saturating_sub(Duration::from_micros(entry.message.unix_us()));
+        let age = now.saturating_sub(settings.created(entry.message, now));
         // A message that was scheduled for later does not age before that time.
         let is_ahead = due > now && entry.attempts == 0;
         if is_ahead || self.is_age_exempt(entry.message, now) || due <= now && !is_down {

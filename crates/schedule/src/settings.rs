@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
+use mail::QueueId;
+
 use crate::chance::splitmix;
+use crate::clock_steps::ClockSteps;
 
 /// Maximum number of jobs in memory while no connection is greeted: after a start many destinations wait at once.
 pub(crate) const READY_UNGREETED: usize = 64;
@@ -59,6 +62,8 @@ pub struct Settings {
     pub isolate_lists: bool,
     /// Whether fresh mail waits for an operator: entries with `due_s` 0 are not eligible. False.
     pub hold_fresh: bool,
+    /// Steps of the wall clock, which are no age. None.
+    pub clock_steps: ClockSteps,
 }
 
 /// A mechanism against slow hosts that a measurement switches off
@@ -99,6 +104,7 @@ impl Default for Settings {
             learn_pace: true,
             isolate_lists: true,
             hold_fresh: false,
+            clock_steps: ClockSteps::default(),
         }
     }
 }
@@ -107,6 +113,12 @@ impl Default for Settings {
 const READY_QUOTA_MIN: usize = 16;
 
 impl Settings {
+    /// Returns the time from which the age of a message counts. Mail from the future counts as such at
+    /// `now` only; with [`Duration::MAX`] it is due for attention in the future, and scans before it find its age.
+    pub(crate) fn created(&self, message: QueueId, now: Duration) -> Duration {
+        self.clock_steps.counts_from(Duration::from_micros(message.unix_us()), now)
+    }
+
     /// Returns the quota of one of `destinations` in `jobs_max`.
     pub(crate) fn ready_quota(&self, destinations: usize) -> usize {
         let share = (self.jobs_max / destinations.max(1)).max(READY_QUOTA_MIN);

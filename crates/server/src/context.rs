@@ -108,6 +108,23 @@ impl Context {
     pub(crate) fn unix_now(&self) -> Duration {
         self.dispatch.as_ref().map_or_else(|| Duration::from_micros(clock::unix_us()), |dispatch| dispatch.now())
     }
+
+    /// Returns the same as a message counts it: steps of the wall clock since it waits are no age.
+    pub(crate) fn now_of(&self, envelope: &Envelope) -> Duration {
+        self.dispatch.as_ref().map_or_else(|| self.unix_now(), |dispatch| dispatch.clock.now_of(envelope))
+    }
+
+    /// Returns a time of a message, as its deadline, by [`Context::unix_now`].
+    pub(crate) fn time_of(&self, envelope: &Envelope, at: Duration) -> Duration {
+        self.dispatch.as_ref().map_or(at, |dispatch| dispatch.clock.time_of(envelope, at))
+    }
+
+    /// Returns the time for which a message is here.
+    pub(crate) fn age_of(&self, id: QueueId) -> Duration {
+        let came = Duration::from_micros(id.unix_us());
+        let from = self.dispatch.as_ref().map_or(came, |dispatch| dispatch.clock.counts_from(came));
+        self.unix_now().saturating_sub(from)
+    }
 }
 
 /// Values that a reload replaces as a whole.

@@ -78,10 +78,16 @@ pub(crate) fn wants_trace(envelope: &Envelope, passes_by: bool, before: State) -
     by.trace() || is_last_word
 }
 
-/// Returns when a recipient is due that would be due `then`: not behind the end of the time.
+/// Returns when a recipient is due that would be due `then`: not behind the end of the time, which `by_clock` turns
+/// into a time of the server's clock.
 #[must_use]
-pub(crate) fn cap_due(envelope: &Envelope, then: Duration, now: Duration) -> Duration {
-    match deadline(envelope) {
+pub(crate) fn cap_due(
+    envelope: &Envelope,
+    then: Duration,
+    now: Duration,
+    by_clock: impl Fn(Duration) -> Duration,
+) -> Duration {
+    match deadline(envelope).map(by_clock) {
         // Whole seconds, and never before the end.
         Some(at) if at > now => then.min(at + Duration::from_secs(1)),
         _ => then,
@@ -116,6 +122,7 @@ mod tests {
         assert_eq!((left(&told, 130).as_deref(), left(&none, 1)), (Some("-30;N"), None));
         assert!(!is_over(&back, at(99)) && !is_over(&told, at(500)) && is_over(&back, at(101)));
         assert!(!is_late(&told, at(99)) && is_late(&told, at(101)) && !is_late(&back, at(101)));
+        let cap_due = |envelope: &Envelope, then, now| cap_due(envelope, then, now, |at| at);
         assert_eq!(cap_due(&back, at(5_000), at(10)), at(101));
         assert_eq!((cap_due(&back, at(50), at(10)), cap_due(&told, at(5_000), at(500))), (at(50), at(5_000)));
         assert_eq!((cap_due(&none, at(50), at(10)), deadline(&none)), (at(50), None));

@@ -32,6 +32,7 @@ mod next_hop;
 mod pickup;
 mod resolve;
 mod routing;
+pub mod server_clock;
 mod session;
 mod settle;
 mod shell;

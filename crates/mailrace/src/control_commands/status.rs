@@ -3,7 +3,8 @@
 use crate::output::{Output, bytes, count, next_try, thousands, waits_for};
 use crate::terminal_text::plain;
 use operator::answers::{
-    DeliveryConnections, DeliveryCounts, DestinationLine, FailingLog, LogStatus, SpoolStatus, StatusAnswer, StopStatus,
+    ClockStatus, DeliveryConnections, DeliveryCounts, DestinationLine, FailingLog, LogStatus, SpoolStatus,
+    StatusAnswer, StopStatus,
 };
 
 /// Stands for a text that the server did not send.
@@ -50,6 +51,11 @@ fn first_lines(output: &mut Output, answer: &StatusAnswer) {
         };
         output
             .print_line(format_args!("  STOPPING     {sessions} and {deliveries} under way; {seconds_left} s at most"));
+    }
+    if let Some(ClockStatus { machine, server }) = answer.clock {
+        let date = |seconds: u64| mail::submission::date(seconds.saturating_mul(1_000_000), 0);
+        let (machine, server) = (date(machine), date(server));
+        output.print_line(format_args!("  CLOCK        the machine's clock says {machine}; mail goes by {server}"));
     }
     output.print_line(format_args!("  listens      {}", answer.listen.join(" ")));
 }

@@ -30,6 +30,7 @@ impl Handler for Fake {
             Request::Status => {
                 let value = serde_json::json!({
                     "version": "9.9", "hostname": "mx.example.org", "pid": 7, "uptime_seconds": 61,
+                    "clock": { "machine": 60, "server": 1_800_000_000 },
                     "listen": ["127.0.0.1:2525"], "messages": { "accepted": 4_000 }, "spool": { "durable": false },
                 });
                 Answer::Done(value.as_object().expect("an object").clone())

@@ -21,8 +21,8 @@ pub use queue::{
 pub use refusal::{ProblemLine, RefusalLine};
 pub use reload::ReloadAnswer;
 pub use status::{
-    AcceptedMessages, ConnectionCounts, DeliveryConnections, DeliveryCounts, ExpansionCounts, FailingLog, LogStatus,
-    LoginOverLimit, PickupStatus, QueueStatus, RefusedRecipients, SpoolStatus, StatusAnswer, StopStatus,
+    AcceptedMessages, ClockStatus, ConnectionCounts, DeliveryConnections, DeliveryCounts, ExpansionCounts, FailingLog,
+    LogStatus, LoginOverLimit, PickupStatus, QueueStatus, RefusedRecipients, SpoolStatus, StatusAnswer, StopStatus,
 };
 
 use serde::Serialize;

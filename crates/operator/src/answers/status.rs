@@ -16,6 +16,8 @@ pub struct StatusAnswer {
     pub pid: u32,
     /// Seconds since the start.
     pub uptime_seconds: u64,
+    /// The clocks, while that of the machine is implausible; `null` while the server goes by it.
+    pub clock: Option<ClockStatus>,
     /// The server begins no transaction any more.
     pub stopping: bool,
     /// Tasks that delay the stop of the server; `null` before a stop.
@@ -46,6 +48,16 @@ pub struct StatusAnswer {
     pub log: LogStatus,
     /// The spool.
     pub spool: SpoolStatus,
+}
+
+/// Clocks that disagree, in seconds since 1970.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ClockStatus {
+    /// The clock of the machine.
+    pub machine: u64,
+    /// The time by which mail is retried and ages.
+    pub server: u64,
 }
 
 /// Tasks that delay the stop of the server, beside its sessions.

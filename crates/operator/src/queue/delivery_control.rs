@@ -33,6 +33,12 @@ pub trait DeliveryControl: Send + Sync + fmt::Debug + 'static {
         clock::unix_us()
     }
 
+    /// The time from which the age of a message counts, in microseconds since 1970: that of its queue id, unless the
+    /// clock of the machine was wrong then.
+    fn counts_from_us(&self, id: QueueId) -> u64 {
+        id.unix_us()
+    }
+
     /// Why the recipient was not delivered when it was last tried, as far as that is still known.
     fn reason(&self, id: QueueId, recipient: u32) -> Option<String>;
 

@@ -91,9 +91,9 @@ impl Selection {
         !self.needs_addresses() && self.destination.is_none() && self.state.is_none()
     }
 
-    /// Returns whether a message of this age may match.
-    pub(super) fn matches_age(&self, id: QueueId, now_us: u64) -> bool {
-        let age = Duration::from_micros(now_us.saturating_sub(id.unix_us()));
+    /// Returns whether a message whose age counts from then may match.
+    pub(super) fn matches_age(&self, counts_from_us: u64, now_us: u64) -> bool {
+        let age = Duration::from_micros(now_us.saturating_sub(counts_from_us));
         self.older.is_none_or(|limit| age >= limit) && self.younger.is_none_or(|limit| age < limit)
     }
 

@@ -67,7 +67,7 @@ impl QueueView<'_> {
         let mut line = MessageLine {
             id: found.id.to_string(),
             arrived: arrived_us / 1_000_000,
-            age: self.now_us.saturating_sub(arrived_us) / 1_000_000,
+            age: self.now_us.saturating_sub(self.delivery.counts_from_us(found.id)) / 1_000_000,
             waiting: count(found.waiting),
             trouble: found.trouble.clone(),
             ..MessageLine::default()

@@ -353,7 +353,7 @@ impl OutboundSession<'_> {
     /// Begins the transaction of a job, or settles it when this peer cannot take it.
     async fn begin(&mut self, job: Job, mut outgoing: OutboundMessage) {
         self.tokens += 1;
-        let now = self.work.context.unix_now();
+        let now = self.work.context.now_of(&outgoing.envelope);
         if let Some(cause) = Cause::too_late(&outgoing.envelope, now) {
             return self.refuse(&job, &outgoing, cause).await;
         }

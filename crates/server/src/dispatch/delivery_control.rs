@@ -36,6 +36,10 @@ impl DeliveryControl for Dispatch {
         micros(self.now())
     }
 
+    fn counts_from_us(&self, id: QueueId) -> u64 {
+        micros(self.clock.counts_from(Duration::from_micros(id.unix_us())))
+    }
+
     fn reason(&self, id: QueueId, recipient: u32) -> Option<String> {
         self.reasons.get(id, recipient).map(|(_, text)| text.to_string())
     }

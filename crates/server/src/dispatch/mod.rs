@@ -23,12 +23,12 @@ mod task;
 use crate::config::{Config, DeliveryMode};
 use crate::context::Context;
 use crate::deadline;
-use crate::env::clock;
 use crate::intake::DownRecipients;
 use crate::message::{Deferrals, MessageReader};
 use crate::next_hop::smart_hosts;
 use crate::resolve;
 use crate::routing::Routing;
+use crate::server_clock::ServerClock;
 use crate::settle;
 #[cfg(test)]
 use crate::simulation::{Sabotage, Sizes, is_sabotaged, let_go};
@@ -41,8 +41,8 @@ pub(crate) use renewal::Renewal;
 use resolve::{Site, SiteCache};
 pub(crate) use restore::{Pass, reconfigure, restore};
 use schedule::{
-    Action, Class, ConnectionId, DestinationId, Feedback, Job, Lag, NextJob, Overdue, Positions, QueueEntry, Scheduler,
-    Settings,
+    Action, Class, ClockSteps, ConnectionId, DestinationId, Feedback, Job, Lag, NextJob, Overdue, Positions,
+    QueueEntry, Scheduler, Settings,
 };
 use site_lookup::Lookups;
 pub(crate) use site_lookup::answer_resolve;
@@ -51,7 +51,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 pub(crate) use task::{Task, TaskFuture};
 use tokio::sync::{Notify, Semaphore, mpsc};
 
@@ -143,9 +143,8 @@ pub(crate) struct Dispatch {
     pub(crate) passes: AtomicU64,
     /// Permits for reports on overdue mail.
     tellings: Semaphore,
-    /// The wall time at `began`: a wall clock that does not jump.
-    epoch: Duration,
-    began: Instant,
+    /// The time by which it goes.
+    pub(crate) clock: Arc<ServerClock>,
 }
 
 struct DispatchState {
@@ -171,7 +170,7 @@ impl fmt::Debug for Dispatch {
 }
 
 /// Returns the scheduler's limits as they are configured.
-fn settings(config: &Config) -> Settings {
+fn settings(config: &Config, clock_steps: ClockSteps) -> Settings {
     let delivery = &config.delivery;
     let count = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
     #[cfg(test)]
@@ -196,6 +195,7 @@ fn settings(config: &Config) -> Settings {
         learn_pace,
         isolate_lists,
         hold_fresh: delivery.mode == DeliveryMode::Queue,
+        clock_steps,
         ..Settings::default()
     }
 }
@@ -226,16 +226,16 @@ impl Dispatch {
         spool: Arc<Spool>,
         config: &Config,
         routing: Arc<Routing>,
+        clock: Arc<ServerClock>,
     ) -> Arc<Self> {
         let (tasks, inbox) = mpsc::unbounded_channel();
-        let epoch = Duration::from_micros(clock::unix_us());
-        let seed = u64::try_from(epoch.as_nanos() & u128::from(u64::MAX)).unwrap_or(0);
+        let seed = u64::try_from(clock.now().as_nanos() & u128::from(u64::MAX)).unwrap_or(0);
         Arc::new(Self {
             messages: MessageReader::new(Arc::clone(&spool)),
             deferrals: Deferrals::default(),
             spool,
             state: Mutex::new(DispatchState {
-                scheduler: Scheduler::new(settings(config), seed),
+                scheduler: Scheduler::new(settings(config, clock.steps()), seed),
                 posts: HashMap::new(),
                 sites: SiteCache::default(),
                 lookups: Lookups::new(),
@@ -257,20 +257,19 @@ impl Dispatch {
             #[cfg(test)]
             passes: AtomicU64::new(0),
             tellings: Semaphore::new(TELLINGS_MAX),
-            epoch,
-            began: clock::now(),
+            clock,
         })
     }
 
     /// Dispatches without reasons of waiting mail.
     #[cfg(test)]
     pub(crate) fn new(spool: Arc<Spool>, config: &Config, routing: Arc<Routing>) -> Arc<Self> {
-        Self::knowing(settle::Reasons::default(), spool, config, routing)
+        Self::knowing(settle::Reasons::default(), spool, config, routing, Arc::new(ServerClock::forgetful()))
     }
 
     /// Returns the time since 1970.
     pub(crate) fn now(&self) -> Duration {
-        self.epoch + clock::now().saturating_duration_since(self.began)
+        self.clock.now()
     }
 
     /// Makes all destinations of the spool due. With `anew` the configuration may lead to other hosts: destinations
@@ -298,8 +297,18 @@ impl Dispatch {
         }
         drop(state);
         if renewal.asks_hosts() {
-            self.with_scheduler(|scheduler, now| scheduler.reconfigure(settings(config), now));
+            self.with_scheduler(|scheduler, now| scheduler.reconfigure(settings(config, self.clock.steps()), now));
         }
+    }
+
+    /// Looks at the wall clock. Steps of it are no age of waiting mail. Returns a message for the operator.
+    pub(crate) fn look_at_clock(&self) -> Option<String> {
+        let (text, is_new) = self.clock.look();
+        if is_new {
+            let config = self.lock().config.clone();
+            self.with_scheduler(|scheduler, now| scheduler.reconfigure(settings(&config, self.clock.steps()), now));
+        }
+        text
     }
 
     /// Looks soon again for hosts of destinations that waited only for name servers, which answer again.
@@ -482,6 +491,7 @@ impl Dispatch {
     /// Watches the time by which a message is to be delivered, which was in line and waits in the spool now.
     pub(crate) fn expect(&self, envelope: &Envelope, recipients: &Positions) {
         let Some(at) = deadline::to_come(envelope) else { return };
+        let at = self.clock.time_of(envelope, at);
         let mut places: BTreeMap<_, Vec<u32>> = BTreeMap::new();
         for some in recipients.as_slice().chunks(STATES_MAX) {
             for (entry, name) in self.spool.states_of(envelope.id, some.iter().copied()) {
@@ -648,7 +658,7 @@ impl Dispatch {
     #[cfg(test)]
     pub(crate) fn shrink(&self, ready_max: usize) {
         let ready_max = if is_sabotaged(Sabotage::LoadAll) { usize::MAX } else { ready_max };
-        let settings = Settings { ready_max, ..settings(&self.lock().config) };
+        let settings = Settings { ready_max, ..settings(&self.lock().config, self.clock.steps()) };
         self.with_scheduler(|scheduler, now| scheduler.reconfigure(settings, now));
     }
 

@@ -107,6 +107,7 @@ async fn settle_by_time(
         Err(OverdueReadError) => return Some(later),
     };
     let Some(at) = deadline::to_come(&outgoing.envelope) else { return Some(Duration::MAX) };
+    let at = dispatch.clock.time_of(&outgoing.envelope, at);
     if context.unix_now() < at {
         return Some(at.max(soon));
     }
@@ -207,7 +208,7 @@ fn younger_than_thought(context: &Context, envelope: &Envelope, kind: Overdue) -
         (Overdue::Warn, None) => given_up.min(envelope.waits_since() + delivery.warn_after),
         _ => given_up,
     };
-    let left = at.saturating_sub(context.unix_now());
+    let left = at.saturating_sub(context.now_of(envelope));
     (!left.is_zero()).then_some(left)
 }
 

@@ -1,6 +1,7 @@
 //! Where accepted messages go: the spool, or nowhere (`mailrace sink`).
 
 use crate::env::clock;
+use crate::server_clock::ServerClock;
 use mail::{PastIds, QueueId, QueueIds};
 use spool::{Pressure, Spool, Store as _};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,6 +18,8 @@ pub enum MessageStore {
         ids: Mutex<QueueIds>,
         /// Names for messages that another server accepted earlier.
         past: Mutex<PastIds>,
+        /// The time of new messages; without one they have that of the wall clock.
+        clock: Option<Arc<ServerClock>>,
     },
     /// Counts messages and forgets them; `mailrace sink` uses it.
     Discard {
@@ -33,7 +36,24 @@ impl MessageStore {
     /// Stores messages in `spool`, which is open for the `epoch`th time.
     #[must_use]
     pub fn spool(spool: Arc<Spool>, ids: QueueIds, epoch: u64) -> Self {
-        Self::Spool { spool, ids: Mutex::new(ids), past: Mutex::new(PastIds::of_epoch(epoch)) }
+        Self::Spool { spool, ids: Mutex::new(ids), past: Mutex::new(PastIds::of_epoch(epoch)), clock: None }
+    }
+
+    /// Has new messages get the server's time.
+    #[must_use]
+    pub(crate) fn timed_by(mut self, server_clock: &Arc<ServerClock>) -> Self {
+        if let Self::Spool { clock, .. } = &mut self {
+            *clock = Some(Arc::clone(server_clock));
+        }
+        self
+    }
+
+    /// Returns the time of a message that comes now, in microseconds since 1970.
+    fn now_us(&self) -> u64 {
+        match self {
+            Self::Spool { clock: Some(clock), .. } => u64::try_from(clock.now().as_micros()).unwrap_or(u64::MAX),
+            Self::Spool { .. } | Self::Discard { .. } => clock::unix_us(),
+        }
     }
 
     /// Stores nothing.
@@ -45,7 +65,7 @@ impl MessageStore {
     /// Returns the queue id of a new message.
     pub fn next_id(&self) -> QueueId {
         let (Self::Spool { ids, .. } | Self::Discard { ids, .. }) = self;
-        ids.lock().unwrap_or_else(PoisonError::into_inner).next(clock::unix_us())
+        ids.lock().unwrap_or_else(PoisonError::into_inner).next(self.now_us())
     }
 
     /// Returns the queue id of a message that came at `at_us`, in microseconds since 1970, and waited elsewhere until
@@ -54,7 +74,7 @@ impl MessageStore {
         let Self::Spool { past, spool, .. } = self else { return self.next_id() };
         let mut past = past.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
-            let id = past.next(at_us, clock::unix_us());
+            let id = past.next(at_us, self.now_us());
             if spool.states(id).is_empty() {
                 return id;
             }

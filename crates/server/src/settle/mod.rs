@@ -379,11 +379,12 @@ fn judge(
     };
     let now = context.unix_now();
     let envelope = attempt.envelope;
-    if let Some(cause) = Cause::too_late(envelope, now) {
+    let now_of = context.now_of(envelope);
+    if let Some(cause) = Cause::too_late(envelope, now_of) {
         return RecipientDecision { fate: AttemptOutcome::Failed(cause), kind: Some(Kind::Failed), state: done };
     }
     // RFC 4865 §4.2: a message that was held has waited since it was released
-    let age = now.saturating_sub(envelope.waits_since());
+    let age = now_of.saturating_sub(envelope.waits_since());
     if age >= delivery.give_up_after {
         return RecipientDecision { fate: AttemptOutcome::Failed(cause), kind: Some(Kind::Failed), state: done };
     }
@@ -395,9 +396,9 @@ fn judge(
             now + live.retry.retry_after(tried.tries(), seed)
         }
     };
-    let state = tried.until(deadline::cap_due(envelope, due, now));
+    let state = tried.until(deadline::cap_due(envelope, due, now, |at| context.time_of(envelope, at)));
     let is_late = match deadline::wants_to_hear(envelope) {
-        Some(at) => now >= at,
+        Some(at) => now_of >= at,
         None => !delivery.warn_after.is_zero() && age >= delivery.warn_after,
     };
     let is_late = is_late && !before.is_warned();
@@ -498,7 +499,7 @@ pub(crate) fn log_fate(context: &Context, attempt: &Attempt<'_>, fate: &AttemptO
 /// Writes one line for the recipients that share a result.
 fn log(context: &Context, attempt: &Attempt<'_>, judged: &[RecipientDecision]) {
     let envelope = attempt.envelope;
-    let delay = context.unix_now().saturating_sub(Duration::from_micros(envelope.received.at_us));
+    let delay = context.age_of(envelope.id);
     let names: Vec<String> = envelope.recipients.iter().map(|one| format!("<{}>", one.address)).collect();
     let mut is_logged = vec![false; judged.len()];
     for (number, one) in judged.iter().enumerate() {

@@ -92,12 +92,13 @@ pub(super) async fn report_recipients(
     let envelope = attempt.envelope;
     let (at_us, offset_seconds) = report_time();
     let given_up = deadline::tried_until(envelope, live.config.delivery.give_up_after);
+    let given_up = context.time_of(envelope, given_up);
     let facts = AttemptFacts {
         remote: remote(&attempt.next_hop),
         is_try: attempt.is_try,
         at_us,
         given_up_us: u64::try_from(given_up.as_micros()).unwrap_or(u64::MAX),
-        is_past_time: deadline::is_late(envelope, context.unix_now()),
+        is_past_time: deadline::is_late(envelope, context.now_of(envelope)),
     };
     let of = |at: &usize| facts.recipient_report(judged.get(*at)?, envelope.recipients.get(*at)?);
     let reports: Vec<RecipientReport<'_>> = wanted.iter().take(RECIPIENTS_MAX).filter_map(of).collect();

@@ -33,6 +33,7 @@ use crate::mailer_statistics::MailerStatistics;
 use crate::pickup;
 use crate::routing::expansions::Expansions;
 use crate::routing::{self, Routing};
+use crate::server_clock::ServerClock;
 use crate::settle::Reasons;
 use crate::sink::Behaviour;
 use crate::tls::{Acceptor, Connector};
@@ -243,7 +244,13 @@ impl Prepared {
             Some(_) => HostTable::open(&config),
             None => (HostTable::in_memory(&config), None),
         };
-        let message_store = message_store(opened.as_ref());
+        let newest = opened.as_ref().and_then(|(_, recovery)| QueueId::from_u64(recovery.largest_id));
+        let (server_clock, clock_texts) = match &opened {
+            Some(_) => ServerClock::open(&config, newest.map(|id| Duration::from_micros(id.unix_us()))),
+            None => (ServerClock::forgetful(), Vec::new()),
+        };
+        let server_clock = Arc::new(server_clock);
+        let message_store = message_store(opened.as_ref(), server_clock.now()).timed_by(&server_clock);
         let spool = opened.as_ref().map(|(spool, _)| Arc::clone(spool));
         let reasons = config::read_safe_reasons(config.delivery.classes.as_deref(), &routing::load::trust(&config))
             .map_err(|faults| StartError::Config(lines(&faults)))?;
@@ -262,7 +269,7 @@ impl Prepared {
         let dispatch = spool.as_ref().map(|spool| {
             let (reasons, problem) = Reasons::open(&config.spool.path, spool);
             unknown = problem;
-            Dispatch::knowing(reasons, Arc::clone(spool), &config, Arc::clone(&maps))
+            Dispatch::knowing(reasons, Arc::clone(spool), &config, Arc::clone(&maps), Arc::clone(&server_clock))
         });
         let context = Arc::new(Context {
             message_store,
@@ -293,7 +300,7 @@ impl Prepared {
         });
         let texts: Vec<String> = warnings.into_iter().chain(loaded.notes).collect();
         let notes: Vec<String> = bound.notes.iter().map(ToString::to_string).collect();
-        let of_spool: Vec<String> = forgotten.into_iter().chain(unknown).collect();
+        let of_spool: Vec<String> = forgotten.into_iter().chain(unknown).chain(clock_texts).collect();
         warn_at_start(&context, &texts, &notes, &of_spool);
         say_started(&context, opened.as_ref().map(|(_, recovery)| recovery), bound.listeners.len());
         if let Some(hardening) = &hardening {
@@ -371,14 +378,18 @@ fn open_spool(config: &Config) -> Result<(Arc<Spool>, Recovery), StartError> {
     Ok((Arc::new(spool), recovery))
 }
 
-pub(crate) fn message_store(opened: Option<&(Arc<Spool>, Recovery)>) -> MessageStore {
+/// Returns the store for messages of a server that starts at `now`.
+pub(crate) fn message_store(opened: Option<&(Arc<Spool>, Recovery)>, now: Duration) -> MessageStore {
     // One machine has one node; others come with the cluster.
     let node = Node::default();
     match opened {
         None => MessageStore::discard(QueueIds::new(node)),
         Some((spool, recovery)) => {
-            let ids = QueueId::from_u64(recovery.largest_id)
-                .map_or_else(|| QueueIds::new(node), |largest| QueueIds::after(node, largest));
+            let now_us = u64::try_from(now.as_micros()).unwrap_or(u64::MAX);
+            let ids = match QueueId::from_u64(recovery.largest_id) {
+                Some(largest) => QueueIds::resume(node, largest, now_us, recovery.epoch),
+                None => QueueIds::new(node),
+            };
             MessageStore::spool(Arc::clone(spool), ids, recovery.epoch)
         }
     }

@@ -1,4 +1,4 @@
-//! Writes the files of the spool directory that hold no mail: `hosts` and `replies`.
+//! Writes the files of the spool directory that hold no mail: `hosts`, `replies` and `clock`.
 
 use crate::context::Context;
 use crate::env::blocking;
@@ -24,10 +24,19 @@ pub(crate) async fn save_periodically(context: Arc<Context>) {
 /// # Cancel safety
 /// Each file is the old one or the new one.
 pub(crate) async fn save(context: &Arc<Context>) {
+    if let Some(dispatch) = &context.dispatch {
+        if let Some(text) = dispatch.look_at_clock() {
+            context.record(&Event::Spool { severity: Severity::Warning, text: &text });
+        }
+        if context.stop.has_begun() {
+            dispatch.clock.save_soon();
+        }
+    }
     let saver = Arc::clone(context);
     let saved = blocking::run(move || {
         let replies = saver.dispatch.as_ref().map_or(Ok(()), |dispatch| dispatch.reasons.save());
-        [saver.hosts.save(), replies]
+        let last_time = saver.dispatch.as_ref().map_or(Ok(()), |dispatch| dispatch.clock.save());
+        [saver.hosts.save(), replies, last_time]
     });
     // A panic is reported where it happens.
     for text in saved.await.into_iter().flatten().filter_map(Result::err) {

@@ -10,8 +10,8 @@ use crate::log::LogError;
 use observe::Ruleset;
 use observe::counters::{Counter, Outcome, Temporary};
 use operator::answers::{
-    AcceptedMessages, ConnectionCounts, DeliveryConnections, DeliveryCounts, FailingLog, LogStatus, LoginOverLimit,
-    PickupStatus, QueueStatus, RefusedRecipients, SpoolStatus, StatusAnswer, StopStatus,
+    AcceptedMessages, ClockStatus, ConnectionCounts, DeliveryConnections, DeliveryCounts, FailingLog, LogStatus,
+    LoginOverLimit, PickupStatus, QueueStatus, RefusedRecipients, SpoolStatus, StatusAnswer, StopStatus,
 };
 use spool::Statistics;
 
@@ -31,6 +31,7 @@ impl Server {
             hostname: live.config.hostname.clone(),
             pid: machine::pid(),
             uptime_seconds: clock::now().saturating_duration_since(context.began).as_secs(),
+            clock: self.clock_status(),
             stopping: stop.is_some(),
             stop,
             config: self.source.as_ref().and_then(|source| Some(source.path.as_ref()?.display().to_string())),
@@ -60,6 +61,13 @@ impl Server {
 
     fn count(&self, counter: Counter) -> u64 {
         self.context.log.counter(counter)
+    }
+
+    /// Describes the clocks if the machine's is implausible.
+    fn clock_status(&self) -> Option<ClockStatus> {
+        let server_clock = &self.context.dispatch.as_ref()?.clock;
+        server_clock.doubted()?;
+        Some(ClockStatus { machine: clock::unix_us() / 1_000_000, server: server_clock.now().as_secs() })
     }
 
     /// Describes the tasks that delay the stop; `None` before a stop.

@@ -155,7 +155,7 @@ impl Machine {
         let listen = config.listen.first().unwrap();
         let lane = Arc::new(ListenerProfile::new(&config, listen, None, None));
         let context = Arc::new(Context {
-            message_store: start::message_store(Some(&opened)),
+            message_store: start::message_store(Some(&opened), Duration::from_micros(clock::unix_us())),
             log: self.log.clone(),
             routing: ArcSwap::from_pointee(crate::routing::Routing::plain()),
             resolver: ArcSwap::from_pointee(Resolver::new(&config.dns).unwrap()),

@@ -63,7 +63,7 @@ async fn one(work: &mut AttemptWork<'_>, to: &To, job: &Job) {
         Err(LoadError::Nothing) => return work.records.push((job.clone(), Feedback::Unsent, None)),
         Err(LoadError::Unread(why)) => return work.put_aside(job, &why),
     };
-    let now = work.context.unix_now();
+    let now = work.context.now_of(&outgoing.envelope);
     if let Some(cause) = Cause::too_late(&outgoing.envelope, now) {
         return work
             .fail(job, &ConnectError { text: cause.text.to_string(), ..ConnectError::deferral((4, 7), String::new()) })
