@@ -308,3 +308,13 @@ fn one_too_many_goes_with_the_next_transaction() {
         assert!(!is_crowded(line), "{line}");
     }
 }
+
+// RFC 3463 §3.5 (test)
+#[test]
+fn mail_whose_time_is_over_fails_with_5_4_7() {
+    let envelope = Trial::new().store(1);
+    let at = |seconds| envelope.waits_since() + Duration::from_secs(seconds);
+    assert!(Cause::too_late(&envelope, at(3_599)).is_none());
+    let cause = Cause::too_late(&envelope, at(3_601)).expect("the hour is over");
+    assert_eq!(cause.status.to_string(), "5.4.7");
+}
