@@ -57,7 +57,7 @@ fn remove_earlier(dir: &Path, disk: &dyn Disk) -> Result<(), Failure> {
         let path = dir.join(&name);
         match name.as_str() {
             "SPOOL" | "SPOOL.tmp" | "epoch" | "epoch.tmp" | "lock" | MARKER => files.push(path),
-            "hosts" | "hosts.tmp" | "replies" | "replies.tmp" => files.push(path),
+            "hosts" | "hosts.tmp" | "replies" | "replies.tmp" | "clock" | "clock.tmp" => files.push(path),
             _ if is_shard(&name) && path.is_dir() => {
                 files.extend(segments(&path, disk)?);
                 shards.push(path);
