@@ -244,12 +244,7 @@ impl Prepared {
             Some(_) => HostTable::open(&config),
             None => (HostTable::in_memory(&config), None),
         };
-        let newest = opened.as_ref().and_then(|(_, recovery)| QueueId::from_u64(recovery.largest_id));
-        let (server_clock, clock_texts) = match &opened {
-            Some(_) => ServerClock::open(&config, newest.map(|id| Duration::from_micros(id.unix_us()))),
-            None => (ServerClock::forgetful(), Vec::new()),
-        };
-        let server_clock = Arc::new(server_clock);
+        let (server_clock, clock_texts) = server_clock(&config, opened.as_ref());
         let message_store = message_store(opened.as_ref(), server_clock.now()).timed_by(&server_clock);
         let spool = opened.as_ref().map(|(spool, _)| Arc::clone(spool));
         let reasons = config::read_safe_reasons(config.delivery.classes.as_deref(), &routing::load::trust(&config))
@@ -376,6 +371,14 @@ fn open_spool(config: &Config) -> Result<(Arc<Spool>, Recovery), StartError> {
     let (spool, recovery) =
         Spool::open(config::spool_settings(config), Arc::new(RealDisk::new())).map_err(StartError::Spool)?;
     Ok((Arc::new(spool), recovery))
+}
+
+/// Opens the clock of the spool, or one that keeps nothing where there is none, and messages for the operator.
+fn server_clock(config: &Config, opened: Option<&(Arc<Spool>, Recovery)>) -> (Arc<ServerClock>, Vec<String>) {
+    let Some((_, recovery)) = opened else { return (Arc::new(ServerClock::forgetful()), Vec::new()) };
+    let newest = QueueId::from_u64(recovery.largest_id).map(|id| Duration::from_micros(id.unix_us()));
+    let (clock, texts) = ServerClock::open(config, newest);
+    (Arc::new(clock), texts)
 }
 
 /// Returns the store for messages of a server that starts at `now`.
