@@ -54,7 +54,7 @@ pub(crate) const ROOMS: &[Room] = &[
     Room {
         name: "mailrace",
         pure: false,
-        may_use: &["mail", "smtp", "spool", "observe", "operator", "route", "filter", "bench", "server", "sim"],
+        may_use: &["mail", "smtp", "spool", "observe", "operator", "os", "route", "filter", "bench", "server", "sim"],
     },
     Room { name: "testkit", pure: false, may_use: &["mail", "spool"] },
     Room { name: "xtask", pure: false, may_use: &[] },

@@ -31,8 +31,8 @@ mod terminal_text;
 
 use clap::{Parser, Subcommand};
 use exit::Exit;
+use os::error::without_numbers;
 use sendmail::Personality;
-use server::env::error::without_numbers;
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;

@@ -21,5 +21,5 @@ pub(crate) use settings::{smtp_settings, spool_settings};
 /// cannot ask it.
 #[must_use]
 pub(crate) fn has_nss(local: &Local) -> bool {
-    local.allows_nss() && crate::env::nss::is_there()
+    local.allows_nss() && os::nss::is_there()
 }

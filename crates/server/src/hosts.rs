@@ -6,8 +6,8 @@
 //! Not here: the hosts of a destination (`resolve`), and the effect of a failure on a destination (`dispatch`).
 
 use crate::config::Config;
-use crate::env::clock;
 use crate::state_file::StateFile;
+use os::clock;
 use schedule::{HostSettings, Hosts};
 use std::net::SocketAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};

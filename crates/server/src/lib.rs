@@ -3,8 +3,8 @@
 //! The files follow the way of a message: [`accept`] takes connections, `session` drives the protocol, [`admit`]
 //! decides which client may send to which recipient, [`intake`] makes messages durable. `shell` starts, reloads and
 //! ends the server; `context` has the state that all connections share, `hosts` the state of next hops; `state_file`
-//! keeps tables that help and may be lost. [`config`], [`log`], [`auth`], [`tls`], [`dns`] and [`env`] serve them;
-//! [`control`] and [`queue`] are those of crate `operator`. [`submit`] and `pickup` are the two ends of the directory
+//! keeps tables that help and may be lost. [`config`], [`log`], [`auth`], [`tls`], [`dns`] and the crate `os` serve them;
+//! The control socket is that of crate `operator`. [`submit`] and `pickup` are the two ends of the directory
 //! where programs of this machine submit mail.
 
 #![forbid(unsafe_code)]
@@ -47,7 +47,4 @@ mod tasks;
 pub mod tls;
 mod transport;
 
-pub use ::operator::{control, queue};
-pub(crate) use ::operator::{delivery_watch, mailer_statistics, user_share};
-pub use os as env;
 pub use shell::{ConfigSource, ShutdownSummary, StartError, explain, start};

@@ -4,9 +4,9 @@
 //! directory, from which the next server knows the last time. Trace fields, reports and the log have the wall clock.
 
 use crate::config::Config;
-use crate::env::clock;
 use crate::state_file::StateFile;
 use mail::Envelope;
+use os::clock;
 use schedule::{ClockEvent, ClockStep, ClockSteps, SERVER_TIME_BYTES_MAX, ServerTime};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -6,7 +6,7 @@ use super::options::Limits;
 use super::site::{Site, Trouble};
 use mail::submission::{Completion, Draft, HEADER_BYTES_MAX, HeaderRecipients};
 use mail::{AddressError, Recipient, RecipientParams, ReversePath};
-use server::env::clock;
+use os::clock;
 use server::submit::{Filed, Filing, Submission, Terms};
 use std::collections::HashSet;
 

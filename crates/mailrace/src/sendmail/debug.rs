@@ -3,7 +3,7 @@
 
 use super::arguments::Debug;
 use super::site::Site;
-use server::env::addresses;
+use os::addresses;
 
 /// Prints the requested values.
 pub(super) fn print_values(levels: Debug, site: &Site) {

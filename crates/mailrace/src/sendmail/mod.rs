@@ -27,7 +27,7 @@ mod verify;
 
 use crate::exit::Failure;
 use arguments::{Mode, SendmailArguments};
-use server::env::clock;
+use os::clock;
 use site::Site;
 use std::ffi::OsString;
 use std::io::{self, Write as _};

@@ -115,7 +115,7 @@ fn caller() -> (String, String, Option<PathBuf>) {
     let is_own = |line: &&str| line.split(':').nth(2).and_then(|number| number.parse::<u32>().ok()) == Some(uid);
     let own = passwd.lines().find(is_own).map(str::to_owned);
     // Users of a directory have no line in the file.
-    let own = own.or_else(|| server::env::nss::line_of(uid).ok().flatten());
+    let own = own.or_else(|| os::nss::line_of(uid).ok().flatten());
     let line = own.as_ref().map(|line| line.split(':').collect::<Vec<_>>());
     let home = std::env::var_os("HOME").map(PathBuf::from);
     let Some(fields) = line else { return (uid.to_string(), String::new(), home) };

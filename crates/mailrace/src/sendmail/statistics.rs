@@ -116,7 +116,7 @@ fn mailers_text(answer: &MailersAnswer, form: PrintOptions) -> String {
     let MailersAnswer { since, connections, connections_to, connections_refused: refused, .. } = *answer;
     let mut text = String::new();
     if form.is_for_programs {
-        writeln!(text, "{since} {}", server::env::clock::unix_us() / 1_000_000).expect("a string takes everything");
+        writeln!(text, "{since} {}", os::clock::unix_us() / 1_000_000).expect("a string takes everything");
     } else {
         let at = ctime(since.saturating_mul(1_000_000));
         text.push_str(&format!("Statistics from {at}\n"));

@@ -11,7 +11,7 @@ use super::site::{Site, Trouble};
 use super::traffic::Traffic;
 use mail::submission::Lines;
 use mail::{Client, Reply, ReplyCode};
-use server::env::clock;
+use os::clock;
 use server::submit::Submission;
 use smtp::server::{BareNewline, Dialect, Question, Session, Settings, Step, Verdict};
 use std::io::{self, Read as _, Write as _};

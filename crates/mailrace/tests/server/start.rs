@@ -86,7 +86,7 @@ fn a_spool_that_is_none() {
 
 #[test]
 fn root_becomes_the_user_that_is_configured() {
-    if !server::env::machine::is_root() {
+    if !os::machine::is_root() {
         return;
     }
     // The user must reach the spool.

@@ -26,13 +26,13 @@ mod users;
 pub use hash::{HashError, Scheme, hash_password};
 
 use crate::config;
-use crate::env::clock;
-use crate::env::safe_file::Trust;
 use arc_swap::ArcSwap;
 use attempts::{AttemptLimits, Attempts, Limited};
 use dialog::{Dialog, DialogStep, MECHANISMS};
 use mail::{EnhancedCode, Reply, ReplyCode};
 use observe::Limit;
+use os::clock;
+use os::safe_file::Trust;
 use smtp::server::Verdict;
 use std::fmt;
 use std::net::IpAddr;

@@ -14,8 +14,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::hash::{Cost, Hash};
 use super::scram::{self, Keys};
 use super::{Problem, prepare};
-use crate::env::safe_file::{Refusal, Trust};
 use arc_swap::ArcSwap;
+use os::safe_file::{Refusal, Trust};
 
 /// Some 200,000 users.
 const FILE_BYTES_MAX: u64 = 64 << 20;

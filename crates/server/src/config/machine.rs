@@ -1,7 +1,7 @@
 //! The machine and the user that defaults depend on.
 
 use super::Machine;
-use crate::env::machine;
+use os::machine;
 use std::path::PathBuf;
 
 /// Asks for the name of this machine and for the user of this process.

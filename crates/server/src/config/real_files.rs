@@ -1,10 +1,10 @@
 //! Looks at the files of this machine for the checks of a configuration.
 
 use super::{Config, FileStatus, Files, Local, Mailbox, Tls, reasons};
-use crate::env::accounts::Accounts;
-use crate::env::error::words;
-use crate::env::safe_file::Trust;
-use crate::env::{machine, privileges};
+use os::accounts::Accounts;
+use os::error::words;
+use os::safe_file::Trust;
+use os::{machine, privileges};
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! The rules by which replies get their reason: those of `delivery.classes`, or those that come with mailrace.
 
-use crate::env::safe_file::{Refusal, Trust};
 use observe::reason::Rules;
+use os::safe_file::{Refusal, Trust};
 use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;

@@ -20,13 +20,13 @@ use super::peer::Peer;
 use crate::config::{Config, Delivery, EffectiveRule, RouteProtocol};
 use crate::context::Context;
 use crate::dispatch::ConnectionSignal;
-use crate::env::clock;
 use crate::routing::Routing;
 #[cfg(test)]
 use crate::simulation::{Sabotage, is_sabotaged};
 use crate::transport::{Transport, Wait};
 use mail::Outcome;
 use observe::NextHop;
+use os::clock;
 use schedule::{AvoidedExtensions, Failure, Hosts, Lane};
 use smtp::client::{
     ClientDialect, ClientLimits, ClientSession, ClientSettings, ClientStep, Closing, Loss, Stage, TlsUse,

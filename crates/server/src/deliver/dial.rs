@@ -7,10 +7,10 @@
 use super::Candidate;
 use crate::config::EffectiveRule;
 use crate::context::Context;
-use crate::env::clock;
-use crate::env::error::words;
 use crate::next_hop::Endpoint;
 use crate::transport::Transport;
+use os::clock;
+use os::error::words;
 use schedule::Failure;
 use std::io;
 use std::net::{IpAddr, SocketAddr};

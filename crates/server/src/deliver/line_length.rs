@@ -6,10 +6,10 @@
 //! of at most 64 KiB is sent from what was read.
 
 use super::outbound_session::{OutboundSession, Unread};
-use crate::env::blocking;
 use crate::message::{Content, OutboundMessage};
 use mail::Body;
 use mail::seven_bit::shorten_lines;
+use os::blocking;
 use schedule::Job;
 use std::collections::VecDeque;
 

@@ -7,10 +7,10 @@
 //! the signal of dispatch.
 
 use super::Candidate;
-use crate::env::clock;
 use crate::routing::Routing;
 use crate::tls::TlsInfo;
 use crate::transport::{FAR, Transport, Wait};
+use os::clock;
 use smtp::client::{ClientSession, ClientStep, Loss, Stage};
 use std::future::{Future, poll_fn};
 use std::io::IoSlice;

@@ -9,7 +9,6 @@ use super::connect_error::ConnectError;
 use super::link::{Link, Next};
 use super::{AttemptWork, answers, extensions, learn, peer};
 use crate::dispatch::ConnectionSignal;
-use crate::env::{blocking, clock};
 use crate::message::Content;
 use crate::message::{LoadError, OutboundMessage, ReadError};
 use crate::settle::{Attempt, AttemptOutcome, Cause};
@@ -17,6 +16,7 @@ use crate::settle::{Attempt, AttemptOutcome, Cause};
 use crate::simulation::{Sabotage, is_sabotaged};
 use crate::transport::Wait;
 use mail::{Body, EnhancedCode, Outcome, QueueId};
+use os::{blocking, clock};
 use schedule::{Failure, Feedback, Hosts, Job, Lag, NextJob, Standing};
 use smtp::client::{Answer, ClientStep, Closing, Finished, Loss, Misfit, Stage};
 #[cfg(test)]

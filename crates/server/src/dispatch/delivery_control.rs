@@ -1,10 +1,10 @@
 //! The side of dispatch that serves the queue commands: their questions and their orders.
 
 use super::{Dispatch, micros};
-use crate::queue::{
+use mail::QueueId;
+use operator::queue::{
     Bounced, DeliveryControl, DestinationState, Destinations, DownState, RecipientSelection, WaitCause,
 };
-use mail::QueueId;
 use schedule::{Health, SiteView};
 use spool::Store as _;
 use std::sync::Arc;

@@ -4,12 +4,12 @@
 use super::task::Task;
 use super::{Dispatch, Renewal, rehome};
 use crate::context::Context;
-use crate::env::blocking;
-use crate::queue::{DeliveryControl as _, Destinations};
 #[cfg(test)]
 use crate::simulation::{Sabotage, is_sabotaged};
 use bytes::Bytes;
 use observe::{Event, Severity};
+use operator::queue::{DeliveryControl as _, Destinations};
+use os::blocking;
 use schedule::Scheduler;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};

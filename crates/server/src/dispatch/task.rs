@@ -4,8 +4,8 @@
 
 use super::{ConnectTarget, ConnectionSignal};
 use crate::dns::NoHosts;
-use crate::queue::{Bounced, RecipientSelection};
 use mail::QueueId;
+use operator::queue::{Bounced, RecipientSelection};
 use schedule::{ConnectionId, DestinationId, Job, Overdue, Positions, QueueEntry};
 use std::future::Future;
 use std::pin::Pin;

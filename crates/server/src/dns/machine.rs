@@ -6,7 +6,7 @@
 //! Not here: when the files are read again (`shell::notes`), the questions to the servers (`servers`).
 
 use crate::config::Dns;
-use crate::env::error;
+use os::error;
 use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

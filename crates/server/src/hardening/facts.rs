@@ -5,7 +5,7 @@
 //! read adds nothing: its reader reports it.
 
 use crate::config::{self, Config, MapSource};
-use crate::env::accounts::Accounts;
+use os::accounts::Accounts;
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Read as _;

@@ -2,7 +2,7 @@
 //! that mail never needs (seccomp).
 //!
 //! [`needs`] computes the needs from the configuration, [`facts`] adds facts of the machine, [`roots`] finds the
-//! directories, [`crate::env::landlock`] and [`crate::env::seccomp`] tell the kernel. Both last until the process
+//! directories, [`os::landlock`] and [`os::seccomp`] tell the kernel. Both last until the process
 //! ends and bind all that it starts: `auth.program`, and without the helper of local delivery also programs of
 //! aliases. The helper is started before and is not bound.
 //!
@@ -14,10 +14,10 @@ pub mod needs;
 pub mod roots;
 
 use crate::config::{Config, Mailbox};
-use crate::env::landlock::{self, Applied};
-use crate::env::seccomp;
 use facts::HardeningFacts;
 use observe::Severity;
+use os::landlock::{self, Applied};
+use os::seccomp;
 use roots::Roots;
 use std::path::Path;
 

@@ -1,7 +1,7 @@
 //! Which files and directories the server needs after its start, computed from the configuration.
 //!
 //! The result is a plain value: paths, each with the key that names it and the rights below it. [`super::roots`] looks
-//! on the disk for the directories that rules are made for, and [`crate::env::landlock`] hands those to the kernel.
+//! on the disk for the directories that rules are made for, and [`os::landlock`] hands those to the kernel.
 //!
 //! - Every key whose value is a path counts, also one that is added later: it may be read until [`rights`] says
 //!   otherwise.
@@ -10,7 +10,7 @@
 
 use super::facts::{HardeningFacts, is_local};
 use crate::config::{self, Config, Mailbox};
-pub use crate::env::landlock::{Access, EXECUTE, READ, WRITE};
+pub use os::landlock::{Access, EXECUTE, READ, WRITE};
 use std::path::{Path, PathBuf};
 
 /// How far a rule reaches.

@@ -14,13 +14,13 @@ use super::content::FinishedContent;
 use super::message_store::MessageStore;
 use crate::context::Context;
 use crate::deadline;
-use crate::env::blocking;
 use crate::routing::expansions::{MEMBERS_AT_ONCE, PlannedMessage};
 use crate::routing::message_properties::MessageProperties;
 #[cfg(test)]
 use crate::simulation::{Sabotage, is_sabotaged};
 use mail::{Envelope, QueueId};
 use observe::{Event, Severity};
+use os::blocking;
 use schedule::Class;
 use spool::envelope::Encoded;
 use spool::{Change, Commit, Error, Hold, HoldKind, NewBody, NewRecipient, Spool, State, Status, Store as _};

@@ -1,8 +1,8 @@
 //! Where accepted messages go: the spool, or nowhere (`mailrace sink`).
 
-use crate::env::clock;
 use crate::server_clock::ServerClock;
 use mail::{PastIds, QueueId, QueueIds};
+use os::clock;
 use spool::{Pressure, Spool, Store as _};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

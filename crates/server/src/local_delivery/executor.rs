@@ -10,8 +10,6 @@
 //! keeps no more than a quarter of the deliveries busy; further mail for it is deferred, so that others have theirs.
 
 use crate::config::Config;
-use crate::env::accounts::Kept;
-use crate::env::{blocking, clock};
 use crate::lookup::files::Readers;
 use ::local::agent::{Agent, DeliveryTarget};
 use ::local::letter::{Content, Orders};
@@ -20,6 +18,8 @@ use ::local::person::Rights;
 use ::local::privileged::{HandoverResult, Helper};
 use ::local::workers::{Job, Workers};
 use bytes::Bytes;
+use os::accounts::Kept;
+use os::{blocking, clock};
 use spool::Spool;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -17,9 +17,9 @@ mod tests;
 mod writer;
 
 use crate::config;
-use crate::env::clock;
 use observe::Event;
 use observe::counters::{self, Counter};
+use os::clock;
 pub(crate) use priority::priority;
 use queue::{Pushed, Queue, Work};
 use render::{Local, Style};

@@ -3,9 +3,9 @@
 //! A thread keeps date, host and tag, which change at most once a second. Rendering takes no lock.
 
 use super::{Format, LogSettings, Target};
-use crate::env::{clock, error};
 use jiff::{Timestamp, tz::Offset};
 use observe::{Event, json, sendmail};
+use os::{clock, error};
 use std::fmt::Write as _;
 use std::sync::Arc;
 

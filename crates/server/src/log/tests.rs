@@ -377,7 +377,7 @@ fn cost_of_a_line() {
             },
         };
         let lines = 200_000;
-        let begin = crate::env::clock::now();
+        let begin = os::clock::now();
         std::thread::scope(|scope| {
             for _ in 0..callers {
                 scope.spawn(|| (0..lines).for_each(|_| log.event(&event)));

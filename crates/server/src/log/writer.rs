@@ -8,9 +8,9 @@
 use super::queue::Work;
 use super::target::{Lines, Sink};
 use super::{LogError, LogState, Target};
-use crate::env::clock;
-use crate::env::error::words;
 use observe::Event;
+use os::clock;
+use os::error::words;
 use std::collections::VecDeque;
 use std::io::{self, Write as _};
 use std::time::Duration;

@@ -5,10 +5,10 @@
 
 use super::cache::{CacheLimits, LookupCache};
 use crate::config;
-use crate::env::accounts::Kept;
-use crate::env::clock;
-use crate::env::login::Login;
-use crate::env::{blocking, nss};
+use os::accounts::Kept;
+use os::clock;
+use os::login::Login;
+use os::{blocking, nss};
 use route::question::{Answer, Question};
 use std::collections::HashMap;
 use std::path::PathBuf;

@@ -4,7 +4,7 @@
 //! old still counts for some time. The answer that there is no value never counts beyond its time: mail would be
 //! returned for it.
 
-use crate::env::clock;
+use os::clock;
 use route::question::{Answer, Question};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -10,11 +10,11 @@ pub(crate) mod files;
 mod sqlite;
 
 use crate::config::{self, Config};
-use crate::env::safe_file::Trust;
 use accounts::{Library, LocalUsers};
 use cache::{CacheLimits, LookupCache};
 use directory::Directory;
 use files::{FileQuery, Files, Readers};
+use os::safe_file::Trust;
 use route::question::{Answer, Question, Reader};
 use sqlite::Database;
 use std::collections::HashMap;

@@ -3,8 +3,8 @@
 //! A file is only read, on threads that may wait. The key is bound to the statement, never part of its text.
 
 use crate::config;
-use crate::env::blocking;
-use crate::env::safe_file::Trust;
+use os::blocking;
+use os::safe_file::Trust;
 use route::question::Answer;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, InterruptHandle, OpenFlags};

@@ -9,10 +9,10 @@
 use super::Name;
 use super::waiter::SubmitWaiter;
 use crate::context::Context;
-use crate::control::Peer;
-use crate::env::clock;
-use crate::user_share::{ShareError, UserShares};
 use observe::{Event, Limit, Relay};
+use operator::control::Peer;
+use operator::user_share::{ShareError, UserShares};
+use os::clock;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

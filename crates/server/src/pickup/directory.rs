@@ -271,7 +271,7 @@ mod tests {
         let names: Vec<CString> = directory.names().unwrap().map(Result::unwrap).collect();
         assert_eq!(names.len(), 4);
         for name in names {
-            assert_eq!(directory.entry(&name).unwrap().uid, crate::env::machine::uid());
+            assert_eq!(directory.entry(&name).unwrap().uid, os::machine::uid());
             directory.remove_any(&name).unwrap();
         }
         assert_eq!(directory.names().unwrap().count(), 0);

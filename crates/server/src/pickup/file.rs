@@ -185,7 +185,7 @@ impl Opened {
 
 /// Returns whether a file of this user may speak for others: it is root's or the server's own.
 fn is_ours(uid: u32) -> bool {
-    [0, crate::env::machine::uid()].contains(&uid)
+    [0, os::machine::uid()].contains(&uid)
 }
 
 /// Decides why a file cannot be read: if its owner made it so, it is bad. Otherwise this machine forbids it in some
@@ -381,7 +381,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let content = b"Subject: x\r\n\r\n".repeat(10_000);
         let handed = open(place.path(), &filed(place.path(), &content)).unwrap();
-        assert_eq!((handed.uid, handed.content_bytes), (crate::env::machine::uid(), content.len() as u64));
+        assert_eq!((handed.uid, handed.content_bytes), (os::machine::uid(), content.len() as u64));
         assert_eq!(handed.beginning(u64::MAX).unwrap(), content);
         assert_eq!(handed.piece(content.len() as u64 - 2).unwrap(), b"\r\n");
         assert_eq!(open(place.path(), "mail.none").unwrap_err(), "gone");
@@ -429,7 +429,7 @@ mod tests {
         };
         let name = Filing::begin(place.path(), &submission).unwrap().commit().unwrap().name().to_owned();
         assert_eq!(open(place.path(), &name).unwrap().submission.adopted, Some(adopted));
-        if crate::env::machine::is_root() {
+        if os::machine::is_root() {
             // The control: the same file of another user.
             std::os::unix::fs::chown(place.path().join(&name), Some(4_711), None).unwrap();
             assert!(open(place.path(), &name).unwrap_err().contains("waited elsewhere"));
@@ -477,7 +477,7 @@ mod tests {
 
     #[test]
     fn what_was_made_elsewhere_is_not_taken() {
-        if !crate::env::machine::is_root() {
+        if !os::machine::is_root() {
             return;
         }
         let place = tempfile::tempdir().unwrap();

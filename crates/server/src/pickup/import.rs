@@ -8,7 +8,6 @@
 use super::file::SubmittedFile;
 use super::session::PickupResult;
 use crate::context::Context;
-use crate::env::blocking;
 use crate::intake::{
     self, HeaderHints, NewMessage, Origin, PIECE_BYTES, StoredTransaction, TransactionContent, class_of,
 };
@@ -23,6 +22,7 @@ use crate::submit::import::ImportedMessage;
 use mail::header::{HeaderSection, Item, LineEnd};
 use mail::{Address, Client, Envelope, Protocol, QueueId, Received, Recipient, ReversePath};
 use observe::{Event, Relay, Severity};
+use os::blocking;
 use route::resolve::{Failed, Outcome, Resolution, SenderKind};
 use schedule::Class;
 use spool::{Pressure, State};

@@ -35,14 +35,14 @@ mod warnings;
 pub(crate) use directory::PickupDirectory;
 
 use crate::context::Context;
-use crate::env::{blocking, clock};
 use crate::stop::ConnectionCount;
 use crate::submit::FULL;
-use crate::user_share::{UserPlace, UserShares};
 use file::{Opened, PickupFileError, Refused, SubmittedFile};
 use import::Import;
 use mail::{EnhancedCode, Outcome, QueueId, Reply, ReplyCode};
 use observe::{Event, Limit, Relay, Severity};
+use operator::user_share::{UserPlace, UserShares};
+use os::{blocking, clock};
 use scan::{Cleanup, DirectoryScan, DirectoryScanner, PickupMessage};
 use session::{PickupResult, PickupSession};
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -103,7 +103,7 @@ impl Name {
 /// Result for a file.
 enum FileOutcome {
     /// It is gone. A command may wait for the results of delivery.
-    Gone(Option<(SubmitWaiter, crate::delivery_watch::DeliveryWatch)>),
+    Gone(Option<(SubmitWaiter, operator::delivery_watch::DeliveryWatch)>),
     /// It stays, and is tried again under this name; the reason; recipients about whom the sender has a report: they
     /// are done.
     Later(Name, String, Vec<usize>),
@@ -683,7 +683,7 @@ async fn remove(
     context: &Context,
     directory: &Arc<PickupDirectory>,
     name: &Name,
-    told: Option<(SubmitWaiter, crate::delivery_watch::DeliveryWatch)>,
+    told: Option<(SubmitWaiter, operator::delivery_watch::DeliveryWatch)>,
 ) -> FileOutcome {
     let (there, text) = (Arc::clone(directory), name.text());
     match blocking::run(move || there.remove(&text)).await {

@@ -2,12 +2,12 @@
 
 use super::file::{Refused, SubmittedFile};
 use crate::context::Context;
-use crate::env::{blocking, clock};
 use crate::intake;
 use crate::settle::REPORT_OCTETS;
 use mail::report::{Addressee, Kind, Original, RecipientReport, Report, fitting, returns_content};
 use mail::{Client, EnhancedCode, Envelope, Outcome, Protocol, QueueId, Received, Recipient, Reply};
 use observe::{Event, ReportKind, Severity};
+use os::{blocking, clock};
 use std::sync::Arc;
 
 /// Octets within which a header section is looked for.

@@ -14,8 +14,8 @@
 use super::directory::{PickupDirectory, PickupEntry};
 use super::{BAD, NEW, Name};
 use crate::config::Submit;
-use crate::env::clock;
 use crate::submit::{FULL, SOCKET};
+use os::clock;
 use std::collections::{HashMap, HashSet};
 use std::ffi::CStr;
 use std::fmt::Write as _;
@@ -275,7 +275,7 @@ impl DirectoryScanner {
             _ if name.starts_with(NEW.as_bytes()) => UNFINISHED_MAX,
             _ if name.starts_with(BAD.as_bytes()) => BAD_MAX,
             // Messages that are imported from another server, and files of an operator.
-            _ if [0, crate::env::machine::uid()].contains(&uid) => return None,
+            _ if [0, os::machine::uid()].contains(&uid) => return None,
             _ => BAD_MAX,
         };
         Some(if self.excessive.contains(&uid) { most.min(EXCESS_MAX) } else { most })
@@ -373,7 +373,7 @@ mod tests {
 
     #[test]
     fn the_files_of_one_user_are_counted() {
-        if crate::env::machine::uid() != 0 {
+        if os::machine::uid() != 0 {
             return;
         }
         let place = tempfile::tempdir().unwrap();
@@ -395,7 +395,7 @@ mod tests {
 
     #[test]
     fn of_one_user_no_more_are_known_than_he_may_have() {
-        if crate::env::machine::uid() != 0 {
+        if os::machine::uid() != 0 {
             return;
         }
         let place = tempfile::tempdir().unwrap();
@@ -420,7 +420,7 @@ mod tests {
 
     #[test]
     fn what_is_no_message_counts_for_its_owner_and_goes_when_it_is_old() {
-        if crate::env::machine::uid() != 0 {
+        if os::machine::uid() != 0 {
             return;
         }
         let place = tempfile::tempdir().unwrap();

@@ -6,9 +6,9 @@
 //! number as his name.
 
 use crate::context::Context;
-use crate::env::accounts::Accounts;
-use crate::env::blocking;
 use mail::{Address, Domain, DomainName, LocalPart, ReversePath};
+use os::accounts::Accounts;
+use os::blocking;
 use std::time::Duration;
 
 /// Time limit of the search for a user who is in no file of this machine.

@@ -8,11 +8,11 @@
 //! connect, and gets results of his own files only.
 
 use super::file::Refused;
-use crate::control::Peer;
-use crate::delivery_watch::DeliveryResult;
 use crate::submit::Submission;
-use crate::user_share::UserPlace;
 use mail::QueueId;
+use operator::control::Peer;
+use operator::delivery_watch::DeliveryResult;
+use operator::user_share::UserPlace;
 use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};

@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn a_reason_is_said_when_it_changes_and_after_an_hour() {
-        let begin = crate::env::clock::now();
+        let begin = os::clock::now();
         let at = |seconds| begin + Duration::from_secs(seconds);
         let (mut complaints, mut said) = (Complaints::default(), None);
         let mut is_due =
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn of_many_some_are_said_and_the_others_counted() {
-        let begin = crate::env::clock::now();
+        let begin = os::clock::now();
         let mut complaints = Complaints::default();
         let said = (0..100_000).filter(|_| complaints.is_due(7, "full", &mut None, begin)).count();
         assert_eq!((said, complaints.counted(begin + WINDOW / 2)), (10, vec![]));
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn reasons_that_one_user_makes_up_silence_nobody_else() {
-        let begin = crate::env::clock::now();
+        let begin = os::clock::now();
         let mut complaints = Complaints::default();
         let said = (0..1_000).filter(|number| complaints.is_due(7, &number.to_string(), &mut None, begin)).count();
         assert_eq!(said, REASONS_MAX + 10);

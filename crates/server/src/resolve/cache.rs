@@ -69,8 +69,8 @@ impl SiteCache {
 mod tests {
     use super::*;
     use crate::config::Config;
-    use crate::env::clock;
     use crate::resolve::SiteHosts;
+    use os::clock;
     use std::time::Duration;
 
     fn site(seconds: u64) -> Arc<Site> {

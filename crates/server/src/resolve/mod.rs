@@ -18,12 +18,12 @@ mod site;
 
 use crate::config::{AddressFamily, Config, EffectiveRule, RouteProtocol};
 use crate::dns::{Family, LocalIdentity, MailHost, NoHosts, Resolver};
-use crate::env::clock;
 use crate::next_hop::smart_hosts::{self, bounded};
 use crate::next_hop::{Endpoint, local};
 use crate::routing::{DomainRoute, Routing};
 pub(crate) use cache::SiteCache;
 use mail::{AddressLiteral, Domain, DomainName, EnhancedCode, Outcome};
+use os::clock;
 use route::destination::{Destination, Hosts, NextHost, Protocol, To};
 use route::{Answers, Ask, Stop};
 pub(crate) use site::{Candidate, Site, SiteHosts};

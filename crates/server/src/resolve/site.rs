@@ -6,8 +6,8 @@
 
 use crate::config::{EffectiveRule, RouteProtocol};
 use crate::dns::{NoHosts, Shuffle};
-use crate::env::clock;
 use crate::next_hop::Endpoint;
+use os::clock;
 use route::destination::To;
 use std::net::SocketAddr;
 use std::time::Instant;

@@ -4,8 +4,8 @@
 //! Read with the maps and again when the file has changed: no line of the log waits for a disk.
 
 use crate::config::{Config, Local};
-use crate::env::accounts::Accounts;
 use mail::Address;
+use os::accounts::Accounts;
 use std::collections::HashMap;
 
 /// User and group, as numbers.

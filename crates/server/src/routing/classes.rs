@@ -4,9 +4,9 @@
 //! there are ([`load`](super::load)).
 
 use crate::config::{Config, RelayDomain};
-use crate::env::addresses;
 use ipnet::IpNet;
 use mail::DomainName;
+use os::addresses;
 use route::class::{Class, Classes};
 
 /// Our name and addresses, `relay.from` and `relay.to`. Reads the addresses of this machine from the kernel.

@@ -10,11 +10,11 @@
 use super::account_index::AccountIndex;
 use super::{Admission, Routing, classes, rules};
 use crate::config::{self, BadLine, Config, Mailbox, MapSource, RelayDomain};
-use crate::env::accounts::Accounts;
-use crate::env::safe_file::{Refusal as Unread, Trust};
 use crate::lookup::Lookups;
 use crate::next_hop::smart_hosts;
 use mail::DomainName;
+use os::accounts::Accounts;
+use os::safe_file::{Refusal as Unread, Trust};
 use route::access::{Access, DelayChecks, Options, RelayMailFrom};
 use route::class::{Class, Classes, Kind};
 use route::destination::{Hosts, NextHost, Protocol};

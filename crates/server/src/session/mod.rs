@@ -26,13 +26,13 @@ pub(crate) use serve::ServeSessions;
 
 use crate::auth::{Exchange, Failures};
 use crate::context::{Context, ListenerProfile};
-use crate::env::clock;
 use crate::intake::TransactionContent;
 use crate::routing::Routing;
 use crate::routing::plan::Plan;
 use crate::transport::{FAR, Transport, Wait};
 use header_rewrite::HeaderRewrite;
 use mail::QueueId;
+use os::clock;
 use smtp::server::{Question, Session, Step};
 use std::future::{Future, poll_fn};
 use std::io;

@@ -10,12 +10,12 @@ use crate::auth::{Authenticator, Scheme, hash_password};
 use crate::config::{Config, LogPath, Machine, load, spool_settings};
 use crate::context::{ActiveConfig, Context, ListenerProfile};
 use crate::dns::Resolver;
-use crate::env::clock;
 use crate::intake::MessageStore;
 use crate::log::{self, Log};
 use crate::transport::Transport;
 use arc_swap::ArcSwap;
 use mail::{Client, Node, QueueIds, Recipient};
+use os::clock;
 use smtp::dialog::{Dialog, DialogStep, fits};
 use smtp::server::{Session, Verdict};
 use spool::Store as _;
@@ -113,8 +113,8 @@ impl Rig {
             resolver: ArcSwap::from_pointee(Resolver::new(&config.dns).unwrap()),
             hosts: crate::hosts::HostTable::in_memory(&config),
             local_delivery: Arc::new(crate::local_delivery::LocalDelivery::new(&config)),
-            delivery_watchers: crate::delivery_watch::DeliveryWatchers::default(),
-            mailer_statistics: crate::mailer_statistics::MailerStatistics::default(),
+            delivery_watchers: operator::delivery_watch::DeliveryWatchers::default(),
+            mailer_statistics: operator::mailer_statistics::MailerStatistics::default(),
             expansions: crate::routing::expansions::Expansions::new(),
             logins: crate::admit::logins::Logins::default(),
             stop: Arc::default(),

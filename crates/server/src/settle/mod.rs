@@ -32,7 +32,6 @@ pub(crate) use report::REPORT_OCTETS;
 
 use crate::context::Context;
 use crate::deadline;
-use crate::env::clock;
 #[cfg(test)]
 use crate::simulation::{Sabotage, is_sabotaged};
 use ::local::loops::is_from_outside;
@@ -41,6 +40,7 @@ use mail::report::{Kind, wants};
 use mail::{EnhancedCode, Envelope, Outcome, Recipient, Reply};
 use observe::reason::{Case, Rules, Stage, words_of};
 use observe::{Controller, Event, NextHop, Reason, Stat};
+use os::clock;
 use report::ReportResult;
 use spool::{Change, State, Status, Store as _};
 use std::collections::HashMap;

@@ -1,15 +1,11 @@
 //! Answers the requests of the control socket.
 //!
-//! The queue commands are in [`crate::queue`]; this file chooses what a peer may do and collects the numbers of `hosts`
+//! The queue commands are in [`operator::queue`]; this file chooses what a peer may do and collects the numbers of `hosts`
 //! and `mailers`; `status` collects those of `status`.
 
 use super::server::{Server, lock};
 use crate::config;
 use crate::context::ListenerProfile;
-use crate::control::{self, Answer, ControlSocket, Gate, Handler, Peer, Reason, Request, Rights};
-use crate::env::accounts::Accounts;
-use crate::env::{blocking, clock};
-use crate::queue;
 use crate::session::{Connection, Opening, process_listen};
 use crate::stop::ConnectionCount;
 use crate::transport::Transport;
@@ -17,6 +13,10 @@ use mail::Client;
 use observe::Event;
 use observe::counters::Counter;
 use operator::answers::{Host, HostsAnswer, MailersAnswer, to_fields};
+use operator::control::{self, Answer, ControlSocket, Gate, Handler, Peer, Reason, Request, Rights};
+use operator::queue;
+use os::accounts::Accounts;
+use os::{blocking, clock};
 use smtp::server::{Dialect, Session, Settings};
 use std::sync::Arc;
 use std::time::Duration;

@@ -2,10 +2,10 @@
 
 use crate::context::Context;
 use crate::dispatch::{self, Renewal};
-use crate::env::blocking;
 use crate::routing::Routing;
 use crate::routing::load::{self, Loaded};
 use observe::Event;
+use os::blocking;
 use std::sync::Arc;
 use std::time::Duration;
 

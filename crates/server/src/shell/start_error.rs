@@ -1,7 +1,7 @@
 //! The reasons why the server does not start.
 
-use crate::control;
-use crate::env::privileges;
+use operator::control;
+use os::privileges;
 use std::fmt;
 
 /// Why the server does not start.

@@ -1,8 +1,8 @@
 //! Writes the files of the spool directory that hold no mail: `hosts`, `replies` and `clock`.
 
 use crate::context::Context;
-use crate::env::blocking;
 use observe::{Event, Severity};
+use os::blocking;
 use std::sync::Arc;
 use std::time::Duration;
 

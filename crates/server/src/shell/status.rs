@@ -5,7 +5,6 @@ use super::server::{Server, lock};
 use crate::admit::logins::LoginOver;
 use crate::config;
 use crate::dispatch::Dispatch;
-use crate::env::{clock, machine};
 use crate::log::LogError;
 use observe::Ruleset;
 use observe::counters::{Counter, Outcome, Temporary};
@@ -13,6 +12,7 @@ use operator::answers::{
     AcceptedMessages, ClockStatus, ConnectionCounts, DeliveryConnections, DeliveryCounts, FailingLog, LogStatus,
     LoginOverLimit, PickupStatus, QueueStatus, RefusedRecipients, SpoolStatus, StatusAnswer, StopStatus,
 };
+use os::{clock, machine};
 use spool::Statistics;
 
 /// Destinations that `status` names.

@@ -7,8 +7,8 @@ use super::run::{Life, within};
 use super::sabotage::Sabotage;
 use super::scene::Scene;
 use crate::dispatch::Dispatch;
-use crate::queue::RecipientSelection;
 use mail::QueueId;
+use operator::queue::RecipientSelection;
 use spool::{Status, Store as _};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -30,7 +30,7 @@ async fn after(time: Duration) {
 }
 
 /// Begins to bounce all that is in the queue but reports.
-fn bounce_all(dispatch: &Dispatch) -> Receiver<Vec<crate::queue::Bounced>> {
+fn bounce_all(dispatch: &Dispatch) -> Receiver<Vec<operator::queue::Bounced>> {
     let of_senders = |id: &QueueId| {
         let stored = dispatch.spool.envelope(*id).unwrap();
         spool::envelope::decode_head(*id, &stored.head).unwrap().sender.address().is_some()

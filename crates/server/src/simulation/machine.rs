@@ -11,7 +11,6 @@ use crate::config::{self, Config};
 use crate::context::{ActiveConfig, Context, ListenerProfile};
 use crate::dispatch::Dispatch;
 use crate::dns::Resolver;
-use crate::env::clock;
 use crate::hosts::HostTable;
 use crate::log::Log;
 use crate::session::{Connection, Opening};
@@ -21,6 +20,7 @@ use crate::transport::Internet;
 use crate::transport::Transport;
 use arc_swap::ArcSwap;
 use mail::Client;
+use os::clock;
 use smtp::server::Session;
 use spool::disk::Disk as _;
 use spool::disk::sim::{Costs, SimConfig, SimDisk};
@@ -161,8 +161,8 @@ impl Machine {
             resolver: ArcSwap::from_pointee(Resolver::new(&config.dns).unwrap()),
             hosts: HostTable::in_memory(&config),
             local_delivery: Arc::new(crate::local_delivery::LocalDelivery::new(&config)),
-            delivery_watchers: crate::delivery_watch::DeliveryWatchers::default(),
-            mailer_statistics: crate::mailer_statistics::MailerStatistics::default(),
+            delivery_watchers: operator::delivery_watch::DeliveryWatchers::default(),
+            mailer_statistics: operator::mailer_statistics::MailerStatistics::default(),
             expansions: crate::routing::expansions::Expansions::new(),
             logins: crate::admit::logins::Logins::default(),
             stop: Arc::default(),

@@ -188,7 +188,7 @@ fn adopted(path: &Path) -> Result<ImportedMessage, String> {
     let read = || -> io::Result<Submission> {
         let opened = open(path, OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())?;
         let owner = fstat(&opened)?.st_uid;
-        if ![0, crate::env::machine::uid()].contains(&owner) {
+        if ![0, os::machine::uid()].contains(&owner) {
             return Err(io::Error::other(format!("user {owner} has put it there, who may not take over messages")));
         }
         let mut file = File::from(opened);
@@ -249,7 +249,7 @@ mod tests {
         std::fs::write(place.path().join(format!("mail.{name}")), "of somebody").unwrap();
         assert_eq!(release(place.path(), &name).unwrap_err().kind(), ErrorKind::AlreadyExists, "nothing is replaced");
         std::fs::remove_file(place.path().join(format!("mail.{name}"))).unwrap();
-        if crate::env::machine::is_root() {
+        if os::machine::is_root() {
             let path = place.path().join(format!("wait.{name}"));
             std::os::unix::fs::chown(&path, Some(4_711), None).unwrap();
             assert!(earlier_messages(place.path()).unwrap()[0].1.as_ref().unwrap_err().contains("4711"));

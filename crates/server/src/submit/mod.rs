@@ -585,7 +585,7 @@ mod tests {
         std::fs::write(place.path().join("other"), "all 99\n").unwrap();
         std::os::unix::fs::symlink(place.path().join("other"), &path).unwrap();
         assert_eq!(room_for(place.path(), 1_000), Ok(()), "no link is followed");
-        if crate::env::machine::uid() == 0 {
+        if os::machine::uid() == 0 {
             std::fs::remove_file(&path).unwrap();
             std::fs::write(&path, "all 99\n").unwrap();
             std::os::unix::fs::chown(&path, Some(1_000), None).unwrap();

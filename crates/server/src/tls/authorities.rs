@@ -4,7 +4,7 @@
 //! again after an hour, since a system renews them. If a file cannot be read any more, the earlier CAs stay.
 
 use super::{TlsProblem, certificate};
-use crate::env::{blocking, clock};
+use os::{blocking, clock};
 use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
 use std::path::{Path, PathBuf};

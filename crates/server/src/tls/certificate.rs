@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::{TlsProblem, validity};
-use crate::env::error::words;
+use os::error::words;
 
 /// A chain has a few KiB, a file with all CAs of the world some hundred.
 const FILE_BYTES_MAX: u64 = 16 << 20;

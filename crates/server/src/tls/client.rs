@@ -7,8 +7,8 @@
 use super::flaw::Flaw;
 use super::names::{Names, names};
 use super::{TlsProblem, authorities};
-use crate::env::clock;
 use observe::{Event, Relay};
+use os::clock;
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, UnixTime};

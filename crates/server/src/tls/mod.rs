@@ -25,10 +25,10 @@ pub(crate) use client::ClientCertificate;
 pub use connector::{ClientStream, Connector, Fault, ServerCertificate, TlsInfo};
 pub use report::HandshakeError;
 
-use crate::env::clock;
 use arc_swap::ArcSwap;
 use certificate::{Certificates, Identity};
 use client::ClientAuthorities;
+use os::clock;
 use report::TlsPeer;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::server::danger::ClientCertVerifier;

@@ -12,7 +12,7 @@ mod wait;
 pub(crate) use internet::Internet;
 pub(crate) use wait::{FAR, Wait};
 
-use crate::env::quickack;
+use os::quickack;
 use std::cell::RefCell;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};

@@ -1,7 +1,7 @@
 //! The wait of a connection: for input, a time limit, or the end of the server.
 
-use crate::env::clock;
 use crate::stop::Stop;
+use os::clock;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{self, Poll, ready};

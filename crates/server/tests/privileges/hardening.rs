@@ -1,10 +1,10 @@
 //! Tests the restrictions that a server puts on itself besides giving up root, in child processes, with and without
 //! them.
 
+use os::capabilities::{OF_HELPER, keep_only};
+use os::landlock::{self, Applied};
+use os::{machine, seccomp};
 use rustix::thread::{CapabilitySet, capabilities, capability_is_in_bounding_set};
-use server::env::capabilities::{OF_HELPER, keep_only};
-use server::env::landlock::{self, Applied};
-use server::env::{machine, seccomp};
 use server::hardening::needs::{Access, EXECUTE, Need, READ, Scope, WRITE};
 use server::hardening::roots::Roots;
 use std::fs;

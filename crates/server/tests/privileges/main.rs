@@ -4,17 +4,17 @@
 //! The parent starts this program again in a role and reads its exit status; a role that is not as it should be panics.
 //! Without root, which CI may lack, the first part is skipped and says so.
 
+use operator::control::ControlSocket;
+use os::accounts::Accounts;
+use os::machine;
+use os::privileges::{self, Account, Plan};
+use os::systemd::Handover;
 use rustix::io::{FdFlags, fcntl_getfd};
 use rustix::process::{DumpableBehavior, dumpable_behavior};
 use rustix::thread::{
     CapabilitySets, Gid, Uid, capabilities, no_new_privs, set_capabilities, set_keep_capabilities, set_thread_res_gid,
     set_thread_res_uid, set_thread_uid,
 };
-use server::control::ControlSocket;
-use server::env::accounts::Accounts;
-use server::env::machine;
-use server::env::privileges::{self, Account, Plan};
-use server::env::systemd::Handover;
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::config::{ListenProtocol, ListenTls};
-use crate::env::test_deadline::TestDeadline;
+use os::test_deadline::TestDeadline;
 use std::net::TcpStream as Client;
 
 fn entry(address: &str) -> Listen {

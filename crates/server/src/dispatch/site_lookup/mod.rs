@@ -10,13 +10,13 @@ use super::{ConnectTarget, Dispatch, DispatchState};
 use crate::completion_guard::CompletionGuard;
 use crate::context::Context;
 use crate::dns::NoHosts;
-use crate::env::clock;
 use crate::resolve::{self, Site};
 #[cfg(test)]
 use crate::simulation::{Sabotage, is_sabotaged};
 use futures_util::FutureExt as _;
 use futures_util::future::{Shared, WeakShared};
 use mail::{EnhancedCode, Outcome};
+use os::clock;
 use schedule::{ConnectionId, Health, Job, ResolveFailure, SiteAssignment};
 use std::collections::HashMap;
 use std::pin::Pin;

@@ -52,7 +52,7 @@ pub struct LocalIdentity {
     /// family.
     pub listeners: Vec<SocketAddr>,
     /// The addresses of this machine, if they are known; those that listeners name, and loopback, need not be here.
-    /// See [`crate::env::addresses`].
+    /// See [`os::addresses`].
     pub addresses: Vec<IpAddr>,
 }
 

@@ -5,11 +5,11 @@
 //! the file has that very certificate.
 
 use crate::config;
-use crate::env::blocking;
-use crate::env::safe_file::{Refusal, Trust};
 use crate::tls::flaw::Flaw;
 use crate::tls::{authorities, validity};
 use ldap3::{Ldap, LdapConnAsync, LdapConnSettings, LdapError, StdStream};
+use os::blocking;
+use os::safe_file::{Refusal, Trust};
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};

@@ -11,9 +11,9 @@
 mod dial;
 
 use crate::config::{self, LdapReferrals};
-use crate::env::clock;
 use dial::dial;
 use ldap3::{Ldap, LdapError, LdapResult, Scope, SearchEntry, SearchOptions, SearchResult};
+use os::clock;
 use route::question::{Answer, Question};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

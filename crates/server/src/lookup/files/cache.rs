@@ -128,7 +128,7 @@ impl FileCacheState {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::env::clock;
+    use os::clock;
 
     fn key(name: usize) -> FileKey {
         FileKey { reader: Reader::Aliases, name: name.to_string().into() }

@@ -47,10 +47,10 @@ mod tests;
 pub(crate) use readers::Readers;
 
 use super::accounts::LocalUsers;
-use crate::env::clock;
-use crate::env::threads::Threads;
 use cache::{FileCache, FileCacheEntry, FileEntry, FileKey};
 use notices::Notices;
+use os::clock;
+use os::threads::Threads;
 use path::{Acting, Rules, Stamp};
 use request::{Reply, Request, What};
 use route::question::{Answer, Reader};

@@ -1,6 +1,6 @@
 //! Reports files that count for nothing to the operator: each once, until it has changed, and only some in a minute.
 
-use crate::env::clock;
+use os::clock;
 use std::collections::HashMap;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};

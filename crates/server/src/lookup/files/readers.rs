@@ -6,8 +6,8 @@
 //! those gets no more.
 
 use super::request::{Reply, Request};
-use crate::env::clock;
 use ::local::privileged::{HandoverResult, Helper, READERS_MAX, Worker};
+use os::clock;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, BufReader, Read};

@@ -9,9 +9,9 @@
 //!
 //! A reader with a turn waits for the disk alone, so that turns always end.
 
-use crate::env::threads::{Threads, Undone};
 use bytes::Bytes;
 use mail::QueueId;
+use os::threads::{Threads, Undone};
 use schedule::Positions;
 use spool::{Part, Spool, Store as _};
 use std::collections::HashMap;

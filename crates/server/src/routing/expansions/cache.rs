@@ -3,7 +3,7 @@
 
 use super::super::Routing;
 use super::{Expanded, ExpansionRequest, ExpansionSettings, PendingExpansion, QUESTIONS_IN_A_ROW};
-use crate::env::clock;
+use os::clock;
 use route::Answers;
 use route::question::{Answer, Question};
 use route::resolve::SenderClass;

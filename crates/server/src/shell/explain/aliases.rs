@@ -4,13 +4,13 @@
 //! `route::alias::lint` decides which lines are doubtful; this module reads files and accounts for it.
 
 use crate::config::{self, Config, Mailbox, MapSource};
-use crate::env::accounts::Accounts;
-use crate::env::safe_file::Trust;
-use crate::env::{machine, nss};
 use crate::lookup::Lookups;
 use crate::routing::load;
 use ::local::command;
 use mail::Domain;
+use os::accounts::Accounts;
+use os::safe_file::Trust;
+use os::{machine, nss};
 use route::alias::{self, Included, LintSettings, Summary};
 use route::class::Classes;
 use route::map::{Complaint, Format, MapFile};

@@ -4,8 +4,8 @@ use super::*;
 use crate::accept::limits;
 use crate::config::Machine;
 use crate::context::Context;
-use crate::env::clock;
 use crate::sink::Behaviour;
+use os::clock;
 use std::net::{TcpListener as StdListener, TcpStream};
 
 /// A server with its configuration in a directory.
