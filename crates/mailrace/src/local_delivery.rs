@@ -7,9 +7,9 @@ use server::local_delivery::{run_helper, run_reader, run_worker};
 /// Deliver with the rights of users, for the server
 #[derive(Debug, Args)]
 pub(crate) struct LocalDeliveryArguments {
-    /// Which process
+    /// Role of the process
     form: ProcessRole,
-    /// What the configuration says of local delivery
+    /// Settings of local delivery, as the configuration has them
     #[arg(long)]
     settings: String,
 }

@@ -19,5 +19,6 @@ pub mod harness;
 pub mod lock_holder;
 pub mod memory_store;
 pub mod mutation;
+pub mod name_server;
 pub mod needs;
 pub mod oracle;

@@ -42,10 +42,13 @@ pub struct ListBenchArguments {
     /// The program mailrace [default: beside this program]
     #[arg(long)]
     mailrace: Option<PathBuf>,
+    /// Another build of it, for the server "before"
+    #[arg(long)]
+    before: Option<PathBuf>,
     /// The script that runs other servers; "alone" lies beside it
     #[arg(long, default_value = "bench/peers/peer")]
     peers: PathBuf,
-    /// Servers, in the order of the tables
+    /// Servers, in the order of the tables; "before" is the mailrace of --before
     #[arg(long, value_delimiter = ',', default_value = "mailrace,postfix,postfix-default,exim,sendmail")]
     servers: Vec<String>,
     /// Parts to run

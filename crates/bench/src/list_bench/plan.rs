@@ -48,6 +48,7 @@ pub(super) fn run(arguments: &ListBenchArguments) -> Result<(), String> {
     let beside = beside()?;
     let mailrace = arguments.mailrace.clone().unwrap_or_else(|| beside.join("mailrace"));
     let site = Site::new(mailrace, arguments.peers.clone(), &work, arguments.memory.clone())?;
+    let site = site.with_before(arguments.before.clone())?;
     let servers = servers(&site, &arguments.servers)?;
     let mut report =
         ListReport { machine: Machine::look(), file_system: machine::file_system(&arguments.dir), parts: Vec::new() };
@@ -97,12 +98,13 @@ fn servers(site: &Site, names: &[String]) -> Result<Vec<ServerKind>, String> {
     let known: Vec<&str> = peers.split_whitespace().collect();
     let server = |name: &String| match name.as_str() {
         "mailrace" => Ok(ServerKind::Serve),
+        "before" => Ok(ServerKind::Before),
         "mailrace-memory" => Ok(ServerKind::ServeMemory),
         name if known.contains(&name) => Ok(ServerKind::Peer(name.to_owned())),
         name => match name.strip_suffix("-default").filter(|name| known.contains(name)) {
             Some(name) => Ok(ServerKind::Untuned(name.to_owned())),
             None => Err(format!(
-                "--servers: there is no {name:?}; the names are: mailrace, mailrace-memory, {}, each of these also with \
+                "--servers: there is no {name:?}; the names are: mailrace, before, mailrace-memory, {}, each of these also with \
                  \"-default\" behind it",
                 known.join(", ")
             )),

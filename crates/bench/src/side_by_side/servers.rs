@@ -129,7 +129,12 @@ pub(crate) struct RunningServer<'a> {
 
 #[derive(Debug)]
 enum Made {
-    Child { child: Child, dir: PathBuf },
+    /// The program that it is also reads its spool.
+    Child {
+        child: Child,
+        program: PathBuf,
+        dir: PathBuf,
+    },
     Peer(String),
 }
 
@@ -159,13 +164,16 @@ impl<'a> RunningServer<'a> {
         // Two servers may run at a time.
         let dir = parent.join(format!("mailrace-server-{}-{}", std::process::id(), clock::unix_us()));
         fs::create_dir(&dir).map_err(|e| format!("{}: {e}", dir.display()))?;
+        let program = match (kind, &site.before) {
+            (ServerKind::Before, Some(before)) => before,
+            _ => &site.mailrace,
+        };
         let command = match kind {
             ServerKind::Sink => sink(site, task),
-            ServerKind::Before => serve_with(site.before.as_ref().unwrap_or(&site.mailrace), site, &dir, task, more),
-            _ => serve(site, &dir, task, more),
+            _ => serve(program, site, &dir, task, more),
         };
         match ready(command, &dir, address) {
-            Ok((child, at, _)) => Ok(Self { at, site, made: Made::Child { child, dir } }),
+            Ok((child, at, _)) => Ok(Self { at, site, made: Made::Child { child, program: program.clone(), dir } }),
             Err(error) => {
                 drop(fs::remove_dir_all(&dir));
                 Err(error)
@@ -215,8 +223,10 @@ impl<'a> RunningServer<'a> {
     /// # Errors
     /// As [`RunningServer::start`].
     pub(crate) fn start_again(&mut self, task: Task, more: &[String]) -> Result<(), String> {
-        let Made::Child { child, dir } = &mut self.made else { return Err("only mailrace starts again".to_owned()) };
-        let (again, at, _) = ready(serve(self.site, dir, task, more), dir, address)?;
+        let Made::Child { child, program, dir } = &mut self.made else {
+            return Err("only mailrace starts again".to_owned());
+        };
+        let (again, at, _) = ready(serve(program, self.site, dir, task, more), dir, address)?;
         (*child, self.at) = (again, at);
         Ok(())
     }
@@ -226,8 +236,10 @@ impl<'a> RunningServer<'a> {
     /// # Errors
     /// It does not say.
     pub(crate) fn waiting(&self) -> Result<u64, String> {
-        let Made::Child { dir, .. } = &self.made else { return Err("only mailrace is asked what waits".to_owned()) };
-        let mut command = Command::new(&self.site.mailrace);
+        let Made::Child { program, dir, .. } = &self.made else {
+            return Err("only mailrace is asked what waits".to_owned());
+        };
+        let mut command = Command::new(program);
         command.args(["status", "--json", "--control"]).arg(dir.join("control"));
         let status: Value = serde_json::from_str(&output(&mut command)?).map_err(|e| format!("status: {e}"))?;
         let waiting = status.pointer("/queue/waiting").and_then(Value::as_u64);
@@ -255,8 +267,10 @@ impl<'a> RunningServer<'a> {
     /// # Errors
     /// It says nothing.
     pub(crate) fn stored(&self) -> Result<Value, String> {
-        let spool = self.spool().ok_or("the server has no spool")?;
-        let mut command = Command::new(&self.site.mailrace);
+        let (Made::Child { program, .. }, Some(spool)) = (&self.made, self.spool()) else {
+            return Err("the server has no spool".to_owned());
+        };
+        let mut command = Command::new(program);
         command.args(["spool", "stats", "--json"]).arg(&spool);
         serde_json::from_str(&output(&mut command)?).map_err(|e| format!("spool stats: {e}"))
     }
@@ -305,7 +319,7 @@ fn who_waits(path: &Path) -> Result<HashSet<String>, String> {
 impl Drop for RunningServer<'_> {
     fn drop(&mut self) {
         match &mut self.made {
-            Made::Child { child, dir } => {
+            Made::Child { child, dir, .. } => {
                 end(child);
                 drop(fs::remove_dir_all(dir));
             }
@@ -324,13 +338,8 @@ fn sink(site: &Site, task: Task) -> Command {
     command
 }
 
-/// The server itself, with all it stores in `dir`.
-fn serve(site: &Site, dir: &Path, task: Task, more: &[String]) -> Command {
-    serve_with(&site.mailrace, site, dir, task, more)
-}
-
-/// The same of this build.
-fn serve_with(program: &Path, site: &Site, dir: &Path, task: Task, more: &[String]) -> Command {
+/// This build of the server, with all it stores in `dir`.
+fn serve(program: &Path, site: &Site, dir: &Path, task: Task, more: &[String]) -> Command {
     let mut command = Command::new(program);
     command.arg("serve");
     for setting in settings(site, dir, task).iter().chain(more) {

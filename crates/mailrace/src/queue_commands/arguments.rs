@@ -81,7 +81,7 @@ pub(crate) struct DestinationsArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct StragglersArguments {
-    /// What to add up by: destination, recipient, or host (where their mail goes)
+    /// Group counts by destination, recipient, or host (where their mail goes)
     #[arg(long, value_name = "WHAT", default_value = "destination", value_parser = by)]
     by: GroupBy,
     #[command(flatten)]

@@ -1,7 +1,6 @@
 //! Hosts of one site: the dead are passed over, those that hang delay no mail for long, broken TLS is remembered.
 
 use crate::hop::{Act, At, Hop, Manners, Moment};
-use crate::names::{Names, Record};
 use crate::world::{
     any_line, by_literal, ends_empty, impatient, killed, lines, relay, reload, retrying, send, send_over, stopped,
     wait_line,
@@ -11,6 +10,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 use testkit::client::greeted;
 use testkit::harness::{SLACK, Setup, text, time};
+use testkit::name_server::NameServer;
 
 const CONTENT: &[u8] = b"Subject: x\r\n\r\nhello\r\n";
 
@@ -28,13 +28,9 @@ fn patient(setup: Setup) -> Setup {
     setup.set("delivery.retry_first", "\"5m\"").set("delivery.retry_max", "\"1h\"")
 }
 
-fn zone(hops: &[Hop]) -> Vec<(&'static str, Record)> {
-    vec![
-        ("d.test", Record::Mx(10, "first.d.test")),
-        ("d.test", Record::Mx(20, "second.d.test")),
-        ("first.d.test", Record::Address(hops[0].address.ip())),
-        ("second.d.test", Record::Address(hops[1].address.ip())),
-    ]
+fn zone(hops: &[Hop]) -> String {
+    let (first, second) = (hops[0].address.ip(), hops[1].address.ip());
+    format!("d.test MX 10 first.d.test\nd.test MX 20 second.d.test\nfirst.d.test A {first}\nsecond.d.test A {second}\n")
 }
 
 #[test]
@@ -45,7 +41,7 @@ fn a_dead_first_mx_is_passed_over_and_its_site_stays_up() {
             move |moment| if moment.at == At::Greeting { act.clone() } else { Act::Well }
         });
         let hops = Hop::neighbours(vec![dead, Manners::default()]);
-        let names = Names::new(zone(&hops));
+        let names = NameServer::start(&zone(&hops));
         let setup = patient(impatient())
             .set("route.port", hops[0].address.port().to_string())
             .set("dns.servers", format!("[\"{}\"]", names.address))
@@ -309,7 +305,7 @@ fn a_peer_that_takes_an_octet_now_and_then_is_cut_off() {
 #[test]
 fn a_rule_gives_source_and_name() {
     let hops = Hop::neighbours(vec![Manners::default(), Manners::default()]);
-    let names = Names::new(zone(&hops));
+    let names = NameServer::start(&zone(&hops));
     let setup = impatient()
         .set("route.port", hops[0].address.port().to_string())
         .set("dns.servers", format!("[\"{}\"]", names.address))

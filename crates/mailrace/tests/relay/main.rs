@@ -19,7 +19,6 @@ mod hosts;
 mod log;
 mod logins;
 mod maps;
-mod names;
 mod operator;
 mod outside;
 mod poison;

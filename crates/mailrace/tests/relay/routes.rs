@@ -1,7 +1,6 @@
 //! Where mail goes: lists of hosts, MX records, LMTP, IPv6, TLS.
 
 use crate::hop::{Act, At, Hop, Manners};
-use crate::names::{Names, Record};
 use crate::report::Report;
 use crate::wire::tls_config;
 use crate::world::{any_line, ends_empty, impatient, lines, relay, retrying, send, send_over, wait_line};
@@ -11,6 +10,7 @@ use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use testkit::client::greeted;
 use testkit::harness::{Server, Setup, needs, poll, program};
+use testkit::name_server::NameServer;
 
 const CONTENT: &[u8] = b"Subject: x\r\n\r\nhello\r\n";
 
@@ -225,25 +225,25 @@ fn into_a_sink() {
     assert!(!lines(&ended.log, &["stat=Deferred: 450"]).is_empty());
 }
 
-fn zone(hops: &[Hop]) -> Vec<(&'static str, Record)> {
-    let at = |number: usize| Record::Address(hops[number].address.ip());
-    vec![
-        ("two.test", Record::Mx(20, "second.two.test")),
-        ("two.test", Record::Mx(10, "first.two.test")),
-        ("first.two.test", at(0)),
-        ("second.two.test", at(1)),
-        ("plain.test", at(1)),
-        ("null.test", Record::Mx(0, "")),
-        ("broken.test", Record::Broken),
-        ("client.test", Record::Mx(1, "second.two.test")),
-    ]
+fn zone(hops: &[Hop]) -> String {
+    let (first, second) = (hops[0].address.ip(), hops[1].address.ip());
+    format!(
+        "two.test MX 20 second.two.test\n\
+         two.test MX 10 first.two.test\n\
+         first.two.test A {first}\n\
+         second.two.test A {second}\n\
+         plain.test A {second}\n\
+         null.test MX 0 .\n\
+         broken.test SERVFAIL\n\
+         client.test MX 1 second.two.test\n"
+    )
 }
 
 // RFC 5321 §5.1 (test), RFC 7505 §3 (test)
 #[test]
 fn by_mx_records() {
     let mut hops = Hop::neighbours(vec![Manners::default(), Manners::default()]);
-    let names = Names::new(zone(&hops));
+    let names = NameServer::start(&zone(&hops));
     let port = hops[0].address.port().to_string();
     let setup = impatient()
         .set("route.port", port)
@@ -277,10 +277,7 @@ fn by_mx_records() {
     let id = send(&server, "a@client.test", &["g@broken.test"], CONTENT);
     let line = wait_line(&mut server, &[&id, "to=<g@broken.test>", "stat=Deferred: "]);
     assert!(line.contains("host name lookup failure"), "{line}");
-    let mut repaired = zone(&hops);
-    repaired.retain(|(name, _)| *name != "broken.test");
-    repaired.push(("broken.test", Record::Mx(1, "second.two.test")));
-    names.change(repaired);
+    names.change(&zone(&hops).replace("broken.test SERVFAIL", "broken.test MX 1 second.two.test"));
     hops[1].wait_until("the deferred one", |mails| mails.iter().any(|mail| mail.to_is("g@broken.test")));
     ends_empty(server);
     assert_eq!((hops[0].count(), hops[1].count()), (1, 5));

@@ -9,10 +9,9 @@
 //! | `load` | from the configuration and its files to a routing |
 //! | `expansions` | what long lists become, shared by all sessions |
 //! | `members` | one such list |
-//! | `people` | accounts by name, for the log |
+//! | `message_properties` | properties by which recipients are divided into messages |
 //! | `plan` | the messages that a transaction becomes |
 //! | `rules` | the rules of the configuration as the router takes them |
-//! | `watch` | files that change while the server runs |
 
 pub(crate) mod account_index;
 mod aliases;

@@ -7,11 +7,11 @@
 
 mod ours;
 mod setting;
-mod zone;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Mutex;
+use testkit::name_server::NameServer;
 use testkit::oracle::answer::Answer;
 use testkit::oracle::corpus::{Case, Question};
 use testkit::oracle::differences::{Entry, Group};
@@ -27,7 +27,8 @@ struct Different {
 
 /// All questions of a case.
 fn ask(case: &Case) -> Vec<(Question, Answer)> {
-    let setting = setting::setting(case, &zone::serve(&case.dir).to_string());
+    let zone = std::fs::read_to_string(case.dir.join("zone")).unwrap_or_default();
+    let setting = setting::setting(case, &NameServer::start(&zone).address.to_string());
     let ours = ours::Ours::start(case, setting.setup);
     case.questions.iter().map(|question| (question.clone(), ours.answer(&question.asked))).collect()
 }

@@ -1,26 +1,53 @@
-//! The DNS of a case: answers by UDP what its file `zone` says (`bench/oracle/dns` has the form).
+//! A DNS server for tests: it answers over UDP from a zone that is written as text.
+//!
+//! ```text
+//! # name        type  value
+//! list.example  MX    10 mail.list.example
+//! mail.list.example  A  127.0.0.2
+//! 192.0.2.1     PTR   mail.list.example
+//! list.example  TXT   v=spf1 -all
+//! slow.example  SERVFAIL
+//! ```
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
-use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Type and value of the records of each name.
 type Zone = BTreeMap<String, Vec<(String, Vec<String>)>>;
 
-/// Starts a server; it goes away with the process.
-pub(crate) fn serve(case: &Path) -> SocketAddr {
-    let zone = read(&std::fs::read_to_string(case.join("zone")).unwrap_or_default());
-    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
-    let address = socket.local_addr().expect("it has one");
-    std::thread::spawn(move || {
-        let mut question = [0; 1_024];
-        while let Ok((octets, peer)) = socket.recv_from(&mut question) {
-            if let Some(answer) = answer(&question[..octets], &zone) {
-                drop(socket.send_to(&answer, peer));
+/// The most aliases that one answer follows.
+const ALIASES_MAX: usize = 8;
+
+/// A running server. Its thread ends with the process.
+pub struct NameServer {
+    pub address: SocketAddr,
+    zone: Arc<Mutex<Zone>>,
+}
+
+impl NameServer {
+    /// Starts a server with this zone on a free port of 127.0.0.1.
+    pub fn start(zone: &str) -> Self {
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        let address = socket.local_addr().expect("it has one");
+        let zone = Arc::new(Mutex::new(read(zone)));
+        let known = Arc::clone(&zone);
+        std::thread::spawn(move || {
+            let mut question = [0; 1_024];
+            while let Ok((octets, peer)) = socket.recv_from(&mut question) {
+                let answer = answer(&question[..octets], &known.lock().unwrap_or_else(PoisonError::into_inner));
+                if let Some(answer) = answer {
+                    drop(socket.send_to(&answer, peer));
+                }
             }
-        }
-    });
-    address
+        });
+        Self { address, zone }
+    }
+
+    /// Replaces the zone.
+    pub fn change(&self, zone: &str) {
+        *self.zone.lock().unwrap_or_else(PoisonError::into_inner) = read(zone);
+    }
 }
 
 fn read(text: &str) -> Zone {
@@ -57,7 +84,7 @@ fn reversed(ip: IpAddr) -> String {
     }
 }
 
-/// RFC 1035 §4.1
+/// Returns the answer to a question. RFC 1035 §4.1
 fn answer(question: &[u8], zone: &Zone) -> Option<Vec<u8>> {
     let (mut at, mut labels) = (12, Vec::new());
     loop {
@@ -70,29 +97,7 @@ fn answer(question: &[u8], zone: &Zone) -> Option<Vec<u8>> {
         labels.push(String::from_utf8_lossy(label).to_ascii_lowercase());
     }
     let kind = u16::from_be_bytes([*question.get(at)?, *question.get(at + 1)?]);
-    let (mut name, mut code, mut records) = (labels.join("."), 0_u8, Vec::new());
-    for _ in 0..8 {
-        let Some(lines) = zone.get(&name) else {
-            let below = format!(".{name}");
-            code = if zone.keys().any(|owner| owner.ends_with(&below)) { 0 } else { 3 };
-            break;
-        };
-        if lines.iter().any(|(kind, _)| kind == "SERVFAIL") {
-            code = 2;
-            break;
-        }
-        let here: Vec<Vec<u8>> = lines.iter().filter_map(|(type_, value)| data(type_, value, kind)).collect();
-        let is_done = !here.is_empty();
-        records.extend(here.into_iter().map(|data| (name.clone(), kind, data)));
-        let alias = lines.iter().find(|(type_, _)| type_ == "CNAME").and_then(|(_, value)| value.first());
-        match alias {
-            Some(alias) if !is_done => {
-                records.push((name, 5, packed(alias)));
-                name = alias.trim_end_matches('.').to_ascii_lowercase();
-            }
-            _ => break,
-        }
-    }
+    let (code, records) = records(labels.join("."), kind, zone);
     let mut out = question.get(..2)?.to_vec();
     out.extend([0x85, 0x80 | code, 0, 1]);
     out.extend(u16::try_from(records.len()).ok()?.to_be_bytes());
@@ -108,7 +113,34 @@ fn answer(question: &[u8], zone: &Zone) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// The data of a record, if it is of the kind that is asked for.
+/// Returns the code of the answer and its records, aliases first.
+fn records(mut name: String, kind: u16, zone: &Zone) -> (u8, Vec<(String, u16, Vec<u8>)>) {
+    let mut records = Vec::new();
+    for _ in 0..ALIASES_MAX {
+        let Some(lines) = zone.get(&name) else {
+            let below = format!(".{name}");
+            let has_names_below = zone.keys().any(|owner| owner.ends_with(&below));
+            return (if has_names_below { 0 } else { 3 }, records);
+        };
+        if lines.iter().any(|(kind, _)| kind == "SERVFAIL") {
+            return (2, records);
+        }
+        let here: Vec<Vec<u8>> = lines.iter().filter_map(|(type_, value)| data(type_, value, kind)).collect();
+        let is_done = !here.is_empty();
+        records.extend(here.into_iter().map(|data| (name.clone(), kind, data)));
+        let alias = lines.iter().find(|(type_, _)| type_ == "CNAME").and_then(|(_, value)| value.first());
+        match alias {
+            Some(alias) if !is_done => {
+                records.push((name, 5, packed(alias)));
+                name = alias.trim_end_matches('.').to_ascii_lowercase();
+            }
+            _ => break,
+        }
+    }
+    (0, records)
+}
+
+/// Returns the data of a record, if it is of the type that is asked for.
 fn data(type_: &str, value: &[String], asked: u16) -> Option<Vec<u8>> {
     let first = value.first()?;
     match (type_, asked) {
@@ -118,8 +150,15 @@ fn data(type_: &str, value: &[String], asked: u16) -> Option<Vec<u8>> {
         }),
         ("MX", 15) => Some([first.parse::<u16>().ok()?.to_be_bytes().to_vec(), packed(value.get(1)?)].concat()),
         ("PTR", 12) => Some(packed(first)),
+        ("TXT", 16) => Some(strings(&value.join(" "))),
         _ => None,
     }
+}
+
+/// Returns a text as strings of at most 255 octets. RFC 1035 §3.3.14
+fn strings(text: &str) -> Vec<u8> {
+    let pieces = text.as_bytes().chunks(255);
+    pieces.flat_map(|piece| [&[u8::try_from(piece.len()).expect("at most 255")], piece].concat()).collect()
 }
 
 fn packed(name: &str) -> Vec<u8> {
