@@ -9,14 +9,23 @@ use crate::milter::{
     apply_header_edits,
 };
 use crate::mime::{DamageSet, walk};
+use crate::policy::{PolicyAction, PolicyReplyReader};
+use crate::scanner::spamd::SpamdMethod;
+use crate::scanner::{Response, as_milter_edits, clamd, rspamd, spamd};
 use crate::{Limits, Message, Recipient, RuleSet, header_text};
 
 /// A body and its name.
 pub type Body = (&'static str, fn(&[u8]));
 
 /// All bodies.
-pub const BODIES: [Body; 4] =
-    [("rules", rules), ("mime", mime), ("header_words", header_words), ("milter", milter_replies)];
+pub const BODIES: [Body; 6] = [
+    ("rules", rules),
+    ("mime", mime),
+    ("header_words", header_words),
+    ("milter", milter_replies),
+    ("policy", policy_replies),
+    ("scanners", scanner_replies),
+];
 
 /// Rule files: problems have a line of the file, and a sound set can be evaluated.
 pub fn rules(data: &[u8]) {
@@ -110,7 +119,53 @@ pub fn milter_replies(data: &[u8]) {
     let mut fields = vec![field("Received", " own"), field("Subject", " a"), field("X", " b")];
     let own = apply_header_edits(&mut fields, 1, &edits.list);
     assert_eq!(fields.get(own - 1), Some(&field("Received", " own")));
-    for field in &fields {
+    assert_whole(&fields);
+}
+
+/// Replies of policy servers: an action is read from the octets up to the empty line alone, and fields stay whole.
+pub fn policy_replies(data: &[u8]) {
+    let mut reader = PolicyReplyReader::default();
+    let mut octets = data;
+    while let Ok(Some(action)) = reader.push(octets, false) {
+        octets = &[];
+        if let PolicyAction::Prepend { name, value } = action {
+            assert_whole(&[HeaderField { name, value }]);
+        }
+    }
+    let mut reader = PolicyReplyReader::default();
+    assert!(!matches!(reader.push(data, true), Ok(None)), "the end of the connection is an answer or a fault");
+}
+
+/// Replies of clamd, spamd and rspamd: scores are finite, and edits leave whole fields.
+pub fn scanner_replies(data: &[u8]) {
+    if let Ok(Some(reply)) = clamd::ClamdReplyReader::default().push(data, true) {
+        let found = clamd::read_scan(&reply);
+        assert!(found.is_ok_and(|result| result.score.is_none()) || !reply.ends_with(": OK"));
+    }
+    let mut results = Vec::new();
+    if let Ok(Some(response)) = spamd::response_reader().push(data, true) {
+        for method in [SpamdMethod::Check, SpamdMethod::Symbols, SpamdMethod::Headers] {
+            results.extend(spamd::read_scan(method, &response, data));
+        }
+    }
+    if let Ok(Some(response)) = rspamd::response_reader().push(data, true) {
+        results.extend(rspamd::read_scan(&response));
+    }
+    // The octets as the body of a response, too: a response by chance has none.
+    let body = Response { first_line: "HTTP/1.1 200 OK".to_owned(), fields: Vec::new(), body: data.to_vec() };
+    results.extend(rspamd::read_scan(&body));
+    for result in results {
+        assert!(result.score.is_none_or(|score| score.points.is_finite() && score.threshold.is_finite()));
+        let mut fields = vec![HeaderField { name: b"Received".to_vec(), value: b" own".to_vec() }];
+        let edits = as_milter_edits(&result.edits, &[]);
+        apply_header_edits(&mut fields, 1, &edits);
+        assert_whole(&fields);
+    }
+}
+
+/// Checks that no line of a field begins another or ends the header section.
+fn assert_whole(fields: &[HeaderField]) {
+    for field in fields {
         assert!(
             field.value.split(|&octet| octet == b'\n').skip(1).all(|line| matches!(line.first(), Some(b' ' | b'\t')))
         );

@@ -10,6 +10,8 @@
 //! | the reasons, condition by condition | [`Evaluation::explain`] |
 //! | changes of the header section | [`edit`] |
 //! | the MTA's side of the milter protocol | [`milter`] |
+//! | Postfix's policy delegation protocol | [`policy`] |
+//! | the protocols of clamd, spamd and rspamd | [`scanner`] |
 //!
 //! # Design
 //!
@@ -40,6 +42,7 @@ mod domains;
 pub mod edit;
 mod evaluate;
 mod explain;
+mod field_text;
 #[doc(hidden)]
 pub mod fuzz;
 pub mod header_text;
@@ -48,7 +51,10 @@ mod literals;
 mod message;
 pub mod milter;
 pub mod mime;
+pub mod policy;
+mod reply_text;
 mod rules;
+pub mod scanner;
 pub mod script;
 mod texts;
 

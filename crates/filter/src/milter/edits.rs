@@ -3,6 +3,7 @@
 use super::MilterError;
 use super::negotiation::{Actions, Agreement, Steps};
 use super::packet::{Packet, number, strings};
+use crate::field_text::{folded_value, is_field_name};
 
 /// Bounds of what one filter may change in one message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -182,44 +183,17 @@ fn read_edit(command: u8, data: &[u8], leading_blank: bool) -> Result<Edit, Milt
     }
 }
 
-/// Checks the name of a field (RFC 5322 §3.6.8).
+/// Checks the name of a field.
 fn field_name(command: u8, name: &[u8]) -> Result<Vec<u8>, MilterError> {
-    if name.is_empty() || !name.iter().all(|&octet| octet.is_ascii_graphic() && octet != b':') {
+    if !is_field_name(name) {
         return Err(MilterError::Malformed { command, what: "a field name that is none" });
     }
     Ok(name.to_vec())
 }
 
-/// Makes the octets behind the colon of a value as filters write it: folds are LF and a blank.
-///
-/// A line of the value that begins with no blank would begin another field, and an empty one would end the header.
+/// Folds and checks a value.
 fn field_value(command: u8, value: &[u8], leading_blank: bool) -> Result<Vec<u8>, MilterError> {
-    let bad = |what| Err(MilterError::Malformed { command, what });
-    let mut value = value;
-    while let [rest @ .., b'\r' | b'\n'] = value {
-        value = rest;
-    }
-    let mut out = Vec::with_capacity(value.len() + 8);
-    if !leading_blank {
-        out.push(b' ');
-    }
-    for (number, line) in value.split(|&octet| octet == b'\n').enumerate() {
-        let line = line.strip_suffix(b"\r").unwrap_or(line);
-        if line.contains(&b'\r') {
-            return bad("a CR within a field");
-        }
-        if number > 0 {
-            if !matches!(line.first(), Some(b' ' | b'\t')) {
-                return bad("a line that would begin a field or end the header");
-            }
-            if line.iter().all(|&octet| matches!(octet, b' ' | b'\t')) {
-                return bad("a continued line of blanks only");
-            }
-            out.extend_from_slice(b"\r\n");
-        }
-        out.extend_from_slice(line);
-    }
-    Ok(out)
+    folded_value(value, leading_blank).map_err(|what| MilterError::Malformed { command, what })
 }
 
 /// Checks that an address can stand in an envelope; its form is judged by the reader of addresses.

@@ -1,5 +1,7 @@
 //! Reply texts that a filter gives in place of a plain refusal.
 
+use mail::{EnhancedCode, Reply, ReplyCode};
+
 use super::MilterError;
 
 /// Lines of one reply.
@@ -19,6 +21,19 @@ pub struct ReplyText {
 }
 
 impl ReplyText {
+    /// Makes a reply of the server. A filter that gave no enhanced code gets `X.7.1`.
+    ///
+    /// # Panics
+    /// Never: the code was checked when the text was read.
+    #[must_use]
+    pub fn to_reply(&self) -> Reply {
+        let code = ReplyCode::new(self.code).expect("400 to 559");
+        let outcome = code.outcome().expect("4yz and 5yz have one");
+        let enhanced = self.enhanced.as_deref().and_then(|code| code.parse().ok());
+        let enhanced = enhanced.unwrap_or_else(|| EnhancedCode::of(outcome, 7, 1)).with_outcome(outcome);
+        Reply::new(code, Some(enhanced), &self.lines.join("\n"))
+    }
+
     /// Reads the data of a packet `y`: `550 5.7.1 text` or lines `550-5.7.1 text` that end with CR LF, then NUL.
     ///
     /// `%%` stands for `%`, as the library of filters writes it. Octets that are no printable ASCII become `?`, lines

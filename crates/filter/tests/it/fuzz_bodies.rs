@@ -3,7 +3,7 @@
 use filter::fuzz::BODIES;
 use proptest::prelude::*;
 
-const PIECES: [&str; 48] = [
+const PIECES: [&str; 73] = [
     "rule a {\n",
     "rule b { reject }\n",
     "match any {\n",
@@ -52,6 +52,31 @@ const PIECES: [&str; 48] = [
     "\0\0\0\x01p",
     "\0\0\0\x01c",
     "\0\0\0\x08y550 no\0",
+    "action=",
+    "action=PREPEND X: y\n\n",
+    "DEFER_IF_PERMIT later\n\n",
+    "PREPEND ",
+    "421 bye\n\n",
+    "stream: ",
+    "OK\0",
+    " FOUND\0",
+    " ERROR\0",
+    "SPAMD/1.1 0 EX_OK\r\n",
+    "Spam: True ; 7.5 / 5.0\r\n",
+    "Content-length: 10\r\n",
+    "X-Spam-Status: Yes, tests=A,B\r\n",
+    "Subject: [SPAM]\r\n",
+    "HTTP/1.1 200 OK\r\n",
+    "Transfer-Encoding: chunked\r\n",
+    "4\r\nabcd\r\n",
+    "0\r\n\r\n",
+    "{\"action\":\"reject\",\"milter\":{\"add_headers\":{\"X\":\"a\\n b\"}}}",
+    "{\"action\":\"add header\",\"score\":1e999,\"required_score\":1}",
+    "{\"action\":\"no action\",\"milter\":{\"remove_headers\":{\"Received\":-1}}}",
+    "{\"action\":\"greylist\",\"milter\":{\"add_headers\":",
+    "{\"X\":{\"value\":\"y\",\"order\":0}}}}",
+    "\"",
+    "}",
 ];
 
 proptest! {

@@ -1,0 +1,4 @@
+//! `filter::fuzz::policy_replies` under libFuzzer.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| filter::fuzz::policy_replies(data));
