@@ -1,15 +1,18 @@
-//! Sockets, TLS, names, threads and time for the pure rooms.
+//! Sockets, TLS, names, threads and time for the pure crates.
 //!
-//! The files follow the way of a message: [`accept`] takes connections, `session` drives the protocol, [`admit`]
-//! decides which client may send to which recipient, [`intake`] makes messages durable. `shell` starts, reloads and
-//! ends the server; `context` has the state that all connections share, `hosts` the state of next hops; `state_file`
-//! keeps tables that help and may be lost. [`config`], [`log`], [`auth`], [`tls`], [`dns`] and the crate `os` serve them;
-//! The control socket is that of crate `operator`. [`submit`] and `pickup` are the two ends of the directory
-//! where programs of this machine submit mail.
+//! The modules follow the way of a message: [`accept`] takes connections, `session` drives the protocol, [`admit`]
+//! decides which client may send to which recipient, [`intake`] makes messages durable, `dispatch` gives attempts,
+//! `deliver` makes them, `settle` records their outcomes. `shell` starts, reloads and ends the server.
+//!
+//! All of them share the state of `context`. `inbound` adds what only accepting mail needs, `outbound` what only
+//! delivering it needs, as the state of next hops (`hosts`). `state_file` keeps tables that help and may be lost.
+//! [`config`], [`log`], [`auth`], [`tls`] and [`dns`] serve the others; the control socket is that of crate `operator`.
+//! [`submit`] and `pickup` are the two ends of the directory where programs of this machine submit mail.
 
 #![forbid(unsafe_code)]
 
 pub mod accept;
+mod active_config;
 pub mod admit;
 pub mod auth;
 mod client_network;
@@ -23,12 +26,16 @@ pub mod dns;
 pub mod file_system;
 pub mod hardening;
 mod hosts;
+mod inbound;
 pub mod intake;
+mod listener_profile;
 pub mod local_delivery;
 pub mod log;
 mod lookup;
 mod message;
+pub mod message_store;
 mod next_hop;
+mod outbound;
 mod pickup;
 mod resolve;
 mod routing;

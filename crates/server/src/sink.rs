@@ -1,6 +1,6 @@
 //! The faults a sink plays on purpose: slow replies, refusals, silence.
 //!
-//! `mailrace sink` is the server with a [`crate::intake::MessageStore`] that keeps nothing. A comparison with it
+//! `mailrace sink` is the server with a [`crate::message_store::MessageStore`] that keeps nothing. A comparison with it
 //! measures the price of storage; tests with it show how a client handles a bad host. Refusals come evenly spread by
 //! count, not by chance, so that a run can be repeated.
 

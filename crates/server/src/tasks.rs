@@ -2,23 +2,23 @@
 //!
 //! One task ([`run`]) takes the requests and owns the tasks; at the end of the server it waits until all have ended.
 
-use crate::context::Context;
 use crate::deliver;
 use crate::dispatch::{self, ConnectionGuard, Dispatch, Pass, Task};
+use crate::outbound::Outbound;
 use std::sync::Arc;
 use tokio::task::JoinSet;
 
 /// Starts the tasks and wakes the scheduler when mail is due, until the server ends and its connections are closed.
-pub(crate) async fn run(context: Arc<Context>) {
-    let Some(dispatch) = context.dispatch.clone() else { return };
+pub(crate) async fn run(outbound: Arc<Outbound>) {
+    let Some(dispatch) = outbound.dispatch.clone() else { return };
     let Some(mut inbox) = dispatch.take_inbox() else { return };
-    dispatch::restore(&context, &dispatch, Pass::First).await;
+    dispatch::restore(&dispatch, Pass::First).await;
     let mut tasks = JoinSet::new();
     loop {
         tokio::select! {
             biased;
-            () = context.stop.begun() => break,
-            Some(task) = inbox.recv() => begin(&context, &dispatch, &mut tasks, task),
+            () = outbound.context.stop.begun() => break,
+            Some(task) = inbox.recv() => begin(&outbound, &dispatch, &mut tasks, task),
             Some(_) = tasks.join_next() => {}
             () = dispatch.next_due() => {}
         }
@@ -30,48 +30,51 @@ pub(crate) async fn run(context: Arc<Context>) {
 }
 
 /// Starts a task, which `tasks` owns.
-pub(crate) fn begin(context: &Arc<Context>, dispatch: &Arc<Dispatch>, tasks: &mut JoinSet<()>, task: Task) {
-    let context = Arc::clone(context);
+pub(crate) fn begin(outbound: &Arc<Outbound>, dispatch: &Arc<Dispatch>, tasks: &mut JoinSet<()>, task: Task) {
+    let outbound = Arc::clone(outbound);
     match task {
         Task::Restore => {
             let dispatch = Arc::clone(dispatch);
-            tasks.spawn(async move { dispatch::restore(&context, &dispatch, Pass::Anew).await });
+            tasks.spawn(async move { dispatch::restore(&dispatch, Pass::Anew).await });
         }
         Task::Rehome => {
             let dispatch = Arc::clone(dispatch);
-            tasks.spawn(async move { dispatch::restore(&context, &dispatch, Pass::Moved).await });
+            tasks.spawn(async move { dispatch::restore(&dispatch, Pass::Moved).await });
         }
         Task::Load { destination, name, after, limit } => dispatch.load(destination, &name, after, limit),
         Task::TaskFuture(future) => {
             tasks.spawn(future);
         }
         Task::Defer { jobs, why } => {
-            tasks.spawn(async move { deliver::defer(&context, jobs, &why).await });
+            let dispatch = Arc::clone(dispatch);
+            tasks.spawn(async move { deliver::defer(&dispatch, jobs, &why).await });
         }
         Task::DeferUnplaced { jobs, no } => {
-            tasks.spawn(async move { deliver::unplaced(&context, jobs, no).await });
+            let dispatch = Arc::clone(dispatch);
+            tasks.spawn(async move { deliver::unplaced(&dispatch, jobs, no).await });
         }
         Task::Resolve { name } => {
-            tasks.spawn(dispatch::answer_resolve(context, Arc::clone(dispatch), name));
+            tasks.spawn(dispatch::answer_resolve(Arc::clone(dispatch), name));
         }
         Task::Connect { way, connection, post } => {
-            let guard = ConnectionGuard { dispatch: Arc::clone(dispatch), connection };
+            let dispatch = Arc::clone(dispatch);
+            let guard = ConnectionGuard { dispatch: Arc::clone(&dispatch), connection };
             tasks.spawn(async move {
-                deliver::run(context, way, connection, post).await;
+                deliver::run(outbound, dispatch, way, connection, post).await;
                 drop(guard);
             });
         }
         Task::Bounce { meant, why, answer } => {
             let dispatch = Arc::clone(dispatch);
             tasks.spawn(async move {
-                let bounced = dispatch::bounce(&context, &dispatch, meant, &why).await;
+                let bounced = dispatch::bounce(&dispatch, meant, &why).await;
                 // The receiver may have gone.
                 drop(answer.send(bounced));
             });
         }
         Task::Overdue { destination, name, message, recipients, kind } => {
             let dispatch = Arc::clone(dispatch);
-            tasks.spawn(dispatch::answer_overdue(context, dispatch, (destination, name), message, recipients, kind));
+            tasks.spawn(dispatch::answer_overdue(dispatch, (destination, name), message, recipients, kind));
         }
     }
 }

@@ -12,7 +12,10 @@ use crate::accept::client::{self, CANNOT_SAY, ClientLimitsLookup};
 use crate::accept::limits::{AdmittedConnection, Limit, Limits, Refusal};
 use crate::accept::listener::{Accepted, ConnectionAcceptor, refuse};
 use crate::accept::proxy;
-use crate::context::{ActiveConfig, Context, ListenerProfile, ListenerState};
+use crate::active_config::ActiveConfig;
+use crate::context::Context;
+use crate::inbound::Inbound;
+use crate::listener_profile::{ListenerProfile, ListenerState};
 use crate::stop::ConnectionCount;
 use crate::tls::ClientCertificate;
 use crate::transport::Transport;
@@ -36,7 +39,7 @@ const TROUBLE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// A connection that was let in, whose greeting is due.
 pub(crate) struct NewConnection {
-    pub(crate) context: Arc<Context>,
+    pub(crate) inbound: Arc<Inbound>,
     pub(crate) lane: Arc<ListenerProfile>,
     pub(crate) session: Session,
     pub(crate) transport: Transport,
@@ -53,12 +56,13 @@ pub(crate) trait Serve: Clone + Send + Sync + 'static {
 
 /// Takes connections from one socket until the server stops or the listener is closed.
 pub(crate) async fn take_connections(
-    context: Arc<Context>,
+    inbound: Arc<Inbound>,
     limits: Arc<Limits>,
     listener: Arc<ListenerState>,
     mut acceptor: ConnectionAcceptor,
     serve: impl Serve,
 ) {
+    let context = &inbound.context;
     let mut trouble_said: Option<Instant> = None;
     let mut stop = pin!(context.stop.begun());
     let mut closed = pin!(listener.closed.notified());
@@ -75,11 +79,11 @@ pub(crate) async fn take_connections(
             accepted = acceptor.accept() => accepted,
         };
         match accepted {
-            Accepted::Connection(stream, peer) => take(&context, &limits, &listener, stream, peer, &serve),
+            Accepted::Connection(stream, peer) => take(&inbound, &limits, &listener, stream, peer, &serve),
             Accepted::Refused(peer) => {
-                let max = context.open_files_max;
+                let max = inbound.open_files_max;
                 let refusal = Refusal { limit: Limit::Files, value: u32::try_from(max).unwrap_or(u32::MAX) };
-                report_refusal(&context, &listener.lane.load(), peer, refusal);
+                report_refusal(context, &listener.lane.load(), peer, refusal);
             }
             Accepted::Trouble { error, .. } => {
                 let now = clock::now();
@@ -96,13 +100,14 @@ pub(crate) async fn take_connections(
 
 /// Admits a connection and starts its task, or refuses it.
 fn take(
-    context: &Arc<Context>,
+    inbound: &Arc<Inbound>,
     limits: &Arc<Limits>,
     listener: &ListenerState,
     stream: TcpStream,
     peer: SocketAddr,
     serve: &impl Serve,
 ) {
+    let context = &inbound.context;
     let began = clock::now();
     let lane = listener.lane.load_full();
     // Replies are complete when they are written; waiting to fill packets only delays them. A failure costs only
@@ -116,7 +121,7 @@ fn take(
         Ok(guard) => {
             let open = ConnectionCount::new(&context.stop);
             let serve = serve.clone();
-            let arrival = Arrival { context: Arc::clone(context), lane, peer, began, guard, serve };
+            let arrival = Arrival { inbound: Arc::clone(inbound), lane, peer, began, guard, serve };
             tokio::spawn(async move {
                 if comes_by_proxy {
                     Box::pin(arrival.proxied(stream)).await;
@@ -154,7 +159,7 @@ fn report_refusal(context: &Context, lane: &ListenerProfile, peer: SocketAddr, r
 
 /// A connection before its greeting.
 struct Arrival<S> {
-    context: Arc<Context>,
+    inbound: Arc<Inbound>,
     lane: Arc<ListenerProfile>,
     peer: SocketAddr,
     began: Instant,
@@ -167,14 +172,14 @@ impl<S: Serve> Arrival<S> {
     async fn proxied(mut self, mut stream: TcpStream) {
         let received = tokio::select! {
             received = proxy::receive(&mut stream, PROXY_TIME_MAX) => received,
-            () = self.context.stop.begun() => return refuse(&SockRef::from(&stream), SHUTTING_DOWN),
+            () = self.inbound.context.stop.begun() => return refuse(&SockRef::from(&stream), SHUTTING_DOWN),
         };
         let header = match received {
             Ok(header) => header,
             Err(proxy::NoHeader::Closed) => return,
             Err(error) => {
                 let text = format!("{} on {}: {error}", self.peer, self.lane.listen.address);
-                return self.context.record(&Event::ConfigWarning { text: &text });
+                return self.inbound.context.record(&Event::ConfigWarning { text: &text });
             }
         };
         if let Some(client) = header.client {
@@ -185,17 +190,17 @@ impl<S: Serve> Arrival<S> {
 
     /// Asks the access map for the limits of the client.
     async fn asked_about(mut self, stream: TcpStream) {
-        let routing = self.context.routing.load_full();
+        let routing = self.inbound.context.routing.load_full();
         let own = tokio::select! {
             own = client::ask(&routing, self.peer.ip()) => own,
-            () = self.context.stop.begun() => return refuse(&SockRef::from(&stream), SHUTTING_DOWN),
+            () = self.inbound.context.stop.begun() => return refuse(&SockRef::from(&stream), SHUTTING_DOWN),
         };
         let own = match own {
             Ok(own) => own,
             Err(why) => return self.put_off(&stream, &why),
         };
         if let Err(refusal) = self.guard.admit_client(self.peer.ip(), own, clock::now()) {
-            return turn_away(&self.context, &self.lane, &stream, self.peer, refusal);
+            return turn_away(&self.inbound.context, &self.lane, &stream, self.peer, refusal);
         }
         if self.lane.is_implicit_tls() {
             return self.encrypted(stream).await;
@@ -206,9 +211,9 @@ impl<S: Serve> Arrival<S> {
     /// Refuses a client for now, as the map with its limits cannot be asked.
     fn put_off(&self, stream: &TcpStream, why: &str) {
         refuse(&SockRef::from(stream), CANNOT_SAY);
-        self.context.record(&Event::ConfigWarning { text: &format!("a map cannot be asked: {why}") });
+        self.inbound.context.record(&Event::ConfigWarning { text: &format!("a map cannot be asked: {why}") });
         let (ip, text) = (self.peer.ip(), CANNOT_SAY.trim_end());
-        self.context.record(&Event::Rejected {
+        self.inbound.context.record(&Event::Rejected {
             id: None,
             ruleset: Ruleset::Relay,
             arg1: None,
@@ -224,30 +229,31 @@ impl<S: Serve> Arrival<S> {
         let shaken = tokio::select! {
             shaken = acceptor.accept(stream, self.began + self.lane.handshake_time, true) => shaken,
             // Before the handshake the server cannot send a reason.
-            () = self.context.stop.begun() => return,
+            () = self.inbound.context.stop.begun() => return,
         };
         match shaken {
             Ok((stream, tls, shown)) => {
-                self.context.record(&shown.event(relay, &tls));
+                self.inbound.context.record(&shown.event(relay, &tls));
                 self.open(Transport::Tls(Box::new(stream)), Some(tls), shown).await;
             }
-            Err(error) => self.context.record(&Event::TlsFailed { relay, reason: &error.to_string() }),
+            Err(error) => self.inbound.context.record(&Event::TlsFailed { relay, reason: &error.to_string() }),
         }
     }
 
     /// Lets the session run.
     async fn open(self, transport: Transport, tls: Option<Tls>, shown: ClientCertificate) {
-        let Self { context, lane, peer, began, guard, serve } = self;
+        let Self { inbound, lane, peer, began, guard, serve } = self;
+        let context = &inbound.context;
         context.record(&Event::Connected { relay: Relay::address(peer.ip()), daemon: &lane.listen.name });
         let live = context.live.load_full();
-        let mut session = Session::new(offered(&context, &lane, &live, peer), Client::Network(peer), tls);
+        let mut session = Session::new(offered(context, &lane, &live, peer), Client::Network(peer), tls);
         if live.trusts_xclient(peer.ip()) {
             session.trust_xclient();
         }
         session.trust_client(live.rights.is_from(peer.ip()));
         let since = clock::now().saturating_duration_since(began);
         session.begins_at(Duration::from_micros(clock::unix_us()).saturating_sub(since));
-        serve.serve(NewConnection { context, lane, session, transport, certificate: shown, began }).await;
+        serve.serve(NewConnection { inbound, lane, session, transport, certificate: shown, began }).await;
         drop(guard);
     }
 }

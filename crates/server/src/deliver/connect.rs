@@ -20,6 +20,7 @@ use super::peer::Peer;
 use crate::config::{Config, Delivery, EffectiveRule, RouteProtocol};
 use crate::context::Context;
 use crate::dispatch::ConnectionSignal;
+use crate::outbound::Outbound;
 use crate::routing::Routing;
 #[cfg(test)]
 use crate::simulation::{Sabotage, is_sabotaged};
@@ -102,27 +103,21 @@ impl Patience {
 /// # Cancel safety
 /// Yes: a connection that was open is dropped.
 pub(super) async fn open<N: Future<Output = ()>>(
-    context: &Arc<Context>,
+    outbound: &Outbound,
     mut candidates: Vec<Candidate>,
     lane: Lane,
     rule: &EffectiveRule,
     post: &ConnectionSignal,
     wait: &mut Wait<'_, N>,
 ) -> Result<Box<Link>, ConnectError> {
+    let context = &*outbound.context;
     let live = context.live.load_full();
     let config = &live.config;
     let patience = Patience::of(&config.delivery, lane);
     let routing = context.routing.load_full();
-    let opening = ConnectionOpening { context, config, routing: &routing, rule, lane, patience };
+    let opening = ConnectionOpening { outbound, context, config, routing: &routing, rule, lane, patience };
     let began = clock::now();
-    let order = |some: &mut [Candidate], is_wary| {
-        #[cfg(test)]
-        if is_sabotaged(Sabotage::PassOverNobody) {
-            return;
-        }
-        context.hosts.with_table(|hosts| hosts.order(some, |one| one.address.socket(), is_wary, context.unix_now()));
-    };
-    order(&mut candidates, false);
+    opening.order(&mut candidates, false);
     let all: Vec<SocketAddr> = candidates.iter().filter_map(|one| one.address.socket()).collect();
     let mut left = VecDeque::from(candidates);
     let mut last: Option<ConnectError> = None;
@@ -152,18 +147,13 @@ pub(super) async fn open<N: Future<Output = ()>>(
                     return Err(trouble);
                 }
                 last = Some(trouble);
-                order(left.make_contiguous(), true);
+                opening.order(left.make_contiguous(), true);
             }
         }
     }
     if let Some(last) = last.as_mut().filter(|_| !left.is_empty()) {
         last.put_off();
-        let untried: Vec<SocketAddr> = left.iter().filter_map(|one| one.address.socket()).collect();
-        // Where no failure is known of the hosts that were tried, they would be tried first again.
-        last.has_untried = context.hosts.with_table(|hosts| {
-            let mut tried = all.iter().filter(|one| !untried.contains(one));
-            tried.any(|one| hosts.is_doubted(*one)) && untried.iter().any(|one| !hosts.is_doubted(*one))
-        });
+        last.has_untried = opening.has_better(&all, &left);
     }
     Err(last.unwrap_or_else(|| ConnectError::deferral((4, 4), "no address to connect to".to_owned())))
 }
@@ -175,7 +165,8 @@ fn since(began: Instant) -> Duration {
 /// A connection that is to be.
 #[derive(Clone, Copy)]
 struct ConnectionOpening<'a> {
-    context: &'a Arc<Context>,
+    outbound: &'a Outbound,
+    context: &'a Context,
     config: &'a Config,
     routing: &'a Arc<Routing>,
     rule: &'a EffectiveRule,
@@ -184,6 +175,27 @@ struct ConnectionOpening<'a> {
 }
 
 impl ConnectionOpening<'_> {
+    /// Orders hosts by the state that is known of them, as [`Hosts::order`].
+    fn order(self, some: &mut [Candidate], is_wary: bool) {
+        #[cfg(test)]
+        if is_sabotaged(Sabotage::PassOverNobody) {
+            return;
+        }
+        let now = self.context.unix_now();
+        self.outbound.hosts.with_table(|hosts| hosts.order(some, |one| one.address.socket(), is_wary, now));
+    }
+
+    /// Returns whether the next connection tries hosts of `untried` before the others of `all`, since they may be
+    /// better.
+    fn has_better(self, all: &[SocketAddr], untried: &VecDeque<Candidate>) -> bool {
+        let untried: Vec<SocketAddr> = untried.iter().filter_map(|one| one.address.socket()).collect();
+        // Where no failure is known of the hosts that were tried, they would be tried first again.
+        self.outbound.hosts.with_table(|hosts| {
+            let mut tried = all.iter().filter(|one| !untried.contains(one));
+            tried.any(|one| hosts.is_doubted(*one)) && untried.iter().any(|one| !hosts.is_doubted(*one))
+        })
+    }
+
     /// Opens a connection to a host, or to an IPv4 address of it that is taken from `left`, up to its readiness for
     /// mail.
     async fn reach<N: Future<Output = ()>>(
@@ -302,7 +314,7 @@ impl ConnectionOpening<'_> {
         let avoided = candidate
             .address
             .socket()
-            .map(|address| self.context.hosts.with_table(|hosts| hosts.avoided(address, now)));
+            .map(|address| self.outbound.hosts.with_table(|hosts| hosts.avoided(address, now)));
         let avoids = |extension| avoided.is_some_and(|avoided| avoided.contains(extension));
         let seconds = Duration::from_secs;
         let (end, transaction) = (delivery.end_time, delivery.transaction_time);
@@ -347,7 +359,7 @@ impl ConnectionOpening<'_> {
     }
 
     fn dialler(&self) -> Dialler<'_> {
-        Dialler { context: self.context, rule: self.rule, limit: self.patience.connect }
+        Dialler { outbound: self.outbound, rule: self.rule, limit: self.patience.connect }
     }
 
     fn stopping(self, candidate: &Candidate) -> ConnectError {
@@ -361,7 +373,7 @@ impl ConnectionOpening<'_> {
     }
 
     fn learn(self, peer: &Candidate, happens: impl FnOnce(&mut Hosts, SocketAddr, Duration)) {
-        super::learn(self.context, peer, happens);
+        super::learn(self.outbound, peer, happens);
     }
 }
 

@@ -6,8 +6,8 @@
 
 use super::Candidate;
 use crate::config::EffectiveRule;
-use crate::context::Context;
 use crate::next_hop::Endpoint;
+use crate::outbound::Outbound;
 use crate::transport::Transport;
 use os::clock;
 use os::error::words;
@@ -107,7 +107,7 @@ pub(super) enum Raced {
 /// Connects by a rule, within a time for each address.
 #[derive(Clone, Copy)]
 pub(super) struct Dialler<'a> {
-    pub(super) context: &'a Context,
+    pub(super) outbound: &'a Outbound,
     pub(super) rule: &'a EffectiveRule,
     pub(super) limit: Duration,
 }
@@ -159,10 +159,10 @@ impl Dialler<'_> {
             }
         };
         #[cfg(test)]
-        if let Some(internet) = &self.context.internet {
+        if let Some(internet) = &self.outbound.internet {
             return internet.connect(address).await.map_err(DialError::Error);
         }
-        let _ = self.context;
+        let _ = self.outbound;
         let (socket, source) = match address {
             SocketAddr::V4(_) => (TcpSocket::new_v4(), self.rule.source4.map(IpAddr::from)),
             SocketAddr::V6(_) => (TcpSocket::new_v6(), self.rule.source6.map(IpAddr::from)),

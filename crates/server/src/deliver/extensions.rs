@@ -7,7 +7,7 @@
 
 use super::link::Link;
 use super::{Candidate, learn};
-use crate::context::Context;
+use crate::outbound::Outbound;
 use mail::{Envelope, Reply};
 use observe::Event;
 use schedule::AvoidedExtensions;
@@ -115,11 +115,11 @@ fn suspect(used: &Used, stage: Stage, loss: Loss) -> AvoidedExtensions {
 
 /// Remembers that extensions of a host do not work, and logs that if it is new. False: the host has no address in the
 /// table, and the next connection to it uses them again.
-pub(super) fn avoid(context: &Context, peer: &Candidate, found: &BrokenExtensions) -> bool {
+pub(super) fn avoid(outbound: &Outbound, peer: &Candidate, found: &BrokenExtensions) -> bool {
     let Some(ip) = peer.address.socket().map(|address| address.ip()) else { return false };
     let (time, words) = if found.is_certain { (REFUSED_TIME, "a day") } else { (SUSPECT_TIME, "an hour") };
     let mut is_new = false;
-    learn(context, peer, |hosts, address, now| {
+    learn(outbound, peer, |hosts, address, now| {
         is_new = !hosts.avoided(address, now).contains(found.extensions);
         hosts.avoid(address, found.extensions, time, now);
     });
@@ -140,7 +140,7 @@ pub(super) fn avoid(context: &Context, peer: &Candidate, found: &BrokenExtension
             ),
         };
         let text = format!("{} [{ip}]: {extensions} {what} ({why}); {then}", peer.name);
-        context.record(&Event::ExtensionAvoided { text: &text });
+        outbound.context.record(&Event::ExtensionAvoided { text: &text });
     }
     true
 }

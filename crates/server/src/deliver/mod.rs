@@ -29,6 +29,7 @@ use crate::deadline;
 use crate::dispatch::{ConnectTarget, ConnectionSignal, Dispatch};
 use crate::dns::NoHosts;
 use crate::message::{LoadError, OutboundMessage, ReadError};
+use crate::outbound::Outbound;
 use crate::resolve::SiteHosts;
 use crate::settle::{self, Attempt, AttemptOutcome};
 #[cfg(test)]
@@ -36,6 +37,7 @@ use crate::simulation::{Sabotage, is_sabotaged};
 use crate::transport::Wait;
 use connect::next_hop;
 use connect_error::ConnectError;
+use link::Link;
 use mail::MailParams;
 use observe::{Event, NextHop, Severity};
 use outbound_session::OutboundSession;
@@ -52,97 +54,129 @@ use std::time::Duration;
 /// # Cancel safety
 /// No: a delivery may stay unrecorded. The server's end waits for it.
 pub(crate) async fn run(
-    context: Arc<Context>,
+    outbound: Arc<Outbound>,
+    dispatch: Arc<Dispatch>,
     way: ConnectTarget,
     connection: ConnectionId,
     post: Arc<ConnectionSignal>,
 ) {
-    let Some(dispatch) = context.dispatch.clone() else { return };
+    let context = &outbound.context;
     let timer = pin!(link::timer());
     let stopping = pin!(context.stop.begun());
     let mut wait = Wait::new(timer, &context.stop, stopping);
     if context.message_store.pressure() == Pressure::Poisoned {
         // A result that cannot be recorded would mean a second delivery after the next start.
         let why = "deliveries are suspended, since the spool takes no more writes";
-        return drop(dispatch.unreachable(&context, &way, connection, Failure::Refused, why));
+        return drop(dispatch.unreachable(&way, connection, Failure::Refused, why));
     }
-    let mut work =
-        AttemptWork { context: &context, dispatch: &dispatch, connection, changes: Vec::new(), records: Vec::new() };
-    let Some(site) = dispatch.site_for(&context, &way, connection).await else { return };
+    let work = AttemptWork {
+        outbound: &outbound,
+        context,
+        dispatch: &dispatch,
+        connection,
+        changes: Vec::new(),
+        records: Vec::new(),
+    };
+    let Some(site) = dispatch.site_for(&way, connection).await else { return };
     match &site.hosts {
         SiteHosts::Local(to) => return Box::pin(local::run(work, to.clone(), &way, &post)).await,
-        SiteHosts::Refused(no) => {
-            dispatch.reached(&context, &way, connection);
-            Box::pin(work.refuse_all(&ConnectError::no_hosts(no.clone()))).await;
-            return drop(dispatch.closed(connection));
-        }
+        SiteHosts::Refused(no) => return work.refuse_site(&way, &ConnectError::no_hosts(no.clone())).await,
         SiteHosts::Remote(_) => {}
     }
     let candidates = site.candidates(connection.get());
     let addresses: Vec<SocketAddr> = candidates.iter().filter_map(|one| one.address.socket()).collect();
-    let opened = Box::pin(connect::open(&context, candidates, way.lane, &site.rule, &post, &mut wait)).await;
-    match opened {
+    let opened = Box::pin(connect::open(&outbound, candidates, way.lane, &site.rule, &post, &mut wait)).await;
+    let ended = match opened {
         Ok(link) => {
-            dispatch.reached(&context, &way, connection);
-            let mut conversation = OutboundSession::new(work, link, &post, addresses);
-            Box::pin(conversation.hold(&mut wait)).await;
-            let (has_failed, dismissal) = (conversation.has_failed(), conversation.dismissal());
-            if has_failed {
-                learn(&context, &conversation.link.peer, Hosts::failed);
-            }
-            let has_others = conversation.has_others(has_failed);
-            let is_of_host = has_failed || dismissal.is_some();
-            let has_avoided = conversation.has_avoided;
-            work = conversation.work;
-            work.flush();
-            // The connection is over for the host before dispatch may open another.
-            drop(conversation.link);
-            match dismissal {
-                _ if has_others && is_of_host => return dispatch.abandon(connection),
-                Some(trouble) => {
-                    let jobs = dispatch.unreachable(&context, &way, connection, trouble.failure, &trouble.text);
-                    return Box::pin(defer_all(&context, jobs, &trouble)).await;
-                }
-                // The host answered, though not about the mail: it is tried again at once, and this is no failure.
-                None if has_avoided => return dispatch.abandon(connection),
-                None => {}
-            }
+            dispatch.reached(&way, connection);
+            Box::pin(deliver_over(link, work, &post, addresses, &mut wait)).await
         }
-        Err(trouble) if trouble.is_ours => {}
-        Err(trouble) if trouble.has_untried => return dispatch.abandon(connection),
-        Err(trouble) if trouble.is_permanent => {
-            dispatch.reached(&context, &way, connection);
-            Box::pin(work.refuse_all(&trouble)).await;
-            return drop(dispatch.closed(connection));
-        }
-        Err(trouble) => {
-            let jobs = dispatch.unreachable(&context, &way, connection, trouble.failure, &trouble.text);
-            return Box::pin(defer_all(&context, jobs, &trouble)).await;
-        }
+        Err(trouble) if trouble.is_ours => ConnectionEnd::Closed,
+        Err(trouble) if trouble.has_untried => ConnectionEnd::OtherHosts,
+        Err(trouble) if trouble.is_permanent => return work.refuse_site(&way, &trouble).await,
+        Err(trouble) => ConnectionEnd::Down(trouble),
+    };
+    end_connection(&dispatch, &way, connection, ended).await;
+}
+
+/// How a connection ended, for its site.
+enum ConnectionEnd {
+    /// Other hosts of the site are tried next, or this one again: it is no failure of the site.
+    OtherHosts,
+    /// The site cannot be used now.
+    Down(ConnectError),
+    /// It is over, perhaps without one answer.
+    Closed,
+}
+
+/// Takes jobs over a connection that is ready for mail, until it ends.
+///
+/// # Cancel safety
+/// No: a delivery may stay unrecorded.
+async fn deliver_over<N: Future<Output = ()>>(
+    link: Box<Link>,
+    work: AttemptWork<'_>,
+    post: &ConnectionSignal,
+    addresses: Vec<SocketAddr>,
+    wait: &mut Wait<'_, N>,
+) -> ConnectionEnd {
+    let outbound = work.outbound;
+    let mut conversation = OutboundSession::new(work, link, post, addresses);
+    Box::pin(conversation.hold(wait)).await;
+    let (has_failed, dismissal) = (conversation.has_failed(), conversation.dismissal());
+    if has_failed {
+        learn(outbound, &conversation.link.peer, Hosts::failed);
     }
-    let jobs = dispatch.broken(&context, &way, connection);
-    // At the end of the server nothing is known about the site.
-    if !jobs.is_empty() && !context.stop.has_begun() {
-        // The host accepted the connection and answered no message: for waiting mail that is a failed connection.
-        let text = "Connection closed before a message was answered".to_owned();
-        Box::pin(defer_all(&context, jobs, &ConnectError::deferral((4, 2), text))).await;
+    let has_others = conversation.has_others(has_failed);
+    let is_of_host = has_failed || dismissal.is_some();
+    let has_avoided = conversation.has_avoided;
+    // The connection is over for the host before dispatch may open another.
+    conversation.work.flush();
+    drop(conversation);
+    match dismissal {
+        _ if has_others && is_of_host => ConnectionEnd::OtherHosts,
+        Some(trouble) => ConnectionEnd::Down(trouble),
+        // The host answered, though not about the mail: it is tried again at once, and this is no failure.
+        None if has_avoided => ConnectionEnd::OtherHosts,
+        None => ConnectionEnd::Closed,
     }
+}
+
+/// Tells the scheduler how a connection ended, and logs the jobs that are deferred by it.
+async fn end_connection(dispatch: &Dispatch, way: &ConnectTarget, connection: ConnectionId, ended: ConnectionEnd) {
+    let (jobs, trouble) = match ended {
+        ConnectionEnd::OtherHosts => return dispatch.abandon(connection),
+        ConnectionEnd::Down(trouble) => {
+            (dispatch.unreachable(way, connection, trouble.failure, &trouble.text), trouble)
+        }
+        ConnectionEnd::Closed => {
+            let jobs = dispatch.broken(way, connection);
+            // At the end of the server nothing is known about the site.
+            if jobs.is_empty() || dispatch.context.stop.has_begun() {
+                return;
+            }
+            // The host accepted the connection and answered no message: for waiting mail that is a failed connection.
+            let text = "Connection closed before a message was answered".to_owned();
+            (jobs, ConnectError::deferral((4, 2), text))
+        }
+    };
+    Box::pin(defer_all(dispatch, jobs, &trouble)).await;
 }
 
 /// Logs jobs as deferred whose destination has no hosts for now.
-pub(crate) async fn unplaced(context: &Arc<Context>, jobs: Vec<Job>, no: NoHosts) {
-    Box::pin(defer_all(context, jobs, &ConnectError::no_hosts(no))).await;
+pub(crate) async fn unplaced(dispatch: &Dispatch, jobs: Vec<Job>, no: NoHosts) {
+    Box::pin(defer_all(dispatch, jobs, &ConnectError::no_hosts(no))).await;
 }
 
 /// Logs jobs as deferred whose site was found to be down before.
-pub(crate) async fn defer(context: &Arc<Context>, jobs: Vec<Job>, why: &str) {
-    Box::pin(defer_all(context, jobs, &ConnectError::deferral((4, 1), why.to_owned()))).await;
+pub(crate) async fn defer(dispatch: &Dispatch, jobs: Vec<Job>, why: &str) {
+    Box::pin(defer_all(dispatch, jobs, &ConnectError::deferral((4, 1), why.to_owned()))).await;
 }
 
 /// Logs jobs as deferred that were to go to a site which cannot be reached. They wait unchanged: the site is tried
 /// again, not each message.
-async fn defer_all(context: &Arc<Context>, jobs: Vec<Job>, trouble: &ConnectError) {
-    let Some(dispatch) = &context.dispatch else { return };
+async fn defer_all(dispatch: &Dispatch, jobs: Vec<Job>, trouble: &ConnectError) {
+    let context = &dispatch.context;
     for job in &jobs {
         if let Some(early) = dispatch.messages.early.get(job.message) {
             early.want();
@@ -157,7 +191,7 @@ async fn defer_all(context: &Arc<Context>, jobs: Vec<Job>, trouble: &ConnectErro
         let outgoing = OutboundMessage::load(&dispatch.messages, job.message, &job.recipients).await;
         drop(turn);
         let Ok(outgoing) = outgoing else { continue };
-        settle::log_deferred(context, &unsent(context, &outgoing, trouble), &trouble.cause());
+        settle::log_deferred(&dispatch.settler, &unsent(context, &outgoing, trouble), &trouble.cause());
         dispatch.expect(&outgoing.envelope, &job.recipients);
     }
 }
@@ -174,14 +208,15 @@ fn unsent<'o>(context: &Context, outgoing: &'o OutboundMessage, trouble: &'o Con
 }
 
 /// Updates the table of hosts for a host that has an address.
-fn learn(context: &Context, peer: &Candidate, happens: impl FnOnce(&mut Hosts, SocketAddr, Duration)) {
+fn learn(outbound: &Outbound, peer: &Candidate, happens: impl FnOnce(&mut Hosts, SocketAddr, Duration)) {
     let Some(address) = peer.address.socket() else { return };
-    let now = context.unix_now();
-    context.hosts.update(|hosts| happens(hosts, address, now));
+    let now = outbound.context.unix_now();
+    outbound.hosts.update(|hosts| happens(hosts, address, now));
 }
 
 /// Access of a connection to spool and dispatch.
 struct AttemptWork<'a> {
+    outbound: &'a Arc<Outbound>,
     context: &'a Arc<Context>,
     dispatch: &'a Arc<Dispatch>,
     connection: ConnectionId,
@@ -232,7 +267,7 @@ impl AttemptWork<'_> {
                 return None;
             }
         }
-        let settled = settle::settle(self.context, attempt, fates).await;
+        let settled = settle::settle(&self.dispatch.settler, attempt, fates).await;
         if early.is_none_or(|early| !early.absorb(&settled.changes)) {
             self.changes.extend(settled.changes);
         }
@@ -248,10 +283,17 @@ impl AttemptWork<'_> {
             return;
         }
         let first = self.context.live.load().config.delivery.retry_first;
-        learn(self.context, host, |hosts, address, now| {
+        learn(self.outbound, host, |hosts, address, now| {
             let wait = retry.map_or(first, |at| at.saturating_sub(now));
             hosts.spare(address, wait, count, now);
         });
+    }
+
+    /// Refuses every message for a site that does not exist, or that takes none for good, and ends the connection.
+    async fn refuse_site(mut self, way: &ConnectTarget, trouble: &ConnectError) {
+        self.dispatch.reached(way, self.connection);
+        Box::pin(self.refuse_all(trouble)).await;
+        drop(self.dispatch.closed(self.connection));
     }
 
     /// Refuses every message for a destination that does not exist.

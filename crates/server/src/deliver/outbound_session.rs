@@ -18,7 +18,7 @@ use crate::transport::Wait;
 use mail::{Body, EnhancedCode, Outcome, QueueId};
 use os::{blocking, clock};
 use schedule::{Failure, Feedback, Hosts, Job, Lag, NextJob, Standing};
-use smtp::client::{Answer, ClientStep, Closing, Finished, Loss, Misfit, Stage};
+use smtp::client::{Answer, ClientStep, ClientTransaction, Closing, Finished, Loss, Misfit, Stage};
 #[cfg(test)]
 use spool::{Change, Status, Store as _};
 use spool::{Pressure, State};
@@ -140,7 +140,7 @@ impl<'a> OutboundSession<'a> {
         let address = link.peer.address.socket();
         let is_doubted = |hosts: &Hosts| address.is_some_and(|address| hosts.is_doubted(address));
         Self {
-            is_on_trial: work.context.hosts.with_table(is_doubted),
+            is_on_trial: work.outbound.hosts.with_table(is_doubted),
             work,
             link,
             post,
@@ -217,7 +217,7 @@ impl OutboundSession<'_> {
     /// Notes that the peer is late. Until it answers, other hosts of the site go before it, and if there are some the
     /// site keeps its lane.
     fn lags(&mut self) {
-        learn(self.work.context, &self.link.peer, Hosts::failed);
+        learn(self.work.outbound, &self.link.peer, Hosts::failed);
         let lag = Lag { has_others: self.has_others(true), is_whole: self.may_be_taken() };
         self.lag = Some(lag);
         self.asks_again();
@@ -239,7 +239,7 @@ impl OutboundSession<'_> {
         let Some(own) = self.link.peer.address.socket() else { return false };
         let now = self.work.context.unix_now();
         let worst = if is_bad { Standing::Aside } else { Standing::Good };
-        self.work.context.hosts.with_table(|hosts| {
+        self.work.outbound.hosts.with_table(|hosts| {
             let own = hosts.standing(own, now);
             // Among equal hosts this one may be the first again.
             self.addresses.iter().map(|one| hosts.standing(*one, now)).any(|one| one <= worst && one < own)
@@ -367,43 +367,11 @@ impl OutboundSession<'_> {
                 return;
             }
         }
-        let mut transaction = outgoing.transaction(self.tokens, now, &left_out);
-        let mut fits = self.link.session.fits(&transaction);
-        if fits == Err(Misfit::Smtputf8) {
-            match self.needs_smtputf8(&job, &outgoing).await {
-                Ok(true) => {}
-                Ok(false) => {
-                    outgoing.envelope.params.smtputf8 = false;
-                    transaction = outgoing.transaction(self.tokens, now, &left_out);
-                    fits = self.link.session.fits(&transaction);
-                }
-                Err(why) => return self.unread(&job, why),
-            }
-        }
-        let needs_seven_bit = fits == Err(Misfit::EightBit)
-            || fits.is_ok() && !self.link.session.offers().eight_bit_mime && !outgoing.is_plain();
-        if needs_seven_bit {
-            match self.convert(&job, &mut outgoing).await {
-                Ok(()) => {
-                    transaction = outgoing.transaction(self.tokens, now, &left_out);
-                    fits = self.link.session.fits(&transaction);
-                }
-                Err(why) => return self.unread(&job, why),
-            }
-        }
-        if fits.is_ok() {
-            match self.shorten(&job, &mut outgoing).await {
-                Ok(false) => {}
-                Ok(true) => {
-                    transaction = outgoing.transaction(self.tokens, now, &left_out);
-                    fits = self.link.session.fits(&transaction);
-                }
-                Err(why) => return self.unread(&job, why),
-            }
-        }
-        if let Err(misfit) = fits {
-            return self.misfits(&job, &outgoing, misfit).await;
-        }
+        let transaction = match self.fitting_transaction(&job, &mut outgoing, &left_out, now).await {
+            Ok(Ok(transaction)) => transaction,
+            Ok(Err(misfit)) => return self.misfits(&job, &outgoing, misfit).await,
+            Err(why) => return self.unread(&job, why),
+        };
         let now = self.link.now();
         self.link.session.begin(transaction, now);
         #[cfg(test)]
@@ -418,10 +386,44 @@ impl OutboundSession<'_> {
         self.open.push_back(OpenTransaction { token, job, outgoing, left_out, unread, began });
     }
 
+    /// Fits a message to the offers of the peer: without SMTPUTF8, in 7 bits or with shorter lines, where it can be.
+    /// Returns its transaction, or why the peer cannot take it.
+    ///
+    /// # Errors
+    /// The message cannot be read.
+    async fn fitting_transaction(
+        &mut self,
+        job: &Job,
+        outgoing: &mut OutboundMessage,
+        left_out: &[Option<AttemptOutcome>],
+        now: Duration,
+    ) -> Result<Result<ClientTransaction, Misfit>, Unread> {
+        let token = self.tokens;
+        let mut transaction = outgoing.transaction(token, now, left_out);
+        let mut fits = self.link.session.fits(&transaction);
+        if fits == Err(Misfit::Smtputf8) && !self.needs_smtputf8(job, outgoing).await? {
+            outgoing.envelope.params.smtputf8 = false;
+            transaction = outgoing.transaction(token, now, left_out);
+            fits = self.link.session.fits(&transaction);
+        }
+        let needs_seven_bit = fits == Err(Misfit::EightBit)
+            || fits.is_ok() && !self.link.session.offers().eight_bit_mime && !outgoing.is_plain();
+        if needs_seven_bit {
+            self.convert(job, outgoing).await?;
+            transaction = outgoing.transaction(token, now, left_out);
+            fits = self.link.session.fits(&transaction);
+        }
+        if fits.is_ok() && self.shorten(job, outgoing).await? {
+            transaction = outgoing.transaction(token, now, left_out);
+            fits = self.link.session.fits(&transaction);
+        }
+        Ok(fits.map(|()| transaction))
+    }
+
     /// A recipient needs TLS: where it failed, or was not tried, the next connection tries it again.
     fn try_tls_again(&mut self) {
         if self.link.tls.is_none() && self.link.session.offers().starttls {
-            learn(self.work.context, &self.link.peer, |hosts, address, _| hosts.try_tls(address));
+            learn(self.work.outbound, &self.link.peer, |hosts, address, _| hosts.try_tls(address));
             self.appetite = WorkState::Closing;
         }
     }
@@ -503,7 +505,7 @@ impl OutboundSession<'_> {
         let now = self.work.context.unix_now();
         let mut others = self.addresses.iter().filter(|address| Some(**address) != own);
         self.work
-            .context
+            .outbound
             .hosts
             .with_table(|hosts| others.all(|address| hosts.standing(*address, now) == Standing::Aside))
     }
@@ -513,7 +515,7 @@ impl OutboundSession<'_> {
     fn avoids(&mut self, open: &OpenTransaction, finished: &Finished) -> bool {
         let Some(found) = extensions::broken(&self.link, &open.outgoing.envelope, finished) else { return false };
         // Without a memory of it the next connection would get the same reply: the reply is the verdict.
-        if !extensions::avoid(self.work.context, &self.link.peer, &found) || !found.is_certain {
+        if !extensions::avoid(self.work.outbound, &self.link.peer, &found) || !found.is_certain {
             return false;
         }
         // The host answers, so it does not count as failed.
@@ -577,15 +579,7 @@ impl OutboundSession<'_> {
         let is_put_off = finished.outcomes.iter().all(|outcome| answers::is_put_off(outcome.stage, &outcome.answer));
         let lost_at = finished.outcomes.iter().find(|one| matches!(one.answer, Answer::Lost(_))).map(|one| one.stage);
         let behind = lost_at.and_then(|stage| self.loses(&open.job, stage));
-        let mut feedback = Feedback::Neutral;
-        let mut fates = Vec::with_capacity(finished.outcomes.len());
-        let rules = Arc::clone(&self.work.context.live.load().reasons);
-        for (fate, says) in answers::judge_all(&rules, &self.link.peer, finished.outcomes) {
-            if says != Feedback::Neutral && !matches!(feedback, Feedback::Good | Feedback::NoReply) {
-                feedback = says;
-            }
-            fates.push(answers::behind(fate, behind));
-        }
+        let (mut fates, feedback) = self.judge(finished, behind);
         self.tried += 1;
         self.answered += u64::from(is_answered);
         if fates.iter().any(|fate| matches!(fate, AttemptOutcome::Delivered(_))) {
@@ -601,7 +595,7 @@ impl OutboundSession<'_> {
         if is_answered && !is_put_off {
             self.has_served = true;
             let delivered = |hosts: &mut Hosts, address, now| hosts.delivered(address, xdelay, now);
-            learn(self.work.context, &self.link.peer, delivered);
+            learn(self.work.outbound, &self.link.peer, delivered);
         }
         let passes_dsn = self.link.session.offers().dsn;
         // A host that delivers at once is in time.
@@ -612,6 +606,21 @@ impl OutboundSession<'_> {
         if is_put_off {
             self.work.spare(&self.link.peer, self.addresses.len(), retry);
         }
+    }
+
+    /// Judges the answers of a transaction, which may have been lost behind the message `behind`. Returns the outcome of
+    /// each recipient, and the feedback on the site.
+    fn judge(&self, finished: Finished, behind: Option<QueueId>) -> (Vec<AttemptOutcome>, Feedback) {
+        let mut feedback = Feedback::Neutral;
+        let mut fates = Vec::with_capacity(finished.outcomes.len());
+        let rules = Arc::clone(&self.work.context.live.load().reasons);
+        for (fate, says) in answers::judge_all(&rules, &self.link.peer, finished.outcomes) {
+            if says != Feedback::Neutral && !matches!(feedback, Feedback::Good | Feedback::NoReply) {
+                feedback = says;
+            }
+            fates.push(answers::behind(fate, behind));
+        }
+        (fates, feedback)
     }
 
     /// Notes that a job has no answer, or not for all of it. Returns the message behind which it was lost.

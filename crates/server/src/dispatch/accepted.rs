@@ -1,14 +1,13 @@
 //! Puts accepted messages in line: at once, when they are due, or again when a message in memory is stored.
 
 use super::{Dispatch, TaskFuture};
-use crate::context::Context;
 use crate::deadline;
 use crate::intake::uncommitted::UncommittedMessages;
 use crate::intake::{DownRecipients, Enqueue, NewMessage};
-use crate::settle;
+use crate::settle::ReportQueue;
 #[cfg(test)]
 use crate::simulation::{Sabotage, hold_back, is_sabotaged};
-use mail::Envelope;
+use mail::{Envelope, QueueId};
 use schedule::{AddResult, Class, Job, Positions, Scheduler};
 use spool::envelope::Encoded;
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,10 +26,10 @@ struct Lined {
 }
 
 impl Enqueue for Dispatch {
-    fn enqueue(&self, context: &Context, message: &NewMessage, bytes: u64, class: Class) {
+    fn enqueue(&self, message: &NewMessage, bytes: u64, class: Class) {
         let deferred = self.accepted(&message.envelope, &message.encoded, class);
         if !deferred.is_empty() {
-            super::log_deferred(context, &message.envelope, bytes, &deferred);
+            self.log_deferred(&message.envelope, bytes, &deferred);
         }
     }
 
@@ -57,17 +56,23 @@ impl Enqueue for Dispatch {
         let is_idle = |scheduler: &Scheduler, name: &[u8], position| {
             is_left(position)
                 && !scheduler.is_active(name, envelope.id, position)
-                && !self.dsn_batcher.pending_report(envelope.id, position).is_some_and(settle::PendingReport::is_last)
+                && !self.settler.has_last_result(envelope.id, position)
         };
         self.line_up(envelope, encoded, class, is_idle).deferred
     }
 
-    fn log_down(&self, context: &Context, envelope: &Envelope, bytes: u64, recipients: &[DownRecipients]) {
-        super::log_deferred(context, envelope, bytes, recipients);
+    fn log_down(&self, envelope: &Envelope, bytes: u64, recipients: &[DownRecipients]) {
+        self.log_deferred(envelope, bytes, recipients);
     }
 
     fn spawn(&self, task: TaskFuture) {
         Self::spawn(self, task);
+    }
+}
+
+impl ReportQueue for Dispatch {
+    fn look_at(&self, message: QueueId) {
+        Self::look_at(self, message);
     }
 }
 

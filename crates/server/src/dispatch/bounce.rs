@@ -7,7 +7,6 @@
 use super::Dispatch;
 use super::reservations::Reservation;
 use super::task::Task;
-use crate::context::Context;
 use crate::message::{LoadError, OutboundMessage};
 use crate::next_hop::smart_hosts;
 use crate::settle::{self, Attempt, AttemptOutcome, Cause};
@@ -31,19 +30,14 @@ impl Dispatch {
 }
 
 /// Bounces recipients of several messages, each message for itself: their reports go to the disk together.
-pub(crate) async fn bounce(
-    context: &Arc<Context>,
-    dispatch: &Arc<Dispatch>,
-    meant: Vec<RecipientSelection>,
-    why: &Arc<str>,
-) -> Vec<Bounced> {
+pub(crate) async fn bounce(dispatch: &Arc<Dispatch>, meant: Vec<RecipientSelection>, why: &Arc<str>) -> Vec<Bounced> {
     let mut tasks = JoinSet::new();
     for meant in meant {
-        let (context, dispatch, why) = (Arc::clone(context), Arc::clone(dispatch), Arc::clone(why));
+        let (dispatch, why) = (Arc::clone(dispatch), Arc::clone(why));
         tasks.spawn(async move {
             // Closed never.
             let _permit = dispatch.tellings.acquire().await;
-            one(&context, &dispatch, &meant, &why).await
+            one(&dispatch, &meant, &why).await
         });
     }
     let mut all = Vec::new();
@@ -54,7 +48,7 @@ pub(crate) async fn bounce(
     all
 }
 
-async fn one(context: &Arc<Context>, dispatch: &Arc<Dispatch>, meant: &RecipientSelection, why: &Arc<str>) -> Bounced {
+async fn one(dispatch: &Arc<Dispatch>, meant: &RecipientSelection, why: &Arc<str>) -> Bounced {
     let id = meant.id;
     let claim = Reservation::bounce(dispatch, id, &meant.recipients);
     let active = (meant.recipients.len() - claim.recipients.len()) as u64;
@@ -74,12 +68,12 @@ async fn one(context: &Arc<Context>, dispatch: &Arc<Dispatch>, meant: &Recipient
     let status = EnhancedCode::of(Outcome::Permanent, 0, 0);
     let fate = AttemptOutcome::Failed(Cause::new(status, Arc::clone(why), None).with_reason(Reason::Other));
     let fates = vec![fate.clone(); outgoing.positions.len()];
-    let live = context.live.load_full();
+    let live = dispatch.context.live.load_full();
     let mailer = smart_hosts::mailer(&live.config.route);
     let attempt = outgoing.attempt(NextHop::None, mailer, Duration::ZERO, false);
     // Logged below, when it is known which recipients are done.
     let attempt = Attempt { is_try: false, is_told: true, ..attempt };
-    let changes = settle::settle(context, &attempt, fates).await.changes;
+    let changes = settle::settle(&dispatch.settler, &attempt, fates).await.changes;
     let recorded = match dispatch.spool.record(&changes) {
         Ok(commit) => commit.await,
         Err(error) => Err(error),
@@ -108,7 +102,7 @@ async fn one(context: &Arc<Context>, dispatch: &Arc<Dispatch>, meant: &Recipient
         }
     }
     let envelope = Envelope { recipients, ..outgoing.envelope.clone() };
-    settle::log_fate(context, &Attempt { envelope: &envelope, positions: &positions, ..attempt }, &fate);
+    settle::log_fate(&dispatch.settler, &Attempt { envelope: &envelope, positions: &positions, ..attempt }, &fate);
     if bounced.trouble.is_none() {
         claim.fulfilled();
     }

@@ -41,15 +41,15 @@ impl DeliveryControl for Dispatch {
     }
 
     fn reason(&self, id: QueueId, recipient: u32) -> Option<String> {
-        self.reasons.get(id, recipient).map(|(_, text)| text.to_string())
+        self.settler.reasons.get(id, recipient).map(|(_, text)| text.to_string())
     }
 
     fn unsent(&self, id: QueueId, recipient: u32) -> u32 {
-        self.reasons.unsent_attempts(id, recipient)
+        self.settler.reasons.unsent_attempts(id, recipient)
     }
 
     fn reason_kind(&self, id: QueueId, recipient: u32) -> Option<observe::Reason> {
-        self.reasons.get(id, recipient).map(|(reason, _)| reason)
+        self.settler.reasons.get(id, recipient).map(|(reason, _)| reason)
     }
 
     fn is_active(&self, id: QueueId, recipient: u32) -> bool {

@@ -23,13 +23,14 @@ mod task;
 use crate::config::{Config, DeliveryMode};
 use crate::context::Context;
 use crate::deadline;
+use crate::hosts::HostTable;
 use crate::intake::DownRecipients;
 use crate::message::{Deferrals, MessageReader};
 use crate::next_hop::smart_hosts;
 use crate::resolve;
 use crate::routing::Routing;
 use crate::server_clock::ServerClock;
-use crate::settle;
+use crate::settle::{self, Settler};
 #[cfg(test)]
 use crate::simulation::{Sabotage, Sizes, is_sabotaged, let_go};
 pub(crate) use bounce::bounce;
@@ -50,7 +51,7 @@ use spool::{Entry, Spool, Status, Store as _};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 pub(crate) use task::{Task, TaskFuture};
 use tokio::sync::{Notify, Semaphore, mpsc};
@@ -114,9 +115,14 @@ impl ConnectionSignal {
 
 /// The scheduler, with the state that dispatch adds.
 pub(crate) struct Dispatch {
+    pub(crate) context: Arc<Context>,
     pub(crate) spool: Arc<Spool>,
+    /// State of next hops.
+    pub(crate) hosts: Arc<HostTable>,
     /// Messages for attempts and reports.
-    pub(crate) messages: MessageReader,
+    pub(crate) messages: Arc<MessageReader>,
+    /// Settles attempts on the jobs, and mail that is overdue.
+    pub(crate) settler: Arc<Settler>,
     /// Jobs that are to be logged as deferred.
     pub(crate) deferrals: Deferrals,
     state: Mutex<DispatchState>,
@@ -127,10 +133,6 @@ pub(crate) struct Dispatch {
     earlier: Notify,
     /// Until when `tasks` sleeps, in microseconds since 1970.
     sleeps_until: AtomicU64,
-    /// Results that wait for a report to the sender.
-    pub(crate) dsn_batcher: settle::DsnBatcher,
-    /// Reasons of the last deferrals, for operators.
-    pub(crate) reasons: settle::Reasons,
     /// Messages that are made 7-bit at a time.
     pub(crate) conversions: Semaphore,
     /// Time until which an accepted message may have been moved to another list since it was stored, in microseconds
@@ -221,19 +223,30 @@ fn waiting(entry: &Entry) -> QueueEntry {
 
 impl Dispatch {
     /// Dispatches what `spool` holds, for some of which it is known why it waits. Nothing happens before `tasks`.
-    pub(crate) fn knowing(
+    pub(crate) fn new(
+        context: &Arc<Context>,
+        spool: &Arc<Spool>,
+        hosts: Arc<HostTable>,
         reasons: settle::Reasons,
-        spool: Arc<Spool>,
-        config: &Config,
-        routing: Arc<Routing>,
         clock: Arc<ServerClock>,
     ) -> Arc<Self> {
         let (tasks, inbox) = mpsc::unbounded_channel();
         let seed = u64::try_from(clock.now().as_nanos() & u128::from(u64::MAX)).unwrap_or(0);
-        Arc::new(Self {
-            messages: MessageReader::new(Arc::clone(&spool)),
+        let config = &context.live.load().config;
+        let (context, spool) = (Arc::clone(context), Arc::clone(spool));
+        let messages = Arc::new(MessageReader::new(Arc::clone(&spool)));
+        Arc::new_cyclic(|queue: &Weak<Self>| Self {
+            settler: Arc::new(Settler::new(
+                Arc::clone(&context),
+                Arc::clone(&spool),
+                Arc::clone(&messages),
+                reasons,
+                queue.clone(),
+            )),
             deferrals: Deferrals::default(),
             spool,
+            hosts,
+            messages,
             state: Mutex::new(DispatchState {
                 scheduler: Scheduler::new(settings(config, clock.steps()), seed),
                 posts: HashMap::new(),
@@ -243,14 +256,13 @@ impl Dispatch {
                 down: HashMap::new(),
                 purged: Duration::ZERO,
                 config: config.clone(),
-                routing,
+                routing: context.routing.load_full(),
             }),
+            context,
             tasks,
             inbox: Mutex::new(Some(inbox)),
             earlier: Notify::new(),
             sleeps_until: AtomicU64::new(u64::MAX),
-            dsn_batcher: settle::DsnBatcher::default(),
-            reasons,
             conversions: Semaphore::new(CONVERSIONS_MAX),
             moves_until: AtomicU64::new(0),
             rehomes_again: AtomicBool::new(false),
@@ -261,10 +273,22 @@ impl Dispatch {
         })
     }
 
-    /// Dispatches without reasons of waiting mail.
+    /// Dispatches an empty spool on a simulated disk, for a trial.
     #[cfg(test)]
-    pub(crate) fn new(spool: Arc<Spool>, config: &Config, routing: Arc<Routing>) -> Arc<Self> {
-        Self::knowing(settle::Reasons::default(), spool, config, routing, Arc::new(ServerClock::forgetful()))
+    pub(crate) fn trial(config: Config) -> (Arc<Self>, Arc<Spool>) {
+        let spool = crate::simulation::spool_with(|config| {
+            (config.segment_bytes, config.size_max) = (8 << 20, 64 << 20);
+            config.state_delay_ms = 0;
+        });
+        (Self::trial_on(&Context::trial(config, Some(&spool))), spool)
+    }
+
+    /// Dispatches the spool of a trial, without reasons of waiting mail.
+    #[cfg(test)]
+    pub(crate) fn trial_on(context: &Arc<Context>) -> Arc<Self> {
+        let hosts = Arc::new(HostTable::in_memory(&context.live.load().config));
+        let clock = Arc::clone(context.clock.as_ref().unwrap());
+        Self::new(context, context.spool().unwrap(), hosts, settle::Reasons::default(), clock)
     }
 
     /// Returns the time since 1970.
@@ -317,9 +341,9 @@ impl Dispatch {
     }
 
     /// Tells the scheduler that a connection can take work: its site is alive.
-    pub(crate) fn reached(&self, context: &Context, way: &ConnectTarget, connection: ConnectionId) {
+    pub(crate) fn reached(&self, way: &ConnectTarget, connection: ConnectionId) {
         self.with_scheduler(|scheduler, now| scheduler.greeted(connection, now));
-        self.note_up(context, &way.site);
+        self.note_up(&way.site);
     }
 
     /// Tells the scheduler that a connection waits for longer than the fast lane allows.
@@ -364,11 +388,11 @@ impl Dispatch {
     }
 
     /// Logs once that a destination is up again.
-    fn note_up(&self, context: &Context, name: &Arc<[u8]>) {
+    fn note_up(&self, name: &Arc<[u8]>) {
         let since = self.lock().down.remove(name);
         if let Some(since) = since {
             let down = self.now().saturating_sub(since);
-            context.record(&Event::DestinationUp { destination: &String::from_utf8_lossy(name), down });
+            self.context.record(&Event::DestinationUp { destination: &String::from_utf8_lossy(name), down });
         }
     }
 
@@ -413,7 +437,6 @@ impl Dispatch {
     /// Tells the scheduler that no host of the site could be reached. Returns the jobs that are deferred by it.
     pub(crate) fn unreachable(
         &self,
-        context: &Context,
         way: &ConnectTarget,
         connection: ConnectionId,
         failure: schedule::Failure,
@@ -423,23 +446,23 @@ impl Dispatch {
         let failure = if is_sabotaged(Sabotage::OneLane) { schedule::Failure::Refused } else { failure };
         let jobs = self.with_scheduler(|scheduler, now| scheduler.unreachable(connection, failure, why, now));
         self.lock().posts.remove(&connection);
-        self.note_down(context, &way.site, &way.destination, why);
+        self.note_down(&way.site, &way.destination, why);
         jobs
     }
 
     /// Tells the scheduler that a connection broke. Returns the jobs that are deferred by it: it may have ended
     /// without one answer.
-    pub(crate) fn broken(&self, context: &Context, way: &ConnectTarget, connection: ConnectionId) -> Vec<Job> {
+    pub(crate) fn broken(&self, way: &ConnectTarget, connection: ConnectionId) -> Vec<Job> {
         let jobs = self.closed(connection);
-        if !context.stop.has_begun() {
+        if !self.context.stop.has_begun() {
             let why = "Connection closed before a message was answered";
-            self.note_down(context, &way.site, &way.destination, why);
+            self.note_down(&way.site, &way.destination, why);
         }
         jobs
     }
 
     /// Logs once that a site is down, by one of its destinations.
-    fn note_down(&self, context: &Context, name: &Arc<[u8]>, destination: &Arc<[u8]>, why: &str) {
+    fn note_down(&self, name: &Arc<[u8]>, destination: &Arc<[u8]>, why: &str) {
         let now = self.now();
         let mut state = self.lock();
         let Some(until) = state.scheduler.down_until(destination).filter(|_| !state.down.contains_key(name)) else {
@@ -458,7 +481,7 @@ impl Dispatch {
         state.down.insert(Arc::clone(name), now);
         drop(state);
         let (destination, retry) = (&*String::from_utf8_lossy(name), until.saturating_sub(now));
-        context.record(&Event::DestinationDown { destination, why, retry });
+        self.context.record(&Event::DestinationDown { destination, why, retry });
     }
 
     /// Tells the scheduler that a connection is over. Returns the jobs that are deferred by it.
@@ -591,7 +614,7 @@ impl Dispatch {
         let after =
             after.map(|one| Entry { id: one.message, recipient: one.recipient, state: spool::State::default() });
         let mut entries: Vec<QueueEntry> = self.spool.by_destination(name, after, limit).iter().map(waiting).collect();
-        self.dsn_batcher.apply_to_entries(&mut entries);
+        self.settler.dsn_batcher.apply_to_entries(&mut entries);
         let is_end = entries.len() < limit;
         self.with_scheduler(|scheduler, now| scheduler.page_loaded(destination, &entries, is_end, now));
     }
@@ -662,6 +685,38 @@ impl Dispatch {
         self.with_scheduler(|scheduler, now| scheduler.reconfigure(settings, now));
     }
 
+    /// Logs recipients of a fresh message that wait because their destination is down.
+    fn log_deferred(&self, envelope: &Envelope, bytes: u64, deferred: &[DownRecipients]) {
+        let (context, live) = (&self.context, self.context.live.load());
+        let sender = if deferred.is_empty() { None } else { settle::account_of_sender(context, envelope) };
+        let controller = sender.as_ref().map(|(address, owner)| observe::Controller { address, owner: Some(*owner) });
+        for (recipients, why) in deferred {
+            let at =
+                |position: u32| usize::try_from(position).ok().and_then(|position| envelope.recipients.get(position));
+            let reason = settle::reason_of(&live.reasons, why);
+            let names: Vec<String> =
+                recipients.iter().filter_map(at).map(|recipient| format!("<{}>", recipient.address)).collect();
+            let to: Vec<&str> = names.iter().map(String::as_str).collect();
+            for position in recipients.iter() {
+                self.settler.reasons.remember(envelope.id, position, Status::Waiting, reason, why);
+            }
+            context.record(&Event::Delivery {
+                id: envelope.id,
+                to: &to,
+                controller,
+                delay: Duration::ZERO,
+                xdelay: Duration::ZERO,
+                mailer: smart_hosts::mailer(&live.config.route),
+                priority: crate::log::priority(bytes, envelope.recipients.len(), 0),
+                relay: observe::NextHop::None,
+                dsn: mail::EnhancedCode::of(mail::Outcome::Transient, 4, 1),
+                reply: None,
+                stat: observe::Stat::Deferred(why),
+                reason: Some(reason),
+            });
+        }
+    }
+
     fn send(&self, errand: Task) {
         // At the end of the server there is no receiver any more.
         drop(self.tasks.send(errand));
@@ -674,38 +729,6 @@ impl Dispatch {
 
 fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
-}
-
-/// Logs recipients of a fresh message that wait because their destination is down.
-fn log_deferred(context: &Context, envelope: &Envelope, bytes: u64, deferred: &[DownRecipients]) {
-    let sender = if deferred.is_empty() { None } else { settle::account_of_sender(context, envelope) };
-    let controller = sender.as_ref().map(|(address, owner)| observe::Controller { address, owner: Some(*owner) });
-    for (recipients, why) in deferred {
-        let at = |position: u32| usize::try_from(position).ok().and_then(|position| envelope.recipients.get(position));
-        let reason = settle::reason_of(&context.live.load().reasons, why);
-        let names: Vec<String> =
-            recipients.iter().filter_map(at).map(|recipient| format!("<{}>", recipient.address)).collect();
-        let to: Vec<&str> = names.iter().map(String::as_str).collect();
-        if let Some(dispatch) = &context.dispatch {
-            for position in recipients.iter() {
-                dispatch.reasons.remember(envelope.id, position, Status::Waiting, reason, why);
-            }
-        }
-        context.record(&Event::Delivery {
-            id: envelope.id,
-            to: &to,
-            controller,
-            delay: Duration::ZERO,
-            xdelay: Duration::ZERO,
-            mailer: smart_hosts::mailer(&context.live.load().config.route),
-            priority: crate::log::priority(bytes, envelope.recipients.len(), 0),
-            relay: observe::NextHop::None,
-            dsn: mail::EnhancedCode::of(mail::Outcome::Transient, 4, 1),
-            reply: None,
-            stat: observe::Stat::Deferred(why),
-            reason: Some(reason),
-        });
-    }
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use crate::context::Context;
 use crate::deadline;
 use crate::message::{LoadError, OutboundMessage};
 use crate::next_hop::smart_hosts;
-use crate::settle::{self, Attempt, AttemptOutcome, Cause, PendingReport};
+use crate::settle::{self, Attempt, AttemptOutcome, Cause};
 use mail::{EnhancedCode, Envelope, Outcome, QueueId, Reply, ReplyClass};
 use observe::{Event, NextHop, Severity};
 use schedule::{DestinationId, Health, Overdue, Positions};
@@ -22,7 +22,6 @@ const CLOCK_AGAIN: Duration = Duration::from_secs(1);
 
 /// Settles recipients that are overdue, and tells the scheduler, which gets an answer whatever becomes of this.
 pub(crate) fn answer_overdue(
-    context: Arc<Context>,
     dispatch: Arc<Dispatch>,
     (destination, name): (DestinationId, Arc<[u8]>),
     message: QueueId,
@@ -43,12 +42,12 @@ pub(crate) fn answer_overdue(
         // Closed never.
         let permit = dispatch.tellings.acquire().await;
         if kind == Overdue::ByTime {
-            let again = settle_by_time(&context, &dispatch, &name, message, &recipients).await;
+            let again = settle_by_time(&dispatch, &name, message, &recipients).await;
             drop(permit);
             owed.complete();
             return dispatch.timed(destination, message, &recipients, again);
         }
-        let pause = settle(&context, &dispatch, &name, message, &recipients, kind).await;
+        let pause = settle(&dispatch, &name, message, &recipients, kind).await;
         drop(permit);
         owed.complete();
         dispatch.settled(destination, message, &recipients, kind, pause);
@@ -60,29 +59,28 @@ pub(crate) fn answer_overdue(
 ///
 /// Nothing is done for recipients that do not wait any more, nor are owed a report.
 async fn settle(
-    context: &Arc<Context>,
     dispatch: &Arc<Dispatch>,
     destination: &[u8],
     message: QueueId,
     recipients: &Positions,
     kind: Overdue,
 ) -> Duration {
-    if context.message_store.pressure() == spool::Pressure::Poisoned {
+    if dispatch.context.message_store.pressure() == spool::Pressure::Poisoned {
         return settle::REPORT_AGAIN;
     }
     if kind == Overdue::Owed {
-        return settle::report_owed(context, message, recipients);
+        return settle::report_owed(&dispatch.settler, message, recipients);
     }
-    let (outgoing, _claim) = match load(context, dispatch, message, recipients).await {
+    let (outgoing, _claim) = match load(dispatch, message, recipients).await {
         Ok(Some(loaded)) => loaded,
         Ok(None) => return Duration::ZERO,
         Err(OverdueReadError) => return settle::REPORT_AGAIN,
     };
     // RFC 4865 §4.2: what is held until a time grows no older before it
-    if let Some(pause) = younger_than_thought(context, &outgoing.envelope, kind) {
+    if let Some(pause) = younger_than_thought(&dispatch.context, &outgoing.envelope, kind) {
         return pause;
     }
-    let told = report_expired(context, dispatch, destination, &outgoing).await;
+    let told = report_expired(dispatch, destination, &outgoing).await;
     if told == ExpiryReport::No { settle::REPORT_AGAIN } else { Duration::ZERO }
 }
 
@@ -90,7 +88,6 @@ async fn settle(
 /// when to look again: never if the recipients do not wait any more, at [`Duration::MAX`] if they have no time that
 /// is to come.
 async fn settle_by_time(
-    context: &Arc<Context>,
     dispatch: &Arc<Dispatch>,
     destination: &[u8],
     message: QueueId,
@@ -99,19 +96,19 @@ async fn settle_by_time(
     // The wall clock may be behind that of the scheduler.
     let soon = dispatch.now() + CLOCK_AGAIN;
     let later = dispatch.now() + settle::REPORT_AGAIN;
-    if context.message_store.pressure() == spool::Pressure::Poisoned {
+    if dispatch.context.message_store.pressure() == spool::Pressure::Poisoned {
         return Some(later);
     }
-    let (outgoing, _claim) = match load(context, dispatch, message, recipients).await {
+    let (outgoing, _claim) = match load(dispatch, message, recipients).await {
         Ok(loaded) => loaded?,
         Err(OverdueReadError) => return Some(later),
     };
     let Some(at) = deadline::to_come(&outgoing.envelope) else { return Some(Duration::MAX) };
     let at = dispatch.clock.time_of(&outgoing.envelope, at);
-    if context.unix_now() < at {
+    if dispatch.context.unix_now() < at {
         return Some(at.max(soon));
     }
-    match report_expired(context, dispatch, destination, &outgoing).await {
+    match report_expired(dispatch, destination, &outgoing).await {
         ExpiryReport::Done => None,
         ExpiryReport::Waits => Some(Duration::MAX),
         ExpiryReport::Soon | ExpiryReport::No => Some(later),
@@ -124,13 +121,11 @@ struct OverdueReadError;
 /// Reads overdue recipients, and reserves them; `None` if none of them waits any more, or their failure goes into a
 /// report.
 async fn load(
-    context: &Context,
     dispatch: &Arc<Dispatch>,
     message: QueueId,
     recipients: &Positions,
 ) -> Result<Option<(OutboundMessage, Reservation)>, OverdueReadError> {
-    let is_open =
-        |position: &u32| !dispatch.dsn_batcher.pending_report(message, *position).is_some_and(PendingReport::is_last);
+    let is_open = |position: &u32| !dispatch.settler.has_last_result(message, *position);
     let recipients: Vec<u32> = recipients.iter().filter(is_open).collect();
     let claim = Reservation::overdue(dispatch, message, &recipients);
     if claim.recipients.is_empty() {
@@ -141,7 +136,7 @@ async fn load(
         Err(LoadError::Nothing) => Ok(None),
         Err(LoadError::Unread(why)) => {
             let text = format!("message {message} is overdue and cannot be read: {why}; {}", why.advice());
-            context.record(&Event::Spool { severity: Severity::Error, text: &text });
+            dispatch.context.record(&Event::Spool { severity: Severity::Error, text: &text });
             Err(OverdueReadError)
         }
     }
@@ -161,30 +156,25 @@ enum ExpiryReport {
 }
 
 /// Settles by its age mail that was not tried, and records it.
-async fn report_expired(
-    context: &Arc<Context>,
-    dispatch: &Arc<Dispatch>,
-    destination: &[u8],
-    outgoing: &OutboundMessage,
-) -> ExpiryReport {
+async fn report_expired(dispatch: &Arc<Dispatch>, destination: &[u8], outgoing: &OutboundMessage) -> ExpiryReport {
     let message = outgoing.envelope.id;
     let down = dispatch.lock().scheduler.destination_view(destination).map(|view| view.health);
     // Each recipient has his own reason; a host that cannot be reached is the reason of all.
     let fate = |position: u32| {
         let why = match &down {
             Some(Health::Down { why, .. }) => Some(Arc::clone(why)),
-            _ => dispatch.reasons.get(message, position).map(|(_, text)| text),
+            _ => dispatch.settler.reasons.get(message, position).map(|(_, text)| text),
         };
         AttemptOutcome::Deferred(cause(why.as_deref()))
     };
     let fates = outgoing.positions.iter().map(|(position, _)| fate(*position)).collect();
-    let mailer = smart_hosts::mailer(&context.live.load().config.route);
+    let mailer = smart_hosts::mailer(&dispatch.context.live.load().config.route);
     let attempt = Attempt { is_try: false, ..outgoing.attempt(NextHop::None, mailer, Duration::ZERO, false) };
-    let changes = settle::settle(context, &attempt, fates).await.changes;
+    let changes = settle::settle(&dispatch.settler, &attempt, fates).await.changes;
     // If it cannot be recorded, the next walk finds it again.
     let waits = |change: &&Change| change.state.status == Status::Waiting;
     let untold: Vec<&Change> = changes.iter().filter(waits).filter(|change| !change.state.is_warned()).collect();
-    let is_kept = |change: &&Change| dispatch.dsn_batcher.pending_report(message, change.recipient).is_some();
+    let is_kept = |change: &&Change| dispatch.settler.dsn_batcher.pending_report(message, change.recipient).is_some();
     match dispatch.spool.record(&changes).is_ok() {
         true if !untold.is_empty() && untold.iter().all(is_kept) => ExpiryReport::Soon,
         true if untold.is_empty() && changes.iter().any(|change| waits(&change)) => ExpiryReport::Waits,

@@ -327,7 +327,7 @@ mod tests {
     /// Tests that a message stored before a configuration came into force may go in line behind it.
     #[test]
     fn who_is_moved_before_he_is_in_line_is_in_one_line_only() {
-        let (_service, dispatch, spool) = crate::context::Context::trial_with_spool(Config::default());
+        let (dispatch, spool) = Dispatch::trial(Config::default());
         let encoded = store(&spool, 2);
         let envelope = envelope(2);
         let (id, homes) = (envelope.id, [(1, b"smtp:[192.0.2.1]".to_vec())]);

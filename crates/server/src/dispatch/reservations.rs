@@ -3,7 +3,6 @@
 
 use super::Dispatch;
 use crate::message::Purpose;
-use crate::settle::PendingReport;
 use mail::QueueId;
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,8 +39,7 @@ impl Reservation {
             // Under the lock by which connections take jobs: a connection that takes one later sees the reservation.
             let state = dispatch.lock();
             let is_free = |position: u32| {
-                !state.scheduler.is_in_flight(id, position)
-                    && !dispatch.dsn_batcher.pending_report(id, position).is_some_and(PendingReport::is_last)
+                !state.scheduler.is_in_flight(id, position) && !dispatch.settler.has_last_result(id, position)
             };
             claim.recipients.extend(dispatch.messages.reservations.reserve(
                 id,

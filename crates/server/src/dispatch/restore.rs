@@ -3,7 +3,6 @@
 
 use super::task::Task;
 use super::{Dispatch, Renewal, rehome};
-use crate::context::Context;
 #[cfg(test)]
 use crate::simulation::{Sabotage, is_sabotaged};
 use bytes::Bytes;
@@ -30,9 +29,10 @@ pub(crate) enum Pass {
 }
 
 /// Moves mail to its present destinations, and makes it due there.
-pub(crate) async fn restore(context: &Arc<Context>, dispatch: &Arc<Dispatch>, pass: Pass) {
+pub(crate) async fn restore(dispatch: &Arc<Dispatch>, pass: Pass) {
     #[cfg(test)]
     dispatch.passes.fetch_add(1, Ordering::Relaxed);
+    let context = &dispatch.context;
     let (live, spool) = (context.live.load_full(), Arc::clone(&dispatch.spool));
     let (config, routing) = (live.config.clone(), context.routing.load_full());
     let dispatcher = Arc::clone(dispatch);
@@ -75,8 +75,8 @@ pub(crate) async fn restore(context: &Arc<Context>, dispatch: &Arc<Dispatch>, pa
 }
 
 /// Puts a new configuration in force for waiting mail.
-pub(crate) fn reconfigure(context: &Arc<Context>, renewal: &Renewal) {
-    let Some(dispatch) = &context.dispatch else { return };
+pub(crate) fn reconfigure(dispatch: &Dispatch, renewal: &Renewal) {
+    let context = &dispatch.context;
     dispatch.configure(&context.live.load().config, context.routing.load_full(), renewal);
     if !renewal.ways().is_empty() {
         dispatch.send(Task::Restore);

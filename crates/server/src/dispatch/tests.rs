@@ -3,6 +3,7 @@
 use super::site_lookup::BROKE_OFF;
 use super::*;
 use crate::dns::NoHosts;
+use crate::outbound::Outbound;
 use crate::tasks::begin;
 use mail::{
     Address, Client, EnhancedCode, Envelope, Node, Outcome, Protocol, QueueIds, Received, Recipient, ReversePath,
@@ -18,7 +19,6 @@ const DAY: Duration = Duration::from_secs(24 * 3_600);
 const NAME: &[u8] = b"d.test";
 
 struct Trial {
-    context: Arc<Context>,
     dispatch: Arc<Dispatch>,
     spool: Arc<Spool>,
     inbox: UnboundedReceiver<Task>,
@@ -28,9 +28,9 @@ impl Trial {
     fn new() -> Self {
         let text = "[delivery]\nmode = 'background'";
         let config = crate::config::load(text, None, &[], &crate::config::Machine::default()).unwrap().config;
-        let (context, dispatch, spool) = Context::trial_with_spool(config);
+        let (dispatch, spool) = Dispatch::trial(config);
         let inbox = dispatch.inbox.lock().unwrap().take().unwrap();
-        Self { context, dispatch, spool, inbox }
+        Self { dispatch, spool, inbox }
     }
 
     /// Stores a message that came at this time, in microseconds since 1970.
@@ -71,7 +71,7 @@ impl Trial {
                         text: "no name servers".to_owned(),
                         is_ours: true,
                     };
-                    drop(self.dispatch.look_up_broke_off(&self.context, &name, &no));
+                    drop(self.dispatch.look_up_broke_off(&name, &no));
                 }
                 _ => {}
             }
@@ -82,7 +82,8 @@ impl Trial {
     /// Begins a task and cuts it off.
     async fn break_off(&self, errand: Task) {
         let mut tasks = JoinSet::new();
-        begin(&self.context, &self.dispatch, &mut tasks, errand);
+        let outbound = Arc::new(Outbound::trial(&self.dispatch.context, Some(Arc::clone(&self.dispatch))));
+        begin(&outbound, &self.dispatch, &mut tasks, errand);
         assert_eq!(tasks.len(), 1);
         tasks.abort_all();
         assert!(tasks.join_next().await.unwrap().unwrap_err().is_cancelled());
@@ -141,7 +142,7 @@ async fn the_start_leaves_alone_what_is_on_its_way() {
         let job = Job { message: id, recipients: Positions::One(0), probe: false };
         // An address literal needs no look-up.
         trial.dispatch.with_scheduler(|scheduler, now| scheduler.add(b"[127.0.0.1]", job, Class::Normal, now));
-        restore(&trial.context, &trial.dispatch, pass).await;
+        restore(&trial.dispatch, pass).await;
         let tasks = std::iter::from_fn(|| trial.inbox.try_recv().ok());
         assert_eq!(tasks.filter(|errand| matches!(errand, Task::Connect { .. })).count(), opened);
     }

@@ -9,11 +9,11 @@
 //! stored, those before it are declared done, and no recipient gets them. Only then a crash between two messages
 //! leaves some of them; the client, which has no answer, sends the transaction again.
 
-use super::Enqueue as _;
+use super::Enqueue;
 use super::content::FinishedContent;
-use super::message_store::MessageStore;
 use crate::context::Context;
 use crate::deadline;
+use crate::message_store::MessageStore;
 use crate::routing::expansions::{MEMBERS_AT_ONCE, PlannedMessage};
 use crate::routing::message_properties::MessageProperties;
 #[cfg(test)]
@@ -97,16 +97,24 @@ impl StoredTransaction {
         &self.messages
     }
 
-    /// Puts each message that is due in line, and logs those that wait. `octets`: of the content that the client sent,
-    /// for the priority in the log.
+    /// Puts each message that is due in line of `queue`, and logs those that wait. A sink has no queue.
+    ///
+    /// `octets`: of the content that the client sent, for the priority in the log.
     ///
     /// # Cancel safety
     /// Not cancel-safe: a message that is not in line is after the next start.
-    pub(crate) async fn enqueue(self, context: &Arc<Context>, octets: u64) {
+    pub(crate) async fn enqueue(self, context: &Arc<Context>, queue: Option<&Arc<dyn Enqueue>>, octets: u64) {
         let Self { origin, class, messages, bytes } = self;
-        let context = Arc::clone(context);
+        let (context, queue) = (Arc::clone(context), queue.cloned());
         run_where_it_fits(messages, move |messages| {
-            messages.iter().for_each(|message| enqueue(&context, origin, message, octets, bytes, class));
+            for message in messages {
+                if origin != Origin::Report {
+                    log_waiting(&context, message, octets);
+                }
+                if let Some(queue) = &queue {
+                    enqueue(&context, queue.as_ref(), message, bytes, class);
+                }
+            }
         })
         .await;
     }
@@ -206,17 +214,21 @@ fn roll_back(context: &Context, stored: &[NewMessage]) {
     }
 }
 
-fn enqueue(context: &Context, origin: Origin, message: &NewMessage, octets: u64, bytes: u64, class: Class) {
-    let NewMessage { envelope, kind, .. } = message;
-    if origin != Origin::Report && (kind.hold.is_some() || kind.queue_only) {
-        report_waiting(context, envelope, octets, kind.hold.as_deref());
-    }
-    let Some(queue) = &context.dispatch else { return };
-    if kind.queue_only && kind.hold.is_none() {
+/// Puts a message in line, or has it looked at when it is due.
+fn enqueue(context: &Context, queue: &dyn Enqueue, message: &NewMessage, bytes: u64, class: Class) {
+    if message.kind.queue_only && message.kind.hold.is_none() {
         queue.enqueue_later(message);
     }
     if message.is_due() && !context.live.load().queues_only() {
-        queue.enqueue(context, message, bytes, class);
+        queue.enqueue(message, bytes, class);
+    }
+}
+
+/// Logs a message that waits for an operator, or that is held.
+fn log_waiting(context: &Context, message: &NewMessage, octets: u64) {
+    let NewMessage { envelope, kind, .. } = message;
+    if kind.hold.is_some() || kind.queue_only {
+        report_waiting(context, envelope, octets, kind.hold.as_deref());
     }
 }
 

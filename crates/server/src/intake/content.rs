@@ -8,8 +8,8 @@
 //! A crash, or a client that disconnects, before the end leaves chunks that no message names; the spool counts them as
 //! dead.
 
-use super::MessageStore;
 use crate::config::SEGMENT_BYTES_MIN;
+use crate::message_store::MessageStore;
 use bytes::Bytes;
 use mail::QueueId;
 use spool::{Chunk, Commit, Error, NewBody, Spool, Store as _};

@@ -2,10 +2,10 @@
 
 use super::commit::NewMessage;
 use super::uncommitted::UncommittedMessages;
-use crate::context::Context;
 use mail::Envelope;
 use schedule::{Class, Positions};
 use spool::envelope::Encoded;
+use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -13,9 +13,9 @@ use std::sync::Arc;
 pub(crate) type DownRecipients = (Positions, Arc<str>);
 
 /// The queue, as far as intake uses it.
-pub(crate) trait Enqueue: Send + Sync {
+pub(crate) trait Enqueue: fmt::Debug + Send + Sync {
     /// Puts the recipients of a durable message in line. `bytes`: of its content.
-    fn enqueue(&self, context: &Context, message: &NewMessage, bytes: u64, class: Class);
+    fn enqueue(&self, message: &NewMessage, bytes: u64, class: Class);
 
     /// Has the destinations of a durable message looked through when its recipients are due.
     fn enqueue_later(&self, message: &NewMessage);
@@ -37,7 +37,7 @@ pub(crate) trait Enqueue: Send + Sync {
     ) -> Vec<DownRecipients>;
 
     /// Logs recipients of a fresh message that wait because their destination is down.
-    fn log_down(&self, context: &Context, envelope: &Envelope, bytes: u64, recipients: &[DownRecipients]);
+    fn log_down(&self, envelope: &Envelope, bytes: u64, recipients: &[DownRecipients]);
 
     /// Runs a task that the end of the server waits for; drops it if that has come.
     fn spawn(&self, task: Pin<Box<dyn Future<Output = ()> + Send>>);

@@ -25,7 +25,6 @@ mod class;
 mod commit;
 mod content;
 mod enqueue;
-mod message_store;
 mod report;
 mod transaction_content;
 pub(crate) mod uncommitted;
@@ -35,8 +34,7 @@ pub(crate) use commit::{NewMessage, Origin, StoredTransaction, commit, first_sta
 pub(crate) use content::inline;
 pub use content::{FinishedContent, PIECE_BYTES, RAM_BYTES_MAX};
 pub(crate) use enqueue::{DownRecipients, Enqueue};
-pub use message_store::MessageStore;
-pub(crate) use report::submit_report;
+pub(crate) use report::{Reported, submit_report};
 pub use transaction_content::TransactionContent;
 
 #[cfg(test)]

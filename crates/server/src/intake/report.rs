@@ -5,7 +5,7 @@
 //! also through a list with an owner: a message without a sender is never answered, so no chain of reports goes on
 //! for ever.
 
-use super::{HeaderHints, NewMessage, Origin, PIECE_BYTES, TransactionContent, class_of, commit};
+use super::{Enqueue, HeaderHints, NewMessage, Origin, PIECE_BYTES, TransactionContent, class_of, commit};
 use crate::context::Context;
 use crate::routing::Routing;
 use crate::routing::expansions::{
@@ -54,7 +54,7 @@ pub(crate) struct Reported {
     pub(crate) is_less: bool,
 }
 
-/// Stores a report and hands it to *dispatch*. It may use the room that is kept from ordinary mail. Where the spool
+/// Stores a report and puts it in line of `queue`. It may use the room that is kept from ordinary mail. Where the spool
 /// has room for small messages only, the report has fewer recipients and returns less of its message.
 ///
 /// # Errors
@@ -63,12 +63,13 @@ pub(crate) struct Reported {
 /// No: the message may be durable and not in line; it is after the next start.
 pub(crate) async fn submit_report(
     context: &Arc<Context>,
+    queue: Option<&Arc<dyn Enqueue>>,
     report: &Report<'_>,
     original: Original<'_>,
 ) -> Result<Reported, NotStored> {
     let composed = compose(report, original);
     let is_small = composed.content.len() <= PIECE_BYTES;
-    let full = match give(context, &report.envelope_for(&composed), composed.content).await {
+    let full = match give(context, queue, &report.envelope_for(&composed), composed.content).await {
         Err(error @ NotStored::Spool(Error::Full)) if !is_small => error,
         given => {
             return given.map(|()| Reported { id: report.id, recipients: report.recipients.len(), is_less: false });
@@ -85,7 +86,7 @@ pub(crate) async fn submit_report(
         let again = Report { id: context.message_store.next_id(), recipients: some, ..*report };
         let composed = compose(&again, less);
         if composed.content.len() <= PIECE_BYTES {
-            let given = give(context, &again.envelope_for(&composed), composed.content).await;
+            let given = give(context, queue, &again.envelope_for(&composed), composed.content).await;
             return given.map(|()| Reported { id: again.id, recipients: some.len(), is_less: true });
         }
     }
@@ -93,7 +94,12 @@ pub(crate) async fn submit_report(
 }
 
 /// Stores a message of our own.
-async fn give(context: &Arc<Context>, envelope: &Envelope, content: Vec<u8>) -> Result<(), NotStored> {
+async fn give(
+    context: &Arc<Context>,
+    queue: Option<&Arc<dyn Enqueue>>,
+    envelope: &Envelope,
+    content: Vec<u8>,
+) -> Result<(), NotStored> {
     if context.spool().is_none() {
         return Ok(());
     }
@@ -128,7 +134,7 @@ async fn give(context: &Arc<Context>, envelope: &Envelope, content: Vec<u8>) -> 
     }
     let messages = arriving.finish(&context.message_store, messages, rest).await.map_err(NotStored::Spool)?;
     let stored = commit(context, Origin::Report, class, messages).await.map_err(NotStored::Spool)?;
-    stored.enqueue(context, octets).await;
+    stored.enqueue(context, queue, octets).await;
     Ok(())
 }
 

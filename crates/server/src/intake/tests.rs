@@ -5,6 +5,7 @@ use super::content::CHUNK_BYTES;
 use super::*;
 use crate::config::{Config, SEGMENT_BYTES_MIN};
 use crate::context::Context;
+use crate::message_store::MessageStore;
 use crate::routing::expansions::PlannedMessage;
 use crate::routing::message_properties::MessageProperties;
 use crate::simulation::{Sabotage, sabotage, spool_on, spool_with};
@@ -215,7 +216,7 @@ impl Transaction {
     async fn new(messages: usize, bytes: usize) -> Self {
         let disk = SimDisk::new(1);
         let spool = spool_on(&disk, spool_limits);
-        let (context, _dispatch) = Context::trial_on(Config::default(), &spool);
+        let context = Context::trial(Config::default(), Some(&spool));
         let message_store = &context.message_store;
         let messages: Vec<NewMessage> = (0..messages)
             .map(|_| {

@@ -12,7 +12,7 @@
 
 use super::commit::NewMessage;
 use super::content::{ArrivingBody, FinishedContent};
-use super::message_store::MessageStore;
+use crate::message_store::MessageStore;
 use bytes::Bytes;
 use mail::QueueId;
 use mail::header::{HeaderSection, LineEnd};

@@ -264,10 +264,14 @@ pub(crate) fn may_be_early(envelope: &Envelope) -> bool {
 /// As [`spool::Store::append`]; some recipients may have got the message, and the sender sends it again.
 /// # Cancel safety
 /// A message that is being written gets into the spool; before, nothing of it stays.
-pub(crate) async fn commit(context: &Arc<Context>, how: Acknowledge, message: Message) -> Result<u64, Error> {
+pub(crate) async fn commit(
+    context: &Context,
+    queue: Option<&Arc<dyn Enqueue>>,
+    how: Acknowledge,
+    message: Message,
+) -> Result<u64, Error> {
     let Message { envelope, encoded, content, class } = message;
     let (bytes, first) = (content.len() as u64, super::first_state(&envelope, class));
-    let queue = context.dispatch.clone().map(|dispatch| dispatch as Arc<dyn Enqueue>);
     let (Some(queue), Some(spool)) = (queue, context.spool().cloned()) else { return Ok(bytes) };
     let Some(early) = queue.uncommitted().begin(&envelope, &content, first) else {
         let body = in_memory(content, spool.header_bytes_max());
@@ -275,11 +279,11 @@ pub(crate) async fn commit(context: &Arc<Context>, how: Acknowledge, message: Me
         if !context.live.load().queues_only() {
             let kind = crate::routing::message_properties::MessageProperties::default();
             let message = NewMessage { envelope: Arc::new(envelope), encoded, first, kind };
-            queue.enqueue(context, &message, bytes, class);
+            queue.enqueue(&message, bytes, class);
         }
         return Ok(bytes);
     };
-    let mut guard = UncommittedGuard { queue: Arc::clone(&queue), early: Arc::clone(&early), is_ended: false };
+    let mut guard = UncommittedGuard { queue: Arc::clone(queue), early: Arc::clone(&early), is_ended: false };
     if !queue.enqueue_uncommitted(&envelope, &encoded, class) {
         early.want();
     }
@@ -291,7 +295,6 @@ pub(crate) async fn commit(context: &Arc<Context>, how: Acknowledge, message: Me
     }
     // The writer is a task of its own: its message is in the spool whether or not the session lives on.
     let (tell, mut written) = oneshot::channel();
-    let writer = Arc::clone(context);
     queue.spawn(Box::pin(async move {
         let body = in_memory(content, spool.header_bytes_max());
         let stored = append(&spool, &[FramedMessage::alone(&encoded, body, first)]).await;
@@ -303,7 +306,7 @@ pub(crate) async fn commit(context: &Arc<Context>, how: Acknowledge, message: Me
             deferred = guard.queue.enqueue_rest(&envelope, &encoded, class, &is_left);
         }
         guard.end(stored.is_ok().then_some(&*spool));
-        guard.queue.log_down(&writer, &envelope, bytes, &deferred);
+        guard.queue.log_down(&envelope, bytes, &deferred);
         // The session may have its answer, or be gone.
         drop(tell.send(stored));
     }));

@@ -7,7 +7,7 @@
 
 use super::file::SubmittedFile;
 use super::session::PickupResult;
-use crate::context::Context;
+use crate::inbound::Inbound;
 use crate::intake::{
     self, HeaderHints, NewMessage, Origin, PIECE_BYTES, StoredTransaction, TransactionContent, class_of,
 };
@@ -37,7 +37,7 @@ const DAEMON: &str = "import";
 
 /// A message that is being imported.
 pub(super) struct Import {
-    pub(super) context: Arc<Context>,
+    pub(super) inbound: Arc<Inbound>,
     pub(super) handed: Arc<SubmittedFile>,
     pub(super) adopted: ImportedMessage,
     /// The name it will have in the spool.
@@ -59,11 +59,11 @@ impl Import {
     /// # Cancel safety
     /// No: it may be durable and not in line; it is after the next start.
     pub(super) async fn run(self) -> PickupResult {
-        if self.context.message_store.pressure() >= Pressure::Full {
+        if self.inbound.context.message_store.pressure() >= Pressure::Full {
             return PickupResult::Later("452 4.3.1 Insufficient system storage".to_owned(), Vec::new());
         }
         let said = self.header().await;
-        let live = self.context.live.load_full();
+        let live = self.inbound.context.live.load_full();
         let class = class_of(&self.handed.submission.params, said.sort, live.config.delivery.bulk_precedence);
         let (messages, dropped, _turns) = match self.outgoing(class).await {
             Ok(outgoing) => outgoing,
@@ -74,7 +74,7 @@ impl Import {
             Err(why) => return PickupResult::Later(why, Vec::new()),
         };
         self.log_import(stored.messages(), &dropped, &said);
-        stored.enqueue(&self.context, self.handed.content_bytes).await;
+        stored.enqueue(&self.inbound.context, self.inbound.queue.as_ref(), self.handed.content_bytes).await;
         PickupResult::Done(None)
     }
 
@@ -104,7 +104,7 @@ impl Import {
     /// Returns the messages that it becomes by the maps in force, nothing if they drop all of it; and the recipients
     /// that they drop.
     async fn outgoing(&self, class: Class) -> Result<(Vec<NewMessage>, Vec<Address>, HeldTurn), Arc<str>> {
-        let routing = self.context.routing.load_full();
+        let routing = self.inbound.context.routing.load_full();
         let envelope = self.envelope();
         let recipients = &self.handed.submission.recipients;
         let (parts, dropped, turns) = match routing.admission() {
@@ -112,7 +112,7 @@ impl Import {
             None => {
                 let hold = self.adopted.hold.as_deref().map(Into::into);
                 let kind = MessageProperties { hold, ..MessageProperties::default() };
-                let live = self.context.live.load();
+                let live = self.inbound.context.live.load();
                 let part = |(number, some): (usize, &[Recipient])| {
                     let part = Envelope { id: self.id_of(number), recipients: some.to_vec(), ..envelope.clone() };
                     let encoded = Arc::new(live.encode(&part));
@@ -131,9 +131,9 @@ impl Import {
         mut envelope: Envelope,
     ) -> Result<(Vec<PlannedMessage>, Vec<Address>, HeldTurn), Arc<str>> {
         let text = |error: ExpandError| Arc::<str>::from(error.to_string());
-        let expansions = &self.context.expansions;
+        let expansions = &self.inbound.context.expansions;
         let client = ClientKey::Process(self.handed.uid);
-        let settings = ExpansionSettings::of(&self.context.live.load().config.maps);
+        let settings = ExpansionSettings::of(&self.inbound.context.live.load().config.maps);
         let (mut plans, mut dropped) = (vec![self.plan()], Vec::new());
         for recipient in &self.handed.submission.recipients {
             let wanted = ExpansionRequest {
@@ -207,13 +207,13 @@ impl Import {
     fn id_of(&self, number: usize) -> QueueId {
         match number {
             0 => self.id,
-            _ => self.context.message_store.past_id(self.id.unix_us()),
+            _ => self.inbound.context.message_store.past_id(self.id.unix_us()),
         }
     }
 
     /// Returns a message with the tries and the warning that it had on the other server.
     fn new_message(&self, planned: PlannedMessage, class: Class) -> NewMessage {
-        let mut message = NewMessage::new(&self.context, planned, class);
+        let mut message = NewMessage::new(&self.inbound.context, planned, class);
         for _ in 0..self.adopted.tries.min(State::TRIES_MAX.into()) {
             message.first = message.first.tried();
         }
@@ -226,9 +226,9 @@ impl Import {
     /// Makes all messages durable, or none; the error text is the reason.
     async fn store(&self, messages: Vec<NewMessage>, class: Class) -> Result<StoredTransaction, String> {
         let (content, rest) = self.content(messages.iter().map(|message| message.envelope.id)).await?;
-        let finished = content.finish(&self.context.message_store, messages, intake::inline(rest)).await;
+        let finished = content.finish(&self.inbound.context.message_store, messages, intake::inline(rest)).await;
         let finished = finished.map_err(|error| error.to_string())?;
-        let stored = intake::commit(&self.context, Origin::Import, class, finished).await;
+        let stored = intake::commit(&self.inbound.context, Origin::Import, class, finished).await;
         stored.map_err(|error| error.to_string())
     }
 
@@ -244,7 +244,7 @@ impl Import {
             let piece = match read.map_err(|error| error.to_string()).and_then(|read| read.map_err(|e| e.to_string())) {
                 Ok(piece) => piece,
                 Err(why) => {
-                    content.abandon(&self.context.message_store);
+                    content.abandon(&self.inbound.context.message_store);
                     return Err(why);
                 }
             };
@@ -252,7 +252,7 @@ impl Import {
             if is_small {
                 rest = piece;
             } else {
-                content.push(&self.context.message_store, &piece).await;
+                content.push(&self.inbound.context.message_store, &piece).await;
             }
         }
         Ok((content, rest))
@@ -261,7 +261,7 @@ impl Import {
     fn log_import(&self, messages: &[NewMessage], dropped: &[Address], said: &HeaderFacts) {
         let submission = &self.handed.submission;
         let from = submission.sender.to_string();
-        self.context.record(&Event::Accepted {
+        self.inbound.context.record(&Event::Accepted {
             id: self.id,
             from: &from,
             size: self.handed.content_bytes,
@@ -276,14 +276,16 @@ impl Import {
             relay: Relay::Local { user: &self.user },
         });
         let text = format!("{} was taken over, it was {} before", self.id, self.adopted.source);
-        self.context.record(&Event::Spool { severity: Severity::Info, text: &text });
-        self.context.record_discarded(self.id, dropped);
+        self.inbound.context.record(&Event::Spool { severity: Severity::Info, text: &text });
+        self.inbound.context.record_discarded(self.id, dropped);
         if messages.is_empty() {
-            self.context.record(&Event::Discarded { id: self.id });
+            self.inbound.context.record(&Event::Discarded { id: self.id });
         }
         for message in messages.iter().filter(|message| message.envelope.id != self.id) {
             let owner = message.envelope.sender.to_string();
-            self.context.record(&Event::Cloned { id: message.envelope.id, owner: owner.trim_matches(['<', '>']) });
+            self.inbound
+                .context
+                .record(&Event::Cloned { id: message.envelope.id, owner: owner.trim_matches(['<', '>']) });
         }
     }
 }

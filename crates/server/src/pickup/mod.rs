@@ -35,6 +35,7 @@ mod warnings;
 pub(crate) use directory::PickupDirectory;
 
 use crate::context::Context;
+use crate::inbound::Inbound;
 use crate::stop::ConnectionCount;
 use crate::submit::FULL;
 use file::{Opened, PickupFileError, Refused, SubmittedFile};
@@ -157,7 +158,7 @@ type Ready = (Name, Option<SubmitWaiter>);
 
 /// Messages in progress.
 struct Pickup {
-    context: Arc<Context>,
+    inbound: Arc<Inbound>,
     waiting_files: Arc<WaitingFiles>,
     directory: Arc<PickupDirectory>,
     /// The scanner while no scan runs.
@@ -183,7 +184,8 @@ struct Pickup {
 }
 
 /// Takes messages until the server stops; those that are being stored then are finished.
-pub(crate) async fn run(context: Arc<Context>, directory: PickupDirectory, waiting_files: Arc<WaitingFiles>) {
+pub(crate) async fn run(inbound: Arc<Inbound>, directory: PickupDirectory, waiting_files: Arc<WaitingFiles>) {
+    let context = &inbound.context;
     let directory = Arc::new(directory);
     let listener = directory.listener().map_err(|error| {
         let path = directory.path().display();
@@ -194,18 +196,18 @@ pub(crate) async fn run(context: Arc<Context>, directory: PickupDirectory, waiti
     let (calls, mut called) = mpsc::channel(command_socket::COMMANDS_MAX);
     let hear = async {
         match listener {
-            Ok(listener) => command_socket::hear(Arc::clone(&context), listener, calls).await,
+            Ok(listener) => command_socket::hear(Arc::clone(context), listener, calls).await,
             Err(()) => context.stop.begun().await,
         }
     };
-    let take = async { Pickup::new(Arc::clone(&context), directory, waiting_files).take(&mut called).await };
+    let take = async { Pickup::new(Arc::clone(&inbound), directory, waiting_files).take(&mut called).await };
     tokio::join!(hear, take);
 }
 
 impl Pickup {
-    fn new(context: Arc<Context>, directory: Arc<PickupDirectory>, waiting_files: Arc<WaitingFiles>) -> Self {
+    fn new(inbound: Arc<Inbound>, directory: Arc<PickupDirectory>, waiting_files: Arc<WaitingFiles>) -> Self {
         Self {
-            context,
+            inbound,
             waiting_files,
             directory,
             scanner: Some(DirectoryScanner::default()),
@@ -226,7 +228,7 @@ impl Pickup {
     }
 
     async fn take(&mut self, called: &mut mpsc::Receiver<(Name, SubmitWaiter)>) {
-        let context = Arc::clone(&self.context);
+        let context = Arc::clone(&self.inbound.context);
         let (mut look_at, mut began) = (clock::now(), clock::now());
         while !context.stop.has_begun() {
             if clock::now() >= look_at && self.scanner.is_some() {
@@ -300,7 +302,7 @@ impl Pickup {
     }
 
     fn limits(&self) -> scan::ScanLimits {
-        scan::ScanLimits::new(&self.context.live.load().config.submit)
+        scan::ScanLimits::new(&self.inbound.context.live.load().config.submit)
     }
 
     /// Takes the result of a scan. Returns whether the directory has more files.
@@ -415,12 +417,12 @@ impl Pickup {
         if !self.complaints.is_due(0, &format!("full {who}"), &mut self.said, clock::now()) {
             return;
         }
-        let submit = self.context.live.load().config.submit.clone();
+        let submit = self.inbound.context.live.load().config.submit.clone();
         let (what, limit, max) = match who {
             "all" => (format!("{count} messages wait, of everybody"), Limit::SubmitFilesMax, submit.files_max),
             uid => (format!("{count} messages of user {uid} wait"), Limit::SubmitUserFilesMax, submit.user_files_max),
         };
-        self.context.record(&Event::LimitReached {
+        self.inbound.context.record(&Event::LimitReached {
             id: None,
             relay: Relay::Local { user: who },
             limit,
@@ -445,7 +447,7 @@ impl Pickup {
         while let Some((place, _, (name, waiter))) = self.ready.next(place) {
             let known = self.known.get(&name.base);
             let file = FileTask {
-                context: Arc::clone(&self.context),
+                inbound: Arc::clone(&self.inbound),
                 directory: Arc::clone(&self.directory),
                 heads: Arc::clone(&self.heads),
                 is_again: known.is_some_and(|known| known.tries > 0),
@@ -470,7 +472,7 @@ impl Pickup {
                     self.hurry();
                 }
                 if let Some((waiter, watch)) = told {
-                    self.listening.spawn(session::send_outcomes(Arc::clone(&self.context), waiter, watch));
+                    self.listening.spawn(session::send_outcomes(Arc::clone(&self.inbound.context), waiter, watch));
                 }
             }
             FileOutcome::Later(name, why, told) => {
@@ -483,7 +485,7 @@ impl Pickup {
                 known.tries += 1;
                 known.told.extend(told);
                 let is_due = self.complaints.is_due(uid, &why, &mut known.said, now);
-                if is_due && !self.context.stop.has_begun() {
+                if is_due && !self.inbound.context.stop.has_begun() {
                     self.warn(&format!("{} is not taken: {why}; it is tried again", name.text()));
                 }
                 self.wait(uid, name, now + pause);
@@ -517,7 +519,7 @@ impl Pickup {
     }
 
     fn warn(&self, what: &str) {
-        warn(&self.context, &self.directory, what);
+        warn(&self.inbound.context, &self.directory, what);
     }
 }
 
@@ -538,7 +540,7 @@ where
 
 /// A file that has its turn.
 struct FileTask {
-    context: Arc<Context>,
+    inbound: Arc<Inbound>,
     directory: Arc<PickupDirectory>,
     heads: Arc<Semaphore>,
     name: Name,
@@ -554,7 +556,8 @@ struct FileTask {
 impl FileTask {
     /// Stores its message, or decides what else happens to the file.
     async fn carry(self, waiter: Option<SubmitWaiter>) -> FileOutcome {
-        let Self { context, directory, name, .. } = &self;
+        let Self { inbound, directory, name, .. } = &self;
+        let context = &inbound.context;
         // Counted as a session until its file is gone: the end of the server waits for it.
         let _open = ConnectionCount::new(&context.stop);
         if let (Some(id), Some(spool)) = (name.id, context.spool())
@@ -578,21 +581,7 @@ impl FileTask {
         };
         let places = handed.leave_out(&self.told);
         let handed = Arc::new(handed);
-        let waiter = waiter.filter(|waiter| waiter.may_hear_of(handed.uid));
-        let user = user::find(context, handed.uid, &handed.submission.sender).await;
-        let (there, whole) = (Arc::clone(context), Arc::clone(&handed));
-        let carried = match handed.submission.adopted.clone() {
-            Some(adopted) => {
-                Box::pin(Import { context: there, handed: whole, adopted, id, user: user.name }.run()).await
-            }
-            None => {
-                let is_again = self.is_again;
-                PickupSession { context: there, handed: whole, id, user, is_again, waiter, told: Vec::new() }
-                    .run()
-                    .await
-            }
-        };
-        let (why, mut told) = match carried {
+        let (why, mut told) = match self.store(&handed, id, waiter).await {
             PickupResult::Done(told) => return remove(context, directory, &tried, told).await,
             PickupResult::Divide(apart) => {
                 let (there, whole) = (Arc::clone(directory), Arc::clone(&handed));
@@ -608,13 +597,27 @@ impl FileTask {
             let reply = expired(&why);
             let left = (0..places.len()).filter(|position| !told.contains(position));
             let left: Vec<Refused> = left.map(|position| (position, reply.clone())).collect();
-            told.extend(report::report_refused(context, &handed, id, &left).await);
+            told.extend(report::report_refused(inbound, &handed, id, &left).await);
             if told.len() == places.len() {
                 return remove(context, directory, &tried, None).await;
             }
         }
         let told = told.into_iter().filter_map(|position| places.get(position).copied());
         FileOutcome::Later(tried, why, told.collect())
+    }
+
+    /// Stores its message in the spool, as one of this server or of another one.
+    async fn store(&self, handed: &Arc<SubmittedFile>, id: QueueId, waiter: Option<SubmitWaiter>) -> PickupResult {
+        let waiter = waiter.filter(|waiter| waiter.may_hear_of(handed.uid));
+        let user = user::find(&self.inbound.context, handed.uid, &handed.submission.sender).await;
+        let (inbound, handed) = (Arc::clone(&self.inbound), Arc::clone(handed));
+        match handed.submission.adopted.clone() {
+            Some(adopted) => Box::pin(Import { inbound, handed, adopted, id, user: user.name }.run()).await,
+            None => {
+                let is_again = self.is_again;
+                PickupSession { inbound, handed, id, user, is_again, waiter, told: Vec::new() }.run().await
+            }
+        }
     }
 
     /// Returns how long it has waited. The file has the time that its owner has set, and must not wait for ever.
@@ -624,7 +627,7 @@ impl FileTask {
     }
 
     async fn open(&self) -> Result<Opened, FileOutcome> {
-        let content_max = self.context.live.load().config.message.size_max;
+        let content_max = self.inbound.context.live.load().config.message.size_max;
         let (directory, text) = (Arc::clone(&self.directory), self.name.text());
         let open = move || Opened::open(rustix::fd::AsFd::as_fd(&*directory), &text, content_max);
         match blocking::run(open).await {
@@ -636,7 +639,8 @@ impl FileTask {
 
     /// Reads it, and gives it the name with which it is tried.
     async fn read(&self, opened: Opened) -> Result<(SubmittedFile, Name, QueueId), FileOutcome> {
-        let (context, directory, name) = (Arc::clone(&self.context), Arc::clone(&self.directory), self.name.clone());
+        let (context, directory, name) =
+            (Arc::clone(&self.inbound.context), Arc::clone(&self.directory), self.name.clone());
         let read = blocking::run(move || {
             let handed = opened.read()?;
             // An id that was used for an attempt is not used again: the spool may have declared it done.

@@ -1,8 +1,8 @@
 //! Reports refused recipients of a submitted message to its sender, where no command waits for the result.
 
 use super::file::{Refused, SubmittedFile};
-use crate::context::Context;
-use crate::intake;
+use crate::inbound::Inbound;
+use crate::intake::{self, Reported};
 use crate::settle::REPORT_OCTETS;
 use mail::report::{Addressee, Kind, Original, RecipientReport, Report, fitting, returns_content};
 use mail::{Client, EnhancedCode, Envelope, Outcome, Protocol, QueueId, Received, Recipient, Reply};
@@ -16,11 +16,12 @@ const HEADER_BYTES_MAX: u64 = 64 << 10;
 /// Stores reports on refused recipients. Returns the positions of those that are reported durably, or that the sender
 /// wants no report of.
 pub(super) async fn report_refused(
-    context: &Arc<Context>,
+    inbound: &Inbound,
     handed: &Arc<SubmittedFile>,
     id: QueueId,
     refused: &[Refused],
 ) -> Vec<usize> {
+    let context = &inbound.context;
     let live = context.live.load_full();
     let at_us = clock::unix_us();
     let envelope = envelope_of(handed, id, at_us);
@@ -33,16 +34,8 @@ pub(super) async fn report_refused(
     };
     let postmaster = live.config.postmaster();
     let addressee = |recipient: &Recipient| Addressee::of(&envelope.sender, recipient, Kind::Failed, &postmaster);
-    let (mut told, mut positions, mut wanted) = (Vec::new(), Vec::new(), Vec::new());
-    for (position, reply) in refused {
-        match envelope.recipients.get(*position).filter(|one| addressee(one) != Addressee::Nobody) {
-            None => told.push(*position),
-            Some(recipient) => {
-                positions.push(*position);
-                wanted.push(refused_recipient(recipient, reply));
-            }
-        }
-    }
+    let is_wanted = |recipient: &Recipient| addressee(recipient) != Addressee::Nobody;
+    let (wanted, positions, mut told) = sorted(&envelope, refused, is_wanted);
     let (mut rest, mut positions) = (wanted.as_slice(), positions.as_slice());
     let mut is_further = false;
     while let Some(first) = rest.first() {
@@ -67,26 +60,55 @@ pub(super) async fn report_refused(
             Original::Whole(content) if is_further => Original::Headers(content),
             original => original,
         };
-        match intake::submit_report(context, &report, original).await {
-            Ok(stored) => {
-                let kind = if postmaster { ReportKind::Postmaster } else { ReportKind::Dsn };
-                let text = first.reply.map(ToString::to_string).unwrap_or_default();
-                context.record(&Event::Reported { id, report: stored.id, kind, text: &text });
-                let these;
-                (these, positions) = positions.split_at_checked(stored.recipients).unwrap_or((positions, &[]));
-                told.extend(these);
-                rest = rest.get(stored.recipients..).unwrap_or_default();
-                is_further |= !stored.is_less;
-            }
-            Err(error) => {
-                let text =
-                    format!("report on {id} to <{to}> not stored: {error}; the message stays in the pickup directory");
-                context.record(&Event::Spool { severity: Severity::Error, text: &text });
-                break;
+        let Some(stored) = store(inbound, &report, original).await else { break };
+        let these;
+        (these, positions) = positions.split_at_checked(stored.recipients).unwrap_or((positions, &[]));
+        told.extend(these);
+        rest = rest.get(stored.recipients..).unwrap_or_default();
+        is_further |= !stored.is_less;
+    }
+    told
+}
+
+/// Returns the parts of a report on refused recipients whose sender wants one, with their positions, and the positions
+/// of the others.
+fn sorted<'a>(
+    envelope: &'a Envelope,
+    refused: &'a [Refused],
+    is_wanted: impl Fn(&Recipient) -> bool,
+) -> (Vec<RecipientReport<'a>>, Vec<usize>, Vec<usize>) {
+    let (mut wanted, mut positions, mut unwanted) = (Vec::new(), Vec::new(), Vec::new());
+    for (position, reply) in refused {
+        match envelope.recipients.get(*position).filter(|one| is_wanted(one)) {
+            None => unwanted.push(*position),
+            Some(recipient) => {
+                positions.push(*position);
+                wanted.push(refused_recipient(recipient, reply));
             }
         }
     }
-    told
+    (wanted, positions, unwanted)
+}
+
+/// Stores a report, and logs that. `None`: the spool did not take it.
+async fn store(inbound: &Inbound, report: &Report<'_>, original: Original<'_>) -> Option<Reported> {
+    let context = &inbound.context;
+    let id = report.envelope.id;
+    match intake::submit_report(context, inbound.queue.as_ref(), report, original).await {
+        Ok(stored) => {
+            let kind = if report.postmaster { ReportKind::Postmaster } else { ReportKind::Dsn };
+            let text = report.recipients.first().and_then(|first| first.reply).map(ToString::to_string);
+            context.record(&Event::Reported { id, report: stored.id, kind, text: &text.unwrap_or_default() });
+            Some(stored)
+        }
+        Err(error) => {
+            let to = report.to;
+            let text =
+                format!("report on {id} to <{to}> not stored: {error}; the message stays in the pickup directory");
+            context.record(&Event::Spool { severity: Severity::Error, text: &text });
+            None
+        }
+    }
 }
 
 /// Makes the envelope of a submitted message as the spool would have it.

@@ -11,7 +11,9 @@ use super::report;
 use super::user::User;
 use super::waiter::SubmitWaiter;
 use crate::config::smtp_settings;
-use crate::context::{Context, ListenerProfile};
+use crate::context::Context;
+use crate::inbound::Inbound;
+use crate::listener_profile::ListenerProfile;
 use crate::session::process_listen;
 use crate::session::{Connection, Opening};
 use crate::transport::Transport;
@@ -46,7 +48,7 @@ pub(super) enum PickupResult {
 
 /// One message that is being stored.
 pub(super) struct PickupSession {
-    pub(super) context: Arc<Context>,
+    pub(super) inbound: Arc<Inbound>,
     pub(super) handed: Arc<SubmittedFile>,
     /// The queue id that it gets in the spool.
     pub(super) id: QueueId,
@@ -83,7 +85,7 @@ impl PickupSession {
             .waiter
             .as_ref()
             .filter(|waiter| waiter.waits_for_delivery())
-            .map(|_| self.context.delivery_watchers.watch(self.id));
+            .map(|_| self.inbound.context.delivery_watchers.watch(self.id));
         let (said, ()) = tokio::join!(self.talk(BufReader::new(ours)), session.run(Transport::Local(theirs)));
         let carried = self.end(said, watch).await;
         if let (PickupResult::Later(why, _), Some(waiter)) = (&carried, &mut self.waiter) {
@@ -117,7 +119,7 @@ impl PickupSession {
     }
 
     fn session(&self) -> Connection {
-        let config = &self.context.live.load().config;
+        let config = &self.inbound.context.live.load().config;
         let mut listen = process_listen();
         let terms = &self.handed.submission.terms;
         if !terms.tag.is_empty() {
@@ -140,7 +142,7 @@ impl PickupSession {
         let session = Session::new(Arc::clone(&lane.settings), Client::Process { uid: self.handed.uid }, None);
         let opening = Opening::process(&self.user.name);
         let queue_time = terms.queue.then_some(config.submit.queue_time);
-        Connection::new(Arc::clone(&self.context), lane, session, opening, clock::now())
+        Connection::new(Arc::clone(&self.inbound), lane, session, opening, clock::now())
             .with_id(self.id)
             .queued_for(queue_time)
             .again(self.is_again)
@@ -236,7 +238,7 @@ impl PickupSession {
     async fn send_content(&self, peer: &mut CommandPeer) -> io::Result<()> {
         // By the server's own knowledge of the user, not by the sender in the file.
         if !self.user.may_send {
-            let host = self.context.live.load().config.hostname.clone();
+            let host = self.inbound.context.live.load().config.hostname.clone();
             let sender = self.handed.submission.sender.to_string();
             peer.send(&mail::submission::warning(&host, &self.user.name, &sender)).await?;
         }
@@ -282,7 +284,7 @@ impl PickupSession {
             self.told.extend(refused.iter().map(|(position, _)| position));
             return true;
         }
-        let told = report::report_refused(&self.context, &self.handed, self.id, refused).await;
+        let told = report::report_refused(&self.inbound, &self.handed, self.id, refused).await;
         let is_all = told.len() == refused.len();
         self.told.extend(told);
         is_all

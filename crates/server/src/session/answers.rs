@@ -22,7 +22,7 @@ use zeroize::Zeroizing;
 impl Connection {
     /// Answers a question that needs no waiting. `false`: the question is still open.
     pub(super) fn answer_at_once(&mut self, question: Question, now: Duration) -> bool {
-        if self.context.behaviour.as_ref().is_some_and(|behaviour| behaviour.takes_its_time(question)) {
+        if self.inbound.behaviour.as_ref().is_some_and(|behaviour| behaviour.takes_its_time(question)) {
             return false;
         }
         self.answer_plainly(question, now)
@@ -73,7 +73,7 @@ impl Connection {
     ///
     /// `false`: the connection is to be dropped without a further reply.
     pub(super) async fn answer_in_time(&mut self, question: Question) -> bool {
-        if let Some(behaviour) = &self.context.behaviour
+        if let Some(behaviour) = &self.inbound.behaviour
             && behaviour.takes_its_time(question)
         {
             let limit = self.session.settings().limits.command_time;
@@ -286,7 +286,7 @@ impl Connection {
         let user = self.session.identity()?;
         let max = self.context.live.load().config.auth.recipients_hour_max;
         let now = clock::now().saturating_duration_since(self.context.began);
-        let Allowance::Over { count, is_first } = self.context.logins.ask(user, self.client_ip(), max, now) else {
+        let Allowance::Over { count, is_first } = self.inbound.logins.ask(user, self.client_ip(), max, now) else {
             return None;
         };
         self.report_login_over(is_first.then_some(count), max);
@@ -297,7 +297,7 @@ impl Connection {
     /// Answers RCPT; a recipient that is accepted counts for its login.
     pub(super) fn answer_recipient(&mut self, verdict: Verdict, now: Duration) {
         if let (Verdict::Accept | Verdict::AcceptWith(_), Some(user)) = (&verdict, self.session.identity()) {
-            self.context.logins.count(user, clock::now().saturating_duration_since(self.context.began));
+            self.inbound.logins.count(user, clock::now().saturating_duration_since(self.context.began));
         }
         self.session.answer(verdict, now);
     }

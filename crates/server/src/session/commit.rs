@@ -47,53 +47,8 @@ impl Connection {
             received: self.received(),
             recipients: transaction.recipients.clone(),
         };
-        let sort = HeaderHints { precedence: self.session.precedence(), has_list_id: self.session.has_list_id() };
-        let bulk_precedence = self.context.live.load().config.delivery.bulk_precedence;
-        let class = class_of(&envelope.params, sort, bulk_precedence);
         let rest = self.kept_small(&mut content, rest).await;
-        let dropped = self.plan.take_discarded();
-        let how = self.plan.acknowledge(self.lane.listen.acknowledge);
-        let outgoing = match self.header_rewrite_failure() {
-            Some(why) => Err(why),
-            None => self.outgoing(&envelope, &content, class).await,
-        };
-        let (outgoing, turn) = match outgoing {
-            Ok((messages, turn)) => (Ok(messages), turn),
-            Err(why) => (Err(why), None),
-        };
-        let verdict = match outgoing {
-            Ok(messages) if messages.is_empty() => {
-                content.abandon(&self.context.message_store);
-                self.report_discarded(&envelope, sort.precedence);
-                Verdict::AcceptWith(accepted(&id.to_string()))
-            }
-            Ok(messages) => match self.store(content, messages, rest, class, how).await {
-                Ok(stored) => {
-                    self.report_accepted(id, &envelope, sort.precedence);
-                    self.context.record_discarded(id, &dropped);
-                    if let Some(stored) = stored {
-                        self.enqueue(stored).await;
-                    }
-                    // The messages take memory up to here.
-                    drop(turn);
-                    Verdict::AcceptWith(accepted(&id.to_string()))
-                }
-                Err(error) => {
-                    self.report_not_stored(&error);
-                    let verdict = self.refuse(Ruleset::Eom, not_stored(&error));
-                    self.end_transaction();
-                    verdict
-                }
-            },
-            Err(why) => {
-                content.abandon(&self.context.message_store);
-                self.report_unanswered(&why);
-                let refusal = reply(451, "4.3.0 Temporary system failure. Please try again later.");
-                let verdict = self.refuse(Ruleset::Eom, Verdict::Refuse(refusal));
-                self.end_transaction();
-                verdict
-            }
-        };
+        let verdict = self.take_message(&envelope, content, rest).await;
         if self.context.message_store.pressure() == Pressure::Slow {
             tokio::time::sleep(SLOW_DOWN).await;
         }
@@ -101,6 +56,56 @@ impl Connection {
         self.forget_transaction();
         let now = self.elapsed();
         self.session.finish(&vec![verdict; recipients], now);
+    }
+
+    /// Stores the messages that the transaction becomes, and puts them in line. Returns the verdict for the client.
+    async fn take_message(&mut self, envelope: &Envelope, content: TransactionContent, rest: Vec<u8>) -> Verdict {
+        let id = envelope.id;
+        let sort = HeaderHints { precedence: self.session.precedence(), has_list_id: self.session.has_list_id() };
+        let bulk_precedence = self.context.live.load().config.delivery.bulk_precedence;
+        let class = class_of(&envelope.params, sort, bulk_precedence);
+        let dropped = self.plan.take_discarded();
+        let how = self.plan.acknowledge(self.lane.listen.acknowledge);
+        let outgoing = match self.header_rewrite_failure() {
+            Some(why) => Err(why),
+            None => self.outgoing(envelope, &content, class).await,
+        };
+        let (messages, turn) = match outgoing {
+            Ok(outgoing) => outgoing,
+            Err(why) => {
+                content.abandon(&self.context.message_store);
+                self.report_unanswered(&why);
+                let refusal = reply(451, "4.3.0 Temporary system failure. Please try again later.");
+                return self.refuse_message(Verdict::Refuse(refusal));
+            }
+        };
+        if messages.is_empty() {
+            content.abandon(&self.context.message_store);
+            self.report_discarded(envelope, sort.precedence);
+            return Verdict::AcceptWith(accepted(&id.to_string()));
+        }
+        let stored = match self.store(content, messages, rest, class, how).await {
+            Ok(stored) => stored,
+            Err(error) => {
+                self.report_not_stored(&error);
+                return self.refuse_message(not_stored(&error));
+            }
+        };
+        self.report_accepted(id, envelope, sort.precedence);
+        self.context.record_discarded(id, &dropped);
+        if let Some(stored) = stored {
+            self.enqueue(stored).await;
+        }
+        // The messages take memory up to here.
+        drop(turn);
+        Verdict::AcceptWith(accepted(&id.to_string()))
+    }
+
+    /// Refuses the message at its end.
+    fn refuse_message(&mut self, refusal: Verdict) -> Verdict {
+        let verdict = self.refuse(Ruleset::Eom, refusal);
+        self.end_transaction();
+        verdict
     }
 
     /// The rest of the content as far as it travels inline: after a large header section that was held back it is more.
@@ -184,7 +189,9 @@ impl Connection {
             if is_early {
                 let (envelope, encoded) = (Envelope::clone(&only.envelope), Arc::clone(&only.encoded));
                 let message = uncommitted::Message { envelope, encoded, content: rest.into(), class };
-                return uncommitted::commit(&self.context, how, message).await.map(|_| None);
+                return uncommitted::commit(&self.context, self.inbound.queue.as_ref(), how, message)
+                    .await
+                    .map(|_| None);
             }
         }
         let rest = intake::inline(rest);
@@ -199,6 +206,6 @@ impl Connection {
                 self.report_clone(&message.envelope);
             }
         }
-        stored.enqueue(&self.context, self.session.content_bytes()).await;
+        stored.enqueue(&self.context, self.inbound.queue.as_ref(), self.session.content_bytes()).await;
     }
 }

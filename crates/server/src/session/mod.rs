@@ -25,8 +25,10 @@ pub(crate) use process::process_listen;
 pub(crate) use serve::ServeSessions;
 
 use crate::auth::{Exchange, Failures};
-use crate::context::{Context, ListenerProfile};
+use crate::context::Context;
+use crate::inbound::Inbound;
 use crate::intake::TransactionContent;
+use crate::listener_profile::ListenerProfile;
 use crate::routing::Routing;
 use crate::routing::plan::Plan;
 use crate::transport::{FAR, Transport, Wait};
@@ -48,6 +50,8 @@ const LINGER_BYTES: usize = 256 << 10;
 
 /// One connection with its session.
 pub(crate) struct Connection {
+    inbound: Arc<Inbound>,
+    /// The context of `inbound`.
     context: Arc<Context>,
     lane: Arc<ListenerProfile>,
     session: Session,
@@ -106,14 +110,15 @@ enum Event {
 impl Connection {
     /// Makes a connection whose client may speak from now on.
     pub(crate) fn new(
-        context: Arc<Context>,
+        inbound: Arc<Inbound>,
         lane: Arc<ListenerProfile>,
         session: Session,
         opening: Opening,
         began: Instant,
     ) -> Self {
         Self {
-            context,
+            context: Arc::clone(&inbound.context),
+            inbound,
             lane,
             session,
             opening,

@@ -8,6 +8,7 @@ use crate::admit::dnsbl::{self, Listings};
 use crate::admit::features::features;
 use crate::context::Context;
 use crate::dns::ClientName;
+use crate::inbound::Inbound;
 use crate::routing::Admission;
 use crate::tls::ClientCertificate;
 use crate::transport::{Transport, Wait};
@@ -143,9 +144,9 @@ impl Connection {
         transport: &mut Transport,
         wait: &mut Wait<'_, N>,
     ) -> io::Result<Option<OpeningFacts>> {
-        let context = Arc::clone(&self.context);
+        let inbound = Arc::clone(&self.inbound);
         let deadline = self.deadline();
-        let mut finding = Box::pin(find(&context, ip));
+        let mut finding = Box::pin(find(&inbound, ip));
         let found = poll_fn(|context| match finding.as_mut().poll(context) {
             Poll::Ready(found) => Poll::Ready(Some(found)),
             Poll::Pending => {
@@ -233,7 +234,8 @@ async fn told(context: &Context, ip: IpAddr, name: &ClientName) -> Result<Greeti
 }
 
 /// Asks the DNS and the access map.
-async fn find(context: &Context, ip: IpAddr) -> OpeningFacts {
+async fn find(inbound: &Inbound, ip: IpAddr) -> OpeningFacts {
+    let context = &inbound.context;
     let live = context.live.load_full();
     let (config, rights) = (&live.config, &live.rights);
     let name = async {
@@ -247,7 +249,7 @@ async fn find(context: &Context, ip: IpAddr) -> OpeningFacts {
     let resolver = context.resolver.load_full();
     let listings = dnsbl::ask(&resolver, &config.dnsbl, rights, ip);
     let ((name, told), listings) = tokio::join!(name, listings);
-    let played = context.behaviour.as_ref().map_or(Duration::ZERO, |behaviour| behaviour.greeting_delay);
+    let played = inbound.behaviour.as_ref().map_or(Duration::ZERO, |behaviour| behaviour.greeting_delay);
     let pause = match &told {
         Ok(GreetingRules { pause: Some(pause), .. }) => *pause,
         // A client that gets a temporary refusal is greeted without a pause.

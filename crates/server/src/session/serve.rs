@@ -9,8 +9,8 @@ pub(crate) struct ServeSessions;
 
 impl Serve for ServeSessions {
     async fn serve(&self, connection: NewConnection) {
-        let NewConnection { context, lane, session, transport, certificate, began } = connection;
+        let NewConnection { inbound, lane, session, transport, certificate, began } = connection;
         let opening = Opening::default().showing(certificate);
-        Connection::new(context, lane, session, opening, began).run(transport).await;
+        Connection::new(inbound, lane, session, opening, began).run(transport).await;
     }
 }

@@ -5,15 +5,18 @@
 //! needs a socket.
 
 use super::{Connection, Opening};
+use crate::active_config::ActiveConfig;
 use crate::admit::{Facts, Policies, Policy, Ruling};
 use crate::auth::{Authenticator, Scheme, hash_password};
 use crate::config::{Config, LogPath, Machine, load, spool_settings};
-use crate::context::{ActiveConfig, Context, ListenerProfile};
+use crate::context::Context;
 use crate::dns::Resolver;
-use crate::intake::MessageStore;
+use crate::inbound::Inbound;
+use crate::listener_profile::ListenerProfile;
 use crate::log::{self, Log};
+use crate::message_store::MessageStore;
+use crate::sink::Behaviour;
 use crate::transport::Transport;
-use arc_swap::ArcSwap;
 use mail::{Client, Node, QueueIds, Recipient};
 use os::clock;
 use smtp::dialog::{Dialog, DialogStep, fits};
@@ -70,7 +73,7 @@ impl Policy for Rules {
 
 /// A server without a network.
 struct Rig {
-    context: Arc<Context>,
+    inbound: Arc<Inbound>,
     spool: Arc<spool::Spool>,
     disk: SimDisk,
     directory: tempfile::TempDir,
@@ -105,28 +108,16 @@ impl Rig {
         let spool = Arc::new(spool);
         let mut live = ActiveConfig::new(config.clone(), authenticator);
         live.policies = Policies::new(vec![Box::new(Rules(dialog.clone()))]);
-        let began = clock::now();
-        let context = Context {
-            message_store: MessageStore::spool(Arc::clone(&spool), QueueIds::new(Node::default()), 1),
-            log: Log::start(&log::LogSettings::from_config(&config.log, "mx.test")).unwrap(),
-            routing: ArcSwap::from_pointee(crate::routing::Routing::plain()),
-            resolver: ArcSwap::from_pointee(Resolver::new(&config.dns).unwrap()),
-            hosts: crate::hosts::HostTable::in_memory(&config),
-            local_delivery: Arc::new(crate::local_delivery::LocalDelivery::new(&config)),
-            delivery_watchers: operator::delivery_watch::DeliveryWatchers::default(),
-            mailer_statistics: operator::mailer_statistics::MailerStatistics::default(),
-            expansions: crate::routing::expansions::Expansions::new(),
-            logins: crate::admit::logins::Logins::default(),
-            stop: Arc::default(),
-            behaviour: None,
-            open_files_max: 1_024,
-            began,
-            dispatch: None,
-            connector: crate::tls::Connector::new(&config.tls).unwrap(),
-            internet: None,
-            live: ArcSwap::from_pointee(live),
-        };
-        Self { context: Arc::new(context), spool, disk, directory }
+        let context = Context::new(
+            MessageStore::spool(Arc::clone(&spool), QueueIds::new(Node::default()), 1),
+            Log::start(&log::LogSettings::from_config(&config.log, "mx.test")).unwrap(),
+            live,
+            crate::routing::Routing::plain(),
+            Resolver::new(&config.dns).unwrap(),
+            None,
+        );
+        let inbound = Inbound::trial(Arc::new(context), None, Behaviour::default());
+        Self { inbound, spool, disk, directory }
     }
 
     /// Starts a session; its client's end.
@@ -137,7 +128,7 @@ impl Rig {
     }
 
     fn connect_over(&self, dialog: &Dialog, server: DuplexStream) {
-        let live = self.context.live.load();
+        let live = self.inbound.context.live.load();
         let listen = live.config.listen.first().unwrap().clone();
         let settings = Arc::new(dialog.settings().unwrap());
         let lane =
@@ -149,8 +140,8 @@ impl Rig {
             session.trust_xclient();
         }
         session.trust_client(dialog.steps.iter().any(|(_, step)| *step == DialogStep::TrustClient));
-        let context = Arc::clone(&self.context);
-        let connection = Connection::new(context, Arc::new(lane), session, Opening::default(), clock::now());
+        let inbound = Arc::clone(&self.inbound);
+        let connection = Connection::new(inbound, Arc::new(lane), session, Opening::default(), clock::now());
         tokio::spawn(connection.run(Transport::Memory(server)));
     }
 
@@ -169,7 +160,7 @@ impl Rig {
     }
 
     fn log(&self) -> String {
-        assert!(self.context.log.flush(SOON));
+        assert!(self.inbound.context.log.flush(SOON));
         std::fs::read_to_string(self.directory.path().join("log")).unwrap_or_default()
     }
 }
@@ -354,7 +345,7 @@ async fn perform(rig: &Rig, peer: &mut Peer, step: &DialogStep) -> Result<(), St
         }
         DialogStep::ShutDown => {
             settle().await;
-            rig.context.stop.begin();
+            rig.inbound.context.stop.begin();
         }
         _ => {}
     }
@@ -458,7 +449,7 @@ fn a_disk_that_has_failed_for_good_closes_sessions_and_loses_nothing() {
         assert_eq!(peer.command("MAIL FROM:<a@b.test>").await, "421 4.3.0 Storage failure, closing connection");
         let after = rig.disk.kill();
         drop(peer);
-        let config = spool_settings(&rig.context.live.load().config);
+        let config = spool_settings(&rig.inbound.context.live.load().config);
         after.clear_faults();
         after.configure(|config| config.rates.sync = 0);
         let (again, recovery) = spool::Spool::open(config, Arc::new(after)).unwrap();

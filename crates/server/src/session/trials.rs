@@ -5,8 +5,10 @@
 
 use super::{Connection, Opening};
 use crate::config::Config;
-use crate::context::{Context, ListenerProfile};
+use crate::context::Context;
 use crate::dns::ClientName;
+use crate::inbound::Inbound;
+use crate::listener_profile::ListenerProfile;
 use crate::sink::Behaviour;
 use crate::transport::Transport;
 use mail::Client;
@@ -41,7 +43,8 @@ impl Trial {
         config.accept.reverse_dns = false;
         configure(&mut config, &mut behaviour);
         let lane = Arc::new(ListenerProfile::new(&config, &config.listen[0], None, None));
-        let context = Context::trial(config, behaviour);
+        let context = Context::trial(config, None);
+        let inbound = Inbound::trial(Arc::clone(&context), None, behaviour);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let socket = TcpSocket::new_v4().unwrap();
         // A client that does not read should be full soon.
@@ -50,7 +53,7 @@ impl Trial {
         let (stream, peer) = listener.accept().await.unwrap();
         socket2::SockRef::from(&stream).set_send_buffer_size(4_096).unwrap();
         let session = Session::new(Arc::clone(&lane.settings), Client::Network(peer), None);
-        let connection = Connection::new(Arc::clone(&context), lane, session, Opening::default(), clock::now());
+        let connection = Connection::new(inbound, lane, session, Opening::default(), clock::now());
         let session = tokio::spawn(connection.run(Transport::Plain(stream)));
         Self { context, client, session }
     }
@@ -251,11 +254,11 @@ async fn a_sink_waits_before_its_greeting() {
 async fn a_process_whose_input_is_there_at_once_is_no_early_talker() {
     let config = Config::default();
     let lane = Arc::new(ListenerProfile::new(&config, &config.listen[0], None, None));
-    let context = Context::trial(config, Behaviour::default());
+    let inbound = Inbound::trial(Context::trial(config, None), None, Behaviour::default());
     let (mut client, stream) = tokio::net::UnixStream::pair().unwrap();
     client.write_all(b"EHLO a.test\r\nQUIT\r\n").await.unwrap();
     let session = Session::new(Arc::clone(&lane.settings), Client::Process { uid: 7 }, None);
-    let connection = Connection::new(context, lane, session, Opening::process("anna"), clock::now());
+    let connection = Connection::new(inbound, lane, session, Opening::process("anna"), clock::now());
     let session = tokio::spawn(connection.run(Transport::Local(stream)));
     let mut said = String::new();
     timeout(PATIENCE, client.read_to_string(&mut said)).await.unwrap().unwrap();
@@ -269,14 +272,14 @@ fn connection_after(xclient: &[u8]) -> Connection {
     let mut config = Config::default();
     config.relay.from = vec!["192.0.2.0/24".parse().unwrap()];
     let lane = Arc::new(ListenerProfile::new(&config, &config.listen[0], None, None));
-    let context = Context::trial(config, Behaviour::default());
+    let inbound = Inbound::trial(Context::trial(config, None), None, Behaviour::default());
     let client = Client::Network("192.0.2.1:1025".parse().unwrap());
     let mut session = Session::new(Arc::clone(&lane.settings), client, None);
     session.trust_xclient();
     session.trust_client(true);
     let mut opening = Opening::default();
     opening.name = ClientName::Verified("mx.front".into());
-    let mut connection = Connection::new(context, lane, session, opening, clock::now());
+    let mut connection = Connection::new(inbound, lane, session, opening, clock::now());
     connection.session.greet(smtp::server::Verdict::Accept, Duration::ZERO);
     assert_eq!(connection.advance(xclient), Step::Read);
     connection

@@ -17,7 +17,7 @@
 //! the spool does not store is made again after [`REPORT_AGAIN`], with the same results.
 
 use super::receipt::{owed_report, with_owed_report};
-use super::{Attempt, AttemptOutcome, Cause, REPORT_AGAIN, Receipt};
+use super::{Attempt, AttemptOutcome, Cause, REPORT_AGAIN, Receipt, Settler};
 use crate::completion_guard::CompletionGuard;
 use crate::context::Context;
 use crate::message::{LoadError, OutboundMessage};
@@ -241,62 +241,61 @@ pub(super) fn may_have_more(context: &Context, attempt: &Attempt<'_>) -> bool {
 }
 
 /// Has the report made when its time comes.
-pub(super) fn report_later(context: &Arc<Context>, id: QueueId) {
-    let Some(dispatch) = &context.dispatch else { return };
-    report_after(context, id, dispatch.dsn_batcher.patience(id));
+pub(super) fn report_later(settler: &Arc<Settler>, id: QueueId) {
+    report_after(settler, id, settler.dsn_batcher.patience(id));
 }
 
-fn report_after(context: &Arc<Context>, id: QueueId, pause: Duration) {
-    let Some(dispatch) = &context.dispatch else { return };
-    let context = Arc::clone(context);
-    dispatch.spawn(Box::pin(async move {
+fn report_after(settler: &Arc<Settler>, id: QueueId, pause: Duration) {
+    let Some(queue) = settler.queue() else { return };
+    let settler = Arc::clone(settler);
+    queue.spawn(Box::pin(async move {
         tokio::select! {
             // Its recipients wait in the spool.
-            () = context.stop.begun() => {}
-            () = tokio::time::sleep(pause) => report(&context, id).await,
+            () = settler.context.stop.begun() => {}
+            () = tokio::time::sleep(pause) => report(&settler, id).await,
         }
     }));
 }
 
 /// Reports all that was kept of a message, and records it.
-pub(super) async fn report(context: &Arc<Context>, id: QueueId) {
-    let Some(dispatch) = &context.dispatch else { return };
-    let (fates, owed) = taken(context, id);
+pub(super) async fn report(settler: &Arc<Settler>, id: QueueId) {
+    let (fates, owed) = taken(settler, id);
     let positions: Vec<u32> = fates.keys().copied().collect();
     let (mut is_first, mut is_left) = (false, false);
-    let untold = send_dsns(context, id, fates).await.unwrap_or_else(|EnvelopeReadError| {
+    let untold = send_dsns(settler, id, fates).await.unwrap_or_else(|EnvelopeReadError| {
         is_left = true;
         BTreeMap::new()
     });
     for (position, fate) in untold {
-        match dispatch.dsn_batcher.add(id, position, fate) {
+        match settler.dsn_batcher.add(id, position, fate) {
             Gathered::First => is_first = true,
             Gathered::More => {}
             Gathered::No => is_left = true,
         }
     }
-    dispatch.dsn_batcher.told(id, &positions);
+    settler.dsn_batcher.told(id, &positions);
     owed.complete();
     if is_first {
-        report_after(context, id, REPORT_AGAIN);
+        report_after(settler, id, REPORT_AGAIN);
     }
-    if is_left {
-        dispatch.look_at(id);
+    if is_left && let Some(queue) = settler.queue() {
+        queue.look_at(id);
     }
 }
 
 /// Takes the results of a message. If the report breaks off, the results are forgotten as in a crash: their
 /// recipients are tried again.
 fn taken(
-    context: &Arc<Context>,
+    settler: &Arc<Settler>,
     id: QueueId,
 ) -> (BTreeMap<u32, AttemptOutcome>, CompletionGuard<impl FnOnce() + use<>>) {
-    let fates = context.dispatch.as_ref().map(|dispatch| dispatch.dsn_batcher.take(id)).unwrap_or_default();
-    let (context, positions) = (Arc::clone(context), fates.keys().copied().collect::<Vec<u32>>());
+    let fates = settler.dsn_batcher.take(id);
+    let (settler, positions) = (Arc::clone(settler), fates.keys().copied().collect::<Vec<u32>>());
     let forget = move || {
-        let Some(dispatch) = &context.dispatch else { return };
-        dispatch.dsn_batcher.told(id, &positions);
-        dispatch.look_at(id);
+        settler.dsn_batcher.told(id, &positions);
+        if let Some(queue) = settler.queue() {
+            queue.look_at(id);
+        }
     };
     (fates, CompletionGuard::new(forget))
 }
@@ -306,16 +305,15 @@ struct EnvelopeReadError;
 
 /// Reports to the sender, and records it. Returns the recipients without a report, with their results.
 async fn send_dsns(
-    context: &Arc<Context>,
+    settler: &Arc<Settler>,
     id: QueueId,
     mut fates: BTreeMap<u32, AttemptOutcome>,
 ) -> Result<BTreeMap<u32, AttemptOutcome>, EnvelopeReadError> {
-    let (Some(dispatch), Some(spool)) = (&context.dispatch, context.spool()) else { return Ok(fates) };
     let positions: Vec<u32> = fates.keys().copied().collect();
     // The report leaves out recipients that were held, deleted or delivered meanwhile. It leaves out a delivery that
     // is not recorded yet as well: a walk finds it.
     let mut outgoing =
-        match OutboundMessage::load_to_tell(&dispatch.messages, id, &Positions::from(positions.as_slice())).await {
+        match OutboundMessage::load_to_tell(&settler.messages, id, &Positions::from(positions.as_slice())).await {
             Ok(outgoing) => outgoing,
             Err(LoadError::Nothing) => return Ok(BTreeMap::new()),
             Err(_) => return Err(EnvelopeReadError),
@@ -329,11 +327,11 @@ async fn send_dsns(
     }
     let there: Vec<AttemptOutcome> =
         outgoing.positions.iter().filter_map(|(position, _)| fates.get(position).cloned()).collect();
-    let mailer = smart_hosts::mailer(&context.live.load().config.route);
+    let mailer = smart_hosts::mailer(&settler.context.live.load().config.route);
     let attempt = outgoing.attempt(NextHop::None, mailer, Duration::ZERO, false);
     let attempt = Attempt { is_try: false, is_told: true, ..attempt };
-    let changes = super::settle(context, &attempt, there).await.changes;
-    if spool.record(&changes).is_err() {
+    let changes = super::settle(settler, &attempt, there).await.changes;
+    if settler.spool.record(&changes).is_err() {
         return Ok(fates);
     }
     let is_untold = |change: &&spool::Change| {
@@ -349,32 +347,31 @@ async fn send_dsns(
 
 /// Adds owed reports to the kept results, as after a start, or where there was no room: they go into one report with
 /// others. Returns the time for which another look makes no sense; zero if the report comes by itself.
-pub(crate) fn report_owed(context: &Arc<Context>, id: QueueId, recipients: &Positions) -> Duration {
-    let Some(dispatch) = &context.dispatch else { return REPORT_AGAIN };
+pub(crate) fn report_owed(settler: &Arc<Settler>, id: QueueId, recipients: &Positions) -> Duration {
     let mut is_first = false;
     let mut crowded = Vec::new();
-    for position in recipients.iter().filter(|position| dispatch.dsn_batcher.pending_report(id, *position).is_none()) {
-        match dispatch.dsn_batcher.add(id, position, AttemptOutcome::Receipt(Receipt::default())) {
+    for position in recipients.iter().filter(|position| settler.dsn_batcher.pending_report(id, *position).is_none()) {
+        match settler.dsn_batcher.add(id, position, AttemptOutcome::Receipt(Receipt::default())) {
             Gathered::First => is_first = true,
             Gathered::More => {}
             Gathered::No => crowded.push(position),
         }
     }
     if is_first {
-        report_later(context, id);
+        report_later(settler, id);
     }
     if crowded.is_empty() {
         return Duration::ZERO;
     }
     // So that not every walk finds them again.
-    let later = context.unix_now() + REPORT_AGAIN;
+    let later = settler.context.unix_now() + REPORT_AGAIN;
     let change = |(entry, _): (spool::Entry, bytes::Bytes)| {
         let state = with_owed_report(entry.state, owed_report(entry.state)?, later)?;
         Some(spool::Change { id, recipient: entry.recipient, state, destination: None })
     };
-    let changes: Vec<_> = dispatch.spool.states_of(id, crowded).into_iter().filter_map(change).collect();
+    let changes: Vec<_> = settler.spool.states_of(id, crowded).into_iter().filter_map(change).collect();
     // If that cannot be recorded, every walk finds them.
-    drop(dispatch.spool.record(&changes));
+    drop(settler.spool.record(&changes));
     REPORT_AGAIN
 }
 
@@ -425,12 +422,12 @@ mod tests {
 
     #[test]
     fn a_telling_that_breaks_off_leaves_nobody_as_if_he_were_told() {
-        let (context, dispatch, _spool) = Context::trial_with_spool(crate::config::Config::default());
-        let dsn_batcher = &dispatch.dsn_batcher;
+        let (dispatch, _spool) = crate::dispatch::Dispatch::trial(crate::config::Config::default());
+        let dsn_batcher = &dispatch.settler.dsn_batcher;
         let cause = Cause::new(EnhancedCode::of(Outcome::Permanent, 1, 1), "gone", None);
         for is_paid in [false, true] {
             dsn_batcher.add(QueueId::MIN, 3, AttemptOutcome::Failed(cause.clone()));
-            let (fates, owed) = taken(&context, QueueId::MIN);
+            let (fates, owed) = taken(&dispatch.settler, QueueId::MIN);
             assert_eq!((fates.len(), dsn_batcher.pending_report(QueueId::MIN, 3)), (1, Some(PendingReport::Failed)));
             if is_paid {
                 owed.complete();

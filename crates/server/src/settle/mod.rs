@@ -24,11 +24,13 @@ mod outbound;
 mod reasons;
 mod receipt;
 mod report;
+mod settler;
 
 pub(crate) use dsn_batcher::{DsnBatcher, PendingReport, report_owed};
 pub(crate) use reasons::Reasons;
 pub(crate) use receipt::Receipt;
 pub(crate) use report::REPORT_OCTETS;
+pub(crate) use settler::{ReportQueue, Settler};
 
 use crate::context::Context;
 use crate::deadline;
@@ -235,39 +237,37 @@ impl RecipientDecision {
 ///
 /// # Cancel safety
 /// No: a report may have been stored whose recipient is not done.
-pub(crate) async fn settle(context: &Arc<Context>, attempt: &Attempt<'_>, fates: Vec<AttemptOutcome>) -> Settled {
+pub(crate) async fn settle(settler: &Arc<Settler>, attempt: &Attempt<'_>, fates: Vec<AttemptOutcome>) -> Settled {
     let id = attempt.envelope.id;
-    let reasons = Arc::clone(&context.live.load().reasons);
+    let reasons = Arc::clone(&settler.context.live.load().reasons);
     let mut judged: Vec<RecipientDecision> = fates
         .into_iter()
         .map(|fate| fate.with_reason(&reasons))
         .zip(attempt.positions)
         .zip(&attempt.envelope.recipients)
-        .map(|((fate, (_, state)), recipient)| judge(context, attempt, recipient, fate, *state))
+        .map(|((fate, (_, state)), recipient)| judge(settler, attempt, recipient, fate, *state))
         .collect();
     if !attempt.is_told {
-        log(context, attempt, &judged);
+        log(settler, attempt, &judged);
     }
-    put_off_reports(context, attempt, &mut judged);
+    put_off_reports(settler, attempt, &mut judged);
     if judged.iter().any(|one| one.kind.is_some()) {
-        Box::pin(report_to_sender(context, attempt, &mut judged)).await;
+        Box::pin(report_to_sender(settler, attempt, &mut judged)).await;
     }
     let mut settled = Settled::default();
     let all = 0..judged.len();
-    keep_marks(context, attempt, &mut judged, all);
+    keep_marks(settler, attempt, &mut judged, all);
     for (one, place) in judged.iter().zip(attempt.positions) {
         let position = &place.0;
         let due = Duration::from_secs(one.state.due.into());
         if matches!(one.state.status, Status::Waiting | Status::Owed) {
             settled.retry = Some(settled.retry.map_or(due, |earliest| earliest.min(due)));
         }
-        if let (Some(dispatch), AttemptOutcome::Deferred(cause) | AttemptOutcome::Failed(cause)) =
-            (&context.dispatch, &one.fate)
-        {
+        if let AttemptOutcome::Deferred(cause) | AttemptOutcome::Failed(cause) = &one.fate {
             let reason = cause.reason.unwrap_or(Reason::Other);
-            dispatch.reasons.remember(id, *position, one.state.status, reason, &cause.text);
-        } else if let (Some(dispatch), 1..) = (&context.dispatch, place.1.tries()) {
-            dispatch.reasons.forget(id, *position);
+            settler.reasons.remember(id, *position, one.state.status, reason, &cause.text);
+        } else if place.1.tries() > 0 {
+            settler.reasons.forget(id, *position);
         }
         settled.changes.push(one.change(attempt, place));
     }
@@ -276,9 +276,8 @@ pub(crate) async fn settle(context: &Arc<Context>, attempt: &Attempt<'_>, fates:
 
 /// Leaves results to the batcher while other recipients of the message are in progress, so that one report has
 /// several results.
-fn put_off_reports(context: &Arc<Context>, attempt: &Attempt<'_>, judged: &mut [RecipientDecision]) {
-    let Some(dispatch) = &context.dispatch else { return };
-    if !dsn_batcher::may_have_more(context, attempt) {
+fn put_off_reports(settler: &Arc<Settler>, attempt: &Attempt<'_>, judged: &mut [RecipientDecision]) {
+    if !dsn_batcher::may_have_more(&settler.context, attempt) {
         return;
     }
     let id = attempt.envelope.id;
@@ -299,7 +298,7 @@ fn put_off_reports(context: &Arc<Context>, attempt: &Attempt<'_>, judged: &mut [
             }
             AttemptOutcome::Receipt(_) => continue,
         };
-        match dispatch.dsn_batcher.add(id, *position, fate) {
+        match settler.dsn_batcher.add(id, *position, fate) {
             Gathered::No if matches!(kind, Kind::Failed | Kind::Delayed) => continue,
             // A walk over the spool's lists finds an owed report when there may be room.
             Gathered::No => {}
@@ -307,7 +306,7 @@ fn put_off_reports(context: &Arc<Context>, attempt: &Attempt<'_>, judged: &mut [
             Gathered::More => {}
         }
         one.kind = None;
-        let parked = || context.unix_now() + dispatch.dsn_batcher.retry_delay(id);
+        let parked = || settler.context.unix_now() + settler.dsn_batcher.retry_delay(id);
         one.state = match kind {
             Kind::Failed => before.tried().until(parked()),
             Kind::Delayed => one.state,
@@ -317,24 +316,23 @@ fn put_off_reports(context: &Arc<Context>, attempt: &Attempt<'_>, judged: &mut [
         };
     }
     if is_first {
-        dsn_batcher::report_later(context, id);
+        dsn_batcher::report_later(settler, id);
     }
 }
 
 /// Keeps the marks that recipients got during the attempt: one that an operator held stays held, and one whose sender
 /// was warned stays warned. `these` are numbers of recipients in the attempt.
 fn keep_marks(
-    context: &Context,
+    settler: &Settler,
     attempt: &Attempt<'_>,
     judged: &mut [RecipientDecision],
     these: impl Iterator<Item = usize>,
 ) {
-    let Some(spool) = context.spool() else { return };
     let waits = |at: &usize| judged.get(*at).is_some_and(|one| one.state.status == Status::Waiting);
     let place = |at: usize| Some((attempt.positions.get(at)?.0, at));
     let waiting: HashMap<u32, usize> = these.filter(waits).filter_map(place).collect();
     // A list may have very many others: only these are asked for.
-    for (entry, _) in spool.states_of(attempt.envelope.id, waiting.keys().copied()) {
+    for (entry, _) in settler.spool.states_of(attempt.envelope.id, waiting.keys().copied()) {
         let one = waiting.get(&entry.recipient).and_then(|at| judged.get_mut(*at));
         let Some(one) = one else { continue };
         if entry.state.is_warned() {
@@ -348,13 +346,13 @@ fn keep_marks(
 
 /// Decides on a deferred recipient by its age.
 fn judge(
-    context: &Context,
+    settler: &Settler,
     attempt: &Attempt<'_>,
     recipient: &Recipient,
     fate: AttemptOutcome,
     before: State,
 ) -> RecipientDecision {
-    let live = context.live.load();
+    let live = settler.context.live.load();
     let delivery = &live.config.delivery;
     let done = State { status: Status::Done, ..before.tried() };
     if let Some(kind) = receipt::owed_report(before) {
@@ -377,9 +375,9 @@ fn judge(
         }
         AttemptOutcome::Deferred(cause) => cause,
     };
-    let now = context.unix_now();
+    let now = settler.context.unix_now();
     let envelope = attempt.envelope;
-    let now_of = context.now_of(envelope);
+    let now_of = settler.context.now_of(envelope);
     if let Some(cause) = Cause::too_late(envelope, now_of) {
         return RecipientDecision { fate: AttemptOutcome::Failed(cause), kind: Some(Kind::Failed), state: done };
     }
@@ -396,7 +394,7 @@ fn judge(
             now + live.retry.retry_after(tried.tries(), seed)
         }
     };
-    let state = tried.until(deadline::cap_due(envelope, due, now, |at| context.time_of(envelope, at)));
+    let state = tried.until(deadline::cap_due(envelope, due, now, |at| settler.context.time_of(envelope, at)));
     let is_late = match deadline::wants_to_hear(envelope) {
         Some(at) => now_of >= at,
         None => !delivery.warn_after.is_zero() && age >= delivery.warn_after,
@@ -417,8 +415,8 @@ fn seed_of(attempt: &Attempt<'_>, tries: u8) -> u64 {
 
 /// Reports to the sender, and marks the recipients: in one report, or in as many as it takes. The recipients of one
 /// report are recorded before the next is made, so that a crash in between repeats none of it.
-async fn report_to_sender(context: &Arc<Context>, attempt: &Attempt<'_>, judged: &mut [RecipientDecision]) {
-    let now = context.unix_now();
+async fn report_to_sender(settler: &Arc<Settler>, attempt: &Attempt<'_>, judged: &mut [RecipientDecision]) {
+    let now = settler.context.unix_now();
     let mark = |judged: &mut [RecipientDecision], these: &[usize], told: ReportResult| {
         for at in these {
             let Some(one) = judged.get_mut(*at) else { continue };
@@ -437,12 +435,12 @@ async fn report_to_sender(context: &Arc<Context>, attempt: &Attempt<'_>, judged:
             }
         }
     };
-    let report::Due { wanted, unwanted, nobody_left } = report::due(context, attempt, judged);
+    let report::Due { wanted, unwanted, nobody_left } = report::due(&settler.context, attempt, judged);
     mark(judged, &unwanted, ReportResult::NotWanted);
     mark(judged, &nobody_left, ReportResult::NobodyLeft);
     let mut rest = wanted.as_slice();
     while !rest.is_empty() {
-        let (told, count) = report::report_recipients(context, attempt, judged, rest).await;
+        let (told, count) = report::report_recipients(settler, attempt, judged, rest).await;
         // If the spool does not store this report, it stores no other.
         let count = if told == ReportResult::Yes { count.max(1) } else { rest.len() };
         let (these, others) = rest.split_at_checked(count).unwrap_or((rest, &[]));
@@ -453,53 +451,50 @@ async fn report_to_sender(context: &Arc<Context>, attempt: &Attempt<'_>, judged:
             continue;
         }
         if !rest.is_empty() {
-            record(context, attempt, judged, these).await;
+            record(settler, attempt, judged, these).await;
         }
     }
 }
 
 /// Records some results of an attempt, so that they are durable no later than the next report.
-async fn record(context: &Context, attempt: &Attempt<'_>, judged: &mut [RecipientDecision], these: &[usize]) {
-    let Some(spool) = context.spool() else { return };
-    keep_marks(context, attempt, judged, these.iter().copied());
+async fn record(settler: &Settler, attempt: &Attempt<'_>, judged: &mut [RecipientDecision], these: &[usize]) {
+    keep_marks(settler, attempt, judged, these.iter().copied());
     let change = |at: &usize| Some(judged.get(*at)?.change(attempt, attempt.positions.get(*at)?));
     let changes: Vec<Change> = these.iter().filter_map(change).collect();
     // If they cannot be recorded, the recipients are tried again, and reported again.
-    let Ok(recorded) = spool.record(&changes) else { return };
+    let Ok(recorded) = settler.spool.record(&changes) else { return };
     // A single shard writes the record before the next report, or with it. With several, the report may be in another
     // one.
-    if spool.shards() > 1 {
+    if settler.spool.shards() > 1 {
         drop(recorded.await);
     }
 }
 
 /// Logs an attempt that failed because the destination cannot be reached.
-pub(crate) fn log_deferred(context: &Context, attempt: &Attempt<'_>, cause: &Cause) {
-    let reason = cause.reason(&context.live.load().reasons);
+pub(crate) fn log_deferred(settler: &Settler, attempt: &Attempt<'_>, cause: &Cause) {
+    let reason = cause.reason(&settler.context.live.load().reasons);
     let cause = Cause { reason: Some(reason), ..cause.clone() };
-    if let Some(dispatch) = &context.dispatch {
-        for (position, _) in attempt.positions {
-            dispatch.reasons.remember(attempt.envelope.id, *position, Status::Waiting, reason, &cause.text);
-            // Without a host nothing was attempted.
-            if !matches!(attempt.next_hop, NextHop::None) {
-                dispatch.reasons.count_unsent(attempt.envelope.id, *position);
-            }
+    for (position, _) in attempt.positions {
+        settler.reasons.remember(attempt.envelope.id, *position, Status::Waiting, reason, &cause.text);
+        // Without a host nothing was attempted.
+        if !matches!(attempt.next_hop, NextHop::None) {
+            settler.reasons.count_unsent(attempt.envelope.id, *position);
         }
     }
-    log_fate(context, attempt, &AttemptOutcome::Deferred(cause));
+    log_fate(settler, attempt, &AttemptOutcome::Deferred(cause));
 }
 
 /// Logs recipients with the same result.
-pub(crate) fn log_fate(context: &Context, attempt: &Attempt<'_>, fate: &AttemptOutcome) {
+pub(crate) fn log_fate(settler: &Settler, attempt: &Attempt<'_>, fate: &AttemptOutcome) {
     let judged = |(_, state): &(u32, State)| RecipientDecision { fate: fate.clone(), kind: None, state: *state };
     let judged: Vec<RecipientDecision> = attempt.positions.iter().map(judged).collect();
-    log(context, attempt, &judged);
+    log(settler, attempt, &judged);
 }
 
 /// Writes one line for the recipients that share a result.
-fn log(context: &Context, attempt: &Attempt<'_>, judged: &[RecipientDecision]) {
+fn log(settler: &Settler, attempt: &Attempt<'_>, judged: &[RecipientDecision]) {
     let envelope = attempt.envelope;
-    let delay = context.age_of(envelope.id);
+    let delay = settler.context.age_of(envelope.id);
     let names: Vec<String> = envelope.recipients.iter().map(|one| format!("<{}>", one.address)).collect();
     let mut is_logged = vec![false; judged.len()];
     for (number, one) in judged.iter().enumerate() {
@@ -514,11 +509,11 @@ fn log(context: &Context, attempt: &Attempt<'_>, judged: &[RecipientDecision]) {
                 to.push(name.as_str());
             }
         }
-        log_one(context, attempt, &to, one, delay);
+        log_one(settler, attempt, &to, one, delay);
     }
 }
 
-fn log_one(context: &Context, attempt: &Attempt<'_>, to: &[&str], one: &RecipientDecision, delay: Duration) {
+fn log_one(settler: &Settler, attempt: &Attempt<'_>, to: &[&str], one: &RecipientDecision, delay: Duration) {
     let text;
     let reason = match &one.fate {
         AttemptOutcome::Delivered(_) | AttemptOutcome::Receipt(_) => None,
@@ -539,7 +534,7 @@ fn log_one(context: &Context, attempt: &Attempt<'_>, to: &[&str], one: &Recipien
     };
     let name = attempt.name.map(|name| [name]);
     // As sendmail does: the owner of a program or a file; else the sender, where he has an account here.
-    let sender = if name.is_none() { account_of_sender(context, attempt.envelope) } else { None };
+    let sender = if name.is_none() { account_of_sender(&settler.context, attempt.envelope) } else { None };
     let (to, controller) = match (&name, &sender) {
         (Some(name), _) => {
             let address = to.first().copied();
@@ -549,7 +544,7 @@ fn log_one(context: &Context, attempt: &Attempt<'_>, to: &[&str], one: &Recipien
         (None, Some((address, owner))) => (to, Some(Controller { address, owner: Some(*owner) })),
         (None, None) => (to, None),
     };
-    context.record(&Event::Delivery {
+    settler.context.record(&Event::Delivery {
         id: attempt.envelope.id,
         to,
         controller,
@@ -568,7 +563,7 @@ fn log_one(context: &Context, attempt: &Attempt<'_>, to: &[&str], one: &Recipien
         reason,
     });
     if matches!(stat, Stat::Sent(_)) {
-        context.mailer_statistics.count_sent(attempt.mailer, attempt.content_bytes);
+        settler.context.mailer_statistics.count_sent(attempt.mailer, attempt.content_bytes);
     }
 }
 

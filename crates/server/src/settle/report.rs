@@ -6,10 +6,10 @@
 //! returns less. A report is a message like any other, from the null sender.
 
 use super::receipt::FORGOTTEN;
-use super::{Attempt, AttemptOutcome, Receipt, RecipientDecision, report_time};
+use super::{Attempt, AttemptOutcome, Receipt, RecipientDecision, Settler, report_time};
 use crate::context::Context;
 use crate::deadline;
-use crate::intake;
+use crate::intake::{self, Enqueue};
 use crate::message::OutboundMessage;
 #[cfg(test)]
 use crate::simulation::{Sabotage, is_sabotaged};
@@ -82,23 +82,23 @@ pub(super) fn due(context: &Context, attempt: &Attempt<'_>, judged: &[RecipientD
 
 /// Reports the first of `wanted`, as many as fit. Returns the result, and how many those are.
 pub(super) async fn report_recipients(
-    context: &Arc<Context>,
+    settler: &Settler,
     attempt: &Attempt<'_>,
     judged: &[RecipientDecision],
     wanted: &[usize],
 ) -> (ReportResult, usize) {
-    let live = context.live.load_full();
+    let live = settler.context.live.load_full();
     let postmaster = live.config.postmaster();
     let envelope = attempt.envelope;
     let (at_us, offset_seconds) = report_time();
     let given_up = deadline::tried_until(envelope, live.config.delivery.give_up_after);
-    let given_up = context.time_of(envelope, given_up);
+    let given_up = settler.context.time_of(envelope, given_up);
     let facts = AttemptFacts {
         remote: remote(&attempt.next_hop),
         is_try: attempt.is_try,
         at_us,
         given_up_us: u64::try_from(given_up.as_micros()).unwrap_or(u64::MAX),
-        is_past_time: deadline::is_late(envelope, context.now_of(envelope)),
+        is_past_time: deadline::is_late(envelope, settler.context.now_of(envelope)),
     };
     let of = |at: &usize| facts.recipient_report(judged.get(*at)?, envelope.recipients.get(*at)?);
     let reports: Vec<RecipientReport<'_>> = wanted.iter().take(RECIPIENTS_MAX).filter_map(of).collect();
@@ -114,12 +114,9 @@ pub(super) async fn report_recipients(
         recipients: &reports,
         at_us,
         offset_seconds,
-        id: context.message_store.next_id(),
+        id: settler.context.message_store.next_id(),
         postmaster: is_postmaster,
-        is_further: context
-            .dispatch
-            .as_ref()
-            .is_some_and(|it| it.dsn_batcher.report_count(envelope.id, foremost(&reports)) > 0),
+        is_further: settler.dsn_batcher.report_count(envelope.id, foremost(&reports)) > 0,
         to,
     };
     report.recipients = reports.get(..fitting(&report, REPORT_OCTETS)).unwrap_or(&reports);
@@ -128,7 +125,7 @@ pub(super) async fn report_recipients(
         AttemptOutcome::Failed(cause) => Some(&*cause.text),
         _ => None,
     });
-    store(context, attempt, &report, live.config.delivery.return_bytes_max, reason).await
+    store(settler, attempt, &report, live.config.delivery.return_bytes_max, reason).await
 }
 
 /// Facts of an attempt that the report on each of its recipients repeats.
@@ -191,7 +188,7 @@ fn foremost(recipients: &[RecipientReport<'_>]) -> Kind {
 /// Composes the report and makes it durable. `reason` is that of the first failed recipient. Returns how many
 /// recipients it has.
 async fn store(
-    context: &Arc<Context>,
+    settler: &Settler,
     attempt: &Attempt<'_>,
     report: &Report<'_>,
     return_bytes_max: u64,
@@ -206,7 +203,7 @@ async fn store(
     let is_whole = !report.is_further
         && !report.recipients.iter().any(is_unbearable)
         && returns_content(attempt.envelope, has_failures, attempt.content_bytes, return_bytes_max);
-    let content = original(context, attempt, is_whole).await;
+    let content = original(settler, attempt, is_whole).await;
     let original = match &content {
         Some(content) if is_whole => Original::Whole(content),
         Some(content) => Original::Headers(content),
@@ -216,11 +213,12 @@ async fn store(
     if is_sabotaged(Sabotage::DropReport) {
         return (ReportResult::Yes, report.recipients.len());
     }
-    match intake::submit_report(context, report, original).await {
+    let queue = settler.queue().map(|queue| queue as Arc<dyn Enqueue>);
+    match intake::submit_report(&settler.context, queue.as_ref(), report, original).await {
         Ok(stored) => {
             // A report with little room does not reduce the next one.
-            if let Some(dispatch) = context.dispatch.as_ref().filter(|_| !stored.is_less) {
-                dispatch.dsn_batcher.count_report(id, foremost);
+            if !stored.is_less {
+                settler.dsn_batcher.count_report(id, foremost);
             }
             let first = report.recipients.first().map(|one| one.kind);
             let kind = match (report.postmaster, has_failures, first) {
@@ -233,29 +231,28 @@ async fn store(
                 Some(Kind::Failed) => reason.unwrap_or_default(),
                 _ => "Return receipt",
             };
-            context.record(&Event::Reported { id, report: stored.id, kind, text });
+            settler.context.record(&Event::Reported { id, report: stored.id, kind, text });
             (ReportResult::Yes, stored.recipients)
         }
         Err(error) => {
             let text =
                 format!("report on {id} to <{}> not stored: {error}; its recipients stay in the queue", report.to);
-            context.record(&Event::Spool { severity: Severity::Error, text: &text });
+            settler.context.record(&Event::Spool { severity: Severity::Error, text: &text });
             (ReportResult::NotStored, report.recipients.len())
         }
     }
 }
 
 /// Returns the message the report is about, or as much of it as a report needs.
-async fn original(context: &Arc<Context>, attempt: &Attempt<'_>, is_whole: bool) -> Option<Vec<u8>> {
+async fn original(settler: &Settler, attempt: &Attempt<'_>, is_whole: bool) -> Option<Vec<u8>> {
     /// Octets within which a header section ends.
     const HEADER_BYTES_MAX: u64 = 64 << 10;
-    let reading = &context.dispatch.as_ref()?.messages.reading;
     let end = if is_whole { attempt.content_bytes } else { attempt.content_bytes.min(HEADER_BYTES_MAX) };
-    match OutboundMessage::part(reading, attempt.envelope.id, 0, end).await {
+    match OutboundMessage::part(&settler.messages.reading, attempt.envelope.id, 0, end).await {
         Ok(content) => Some(content.to_vec()),
         Err(why) => {
             let text = format!("report on {} goes without the message: {why}; {}", attempt.envelope.id, why.advice());
-            context.record(&Event::Spool { severity: Severity::Error, text: &text });
+            settler.context.record(&Event::Spool { severity: Severity::Error, text: &text });
             None
         }
     }

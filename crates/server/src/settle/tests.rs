@@ -2,7 +2,6 @@
 //! a real spool on a simulated disk.
 
 use super::*;
-use crate::context::Context;
 use crate::dispatch::Dispatch;
 use mail::{Client, Node, Protocol, QueueIds, Received, ReversePath};
 use schedule::Positions;
@@ -13,7 +12,6 @@ use spool::{NewBody, Spool};
 const MANY: u32 = 30_000;
 
 struct Trial {
-    context: Arc<Context>,
     dispatch: Arc<Dispatch>,
     spool: Arc<Spool>,
     ids: std::cell::RefCell<QueueIds>,
@@ -25,8 +23,8 @@ impl Trial {
     }
 
     fn with(config: crate::config::Config) -> Self {
-        let (context, dispatch, spool) = Context::trial_with_spool(config);
-        Self { context, dispatch, spool, ids: QueueIds::new(Node::default()).into() }
+        let (dispatch, spool) = Dispatch::trial(config);
+        Self { dispatch, spool, ids: QueueIds::new(Node::default()).into() }
     }
 
     /// Stores a message to so many people, each at a domain of a hundred.
@@ -98,7 +96,7 @@ impl Trial {
             name: None,
             owner: None,
         };
-        settle(&self.context, &attempt, vec![fate.clone(); positions.len()]).await
+        settle(&self.dispatch.settler, &attempt, vec![fate.clone(); positions.len()]).await
     }
 }
 
@@ -158,11 +156,11 @@ async fn what_was_deferred_together_comes_again_at_other_times_but_for_one_trans
     let trial = Trial::with(config);
     let list = trial.store(40);
     let due = async |positions: &[u32], tries: u8| {
-        let now = trial.context.unix_now().as_secs();
+        let now = trial.dispatch.context.unix_now().as_secs();
         let before = State { attempts: tries, ..State::default() };
         let positions: Vec<_> = positions.iter().map(|one| (*one, before)).collect();
         let states = trial.defer_all(&list, &positions).await;
-        let passed = trial.context.unix_now().as_secs() - now;
+        let passed = trial.dispatch.context.unix_now().as_secs() - now;
         let dues: Vec<u64> = states.iter().map(|state| u64::from(state.due) - now).collect();
         let (first, last) = (*dues.iter().min().unwrap(), *dues.iter().max().unwrap());
         // A second of the time when they are due may begin between the two.
@@ -196,16 +194,16 @@ async fn a_delivery_that_is_to_be_told_of_with_others_is_owed_until_its_report_i
     let changes = [local.changes, remote.changes].concat();
     assert_eq!(changes.iter().map(owed_of).collect::<Vec<_>>(), [(Status::Owed, Some(1)), (Status::Owed, Some(2))]);
     // A delivery that is not recorded is not reported: a crash may undo it.
-    dsn_batcher::report(&trial.context, list.id).await;
+    dsn_batcher::report(&trial.dispatch.settler, list.id).await;
     assert_eq!(trial.spool.messages().len(), 1, "no report");
     drop(trial.spool.record(&changes).unwrap().await);
     for position in [0, 1] {
-        assert_eq!(trial.dispatch.dsn_batcher.pending_report(list.id, position), None);
+        assert_eq!(trial.dispatch.settler.dsn_batcher.pending_report(list.id, position), None);
     }
-    assert_eq!(report_owed(&trial.context, list.id, &[0, 1].as_slice().into()), Duration::ZERO);
-    assert_eq!(trial.dispatch.dsn_batcher.pending_report(list.id, 1), Some(PendingReport::Delivered));
-    dsn_batcher::report(&trial.context, list.id).await;
-    assert_eq!(trial.dispatch.dsn_batcher.pending_report(list.id, 1), None);
+    assert_eq!(report_owed(&trial.dispatch.settler, list.id, &[0, 1].as_slice().into()), Duration::ZERO);
+    assert_eq!(trial.dispatch.settler.dsn_batcher.pending_report(list.id, 1), Some(PendingReport::Delivered));
+    dsn_batcher::report(&trial.dispatch.settler, list.id).await;
+    assert_eq!(trial.dispatch.settler.dsn_batcher.pending_report(list.id, 1), None);
     let left: Vec<u32> = trial.spool.states(list.id).iter().map(|(entry, _)| entry.recipient).collect();
     assert_eq!((left, trial.spool.messages().len()), (vec![2, 3], 2), "one report on both");
     let report = trial.spool.messages().into_iter().find(|id| *id != list.id).unwrap();
@@ -233,9 +231,9 @@ async fn a_sender_hears_of_a_delay_once_although_an_attempt_began_before() {
         let settled = trial.settle(&list, &[(0, fresh)], &later, false).await;
         states.extend(settled.changes.iter().map(|one| one.state.is_warned()));
         drop(trial.spool.record(&settled.changes).unwrap().await);
-        assert_eq!(trial.dispatch.dsn_batcher.pending_report(list.id, 0), Some(PendingReport::Delayed));
-        dsn_batcher::report(&trial.context, list.id).await;
-        assert_eq!(trial.dispatch.dsn_batcher.pending_report(list.id, 0), None);
+        assert_eq!(trial.dispatch.settler.dsn_batcher.pending_report(list.id, 0), Some(PendingReport::Delayed));
+        dsn_batcher::report(&trial.dispatch.settler, list.id).await;
+        assert_eq!(trial.dispatch.settler.dsn_batcher.pending_report(list.id, 0), None);
     }
     assert_eq!(states, [false, true]);
     assert!(trial.spool.states_of(list.id, [0]).first().unwrap().0.state.is_warned());
@@ -253,21 +251,25 @@ async fn a_delivery_that_there_is_no_room_to_remember_is_owed_and_is_told_of_lat
     // Nearly all of the room, and then the rest.
     for position in 1..2_000 {
         let fate = if position < 1_000 { gone() } else { AttemptOutcome::Receipt(Receipt::default()) };
-        trial.dispatch.dsn_batcher.add(other, position, fate);
+        trial.dispatch.settler.dsn_batcher.add(other, position, fate);
     }
     let delivered = AttemptOutcome::Delivered(Reply::parse(b"250 2.0.0 it is there\r\n", 512).unwrap());
     let settled = trial.settle(&list, &[(0, State::default())], &delivered, false).await;
     assert_eq!(settled.changes.first().unwrap().state.owed(), Some(2));
-    assert_eq!(trial.dispatch.dsn_batcher.pending_report(list.id, 0), None, "there is no room");
+    assert_eq!(trial.dispatch.settler.dsn_batcher.pending_report(list.id, 0), None, "there is no room");
     assert_eq!(trial.spool.messages().len(), 2, "no report on one alone");
     drop(trial.spool.record(&settled.changes).unwrap().await);
     let due = || trial.spool.states_of(list.id, [0]).first().unwrap().0.state.due;
     let before = due();
-    assert_eq!(report_owed(&trial.context, list.id, &Positions::One(0)), REPORT_AGAIN);
+    assert_eq!(report_owed(&trial.dispatch.settler, list.id, &Positions::One(0)), REPORT_AGAIN);
     assert!(due() > before + 100, "not each walk asks again");
-    dsn_batcher::report(&trial.context, other).await;
-    assert_eq!(report_owed(&trial.context, list.id, &Positions::One(0)), Duration::ZERO, "there is room again");
-    dsn_batcher::report(&trial.context, list.id).await;
+    dsn_batcher::report(&trial.dispatch.settler, other).await;
+    assert_eq!(
+        report_owed(&trial.dispatch.settler, list.id, &Positions::One(0)),
+        Duration::ZERO,
+        "there is room again"
+    );
+    dsn_batcher::report(&trial.dispatch.settler, list.id).await;
     assert_eq!((trial.spool.states(list.id).len(), trial.spool.messages().len()), (3, 3));
 }
 

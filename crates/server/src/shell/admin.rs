@@ -1,11 +1,11 @@
 //! Answers the requests of the control socket.
 //!
-//! The queue commands are in [`operator::queue`]; this file chooses what a peer may do and collects the numbers of `hosts`
-//! and `mailers`; `status` collects those of `status`.
+//! The queue commands are in [`operator::queue`]. This file chooses what a peer may do and collects the numbers of
+//! `hosts` and `mailers`; `status` collects those of `status`.
 
 use super::server::{Server, lock};
 use crate::config;
-use crate::context::ListenerProfile;
+use crate::listener_profile::ListenerProfile;
 use crate::session::{Connection, Opening, process_listen};
 use crate::stop::ConnectionCount;
 use crate::transport::Transport;
@@ -46,7 +46,7 @@ impl Handler for AdminHandler {
             }
             Request::Hosts => server.answer_hosts(),
             Request::ForgetHosts => {
-                server.context.hosts.update(schedule::Hosts::forget_all);
+                server.outbound.hosts.update(schedule::Hosts::forget_all);
                 Answer::done()
             }
             Request::Mailers => server.answer_mailers(),
@@ -85,7 +85,7 @@ impl Server {
     /// Returns the state of the next hops.
     fn answer_hosts(&self) -> Answer {
         let now = self.context.unix_now();
-        let hosts = self.context.hosts.with_table(|hosts| {
+        let hosts = self.outbound.hosts.with_table(|hosts| {
             let until = |at: Duration| at.saturating_sub(now).as_secs();
             let since = |at: Duration| now.saturating_sub(at).as_secs();
             let host = |view: schedule::HostView| Host {
@@ -137,8 +137,8 @@ impl Server {
 
     /// Returns a session for a process of this machine on the control socket.
     fn process_session(self: &Arc<Self>, peer: &Peer) -> Answer {
-        let context = Arc::clone(&self.context);
-        let config = context.live.load().config.clone();
+        let inbound = Arc::clone(&self.inbound);
+        let config = inbound.context.live.load().config.clone();
         let listen = process_listen();
         let mut settings: Settings = config::smtp_settings(&config, &listen);
         settings.dialect = Dialect::Stdin;
@@ -153,7 +153,7 @@ impl Server {
         let uid = peer.uid;
         Answer::Takeover(Box::new(move |stream: UnixStream| {
             Box::pin(async move {
-                let open = ConnectionCount::new(&context.stop);
+                let open = ConnectionCount::new(&inbound.context.stop);
                 let session = Session::new(Arc::clone(&lane.settings), Client::Process { uid }, None);
                 let naming = blocking::run(move || {
                     let found = Accounts::read().and_then(|accounts| accounts.with_nss(true).find_uid(uid));
@@ -161,7 +161,8 @@ impl Server {
                 });
                 let named = tokio::time::timeout(NAMING_TIME_MAX, naming).await;
                 let user = named.ok().and_then(Result::ok).flatten().unwrap_or_else(|| uid.to_string());
-                let connection = Connection::new(context, lane, session, Opening::process(&user), clock::now());
+                let connection =
+                    Connection::new(Arc::clone(&inbound), lane, session, Opening::process(&user), clock::now());
                 connection.run(Transport::Local(stream)).await;
                 drop(open);
             })

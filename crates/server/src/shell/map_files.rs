@@ -1,7 +1,7 @@
 //! Files of maps that change while the server runs.
 
-use crate::context::Context;
 use crate::dispatch::{self, Renewal};
+use crate::outbound::Outbound;
 use crate::routing::Routing;
 use crate::routing::load::{self, Loaded};
 use observe::Event;
@@ -13,7 +13,8 @@ use std::time::Duration;
 const OFF_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Looks at the files from time to time and puts changed ones in force, until the server stops.
-pub(super) async fn watch(context: Arc<Context>) {
+pub(super) async fn watch(outbound: Arc<Outbound>) {
+    let context = &outbound.context;
     let mut told = Vec::new();
     loop {
         let interval = context.live.load().config.maps.interval;
@@ -32,7 +33,7 @@ pub(super) async fn watch(context: Arc<Context>) {
         match looked.await {
             Ok(Some(Ok(loaded))) => {
                 told.clear();
-                put_in_force(&context, &routing, loaded);
+                put_in_force(&outbound, &routing, loaded);
             }
             // Logged once, however often the files are checked.
             Ok(Some(Err(faults))) if faults != told => {
@@ -48,7 +49,8 @@ pub(super) async fn watch(context: Arc<Context>) {
 }
 
 /// Puts loaded maps in force, unless a reload came in between.
-fn put_in_force(context: &Arc<Context>, old: &Arc<Routing>, loaded: Loaded) {
+fn put_in_force(outbound: &Outbound, old: &Arc<Routing>, loaded: Loaded) {
+    let context = &outbound.context;
     let Loaded { routing, notes, refused } = loaded;
     let leads_elsewhere = !routing.has_hosts_of(old);
     let before = context.routing.compare_and_swap(old, Arc::new(routing));
@@ -63,5 +65,7 @@ fn put_in_force(context: &Arc<Context>, old: &Arc<Routing>, loaded: Loaded) {
     }
     let renewal = if leads_elsewhere { Renewal::of_maps() } else { Renewal::default() };
     context.record(&Event::Reloaded { path: "maps", retried: renewal.text().as_deref() });
-    dispatch::reconfigure(context, &renewal);
+    if let Some(dispatch) = &outbound.dispatch {
+        dispatch::reconfigure(dispatch, &renewal);
+    }
 }

@@ -2,7 +2,7 @@
 
 use super::admin::SENT;
 use super::server::{Server, lock};
-use crate::dispatch::{self, Renewal};
+use crate::dispatch::Renewal;
 use crate::dns::{DnsNote, MachineFiles, Resolver};
 use observe::counters::Counter;
 use observe::{Event, Severity};
@@ -91,7 +91,7 @@ impl Server {
         self.context.record(&Event::ConfigWarning { text: &text });
         let mut renewal = Renewal::default();
         renewal.add_dns();
-        dispatch::reconfigure(&self.context, &renewal);
+        self.reconfigure_dispatch(&renewal);
     }
 
     pub(super) fn pass_notes(&self, spool: Option<&Spool>) {
@@ -105,7 +105,7 @@ impl Server {
         }
         for note in self.context.resolver.load().take_notes() {
             self.context.record(&Event::ConfigWarning { text: &note.to_string() });
-            if let (DnsNote::Alive, Some(dispatch)) = (note, &self.context.dispatch) {
+            if let (DnsNote::Alive, Some(dispatch)) = (note, &self.outbound.dispatch) {
                 dispatch.resolver_is_back();
             }
         }

@@ -5,9 +5,12 @@ use super::{map_files, state_files};
 use crate::accept::listener::{self, ConnectionAcceptor as Socket};
 use crate::accept::{door, limits};
 use crate::config::{Config, ListenProtocol, ListenTls};
-use crate::context::{Context, ListenerProfile, ListenerState};
+use crate::context::Context;
+use crate::dispatch::{self, Renewal};
 use crate::hardening::Hardening;
-use crate::intake::MessageStore;
+use crate::inbound::Inbound;
+use crate::listener_profile::{ListenerProfile, ListenerState};
+use crate::outbound::Outbound;
 use crate::pickup;
 use crate::session::ServeSessions;
 use crate::tasks;
@@ -36,6 +39,8 @@ pub struct ShutdownSummary {
 #[derive(Debug)]
 pub(crate) struct Server {
     pub(super) context: Arc<Context>,
+    pub(super) inbound: Arc<Inbound>,
+    pub(super) outbound: Arc<Outbound>,
     /// Connections and their rates.
     pub(super) limits: Arc<limits::Limits>,
     /// Messages that programs have submitted and that are not accepted yet.
@@ -63,25 +68,26 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn new(
-        context: Arc<Context>,
+        inbound: Arc<Inbound>,
+        outbound: Arc<Outbound>,
         limits: Arc<limits::Limits>,
         tls: Option<Arc<Acceptor>>,
         source: Option<ConfigSource>,
         hardening: Option<Hardening>,
         manager: Arc<systemd::Manager>,
     ) -> Self {
-        let queue = match &context.message_store {
-            MessageStore::Spool { spool, .. } => {
-                let delivery: Arc<dyn queue::DeliveryControl> = match &context.dispatch {
-                    Some(dispatch) => Arc::clone(dispatch) as Arc<dyn queue::DeliveryControl>,
-                    None => Arc::new(queue::NoDelivery),
-                };
-                Some(queue::QueueCommands::new(Arc::clone(spool), delivery))
-            }
-            MessageStore::Discard { .. } => None,
-        };
+        let context = Arc::clone(&inbound.context);
+        let queue = context.spool().map(|spool| {
+            let delivery: Arc<dyn queue::DeliveryControl> = match &outbound.dispatch {
+                Some(dispatch) => Arc::clone(dispatch) as Arc<dyn queue::DeliveryControl>,
+                None => Arc::new(queue::NoDelivery),
+            };
+            queue::QueueCommands::new(Arc::clone(spool), delivery)
+        });
         Self {
             context,
+            inbound,
+            outbound,
             limits,
             waiting_files: Arc::default(),
             queue,
@@ -136,8 +142,8 @@ impl Server {
         drop(lane);
         let mut tasks = lock(&self.tasks);
         for socket in sockets {
-            let (context, limits) = (Arc::clone(&self.context), Arc::clone(&self.limits));
-            tasks.spawn(door::take_connections(context, limits, Arc::clone(&listener), socket, ServeSessions));
+            let (inbound, limits) = (Arc::clone(&self.inbound), Arc::clone(&self.limits));
+            tasks.spawn(door::take_connections(inbound, limits, Arc::clone(&listener), socket, ServeSessions));
         }
     }
 
@@ -150,14 +156,14 @@ impl Server {
 
     /// Delivers accepted mail, and mail that the spool has from before.
     pub(crate) fn deliver(self: &Arc<Self>) {
-        *lock(&self.deliveries) = Some(tokio::spawn(tasks::run(Arc::clone(&self.context))));
-        lock(&self.tasks).spawn(state_files::save_periodically(Arc::clone(&self.context)));
-        lock(&self.tasks).spawn(map_files::watch(Arc::clone(&self.context)));
+        *lock(&self.deliveries) = Some(tokio::spawn(tasks::run(Arc::clone(&self.outbound))));
+        lock(&self.tasks).spawn(state_files::save_periodically(Arc::clone(&self.outbound)));
+        lock(&self.tasks).spawn(map_files::watch(Arc::clone(&self.outbound)));
     }
 
     /// Accepts mail that programs of this machine submit.
     pub(crate) fn pick_up(self: &Arc<Self>, directory: pickup::PickupDirectory) {
-        lock(&self.tasks).spawn(pickup::run(Arc::clone(&self.context), directory, Arc::clone(&self.waiting_files)));
+        lock(&self.tasks).spawn(pickup::run(Arc::clone(&self.inbound), directory, Arc::clone(&self.waiting_files)));
     }
 
     /// Carries out signals, until one ends the server and its sessions are over.
@@ -196,7 +202,7 @@ impl Server {
         }
         let mut deliveries_cut_off = 0;
         if let Some(deliveries) = deliveries.filter(|deliveries| !deliveries.is_finished()) {
-            deliveries_cut_off = context.dispatch.as_ref().map_or(0, |dispatch| dispatch.under_way());
+            deliveries_cut_off = self.outbound.dispatch.as_ref().map_or(0, |dispatch| dispatch.under_way());
             deliveries.abort();
         }
         let ended = ShutdownSummary { cut_off: context.stop.open(), forgotten: context.message_store.forgotten() };
@@ -204,9 +210,16 @@ impl Server {
         let mut tasks = std::mem::take(&mut *lock(&self.tasks));
         tasks.abort_all();
         while tasks.join_next().await.is_some() {}
-        state_files::save(context).await;
+        state_files::save(&self.outbound).await;
         context.record(&Event::Stopped { cut_off: ended.cut_off, deliveries_cut_off });
         ended
+    }
+
+    /// Puts the configuration and the maps in force for waiting mail.
+    pub(super) fn reconfigure_dispatch(&self, renewal: &Renewal) {
+        if let Some(dispatch) = &self.outbound.dispatch {
+            dispatch::reconfigure(dispatch, renewal);
+        }
     }
 
     pub(super) fn open_listeners(&self) -> Vec<Arc<ListenerState>> {

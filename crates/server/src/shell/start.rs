@@ -14,32 +14,32 @@ use super::server::{Server, ShutdownSummary};
 use super::source::ConfigSource;
 use super::start_error::StartError;
 use crate::accept::{limits, listener};
+use crate::active_config::ActiveConfig;
 use crate::admit::logins::Logins;
 use crate::auth::Authenticator;
 use crate::config::{self, Config, Loaded};
-use crate::context::{ActiveConfig, Context};
+use crate::context::Context;
 use crate::dispatch::Dispatch;
 use crate::dns::Resolver;
 use crate::hardening::Hardening;
 use crate::hosts::HostTable;
-use crate::intake::MessageStore;
+use crate::inbound::Inbound;
+use crate::intake::Enqueue;
 use crate::local_delivery::LocalDelivery;
 use crate::log::{self, Log};
 use crate::lookup::Lookups;
+use crate::message_store::MessageStore;
+use crate::outbound::Outbound;
 use crate::pickup;
-use crate::routing::expansions::Expansions;
 use crate::routing::{self, Routing};
 use crate::server_clock::ServerClock;
 use crate::settle::Reasons;
 use crate::sink::Behaviour;
 use crate::tls::{Acceptor, Connector};
-use arc_swap::ArcSwap;
 use mail::{Node, QueueId, QueueIds};
 use observe::{Event, Severity};
 use operator::control::{self, ControlSocket};
-use operator::delivery_watch::DeliveryWatchers;
-use operator::mailer_statistics::MailerStatistics;
-use os::{accounts, clock, descriptors, limits as files, machine, privileges, signals, systemd};
+use os::{accounts, descriptors, limits as files, machine, privileges, signals, systemd};
 use spool::disk::Disk as _;
 use spool::disk::real::RealDisk;
 use spool::{Recovery, Spool};
@@ -112,15 +112,7 @@ impl Prepared {
             }
         }
         let owner = account.map(|account| (account.uid, account.gid));
-        let control = ControlSocket::bind(&config.control.path, owner);
-        let control = control.map_err(StartError::Control)?;
-        if config.control.mailq != config::Mailq::Operators {
-            let opened = control.open_to_everybody();
-            let failed =
-                |source| StartError::Control(control::BindError::Io { path: config.control.path.clone(), source });
-            opened.map_err(failed)?;
-        }
-        prepared.control = Some(control);
+        prepared.control = Some(bind_control(config, owner)?);
         if machine::is_root() {
             let local_delivery = LocalDelivery::as_root(config).map_err(|error| {
                 StartError::Unavailable(format!("the process that delivers to users cannot be started: {error}"))
@@ -213,100 +205,32 @@ impl Prepared {
     }
 
     async fn live(
-        self,
+        mut self,
         log: Log,
         opened: Option<(Arc<Spool>, Recovery)>,
         ready: impl FnOnce(&[std::net::SocketAddr]) + Send,
     ) -> Result<ShutdownSummary, StartError> {
-        let Self {
-            config,
-            source,
-            warnings,
-            bound,
-            control,
-            pickup,
-            manager,
-            authenticator,
-            tls,
-            open_files_max,
-            behaviour,
-            local_delivery,
-            loaded: from_file,
-            hardening,
-            ..
-        } = self;
-        let local_delivery = Arc::new(local_delivery.unwrap_or_else(|| LocalDelivery::new(&config)));
         let mut signals = signals::Signals::new()
             .map_err(|error| StartError::Unavailable(format!("cannot catch signals: {error}")))?;
-        let resolver = Resolver::new(&config.dns).map_err(|error| StartError::Config(error.to_string()))?;
-        let began = clock::now();
-        let (hosts, forgotten) = match &opened {
-            Some(_) => HostTable::open(&config),
-            None => (HostTable::in_memory(&config), None),
-        };
-        let (server_clock, clock_texts) = server_clock(&config, opened.as_ref());
-        let message_store = message_store(opened.as_ref(), server_clock.now()).timed_by(&server_clock);
-        let spool = opened.as_ref().map(|(spool, _)| Arc::clone(spool));
-        let reasons = config::read_safe_reasons(config.delivery.classes.as_deref(), &routing::load::trust(&config))
-            .map_err(|faults| StartError::Config(lines(&faults)))?;
-        let limits = limits::Limits::new(limits::Settings::new(&config), began);
-        let connector = Connector::new(&config.tls).map_err(|error| StartError::Config(error.to_string()))?;
-        let loaded = match message_store {
-            MessageStore::Spool { .. } => routing::load::load(&config, &Arc::new(Lookups::new(&config)), None)
-                .map_err(|faults| StartError::Config(lines(&with_places(from_file.as_deref(), faults))))?,
-            // A sink takes everything.
-            MessageStore::Discard { .. } => {
-                routing::load::Loaded { routing: Routing::plain(), notes: Vec::new(), refused: Vec::new() }
-            }
-        };
-        let maps = Arc::new(loaded.routing);
-        let mut unknown = None;
-        let dispatch = spool.as_ref().map(|spool| {
-            let (reasons, problem) = Reasons::open(&config.spool.path, spool);
-            unknown = problem;
-            Dispatch::knowing(reasons, Arc::clone(spool), &config, Arc::clone(&maps), Arc::clone(&server_clock))
-        });
-        let context = Arc::new(Context {
-            message_store,
-            log,
-            routing: ArcSwap::new(maps),
-            resolver: ArcSwap::from_pointee(resolver),
-            hosts,
-            local_delivery,
-            delivery_watchers: DeliveryWatchers::default(),
-            mailer_statistics: MailerStatistics::default(),
-            expansions: Expansions::new(),
-            logins: Logins::default(),
-            stop: Arc::default(),
-            behaviour,
-            open_files_max,
-            began,
-            dispatch,
-            connector,
-            #[cfg(test)]
-            internet: None,
-            live: ArcSwap::from_pointee(ActiveConfig::new(config, authenticator).with_reasons(reasons)),
-        });
-        let told = Arc::downgrade(&context);
-        context.routing.load().lookups().begin(context.local_delivery.readers(), move |text| {
-            if let Some(context) = told.upgrade() {
-                context.record(&Event::ConfigWarning { text });
-            }
-        });
-        let texts: Vec<String> = warnings.into_iter().chain(loaded.notes).collect();
-        let notes: Vec<String> = bound.notes.iter().map(ToString::to_string).collect();
-        let of_spool: Vec<String> = forgotten.into_iter().chain(unknown).chain(clock_texts).collect();
-        warn_at_start(&context, &texts, &notes, &of_spool);
-        say_started(&context, opened.as_ref().map(|(_, recovery)| recovery), bound.listeners.len());
-        if let Some(hardening) = &hardening {
-            context.record(&Event::Hardening { severity: hardening.severity(), text: hardening.text() });
+        let InitialState { inbound, outbound, texts_of_maps, texts_of_spool } =
+            self.initial_state(log, opened.as_ref())?;
+        begin_lookups(&outbound);
+        self.warnings.extend(texts_of_maps);
+        self.warn_at_start(&outbound, &texts_of_spool);
+        if let Some((_, recovery)) = &opened {
+            say_started(&outbound.context, recovery, self.bound.listeners.len());
+        }
+        if let Some(hardening) = &self.hardening {
+            outbound.context.record(&Event::Hardening { severity: hardening.severity(), text: hardening.text() });
         }
 
-        let manager = Arc::new(manager);
-        let server = Arc::new(Server::new(context, limits, tls, source, hardening, Arc::clone(&manager)));
+        let Self { bound, control, pickup, manager, tls, source, hardening, .. } = self;
+        let (context, manager) = (Arc::clone(&inbound.context), Arc::new(manager));
+        let limits = limits::Limits::new(limits::Settings::new(&context.live.load().config), context.began);
+        let server = Arc::new(Server::new(inbound, outbound, limits, tls, source, hardening, Arc::clone(&manager)));
         let addresses: Vec<_> = bound.listeners.iter().map(|listener| listener.address).collect();
         server.open_all(bound.listeners).map_err(StartError::Unavailable)?;
-        server.watch(spool);
+        server.watch(context.spool().cloned());
         server.deliver();
         if let Some(directory) = pickup {
             server.pick_up(directory);
@@ -318,23 +242,119 @@ impl Prepared {
         manager.ready(&format!("accepting mail on {}", joined(&addresses)));
         Ok(server.until_stopped(&mut signals).await)
     }
+
+    /// Makes the state of the server, whose messages are in the spool that was opened; a sink has none.
+    ///
+    /// # Errors
+    /// A file that the configuration names cannot be used, or name servers or TLS cannot be had.
+    fn initial_state(&mut self, log: Log, opened: Option<&(Arc<Spool>, Recovery)>) -> Result<InitialState, StartError> {
+        let config = &self.config;
+        let local_delivery = self.local_delivery.take().unwrap_or_else(|| LocalDelivery::new(config));
+        let resolver = Resolver::new(&config.dns).map_err(|error| StartError::Config(error.to_string()))?;
+        let (hosts, forgotten) = match opened {
+            Some(_) => HostTable::open(config),
+            None => (HostTable::in_memory(config), None),
+        };
+        let (server_clock, clock_texts) = server_clock(config, opened);
+        let message_store = message_store(opened, server_clock.now()).timed_by(&server_clock);
+        let reasons = config::read_safe_reasons(config.delivery.classes.as_deref(), &routing::load::trust(config))
+            .map_err(|faults| StartError::Config(lines(&faults)))?;
+        let connector = Connector::new(&config.tls).map_err(|error| StartError::Config(error.to_string()))?;
+        let maps = self.load_maps()?;
+        let live = ActiveConfig::new(config.clone(), self.authenticator.take()).with_reasons(reasons);
+        let clock = opened.map(|_| Arc::clone(&server_clock));
+        let context = Arc::new(Context::new(message_store, log, live, maps.routing, resolver, clock));
+        let hosts = Arc::new(hosts);
+        let mut unknown = None;
+        let dispatch = opened.map(|(spool, _)| {
+            let (reasons, problem) = Reasons::open(&self.config.spool.path, spool);
+            unknown = problem;
+            Dispatch::new(&context, spool, Arc::clone(&hosts), reasons, server_clock)
+        });
+        let inbound = Inbound {
+            context: Arc::clone(&context),
+            queue: dispatch.clone().map(|dispatch| dispatch as Arc<dyn Enqueue>),
+            logins: Logins::default(),
+            behaviour: self.behaviour.take(),
+            open_files_max: self.open_files_max,
+        };
+        let outbound = Outbound {
+            context,
+            dispatch,
+            connector,
+            #[cfg(test)]
+            internet: None,
+            hosts,
+            local_delivery: Arc::new(local_delivery),
+        };
+        Ok(InitialState {
+            inbound: Arc::new(inbound),
+            outbound: Arc::new(outbound),
+            texts_of_maps: maps.notes,
+            texts_of_spool: forgotten.into_iter().chain(unknown).chain(clock_texts).collect(),
+        })
+    }
+
+    /// Loads the maps. A sink takes everything without them.
+    ///
+    /// # Errors
+    /// The faults of the files.
+    fn load_maps(&self) -> Result<routing::load::Loaded, StartError> {
+        if self.keeps_nothing {
+            return Ok(routing::load::Loaded { routing: Routing::plain(), notes: Vec::new(), refused: Vec::new() });
+        }
+        routing::load::load(&self.config, &Arc::new(Lookups::new(&self.config)), None)
+            .map_err(|faults| StartError::Config(lines(&with_places(self.loaded.as_deref(), faults))))
+    }
+
+    /// Logs notes on the configuration, the listeners and the spool for the operator.
+    fn warn_at_start(&self, outbound: &Outbound, texts_of_spool: &[String]) {
+        let context = &outbound.context;
+        for text in &self.warnings {
+            context.record(&Event::ConfigWarning { text });
+        }
+        if let Some(place) = context.routing.load().program().filter(|_| !outbound.local_delivery.runs_programs()) {
+            let text = format!("program destinations of aliases wait ({place}): {}", ::local::person::NO_PROGRAMS);
+            context.record(&Event::ConfigWarning { text: &text });
+        }
+        for note in &self.bound.notes {
+            context.record(&Event::ConfigWarning { text: &note.to_string() });
+        }
+        for text in texts_of_spool {
+            context.record(&Event::Spool { severity: Severity::Warning, text });
+        }
+    }
 }
 
-/// Logs notes on the configuration, the listeners and the spool for the operator.
-fn warn_at_start(context: &Context, texts: &[String], notes: &[String], of_spool: &[String]) {
-    for text in texts {
-        context.record(&Event::ConfigWarning { text });
+/// Binds the control socket, for everybody if `control.mailq` lets everybody see mail.
+///
+/// # Errors
+/// The socket cannot be had.
+fn bind_control(config: &Config, owner: Option<(u32, u32)>) -> Result<ControlSocket, StartError> {
+    let socket = ControlSocket::bind(&config.control.path, owner).map_err(StartError::Control)?;
+    if config.control.mailq != config::Mailq::Operators {
+        let failed = |source| StartError::Control(control::BindError::Io { path: config.control.path.clone(), source });
+        socket.open_to_everybody().map_err(failed)?;
     }
-    if let Some(place) = context.routing.load().program().filter(|_| !context.local_delivery.runs_programs()) {
-        let text = format!("program destinations of aliases wait ({place}): {}", ::local::person::NO_PROGRAMS);
-        context.record(&Event::ConfigWarning { text: &text });
-    }
-    for text in notes {
-        context.record(&Event::ConfigWarning { text });
-    }
-    for text in of_spool {
-        context.record(&Event::Spool { severity: Severity::Warning, text });
-    }
+    Ok(socket)
+}
+
+/// The state of a server that begins, and messages of its start for the operator.
+struct InitialState {
+    inbound: Arc<Inbound>,
+    outbound: Arc<Outbound>,
+    texts_of_maps: Vec<String>,
+    texts_of_spool: Vec<String>,
+}
+
+/// Starts the threads that answer questions to maps outside, which log their troubles.
+fn begin_lookups(outbound: &Outbound) {
+    let told = Arc::downgrade(&outbound.context);
+    outbound.context.routing.load().lookups().begin(outbound.local_delivery.readers(), move |text| {
+        if let Some(context) = told.upgrade() {
+            context.record(&Event::ConfigWarning { text });
+        }
+    });
 }
 
 /// Logs a panic. A bug ends only the session or task in which it happens.
@@ -398,10 +418,10 @@ pub(crate) fn message_store(opened: Option<&(Arc<Spool>, Recovery)>, now: Durati
     }
 }
 
-fn say_started(context: &Context, recovery: Option<&Recovery>, listeners: usize) {
+/// Logs the start, and what the spool has.
+fn say_started(context: &Context, recovery: &Recovery, listeners: usize) {
     let live = context.live.load();
     let path = &live.config.spool.path;
-    let Some(recovery) = recovery else { return };
     let volatile = crate::file_system::file_system(path).is_ok_and(|space| space.volatile);
     let spool = path.display().to_string();
     let (uid, gid) = machine::user();

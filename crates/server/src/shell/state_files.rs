@@ -1,6 +1,6 @@
 //! Writes the files of the spool directory that hold no mail: `hosts`, `replies` and `clock`.
 
-use crate::context::Context;
+use crate::outbound::Outbound;
 use observe::{Event, Severity};
 use os::blocking;
 use std::sync::Arc;
@@ -10,11 +10,11 @@ use std::time::Duration;
 const SAVE_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Writes all of them once a minute until the server ends.
-pub(crate) async fn save_periodically(context: Arc<Context>) {
+pub(crate) async fn save_periodically(outbound: Arc<Outbound>) {
     loop {
         tokio::select! {
-            () = context.stop.begun() => return,
-            () = tokio::time::sleep(SAVE_INTERVAL) => save(&context).await,
+            () = outbound.context.stop.begun() => return,
+            () = tokio::time::sleep(SAVE_INTERVAL) => save(&outbound).await,
         }
     }
 }
@@ -23,8 +23,9 @@ pub(crate) async fn save_periodically(context: Arc<Context>) {
 ///
 /// # Cancel safety
 /// Each file is the old one or the new one.
-pub(crate) async fn save(context: &Arc<Context>) {
-    if let Some(dispatch) = &context.dispatch {
+pub(crate) async fn save(outbound: &Arc<Outbound>) {
+    let context = &outbound.context;
+    if let Some(dispatch) = &outbound.dispatch {
         if let Some(text) = dispatch.look_at_clock() {
             context.record(&Event::Spool { severity: Severity::Warning, text: &text });
         }
@@ -32,9 +33,9 @@ pub(crate) async fn save(context: &Arc<Context>) {
             dispatch.clock.save_soon();
         }
     }
-    let saver = Arc::clone(context);
+    let saver = Arc::clone(outbound);
     let saved = blocking::run(move || {
-        let replies = saver.dispatch.as_ref().map_or(Ok(()), |dispatch| dispatch.reasons.save());
+        let replies = saver.dispatch.as_ref().map_or(Ok(()), |dispatch| dispatch.settler.reasons.save());
         let last_time = saver.dispatch.as_ref().map_or(Ok(()), |dispatch| dispatch.clock.save());
         [saver.hosts.save(), replies, last_time]
     });

@@ -50,7 +50,11 @@ impl Server {
             },
             recipients: RefusedRecipients { refused: refused_at_rcpt(Temporary::Yes) + refused_at_rcpt(Temporary::No) },
             logins_over: self.logins_over(),
-            deliveries: context.dispatch.as_ref().map(|dispatch| self.deliveries(dispatch, &live.config.delivery)),
+            deliveries: self
+                .outbound
+                .dispatch
+                .as_ref()
+                .map(|dispatch| self.deliveries(dispatch, &live.config.delivery)),
             queue: self.queue_status(&spool, live.queues_only()),
             pickup: PickupStatus { files: self.waiting_files.files(), full: self.waiting_files.is_full() },
             expansions: context.expansions.counts(),
@@ -65,7 +69,7 @@ impl Server {
 
     /// Describes the clocks if the machine's is implausible.
     fn clock_status(&self) -> Option<ClockStatus> {
-        let server_clock = &self.context.dispatch.as_ref()?.clock;
+        let server_clock = self.context.clock.as_ref()?;
         server_clock.doubted()?;
         Some(ClockStatus { machine: clock::unix_us() / 1_000_000, server: server_clock.now().as_secs() })
     }
@@ -73,7 +77,7 @@ impl Server {
     /// Describes the tasks that delay the stop; `None` before a stop.
     fn stop_status(&self) -> Option<StopStatus> {
         self.ends_at.get().map(|at| StopStatus {
-            deliveries: self.context.dispatch.as_ref().map_or(0, |dispatch| dispatch.under_way()),
+            deliveries: self.outbound.dispatch.as_ref().map_or(0, |dispatch| dispatch.under_way()),
             seconds_left: at.saturating_duration_since(clock::now()).as_secs(),
         })
     }
@@ -119,7 +123,7 @@ impl Server {
             recipients: over.count.into(),
             ago: now.saturating_sub(over.at).as_secs(),
         };
-        self.context.logins.over(now).into_iter().map(one).collect()
+        self.inbound.logins.over(now).into_iter().map(one).collect()
     }
 
     /// Counts deliveries and connections to next hops.

@@ -87,7 +87,7 @@ fn crashed(at: Option<Duration>, sabotage: Option<Sabotage>) -> Crashed {
         let (mut others, mut senders) = life.begin();
         while senders.join_next().await.is_some() {}
         after(10 * SECOND).await;
-        let dispatch = life.machine.context().unwrap().dispatch.clone().unwrap();
+        let dispatch = life.machine.dispatch().unwrap();
         let began = life.book.now();
         let heard = bounce_all(&dispatch);
         drop(dispatch);
@@ -100,7 +100,7 @@ fn crashed(at: Option<Duration>, sabotage: Option<Sabotage>) -> Crashed {
         life.machine.start();
         // Reports that are in the spool come to the sender.
         after(MINUTE).await;
-        let dispatch = life.machine.context().unwrap().dispatch.clone().unwrap();
+        let dispatch = life.machine.dispatch().unwrap();
         let mut waiting = BTreeSet::new();
         for (entry, _) in dispatch.spool.messages().into_iter().flat_map(|id| dispatch.spool.states(id)) {
             assert_eq!(entry.state.status, Status::Waiting, "nobody is held");
@@ -166,7 +166,7 @@ fn delivered(sabotage: Option<Sabotage>) -> [usize; 4] {
         while to_host(&life.book.facts()) < MESSAGES / 4 {
             after(MILLISECOND).await;
         }
-        let dispatch = life.machine.context().unwrap().dispatch.clone().unwrap();
+        let dispatch = life.machine.dispatch().unwrap();
         let bounced = bounce_all(&dispatch).await.unwrap();
         drop(dispatch);
         after(5 * MINUTE).await;

@@ -7,18 +7,22 @@
 use super::book::{Book, Facts};
 use super::plan::Plan;
 use super::random::Random;
+use crate::active_config::ActiveConfig;
 use crate::config::{self, Config};
-use crate::context::{ActiveConfig, Context, ListenerProfile};
+use crate::context::Context;
 use crate::dispatch::Dispatch;
 use crate::dns::Resolver;
-use crate::hosts::HostTable;
+use crate::inbound::Inbound;
+use crate::intake::Enqueue;
+use crate::listener_profile::ListenerProfile;
 use crate::log::Log;
+use crate::outbound::Outbound;
+use crate::server_clock::ServerClock;
 use crate::session::{Connection, Opening};
 use crate::shell::start;
-use crate::tls::Connector;
+use crate::sink::Behaviour;
 use crate::transport::Internet;
 use crate::transport::Transport;
-use arc_swap::ArcSwap;
 use mail::Client;
 use os::clock;
 use smtp::server::Session;
@@ -45,6 +49,8 @@ pub(super) enum End {
 /// A server that runs.
 struct Running {
     context: Arc<Context>,
+    inbound: Arc<Inbound>,
+    outbound: Arc<Outbound>,
     lane: Arc<ListenerProfile>,
     tasks: JoinSet<()>,
 }
@@ -151,36 +157,30 @@ impl Machine {
         }
         let (spool, config) = (Arc::new(spool), self.config.clone());
         let opened = (Arc::clone(&spool), recovery);
-        let began = clock::now();
         let listen = config.listen.first().unwrap();
         let lane = Arc::new(ListenerProfile::new(&config, listen, None, None));
-        let context = Arc::new(Context {
-            message_store: start::message_store(Some(&opened), Duration::from_micros(clock::unix_us())),
-            log: self.log.clone(),
-            routing: ArcSwap::from_pointee(crate::routing::Routing::plain()),
-            resolver: ArcSwap::from_pointee(Resolver::new(&config.dns).unwrap()),
-            hosts: HostTable::in_memory(&config),
-            local_delivery: Arc::new(crate::local_delivery::LocalDelivery::new(&config)),
-            delivery_watchers: operator::delivery_watch::DeliveryWatchers::default(),
-            mailer_statistics: operator::mailer_statistics::MailerStatistics::default(),
-            expansions: crate::routing::expansions::Expansions::new(),
-            logins: crate::admit::logins::Logins::default(),
-            stop: Arc::default(),
-            behaviour: None,
-            open_files_max: 1_024,
-            began,
-            dispatch: Some(Dispatch::new(spool, &config, Arc::default())),
-            connector: Connector::new(&config.tls).unwrap(),
-            internet: Some(self.internet.clone()),
-            live: ArcSwap::from_pointee(ActiveConfig::new(config, None)),
-        });
-        if let (Some(ready_max), Some(dispatch)) = (self.ready_max, &context.dispatch) {
+        let resolver = Resolver::new(&config.dns).unwrap();
+        let context = Arc::new(Context::new(
+            start::message_store(Some(&opened), Duration::from_micros(clock::unix_us())),
+            self.log.clone(),
+            ActiveConfig::new(config, None),
+            crate::routing::Routing::plain(),
+            resolver,
+            Some(Arc::new(ServerClock::forgetful())),
+        ));
+        let dispatch = Dispatch::trial_on(&context);
+        if let Some(ready_max) = self.ready_max {
             dispatch.shrink(ready_max);
         }
+        let queue = Arc::clone(&dispatch) as Arc<dyn Enqueue>;
+        let inbound = Inbound::trial(Arc::clone(&context), Some(queue), Behaviour::default());
+        let mut outbound = Outbound::trial(&context, Some(dispatch));
+        outbound.internet = Some(self.internet.clone());
+        let outbound = Arc::new(outbound);
         let mut tasks = JoinSet::new();
-        tasks.spawn(crate::tasks::run(Arc::clone(&context)));
+        tasks.spawn(crate::tasks::run(Arc::clone(&outbound)));
         self.works.lock().unwrap().stepper = Some(stepper);
-        *self.running.lock().unwrap() = Some(Running { context, lane, tasks });
+        *self.running.lock().unwrap() = Some(Running { context, inbound, outbound, lane, tasks });
         *self.generation.lock().unwrap() += 1;
         self.book.note(|| "server: started".to_owned());
     }
@@ -216,7 +216,8 @@ impl Machine {
         };
         running.tasks.abort_all();
         while running.tasks.join_next().await.is_some() {}
-        let Running { context, .. } = running;
+        let Running { context, inbound, outbound, .. } = running;
+        drop((inbound, outbound));
         // The runtime drops what the tasks own when they are scheduled again.
         for _ in 0..100 {
             tokio::task::yield_now().await;
@@ -245,6 +246,11 @@ impl Machine {
         self.running.lock().unwrap().as_ref().map(|running| Arc::clone(&running.context))
     }
 
+    /// Returns dispatch, if the server runs.
+    pub(super) fn dispatch(&self) -> Option<Arc<Dispatch>> {
+        self.running.lock().unwrap().as_ref().and_then(|running| running.outbound.dispatch.clone())
+    }
+
     /// Opens a session; `None` if the server does not listen.
     pub(super) fn connect(&self) -> Option<(DuplexStream, u64)> {
         let generation = self.generation()?;
@@ -254,8 +260,8 @@ impl Machine {
         let client = Client::Network(([192, 0, 2, 1], 1_025).into());
         let mut session = Session::new(Arc::clone(&running.lane.settings), client, None);
         session.trust_client(true);
-        let (context, lane) = (Arc::clone(&running.context), Arc::clone(&running.lane));
-        let connection = Connection::new(context, lane, session, Opening::default(), clock::now());
+        let (inbound, lane) = (Arc::clone(&running.inbound), Arc::clone(&running.lane));
+        let connection = Connection::new(inbound, lane, session, Opening::default(), clock::now());
         running.tasks.spawn(connection.run(Transport::Memory(theirs)));
         while running.tasks.try_join_next().is_some() {}
         Some((ours, generation))

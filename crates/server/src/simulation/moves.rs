@@ -6,8 +6,8 @@ use super::plan::Plan;
 use super::run::{Life, within};
 use super::sabotage::Sabotage;
 use super::scene::Scene;
+use crate::active_config::ActiveConfig;
 use crate::config::{Host as Name, HostPort};
-use crate::context::ActiveConfig;
 use crate::dispatch::{Renewal, reconfigure};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -43,11 +43,11 @@ fn passes(sabotage: Option<Sabotage>) -> (u64, u64) {
         let context = life.machine.context().unwrap();
         config.route.smart_host = second;
         context.live.store(Arc::new(ActiveConfig::new(config, None)));
-        let dispatch = context.dispatch.clone().unwrap();
+        let dispatch = life.machine.dispatch().unwrap();
         let count = || dispatch.passes.load(Ordering::Relaxed);
         let begun = count();
         for _ in 0..RELOADS {
-            reconfigure(&context, &Renewal::of_maps());
+            reconfigure(&dispatch, &Renewal::of_maps());
             after(SECOND).await;
         }
         after(5 * MINUTE).await;

@@ -245,7 +245,7 @@ impl Life {
         ids.sort_unstable_by_key(|id| id.to_u64());
         let changes: Vec<Change> = ids.into_iter().flat_map(|id| spool.states(id)).map(change).collect();
         drop(spool.record(&changes).unwrap());
-        context.dispatch.as_ref().unwrap().retry(Destinations::All);
+        self.machine.dispatch().unwrap().retry(Destinations::All);
     }
 
     /// Ends everything.
@@ -347,7 +347,7 @@ async fn command(book: Arc<Book>, machine: Arc<Machine>, at: Duration, mut rando
             book.note(|| format!("operator: releases {name}"));
             let due = u32::try_from(context.unix_now().as_secs()).unwrap();
             record(Status::Waiting, State { due, ..held.state });
-            context.dispatch.as_ref().unwrap().released(Destinations::These(&[destination]));
+            machine.dispatch().unwrap().released(Destinations::These(&[destination]));
             return;
         }
         sleep(MINUTE).await;
@@ -365,6 +365,6 @@ fn choose(machine: &Machine, random: &mut Random) -> Option<(spool::Entry, Bytes
     let stored = spool.envelope(id).ok()?;
     let found = stored.recipients.iter().find(|one| one.position == entry.recipient)?;
     let name = spool::envelope::decode_recipient(&found.data).ok()?.address.to_string();
-    let is_free = !context.dispatch.as_ref()?.is_active(id, entry.recipient) && name.starts_with('r');
+    let is_free = !machine.dispatch()?.is_active(id, entry.recipient) && name.starts_with('r');
     (is_free && entry.state.status == Status::Waiting).then_some((entry, destination, name))
 }

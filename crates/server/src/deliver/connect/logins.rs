@@ -72,7 +72,7 @@ impl ConnectionOpening<'_> {
         }
         for TriedMechanism { mechanism, why, is_cut, .. } in tried.iter().filter(is_broken) {
             let found = BrokenExtensions { extensions: extension(*mechanism), is_certain: !is_cut, why: why.clone() };
-            extensions::avoid(self.context, peer, &found);
+            extensions::avoid(self.outbound, peer, &found);
         }
     }
 }

@@ -4,7 +4,6 @@ use super::*;
 use crate::config::RouteTls;
 use crate::deliver::link::timer;
 use crate::next_hop::Endpoint;
-use crate::sink::Behaviour;
 use crate::transport::Internet;
 use std::io;
 use std::net::SocketAddr;
@@ -53,7 +52,7 @@ enum Mood {
 type Spec = (&'static str, &'static str, Mood);
 
 struct World {
-    context: Arc<Context>,
+    outbound: Outbound,
     candidates: Vec<Candidate>,
     dialled: Arc<Mutex<Vec<SocketAddr>>>,
     /// Connections that were begun and not let go, at a time.
@@ -135,7 +134,7 @@ impl World {
         let text = "[dns]\nservers = [\"127.0.0.1:9\"]\n";
         let config = crate::config::load(text, None, &[], &crate::config::Machine::default()).unwrap().config;
         let rule = config.rule_for(b"d.test", &[]);
-        let mut context = Context::trial(config, Behaviour::default());
+        let mut outbound = Outbound::trial(&Context::trial(config, None), None);
         let candidate = |(name, address, _): &Spec| Candidate {
             name: (*name).into(),
             address: Endpoint::Socket(address.parse().unwrap()),
@@ -169,8 +168,8 @@ impl World {
                 Ok(Transport::Memory(ours))
             })
         });
-        Arc::get_mut(&mut context).unwrap().internet = Some(internet);
-        Self { context, candidates, dialled, most_under_way, rule }
+        outbound.internet = Some(internet);
+        Self { outbound, candidates, dialled, most_under_way, rule }
     }
 
     /// With this access map.
@@ -187,7 +186,7 @@ impl World {
         let config = crate::config::load(&text, None, &[], &crate::config::Machine::default()).unwrap().config;
         let lookups = Arc::new(crate::lookup::Lookups::new(&config));
         let loaded = crate::routing::load::load(&config, &lookups, None).unwrap();
-        self.context.routing.store(Arc::new(loaded.routing));
+        self.outbound.context.routing.store(Arc::new(loaded.routing));
         self
     }
 
@@ -199,9 +198,9 @@ impl World {
     async fn open_at(&self, post: &ConnectionSignal, lane: Lane) -> (Result<Box<Link>, ConnectError>, u128) {
         let began = clock::now();
         let timer = pin!(timer());
-        let stopping = pin!(self.context.stop.begun());
-        let mut wait = Wait::new(timer, &self.context.stop, stopping);
-        let opened = open(&self.context, self.candidates.clone(), lane, &self.rule, post, &mut wait).await;
+        let stopping = pin!(self.outbound.context.stop.begun());
+        let mut wait = Wait::new(timer, &self.outbound.context.stop, stopping);
+        let opened = open(&self.outbound, self.candidates.clone(), lane, &self.rule, post, &mut wait).await;
         (opened, since(began).as_millis())
     }
 
@@ -211,13 +210,15 @@ impl World {
     }
 
     fn may_try(&self, address: &str) -> bool {
-        self.context.hosts.with_table(|hosts| hosts.may_try(address.parse().unwrap(), self.context.unix_now()))
+        self.outbound
+            .hosts
+            .with_table(|hosts| hosts.may_try(address.parse().unwrap(), self.outbound.context.unix_now()))
     }
 
     /// Returns whether TLS is not to be tried with a host so much later.
     fn tls_is_broken(&self, address: SocketAddr, later: Duration) -> bool {
-        let then = self.context.unix_now() + later;
-        self.context.hosts.with_table(|hosts| hosts.tls_is_broken(address, then))
+        let then = self.outbound.context.unix_now() + later;
+        self.outbound.hosts.with_table(|hosts| hosts.tls_is_broken(address, then))
     }
 }
 
@@ -295,9 +296,9 @@ async fn who_was_not_tried_for_lack_of_time_comes_first_the_next_time() {
     assert_eq!((opened.is_ok(), took), (true, 0));
     // When all may be tried again, one of them is enough to know better.
     let world = World::new(&specs);
-    let long_ago = world.context.unix_now() - Duration::from_secs(3_600);
+    let long_ago = world.outbound.context.unix_now() - Duration::from_secs(3_600);
     for address in &addresses[..4] {
-        world.context.hosts.update(|hosts| hosts.failed(address.parse().unwrap(), long_ago));
+        world.outbound.hosts.update(|hosts| hosts.failed(address.parse().unwrap(), long_ago));
     }
     let (opened, took) = world.open(Lane::Fast).await;
     assert_eq!((opened.is_ok(), took), (true, 10_000));
@@ -352,10 +353,10 @@ async fn hung_tls() -> (World, SocketAddr) {
         }
     });
     let mut world = World::new(&[("one", address.to_string().leak(), Mood::HungTls)]);
-    Arc::get_mut(&mut world.context).unwrap().internet = None;
-    let mut config = world.context.live.load().config.clone();
+    world.outbound.internet = None;
+    let mut config = world.outbound.context.live.load().config.clone();
     config.tls.handshake_time_max = Duration::from_millis(50);
-    world.context.live.store(Arc::new(crate::context::ActiveConfig::new(config, None)));
+    world.outbound.context.live.store(Arc::new(crate::active_config::ActiveConfig::new(config, None)));
     (world, address)
 }
 
@@ -395,7 +396,7 @@ async fn a_host_that_is_silent_about_tls_is_spoken_to_in_clear_for_an_hour() {
             assert_eq!((world.dialled().len(), time), (connections, took), "{lane:?}");
         }
         assert!(world.tls_is_broken(address, 59 * MINUTE) && !world.tls_is_broken(address, 60 * MINUTE));
-        let expected = world.context.hosts.with_table(|hosts| hosts.expected(address));
+        let expected = world.outbound.hosts.with_table(|hosts| hosts.expected(address));
         assert!(expected < Some(Duration::from_secs(1)), "{expected:?}");
     }
     let world = World::new(&[("one", ONE, Mood::BrokenTls)]);
@@ -417,9 +418,9 @@ async fn one_that_is_called_off_ends_and_the_next_one_begins_with_another_host()
         let trouble = opened.unwrap_err();
         assert!(trouble.is_ours && took == 300, "{mood:?}: {trouble:?} after {took} ms");
         assert_eq!(world.dialled(), ["192.0.2.1"]);
-        let now = world.context.unix_now();
+        let now = world.outbound.context.unix_now();
         let failures =
-            world.context.hosts.with_table(|hosts| hosts.views(now).map(|one| one.failures).collect::<Vec<_>>());
+            world.outbound.hosts.with_table(|hosts| hosts.views(now).map(|one| one.failures).collect::<Vec<_>>());
         assert_eq!(failures, [0], "it was not given the time to fail");
         let (opened, _) = world.open(Lane::Fast).await;
         assert_eq!(&*opened.unwrap().peer.name, "two");
@@ -566,7 +567,7 @@ async fn tls_that_is_demanded_is_tried_whatever_else_is_said() {
 #[tokio::test]
 async fn a_source_that_is_not_ours_is_named() {
     let mut world = World::new(&[("one", "127.0.0.1:9", Mood::Good)]);
-    Arc::get_mut(&mut world.context).unwrap().internet = None;
+    world.outbound.internet = None;
     (world.rule.index, world.rule.source4) = (Some(2), Some([192, 0, 2, 7].into()));
     let trouble = world.open(Lane::Fast).await.0.unwrap_err();
     assert!(trouble.text.starts_with("cannot connect to one from 192.0.2.7: "), "{}", trouble.text);

@@ -285,7 +285,7 @@ impl ConnectionOpening<'_> {
         S: AsyncRead + AsyncWrite + Unpin,
     {
         let deadline = clock::now() + self.config.tls.handshake_time_max.min(self.patience.command);
-        let connector = &self.context.connector;
+        let connector = &self.outbound.connector;
         let shaken = if said.is_judged {
             Box::pin(connector.connect_and_judge(stream, name, deadline, &self.config.tls.ca_files)).await
         } else {
@@ -327,7 +327,7 @@ impl ConnectionOpening<'_> {
         }
         let now = self.context.unix_now();
         let address = peer.address.socket();
-        address.map_or(TlsRecord::Unknown, |address| self.context.hosts.with_table(|hosts| hosts.tls(address, now)))
+        address.map_or(TlsRecord::Unknown, |address| self.outbound.hosts.with_table(|hosts| hosts.tls(address, now)))
     }
 }
 

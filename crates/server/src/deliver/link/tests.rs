@@ -3,7 +3,6 @@
 use super::*;
 use crate::context::Context;
 use crate::resolve::named;
-use crate::sink::Behaviour;
 use mail::{MailParams, Recipient};
 use smtp::client::{Answer, ClientSettings, ClientTransaction, Finished};
 use std::future::pending;
@@ -42,7 +41,7 @@ async fn send(theirs: DuplexStream, octets: usize) -> (Finished, Duration, [usiz
 }
 
 async fn send_to(theirs: DuplexStream, octets: usize, recipients: usize) -> (Finished, Duration, [usize; 2]) {
-    let context = Context::trial(crate::config::Config::default(), Behaviour::default());
+    let context = Context::trial(crate::config::Config::default(), None);
     let timer = pin!(timer());
     let stopping = pin!(context.stop.begun());
     let mut wait = Wait::new(timer, &context.stop, stopping);

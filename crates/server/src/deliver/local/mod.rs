@@ -17,6 +17,7 @@ use crate::context::Context;
 use crate::dispatch::{ConnectTarget, ConnectionSignal};
 use crate::local_delivery::{self, LocalJob, Source};
 use crate::message::{Content, LoadError, OutboundMessage};
+use crate::outbound::Outbound;
 use crate::settle::{AttemptOutcome, Cause};
 use mail::{Address, EnhancedCode, Outcome, Recipient, Reply, ReplyCode};
 use observe::{Event, NextHop, Severity};
@@ -35,7 +36,7 @@ use tokio::task::JoinSet;
 /// No: a delivery may stay unrecorded. The server's end waits for it.
 pub(super) async fn run(mut work: AttemptWork<'_>, to: To, way: &ConnectTarget, post: &ConnectionSignal) {
     let (context, dispatch, connection) = (work.context, work.dispatch, work.connection);
-    dispatch.reached(context, way, connection);
+    dispatch.reached(way, connection);
     while !context.stop.has_begun() && !post.is_called_off.load(Ordering::Acquire) {
         match dispatch.take(connection) {
             NextJob::Job(job) => {
@@ -71,7 +72,7 @@ async fn one(work: &mut AttemptWork<'_>, to: &To, job: &Job) {
     }
     let began = clock::now();
     let what = what_of(to);
-    let fates = deliver(work.context, &what, &mut outgoing).await;
+    let fates = deliver(work.outbound, &what, &mut outgoing).await;
     let xdelay = clock::now().saturating_duration_since(began);
     let feedback = match fates.iter().any(|fate| matches!(fate, AttemptOutcome::Delivered(_))) {
         true => Feedback::Good,
@@ -99,17 +100,14 @@ fn what_of(to: &To) -> What {
 ///
 /// # Cancel safety
 /// No: a delivery that has begun is finished, and its result is lost.
-pub(crate) async fn deliver(
-    context: &Arc<Context>,
-    what: &What,
-    outgoing: &mut OutboundMessage,
-) -> Vec<AttemptOutcome> {
+pub(crate) async fn deliver(outbound: &Outbound, what: &What, outgoing: &mut OutboundMessage) -> Vec<AttemptOutcome> {
+    let context = &outbound.context;
     let mut tasks = JoinSet::new();
     for (at, recipient) in outgoing.envelope.recipients.iter().enumerate() {
         let Some((position, state)) = outgoing.positions.get(at) else { continue };
         let order = order_of(context, what, outgoing, recipient, (*position, *state));
         let letters = LocalJob { order, source: source_of(context, outgoing) };
-        let local_delivery = Arc::clone(&context.local_delivery);
+        let local_delivery = Arc::clone(&outbound.local_delivery);
         tasks.spawn(async move { (at, local_delivery::deliver(local_delivery, letters).await) });
     }
     let broke_off = || Verdict::deferred((3, 0), "the delivering task broke off");

@@ -8,7 +8,6 @@
 use super::task::Task;
 use super::{ConnectTarget, Dispatch, DispatchState};
 use crate::completion_guard::CompletionGuard;
-use crate::context::Context;
 use crate::dns::NoHosts;
 use crate::resolve::{self, Site};
 #[cfg(test)]
@@ -37,13 +36,13 @@ impl Dispatch {
     ///
     /// # Errors
     /// Why no host is known for now. The scheduler has been told, and the jobs are logged as deferred.
-    pub(crate) fn look_up(self: &Arc<Self>, context: &Arc<Context>, destination: &Arc<[u8]>) -> Shared<Finding> {
+    pub(crate) fn look_up(self: &Arc<Self>, destination: &Arc<[u8]>) -> Shared<Finding> {
         let mut state = self.lock();
         if let Some(other) = state.lookups.get(destination).and_then(WeakShared::upgrade) {
             return other;
         }
-        let (dispatch, context, name) = (Arc::clone(self), Arc::clone(context), Arc::clone(destination));
-        let finding: Finding = Box::pin(async move { dispatch.find_site(&context, &name).await });
+        let (dispatch, name) = (Arc::clone(self), Arc::clone(destination));
+        let finding: Finding = Box::pin(async move { dispatch.find_site(&name).await });
         let shared = finding.shared();
         if let Some(weak) = shared.downgrade() {
             state.lookups.insert(Arc::clone(destination), weak);
@@ -56,18 +55,13 @@ impl Dispatch {
     ///
     /// # Cancel safety
     /// Yes, but the connection has not ended then.
-    pub(crate) async fn site_for(
-        self: &Arc<Self>,
-        context: &Arc<Context>,
-        way: &ConnectTarget,
-        connection: ConnectionId,
-    ) -> Option<Arc<Site>> {
+    pub(crate) async fn site_for(self: &Arc<Self>, way: &ConnectTarget, connection: ConnectionId) -> Option<Arc<Site>> {
         let site = match way.answer.as_ref().filter(|site| site.is_valid()) {
             Some(site) => Some(Arc::clone(site)),
             None => tokio::select! {
                 biased;
-                found = self.look_up(context, &way.destination) => found.ok(),
-                () = context.stop.begun() => None,
+                found = self.look_up(&way.destination) => found.ok(),
+                () = self.context.stop.begun() => None,
             },
         };
         let site = site.filter(|site| *site.name == *way.site);
@@ -77,7 +71,8 @@ impl Dispatch {
         site
     }
 
-    async fn find_site(&self, context: &Context, name: &Arc<[u8]>) -> Result<Arc<Site>, NoHosts> {
+    async fn find_site(&self, name: &Arc<[u8]>) -> Result<Arc<Site>, NoHosts> {
+        let context = &self.context;
         loop {
             let (generation, seed) = {
                 let mut state = self.lock();
@@ -91,7 +86,7 @@ impl Dispatch {
                 Err(no) if no.permanent => Ok(resolve::nowhere(&live.config, name, no)),
                 found => found,
             };
-            if let Some(answer) = self.learn_site(context, name, found.map(Arc::new), generation) {
+            if let Some(answer) = self.learn_site(name, found.map(Arc::new), generation) {
                 return answer;
             }
         }
@@ -101,13 +96,11 @@ impl Dispatch {
     /// answer is not used.
     fn learn_site(
         &self,
-        context: &Context,
         name: &Arc<[u8]>,
         found: Result<Arc<Site>, NoHosts>,
         generation: u64,
     ) -> Option<Result<Arc<Site>, NoHosts>> {
-        let expected =
-            found.as_ref().ok().and_then(|site| context.hosts.expected_time(&site.addresses(), context.unix_now()));
+        let expected = found.as_ref().ok().and_then(|site| self.hosts.expected_time(&site.addresses(), self.now()));
         let is_current = self.with_state(|state, now| {
             if state.sites.generation() != generation {
                 return false;
@@ -128,8 +121,8 @@ impl Dispatch {
             return None;
         }
         match &found {
-            Ok(_) => self.note_up(context, name),
-            Err(no) => self.note_down(context, name, name, &no.text),
+            Ok(_) => self.note_up(name),
+            Err(no) => self.note_down(name, name, &no.text),
         }
         Some(found)
     }
@@ -157,41 +150,37 @@ impl Dispatch {
     }
 
     /// Records that the look-up of a destination broke off. Returns the jobs that are deferred by it.
-    pub(super) fn look_up_broke_off(&self, context: &Context, name: &Arc<[u8]>, no: &NoHosts) -> Vec<Job> {
+    pub(super) fn look_up_broke_off(&self, name: &Arc<[u8]>, no: &NoHosts) -> Vec<Job> {
         let jobs = self.with_state(|state, now| unplace(state, name, no, now));
-        self.note_down(context, name, name, &no.text);
+        self.note_down(name, name, &no.text);
         jobs
     }
 }
 
 /// Looks a destination up for the scheduler, which gets an answer whatever becomes of this.
-pub(crate) fn answer_resolve(
-    context: Arc<Context>,
-    dispatch: Arc<Dispatch>,
-    name: Arc<[u8]>,
-) -> impl Future<Output = ()> + Send {
+pub(crate) fn answer_resolve(dispatch: Arc<Dispatch>, name: Arc<[u8]>) -> impl Future<Output = ()> + Send {
     let owed = CompletionGuard::new({
-        let (context, dispatch, name) = (Arc::clone(&context), Arc::clone(&dispatch), Arc::clone(&name));
-        move || hosts_not_found(&context, &dispatch, &name)
+        let (dispatch, name) = (Arc::clone(&dispatch), Arc::clone(&name));
+        move || hosts_not_found(&dispatch, &name)
     });
     async move {
         tokio::select! {
             biased;
             // The look-up tells the scheduler by itself.
-            _ = dispatch.look_up(&context, &name) => {}
+            _ = dispatch.look_up(&name) => {}
             // The mail that waits is in the spool.
-            () = context.stop.begun() => {}
+            () = dispatch.context.stop.begun() => {}
         }
         owed.complete();
     }
 }
 
 /// Tells the scheduler that the look-up of a destination broke off: it is looked up again.
-fn hosts_not_found(context: &Context, dispatch: &Dispatch, name: &Arc<[u8]>) {
+fn hosts_not_found(dispatch: &Dispatch, name: &Arc<[u8]>) {
     // RFC 3463 §3.4: other mail system status
     let status = EnhancedCode::of(Outcome::Transient, 3, 0);
     let no = NoHosts { permanent: false, status, text: BROKE_OFF.to_owned(), is_ours: true };
-    let jobs = dispatch.look_up_broke_off(context, name, &no);
+    let jobs = dispatch.look_up_broke_off(name, &no);
     if !jobs.is_empty() {
         dispatch.send(Task::Defer { jobs, why: Arc::from(BROKE_OFF) });
     }

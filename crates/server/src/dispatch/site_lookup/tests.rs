@@ -2,7 +2,8 @@
 
 use super::super::task::Task;
 use super::super::{ConnectTarget, Dispatch, Renewal};
-use crate::context::{ActiveConfig, Context};
+use crate::active_config::ActiveConfig;
+use crate::context::Context;
 use crate::dns::testing::{Manner, Server, a, mx};
 use crate::resolve::SiteHosts;
 use mail::QueueId;
@@ -29,7 +30,8 @@ fn config(text: &str) -> crate::config::Config {
 
 impl Trial {
     fn new(server: &Server) -> Self {
-        let (context, dispatch, _) = Context::trial_with_spool(config(&text(server)));
+        let (dispatch, _) = Dispatch::trial(config(&text(server)));
+        let context = Arc::clone(&dispatch.context);
         let inbox = dispatch.inbox.lock().unwrap().take().unwrap();
         Self { context, dispatch, inbox }
     }
@@ -45,7 +47,7 @@ impl Trial {
         self.dispatch.with_scheduler(|_, _| ());
         while let Ok(task) = self.inbox.try_recv() {
             match task {
-                Task::Resolve { name } => drop(self.dispatch.look_up(&self.context, &name).await),
+                Task::Resolve { name } => drop(self.dispatch.look_up(&name).await),
                 Task::Connect { way, connection, .. } => return (way, connection),
                 _ => {}
             }
@@ -62,7 +64,7 @@ impl Trial {
     }
 
     async fn addresses(&self, way: &ConnectTarget, connection: ConnectionId) -> Option<Vec<String>> {
-        let site = self.dispatch.site_for(&self.context, way, connection).await?;
+        let site = self.dispatch.site_for(way, connection).await?;
         Some(site.addresses().iter().map(ToString::to_string).collect())
     }
 }
@@ -100,10 +102,10 @@ async fn an_answer_that_expired_is_asked_for_once_whoever_needs_it() {
     pass(HOUR).await;
     // The scheduler asks as well, since mail is due.
     let name = Arc::clone(&way.destination);
-    let asked = trial.dispatch.look_up(&trial.context, &name);
+    let asked = trial.dispatch.look_up(&name);
     let (found, addresses) = tokio::join!(asked, trial.addresses(&way, connection));
     assert_eq!((addresses.unwrap(), server.asked()), (vec!["192.0.2.1:25".to_owned()], 4));
-    let (site, other) = (found.unwrap(), trial.dispatch.look_up(&trial.context, &name).await.unwrap());
+    let (site, other) = (found.unwrap(), trial.dispatch.look_up(&name).await.unwrap());
     assert!(!Arc::ptr_eq(&site, &other), "a look-up that has ended is not used again");
     assert_eq!(server.asked(), 4, "the cache of the DNS answers it");
     assert!(trial.dispatch.lock().lookups.is_empty());
@@ -125,7 +127,7 @@ async fn the_scheduler_learns_of_other_hosts_before_mail_goes_there() {
     assert!(way.site.starts_with(b"m2.test:25"));
     assert_eq!(trial.addresses(&way, connection).await.unwrap(), ["192.0.2.2:25"]);
     assert_eq!(other.asked(), 2, "one answer moves the mail and opens the connection");
-    trial.dispatch.reached(&trial.context, &way, connection);
+    trial.dispatch.reached(&way, connection);
     assert!(matches!(trial.dispatch.take(connection), NextJob::Job(_)));
     assert!(!matches!(trial.health("d.test"), Health::Down { .. }));
 }
@@ -137,7 +139,7 @@ async fn a_domain_that_moves_leaves_open_connections_to_the_others() {
     let mut trial = Trial::new(&server);
     trial.add("d.test", 1);
     let (old, connection) = trial.connects().await;
-    trial.dispatch.reached(&trial.context, &old, connection);
+    trial.dispatch.reached(&old, connection);
     trial.add("e.test", 2);
     trial.add("d.test", 3);
     let records = vec![mx("d.test", 10, "m1.test"), mx("e.test", 10, "m2.test"), a("m2.test", "192.0.2.2")];
@@ -146,7 +148,7 @@ async fn a_domain_that_moves_leaves_open_connections_to_the_others() {
     let (way, moved) = trial.connects().await;
     assert!(way.site.starts_with(b"m2.test:25") && old.site.starts_with(b"m1.test:25"));
     for (connection, number) in [(connection, 1), (connection, 3), (moved, 2)] {
-        trial.dispatch.reached(&trial.context, &way, moved);
+        trial.dispatch.reached(&way, moved);
         let NextJob::Job(job) = trial.dispatch.take(connection) else { panic!("{number}") };
         assert_eq!(job.message.to_u64() - QueueId::MIN.to_u64(), number);
     }
@@ -160,7 +162,7 @@ async fn a_refusal_by_the_dns_is_one_answer_too() {
     let (way, connection) = trial.connects().await;
     let asked = server.asked();
     assert_eq!(&*way.site, b"!no.test");
-    let site = trial.dispatch.site_for(&trial.context, &way, connection).await.unwrap();
+    let site = trial.dispatch.site_for(&way, connection).await.unwrap();
     let SiteHosts::Refused(no) = &site.hosts else { panic!("{site:?}") };
     assert!(no.permanent && no.text.contains("host not found"), "{no}");
     assert_eq!(server.asked(), asked);
@@ -210,7 +212,7 @@ async fn an_answer_from_before_a_reload_is_not_used() {
         trial.context.live.store(Arc::new(ActiveConfig::new(new.clone(), None)));
         trial.dispatch.configure(&new, trial.context.routing.load_full(), &renewal);
     };
-    let (found, ()) = tokio::join!(trial.dispatch.look_up(&trial.context, &name), reload);
+    let (found, ()) = tokio::join!(trial.dispatch.look_up(&name), reload);
     let found = found.unwrap();
     assert_eq!(found.addresses(), ["192.0.2.9:26".parse().unwrap()], "{found:?}");
     assert!(server.asked() > 0, "the look-up had begun");

@@ -8,11 +8,12 @@ use super::load::{lines, load_tls, open_authenticator, threads, with_places};
 use super::server::{Server, lock, register};
 use super::source::ConfigSource;
 use crate::accept::listener::{self, ConnectionAcceptor as Socket};
+use crate::active_config::ActiveConfig;
 use crate::auth::Authenticator;
 use crate::config::{self, Config, Listen};
-use crate::context::{ActiveConfig, ListenerProfile};
-use crate::dispatch::{self, Renewal};
+use crate::dispatch::Renewal;
 use crate::dns::Resolver;
+use crate::listener_profile::ListenerProfile;
 use crate::log;
 use crate::lookup::Lookups;
 use crate::routing;
@@ -146,8 +147,8 @@ impl Server {
             self.open(address, ListenerProfile::new(&config, &listen, authenticator.as_deref(), tls.as_ref()), sockets);
         }
         self.context.live.store(Arc::new(ActiveConfig::new(config, authenticator).with_reasons(reasons)));
-        self.context.hosts.set_limits(&self.context.live.load().config);
-        dispatch::reconfigure(&self.context, &renewal);
+        self.outbound.hosts.set_limits(&self.context.live.load().config);
+        self.reconfigure_dispatch(&renewal);
         let changed = prepared.differences.iter().map(ToString::to_string).collect();
         let warnings = prepared.warnings.into_iter().chain(maps.notes).chain(prepared.of_tls);
         Reloaded { changed, refused: maps.refused, warnings: warnings.collect(), renewal }

@@ -4,6 +4,8 @@ use super::*;
 use crate::accept::limits;
 use crate::config::Machine;
 use crate::context::Context;
+use crate::inbound::Inbound;
+use crate::outbound::Outbound;
 use crate::sink::Behaviour;
 use os::clock;
 use std::net::{TcpListener as StdListener, TcpStream};
@@ -32,8 +34,10 @@ impl Trial {
         let tls = load_tls(&config, &mut Vec::new()).unwrap();
         let bound = listener::bind(&config.listen, Vec::new(), 16, 1).unwrap();
         let limits = limits::Limits::new(limits::Settings::new(&config), clock::now());
-        let context = Context::trial(config, Behaviour::default());
-        let server = Arc::new(Server::new(context, limits, tls, Some(source), None, Arc::default()));
+        let context = Context::trial(config, None);
+        let outbound = Arc::new(Outbound::trial(&context, None));
+        let inbound = Inbound::trial(context, None, Behaviour::default());
+        let server = Arc::new(Server::new(inbound, outbound, limits, tls, Some(source), None, Arc::default()));
         server.open_all(bound.listeners).unwrap();
         Self { dir, server }
     }

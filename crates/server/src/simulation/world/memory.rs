@@ -93,5 +93,5 @@ pub(super) fn judge_calm(book: &Book, machine: &Machine) {
 }
 
 fn sizes(machine: &Machine) -> Option<Sizes> {
-    Some(machine.context()?.dispatch.as_ref()?.sizes())
+    Some(machine.dispatch()?.sizes())
 }

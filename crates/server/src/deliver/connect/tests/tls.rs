@@ -8,16 +8,16 @@ const HOUR: Duration = Duration::from_secs(3_600);
 impl World {
     /// With this time until clear text is used.
     fn fallback_after(self, time: Duration) -> Self {
-        let mut config = self.context.live.load().config.clone();
+        let mut config = self.outbound.context.live.load().config.clone();
         config.delivery.tls_fallback_after = time;
-        self.context.live.store(Arc::new(crate::context::ActiveConfig::new(config, None)));
+        self.outbound.context.live.store(Arc::new(crate::active_config::ActiveConfig::new(config, None)));
         self
     }
 
     /// A host had TLS so long ago, and has failed since `fails` ago, if that is some.
     fn had_tls(self, address: &str, ago: Duration, fails: Option<Duration>) -> Self {
-        let (address, now) = (address.parse().unwrap(), self.context.unix_now());
-        self.context.hosts.update(|hosts| {
+        let (address, now) = (address.parse().unwrap(), self.outbound.context.unix_now());
+        self.outbound.hosts.update(|hosts| {
             hosts.tls_worked(address, now - ago);
             if let Some(fails) = fails {
                 // Attempts in between, so that it is one period.
@@ -31,8 +31,8 @@ impl World {
     }
 
     fn record(&self, address: &str) -> TlsRecord {
-        let now = self.context.unix_now();
-        self.context.hosts.with_table(|hosts| hosts.tls(address.parse().unwrap(), now))
+        let now = self.outbound.context.unix_now();
+        self.outbound.hosts.with_table(|hosts| hosts.tls(address.parse().unwrap(), now))
     }
 }
 
@@ -150,8 +150,8 @@ async fn what_lasts_for_long_enough_is_taken_for_the_loss_of_tls() {
 #[tokio::test(start_paused = true)]
 async fn two_failures_far_apart_are_not_one_long_one() {
     let world = World::new(&[("one", ONE, Mood::BrokenTls)]).had_tls(ONE, 9 * 24 * HOUR, None);
-    let (address, now) = (ONE.parse().unwrap(), world.context.unix_now());
-    world.context.hosts.update(|hosts| {
+    let (address, now) = (ONE.parse().unwrap(), world.outbound.context.unix_now());
+    world.outbound.hosts.update(|hosts| {
         hosts.tls_missing(address, HOUR, now - 7 * 24 * HOUR);
     });
     assert!(world.open(Lane::Fast).await.0.is_err());

@@ -1,0 +1,31 @@
+//! State for accepting mail: what sessions and the pickup directory share besides the [`Context`].
+
+use crate::admit::logins::Logins;
+use crate::context::Context;
+use crate::intake::Enqueue;
+use crate::sink::Behaviour;
+use std::sync::Arc;
+
+/// The side of the server that accepts mail.
+#[derive(Debug)]
+pub(crate) struct Inbound {
+    /// State that both sides share.
+    pub(crate) context: Arc<Context>,
+    /// Takes accepted messages to delivery; a sink has none.
+    pub(crate) queue: Option<Arc<dyn Enqueue>>,
+    /// Recipients of logins.
+    pub(crate) logins: Logins,
+    /// Faults played on purpose, in `mailrace sink`.
+    pub(crate) behaviour: Option<Behaviour>,
+    /// Descriptors the process may have.
+    pub(crate) open_files_max: u64,
+}
+
+#[cfg(test)]
+impl Inbound {
+    /// Makes the side of a trial, which hands accepted messages to `queue`.
+    pub(crate) fn trial(context: Arc<Context>, queue: Option<Arc<dyn Enqueue>>, behaviour: Behaviour) -> Arc<Self> {
+        let behaviour = Some(behaviour).filter(|behaviour| !behaviour.is_plain());
+        Arc::new(Self { context, queue, logins: Logins::default(), behaviour, open_files_max: 1_024 })
+    }
+}
