@@ -608,8 +608,8 @@ impl OutboundSession<'_> {
         }
     }
 
-    /// Judges the answers of a transaction, which may have been lost behind the message `behind`. Returns the outcome of
-    /// each recipient, and the feedback on the site.
+    /// Judges the answers of a transaction, which may have been lost behind the message `behind`. Returns the outcomes
+    /// of its recipients, and the feedback on the site.
     fn judge(&self, finished: Finished, behind: Option<QueueId>) -> (Vec<AttemptOutcome>, Feedback) {
         let mut feedback = Feedback::Neutral;
         let mut fates = Vec::with_capacity(finished.outcomes.len());

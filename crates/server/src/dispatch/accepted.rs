@@ -4,13 +4,17 @@ use super::{Dispatch, TaskFuture};
 use crate::deadline;
 use crate::intake::uncommitted::UncommittedMessages;
 use crate::intake::{DownRecipients, Enqueue, NewMessage};
-use crate::settle::ReportQueue;
+use crate::next_hop::smart_hosts;
+use crate::settle::{self, ReportQueue};
 #[cfg(test)]
 use crate::simulation::{Sabotage, hold_back, is_sabotaged};
 use mail::{Envelope, QueueId};
+use observe::Event;
 use schedule::{AddResult, Class, Job, Positions, Scheduler};
+use spool::Status;
 use spool::envelope::Encoded;
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 /// Destinations of one message that go in line while the scheduler is locked: with hundreds of thousands that would
 /// take long.
@@ -153,5 +157,37 @@ impl Dispatch {
             });
         }
         lined
+    }
+
+    /// Logs recipients of a fresh message that wait because their destination is down.
+    fn log_deferred(&self, envelope: &Envelope, bytes: u64, deferred: &[DownRecipients]) {
+        let (context, live) = (&self.context, self.context.live.load());
+        let sender = if deferred.is_empty() { None } else { settle::account_of_sender(context, envelope) };
+        let controller = sender.as_ref().map(|(address, owner)| observe::Controller { address, owner: Some(*owner) });
+        for (recipients, why) in deferred {
+            let at =
+                |position: u32| usize::try_from(position).ok().and_then(|position| envelope.recipients.get(position));
+            let reason = settle::reason_of(&live.reasons, why);
+            let names: Vec<String> =
+                recipients.iter().filter_map(at).map(|recipient| format!("<{}>", recipient.address)).collect();
+            let to: Vec<&str> = names.iter().map(String::as_str).collect();
+            for position in recipients.iter() {
+                self.settler.reasons.remember(envelope.id, position, Status::Waiting, reason, why);
+            }
+            context.record(&Event::Delivery {
+                id: envelope.id,
+                to: &to,
+                controller,
+                delay: Duration::ZERO,
+                xdelay: Duration::ZERO,
+                mailer: smart_hosts::mailer(&live.config.route),
+                priority: crate::log::priority(bytes, envelope.recipients.len(), 0),
+                relay: observe::NextHop::None,
+                dsn: mail::EnhancedCode::of(mail::Outcome::Transient, 4, 1),
+                reply: None,
+                stat: observe::Stat::Deferred(why),
+                reason: Some(reason),
+            });
+        }
     }
 }

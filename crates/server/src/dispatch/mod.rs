@@ -11,44 +11,43 @@
 mod accepted;
 mod bounce;
 mod connection_guard;
+mod connections;
 mod delivery_control;
+mod down;
 mod overdue;
 mod rehome;
 mod renewal;
 mod reservations;
 mod restore;
+mod settings;
 mod site_lookup;
 mod task;
 
-use crate::config::{Config, DeliveryMode};
+use crate::config::Config;
 use crate::context::Context;
 use crate::deadline;
 use crate::hosts::HostTable;
-use crate::intake::DownRecipients;
 use crate::message::{Deferrals, MessageReader};
-use crate::next_hop::smart_hosts;
 use crate::resolve;
 use crate::routing::Routing;
 use crate::server_clock::ServerClock;
-use crate::settle::{self, Settler};
+use crate::settle::{Reasons, Settler};
 #[cfg(test)]
-use crate::simulation::{Sabotage, Sizes, is_sabotaged, let_go};
+use crate::simulation::{Sabotage, Sizes, is_sabotaged};
 pub(crate) use bounce::bounce;
 pub(crate) use connection_guard::ConnectionGuard;
+pub(crate) use connections::{ConnectTarget, ConnectionSignal};
 use mail::{Envelope, QueueId};
-use observe::Event;
 pub(crate) use overdue::answer_overdue;
 pub(crate) use renewal::Renewal;
-use resolve::{Site, SiteCache};
+use resolve::SiteCache;
 pub(crate) use restore::{Pass, reconfigure, restore};
-use schedule::{
-    Action, Class, ClockSteps, ConnectionId, DestinationId, Feedback, Job, Lag, NextJob, Overdue, Positions,
-    QueueEntry, Scheduler, Settings,
-};
+use schedule::{Action, Class, ConnectionId, DestinationId, Overdue, Positions, QueueEntry, Scheduler};
+use settings::settings;
 use site_lookup::Lookups;
 pub(crate) use site_lookup::answer_resolve;
 use spool::{Entry, Spool, Status, Store as _};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -56,62 +55,12 @@ use std::time::Duration;
 pub(crate) use task::{Task, TaskFuture};
 use tokio::sync::{Notify, Semaphore, mpsc};
 
-/// Initial number of connections to a destination whose state is unknown.
-const WINDOW_START: u32 = 5;
-/// Jobs of a destination that are in memory while they wait.
-const READY_MAX: usize = 1_024;
-/// Destinations whose hosts are looked up at a time; the resolver has its own bounds for slow look-ups.
-const RESOLVES_MAX: usize = 2_048;
-/// The first pause before a destination that cannot be reached is tried again, which doubles up to
-/// `delivery.retry_max`.
-const DOWN_FIRST: Duration = Duration::from_secs(60);
-
 /// Messages that are made 7-bit at a time, each whole in memory.
 const CONVERSIONS_MAX: usize = 2;
 /// Reports on overdue mail that are made at a time.
 const TELLINGS_MAX: usize = 32;
-/// Destinations that are remembered as down, at most, before those that the scheduler has forgotten are dropped.
-const DOWN_MAX: usize = 10_000;
-
 /// Recipients whose states are asked for at a time: others wait for the spool meanwhile.
 const STATES_MAX: usize = 1_024;
-
-/// Destination and patience of a connection to open.
-#[derive(Clone, Debug)]
-pub(crate) struct ConnectTarget {
-    /// The name of the site.
-    pub(crate) site: Arc<[u8]>,
-    /// One of the destinations whose mail goes there.
-    pub(crate) destination: Arc<[u8]>,
-    /// Where the mail of this destination goes; `None`: the last answer has expired.
-    pub(crate) answer: Option<Arc<Site>>,
-    /// The lane, which decides its patience.
-    pub(crate) lane: schedule::Lane,
-}
-
-/// Time between two looks for destinations in `down` that the scheduler has forgotten.
-const PURGE_INTERVAL: Duration = Duration::from_secs(60);
-
-/// Where a connection waits for work.
-#[derive(Debug, Default)]
-pub(crate) struct ConnectionSignal {
-    /// There is work, or the place is needed.
-    pub(crate) bell: Notify,
-    /// The place is needed: close.
-    pub(crate) is_called_off: AtomicBool,
-}
-
-impl ConnectionSignal {
-    /// Resolves when the place is needed while the connection is still opening.
-    ///
-    /// # Cancel safety
-    /// Yes.
-    pub(crate) async fn called_off(&self) {
-        while !self.is_called_off.load(Ordering::Acquire) {
-            self.bell.notified().await;
-        }
-    }
-}
 
 /// The scheduler, with the state that dispatch adds.
 pub(crate) struct Dispatch {
@@ -171,37 +120,6 @@ impl fmt::Debug for Dispatch {
     }
 }
 
-/// Returns the scheduler's limits as they are configured.
-fn settings(config: &Config, clock_steps: ClockSteps) -> Settings {
-    let delivery = &config.delivery;
-    let count = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
-    #[cfg(test)]
-    let retry_max = delivery.retry_max.min(if is_sabotaged(Sabotage::Tireless) { DOWN_FIRST } else { Duration::MAX });
-    #[cfg(not(test))]
-    let retry_max = delivery.retry_max;
-    #[cfg(test)]
-    let (learn_pace, isolate_lists) = (!is_sabotaged(Sabotage::NoPace), !is_sabotaged(Sabotage::ListsAhead));
-    #[cfg(not(test))]
-    let (learn_pace, isolate_lists) = (true, true);
-    Settings {
-        connections_max: count(delivery.connections_max),
-        silent_max: count(delivery.connections_silent_max),
-        window_start: WINDOW_START.min(delivery.connections_per_destination),
-        ready_max: READY_MAX,
-        jobs_max: count(delivery.jobs_max),
-        resolves_max: RESOLVES_MAX,
-        down_first: DOWN_FIRST.min(delivery.retry_first),
-        down_max: retry_max,
-        warn_after: Some(delivery.warn_after).filter(|after| !after.is_zero()),
-        give_up_after: delivery.give_up_after,
-        learn_pace,
-        isolate_lists,
-        hold_fresh: delivery.mode == DeliveryMode::Queue,
-        clock_steps,
-        ..Settings::default()
-    }
-}
-
 /// Returns an entry of the spool's list as the scheduler reads it.
 fn waiting(entry: &Entry) -> QueueEntry {
     let owed = entry.state.status == Status::Owed;
@@ -227,7 +145,7 @@ impl Dispatch {
         context: &Arc<Context>,
         spool: &Arc<Spool>,
         hosts: Arc<HostTable>,
-        reasons: settle::Reasons,
+        reasons: Reasons,
         clock: Arc<ServerClock>,
     ) -> Arc<Self> {
         let (tasks, inbox) = mpsc::unbounded_channel();
@@ -288,7 +206,7 @@ impl Dispatch {
     pub(crate) fn trial_on(context: &Arc<Context>) -> Arc<Self> {
         let hosts = Arc::new(HostTable::in_memory(&context.live.load().config));
         let clock = Arc::clone(context.clock.as_ref().unwrap());
-        Self::new(context, context.spool().unwrap(), hosts, settle::Reasons::default(), clock)
+        Self::new(context, context.spool().unwrap(), hosts, Reasons::default(), clock)
     }
 
     /// Returns the time since 1970.
@@ -340,62 +258,6 @@ impl Dispatch {
         self.with_scheduler(|scheduler, now| scheduler.resolver_recovered(now));
     }
 
-    /// Tells the scheduler that a connection can take work: its site is alive.
-    pub(crate) fn reached(&self, way: &ConnectTarget, connection: ConnectionId) {
-        self.with_scheduler(|scheduler, now| scheduler.greeted(connection, now));
-        self.note_up(&way.site);
-    }
-
-    /// Tells the scheduler that a connection waits for longer than the fast lane allows.
-    pub(crate) fn lagging(&self, connection: ConnectionId, lag: Lag) {
-        #[cfg(test)]
-        if is_sabotaged(Sabotage::OneLane) {
-            return;
-        }
-        self.with_scheduler(|scheduler, now| scheduler.lagging(connection, lag, now));
-    }
-
-    /// Ends a connection of which nothing follows for its site: other hosts of it can be tried, or the mail of its
-    /// destination goes elsewhere now.
-    pub(crate) fn abandon(&self, connection: ConnectionId) {
-        self.with_scheduler(|scheduler, now| scheduler.abandon(connection, now));
-        self.lock().posts.remove(&connection);
-    }
-
-    /// Tells the scheduler that the peer of a connection is silent in a transaction: no job is sent behind it, and
-    /// its place goes to others.
-    pub(crate) fn silent(&self, connection: ConnectionId) {
-        #[cfg(test)]
-        if is_sabotaged(Sabotage::OneLane) {
-            return;
-        }
-        self.with_scheduler(|scheduler, now| scheduler.silent(connection, now));
-    }
-
-    /// Tells the scheduler that a connection waits for the answer to a whole message: no job is sent behind it.
-    pub(crate) fn stalling(&self, connection: ConnectionId) {
-        #[cfg(test)]
-        if is_sabotaged(Sabotage::OneLane) {
-            return;
-        }
-        self.with_scheduler(|scheduler, now| scheduler.stalling(connection, now));
-    }
-
-    /// Has a job without an answer, which is done in a moment, tried alone from now on; `apart`: each recipient of
-    /// it.
-    pub(crate) fn unanswered(&self, connection: ConnectionId, job: &Job, apart: bool) {
-        self.with_scheduler(|scheduler, _| scheduler.unanswered(connection, job, apart));
-    }
-
-    /// Logs once that a destination is up again.
-    fn note_up(&self, name: &Arc<[u8]>) {
-        let since = self.lock().down.remove(name);
-        if let Some(since) = since {
-            let down = self.now().saturating_sub(since);
-            self.context.record(&Event::DestinationUp { destination: &String::from_utf8_lossy(name), down });
-        }
-    }
-
     /// Returns the number of connections to next hops: those that hold a place, and those that wait for a silent peer
     /// besides.
     pub(crate) fn connections(&self) -> [u64; 2] {
@@ -411,88 +273,6 @@ impl Dispatch {
         let now = self.now();
         let in_flight: usize = self.lock().scheduler.site_views(now).map(|site| site.in_flight).sum();
         u64::try_from(in_flight).unwrap_or(u64::MAX)
-    }
-
-    /// Returns the next job for a connection.
-    pub(crate) fn take(&self, connection: ConnectionId) -> NextJob {
-        self.with_scheduler(|scheduler, now| scheduler.next_job(connection, now))
-    }
-
-    /// A job is over and recorded.
-    pub(crate) fn done(&self, connection: ConnectionId, job: &Job, feedback: Feedback, retry: Option<Duration>) {
-        #[cfg(test)]
-        let retry = retry.filter(|_| !is_sabotaged(Sabotage::DropDeferred));
-        self.with_scheduler(|scheduler, now| scheduler.job_done(connection, job, feedback, retry, now));
-        #[cfg(test)]
-        for name in let_go(|name| self.lock().scheduler.destination_view(name).is_none_or(|view| view.ready == 0)) {
-            self.with_scheduler(|scheduler, now| scheduler.restore(&name, now));
-        }
-    }
-
-    /// A job was not tried.
-    pub(crate) fn give_back(&self, connection: ConnectionId, job: &Job) {
-        self.with_scheduler(|scheduler, now| scheduler.give_back(connection, job, now));
-    }
-
-    /// Tells the scheduler that no host of the site could be reached. Returns the jobs that are deferred by it.
-    pub(crate) fn unreachable(
-        &self,
-        way: &ConnectTarget,
-        connection: ConnectionId,
-        failure: schedule::Failure,
-        why: &str,
-    ) -> Vec<Job> {
-        #[cfg(test)]
-        let failure = if is_sabotaged(Sabotage::OneLane) { schedule::Failure::Refused } else { failure };
-        let jobs = self.with_scheduler(|scheduler, now| scheduler.unreachable(connection, failure, why, now));
-        self.lock().posts.remove(&connection);
-        self.note_down(&way.site, &way.destination, why);
-        jobs
-    }
-
-    /// Tells the scheduler that a connection broke. Returns the jobs that are deferred by it: it may have ended
-    /// without one answer.
-    pub(crate) fn broken(&self, way: &ConnectTarget, connection: ConnectionId) -> Vec<Job> {
-        let jobs = self.closed(connection);
-        if !self.context.stop.has_begun() {
-            let why = "Connection closed before a message was answered";
-            self.note_down(&way.site, &way.destination, why);
-        }
-        jobs
-    }
-
-    /// Logs once that a site is down, by one of its destinations.
-    fn note_down(&self, name: &Arc<[u8]>, destination: &Arc<[u8]>, why: &str) {
-        let now = self.now();
-        let mut state = self.lock();
-        let Some(until) = state.scheduler.down_until(destination).filter(|_| !state.down.contains_key(name)) else {
-            return;
-        };
-        if state.down.len() >= DOWN_MAX {
-            let DispatchState { down, scheduler, purged, .. } = &mut *state;
-            // Each purge looks at all of them. While there are too many, the log does not name each.
-            if now < *purged + PURGE_INTERVAL {
-                return;
-            }
-            *purged = now;
-            let known: BTreeSet<Arc<[u8]>> = scheduler.site_views(now).map(|site| site.name).collect();
-            down.retain(|name, _| known.contains(name) || scheduler.destination_view(name).is_some());
-        }
-        state.down.insert(Arc::clone(name), now);
-        drop(state);
-        let (destination, retry) = (&*String::from_utf8_lossy(name), until.saturating_sub(now));
-        self.context.record(&Event::DestinationDown { destination, why, retry });
-    }
-
-    /// Tells the scheduler that a connection is over. Returns the jobs that are deferred by it.
-    pub(crate) fn closed(&self, connection: ConnectionId) -> Vec<Job> {
-        let jobs = self.with_scheduler(|scheduler, now| scheduler.closed(connection, now));
-        #[cfg(test)]
-        if is_sabotaged(Sabotage::KeepPosts) {
-            return jobs;
-        }
-        self.lock().posts.remove(&connection);
-        jobs
     }
 
     /// Tells the scheduler that overdue recipients were settled or reported, or are to be looked at again. `pause`:
@@ -681,40 +461,8 @@ impl Dispatch {
     #[cfg(test)]
     pub(crate) fn shrink(&self, ready_max: usize) {
         let ready_max = if is_sabotaged(Sabotage::LoadAll) { usize::MAX } else { ready_max };
-        let settings = Settings { ready_max, ..settings(&self.lock().config, self.clock.steps()) };
+        let settings = schedule::Settings { ready_max, ..settings(&self.lock().config, self.clock.steps()) };
         self.with_scheduler(|scheduler, now| scheduler.reconfigure(settings, now));
-    }
-
-    /// Logs recipients of a fresh message that wait because their destination is down.
-    fn log_deferred(&self, envelope: &Envelope, bytes: u64, deferred: &[DownRecipients]) {
-        let (context, live) = (&self.context, self.context.live.load());
-        let sender = if deferred.is_empty() { None } else { settle::account_of_sender(context, envelope) };
-        let controller = sender.as_ref().map(|(address, owner)| observe::Controller { address, owner: Some(*owner) });
-        for (recipients, why) in deferred {
-            let at =
-                |position: u32| usize::try_from(position).ok().and_then(|position| envelope.recipients.get(position));
-            let reason = settle::reason_of(&live.reasons, why);
-            let names: Vec<String> =
-                recipients.iter().filter_map(at).map(|recipient| format!("<{}>", recipient.address)).collect();
-            let to: Vec<&str> = names.iter().map(String::as_str).collect();
-            for position in recipients.iter() {
-                self.settler.reasons.remember(envelope.id, position, Status::Waiting, reason, why);
-            }
-            context.record(&Event::Delivery {
-                id: envelope.id,
-                to: &to,
-                controller,
-                delay: Duration::ZERO,
-                xdelay: Duration::ZERO,
-                mailer: smart_hosts::mailer(&live.config.route),
-                priority: crate::log::priority(bytes, envelope.recipients.len(), 0),
-                relay: observe::NextHop::None,
-                dsn: mail::EnhancedCode::of(mail::Outcome::Transient, 4, 1),
-                reply: None,
-                stat: observe::Stat::Deferred(why),
-                reason: Some(reason),
-            });
-        }
     }
 
     fn send(&self, errand: Task) {

@@ -1,6 +1,7 @@
 //! Mail that waits where the configuration and the maps would not put it any more is given other destinations.
 
-use super::{Dispatch, READY_MAX, micros};
+use super::settings::READY_MAX;
+use super::{Dispatch, micros};
 use crate::config::Config;
 use crate::next_hop::smart_hosts;
 use crate::routing::{Admission, DomainRoute, Routing};

@@ -8,7 +8,7 @@ use crate::tasks::begin;
 use mail::{
     Address, Client, EnhancedCode, Envelope, Node, Outcome, Protocol, QueueIds, Received, Recipient, ReversePath,
 };
-use schedule::{Class, Health};
+use schedule::{Class, Health, Job};
 use spool::envelope::Encoded;
 use spool::{Change, NewBody, Spool, State};
 use tokio::sync::mpsc::UnboundedReceiver;

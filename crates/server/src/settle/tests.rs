@@ -194,7 +194,7 @@ async fn a_delivery_that_is_to_be_told_of_with_others_is_owed_until_its_report_i
     let changes = [local.changes, remote.changes].concat();
     assert_eq!(changes.iter().map(owed_of).collect::<Vec<_>>(), [(Status::Owed, Some(1)), (Status::Owed, Some(2))]);
     // A delivery that is not recorded is not reported: a crash may undo it.
-    dsn_batcher::report(&trial.dispatch.settler, list.id).await;
+    gathered_report::report(&trial.dispatch.settler, list.id).await;
     assert_eq!(trial.spool.messages().len(), 1, "no report");
     drop(trial.spool.record(&changes).unwrap().await);
     for position in [0, 1] {
@@ -202,7 +202,7 @@ async fn a_delivery_that_is_to_be_told_of_with_others_is_owed_until_its_report_i
     }
     assert_eq!(report_owed(&trial.dispatch.settler, list.id, &[0, 1].as_slice().into()), Duration::ZERO);
     assert_eq!(trial.dispatch.settler.dsn_batcher.pending_report(list.id, 1), Some(PendingReport::Delivered));
-    dsn_batcher::report(&trial.dispatch.settler, list.id).await;
+    gathered_report::report(&trial.dispatch.settler, list.id).await;
     assert_eq!(trial.dispatch.settler.dsn_batcher.pending_report(list.id, 1), None);
     let left: Vec<u32> = trial.spool.states(list.id).iter().map(|(entry, _)| entry.recipient).collect();
     assert_eq!((left, trial.spool.messages().len()), (vec![2, 3], 2), "one report on both");
@@ -232,7 +232,7 @@ async fn a_sender_hears_of_a_delay_once_although_an_attempt_began_before() {
         states.extend(settled.changes.iter().map(|one| one.state.is_warned()));
         drop(trial.spool.record(&settled.changes).unwrap().await);
         assert_eq!(trial.dispatch.settler.dsn_batcher.pending_report(list.id, 0), Some(PendingReport::Delayed));
-        dsn_batcher::report(&trial.dispatch.settler, list.id).await;
+        gathered_report::report(&trial.dispatch.settler, list.id).await;
         assert_eq!(trial.dispatch.settler.dsn_batcher.pending_report(list.id, 0), None);
     }
     assert_eq!(states, [false, true]);
@@ -263,13 +263,13 @@ async fn a_delivery_that_there_is_no_room_to_remember_is_owed_and_is_told_of_lat
     let before = due();
     assert_eq!(report_owed(&trial.dispatch.settler, list.id, &Positions::One(0)), REPORT_AGAIN);
     assert!(due() > before + 100, "not each walk asks again");
-    dsn_batcher::report(&trial.dispatch.settler, other).await;
+    gathered_report::report(&trial.dispatch.settler, other).await;
     assert_eq!(
         report_owed(&trial.dispatch.settler, list.id, &Positions::One(0)),
         Duration::ZERO,
         "there is room again"
     );
-    dsn_batcher::report(&trial.dispatch.settler, list.id).await;
+    gathered_report::report(&trial.dispatch.settler, list.id).await;
     assert_eq!((trial.spool.states(list.id).len(), trial.spool.messages().len()), (3, 3));
 }
 
