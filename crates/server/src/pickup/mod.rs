@@ -23,6 +23,7 @@
 mod command_socket;
 mod directory;
 mod file;
+mod file_task;
 mod import;
 mod report;
 mod scan;
@@ -36,16 +37,13 @@ pub(crate) use directory::PickupDirectory;
 
 use crate::context::Context;
 use crate::inbound::Inbound;
-use crate::stop::ConnectionCount;
 use crate::submit::FULL;
-use file::{Opened, PickupFileError, Refused, SubmittedFile};
-use import::Import;
-use mail::{EnhancedCode, Outcome, QueueId, Reply, ReplyCode};
+use file_task::{FileOutcome, FileTask};
+use mail::QueueId;
 use observe::{Event, Limit, Relay, Severity};
-use operator::user_share::{UserPlace, UserShares};
+use operator::user_share::UserShares;
 use os::{blocking, clock};
 use scan::{Cleanup, DirectoryScan, DirectoryScanner, PickupMessage};
-use session::{PickupResult, PickupSession};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -99,19 +97,6 @@ impl Name {
     fn text(&self) -> String {
         self.id.map_or_else(|| self.base.clone(), |id| format!("{}.{id}", self.base))
     }
-}
-
-/// Result for a file.
-enum FileOutcome {
-    /// It is gone. A command may wait for the results of delivery.
-    Gone(Option<(SubmitWaiter, operator::delivery_watch::DeliveryWatch)>),
-    /// It stays, and is tried again under this name; the reason; recipients about whom the sender has a report: they
-    /// are done.
-    Later(Name, String, Vec<usize>),
-    /// It is no message, and has another name now, if it could get one.
-    Bad { why: String, aside: Option<String> },
-    /// It stays, and this process leaves it alone.
-    Stuck,
 }
 
 /// How many files wait, for `status`.
@@ -454,11 +439,12 @@ impl Pickup {
                 told: known.map(|known| known.told.clone()).unwrap_or_default(),
                 since: known.map_or(now, |known| known.since),
                 name,
-                _place: place,
             };
             self.running.spawn(async move {
                 let base = file.name.base.clone();
-                (base, file.carry(waiter).await)
+                let outcome = file.carry(waiter).await;
+                drop(place);
+                (base, outcome)
             });
         }
     }
@@ -535,171 +521,6 @@ where
     match counts.get_mut(&uid) {
         Some(count) if *count > C::from(1) => *count -= C::from(1),
         _ => drop(counts.remove(&uid)),
-    }
-}
-
-/// A file that has its turn.
-struct FileTask {
-    inbound: Arc<Inbound>,
-    directory: Arc<PickupDirectory>,
-    heads: Arc<Semaphore>,
-    name: Name,
-    /// It was tried before.
-    is_again: bool,
-    /// Recipients that were reported before.
-    told: HashSet<usize>,
-    /// When this process saw it first.
-    since: Instant,
-    _place: UserPlace,
-}
-
-impl FileTask {
-    /// Stores its message, or decides what else happens to the file.
-    async fn carry(self, waiter: Option<SubmitWaiter>) -> FileOutcome {
-        let Self { inbound, directory, name, .. } = &self;
-        let context = &inbound.context;
-        // Counted as a session until its file is gone: the end of the server waits for it.
-        let _open = ConnectionCount::new(&context.stop);
-        if let (Some(id), Some(spool)) = (name.id, context.spool())
-            && !spool.states(id).is_empty()
-        {
-            // A crash came between the message and the end of its file.
-            return remove(context, directory, name, None).await;
-        }
-        let opened = match self.open().await {
-            Ok(opened) => opened,
-            Err(ended) => return ended,
-        };
-        // Held until the message is stored or given up.
-        let _memory = match opened.large_kib() {
-            Some(kib) => Arc::clone(&self.heads).acquire_many_owned(kib).await.ok(),
-            None => None,
-        };
-        let (mut handed, tried, id) = match self.read(opened).await {
-            Ok(read) => read,
-            Err(ended) => return ended,
-        };
-        let places = handed.leave_out(&self.told);
-        let handed = Arc::new(handed);
-        let (why, mut told) = match self.store(&handed, id, waiter).await {
-            PickupResult::Done(told) => return remove(context, directory, &tried, told).await,
-            PickupResult::Divide(apart) => {
-                let (there, whole) = (Arc::clone(directory), Arc::clone(&handed));
-                match blocking::run(move || whole.divide(there.path(), &apart)).await {
-                    Ok(Ok(())) => return remove(context, directory, &tried, None).await,
-                    Ok(Err(error)) => (format!("it cannot be divided: {error}"), Vec::new()),
-                    Err(_) => return FileOutcome::Stuck,
-                }
-            }
-            PickupResult::Later(why, told) => (why, told),
-        };
-        if self.age(&handed) > context.live.load().config.delivery.give_up_after {
-            let reply = expired(&why);
-            let left = (0..places.len()).filter(|position| !told.contains(position));
-            let left: Vec<Refused> = left.map(|position| (position, reply.clone())).collect();
-            told.extend(report::report_refused(inbound, &handed, id, &left).await);
-            if told.len() == places.len() {
-                return remove(context, directory, &tried, None).await;
-            }
-        }
-        let told = told.into_iter().filter_map(|position| places.get(position).copied());
-        FileOutcome::Later(tried, why, told.collect())
-    }
-
-    /// Stores its message in the spool, as one of this server or of another one.
-    async fn store(&self, handed: &Arc<SubmittedFile>, id: QueueId, waiter: Option<SubmitWaiter>) -> PickupResult {
-        let waiter = waiter.filter(|waiter| waiter.may_hear_of(handed.uid));
-        let user = user::find(&self.inbound.context, handed.uid, &handed.submission.sender).await;
-        let (inbound, handed) = (Arc::clone(&self.inbound), Arc::clone(handed));
-        match handed.submission.adopted.clone() {
-            Some(adopted) => Box::pin(Import { inbound, handed, adopted, id, user: user.name }.run()).await,
-            None => {
-                let is_again = self.is_again;
-                PickupSession { inbound, handed, id, user, is_again, waiter, told: Vec::new() }.run().await
-            }
-        }
-    }
-
-    /// Returns how long it has waited. The file has the time that its owner has set, and must not wait for ever.
-    fn age(&self, handed: &SubmittedFile) -> Duration {
-        let written = Duration::from_secs((clock::unix_us() / 1_000_000).saturating_sub(handed.finished));
-        written.max(clock::now().saturating_duration_since(self.since))
-    }
-
-    async fn open(&self) -> Result<Opened, FileOutcome> {
-        let content_max = self.inbound.context.live.load().config.message.size_max;
-        let (directory, text) = (Arc::clone(&self.directory), self.name.text());
-        let open = move || Opened::open(rustix::fd::AsFd::as_fd(&*directory), &text, content_max);
-        match blocking::run(open).await {
-            Ok(Ok(opened)) => Ok(opened),
-            Ok(Err(trouble)) => Err(self.ended(trouble).await),
-            Err(_) => Err(FileOutcome::Stuck),
-        }
-    }
-
-    /// Reads it, and gives it the name with which it is tried.
-    async fn read(&self, opened: Opened) -> Result<(SubmittedFile, Name, QueueId), FileOutcome> {
-        let (context, directory, name) =
-            (Arc::clone(&self.inbound.context), Arc::clone(&self.directory), self.name.clone());
-        let read = blocking::run(move || {
-            let handed = opened.read()?;
-            // An id that was used for an attempt is not used again: the spool may have declared it done.
-            let id = match &handed.submission.adopted {
-                Some(adopted) => context.message_store.past_id(adopted.arrived.saturating_mul(1_000_000)),
-                None => context.message_store.next_id(),
-            };
-            let tried = Name { base: name.base.clone(), id: Some(id) };
-            directory.rename(&name.text(), &tried.text())?;
-            Ok::<_, PickupFileError>((handed, tried, id))
-        });
-        match read.await {
-            Ok(Ok(read)) => Ok(read),
-            Ok(Err(trouble)) => Err(self.ended(trouble).await),
-            Err(_) => Err(FileOutcome::Stuck),
-        }
-    }
-
-    async fn ended(&self, trouble: PickupFileError) -> FileOutcome {
-        match trouble {
-            PickupFileError::Gone => FileOutcome::Gone(None),
-            PickupFileError::Bad(why) => FileOutcome::Bad { why, aside: self.put_aside().await },
-            PickupFileError::Io(error) => {
-                FileOutcome::Later(self.name.clone(), format!("it cannot be read: {error}"), Vec::new())
-            }
-        }
-    }
-
-    /// Gives it a name that the server does not look at. `None`: it has its name.
-    async fn put_aside(&self) -> Option<String> {
-        let aside = self.name.base.replacen(MAIL, BAD, 1);
-        let (there, name) = (Arc::clone(&self.directory), self.name.text());
-        blocking::run(move || there.put_aside(&name, aside)).await.ok().and_then(Result::ok)
-    }
-}
-
-/// Returns the reply for the sender of a message that was not accepted for days.
-fn expired(why: &str) -> Reply {
-    let status = EnhancedCode::of(Outcome::Permanent, 4, 7);
-    Reply::new(ReplyCode::of(554), Some(status), &format!("Message was not taken in time: {why}"))
-}
-
-async fn remove(
-    context: &Context,
-    directory: &Arc<PickupDirectory>,
-    name: &Name,
-    told: Option<(SubmitWaiter, operator::delivery_watch::DeliveryWatch)>,
-) -> FileOutcome {
-    let (there, text) = (Arc::clone(directory), name.text());
-    match blocking::run(move || there.remove(&text)).await {
-        Ok(Err(error)) if error.kind() != std::io::ErrorKind::NotFound => {
-            let what = format!(
-                "{} is stored and cannot be removed: {error}; remove it before the next start, or its mail may go twice",
-                name.text()
-            );
-            warn(context, directory, &what);
-            FileOutcome::Stuck
-        }
-        _ => FileOutcome::Gone(told),
     }
 }
 
