@@ -14,6 +14,7 @@ mod breaker;
 mod cache;
 #[cfg(test)]
 mod cost;
+mod exchange;
 mod machine;
 mod mail_hosts;
 pub(crate) mod overrides;
@@ -46,6 +47,7 @@ pub use answer::RECORDS_MAX;
 use answer::{Answer, AnswerReading, CachedAnswer, Data, Kind, RecordSet};
 use breaker::{Breaker, Course};
 use cache::Cache;
+use exchange::QuestionExchange;
 pub(crate) use machine::MachineFiles;
 pub use mail_hosts::{Family, HOLD_MIN, HostAddresses, LocalIdentity, MailHost, MailHosts, NoHosts};
 use overrides::Overrides;
@@ -229,11 +231,15 @@ impl Resolver {
         let mut hosts = Hosts::default();
         let hosts = hosts.read_hosts_conf(files.hosts.as_bytes()).map(|()| hosts).unwrap_or_default();
         let hosts = Arc::new(hosts);
-        let client = |server: NameServerConfig| {
-            let edns = client(server.clone(), true, settings.timeout, &hosts)?;
-            Ok(Client { edns, plain: client(server, false, settings.timeout, &hosts)? })
+        let client = |server: SocketAddr| {
+            let library = name_server(server);
+            Ok(Client {
+                exchange: QuestionExchange::new(server),
+                edns: client(library.clone(), true, settings.timeout, &hosts)?,
+                plain: client(library, false, settings.timeout, &hosts)?,
+            })
         };
-        let clients = files.servers.iter().map(|server| client(name_server(*server)));
+        let clients = files.servers.iter().copied().map(client);
         let clients = clients.collect::<Result<Vec<_>, _>>().map_err(setup)?;
         let notes = files.warnings.iter().cloned().map(DnsNote::File).collect();
         let state = ResolverState {
@@ -245,7 +251,7 @@ impl Resolver {
         };
         Ok(Self(Arc::new(Inner {
             origin: ResolverOrigin { settings: settings.clone(), files },
-            servers: Servers::new(clients, settings.timeout),
+            servers: Servers::new(clients, Arc::clone(&hosts), settings.timeout),
             overrides: Overrides::new(&settings.overrides),
             hosts,
             timeout: settings.timeout,
@@ -563,9 +569,8 @@ fn client(
     options.timeout = timeout / 2;
     options.attempts = 1;
     options.cache_size = 0;
-    // A size that passes every path without fragments (RFC 6891 §6.2.5).
     options.edns0 = edns;
-    options.edns_payload_len = 1_232;
+    options.edns_payload_len = exchange::PAYLOAD;
     options.use_hosts_file = ResolveHosts::Never;
     options.max_active_requests = QUESTIONS_MAX + DELIVERY_QUESTIONS_MAX + SLOW_QUESTIONS_MAX;
     let mut client = builder.build()?;

@@ -8,16 +8,19 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use hickory_resolver::TokioResolver;
 use hickory_resolver::lookup::Lookup;
 use hickory_resolver::net::NetError;
+use hickory_resolver::proto::op::Query;
+use hickory_resolver::proto::rr::domain::usage;
 use hickory_resolver::proto::rr::{Name, RecordType};
+use hickory_resolver::{Hosts, TokioResolver};
 use tokio::time::{Instant as Timer, timeout_at};
 
+use super::exchange::QuestionExchange;
 use super::{answer, now};
 
 /// Time for which a silent server comes last.
@@ -30,12 +33,18 @@ const PATIENCE_MAX: Duration = Duration::from_secs(1);
 /// The servers, in the order of the configuration.
 pub(super) struct Servers {
     clients: Vec<Client>,
+    /// /etc/hosts, which the library answers from.
+    hosts: Arc<Hosts>,
     patience: Duration,
+    /// How long an answer by [`QuestionExchange`] is waited for before the library asks again.
+    exchange_time: Duration,
     memory: Mutex<Vec<Memory>>,
 }
 
 /// One server: a client of its own, so that it is known which server answered.
 pub(super) struct Client {
+    /// For the usual answers.
+    pub(super) exchange: QuestionExchange,
     pub(super) edns: TokioResolver,
     /// Client for a server that does not know EDNS.
     pub(super) plain: TokioResolver,
@@ -55,10 +64,11 @@ type Reply = Result<Lookup, NetError>;
 
 impl Servers {
     /// Servers with one client each; a question has `timeout` in all.
-    pub(super) fn new(mut clients: Vec<Client>, timeout: Duration) -> Self {
+    pub(super) fn new(mut clients: Vec<Client>, hosts: Arc<Hosts>, timeout: Duration) -> Self {
         clients.truncate(SERVERS_MAX);
         let memory = Mutex::new(vec![Memory::default(); clients.len()]);
-        Self { clients, patience: (timeout / 5).min(PATIENCE_MAX), memory }
+        let patience = (timeout / 5).min(PATIENCE_MAX);
+        Self { clients, hosts, patience, exchange_time: timeout / 4, memory }
     }
 
     /// Returns the answer of the first server that has one; of failures the last that is not silence. Ends with the
@@ -109,6 +119,12 @@ impl Servers {
         // The library's future is large, and many exist that are not polled.
         let asking = async |client: &TokioResolver| Box::pin(client.lookup(name.clone(), kind)).await;
         let is_old = self.memory().get(server).is_some_and(|memory| memory.is_old);
+        if !is_old && let Some(reply) = self.exchange(client, name, kind).await {
+            if self.clients.len() > 1 {
+                self.answered(server);
+            }
+            return reply;
+        }
         let mut reply = asking(if is_old { &client.plain } else { &client.edns }).await;
         // RFC 6891 §6.2.2
         if !is_old && reply.as_ref().is_err_and(answer::is_for_edns) {
@@ -122,11 +138,25 @@ impl Servers {
         if self.clients.len() > 1 {
             if reply.as_ref().is_err_and(answer::is_silence) {
                 self.silent(server, began);
-            } else if let Some(memory) = self.memory().get_mut(server) {
-                *memory = Memory { answered: Some(now()), silent: None, ..*memory };
+            } else {
+                self.answered(server);
             }
         }
         reply
+    }
+
+    /// Asks without the library; `None` where it has to ask.
+    async fn exchange(&self, client: &Client, name: &Name, kind: RecordType) -> Option<Reply> {
+        if is_answered_here(name) || self.hosts.lookup_static_host(&Query::query(name.clone(), kind)).is_some() {
+            return None;
+        }
+        tokio::time::timeout(self.exchange_time, client.exchange.ask(name, kind)).await.ok().flatten()
+    }
+
+    fn answered(&self, server: usize) {
+        if let Some(memory) = self.memory().get_mut(server) {
+            *memory = Memory { answered: Some(now()), silent: None, ..*memory };
+        }
     }
 
     /// Returns the servers in the order to ask them. One whose silence is over is first, for this question alone.
@@ -166,6 +196,13 @@ impl Servers {
     fn memory(&self) -> MutexGuard<'_, Vec<Memory>> {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Returns whether the library answers for a name by itself. RFC 6761, RFC 7686
+fn is_answered_here(name: &Name) -> bool {
+    [&*usage::LOCALHOST, &*usage::IN_ADDR_ARPA_127, &*usage::IP6_ARPA_1, &*usage::INVALID, &*usage::LOCAL, &*usage::ONION]
+        .iter()
+        .any(|zone| zone.zone_of(name))
 }
 
 /// Returns the first reply that comes; its question is open no more. With nothing open it never ends.
