@@ -39,6 +39,7 @@ mod outbound;
 mod pickup;
 mod resolve;
 mod routing;
+mod sabotage;
 pub mod server_clock;
 mod session;
 mod settle;

@@ -22,8 +22,7 @@ use crate::context::Context;
 use crate::dispatch::ConnectionSignal;
 use crate::outbound::Outbound;
 use crate::routing::Routing;
-#[cfg(test)]
-use crate::simulation::{Sabotage, is_sabotaged};
+use crate::sabotage::{Sabotage, is_sabotaged};
 use crate::transport::{Transport, Wait};
 use mail::Outcome;
 use observe::NextHop;
@@ -65,9 +64,7 @@ impl Patience {
     fn of(delivery: &Delivery, lane: Lane) -> Self {
         let Delivery { connect_time, greeting_time, command_time, .. } = *delivery;
         let Delivery { fast_connect_time, fast_greeting_time, fast_command_time, .. } = *delivery;
-        #[cfg(test)]
         let lane = if is_sabotaged(Sabotage::OneLane) { Lane::Slow } else { lane };
-        #[cfg(test)]
         if is_sabotaged(Sabotage::Patient) {
             let day = Duration::from_secs(86_400);
             return Self { connect: connect_time, greeting: day, command: day, all: day, hurry: day };
@@ -177,7 +174,6 @@ struct ConnectionOpening<'a> {
 impl ConnectionOpening<'_> {
     /// Orders hosts by the state that is known of them, as [`Hosts::order`].
     fn order(self, some: &mut [Candidate], is_wary: bool) {
-        #[cfg(test)]
         if is_sabotaged(Sabotage::PassOverNobody) {
             return;
         }
@@ -318,7 +314,6 @@ impl ConnectionOpening<'_> {
         let avoids = |extension| avoided.is_some_and(|avoided| avoided.contains(extension));
         let seconds = Duration::from_secs;
         let (end, transaction) = (delivery.end_time, delivery.transaction_time);
-        #[cfg(test)]
         let (end, transaction) =
             if is_sabotaged(Sabotage::Patient) { (patience.all, patience.all) } else { (end, transaction) };
         ClientSettings {
@@ -341,7 +336,6 @@ impl ConnectionOpening<'_> {
                 hurry: patience.hurry,
                 transaction,
                 farewell: FAREWELL_TIME,
-                #[cfg(test)]
                 reply_octets: if is_sabotaged(Sabotage::AllEars) {
                     usize::MAX
                 } else {

@@ -31,9 +31,8 @@ use crate::dns::NoHosts;
 use crate::message::{LoadError, OutboundMessage, ReadError};
 use crate::outbound::Outbound;
 use crate::resolve::SiteHosts;
+use crate::sabotage::{Sabotage, is_sabotaged};
 use crate::settle::{self, Attempt, AttemptOutcome};
-#[cfg(test)]
-use crate::simulation::{Sabotage, is_sabotaged};
 use crate::transport::Wait;
 use connect::next_hop;
 use connect_error::ConnectError;
@@ -230,7 +229,6 @@ impl AttemptWork<'_> {
     /// Gives results to the spool, and then the jobs to dispatch: not before, since a finished job may be loaded
     /// again.
     fn flush(&mut self) {
-        #[cfg(test)]
         if is_sabotaged(Sabotage::ForgetOutcome) {
             self.changes.clear();
         }
@@ -278,7 +276,6 @@ impl AttemptWork<'_> {
     /// Notes that a host deferred mail, so that other hosts of its site are tried next, if there are some; it has
     /// `count` hosts. Where the message is not tried again (`retry`), other mail still goes to the others.
     fn spare(&self, host: &Candidate, count: usize, retry: Option<Duration>) {
-        #[cfg(test)]
         if is_sabotaged(Sabotage::SameHostAgain) {
             return;
         }

@@ -11,17 +11,14 @@ use super::{AttemptWork, answers, extensions, learn, peer};
 use crate::dispatch::ConnectionSignal;
 use crate::message::Content;
 use crate::message::{LoadError, OutboundMessage, ReadError};
+use crate::sabotage::{Sabotage, is_sabotaged};
 use crate::settle::{Attempt, AttemptOutcome, Cause};
-#[cfg(test)]
-use crate::simulation::{Sabotage, is_sabotaged};
 use crate::transport::Wait;
 use mail::{Body, EnhancedCode, Outcome, QueueId};
 use os::{blocking, clock};
 use schedule::{Failure, Feedback, Hosts, Job, Lag, NextJob, Standing};
 use smtp::client::{Answer, ClientStep, ClientTransaction, Closing, Finished, Loss, Misfit, Stage};
-#[cfg(test)]
-use spool::{Change, Status, Store as _};
-use spool::{Pressure, State};
+use spool::{Change, Pressure, State, Status, Store as _};
 use std::collections::VecDeque;
 use std::future::Future;
 use std::net::SocketAddr;
@@ -226,7 +223,6 @@ impl OutboundSession<'_> {
 
     /// Returns whether the peer may have a message whole whose answer is missing.
     fn may_be_taken(&self) -> bool {
-        #[cfg(test)]
         if is_sabotaged(Sabotage::HangUp) {
             return false;
         }
@@ -298,7 +294,6 @@ impl OutboundSession<'_> {
     /// transaction of a list. No message is sent behind one that a host is late with, nor ahead to a host that failed
     /// last.
     fn is_light(&self) -> bool {
-        #[cfg(test)]
         if is_sabotaged(Sabotage::SendAhead) {
             return true;
         }
@@ -374,7 +369,6 @@ impl OutboundSession<'_> {
         };
         let now = self.link.now();
         self.link.session.begin(transaction, now);
-        #[cfg(test)]
         if is_sabotaged(Sabotage::RecordEarly)
             && let Some(spool) = self.work.context.spool()
         {
@@ -653,7 +647,6 @@ impl OutboundSession<'_> {
         if self.tried == 0 && !self.is_over_early() {
             return None;
         }
-        #[cfg(test)]
         if is_sabotaged(Sabotage::KnockAgain) {
             return None;
         }

@@ -5,9 +5,8 @@ use crate::deadline;
 use crate::intake::uncommitted::UncommittedMessages;
 use crate::intake::{DownRecipients, Enqueue, NewMessage};
 use crate::next_hop::smart_hosts;
+use crate::sabotage::{Sabotage, hold_back, is_sabotaged};
 use crate::settle::{self, ReportQueue};
-#[cfg(test)]
-use crate::simulation::{Sabotage, hold_back, is_sabotaged};
 use mail::{Envelope, QueueId};
 use observe::Event;
 use schedule::{AddResult, Class, Job, Positions, Scheduler};
@@ -125,7 +124,6 @@ impl Dispatch {
         };
         if let [_] = envelope.recipients.as_slice() {
             let name = encoded.destination(0);
-            #[cfg(test)]
             if is_sabotaged(Sabotage::SinglesLast)
                 && self.lock().scheduler.destination_view(name).is_some_and(|view| view.ready > 0)
             {

@@ -2,8 +2,7 @@
 
 use super::Dispatch;
 use crate::resolve::Site;
-#[cfg(test)]
-use crate::simulation::{Sabotage, is_sabotaged, let_go};
+use crate::sabotage::{Sabotage, is_sabotaged, let_go};
 use schedule::{ConnectionId, Feedback, Job, Lag, NextJob};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -53,7 +52,6 @@ impl Dispatch {
 
     /// Tells the scheduler that a connection waits for longer than the fast lane allows.
     pub(crate) fn lagging(&self, connection: ConnectionId, lag: Lag) {
-        #[cfg(test)]
         if is_sabotaged(Sabotage::OneLane) {
             return;
         }
@@ -70,7 +68,6 @@ impl Dispatch {
     /// Tells the scheduler that the peer of a connection is silent in a transaction: no job is sent behind it, and
     /// its place goes to others.
     pub(crate) fn silent(&self, connection: ConnectionId) {
-        #[cfg(test)]
         if is_sabotaged(Sabotage::OneLane) {
             return;
         }
@@ -79,7 +76,6 @@ impl Dispatch {
 
     /// Tells the scheduler that a connection waits for the answer to a whole message: no job is sent behind it.
     pub(crate) fn stalling(&self, connection: ConnectionId) {
-        #[cfg(test)]
         if is_sabotaged(Sabotage::OneLane) {
             return;
         }
@@ -99,10 +95,8 @@ impl Dispatch {
 
     /// A job is over and recorded.
     pub(crate) fn done(&self, connection: ConnectionId, job: &Job, feedback: Feedback, retry: Option<Duration>) {
-        #[cfg(test)]
         let retry = retry.filter(|_| !is_sabotaged(Sabotage::DropDeferred));
         self.with_scheduler(|scheduler, now| scheduler.job_done(connection, job, feedback, retry, now));
-        #[cfg(test)]
         for name in let_go(|name| self.lock().scheduler.destination_view(name).is_none_or(|view| view.ready == 0)) {
             self.with_scheduler(|scheduler, now| scheduler.restore(&name, now));
         }
@@ -121,7 +115,6 @@ impl Dispatch {
         failure: schedule::Failure,
         why: &str,
     ) -> Vec<Job> {
-        #[cfg(test)]
         let failure = if is_sabotaged(Sabotage::OneLane) { schedule::Failure::Refused } else { failure };
         let jobs = self.with_scheduler(|scheduler, now| scheduler.unreachable(connection, failure, why, now));
         self.lock().posts.remove(&connection);
@@ -143,7 +136,6 @@ impl Dispatch {
     /// Tells the scheduler that a connection is over. Returns the jobs that are deferred by it.
     pub(crate) fn closed(&self, connection: ConnectionId) -> Vec<Job> {
         let jobs = self.with_scheduler(|scheduler, now| scheduler.closed(connection, now));
-        #[cfg(test)]
         if is_sabotaged(Sabotage::KeepPosts) {
             return jobs;
         }

@@ -30,10 +30,11 @@ use crate::hosts::HostTable;
 use crate::message::{Deferrals, MessageReader};
 use crate::resolve;
 use crate::routing::Routing;
+use crate::sabotage::{Sabotage, is_sabotaged};
 use crate::server_clock::ServerClock;
 use crate::settle::{Reasons, Settler};
 #[cfg(test)]
-use crate::simulation::{Sabotage, Sizes, is_sabotaged};
+use crate::simulation::Sizes;
 pub(crate) use bounce::bounce;
 pub(crate) use connection_guard::ConnectionGuard;
 pub(crate) use connections::{ConnectTarget, ConnectionSignal};
@@ -124,7 +125,6 @@ impl fmt::Debug for Dispatch {
 fn waiting(entry: &Entry) -> QueueEntry {
     let owed = entry.state.status == Status::Owed;
     let held = entry.state.status == Status::Held;
-    #[cfg(test)]
     let held = held || owed && is_sabotaged(Sabotage::ForgetOwed);
     QueueEntry {
         message: entry.id,

@@ -3,8 +3,7 @@
 
 use super::task::Task;
 use super::{Dispatch, Renewal, rehome};
-#[cfg(test)]
-use crate::simulation::{Sabotage, is_sabotaged};
+use crate::sabotage::{Sabotage, is_sabotaged};
 use bytes::Bytes;
 use observe::{Event, Severity};
 use operator::queue::{DeliveryControl as _, Destinations};
@@ -57,9 +56,7 @@ pub(crate) async fn restore(dispatch: &Arc<Dispatch>, pass: Pass) {
     }
     // The next pass uses the configuration of its time: one pass is enough for all requests.
     let is_left = moved.left > 0;
-    #[cfg(test)]
     let is_left = is_left || is_sabotaged(Sabotage::PassOn);
-    #[cfg(test)]
     if is_sabotaged(Sabotage::PassEach) {
         dispatch.rehomes_again.store(false, Ordering::Release);
     }

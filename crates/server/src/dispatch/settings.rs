@@ -1,8 +1,7 @@
 //! The limits of the scheduler, from the configuration.
 
 use crate::config::{Config, DeliveryMode};
-#[cfg(test)]
-use crate::simulation::{Sabotage, is_sabotaged};
+use crate::sabotage::{Sabotage, is_sabotaged};
 use schedule::{ClockSteps, Settings};
 use std::time::Duration;
 
@@ -20,14 +19,8 @@ const DOWN_FIRST: Duration = Duration::from_secs(60);
 pub(super) fn settings(config: &Config, clock_steps: ClockSteps) -> Settings {
     let delivery = &config.delivery;
     let count = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
-    #[cfg(test)]
     let retry_max = delivery.retry_max.min(if is_sabotaged(Sabotage::Tireless) { DOWN_FIRST } else { Duration::MAX });
-    #[cfg(not(test))]
-    let retry_max = delivery.retry_max;
-    #[cfg(test)]
     let (learn_pace, isolate_lists) = (!is_sabotaged(Sabotage::NoPace), !is_sabotaged(Sabotage::ListsAhead));
-    #[cfg(not(test))]
-    let (learn_pace, isolate_lists) = (true, true);
     Settings {
         connections_max: count(delivery.connections_max),
         silent_max: count(delivery.connections_silent_max),

@@ -200,9 +200,16 @@ impl Servers {
 
 /// Returns whether the library answers for a name by itself. RFC 6761, RFC 7686
 fn is_answered_here(name: &Name) -> bool {
-    [&*usage::LOCALHOST, &*usage::IN_ADDR_ARPA_127, &*usage::IP6_ARPA_1, &*usage::INVALID, &*usage::LOCAL, &*usage::ONION]
-        .iter()
-        .any(|zone| zone.zone_of(name))
+    [
+        &*usage::LOCALHOST,
+        &*usage::IN_ADDR_ARPA_127,
+        &*usage::IP6_ARPA_1,
+        &*usage::INVALID,
+        &*usage::LOCAL,
+        &*usage::ONION,
+    ]
+    .iter()
+    .any(|zone| zone.zone_of(name))
 }
 
 /// Returns the first reply that comes; its question is open no more. With nothing open it never ends.

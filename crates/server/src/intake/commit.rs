@@ -16,8 +16,7 @@ use crate::deadline;
 use crate::message_store::MessageStore;
 use crate::routing::expansions::{MEMBERS_AT_ONCE, PlannedMessage};
 use crate::routing::message_properties::MessageProperties;
-#[cfg(test)]
-use crate::simulation::{Sabotage, is_sabotaged};
+use crate::sabotage::{Sabotage, is_sabotaged};
 use mail::{Envelope, QueueId};
 use observe::{Event, Severity};
 use os::blocking;
@@ -188,7 +187,6 @@ pub(super) async fn store_all(
 /// # Errors
 /// As [`append`]; nothing of them is stored.
 async fn append_together(spool: &Arc<Spool>, messages: &[FramedMessage]) -> Result<(), Error> {
-    #[cfg(test)]
     if messages.len() > 1 && is_sabotaged(Sabotage::KeepPartOfTransaction) {
         return Err(Error::TooLarge { bytes: 0, max: 0 });
     }
@@ -197,7 +195,6 @@ async fn append_together(spool: &Arc<Spool>, messages: &[FramedMessage]) -> Resu
 
 /// Declares stored messages of a transaction that failed done.
 fn roll_back(context: &Context, stored: &[NewMessage]) {
-    #[cfg(test)]
     if is_sabotaged(Sabotage::KeepPartOfTransaction) {
         return;
     }
@@ -308,7 +305,6 @@ pub(super) async fn append(spool: &Arc<Spool>, messages: &[FramedMessage]) -> Re
             hand_over(spool, first, messages)
         };
         match handed_over {
-            #[cfg(test)]
             Ok(_) if is_sabotaged(Sabotage::AnswerEarly) => return Ok(()),
             Ok(commit) => return commit.await,
             Err(Error::Busy) => spool.room(first).await?,

@@ -8,7 +8,8 @@ use crate::context::Context;
 use crate::message_store::MessageStore;
 use crate::routing::expansions::PlannedMessage;
 use crate::routing::message_properties::MessageProperties;
-use crate::simulation::{Sabotage, sabotage, spool_on, spool_with};
+use crate::sabotage::{self, Sabotage};
+use crate::simulation::{spool_on, spool_with};
 use bytes::Bytes;
 use mail::{AddressError, Client, Envelope, Node, Protocol, QueueId, QueueIds, Received, ReversePath};
 use schedule::Class;
@@ -324,7 +325,7 @@ async fn a_crash_leaves_all_messages_of_a_transaction_or_none() {
 /// The trials above notice a store that leaves a part of a transaction.
 #[tokio::test]
 async fn a_part_of_a_transaction_that_stays_is_noticed() {
-    let _guard = sabotage(Some(Sabotage::KeepPartOfTransaction));
+    let _guard = sabotage::begin(Some(Sabotage::KeepPartOfTransaction));
     let mut parts = 0;
     for fail_at in 0..3 {
         let (is_taken, stored) = Transaction::new(3, 1_000).await.commit(Origin::Session, Some(fail_at)).await;

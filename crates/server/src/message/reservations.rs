@@ -5,8 +5,7 @@
 //! that an operator bounces is not tried in that time; one that grew too old is not bounced, and the other way round.
 //! Reservations are in memory alone: after a crash a recipient waits, or is done and reported.
 
-#[cfg(test)]
-use crate::simulation::{Sabotage, is_sabotaged};
+use crate::sabotage::{Sabotage, is_sabotaged};
 use mail::QueueId;
 use schedule::Positions;
 use std::borrow::Cow;
@@ -38,7 +37,6 @@ impl Reservations {
 
     /// Returns the recipients that may be tried.
     pub(crate) fn unreserved<'a>(&self, id: QueueId, recipients: &'a Positions) -> Cow<'a, [u32]> {
-        #[cfg(test)]
         if is_sabotaged(Sabotage::Unclaimed) {
             return Cow::Borrowed(recipients.as_slice());
         }

@@ -37,8 +37,7 @@ pub(crate) use report::REPORT_OCTETS;
 pub(crate) use settler::{ReportQueue, Settler};
 
 use crate::deadline;
-#[cfg(test)]
-use crate::simulation::{Sabotage, is_sabotaged};
+use crate::sabotage::{Sabotage, is_sabotaged};
 use ::local::loops::is_from_outside;
 use dsn_batcher::Gathered;
 use mail::report::{Kind, wants};
@@ -313,7 +312,6 @@ fn put_off_reports(settler: &Arc<Settler>, attempt: &Attempt<'_>, judged: &mut [
         one.state = match kind {
             Kind::Failed => before.tried().until(parked()),
             Kind::Delayed => one.state,
-            #[cfg(test)]
             _ if is_sabotaged(Sabotage::OweDelivery) => before.until(parked()),
             kind => receipt::with_owed_report(*before, kind, parked()).unwrap_or(one.state),
         };
@@ -449,7 +447,6 @@ async fn report_to_sender(settler: &Arc<Settler>, attempt: &Attempt<'_>, judged:
         let (these, others) = rest.split_at_checked(count).unwrap_or((rest, &[]));
         mark(judged, these, told);
         rest = others;
-        #[cfg(test)]
         if is_sabotaged(Sabotage::RecordLate) {
             continue;
         }

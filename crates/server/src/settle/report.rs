@@ -11,8 +11,7 @@ use crate::context::Context;
 use crate::deadline;
 use crate::intake::{self, Enqueue};
 use crate::message::OutboundMessage;
-#[cfg(test)]
-use crate::simulation::{Sabotage, is_sabotaged};
+use crate::sabotage::{Sabotage, is_sabotaged};
 use mail::report::{Addressee, Kind, Original, RECIPIENTS_MAX, RecipientReport, Report, fitting, returns_content};
 use mail::{EnhancedCode, Outcome, Recipient, Reply};
 use observe::{Event, NextHop, Reason, ReportKind, Severity};
@@ -209,7 +208,6 @@ async fn store(
         Some(content) => Original::Headers(content),
         None => Original::None,
     };
-    #[cfg(test)]
     if is_sabotaged(Sabotage::DropReport) {
         return (ReportResult::Yes, report.recipients.len());
     }

@@ -3,8 +3,8 @@
 use super::book::{Answer, Taken};
 use super::host::{Fault, Mood, Point};
 use super::run;
-use super::sabotage::Sabotage;
 use super::scene::Scene;
+use crate::sabotage::Sabotage;
 use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);

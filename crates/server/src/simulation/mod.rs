@@ -34,7 +34,6 @@ mod race;
 mod random;
 mod receipts;
 mod run;
-mod sabotage;
 mod scene;
 mod sender;
 mod talk;
@@ -42,8 +41,8 @@ mod wire;
 mod world;
 
 use crate::config::Acknowledge;
+use crate::sabotage::Sabotage;
 pub(crate) use disk::{spool_on, spool_with};
-pub(crate) use sabotage::{Sabotage, begin as sabotage, hold_back, is_sabotaged, let_go};
 pub(crate) use world::Sizes;
 
 /// Seeds that once showed a fault.

@@ -4,9 +4,9 @@
 use super::book::Answer;
 use super::host::{Fault, Mood, Point};
 use super::run;
-use super::sabotage::Sabotage;
 use super::scene::Scene;
 use crate::config::{Config, DnsOverride, Host as Name, LogPath};
+use crate::sabotage::Sabotage;
 use std::net::IpAddr;
 use std::time::Duration;
 

@@ -2,8 +2,8 @@
 //! other.
 
 use super::run;
-use super::sabotage::Sabotage;
 use super::scene::Scene;
+use crate::sabotage::Sabotage;
 use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);

@@ -25,8 +25,7 @@ use crate::deliver::peer::{Peer, Unmet};
 use crate::hosts::TLS_SEEN_DAYS;
 use crate::next_hop::Endpoint;
 use crate::resolve::Candidate;
-#[cfg(test)]
-use crate::simulation::{Sabotage, is_sabotaged};
+use crate::sabotage::{Sabotage, is_sabotaged};
 use crate::tls::TlsInfo;
 use crate::transport::{Transport, Wait};
 use mail::{EnhancedCode, Outcome};
@@ -321,7 +320,6 @@ impl ConnectionOpening<'_> {
 
     /// Returns what TLS with a host did so far.
     fn tls_record(self, peer: &Candidate) -> TlsRecord {
-        #[cfg(test)]
         if is_sabotaged(Sabotage::ForgetTls) {
             return TlsRecord::Unknown;
         }

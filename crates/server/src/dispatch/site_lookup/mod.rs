@@ -10,8 +10,7 @@ use super::{ConnectTarget, Dispatch, DispatchState};
 use crate::completion_guard::CompletionGuard;
 use crate::dns::NoHosts;
 use crate::resolve::{self, Site};
-#[cfg(test)]
-use crate::simulation::{Sabotage, is_sabotaged};
+use crate::sabotage::{Sabotage, is_sabotaged};
 use futures_util::FutureExt as _;
 use futures_util::future::{Shared, WeakShared};
 use mail::{EnhancedCode, Outcome};
@@ -197,16 +196,19 @@ fn unplace(state: &mut DispatchState, name: &Arc<[u8]>, no: &NoHosts, now: Durat
 /// Returns a site as the scheduler takes it.
 fn assignment<'a>(site: &'a Site, expected: Option<Duration>, now: Duration) -> SiteAssignment<'a> {
     let rule = &site.rule;
-    #[cfg(test)]
-    let without = crate::config::EffectiveRule {
-        connections: 1_000,
-        messages_per_second: None,
-        recipients_per_transaction: 1_000,
-        messages_per_connection: u32::MAX,
-        ..rule.clone()
+    let without;
+    let rule = if is_sabotaged(Sabotage::ForgetLimits) {
+        without = crate::config::EffectiveRule {
+            connections: 1_000,
+            messages_per_second: None,
+            recipients_per_transaction: 1_000,
+            messages_per_connection: u32::MAX,
+            ..rule.clone()
+        };
+        &without
+    } else {
+        rule
     };
-    #[cfg(test)]
-    let rule = if is_sabotaged(Sabotage::ForgetLimits) { &without } else { rule };
     let count = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
     SiteAssignment {
         site: &site.name,

@@ -2,11 +2,11 @@
 
 use super::super::book::Book;
 use super::super::run::{Life, within};
-use super::super::sabotage::Sabotage;
 use super::check::{self, Terms};
 use super::memory::{self, Bounds};
 use super::net::{Net, outer};
 use super::script::Script;
+use crate::sabotage::Sabotage;
 use crate::transport::Internet;
 use std::fmt::Write as _;
 use std::net::SocketAddr;

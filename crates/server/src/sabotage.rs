@@ -1,6 +1,10 @@
-//! Faults made on purpose, one at a time.
+//! Faults made on purpose, one at a time, so that tests show that each safety check is noticed when it is missing.
+//!
+//! The code of a fault stands where the rule is that it breaks. Only a test makes one: in the product
+//! [`is_sabotaged`] is always false, and the compiler removes the fault.
 
-use std::cell::{Cell, RefCell};
+#[cfg(test)]
+pub(crate) use injection::{begin, hold_back, is_sabotaged, let_go};
 
 /// A rule that is broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +34,7 @@ pub(crate) enum Sabotage {
     /// A message with one recipient goes only when no other mail for its destination waits.
     SinglesLast,
     /// The number of jobs in memory has no limit.
+    #[cfg(test)]
     LoadAll,
     /// State of a connection stays when the connection ends.
     KeepPosts,
@@ -63,44 +68,67 @@ pub(crate) enum Sabotage {
     KeepPartOfTransaction,
 }
 
-impl Sabotage {
-    /// Those that lose mail or deliver it twice.
-    pub(super) const ALL: [Self; 5] =
-        [Self::AnswerEarly, Self::RecordEarly, Self::ForgetOutcome, Self::DropDeferred, Self::DropReport];
-}
-
-thread_local! {
-    static NOW: Cell<Option<Sabotage>> = const { Cell::new(None) };
-    static HELD_BACK: RefCell<Vec<Box<[u8]>>> = const { RefCell::new(Vec::new()) };
+/// Returns whether this rule is broken now.
+#[cfg(not(test))]
+pub(crate) const fn is_sabotaged(_: Sabotage) -> bool {
+    false
 }
 
 /// Keeps mail for a destination from going in line; [`let_go`] releases it.
-pub(crate) fn hold_back(destination: &[u8]) {
-    HELD_BACK.with_borrow_mut(|held| held.push(destination.into()));
+#[cfg(not(test))]
+pub(crate) const fn hold_back(_: &[u8]) {}
+
+/// Returns destinations whose mail was held back and may go.
+#[cfg(not(test))]
+pub(crate) const fn let_go(_: impl Fn(&[u8]) -> bool + Copy) -> [Box<[u8]>; 0] {
+    []
 }
 
-/// Destinations whose mail was held back and may go.
-pub(crate) fn let_go(may_go: impl Fn(&[u8]) -> bool) -> Vec<Box<[u8]>> {
-    HELD_BACK.with_borrow_mut(|held| held.extract_if(.., |name| may_go(name)).collect())
+#[cfg(test)]
+impl Sabotage {
+    /// Those that lose mail or deliver it twice.
+    pub(crate) const ALL: [Self; 5] =
+        [Self::AnswerEarly, Self::RecordEarly, Self::ForgetOutcome, Self::DropDeferred, Self::DropReport];
 }
 
-/// Returns whether this rule is broken now, on this thread.
-pub(crate) fn is_sabotaged(how: Sabotage) -> bool {
-    NOW.get() == Some(how)
-}
+#[cfg(test)]
+mod injection {
+    use super::Sabotage;
+    use std::cell::{Cell, RefCell};
 
-/// Breaks a rule until the guard goes.
-pub(crate) fn begin(how: Option<Sabotage>) -> Guard {
-    NOW.set(how);
-    HELD_BACK.take();
-    Guard(())
-}
+    thread_local! {
+        static NOW: Cell<Option<Sabotage>> = const { Cell::new(None) };
+        static HELD_BACK: RefCell<Vec<Box<[u8]>>> = const { RefCell::new(Vec::new()) };
+    }
 
-/// Ends it.
-pub(crate) struct Guard(());
+    /// Keeps mail for a destination from going in line; [`let_go`] releases it.
+    pub(crate) fn hold_back(destination: &[u8]) {
+        HELD_BACK.with_borrow_mut(|held| held.push(destination.into()));
+    }
 
-impl Drop for Guard {
-    fn drop(&mut self) {
-        NOW.set(None);
+    /// Returns destinations whose mail was held back and may go.
+    pub(crate) fn let_go(may_go: impl Fn(&[u8]) -> bool) -> Vec<Box<[u8]>> {
+        HELD_BACK.with_borrow_mut(|held| held.extract_if(.., |name| may_go(name)).collect())
+    }
+
+    /// Returns whether this rule is broken now, on this thread.
+    pub(crate) fn is_sabotaged(how: Sabotage) -> bool {
+        NOW.get() == Some(how)
+    }
+
+    /// Breaks a rule until the guard goes.
+    pub(crate) fn begin(how: Option<Sabotage>) -> Guard {
+        NOW.set(how);
+        HELD_BACK.take();
+        Guard(())
+    }
+
+    /// Ends it.
+    pub(crate) struct Guard(());
+
+    impl Drop for Guard {
+        fn drop(&mut self) {
+            NOW.set(None);
+        }
     }
 }
