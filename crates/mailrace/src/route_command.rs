@@ -254,7 +254,7 @@ fn delivery_json(one: &Delivery, hop: Option<&NextHop>) -> Value {
         "via": one.via,
         "sender": one.sender.as_ref().map(ToString::to_string),
         "controller": one.controller.as_deref(),
-        "hold": one.hold.as_deref(),
+        "hold": one.hold.as_ref().map(|why| &*why.text),
         "queue_only": one.queue_only,
         "acknowledge": one.acknowledge.map(route::resolve::Acknowledge::name),
         "copy": one.is_copy,

@@ -131,6 +131,10 @@ impl<'a> Event<'a> {
             Self::LostInput { .. } => ("lost_input", 2, Notice, Some(Session)),
             Self::TimedOut { .. } => ("timed_out", 2, Notice, Some(Session)),
 
+            // sendmail does not write of commands that it does not know, or in a wrong order.
+            Self::Rejected { ruleset: Ruleset::Command, reply, .. } if matches!(reply.code().get(), 500..=504) => {
+                ("rejected", 10, Notice, Some(Session))
+            }
             Self::Rejected { ruleset, .. } => {
                 let stop = match ruleset {
                     Ruleset::Relay => Accept,
@@ -140,6 +144,7 @@ impl<'a> Event<'a> {
                 };
                 ("rejected", 4, Notice, Some(stop))
             }
+            Self::Ruled { .. } => ("ruled", 4, Info, Some(Admit)),
             Self::TransactionRefused { .. } => ("transaction_refused", 5, Info, Some(Admit)),
             Self::Accepted { .. } => ("accepted", 5, Info, Some(Commit)),
             Self::Queued { .. } => ("queued", 9, Info, Some(Commit)),
@@ -156,6 +161,7 @@ impl<'a> Event<'a> {
             Self::TlsClientFailed { .. } => ("tls_client_failed", 6, Warning, Some(Deliver)),
             Self::DestinationDown { .. } => ("destination_down", 6, Notice, Some(Dispatch)),
             Self::DestinationUp { .. } => ("destination_up", 6, Info, Some(Dispatch)),
+            Self::HoldEnded { .. } => ("hold_ended", 0, Info, Some(Dispatch)),
             Self::QueueCommand { .. } => ("queue_command", 0, Info, Some(Dispatch)),
 
             Self::Spool { severity, .. } => ("spool", 1, severity, Some(Commit)),
@@ -199,9 +205,15 @@ impl<'a> Event<'a> {
             | Self::RecipientsDiscarded { id, .. }
             | Self::Cloned { id, .. }
             | Self::Delivery { id, .. }
+            | Self::HoldEnded { id, .. }
             | Self::Reported { id, .. }
             | Self::Unreportable { id, .. } => Some(id),
-            Self::BareNewline { id, .. }
+            Self::EarlyTalker { id, .. }
+            | Self::AuthFailed { id, .. }
+            | Self::ForeignProtocol { id, .. }
+            | Self::NoMail { id, .. }
+            | Self::Ruled { id, .. }
+            | Self::BareNewline { id, .. }
             | Self::LimitReached { id, .. }
             | Self::LostInput { id, .. }
             | Self::TimedOut { id, .. }
@@ -243,6 +255,7 @@ impl<'a> Event<'a> {
             | Self::LostInput { relay, .. }
             | Self::TimedOut { relay, .. }
             | Self::Rejected { relay, .. }
+            | Self::Ruled { relay, .. }
             | Self::TransactionRefused { relay, .. }
             | Self::Accepted { relay, .. } => Some(relay),
             _ => None,

@@ -55,6 +55,8 @@ pub enum Counter {
     DestinationsUp,
     /// Changes of the queue by operators.
     QueueCommands,
+    /// Recipients that were held for a time that is over.
+    HoldsEnded,
     /// Clients that spoke before the greeting.
     EarlyTalkers,
     /// Answers of block lists that name a client.
@@ -169,7 +171,7 @@ const BOTH: [Done; 2] = [Done::Ok, Done::Failed];
 const REFUSED: usize = 1;
 const REJECTED: usize = REFUSED + LIMITS;
 const PLAIN: usize = REJECTED + 2 * RULESETS;
-const TLS: usize = PLAIN + 15;
+const TLS: usize = PLAIN + 16;
 const DELIVERY: usize = TLS + 8;
 const REPORTS: usize = DELIVERY + 2 * Outcome::ALL.len() + 3;
 const DESTINATIONS: usize = REPORTS + ReportKind::ALL.len() + 1 + BOTH.len();
@@ -199,6 +201,7 @@ impl Counter {
             Self::ConfigWarnings,
             Self::Discarded,
             Self::Cloned,
+            Self::HoldsEnded,
         ];
         let reasons = Unreached::ALL.into_iter();
         let reasons = reasons.flat_map(|what| Reason::ALL.map(|reason| Self::DeliveryReasons(what, reason)));
@@ -244,6 +247,7 @@ impl Counter {
             Self::ConfigWarnings => PLAIN + 12,
             Self::Discarded => PLAIN + 13,
             Self::Cloned => PLAIN + 14,
+            Self::HoldsEnded => PLAIN + 15,
             Self::Tls(done) => TLS + done as usize,
             Self::Auth(done) => TLS + 2 + done as usize,
             Self::Reloads(done) => TLS + 4 + done as usize,
@@ -327,6 +331,7 @@ impl Counter {
             Self::ConfigWarnings => ("config_warnings_total", "Warnings about the configuration."),
             Self::Discarded => ("smtpd_discarded_total", "Messages accepted and dropped, as a map says."),
             Self::Cloned => ("smtpd_cloned_total", "Messages that a transaction became beside its first."),
+            Self::HoldsEnded => ("queue_holds_ended_total", "Recipients that were held for a time that is over."),
             Self::Spool(_) => ("spool_events_total", "Events of the spool, by severity."),
             Self::LogDropped => ("log_lines_dropped_total", "Lines of the log that were lost."),
             Self::InternalErrors => ("internal_errors_total", "Faults of mailrace itself."),
@@ -403,6 +408,7 @@ pub fn increments(event: &Event<'_>) -> impl Iterator<Item = (Counter, u64)> {
         Event::DestinationDown { .. } => one(Counter::DestinationsDown),
         Event::DestinationUp { .. } => one(Counter::DestinationsUp),
         Event::QueueCommand { .. } => one(Counter::QueueCommands),
+        Event::HoldEnded { recipients, .. } => [Some((Counter::HoldsEnded, recipients)), None, None, None, None],
         Event::LogDropped { lines } => [Some((Counter::LogDropped, lines)), None, None, None, None],
         Event::Started { .. }
         | Event::Hardening { .. }
@@ -413,6 +419,8 @@ pub fn increments(event: &Event<'_>) -> impl Iterator<Item = (Counter, u64)> {
         | Event::LoginOverLimit { .. }
         // For recipients whose messages are dropped whole, the message is counted.
         | Event::ExtensionAvoided { .. }
+        // Another event counts the message.
+        | Event::Ruled { .. }
         | Event::RecipientsDiscarded { .. } => [None; 5],
         Event::Connected { .. } => one(Counter::Connections),
         Event::ConnectionRefused { limit, .. } | Event::LimitReached { limit, .. } => one(Counter::Refused(limit)),

@@ -4,7 +4,7 @@
 //! the writers escape and shorten. [`Event::class`] has the name and severity of an event.
 
 use crate::class::Severity;
-use crate::{Limit, NextHop, Reason, Relay, ReportKind, Stat};
+use crate::{Fate, Limit, NextHop, Reason, Relay, ReportKind, Ruleset, SaslError, Stat};
 use mail::{Body, EnhancedCode, MtPriority, Protocol, QueueId, Reply};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -140,6 +140,8 @@ pub enum Event<'a> {
     },
     /// The client spoke before the greeting, and nothing it says is done.
     EarlyTalker {
+        /// The queue id of the session: its first message gets it.
+        id: Option<QueueId>,
         /// The client.
         relay: Relay<'a>,
         /// Since the connection began.
@@ -194,12 +196,16 @@ pub enum Event<'a> {
     },
     /// Credentials were wrong, the exchange was broken off, or they could not be checked.
     AuthFailed {
+        /// The queue id of the session: its first message gets it.
+        id: Option<QueueId>,
         /// The client.
         relay: Relay<'a>,
         /// The user it claimed to be, if it got so far.
         identity: Option<&'a str>,
         /// `PLAIN`, `SCRAM-SHA-256`
         mechanism: &'a str,
+        /// The result that a library of SASL would give.
+        error: SaslError,
         /// Why, without the secret.
         reason: &'a str,
     },
@@ -217,6 +223,8 @@ pub enum Event<'a> {
     },
     /// The client speaks HTTP or another protocol; the session is closed.
     ForeignProtocol {
+        /// The queue id of the session: its first message gets it.
+        id: Option<QueueId>,
         /// The client.
         relay: Relay<'a>,
         /// Its line.
@@ -244,6 +252,8 @@ pub enum Event<'a> {
     },
     /// The session ended without a message or a question.
     NoMail {
+        /// The queue id of the session: its first message would have got it.
+        id: Option<QueueId>,
         /// The client.
         relay: Relay<'a>,
         /// Name of the listener.
@@ -284,6 +294,19 @@ pub enum Event<'a> {
         relay: Relay<'a>,
         /// The reply to it.
         reply: &'a Reply,
+    },
+    /// An entry of the access map decides that a message is taken and not delivered as usual.
+    Ruled {
+        /// The message, if it has an id.
+        id: Option<QueueId>,
+        /// The ruleset of the sender or of recipients.
+        ruleset: Ruleset,
+        /// The sender `<a@b>` or the recipient.
+        arg1: &'a str,
+        /// The client.
+        relay: Relay<'a>,
+        /// The decision.
+        fate: Fate<'a>,
     },
     /// A transaction ended and no recipient was left, or its content was refused: `nrcpts=0`.
     TransactionRefused {
@@ -357,6 +380,8 @@ pub enum Event<'a> {
     /// A message is one more of the same transaction, because its recipients are to be kept apart: members of a list
     /// with an owner, above all.
     Cloned {
+        /// The first message of the transaction.
+        first: QueueId,
         /// The message.
         id: QueueId,
         /// Its sender.
@@ -461,6 +486,18 @@ pub enum Event<'a> {
         uid: u32,
     },
 
+    /// The time for which recipients of a message were held is over: they wait for delivery.
+    HoldEnded {
+        /// The message.
+        id: QueueId,
+        /// Of these recipients.
+        recipients: u64,
+        /// The rule or the person that held them.
+        by: &'a str,
+        /// The reason of the hold.
+        why: &'a str,
+    },
+
     /// Something in the spool that a person may have to know.
     Spool {
         /// How grave.
@@ -480,49 +517,4 @@ pub enum Event<'a> {
         /// The assumption that did not hold.
         text: &'a str,
     },
-}
-
-/// Where something was refused, by the names of sendmail's rulesets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Ruleset {
-    /// `check_relay`: the connection.
-    Relay,
-    /// `check_helo`: HELO, EHLO, LHLO.
-    Helo,
-    /// `check_mail`: the sender.
-    Mail,
-    /// `check_rcpt`: a recipient.
-    Rcpt,
-    /// `check_data`: before the content.
-    Data,
-    /// `check_eom`: the content, or that it could not be stored.
-    Eom,
-    /// `check_vrfy`
-    Vrfy,
-    /// `check_expn`
-    Expn,
-    /// `check_command`: any other command; sendmail has no such ruleset.
-    Command,
-}
-
-impl Ruleset {
-    /// The name in the log.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Relay => "check_relay",
-            Self::Helo => "check_helo",
-            Self::Mail => "check_mail",
-            Self::Rcpt => "check_rcpt",
-            Self::Data => "check_data",
-            Self::Eom => "check_eom",
-            Self::Vrfy => "check_vrfy",
-            Self::Expn => "check_expn",
-            Self::Command => "check_command",
-        }
-    }
-
-    /// Every ruleset.
-    pub const ALL: [Self; 9] =
-        [Self::Relay, Self::Helo, Self::Mail, Self::Rcpt, Self::Data, Self::Eom, Self::Vrfy, Self::Expn, Self::Command];
 }

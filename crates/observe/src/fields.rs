@@ -3,7 +3,7 @@
 //! JSON is written from it; the test of the sendmail lines looks values up in it. The names are those of sendmail's
 //! fields where it has the field.
 
-use crate::{Event, NextHop, Relay};
+use crate::{Event, Fate, NextHop, Relay};
 use mail::{EnhancedCode, QueueId, Reply};
 use std::net::IpAddr;
 use std::time::Duration;
@@ -107,6 +107,14 @@ impl<'a> Event<'a> {
                     }
                 }
             }
+            Self::Ruled { ruleset, arg1, fate, .. } => {
+                v.text("ruleset", ruleset.name());
+                v.text("arg1", arg1);
+                match fate {
+                    Fate::Discard => (v.0)("discard", Value::Flag(true)),
+                    Fate::Quarantine(reason) => v.text("quarantine", reason),
+                }
+            }
             Self::TransactionRefused { from, size, protocol, daemon, .. } => {
                 v.text("from", from);
                 v.number("size", size);
@@ -159,7 +167,10 @@ impl<'a> Event<'a> {
                 (v.0)("to", Value::List(to));
                 v.text("stat", "discarded");
             }
-            Self::Cloned { owner, .. } => v.text("owner", owner),
+            Self::Cloned { first, owner, .. } => {
+                (v.0)("first", Value::Id(first));
+                v.text("owner", owner);
+            }
             _ => return false,
         }
         true
@@ -268,6 +279,12 @@ impl<'a> Event<'a> {
             Self::DestinationUp { destination, down } => {
                 v.text("destination", destination);
                 (v.0)("down", Value::Seconds(down));
+            }
+            Self::HoldEnded { recipients, by, why, .. } => {
+                v.text("hold", "ended");
+                v.number("recipients", recipients);
+                v.text("by", by);
+                v.text("why", why);
             }
             Self::QueueCommand { what, messages, recipients, uid, .. } => {
                 v.text("queue", what);

@@ -18,11 +18,15 @@ pub mod json;
 mod limit;
 pub mod reason;
 mod relay;
+mod ruleset;
+mod sasl;
 pub mod sendmail;
 
 pub use class::{Class, Severity, Stop};
 pub use delivery::{NextHop, ReportKind, Stat};
-pub use event::{Controller, Event, Ruleset};
+pub use event::{Controller, Event};
 pub use limit::Limit;
 pub use reason::Reason;
 pub use relay::Relay;
+pub use ruleset::{Fate, Ruleset};
+pub use sasl::SaslError;

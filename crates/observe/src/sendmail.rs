@@ -5,11 +5,12 @@
 //! `, ` into the fields written here; only the last field may hold free text. See `escape`.
 
 mod delivery;
+mod ruling;
 
 pub(crate) use delivery::split;
 
 use crate::escape::{self, TextPosition};
-use crate::{Event, Limit, Relay};
+use crate::{Event, Limit, Relay, Ruleset, SaslError};
 use mail::Reply;
 use std::fmt::Write as _;
 use std::net::IpAddr;
@@ -27,7 +28,11 @@ const TAG_MAX: usize = 64;
 const PATH_MAX: usize = 300;
 const MSGID_MAX: usize = 300;
 const REPLY_MAX: usize = 400;
+const STAT_MAX: usize = 400;
 const WORD_MAX: usize = 64;
+/// Fields about OpenSSL behind the reason of a failed handshake: a fatal error of the protocol, none of the system.
+/// Readers of the log expect them in this place.
+const TLS_ERROR: &str = ", SSL_error=1, errno=0, retry=-1";
 const TEXT_MAX: usize = 1_200;
 
 /// A moment in the zone of the machine, as far as a line shows it.
@@ -74,7 +79,7 @@ pub fn write<'a>(event: &Event<'a>, out: &mut String) -> Option<Event<'a>> {
             None
         }
         _ => {
-            if !write_session(event, out) && !delivery::write(event, out) {
+            if !write_session(event, out) && !ruling::write(event, out) && !delivery::write(event, out) {
                 write_process(event, out);
             }
             None
@@ -90,21 +95,26 @@ pub fn write<'a>(event: &Event<'a>, out: &mut String) -> Option<Event<'a>> {
 
 /// The queue id, `NOQUEUE` where a client has none yet, nothing where sendmail has nothing.
 fn write_id(event: &Event<'_>, out: &mut String) {
-    if let Some(id) = event.id() {
+    // The id of the first message of a transaction stands before that of its clone.
+    let id = if let Event::Cloned { first, .. } = event { Some(*first) } else { event.id() };
+    if let Some(id) = id {
         escape::push_id(out, id);
         out.push_str(": ");
-    } else if event.relay().is_some()
-        && !matches!(event, Event::StartTls { .. } | Event::Auth { .. })
-        && !is_full(event)
-    {
+    } else if event.relay().is_some() && !is_without_session(event) {
         out.push_str("NOQUEUE: ");
     }
 }
 
-/// True for the refusals that concern every client, which sendmail logs about the listener.
-const fn is_full(event: &Event<'_>) -> bool {
-    let Event::ConnectionRefused { limit, .. } = event else { return false };
-    matches!(limit, Limit::AcceptConnectionsMax | Limit::ListenConnectionsMax | Limit::AcceptRate)
+/// True for the lines about clients that sendmail writes with neither an id nor `NOQUEUE`.
+const fn is_without_session(event: &Event<'_>) -> bool {
+    matches!(
+        event,
+        Event::StartTls { .. }
+            | Event::TlsFailed { .. }
+            | Event::Auth { .. }
+            | Event::ConnectionRefused { .. }
+            | Event::Rejected { ruleset: Ruleset::Relay, .. }
+    )
 }
 
 /// `from,size,class,nrcpts,msgid,bodytype,proto,daemon,relay`, in this order.
@@ -159,7 +169,7 @@ fn write_session(event: &Event<'_>, out: &mut String) -> bool {
         Event::ConnectionRefused { relay, daemon, limit, value, max, reply } => {
             write_connection_refused(relay, daemon, limit, (value, max), reply, out);
         }
-        Event::EarlyTalker { relay, after_seconds } => {
+        Event::EarlyTalker { relay, after_seconds, .. } => {
             write_relay("rejecting commands from ", relay, out);
             put(out, format_args!(" due to pre-greeting traffic after {after_seconds} seconds"));
         }
@@ -183,6 +193,7 @@ fn write_session(event: &Event<'_>, out: &mut String) -> bool {
         }
         Event::TlsFailed { relay, reason } => {
             value(out, "STARTTLS=server, error: accept failed=-1, reason=", reason, PATH_MAX);
+            out.push_str(TLS_ERROR);
             write_relay(", relay=", relay, out);
         }
         Event::Auth { relay, identity, mechanism } => {
@@ -191,9 +202,8 @@ fn write_session(event: &Event<'_>, out: &mut String) -> bool {
             word(out, ", mech=", mechanism);
             out.push_str(", bits=0");
         }
-        Event::AuthFailed { relay, identity, mechanism, reason } => {
-            word(out, "AUTH failure (", mechanism);
-            value(out, "): ", reason, PATH_MAX);
+        Event::AuthFailed { relay, identity, mechanism, error, reason, .. } => {
+            write_auth_failure(mechanism, error, reason, out);
             // Always there, so that a line can be told by it; empty: no name was given.
             value(out, ", user=", identity.unwrap_or_default(), 2 * WORD_MAX);
             write_relay(", relay=", relay, out);
@@ -203,9 +213,9 @@ fn write_session(event: &Event<'_>, out: &mut String) -> bool {
             put(out, format_args!(", recipients={count}, limit=auth.recipients_hour_max, max={max}"));
             write_relay(", relay=", relay, out);
         }
-        Event::ForeignProtocol { relay, command } => {
-            value(out, "probable open proxy: command=", command, WORD_MAX);
-            write_relay(", relay=", relay, out);
+        Event::ForeignProtocol { relay, command, .. } => {
+            write_relay("", relay, out);
+            value(out, ": probable open proxy: command=", command, WORD_MAX);
         }
         Event::BareNewline { relay, refused, .. } => {
             out.push_str("bare CR or LF ");
@@ -216,7 +226,7 @@ fn write_session(event: &Event<'_>, out: &mut String) -> bool {
             put(out, format_args!("limit={}, max={max}", limit.name()));
             write_relay(", relay=", relay, out);
         }
-        Event::NoMail { relay, daemon } => {
+        Event::NoMail { relay, daemon, .. } => {
             write_relay("", relay, out);
             word(out, " did not issue MAIL/EXPN/VRFY/ETRN during connection to ", daemon);
         }
@@ -233,19 +243,20 @@ fn write_session(event: &Event<'_>, out: &mut String) -> bool {
             write_relay("timeout waiting for input from ", relay, out);
             value(out, " during ", during, WORD_MAX);
         }
-        Event::Rejected { ruleset, arg1, arg2, relay, reply, .. } => {
-            put(out, format_args!("ruleset={}", ruleset.name()));
-            for (key, arg) in [(", arg1=", arg1), (", arg2=", arg2)] {
-                if let Some(arg) = arg {
-                    value(out, key, arg, PATH_MAX);
-                }
-            }
-            write_relay(", relay=", relay, out);
-            write_reply(reply, out);
-        }
         _ => return false,
     }
     true
+}
+
+/// `AUTH failure (LOGIN): authentication failure (-13) SASL(-13): authentication failure: reason`.
+fn write_auth_failure(mechanism: &str, error: SaslError, reason: &str, out: &mut String) {
+    word(out, "AUTH failure (", mechanism);
+    let (words, number) = (error.words(), error.number());
+    put(out, format_args!("): {words} ({number}) SASL({number}): {words}: "));
+    // Readers of the log take the reason up to the first comma.
+    for (index, part) in reason.split(',').enumerate() {
+        value(out, if index > 0 { ";" } else { "" }, part, PATH_MAX);
+    }
 }
 
 /// About the listener when it is full for all clients, else as a ruleset would refuse the client.

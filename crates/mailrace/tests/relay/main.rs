@@ -22,6 +22,7 @@ mod maps;
 mod operator;
 mod outside;
 mod poison;
+mod readers;
 mod report;
 mod restart;
 mod routes;

@@ -4,7 +4,9 @@
 //! and may hold anything; a `, ` in `reply=` becomes `,\040` as in every other value, where sendmail leaves it and
 //! another server can write fields into its log.
 
-use super::{HOST_MAX, PATH_MAX, end, put, value, word, write_address, write_reply_text};
+use super::{
+    HOST_MAX, PATH_MAX, STAT_MAX, TLS_ERROR, WORD_MAX, end, put, value, word, write_address, write_reply_text,
+};
 use crate::escape::{self, TextPosition};
 use crate::{Event, NextHop, Stat};
 use std::time::Duration;
@@ -18,7 +20,6 @@ const CONTROLLER_MAX: usize = 83;
 /// The octets that such a field takes from the recipients.
 const CONTROLLER_FIELD_MAX: usize = CONTROLLER_MAX + ", ctladdr= (4294967295/4294967295)".len();
 const REPLY_MAX: usize = 250;
-const STAT_MAX: usize = 400;
 
 /// The event with as many recipients as go on one line, and the event with the others.
 pub(crate) fn split<'a>(event: &Event<'a>) -> (Event<'a>, Option<Event<'a>>) {
@@ -113,7 +114,10 @@ pub(super) fn write(event: &Event<'_>, out: &mut String) -> bool {
             end(out, ": ", text);
         }
         Event::Discarded { .. } => out.push_str("discarded"),
-        Event::Cloned { owner, .. } => value(out, "clone: owner=", owner, PATH_MAX),
+        Event::Cloned { id, owner, .. } => {
+            escape::push_id(out, id);
+            value(out, ": clone: owner=", owner, PATH_MAX);
+        }
         Event::Unreportable { text, .. } => end(out, "report cannot be delivered: ", text),
         Event::StartTlsClient { relay, version, cipher, bits, verify } => {
             out.push_str("STARTTLS=client");
@@ -125,6 +129,7 @@ pub(super) fn write(event: &Event<'_>, out: &mut String) -> bool {
         }
         Event::TlsClientFailed { relay, reason } => {
             value(out, "STARTTLS=client, error: connect failed=-1, reason=", reason, PATH_MAX);
+            out.push_str(TLS_ERROR);
             write_host(relay, out);
         }
         Event::DestinationDown { destination, why, retry } => {
@@ -135,6 +140,11 @@ pub(super) fn write(event: &Event<'_>, out: &mut String) -> bool {
         Event::DestinationUp { destination, down } => {
             value(out, "destination=", destination, HOST_MAX);
             write_time(", state=up, down=", down, out);
+        }
+        Event::HoldEnded { recipients, by, why, .. } => {
+            put(out, format_args!("hold=ended, recipients={recipients}"));
+            value(out, ", by=", by, WORD_MAX);
+            end(out, ", why=", why);
         }
         Event::QueueCommand { what, messages, recipients, uid, .. } => {
             word(out, "queue=", what);

@@ -7,7 +7,7 @@ mod delivery;
 
 use crate::kinds;
 use mail::{Body, Node, Protocol, QueueId, Reply, ReplyCode, Session};
-use observe::{Event, Limit, Relay, Ruleset, Severity};
+use observe::{Event, Fate, Limit, Relay, Ruleset, SaslError, Severity};
 use std::net::{IpAddr, Ipv4Addr};
 
 const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 7));
@@ -89,6 +89,28 @@ fn mail_lines(id: QueueId) -> Vec<(Event<'static>, &'static str)> {
         ),
         (
             Event::Rejected {
+                id: Some(id),
+                ruleset: Ruleset::Rcpt,
+                arg1: Some("<nobody@lab.test>"),
+                arg2: None,
+                relay: LOCAL,
+                reply: reply(550, "5.1.1 <nobody@lab.test>... User unknown"),
+            },
+            "ID: <nobody@lab.test>... User unknown",
+        ),
+        (
+            Event::Rejected {
+                id: Some(id),
+                ruleset: Ruleset::Expn,
+                arg1: Some("root"),
+                arg2: None,
+                relay: NAMED,
+                reply: reply(502, "5.7.0 Sorry, we do not allow this operation"),
+            },
+            "ID: mx.ext.test [192.0.2.7]: EXPN root [rejected]",
+        ),
+        (
+            Event::Rejected {
                 id: None,
                 ruleset: Ruleset::Relay,
                 arg1: Some("mx.ext.test"),
@@ -96,13 +118,27 @@ fn mail_lines(id: QueueId) -> Vec<(Event<'static>, &'static str)> {
                 relay: NAMED,
                 reply: reply(554, "5.7.1 Listed, see\nhttps://list.test/"),
             },
-            "NOQUEUE: ruleset=check_relay, arg1=mx.ext.test, arg2=192.0.2.7, relay=mx.ext.test [192.0.2.7], \
+            "ruleset=check_relay, arg1=mx.ext.test, arg2=192.0.2.7, relay=mx.ext.test [192.0.2.7], \
              reject=554 5.7.1 Listed, see https://list.test/",
         ),
     ]
 }
 
-fn accept_lines() -> Vec<(Event<'static>, &'static str)> {
+fn ruled_lines(id: QueueId) -> Vec<(Event<'static>, &'static str)> {
+    let ruled = |ruleset, arg1, fate| Event::Ruled { id: Some(id), ruleset, arg1, relay: NAMED, fate };
+    vec![
+        (
+            ruled(Ruleset::Mail, "<a@drop.test>", Fate::Discard),
+            "ID: ruleset=check_mail, arg1=<a@drop.test>, relay=mx.ext.test [192.0.2.7], discard",
+        ),
+        (
+            ruled(Ruleset::Rcpt, "<b@lab.test>", Fate::Quarantine("held by map")),
+            "ID: ruleset=check_rcpt, arg1=<b@lab.test>, relay=mx.ext.test [192.0.2.7], quarantine=held by map",
+        ),
+    ]
+}
+
+fn accept_lines(id: QueueId) -> Vec<(Event<'static>, &'static str)> {
     let busy = reply(421, "4.3.2 Too many connections");
     vec![
         (Event::Connected { relay: NAMED, daemon: "MTA" }, "NOQUEUE: connect from mx.ext.test [192.0.2.7]"),
@@ -126,12 +162,12 @@ fn accept_lines() -> Vec<(Event<'static>, &'static str)> {
                 max: 50,
                 reply: busy,
             },
-            "NOQUEUE: ruleset=check_relay, arg1=[192.0.2.7], arg2=192.0.2.7, relay=[192.0.2.7], \
+            "ruleset=check_relay, arg1=[192.0.2.7], arg2=192.0.2.7, relay=[192.0.2.7], \
              reject=421 4.3.2 Too many connections",
         ),
         (
-            Event::EarlyTalker { relay: NAMED, after_seconds: 3 },
-            "NOQUEUE: rejecting commands from mx.ext.test [192.0.2.7] due to pre-greeting traffic after 3 seconds",
+            Event::EarlyTalker { id: Some(id), relay: NAMED, after_seconds: 3 },
+            "ID: rejecting commands from mx.ext.test [192.0.2.7] due to pre-greeting traffic after 3 seconds",
         ),
         (
             Event::DnsblListed {
@@ -164,20 +200,36 @@ fn session_lines(id: QueueId) -> Vec<(Event<'static>, &'static str)> {
         ),
         (
             Event::TlsFailed { relay: NAMED, reason: "no cipher suites in common" },
-            "NOQUEUE: STARTTLS=server, error: accept failed=-1, reason=no cipher suites in common, \
-             relay=mx.ext.test [192.0.2.7]",
+            "STARTTLS=server, error: accept failed=-1, reason=no cipher suites in common, \
+             SSL_error=1, errno=0, retry=-1, relay=mx.ext.test [192.0.2.7]",
         ),
         (
             Event::Auth { relay: NAMED, identity: "ann", mechanism: "PLAIN" },
             "AUTH=server, relay=mx.ext.test [192.0.2.7], authid=ann, mech=PLAIN, bits=0",
         ),
         (
-            Event::AuthFailed { relay: NAMED, identity: Some("ann"), mechanism: "LOGIN", reason: "wrong password" },
-            "NOQUEUE: AUTH failure (LOGIN): wrong password, user=ann, relay=mx.ext.test [192.0.2.7]",
+            Event::AuthFailed {
+                id: Some(id),
+                relay: NAMED,
+                identity: Some("ann"),
+                mechanism: "LOGIN",
+                error: SaslError::Credentials,
+                reason: "wrong password or unknown user",
+            },
+            "ID: AUTH failure (LOGIN): authentication failure (-13) SASL(-13): authentication failure: \
+             wrong password or unknown user, user=ann, relay=mx.ext.test [192.0.2.7]",
         ),
         (
-            Event::AuthFailed { relay: NAMED, identity: None, mechanism: "PLAIN", reason: "given up by the client" },
-            "NOQUEUE: AUTH failure (PLAIN): given up by the client, user=, relay=mx.ext.test [192.0.2.7]",
+            Event::AuthFailed {
+                id: Some(id),
+                relay: NAMED,
+                identity: None,
+                mechanism: "PLAIN",
+                error: SaslError::Protocol,
+                reason: "given up, or lost, by the client",
+            },
+            "ID: AUTH failure (PLAIN): bad protocol / cancel (-5) SASL(-5): bad protocol / cancel: \
+             given up; or lost; by the client, user=, relay=mx.ext.test [192.0.2.7]",
         ),
         (
             Event::LoginOverLimit { relay: NAMED, identity: "ann", count: 1_000, max: 1_000 },
@@ -185,8 +237,8 @@ fn session_lines(id: QueueId) -> Vec<(Event<'static>, &'static str)> {
              limit=auth.recipients_hour_max, max=1000, relay=mx.ext.test [192.0.2.7]",
         ),
         (
-            Event::ForeignProtocol { relay: v6, command: "GET / HTTP/1.0" },
-            "NOQUEUE: probable open proxy: command=GET / HTTP/1.0, relay=[IPv6:2001:db8::1]",
+            Event::ForeignProtocol { id: Some(id), relay: v6, command: "GET / HTTP/1.0" },
+            "ID: [IPv6:2001:db8::1]: probable open proxy: command=GET / HTTP/1.0",
         ),
         (
             Event::BareNewline { id: Some(id), relay: NAMED, refused: true },
@@ -197,8 +249,8 @@ fn session_lines(id: QueueId) -> Vec<(Event<'static>, &'static str)> {
             "NOQUEUE: limit=smtp.errors_max, max=20, relay=mx.ext.test [192.0.2.7]",
         ),
         (
-            Event::NoMail { relay: LOCAL, daemon: "MTA" },
-            "NOQUEUE: localhost [127.0.0.1] did not issue MAIL/EXPN/VRFY/ETRN during connection to MTA",
+            Event::NoMail { id: Some(id), relay: LOCAL, daemon: "MTA" },
+            "ID: localhost [127.0.0.1] did not issue MAIL/EXPN/VRFY/ETRN during connection to MTA",
         ),
         (
             Event::LostInput { id: Some(id), relay: NAMED, daemon: "MTA", after: "RCPT" },
@@ -327,7 +379,9 @@ fn report_id() -> QueueId {
 /// Events in the order of the message's way, each with its line.
 pub(crate) fn all() -> Vec<(Event<'static>, String)> {
     let id = id();
-    let lines = [accept_lines(), session_lines(id), mail_lines(id), delivery::lines(id), process_lines()].concat();
+    let lines =
+        [accept_lines(id), session_lines(id), mail_lines(id), ruled_lines(id), delivery::lines(id), process_lines()]
+            .concat();
     let with_id = |(event, line): (Event<'static>, &str)| {
         let line = line.replace("REPORT: ", &format!("{}: ", report_id())).replace("ID: ", &format!("{id}: "));
         (event, line)

@@ -2,7 +2,7 @@
 
 use crate::kinds::{self, Values};
 use mail::{Reply, ReplyCode};
-use observe::{Event, Limit, Ruleset, Stat, json, sendmail};
+use observe::{Event, Fate, Limit, Ruleset, Stat, json, sendmail};
 use proptest::prelude::*;
 use std::net::IpAddr;
 
@@ -107,11 +107,17 @@ fn keys(event: &Event<'_>) -> Option<Vec<&'static str>> {
         Event::TransactionRefused { .. } => {
             keys.extend(["from", "size", "class", "nrcpts", "proto", "daemon", "relay"]);
         }
+        // Of these the address stands alone.
+        Event::Rejected { ruleset: Ruleset::Vrfy | Ruleset::Expn, .. } => return None,
         Event::Rejected { arg1, arg2, .. } => {
             keys.push("ruleset");
             keys.extend(arg1.map(|_| "arg1"));
             keys.extend(arg2.map(|_| "arg2"));
             keys.extend(["relay", "reject"]);
+        }
+        Event::Ruled { fate, .. } => {
+            keys.extend(["ruleset", "arg1", "relay"]);
+            keys.push(if let Fate::Quarantine(_) = fate { "quarantine" } else { "discard" });
         }
         Event::StartTls { subject, issuer, why, .. } => {
             keys.extend(["STARTTLS", "relay", "version", "verify", "cipher", "bits"]);
@@ -144,6 +150,7 @@ fn keys(event: &Event<'_>) -> Option<Vec<&'static str>> {
         }
         Event::DestinationDown { .. } => keys.extend(["destination", "state", "retry", "why"]),
         Event::DestinationUp { .. } => keys.extend(["destination", "state", "down"]),
+        Event::HoldEnded { .. } => keys.extend(["hold", "recipients", "by", "why"]),
         Event::QueueCommand { .. } => keys.extend(["queue", "messages", "recipients", "uid"]),
         _ => return None,
     }

@@ -1,7 +1,7 @@
 //! Events of every kind over the same few values.
 
 use mail::{Body, EnhancedCode, Node, Outcome, Protocol, QueueId, Reply};
-use observe::{Controller, Event, Limit, NextHop, Relay, ReportKind, Ruleset, Severity, Stat};
+use observe::{Controller, Event, Fate, Limit, NextHop, Relay, ReportKind, Ruleset, SaslError, Severity, Stat};
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ pub(crate) fn queue_id() -> QueueId {
 }
 
 /// How many kinds there are.
-pub(crate) const COUNT: usize = 45;
+pub(crate) const COUNT: usize = 47;
 
 /// The number of the event's kind. No `_` here: a new event has to be added below too.
 pub(crate) fn kind(event: &Event<'_>) -> usize {
@@ -76,6 +76,8 @@ pub(crate) fn kind(event: &Event<'_>) -> usize {
         Event::LoginOverLimit { .. } => 42,
         Event::FileRefused { .. } => 43,
         Event::ExtensionAvoided { .. } => 44,
+        Event::Ruled { .. } => 45,
+        Event::HoldEnded { .. } => 46,
     }
 }
 
@@ -107,7 +109,7 @@ pub(crate) fn event<'a>(kind: usize, v: &'a Values, to: &'a [&'a str]) -> Event<
         8 => Event::CertificateRefused { path: a, error: b },
         9 => Event::Connected { relay, daemon: b },
         10 => Event::ConnectionRefused { relay, daemon: b, limit: v.limit, value: number, max, reply },
-        11 => Event::EarlyTalker { relay, after_seconds: number },
+        11 => Event::EarlyTalker { id, relay, after_seconds: number },
         12 => Event::DnsblListed { relay, zone: b, answer: v.address, weight: -i32::from(small) },
         13 => Event::StartTls {
             relay,
@@ -122,11 +124,18 @@ pub(crate) fn event<'a>(kind: usize, v: &'a Values, to: &'a [&'a str]) -> Event<
         14 => Event::TlsFailed { relay, reason: a },
         15 => Event::Auth { relay, identity: a, mechanism: b },
         42 => Event::LoginOverLimit { relay, identity: a, count: number, max },
-        16 => Event::AuthFailed { relay, identity: option(a), mechanism: b, reason: a },
-        17 => Event::ForeignProtocol { relay, command: a },
+        16 => Event::AuthFailed {
+            id,
+            relay,
+            identity: option(a),
+            mechanism: b,
+            error: if v.flag { SaslError::Credentials } else { SaslError::Generic },
+            reason: a,
+        },
+        17 => Event::ForeignProtocol { id, relay, command: a },
         18 => Event::BareNewline { id, relay, refused: v.flag },
         19 => Event::LimitReached { id, relay, limit: v.limit, max },
-        20 => Event::NoMail { relay, daemon: b },
+        20 => Event::NoMail { id, relay, daemon: b },
         21 => Event::LostInput { id, relay, daemon: b, after: a },
         22 => Event::TimedOut { id, relay, during: a },
         23 => Event::Rejected { id, ruleset: v.ruleset, arg1: option(a), arg2: option(b), relay, reply },
@@ -144,6 +153,13 @@ pub(crate) fn event<'a>(kind: usize, v: &'a Values, to: &'a [&'a str]) -> Event<
             daemon: "MTA",
             identity: option(a),
             relay,
+        },
+        45 => Event::Ruled {
+            id,
+            ruleset: v.ruleset,
+            arg1: a,
+            relay,
+            fate: if v.flag { Fate::Quarantine(b) } else { Fate::Discard },
         },
         26 => Event::Queued {
             id: queue_id(),
@@ -190,11 +206,12 @@ fn delivery_event<'a>(kind: usize, v: &'a Values, to: &'a [&'a str]) -> Event<'a
         },
         31 => Event::Reported { id: queue_id(), report: queue_id(), kind: ReportKind::Delayed, text: a },
         32 => Event::Unreportable { id: queue_id(), text: a },
+        46 => Event::HoldEnded { id: queue_id(), recipients: v.number, by: b, why: a },
         38 => Event::Discarded { id: queue_id() },
         43 => Event::FileRefused { text: a },
         44 => Event::ExtensionAvoided { text: a },
         40 => Event::RecipientsDiscarded { id: queue_id(), to },
-        39 => Event::Cloned { id: queue_id(), owner: a },
+        39 => Event::Cloned { first: queue_id(), id: queue_id(), owner: a },
         33 => Event::StartTlsClient { relay, version: b, cipher: a, bits: u16::MAX, verify: b },
         34 => Event::TlsClientFailed { relay, reason: a },
         35 => Event::DestinationDown { destination: b, why: a, retry: time },

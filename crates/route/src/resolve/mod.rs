@@ -58,6 +58,7 @@ use crate::tables::ldap_routing::LdapRouting;
 use crate::tables::mailer::MailerValue;
 use crate::tables::{TableEntry, smarttable};
 use mail::{Address, Domain, DomainName, ReversePath};
+use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -251,6 +252,29 @@ pub enum Outcome {
     Discard,
 }
 
+/// Why mail is held.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct HoldReason {
+    /// The rule or map that says so; empty if it is not known.
+    pub by: Box<str>,
+    /// The reason in words.
+    pub text: Box<str>,
+}
+
+impl HoldReason {
+    /// Makes the reason of a rule or map.
+    #[must_use]
+    pub fn new(by: &str, text: &str) -> Self {
+        Self { by: by.into(), text: text.into() }
+    }
+}
+
+impl fmt::Display for HoldReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
 /// One address, and where its mail goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delivery {
@@ -263,7 +287,7 @@ pub struct Delivery {
     /// With whose rights programs and files are run and written.
     pub controller: Option<Box<str>>,
     /// It is held, for this reason.
-    pub hold: Option<Box<str>>,
+    pub hold: Option<HoldReason>,
     /// It waits until an operator sends it.
     pub queue_only: bool,
     /// When the sender of the message hears that it is accepted, if a rule says that.

@@ -1,5 +1,6 @@
 //! The effects of rules on an address on its way.
 
+use super::HoldReason;
 use super::rule::{At, CopyTo, Rule};
 use super::run::{Copy, Flow, Job, RecipientResolver};
 use crate::alias::Origin;
@@ -45,7 +46,7 @@ impl RecipientResolver<'_, '_, '_> {
         let marks = Rc::make_mut(&mut job.marks);
         let mut said = Vec::new();
         if let Some(hold) = &action.hold {
-            marks.hold = Some(hold.clone());
+            marks.hold = Some(HoldReason::new(&rule.name, hold));
             said.push(format!("held: {hold}"));
         }
         if action.queue_only {

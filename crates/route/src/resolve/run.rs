@@ -5,7 +5,7 @@
 //! missing the other jobs go on all the same: then one round asks for all of them.
 
 use super::rule::{Acknowledge, CopyDsn, Rule};
-use super::{Delivery, Failed, Outcome, Request, Resolution, Router, STEPS_MAX, VIRTUAL_DEPTH_MAX};
+use super::{Delivery, Failed, HoldReason, Outcome, Request, Resolution, Router, STEPS_MAX, VIRTUAL_DEPTH_MAX};
 use crate::alias::Origin;
 use crate::destination::{Destination, TEXT_BYTES_MAX, To};
 use crate::question::{Ask, MapEntry, Stop};
@@ -46,7 +46,7 @@ pub(super) struct Before {
 /// The settings of rules for a mail, beside its destination.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Marks {
-    pub(super) hold: Option<Box<str>>,
+    pub(super) hold: Option<HoldReason>,
     pub(super) queue_only: bool,
     pub(super) acknowledge: Option<Acknowledge>,
     pub(super) source4: Option<Ipv4Addr>,

@@ -30,7 +30,7 @@ use arc_swap::ArcSwap;
 use attempts::{AttemptLimits, Attempts, Limited};
 use dialog::{Dialog, DialogStep, MECHANISMS};
 use mail::{EnhancedCode, Reply, ReplyCode};
-use observe::Limit;
+use observe::{Limit, SaslError};
 use os::clock;
 use os::safe_file::Trust;
 use smtp::server::Verdict;
@@ -514,6 +514,17 @@ impl AuthFailure {
         match self.kind {
             FailureKind::Limited { limit, .. } => Some(limit),
             _ => None,
+        }
+    }
+
+    /// Returns what a library of SASL would say. A check that a limit forbids counts as a wrong password.
+    #[must_use]
+    pub fn sasl_error(&self) -> SaslError {
+        match self.kind {
+            FailureKind::Credentials | FailureKind::Limited { .. } => SaslError::Credentials,
+            FailureKind::Malformed => SaslError::Protocol,
+            FailureKind::Mechanism | FailureKind::Encryption => SaslError::Mechanism,
+            FailureKind::Temporary => SaslError::Generic,
         }
     }
 

@@ -167,7 +167,7 @@ pub(super) async fn store_all(
         .iter()
         .map(|(message, content)| {
             let (encoded, body) = (Arc::clone(&message.encoded), content.body.clone());
-            let hold = message.kind.hold.as_deref().map(|reason| Hold::new(origin.hold_kind(), "", reason));
+            let hold = message.kind.hold.as_ref().map(|why| Hold::new(origin.hold_kind(), &why.by, &why.text));
             let reserved = origin == Origin::Report;
             FramedMessage { first: content.first, encoded, body, state: message.first, hold, reserved }
         })
@@ -225,7 +225,7 @@ fn enqueue(context: &Context, queue: &dyn Enqueue, message: &NewMessage, bytes: 
 fn log_waiting(context: &Context, message: &NewMessage, octets: u64) {
     let NewMessage { envelope, kind, .. } = message;
     if kind.hold.is_some() || kind.queue_only {
-        report_waiting(context, envelope, octets, kind.hold.as_deref());
+        report_waiting(context, envelope, octets, kind.hold.as_ref().map(|why| &*why.text));
     }
 }
 

@@ -12,6 +12,7 @@ use crate::sabotage::{self, Sabotage};
 use crate::simulation::{spool_on, spool_with};
 use bytes::Bytes;
 use mail::{AddressError, Client, Envelope, Node, Protocol, QueueId, QueueIds, Received, ReversePath};
+use route::resolve::HoldReason;
 use schedule::Class;
 use spool::disk::sim::{Op, SimDisk};
 use spool::envelope::Encoded;
@@ -192,13 +193,13 @@ async fn a_message_in_quarantine_keeps_its_reason_after_a_crash() {
         let trial = Trial::new(1 << 20);
         let mut held = message(trial.message_store.next_id());
         let id = held.envelope.id;
-        held.kind.hold = Some("a virus".into());
+        held.kind.hold = Some(HoldReason::new("access", "a virus"));
         held.first.status = spool::Status::Held;
         let content = TransactionContent::new(id);
         let messages = content.finish(&trial.message_store, vec![held], Bytes::from(body(100))).await.unwrap();
         assert!(store_all(&trial.message_store, &messages, origin).await.is_ok());
         let spool = spool_on(&trial.disk.crash(0), |config| config.segment_bytes = 1 << 20);
-        assert_eq!(spool.hold(id, 0), Some(Hold::new(kind, "", "a virus")));
+        assert_eq!(spool.hold(id, 0), Some(Hold::new(kind, "access", "a virus")));
     }
 }
 

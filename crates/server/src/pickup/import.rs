@@ -23,7 +23,7 @@ use mail::header::{HeaderSection, Item, LineEnd};
 use mail::{Address, Client, Envelope, Protocol, QueueId, Received, Recipient, ReversePath};
 use observe::{Event, Relay, Severity};
 use os::blocking;
-use route::resolve::{Failed, Outcome, Resolution, SenderKind};
+use route::resolve::{Failed, HoldReason, Outcome, Resolution, SenderKind};
 use schedule::Class;
 use spool::{Pressure, State};
 use std::sync::Arc;
@@ -110,7 +110,7 @@ impl Import {
         let (parts, dropped, turns) = match routing.admission() {
             Some(admission) => self.by_maps(&routing, admission, envelope).await?,
             None => {
-                let hold = self.adopted.hold.as_deref().map(Into::into);
+                let hold = self.adopted.hold.as_deref().map(|reason| HoldReason::new("", reason));
                 let kind = MessageProperties { hold, ..MessageProperties::default() };
                 let live = self.inbound.context.live.load();
                 let part = |(number, some): (usize, &[Recipient])| {
@@ -198,7 +198,7 @@ impl Import {
 
     fn plan(&self) -> Plan {
         let mut plan = Plan::default();
-        plan.quarantine = self.adopted.hold.as_deref().map(Into::into);
+        plan.quarantine = self.adopted.hold.as_deref().map(|reason| HoldReason::new("", reason));
         plan
     }
 
@@ -283,9 +283,8 @@ impl Import {
         }
         for message in messages.iter().filter(|message| message.envelope.id != self.id) {
             let owner = message.envelope.sender.to_string();
-            self.inbound
-                .context
-                .record(&Event::Cloned { id: message.envelope.id, owner: owner.trim_matches(['<', '>']) });
+            let (first, owner) = (self.id, owner.trim_matches(['<', '>']));
+            self.inbound.context.record(&Event::Cloned { first, id: message.envelope.id, owner });
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The properties by which the recipients of a transaction are divided into messages.
 
 use mail::ReversePath;
-use route::resolve::{Delivery, Failed};
+use route::resolve::{Delivery, Failed, HoldReason};
 
 /// Properties that the recipients of one message share.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -9,7 +9,7 @@ pub(crate) struct MessageProperties {
     /// The sender, where it is not that of the transaction.
     pub(crate) sender: Option<ReversePath>,
     /// Why it is held.
-    pub(crate) hold: Option<Box<str>>,
+    pub(crate) hold: Option<HoldReason>,
     /// It waits until an operator sends it.
     pub(crate) queue_only: bool,
 }

@@ -60,7 +60,9 @@ impl Connection {
             }
             Question::Data => self.begin_message(now),
             Question::Verify | Question::Expand if self.context.routing.load().is_plain() => {
-                self.session.answer_with(nothing_to_verify(question), now);
+                let reply = nothing_to_verify(question);
+                self.report_not_verified(question, &reply);
+                self.session.answer_with(reply, now);
             }
             Question::Verify | Question::Expand => return false,
             Question::Xclient => self.become_client(now),

@@ -65,6 +65,7 @@ impl Connection {
         let bulk_precedence = self.context.live.load().config.delivery.bulk_precedence;
         let class = class_of(&envelope.params, sort, bulk_precedence);
         let dropped = self.plan.take_discarded();
+        let is_ruled = self.plan.is_discarded;
         let how = self.plan.acknowledge(self.lane.listen.acknowledge);
         let outgoing = match self.header_rewrite_failure() {
             Some(why) => Err(why),
@@ -81,7 +82,7 @@ impl Connection {
         };
         if messages.is_empty() {
             content.abandon(&self.context.message_store);
-            self.report_discarded(envelope, sort.precedence);
+            self.report_discarded(envelope, sort.precedence, is_ruled);
             return Verdict::AcceptWith(accepted(&id.to_string()));
         }
         let stored = match self.store(content, messages, rest, class, how).await {
@@ -201,9 +202,11 @@ impl Connection {
 
     /// Logs the messages that a transaction became beside its own, and puts all in line.
     async fn enqueue(&self, stored: StoredTransaction) {
-        for (number, message) in stored.messages().iter().enumerate() {
+        let messages = stored.messages();
+        for (number, message) in messages.iter().enumerate() {
             if number > 0 || message.kind.sender.is_some() {
-                self.report_clone(&message.envelope);
+                let first = messages.first().map_or(message.envelope.id, |first| first.envelope.id);
+                self.report_clone(first, &message.envelope);
             }
         }
         stored.enqueue(&self.context, self.inbound.queue.as_ref(), self.session.content_bytes()).await;

@@ -82,6 +82,8 @@ pub(crate) struct Connection {
     is_again: bool,
     /// Its sender, as the log writes it.
     from: String,
+    /// The client spoke before the greeting.
+    is_early_talker: bool,
     /// Refusals in it.
     refused: u32,
     /// Octets of its content, when that was refused.
@@ -135,6 +137,7 @@ impl Connection {
             queue_time: None,
             is_again: false,
             from: String::new(),
+            is_early_talker: false,
             refused: 0,
             refused_bytes: 0,
         }

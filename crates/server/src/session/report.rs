@@ -4,9 +4,9 @@ use super::{Connection, SessionEnd};
 use crate::auth::{AuthFailure, Exchange};
 use crate::context::Context;
 use crate::tls::HandshakeError;
-use mail::{Envelope, QueueId, ReplyClass};
-use observe::{Event, Limit, Relay, Ruleset, Severity};
-use smtp::server::{Note, Verdict};
+use mail::{Envelope, QueueId, Reply, ReplyClass};
+use observe::{Event, Fate, Limit, Relay, Ruleset, SaslError, Severity};
+use smtp::server::{Note, Question, Verdict};
 use spool::{Error, Statistics};
 use std::fmt::Write as _;
 use std::path::Path;
@@ -36,6 +36,13 @@ impl Connection {
         *self.id.get_or_insert_with(|| self.context.message_store.next_id())
     }
 
+    /// Returns the queue id of the open transaction, else the one that the next transaction gets: the lines of a
+    /// session before its first message have the id of that message.
+    fn session_id(&mut self) -> QueueId {
+        let next = || self.context.message_store.next_id();
+        self.id.unwrap_or_else(|| *self.first_id.get_or_insert_with(next))
+    }
+
     /// The transaction became a message.
     pub(super) fn forget_transaction(&mut self) {
         self.id = None;
@@ -63,6 +70,10 @@ impl Connection {
         if self.is_again && reply.code().class() == ReplyClass::Transient {
             return verdict;
         }
+        if ruleset == Ruleset::Relay {
+            self.report_client_refused(reply);
+            return verdict;
+        }
         self.refused += 1;
         let recipient;
         let arg1 = match (ruleset, self.session.candidate()) {
@@ -70,12 +81,38 @@ impl Connection {
                 recipient = format!("<{}>", candidate.address);
                 Some(recipient.as_str())
             }
-            (Ruleset::Relay, _) => self.opening.name(),
             _ => Some(self.from.as_str()),
         };
         let event = Event::Rejected { id: self.id, ruleset, arg1, arg2: None, relay: self.relay(), reply };
         self.context.record(&event);
         verdict
+    }
+
+    /// Logs that the client is refused, whatever mail it has.
+    fn report_client_refused(&self, reply: &Reply) {
+        let relay = self.relay();
+        let address = match relay {
+            Relay::Host { address, .. } => address.to_string(),
+            Relay::Local { user } => user.to_owned(),
+        };
+        let literal = format!("[{address}]");
+        let (arg1, arg2) = (Some(self.opening.name().unwrap_or(&literal)), Some(&*address));
+        self.context.record(&Event::Rejected { id: None, ruleset: Ruleset::Relay, arg1, arg2, relay, reply });
+    }
+
+    /// Logs that VRFY or EXPN was asked and not answered.
+    pub(super) fn report_not_verified(&mut self, question: Question, reply: &Reply) {
+        let id = Some(self.session_id());
+        let ruleset = if question == Question::Expand { Ruleset::Expn } else { Ruleset::Vrfy };
+        let (arg1, relay) = (Some(self.session.argument()), self.relay());
+        self.context.record(&Event::Rejected { id, ruleset, arg1, arg2: None, relay, reply });
+    }
+
+    /// Logs that an entry of the access map has a message dropped or held.
+    pub(super) fn report_ruled(&self, ruleset: Ruleset, arg1: &str, fate: Fate<'_>) {
+        if !self.is_again {
+            self.context.record(&Event::Ruled { id: self.id, ruleset, arg1, relay: self.relay(), fate });
+        }
     }
 
     /// A map cannot be asked.
@@ -108,28 +145,31 @@ impl Connection {
     }
 
     /// The transaction became one more message.
-    pub(super) fn report_clone(&self, envelope: &Envelope) {
+    pub(super) fn report_clone(&self, first: QueueId, envelope: &Envelope) {
         let owner = envelope.sender.to_string();
-        self.context.record(&Event::Cloned { id: envelope.id, owner: owner.trim_matches(['<', '>']) });
+        self.context.record(&Event::Cloned { first, id: envelope.id, owner: owner.trim_matches(['<', '>']) });
     }
 
-    /// Logs that the transaction was accepted and is dropped.
-    pub(super) fn report_discarded(&mut self, envelope: &Envelope, class: i32) {
+    /// Logs that the transaction was accepted and is dropped. `is_ruled`: the access map says so about all of it.
+    pub(super) fn report_discarded(&mut self, envelope: &Envelope, class: i32, is_ruled: bool) {
         let id = envelope.id;
         self.report_accepted(id, envelope, class);
-        self.context.record_discarded(id, envelope.recipients.iter().map(|one| &one.address));
+        // Of a decision about all of them there is a line already.
+        if !is_ruled {
+            self.context.record_discarded(id, envelope.recipients.iter().map(|one| &one.address));
+        }
         self.context.record(&Event::Discarded { id });
     }
 
     /// Logs that the spool did not store the message. The refusal itself is logged with the reply.
-    pub(super) fn report_not_stored(&self, error: &Error) {
+    pub(super) fn report_not_stored(&mut self, error: &Error) {
         let severity = match error {
             Error::Full | Error::Busy | Error::TooLarge { .. } => Severity::Warning,
             Error::Poisoned => Severity::Critical,
             _ => Severity::Error,
         };
         if *error == Error::Full {
-            let live = self.context.live.load();
+            let live = self.context.live.load_full();
             let spool = &live.config.spool;
             let (text, limit) = full(&self.context.message_store.statistics(), &spool.path, spool.free_min);
             self.context.record(&Event::Spool { severity, text: &text });
@@ -157,12 +197,16 @@ impl Connection {
         }
     }
 
-    fn report_note(&self, note: &Note) {
+    fn report_note(&mut self, note: &Note) {
+        if let Note::Limit(name) = note {
+            return self.report_limit(name);
+        }
+        let id = Some(self.session_id());
         let relay = self.relay();
         let context = &self.context;
         match note {
             Note::Refused { command, reply } => context.record(&Event::Rejected {
-                id: self.id,
+                id,
                 ruleset: Ruleset::Command,
                 arg1: Some(command),
                 arg2: None,
@@ -177,26 +221,34 @@ impl Connection {
                 relay,
                 reply,
             }),
-            Note::Limit(name) => self.report_limit(name),
-            Note::EarlyTalker => {
-                context.record(&Event::EarlyTalker { relay, after_seconds: self.elapsed().as_secs() });
+            Note::Limit(_) => {}
+            Note::NotVerified { question, argument, reply } => {
+                let ruleset = if *question == Question::Expand { Ruleset::Expn } else { Ruleset::Vrfy };
+                let arg1 = Some(&**argument);
+                context.record(&Event::Rejected { id, ruleset, arg1, arg2: None, relay, reply });
             }
-            Note::ForeignProtocol { line } => context.record(&Event::ForeignProtocol { relay, command: line }),
+            Note::EarlyTalker => {
+                context.record(&Event::EarlyTalker { id, relay, after_seconds: self.elapsed().as_secs() });
+                self.is_early_talker = true;
+            }
+            Note::ForeignProtocol { line } => context.record(&Event::ForeignProtocol { id, relay, command: line }),
             Note::BareNewline => {
                 let refused = !self.session.normalizes();
                 context.record(&Event::BareNewline { id: self.id, relay, refused });
             }
             Note::AuthFailed { mechanism } => {
                 let identity = self.exchange.as_ref().and_then(Exchange::user);
-                context.record(&Event::AuthFailed { relay, identity, mechanism, reason: "given up by the client" });
+                let (error, reason) = (SaslError::Protocol, "given up by the client");
+                context.record(&Event::AuthFailed { id, relay, identity, mechanism, error, reason });
             }
         }
     }
 
-    fn report_limit(&self, name: &str) {
+    fn report_limit(&mut self, name: &str) {
         let limit = Limit::from_name(name);
         let max = self.context.live.load().limit(limit);
-        self.context.record(&Event::LimitReached { id: self.id, relay: self.relay(), limit, max });
+        let id = Some(self.session_id());
+        self.context.record(&Event::LimitReached { id, relay: self.relay(), limit, max });
     }
 
     /// Block lists have spoken.
@@ -225,17 +277,18 @@ impl Connection {
     }
 
     /// A user is not known.
-    pub(super) fn report_auth_failure(&self, failure: &AuthFailure) {
-        let (mechanism, reason) = (self.session.auth_mechanism(), &*failure.why);
+    pub(super) fn report_auth_failure(&mut self, failure: &AuthFailure) {
+        let id = Some(self.session_id());
+        let (mechanism, error, reason) = (self.session.auth_mechanism(), failure.sasl_error(), &*failure.why);
         let identity = self.exchange.as_ref().and_then(Exchange::user);
-        self.context.record(&Event::AuthFailed { relay: self.relay(), identity, mechanism, reason });
+        self.context.record(&Event::AuthFailed { id, relay: self.relay(), identity, mechanism, error, reason });
         if let Some(limit) = failure.limit() {
             self.report_limit(limit.name());
         }
     }
 
     /// Reports a login that has had too many recipients; `count`: the log tells the operator now.
-    pub(super) fn report_login_over(&self, count: Option<u32>, max: u32) {
+    pub(super) fn report_login_over(&mut self, count: Option<u32>, max: u32) {
         if let (Some(count), Some(identity)) = (count, self.session.identity()) {
             let (relay, count, max) = (self.relay(), count.into(), max.into());
             self.context.record(&Event::LoginOverLimit { relay, identity, count, max });
@@ -252,7 +305,10 @@ impl Connection {
     pub(super) fn report_end(&mut self, end: SessionEnd, in_content: bool) {
         self.report_notes();
         let ending = self.session.ending();
-        let id = self.id;
+        let is_silent = !ending.issued_command && !self.is_early_talker;
+        let is_told = ending.timed_out || end == SessionEnd::Lost && ending.in_transaction || is_silent;
+        let id = is_told.then(|| self.session_id());
+        let ending = self.session.ending();
         let relay = self.relay();
         let context = &self.context;
         let daemon = self.daemon();
@@ -261,8 +317,8 @@ impl Connection {
             context.record(&Event::TimedOut { id, relay, during });
         } else if end == SessionEnd::Lost && ending.in_transaction {
             context.record(&Event::LostInput { id, relay, daemon, after: ending.after });
-        } else if !ending.issued_command {
-            context.record(&Event::NoMail { relay, daemon });
+        } else if is_silent {
+            context.record(&Event::NoMail { id, relay, daemon });
         }
         self.end_transaction();
     }

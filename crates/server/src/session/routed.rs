@@ -22,10 +22,10 @@ use crate::routing::plan::{NotAdded, Plan};
 use crate::routing::{Admission, Routing};
 use crate::tls::ClientCertificate;
 use mail::{Client, Recipient, Reply, ReplyCode, ReversePath};
-use observe::Ruleset;
+use observe::{Fate, Ruleset};
 use route::access::demand::{Secured, Verify};
 use route::access::{self, DelayChecks, Ruled, Ruling};
-use route::resolve::{Outcome, Request, Resolution};
+use route::resolve::{HoldReason, Outcome, Request, Resolution};
 use route::{Ask, Refusal, Stop};
 use smtp::server::{Question, Verdict};
 use std::net::IpAddr;
@@ -297,13 +297,13 @@ impl Connection {
         {
             self.session.refuse_client(reply);
         }
-        for ruling in [ruled.client, ruled.sender] {
+        for (ruleset, ruling) in [(Ruleset::Relay, ruled.client), (Ruleset::Mail, ruled.sender)] {
             match ruling {
                 Ruling::Continue => {}
                 Ruling::Accept | Ruling::Relay => is_accepted = true,
-                Ruling::Refuse(refusal) => return self.refuse(Ruleset::Mail, refused(&refusal)),
-                Ruling::Discard => self.plan.is_discarded = true,
-                Ruling::Quarantine(reason) => self.plan.quarantine = Some(reason.into()),
+                Ruling::Refuse(refusal) => return self.refuse(ruleset, refused(&refusal)),
+                Ruling::Discard => self.discard(Ruleset::Mail, &self.from.clone()),
+                Ruling::Quarantine(reason) => self.quarantine(Ruleset::Mail, &self.from.clone(), &reason),
             }
         }
         if is_accepted {
@@ -313,6 +313,18 @@ impl Connection {
         self.refuse(Ruleset::Mail, verdict)
     }
 
+    /// Has the messages of the transaction dropped, as the access map says about `argument`.
+    fn discard(&mut self, ruleset: Ruleset, argument: &str) {
+        self.plan.is_discarded = true;
+        self.report_ruled(ruleset, argument, Fate::Discard);
+    }
+
+    /// Has the messages of the transaction held, as the access map says about `argument`.
+    fn quarantine(&mut self, ruleset: Ruleset, argument: &str, reason: &str) {
+        self.plan.quarantine = Some(HoldReason::new("access", reason));
+        self.report_ruled(ruleset, argument, Fate::Quarantine(reason));
+    }
+
     fn rule_recipient(&mut self, candidate: &Recipient, ruled: Result<RecipientRuled, Arc<str>>) -> Verdict {
         let RecipientRuled { admitted, resolved } = match ruled {
             Ok(ruled) => ruled,
@@ -320,8 +332,10 @@ impl Connection {
         };
         match admitted.ruling {
             Ruling::Refuse(refusal) => return self.refuse(Ruleset::Rcpt, refused(&refusal)),
-            Ruling::Discard => self.plan.is_discarded = true,
-            Ruling::Quarantine(reason) => self.plan.quarantine = Some(reason.into()),
+            Ruling::Discard => self.discard(Ruleset::Rcpt, &format!("<{}>", candidate.address)),
+            Ruling::Quarantine(reason) => {
+                self.quarantine(Ruleset::Rcpt, &format!("<{}>", candidate.address), &reason);
+            }
             Ruling::Continue | Ruling::Accept | Ruling::Relay => {}
         }
         if !admitted.spares_checks {

@@ -43,6 +43,9 @@ impl Connection {
                 })
             }
         };
+        if reply == nothing_to_verify(question) {
+            self.report_not_verified(question, &reply);
+        }
         let now = self.elapsed();
         self.session.answer_with(reply, now);
     }

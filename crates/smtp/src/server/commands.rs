@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use mail::{
     AddressError, Client, Deadline, DomainName, Extension, Extensions, ForwardPath, HeloName, Hold, HoldSeconds,
-    HoldTime, MailParams, MtPriority, ParamError, ParamReason, Recipient, RecipientParams, ReplyClass, ReversePath,
-    Submitter,
+    HoldTime, MailParams, MtPriority, ParamError, ParamReason, Recipient, RecipientParams, Reply, ReplyClass,
+    ReplyCode, ReversePath, Submitter,
 };
 
 use super::command::{self, Command};
 use super::phase::{Hello, OpenTransaction, PendingQuestion, Phase};
-use super::replies::{CloseReason, Refusal};
+use super::replies::{CloseReason, Refusal, printable};
 use super::session::Session;
 use super::xclient;
 use super::{Dialect, Note, Question, Step, Transaction, Verdict};
@@ -524,10 +524,15 @@ impl Session {
             argument.clone_into(&mut self.argument);
             return self.ask(PendingQuestion::Look, question);
         }
-        if is_verify {
-            self.push_octets(b"252 2.5.2 Cannot VRFY user; try RCPT to attempt delivery\r\n");
-        } else {
-            self.refuse(b"EXPN", &Refusal::NoExpand);
+        let argument = printable(argument.as_bytes()).into();
+        let reply = match is_verify {
+            true => Reply::new(ReplyCode::of(252), None, "2.5.2 Cannot VRFY user; try RCPT to attempt delivery"),
+            false => Refusal::NoExpand.reply(&self.settings.limits),
+        };
+        self.push(&reply);
+        self.note(Note::NotVerified { question, argument, reply });
+        if !is_verify {
+            self.count_error();
         }
         None
     }

@@ -117,6 +117,15 @@ pub enum Note {
         /// The reply.
         reply: Reply,
     },
+    /// VRFY or EXPN was asked, and is not offered.
+    NotVerified {
+        /// [`Question::Verify`] or [`Question::Expand`].
+        question: Question,
+        /// The argument, shortened and printable.
+        argument: Box<str>,
+        /// The reply.
+        reply: Reply,
+    },
     /// A limit was reached: its name in the configuration (`smtp.errors_max`).
     Limit(&'static str),
     /// The client spoke before the greeting.

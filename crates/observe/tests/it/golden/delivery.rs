@@ -175,7 +175,7 @@ fn report_lines(id: QueueId) -> Vec<(Event<'static>, &'static str)> {
             "ID: to=<a@b.test>,<c@b.test>, delay=00:00:00, stat=discarded",
         ),
         (Event::Discarded { id }, "ID: discarded"),
-        (Event::Cloned { id, owner: "list-request" }, "ID: clone: owner=list-request"),
+        (Event::Cloned { first: id, id, owner: "list-request" }, "ID: ID: clone: owner=list-request"),
     ]
 }
 
@@ -194,7 +194,8 @@ fn host_lines(id: QueueId) -> Vec<(Event<'static>, &'static str)> {
         ),
         (
             Event::TlsClientFailed { relay: address, reason: "the peer sent no certificate" },
-            "STARTTLS=client, error: connect failed=-1, reason=the peer sent no certificate, relay=[127.0.0.3]",
+            "STARTTLS=client, error: connect failed=-1, reason=the peer sent no certificate, SSL_error=1, \
+             errno=0, retry=-1, relay=[127.0.0.3]",
         ),
         (
             Event::DestinationDown {
@@ -207,6 +208,10 @@ fn host_lines(id: QueueId) -> Vec<(Event<'static>, &'static str)> {
         (
             Event::DestinationUp { destination: "down.test", down: Duration::from_millis(3_725_500) },
             "destination=down.test, state=up, down=01:02:05",
+        ),
+        (
+            Event::HoldEnded { id, recipients: 2, by: "ann", why: "asked by the sender" },
+            "ID: hold=ended, recipients=2, by=ann, why=asked by the sender",
         ),
         (
             Event::QueueCommand { id: None, what: "retry", messages: 12, recipients: 15, uid: 1_000 },

@@ -18,7 +18,7 @@ use super::message_properties::MessageProperties;
 use crate::config;
 use mail::{Address, Envelope, Notify, QueueId, Recipient, RecipientParams};
 use route::destination::{Destination, To};
-use route::resolve::{Acknowledge, CopyDsn, Delivery, Failed, Outcome, Resolution};
+use route::resolve::{Acknowledge, CopyDsn, Delivery, Failed, HoldReason, Outcome, Resolution};
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ pub(crate) struct Plan {
     /// All messages are dropped, as an entry for client or sender demands.
     pub(crate) is_discarded: bool,
     /// All messages are held, for this reason.
-    pub(crate) quarantine: Option<Box<str>>,
+    pub(crate) quarantine: Option<HoldReason>,
     /// Recipients of it were lost: it becomes no message.
     is_lost: bool,
     /// It is a report, which keeps the null sender on a list too.

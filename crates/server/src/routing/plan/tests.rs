@@ -82,7 +82,7 @@ fn delivery() -> impl Strategy<Value = Delivery> {
                 destination: Destination::new(to),
                 sender,
                 controller: None,
-                hold: is_held.then(|| "held".into()),
+                hold: is_held.then(|| HoldReason::new("a rule", "held")),
                 queue_only,
                 acknowledge,
                 is_copy: !is_no_copy,
