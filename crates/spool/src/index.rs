@@ -13,7 +13,7 @@ use crate::store::{Entry, State, Status};
 use bytes::Bytes;
 use hashbrown::HashTable;
 use mail::QueueId;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{BuildHasher, RandomState};
 
 /// No slot: the end of a list.
@@ -159,6 +159,8 @@ pub(crate) struct Index {
     chunks: HashMap<u32, ChunkList>,
     /// Why recipients are held, by slot of the recipient.
     holds: HashMap<u32, Hold>,
+    /// Ends of holds that end, in seconds since 1970, each with the slot of the recipient.
+    hold_ends: BTreeSet<(u32, u32)>,
     live_messages: u64,
     live_recipients: u64,
     held_recipients: u64,
@@ -209,6 +211,7 @@ impl Index {
             + self.destinations.capacity() * size_of::<Destination>()
             + self.several.len() * 2 * size_of::<(u32, u32)>()
             + self.holds.values().map(|hold| hold.encoded_len() + 64).sum::<usize>()
+            + self.hold_ends.len() * 2 * size_of::<(u32, u32)>()
             + names
             + chunks) as u64
     }
@@ -423,10 +426,28 @@ impl Index {
 
     /// Keeps the reason of a held recipient, and forgets that of any other.
     fn set_hold(&mut self, at: u32, now: Sequenced, hold: Option<Hold>) {
-        match hold.filter(|_| now.state.status == Status::Held) {
-            Some(hold) => drop(self.holds.insert(at, hold)),
-            None => drop(self.holds.remove(&at)),
+        self.forget_hold(at);
+        if let Some(hold) = hold.filter(|_| now.state.status == Status::Held) {
+            self.hold_ends.extend(hold.ends_at().map(|end| (end, at)));
+            self.holds.insert(at, hold);
         }
+    }
+
+    fn forget_hold(&mut self, at: u32) {
+        if let Some(end) = self.holds.remove(&at).and_then(|hold| hold.ends_at()) {
+            self.hold_ends.remove(&(end, at));
+        }
+    }
+
+    /// Recipients whose hold has ended at `now`, seconds since 1970, as message and position: `max` at most, those that
+    /// ended first before others.
+    pub(crate) fn ended_holds(&self, now: u32, max: usize) -> Vec<(u64, u32)> {
+        let ended = self.hold_ends.range(..=(now, u32::MAX)).take(max);
+        let place = |&(_, at): &(u32, u32)| {
+            let message = self.messages[self.recipients[at as usize].message as usize];
+            (message.id(), at - message.first)
+        };
+        ended.map(place).collect()
     }
 
     /// Why a recipient is held.
@@ -541,7 +562,7 @@ impl Index {
             let status = self.recipients[at as usize].status();
             self.held_recipients -= u64::from(status == Status::Held);
             if status == Status::Held {
-                self.holds.remove(&at);
+                self.forget_hold(at);
             }
             if status != Status::Done {
                 self.unlink(at);

@@ -299,6 +299,15 @@ impl Spool {
         lock(&self.holder(id).ok()?.book).index.hold(id.to_u64(), recipient).cloned()
     }
 
+    /// Recipients whose hold has ended at `now`, seconds since 1970, as message and position: `max` of each shard at
+    /// most. They stay held: the caller records what becomes of them. From memory.
+    #[must_use]
+    pub fn ended_holds(&self, now: u32, max: usize) -> Vec<(QueueId, u32)> {
+        let of_shard = |shard: &Arc<Shard>| lock(&shard.book).index.ended_holds(now, max);
+        let ended = self.shards.iter().flat_map(of_shard);
+        ended.filter_map(|(id, position)| Some((QueueId::from_u64(id)?, position))).collect()
+    }
+
     fn record_because(&self, changes: &[Change], hold: Option<&Hold>) -> Result<Commit, Error> {
         if let [only] = self.shards.as_slice() {
             return only.record(changes, hold, None);

@@ -30,7 +30,7 @@ pub(crate) enum QueueCommand {
     /// Try what waits now, due or not
     #[command(after_help = super::HELP)]
     Retry(ChangeArguments),
-    /// Keep what waits until it is released
+    /// Keep what waits until it is released, or for a time
     #[command(after_help = super::HELP)]
     Hold(HoldArguments),
     /// Let what is held wait for delivery again
@@ -120,6 +120,9 @@ pub(crate) struct HoldArguments {
     /// Why, in a line for whoever looks at the queue
     #[arg(long, value_name = "TEXT", value_parser = queue::parse_reason)]
     reason: Option<Box<str>>,
+    /// Release it after this time
+    #[arg(long = "for", value_name = "DURATION", value_parser = hold_time)]
+    hold_time: Option<Duration>,
 }
 
 #[derive(Debug, Args)]
@@ -195,10 +198,11 @@ impl QueueCommand {
                 Ok(Some(common.orders(Action::Stragglers, selection, limit, |command| command.by = by)))
             }
             Self::Retry(arguments) => arguments.into_orders(Action::Retry),
-            Self::Hold(HoldArguments { change, reason }) => {
+            Self::Hold(HoldArguments { change, reason, hold_time }) => {
                 let orders = change.into_orders(Action::Hold)?;
                 Ok(orders.map(|mut orders| {
                     orders.command.reason = reason;
+                    orders.command.hold_time = hold_time;
                     orders
                 }))
             }
@@ -278,6 +282,15 @@ fn by(text: &str) -> Result<GroupBy, String> {
 fn standing(text: &str) -> Result<RecipientStatus, String> {
     let names = RecipientStatus::ALL.map(RecipientStatus::name).join(", ");
     RecipientStatus::from_name(text).ok_or_else(|| format!("one of {names}"))
+}
+
+/// Reads the time for which mail is held.
+fn hold_time(text: &str) -> Result<Duration, String> {
+    let time = age(text)?;
+    match time.is_zero() || time > queue::HOLD_TIME_MAX {
+        true => Err("from 1s to 3650d, as in 2h".to_owned()),
+        false => Ok(time),
+    }
 }
 
 /// Reads `90m`, `1d12h`; every number has its unit.

@@ -123,6 +123,45 @@ fn holding_and_releasing() {
 }
 
 #[test]
+fn a_hold_with_an_end_is_released() {
+    let setup = Setup::new().set("route.smart_host", "[\"[127.0.0.1]:1\"]").set("delivery.mode", "\"background\"");
+    let setup = setup.set("delivery.retry_first", "\"1h\"").set("delivery.retry_max", "\"1h\"");
+    let mut server = setup.start();
+    let mut client = greeted(server.address());
+    let id = send(&mut client, "ann@client.test", &["bob@example.com", "carol@example.net"]);
+    let states = |server: &Server| -> Vec<Value> {
+        let listed = objects(server, &["list"]);
+        let recipients = listed.iter().flat_map(|line| line["recipients"].as_array().expect("a list"));
+        recipients.map(|one| one["state"].clone()).collect()
+    };
+    poll("not all wait", || (states(&server) == ["waiting", "waiting"]).then_some(()));
+    // One recipient for a moment, the other for long.
+    done(&server, &["hold", "--to", "bob@example.com", "--for", "1s", "--reason", "asked by ann", &id]);
+    done(&server, &["hold", "--to", "carol@example.net", "--for", "2h", &id]);
+    let shown = done(&server, &["show", &id]);
+    assert!(shown.contains("held by operator ") && (shown.contains(" for 1h") || shown.contains(" for 2h")), "{shown}");
+    let line = server.wait_log("hold=ended");
+    assert!(line.contains(&format!("{id}: hold=ended, recipients=1, by=")), "{line}");
+    assert!(line.ends_with(", why=asked by ann"), "{line}");
+    // It is tried at once.
+    server.wait_log("to=<bob@example.com>");
+    poll("not released", || (states(&server) == ["waiting", "held"]).then_some(()));
+    // The release is durable when the line is there, and the other hold keeps its end.
+    let path = server.setup.path("spool");
+    server.kill();
+    let mut config = spool::Config::new(&path);
+    config.free_min = 0;
+    let (spool, _) =
+        spool::Spool::open(config, std::sync::Arc::new(spool::disk::real::RealDisk::new())).expect("a spool");
+    let states = spool.states(id.parse().expect("an id"));
+    let found: Vec<_> = states.iter().map(|(entry, _)| entry.state.status).collect();
+    assert_eq!(found, [spool::Status::Waiting, spool::Status::Held]);
+    let (held, _) = states[1];
+    assert!(spool.hold(held.id, held.recipient).and_then(|hold| hold.ends_at()).is_some());
+    assert!(spool.ended_holds(u32::MAX, 9).len() == 1 && spool.ended_holds(1, 9).is_empty());
+}
+
+#[test]
 fn what_is_deleted_is_gone_and_named() {
     let mut server = server();
     let mut client = greeted(server.address());

@@ -122,6 +122,9 @@ impl GroupBy {
     }
 }
 
+/// The longest time for which mail is held: ten years.
+pub const HOLD_TIME_MAX: Duration = Duration::from_secs(3_650 * 86_400);
+
 /// A command on the queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Command {
@@ -141,6 +144,8 @@ pub struct Command {
     pub by: GroupBy,
     /// Why mail is bounced, in words for its senders, or held; as [`reason`] reads it.
     pub reason: Option<Box<str>>,
+    /// Time for which mail is held, in whole seconds; `None`: until it is released.
+    pub hold_time: Option<Duration>,
 }
 
 /// Parses the reason that an operator gives to senders: printable ASCII, which the log and every report repeat.
@@ -173,6 +178,7 @@ impl Command {
             headers: false,
             by: GroupBy::Destination,
             reason: None,
+            hold_time: None,
         }
     }
 
@@ -199,6 +205,7 @@ impl Command {
         put("headers", self.headers.then_some(json!(true)));
         put("by", (self.by != GroupBy::default()).then(|| json!(self.by.name())));
         put("reason", self.reason.as_ref().map(|reason| json!(reason)));
+        put("for", self.hold_time.map(|time| json!(time.as_secs())));
         fields
     }
 
@@ -237,6 +244,7 @@ impl Command {
         let words = fields.text("reason")?;
         command.reason =
             words.map(|words| parse_reason(&words)).transpose().map_err(|error| format!("\"reason\": {error}"))?;
+        command.hold_time = fields.number("for")?.map(Duration::from_secs);
         fields.end()?;
         command.check(all)?;
         Ok(command)
@@ -267,6 +275,13 @@ impl Command {
             action if self.reason.is_some() && !matches!(action, Action::Bounce | Action::Hold) => {
                 Err(format!("\"{name}\" tells nobody: no \"reason\""))
             }
+            action if self.hold_time.is_some() && action != Action::Hold => {
+                Err(format!("\"{name}\" holds nothing: no \"for\""))
+            }
+            _ if self.hold_time.is_some_and(|time| time.is_zero() || time > HOLD_TIME_MAX) => Err(format!(
+                "\"for\" is no number from 1 to {}, the seconds for which mail is held",
+                HOLD_TIME_MAX.as_secs()
+            )),
             action if self.headers && action != Action::Show => Err(format!("\"{name}\" shows no \"headers\"")),
             _ => Ok(()),
         }
@@ -365,10 +380,20 @@ mod tests {
                 let by = if action == Action::Stragglers { by } else { GroupBy::Destination };
                 let takes_reason = matches!(action, Action::Bounce | Action::Hold);
                 let reason = (flag && takes_reason).then(|| "the list is closed".into());
+                let hold_time = (flag && action == Action::Hold).then(|| Duration::from_secs(3_600));
                 let recipients = if flag && action == Action::List { LISTED_RECIPIENTS_MAX } else { LISTED_RECIPIENTS };
                 let selection = selection.clone();
-                let command =
-                    Command { action, selection: selection.clone(), limit, recipients, dry_run, headers, by, reason };
+                let command = Command {
+                    action,
+                    selection: selection.clone(),
+                    limit,
+                    recipients,
+                    dry_run,
+                    headers,
+                    by,
+                    reason,
+                    hold_time,
+                };
                 let again = Command::from_fields(command.to_fields());
                 if action == Action::Destinations && !selection.is_everything()
                     || action == Action::Show && selection.ids.is_empty()
@@ -412,6 +437,9 @@ mod tests {
             (r#"{"action":"bounce","all":true,"reason":" "}"#, "\"reason\": a reason is one line"),
             (r#"{"action":"bounce","all":true,"reason":"a\nTo: b"}"#, "\"reason\": a reason is one line"),
             (r#"{"action":"bounce","all":true,"reason":"\u00fc"}"#, "printable ASCII"),
+            (r#"{"action":"release","all":true,"for":60}"#, "holds nothing"),
+            (r#"{"action":"hold","all":true,"for":0}"#, "from 1 to 315360000"),
+            (r#"{"action":"hold","all":true,"for":315360001}"#, "from 1 to 315360000"),
             (r#"{"action":"list","headers":true}"#, "shows no \"headers\""),
             (r#"{"action":"destinations","from":"<>"}"#, "no conditions"),
         ] {

@@ -8,6 +8,7 @@
 //!   the recipients that a command is for;
 //! - `run` admits commands and owns their threads; `scan` finds messages; `change` changes them, `bounce` has them
 //!   fail; `view` shows them;
+//! - `ended_holds` releases what was held for a time;
 //! - `stragglers` adds up recipients that have been waiting for long;
 //! - `delivery_control`: the questions and commands to the dispatcher.
 //!
@@ -20,6 +21,7 @@ mod bounce;
 mod change;
 mod command;
 mod delivery_control;
+mod ended_holds;
 mod pattern;
 mod run;
 mod scan;
@@ -27,11 +29,14 @@ mod selection;
 mod stragglers;
 mod view;
 
-pub use command::{Action, Command, GroupBy, LIST_MAX, LISTED_RECIPIENTS, LISTED_RECIPIENTS_MAX, parse_reason};
+pub use command::{
+    Action, Command, GroupBy, HOLD_TIME_MAX, LIST_MAX, LISTED_RECIPIENTS, LISTED_RECIPIENTS_MAX, parse_reason,
+};
 pub use delivery_control::{
     BounceError, Bounced, DeliveryControl, DestinationState, Destinations, DownState, NoDelivery, RecipientSelection,
     WaitCause,
 };
+pub use ended_holds::{EndedHold, release_ended_holds};
 pub use pattern::{Pattern, PatternError};
 pub use run::{COMMANDS_MAX, ChangeListener, QueueChange, QueueCommands};
 pub use selection::{RecipientStatus, Selection};

@@ -288,7 +288,12 @@ impl CommandRun<'_> {
         let (view, now_s) = (QueueView { delivery: self.delivery, now_us }, seconds(now_us));
         let is_delete = action == Action::Delete;
         let reason = self.command.reason.as_deref().unwrap_or_default();
-        let hold = (action == Action::Hold).then(|| Hold::new(HoldKind::Operator, &user_name(self.uid), reason));
+        let end = self
+            .command
+            .hold_time
+            .map(|time| u32::try_from(time.as_secs()).unwrap_or(u32::MAX).saturating_add(now_s).max(1));
+        let by_operator = || Hold::new(HoldKind::Operator, &user_name(self.uid), reason).until(end.unwrap_or(0));
+        let hold = (action == Action::Hold).then(by_operator);
         let mut changes = ChangeBatcher::new(self.spool, hold);
         // The deleted messages, kept until the spool has the change: they cannot be read afterwards.
         let mut deleted = Vec::new();

@@ -6,6 +6,7 @@
 //! - `load` reads certificates, password files and thread counts for the start and for reloads;
 //! - `server` owns the listeners and the tasks until the end;
 //! - `map_files` puts files of maps that have changed in force, `state_files` writes what helps and may be lost;
+//! - `hold_ends` releases mail that was held for a time;
 //! - `notes` logs the notes that spool, resolver and certificates collect;
 //! - `reload` puts a changed configuration in force, whole or not at all;
 //! - `admin` answers the requests of the control socket, `status` collects the answer to `status`;
@@ -13,6 +14,7 @@
 
 pub(crate) mod admin;
 pub mod explain;
+mod hold_ends;
 mod load;
 mod map_files;
 mod notes;

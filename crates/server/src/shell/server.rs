@@ -1,7 +1,7 @@
 //! The running server: owns the listeners and the background tasks, and ends them.
 
 use super::source::ConfigSource;
-use super::{map_files, state_files};
+use super::{hold_ends, map_files, state_files};
 use crate::accept::listener::{self, ConnectionAcceptor as Socket};
 use crate::accept::{door, limits};
 use crate::config::{Config, ListenProtocol, ListenTls};
@@ -159,6 +159,7 @@ impl Server {
         *lock(&self.deliveries) = Some(tokio::spawn(tasks::run(Arc::clone(&self.outbound))));
         lock(&self.tasks).spawn(state_files::save_periodically(Arc::clone(&self.outbound)));
         lock(&self.tasks).spawn(map_files::watch(Arc::clone(&self.outbound)));
+        lock(&self.tasks).spawn(hold_ends::release_periodically(Arc::clone(&self.outbound)));
     }
 
     /// Accepts mail that programs of this machine submit.

@@ -43,6 +43,10 @@ fn a_reason_lasts_until_the_release() {
         for (number, holds) in &expected {
             assert_eq!([0, 1].map(|at| spool.hold(id(*number), at)), *holds, "{what}: message {number}");
         }
+        let mut ended = spool.ended_holds(1_900_000_000, 9);
+        ended.sort_unstable();
+        assert_eq!(ended, [(id(1), 0), (id(2), 1)], "{what}");
+        assert_eq!((spool.ended_holds(1_900_000_000, 1).len(), spool.ended_holds(1_899_999_999, 9).len()), (1, 0));
     };
     check(&spool, "recorded");
     drop((spool, stepper));
@@ -58,6 +62,7 @@ fn a_reason_lasts_until_the_release() {
     check(&spool, "from a footer");
     drop(spool.record(&[change(1, 0, Status::Waiting)]).expect("taken"));
     assert_eq!(spool.hold(id(1), 0), None);
+    assert_eq!(spool.ended_holds(u32::MAX, 9), [(id(2), 1)]);
     drop(spool.record(&[change(1, 0, Status::Held)]).expect("taken"));
     assert_eq!(spool.hold(id(1), 0), None, "a released reason does not come back");
     drop(spool.record(&done(2)).expect("taken"));

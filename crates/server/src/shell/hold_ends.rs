@@ -1,0 +1,49 @@
+//! Releases mail that was held for a time, when that is over.
+
+use crate::context::Context;
+use crate::outbound::Outbound;
+use observe::{Event, Severity};
+use operator::queue::{EndedHold, release_ended_holds};
+use os::blocking;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How often the server looks for holds that have ended.
+const INTERVAL: Duration = Duration::from_secs(5);
+
+/// Looks for holds that have ended until the server stops.
+pub(crate) async fn release_periodically(outbound: Arc<Outbound>) {
+    loop {
+        tokio::select! {
+            () = outbound.context.stop.begun() => return,
+            () = tokio::time::sleep(INTERVAL) => release(&outbound).await,
+        }
+    }
+}
+
+/// Releases all mail whose hold has ended, and logs it.
+async fn release(outbound: &Arc<Outbound>) {
+    let context = &outbound.context;
+    loop {
+        let releaser = Arc::clone(outbound);
+        let released = blocking::run(move || {
+            let (spool, dispatch) = (releaser.context.spool()?, releaser.dispatch.as_ref()?);
+            Some(release_ended_holds(spool, &**dispatch))
+        });
+        // A panic is reported where it happens.
+        let Ok(Some(released)) = released.await else { return };
+        match released {
+            Ok(released) if released.is_empty() => return,
+            Ok(released) => released.iter().for_each(|ended| report(context, ended)),
+            Err(error) => {
+                let text = format!("mail whose hold has ended stays held, and is released later: {error}");
+                return context.record(&Event::Spool { severity: Severity::Error, text: &text });
+            }
+        }
+    }
+}
+
+fn report(context: &Context, ended: &EndedHold) {
+    let EndedHold { id, recipients, hold } = ended;
+    context.record(&Event::HoldEnded { id: *id, recipients: *recipients, by: hold.by(), why: hold.text() });
+}
