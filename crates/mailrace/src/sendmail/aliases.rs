@@ -66,7 +66,7 @@ pub(super) fn run_newaliases(site: &Site) -> u8 {
             }
         }
     }
-    for lint in surroundings.lint(&sources) {
+    for lint in surroundings.lint(&sources).into_iter().chain(surroundings.lint_forwards()) {
         let line = lint.place.line.map_or_else(String::new, |line| format!(" line {line}:"));
         eprintln!("{}:{line} {}; {}", lint.place.file, lint.text, lint.hint);
     }

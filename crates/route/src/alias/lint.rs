@@ -1,7 +1,7 @@
 //! Checks for doubtful entries of an aliases file.
 
 use super::NAME;
-use super::member::{Member, parse_list, parse_members};
+use super::member::{Member, list_members, parse_list, parse_members};
 use crate::lint::Lint;
 use crate::map::{Hit, Table};
 use crate::question::EntryLocation;
@@ -90,6 +90,19 @@ pub fn lint(table: &Table, settings: &LintSettings<'_>) -> Vec<Lint> {
     // Those of other files behind those of this one.
     lints.sort_by_key(|lint| (*lint.place.file != *table.file(), lint.place.line.unwrap_or(u32::MAX)));
     lints
+}
+
+/// Finds the programs that the text of a user's `.forward` names and that would not run, each with its line.
+#[must_use]
+pub fn lint_forward(file: &str, text: &str, command: &dyn Fn(&str) -> Result<(), String>) -> Vec<Lint> {
+    let of_member = |(line, member)| {
+        let Member::Program(program) = member else { return None };
+        let why = command(&program).err()?;
+        let place = EntryLocation { map: ".forward".into(), file: file.into(), line: Some(line) };
+        let fault = format!("\"|{program}\" will not run: {why}");
+        Some(Lint::error(place, fault, "until then mail for this user waits"))
+    };
+    list_members(text).filter_map(of_member).collect()
 }
 
 fn place(table: &Table, line: Option<u32>) -> EntryLocation {

@@ -32,7 +32,7 @@ mod tests;
 
 pub use expand::{AliasSettings, AliasTarget, Expanded, Expansion, expand};
 pub use file::{Aliases, Summary, parse_aliases};
-pub use lint::{Included, LintSettings, lint};
+pub use lint::{Included, LintSettings, lint, lint_forward};
 pub use member::{Member, list_members, parse_list, parse_members};
 pub use origin::Origin;
 

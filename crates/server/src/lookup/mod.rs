@@ -5,7 +5,7 @@
 
 mod accounts;
 mod cache;
-mod directory;
+pub(crate) mod directory;
 pub(crate) mod files;
 mod sqlite;
 
@@ -95,6 +95,11 @@ impl Lookups {
     /// Reads a file of members. Blocks.
     pub(crate) fn include(&self, path: &str) -> Answer {
         self.files.find(&self.users, &FileQuery::include(path, &Reader::Aliases, self.list_bytes_max))
+    }
+
+    /// Reads the `.forward` of a user with this home. Blocks.
+    pub(crate) fn forward(&self, user: &Arc<str>, home: Arc<str>) -> Answer {
+        self.files.find(&self.users, &FileQuery::forward(user, home, None))
     }
 
     /// Finds the answer to a question.

@@ -24,6 +24,9 @@ use std::sync::Arc;
 /// Number of members from which on a list should have an owner.
 const MEMBERS_MANY: usize = 20;
 
+/// Users whose `.forward` is looked at.
+const HOMES_MAX: usize = 10_000;
+
 /// A file of aliases that was read.
 #[derive(Debug)]
 pub struct AliasFile {
@@ -53,6 +56,8 @@ pub struct AliasLintContext {
     trust: Trust,
     /// A server that the calling user would start runs programs.
     runs_programs: bool,
+    /// Users whose `.forward` counts, each with the home.
+    homes: Vec<(Arc<str>, Arc<str>)>,
 }
 
 impl AliasLintContext {
@@ -61,8 +66,8 @@ impl AliasLintContext {
     #[must_use]
     pub fn new(config: &Config) -> Self {
         let local = &config.local;
-        let knows_users =
-            matches!(local.mailbox, Mailbox::Mbox(_) | Mailbox::Maildir(_)) && local.luser_relay.is_empty();
+        let has_mailboxes = matches!(local.mailbox, Mailbox::Mbox(_) | Mailbox::Maildir(_));
+        let knows_users = has_mailboxes && local.luser_relay.is_empty();
         let accounts = || Accounts::read_with(&local.accounts).ok();
         Self {
             classes: load::classes(config),
@@ -74,6 +79,7 @@ impl AliasLintContext {
             has_outside: config.maps.aliases.iter().any(|source| !matches!(source, MapSource::File(_))),
             trust: load::trust_of_server(config),
             runs_programs: local.programs_as_server || machine::is_root(),
+            homes: if local.forward && has_mailboxes { homes(local) } else { Vec::new() },
         }
     }
 
@@ -126,6 +132,19 @@ impl AliasLintContext {
         lints
     }
 
+    /// Lists the programs that `.forward` files name and that would not run. Looks at the first [`HOMES_MAX`] users of
+    /// the file of accounts. A file that the caller cannot read, or that does not count, is passed over.
+    #[must_use]
+    pub fn lint_forwards(&self) -> Vec<Lint> {
+        let mut lints = Vec::new();
+        for (user, home) in &self.homes {
+            if let Answer::Text { text, file, .. } = self.lookups.forward(user, Arc::clone(home)) {
+                lints.extend(alias::lint_forward(&file, &text, &|program| self.would_run(program)));
+            }
+        }
+        lints
+    }
+
     /// A user who can write aliases can have programs run, so the server does not read a file that others can write.
     fn rights(&self, file: &str) -> Option<Lint> {
         let why = self.trust.complaint(Path::new(file))?;
@@ -161,6 +180,13 @@ impl AliasLintContext {
     }
 }
 
+/// Returns the users of the file of accounts, each with the home.
+fn homes(local: &config::Local) -> Vec<(Arc<str>, Arc<str>)> {
+    let Ok(accounts) = Accounts::read_with(&local.accounts) else { return Vec::new() };
+    let home = |name: &str| accounts.home(name).map(|home| (name.into(), home.into()));
+    accounts.names().take(HOMES_MAX).filter_map(home).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -179,7 +205,37 @@ mod tests {
             has_outside: false,
             trust: load::trust_of_server(&Config::default()),
             runs_programs: true,
+            homes: Vec::new(),
         }
+    }
+
+    #[test]
+    fn programs_of_users_are_named_with_their_lines() {
+        let place = tempfile::tempdir().unwrap();
+        let home = place.path().join("joe");
+        std::fs::create_dir(&home).unwrap();
+        std::fs::set_permissions(&home, Permissions::from_mode(0o755)).unwrap();
+        let forward = home.join(".forward");
+        std::fs::write(&forward, "# mine\n\\joe\n\"|/no/such/program -a\", \"|exit 0\"\n|/bin/cat\n").unwrap();
+        std::fs::set_permissions(&forward, Permissions::from_mode(0o644)).unwrap();
+        // No file is read as root.
+        let own = rustix::process::getuid();
+        let (uid, gid) = (if own.is_root() { 1_000 } else { own.as_raw() }, rustix::process::getgid().as_raw());
+        let passwd = format!("joe:x:{uid}:{gid}::{}:/bin/sh\nann:x:{uid}:{gid}::/nowhere:/bin/sh\n", home.display());
+        std::fs::write(place.path().join("passwd"), passwd).unwrap();
+        let mut config = Config::default();
+        config.local.accounts = place.path().join("passwd");
+        config.local.forward = true;
+        config.local.mailbox = "mbox:/var/mail/%u".parse().unwrap();
+        let mut context = AliasLintContext::new(&config);
+        context.runs_programs = true;
+        context.programs.clear();
+        let said: Vec<String> = context.lint_forwards().iter().map(ToString::to_string).collect();
+        let [only] = said.as_slice() else { panic!("{said:?}") };
+        assert!(only.contains(&format!("{}", forward.display())) && only.contains(" line 3: "), "{only}");
+        assert!(only.contains("\"|/no/such/program -a\" will not run: "), "{only}");
+        config.local.forward = false;
+        assert!(AliasLintContext::new(&config).lint_forwards().is_empty(), "no .forward counts");
     }
 
     #[test]

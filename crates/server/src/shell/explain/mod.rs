@@ -6,10 +6,11 @@ pub mod aliases;
 
 use crate::config::{Config, EffectiveRule, Loaded};
 use crate::dns::overrides;
+use crate::next_hop::smart_hosts;
 use crate::routing::{Admission, Routing, load};
 use mail::{Address, DomainName, ReversePath};
 use route::access::{Client, ClientName, Ruling};
-use route::destination::To;
+use route::destination::{Hosts, To};
 use route::resolve::{Delivery, Failed, Outcome, Request};
 use route::{Lint, Refusal, Step};
 use std::net::IpAddr;
@@ -119,7 +120,9 @@ impl Explainer {
                 format!("add a [[destination]] with match = [\"group:{group}\"]"),
             ));
         }
-        lints.extend(aliases::AliasLintContext::new(&self.config).lint(&router.maps.aliases));
+        let context = aliases::AliasLintContext::new(&self.config);
+        lints.extend(context.lint(&router.maps.aliases));
+        lints.extend(context.lint_forwards());
         lints
     }
 
@@ -138,6 +141,12 @@ impl Explainer {
         };
         let decided = self.runtime.block_on(self.routing.decide(|ask| way(admission, ask, &sender, recipient)));
         decided.unwrap_or_else(|why| RouteTrace { steps: Vec::new(), end: Disposition::Defer(why) })
+    }
+
+    /// Returns whether these are the smart hosts of the configuration.
+    #[must_use]
+    pub fn are_smart_hosts(&self, hosts: &Hosts) -> bool {
+        !self.config.route.smart_host.is_empty() && *hosts == smart_hosts::hosts(&self.config.route)
     }
 
     /// Finds the configuration of the hosts of a delivery; `None` if it stays on this machine.
