@@ -4,10 +4,10 @@ use super::arguments::{Errors, SendmailArguments};
 use super::exit;
 use super::site::Site;
 use mail::{Address, ReversePath};
-use route::Refusal;
-use route::destination::{Protocol, To};
+use route::destination::{Hosts, Protocol, To};
 use route::resolve::Delivery;
 use route::tables::mailer;
+use route::{Destination, Refusal};
 use server::explain::{Disposition, ExplainedSender, Explainer};
 
 /// Prints where each address goes; the exit status.
@@ -81,13 +81,16 @@ pub(super) fn verify(address: &Address, site: &Site, explainer: &Explainer) -> R
             if let ([], [only]) = (deliveries.as_slice(), failed.as_slice()) {
                 return Err(refused(&only.refusal));
             }
-            let lines = deliveries.iter().map(|one| format!("{}... deliverable: {}", member(one, site), place(one)));
+            let lines =
+                deliveries.iter().map(|one| format!("{}... deliverable: {}", member(one, site), place(one, explainer)));
             let failed =
                 failed.iter().map(|one| format!("{}... {}", as_given(&one.address, site), refused(&one.refusal).1));
             Ok(lines.chain(failed).collect())
         }
         Disposition::Hold(reason, deliveries) => {
-            let held = |one: &Delivery| format!("{}... deliverable: {}, held: {reason}", member(one, site), place(one));
+            let held = |one: &Delivery| {
+                format!("{}... deliverable: {}, held: {reason}", member(one, site), place(one, explainer))
+            };
             Ok(deliveries.iter().map(held).collect())
         }
         Disposition::Discard => {
@@ -104,23 +107,33 @@ fn refused(refusal: &Refusal) -> (u8, String) {
 }
 
 /// `mailer esmtp, host x.test, user ann@x.test`, as sendmail has it.
-fn place(delivery: &Delivery) -> String {
+fn place(delivery: &Delivery, explainer: &Explainer) -> String {
     let (address, user) = (&delivery.address, delivery.address.local_part().as_str());
     match &delivery.destination.to {
-        To::Domain(domain) => match &delivery.via {
-            Some(via) => format!("mailer esmtp, host {domain}, user {address}, now {via}"),
-            None => format!("mailer esmtp, host {domain}, user {address}"),
-        },
-        To::Literal(host) => format!("mailer esmtp, host {host}, user {address}"),
-        To::Hosts(hosts) => {
-            let mailer = if hosts.protocol == Protocol::Lmtp { "lmtp" } else { "esmtp" };
-            format!("mailer {mailer}, host {}, user {address}", mailer::host_list(hosts))
+        To::Domain(domain) => {
+            let via = delivery.via.as_ref().and_then(|via| Destination::parse(via.as_bytes()).ok());
+            match via.map(|via| via.to) {
+                Some(To::Hosts(hosts)) => by_hosts(&hosts, address, explainer),
+                _ => format!("mailer esmtp, host {domain}, user {address}"),
+            }
         }
+        To::Literal(host) => format!("mailer esmtp, host {host}, user {address}"),
+        To::Hosts(hosts) => by_hosts(hosts, address, explainer),
         To::Local => format!("mailer local, user {user}"),
         To::Program { command, .. } => format!("mailer prog, user {command}"),
         To::File { path, .. } => format!("mailer *file*, user {path}"),
         To::Error { text, .. } => format!("mailer error: {text}"),
     }
+}
+
+/// Names the mailer as sendmail does: that of a smart host is `relay`.
+fn by_hosts(hosts: &Hosts, address: &Address, explainer: &Explainer) -> String {
+    let mailer = match hosts.protocol {
+        Protocol::Lmtp => "lmtp",
+        Protocol::Smtp if explainer.are_smart_hosts(hosts) => "relay",
+        Protocol::Smtp => "esmtp",
+    };
+    format!("mailer {mailer}, host {}, user {address}", mailer::host_list(hosts))
 }
 
 /// Returns the member of an alias as sendmail shows it: an address, a program or a file.

@@ -102,6 +102,24 @@ fn aliases_are_left_out_and_versions_told() {
 }
 
 #[test]
+fn mailers_and_hosts_are_named_as_sendmail_names_them() {
+    let setup = Setup::new();
+    let path = setup.path("mailertable");
+    std::fs::write(&path, "d.test esmtp:[192.0.2.1]\nl.test lmtp:unix:/run/lmtp\ne.test error:nohost\n")
+        .expect("written");
+    let setup = setup.set("maps.mailertable", format!("[{path:?}]")).set("route.smart_host", "[\"[192.0.2.9]\"]");
+    let desk = Desk::of(&setup);
+    let said = |address: &str| desk.sendmail(&["-bv", address], "").out;
+    assert_eq!(said("x@d.test"), "x@d.test... deliverable: mailer esmtp, host [192.0.2.1], user x@d.test\n");
+    assert_eq!(said("x@l.test"), "x@l.test... deliverable: mailer lmtp, host unix:/run/lmtp, user x@l.test\n");
+    assert_eq!(
+        said("x@other.test"),
+        "x@other.test... deliverable: mailer relay, host [192.0.2.9], user x@other.test\n"
+    );
+    assert!(said("x@e.test").contains("x@e.test... Host unknown"), "{}", said("x@e.test"));
+}
+
+#[test]
 fn what_is_queued_waits_for_a_queue_run() {
     let sink = Sink::start(&[]);
     let setup =
