@@ -197,6 +197,8 @@ impl std::error::Error for QueueIdError {}
 #[derive(Clone, Debug)]
 pub struct QueueIds {
     node: Node,
+    /// No id of it is before this microsecond.
+    first_us: u64,
     /// The next id is not before this microsecond.
     next_us: u64,
 }
@@ -209,13 +211,14 @@ impl QueueIds {
     /// Starts a generator for an empty spool.
     #[must_use]
     pub const fn new(node: Node) -> Self {
-        Self { node, next_us: FIRST_US }
+        Self { node, first_us: FIRST_US, next_us: FIRST_US }
     }
 
     /// Starts a generator whose ids are all greater than `largest`, the greatest id the spool knows, by any node.
     #[must_use]
     pub const fn after(node: Node, largest: QueueId) -> Self {
-        Self { node, next_us: largest.unix_us() + 1 }
+        let next_us = largest.unix_us() + 1;
+        Self { node, first_us: next_us, next_us }
     }
 
     /// How far the greatest id may be ahead of the clock before new ids are those of the clock again.
@@ -234,7 +237,14 @@ impl QueueIds {
         }
         let (first, count) = Self::BESIDE;
         let number = u16::try_from(epoch % u64::from(count)).unwrap_or(0);
-        Self::new(Node::new(first + number).unwrap_or(node))
+        // An earlier opening may have had the same node, and an earlier time.
+        Self { first_us: now_us, ..Self::new(Node::new(first + number).unwrap_or(node)) }
+    }
+
+    /// Returns whether this generator has given the id: the message came since the spool was opened.
+    #[must_use]
+    pub const fn has_given(&self, id: QueueId) -> bool {
+        id.node().0 == self.node.0 && id.unix_us() >= self.first_us && id.unix_us() < self.next_us
     }
 
     /// Gives the next id. `now_us` is the time in microseconds since the Unix epoch; when it has not advanced since the
@@ -254,6 +264,22 @@ impl QueueIds {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn ids_of_this_opening_are_told_from_older_ones() {
+        let now = 1_760_000_000_000_000;
+        let mut before = QueueIds::new(node(0));
+        let old = before.next(now);
+        let mut after = QueueIds::resume(node(0), old, now - 5, 2);
+        let new = after.next(now - 5);
+        assert!(after.has_given(new) && !after.has_given(old) && before.has_given(old) && !before.has_given(new));
+        // The clock of the opening before ran far ahead; that of an earlier one with the same number did not.
+        let ahead = QueueId::new(now + 90_000_000_000_000, node(0)).unwrap();
+        let mut beside = QueueIds::resume(node(0), ahead, now, 3);
+        let new = beside.next(now);
+        assert!(beside.has_given(new) && !beside.has_given(ahead) && !beside.has_given(old));
+        assert!(!beside.has_given(QueueId::new(now - 1, new.node()).unwrap()));
+    }
 
     fn node(number: u16) -> Node {
         Node::new(number).unwrap()

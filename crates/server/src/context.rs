@@ -103,6 +103,13 @@ impl Context {
         self.clock.as_ref().map_or_else(|| Duration::from_micros(clock::unix_us()), |clock| clock.now())
     }
 
+    /// Returns the age of a file that another process wrote at `written` by the wall clock; zero where that clock is
+    /// not to be believed.
+    pub(crate) fn age_of_file(&self, written: Duration) -> Duration {
+        let clock = self.clock.as_ref();
+        clock.map_or_else(|| self.unix_now().saturating_sub(written), |clock| clock.age_of_file(written))
+    }
+
     /// Returns the same as a message counts it: steps of the wall clock since it waits are no age.
     pub(crate) fn now_of(&self, envelope: &Envelope) -> Duration {
         self.clock.as_ref().map_or_else(|| self.unix_now(), |clock| clock.now_of(envelope))

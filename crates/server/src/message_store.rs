@@ -68,6 +68,12 @@ impl MessageStore {
         ids.lock().unwrap_or_else(PoisonError::into_inner).next(self.now_us())
     }
 
+    /// Returns whether a message came since the start: its id was given here.
+    pub(crate) fn has_named(&self, id: QueueId) -> bool {
+        let (Self::Spool { ids, .. } | Self::Discard { ids, .. }) = self;
+        ids.lock().unwrap_or_else(PoisonError::into_inner).has_given(id)
+    }
+
     /// Returns the queue id of a message that came at `at_us`, in microseconds since 1970, and waited elsewhere until
     /// now.
     pub(crate) fn past_id(&self, at_us: u64) -> QueueId {

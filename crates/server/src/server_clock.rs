@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A time before the build of this program, 2026-06-01 in UTC: each release raises it. It is no later than the sources,
-/// so that a build that is repeated is the same.
+/// A time before the build of this program, 2026-06-01 in UTC: each release raises it, as `xtask tidy` demands. It is
+/// no later than the sources, so that a build that is repeated is the same.
 const BUILD: Duration = Duration::from_secs(1_780_272_000);
 /// The file, in the spool directory.
 const FILE: &str = "clock";
@@ -149,6 +149,15 @@ impl ServerClock {
     /// Returns the wall clock if it is implausible, or has jumped.
     pub(crate) fn doubted(&self) -> Option<Duration> {
         self.lock().doubted()
+    }
+
+    /// Returns the age of a file that another process wrote at `written` by the wall clock. Zero where that says
+    /// nothing: the wall clock is doubted, or had not been set when the file was written.
+    pub(crate) fn age_of_file(&self, written: Duration) -> Duration {
+        if written < BUILD || self.doubted().is_some() {
+            return Duration::ZERO;
+        }
+        self.now().saturating_sub(self.counts_from(written))
     }
 
     /// Writes the file if it is due.

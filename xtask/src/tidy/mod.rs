@@ -12,6 +12,7 @@ mod manifests;
 mod modules;
 mod names;
 mod prose;
+mod release;
 mod sizes;
 mod text;
 
@@ -134,6 +135,7 @@ fn run(root: &Path) -> Result<(Vec<Finding>, usize), String> {
             sources.push(source);
         }
     }
+    release::check(text_of(&files, release::CHANGELOG), text_of(&files, release::CLOCK), &mut findings);
     modules::check(&sources, text_of(&files, modules::LIST), &mut findings);
     findings.sort_by(|a, b| (&a.path, a.line).cmp(&(&b.path, b.line)));
     Ok((findings, files.len()))

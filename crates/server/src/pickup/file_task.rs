@@ -113,7 +113,7 @@ impl FileTask {
 
     /// Returns how long it has waited. The file has the time that its owner has set, and must not wait for ever.
     fn age(&self, handed: &SubmittedFile) -> Duration {
-        let written = Duration::from_secs((clock::unix_us() / 1_000_000).saturating_sub(handed.finished));
+        let written = self.inbound.context.age_of_file(Duration::from_secs(handed.finished));
         written.max(clock::now().saturating_duration_since(self.since))
     }
 

@@ -277,9 +277,10 @@ impl Pickup {
         let Some(mut scanner) = self.scanner.take() else { return };
         let directory = Arc::clone(&self.directory);
         let limits = self.limits();
+        let is_doubted = self.inbound.context.clock.as_ref().is_some_and(|clock| clock.doubted().is_some());
         self.looking.spawn(async move {
             let looked = blocking::run(move || {
-                let found = scanner.look(&directory, limits);
+                let found = scanner.look(&directory, limits, is_doubted);
                 (scanner, found)
             });
             looked.await.unwrap_or_else(|error| (DirectoryScanner::default(), Err(std::io::Error::other(error))))

@@ -147,7 +147,8 @@ struct Count {
 }
 
 impl DirectoryScanner {
-    /// Looks. `None`: nothing has changed. Blocks.
+    /// Looks. `None`: nothing has changed. `is_doubted`: the clock of the machine is wrong, and no file is removed for
+    /// its age. Blocks.
     ///
     /// # Errors
     /// The directory cannot be listed.
@@ -155,8 +156,9 @@ impl DirectoryScanner {
         &mut self,
         directory: &PickupDirectory,
         limits: ScanLimits,
+        is_doubted: bool,
     ) -> io::Result<Option<DirectoryScan>> {
-        self.look_at(directory, limits, Duration::from_micros(clock::unix_us()))
+        self.look_at(directory, limits, Duration::from_micros(clock::unix_us()), is_doubted)
     }
 
     /// Does the same at this time, since 1970.
@@ -165,9 +167,10 @@ impl DirectoryScanner {
         directory: &PickupDirectory,
         limits: ScanLimits,
         now: Duration,
+        is_doubted: bool,
     ) -> io::Result<Option<DirectoryScan>> {
         let changed = directory.changed()?;
-        let is_tidying = now.saturating_sub(self.tidied) >= TIDY_INTERVAL;
+        let is_tidying = !is_doubted && now.saturating_sub(self.tidied) >= TIDY_INTERVAL;
         if !is_tidying && self.seen == Some((changed, limits)) {
             return Ok(None);
         }
@@ -335,16 +338,16 @@ mod tests {
         }
         std::fs::write(path.join("bad.x"), "").unwrap();
         let mut scanner = DirectoryScanner::default();
-        let found = scanner.look(&directory, limits).unwrap().unwrap();
+        let found = scanner.look(&directory, limits, false).unwrap().unwrap();
         assert_eq!((found.messages.len(), found.files, found.full), (3, 3, Some(String::new())));
         assert_eq!(found.fresh.len(), 3, "somebody may be about to ask for them");
-        assert!(scanner.look(&directory, limits).unwrap().is_some(), "it changed a moment ago");
+        assert!(scanner.look(&directory, limits, false).unwrap().is_some(), "it changed a moment ago");
         settle(&path);
-        assert!(scanner.look(&directory, limits).unwrap().unwrap().fresh.is_empty());
-        assert_eq!(scanner.look(&directory, limits).unwrap(), None);
-        assert!(scanner.look(&directory, ScanLimits { all: 2, user: 0 }).unwrap().is_some(), "other limits");
+        assert!(scanner.look(&directory, limits, false).unwrap().unwrap().fresh.is_empty());
+        assert_eq!(scanner.look(&directory, limits, false).unwrap(), None);
+        assert!(scanner.look(&directory, ScanLimits { all: 2, user: 0 }, false).unwrap().is_some(), "other limits");
         std::fs::write(path.join(name(3)), "").unwrap();
-        assert_eq!(scanner.look(&directory, limits).unwrap().unwrap().messages.len(), 4);
+        assert_eq!(scanner.look(&directory, limits, false).unwrap().unwrap().messages.len(), 4);
     }
 
     #[test]
@@ -356,18 +359,18 @@ mod tests {
         let mut scanner = DirectoryScanner::default();
         (0..3).for_each(|number| std::fs::write(path.join(name(number)), "").unwrap());
         std::fs::write(path.join(FULL), "all 9\n").unwrap();
-        scanner.look(&directory, limits).unwrap();
+        scanner.look(&directory, limits, false).unwrap();
         assert!(!path.join(FULL).exists(), "what an earlier server or somebody else said");
         // One that is being written takes room too.
         std::fs::write(path.join(format!("new.{:032x}", 1)), "").unwrap();
-        let found = scanner.look(&directory, limits).unwrap().unwrap();
+        let found = scanner.look(&directory, limits, false).unwrap().unwrap();
         assert_eq!(
             (found.full.as_deref(), std::fs::read_to_string(path.join(FULL)).unwrap().as_str()),
             (Some("all 4\n"), "all 4\n")
         );
-        assert_eq!(scanner.look(&directory, limits).unwrap().unwrap().full, None, "nothing new");
+        assert_eq!(scanner.look(&directory, limits, false).unwrap().unwrap().full, None, "nothing new");
         std::fs::remove_file(path.join(name(0))).unwrap();
-        assert_eq!(scanner.look(&directory, limits).unwrap().unwrap().full, Some(String::new()));
+        assert_eq!(scanner.look(&directory, limits, false).unwrap().unwrap().full, Some(String::new()));
         assert!(!path.join(FULL).exists());
     }
 
@@ -385,7 +388,7 @@ mod tests {
         }
         let mut scanner = DirectoryScanner::default();
         let full = |scanner: &mut DirectoryScanner, user| {
-            scanner.look(&directory, ScanLimits { all: 100, user }).unwrap().unwrap().full
+            scanner.look(&directory, ScanLimits { all: 100, user }, false).unwrap().unwrap().full
         };
         assert_eq!(full(&mut scanner, 3), Some(String::new()), "root may");
         assert_eq!(full(&mut scanner, 2), Some("1000 2\n".to_owned()));
@@ -409,12 +412,12 @@ mod tests {
         }
         let mut scanner = DirectoryScanner::default();
         let limits = ScanLimits { all: 20, user: 10 };
-        let found = scanner.look(&directory, limits).unwrap().unwrap();
+        let found = scanner.look(&directory, limits, false).unwrap().unwrap();
         let of = |uid| found.messages.iter().filter(|message| message.uid == uid).count();
         assert_eq!((of(1_000), of(1_001), found.files, found.has_more), (KNOWN_MIN, 1, one, true));
         assert_eq!(found.full.as_deref(), Some(format!("1000 {flood}\n").as_str()), "not all: others have room");
         assert_eq!(scanner.owners.len(), KNOWN_MIN + 1, "no more names are kept");
-        let found = scanner.look(&directory, ScanLimits { all: 11, user: 10 }).unwrap().unwrap();
+        let found = scanner.look(&directory, ScanLimits { all: 11, user: 10 }, false).unwrap().unwrap();
         assert_eq!(found.full.as_deref(), Some(format!("all 11\n1000 {flood}\n").as_str()));
     }
 
@@ -447,7 +450,7 @@ mod tests {
         let (day, limits) = (Duration::from_secs(24 * 3_600), ScanLimits { all: 100, user: 50 });
         let left = |after: Duration, limits| {
             let mut scanner = DirectoryScanner::default();
-            let found = scanner.look_at(&directory, limits, now + after).unwrap().unwrap();
+            let found = scanner.look_at(&directory, limits, now + after, false).unwrap().unwrap();
             let mut names: Vec<_> =
                 directory.names().unwrap().map(|name| name.unwrap().into_string().unwrap()).collect();
             names.sort();
@@ -456,6 +459,8 @@ mod tests {
         };
         let all = "bad.1,empty,filled,link,mail.x,new.1,notes,odd \n\u{202e},wait.1,wait.2";
         assert_eq!(left(day / 2, limits), (all.to_owned(), Cleanup::default(), String::new()));
+        let doubted = DirectoryScanner::default().look_at(&directory, limits, now + day * 400, true).unwrap().unwrap();
+        assert_eq!(doubted.waste, Cleanup::default(), "a clock that is doubted removes nothing");
         let (names, waste, full) = left(day * 2, ScanLimits { all: 100, user: 4 });
         assert_eq!((names, waste.removed), (all.replace("new.1,", ""), 1));
         assert_eq!(full, "1000 4\n", "a message or not, it is one of his files");

@@ -51,6 +51,25 @@ fn mail_of_1970_is_young_when_the_clock_is_right_running_and_after_a_restart() {
 }
 
 #[test]
+fn files_of_a_wrong_clock_have_no_age() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = config(directory.path());
+    let hour = Duration::from_secs(3_600);
+    let today = Duration::from_secs(TODAY);
+    let (clock, _) = open(&config, TODAY, None);
+    let age = clock.age_of_file(today - hour);
+    assert!(age >= hour && age < hour + DAY, "{age:?}");
+    assert_eq!(clock.age_of_file(Duration::from_secs(60)), Duration::ZERO, "written in 1970");
+    clock.save().unwrap();
+    // The machine thinks that it is 1970, or a year to come: no file has an age.
+    for wall in [60, TODAY + 800 * 86_400] {
+        let (clock, _) = open(&config, wall, None);
+        assert!(clock.doubted().is_some(), "{wall}");
+        assert_eq!(clock.age_of_file(today - hour), Duration::ZERO, "{wall}");
+    }
+}
+
+#[test]
 fn after_a_power_cut_the_ids_say_that_the_clock_was_never_right() {
     let directory = tempfile::tempdir().unwrap();
     let config = config(directory.path());

@@ -139,9 +139,6 @@ fn source_of(context: &Context, outgoing: &OutboundMessage) -> Source {
     }
 }
 
-/// How far the clock of the machine may have been set since the start.
-const SLACK_US: u64 = 2_000_000;
-
 fn order_of(
     context: &Context,
     what: &What,
@@ -154,10 +151,9 @@ fn order_of(
     let at_us = clock::unix_us();
     let live = context.live.load();
     let config = &live.config;
-    // Before this start it may have been begun, and nothing noted.
-    let running_us =
-        u64::try_from(clock::now().saturating_duration_since(context.began).as_micros()).unwrap_or(u64::MAX);
-    let is_older = envelope.received.at_us <= at_us.saturating_sub(running_us).saturating_add(SLACK_US);
+    // Before this start it may have been begun, and nothing noted. The clock of the machine does not tell: it may have
+    // been set since.
+    let is_older = !context.message_store.has_named(envelope.id);
     let sender = envelope.sender.address().map(Address::to_string).unwrap_or_default();
     DeliveryRequest {
         what: what.clone(),
