@@ -13,6 +13,7 @@ mod limits;
 mod log;
 mod operator;
 mod queue;
+mod relaying;
 mod reload;
 mod start;
 mod storage;

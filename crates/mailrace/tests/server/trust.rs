@@ -18,7 +18,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 /// A server that has a domain of its own, and lets no client relay.
-fn closed() -> Setup {
+pub(crate) fn closed() -> Setup {
     Setup::new()
         .set("relay.from", "[]")
         .set("local.domains", "[\"ours.test\", \"localhost.localdomain\"]")
