@@ -12,6 +12,7 @@
 pub mod answers;
 pub mod control;
 pub mod delivery_watch;
+pub mod fuzz;
 pub mod mailer_statistics;
 pub mod queue;
 pub mod user_share;

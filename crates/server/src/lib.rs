@@ -24,6 +24,7 @@ mod deliver;
 mod dispatch;
 pub mod dns;
 pub mod file_system;
+pub mod fuzz;
 pub mod hardening;
 mod hosts;
 mod inbound;

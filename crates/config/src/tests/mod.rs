@@ -6,4 +6,5 @@ mod commands;
 mod generated;
 mod pages;
 mod property;
+mod sendmail;
 mod table;

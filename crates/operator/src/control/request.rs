@@ -96,11 +96,14 @@ impl Request {
     /// It is no request; the text names the fault.
     pub fn parse(line: &[u8]) -> Result<Self, RequestError> {
         let mut fields: Map<String, Value> = serde_json::from_slice(line).map_err(|error| {
+            let error = printable(&error.to_string());
             RequestError(format!("not a JSON object: {error}; an example: {}", Self::Ping.to_line().trim_end()))
         })?;
         let command = match fields.remove("command") {
             Some(Value::String(command)) => command,
-            Some(other) => return Err(RequestError(format!("\"command\" is {other}, not a string"))),
+            Some(other) => {
+                return Err(RequestError(format!("\"command\" is {}, not a string", shortened(&other.to_string()))));
+            }
             None => return Err(RequestError("there is no field \"command\"".to_owned())),
         };
         if command == QUEUE {
@@ -117,6 +120,11 @@ impl Request {
             Some(field) => Err(RequestError(format!("\"{command}\" has no field {:?}", shortened(field)))),
         }
     }
+}
+
+/// The beginning of a text that may quote the line, as it can be shown.
+fn printable(text: &str) -> String {
+    text.chars().take(200).map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
 /// Why a line is no request.

@@ -125,7 +125,7 @@ fn statement(settings: &mut ImportedSettings<'_>, text: &str, line: usize) {
         }
         'T' => {
             for user in rest.split_whitespace() {
-                settings.add("submit.trusted", user, line);
+                settings.trust(user, line);
             }
         }
         'X' => settings.missing(
@@ -172,7 +172,7 @@ fn class_word(settings: &mut ImportedSettings<'_>, class: &str, word: &str, text
         "G" => "generics.domains",
         "{VirtHost}" => "relay.to",
         "R" => return mc::relay_domains(settings, word, text, line),
-        "t" => return settings.add("submit.trusted", word, line),
+        "t" => return settings.trust(word, line),
         "{LDAPRoute}" => return ldap::domains(settings, word, false, text, line),
         "{LDAPRouteEquiv}" => return ldap::domains(settings, word, true, text, line),
         "M" => "generics.masquerade_domains",

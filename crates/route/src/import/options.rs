@@ -335,7 +335,7 @@ fn special(settings: &mut ImportedSettings<'_>, mc: &str, value: &str, statement
         "LDAP_CLUSTER" => settings.said.ldap.cluster = Some(value.to_owned()),
         "TRUSTED_USERS" => {
             for user in ["root", "daemon", "uucp"].into_iter().chain(words().filter(|word| is_word(word))) {
-                settings.add("submit.trusted", user, line);
+                settings.trust(user, line);
             }
         }
         _ => super::maps::aliases(settings, value, line),

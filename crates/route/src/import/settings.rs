@@ -149,6 +149,15 @@ impl<'a> ImportedSettings<'a> {
     }
 
     /// Adds to a list, once.
+    /// A user who may name another sender.
+    pub(super) fn trust(&mut self, user: &str, line: usize) {
+        if user.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.')) {
+            self.add("submit.trusted", user, line);
+        } else {
+            self.missing(line, user, "this is no name of a user", "add the user to submit.trusted");
+        }
+    }
+
     pub(super) fn add(&mut self, name: &'static str, one: impl Into<String>, line: usize) {
         let (table, key) = name.split_once('.').unwrap_or(("", name));
         let one = one.into();

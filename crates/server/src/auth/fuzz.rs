@@ -1,8 +1,9 @@
-//! One function for all exchanges: it takes any bytes as responses, and asserts the properties that hold for all of
-//! them.
+//! Bodies for fuzzing: any bytes as the responses of an exchange, and as a password file.
 
 use super::dialog::{Dialog, DialogStep, MECHANISMS};
 use super::scram::{self, Keys};
+use super::users::Users;
+use std::path::Path;
 
 /// Runs an exchange with an unknown password. The first byte chooses the mechanism and whether there is an initial
 /// response; the rest, cut at 0xFE, are the responses. Asserts no panic, no success, and challenges that are
@@ -46,4 +47,21 @@ pub fn exchange(data: &[u8]) {
         };
         assert!(round < 9, "exchanges end");
     }
+}
+
+/// Reads a password file. Asserts no panic, that every line is a hash or a problem, and that no problem shows more of
+/// the file than a name.
+///
+/// # Panics
+/// When one of these does not hold.
+pub fn password_file(data: &[u8]) {
+    let mut problems = Vec::new();
+    let users = Users::parse(Path::new("users"), data, &mut problems);
+    let lines = data.split(|octet| *octet == b'\n').count();
+    assert!(users.len() + problems.len() <= lines, "{} users of {lines} lines", users.len());
+    for problem in &problems {
+        let text = problem.to_string();
+        assert!(!text.chars().any(char::is_control) && text.len() < 4_096, "{text:?}");
+    }
+    assert!(!users.have_scram() || users.scram("nobody", &[0; scram::KEY_OCTETS]).is_some());
 }

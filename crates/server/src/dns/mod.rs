@@ -15,6 +15,7 @@ mod cache;
 #[cfg(test)]
 mod cost;
 mod exchange;
+pub mod fuzz;
 mod machine;
 mod mail_hosts;
 pub(crate) mod overrides;

@@ -28,6 +28,7 @@
 //! its writer and the server read it. No program needs rights of its own. The kernel tells the server the owner of a
 //! file. The content of a file is only a claim of its owner: `pickup` has a table of the claims that are trusted.
 
+pub mod fuzz;
 pub mod import;
 
 use aws_lc_rs::digest::{Context, SHA256};

@@ -158,7 +158,7 @@ fn talk(mut stream: TcpStream, result: &[&[u8]]) -> Option<()> {
 #[test]
 fn whatever_a_directory_says_nobody_is_refused_for_it() {
     // SearchResultDone with each result code: no matched DN, no text (RFC 4511 §4.5.2).
-    let done: [(&'static [&'static [u8]], &str); 10] = [
+    let done: [(&'static [&'static [u8]], &str); 13] = [
         (&[&[0x65, 7, 0x0a, 1, 1, 4, 0, 4, 0]], "operationsError (1); it may want ldap.bind"),
         (&[&[0x65, 7, 0x0a, 1, 3, 4, 0, 4, 0]], "timeLimitExceeded (3); the directory needs an index"),
         (&[&[0x65, 7, 0x0a, 1, 11, 4, 0, 4, 0]], "adminLimitExceeded (11)"),
@@ -167,6 +167,10 @@ fn whatever_a_directory_says_nobody_is_refused_for_it() {
         (&[&[0x65, 7, 0x0a, 1, 51, 4, 0, 4, 0]], "busy (51)"),
         (&[&[0x65, 7, 0x0a, 1, 52, 4, 0, 4, 0]], "unavailable (52)"),
         (&[&[0x65, 7, 0x0a, 1, 80, 4, 0, 4, 0]], "other (80)"),
+        // An entry without attributes, one whose name is no text, and a result without its parts.
+        (&[&[0x64, 2, 4, 0], &[0x65, 7, 0x0a, 1, 0, 4, 0, 4, 0]], "it sends an entry that breaks the protocol"),
+        (&[&[0x64, 5, 4, 1, 0xff, 0x30, 0], &[0x65, 7, 0x0a, 1, 0, 4, 0, 4, 0]], "it sends an entry that breaks"),
+        (&[&[0x65, 3, 0x0a, 1, 0]], "ldap://127.0.0.1:"),
         // It hangs up, and it talks nonsense.
         (&[], "it closed the connection"),
         (&[b"HTTP/1.1 400 Bad Request\r\n\r\n"], "ldap://127.0.0.1:"),

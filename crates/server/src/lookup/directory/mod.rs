@@ -9,12 +9,17 @@
 //! unless `ldap.referrals` says that they do not matter.
 
 mod dial;
+mod entry;
+pub(crate) mod fuzz;
 
 use crate::config::{self, LdapReferrals};
 use dial::dial;
-use ldap3::{Ldap, LdapError, LdapResult, Scope, SearchEntry, SearchOptions, SearchResult};
+use entry::DirectoryEntry;
+use futures_util::FutureExt as _;
+use ldap3::{Ldap, LdapError, LdapResult, Scope, SearchOptions, SearchResult};
 use os::clock;
 use route::question::{Answer, Question};
+use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -71,13 +76,6 @@ struct LdapConnection {
     /// Whether it ever answered a question.
     has_answered: Arc<AtomicBool>,
     questions: Arc<AtomicUsize>,
-}
-
-/// The parts of an entry that are used.
-#[derive(Debug)]
-struct DirectoryEntry {
-    dn: String,
-    attributes: Vec<(String, Vec<String>)>,
 }
 
 /// Why there is no answer.
@@ -196,7 +194,11 @@ impl Directory {
     ) -> Result<Vec<DirectoryEntry>, Failed> {
         let seconds = i32::try_from(self.share().as_secs() + 1).unwrap_or(i32::MAX);
         ldap.with_search_options(SearchOptions::new().sizelimit(entries_max).timelimit(seconds));
-        let SearchResult(found, result) = ldap.search(&self.table.base, Scope::Subtree, filter, attributes).await?;
+        let searching = ldap.search(&self.table.base, Scope::Subtree, filter, attributes);
+        // The library panics at a result whose form is wrong.
+        let searched = AssertUnwindSafe(searching).catch_unwind().await;
+        let malformed = |what| Failed::Server(format!("it sends {what} that breaks the protocol"));
+        let SearchResult(found, result) = searched.map_err(|_| malformed("a result"))??;
         match result.rc {
             SUCCESS => {}
             // Two are as good as more.
@@ -211,11 +213,8 @@ impl Directory {
                  ldap.referrals = \"ignore\" if it knows no recipients"
             )));
         }
-        let entry = |found| {
-            let SearchEntry { dn, attrs, .. } = SearchEntry::construct(found);
-            DirectoryEntry { dn, attributes: attrs.into_iter().collect() }
-        };
-        Ok(found.into_iter().map(entry).collect())
+        let entries: Option<Vec<_>> = found.into_iter().map(|found| entry::read(found.0)).collect();
+        entries.ok_or_else(|| malformed("an entry"))
     }
 
     /// Words the refusal of the directory, with the next step for the operator.
