@@ -2,10 +2,10 @@
 
 use super::{
     Accept, AccessRules, Acknowledge, AddressFamily, Auth, BadLine, Config, Control, CopyDsn, DelayChecks, Delivery,
-    DeliveryMode, DestinationRule, Dns, DnsOverride, Dnsbl, DnsblList, Generics, Ldap, LdapDetail, LdapReferrals,
-    Listen, ListenProtocol, ListenTls, Local, Log, LogFormat, LogPath, Mailbox, Mailq, MapSource, Maps, Message,
-    Precedence, Rate, Relay, RelayDomain, Route, RouteProtocol, RouteRule, RouteTls, RuleAcknowledge, RuleAt, Server,
-    Smtp, Spool, Sqlite, Submit, Tls, Unknown,
+    DeliveryMode, DestinationRule, Dns, DnsOverride, Dnsbl, DnsblList, Filter, FilterFailure, FilterKind, FilterStage,
+    Generics, Ldap, LdapDetail, LdapReferrals, Listen, ListenProtocol, ListenTls, Local, Log, LogFormat, LogPath,
+    Mailbox, Mailq, MapSource, Maps, Message, Precedence, Rate, Relay, RelayDomain, Route, RouteProtocol, RouteRule,
+    RouteTls, RuleAcknowledge, RuleAt, Screen, Server, Smtp, Spool, Sqlite, Submit, Tls, Unknown,
 };
 use mail::DomainName;
 use smtp::server::{BareNewline, Forgiving};
@@ -106,6 +106,22 @@ pub(super) fn config(n: u8) -> Config {
         },
         control: Control { path: PathBuf::from(&text), mailq: if n == 1 { Mailq::Everyone } else { Mailq::Operators } },
         submit: submit(n),
+        screen: Screen { rules: vec![PathBuf::from(&text); n.into()], body_bytes_max: n.into() },
+        filters: Vec::new(),
+    }
+}
+
+/// A filter.
+pub(super) fn filter() -> Filter {
+    Filter {
+        name: String::new(),
+        kind: FilterKind::Milter,
+        address: String::new(),
+        when: FilterStage::Before250,
+        on_failure: FilterFailure::Defer,
+        timeout: Duration::ZERO,
+        total_timeout: Duration::ZERO,
+        size_max: 0,
     }
 }
 
@@ -165,6 +181,7 @@ fn submit(n: u8) -> Submit {
         files_max: n.into(),
         user_files_max: n.into(),
         user_commands_max: n.into(),
+        filters: vec!["x".to_owned(); n.into()],
     }
 }
 
@@ -359,6 +376,7 @@ pub(super) fn listen() -> Listen {
         auth_required: false,
         acknowledge: Acknowledge::Durable,
         bare_newline: BareNewline::Reject,
+        filters: Vec::new(),
     }
 }
 

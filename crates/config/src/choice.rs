@@ -3,8 +3,9 @@
 use super::field::Field;
 use super::value::Value;
 use super::{
-    Acknowledge, AddressFamily, BadLine, CopyDsn, DelayChecks, DeliveryMode, LdapDetail, LdapReferrals, ListenProtocol,
-    ListenTls, LogFormat, Mailq, Precedence, RouteProtocol, RouteTls, RuleAcknowledge, RuleAt, Unknown,
+    Acknowledge, AddressFamily, BadLine, CopyDsn, DelayChecks, DeliveryMode, FilterFailure, FilterKind, FilterStage,
+    LdapDetail, LdapReferrals, ListenProtocol, ListenTls, LogFormat, Mailq, Precedence, RouteProtocol, RouteTls,
+    RuleAcknowledge, RuleAt, Unknown,
 };
 use smtp::server::{BareNewline, Forgiving};
 
@@ -126,6 +127,25 @@ choices! {
     Unknown {
         Refuse = "refuse": "550 5.1.1, it does not exist",
         Defer = "defer": "450 4.1.1, try again later",
+    }
+    FilterKind {
+        Milter = "milter": "sendmail's milter protocol",
+        Policy = "policy": "Postfix's policy delegation",
+        Clamd = "clamd": "ClamAV",
+        Spamd = "spamd": "SpamAssassin",
+        Rspamd = "rspamd": "rspamd, over HTTP",
+        Smtp = "smtp": "a filter that takes mail by SMTP",
+    }
+    FilterStage {
+        Before250 = "before-250": "while the client waits for its answer",
+        After250 = "after-250": "when the message is durable and accepted",
+    }
+    FilterFailure {
+        Defer = "defer": "451, the client tries again",
+        Pass = "pass": "as if there were no such filter",
+        Tag = "tag": "the same, with a header field that says so",
+        Quarantine = "quarantine": "held for a decision",
+        Later = "later": "accepted, and judged when the filter is back",
     }
     Mailq {
         Everyone = "everyone": "all of it",

@@ -42,6 +42,7 @@ mod problem;
 mod reader;
 mod routing;
 mod rules;
+mod screen;
 mod show;
 mod suggestion;
 #[cfg(test)]
@@ -71,6 +72,7 @@ pub use routing::{
     AccessRules, BadLine, CopyDsn, DelayChecks, Generics, MapSource, Maps, Precedence, RouteRule, RuleAcknowledge,
     RuleAt,
 };
+pub use screen::{Filter, FilterAddress, FilterFailure, FilterKind, FilterStage, NoFilterAddressError, Screen};
 
 use ipnet::IpNet;
 use mail::{Address, DomainName};
@@ -132,6 +134,10 @@ pub struct Config {
     pub control: Control,
     /// Where programs of this machine hand mail in.
     pub submit: Submit,
+    /// Content rules.
+    pub screen: Screen,
+    /// `[[filter]]`: programs that judge mail.
+    pub filters: Vec<Filter>,
 }
 
 /// The process.
@@ -221,6 +227,8 @@ pub struct Listen {
     pub acknowledge: Acknowledge,
     /// Bare CR or LF.
     pub bare_newline: smtp::server::BareNewline,
+    /// The filters that its mail passes, in order.
+    pub filters: Vec<String>,
 }
 
 /// When `250` is said to a message, the safest first.
@@ -611,6 +619,8 @@ pub struct Submit {
     pub user_files_max: u32,
     /// Commands of one user that wait for an answer.
     pub user_commands_max: u32,
+    /// The filters that this mail passes, in order.
+    pub filters: Vec<String>,
 }
 
 /// The socket for `mailrace reload` and its like.

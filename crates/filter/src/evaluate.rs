@@ -181,11 +181,7 @@ impl Evaluation<'_, '_> {
 
     /// Whether the rule is for this recipient.
     fn covers(&self, rule: &Rule, recipient: usize) -> bool {
-        let Some(recipient) = self.message.recipients.get(recipient) else { return false };
-        let is_one = |wanted: &Option<Vec<String>>, own: Option<&str>| {
-            wanted.as_ref().is_none_or(|wanted| own.is_some_and(|own| belongs_to(wanted, &folded(own))))
-        };
-        is_one(&rule.recipients, Some(recipient.address)) && is_one(&rule.lists, recipient.list)
+        self.message.recipients.get(recipient).is_some_and(|recipient| rule.covers(recipient))
     }
 
     pub(crate) fn holds(&mut self, rule: &Rule) -> bool {

@@ -52,6 +52,7 @@ mod message;
 pub mod milter;
 pub mod mime;
 pub mod policy;
+mod recipient_scope;
 mod reply_text;
 mod rules;
 pub mod scanner;

@@ -12,6 +12,7 @@ use clap::{Args, Subcommand};
 use server::config::commands::{self, Form};
 use server::config::{Loaded, Problem, RealFiles, Severity, check_files, render};
 use server::explain::Explainer;
+use server::screen::rule_file_faults;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
@@ -71,6 +72,7 @@ pub(crate) fn check(arguments: &CheckArguments) -> Result<Exit, Failure> {
     let mut files = loaded.as_ref().map(|loaded| check_files(loaded, &RealFiles)).unwrap_or_default();
     if let Ok(loaded) = &loaded {
         files.extend(maps(loaded));
+        files.extend(content_rules(loaded));
     }
     let checked = commands::check(path.as_deref(), &loaded, &files, form(arguments.json));
     print(&checked.text)?;
@@ -79,17 +81,9 @@ pub(crate) fn check(arguments: &CheckArguments) -> Result<Exit, Failure> {
 
 /// Returns the faults of maps and rules, and the doubtful entries.
 fn maps(loaded: &Loaded) -> Vec<Problem> {
-    let problem = |severity, file: &str, line: Option<u32>, text: String, hint: Option<String>| Problem {
-        severity,
-        file: file.to_owned(),
-        line: line.and_then(|line| usize::try_from(line).ok()).unwrap_or(0),
-        column: 0,
-        width: 0,
-        source: String::new(),
-        key: String::new(),
-        text,
-        expected: String::new(),
-        suggestion: hint,
+    let problem = |severity, file: &str, line: Option<u32>, text: String, hint: Option<String>| {
+        let line = line.and_then(|line| usize::try_from(line).ok()).unwrap_or(0);
+        problem_of_file(severity, file, line, text, hint)
     };
     let explainer = match Explainer::open(loaded) {
         Ok(explainer) => explainer,
@@ -109,6 +103,31 @@ fn maps(loaded: &Loaded) -> Vec<Problem> {
         problem(Severity::Warning, &lint.place.file, lint.place.line, text, Some(lint.hint))
     }));
     problems
+}
+
+/// Returns the faults of the files of content rules.
+fn content_rules(loaded: &Loaded) -> Vec<Problem> {
+    let problem = |fault: filter::Problem| match fault.line {
+        0 => loaded.problem(Severity::Error, format!("screen.rules: {}", fault.text)),
+        line => problem_of_file(Severity::Error, &fault.file, line, fault.text, None),
+    };
+    rule_file_faults(&loaded.config).into_iter().map(problem).collect()
+}
+
+/// Makes a problem whose place is a line of a file that the configuration names; 0: of none.
+fn problem_of_file(severity: Severity, file: &str, line: usize, text: String, hint: Option<String>) -> Problem {
+    Problem {
+        severity,
+        file: file.to_owned(),
+        line,
+        column: 0,
+        width: 0,
+        source: String::new(),
+        key: String::new(),
+        text,
+        expected: String::new(),
+        suggestion: hint,
+    }
 }
 
 fn show(arguments: &ShowConfigArguments) -> Result<Exit, Failure> {

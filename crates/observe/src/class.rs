@@ -2,7 +2,7 @@
 //!
 //! One table for all of it. Names are stable: tools of operators match them.
 
-use crate::{Event, NextHop, Relay, Ruleset, Stat};
+use crate::{Event, NextHop, Relay, Ruleset, ScreenVerdict, Stat};
 use mail::QueueId;
 
 /// How grave an event is: the severities of syslog (RFC 5424 §6.2.1) that are in use.
@@ -150,6 +150,8 @@ impl<'a> Event<'a> {
             Self::Queued { .. } => ("queued", 9, Info, Some(Commit)),
             Self::Discarded { .. } => ("discarded", 5, Info, Some(Commit)),
             Self::RecipientsDiscarded { .. } => ("recipients_discarded", 5, Info, Some(Commit)),
+            Self::Screened { verdict: ScreenVerdict::NotJudged, .. } => ("screened", 4, Warning, Some(Screen)),
+            Self::Screened { .. } => ("screened", 4, Info, Some(Screen)),
             Self::Cloned { .. } => ("cloned", 6, Info, Some(Commit)),
 
             Self::Delivery { stat: Stat::Sent(_), .. } => ("sent", 8, Info, Some(Settle)),
@@ -203,6 +205,7 @@ impl<'a> Event<'a> {
             | Self::Queued { id, .. }
             | Self::Discarded { id }
             | Self::RecipientsDiscarded { id, .. }
+            | Self::Screened { id, .. }
             | Self::Cloned { id, .. }
             | Self::Delivery { id, .. }
             | Self::HoldEnded { id, .. }

@@ -4,7 +4,7 @@
 //! Names follow the conventions of Prometheus. The server holds one number per [`Counter::index`] and adds
 //! [`increments`] of every event, whether its line is written or not. No time, no gauges here.
 
-use crate::{Event, Limit, Reason, ReportKind, Ruleset, Severity, Stat};
+use crate::{Event, Limit, Reason, ReportKind, Ruleset, ScreenVerdict, Severity, Stat};
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -87,6 +87,8 @@ pub enum Counter {
     LogDropped,
     /// Faults of ours.
     InternalErrors,
+    /// Decisions of content rules and filters.
+    Screened(ScreenVerdict),
 }
 
 /// The class of a refusing reply.
@@ -176,7 +178,8 @@ const DELIVERY: usize = TLS + 8;
 const REPORTS: usize = DELIVERY + 2 * Outcome::ALL.len() + 3;
 const DESTINATIONS: usize = REPORTS + ReportKind::ALL.len() + 1 + BOTH.len();
 const SPOOL: usize = DESTINATIONS + 3;
-const REASONS: usize = SPOOL + SEVERITIES.len() + 2;
+const SCREENED: usize = SPOOL + SEVERITIES.len() + 2;
+const REASONS: usize = SCREENED + ScreenVerdict::ALL.len();
 
 impl Counter {
     /// How many counters there are.
@@ -222,6 +225,7 @@ impl Counter {
             .chain([Self::DestinationsDown, Self::DestinationsUp, Self::QueueCommands])
             .chain(SEVERITIES.map(Self::Spool))
             .chain([Self::LogDropped, Self::InternalErrors])
+            .chain(ScreenVerdict::ALL.map(Self::Screened))
             .chain(reasons)
     }
 
@@ -267,6 +271,7 @@ impl Counter {
             Self::Spool(severity) => SPOOL + severity as usize - Severity::Critical as usize,
             Self::LogDropped => SPOOL + SEVERITIES.len(),
             Self::InternalErrors => SPOOL + SEVERITIES.len() + 1,
+            Self::Screened(verdict) => SCREENED + verdict as usize,
             Self::DeliveryReasons(what, reason) => REASONS + what as usize * Reason::ALL.len() + reason as usize,
         }
     }
@@ -335,6 +340,7 @@ impl Counter {
             Self::Spool(_) => ("spool_events_total", "Events of the spool, by severity."),
             Self::LogDropped => ("log_lines_dropped_total", "Lines of the log that were lost."),
             Self::InternalErrors => ("internal_errors_total", "Faults of mailrace itself."),
+            Self::Screened(_) => ("screen_decisions_total", "Decisions of content rules and filters."),
         }
     }
 
@@ -345,6 +351,7 @@ impl Counter {
             Self::Refused(limit) => ("limit", limit.name()),
             Self::Deliveries(outcome) | Self::DeliveryRecipients(outcome) => ("result", outcome.name()),
             Self::Reports(kind) => ("kind", kind.name()),
+            Self::Screened(verdict) => ("verdict", verdict.name()),
             Self::Tls(done)
             | Self::TlsClient(done)
             | Self::Auth(done)
@@ -380,6 +387,7 @@ pub fn increments(event: &Event<'_>) -> impl Iterator<Item = (Counter, u64)> {
         ],
         Event::Queued { to, .. } => [Some((Counter::QueuedRecipients, big(to.len()))), None, None, None, None],
         Event::Discarded { .. } => one(Counter::Discarded),
+        Event::Screened { verdict, .. } => one(Counter::Screened(verdict)),
         Event::Cloned { .. } => one(Counter::Cloned),
         Event::Delivery { to, delay, xdelay, stat, reason, reply, .. } => {
             let outcome = Outcome::of(stat);

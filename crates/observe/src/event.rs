@@ -4,7 +4,7 @@
 //! the writers escape and shorten. [`Event::class`] has the name and severity of an event.
 
 use crate::class::Severity;
-use crate::{Fate, Limit, NextHop, Reason, Relay, ReportKind, Ruleset, SaslError, Stat};
+use crate::{Fate, Limit, NextHop, Reason, Relay, ReportKind, Ruleset, SaslError, ScreenVerdict, Stat};
 use mail::{Body, EnhancedCode, MtPriority, Protocol, QueueId, Reply};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -376,6 +376,21 @@ pub enum Event<'a> {
         id: QueueId,
         /// The recipients, `<a@b>`.
         to: &'a [&'a str],
+    },
+    /// A content rule or a filter has decided about a message.
+    Screened {
+        /// The message.
+        id: QueueId,
+        /// The kind of the decision.
+        verdict: ScreenVerdict,
+        /// The name of the rule or filter.
+        by: &'a str,
+        /// Where it stands: the rule's file and line, or the filter's address.
+        place: &'a str,
+        /// The recipients that it is about: `<a@b>,<c@d>`.
+        to: &'a str,
+        /// The action in words.
+        action: &'a str,
     },
     /// A message is one more of the same transaction, because its recipients are to be kept apart: members of a list
     /// with an owner, above all.

@@ -171,6 +171,12 @@ impl<'a> Event<'a> {
                 (v.0)("first", Value::Id(first));
                 v.text("owner", owner);
             }
+            Self::Screened { verdict, by, place, to, action, .. } => {
+                v.text("screen", verdict.name());
+                for (name, text) in [("by", by), ("place", place), ("to", to), ("action", action)] {
+                    v.text(name, text);
+                }
+            }
             _ => return false,
         }
         true

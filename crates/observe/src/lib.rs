@@ -20,6 +20,7 @@ pub mod reason;
 mod relay;
 mod ruleset;
 mod sasl;
+mod screening;
 pub mod sendmail;
 
 pub use class::{Class, Severity, Stop};
@@ -30,3 +31,4 @@ pub use reason::Reason;
 pub use relay::Relay;
 pub use ruleset::{Fate, Ruleset};
 pub use sasl::SaslError;
+pub use screening::ScreenVerdict;

@@ -6,6 +6,7 @@ use crate::auth::Authenticator;
 use crate::config::{Config, DeliveryMode};
 use crate::dns::LocalIdentity;
 use crate::next_hop::smart_hosts;
+use crate::screen::Screen;
 use mail::Envelope;
 use observe::Limit;
 use observe::reason::Rules;
@@ -34,6 +35,8 @@ pub(crate) struct ActiveConfig {
     pub(crate) reasons: Arc<Rules>,
     /// When recipients are tried again.
     pub(crate) retry: RetryPolicy,
+    /// Everything that judges the content of mail; `None`: nothing does.
+    pub(crate) screen: Option<Arc<Screen>>,
     /// The destination of all mail, if there are smart hosts.
     smart_hosts: Option<Vec<u8>>,
 }
@@ -60,6 +63,7 @@ impl ActiveConfig {
             local_identity,
             reasons: Arc::new(Rules::usual()),
             retry,
+            screen: None,
             smart_hosts,
         }
     }
@@ -67,6 +71,12 @@ impl ActiveConfig {
     /// Returns the same, with the rules that the configuration names.
     pub(crate) fn with_reasons(mut self, reasons: Rules) -> Self {
         self.reasons = Arc::new(reasons);
+        self
+    }
+
+    /// Returns the same, with what judges the content of mail.
+    pub(crate) fn with_screen(mut self, screen: Option<Arc<Screen>>) -> Self {
+        self.screen = screen;
         self
     }
 

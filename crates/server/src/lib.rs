@@ -41,6 +41,7 @@ mod pickup;
 mod resolve;
 mod routing;
 mod sabotage;
+pub mod screen;
 pub mod server_clock;
 mod session;
 mod settle;

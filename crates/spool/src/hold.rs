@@ -17,11 +17,13 @@ pub enum HoldKind {
     Server = 3,
     /// Another program that had the message before.
     Import = 4,
+    /// A content rule or a filter: a person decides about the message.
+    Quarantine = 5,
 }
 
 impl HoldKind {
     /// All kinds.
-    pub const ALL: [Self; 4] = [Self::Operator, Self::Rule, Self::Server, Self::Import];
+    pub const ALL: [Self; 5] = [Self::Operator, Self::Rule, Self::Server, Self::Import, Self::Quarantine];
 
     /// The word for it in answers and listings.
     #[must_use]
@@ -31,6 +33,7 @@ impl HoldKind {
             Self::Rule => "rule",
             Self::Server => "server",
             Self::Import => "import",
+            Self::Quarantine => "quarantine",
         }
     }
 }

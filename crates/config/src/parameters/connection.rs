@@ -142,6 +142,15 @@ pub(super) static LISTEN: Section = Section {
             "",
         )
         .preset(Preset::Derived { text: "smtp.bare_newline", value: |config, _, _| config.smtp.bare_newline.value() }),
+        fixed(
+            "listen.filters",
+            at!(listen[].filters),
+            list(&Kind::Word { empty: false }),
+            "[]",
+            "[\"dkim\", \"clamav\"]",
+            "filters that mail of this listener passes, in order",
+            "Names of [[filter]] tables. Content rules judge before them.",
+        ),
     ],
 };
 

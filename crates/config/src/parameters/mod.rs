@@ -9,6 +9,7 @@ mod local;
 mod lookup;
 mod process;
 mod routing;
+mod screen;
 mod session;
 mod submit;
 
@@ -46,6 +47,8 @@ pub(crate) static SECTIONS: &[&Section] = &[
     &process::LOG,
     &process::CONTROL,
     &submit::SUBMIT,
+    &screen::SCREEN,
+    &screen::FILTER,
 ];
 
 /// The parameter with this key.

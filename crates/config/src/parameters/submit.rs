@@ -74,5 +74,14 @@ pub(super) static SUBMIT: Section = Section {
             "waiting sendmail commands of one user",
             "Further ones get no answer; refusals are reported by mail. 512 for all users.",
         ),
+        fixed(
+            "submit.filters",
+            at!(submit.filters),
+            list(&Kind::Word { empty: false }),
+            "[]",
+            "[\"dkim\"]",
+            "filters that mail of programs passes, in order",
+            "Names of [[filter]] tables.",
+        ),
     ],
 };

@@ -7,6 +7,7 @@ mod delivery;
 mod destination;
 mod local;
 mod lookup;
+mod screen;
 
 use super::instance::instance;
 use super::loaded::Loaded;
@@ -39,6 +40,7 @@ pub(crate) fn check(loaded: &Loaded) -> Vec<Problem> {
     rules.delivery();
     rules.destinations();
     rules.overrides();
+    rules.filters();
     rules.user();
     rules.problems
 }

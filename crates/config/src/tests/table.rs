@@ -20,8 +20,17 @@ fn each_key_is_there_once_and_in_its_table() {
         assert_eq!(
             section.group.is_some(),
             section.key.ends_with("list")
-                || ["listen", "accept.greet_pause_for", "dns.override", "destination", "route.rule", "ldap", "sqlite"]
-                    .contains(&section.key)
+                || [
+                    "listen",
+                    "accept.greet_pause_for",
+                    "dns.override",
+                    "destination",
+                    "route.rule",
+                    "ldap",
+                    "sqlite",
+                    "filter"
+                ]
+                .contains(&section.key)
         );
     }
     assert!(seen.len() > 70, "{}", seen.len());
@@ -57,6 +66,7 @@ fn fields_take_the_ends_of_their_range() {
     config.rules.push(blank::route_rule());
     config.ldap.push(blank::ldap());
     config.sqlite.push(blank::sqlite());
+    config.filters.push(blank::filter());
     for parameter in all() {
         let values: Vec<Value> = match parameter.kind {
             Kind::Number { min, max, .. } | Kind::Bytes { min, max } => vec![Value::Number(min), Value::Number(max)],

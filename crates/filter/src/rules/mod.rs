@@ -56,10 +56,6 @@ impl Rule {
     pub fn actions(&self) -> &[Action] {
         &self.actions
     }
-
-    pub(crate) const fn has_recipient_scope(&self) -> bool {
-        self.recipients.is_some() || self.lists.is_some()
-    }
 }
 
 /// A fault of a rule file.

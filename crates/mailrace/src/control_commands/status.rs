@@ -3,8 +3,8 @@
 use crate::output::{Output, bytes, count, next_try, thousands, waits_for};
 use crate::terminal_text::plain;
 use operator::answers::{
-    ClockStatus, DeliveryConnections, DeliveryCounts, DestinationLine, FailingLog, LogStatus, SpoolStatus,
-    StatusAnswer, StopStatus,
+    ClockStatus, DeliveryConnections, DeliveryCounts, DestinationLine, FailingLog, LogStatus, ScreenCounts,
+    SpoolStatus, StatusAnswer, StopStatus,
 };
 
 /// Stands for a text that the server did not send.
@@ -80,6 +80,9 @@ fn clients(output: &mut Output, answer: &StatusAnswer) {
         thousands(messages.refused),
         messages.accepted_per_second,
     ));
+    if let Some(text) = screened(&answer.screen) {
+        output.print_line(format_args!("  screened     {text}"));
+    }
     for login in &answer.logins_over {
         output.print_line(format_args!(
             "  LOGIN        {} had {} recipients in an hour, from {}: auth.recipients_hour_max; is its password stolen?",
@@ -88,6 +91,24 @@ fn clients(output: &mut Output, answer: &StatusAnswer) {
             login.client.as_deref().unwrap_or(UNKNOWN),
         ));
     }
+}
+
+/// Describes the decisions of content rules and filters; `None`: there was none.
+fn screened(counts: &ScreenCounts) -> Option<String> {
+    let all = [
+        (counts.reject, "rejected"),
+        (counts.defer, "deferred"),
+        (counts.discard, "discarded"),
+        (counts.quarantine, "in quarantine"),
+        (counts.hold, "held"),
+        (counts.edit, "header edits"),
+        (counts.reroute, "rerouted"),
+        (counts.accept, "accepted by a rule"),
+        (counts.not_judged, "NOT JUDGED"),
+    ];
+    let some = all.into_iter().filter(|(count, _)| *count > 0);
+    let words: Vec<String> = some.map(|(count, word)| format!("{} {word}", thousands(count))).collect();
+    (!words.is_empty()).then(|| words.join(", "))
 }
 
 /// Describes the connections to next hops; `None` if the server is older than their counts.

@@ -15,6 +15,7 @@ mod operator;
 mod queue;
 mod relaying;
 mod reload;
+mod screen;
 mod start;
 mod storage;
 mod tags;

@@ -118,6 +118,13 @@ pub(super) fn write(event: &Event<'_>, out: &mut String) -> bool {
             escape::push_id(out, id);
             value(out, ": clone: owner=", owner, PATH_MAX);
         }
+        Event::Screened { verdict, by, place, to, action, .. } => {
+            word(out, "screen=", verdict.name());
+            word(out, ", by=", by);
+            value(out, ", place=", place, PATH_MAX);
+            value(out, ", to=", to, PATH_MAX);
+            end(out, ", action=", action);
+        }
         Event::Unreportable { text, .. } => end(out, "report cannot be delivered: ", text),
         Event::StartTlsClient { relay, version, cipher, bits, verify } => {
             out.push_str("STARTTLS=client");

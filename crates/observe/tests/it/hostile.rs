@@ -53,7 +53,7 @@ fn read(line: &str) -> Vec<(&str, &str)> {
     };
     let mut fields = Vec::new();
     while !rest.is_empty() {
-        let field = if ["reject=", "stat=", "why="].iter().any(|last| rest.starts_with(last)) {
+        let field = if ["reject=", "stat=", "why=", "action="].iter().any(|last| rest.starts_with(last)) {
             std::mem::take(&mut rest)
         } else {
             let (field, after) = rest.split_once(", ").unwrap_or((rest, ""));
@@ -133,6 +133,7 @@ fn keys(event: &Event<'_>) -> Option<Vec<&'static str>> {
             keys.extend(quarantine.map(|_| "quarantine"));
             keys.push("stat");
         }
+        Event::Screened { .. } => keys.extend(["screen", "by", "place", "to", "action"]),
         Event::RecipientsDiscarded { .. } => keys.extend(["to", "delay", "stat"]),
         Event::Delivery { controller, reply, relay, stat, .. } => {
             keys.push("to");

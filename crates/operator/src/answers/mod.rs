@@ -22,7 +22,8 @@ pub use refusal::{ProblemLine, RefusalLine};
 pub use reload::ReloadAnswer;
 pub use status::{
     AcceptedMessages, ClockStatus, ConnectionCounts, DeliveryConnections, DeliveryCounts, ExpansionCounts, FailingLog,
-    LogStatus, LoginOverLimit, PickupStatus, QueueStatus, RefusedRecipients, SpoolStatus, StatusAnswer, StopStatus,
+    LogStatus, LoginOverLimit, PickupStatus, QueueStatus, RefusedRecipients, ScreenCounts, SpoolStatus, StatusAnswer,
+    StopStatus,
 };
 
 use serde::Serialize;

@@ -34,6 +34,8 @@ pub struct StatusAnswer {
     pub messages: AcceptedMessages,
     /// Recipients from clients.
     pub recipients: RefusedRecipients,
+    /// Decisions of content rules and filters.
+    pub screen: ScreenCounts,
     /// Logins that had more than `auth.recipients_hour_max` recipients in the last hour.
     pub logins_over: Vec<LoginOverLimit>,
     /// Results of deliveries; `null` if this server does not deliver.
@@ -102,6 +104,30 @@ pub struct AcceptedMessages {
 pub struct RefusedRecipients {
     /// Recipients answered with 4xx or 5xx.
     pub refused: u64,
+}
+
+/// Decisions of content rules and filters since the start, by kind.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ScreenCounts {
+    /// The evaluation of rules ended without a change.
+    pub accept: u64,
+    /// Refused with a 5yz reply.
+    pub reject: u64,
+    /// Refused with a 4yz reply.
+    pub defer: u64,
+    /// Accepted and dropped.
+    pub discard: u64,
+    /// Held for the decision of a recipient or an administrator.
+    pub quarantine: u64,
+    /// Held for an operator.
+    pub hold: u64,
+    /// The header section was changed.
+    pub edit: u64,
+    /// Sent elsewhere, or elsewhere too, or in another order.
+    pub reroute: u64,
+    /// Refused for now, since it could not be judged.
+    pub not_judged: u64,
 }
 
 /// A login with too many recipients.

@@ -17,9 +17,10 @@ use crate::message_store::MessageStore;
 use crate::routing::expansions::{MEMBERS_AT_ONCE, PlannedMessage};
 use crate::routing::message_properties::MessageProperties;
 use crate::sabotage::{Sabotage, is_sabotaged};
-use mail::{Envelope, QueueId};
+use mail::{Envelope, QueueId, Recipient};
 use observe::{Event, Severity};
 use os::blocking;
+use route::resolve::HoldReason;
 use schedule::Class;
 use spool::envelope::Encoded;
 use spool::{Change, Commit, Error, Hold, HoldKind, NewBody, NewRecipient, Spool, State, Status, Store as _};
@@ -57,6 +58,9 @@ pub(crate) struct NewMessage {
     /// The state in which its recipients begin.
     pub(crate) first: State,
     pub(crate) kind: MessageProperties,
+    pub(crate) class: Class,
+    /// Why it is held, where *screen* holds it.
+    pub(crate) held: Option<Hold>,
 }
 
 impl NewMessage {
@@ -70,7 +74,43 @@ impl NewMessage {
         } else if kind.queue_only {
             first = first.until(context.unix_now() + context.live.load().config.delivery.give_up_after);
         }
-        Self { envelope, encoded, first, kind }
+        Self { envelope, encoded, first, kind, class, held: None }
+    }
+
+    /// Has the message begin held, for this reason.
+    pub(crate) fn hold(&mut self, reason: Hold) {
+        self.first.status = Status::Held;
+        self.kind.hold = Some(HoldReason::new(reason.by(), reason.text()));
+        self.held = Some(reason);
+    }
+
+    /// Gives the message another class.
+    pub(crate) fn put_into(&mut self, class: Class) {
+        self.class = class;
+        self.first = self.first.of_class(class.bits(), deadline::to_come(&self.envelope).is_some());
+    }
+
+    /// Gives the message other recipients, each with its destination.
+    pub(crate) fn send_to(&mut self, recipients: Vec<(Recipient, Vec<u8>)>) {
+        let (recipients, destinations) = recipients.into_iter().unzip();
+        let envelope = Envelope { recipients, ..Envelope::clone(&self.envelope) };
+        self.encoded = Arc::new(Encoded::with(&envelope, destinations));
+        self.envelope = Arc::new(envelope);
+    }
+
+    /// Gives the message another queue id.
+    pub(crate) fn renamed(mut self, id: QueueId) -> Self {
+        let destinations = self.recipients().map(|(_, destination)| destination.to_vec()).collect();
+        let envelope = Envelope { id, ..Envelope::clone(&self.envelope) };
+        self.encoded = Arc::new(Encoded::with(&envelope, destinations));
+        self.envelope = Arc::new(envelope);
+        self
+    }
+
+    /// Returns its recipients, each with its destination.
+    pub(crate) fn recipients(&self) -> impl Iterator<Item = (&Recipient, &[u8])> {
+        let recipients = self.envelope.recipients.iter().enumerate();
+        recipients.map(|(position, one)| (one, self.encoded.destination(position)))
     }
 
     /// Returns whether it is attempted without a command of an operator.
@@ -84,7 +124,6 @@ impl NewMessage {
 #[must_use = "without enqueue the messages wait for the next start"]
 pub(crate) struct StoredTransaction {
     origin: Origin,
-    class: Class,
     messages: Vec<NewMessage>,
     /// Octets of content of each message.
     bytes: u64,
@@ -103,7 +142,7 @@ impl StoredTransaction {
     /// # Cancel safety
     /// Not cancel-safe: a message that is not in line is after the next start.
     pub(crate) async fn enqueue(self, context: &Arc<Context>, queue: Option<&Arc<dyn Enqueue>>, octets: u64) {
-        let Self { origin, class, messages, bytes } = self;
+        let Self { origin, messages, bytes } = self;
         let (context, queue) = (Arc::clone(context), queue.cloned());
         run_where_it_fits(messages, move |messages| {
             for message in messages {
@@ -111,7 +150,7 @@ impl StoredTransaction {
                     log_waiting(&context, message, octets);
                 }
                 if let Some(queue) = &queue {
-                    enqueue(&context, queue.as_ref(), message, bytes, class);
+                    enqueue(&context, queue.as_ref(), message, bytes);
                 }
             }
         })
@@ -129,7 +168,6 @@ impl StoredTransaction {
 pub(crate) async fn commit(
     context: &Arc<Context>,
     origin: Origin,
-    class: Class,
     messages: Vec<(NewMessage, FinishedContent)>,
 ) -> Result<StoredTransaction, Error> {
     let message_store = &context.message_store;
@@ -143,7 +181,7 @@ pub(crate) async fn commit(
         return Err(error);
     }
     let messages = messages.into_iter().map(|(message, _)| message).collect();
-    Ok(StoredTransaction { origin, class, messages, bytes })
+    Ok(StoredTransaction { origin, messages, bytes })
 }
 
 /// Stores all messages: in one batch, or one after another if they are too large for that, the first of them last. On
@@ -167,7 +205,8 @@ pub(super) async fn store_all(
         .iter()
         .map(|(message, content)| {
             let (encoded, body) = (Arc::clone(&message.encoded), content.body.clone());
-            let hold = message.kind.hold.as_ref().map(|why| Hold::new(origin.hold_kind(), &why.by, &why.text));
+            let by_kind = || message.kind.hold.as_ref().map(|why| Hold::new(origin.hold_kind(), &why.by, &why.text));
+            let hold = message.held.clone().or_else(by_kind);
             let reserved = origin == Origin::Report;
             FramedMessage { first: content.first, encoded, body, state: message.first, hold, reserved }
         })
@@ -212,12 +251,12 @@ fn roll_back(context: &Context, stored: &[NewMessage]) {
 }
 
 /// Puts a message in line, or has it looked at when it is due.
-fn enqueue(context: &Context, queue: &dyn Enqueue, message: &NewMessage, bytes: u64, class: Class) {
+fn enqueue(context: &Context, queue: &dyn Enqueue, message: &NewMessage, bytes: u64) {
     if message.kind.queue_only && message.kind.hold.is_none() {
         queue.enqueue_later(message);
     }
     if message.is_due() && !context.live.load().queues_only() {
-        queue.enqueue(message, bytes, class);
+        queue.enqueue(message, bytes, message.class);
     }
 }
 

@@ -8,10 +8,12 @@
 //! A crash, or a client that disconnects, before the end leaves chunks that no message names; the spool counts them as
 //! dead.
 
+use super::transaction_content::in_memory;
 use crate::config::SEGMENT_BYTES_MIN;
 use crate::message_store::MessageStore;
 use bytes::Bytes;
 use mail::QueueId;
+use mail::header::{HeaderSection, LineEnd};
 use spool::{Chunk, Commit, Error, NewBody, Spool, Store as _};
 
 /// The most of the body of one message that a connection holds in memory.
@@ -165,6 +167,31 @@ pub struct FinishedContent {
 }
 
 impl FinishedContent {
+    /// Replaces the fields of the header section by what `edit` makes of them. The body stays as it is.
+    pub(crate) fn edit_header(&mut self, message_store: &MessageStore, edit: impl FnOnce(&[u8]) -> Vec<u8>) {
+        let (header, body) = match &self.body {
+            NewBody::Whole { content, body_offset } => {
+                let (header, body) = content.split_at(content.len().min(*body_offset as usize));
+                (header, Some(body))
+            }
+            NewBody::Chunks { header, .. } => (&**header, None),
+        };
+        let fields = HeaderSection::read(header, LineEnd::Crlf).as_bytes().len();
+        let mut edited = edit(header.get(..fields).unwrap_or(header));
+        edited.extend_from_slice(header.get(fields..).unwrap_or_default());
+        self.bytes = self.bytes - header.len() as u64 + edited.len() as u64;
+        self.body = match (body, &self.body) {
+            (Some(body), _) => {
+                edited.extend_from_slice(body);
+                in_memory(edited.into(), message_store.header_bytes_max())
+            }
+            (None, NewBody::Chunks { count, bytes, .. }) => {
+                NewBody::Chunks { header: edited.into(), count: *count, bytes: *bytes }
+            }
+            (None, whole @ NewBody::Whole { .. }) => whole.clone(),
+        };
+    }
+
     /// Forgets the chunks in the spool: the message is not stored.
     pub(crate) fn abandon(&self, message_store: &MessageStore) {
         if let (MessageStore::Spool { spool, .. }, NewBody::Chunks { .. }) = (message_store, &self.body) {

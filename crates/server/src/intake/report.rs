@@ -133,7 +133,7 @@ async fn give(
         rest = Bytes::new();
     }
     let messages = arriving.finish(&context.message_store, messages, rest).await.map_err(NotStored::Spool)?;
-    let stored = commit(context, Origin::Report, class, messages).await.map_err(NotStored::Spool)?;
+    let stored = commit(context, Origin::Report, messages).await.map_err(NotStored::Spool)?;
     stored.enqueue(context, queue, octets).await;
     Ok(())
 }

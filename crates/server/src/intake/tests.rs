@@ -35,7 +35,8 @@ fn envelope(id: QueueId) -> Result<Envelope, AddressError> {
 fn message(id: QueueId) -> NewMessage {
     let envelope = envelope(id).unwrap();
     let encoded = Arc::new(Encoded::new(&envelope));
-    NewMessage { envelope: Arc::new(envelope), encoded, first: State::default(), kind: MessageProperties::default() }
+    let (first, kind, class) = (State::default(), MessageProperties::default(), Class::Normal);
+    NewMessage { envelope: Arc::new(envelope), encoded, first, kind, class, held: None }
 }
 
 /// Finishes the content and stores the message; returns the octets.

@@ -28,6 +28,23 @@ pub struct TransactionContent {
     is_header_whole: bool,
     /// The body for each message; the first one has the name of the transaction.
     messages: Vec<ArrivingBody>,
+    /// The beginning of a large body, for *screen*.
+    kept: Vec<u8>,
+    /// Octets of a body that are kept.
+    kept_max: usize,
+    /// Octets of large content that have come.
+    bytes: u64,
+}
+
+/// Content as *screen* sees it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct ContentBeginning {
+    /// Header section, empty line and body; of a large body the beginning.
+    pub(crate) octets: Vec<u8>,
+    /// That is all of it.
+    pub(crate) is_complete: bool,
+    /// Octets of the whole content.
+    pub(crate) size: u64,
 }
 
 impl TransactionContent {
@@ -47,6 +64,20 @@ impl TransactionContent {
     pub(crate) fn add(&mut self, id: QueueId) {
         let first = self.id().unwrap_or(id);
         self.messages.push(ArrivingBody::new(first, id));
+    }
+
+    /// Has the first `octets` of a large body kept in memory for [`Self::beginning`].
+    pub(crate) const fn keep_beginning(&mut self, octets: usize) {
+        self.kept_max = octets;
+    }
+
+    /// Returns the content as far as it was kept, whose `rest` has come and was not pushed.
+    pub(crate) fn beginning(&self, rest: &[u8]) -> ContentBeginning {
+        let size = self.bytes + rest.len() as u64;
+        let room = self.kept_max.saturating_sub(self.kept.len());
+        let rest = if self.is_small() || !self.is_header_whole { rest } else { rest.get(..room).unwrap_or(rest) };
+        let octets = [&self.header, &self.kept, rest].concat();
+        ContentBeginning { is_complete: octets.len() as u64 == size, octets, size }
     }
 
     /// The name of the transaction, if there is one.
@@ -72,7 +103,10 @@ impl TransactionContent {
     /// As [`Content::push`].
     pub async fn push(&mut self, message_store: &MessageStore, piece: &[u8]) {
         let (beyond, rest) = self.take_header(piece, message_store.header_bytes_max());
+        self.bytes += piece.len() as u64;
         for part in [beyond.as_slice(), rest] {
+            let room = self.kept_max.saturating_sub(self.kept.len());
+            self.kept.extend_from_slice(part.get(..room).unwrap_or(part));
             for message in &mut self.messages {
                 message.push(message_store, part).await;
             }
@@ -121,6 +155,8 @@ impl TransactionContent {
             let contents = self.messages.into_iter().map(|content| content.finish_small(body.clone()));
             return Ok(messages.into_iter().zip(contents).collect());
         }
+        self.keep_beginning(0);
+        self.kept = Vec::new();
         self.push(message_store, &rest).await;
         drop(rest);
         let header = Bytes::from(self.header);

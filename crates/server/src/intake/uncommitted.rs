@@ -278,7 +278,7 @@ pub(crate) async fn commit(
         append(&spool, &[FramedMessage::alone(&encoded, body, first)]).await?;
         if !context.live.load().queues_only() {
             let kind = crate::routing::message_properties::MessageProperties::default();
-            let message = NewMessage { envelope: Arc::new(envelope), encoded, first, kind };
+            let message = NewMessage { envelope: Arc::new(envelope), encoded, first, kind, class, held: None };
             queue.enqueue(&message, bytes, class);
         }
         return Ok(bytes);

@@ -69,7 +69,7 @@ impl Import {
             Ok(outgoing) => outgoing,
             Err(why) => return PickupResult::Later(why.to_string(), Vec::new()),
         };
-        let stored = match self.store(messages, class).await {
+        let stored = match self.store(messages).await {
             Ok(stored) => stored,
             Err(why) => return PickupResult::Later(why, Vec::new()),
         };
@@ -224,11 +224,11 @@ impl Import {
     }
 
     /// Makes all messages durable, or none; the error text is the reason.
-    async fn store(&self, messages: Vec<NewMessage>, class: Class) -> Result<StoredTransaction, String> {
+    async fn store(&self, messages: Vec<NewMessage>) -> Result<StoredTransaction, String> {
         let (content, rest) = self.content(messages.iter().map(|message| message.envelope.id)).await?;
         let finished = content.finish(&self.inbound.context.message_store, messages, intake::inline(rest)).await;
         let finished = finished.map_err(|error| error.to_string())?;
-        let stored = intake::commit(&self.inbound.context, Origin::Import, class, finished).await;
+        let stored = intake::commit(&self.inbound.context, Origin::Import, finished).await;
         stored.map_err(|error| error.to_string())
     }
 

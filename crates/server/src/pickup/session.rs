@@ -121,6 +121,7 @@ impl PickupSession {
     fn session(&self) -> Connection {
         let config = &self.inbound.context.live.load().config;
         let mut listen = process_listen();
+        listen.filters.clone_from(&config.submit.filters);
         let terms = &self.handed.submission.terms;
         if !terms.tag.is_empty() {
             listen.name.clone_from(&terms.tag);

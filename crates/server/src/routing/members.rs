@@ -166,6 +166,11 @@ impl Members {
         self.kinds.iter().zip(self.counts.iter().copied())
     }
 
+    /// Returns whether they are of a list with an owner.
+    pub(crate) fn has_owner(&self) -> bool {
+        self.kinds().any(|(kind, _)| kind.sender.is_some())
+    }
+
     /// Returns all of them.
     pub(super) fn iter(&self) -> impl Iterator<Item = MemberRef<'_>> {
         self.members.0.iter().filter_map(|member| {

@@ -12,12 +12,19 @@ pub(crate) struct MessageProperties {
     pub(crate) hold: Option<HoldReason>,
     /// It waits until an operator sends it.
     pub(crate) queue_only: bool,
+    /// The scope of content rules that its recipients have.
+    pub(crate) scope: u16,
 }
 
 impl MessageProperties {
     /// Returns the kind of the message that a delivery goes into.
     pub(super) fn of(delivery: &Delivery) -> Self {
-        Self { sender: delivery.sender.clone(), hold: delivery.hold.clone(), queue_only: delivery.queue_only }
+        Self {
+            sender: delivery.sender.clone(),
+            hold: delivery.hold.clone(),
+            queue_only: delivery.queue_only,
+            ..Self::default()
+        }
     }
 
     /// Returns the kind of the message in which a recipient fails.

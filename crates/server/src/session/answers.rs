@@ -1,6 +1,7 @@
 //! Answers a session's questions: decisions of *admit* on sender and recipient, and results of *commit*.
 
 use super::Connection;
+use super::screening::TransactionScreen;
 use crate::admit::Facts;
 use crate::admit::dnsbl::Listings;
 use crate::admit::logins::Allowance;
@@ -148,6 +149,7 @@ impl Connection {
             Pressure::Poisoned => return Some(self.refuse(Ruleset::Mail, Verdict::Close(poisoned()))),
         }
         self.begin_routing();
+        self.screening = TransactionScreen::begin(self.context.live.load().screen.as_ref());
         None
     }
 
@@ -160,6 +162,9 @@ impl Connection {
     fn admit_recipient(&mut self) -> Verdict {
         let Some(candidate) = self.session.candidate() else { return Verdict::Accept };
         let verdict = self.context.live.load().policies.recipient(&self.facts(), candidate).verdict;
+        if self.screening.is_some() && verdict == Verdict::Accept {
+            self.enter_scope(&candidate.clone(), None);
+        }
         self.refuse(Ruleset::Rcpt, verdict)
     }
 
@@ -225,7 +230,12 @@ impl Connection {
         .write_to(&mut trace, clock::local_offset_seconds(received.at_us));
         self.content = TransactionContent::new(id);
         // Each message that the transaction becomes has the content for itself.
-        for _ in 1..self.plan.len() {
+        let planned = self.plan.len();
+        let contents = self.screening.as_ref().map_or(planned, |screening| screening.contents(planned));
+        if let Some(screening) = &self.screening {
+            screening.keep_beginning(&mut self.content);
+        }
+        for _ in 1..contents {
             self.content.add(self.context.message_store.next_id());
         }
         self.begin_header_rewrite();

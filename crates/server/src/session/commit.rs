@@ -5,13 +5,15 @@
 
 use super::Connection;
 use super::answers::{accepted, not_stored, reply};
+use super::screening::JudgedMessage;
 use crate::config::Acknowledge;
 use crate::intake::{
     self, HeaderHints, NewMessage, Origin, PIECE_BYTES, StoredTransaction, TransactionContent, class_of, uncommitted,
 };
+use crate::routing::Routing;
 use crate::routing::expansions::{ClientKey, HeldTurn, MEMBERS_AT_ONCE, PlannedMessage, PlannedMessages};
 use crate::routing::message_properties::MessageProperties;
-use mail::{Envelope, ReversePath};
+use mail::{Address, Envelope, ReversePath};
 use observe::Ruleset;
 use route::resolve::SenderKind;
 use schedule::Class;
@@ -48,18 +50,46 @@ impl Connection {
             recipients: transaction.recipients.clone(),
         };
         let rest = self.kept_small(&mut content, rest).await;
-        let verdict = self.take_message(&envelope, content, rest).await;
+        let judged = match self.judge(&envelope, &content, &rest).await {
+            Ok(judged) => judged,
+            Err(verdicts) => return self.refuse_content(content, verdicts),
+        };
+        let verdict = self.take_message(&envelope, content, rest, judged.as_ref()).await;
         if self.context.message_store.pressure() == Pressure::Slow {
             tokio::time::sleep(SLOW_DOWN).await;
         }
-        let recipients = self.verdicts_due();
+        let due = self.verdicts_due();
         self.forget_transaction();
         let now = self.elapsed();
-        self.session.finish(&vec![verdict; recipients], now);
+        let verdicts = match (&judged, &verdict) {
+            (Some(judged), Verdict::AcceptWith(_)) => judged.verdicts(&verdict, due),
+            _ => vec![verdict; due],
+        };
+        self.session.finish(&verdicts, now);
+    }
+
+    /// Refuses the message by its content, and keeps nothing of it.
+    fn refuse_content(&mut self, content: TransactionContent, verdicts: Vec<Verdict>) {
+        content.abandon(&self.context.message_store);
+        self.routing = None;
+        drop(self.header_rewrite_failure());
+        if let Some(first) = verdicts.first() {
+            self.refuse(Ruleset::Eom, first.clone());
+        }
+        self.end_transaction();
+        self.forget_transaction();
+        let now = self.elapsed();
+        self.session.finish(&verdicts, now);
     }
 
     /// Stores the messages that the transaction becomes, and puts them in line. Returns the verdict for the client.
-    async fn take_message(&mut self, envelope: &Envelope, content: TransactionContent, rest: Vec<u8>) -> Verdict {
+    async fn take_message(
+        &mut self,
+        envelope: &Envelope,
+        mut content: TransactionContent,
+        rest: Vec<u8>,
+        judged: Option<&JudgedMessage>,
+    ) -> Verdict {
         let id = envelope.id;
         let sort = HeaderHints { precedence: self.session.precedence(), has_list_id: self.session.has_list_id() };
         let bulk_precedence = self.context.live.load().config.delivery.bulk_precedence;
@@ -69,7 +99,7 @@ impl Connection {
         let how = self.plan.acknowledge(self.lane.listen.acknowledge);
         let outgoing = match self.header_rewrite_failure() {
             Some(why) => Err(why),
-            None => self.outgoing(envelope, &content, class).await,
+            None => self.outgoing(envelope, &mut content, class, judged).await,
         };
         let (messages, turn) = match outgoing {
             Ok(outgoing) => outgoing,
@@ -80,12 +110,13 @@ impl Connection {
                 return self.refuse_message(Verdict::Refuse(refusal));
             }
         };
-        if messages.is_empty() {
+        if messages.iter().all(|message| judged.is_some_and(|judged| judged.drops(message))) {
             content.abandon(&self.context.message_store);
             self.report_discarded(envelope, sort.precedence, is_ruled);
             return Verdict::AcceptWith(accepted(&id.to_string()));
         }
-        let stored = match self.store(content, messages, rest, class, how).await {
+        let judged_away: Vec<Address> = judged.map(|judged| judged.discarded(&messages)).unwrap_or_default();
+        let stored = match self.store(content, messages, rest, class, (how, judged)).await {
             Ok(stored) => stored,
             Err(error) => {
                 self.report_not_stored(&error);
@@ -93,7 +124,7 @@ impl Connection {
             }
         };
         self.report_accepted(id, envelope, sort.precedence);
-        self.context.record_discarded(id, &dropped);
+        self.context.record_discarded(id, dropped.iter().chain(&judged_away));
         if let Some(stored) = stored {
             self.enqueue(stored).await;
         }
@@ -122,14 +153,29 @@ impl Connection {
     async fn outgoing(
         &mut self,
         envelope: &Envelope,
-        content: &TransactionContent,
+        content: &mut TransactionContent,
+        class: Class,
+        judged: Option<&JudgedMessage>,
+    ) -> Result<(Vec<NewMessage>, HeldTurn), Arc<str>> {
+        let routing = self.routing.take();
+        let (mut messages, turn) = self.planned(routing.as_ref(), envelope, (content, judged), class).await?;
+        if let Some(judged) = judged.filter(|judged| !judged.is_nothing()) {
+            self.carry_out(judged, routing.as_ref(), content, &mut messages).await?;
+        }
+        Ok((messages, turn))
+    }
+
+    /// Returns the messages that the plan of the transaction makes.
+    async fn planned(
+        &mut self,
+        routing: Option<&Arc<Routing>>,
+        envelope: &Envelope,
+        (content, judged): (&TransactionContent, Option<&JudgedMessage>),
         class: Class,
     ) -> Result<(Vec<NewMessage>, HeldTurn), Arc<str>> {
-        let Some(routing) = self.routing.take() else {
-            let encoded = Arc::new(self.context.live.load().encode(envelope));
-            let envelope = Arc::new(envelope.clone());
-            let planned = PlannedMessage { envelope, encoded, kind: MessageProperties::default() };
-            return Ok((vec![self.new_message(planned, class)], None));
+        let Some(routing) = routing else {
+            let planned = self.by_scope(envelope, content, judged).into_iter();
+            return Ok((planned.map(|planned| self.new_message(planned, class)).collect(), None));
         };
         let plan = std::mem::take(&mut self.plan);
         let Some(admission) = routing.admission().filter(|_| !plan.is_nothing()) else {
@@ -176,11 +222,12 @@ impl Connection {
         messages: Vec<NewMessage>,
         rest: Vec<u8>,
         class: Class,
-        how: Acknowledge,
+        (how, judged): (Acknowledge, Option<&JudgedMessage>),
     ) -> Result<Option<StoredTransaction>, Error> {
         let live = self.context.live.load_full();
         if let ([only], 1) = (messages.as_slice(), content.ids().count()) {
             let is_early = how != Acknowledge::Durable
+                && judged.is_none_or(JudgedMessage::is_nothing)
                 && content.is_small()
                 && only.encoded.len() <= MEMBERS_AT_ONCE
                 && only.kind == MessageProperties::default()
@@ -196,8 +243,11 @@ impl Connection {
             }
         }
         let rest = intake::inline(rest);
-        let messages = content.finish(&self.context.message_store, messages, rest).await?;
-        intake::commit(&self.context, Origin::Session, class, messages).await.map(Some)
+        let mut messages = content.finish(&self.context.message_store, messages, rest).await?;
+        if let Some(judged) = judged.filter(|judged| !judged.is_nothing()) {
+            messages = self.edited(judged, messages);
+        }
+        intake::commit(&self.context, Origin::Session, messages).await.map(Some)
     }
 
     /// Logs the messages that a transaction became beside its own, and puts all in line.

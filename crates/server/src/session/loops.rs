@@ -46,6 +46,7 @@ impl Connection {
         content.abandon(&self.context.message_store);
         self.header_rewrite = HeaderRewrite::Done;
         self.routing = None;
+        self.screening = None;
         let verdict = self.refuse(Ruleset::Eom, Verdict::Refuse(refusal));
         self.end_transaction();
         let recipients = self.verdicts_due();

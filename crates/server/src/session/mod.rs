@@ -15,6 +15,7 @@ mod opening;
 mod process;
 mod report;
 mod routed;
+mod screening;
 mod serve;
 #[cfg(test)]
 mod trials;
@@ -35,6 +36,7 @@ use crate::transport::{FAR, Transport, Wait};
 use header_rewrite::HeaderRewrite;
 use mail::QueueId;
 use os::clock;
+use screening::TransactionScreen;
 use smtp::server::{Question, Session, Step};
 use std::future::{Future, poll_fn};
 use std::io;
@@ -68,6 +70,8 @@ pub(crate) struct Connection {
     routing: Option<Arc<Routing>>,
     /// The messages that the transaction makes of its recipients.
     plan: Plan,
+    /// What judges the content of the open transaction; `None`: nothing does.
+    screening: Option<Box<TransactionScreen>>,
     /// The AUTH exchange that is going on.
     exchange: Option<Exchange>,
     /// Failed authentications of this session.
@@ -130,6 +134,7 @@ impl Connection {
             header_rewrite: HeaderRewrite::Done,
             routing: None,
             plan: Plan::default(),
+            screening: None,
             exchange: None,
             failures: None,
             id: None,

@@ -18,5 +18,6 @@ pub(crate) fn process_listen() -> Listen {
         acknowledge: Acknowledge::Durable,
         // Programs write lines as their system has them; nothing is smuggled into a session of one's own.
         bare_newline: BareNewline::Normalize,
+        filters: Vec::new(),
     }
 }

@@ -220,7 +220,11 @@ impl Connection {
                 return false;
             }
             let ruled = Routing::decide_at_once(|ask| subject.judge_recipient(admission, &candidate, ask));
-            let Some(ruled) = ruled.filter(|ruled| !self.has_to_merge(ruled)) else { return false };
+            let Some(ruled) = ruled else { return false };
+            self.enter_scope(&candidate, ruled.as_ref().ok().and_then(|ruled| ruled.resolved.as_ref()));
+            if self.has_to_merge(&ruled) {
+                return false;
+            }
             let verdict = self.rule_recipient(&candidate, ruled);
             self.answer_recipient(verdict, now);
             return true;
@@ -273,6 +277,7 @@ impl Connection {
         } else {
             let Some(candidate) = self.session.candidate().cloned() else { return };
             let mut ruled = self.judge_recipient_in_time(routing, admission, &candidate).await;
+            self.enter_scope(&candidate, ruled.as_ref().ok().and_then(|ruled| ruled.resolved.as_ref()));
             if self.has_to_merge(&ruled)
                 && let Err(error) = self.context.expansions.merge(subject.key(), &mut self.plan).await
             {

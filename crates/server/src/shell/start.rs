@@ -32,6 +32,7 @@ use crate::message_store::MessageStore;
 use crate::outbound::Outbound;
 use crate::pickup;
 use crate::routing::{self, Routing};
+use crate::screen;
 use crate::server_clock::ServerClock;
 use crate::settle::Reasons;
 use crate::sink::Behaviour;
@@ -261,7 +262,10 @@ impl Prepared {
             .map_err(|faults| StartError::Config(lines(&faults)))?;
         let connector = Connector::new(&config.tls).map_err(|error| StartError::Config(error.to_string()))?;
         let maps = self.load_maps()?;
-        let live = ActiveConfig::new(config.clone(), self.authenticator.take()).with_reasons(reasons);
+        let screen = screen::load(config, &routing::load::trust(config))
+            .map_err(|faults| StartError::Config(lines(&with_places(self.loaded.as_deref(), faults))))?;
+        let live =
+            ActiveConfig::new(config.clone(), self.authenticator.take()).with_reasons(reasons).with_screen(screen);
         let clock = opened.map(|_| Arc::clone(&server_clock));
         let context = Arc::new(Context::new(message_store, log, live, maps.routing, resolver, clock));
         let hosts = Arc::new(hosts);

@@ -6,11 +6,11 @@ use crate::admit::logins::LoginOver;
 use crate::config;
 use crate::dispatch::Dispatch;
 use crate::log::LogError;
-use observe::Ruleset;
 use observe::counters::{Counter, Outcome, Temporary};
+use observe::{Ruleset, ScreenVerdict};
 use operator::answers::{
     AcceptedMessages, ClockStatus, ConnectionCounts, DeliveryConnections, DeliveryCounts, FailingLog, LogStatus,
-    LoginOverLimit, PickupStatus, QueueStatus, RefusedRecipients, SpoolStatus, StatusAnswer, StopStatus,
+    LoginOverLimit, PickupStatus, QueueStatus, RefusedRecipients, ScreenCounts, SpoolStatus, StatusAnswer, StopStatus,
 };
 use os::{clock, machine};
 use spool::Statistics;
@@ -49,6 +49,7 @@ impl Server {
                 accepted_per_second: lock(&self.accepted).per_second(clock::now(), self.count(Counter::Messages)),
             },
             recipients: RefusedRecipients { refused: refused_at_rcpt(Temporary::Yes) + refused_at_rcpt(Temporary::No) },
+            screen: self.screened(),
             logins_over: self.logins_over(),
             deliveries: self
                 .outbound
@@ -65,6 +66,22 @@ impl Server {
 
     fn count(&self, counter: Counter) -> u64 {
         self.context.log.counter(counter)
+    }
+
+    /// Counts the decisions of content rules and filters.
+    fn screened(&self) -> ScreenCounts {
+        let count = |verdict| self.count(Counter::Screened(verdict));
+        ScreenCounts {
+            accept: count(ScreenVerdict::Accept),
+            reject: count(ScreenVerdict::Reject),
+            defer: count(ScreenVerdict::Defer),
+            discard: count(ScreenVerdict::Discard),
+            quarantine: count(ScreenVerdict::Quarantine),
+            hold: count(ScreenVerdict::Hold),
+            edit: count(ScreenVerdict::Edit),
+            reroute: count(ScreenVerdict::Reroute),
+            not_judged: count(ScreenVerdict::NotJudged),
+        }
     }
 
     /// Describes the clocks if the machine's is implausible.

@@ -3,7 +3,7 @@
 use super::{CLIENT, id, reply};
 use mail::{EnhancedCode, Outcome, QueueId, Reply};
 use observe::reason::{Case, Rules, words_of};
-use observe::{Controller, Event, NextHop, Reason, ReportKind, Stat};
+use observe::{Controller, Event, NextHop, Reason, ReportKind, ScreenVerdict, Stat};
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
@@ -176,6 +176,18 @@ fn report_lines(id: QueueId) -> Vec<(Event<'static>, &'static str)> {
         ),
         (Event::Discarded { id }, "ID: discarded"),
         (Event::Cloned { first: id, id, owner: "list-request" }, "ID: ID: clone: owner=list-request"),
+        (
+            Event::Screened {
+                id,
+                verdict: ScreenVerdict::Reject,
+                by: "chinese_text",
+                place: "/etc/mailrace/rules/charsets.rules:18",
+                to: "<a@b.test>,<c@b.test>",
+                action: "reject 550 5.7.1 Not here, please",
+            },
+            "ID: screen=reject, by=chinese_text, place=/etc/mailrace/rules/charsets.rules:18, to=<a@b.test>,<c@b.test>, \
+             action=reject 550 5.7.1 Not here, please",
+        ),
     ]
 }
 

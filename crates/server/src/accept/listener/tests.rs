@@ -17,6 +17,7 @@ fn entry(address: &str) -> Listen {
         auth_required: false,
         acknowledge: crate::config::Acknowledge::Durable,
         bare_newline: smtp::server::BareNewline::Reject,
+        filters: Vec::new(),
     }
 }
 

@@ -48,6 +48,9 @@ pub(crate) struct Plan {
     is_lost: bool,
     /// It is a report, which keeps the null sender on a list too.
     pub(crate) is_report: bool,
+    /// The scope of content rules of the recipient that is judged or added now. Recipients of different scopes are
+    /// kept apart.
+    pub(crate) scope: u16,
     /// The safest time of the `250` that rules demand.
     acknowledge: Option<Acknowledge>,
     /// A part of it has no such rule.
@@ -61,6 +64,7 @@ pub(crate) struct Plan {
 struct Later {
     params: RecipientParams,
     members: Arc<Members>,
+    scope: u16,
 }
 
 /// A message that a transaction becomes.
@@ -92,6 +96,7 @@ impl Default for Plan {
             quarantine: None,
             is_lost: false,
             is_report: false,
+            scope: 0,
             acknowledge: None,
             has_unruled: false,
             recipients_max: RECIPIENTS_MAX,
@@ -184,7 +189,7 @@ impl Plan {
                 None => self.totals.push((kind.clone(), count)),
             }
         }
-        self.later.push(Later { params: recipient.params.clone(), members });
+        self.later.push(Later { params: recipient.params.clone(), members, scope: self.scope });
         Ok(())
     }
 
@@ -215,8 +220,10 @@ impl Plan {
 
     /// Returns the kind of message that recipients of this kind go into.
     fn kind_here<'k>(&self, kind: &'k MessageProperties) -> Cow<'k, MessageProperties> {
+        let scope = self.scope;
         match self.is_report && kind.sender.is_some() {
-            true => Cow::Owned(MessageProperties { sender: None, ..kind.clone() }),
+            true => Cow::Owned(MessageProperties { sender: None, scope, ..kind.clone() }),
+            false if kind.scope != scope => Cow::Owned(MessageProperties { scope, ..kind.clone() }),
             false => Cow::Borrowed(kind),
         }
     }
@@ -267,7 +274,8 @@ impl Plan {
         self.totals = Vec::new();
         // The members of a list that is alone are all new, and do not meet any later.
         let is_only = is_last && self.messages.is_empty() && later.len() == 1;
-        for Later { params: of, members } in later {
+        for Later { params: of, members, scope } in later {
+            self.scope = scope;
             for one in members.iter() {
                 if !is_only && !self.known.insert((one.destination.who(one.address), one.name.to_vec())) {
                     continue;

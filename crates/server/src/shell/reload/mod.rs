@@ -17,6 +17,7 @@ use crate::listener_profile::ListenerProfile;
 use crate::log;
 use crate::lookup::Lookups;
 use crate::routing;
+use crate::screen::{self, Screen};
 use crate::tls::{Acceptor, TlsProblem};
 use observe::Event;
 use observe::reason::Rules;
@@ -83,6 +84,8 @@ impl Server {
         let authenticator = open_authenticator(&config).map_err(|error| Refused::because(error.to_string()))?;
         let reasons = config::read_safe_reasons(config.delivery.classes.as_deref(), &routing::load::trust(&config));
         let reasons = reasons.map_err(|faults| Refused::because(lines(&faults)))?;
+        let screen = screen::load(&config, &routing::load::trust(&config));
+        let screen = screen.map_err(|faults| Refused::because(lines(&with_places(Some(&loaded), faults))))?;
         let log = log::LogSettings::from_config(&config.log, &config.hostname);
         log::check(&log)
             .map_err(|error| Refused::because(format!("log.path: {error}; name a file that mailrace may write")))?;
@@ -113,6 +116,7 @@ impl Server {
             config,
             authenticator,
             reasons,
+            screen,
             log,
             resolver,
             maps,
@@ -124,7 +128,8 @@ impl Server {
 
     /// Puts a prepared configuration in force. No step of it fails.
     fn put_in_force(self: &Arc<Self>, prepared: PreparedReload) -> Reloaded {
-        let PreparedReload { old, config, authenticator, reasons, log, resolver, maps, added, tls, .. } = prepared;
+        let PreparedReload { old, config, authenticator, reasons, screen, log, resolver, maps, added, tls, .. } =
+            prepared;
         if let Some(authenticator) = &authenticator {
             authenticator.count_attempts(&config.auth, &config.accept.exempt, old.authenticator.as_deref());
         }
@@ -146,7 +151,8 @@ impl Server {
         for (address, listen, sockets) in added {
             self.open(address, ListenerProfile::new(&config, &listen, authenticator.as_deref(), tls.as_ref()), sockets);
         }
-        self.context.live.store(Arc::new(ActiveConfig::new(config, authenticator).with_reasons(reasons)));
+        let live = ActiveConfig::new(config, authenticator).with_reasons(reasons).with_screen(screen);
+        self.context.live.store(Arc::new(live));
         self.outbound.hosts.set_limits(&self.context.live.load().config);
         self.reconfigure_dispatch(&renewal);
         let changed = prepared.differences.iter().map(ToString::to_string).collect();
@@ -204,6 +210,7 @@ struct PreparedReload {
     config: Config,
     authenticator: Option<Arc<Authenticator>>,
     reasons: Rules,
+    screen: Option<Arc<Screen>>,
     log: log::LogSettings,
     /// `None`: the present one stays, with its kept answers.
     resolver: Option<Resolver>,

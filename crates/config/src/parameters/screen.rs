@@ -1,0 +1,113 @@
+//! Parameters of *screen*: rule files and filters.
+
+use super::super::choice::Choice as _;
+use super::super::parameter::{Group, Preset, Section, at};
+use super::super::{FilterFailure, FilterKind, FilterStage, blank};
+use super::{HOUR, Kind, PATH, fixed, list, seconds};
+
+pub(super) static SCREEN: Section = Section {
+    key: "screen",
+    summary: "content rules",
+    group: None,
+    parameters: &[
+        fixed(
+            "screen.rules",
+            at!(screen.rules),
+            list(&PATH),
+            "[]",
+            "[\"rules/*.rules\"]",
+            "rule files, in order; the last part may be a pattern with a star or question marks",
+            "All files are one set, which counts whole or not at all. A star stands for any letters, a question mark for \
+             one; the files of a pattern come by name, and it may match none.",
+        ),
+        fixed(
+            "screen.body_bytes_max",
+            at!(screen.body_bytes_max),
+            Kind::Bytes { min: 64 << 10, max: 64 << 20 },
+            "1MiB",
+            "4MiB",
+            "octets of a body that rules look at",
+            "Kept in memory for each large message that arrives. A message with more is \"not fully scanned\".",
+        ),
+    ],
+};
+
+pub(super) static FILTER: Section = Section {
+    key: "filter",
+    summary: "a program that judges mail; listen.filters and submit.filters name it",
+    group: Some(Group {
+        len: |config| config.filters.len(),
+        push: |config| config.filters.push(blank::filter()),
+        preset: |_| &[],
+        preset_text: "none",
+    }),
+    parameters: &[
+        fixed(
+            "filter.name",
+            at!(filters[].name),
+            Kind::Word { empty: false },
+            "",
+            "clamav",
+            "name in filters and the log",
+            "",
+        )
+        .preset(Preset::Required),
+        fixed("filter.kind", at!(filters[].kind), Kind::Choice(FilterKind::WORDS), "", "milter", "its protocol", "")
+            .preset(Preset::Required),
+        fixed(
+            "filter.address",
+            at!(filters[].address),
+            Kind::Text,
+            "",
+            "unix:/run/opendkim/opendkim.sock",
+            "where it listens: unix:/path or host:port",
+            "",
+        )
+        .preset(Preset::Required),
+        fixed(
+            "filter.when",
+            at!(filters[].when),
+            Kind::Choice(FilterStage::WORDS),
+            "before-250",
+            "after-250",
+            "when it is asked",
+            "",
+        ),
+        fixed(
+            "filter.on_failure",
+            at!(filters[].on_failure),
+            Kind::Choice(FilterFailure::WORDS),
+            "defer",
+            "tag",
+            "what happens to a message that it cannot judge",
+            "\"defer\" loses no mail and lets none pass; senders wait while the filter is down.",
+        ),
+        fixed(
+            "filter.timeout",
+            at!(filters[].timeout),
+            seconds(1, HOUR),
+            "30s",
+            "10s",
+            "longest wait for one answer",
+            "Then the message counts as not judged.",
+        ),
+        fixed(
+            "filter.total_timeout",
+            at!(filters[].total_timeout),
+            seconds(1, HOUR),
+            "2m",
+            "1m",
+            "longest time with one message",
+            "A client waits 10 minutes for the answer to a message at least; all filters together need to be faster.",
+        ),
+        fixed(
+            "filter.size_max",
+            at!(filters[].size_max),
+            Kind::Bytes { min: 1 << 10, max: 1 << 32 },
+            "25MiB",
+            "5MiB",
+            "largest message that it gets",
+            "A larger one is \"not fully scanned\" for rules, and passes this filter.",
+        ),
+    ],
+};

@@ -1,0 +1,91 @@
+//! Rules about `[[filter]]`, and about the lists of filters of listeners and local mail.
+
+use super::super::choice::Choice;
+use super::super::field::Field;
+use super::super::value::Value;
+use super::super::{FilterAddress, FilterFailure, FilterStage};
+use super::Rules;
+use crate::suggestion::nearest;
+use std::collections::BTreeMap;
+
+impl Rules<'_> {
+    pub(super) fn filters(&mut self) {
+        let mut seen = BTreeMap::new();
+        for (index, filter) in self.config().filters.iter().enumerate() {
+            if let Some(first) = seen.insert(filter.name.as_str(), index) {
+                let line = self.loaded.places.of("filter.name", first).map_or(0, |place| place.line);
+                self.error(
+                    &[("filter.name", index)],
+                    format!("a second filter with name \"{}\"; the first is in line {line}", filter.name),
+                    "give it another name",
+                );
+            }
+            if filter.address.parse::<FilterAddress>().is_err() {
+                self.error(
+                    &[("filter.address", index)],
+                    format!("filter.address: \"{}\" is no address of a filter", filter.address),
+                    "write \"unix:/run/filter.sock\" or \"127.0.0.1:11332\"",
+                );
+            }
+            if filter.timeout > filter.total_timeout {
+                self.warn(
+                    &[("filter.timeout", index), ("filter.total_timeout", index)],
+                    "filter.timeout is longer than filter.total_timeout, which ends before".to_owned(),
+                    "",
+                );
+            }
+            self.not_built(index);
+        }
+        for (index, listen) in self.config().listen.iter().enumerate() {
+            self.filter_names("listen.filters", index, &listen.filters);
+        }
+        self.filter_names("submit.filters", 0, &self.config().submit.filters);
+    }
+
+    /// Refuses settings for which this version has no code, so that none is ignored.
+    fn not_built(&mut self, index: usize) {
+        let Some(filter) = self.config().filters.get(index) else { return };
+        if !filter.kind.is_connected() {
+            self.error(
+                &[("filter.kind", index)],
+                format!("filter.kind: this version does not connect to filters of kind \"{}\"", word(&filter.kind)),
+                "remove the table, and its name from filters",
+            );
+        }
+        if !filter.when.is_built() {
+            self.error(
+                &[("filter.when", index)],
+                format!("filter.when: this version asks no filter \"{}\"", word(&filter.when)),
+                &format!("write \"{}\"", word(&FilterStage::Before250)),
+            );
+        }
+        if !filter.on_failure.is_built() {
+            self.error(
+                &[("filter.on_failure", index)],
+                format!("filter.on_failure: this version has no \"{}\"", word(&filter.on_failure)),
+                &format!("write \"{}\"", word(&FilterFailure::Defer)),
+            );
+        }
+    }
+
+    fn filter_names(&mut self, key: &'static str, index: usize, names: &[String]) {
+        let filters = &self.config().filters;
+        for (at, name) in names.iter().enumerate() {
+            if !filters.iter().any(|filter| filter.name == *name) {
+                let known: Vec<&str> = filters.iter().map(|filter| filter.name.as_str()).collect();
+                let next = match nearest(name, known.iter().copied()) {
+                    Some(meant) => format!("did you mean \"{meant}\"?"),
+                    None => format!("add a table [[filter]] with name = \"{name}\""),
+                };
+                self.error(&[(key, index)], format!("{key}: there is no [[filter]] with name \"{name}\""), &next);
+            } else if names.iter().take(at).any(|before| before == name) {
+                self.error(&[(key, index)], format!("{key}: \"{name}\" stands there twice"), "remove one");
+            }
+        }
+    }
+}
+
+/// The word of the file.
+fn word<T: Choice + Field>(value: &T) -> String {
+    if let Value::Text(text) = value.value() { text } else { String::new() }
+}

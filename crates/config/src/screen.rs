@@ -1,0 +1,162 @@
+//! Settings of *screen*: rule files, filters and their failures.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// What judges the content of mail.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Screen {
+    /// Rule files; a `*` or `?` in the last part stands for any letters or one.
+    pub rules: Vec<PathBuf>,
+    /// Octets of a body that rules look at.
+    pub body_bytes_max: u64,
+}
+
+/// One `[[filter]]`: a program that judges mail.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Filter {
+    /// The name in `filters` of listeners.
+    pub name: String,
+    /// Its protocol.
+    pub kind: FilterKind,
+    /// Where it listens, as [`FilterAddress`] reads it.
+    pub address: String,
+    /// When it is asked.
+    pub when: FilterStage,
+    /// What happens to a message that it cannot judge.
+    pub on_failure: FilterFailure,
+    /// The longest wait for one answer.
+    pub timeout: Duration,
+    /// The longest time with one message.
+    pub total_timeout: Duration,
+    /// Octets of the largest message that it gets.
+    pub size_max: u64,
+}
+
+/// The protocol of a filter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FilterKind {
+    /// sendmail's milter protocol.
+    Milter,
+    /// Postfix's policy delegation protocol.
+    Policy,
+    /// ClamAV's daemon.
+    Clamd,
+    /// SpamAssassin's daemon.
+    Spamd,
+    /// rspamd over HTTP.
+    Rspamd,
+    /// A filter that takes mail by SMTP.
+    Smtp,
+}
+
+impl FilterKind {
+    /// Whether this version connects to filters of the kind.
+    #[must_use]
+    pub const fn is_connected(self) -> bool {
+        match self {
+            Self::Milter | Self::Policy | Self::Clamd | Self::Spamd | Self::Rspamd | Self::Smtp => false,
+        }
+    }
+}
+
+/// When a filter is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FilterStage {
+    /// While the client waits for its answer.
+    Before250,
+    /// When the message is durable and accepted.
+    After250,
+}
+
+impl FilterStage {
+    /// Whether this version asks filters then.
+    #[must_use]
+    pub const fn is_built(self) -> bool {
+        matches!(self, Self::Before250)
+    }
+}
+
+/// What happens to a message that a filter cannot judge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FilterFailure {
+    /// The client tries again.
+    Defer,
+    /// It passes as if there were no such filter.
+    Pass,
+    /// It passes with a header field that names the filter.
+    Tag,
+    /// It is held in quarantine.
+    Quarantine,
+    /// It is accepted, and judged when the filter is back.
+    Later,
+}
+
+impl FilterFailure {
+    /// Whether this version can do so.
+    #[must_use]
+    pub const fn is_built(self) -> bool {
+        !matches!(self, Self::Later)
+    }
+}
+
+/// Where a filter listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FilterAddress {
+    /// A socket of this machine.
+    Unix(PathBuf),
+    /// A host name or address, and a port.
+    Tcp(String, u16),
+}
+
+/// The text names no socket of this machine, and no host with a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoFilterAddressError;
+
+impl FromStr for FilterAddress {
+    type Err = NoFilterAddressError;
+
+    /// Reads `unix:/path`, `host:port` or `[2001:db8::1]:port`.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if let Some(path) = text.strip_prefix("unix:") {
+            return path.starts_with('/').then(|| Self::Unix(path.into())).ok_or(NoFilterAddressError);
+        }
+        let (host, port) = text.rsplit_once(':').ok_or(NoFilterAddressError)?;
+        let port = port.parse().ok().filter(|port| *port > 0).ok_or(NoFilterAddressError)?;
+        let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+        let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
+        let is_right = if bare == host { host.chars().all(is_name) } else { bare.parse::<std::net::IpAddr>().is_ok() };
+        if bare.is_empty() || !is_right {
+            return Err(NoFilterAddressError);
+        }
+        Ok(Self::Tcp(bare.to_owned(), port))
+    }
+}
+
+impl fmt::Display for FilterAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+            Self::Tcp(host, port) if host.contains(':') => write!(f, "[{host}]:{port}"),
+            Self::Tcp(host, port) => write!(f, "{host}:{port}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_of_filters() {
+        for text in ["unix:/run/clamd.sock", "localhost:11332", "127.0.0.1:783", "[2001:db8::1]:8891"] {
+            assert_eq!(text.parse::<FilterAddress>().map(|address| address.to_string()), Ok(text.to_owned()));
+        }
+        for text in ["", "unix:", "unix:run/a", "localhost", ":25", "localhost:0", "2001:db8::1:25", "a b:25", "[x]:1"]
+        {
+            assert_eq!(text.parse::<FilterAddress>(), Err(NoFilterAddressError), "{text}");
+        }
+    }
+}

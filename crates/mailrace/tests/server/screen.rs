@@ -1,0 +1,322 @@
+//! Content rules judge mail before it is accepted: the client's answer, the stored octets, and what the operator sees.
+
+use std::io::Write as _;
+use std::process::Stdio;
+use testkit::client::{Plain, greeted, id};
+use testkit::harness::{Server, Setup, program, text};
+
+/// A setup with these rules.
+fn with_rules(rules: &str) -> Setup {
+    let setup = Setup::new();
+    std::fs::create_dir(setup.path("rules")).expect("made");
+    std::fs::write(setup.path("rules/a.rules"), rules).expect("written");
+    setup.set("screen.rules", "[\"rules/*.rules\"]")
+}
+
+/// Sends a message to these recipients; the reply to its content.
+#[track_caller]
+fn send(client: &mut Plain, to: &[&str], content: &str) -> String {
+    client.expect("MAIL FROM:<ann@client.test>", "250 2.1.0");
+    for recipient in to {
+        client.expect(&format!("RCPT TO:<{recipient}>"), "250 2.1.5");
+    }
+    client.expect("DATA", "354");
+    client.send(format!("{content}.\r\n").as_bytes());
+    client.reply()
+}
+
+/// Runs `mailrace queue list --json`; the recipients with their state and reason.
+fn queued(server: &Server) -> Vec<(String, String, String)> {
+    let output = server.control(&["queue", "list", "--json"], b"");
+    let lines = String::from_utf8(output.stdout).expect("UTF-8");
+    let mut found = Vec::new();
+    for line in lines.lines() {
+        let message: serde_json::Value = serde_json::from_str(line).expect("an object a line");
+        for one in message["recipients"].as_array().expect("a list") {
+            let word = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+            let held = &one["hold"];
+            found.push((
+                word(&one["to"]),
+                word(&one["state"]),
+                format!("{} {}", word(&held["kind"]), word(&held["by"])),
+            ));
+        }
+    }
+    found
+}
+
+const DECISIONS: &str = "\
+rule no_spam {
+  match any {
+    subject contains spam
+  }
+  reject \"554 5.7.1 We take no spam\"
+}
+rule later {
+  match any {
+    subject = later
+  }
+  defer
+}
+rule drop {
+  match any {
+    subject = drop
+  }
+  discard
+}
+rule wait {
+  match any {
+    subject = wait
+  }
+  hold
+}
+rule doubtful {
+  match any {
+    text ~ /casino [0-9]+/
+  }
+  quarantine administrator
+}
+";
+
+#[test]
+fn decisions_of_rules() {
+    let mut server = with_rules(DECISIONS).start();
+    let mut client = greeted(server.address());
+    let to = ["bob@example.com"];
+    assert_eq!(send(&mut client, &to, "Subject: =?utf-8?Q?=73pam?=\r\n\r\nx\r\n"), "554 5.7.1 We take no spam");
+    let line = server.wait_log("screen=reject, by=no_spam");
+    assert!(line.contains("rules/a.rules:1, to=<bob@example.com>, action=reject 554 5.7.1 We take no spam"), "{line}");
+    server.wait_log("reject=554 5.7.1 We take no spam");
+    assert!(send(&mut client, &to, "Subject: later\r\n\r\nx\r\n").starts_with("451 4.7.1 "));
+    id(&send(&mut client, &to, "Subject: drop\r\n\r\nx\r\n"));
+    server.wait_log("stat=discarded");
+    id(&send(&mut client, &to, "Subject: wait\r\n\r\nx\r\n"));
+    id(&send(&mut client, &to, "Subject: x\r\nContent-Transfer-Encoding: base64\r\n\r\nY2FzaW5vIDc=\r\n"));
+    server.wait_log("quarantine=for the administrator, by ");
+    id(&send(&mut client, &to, "Subject: ham\r\n\r\nx\r\n"));
+    let found = queued(&server);
+    let found: Vec<(&str, &str)> = found.iter().map(|(_, state, held)| (state.as_str(), held.as_str())).collect();
+    assert_eq!(found, [("held", "rule wait"), ("held", "quarantine doubtful"), ("waiting", " ")]);
+    let counts = &server.whole_status()["screen"];
+    let wanted = [("reject", 1), ("defer", 1), ("discard", 1), ("hold", 1), ("quarantine", 1), ("edit", 0)];
+    for (verdict, count) in wanted {
+        assert_eq!(counts[verdict], count, "{verdict}: {counts}");
+    }
+}
+
+const EDITS: &str = "\
+rule edits {
+  match any {
+    header X-Edit present
+  }
+  remove header X-Edit
+  add header X-Judged \"yes\"
+  tag subject \"[seen] \"
+}
+";
+
+#[test]
+fn header_edits_change_nothing_else() {
+    let server = with_rules(EDITS).start();
+    let mut client = greeted(server.address());
+    let small = "A: 1\r\nX-Edit: 1\r\nsubject: hi\r\n\tfolded\r\n\r\nbody\r\n\r\nX-Edit: body\r\n";
+    let untouched = "subject: hi\r\n\r\nbody\r\n";
+    let body = format!("{}\r\n", "0123456789abcdef".repeat(4)).repeat(20_000);
+    for content in [small, untouched] {
+        id(&send(&mut client, &["b@example.com"], content));
+    }
+    // More than a chunk, by DATA and by BDAT, and more than rules look at.
+    let large = format!("A: 1\r\nX-Edit: 1\r\nSubject: big\r\n\r\n{body}");
+    assert!(large.len() > 1 << 20);
+    id(&send(&mut client, &["b@example.com"], &large));
+    client.envelope();
+    let (front, back) = large.split_at(400_000);
+    client.send(format!("BDAT {}\r\n{front}", front.len()).as_bytes());
+    assert!(client.reply().starts_with("250"));
+    client.send(format!("BDAT {} LAST\r\n{back}", back.len()).as_bytes());
+    id(&client.reply());
+    let letters = server.letters_after_kill();
+    let contents: Vec<&[u8]> = letters.iter().map(testkit::harness::Letter::own_content).collect();
+    let edited = format!("A: 1\r\nSubject: [seen] big\r\nX-Judged: yes\r\n\r\n{body}");
+    assert_eq!(contents.len(), 4);
+    let small = "A: 1\r\nsubject: [seen] hi\r\n\tfolded\r\nX-Judged: yes\r\n\r\nbody\r\n\r\nX-Edit: body\r\n";
+    assert_eq!(String::from_utf8_lossy(contents[0]), small);
+    assert_eq!(String::from_utf8_lossy(contents[1]), untouched);
+    assert!(contents[2] == edited.as_bytes() && contents[3] == edited.as_bytes());
+}
+
+const SCOPES: &str = "\
+rule ours {
+  for recipient \"@here.test\"
+  match any {
+    subject contains casino
+  }
+  quarantine recipient
+}
+rule refused {
+  for recipient strict@else.test
+  match any {
+    subject contains casino
+  }
+  discard
+}
+rule tag {
+  for recipient \"@else.test\"
+  add header X-Else \"yes\"
+}
+rule unscanned {
+  match any {
+    not fully scanned
+  }
+  add header X-Large \"yes\"
+}
+";
+
+/// One transaction, three scopes: held, dropped, and changed; small content and content in chunks.
+#[test]
+fn recipients_are_judged_one_by_one() {
+    let server = with_rules(SCOPES).set("screen.body_bytes_max", "\"64KiB\"").start();
+    let mut client = greeted(server.address());
+    let to = ["strict@else.test", "ann@here.test", "bob@else.test", "cy@here.test"];
+    let body = format!("{}\r\n", "x".repeat(70)).repeat(3_000);
+    for body in ["x\r\n", body.as_str()] {
+        let first = id(&send(&mut client, &to, &format!("Subject: casino\r\n\r\n{body}")));
+        let listed = queued(&server);
+        let of = |address: &str| listed.iter().rev().find(|one| one.0 == address).map(|one| (&*one.1, &*one.2));
+        assert_eq!(of("ann@here.test"), Some(("held", "quarantine ours")));
+        assert_eq!(of("cy@here.test"), Some(("held", "quarantine ours")));
+        assert_eq!(of("bob@else.test"), Some(("waiting", " ")));
+        assert_eq!(of("strict@else.test"), None, "{first}");
+        let output = server.control(&["queue", "show", &first], b"");
+        assert_eq!(output.status.code(), Some(0), "the name in the reply is that of a message: {}", text(&output));
+    }
+    let letters = server.letters_after_kill();
+    let fields: Vec<(usize, bool, bool)> = letters
+        .iter()
+        .map(|letter| {
+            let content = String::from_utf8_lossy(letter.own_content()).into_owned();
+            assert!(content.ends_with("x\r\n"), "the body of each is whole");
+            (letter.envelope.recipients.len(), content.contains("X-Else: yes"), content.contains("X-Large: yes"))
+        })
+        .collect();
+    let mut sorted = fields.clone();
+    sorted.sort_unstable();
+    assert_eq!(sorted, [(1, true, false), (1, true, true), (2, false, false), (2, false, true)]);
+}
+
+/// A refusal for some recipients alone is reported to the sender, and in LMTP given to each.
+#[test]
+fn a_refusal_for_some_recipients() {
+    let rules = "rule a {\n  for recipient no@example.com\n  reject \"550 5.7.1 Not for me\"\n}\n";
+    let lmtp = "[{address = \"127.0.0.1:0\", protocol = \"lmtp\"}]";
+    let server = with_rules(rules).set("listen", lmtp).start();
+    let mut client = testkit::client::connect(server.address());
+    client.reply();
+    client.expect("LHLO client.test", "250");
+    let said = send(&mut client, &["yes@example.com", "no@example.com"], "Subject: x\r\n\r\nx\r\n");
+    id(&said);
+    assert_eq!(client.reply(), "550 5.7.1 Not for me");
+    assert_eq!(server.letters_after_kill().len(), 1);
+    let server = with_rules(rules).start();
+    let mut client = greeted(server.address());
+    id(&send(&mut client, &["yes@example.com", "no@example.com"], "Subject: x\r\n\r\nx\r\n"));
+    assert_eq!(send(&mut client, &["no@example.com"], "Subject: x\r\n\r\nx\r\n"), "550 5.7.1 Not for me");
+    let shown = text(&server.control(&["queue", "list", "--json"], b""));
+    assert!(shown.contains("error:5.7.1 Not for me"), "{shown}");
+}
+
+const ROUTES: &str = "\
+rule redirect {
+  match any {
+    subject = redirect
+  }
+  redirect spam@example.net
+}
+rule copy {
+  match any {
+    subject = copy
+  }
+  copy archive@example.net
+  discard
+}
+rule route {
+  match any {
+    subject = route
+  }
+  route \"smtp:[192.0.2.1]:2525\"
+  queue group slow
+  class bulk
+}
+";
+
+#[test]
+fn mail_goes_elsewhere() {
+    let server = with_rules(ROUTES).start();
+    let mut client = greeted(server.address());
+    for subject in ["redirect", "copy", "route"] {
+        id(&send(&mut client, &["a@example.com", "b@example.com"], &format!("Subject: {subject}\r\n\r\nx\r\n")));
+    }
+    let body = format!("{}\r\n", "x".repeat(70)).repeat(3_000);
+    id(&send(&mut client, &["a@example.com"], &format!("Subject: copy\r\n\r\n{body}")));
+    let shown = text(&server.control(&["queue", "list", "--json"], b""));
+    let letters = server.letters_after_kill();
+    let to: Vec<Vec<String>> = letters
+        .iter()
+        .map(|letter| letter.envelope.recipients.iter().map(|one| one.address.to_string()).collect())
+        .collect();
+    let archive = vec!["archive@example.net".to_owned()];
+    let two = vec!["a@example.com".to_owned(), "b@example.com".to_owned()];
+    assert_eq!(to, [vec!["spam@example.net".to_owned()], archive.clone(), two, archive]);
+    assert!(letters[3].content.len() > body.len(), "the copy of a large message is whole");
+    assert!(shown.contains("smtp:[192.0.2.1]:2525 group=slow"), "{shown}");
+}
+
+#[test]
+fn a_broken_rule_file_changes_nothing() {
+    let mut server = with_rules(DECISIONS).start();
+    let file = server.setup.path("rules/a.rules");
+    std::fs::write(&file, "rule all {\n  rejekt\n}\n").expect("written");
+    let output = server.control(&["reload"], b"");
+    let said = text(&output);
+    assert_eq!(output.status.code(), Some(78), "{said}");
+    assert!(said.contains("a.rules line 2: "), "{said}");
+    server.wait_log("configuration not reloaded, the old one stays: file=");
+    let mut client = greeted(server.address());
+    assert_eq!(send(&mut client, &["b@example.com"], "Subject: spam\r\n\r\n"), "554 5.7.1 We take no spam");
+    let checked = program().arg("check").arg("--config").arg(server.setup.path("mailrace.toml")).output().expect("run");
+    let said = text(&checked);
+    assert!(checked.status.code() == Some(78) && said.contains("a.rules:2"), "{said}");
+    std::fs::write(&file, "rule all {\n  reject \"550 5.7.1 Closed\"\n}\n").expect("written");
+    assert_eq!(server.control(&["reload"], b"").status.code(), Some(0));
+    assert_eq!(send(&mut client, &["b@example.com"], "Subject: x\r\n\r\n"), "550 5.7.1 Closed");
+    let (status, said) = {
+        let setup = with_rules("rule a {\n  class fast\n}\n");
+        setup.fails()
+    };
+    assert!(status == Some(78) && said.contains("there is no class fast"), "{status:?} {said}");
+}
+
+/// The rules that are shipped, and the command of programs.
+#[test]
+fn the_sendmail_command_is_judged() {
+    let example = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/rules/charsets.rules");
+    let rules = std::fs::read_to_string(example).expect("the example");
+    let extra = "rule own {\n  for direction outbound\n  match any {\n    subject = own\n  }\n  reject\n}\n";
+    let mut server = with_rules(&format!("{rules}{extra}")).start();
+    let submit = |subject: &str| {
+        let mut command = program();
+        command.args(["sendmail", "-f", "root@mx.test", "b@example.com"]).stdin(Stdio::piped()).stderr(Stdio::piped());
+        command.env("MAILRACE_CONFIG", server.setup.path("mailrace.toml"));
+        let mut child = command.spawn().expect("it runs");
+        let mut input = child.stdin.take().expect("piped");
+        input.write_all(format!("Subject: {subject}\n\nx\n").as_bytes()).expect("it reads");
+        drop(input);
+        child.wait_with_output().expect("it ends")
+    };
+    let refused = submit("own");
+    assert_ne!(refused.status.code(), Some(0), "{}", text(&refused));
+    assert_eq!(submit("x").status.code(), Some(0));
+    server.wait_log("screen=reject, by=own");
+    let mut client = greeted(server.address());
+    id(&send(&mut client, &["b@example.com"], "Subject: x\r\n\r\nx\r\n"));
+}

@@ -1,0 +1,92 @@
+//! The stop *screen*: judges the content of a message after its last octet has come and before it is committed.
+//!
+//! | Module | Task |
+//! |---|---|
+//! | [`load`] | reads rule files into a [`Screen`], whole or not at all |
+//! | [`message`] | the message as judges see it |
+//! | [`judge`] | the trait of everything that judges a message |
+//! | [`content_rules`] | the judge that evaluates content rules |
+//! | [`judgement`] | the decision for the recipients of one scope |
+//! | [`scopes`] | recipients by the rules that are for them |
+//!
+//! # Design
+//!
+//! Judges are asked one after the other: content rules, then filters in the order of `listen.filters`. Each sees the
+//! message as it came. The first decision for a recipient counts; changes of all judges add up in their order. A
+//! message that a judge cannot judge is refused for now, so none passes unseen.
+//!
+//! A decision is for a *scope*: the recipients for whom the same recipient-scoped rules are. Scopes are known at RCPT,
+//! before the content comes, so the plan of the transaction keeps them apart, and each scope has messages of its own
+//! with a body of its own. Thus the header of one scope may change, and another scope may be held, while all of it is
+//! committed in one batch. Without rules for some recipients there is one scope, and the plan is as it would be.
+//!
+//! Without rules and filters there is no [`Screen`], and a transaction pays for one comparison.
+//!
+//! Rules evaluate content up to [`AT_ONCE_BYTES`] on the worker thread; more goes to a blocking thread. Judges see the
+//! first `screen.body_bytes_max` octets of a body; a body with more counts as "not fully scanned".
+//!
+//! Not here: what the session does with a judgement (`session/screening.rs`). Reports of this server and messages of
+//! `mailrace import queue` pass unjudged: a report must reach its sender, and imported mail was accepted before.
+
+mod content_rules;
+mod judge;
+mod judgement;
+mod load;
+mod message;
+mod scopes;
+
+pub(crate) use judge::JudgeError;
+pub(crate) use judgement::{Decision, Judgement, Screening};
+pub(crate) use load::load;
+pub use load::rule_file_faults;
+pub(crate) use message::{ScreenedMessage, ScreenedRecipient};
+pub(crate) use scopes::Scopes;
+
+use content_rules::ContentRules;
+use judge::ContentJudge;
+use std::sync::Arc;
+
+/// Octets of content that are judged on the thread of the session.
+const AT_ONCE_BYTES: usize = 64 << 10;
+
+/// Everything that judges mail, as one configuration has it.
+#[derive(Debug)]
+pub(crate) struct Screen {
+    rules: Option<Arc<ContentRules>>,
+    body_bytes_max: usize,
+}
+
+impl Screen {
+    /// Octets of a body that judges see.
+    pub(crate) const fn body_bytes_max(&self) -> usize {
+        self.body_bytes_max
+    }
+
+    /// Returns an empty list of scopes, which finds the scope of each recipient by the rules.
+    pub(crate) fn scopes(&self) -> Scopes {
+        Scopes::new(self.rules.as_ref().filter(|rules| rules.set().has_recipient_scopes()).map(Arc::clone))
+    }
+
+    /// Returns whether a rule may send a copy elsewhere, which needs a body of its own.
+    pub(crate) fn may_copy(&self) -> bool {
+        self.rules.as_ref().is_some_and(|rules| rules.may_copy())
+    }
+
+    /// Asks all judges about a message.
+    ///
+    /// # Errors
+    /// A judge could not judge it.
+    /// # Cancel safety
+    /// Yes.
+    pub(crate) async fn judge(&self, message: &Arc<ScreenedMessage>) -> Result<Screening, JudgeError> {
+        let mut screening = Screening::default();
+        let judges = self.rules.iter().map(|rules| &**rules as &dyn ContentJudge);
+        for judge in judges {
+            screening.add(judge.judge(message).await?);
+            if screening.refuses_all() {
+                break;
+            }
+        }
+        Ok(screening)
+    }
+}

@@ -1,0 +1,461 @@
+//! Has the message of a transaction judged before it is committed, and carries the judgement out.
+//!
+//! | Judgement on a scope | Effect |
+//! |---|---|
+//! | `reject`, `defer` for all recipients | the client gets the reply, nothing is stored |
+//! | `defer` for some | the same: SMTP has one answer, and nothing may be lost; in LMTP each recipient has his own |
+//! | `reject` for some | the others get the message; the sender gets a report for these; in LMTP they are refused |
+//! | `discard` | its messages are not stored |
+//! | `quarantine`, `hold` | its messages begin held, with the rule as the reason |
+//! | edits, `class`, `route`, `queue group` | change its messages |
+//! | `redirect` | its messages go there |
+//! | `copy` | one more message, as the content came |
+//!
+//! The message with the queue id of the transaction always stays where one stays: the pickup directory knows by it that
+//! a transaction was stored.
+
+use super::Connection;
+use super::answers::reply;
+use crate::intake::{FinishedContent, NewMessage, TransactionContent};
+use crate::routing::Routing;
+use crate::routing::expansions::{ClientKey, Expanded, ExpansionRequest, ExpansionSettings, PlannedMessage, Resolved};
+use crate::routing::message_properties::MessageProperties;
+use crate::screen::{Decision, JudgeError, Judgement, Scopes, Screen, ScreenedMessage, ScreenedRecipient, Screening};
+use filter::{Direction, Final, HeaderEdit, Keeper};
+use mail::header::LineEnd;
+use mail::{Address, EnhancedCode, Envelope, Recipient, RecipientParams, Reply, ReversePath};
+use observe::{Event, ScreenVerdict};
+use route::destination::{Destination, To};
+use route::resolve::{Outcome, Resolution};
+use smtp::server::{Dialect, Verdict};
+use spool::{Hold, HoldKind};
+use std::sync::Arc;
+
+/// The scope of a copy, for which no judgement is.
+const COPY_SCOPE: u16 = u16::MAX;
+
+/// What judges the open transaction, and its recipients so far.
+#[derive(Debug)]
+pub(super) struct TransactionScreen {
+    screen: Arc<Screen>,
+    scopes: Scopes,
+    /// Recipients that are lists.
+    lists: Vec<Address>,
+}
+
+/// A message that was judged.
+#[derive(Debug)]
+pub(super) struct JudgedMessage {
+    screening: Screening,
+    /// The scope of each recipient of the transaction.
+    scopes: Vec<u16>,
+    is_lmtp: bool,
+}
+
+impl TransactionScreen {
+    /// Begins a transaction; `None`: nothing judges it.
+    pub(super) fn begin(screen: Option<&Arc<Screen>>) -> Option<Box<Self>> {
+        let screen = screen?;
+        Some(Box::new(Self { screen: Arc::clone(screen), scopes: screen.scopes(), lists: Vec::new() }))
+    }
+
+    /// Returns how many messages with a body of their own the transaction may become, where its plan makes `planned`.
+    pub(super) fn contents(&self, planned: usize) -> usize {
+        planned.max(self.scopes.len()) + if self.screen.may_copy() { self.scopes.len() } else { 0 }
+    }
+
+    /// Has the beginning of a large body kept.
+    pub(super) fn keep_beginning(&self, content: &mut TransactionContent) {
+        content.keep_beginning(self.screen.body_bytes_max());
+    }
+
+    fn scope_of(&mut self, address: &Address) -> u16 {
+        let list = self.lists.contains(address).then(|| address.local_part().as_str());
+        self.scopes.of(&address.to_string(), list)
+    }
+}
+
+impl Connection {
+    /// Notes which rules are for a recipient, before the plan takes it.
+    pub(super) fn enter_scope(&mut self, candidate: &Recipient, resolved: Option<&Resolved>) {
+        let Some(screening) = &mut self.screening else { return };
+        let is_list = match resolved {
+            Some(Resolved::Short(Resolution { outcome: Outcome::Deliver(deliveries), .. })) => {
+                deliveries.iter().any(|one| one.sender.is_some())
+            }
+            Some(Resolved::Long(Expanded::Members(members))) => members.has_owner(),
+            _ => false,
+        };
+        if is_list && !screening.lists.contains(&candidate.address) {
+            screening.lists.push(candidate.address.clone());
+        }
+        self.plan.scope = screening.scope_of(&candidate.address);
+    }
+
+    /// Has the message judged. `Ok(None)`: nothing judges it.
+    ///
+    /// # Errors
+    /// The refusal for all recipients; it is logged.
+    /// # Cancel safety
+    /// Yes.
+    pub(super) async fn judge(
+        &mut self,
+        envelope: &Envelope,
+        content: &TransactionContent,
+        rest: &[u8],
+    ) -> Result<Option<JudgedMessage>, Vec<Verdict>> {
+        let Some(mut screening) = self.screening.take() else { return Ok(None) };
+        let message = Arc::new(self.screened(&mut screening, envelope, content, rest));
+        let judged = screening.screen.judge(&message).await;
+        let scopes = message.recipients.iter().map(|one| one.scope).collect();
+        let screening = match judged {
+            Ok(screening) => screening,
+            Err(error) => {
+                self.report_not_judged(envelope, &error);
+                let refusal = reply(451, "4.7.1 Message cannot be judged now, try again later");
+                return Err(vec![Verdict::Refuse(refusal); self.verdicts_due()]);
+            }
+        };
+        for note in &screening.notes {
+            self.context.record(&Event::Screened {
+                id: envelope.id,
+                verdict: note.verdict,
+                by: &note.by,
+                place: &note.place,
+                to: &note.to,
+                action: &note.action,
+            });
+        }
+        let is_lmtp = self.session.settings().dialect == Dialect::Lmtp;
+        let judged = JudgedMessage { screening, scopes, is_lmtp };
+        match judged.refusal() {
+            None => Ok(Some(judged)),
+            Some(refusal) => Err(judged.verdicts(&Verdict::Refuse(refusal), self.verdicts_due())),
+        }
+    }
+
+    fn screened(
+        &self,
+        screening: &mut TransactionScreen,
+        envelope: &Envelope,
+        content: &TransactionContent,
+        rest: &[u8],
+    ) -> ScreenedMessage {
+        let beginning = content.beginning(rest);
+        let ip = self.client_ip();
+        let is_own =
+            ip.is_none_or(|ip| self.context.live.load().rights.is_from(ip)) || self.session.identity().is_some();
+        let recipients = envelope.recipients.iter().map(|one| ScreenedRecipient {
+            address: one.address.to_string(),
+            list: screening.lists.contains(&one.address).then(|| one.address.local_part().as_str().to_owned()),
+            scope: screening.scope_of(&one.address),
+        });
+        ScreenedMessage {
+            content: beginning.octets,
+            is_complete: beginning.is_complete,
+            size: beginning.size,
+            sender: match &envelope.sender {
+                ReversePath::Null => String::new(),
+                ReversePath::Address(address) => address.to_string(),
+            },
+            recipients: recipients.collect(),
+            client_address: ip,
+            client_name: self.opening.name().map(str::to_owned),
+            helo: self.session.helo().map(ToString::to_string),
+            listener: self.lane.listen.name.clone(),
+            direction: if is_own { Direction::Outbound } else { Direction::Inbound },
+            authentication: Vec::new(),
+        }
+    }
+
+    fn report_not_judged(&self, envelope: &Envelope, error: &JudgeError) {
+        self.context.record(&Event::Screened {
+            id: envelope.id,
+            verdict: ScreenVerdict::NotJudged,
+            by: &error.by,
+            place: &error.place,
+            to: "",
+            action: &error.text,
+        });
+    }
+
+    /// Makes messages of a transaction that no plan has divided: one for each scope.
+    pub(super) fn by_scope(
+        &self,
+        envelope: &Envelope,
+        ids: &TransactionContent,
+        judged: Option<&JudgedMessage>,
+    ) -> Vec<PlannedMessage> {
+        let live = self.context.live.load();
+        if judged.is_none_or(|judged| judged.scopes.iter().all(|scope| *scope == 0)) {
+            let (envelope, encoded) = (Arc::new(envelope.clone()), Arc::new(live.encode(envelope)));
+            return vec![PlannedMessage { envelope, encoded, kind: MessageProperties::default() }];
+        }
+        let mut parts: Vec<(u16, Vec<Recipient>)> = Vec::new();
+        for (at, recipient) in envelope.recipients.iter().enumerate() {
+            let scope = judged.and_then(|judged| judged.scopes.get(at)).copied().unwrap_or_default();
+            match parts.iter_mut().find(|(known, _)| *known == scope) {
+                Some((_, recipients)) => recipients.push(recipient.clone()),
+                None => parts.push((scope, vec![recipient.clone()])),
+            }
+        }
+        let part = |(id, (scope, recipients))| {
+            let envelope = Envelope { id, recipients, ..envelope.clone() };
+            let encoded = Arc::new(live.encode(&envelope));
+            let kind = MessageProperties { scope, ..MessageProperties::default() };
+            PlannedMessage { envelope: Arc::new(envelope), encoded, kind }
+        };
+        ids.ids().zip(parts).map(part).collect()
+    }
+
+    /// Changes the messages of the transaction as the judgement says, all but their content.
+    ///
+    /// # Errors
+    /// A look-up failed, or an address of a rule is refused; nothing is stored then.
+    /// # Cancel safety
+    /// Yes.
+    pub(super) async fn carry_out(
+        &self,
+        judged: &JudgedMessage,
+        routing: Option<&Arc<Routing>>,
+        content: &mut TransactionContent,
+        messages: &mut Vec<NewMessage>,
+    ) -> Result<(), Arc<str>> {
+        let mut copies = Vec::new();
+        for (scope, judgement) in judged.judgements() {
+            let Some(first) = messages.iter().position(|message| message.kind.scope == scope) else { continue };
+            let redirected = self.resolved(routing, messages, first, &judgement.redirects).await?;
+            let copied = self.resolved(routing, messages, first, &judgement.copies).await?;
+            if let (Some(message), false) = (messages.get(first), copied.is_empty()) {
+                let mut copy = message.clone();
+                copy.kind.scope = COPY_SCOPE;
+                copy.send_to(copied);
+                copies.push(copy);
+            }
+            Self::change_scope(judged, (scope, judgement), messages, redirected);
+        }
+        let mut spare: Vec<_> = content.ids().skip(messages.len()).collect();
+        if content.is_small() {
+            // Its body comes later, so that there may be one for each copy.
+            for _ in spare.len()..copies.len() {
+                let id = self.context.message_store.next_id();
+                content.add(id);
+                spare.push(id);
+            }
+        }
+        if copies.len() > spare.len() {
+            return Err("there is no body for a copy that a rule demands".into());
+        }
+        messages.extend(spare.into_iter().zip(copies).map(|(id, copy)| copy.renamed(id)));
+        keep_the_first(judged, messages);
+        Ok(())
+    }
+
+    /// Changes the header sections as the judgement says, and forgets the messages that it drops.
+    pub(super) fn edited(
+        &self,
+        judged: &JudgedMessage,
+        messages: Vec<(NewMessage, FinishedContent)>,
+    ) -> Vec<(NewMessage, FinishedContent)> {
+        let store = &self.context.message_store;
+        let mut kept = Vec::with_capacity(messages.len());
+        for (message, mut content) in messages {
+            if judged.drops(&message) {
+                content.abandon(store);
+                continue;
+            }
+            let edits = judged.edits(&message);
+            if !edits.is_empty() {
+                content.edit_header(store, |section| filter::edit::apply(section, LineEnd::Crlf, edits.iter()));
+            }
+            kept.push((message, content));
+        }
+        kept
+    }
+
+    fn change_scope(
+        judged: &JudgedMessage,
+        (scope, judgement): (u16, &Judgement),
+        messages: &mut [NewMessage],
+        mut redirected: Vec<(Recipient, Vec<u8>)>,
+    ) {
+        let is_redirected = !judgement.redirects.is_empty();
+        for message in messages.iter_mut().filter(|message| message.kind.scope == scope) {
+            if is_redirected {
+                // The other messages of the scope have no recipient left.
+                message.send_to(std::mem::take(&mut redirected));
+            }
+            if judgement.route.is_some() || judgement.queue_group.is_some() {
+                let moved = message.recipients().map(|(one, to)| (one.clone(), judgement.destination(to))).collect();
+                message.send_to(moved);
+            }
+            if let Some(class) = judgement.class {
+                message.put_into(class);
+            }
+            match &judgement.decision {
+                Some(Decision { action: Final::Reject(refusal), .. }) if !judged.is_lmtp => {
+                    let failed = message.recipients().map(|(one, _)| (one.clone(), failure(refusal))).collect();
+                    message.send_to(failed);
+                }
+                Some(decision) => {
+                    if let Some(hold) = hold_of(decision) {
+                        message.hold(hold);
+                    }
+                }
+                None => {}
+            }
+        }
+    }
+
+    /// Looks up where mail for these addresses goes.
+    async fn resolved(
+        &self,
+        routing: Option<&Arc<Routing>>,
+        messages: &[NewMessage],
+        of: usize,
+        addresses: &[Address],
+    ) -> Result<Vec<(Recipient, Vec<u8>)>, Arc<str>> {
+        let mut found = Vec::new();
+        let Some(message) = messages.get(of).filter(|_| !addresses.is_empty()) else { return Ok(found) };
+        let live = self.context.live.load_full();
+        for address in addresses {
+            let recipient = |address: Address| Recipient { address, params: RecipientParams::default() };
+            let Some(routing) = routing else {
+                let recipients = vec![recipient(address.clone())];
+                let encoded = live.encode(&Envelope { recipients, ..Envelope::clone(&message.envelope) });
+                found.push((recipient(address.clone()), encoded.destination(0).to_vec()));
+                continue;
+            };
+            let wanted = ExpansionRequest {
+                client: ClientKey::Internal,
+                sender: message.envelope.sender.clone(),
+                recipient: address.clone(),
+                ip: None,
+                is_local_submission: false,
+            };
+            let settings = ExpansionSettings::of(&live.config.maps);
+            let resolved = self.context.expansions.resolve(routing, &wanted, &settings).await;
+            match resolved.map_err(|error| Arc::<str>::from(error.to_string()))? {
+                Resolved::Short(Resolution { outcome: Outcome::Deliver(deliveries), .. }) => {
+                    let one = |one: route::resolve::Delivery| (recipient(one.address), one.destination.to_bytes());
+                    found.extend(deliveries.into_iter().map(one));
+                }
+                Resolved::Short(Resolution { outcome: Outcome::Discard, .. }) | Resolved::Long(Expanded::Discarded) => {
+                }
+                Resolved::Long(Expanded::Members(_)) => {
+                    return Err(format!("<{address}>, to which a rule sends mail, is a long list").into());
+                }
+                Resolved::Short(Resolution { outcome: Outcome::Refuse(refusal), .. })
+                | Resolved::Long(Expanded::Refused(refusal)) => {
+                    return Err(format!("<{address}>, to which a rule sends mail: {}", refusal.text).into());
+                }
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// Returns why a message is held, if the decision holds it.
+fn hold_of(Decision { by, place, action }: &Decision) -> Option<Hold> {
+    match action {
+        Final::Hold => Some(Hold::new(HoldKind::Rule, by, place)),
+        Final::Quarantine(keeper) => {
+            let keeper = match keeper {
+                Keeper::Recipient => "recipient",
+                Keeper::Administrator => "administrator",
+            };
+            Some(Hold::new(HoldKind::Quarantine, by, &format!("for the {keeper}, by {place}")))
+        }
+        Final::Accept | Final::Reject(_) | Final::Defer(_) | Final::Discard => None,
+    }
+}
+
+/// Returns the destination that reports a refusal to the sender.
+fn failure(refusal: &Reply) -> Vec<u8> {
+    let lines: Vec<&str> = refusal.lines().collect();
+    let status = refusal.enhanced().unwrap_or_else(|| EnhancedCode::of(mail::Outcome::Permanent, 7, 1));
+    Destination::new(To::Error { status, text: lines.join(" ").into() }).to_bytes()
+}
+
+/// Gives the message with the queue id of the transaction the recipients of one that stays, if it would not stay.
+fn keep_the_first(judged: &JudgedMessage, messages: &mut [NewMessage]) {
+    let Some((first, others)) = messages.split_first_mut().filter(|(first, _)| judged.drops(first)) else { return };
+    if let Some(stays) = others.iter_mut().find(|message| !judged.drops(message)) {
+        let (first_id, id) = (first.envelope.id, stays.envelope.id);
+        std::mem::swap(first, stays);
+        *first = first.clone().renamed(first_id);
+        *stays = stays.clone().renamed(id);
+    }
+}
+
+impl JudgedMessage {
+    /// Returns whether the judgement changes nothing.
+    pub(super) fn is_nothing(&self) -> bool {
+        self.screening.is_nothing()
+    }
+
+    fn judgements(&self) -> impl Iterator<Item = (u16, &Judgement)> {
+        let all = (0_u16..).zip(&self.screening.judgements);
+        all.filter(|(_, judgement)| !judgement.is_nothing())
+    }
+
+    /// Returns the one refusal of the message, if all of it is refused.
+    fn refusal(&self) -> Option<Reply> {
+        let of = |scope: &u16| self.screening.of(*scope)?.decision.as_ref();
+        let decisions = || self.scopes.iter().map(of);
+        let deferred = decisions().flatten().find_map(|decision| match &decision.action {
+            Final::Defer(reply) => Some(reply),
+            _ => None,
+        });
+        let rejected = decisions().flatten().find_map(|decision| match &decision.action {
+            Final::Reject(reply) => Some(reply),
+            _ => None,
+        });
+        let refuses = |decision: Option<&Decision>| {
+            decision.is_some_and(|decision| matches!(decision.action, Final::Reject(_) | Final::Defer(_)))
+        };
+        if decisions().all(refuses) {
+            return deferred.or(rejected).cloned();
+        }
+        deferred.filter(|_| !self.is_lmtp).cloned()
+    }
+
+    /// Returns the answers: the one of the message, or in LMTP that of each recipient.
+    pub(super) fn verdicts(&self, of_message: &Verdict, due: usize) -> Vec<Verdict> {
+        if !self.is_lmtp {
+            return vec![of_message.clone(); due];
+        }
+        let of = |scope: Option<&u16>| match scope.and_then(|scope| self.screening.of(*scope)?.decision.as_ref()) {
+            Some(Decision { action: Final::Reject(reply) | Final::Defer(reply), .. }) => Verdict::Refuse(reply.clone()),
+            _ => of_message.clone(),
+        };
+        (0..due).map(|recipient| of(self.scopes.get(recipient))).collect()
+    }
+
+    /// Returns whether a message is not stored.
+    pub(super) fn drops(&self, message: &NewMessage) -> bool {
+        let Some(judgement) = self.screening.of(message.kind.scope) else {
+            return message.envelope.recipients.is_empty();
+        };
+        message.envelope.recipients.is_empty()
+            || match &judgement.decision {
+                Some(Decision { action: Final::Discard, .. }) => true,
+                _ => self.is_lmtp && judgement.is_refused(),
+            }
+    }
+
+    /// Returns the recipients that are accepted and dropped.
+    pub(super) fn discarded(&self, messages: &[NewMessage]) -> Vec<Address> {
+        let is_discarded = |message: &&NewMessage| {
+            let decision = self.screening.of(message.kind.scope).and_then(|judgement| judgement.decision.as_ref());
+            decision.is_some_and(|decision| decision.action == Final::Discard)
+        };
+        let discarded = messages.iter().filter(is_discarded);
+        discarded.flat_map(|message| message.envelope.recipients.iter().map(|one| one.address.clone())).collect()
+    }
+
+    /// Returns the changes of a message's header section.
+    pub(super) fn edits(&self, message: &NewMessage) -> &[HeaderEdit] {
+        self.screening.of(message.kind.scope).map_or(&[], |judgement| &judgement.edits)
+    }
+}
