@@ -61,6 +61,9 @@ enum Command {
     /// Look at the queue of the running server, and change what is in it
     #[command(subcommand, after_help = queue_commands::HELP)]
     Queue(queue_commands::QueueCommand),
+    /// Look at mail that content rules keep for a decision, and decide
+    #[command(subcommand)]
+    Quarantine(queue_commands::QuarantineCommand),
     /// Look for mistakes in the configuration
     #[command(after_help = exit::CONFIG_HELP)]
     Check(config_commands::CheckArguments),
@@ -140,6 +143,7 @@ fn main() -> ExitCode {
         Command::Config(command) => config_commands::run(&command),
         Command::Control(command) => control_commands::run(command),
         Command::Queue(command) => queue_commands::run(command),
+        Command::Quarantine(command) => queue_commands::run_quarantine(command),
         Command::Spool(command) => spool_commands::run(command),
         Command::Auth(command) => auth_commands::run(command),
         Command::Reason(arguments) => reason::run(&arguments),

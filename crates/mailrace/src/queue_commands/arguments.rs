@@ -242,12 +242,12 @@ impl Conditions {
         let Self { from, to, destination, state, older, younger } = self;
         let Some(ids) = read_ids(ids)? else { return Ok(None) };
         let destination = destination.map(Into::into);
-        Ok(Some(Selection { ids, from, to, destination, state, older, younger, handed_in_by: None }))
+        Ok(Some(Selection { ids, from, to, destination, state, older, younger, ..Selection::default() }))
     }
 }
 
 /// The ids that are named; `None` if none came from standard input.
-fn read_ids(words: &[String]) -> Result<Option<Vec<QueueId>>, Failure> {
+pub(super) fn read_ids(words: &[String]) -> Result<Option<Vec<QueueId>>, Failure> {
     let mut ids = Vec::new();
     for word in words {
         if word == "-" {
@@ -270,7 +270,7 @@ fn read_id(word: &str) -> Result<QueueId, Failure> {
     })
 }
 
-fn limit(text: &str) -> Result<u64, String> {
+pub(super) fn limit(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| "a number from 0, and 0 is for all".to_owned())
 }
 
@@ -294,7 +294,7 @@ fn hold_time(text: &str) -> Result<Duration, String> {
 }
 
 /// Reads `90m`, `1d12h`; every number has its unit.
-fn age(text: &str) -> Result<Duration, String> {
+pub(super) fn age(text: &str) -> Result<Duration, String> {
     let wrong = || format!("{text:?} is no age; write a number of s, m, h, d or w, as in 90m or 1d12h");
     let (mut seconds, mut number) = (0_u64, None);
     for letter in text.chars() {

@@ -4,12 +4,15 @@
 //! changes them. Here arguments are read and answers printed. `mailrace spool` reads the spool of a stopped server.
 
 mod arguments;
+mod quarantine;
 mod text;
 
 use crate::control_client::Control;
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
+use arguments::Orders;
 pub(crate) use arguments::QueueCommand;
+pub(crate) use quarantine::QuarantineCommand;
 
 use mail::QueueId;
 use operator::answers::QueueTotals;
@@ -65,7 +68,19 @@ const IDS_MAX: usize = 2_000;
 /// # Errors
 /// No server, no permission, wrong arguments; the server could not do it.
 pub(crate) fn run(command: QueueCommand) -> Result<Exit, Failure> {
-    let Some(orders) = command.into_orders()? else {
+    carry_out(command.into_orders()?)
+}
+
+/// Runs a command on mail in quarantine.
+///
+/// # Errors
+/// As [`run`].
+pub(crate) fn run_quarantine(command: QuarantineCommand) -> Result<Exit, Failure> {
+    carry_out(command.into_orders()?)
+}
+
+fn carry_out(orders: Option<Orders>) -> Result<Exit, Failure> {
+    let Some(orders) = orders else {
         // A list of ids that came out empty must not be taken for the whole queue.
         eprintln!("mailrace: no ids on standard input; nothing was done");
         return Ok(Exit::Ok);

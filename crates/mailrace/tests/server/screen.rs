@@ -92,7 +92,7 @@ fn decisions_of_rules() {
     server.wait_log("stat=discarded");
     id(&send(&mut client, &to, "Subject: wait\r\n\r\nx\r\n"));
     id(&send(&mut client, &to, "Subject: x\r\nContent-Transfer-Encoding: base64\r\n\r\nY2FzaW5vIDc=\r\n"));
-    server.wait_log("quarantine=for the administrator, by ");
+    server.wait_log("quarantine=for the administrator by ");
     id(&send(&mut client, &to, "Subject: ham\r\n\r\nx\r\n"));
     let found = queued(&server);
     let found: Vec<(&str, &str)> = found.iter().map(|(_, state, held)| (state.as_str(), held.as_str())).collect();
@@ -201,7 +201,7 @@ fn recipients_are_judged_one_by_one() {
         .collect();
     let mut sorted = fields.clone();
     sorted.sort_unstable();
-    assert_eq!(sorted, [(1, true, false), (1, true, true), (2, false, false), (2, false, true)]);
+    assert_eq!(sorted, [(1, true, false), (1, true, true), (2, false, false), (2, false, false)]);
 }
 
 /// A refusal for some recipients alone is reported to the sender, and in LMTP given to each.
@@ -319,4 +319,46 @@ fn the_sendmail_command_is_judged() {
     server.wait_log("screen=reject, by=own");
     let mut client = greeted(server.address());
     id(&send(&mut client, &["b@example.com"], "Subject: x\r\n\r\nx\r\n"));
+}
+
+/// Mail in quarantine is listed, shown, released and deleted by itself; other held mail is not touched.
+#[test]
+fn mail_in_quarantine_is_released_and_deleted() {
+    let mut server = with_rules(DECISIONS).start();
+    let mut client = greeted(server.address());
+    let mut keep =
+        |number: u32, to: &str| id(&send(&mut client, &[to], &format!("Subject: x\r\n\r\ncasino {number}\r\n")));
+    let (first, second) = (keep(1, "bob@example.com"), keep(2, "cy@example.com"));
+    let third = keep(3, "bob@example.com");
+    let held = id(&send(&mut client, &["bob@example.com"], "Subject: wait\r\n\r\nx\r\n"));
+    let run = |server: &Server, words: &[&str]| {
+        let output = server.control(&[&["quarantine"], words].concat(), b"");
+        (output.status.code(), text(&output))
+    };
+    let listed = |server: &Server, words: &[&str]| -> Vec<String> {
+        let (_, said) = run(server, &[&["list", "--json"], words].concat());
+        let line = |line: &str| serde_json::from_str::<serde_json::Value>(line).expect("JSON")["id"].clone();
+        said.lines().map(|one| line(one).as_str().expect("an id").to_owned()).collect()
+    };
+    assert_eq!(listed(&server, &[]), [first.as_str(), &second, &third]);
+    assert_eq!(listed(&server, &["--to", "cy@*"]), [second.as_str()]);
+    assert_eq!(listed(&server, &["--rule", "doubt*"]).len(), 3);
+    assert_eq!(listed(&server, &["--rule", "wait"]), Vec::<String>::new());
+    let (_, shown) = run(&server, &["show", &first]);
+    assert!(
+        shown.contains("held by quarantine doubtful: for the administrator by ") && shown.contains("| Subject: x"),
+        "{shown}"
+    );
+    assert_eq!(run(&server, &["release"]).0, Some(64), "nothing is released by mistake");
+    let (status, said) = run(&server, &["release", &first, &held]);
+    assert!(status == Some(0) && said.starts_with("1 recipient of 1 message released\n"), "{status:?} {said}");
+    server.wait_log("queue=release, messages=1, recipients=1, uid=");
+    let (status, said) = run(&server, &["delete", "--to", "bob@example.com"]);
+    assert!(status == Some(0) && said.contains("1 recipient of 1 message deleted\n"), "{status:?} {said}");
+    server.wait_log("queue=delete, messages=1, recipients=1, uid=");
+    assert_eq!(listed(&server, &[]), [second.as_str()]);
+    let states = queued(&server);
+    let mut states: Vec<(&str, &str)> = states.iter().map(|(_, state, held)| (&**state, &**held)).collect();
+    states.sort_unstable();
+    assert_eq!(states, [("held", "quarantine doubtful"), ("held", "rule wait"), ("waiting", " ")]);
 }

@@ -193,7 +193,7 @@ pub struct RecipientLine {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HoldLine {
-    /// `operator`, `rule`, `server` or `import`.
+    /// `operator`, `rule`, `server`, `import` or `quarantine`.
     pub kind: String,
     /// The name of the person or the rule.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -185,7 +185,8 @@ impl Command {
     /// The fields of the request.
     #[must_use]
     pub fn to_fields(&self) -> Map<String, Value> {
-        let Selection { ids, from, to, destination, state, older, younger, handed_in_by: _ } = &self.selection;
+        let Selection { ids, from, to, destination, state, older, younger, quarantined, held_by, handed_in_by: _ } =
+            &self.selection;
         let mut fields = Map::from_iter([("action".to_owned(), json!(self.action.name()))]);
         let mut put = |name: &str, value: Option<Value>| {
             fields.extend(value.map(|value| (name.to_owned(), value)));
@@ -198,6 +199,8 @@ impl Command {
         put("state", state.map(|state| json!(state.name())));
         put("older", older.map(|age| json!(age.as_secs())));
         put("younger", younger.map(|age| json!(age.as_secs())));
+        put("quarantined", quarantined.then_some(json!(true)));
+        put("held_by", held_by.as_ref().map(|name| json!(name)));
         put("limit", Some(json!(self.limit.unwrap_or(0))));
         put("recipients", (self.recipients != LISTED_RECIPIENTS).then(|| json!(self.recipients)));
         put("all", (self.action.changes_mail() && self.selection.is_everything()).then_some(json!(true)));
@@ -228,6 +231,8 @@ impl Command {
             state: fields.status()?,
             older: fields.number("older")?.map(Duration::from_secs),
             younger: fields.number("younger")?.map(Duration::from_secs),
+            quarantined: fields.flag("quarantined")?,
+            held_by: fields.text("held_by")?.map(Into::into),
             handed_in_by: None,
         };
         let all = fields.flag("all")?;
@@ -370,6 +375,7 @@ mod tests {
                 younger: Some(Duration::from_secs(3_600)),
                 ..Selection::default()
             },
+            Selection { quarantined: true, held_by: Some("chinese_*".into()), ..Selection::default() },
         ];
         for (action, selection) in
             Action::ALL.into_iter().flat_map(|action| selections.clone().map(|one| (action, one)))

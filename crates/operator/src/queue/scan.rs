@@ -108,6 +108,12 @@ impl QueueScan<'_> {
 
     fn matches_entry(&self, entry: &Entry, destination: &[u8]) -> bool {
         self.selection.matches_destination(destination, || self.status(entry.id, entry.recipient, entry.state))
+            && self.matches_hold(entry.id, entry.recipient)
+    }
+
+    fn matches_hold(&self, id: QueueId, recipient: u32) -> bool {
+        !self.selection.needs_hold()
+            || self.spool.hold(id, recipient).is_some_and(|hold| self.selection.matches_hold(&hold))
     }
 
     fn status(&self, id: QueueId, recipient: u32, state: State) -> RecipientStatus {
@@ -197,7 +203,7 @@ impl QueueScan<'_> {
         for one in listed {
             let StoredRecipient { position, data, destination, state } = one;
             let status = || self.status(id, *position, *state);
-            if !self.selection.matches_destination(destination, status) {
+            if !self.selection.matches_destination(destination, status) || !self.matches_hold(id, *position) {
                 continue;
             }
             let recipient =

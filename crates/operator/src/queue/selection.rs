@@ -5,7 +5,7 @@
 
 use super::pattern::{self, Pattern};
 use mail::{Address, Client, QueueId};
-use spool::{State, Status};
+use spool::{Hold, HoldKind, State, Status};
 use std::time::Duration;
 
 /// Which recipients a command is about.
@@ -25,6 +25,10 @@ pub struct Selection {
     pub older: Option<Duration>,
     /// Messages younger than that, in whole seconds.
     pub younger: Option<Duration>,
+    /// Recipients that are in quarantine.
+    pub quarantined: bool,
+    /// Recipients that this rule or person holds: a name, with `*` for any text.
+    pub held_by: Option<Box<str>>,
     /// Messages that a process of this user handed in. No field of a request: the server sets it for guests.
     pub handed_in_by: Option<u32>,
 }
@@ -88,7 +92,7 @@ impl Selection {
 
     /// Returns whether every message of the right age matches, whatever its recipients are.
     pub(super) fn matches_whole_messages(&self) -> bool {
-        !self.needs_addresses() && self.destination.is_none() && self.state.is_none()
+        !self.needs_addresses() && !self.needs_hold() && self.destination.is_none() && self.state.is_none()
     }
 
     /// Returns whether a message whose age counts from then may match.
@@ -105,6 +109,17 @@ impl Selection {
     /// Returns whether messages that came from this client may match.
     pub(super) fn matches_client(&self, client: Client) -> bool {
         self.handed_in_by.is_none_or(|uid| client == Client::Process { uid })
+    }
+
+    /// Returns whether only held recipients can match.
+    pub(super) const fn needs_hold(&self) -> bool {
+        self.quarantined || self.held_by.is_some()
+    }
+
+    /// Returns whether a recipient that is held for this reason may match.
+    pub(super) fn matches_hold(&self, hold: &Hold) -> bool {
+        let is_by = |name: &str| pattern::glob(&name.to_lowercase(), &hold.by().to_lowercase());
+        (!self.quarantined || hold.kind() == HoldKind::Quarantine) && self.held_by.as_deref().is_none_or(is_by)
     }
 
     /// Returns whether a recipient may match, as far as the index knows it.

@@ -364,7 +364,7 @@ fn hold_of(Decision { by, place, action }: &Decision) -> Option<Hold> {
                 Keeper::Recipient => "recipient",
                 Keeper::Administrator => "administrator",
             };
-            Some(Hold::new(HoldKind::Quarantine, by, &format!("for the {keeper}, by {place}")))
+            Some(Hold::new(HoldKind::Quarantine, by, &format!("for the {keeper} by {place}")))
         }
         Final::Accept | Final::Reject(_) | Final::Defer(_) | Final::Discard => None,
     }

@@ -1,0 +1,157 @@
+//! The arguments of `mailrace quarantine`: commands on the queue that touch only recipients in quarantine.
+
+use super::arguments::{Orders, age, limit, read_ids};
+use crate::control_client::ControlTarget;
+use crate::exit::{Exit, Failure};
+use clap::{Args, Subcommand};
+use operator::queue::{self, Action, LIST_MAX, Pattern, Selection};
+use std::time::Duration;
+
+/// The end of every command's help.
+const HELP: &str = "\
+ADDRESS: a whole address, @DOMAIN, or * for any text, as in '*-bounces@*'.
+AGE: numbers with s, m, h, d or w, as in 90m or 1d12h.
+
+Mail is in quarantine if a content rule says so (action quarantine). A message
+is meant if all conditions hold; a command touches only recipients that are in
+quarantine. Every change is a line in the log.";
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum QuarantineCommand {
+    /// Show messages in quarantine, the oldest first: who gets them, and which rule keeps them
+    #[command(after_help = HELP)]
+    List(ListArguments),
+    /// Show everything that is known of messages, with their header sections
+    #[command(after_help = HELP)]
+    Show(ShowArguments),
+    /// Deliver messages to the recipients for whom they are kept
+    #[command(after_help = HELP)]
+    Release(ChangeArguments),
+    /// Drop messages for good; senders are not told
+    #[command(after_help = HELP)]
+    Delete(ChangeArguments),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ListArguments {
+    /// Messages, by their queue ids; - reads them from standard input
+    #[arg(value_name = "ID")]
+    ids: Vec<String>,
+    #[command(flatten)]
+    conditions: Conditions,
+    /// Show at most so many messages; 0 for all
+    #[arg(long, value_name = "N", default_value_t = LIST_MAX, value_parser = limit, allow_negative_numbers = true)]
+    limit: u64,
+    #[command(flatten)]
+    form: Form,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ShowArguments {
+    /// Messages, by their queue ids; - reads them from standard input
+    #[arg(value_name = "ID", required = true)]
+    ids: Vec<String>,
+    #[command(flatten)]
+    form: Form,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ChangeArguments {
+    /// Messages, by their queue ids; - reads them from standard input
+    #[arg(value_name = "ID")]
+    ids: Vec<String>,
+    #[command(flatten)]
+    conditions: Conditions,
+    /// All mail in quarantine
+    #[arg(long, conflicts_with_all = ["ids", "from", "to", "rule", "older", "younger"])]
+    all: bool,
+    /// Touch at most so many messages, the oldest; 0 for all
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = limit, allow_negative_numbers = true)]
+    limit: u64,
+    /// Show what would be touched, and change nothing
+    #[arg(long, short = 'n')]
+    dry_run: bool,
+    #[command(flatten)]
+    form: Form,
+}
+
+/// Which messages and recipients.
+#[derive(Debug, Args)]
+struct Conditions {
+    /// Messages of this sender
+    #[arg(long, value_name = "ADDRESS", value_parser = Pattern::parse)]
+    from: Option<Pattern>,
+    /// Recipients with this address
+    #[arg(long, value_name = "ADDRESS", value_parser = Pattern::parse)]
+    to: Option<Pattern>,
+    /// Kept by this rule; * for any text
+    #[arg(long, value_name = "NAME")]
+    rule: Option<String>,
+    /// Messages at least that old
+    #[arg(long, value_name = "AGE", value_parser = age)]
+    older: Option<Duration>,
+    /// Messages younger than that
+    #[arg(long, value_name = "AGE", value_parser = age)]
+    younger: Option<Duration>,
+}
+
+#[derive(Debug, Args)]
+struct Form {
+    /// Print JSON, one object a line
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    target: ControlTarget,
+}
+
+impl QuarantineCommand {
+    /// Returns the command of the arguments; `None` if ids were to come from standard input and none came.
+    ///
+    /// # Errors
+    /// A word is no id, or there is no condition.
+    pub(super) fn into_orders(self) -> Result<Option<Orders>, Failure> {
+        match self {
+            Self::List(ListArguments { ids, conditions, limit, form }) => {
+                let Some(selection) = conditions.with(&ids)? else { return Ok(None) };
+                Ok(Some(form.orders(Action::List, selection, limit, |_| {})))
+            }
+            Self::Show(ShowArguments { ids, form }) => {
+                let Some(ids) = read_ids(&ids)? else { return Ok(None) };
+                let selection = Selection { ids, quarantined: true, ..Selection::default() };
+                Ok(Some(form.orders(Action::Show, selection, 0, |command| command.headers = true)))
+            }
+            Self::Release(arguments) => arguments.into_orders(Action::Release),
+            Self::Delete(arguments) => arguments.into_orders(Action::Delete),
+        }
+    }
+}
+
+impl ChangeArguments {
+    fn into_orders(self, action: Action) -> Result<Option<Orders>, Failure> {
+        let Self { ids, conditions, all, limit, dry_run, form } = self;
+        let Some(selection) = conditions.with(&ids)? else { return Ok(None) };
+        if !all && selection == (Selection { quarantined: true, ..Selection::default() }) {
+            let text = format!("quarantine {}: say which: ids, a condition such as --to, or --all", action.name());
+            return Err(Failure::new(Exit::Usage, text));
+        }
+        Ok(Some(form.orders(action, selection, limit, |command| command.dry_run = dry_run)))
+    }
+}
+
+impl Conditions {
+    fn with(self, ids: &[String]) -> Result<Option<Selection>, Failure> {
+        let Self { from, to, rule, older, younger } = self;
+        let Some(ids) = read_ids(ids)? else { return Ok(None) };
+        let held_by = rule.map(Into::into);
+        Ok(Some(Selection { ids, from, to, older, younger, held_by, quarantined: true, ..Selection::default() }))
+    }
+}
+
+impl Form {
+    fn orders(self, action: Action, selection: Selection, limit: u64, set: impl FnOnce(&mut queue::Command)) -> Orders {
+        let mut command = queue::Command::new(action, selection);
+        command.limit = Some(limit).filter(|limit| *limit > 0);
+        set(&mut command);
+        Orders { command, path: self.target.path(), json: self.json }
+    }
+}
