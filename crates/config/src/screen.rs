@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// What judges the content of mail.
+/// The rules that judge the content of mail.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Screen {
     /// Rule files; a `*` or `?` in the last part stands for any letters or one.
@@ -25,7 +25,7 @@ pub struct Filter {
     pub address: String,
     /// When it is asked.
     pub when: FilterStage,
-    /// What happens to a message that it cannot judge.
+    /// The effect on a message that it cannot judge.
     pub on_failure: FilterFailure,
     /// The longest wait for one answer.
     pub timeout: Duration,
@@ -79,7 +79,7 @@ impl FilterStage {
     }
 }
 
-/// What happens to a message that a filter cannot judge.
+/// The effect on a message that a filter cannot judge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FilterFailure {
     /// The client tries again.

@@ -1,7 +1,7 @@
 //! The rules that are for some recipients of a message and not for others.
 //!
-//! Who transports a message can tell recipients apart before its content comes: recipients with the same scope always
-//! have the same result.
+//! A server can tell recipients apart by it before the content comes: recipients with the same scope always have the
+//! same result.
 
 use crate::domains::belongs_to;
 use crate::literals::folded;

@@ -79,7 +79,7 @@ pub(super) static FILTER: Section = Section {
             Kind::Choice(FilterFailure::WORDS),
             "defer",
             "tag",
-            "what happens to a message that it cannot judge",
+            "effect on a message that it cannot judge",
             "\"defer\" loses no mail and lets none pass; senders wait while the filter is down.",
         ),
         fixed(

@@ -20,25 +20,25 @@ quarantine. Every change is a line in the log.";
 pub(crate) enum QuarantineCommand {
     /// Show messages in quarantine, the oldest first: who gets them, and which rule keeps them
     #[command(after_help = HELP)]
-    List(ListArguments),
+    List(QuarantineListArguments),
     /// Show everything that is known of messages, with their header sections
     #[command(after_help = HELP)]
-    Show(ShowArguments),
+    Show(QuarantineShowArguments),
     /// Deliver messages to the recipients for whom they are kept
     #[command(after_help = HELP)]
-    Release(ChangeArguments),
+    Release(QuarantineChangeArguments),
     /// Drop messages for good; senders are not told
     #[command(after_help = HELP)]
-    Delete(ChangeArguments),
+    Delete(QuarantineChangeArguments),
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct ListArguments {
+pub(crate) struct QuarantineListArguments {
     /// Messages, by their queue ids; - reads them from standard input
     #[arg(value_name = "ID")]
     ids: Vec<String>,
     #[command(flatten)]
-    conditions: Conditions,
+    conditions: QuarantineConditions,
     /// Show at most so many messages; 0 for all
     #[arg(long, value_name = "N", default_value_t = LIST_MAX, value_parser = limit, allow_negative_numbers = true)]
     limit: u64,
@@ -47,7 +47,7 @@ pub(crate) struct ListArguments {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct ShowArguments {
+pub(crate) struct QuarantineShowArguments {
     /// Messages, by their queue ids; - reads them from standard input
     #[arg(value_name = "ID", required = true)]
     ids: Vec<String>,
@@ -56,12 +56,12 @@ pub(crate) struct ShowArguments {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct ChangeArguments {
+pub(crate) struct QuarantineChangeArguments {
     /// Messages, by their queue ids; - reads them from standard input
     #[arg(value_name = "ID")]
     ids: Vec<String>,
     #[command(flatten)]
-    conditions: Conditions,
+    conditions: QuarantineConditions,
     /// All mail in quarantine
     #[arg(long, conflicts_with_all = ["ids", "from", "to", "rule", "older", "younger"])]
     all: bool,
@@ -77,7 +77,7 @@ pub(crate) struct ChangeArguments {
 
 /// Which messages and recipients.
 #[derive(Debug, Args)]
-struct Conditions {
+struct QuarantineConditions {
     /// Messages of this sender
     #[arg(long, value_name = "ADDRESS", value_parser = Pattern::parse)]
     from: Option<Pattern>,
@@ -111,11 +111,11 @@ impl QuarantineCommand {
     /// A word is no id, or there is no condition.
     pub(super) fn into_orders(self) -> Result<Option<Orders>, Failure> {
         match self {
-            Self::List(ListArguments { ids, conditions, limit, form }) => {
+            Self::List(QuarantineListArguments { ids, conditions, limit, form }) => {
                 let Some(selection) = conditions.with(&ids)? else { return Ok(None) };
                 Ok(Some(form.orders(Action::List, selection, limit, |_| {})))
             }
-            Self::Show(ShowArguments { ids, form }) => {
+            Self::Show(QuarantineShowArguments { ids, form }) => {
                 let Some(ids) = read_ids(&ids)? else { return Ok(None) };
                 let selection = Selection { ids, quarantined: true, ..Selection::default() };
                 Ok(Some(form.orders(Action::Show, selection, 0, |command| command.headers = true)))
@@ -126,7 +126,7 @@ impl QuarantineCommand {
     }
 }
 
-impl ChangeArguments {
+impl QuarantineChangeArguments {
     fn into_orders(self, action: Action) -> Result<Option<Orders>, Failure> {
         let Self { ids, conditions, all, limit, dry_run, form } = self;
         let Some(selection) = conditions.with(&ids)? else { return Ok(None) };
@@ -138,7 +138,7 @@ impl ChangeArguments {
     }
 }
 
-impl Conditions {
+impl QuarantineConditions {
     fn with(self, ids: &[String]) -> Result<Option<Selection>, Failure> {
         let Self { from, to, rule, older, younger } = self;
         let Some(ids) = read_ids(ids)? else { return Ok(None) };

@@ -8,7 +8,7 @@
 //! A crash, or a client that disconnects, before the end leaves chunks that no message names; the spool counts them as
 //! dead.
 
-use super::transaction_content::in_memory;
+use super::header_end::in_memory;
 use crate::config::SEGMENT_BYTES_MIN;
 use crate::message_store::MessageStore;
 use bytes::Bytes;

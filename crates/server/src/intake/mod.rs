@@ -25,6 +25,7 @@ mod class;
 mod commit;
 mod content;
 mod enqueue;
+mod header_end;
 mod report;
 mod transaction_content;
 pub(crate) mod uncommitted;

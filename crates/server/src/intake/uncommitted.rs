@@ -17,7 +17,7 @@
 //! HOLDFOR or BY. All others are durable first.
 
 use super::commit::{FramedMessage, append};
-use super::transaction_content::in_memory;
+use super::header_end::in_memory;
 use super::{Enqueue, NewMessage};
 use crate::config::Acknowledge;
 use crate::context::Context;

@@ -8,7 +8,7 @@ use schedule::Class;
 
 /// A decision that ends the way of a message, or stops it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Decision {
+pub(crate) struct ScreenDecision {
     /// The name of the rule or filter.
     pub(crate) by: String,
     /// Where it stands.
@@ -21,7 +21,7 @@ pub(crate) struct Decision {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Judgement {
     /// The first decision; none: the message passes.
-    pub(crate) decision: Option<Decision>,
+    pub(crate) decision: Option<ScreenDecision>,
     /// Changes of the header section, in order.
     pub(crate) edits: Vec<HeaderEdit>,
     /// Addresses that get it in place of its recipients.
@@ -50,7 +50,7 @@ impl Judgement {
 
     /// Returns whether it is refused.
     pub(crate) fn is_refused(&self) -> bool {
-        matches!(&self.decision, Some(Decision { action: Final::Reject(_) | Final::Defer(_), .. }))
+        matches!(&self.decision, Some(ScreenDecision { action: Final::Reject(_) | Final::Defer(_), .. }))
     }
 
     /// Returns the destination of a recipient that had this one.
@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     fn decided(by: &str, action: Final) -> Screening {
-        let decision = Some(Decision { by: by.to_owned(), place: String::new(), action });
+        let decision = Some(ScreenDecision { by: by.to_owned(), place: String::new(), action });
         Screening { judgements: vec![Judgement { decision, ..Judgement::default() }], notes: Vec::new() }
     }
 

@@ -36,7 +36,7 @@ mod message;
 mod scopes;
 
 pub(crate) use judge::JudgeError;
-pub(crate) use judgement::{Decision, Judgement, Screening};
+pub(crate) use judgement::{Judgement, ScreenDecision, Screening};
 pub(crate) use load::load;
 pub use load::rule_file_faults;
 pub(crate) use message::{ScreenedMessage, ScreenedRecipient};

@@ -70,7 +70,7 @@ pub(crate) struct Connection {
     routing: Option<Arc<Routing>>,
     /// The messages that the transaction makes of its recipients.
     plan: Plan,
-    /// What judges the content of the open transaction; `None`: nothing does.
+    /// The judges of the open transaction; `None`: it has none.
     screening: Option<Box<TransactionScreen>>,
     /// The AUTH exchange that is going on.
     exchange: Option<Exchange>,

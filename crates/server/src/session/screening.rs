@@ -15,15 +15,16 @@
 //! a transaction was stored.
 
 use super::Connection;
-use super::answers::reply;
 use crate::intake::{FinishedContent, NewMessage, TransactionContent};
 use crate::routing::Routing;
 use crate::routing::expansions::{ClientKey, Expanded, ExpansionRequest, ExpansionSettings, PlannedMessage, Resolved};
 use crate::routing::message_properties::MessageProperties;
-use crate::screen::{Decision, JudgeError, Judgement, Scopes, Screen, ScreenedMessage, ScreenedRecipient, Screening};
+use crate::screen::{
+    JudgeError, Judgement, Scopes, Screen, ScreenDecision, ScreenedMessage, ScreenedRecipient, Screening,
+};
 use filter::{Direction, Final, HeaderEdit, Keeper};
 use mail::header::LineEnd;
-use mail::{Address, EnhancedCode, Envelope, Recipient, RecipientParams, Reply, ReversePath};
+use mail::{Address, EnhancedCode, Envelope, Recipient, RecipientParams, Reply, ReplyCode, ReversePath};
 use observe::{Event, ScreenVerdict};
 use route::destination::{Destination, To};
 use route::resolve::{Outcome, Resolution};
@@ -34,7 +35,7 @@ use std::sync::Arc;
 /// The scope of a copy, for which no judgement is.
 const COPY_SCOPE: u16 = u16::MAX;
 
-/// What judges the open transaction, and its recipients so far.
+/// Holds the judges of the open transaction, and its recipients so far.
 #[derive(Debug)]
 pub(super) struct TransactionScreen {
     screen: Arc<Screen>,
@@ -112,7 +113,8 @@ impl Connection {
             Ok(screening) => screening,
             Err(error) => {
                 self.report_not_judged(envelope, &error);
-                let refusal = reply(451, "4.7.1 Message cannot be judged now, try again later");
+                let text = "4.7.1 Message cannot be judged now, try again later";
+                let refusal = Reply::new(ReplyCode::of(451), None, text);
                 return Err(vec![Verdict::Refuse(refusal); self.verdicts_due()]);
             }
         };
@@ -293,7 +295,7 @@ impl Connection {
                 message.put_into(class);
             }
             match &judgement.decision {
-                Some(Decision { action: Final::Reject(refusal), .. }) if !judged.is_lmtp => {
+                Some(ScreenDecision { action: Final::Reject(refusal), .. }) if !judged.is_lmtp => {
                     let failed = message.recipients().map(|(one, _)| (one.clone(), failure(refusal))).collect();
                     message.send_to(failed);
                 }
@@ -356,7 +358,7 @@ impl Connection {
 }
 
 /// Returns why a message is held, if the decision holds it.
-fn hold_of(Decision { by, place, action }: &Decision) -> Option<Hold> {
+fn hold_of(ScreenDecision { by, place, action }: &ScreenDecision) -> Option<Hold> {
     match action {
         Final::Hold => Some(Hold::new(HoldKind::Rule, by, place)),
         Final::Quarantine(keeper) => {
@@ -411,7 +413,7 @@ impl JudgedMessage {
             Final::Reject(reply) => Some(reply),
             _ => None,
         });
-        let refuses = |decision: Option<&Decision>| {
+        let refuses = |decision: Option<&ScreenDecision>| {
             decision.is_some_and(|decision| matches!(decision.action, Final::Reject(_) | Final::Defer(_)))
         };
         if decisions().all(refuses) {
@@ -426,7 +428,9 @@ impl JudgedMessage {
             return vec![of_message.clone(); due];
         }
         let of = |scope: Option<&u16>| match scope.and_then(|scope| self.screening.of(*scope)?.decision.as_ref()) {
-            Some(Decision { action: Final::Reject(reply) | Final::Defer(reply), .. }) => Verdict::Refuse(reply.clone()),
+            Some(ScreenDecision { action: Final::Reject(reply) | Final::Defer(reply), .. }) => {
+                Verdict::Refuse(reply.clone())
+            }
             _ => of_message.clone(),
         };
         (0..due).map(|recipient| of(self.scopes.get(recipient))).collect()
@@ -439,7 +443,7 @@ impl JudgedMessage {
         };
         message.envelope.recipients.is_empty()
             || match &judgement.decision {
-                Some(Decision { action: Final::Discard, .. }) => true,
+                Some(ScreenDecision { action: Final::Discard, .. }) => true,
                 _ => self.is_lmtp && judgement.is_refused(),
             }
     }

@@ -2,7 +2,7 @@
 
 use super::AT_ONCE_BYTES;
 use super::judge::{ContentJudge, JudgeError, Judging};
-use super::judgement::{Decision, Judgement, ScreenNote, Screening};
+use super::judgement::{Judgement, ScreenDecision, ScreenNote, Screening};
 use super::message::ScreenedMessage;
 use filter::{Action, Evaluation, Final, Limits, Rule, RuleSet};
 use observe::ScreenVerdict;
@@ -108,7 +108,7 @@ fn judgement(rules: &RuleSet, message: &ScreenedMessage, evaluation: &Evaluation
                 Action::Final(Final::Accept) => {}
                 Action::Final(action) => {
                     let (by, place) = (rule.name().to_owned(), place(rules, rule));
-                    judgement.decision = Some(Decision { by, place, action: action.clone() });
+                    judgement.decision = Some(ScreenDecision { by, place, action: action.clone() });
                 }
                 Action::Edit(edit) => judgement.edits.push(edit.clone()),
                 Action::Redirect(to) => judgement.redirects.push(to.clone()),

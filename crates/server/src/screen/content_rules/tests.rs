@@ -1,3 +1,5 @@
+//! Tests of judgements by content rules: by scope, in the log, and of actions that cannot be carried out.
+
 use super::*;
 use crate::screen::{Scopes, ScreenedRecipient};
 use filter::Direction;
