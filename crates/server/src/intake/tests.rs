@@ -250,7 +250,7 @@ impl Transaction {
         if let Some(fail_at) = fail_at {
             self.disk.fail(Op::Sync, fail_at);
         }
-        let committed = commit(&self.context, origin, Class::Normal, self.finished).await;
+        let committed = commit(&self.context, origin, self.finished).await;
         self.disk.clear_faults();
         if let Ok(stored) = &committed {
             assert_eq!(stored.messages().iter().map(|one| one.envelope.id).collect::<Vec<_>>(), self.ids);
@@ -265,7 +265,7 @@ impl Transaction {
     /// how many of its messages are there after the restart.
     async fn crash(self, operations: u64, choice: u64) -> (bool, usize) {
         self.disk.cut_power_after(operations);
-        let committed = commit(&self.context, Origin::Session, Class::Normal, self.finished).await;
+        let committed = commit(&self.context, Origin::Session, self.finished).await;
         let after = self.disk.crash(choice);
         let spool = spool_on(&after, spool_limits);
         for id in spool.messages() {

@@ -72,8 +72,8 @@ impl Judgement {
         self.edits.extend(later.edits);
         self.redirects.extend(later.redirects);
         self.copies.extend(later.copies);
-        self.route = later.route.or(self.route.take());
-        self.queue_group = later.queue_group.or(self.queue_group.take());
+        self.route = later.route.or_else(|| self.route.take());
+        self.queue_group = later.queue_group.or_else(|| self.queue_group.take());
         self.class = later.class.or(self.class);
     }
 }

@@ -100,7 +100,7 @@ fn matching(pattern: &Path) -> std::io::Result<Vec<PathBuf>> {
     let Some(name) = pattern.file_name().and_then(|name| name.to_str()).filter(|name| name.contains(['*', '?'])) else {
         return Ok(vec![pattern.to_owned()]);
     };
-    let directory = pattern.parent().filter(|path| !path.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let directory = pattern.parent().filter(|path| !path.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
     let entries = match std::fs::read_dir(directory) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries?,

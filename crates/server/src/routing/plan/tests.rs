@@ -20,8 +20,7 @@ impl Model {
         let is_alone = deliveries.iter().filter(|one| !one.is_copy).count() + failed.len() == 1;
         let mut parts = Vec::new();
         for one in deliveries {
-            let kind =
-                MessageProperties { sender: one.sender.clone(), hold: one.hold.clone(), queue_only: one.queue_only };
+            let kind = MessageProperties::of(one);
             let params =
                 params(&recipient.params, is_alone, one.is_copy.then_some(one.copy_dsn), kind.sender.is_some());
             parts.push((kind, one.address.clone(), params, one.destination.clone(), one.acknowledge));
