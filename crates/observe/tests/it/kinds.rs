@@ -1,7 +1,9 @@
 //! Events of every kind over the same few values.
 
 use mail::{Body, EnhancedCode, Node, Outcome, Protocol, QueueId, Reply};
-use observe::{Controller, Event, Fate, Limit, NextHop, Relay, ReportKind, Ruleset, SaslError, ScreenVerdict, Severity, Stat};
+use observe::{
+    Controller, Event, Fate, Limit, NextHop, Relay, ReportKind, Ruleset, SaslError, ScreenVerdict, Severity, Stat,
+};
 use std::net::IpAddr;
 use std::time::Duration;
 
