@@ -156,8 +156,8 @@ mod tests {
     #[test]
     fn a_scope_that_a_judge_did_not_see_passes() {
         let mut screening = decided("first", Final::Discard);
-        let mut later = Screening::default();
-        later.judgements = vec![Judgement::default(), Judgement { class: Some(Class::Bulk), ..Judgement::default() }];
+        let bulk = Judgement { class: Some(Class::Bulk), ..Judgement::default() };
+        let later = Screening { judgements: vec![Judgement::default(), bulk], notes: Vec::new() };
         screening.add(later);
         assert_eq!(screening.of(1).and_then(|judgement| judgement.class), Some(Class::Bulk));
         assert!(screening.of(0).is_some_and(|judgement| judgement.class.is_none()));
