@@ -216,7 +216,7 @@ mod tests {
         std::fs::create_dir(&home).unwrap();
         std::fs::set_permissions(&home, Permissions::from_mode(0o755)).unwrap();
         let forward = home.join(".forward");
-        std::fs::write(&forward, "# mine\n\\joe\n\"|/no/such/program -a\", \"|exit 0\"\n|/bin/cat\n").unwrap();
+        std::fs::write(&forward, "# mine\n\\joe\n\"|/no/such/program -a\", \"|exit 0\"\n|/bin/good\n").unwrap();
         std::fs::set_permissions(&forward, Permissions::from_mode(0o644)).unwrap();
         // No file is read as root.
         let own = rustix::process::getuid();
@@ -229,7 +229,10 @@ mod tests {
         config.local.mailbox = "mbox:/var/mail/%u".parse().unwrap();
         let mut context = AliasLintContext::new(&config);
         context.runs_programs = true;
-        context.programs.clear();
+        let programs = place.path().join("programs");
+        std::fs::create_dir(&programs).unwrap();
+        std::os::unix::fs::symlink("/bin/cat", programs.join("good")).unwrap();
+        context.programs = vec![programs];
         let said: Vec<String> = context.lint_forwards().iter().map(ToString::to_string).collect();
         let [only] = said.as_slice() else { panic!("{said:?}") };
         assert!(only.contains(&format!("{}", forward.display())) && only.contains(" line 3: "), "{only}");
