@@ -57,7 +57,8 @@ impl FilterKind {
     #[must_use]
     pub const fn is_connected(self) -> bool {
         match self {
-            Self::Milter | Self::Policy | Self::Clamd | Self::Spamd | Self::Rspamd | Self::Smtp => false,
+            Self::Milter | Self::Policy | Self::Clamd | Self::Spamd | Self::Rspamd => true,
+            Self::Smtp => false,
         }
     }
 }

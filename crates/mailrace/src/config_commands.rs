@@ -12,7 +12,7 @@ use clap::{Args, Subcommand};
 use server::config::commands::{self, Form};
 use server::config::{Loaded, Problem, RealFiles, Severity, check_files, render};
 use server::explain::Explainer;
-use server::screen::rule_file_faults;
+use server::screen::{filter_faults, rule_file_faults};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
@@ -73,6 +73,8 @@ pub(crate) fn check(arguments: &CheckArguments) -> Result<Exit, Failure> {
     if let Ok(loaded) = &loaded {
         files.extend(maps(loaded));
         files.extend(content_rules(loaded));
+        let filters = filter_faults(&loaded.config).into_iter();
+        files.extend(filters.map(|text| loaded.problem(Severity::Warning, text)));
     }
     let checked = commands::check(path.as_deref(), &loaded, &files, form(arguments.json));
     print(&checked.text)?;

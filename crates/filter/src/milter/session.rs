@@ -94,7 +94,7 @@ impl Stage {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Sent {
-    /// The filter does not want it; nothing was written.
+    /// The filter does not want it; at most its macros were written.
     NotWanted,
     /// It was written, and the filter does not reply.
     WithoutReply,
@@ -382,9 +382,10 @@ impl MilterSession {
         debug_assert!(self.awaited.is_none(), "a step is written while {:?} is awaited", self.awaited);
         let (command, unwanted, silent) = stage.wire();
         let is_decided = self.has_accepted_connection || (self.has_decided_message && !stage.is_of_connection());
-        if is_decided || (unwanted.0 != 0 && self.agreement.steps.has(unwanted)) {
+        if is_decided {
             return Sent::NotWanted;
         }
+        // Macros go also with a step that the filter does not want: it may ask for them at a later one.
         if let Some(macro_stage) = stage.macros() {
             let of = |lists: &[(MacroStage, Vec<Vec<u8>>)]| -> Option<Vec<Vec<u8>>> {
                 lists.iter().find(|(of_stage, _)| *of_stage == macro_stage).map(|(_, names)| names.clone())
@@ -393,6 +394,9 @@ impl MilterSession {
                 Some(names) => write_macros(out, macro_stage, names.iter().map(Vec::as_slice), macros),
                 None => write_macros(out, macro_stage, macro_stage.usual().iter().map(|name| name.as_bytes()), macros),
             }
+        }
+        if unwanted.0 != 0 && self.agreement.steps.has(unwanted) {
+            return Sent::NotWanted;
         }
         write_packet(out, command, data);
         if silent.0 != 0 && self.agreement.steps.has(silent) {

@@ -481,6 +481,15 @@ fn values_of_filters_fold_with_cr_lf() {
 }
 
 #[test]
+fn macros_go_also_with_a_step_that_is_not_wanted() {
+    let macros: &dyn Fn(&[u8]) -> Option<Vec<u8>> = &|name| (name == b"j").then(|| b"mx.example".to_vec());
+    let mut session = session(Steps::NO_CONNECT);
+    let mut out = Vec::new();
+    assert_eq!(session.connect(b"h", ClientAddress::Unknown, macros, &mut out), Sent::NotWanted);
+    assert_eq!(written(&mut out), [('D', r"Cj\x00mx.example\x00".to_owned())]);
+}
+
+#[test]
 fn a_filter_names_its_macros() {
     let mut data = [6, Actions::SET_MACROS.0, 0].map(u32::to_be_bytes).concat();
     data.extend_from_slice(b"\0\0\0\0j, {if_addr}\0\0\0\0\x02mail_addr $i\0\0\0\0\x63x\0");

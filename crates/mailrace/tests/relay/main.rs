@@ -12,6 +12,7 @@ mod early;
 mod expansions;
 mod extensions;
 mod fields;
+mod filters;
 mod given;
 mod hop;
 mod hostile;

@@ -124,6 +124,18 @@ impl ArrivingBody {
         Ok(FinishedContent { first: self.first, id: self.id, body, bytes })
     }
 
+    /// Forgets the body that has come: another comes in its place. An error so far stays.
+    pub(super) async fn begin_again(&mut self, message_store: &MessageStore) {
+        // The spool takes no chunk of the same name while one is on its way to the disk.
+        self.wait_for_chunk().await;
+        if let MessageStore::Spool { spool, .. } = message_store
+            && self.chunks > 0
+        {
+            spool.abort(self.id);
+        }
+        (self.chunks, self.bytes, self.filling) = (0, 0, None);
+    }
+
     /// Forgets the chunks in the spool: the transaction ended without a message.
     pub(super) fn abandon(self, message_store: &MessageStore) {
         if let MessageStore::Spool { spool, .. } = message_store

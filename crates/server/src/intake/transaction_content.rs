@@ -16,6 +16,7 @@ use super::header_end::{header_end, in_memory};
 use crate::message_store::MessageStore;
 use bytes::Bytes;
 use mail::QueueId;
+use mail::header::{HeaderSection, LineEnd};
 use spool::Error;
 
 /// The content of the messages of one transaction; empty between two transactions.
@@ -77,6 +78,31 @@ impl TransactionContent {
         let rest = if self.is_small() || !self.is_header_whole { rest } else { rest.get(..room).unwrap_or(rest) };
         let octets = [&self.header, &self.kept, rest].concat();
         ContentBeginning { is_complete: octets.len() as u64 == size, octets, size }
+    }
+
+    /// Replaces the fields of large content. `false`: a part of its header section counts to the body.
+    pub(crate) fn replace_header(&mut self, fields: &[u8]) -> bool {
+        let section = HeaderSection::read(&self.header, LineEnd::Crlf);
+        if !section.is_closed() {
+            return false;
+        }
+        let rest = self.header.get(section.as_bytes().len()..).unwrap_or_default();
+        let header = [fields, rest].concat();
+        self.bytes = self.bytes.saturating_sub(self.header.len() as u64).saturating_add(header.len() as u64);
+        self.header = header;
+        true
+    }
+
+    /// Forgets all content that has come: other content comes in its place.
+    ///
+    /// # Cancel safety
+    /// Not cancel-safe: a dropped call may leave content. Call [`Self::abandon`] then.
+    pub(crate) async fn begin_again(&mut self, message_store: &MessageStore) {
+        for message in &mut self.messages {
+            message.begin_again(message_store).await;
+        }
+        (self.header, self.kept) = (Vec::new(), Vec::new());
+        (self.is_header_whole, self.bytes) = (false, 0);
     }
 
     /// The name of the transaction, if there is one.

@@ -118,6 +118,14 @@ impl Screening {
         !self.judgements.is_empty() && self.judgements.iter().all(Judgement::is_refused)
     }
 
+    /// Adds a decision for all recipients, whose scopes are numbered up to `scopes`. It undoes none.
+    pub(crate) fn decide_for_all(&mut self, scopes: usize, decision: &ScreenDecision) {
+        self.judgements.resize_with(self.judgements.len().max(scopes), Judgement::default);
+        for judgement in &mut self.judgements {
+            judgement.decision.get_or_insert_with(|| decision.clone());
+        }
+    }
+
     /// Adds the judgements of a later judge.
     pub(super) fn add(&mut self, later: Self) {
         self.notes.extend(later.notes);

@@ -2,6 +2,7 @@
 
 use super::Screen;
 use super::content_rules::ContentRules;
+use super::filters::FilterSettings;
 use crate::config::Config;
 use filter::{Problem, RuleSet};
 use os::safe_file::Trust;
@@ -21,11 +22,12 @@ const FILES_MAX: usize = 1_000;
 pub(crate) fn load(config: &Config, trust: &Trust) -> Result<Option<Arc<Screen>>, Vec<String>> {
     let rules = read_rules(config, trust);
     let rules = rules.map_err(|problems| problems.iter().map(sentence).collect::<Vec<_>>())?;
-    if rules.is_none() {
+    let filters: Vec<_> = config.filters.iter().filter_map(FilterSettings::of).map(Arc::new).collect();
+    if rules.is_none() && filters.is_empty() {
         return Ok(None);
     }
     let body_bytes_max = usize::try_from(config.screen.body_bytes_max).unwrap_or(usize::MAX);
-    Ok(Some(Arc::new(Screen { rules: rules.map(Arc::new), body_bytes_max })))
+    Ok(Some(Arc::new(Screen { rules: rules.map(Arc::new), body_bytes_max, filters })))
 }
 
 /// Returns the faults of the rule files of a server with this configuration, for a command. Line 0: of the file as a

@@ -1,7 +1,7 @@
 //! A message as judges see it: an owned copy that outlives the session's wait.
 
 use filter::{Direction, Message, Recipient};
-use mail::header::LineEnd;
+use mail::header::{HeaderSection, LineEnd};
 use std::net::IpAddr;
 
 /// A recipient of a message, before aliases and rules of routing.
@@ -20,6 +20,8 @@ pub(crate) struct ScreenedRecipient {
 pub(crate) struct ScreenedMessage {
     /// Header section with the trace field of this server, empty line and body; of a large message the beginning.
     pub(crate) content: Vec<u8>,
+    /// Octets of the body that content rules look at.
+    pub(crate) rules_body_max: usize,
     /// The content is the whole message.
     pub(crate) is_complete: bool,
     /// Octets of the whole message.
@@ -46,8 +48,10 @@ impl ScreenedMessage {
     /// Returns the message as content rules take it.
     pub(super) fn for_rules(&self) -> Message<'_> {
         let recipients = self.recipients.iter();
+        let end = HeaderSection::read(&self.content, LineEnd::Crlf).body_offset().saturating_add(self.rules_body_max);
+        let content = self.content.get(..end).unwrap_or(&self.content);
         Message {
-            is_complete: self.is_complete,
+            is_complete: self.is_complete && content.len() == self.content.len(),
             size: self.size,
             sender: &self.sender,
             recipients: recipients.map(|one| Recipient { address: &one.address, list: one.list.as_deref() }).collect(),
@@ -57,7 +61,7 @@ impl ScreenedMessage {
             listener: Some(&self.listener),
             direction: Some(self.direction),
             authentication: self.authentication.iter().map(|(method, result)| (&**method, &**result)).collect(),
-            ..Message::new(&self.content, LineEnd::Crlf)
+            ..Message::new(content, LineEnd::Crlf)
         }
     }
 }

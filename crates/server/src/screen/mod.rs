@@ -8,12 +8,17 @@
 //! | [`content_rules`] | the judge that evaluates content rules |
 //! | [`judgement`] | the decision for the recipients of one scope |
 //! | [`scopes`] | recipients by the rules that are for them |
+//! | [`filters`] | milters, policy servers and scanners |
 //!
 //! # Design
 //!
-//! Judges are asked one after the other: content rules, then filters in the order of `listen.filters`. Each sees the
-//! message as it came. The first decision for a recipient counts; changes of all judges add up in their order. A
-//! message that a judge cannot judge is refused for now, so none passes unseen.
+//! Content rules are asked first, then filters in the order of `listen.filters`. Rules see the message as it came; a
+//! filter sees it with the changes of the filters before it. The first decision for a recipient counts. Changes of
+//! filters are made before those of rules, so that the numbers hold by which filters name fields. A message that the
+//! rules cannot judge is refused for now; for a filter the configuration says what follows (`filter.on_failure`).
+//!
+//! Filters are asked by the session itself, since milters and policy servers answer its commands, too
+//! ([`filters::FilterSession`]); their decision is for all scopes.
 //!
 //! A decision is for a *scope*: the recipients for whom the same recipient-scoped rules are. Scopes are known at RCPT,
 //! before the content comes, so the plan of the transaction keeps them apart, and each scope has messages of its own
@@ -29,12 +34,14 @@
 //! `mailrace import queue` pass unjudged: a report must reach its sender, and imported mail was accepted before.
 
 mod content_rules;
+pub(crate) mod filters;
 mod judge;
 mod judgement;
 mod load;
 mod message;
 mod scopes;
 
+pub use filters::filter_faults;
 pub(crate) use judge::JudgeError;
 pub(crate) use judgement::{Judgement, ScreenDecision, Screening};
 pub(crate) use load::load;
@@ -43,6 +50,7 @@ pub(crate) use message::{ScreenedMessage, ScreenedRecipient};
 pub(crate) use scopes::Scopes;
 
 use content_rules::ContentRules;
+use filters::{FilterSession, FilterSettings};
 use judge::ContentJudge;
 use std::sync::Arc;
 
@@ -50,13 +58,22 @@ use std::sync::Arc;
 const AT_ONCE_BYTES: usize = 64 << 10;
 
 /// Everything that judges mail, as one configuration has it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Screen {
     rules: Option<Arc<ContentRules>>,
     body_bytes_max: usize,
+    /// All filters of the configuration.
+    filters: Vec<Arc<FilterSettings>>,
 }
 
 impl Screen {
+    /// Returns the filters with these names, for a session; `None`: there are none.
+    pub(crate) fn filter_session(&self, names: &[String]) -> Option<Box<FilterSession>> {
+        let named = |name: &String| self.filters.iter().find(|filter| filter.name == *name).map(Arc::clone);
+        let filters: Vec<_> = names.iter().filter_map(named).collect();
+        (!filters.is_empty()).then(|| Box::new(FilterSession::new(&filters)))
+    }
+
     /// Octets of a body that judges see.
     pub(crate) const fn body_bytes_max(&self) -> usize {
         self.body_bytes_max

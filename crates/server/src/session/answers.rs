@@ -33,6 +33,7 @@ impl Connection {
         // Reports the notes of the transaction so far before a command begins another one.
         self.report_notes();
         match question {
+            Question::Helo if self.has_filters() => return false,
             Question::Helo => {
                 let verdict = self.context.live.load().policies.helo(&self.facts()).verdict;
                 let verdict = self.refuse(Ruleset::Helo, verdict);
@@ -41,6 +42,7 @@ impl Connection {
             Question::Mail => {
                 let verdict = match self.begin_mail() {
                     Some(refusal) => refusal,
+                    None if self.has_filters() => return false,
                     None => match self.routing.clone() {
                         Some(routing) => return self.answer_routed(&routing, question, now),
                         None => self.admit_sender(),
@@ -53,12 +55,16 @@ impl Connection {
                     self.session.answer(refusal, now);
                     return true;
                 }
+                if self.has_filters() {
+                    return false;
+                }
                 if let Some(routing) = self.routing.clone() {
                     return self.answer_routed(&routing, question, now);
                 }
                 let verdict = self.admit_recipient();
                 self.answer_recipient(verdict, now);
             }
+            Question::Data if self.has_filters() => return false,
             Question::Data => self.begin_message(now),
             Question::Verify | Question::Expand if self.context.routing.load().is_plain() => {
                 let reply = nothing_to_verify(question);
@@ -97,6 +103,9 @@ impl Connection {
             Question::Message => self.commit().await,
             Question::Auth | Question::AuthResponse => Box::pin(self.authenticate(question)).await,
             Question::Verify | Question::Expand => Box::pin(self.answer_look(question)).await,
+            Question::Helo | Question::Mail | Question::Recipient | Question::Data if self.has_filters() => {
+                Box::pin(self.answer_with_filters(question)).await;
+            }
             Question::Mail | Question::Recipient if self.routing.is_some() => {
                 if let Some(routing) = self.routing.clone() {
                     Box::pin(self.answer_routed_in_time(&routing, question)).await;
@@ -149,17 +158,20 @@ impl Connection {
             Pressure::Poisoned => return Some(self.refuse(Ruleset::Mail, Verdict::Close(poisoned()))),
         }
         self.begin_routing();
-        self.screening = TransactionScreen::begin(self.context.live.load().screen.as_ref());
+        let screen = self.context.live.load().screen.clone();
+        // A reload may have taken all filters away, of which this session still has some.
+        let screen = screen.or_else(|| self.filters.as_ref().map(|_| Arc::default()));
+        self.screening = TransactionScreen::begin(screen.as_ref());
         None
     }
 
     /// Asks the policies about the sender, where there are no maps.
-    fn admit_sender(&mut self) -> Verdict {
+    pub(super) fn admit_sender(&mut self) -> Verdict {
         let verdict = self.context.live.load().policies.sender(&self.facts()).verdict;
         self.refuse(Ruleset::Mail, verdict)
     }
 
-    fn admit_recipient(&mut self) -> Verdict {
+    pub(super) fn admit_recipient(&mut self) -> Verdict {
         let Some(candidate) = self.session.candidate() else { return Verdict::Accept };
         let verdict = self.context.live.load().policies.recipient(&self.facts(), candidate).verdict;
         if self.screening.is_some() && verdict == Verdict::Accept {
@@ -207,7 +219,7 @@ impl Connection {
     }
 
     /// Lets the content come, with our trace line in front of it.
-    fn begin_message(&mut self, now: Duration) {
+    pub(super) fn begin_message(&mut self, now: Duration) {
         if self.context.message_store.pressure() >= Pressure::Full {
             let verdict = self.refuse(Ruleset::Data, Verdict::Refuse(full()));
             return self.session.answer(verdict, now);
@@ -233,7 +245,7 @@ impl Connection {
         let planned = self.plan.len();
         let contents = self.screening.as_ref().map_or(planned, |screening| screening.contents(planned));
         if let Some(screening) = &self.screening {
-            screening.keep_beginning(&mut self.content);
+            screening.keep_beginning(self.filters.as_deref(), &mut self.content);
         }
         for _ in 1..contents {
             self.content.add(self.context.message_store.next_id());

@@ -13,6 +13,7 @@ use crate::intake::{
 use crate::routing::Routing;
 use crate::routing::expansions::{ClientKey, HeldTurn, MEMBERS_AT_ONCE, PlannedMessage, PlannedMessages};
 use crate::routing::message_properties::MessageProperties;
+use crate::screen::filters::FilterContent;
 use mail::{Address, Envelope, ReversePath};
 use observe::Ruleset;
 use route::resolve::SenderKind;
@@ -42,18 +43,26 @@ impl Connection {
         if let Some(refusal) = self.loop_refusal() {
             return self.refuse_loop(content, refusal);
         }
-        let envelope = Envelope {
+        let mut envelope = Envelope {
             id,
             sender: transaction.sender.clone(),
             params: transaction.params.clone(),
             received: self.received(),
             recipients: transaction.recipients.clone(),
         };
-        let rest = self.kept_small(&mut content, rest).await;
-        let judged = match self.judge(&envelope, &content, &rest).await {
+        let mut rest = self.kept_small(&mut content, rest).await;
+        let mut judged = match self.judge(&envelope, &content, &rest).await {
             Ok(judged) => judged,
             Err(verdicts) => return self.refuse_content(content, verdicts),
         };
+        if let Some(judged) = &mut judged {
+            if let Some(sender) = judged.take_sender() {
+                envelope.sender = sender;
+            }
+            if let Some((changed, has_new_body)) = judged.take_content() {
+                rest = self.changed_content(&mut content, rest, &changed, has_new_body).await;
+            }
+        }
         let verdict = self.take_message(&envelope, content, rest, judged.as_ref()).await;
         if self.context.message_store.pressure() == Pressure::Slow {
             tokio::time::sleep(SLOW_DOWN).await;
@@ -66,6 +75,25 @@ impl Connection {
             _ => vec![verdict; due],
         };
         self.session.finish(&verdicts, now);
+    }
+
+    /// Puts the message as filters changed it in the place of the content; returns the part that travels inline.
+    async fn changed_content(
+        &self,
+        content: &mut TransactionContent,
+        rest: Vec<u8>,
+        changed: &FilterContent,
+        has_new_body: bool,
+    ) -> Vec<u8> {
+        if !content.is_small() && !has_new_body && content.replace_header(&changed.header()) {
+            return rest;
+        }
+        if !changed.is_complete() {
+            // Only the beginning of the message is here, and its header section is longer than the spool stores apart.
+            return rest;
+        }
+        content.begin_again(&self.context.message_store).await;
+        self.kept_small(content, changed.whole()).await
     }
 
     /// Refuses the message by its content, and keeps nothing of it.

@@ -9,6 +9,7 @@
 
 mod answers;
 mod commit;
+mod filtering;
 mod header_rewrite;
 mod loops;
 mod opening;
@@ -32,6 +33,7 @@ use crate::intake::TransactionContent;
 use crate::listener_profile::ListenerProfile;
 use crate::routing::Routing;
 use crate::routing::plan::Plan;
+use crate::screen::filters::FilterSession;
 use crate::transport::{FAR, Transport, Wait};
 use header_rewrite::HeaderRewrite;
 use mail::QueueId;
@@ -72,6 +74,8 @@ pub(crate) struct Connection {
     plan: Plan,
     /// The judges of the open transaction; `None`: it has none.
     screening: Option<Box<TransactionScreen>>,
+    /// The filters of the session; `None`: there are none.
+    filters: Option<Box<FilterSession>>,
     /// The AUTH exchange that is going on.
     exchange: Option<Exchange>,
     /// Failed authentications of this session.
@@ -122,7 +126,10 @@ impl Connection {
         opening: Opening,
         began: Instant,
     ) -> Self {
+        let screen = inbound.context.live.load().screen.clone();
+        let filters = screen.and_then(|screen| screen.filter_session(&lane.listen.filters));
         Self {
+            filters,
             context: Arc::clone(&inbound.context),
             inbound,
             lane,
@@ -181,6 +188,9 @@ impl Connection {
         let in_content = self.content.id().is_some();
         self.report_end(end, in_content);
         self.abandon_content();
+        if let Some(filters) = self.filters.take() {
+            Box::pin(filters.quit()).await;
+        }
         // A client that has sent QUIT sends nothing more, so no unread input makes the kernel discard the reply.
         let says_farewell = !self.session.ending().quit || transport.has_farewell();
         if end == SessionEnd::Closed && says_farewell {

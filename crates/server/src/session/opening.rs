@@ -111,6 +111,9 @@ impl Connection {
                 Err(why) => verdict = self.unanswered(&why),
             }
         }
+        if verdict == Verdict::Accept && self.has_filters() {
+            verdict = Box::pin(self.filter_client()).await;
+        }
         let now = self.elapsed();
         if self.context.stop.has_begun() {
             self.session.shut_down(now);

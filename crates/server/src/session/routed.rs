@@ -270,25 +270,40 @@ impl Connection {
     /// The same, with waiting.
     pub(super) async fn answer_routed_in_time(&mut self, routing: &Arc<Routing>, question: Question) {
         let Some(admission) = routing.admission() else { return };
-        let subject = self.subject();
-        let verdict = if question == Question::Mail {
-            let ruled = routing.decide(|ask| subject.judge_sender(admission, ask)).await;
-            self.rule_sender(ruled)
-        } else {
-            let Some(candidate) = self.session.candidate().cloned() else { return };
-            let mut ruled = self.judge_recipient_in_time(routing, admission, &candidate).await;
-            self.enter_scope(&candidate, ruled.as_ref().ok().and_then(|ruled| ruled.resolved.as_ref()));
-            if self.has_to_merge(&ruled)
-                && let Err(error) = self.context.expansions.merge(subject.key(), &mut self.plan).await
-            {
-                ruled = Err(error.to_string().into());
-            }
-            let verdict = self.rule_recipient(&candidate, ruled);
+        if question == Question::Mail {
+            let verdict = self.sender_in_time(routing, admission).await;
             let now = self.elapsed();
-            return self.answer_recipient(verdict, now);
-        };
+            return self.session.answer(verdict, now);
+        }
+        let Some(candidate) = self.session.candidate().cloned() else { return };
+        let ruled = self.recipient_in_time(routing, admission, &candidate).await;
+        let verdict = self.rule_recipient(&candidate, ruled);
         let now = self.elapsed();
-        self.session.answer(verdict, now);
+        self.answer_recipient(verdict, now);
+    }
+
+    /// Judges the sender.
+    pub(super) async fn sender_in_time(&mut self, routing: &Arc<Routing>, admission: &Admission) -> Verdict {
+        let subject = self.subject();
+        let ruled = routing.decide(|ask| subject.judge_sender(admission, ask)).await;
+        self.rule_sender(ruled)
+    }
+
+    /// Judges a recipient, and makes room for him in the plan.
+    pub(super) async fn recipient_in_time(
+        &mut self,
+        routing: &Arc<Routing>,
+        admission: &Admission,
+        candidate: &Recipient,
+    ) -> Result<RecipientRuled, Arc<str>> {
+        let ruled = self.judge_recipient_in_time(routing, admission, candidate).await;
+        self.enter_scope(candidate, ruled.as_ref().ok().and_then(|ruled| ruled.resolved.as_ref()));
+        if self.has_to_merge(&ruled) {
+            let key = self.subject().key();
+            let merged = self.context.expansions.merge(key, &mut self.plan).await;
+            merged.map_err(|error| Arc::<str>::from(error.to_string()))?;
+        }
+        ruled
     }
 
     fn rule_sender(&mut self, ruled: Result<SenderRuled, Arc<str>>) -> Verdict {
@@ -330,7 +345,7 @@ impl Connection {
         self.report_ruled(ruleset, argument, Fate::Quarantine(reason));
     }
 
-    fn rule_recipient(&mut self, candidate: &Recipient, ruled: Result<RecipientRuled, Arc<str>>) -> Verdict {
+    pub(super) fn rule_recipient(&mut self, candidate: &Recipient, ruled: Result<RecipientRuled, Arc<str>>) -> Verdict {
         let RecipientRuled { admitted, resolved } = match ruled {
             Ok(ruled) => ruled,
             Err(why) => return self.cannot_say(Ruleset::Rcpt, &why),

@@ -19,12 +19,13 @@ use crate::intake::{FinishedContent, NewMessage, TransactionContent};
 use crate::routing::Routing;
 use crate::routing::expansions::{ClientKey, Expanded, ExpansionRequest, ExpansionSettings, PlannedMessage, Resolved};
 use crate::routing::message_properties::MessageProperties;
+use crate::screen::filters::{FilterContent, FilterDecision, FilterSession, FilterVerdict};
 use crate::screen::{
     JudgeError, Judgement, Scopes, Screen, ScreenDecision, ScreenedMessage, ScreenedRecipient, Screening,
 };
 use filter::{Direction, Final, HeaderEdit, Keeper};
 use mail::header::LineEnd;
-use mail::{Address, EnhancedCode, Envelope, Recipient, RecipientParams, Reply, ReplyCode, ReversePath};
+use mail::{Address, EnhancedCode, Envelope, Recipient, RecipientParams, Reply, ReplyClass, ReplyCode, ReversePath};
 use observe::{Event, ScreenVerdict};
 use route::destination::{Destination, To};
 use route::resolve::{Outcome, Resolution};
@@ -51,6 +52,23 @@ pub(super) struct JudgedMessage {
     /// The scope of each recipient of the transaction.
     scopes: Vec<u16>,
     is_lmtp: bool,
+    /// Changes that filters ask for.
+    filtered: FilterChanges,
+}
+
+/// The changes of filters, which concern all recipients.
+#[derive(Debug, Default)]
+struct FilterChanges {
+    /// Recipients that get the message as well.
+    added: Vec<Address>,
+    /// Recipients that do not get it.
+    removed: Vec<Address>,
+    /// Addresses that get it in place of all recipients.
+    redirects: Vec<Address>,
+    /// The sender in place of the client's.
+    sender: Option<ReversePath>,
+    /// The message, if it changed, and whether its body did.
+    content: Option<(FilterContent, bool)>,
 }
 
 impl TransactionScreen {
@@ -66,8 +84,10 @@ impl TransactionScreen {
     }
 
     /// Has the beginning of a large body kept.
-    pub(super) fn keep_beginning(&self, content: &mut TransactionContent) {
-        content.keep_beginning(self.screen.body_bytes_max());
+    pub(super) fn keep_beginning(&self, filters: Option<&FilterSession>, content: &mut TransactionContent) {
+        let for_filters = filters.map_or(0, FilterSession::size_max);
+        let for_filters = usize::try_from(for_filters).unwrap_or(usize::MAX);
+        content.keep_beginning(self.screen.body_bytes_max().max(for_filters));
     }
 
     fn scope_of(&mut self, address: &Address) -> u16 {
@@ -129,7 +149,12 @@ impl Connection {
             });
         }
         let is_lmtp = self.session.settings().dialect == Dialect::Lmtp;
-        let judged = JudgedMessage { screening, scopes, is_lmtp };
+        let mut judged = JudgedMessage { screening, scopes, is_lmtp, filtered: FilterChanges::default() };
+        if judged.refusal().is_none()
+            && let Some((verdict, content)) = self.filter_content(&message).await
+        {
+            judged.take_filters(verdict, content);
+        }
         match judged.refusal() {
             None => Ok(Some(judged)),
             Some(refusal) => Err(judged.verdicts(&Verdict::Refuse(refusal), self.verdicts_due())),
@@ -144,6 +169,7 @@ impl Connection {
         rest: &[u8],
     ) -> ScreenedMessage {
         let beginning = content.beginning(rest);
+        let rules_body_max = screening.screen.body_bytes_max();
         let ip = self.client_ip();
         let is_own =
             ip.is_none_or(|ip| self.context.live.load().rights.is_from(ip)) || self.session.identity().is_some();
@@ -155,6 +181,7 @@ impl Connection {
         ScreenedMessage {
             content: beginning.octets,
             is_complete: beginning.is_complete,
+            rules_body_max,
             size: beginning.size,
             sender: match &envelope.sender {
                 ReversePath::Null => String::new(),
@@ -223,6 +250,7 @@ impl Connection {
         content: &mut TransactionContent,
         messages: &mut Vec<NewMessage>,
     ) -> Result<(), Arc<str>> {
+        self.change_recipients(judged, routing, messages).await?;
         let mut copies = Vec::new();
         for (scope, judgement) in judged.judgements() {
             let Some(first) = messages.iter().position(|message| message.kind.scope == scope) else { continue };
@@ -273,6 +301,35 @@ impl Connection {
             kept.push((message, content));
         }
         kept
+    }
+
+    /// Adds, removes and replaces recipients as filters say.
+    async fn change_recipients(
+        &self,
+        judged: &JudgedMessage,
+        routing: Option<&Arc<Routing>>,
+        messages: &mut [NewMessage],
+    ) -> Result<(), Arc<str>> {
+        let FilterChanges { added, removed, redirects, .. } = &judged.filtered;
+        let owned = |(one, to): (&Recipient, &[u8])| (one.clone(), to.to_vec());
+        if !removed.is_empty() || !redirects.is_empty() {
+            let stays = |one: &Recipient| {
+                redirects.is_empty() && !removed.iter().any(|address| address.key() == one.address.key())
+            };
+            for message in messages.iter_mut() {
+                let left = message.recipients().filter(|(one, _)| stays(one)).map(owned).collect();
+                message.send_to(left);
+            }
+        }
+        for addresses in [added, redirects] {
+            let resolved = self.resolved(routing, messages, 0, addresses).await?;
+            if let (Some(first), false) = (messages.first_mut(), resolved.is_empty()) {
+                let mut recipients: Vec<_> = first.recipients().map(owned).collect();
+                recipients.extend(resolved);
+                first.send_to(recipients);
+            }
+        }
+        Ok(())
     }
 
     fn change_scope(
@@ -393,7 +450,47 @@ fn keep_the_first(judged: &JudgedMessage, messages: &mut [NewMessage]) {
 impl JudgedMessage {
     /// Returns whether the judgement changes nothing.
     pub(super) fn is_nothing(&self) -> bool {
-        self.screening.is_nothing()
+        let FilterChanges { added, removed, redirects, .. } = &self.filtered;
+        self.screening.is_nothing() && added.is_empty() && removed.is_empty() && redirects.is_empty()
+    }
+
+    /// Joins the decision of filters with that of the rules.
+    fn take_filters(&mut self, verdict: FilterVerdict, content: FilterContent) {
+        let scopes = self.scopes.iter().max().map_or(1, |max| usize::from(*max) + 1);
+        if let Some((by, place, decision)) = verdict.decision {
+            let (place, action) = match decision {
+                FilterDecision::Refuse(reply) | FilterDecision::Close(reply) => match reply.code().class() {
+                    ReplyClass::Permanent => (place, Final::Reject(reply)),
+                    _ => (place, Final::Defer(reply)),
+                },
+                FilterDecision::Discard => (place, Final::Discard),
+                FilterDecision::Quarantine(reason) => {
+                    (format!("{place}: {reason}"), Final::Quarantine(Keeper::Administrator))
+                }
+                FilterDecision::Hold(reason) => (format!("{place}: {reason}"), Final::Hold),
+                FilterDecision::Pass | FilterDecision::Fail(_) => (place, Final::Accept),
+            };
+            if action != Final::Accept {
+                self.screening.decide_for_all(scopes, &ScreenDecision { by, place, action });
+            }
+        }
+        self.filtered = FilterChanges {
+            added: verdict.copies,
+            removed: verdict.removed,
+            redirects: verdict.redirects,
+            sender: verdict.sender,
+            content: verdict.is_changed.then_some((content, verdict.has_new_body)),
+        };
+    }
+
+    /// Takes the sender that filters gave the message.
+    pub(super) const fn take_sender(&mut self) -> Option<ReversePath> {
+        self.filtered.sender.take()
+    }
+
+    /// Takes the message as filters changed it, and whether its body changed.
+    pub(super) const fn take_content(&mut self) -> Option<(FilterContent, bool)> {
+        self.filtered.content.take()
     }
 
     fn judgements(&self) -> impl Iterator<Item = (u16, &Judgement)> {

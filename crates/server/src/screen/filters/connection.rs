@@ -1,0 +1,149 @@
+//! A connection to a filter: a UNIX or TCP socket, with the time for each answer and for a message.
+
+use super::settings::FilterSettings;
+use crate::config::FilterAddress;
+use os::clock;
+use std::fmt;
+use std::io;
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpStream, UnixStream};
+use tokio::time::timeout_at;
+
+/// Octets that are read at once.
+const READ_BYTES: usize = 16 << 10;
+
+/// Why a filter gave no answer. The text is for the operator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FilterError {
+    /// The step at which it failed: `connect`, `rcpt`, `eom`.
+    pub(crate) stage: &'static str,
+    /// The reason.
+    pub(crate) text: String,
+}
+
+impl fmt::Display for FilterError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.stage, self.text)
+    }
+}
+
+impl FilterError {
+    pub(super) fn new(stage: &'static str, text: impl fmt::Display) -> Self {
+        Self { stage, text: text.to_string() }
+    }
+}
+
+#[derive(Debug)]
+enum FilterStream {
+    Unix(UnixStream),
+    Tcp(TcpStream),
+}
+
+/// An open connection.
+#[derive(Debug)]
+pub(super) struct FilterConnection {
+    stream: FilterStream,
+    /// The longest wait for one answer.
+    timeout: Duration,
+    /// The end of the time with the present message.
+    ends: Instant,
+}
+
+impl FilterConnection {
+    /// Connects. The time with a message begins.
+    ///
+    /// # Errors
+    /// Nothing listens there, or it does not accept in time.
+    /// # Cancel safety
+    /// Yes.
+    pub(super) async fn open(settings: &FilterSettings) -> Result<Self, FilterError> {
+        let now = clock::now();
+        let ends = now + settings.total_timeout;
+        let connecting = async {
+            Ok::<_, io::Error>(match &settings.address {
+                FilterAddress::Unix(path) => FilterStream::Unix(UnixStream::connect(path).await?),
+                FilterAddress::Tcp(host, port) => {
+                    let stream = TcpStream::connect((host.as_str(), *port)).await?;
+                    stream.set_nodelay(true)?;
+                    FilterStream::Tcp(stream)
+                }
+            })
+        };
+        let until = ends.min(now + settings.timeout);
+        match timeout_at(until.into(), connecting).await {
+            Ok(Ok(stream)) => Ok(Self { stream, timeout: settings.timeout, ends }),
+            Ok(Err(error)) => Err(FilterError::new("connect", error)),
+            Err(_) => Err(FilterError::new("connect", late(until.saturating_duration_since(now)))),
+        }
+    }
+
+    /// Begins the time with a message anew.
+    pub(super) fn begin_message(&mut self, total: Duration) {
+        self.ends = clock::now() + total;
+    }
+
+    /// Writes all octets.
+    ///
+    /// # Errors
+    /// The filter closed the connection, or takes nothing in time.
+    /// # Cancel safety
+    /// No: some octets may have been sent. Drop the connection.
+    pub(super) async fn write(&mut self, stage: &'static str, octets: &[u8]) -> Result<(), FilterError> {
+        let (now, until) = self.limit();
+        let writing = async {
+            match &mut self.stream {
+                FilterStream::Unix(stream) => stream.write_all(octets).await,
+                FilterStream::Tcp(stream) => stream.write_all(octets).await,
+            }
+        };
+        match timeout_at(until.into(), writing).await {
+            Ok(written) => written.map_err(|error| FilterError::new(stage, error)),
+            Err(_) => Err(FilterError::new(stage, late(until.saturating_duration_since(now)))),
+        }
+    }
+
+    /// Reads what comes; nothing: the filter closed the connection.
+    ///
+    /// # Errors
+    /// The connection is lost, or nothing comes in time.
+    /// # Cancel safety
+    /// Yes.
+    pub(super) async fn read(&mut self, stage: &'static str) -> Result<Vec<u8>, FilterError> {
+        let mut octets = vec![0; READ_BYTES];
+        let (now, until) = self.limit();
+        let reading = async {
+            match &mut self.stream {
+                FilterStream::Unix(stream) => stream.read(&mut octets).await,
+                FilterStream::Tcp(stream) => stream.read(&mut octets).await,
+            }
+        };
+        match timeout_at(until.into(), reading).await {
+            Ok(Ok(count)) => {
+                octets.truncate(count);
+                Ok(octets)
+            }
+            Ok(Err(error)) => Err(FilterError::new(stage, error)),
+            Err(_) => Err(FilterError::new(stage, late(until.saturating_duration_since(now)))),
+        }
+    }
+
+    /// Whether octets wait that nothing was asked for, or the filter has closed the connection.
+    pub(super) fn has_unread(&self) -> bool {
+        let mut octet = [0];
+        let read = match &self.stream {
+            FilterStream::Unix(stream) => stream.try_read(&mut octet),
+            FilterStream::Tcp(stream) => stream.try_read(&mut octet),
+        };
+        !matches!(read, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+    }
+
+    fn limit(&self) -> (Instant, Instant) {
+        let now = clock::now();
+        (now, self.ends.min(now + self.timeout))
+    }
+}
+
+fn late(time: Duration) -> String {
+    format!("no answer within {:.1} s", time.as_secs_f64())
+}

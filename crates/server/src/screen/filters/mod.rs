@@ -1,0 +1,36 @@
+//! Filters: programs of others that judge mail, over milter, policy delegation, clamd, spamd and rspamd.
+//!
+//! | Module | Task |
+//! |---|---|
+//! | [`settings`] | a `[[filter]]` table |
+//! | [`connection`] | the socket, with the time for an answer and for a message |
+//! | [`facts`] | facts about session and transaction, as macros and attributes |
+//! | [`content`] | the message that filters see and change |
+//! | [`milter`], [`policy`], [`scanners`] | questions in each protocol |
+//! | [`outcome`] | decision and changes, whatever the protocol |
+//! | [`session`] | the filters of one SMTP session in order, failure rules, staged changes |
+//! | [`verdict`] | the joined decision of all filters on a message |
+//! | [`check`] | questions of `mailrace check` |
+//!
+//! The codecs are in crate `filter`. A filter that fails costs one message at most: its connection is dropped with all
+//! that it staged, and `on_failure` decides on the message as it came.
+
+mod check;
+mod connection;
+mod content;
+mod facts;
+mod milter;
+mod outcome;
+mod policy;
+mod scanners;
+mod session;
+mod settings;
+mod verdict;
+
+pub use check::filter_faults;
+pub(crate) use content::FilterContent;
+pub(crate) use facts::FilterFacts;
+pub(crate) use outcome::FilterDecision;
+pub(crate) use session::{FilterNote, FilterSession, FilterStep, StepVerdict};
+pub(crate) use settings::FilterSettings;
+pub(crate) use verdict::FilterVerdict;

@@ -1,0 +1,65 @@
+//! The joined decision and changes of all filters on a message.
+
+use super::content::FilterContent;
+use super::outcome::{FilterDecision, FilterOutcome};
+use super::settings::FilterSettings;
+use filter::milter::Edit;
+use mail::{Address, ReversePath};
+
+/// The decision of all filters on a message.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct FilterVerdict {
+    /// The first decision other than to pass, with the filter's name and address.
+    pub(crate) decision: Option<(String, String, FilterDecision)>,
+    /// Whether header section or body changed.
+    pub(crate) is_changed: bool,
+    /// Whether the body changed.
+    pub(crate) has_new_body: bool,
+    /// Recipients to add.
+    pub(crate) copies: Vec<Address>,
+    /// Recipients to remove.
+    pub(crate) removed: Vec<Address>,
+    /// Addresses that get it in place of its recipients.
+    pub(crate) redirects: Vec<Address>,
+    /// The new sender.
+    pub(crate) sender: Option<ReversePath>,
+}
+
+impl FilterVerdict {
+    /// Takes the outcome of one filter, and applies its changes.
+    pub(super) fn take(&mut self, settings: &FilterSettings, outcome: FilterOutcome, content: &mut FilterContent) {
+        let address = |text: &[u8]| {
+            let text = text.strip_prefix(b"<").and_then(|text| text.strip_suffix(b">")).unwrap_or(text);
+            Address::parse(text).ok()
+        };
+        let keeps =
+            matches!(outcome.decision, FilterDecision::Pass | FilterDecision::Quarantine(_) | FilterDecision::Hold(_));
+        if outcome.decision != FilterDecision::Pass {
+            self.decision = Some((settings.name.clone(), settings.address.to_string(), outcome.decision));
+        }
+        if !keeps {
+            return;
+        }
+        for edit in &outcome.edits {
+            match edit {
+                Edit::AddRecipient { address: text, .. } => self.copies.extend(address(text)),
+                Edit::DeleteRecipient { address: text } => self.removed.extend(address(text)),
+                Edit::ChangeSender { address: text, .. } => {
+                    let path = match text.as_slice() {
+                        b"" | b"<>" => Some(ReversePath::Null),
+                        text => address(text).map(ReversePath::Address),
+                    };
+                    if path.is_some() {
+                        self.sender = path;
+                    }
+                }
+                _ => self.is_changed = true,
+            }
+        }
+        self.has_new_body |= outcome.body.is_some();
+        self.is_changed |= outcome.body.is_some();
+        content.apply(&outcome.edits, outcome.body);
+        self.copies.extend(outcome.copies);
+        self.redirects.extend(outcome.redirects);
+    }
+}

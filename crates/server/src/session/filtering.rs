@@ -1,0 +1,195 @@
+//! Asks the filters of a listener at each step of the session, before the client gets its answer.
+//!
+//! A filter is asked last: about senders and recipients that the server itself accepts. Its refusal is the answer to
+//! the command.
+
+use super::Connection;
+use super::answers::reply;
+use super::routed::RecipientRuled;
+use crate::routing::expansions::{Expanded, Resolved};
+use crate::screen::ScreenedMessage;
+use crate::screen::filters::{
+    FilterContent, FilterFacts, FilterNote, FilterSession, FilterStep, FilterVerdict, StepVerdict,
+};
+use mail::{Client, Recipient, ReplyClass, ReversePath};
+use observe::{Event, Ruleset};
+use route::access::Ruling;
+use route::resolve::{Outcome, Resolution};
+use smtp::server::{Question, Verdict};
+use std::sync::Arc;
+
+/// Fields that this server puts above a message: its trace field.
+const OWN_FIELDS: usize = 1;
+
+impl Connection {
+    /// Whether filters are asked about this session.
+    pub(super) const fn has_filters(&self) -> bool {
+        self.filters.is_some()
+    }
+
+    /// Asks the filters about the client. A 5yz reply turns it away, a 4yz reply closes the connection.
+    pub(super) async fn filter_client(&mut self) -> Verdict {
+        match self.filter_step(FilterStep::Connect, Ruleset::Relay).await {
+            // RFC 5321 §3.1: 554 in place of the greeting
+            Verdict::Refuse(said) if said.code().class() == ReplyClass::Permanent => {
+                Verdict::Refuse(reply(554, &format!("5.7.1 {}", said.lines().next().unwrap_or_default())))
+            }
+            Verdict::Refuse(said) => {
+                Verdict::Close(reply(421, &format!("4.7.1 {}", said.lines().next().unwrap_or_default())))
+            }
+            verdict => verdict,
+        }
+    }
+
+    /// Answers a command: the server's own decision, then the filters'.
+    pub(super) async fn answer_with_filters(&mut self, question: Question) {
+        let verdict = match question {
+            Question::Helo => {
+                let verdict = self.context.live.load().policies.helo(&self.facts()).verdict;
+                match self.refuse(Ruleset::Helo, verdict) {
+                    Verdict::Accept => self.filter_step(FilterStep::Helo, Ruleset::Helo).await,
+                    refusal => refusal,
+                }
+            }
+            Question::Mail => {
+                let verdict = match self.routing.clone() {
+                    Some(routing) => match routing.admission() {
+                        Some(admission) => self.sender_in_time(&routing, admission).await,
+                        None => Verdict::Accept,
+                    },
+                    None => self.admit_sender(),
+                };
+                match verdict {
+                    Verdict::Accept => self.filter_step(FilterStep::Mail, Ruleset::Mail).await,
+                    refusal => refusal,
+                }
+            }
+            Question::Recipient => {
+                let verdict = self.recipient_with_filters().await;
+                let now = self.elapsed();
+                return self.answer_recipient(verdict, now);
+            }
+            _ => match self.filter_step(FilterStep::Data, Ruleset::Data).await {
+                Verdict::Accept => {
+                    let now = self.elapsed();
+                    return self.begin_message(now);
+                }
+                refusal => refusal,
+            },
+        };
+        let now = self.elapsed();
+        self.session.answer(verdict, now);
+    }
+
+    async fn recipient_with_filters(&mut self) -> Verdict {
+        let Some(candidate) = self.session.candidate().cloned() else { return Verdict::Accept };
+        let Some(routing) = self.routing.clone() else {
+            return match self.admit_recipient() {
+                Verdict::Accept => self.filter_step(FilterStep::Recipient, Ruleset::Rcpt).await,
+                refusal => refusal,
+            };
+        };
+        let Some(admission) = routing.admission() else { return Verdict::Accept };
+        let ruled = self.recipient_in_time(&routing, admission, &candidate).await;
+        if self.is_welcome(&candidate, &ruled) {
+            let verdict = self.filter_step(FilterStep::Recipient, Ruleset::Rcpt).await;
+            if verdict != Verdict::Accept {
+                return verdict;
+            }
+        }
+        self.rule_recipient(&candidate, ruled)
+    }
+
+    /// Whether the server itself accepts the recipient.
+    fn is_welcome(&self, candidate: &Recipient, ruled: &Result<RecipientRuled, Arc<str>>) -> bool {
+        let Ok(RecipientRuled { admitted, resolved }) = ruled else { return false };
+        let is_unknown = matches!(
+            resolved,
+            Some(
+                Resolved::Short(Resolution { outcome: Outcome::Refuse(_), .. }) | Resolved::Long(Expanded::Refused(_))
+            )
+        );
+        if is_unknown || matches!(admitted.ruling, Ruling::Refuse(_)) {
+            return false;
+        }
+        let live = self.context.live.load();
+        admitted.spares_checks || live.checks.recipient(&self.facts(), candidate).verdict == Verdict::Accept
+    }
+
+    /// Asks all filters, and logs what they decide.
+    async fn filter_step(&mut self, step: FilterStep, ruleset: Ruleset) -> Verdict {
+        let Some(mut filters) = self.filters.take() else { return Verdict::Accept };
+        let facts = self.filter_facts();
+        let verdict = filters.step(step, &facts).await;
+        self.report_filters(&mut filters);
+        self.filters = Some(filters);
+        match verdict {
+            StepVerdict::Continue => Verdict::Accept,
+            StepVerdict::Refuse(reply) => self.refuse(ruleset, Verdict::Refuse(reply)),
+            StepVerdict::Close(reply) => self.refuse(ruleset, Verdict::Close(reply)),
+        }
+    }
+
+    /// Asks the filters about the content; `None`: there are none.
+    pub(super) async fn filter_content(&mut self, message: &ScreenedMessage) -> Option<(FilterVerdict, FilterContent)> {
+        let mut filters = self.filters.take()?;
+        let facts = FilterFacts { size: message.size, ..self.filter_facts() };
+        let mut content = FilterContent::read(&message.content, OWN_FIELDS, message.is_complete);
+        let verdict = Box::pin(filters.content(&mut content, message.size, &facts)).await;
+        self.report_filters(&mut filters);
+        self.filters = Some(filters);
+        Some((verdict, content))
+    }
+
+    fn report_filters(&self, filters: &mut FilterSession) {
+        let to = self.session.candidate().map(|candidate| format!("<{}>", candidate.address)).unwrap_or_default();
+        for FilterNote { filter, address, stage, elapsed, verdict, words } in filters.take_notes() {
+            let action = format!("{words} ({stage}, {:.3} s)", elapsed.as_secs_f64());
+            if let Some(id) = self.id {
+                let (by, place, to, action) = (&*filter, &*address, &*to, &*action);
+                self.context.record(&Event::Screened { id, verdict, by, place, to, action });
+            } else {
+                self.context.record(&Event::ConfigWarning { text: &format!("filter {filter} ({address}): {action}") });
+            }
+        }
+    }
+
+    /// Returns the facts that filters ask for.
+    pub(super) fn filter_facts(&self) -> FilterFacts {
+        let transaction = self.session.transaction();
+        let certificate = self.opening.shown.verified();
+        let settings = self.session.settings();
+        FilterFacts {
+            hostname: settings.hostname.to_string(),
+            listener: self.lane.listen.name.clone(),
+            server: matches!(self.session.client(), Client::Network(_)).then_some(self.lane.listen.address),
+            client: if let Client::Network(address) = self.session.client() { Some(*address) } else { None },
+            client_name: self.opening.name().map(str::to_owned),
+            helo: self.session.helo().map_or_else(|| settings.hostname.to_string(), ToString::to_string),
+            protocol: self.session.protocol().to_string(),
+            tls: self.session.tls().map(|tls| (tls.version.to_string(), tls.cipher.to_string(), tls.bits)),
+            certificate_subject: certificate.map(|names| names.subject.to_string()).unwrap_or_default(),
+            certificate_issuer: certificate.map(|names| names.issuer.to_string()).unwrap_or_default(),
+            user: self.session.identity().map(str::to_owned),
+            queue_id: self.id.map(|id| id.to_string()).unwrap_or_default(),
+            sender: transaction.map(|transaction| bare(&transaction.sender)).unwrap_or_default(),
+            sender_parameters: transaction
+                .map(|transaction| transaction.params.to_string().split_whitespace().map(str::to_owned).collect())
+                .unwrap_or_default(),
+            recipient: self.session.candidate().map(|candidate| candidate.address.to_string()).unwrap_or_default(),
+            recipients: transaction
+                .map(|transaction| transaction.recipients.iter().map(|one| one.address.to_string()).collect())
+                .unwrap_or_default(),
+            size: transaction.and_then(|transaction| transaction.params.size).unwrap_or_default(),
+            version: env!("CARGO_PKG_VERSION"),
+        }
+    }
+}
+
+/// Returns a sender without brackets; empty for the null sender.
+fn bare(sender: &ReversePath) -> String {
+    match sender {
+        ReversePath::Null => String::new(),
+        ReversePath::Address(address) => address.to_string(),
+    }
+}
