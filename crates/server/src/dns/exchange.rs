@@ -14,11 +14,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use aws_lc_rs::rand;
 use hickory_resolver::lookup::Lookup;
 use hickory_resolver::net::{DnsError, NetError};
 use hickory_resolver::proto::op::{DnsResponse, Edns, Message, MessageType, OpCode, Query, ResponseCode};
 use hickory_resolver::proto::rr::{Name, Record, RecordType};
+use rustix::rand::{GetRandomFlags, getrandom};
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
 use tokio::sync::oneshot;
@@ -150,10 +150,10 @@ impl QuestionExchange {
 impl ExchangeState {
     fn random_id(&mut self) -> Option<u16> {
         if self.random_left < 2 {
-            rand::fill(&mut self.random).ok()?;
-            self.random_left = RANDOM_OCTETS;
+            // The generator of the TLS library takes milliseconds when a thread uses it for the first time.
+            self.random_left = getrandom(&mut self.random, GetRandomFlags::empty()).ok()?;
         }
-        self.random_left -= 2;
+        self.random_left = self.random_left.checked_sub(2)?;
         self.random.get(self.random_left..)?.first_chunk().map(|octets| u16::from_be_bytes(*octets))
     }
 }
