@@ -285,6 +285,7 @@ impl Connection {
             Outcome::Challenge(challenge) => return self.session.auth_challenge(&challenge, self.elapsed()),
             Outcome::Success { identity } => {
                 self.report_auth(&identity);
+                self.auth_mechanism = self.session.auth_mechanism().into();
                 self.session.auth_succeeded(&identity, self.elapsed());
             }
             Outcome::Failed(failure) => {

@@ -171,6 +171,7 @@ impl Connection {
             certificate_subject: certificate.map(|names| names.subject.to_string()).unwrap_or_default(),
             certificate_issuer: certificate.map(|names| names.issuer.to_string()).unwrap_or_default(),
             user: self.session.identity().map(str::to_owned),
+            auth_mechanism: self.auth_mechanism.to_string(),
             queue_id: self.id.map(|id| id.to_string()).unwrap_or_default(),
             sender: transaction.map(|transaction| bare(&transaction.sender)).unwrap_or_default(),
             sender_parameters: transaction

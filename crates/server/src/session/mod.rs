@@ -80,6 +80,8 @@ pub(crate) struct Connection {
     exchange: Option<Exchange>,
     /// Failed authentications of this session.
     failures: Option<Failures>,
+    /// The mechanism by which the client authenticated.
+    auth_mechanism: Box<str>,
     /// The queue id of the open transaction.
     id: Option<QueueId>,
     /// The queue id that the next transaction gets.
@@ -144,6 +146,7 @@ impl Connection {
             screening: None,
             exchange: None,
             failures: None,
+            auth_mechanism: Box::default(),
             id: None,
             first_id: None,
             queue_time: None,

@@ -187,3 +187,19 @@ fn mail_of_the_sendmail_command_passes_the_filters_of_submit() {
     assert!(seen.iter().any(|(command, data)| *command == 'C' && data.contains("127.0.0.1")), "{seen:?}");
     ends_empty(server);
 }
+
+#[test]
+fn a_filter_may_listen_on_a_socket_of_this_machine() {
+    let hop = Hop::good();
+    let setup = relay(&[&hop]);
+    let path = setup.path("filter.sock");
+    let seen = Milter::on_socket(&path);
+    let table = format!("[{{name = \"probe\", kind = \"milter\", address = \"unix:{}\"}}]", path.display());
+    let server = setup.set("filter", table).listen("filters = [\"probe\"]").start();
+    send(&server, "a@client.test", &["b@example.com"], CONTENT);
+    hop.wait(1);
+    let commands: String = seen.lock().expect("no panic").iter().map(|(command, _)| *command).collect();
+    assert!(commands.contains('E'), "{commands}");
+    let log = ends_empty(server).log;
+    assert_eq!(lines(&log, &["screen=accept", "by=probe", "place=unix:/"]).len(), 1, "{log:#?}");
+}

@@ -1,7 +1,9 @@
 //! A milter that answers each packet as its script says, octet by octet.
 
-use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::net::UnixListener;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The reaction of a script to a packet.
@@ -67,6 +69,23 @@ impl Milter {
         Self { address, seen }
     }
 
+    /// Serves one connection on a socket of this machine, and says to go on at each step.
+    pub(super) fn on_socket(path: &Path) -> Arc<Mutex<Vec<Packet>>> {
+        let listener = UnixListener::bind(path).expect("the path is free");
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let all = Arc::clone(&seen);
+        std::thread::spawn(move || {
+            let (stream, _) = listener.accept().expect("a connection");
+            let script = |_: usize, command: char, _: &[u8]| match command {
+                'O' => Act::Send(agreement()),
+                'D' | 'A' | 'Q' => Act::Silence,
+                _ => go_on(),
+            };
+            drop(serve(stream, 0, &script, &all));
+        });
+        seen
+    }
+
     /// The packets of all connections so far.
     pub(super) fn seen(&self) -> Vec<Packet> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -78,7 +97,12 @@ impl Milter {
     }
 }
 
-fn serve(mut stream: TcpStream, number: usize, script: &Script, seen: &Mutex<Vec<Packet>>) -> std::io::Result<()> {
+fn serve(
+    mut stream: impl Read + Write,
+    number: usize,
+    script: &Script,
+    seen: &Mutex<Vec<Packet>>,
+) -> std::io::Result<()> {
     loop {
         let mut length = [0; 4];
         stream.read_exact(&mut length)?;

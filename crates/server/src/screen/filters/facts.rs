@@ -27,6 +27,8 @@ pub(crate) struct FilterFacts {
     pub(crate) certificate_issuer: String,
     /// The authenticated user.
     pub(crate) user: Option<String>,
+    /// The mechanism of his authentication; empty, if a front end has authenticated him.
+    pub(crate) auth_mechanism: String,
     /// The queue id of the open transaction.
     pub(crate) queue_id: String,
     /// The sender without brackets.
@@ -61,6 +63,13 @@ impl FilterFacts {
         self.client.map_or_else(|| "127.0.0.1".to_owned(), |client| client.ip().to_canonical().to_string())
     }
 
+    /// Returns the mechanism of the client's authentication; `None`: it has not authenticated. It is never empty, since
+    /// filters take an empty one for no authentication.
+    pub(super) fn auth_type(&self) -> Option<&str> {
+        self.user.as_ref()?;
+        Some(if self.auth_mechanism.is_empty() { "SASL" } else { &self.auth_mechanism })
+    }
+
     /// Returns the value of a milter macro.
     pub(super) fn macro_value(&self, name: &[u8]) -> Option<Vec<u8>> {
         let tls = self.tls.as_ref();
@@ -90,8 +99,7 @@ impl FilterFacts {
             b"{cert_issuer}" => self.certificate_issuer.clone(),
             b"i" => self.queue_id.clone(),
             b"r" => self.protocol.clone(),
-            // The mechanism is not kept; filters ask whether there was one.
-            b"{auth_type}" => self.user.as_ref().map(|_| "SASL".to_owned())?,
+            b"{auth_type}" => self.auth_type()?.to_owned(),
             b"{auth_authen}" => self.user.clone()?,
             b"{auth_ssf}" => self.user.as_ref().and(tls)?.2.to_string(),
             b"{mail_mailer}" | b"{rcpt_mailer}" => "esmtp".to_owned(),
@@ -102,5 +110,46 @@ impl FilterFacts {
             _ => return None,
         };
         Some(value.into_bytes())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn macros_have_the_values_of_the_session() {
+        let mut facts = FilterFacts {
+            hostname: "mx.test".to_owned(),
+            client: Some("[::ffff:192.0.2.1]:4242".parse().expect("an address")),
+            sender: "a@client.test".to_owned(),
+            ..FilterFacts::default()
+        };
+        let value = |facts: &FilterFacts, name: &str| {
+            facts.macro_value(name.as_bytes()).map(|value| String::from_utf8_lossy(&value).into_owned())
+        };
+        for (name, wanted) in [
+            ("j", Some("mx.test")),
+            ("_", Some("[192.0.2.1]")),
+            ("{client_addr}", Some("192.0.2.1")),
+            ("{client_name}", Some("unknown")),
+            ("{client_port}", Some("4242")),
+            ("{mail_addr}", Some("a@client.test")),
+            ("{mail_host}", Some("client.test")),
+            ("{rcpt_host}", None),
+            ("{auth_type}", None),
+            ("{auth_authen}", None),
+            ("{cipher}", None),
+            ("{unknown}", None),
+        ] {
+            assert_eq!(value(&facts, name).as_deref(), wanted, "{name}");
+        }
+        facts.user = Some("ann".to_owned());
+        assert_eq!(value(&facts, "{auth_type}").as_deref(), Some("SASL"), "never empty");
+        facts.auth_mechanism = "PLAIN".to_owned();
+        assert_eq!(value(&facts, "{auth_type}").as_deref(), Some("PLAIN"));
+        facts.client_name = Some("client.test".to_owned());
+        assert_eq!(value(&facts, "_").as_deref(), Some("client.test [192.0.2.1]"));
+        assert_eq!(FilterFacts::default().shown_client(), "localhost");
     }
 }

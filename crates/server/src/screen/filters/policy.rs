@@ -68,7 +68,7 @@ fn write_policy_request(state: PolicyState, facts: &FilterFacts, out: &mut Vec<u
         server_address: &server,
         server_port: facts.server.map(|server| server.port()).unwrap_or_default(),
         instance: &facts.queue_id,
-        sasl_method: if facts.user.is_some() { "SASL" } else { "" },
+        sasl_method: facts.auth_type().unwrap_or_default(),
         sasl_username: facts.user.as_deref().unwrap_or_default(),
         size: facts.size,
         ccert_subject: &facts.certificate_subject,
