@@ -2,7 +2,7 @@
 
 use super::{
     Accept, AccessRules, Acknowledge, AddressFamily, Auth, BadLine, Config, Control, CopyDsn, DelayChecks, Delivery,
-    DeliveryMode, DestinationRule, Dns, DnsOverride, Dnsbl, DnsblList, Filter, FilterFailure, FilterKind, FilterStage,
+    DeliveryMode, DestinationRule, Dkim, DkimKey, Dns, DnsOverride, Dnsbl, DnsblList, Filter, FilterFailure, FilterKind, FilterStage,
     Generics, Ldap, LdapDetail, LdapReferrals, Listen, ListenProtocol, ListenTls, Local, Log, LogFormat, LogPath,
     Mailbox, Mailq, MapSource, Maps, Message, Precedence, Rate, Relay, RelayDomain, Route, RouteProtocol, RouteRule,
     RouteTls, RuleAcknowledge, RuleAt, Screen, Server, Smtp, Spool, Sqlite, Submit, Tls, Unknown,
@@ -96,6 +96,7 @@ pub(super) fn config(n: u8) -> Config {
         sqlite: Vec::new(),
         delivery: delivery(n),
         destinations: Vec::new(),
+        dkim: Dkim { keys: Vec::new() },
         log: Log {
             format: if n == 1 { LogFormat::Json } else { LogFormat::Sendmail },
             path: if n == 1 { LogPath::Syslog } else { LogPath::Journald },
@@ -378,6 +379,12 @@ pub(super) fn listen() -> Listen {
         bare_newline: BareNewline::Reject,
         filters: Vec::new(),
     }
+}
+
+/// A key for signatures.
+pub(super) fn dkim_key() -> DkimKey {
+    let domain = DomainName::new("x").expect("a name");
+    DkimKey { domain, selector: String::new(), file: PathBuf::new(), sign: false }
 }
 
 /// A block list.

@@ -6,7 +6,7 @@ use super::instance::instance;
 use super::loaded::Loaded;
 use super::parameters::find;
 use super::problem::{Problem, Severity, SourceLocation};
-use super::{Config, Local, LogPath, Tls};
+use super::{Config, DkimKey, Local, LogPath, Tls};
 use std::path::{Path, PathBuf};
 
 /// The kind of file at a path, or why there is none.
@@ -52,6 +52,11 @@ pub trait Files {
 
     /// Why programs of aliases could read mail: what their user has in common with mailboxes.
     fn mailboxes_of_default_user(&self, _: &Local) -> Option<String> {
+        None
+    }
+
+    /// Returns the fault of a key for signatures, as the server reads it.
+    fn dkim_key_fault(&self, _: &DkimKey) -> Option<String> {
         None
     }
 
@@ -102,6 +107,7 @@ pub fn check_files(loaded: &Loaded, files: &dyn Files) -> Vec<Problem> {
         check.readable("auth.program", Path::new(program), false);
     }
     check.owners(config);
+    check.dkim_keys(config);
     if let Some(path) = &config.delivery.classes {
         check.readable("delivery.classes", path, false);
         for fault in files.reason_faults(path) {
@@ -188,28 +194,45 @@ impl Check<'_> {
     }
 
     fn readable(&mut self, key: &'static str, path: &Path, is_secret: bool) {
-        let shown = path.display();
+        self.readable_at((key, 0), path, is_secret);
+    }
+
+    /// Asks whether a file can be read. Returns whether it can.
+    fn readable_at(&mut self, at: (&'static str, usize), path: &Path, is_secret: bool) -> bool {
+        let (shown, key) = (path.display(), at.0);
         match self.files.look(path) {
-            FileStatus::File { open_to_others: true } if is_secret => self.add(
-                Severity::Warning,
-                key,
-                format!("{key}: every user of this host can read {shown}"),
-                &format!("chmod o-r {shown}"),
-            ),
-            FileStatus::File { .. } => {}
+            FileStatus::File { open_to_others: true } if is_secret => {
+                let text = format!("{key}: every user of this host can read {shown}");
+                self.add_at(Severity::Warning, at, text, &format!("chmod o-r {shown}"));
+                return true;
+            }
+            FileStatus::File { .. } => return true,
             FileStatus::Missing => {
-                self.add(
-                    Severity::Error,
-                    key,
-                    format!("{key}: there is no file {shown}"),
-                    "relative paths begin at the directory of the configuration file",
-                );
+                let hint = "relative paths begin at the directory of the configuration file";
+                self.add_at(Severity::Error, at, format!("{key}: there is no file {shown}"), hint);
             }
             FileStatus::Directory => {
-                self.add(Severity::Error, key, format!("{key}: {shown} is a directory"), "name the file in it")
+                self.add_at(Severity::Error, at, format!("{key}: {shown} is a directory"), "name the file in it");
             }
             FileStatus::Unreadable(why) => {
-                self.add(Severity::Error, key, format!("{key}: {shown} cannot be read: {why}"), "")
+                self.add_at(Severity::Error, at, format!("{key}: {shown} cannot be read: {why}"), "");
+            }
+        }
+        false
+    }
+
+    /// Checks the files of keys for signatures: rights, owners, content.
+    fn dkim_keys(&mut self, config: &Config) {
+        let files = self.files;
+        for (index, key) in config.dkim.keys.iter().enumerate() {
+            let at = ("dkim.key.file", index);
+            if !self.readable_at(at, &key.file, true) {
+                continue;
+            }
+            self.refuse(at.0, index, files.unsafe_secret(config, &key.file));
+            self.refuse(at.0, index, files.dkim_key_fault(key));
+            if let Some(user) = files.user_without_rights(config, &key.file) {
+                self.add_at(Severity::Warning, at, unreadable_by_server(at.0, &key.file, &user), "");
             }
         }
     }

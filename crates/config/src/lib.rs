@@ -17,6 +17,7 @@ mod choice;
 pub mod commands;
 mod destination;
 mod difference;
+mod dkim;
 mod domain;
 mod field;
 mod files;
@@ -56,6 +57,7 @@ pub use blank::filled;
 pub use build::load;
 pub use destination::{DestinationRule, EffectiveRule, MxPattern, NextHop, NoNextHop, UsedExtensions};
 pub use difference::{Difference, differences, refuses_reload};
+pub use dkim::{Dkim, DkimKey};
 pub use domain::RelayDomain;
 pub use files::{FileStatus, Files, check_files, check_own_file, unreadable_by_server};
 pub use limits::{DNS_ADDRESSES_MAX, DNS_HOSTS_MAX, SEGMENT_BYTES_MIN};
@@ -128,6 +130,8 @@ pub struct Config {
     pub delivery: Delivery,
     /// `[[destination]]`: settings for some next hops; see [`Config::rule_for`].
     pub destinations: Vec<DestinationRule>,
+    /// Signatures of mail that leaves.
+    pub dkim: Dkim,
     /// The log.
     pub log: Log,
     /// The socket for `mailrace reload` and its like.

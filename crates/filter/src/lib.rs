@@ -12,6 +12,7 @@
 //! | the MTA's side of the milter protocol | [`milter`] |
 //! | Postfix's policy delegation protocol | [`policy`] |
 //! | the protocols of clamd, spamd and rspamd | [`scanner`] |
+//! | DKIM signatures and key records, without cryptography | [`dkim`] |
 //!
 //! # Design
 //!
@@ -38,6 +39,7 @@
 
 mod action;
 mod condition;
+pub mod dkim;
 mod domains;
 pub mod edit;
 mod evaluate;

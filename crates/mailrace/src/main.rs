@@ -10,6 +10,7 @@ mod config_commands;
 mod control_client;
 mod control_commands;
 mod demo;
+mod dkim_command;
 mod exit;
 mod filter_command;
 mod import_command;
@@ -91,6 +92,9 @@ enum Command {
     /// Decode and encode header text, show the parts of a message
     #[command(subcommand, after_help = mime_command::HELP)]
     Mime(mime_command::MimeCommand),
+    /// Make keys for DKIM signatures, print their DNS records, and compare these with the DNS
+    #[command(subcommand, after_help = dkim_command::HELP)]
+    Dkim(dkim_command::DkimCommand),
     /// Take mail and forget it, to measure and to try senders
     #[command(after_help = sink::HELP)]
     Sink(sink::SinkArguments),
@@ -150,6 +154,7 @@ fn main() -> ExitCode {
         Command::Route(arguments) => route_command::run(&arguments),
         Command::Filter(command) => filter_command::run(&command),
         Command::Mime(command) => mime_command::run(&command),
+        Command::Dkim(command) => dkim_command::run(command),
         Command::Import(arguments) => import_command::run(&arguments),
         Command::Storm(arguments) => storm::run(&arguments),
         Command::Sim(arguments) => sim_command::run(&arguments),

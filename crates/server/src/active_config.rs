@@ -7,6 +7,7 @@ use crate::config::{Config, DeliveryMode};
 use crate::dns::LocalIdentity;
 use crate::next_hop::smart_hosts;
 use crate::screen::Screen;
+use crate::signing::SigningKeys;
 use mail::Envelope;
 use observe::Limit;
 use observe::reason::Rules;
@@ -33,6 +34,8 @@ pub(crate) struct ActiveConfig {
     pub(crate) local_identity: LocalIdentity,
     /// Rules that derive the reason of a refusal from its text.
     pub(crate) reasons: Arc<Rules>,
+    /// Keys that sign mail that leaves.
+    pub(crate) signing: Arc<SigningKeys>,
     /// When recipients are tried again.
     pub(crate) retry: RetryPolicy,
     /// Everything that judges the content of mail; `None`: nothing does.
@@ -62,6 +65,7 @@ impl ActiveConfig {
             checks,
             local_identity,
             reasons: Arc::new(Rules::usual()),
+            signing: Arc::default(),
             retry,
             screen: None,
             smart_hosts,
@@ -77,6 +81,9 @@ impl ActiveConfig {
     /// Returns the same, with what judges the content of mail.
     pub(crate) fn with_screen(mut self, screen: Option<Arc<Screen>>) -> Self {
         self.screen = screen;
+    /// Returns the same, with keys that sign.
+    pub(crate) fn with_signing(mut self, keys: Arc<SigningKeys>) -> Self {
+        self.signing = keys;
         self
     }
 

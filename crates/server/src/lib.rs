@@ -46,6 +46,7 @@ pub mod server_clock;
 mod session;
 mod settle;
 mod shell;
+pub mod signing;
 #[cfg(test)]
 mod simulation;
 pub mod sink;

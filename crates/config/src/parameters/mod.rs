@@ -5,6 +5,7 @@
 mod connection;
 mod delivery;
 mod destination;
+mod dkim;
 mod local;
 mod lookup;
 mod process;
@@ -44,6 +45,7 @@ pub(crate) static SECTIONS: &[&Section] = &[
     &routing::ROUTE_RULE,
     &delivery::DELIVERY,
     &destination::DESTINATION,
+    &dkim::DKIM_KEY,
     &process::LOG,
     &process::CONTROL,
     &submit::SUBMIT,

@@ -5,6 +5,7 @@
 
 mod delivery;
 mod destination;
+mod dkim;
 mod local;
 mod lookup;
 mod screen;
@@ -39,6 +40,7 @@ pub(crate) fn check(loaded: &Loaded) -> Vec<Problem> {
     rules.route();
     rules.delivery();
     rules.destinations();
+    rules.dkim();
     rules.overrides();
     rules.filters();
     rules.user();

@@ -25,6 +25,7 @@ fn each_key_is_there_once_and_in_its_table() {
                     "accept.greet_pause_for",
                     "dns.override",
                     "destination",
+                    "dkim.key",
                     "route.rule",
                     "ldap",
                     "sqlite",
@@ -62,6 +63,7 @@ fn fields_take_the_ends_of_their_range() {
     config.accept.greet_pause_for.push((Vec::new(), std::time::Duration::ZERO));
     config.dnsbl.list.push(blank::dnsbl_list());
     config.dns.overrides.push(blank::dns_override());
+    config.dkim.keys.push(blank::dkim_key());
     config.destinations.push(blank::destination());
     config.rules.push(blank::route_rule());
     config.ldap.push(blank::ldap());

@@ -27,6 +27,7 @@ mod readers;
 mod report;
 mod restart;
 mod routes;
+mod signatures;
 mod storm;
 mod tags;
 mod takeover;

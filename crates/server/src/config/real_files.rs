@@ -1,6 +1,7 @@
 //! Looks at the files of this machine for the checks of a configuration.
 
-use super::{Config, FileStatus, Files, Local, Mailbox, Tls, reasons};
+use super::{Config, DkimKey, FileStatus, Files, Local, Mailbox, Tls, reasons};
+use crate::signing::PrivateKey;
 use os::accounts::Accounts;
 use os::error::words;
 use os::safe_file::Trust;
@@ -74,6 +75,10 @@ impl Files for RealFiles {
     fn certificates(&self, settings: &Tls) -> Vec<(String, String)> {
         let wrong = crate::tls::Acceptor::load(settings).err().unwrap_or_default();
         wrong.into_iter().map(|problem| (problem.object().to_owned(), problem.to_string())).collect()
+    }
+
+    fn dkim_key_fault(&self, key: &DkimKey) -> Option<String> {
+        PrivateKey::read(&key.file).err().map(|fault| fault.to_string())
     }
 
     fn look(&self, path: &Path) -> FileStatus {

@@ -19,6 +19,7 @@ mod link;
 pub(crate) mod local;
 mod outbound_session;
 mod peer;
+mod signature;
 
 pub(crate) use crate::next_hop::smart_hosts;
 use crate::resolve::Candidate;
@@ -361,7 +362,7 @@ impl OutboundMessage {
             sender: self.envelope.sender.clone(),
             params: MailParams { by: deadline::remaining(&self.envelope, now), ..self.envelope.params.clone() },
             recipients: if left_out.is_empty() { recipients.as_slice().into() } else { sent().collect() },
-            content_bytes: self.content_bytes,
+            content_bytes: self.sent_bytes(),
         }
     }
 }

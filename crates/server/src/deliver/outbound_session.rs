@@ -7,6 +7,7 @@
 use super::connect::{next_hop, refused};
 use super::connect_error::ConnectError;
 use super::link::{Link, Next};
+use super::signature::ContentForm;
 use super::{AttemptWork, answers, extensions, learn, peer};
 use crate::dispatch::ConnectionSignal;
 use crate::message::Content;
@@ -380,8 +381,8 @@ impl OutboundSession<'_> {
         self.open.push_back(OpenTransaction { token, job, outgoing, left_out, unread, began });
     }
 
-    /// Fits a message to the offers of the peer: without SMTPUTF8, in 7 bits or with shorter lines, where it can be.
-    /// Returns its transaction, or why the peer cannot take it.
+    /// Fits a message to the offers of the peer: without SMTPUTF8, in 7 bits or with shorter lines, where it can be; and
+    /// signs it. Returns its transaction, or why the peer cannot take it.
     ///
     /// # Errors
     /// The message cannot be read.
@@ -402,12 +403,19 @@ impl OutboundSession<'_> {
         }
         let needs_seven_bit = fits == Err(Misfit::EightBit)
             || fits.is_ok() && !self.link.session.offers().eight_bit_mime && !outgoing.is_plain();
+        let mut form = ContentForm::Stored;
         if needs_seven_bit {
             self.convert(job, outgoing).await?;
+            form = ContentForm::Converted;
             transaction = outgoing.transaction(token, now, left_out);
             fits = self.link.session.fits(&transaction);
         }
         if fits.is_ok() && self.shorten(job, outgoing).await? {
+            form = ContentForm::Converted;
+            transaction = outgoing.transaction(token, now, left_out);
+            fits = self.link.session.fits(&transaction);
+        }
+        if fits.is_ok() && self.sign(outgoing, form).await? {
             transaction = outgoing.transaction(token, now, left_out);
             fits = self.link.session.fits(&transaction);
         }

@@ -37,6 +37,7 @@ pub(super) enum Kind {
     Aaaa,
     Mx,
     Ptr,
+    Txt,
 }
 
 /// One record of an answer. Names are as the DNS has them, with the last dot and unchecked.
@@ -45,6 +46,8 @@ pub(super) enum Data {
     Address(IpAddr),
     Exchange { preference: u16, name: Box<str> },
     Name(Box<str>),
+    /// The strings of a TXT record, joined.
+    Text(Box<[u8]>),
 }
 
 /// The records of an answer, perhaps none.
@@ -187,6 +190,7 @@ impl Kind {
             Self::Aaaa => RecordType::AAAA,
             Self::Mx => RecordType::MX,
             Self::Ptr => RecordType::PTR,
+            Self::Txt => RecordType::TXT,
         }
     }
 
@@ -198,6 +202,8 @@ impl Kind {
             (Self::Mx, RData::MX(mx)) => {
                 Some(Data::Exchange { preference: mx.preference, name: mx.exchange.to_ascii().into() })
             }
+            // RFC 6376 §3.6.2.2, RFC 7208 §3.3: strings are joined without anything between them
+            (Self::Txt, RData::TXT(text)) => Some(Data::Text(text.txt_data.concat().into())),
             (Self::Ptr, RData::PTR(name)) => Some(Data::Name(name.0.to_ascii().into())),
             _ => None,
         }

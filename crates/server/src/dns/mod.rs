@@ -302,6 +302,22 @@ impl Resolver {
         self.addresses(name, Kind::A, self.limit(time_max)).await
     }
 
+    /// Returns the texts of the TXT records of a name, the strings of each joined; none if there are none. Takes
+    /// `dns.timeout` at most.
+    ///
+    /// # Errors
+    /// The DNS gave no answer.
+    /// # Cancel safety
+    /// Yes; but answers that came until then are lost.
+    pub async fn texts(&self, name: &str) -> Result<Vec<String>, Failure> {
+        let found = self.ask(name, Kind::Txt, self.limit(self.0.timeout)).await?;
+        let text = |data: &Data| match data {
+            Data::Text(octets) => Some(String::from_utf8_lossy(octets).into_owned()),
+            Data::Address(_) | Data::Exchange { .. } | Data::Name(_) => None,
+        };
+        Ok(found.records.iter().filter_map(text).collect())
+    }
+
     /// Returns the counters.
     #[must_use]
     pub fn counts(&self) -> Counts {

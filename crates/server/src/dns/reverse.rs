@@ -50,7 +50,7 @@ impl Resolver {
         // Foreign bytes: only host names come through.
         let names = found.records.iter().filter_map(|data| match data {
             Data::Name(name) => DomainName::new(name.strip_suffix('.').unwrap_or(name)).ok(),
-            Data::Address(_) | Data::Exchange { .. } => None,
+            Data::Address(_) | Data::Exchange { .. } | Data::Text(_) => None,
         });
         let (mut forged, mut unknown) = (None, false);
         for name in names.take(NAMES_MAX) {

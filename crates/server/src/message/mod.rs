@@ -10,6 +10,7 @@ mod outbound;
 mod reader;
 mod reading;
 mod reservations;
+mod signatures;
 
 pub(crate) use deferrals::Deferrals;
 pub(crate) use line_checks::LineChecks;
@@ -17,3 +18,4 @@ pub(crate) use outbound::{Content, LoadError, OutboundMessage};
 pub(crate) use reader::MessageReader;
 pub(crate) use reading::{ReadError, Reading};
 pub(crate) use reservations::{Purpose, Reservations};
+pub(crate) use signatures::Signatures;

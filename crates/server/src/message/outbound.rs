@@ -37,6 +37,8 @@ pub(crate) struct OutboundMessage {
     pub(crate) content_bytes: u64,
     /// The content, or where it is read.
     pub(crate) content: Content,
+    /// Signature fields that are sent before the content.
+    pub(crate) signature: Option<Bytes>,
 }
 
 /// Where the content comes from.
@@ -132,7 +134,8 @@ impl OutboundMessage {
     fn in_memory(part: UncommittedPart) -> Self {
         let UncommittedPart { envelope, positions, recipients_left, content } = part;
         let content_bytes = content.len() as u64;
-        Self { envelope, positions, recipients_left, content_bytes, content: Content::Here(VecDeque::from([content])) }
+        let content = Content::Here(VecDeque::from([content]));
+        Self { envelope, positions, recipients_left, content_bytes, content, signature: None }
     }
 
     fn assemble(
@@ -159,7 +162,12 @@ impl OutboundMessage {
         if positions.is_empty() {
             return Err(LoadError::Nothing);
         }
-        Ok(Self { envelope, positions, recipients_left, content_bytes: stored.body_bytes, content })
+        Ok(Self { envelope, positions, recipients_left, content_bytes: stored.body_bytes, content, signature: None })
+    }
+
+    /// Returns the octets that are sent: signature fields and content. Before the first piece.
+    pub(crate) fn sent_bytes(&self) -> u64 {
+        self.signature.as_ref().map_or(0, |fields| fields.len() as u64) + self.content_bytes
     }
 
     /// Leaves recipients out.
@@ -171,13 +179,16 @@ impl OutboundMessage {
         self.positions.retain(|_| these.next() == Some(&true));
     }
 
-    /// Returns the next piece of the content; `None` behind its end.
+    /// Returns the next piece of signature fields and content; `None` behind the end.
     ///
     /// # Errors
     /// The spool cannot read it.
     /// # Cancel safety
     /// No: a piece may be lost.
     pub(crate) async fn next_piece(&mut self, reading: &Reading) -> Result<Option<Bytes>, ReadError> {
+        if let Some(signature) = self.signature.take() {
+            return Ok(Some(signature));
+        }
         let read = match &mut self.content {
             Content::Here(pieces) => return Ok(pieces.pop_front()),
             Content::Stored { read } => read,

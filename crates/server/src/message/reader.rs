@@ -1,6 +1,6 @@
 //! The places where a message can be, and the recipients that may not be tried now.
 
-use super::{LineChecks, Reading, Reservations};
+use super::{LineChecks, Reading, Reservations, Signatures};
 use crate::intake::uncommitted::UncommittedMessages;
 use spool::Spool;
 use std::sync::Arc;
@@ -17,6 +17,8 @@ pub(crate) struct MessageReader {
     pub(crate) reservations: Reservations,
     /// Which stored messages have long lines.
     pub(crate) line_checks: LineChecks,
+    /// Signatures of stored messages.
+    pub(crate) signatures: Signatures,
 }
 
 impl MessageReader {
@@ -28,6 +30,7 @@ impl MessageReader {
             early: UncommittedMessages::default(),
             reservations: Reservations::default(),
             line_checks: LineChecks::default(),
+            signatures: Signatures::default(),
         }
     }
 }

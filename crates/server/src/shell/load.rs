@@ -3,6 +3,7 @@
 use super::start_error::StartError;
 use crate::auth::Authenticator;
 use crate::config::{self, Config, ListenTls, Loaded};
+use crate::signing::SigningKeys;
 use crate::tls::Acceptor;
 use std::fmt;
 use std::fs::File;
@@ -43,11 +44,25 @@ pub(super) fn load_tls(config: &Config, warnings: &mut Vec<String>) -> Result<Op
     }
 }
 
-/// Warns of files of TLS that root has read and this user, which the process has become, cannot read again.
+/// Reads the keys of DKIM signatures.
+pub(super) fn load_signing_keys(config: &Config) -> Result<Arc<SigningKeys>, StartError> {
+    SigningKeys::load(&config.dkim).map(Arc::new).map_err(|faults| {
+        let faults: Vec<String> = faults.iter().map(|fault| format!("dkim.key.file: {fault}")).collect();
+        StartError::Config(lines(&faults))
+    })
+}
+
+/// Warns of files of TLS and DKIM that root has read and this user, which the process has become, cannot read again.
 pub(super) fn unreadable_files(config: &Config, user: &str) -> Vec<String> {
     let tls = &config.tls;
     let of = |key, files: &'_ [PathBuf]| files.iter().map(move |path| (key, path.clone())).collect::<Vec<_>>();
-    let files = [of("tls.certificate", &tls.certificate), of("tls.key", &tls.key), of("tls.client_ca", &tls.client_ca)];
+    let dkim: Vec<PathBuf> = config.dkim.keys.iter().map(|key| key.file.clone()).collect();
+    let files = [
+        of("tls.certificate", &tls.certificate),
+        of("tls.key", &tls.key),
+        of("tls.client_ca", &tls.client_ca),
+        of("dkim.key.file", &dkim),
+    ];
     let denied = |path: &PathBuf| File::open(path).is_err_and(|error| error.kind() == ErrorKind::PermissionDenied);
     let denied = files.into_iter().flatten().filter(|(_, path)| denied(path));
     denied.map(|(key, path)| config::unreadable_by_server(key, &path, user)).collect()

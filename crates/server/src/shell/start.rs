@@ -9,7 +9,9 @@
 //! `server.shutdown_grace`. Then the spool is closed, which writes staged results, and the process ends with status
 //! 0. No accepted message depends on any of this: it was durable before its 250.
 
-use super::load::{joined_by, lines, load_tls, open_authenticator, threads, unreadable_files, with_places};
+use super::load::{
+    joined_by, lines, load_signing_keys, load_tls, open_authenticator, threads, unreadable_files, with_places,
+};
 use super::server::{Server, ShutdownSummary};
 use super::source::ConfigSource;
 use super::start_error::StartError;
@@ -35,6 +37,7 @@ use crate::routing::{self, Routing};
 use crate::screen;
 use crate::server_clock::ServerClock;
 use crate::settle::Reasons;
+use crate::signing::SigningKeys;
 use crate::sink::Behaviour;
 use crate::tls::{Acceptor, Connector};
 use mail::{Node, QueueId, QueueIds};
@@ -65,6 +68,7 @@ pub struct Prepared {
     manager: systemd::Manager,
     authenticator: Option<Arc<Authenticator>>,
     tls: Option<Arc<Acceptor>>,
+    signing: Arc<SigningKeys>,
     open_files_max: u64,
     behaviour: Option<Behaviour>,
     /// Delivers to users; none in a sink.
@@ -100,6 +104,7 @@ impl Prepared {
         let config = &prepared.config;
         prepared.authenticator = open_authenticator(config)?;
         prepared.tls = load_tls(config, &mut prepared.warnings)?;
+        prepared.signing = load_signing_keys(config)?;
         let plan = privileges::plan(machine::is_root(), &config.server.user, &config.server.group, &read_accounts()?)?;
         prepared.warnings.extend(plan.warning());
         let account = match &plan {
@@ -173,6 +178,7 @@ impl Prepared {
             manager: handover.manager,
             authenticator: None,
             tls: None,
+            signing: Arc::default(),
             open_files_max,
             behaviour: None,
             local_delivery: None,
@@ -264,8 +270,8 @@ impl Prepared {
         let maps = self.load_maps()?;
         let screen = screen::load(config, &routing::load::trust(config))
             .map_err(|faults| StartError::Config(lines(&with_places(self.loaded.as_deref(), faults))))?;
-        let live =
-            ActiveConfig::new(config.clone(), self.authenticator.take()).with_reasons(reasons).with_screen(screen);
+        let live = ActiveConfig::new(config.clone(), self.authenticator.take());
+        let live = live.with_reasons(reasons).with_screen(screen).with_signing(Arc::clone(&self.signing));
         let clock = opened.map(|_| Arc::clone(&server_clock));
         let context = Arc::new(Context::new(message_store, log, live, maps.routing, resolver, clock));
         let hosts = Arc::new(hosts);

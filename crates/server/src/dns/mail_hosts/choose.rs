@@ -111,7 +111,7 @@ pub(super) fn candidates(domain: &str, found: &RecordSet) -> Result<Vec<HostCand
     let exchanges = || {
         found.records.iter().filter_map(|data| match data {
             Data::Exchange { preference, name } => Some((*preference, &**name)),
-            Data::Address(_) | Data::Name(_) => None,
+            Data::Address(_) | Data::Name(_) | Data::Text(_) => None,
         })
     };
     // RFC 7505 §3; beside other records it means nothing, and is no host name either

@@ -18,6 +18,7 @@ use crate::log;
 use crate::lookup::Lookups;
 use crate::routing;
 use crate::screen::{self, Screen};
+use crate::signing::{KeyFileError, SigningKeys};
 use crate::tls::{Acceptor, TlsProblem};
 use observe::Event;
 use observe::reason::Rules;
@@ -98,6 +99,7 @@ impl Server {
         let lookups = Arc::new(Lookups::after(&config, &self.context.routing.load().lookups()));
         let maps = routing::load::load(&config, &lookups, Some(&self.context.routing.load_full()));
         let maps = maps.map_err(|faults| Refused::because(lines(&with_places(Some(&loaded), faults))))?;
+        let (signing, notes) = reload_signing_keys(&old, &config)?;
         let added = self.bind_added(&config)?;
         // The last step that can fail, since it takes effect by itself: open connections too get the new certificate
         // at their handshake, and tickets stay valid.
@@ -109,6 +111,7 @@ impl Server {
             }
             None => load_tls(&config, &mut of_tls).map_err(|error| Refused::because(error.to_string()))?,
         };
+        of_tls.extend(notes);
         Ok(PreparedReload {
             differences,
             warnings: loaded.warnings.iter().map(config::Problem::line).collect(),
@@ -123,13 +126,14 @@ impl Server {
             added,
             tls,
             of_tls,
+            signing,
         })
     }
 
     /// Puts a prepared configuration in force. No step of it fails.
     fn put_in_force(self: &Arc<Self>, prepared: PreparedReload) -> Reloaded {
-        let PreparedReload { old, config, authenticator, reasons, screen, log, resolver, maps, added, tls, .. } =
-            prepared;
+        let PreparedReload { old, config, authenticator, reasons, screen, log, resolver, .. } = prepared;
+        let (maps, added, tls, signing) = (prepared.maps, prepared.added, prepared.tls, prepared.signing);
         if let Some(authenticator) = &authenticator {
             authenticator.count_attempts(&config.auth, &config.accept.exempt, old.authenticator.as_deref());
         }
@@ -152,6 +156,7 @@ impl Server {
             self.open(address, ListenerProfile::new(&config, &listen, authenticator.as_deref(), tls.as_ref()), sockets);
         }
         let live = ActiveConfig::new(config, authenticator).with_reasons(reasons).with_screen(screen);
+        let live = live.with_signing(signing);
         self.context.live.store(Arc::new(live));
         self.outbound.hosts.set_limits(&self.context.live.load().config);
         self.reconfigure_dispatch(&renewal);
@@ -200,6 +205,18 @@ fn reload_certificates(acceptor: &Acceptor, old: &Config, config: &Config) -> Re
     }
 }
 
+/// Reads the keys of DKIM signatures anew, with the same exception. Returns notes on them, too.
+fn reload_signing_keys(old: &ActiveConfig, config: &Config) -> Result<(Arc<SigningKeys>, Vec<String>), Refused> {
+    match SigningKeys::load(&config.dkim) {
+        Ok(keys) => Ok((Arc::new(keys), Vec::new())),
+        Err(faults) if old.config.dkim == config.dkim && faults.iter().all(KeyFileError::is_denied) => {
+            let kept = |fault: &KeyFileError| format!("dkim.key.file: {fault}; the old keys stay until a restart");
+            Ok((Arc::clone(&old.signing), faults.iter().map(kept).collect()))
+        }
+        Err(faults) => Err(Refused::because(lines(&faults))),
+    }
+}
+
 /// A changed configuration with everything that it needs, before it is in force.
 struct PreparedReload {
     differences: Vec<config::Difference>,
@@ -218,8 +235,9 @@ struct PreparedReload {
     /// New addresses and their sockets.
     added: Vec<(SocketAddr, Listen, Vec<Socket>)>,
     tls: Option<Arc<Acceptor>>,
-    /// Notes on certificates.
+    /// Notes on certificates and keys.
     of_tls: Vec<String>,
+    signing: Arc<SigningKeys>,
 }
 
 /// The changes of a successful reload.

@@ -1,0 +1,148 @@
+//! DKIM signatures of mail that leaves (RFC 6376, RFC 8463).
+//!
+//! A message is signed when an attempt sends it, in the form in which it is sent: after it was made 7-bit or its lines
+//! were shortened for this next hop ([decision 0021](../../../../docs/decisions/0021-signatures-belong-to-the-attempt.md)).
+//! The spool has no signatures. [`SigningKeys`] has the keys; `deliver` decides whose mail is signed, and reads the
+//! content. What a signature covers, and its text, is the concern of [`filter::dkim`].
+
+mod key_file;
+
+pub use key_file::{GenerateError, KeyFileError, NewKey, PrivateKey};
+
+use aws_lc_rs::digest;
+use base64ct::{Base64, Encoding as _};
+use bytes::Bytes;
+use ::config::{Dkim, DkimKey};
+use filter::dkim::canonical::{CanonicalBody, Canonicalization};
+use filter::dkim::signing::{SignatureValues, SignedFields, Unsigned, author_domain};
+use mail::header::{HeaderSection, LineEnd};
+use mail::DomainName;
+use std::sync::Arc;
+
+/// A key and its place in the DNS.
+#[derive(Debug)]
+struct SigningKey {
+    domain: DomainName,
+    selector: String,
+    key: PrivateKey,
+}
+
+/// The keys that sign.
+#[derive(Debug, Default)]
+pub struct SigningKeys(Vec<SigningKey>);
+
+impl SigningKeys {
+    /// Reads the keys of a configuration. Blocks on the disk.
+    ///
+    /// # Errors
+    /// Keys that cannot be read, or cannot sign. All of them are named.
+    pub fn load(settings: &Dkim) -> Result<Self, Vec<KeyFileError>> {
+        let (mut keys, mut faults) = (Vec::new(), Vec::new());
+        for DkimKey { domain, selector, file, sign } in &settings.keys {
+            match PrivateKey::read(file) {
+                Ok(key) if *sign => {
+                    keys.push(SigningKey { domain: domain.clone(), selector: selector.clone(), key });
+                }
+                Ok(_) => {}
+                Err(fault) => faults.push(fault),
+            }
+        }
+        if faults.is_empty() { Ok(Self(keys)) } else { Err(faults) }
+    }
+
+    /// Returns whether nothing is signed.
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Returns the signature fields of a whole message, as an attempt would send them; `None` if it has no key.
+    /// `time`: seconds since 1970.
+    #[must_use]
+    pub fn sign(self: &Arc<Self>, content: &[u8], time: u64) -> Option<Bytes> {
+        let header = HeaderSection::read(content, LineEnd::Crlf);
+        let plan = self.for_message(&header)?;
+        let mut body = BodyHash::new();
+        body.push(content.get(header.body_offset()..).unwrap_or_default());
+        plan.sign(body, time)
+    }
+
+    /// Returns the keys for a message, if there are some: those of the longest domain that the author is in.
+    pub(crate) fn for_message(self: &Arc<Self>, header: &HeaderSection<'_>) -> Option<SigningPlan> {
+        let author = author_domain(header)?;
+        let fitting = || (0..).zip(&self.0).filter(|(_, key)| is_in(author.ascii(), key.domain.ascii()));
+        let longest = fitting().map(|(_, key)| key.domain.ascii().len()).max()?;
+        let keys = fitting().filter(|(_, key)| key.domain.ascii().len() == longest).map(|(at, _)| at).collect();
+        let fields = SignedFields::of(header)?;
+        Some(SigningPlan { keys: Arc::clone(self), chosen: keys, fields })
+    }
+}
+
+/// Returns whether a domain is another one or below it. Both are in lower case.
+fn is_in(domain: &str, of: &str) -> bool {
+    domain.strip_suffix(of).is_some_and(|before| before.is_empty() || before.ends_with('.'))
+}
+
+/// The keys that sign a message, and the fields that they cover.
+#[derive(Debug)]
+pub(crate) struct SigningPlan {
+    keys: Arc<SigningKeys>,
+    /// Positions of the keys.
+    chosen: Vec<usize>,
+    fields: SignedFields,
+}
+
+impl SigningPlan {
+    /// Returns a signature field for each key, to be put before the header section. `time`: seconds since 1970. `None`:
+    /// the library fails.
+    pub(crate) fn sign(&self, body: BodyHash, time: u64) -> Option<Bytes> {
+        let body_hash = body.finish();
+        let mut fields = String::new();
+        for SigningKey { domain, selector, key } in self.chosen.iter().filter_map(|at| self.keys.0.get(*at)) {
+            let (algorithm, domain) = (key.algorithm(), domain.ascii());
+            let values = SignatureValues { algorithm, domain, selector, time, body_hash: &body_hash };
+            let unsigned = Unsigned::new(&self.fields, &values);
+            let signature = key.sign(&unsigned.signed_octets())?;
+            fields.push_str(&unsigned.complete(&signature));
+        }
+        Some(Bytes::from(fields))
+    }
+}
+
+/// The hash of a body while it is read.
+#[derive(Debug)]
+pub(crate) struct BodyHash {
+    body: CanonicalBody,
+    digest: Digest,
+}
+
+/// The state of a SHA-256 digest.
+struct Digest(digest::Context);
+
+impl std::fmt::Debug for Digest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("SHA-256")
+    }
+}
+
+impl BodyHash {
+    /// Begins a body.
+    pub(crate) fn new() -> Self {
+        let digest = Digest(digest::Context::new(&digest::SHA256));
+        Self { body: CanonicalBody::new(Canonicalization::Relaxed), digest }
+    }
+
+    /// Takes the next piece of the body.
+    pub(crate) fn push(&mut self, piece: &[u8]) {
+        let Self { body, digest } = self;
+        body.push(piece, &mut |octets| digest.0.update(octets));
+    }
+
+    fn finish(self) -> String {
+        let Self { body, mut digest } = self;
+        body.finish(&mut |octets| digest.0.update(octets));
+        Base64::encode_string(digest.0.finish().as_ref())
+    }
+}
+
+#[cfg(test)]
+mod tests;
