@@ -24,4 +24,6 @@ pub mod receiver;
 pub mod relay_bench;
 #[cfg(feature = "rigs")]
 mod side_by_side;
+#[cfg(feature = "rigs")]
+pub mod sign_bench;
 pub mod storm;

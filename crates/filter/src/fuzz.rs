@@ -2,29 +2,40 @@
 //!
 //! The test `fuzz_bodies` drives them with generated input in every run; a fuzzer's targets call the same functions.
 
-use mail::header::LineEnd;
+use mail::header::{HeaderSection, LineEnd};
 
 use crate::milter::{
     Actions, Agreement, EditLimits, HeaderField, MilterSession, Offer, PacketReader, Received, Sent, Steps,
     apply_header_edits,
 };
+use crate::auth_results::{MethodResult, field, forged};
+use crate::dkim::Algorithm;
+use crate::dkim::canonical::{CanonicalBody, Canonicalization};
+use crate::dkim::key_record::compare;
+use crate::dkim::signing::{SignatureValues, SignedFields, Unsigned, author_domain};
+use crate::dkim::verification::{BodyHashes, Cryptography, DkimCode, KeyVerdict, Signatures};
+use crate::dmarc::{self, DmarcCode, DmarcPolicy, DmarcRequest};
+use crate::dns_question::{DnsAnswer, DnsAnswers, DnsQuestion, DnsRecord, RecordKind};
 use crate::mime::{DamageSet, walk};
 use crate::policy::{PolicyAction, PolicyReplyReader};
 use crate::scanner::spamd::SpamdMethod;
 use crate::scanner::{Response, as_milter_edits, clamd, rspamd, spamd};
+use crate::spf::{self, SpfRequest};
 use crate::{Limits, Message, Recipient, RuleSet, header_text};
 
 /// A body and its name.
 pub type Body = (&'static str, fn(&[u8]));
 
 /// All bodies.
-pub const BODIES: [Body; 6] = [
+pub const BODIES: [Body; 8] = [
     ("rules", rules),
     ("mime", mime),
     ("header_words", header_words),
     ("milter", milter_replies),
     ("policy", policy_replies),
     ("scanners", scanner_replies),
+    ("sender_records", sender_records),
+    ("signatures", signatures),
 ];
 
 /// Rule files: problems have a line of the file, and a sound set can be evaluated.
@@ -171,4 +182,103 @@ fn assert_whole(fields: &[HeaderField]) {
         );
         assert!(!field.name.is_empty() && field.name.iter().all(u8::is_ascii_graphic));
     }
+}
+
+/// The most questions that a check of one sender has: what ten terms of SPF, ten names each, and two walks up the tree
+/// need.
+const QUESTIONS_MAX: usize = 250;
+
+/// Calls a check with answers from lines of a text, the same lines for each name, until it has a result.
+fn answered<T>(text: &str, mut check: impl FnMut(&DnsAnswers) -> Result<T, DnsQuestion>) -> T {
+    let mut answers = DnsAnswers::default();
+    for _ in 0..QUESTIONS_MAX {
+        match check(&answers) {
+            Ok(result) => return result,
+            Err(question) => {
+                let lines = text.lines().map(str::to_owned);
+                let records: Vec<DnsRecord> = match question.kind {
+                    RecordKind::Txt => lines.map(DnsRecord::Text).collect(),
+                    RecordKind::Mx => lines.map(DnsRecord::Exchange).collect(),
+                    RecordKind::Ptr => lines.map(DnsRecord::Name).collect(),
+                    RecordKind::A | RecordKind::Aaaa => {
+                        lines.filter_map(|line| line.parse().ok().map(DnsRecord::Address)).collect()
+                    }
+                };
+                let answer = if records.len() > 40 { DnsAnswer::Failed } else { DnsAnswer::Records(records) };
+                answers.insert(question, answer);
+            }
+        }
+    }
+    panic!("a check asks without end")
+}
+
+/// Records of SPF, DMARC and DKIM keys: each check has a result after a bounded number of questions, a result other
+/// than `fail` asks for nothing, and text of strangers stays within its field.
+pub fn sender_records(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    let name = text.lines().next().unwrap_or_default();
+    let request = SpfRequest {
+        ip: if data.len().is_multiple_of(2) { [192, 0, 2, 1].into() } else { [0x2001, 0xdb8, 0, 0, 0, 0, 0, 1].into() },
+        helo: name,
+        sender: &format!("a@{}", if name.contains('.') { name } else { "a.example" }),
+        receiver: "mx.example",
+        time: 0,
+    };
+    let found = answered(&text, |answers| spf::check(&request, answers));
+    let request = DmarcRequest { author: "a.b.example", passed: &[], is_open: false };
+    let dmarc = answered(&text, |answers| dmarc::check(&request, answers));
+    assert!(dmarc.code == DmarcCode::Fail || dmarc.policy == DmarcPolicy::None);
+    let lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    let _state = compare(&lines, Algorithm::RsaSha256, "QUJD");
+    let properties = vec![("smtp.mailfrom", text.clone().into_owned())];
+    let result = MethodResult { method: "spf", code: found.code.name(), reason: found.reason, properties };
+    let written = field("mx.example", &[result]);
+    let header = HeaderSection::read(written.as_bytes(), LineEnd::Crlf);
+    assert!(written.is_ascii() && header.items().count() == 1 && header.fields().count() == 1, "{written}");
+    assert_eq!(forged(&header, "mx.example"), [0]);
+}
+
+/// Takes every signature whose text is its key.
+struct AnySignature;
+
+impl Cryptography for AnySignature {
+    fn base64(&self, text: &str) -> Option<Vec<u8>> {
+        Some(text.as_bytes().to_vec())
+    }
+
+    fn verify(&self, _: Algorithm, key: &[u8], _: &[u8], signature: &[u8]) -> KeyVerdict {
+        if key == signature { KeyVerdict::Good } else { KeyVerdict::Bad }
+    }
+}
+
+/// Messages with signatures: each is judged, a signature of ours is one field that can be read, and a canonical body
+/// stays as it is.
+pub fn signatures(data: &[u8]) {
+    let header = HeaderSection::read(data, LineEnd::Crlf);
+    let received = Signatures::of(&header, 1_000);
+    let results = answered("v=DKIM1; p=x", |answers| received.verify(&BodyHashes::default(), answers, &AnySignature));
+    assert!(results.iter().all(|one| (one.code == DkimCode::Pass) == one.reason.is_empty()));
+    let canonical = |body: &[u8]| {
+        let (mut canonical, mut found) = (CanonicalBody::new(Canonicalization::Relaxed), Vec::new());
+        canonical.push(body, &mut |octets| found.extend_from_slice(octets));
+        canonical.finish(&mut |octets| found.extend_from_slice(octets));
+        found
+    };
+    let once = canonical(data);
+    assert!(canonical(&once) == once);
+    let _author = author_domain(&header);
+    let Some(fields) = SignedFields::of(&header) else { return };
+    let values = SignatureValues {
+        algorithm: Algorithm::Ed25519Sha256,
+        domain: "a.example",
+        selector: "s",
+        time: 1_000,
+        body_hash: "hash",
+    };
+    let text = Unsigned::new(&fields, &values).complete("x");
+    let own = HeaderSection::read(text.as_bytes(), LineEnd::Crlf);
+    let again = Signatures::of(&own, 1_000);
+    let hashes = BodyHashes { relaxed: "hash".to_owned(), ..BodyHashes::default() };
+    let results = answered("k=ed25519; p=x", |answers| again.verify(&hashes, answers, &AnySignature));
+    assert!(results.len() == 1 && results.iter().all(|one| one.code == DkimCode::Pass), "{results:?} {text}");
 }

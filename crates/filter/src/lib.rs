@@ -12,6 +12,10 @@
 //! | the MTA's side of the milter protocol | [`milter`] |
 //! | Postfix's policy delegation protocol | [`policy`] |
 //! | the protocols of clamd, spamd and rspamd | [`scanner`] |
+//! | the right of a client to send for a domain (SPF) | [`spf`], which asks the DNS by [`dns_question`] |
+//! | the field Authentication-Results | [`auth_results`] |
+//! | the wish of a domain for mail in its name (DMARC) | [`dmarc`] |
+//! | the chain of results of relays before us (ARC) | [`arc`] |
 //! | DKIM signatures and key records, without cryptography | [`dkim`] |
 //!
 //! # Design
@@ -38,8 +42,12 @@
 #![forbid(unsafe_code)]
 
 mod action;
+pub mod arc;
+pub mod auth_results;
 mod condition;
 pub mod dkim;
+pub mod dmarc;
+pub mod dns_question;
 mod domains;
 pub mod edit;
 mod evaluate;
@@ -59,6 +67,7 @@ mod reply_text;
 mod rules;
 pub mod scanner;
 pub mod script;
+pub mod spf;
 mod texts;
 
 pub use action::{Action, Final, HeaderEdit, Keeper};

@@ -1,6 +1,8 @@
 //! `mailrace dkim`: makes keys for signatures, prints their DNS records, and compares the records in the DNS with the
 //! keys.
 
+mod verify;
+
 use crate::config_commands::Source;
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
@@ -8,7 +10,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use filter::dkim::key_record::{RecordState, compare, record_name, record_text, strings, zone_line};
 use mail::DomainName;
 use serde_json::json;
-use server::config::{DkimKey, render};
+use server::config::{Config, DkimKey, Dns, render};
 use server::dns::Resolver;
 use server::signing::{NewKey, PrivateKey};
 use std::fs::OpenOptions;
@@ -25,6 +27,7 @@ Examples:
   mailrace dkim generate --domain example.com --selector s2026 --out /etc/mailrace/dkim/s2026.pem
   mailrace dkim dns --domain example.com --selector s2026 /etc/mailrace/dkim/s2026.pem
   mailrace dkim check
+  mailrace dkim verify --client 192.0.2.1 --helo mx.example.com --sender a@example.com message.eml
 
 Exit status:
    0  done; every key that signs is in the DNS
@@ -35,7 +38,7 @@ Exit status:
   75  the DNS gives no answer now
   78  the configuration or a key has an error";
 
-/// Whoever can read a key can sign in the name of the domain.
+/// A process that can read a key signs in the name of the domain: only owner and group may.
 const KEY_MODE: u32 = 0o640;
 
 #[derive(Debug, Subcommand)]
@@ -46,6 +49,8 @@ pub(crate) enum DkimCommand {
     Dns(DnsArguments),
     /// Compare the keys of the configuration with their DNS records
     Check(DkimCheckArguments),
+    /// Verify the signatures of messages, with SPF and DMARC
+    Verify(verify::VerifyArguments),
 }
 
 #[derive(Debug, Args)]
@@ -106,6 +111,7 @@ pub(crate) fn run(command: DkimCommand) -> Result<Exit, Failure> {
         DkimCommand::Generate(arguments) => generate(&arguments),
         DkimCommand::Dns(arguments) => dns(&arguments),
         DkimCommand::Check(arguments) => check(&arguments),
+        DkimCommand::Verify(arguments) => verify::run(&arguments),
     }
 }
 
@@ -199,9 +205,20 @@ fn dns(arguments: &DnsArguments) -> Result<Exit, Failure> {
 }
 
 /// Returns the keys of the configuration, and how names are looked up.
-fn keys_of(source: &Source) -> Result<(Vec<DkimKey>, server::config::Dns), Failure> {
+fn keys_of(source: &Source) -> Result<(Vec<DkimKey>, Dns), Failure> {
+    let config = config_of(source)?;
+    Ok((config.dkim.keys, config.dns))
+}
+
+/// Returns the name of this host, and how names are looked up.
+fn settings_of(source: &Source) -> Result<(String, Dns), Failure> {
+    let config = config_of(source)?;
+    Ok((config.hostname, config.dns))
+}
+
+fn config_of(source: &Source) -> Result<Config, Failure> {
     match source.open()? {
-        Ok(loaded) => Ok((loaded.config.dkim.keys, loaded.config.dns)),
+        Ok(loaded) => Ok(loaded.config),
         Err(problems) => {
             eprint!("{}", render(&problems));
             Err(Failure::new(Exit::Config, "the configuration has errors; correct them first"))
@@ -209,15 +226,21 @@ fn keys_of(source: &Source) -> Result<(Vec<DkimKey>, server::config::Dns), Failu
     }
 }
 
-fn check(arguments: &DkimCheckArguments) -> Result<Exit, Failure> {
-    let (keys, settings) = keys_of(&arguments.source)?;
+/// Makes a resolver, and what drives it.
+fn resolver(settings: &Dns) -> Result<(tokio::runtime::Runtime, Resolver), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::io("the runtime", &error))?;
-    let (mut output, mut exit) = (Output::new(), Exit::Ok);
     let resolver = {
         let _inside = runtime.enter();
-        Resolver::new(&settings).map_err(|error| Failure::new(Exit::Config, error.to_string()))?
+        Resolver::new(settings).map_err(|error| Failure::new(Exit::Config, error.to_string()))?
     };
+    Ok((runtime, resolver))
+}
+
+fn check(arguments: &DkimCheckArguments) -> Result<Exit, Failure> {
+    let (keys, settings) = keys_of(&arguments.source)?;
+    let (runtime, resolver) = resolver(&settings)?;
+    let (mut output, mut exit) = (Output::new(), Exit::Ok);
     if keys.is_empty() && !arguments.json {
         output.print_line("no [[dkim.key]] in the configuration: nothing is signed");
     }

@@ -81,6 +81,9 @@ impl ActiveConfig {
     /// Returns the same, with what judges the content of mail.
     pub(crate) fn with_screen(mut self, screen: Option<Arc<Screen>>) -> Self {
         self.screen = screen;
+        self
+    }
+
     /// Returns the same, with keys that sign.
     pub(crate) fn with_signing(mut self, keys: Arc<SigningKeys>) -> Self {
         self.signing = keys;

@@ -41,7 +41,7 @@ pub fn strings(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// What the DNS says about a key, compared with the key.
+/// The record of a key in the DNS, compared with the key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RecordState {
     /// The record has this key.

@@ -5,6 +5,7 @@
 //! | canonical form of a body while it comes, and of header fields | [`canonical`] |
 //! | a new DKIM-Signature field: the fields that it covers, the octets that are signed, its text | [`signing`] |
 //! | key records in the DNS: text, strings of a zone file, and comparison | [`key_record`] |
+//! | verification of the signatures of a message | [`verification`] |
 //! | lists of tags | [`tags`] |
 //!
 //! The caller hashes and signs: this crate has no cryptography.
@@ -13,6 +14,7 @@ pub mod canonical;
 pub mod key_record;
 pub mod signing;
 pub mod tags;
+pub mod verification;
 
 /// The algorithm of a signature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -3,7 +3,7 @@
 use filter::fuzz::BODIES;
 use proptest::prelude::*;
 
-const PIECES: [&str; 73] = [
+const PIECES: [&str; 93] = [
     "rule a {\n",
     "rule b { reject }\n",
     "match any {\n",
@@ -77,6 +77,26 @@ const PIECES: [&str; 73] = [
     "{\"X\":{\"value\":\"y\",\"order\":0}}}}",
     "\"",
     "}",
+    "v=spf1 ",
+    "include:%{d} ",
+    "a:%{l1r-}.example ",
+    "mx ",
+    "ptr ",
+    "redirect=",
+    "exp=%{p2}.example ",
+    "-all\n",
+    "ip4:192.0.2.0/24 ",
+    "a.example\n",
+    "v=DMARC1; p=reject",
+    "; sp=none; psd=y; t=y\n",
+    "DKIM-Signature: ",
+    "v=1; a=rsa-sha256; d=a.example; s=s; h=from; bh=; b=x",
+    "c=relaxed/relaxed",
+    "l=1",
+    "From: <a@b.example>\r\n",
+    "Subject: x\r\n\ty\r\n",
+    "Authentication-Results: ",
+    "mx.example (",
 ];
 
 proptest! {

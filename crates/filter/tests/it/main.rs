@@ -7,6 +7,7 @@ mod complaints;
 mod examples;
 mod fuzz_bodies;
 mod prefilter;
+mod spf;
 
 use filter::{Evaluation, Limits, Message, Recipient, RuleSet};
 use mail::header::LineEnd;

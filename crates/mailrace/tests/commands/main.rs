@@ -8,6 +8,7 @@ mod auth;
 mod config;
 mod control;
 mod demo;
+mod dkim;
 mod filter;
 mod import;
 mod ldap;

@@ -1,7 +1,7 @@
 //! DKIM signatures as next hops get them: other implementations verify them, whatever form the content has, and see
 //! each change.
 
-use crate::hop::{Hop, Mail, Manners};
+use crate::hop::{Act, At, Hop, Mail, Manners, Moment};
 use crate::world::{ends_empty, relay, send};
 use std::path::Path;
 use std::process::Command;
@@ -174,7 +174,11 @@ fn other_implementations_verify_signatures_and_see_changes() {
 fn mail_of_others_is_not_signed_and_reports_are() {
     let place = tempfile::tempdir().expect("a directory");
     let keys = [key(place.path(), "ed", "ed25519")];
-    let hop = Hop::good();
+    let refuses = |moment: &Moment<'_>| match moment.at {
+        At::Rcpt if moment.line.contains("bad@") => Act::Say("550 5.1.1 no such user"),
+        _ => Act::Well,
+    };
+    let hop = Hop::new(Manners::default().script(refuses));
     let server = relay(&[&hop])
         .set("dkim.key", format!("[{}]", keys[0].value))
         .set("hostname", "\"mx.example.org\"")
@@ -189,13 +193,18 @@ fn mail_of_others_is_not_signed_and_reports_are() {
         send(&server, "a@example.org", &["b@d.test"], &content(from));
         assert!(!is_signed(number + 1), "{from}");
     }
+    // The report about a recipient that is refused comes from mx.example.org.
+    send(&server, "a@client.test", &["bad@d.test"], &content("a@other.test"));
+    let report = hop.wait(5)[4].text();
+    assert!(report.contains("\r\nFrom: Mail Delivery System <MAILER-DAEMON@mx.example.org>"), "{report}");
+    assert!(report.starts_with("DKIM-Signature: v=1; a=ed25519-sha256; c=relaxed/relaxed; d=example.org;"), "{report}");
     // A stranger may send to d.test, in the name of anybody.
     let mut client = testkit::client::greeted(server.address());
     client.expect("XCLIENT ADDR=192.0.2.7 NAME=[UNAVAILABLE]", "220");
     client.expect("EHLO stranger.test", "250");
     crate::world::send_over(&mut client, "a@example.org", &["b@d.test"], &content("a@example.org"));
     client.quit();
-    assert!(!is_signed(4), "mail of a stranger");
+    assert!(!is_signed(5), "mail of a stranger");
     ends_empty(server);
 }
 

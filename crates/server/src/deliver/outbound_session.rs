@@ -7,10 +7,9 @@
 use super::connect::{next_hop, refused};
 use super::connect_error::ConnectError;
 use super::link::{Link, Next};
-use super::signature::ContentForm;
 use super::{AttemptWork, answers, extensions, learn, peer};
 use crate::dispatch::ConnectionSignal;
-use crate::message::Content;
+use crate::message::{Content, ContentForm};
 use crate::message::{LoadError, OutboundMessage, ReadError};
 use crate::sabotage::{Sabotage, is_sabotaged};
 use crate::settle::{Attempt, AttemptOutcome, Cause};
@@ -381,8 +380,8 @@ impl OutboundSession<'_> {
         self.open.push_back(OpenTransaction { token, job, outgoing, left_out, unread, began });
     }
 
-    /// Fits a message to the offers of the peer: without SMTPUTF8, in 7 bits or with shorter lines, where it can be; and
-    /// signs it. Returns its transaction, or why the peer cannot take it.
+    /// Fits a message to the offers of the peer: without SMTPUTF8, in 7 bits or with shorter lines, where it can be;
+    /// and signs it. Returns its transaction, or why the peer cannot take it.
     ///
     /// # Errors
     /// The message cannot be read.

@@ -2,27 +2,19 @@
 
 use super::outbound_session::{OutboundSession, Unread};
 use crate::admit::relay::Rights;
-use crate::message::{Content, OutboundMessage};
+use crate::message::{Content, ContentForm, OutboundMessage};
 use crate::signing::{BodyHash, SigningPlan};
 use bytes::Bytes;
 use mail::header::{HeaderSection, LineEnd};
 use mail::{Client, Protocol, QueueId, Received};
 use observe::Event;
 use os::clock;
+use std::sync::Arc;
 
 /// Octets of a stored content that are read at once.
 const PIECE_BYTES: u64 = 256 << 10;
 /// The largest header section of a message that is signed; stored content has no larger one.
 const HEADER_BYTES_MAX: usize = 16 << 20;
-
-/// The form of a content.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ContentForm {
-    /// As it is stored.
-    Stored,
-    /// Converted for this next hop.
-    Converted,
-}
 
 /// Returns whether mail that came like this is mail of our own users: it came from a client that had logged in, from
 /// `relay.from`, from a program of this machine, or it is a report of ours.
@@ -45,11 +37,14 @@ impl OutboundSession<'_> {
     /// Content that is not in memory is read once for all connections that send the message.
     // RFC 6376 §5.3: a signature over content that is converted later fails
     pub(super) async fn sign(&self, outgoing: &mut OutboundMessage, form: ContentForm) -> Result<bool, Unread> {
-        let live = self.work.context.live.load_full();
-        let keys = &live.signing;
-        if keys.is_empty() || !is_own(&outgoing.envelope.received, &live.rights) {
-            return Ok(false);
-        }
+        let keys = {
+            let live = self.work.context.live.load();
+            if live.signing.is_empty() || !is_own(&outgoing.envelope.received, &live.rights) {
+                return Ok(false);
+            }
+            Arc::clone(&live.signing)
+        };
+        let keys = &keys;
         let (id, known) = (outgoing.envelope.id, &self.work.dispatch.messages.signatures);
         let kept = (form == ContentForm::Stored).then(|| known.get(keys, id)).flatten();
         let fields = match kept {
@@ -114,8 +109,7 @@ impl ContentPieces<'_, '_> {
         }
     }
 
-    /// Reads the header section. Returns the result of `use_it`, and the hash of the body with the octets that were read
-    /// of it.
+    /// Reads the header section. Returns the result of `use_it`, and the hash of the octets of the body that were read.
     async fn header<T>(
         &mut self,
         use_it: impl FnOnce(&HeaderSection<'_>) -> Option<T>,

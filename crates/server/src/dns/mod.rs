@@ -40,6 +40,7 @@ use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::net::{DnsError, NetError};
 use hickory_resolver::proto::rr::{Name, RData, RecordType};
 use hickory_resolver::{Hosts, TokioResolver};
+use filter::dns_question::{DnsAnswer, DnsQuestion, DnsRecord, RecordKind};
 use ipnet::IpNet;
 use tokio::sync::watch;
 use tokio::time::{Instant as Timer, timeout_at};
@@ -300,6 +301,37 @@ impl Resolver {
     /// Yes.
     pub async fn a_records_within(&self, name: &str, time_max: Duration) -> Result<Vec<IpAddr>, Failure> {
         self.addresses(name, Kind::A, self.limit(time_max)).await
+    }
+
+    /// Answers a question of sender authentication. Takes `dns.timeout` at most.
+    ///
+    /// # Cancel safety
+    /// Yes; but answers that came until then are lost.
+    pub async fn answer(&self, question: &DnsQuestion) -> DnsAnswer {
+        let kind = match question.kind {
+            RecordKind::A => Kind::A,
+            RecordKind::Aaaa => Kind::Aaaa,
+            RecordKind::Mx => Kind::Mx,
+            RecordKind::Ptr => Kind::Ptr,
+            RecordKind::Txt => Kind::Txt,
+        };
+        let plain = |name: &str| name.strip_suffix('.').unwrap_or(name).to_owned();
+        match self.ask(&question.name, kind, self.limit(self.0.timeout)).await {
+            Ok(found) => DnsAnswer::Records(
+                found
+                    .records
+                    .iter()
+                    .map(|data| match data {
+                        Data::Address(ip) => DnsRecord::Address(*ip),
+                        Data::Exchange { name, .. } => DnsRecord::Exchange(plain(name)),
+                        Data::Name(name) => DnsRecord::Name(plain(name)),
+                        Data::Text(text) => DnsRecord::Text(String::from_utf8_lossy(text).into_owned()),
+                    })
+                    .collect(),
+            ),
+            Err(Failure::BadName) => DnsAnswer::Records(Vec::new()),
+            Err(_) => DnsAnswer::Failed,
+        }
     }
 
     /// Returns the texts of the TXT records of a name, the strings of each joined; none if there are none. Takes

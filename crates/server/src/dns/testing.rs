@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hickory_resolver::proto::op::{Message, MessageType, OpCode, ResponseCode};
-use hickory_resolver::proto::rr::rdata::{A, AAAA, CNAME, MX, NS, PTR, SOA};
+use hickory_resolver::proto::rr::rdata::{A, AAAA, CNAME, MX, NS, PTR, SOA, TXT};
 use hickory_resolver::proto::rr::{Name, RData, Record, RecordType};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
@@ -88,6 +88,12 @@ pub(crate) fn mx(name: &str, preference: u16, host: &str) -> (String, RData) {
 /// Returns a record for [`Server::start`].
 pub(crate) fn cname(name: &str, target: &str) -> (String, RData) {
     (format!("{name}."), RData::CNAME(CNAME(labels(target))))
+}
+
+/// Returns a record for [`Server::start`], its text in strings of at most 255 octets.
+pub(crate) fn txt(name: &str, text: &str) -> (String, RData) {
+    let strings = filter::dkim::key_record::strings(text).map(str::to_owned).collect();
+    (format!("{name}."), RData::TXT(TXT::new(strings)))
 }
 
 fn labels(name: &str) -> Name {

@@ -14,7 +14,7 @@ mod signatures;
 
 pub(crate) use deferrals::Deferrals;
 pub(crate) use line_checks::LineChecks;
-pub(crate) use outbound::{Content, LoadError, OutboundMessage};
+pub(crate) use outbound::{Content, ContentForm, LoadError, OutboundMessage};
 pub(crate) use reader::MessageReader;
 pub(crate) use reading::{ReadError, Reading};
 pub(crate) use reservations::{Purpose, Reservations};

@@ -53,6 +53,15 @@ pub(crate) enum Content {
     },
 }
 
+/// The form of a content that is to be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ContentForm {
+    /// As it is stored.
+    Stored,
+    /// Converted for one next hop.
+    Converted,
+}
+
 /// Why a message is not sent now.
 #[derive(Debug)]
 pub(crate) enum LoadError {

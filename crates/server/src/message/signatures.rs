@@ -1,5 +1,5 @@
-//! Remembers the signatures of stored messages, so that a message for many next hops is signed once and not once for each
-//! of its connections.
+//! Remembers the signatures of stored messages, so that a message for many next hops is signed once and not once for
+//! each of its connections.
 //!
 //! Bounded: a message that was forgotten is signed again. The content of a message never changes; after a reload the
 //! keys may be others.

@@ -130,6 +130,7 @@ impl PrivateKey {
             }
             _ => None,
         };
+        // RFC 8301 §3.2 (gap: keys of 1,024 to 2,047 bits do not sign; the library takes none below 2,048)
         found.ok_or_else(|| {
             refuse(
                 "the key cannot sign: take RSA with 2048 to 8192 bits, or Ed25519; mailrace dkim generate makes one",

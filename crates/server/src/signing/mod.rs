@@ -1,9 +1,11 @@
 //! DKIM signatures of mail that leaves (RFC 6376, RFC 8463).
 //!
-//! A message is signed when an attempt sends it, in the form in which it is sent: after it was made 7-bit or its lines
-//! were shortened for this next hop ([decision 0021](../../../../docs/decisions/0021-signatures-belong-to-the-attempt.md)).
-//! The spool has no signatures. [`SigningKeys`] has the keys; `deliver` decides whose mail is signed, and reads the
-//! content. What a signature covers, and its text, is the concern of [`filter::dkim`].
+//! An attempt signs the message that it sends, in the form in which it is sent: after the content was made 7-bit or its
+//! lines were shortened for this next hop. The spool has no signatures. The page of decision 0021 in `docs/decisions`
+//! has the reasons.
+//!
+//! [`SigningKeys`] has the keys; `deliver` decides which mail is signed, and reads the content. [`filter::dkim`]
+//! chooses the fields that a signature covers, and writes its text.
 
 mod key_file;
 
@@ -32,6 +34,12 @@ struct SigningKey {
 pub struct SigningKeys(Vec<SigningKey>);
 
 impl SigningKeys {
+    /// Makes a set of one key, for measurements.
+    #[must_use]
+    pub fn of_one(domain: DomainName, selector: &str, key: PrivateKey) -> Arc<Self> {
+        Arc::new(Self(vec![SigningKey { domain, selector: selector.to_owned(), key }]))
+    }
+
     /// Reads the keys of a configuration. Blocks on the disk.
     ///
     /// # Errors
@@ -135,6 +143,13 @@ impl BodyHash {
     pub(crate) fn push(&mut self, piece: &[u8]) {
         let Self { body, digest } = self;
         body.push(piece, &mut |octets| digest.0.update(octets));
+    }
+
+    /// Returns the hash of a whole body in base64.
+    pub(crate) fn of(form: Canonicalization, body: &[u8]) -> String {
+        let mut hash = Self { body: CanonicalBody::new(form), ..Self::new() };
+        hash.push(body);
+        hash.finish()
     }
 
     fn finish(self) -> String {

@@ -1,0 +1,139 @@
+//! The field Authentication-Results (RFC 8601): text of ours, and recognition of forged ones.
+
+use mail::header::{HeaderSection, unfold};
+
+/// The longest value of a property or a reason.
+const VALUE_CHARS_MAX: usize = 250;
+/// The name of the field.
+pub const NAME: &str = "Authentication-Results";
+
+/// The result of one method.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MethodResult {
+    /// `spf`, `dkim`, `dmarc`, `iprev`
+    pub method: &'static str,
+    /// `pass`, `fail` and others.
+    pub code: &'static str,
+    /// The reason; empty: none is given. It may be text of a stranger.
+    pub reason: String,
+    /// Properties, as `smtp.mailfrom`, with their values. They may be text of a stranger.
+    pub properties: Vec<(&'static str, String)>,
+}
+
+/// Writes the field with a line end; without results it says `none`.
+// RFC 8601 §2.2
+#[must_use]
+pub fn field(authserv_id: &str, results: &[MethodResult]) -> String {
+    let mut text = format!("{NAME}: {authserv_id}");
+    if results.is_empty() {
+        text.push_str("; none");
+    }
+    for MethodResult { method, code, reason, properties } in results {
+        text.push_str(&format!(";\r\n\t{method}={code}"));
+        if !reason.is_empty() {
+            text.push_str(&format!(" reason={}", quoted(reason)));
+        }
+        for (name, value) in properties {
+            text.push_str(&format!("\r\n\t {name}={}", value_of(value)));
+        }
+    }
+    text.push_str("\r\n");
+    text
+}
+
+/// Returns a value as it may stand behind an equals sign: a token, an address, or a quoted text.
+fn value_of(value: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`{|}~@:".contains(c);
+    if !value.is_empty() && value.len() <= VALUE_CHARS_MAX && value.chars().all(is_plain) {
+        return value.to_owned();
+    }
+    quoted(value)
+}
+
+fn quoted(value: &str) -> String {
+    let safe = value.chars().take(VALUE_CHARS_MAX).map(|c| match c {
+        '"' | '\\' => '\'',
+        ' '..='~' => c,
+        _ => '?',
+    });
+    format!("\"{}\"", safe.collect::<String>())
+}
+
+/// Returns the positions of fields in a header section that claim to be of this server, the first field has position
+/// 0. Only this server may use its name, so they are forged.
+// RFC 8601 §5
+#[must_use]
+pub fn forged(header: &HeaderSection<'_>, authserv_id: &str) -> Vec<usize> {
+    let fields = header.fields().enumerate().filter(|(_, field)| field.has_name(NAME));
+    let is_ours = |value: &[u8]| first_word(&unfold(value)).eq_ignore_ascii_case(authserv_id.as_bytes());
+    fields.filter(|(_, field)| is_ours(field.value())).map(|(at, _)| at).collect()
+}
+
+/// Returns the first word of a value, behind white space and comments, without quotes.
+fn first_word(value: &[u8]) -> Vec<u8> {
+    let (mut depth, mut is_quoted, mut word) = (0_usize, false, Vec::new());
+    let mut octets = value.iter().copied();
+    while let Some(octet) = octets.next() {
+        match octet {
+            b'\\' if depth > 0 || is_quoted => {
+                let next = octets.next();
+                word.extend(next.filter(|_| depth == 0));
+            }
+            b'(' if !is_quoted => depth += 1,
+            b')' if depth > 0 => depth -= 1,
+            _ if depth > 0 => {}
+            b'"' => is_quoted = !is_quoted,
+            b' ' | b'\t' | b'\r' | b'\n' | b';' | b'/' if !is_quoted => {
+                if !word.is_empty() {
+                    break;
+                }
+            }
+            _ => word.push(octet),
+        }
+    }
+    // A fully qualified name may end in a dot.
+    word.strip_suffix(b".").map_or_else(|| word.clone(), <[u8]>::to_vec)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mail::header::LineEnd;
+
+    #[test]
+    fn text_of_strangers_stays_in_its_quotes() {
+        let result = MethodResult {
+            method: "spf",
+            code: "pass",
+            reason: "a\"; dkim=pass\r\nX: y".to_owned(),
+            properties: vec![("smtp.mailfrom", "a@b.test".to_owned()), ("smtp.helo", "x y\u{e4}".to_owned())],
+        };
+        assert_eq!(
+            field("mx.test", &[result]),
+            "Authentication-Results: mx.test;\r\n\tspf=pass reason=\"a'; dkim=pass??X: y\"\r\n\t smtp.mailfrom=a@b.test\r\n\t smtp.helo=\"x y?\"\r\n"
+        );
+        assert_eq!(field("mx.test", &[]), "Authentication-Results: mx.test; none\r\n");
+    }
+
+    // RFC 8601 §5 (test)
+    #[test]
+    fn fields_in_our_name_are_found_in_every_spelling() {
+        for (value, is_forged) in [
+            (" mx.test; spf=pass", true),
+            ("MX.Test;spf=pass", true),
+            (" (a (nested \\) comment)) mx.test 1; none", true),
+            ("\r\n\t \"mx.test\" ; none", true),
+            (" mx.\r\n test; none", false),
+            (" mx.test/1; none", true),
+            (" mx.test. ; none", true),
+            (" other.test; x=mx.test", false),
+            (" spf=pass (sender IP is 192.0.2.1) smtp.mailfrom=a.test", false),
+            ("", false),
+        ] {
+            let text = format!("Received: x\r\nauthentication-results:{value}\r\n\r\n");
+            let header = HeaderSection::read(text.as_bytes(), LineEnd::Crlf);
+            let expected = if is_forged { vec![1] } else { Vec::new() };
+            assert_eq!(forged(&header, "mx.test"), expected, "{value:?}");
+        }
+    }
+}
