@@ -60,10 +60,11 @@ fn measure(arguments: &SignBenchArguments, kind: NewKey) -> Result<String, Strin
 }
 
 fn message(bytes: u32) -> Vec<u8> {
-    let mut content = b"Received: from a.example by b.example with ESMTPS id 1\r\nFrom: A B <a@example.org>\r\nTo: c@example.com\r\n\
+    let mut content =
+        b"Received: from a.example by b.example with ESMTPS id 1\r\nFrom: A B <a@example.org>\r\nTo: c@example.com\r\n\
         Subject: a subject of some words\r\nDate: Thu, 1 Jan 2026 00:00:00 +0000\r\nMessage-ID: <1@example.org>\r\n\
         MIME-Version: 1.0\r\nContent-Type: text/plain; charset=utf-8\r\n\r\n"
-        .to_vec();
+            .to_vec();
     let line = b"Words of a text as people write it, in lines of a usual length.\r\n";
     content.extend(line.iter().copied().cycle().take(usize::try_from(bytes).unwrap_or(0)));
     content

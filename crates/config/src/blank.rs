@@ -2,10 +2,11 @@
 
 use super::{
     Accept, AccessRules, Acknowledge, AddressFamily, Auth, BadLine, Config, Control, CopyDsn, DelayChecks, Delivery,
-    DeliveryMode, DestinationRule, Dkim, DkimKey, Dns, DnsOverride, Dnsbl, DnsblList, Filter, FilterFailure, FilterKind, FilterStage,
-    Generics, Ldap, LdapDetail, LdapReferrals, Listen, ListenProtocol, ListenTls, Local, Log, LogFormat, LogPath,
-    Mailbox, Mailq, MapSource, Maps, Message, Precedence, Rate, Relay, RelayDomain, Route, RouteProtocol, RouteRule,
-    RouteTls, RuleAcknowledge, RuleAt, Screen, Server, Smtp, Spool, Sqlite, Submit, Tls, Unknown,
+    DeliveryMode, DestinationRule, Dkim, DkimKey, Dns, DnsOverride, Dnsbl, DnsblList, Filter, FilterFailure,
+    FilterKind, FilterStage, Generics, Ldap, LdapDetail, LdapReferrals, Listen, ListenProtocol, ListenTls, Local, Log,
+    LogFormat, LogPath, Mailbox, Mailq, MapSource, Maps, Message, Precedence, Rate, Relay, RelayDomain, Route,
+    RouteProtocol, RouteRule, RouteTls, RuleAcknowledge, RuleAt, Screen, Server, Smtp, Spool, Sqlite, Submit, Tls,
+    Unknown,
 };
 use mail::DomainName;
 use smtp::server::{BareNewline, Forgiving};

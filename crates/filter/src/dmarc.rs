@@ -138,7 +138,8 @@ impl PolicyRecord {
         }
         let list = TagList::parse(text).ok()?;
         let policy = |name: &str| list.get(name).and_then(DmarcPolicy::parse);
-        let own = policy("p").or_else(|| list.get("rua").is_some_and(|at| !at.is_empty()).then_some(DmarcPolicy::None))?;
+        let own =
+            policy("p").or_else(|| list.get("rua").is_some_and(|at| !at.is_empty()).then_some(DmarcPolicy::None))?;
         let is = |name: &str, value: &str| list.get(name).is_some_and(|found| found.eq_ignore_ascii_case(value));
         let public_suffix = match list.get("psd") {
             Some("y" | "Y") => Some(true),
@@ -194,7 +195,9 @@ fn evaluate(request: &DmarcRequest<'_>, answers: &DnsAnswers) -> Result<Option<D
     // RFC 9989 §4.10.1: of the author's domain, of its organizational domain, of the public suffix
     let at = |domain: &str| walk.iter().find(|(name, _)| name == domain);
     let suffix = || walk.iter().find(|(_, record)| record.public_suffix == Some(true));
-    let Some((place, record)) = at(request.author).or_else(|| at(&organization)).or_else(suffix) else { return Ok(None) };
+    let Some((place, record)) = at(request.author).or_else(|| at(&organization)).or_else(suffix) else {
+        return Ok(None);
+    };
     let result = |code, policy, reason: &str| {
         Some(DmarcResult { code, policy, record_domain: place.clone(), reason: reason.to_owned() })
     };
@@ -379,7 +382,8 @@ mod tests {
         let suffix = [("_dmarc.bank.test", "v=DMARC1; p=reject; psd=y")];
         assert_eq!(result(&suffix, "a.one.bank.test", &[("two.bank.test", true)]), "fail reject bank.test");
         assert_eq!(result(&suffix, "a.one.bank.test", &[("one.bank.test", true)]), "pass none bank.test");
-        let own = [("_dmarc.dept.example.org", "v=DMARC1; p=none; psd=n"), ("_dmarc.example.org", "v=DMARC1; p=reject")];
+        let own =
+            [("_dmarc.dept.example.org", "v=DMARC1; p=none; psd=n"), ("_dmarc.example.org", "v=DMARC1; p=reject")];
         assert_eq!(result(&own, "dept.example.org", &[("example.org", true)]), "fail none dept.example.org");
     }
 

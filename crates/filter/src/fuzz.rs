@@ -4,10 +4,6 @@
 
 use mail::header::{HeaderSection, LineEnd};
 
-use crate::milter::{
-    Actions, Agreement, EditLimits, HeaderField, MilterSession, Offer, PacketReader, Received, Sent, Steps,
-    apply_header_edits,
-};
 use crate::auth_results::{MethodResult, field, forged};
 use crate::dkim::Algorithm;
 use crate::dkim::canonical::{CanonicalBody, Canonicalization};
@@ -16,6 +12,10 @@ use crate::dkim::signing::{SignatureValues, SignedFields, Unsigned, author_domai
 use crate::dkim::verification::{BodyHashes, Cryptography, DkimCode, KeyVerdict, Signatures};
 use crate::dmarc::{self, DmarcCode, DmarcPolicy, DmarcRequest};
 use crate::dns_question::{DnsAnswer, DnsAnswers, DnsQuestion, DnsRecord, RecordKind};
+use crate::milter::{
+    Actions, Agreement, EditLimits, HeaderField, MilterSession, Offer, PacketReader, Received, Sent, Steps,
+    apply_header_edits,
+};
 use crate::mime::{DamageSet, walk};
 use crate::policy::{PolicyAction, PolicyReplyReader};
 use crate::scanner::spamd::SpamdMethod;

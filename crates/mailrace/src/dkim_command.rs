@@ -142,7 +142,8 @@ fn generate(arguments: &GenerateArguments) -> Result<Exit, Failure> {
 /// Writes a file that is not there yet.
 fn write_new(path: &Path, octets: &[u8]) -> Result<(), Failure> {
     let refuse = |error: io::Error| {
-        let hint = if error.kind() == io::ErrorKind::AlreadyExists { "; name a new file, or move the old one" } else { "" };
+        let hint =
+            if error.kind() == io::ErrorKind::AlreadyExists { "; name a new file, or move the old one" } else { "" };
         let why = os::error::words(&error);
         Failure::new(Exit::CannotCreate, format!("{}: the key cannot be written: {why}{hint}", path.display()))
     };
@@ -166,7 +167,9 @@ impl Record {
         if is_json {
             let strings: Vec<&str> = strings(&self.text).collect();
             let file = file.display().to_string();
-            output.print_json(&json!({"file": file, "name": self.name, "type": "TXT", "text": self.text, "strings": strings}));
+            output.print_json(
+                &json!({"file": file, "name": self.name, "type": "TXT", "text": self.text, "strings": strings}),
+            );
         } else {
             output.print_line(zone_line(&self.name, &self.text));
         }
@@ -311,9 +314,11 @@ fn check_key(one: &DkimKey, ask: impl FnOnce(&str) -> Result<Vec<String>, String
             result("several", Exit::Damaged, "several key records, of which verifiers take any; leave one".to_owned())
         }
         RecordState::Revoked => result("revoked", Exit::Damaged, format!("the record revokes the key; {publish}")),
-        RecordState::Differs(why) => {
-            result("differs", Exit::Damaged, format!("the record is not that of {}: {why}; {publish}", one.file.display()))
-        }
+        RecordState::Differs(why) => result(
+            "differs",
+            Exit::Damaged,
+            format!("the record is not that of {}: {why}; {publish}", one.file.display()),
+        ),
         RecordState::Broken => result("broken", Exit::Damaged, format!("the record cannot be read; {publish}")),
     }
 }

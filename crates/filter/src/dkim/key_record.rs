@@ -61,7 +61,8 @@ pub enum RecordState {
 /// Compares the TXT records at the name of a key with the key.
 #[must_use]
 pub fn compare(records: &[String], algorithm: Algorithm, public_key: &str) -> RecordState {
-    let is_key = |text: &&String| TagList::parse(text).map_or_else(|_| text.contains("p="), |list| list.get("p").is_some());
+    let is_key =
+        |text: &&String| TagList::parse(text).map_or_else(|_| text.contains("p="), |list| list.get("p").is_some());
     let mut keys = records.iter().filter(is_key);
     let Some(record) = keys.next() else { return RecordState::Missing };
     if keys.next().is_some() {

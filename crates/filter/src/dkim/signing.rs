@@ -13,8 +13,7 @@ use mail::header_address::parse_list;
 
 /// Fields that are listed once more than they occur, if they occur: a field of that name that is added later breaks
 /// the signature.
-pub const OVERSIGNED: &[&str] =
-    &["From", "To", "Cc", "Subject", "Date", "Reply-To", "MIME-Version", "Content-Type"];
+pub const OVERSIGNED: &[&str] = &["From", "To", "Cc", "Subject", "Date", "Reply-To", "MIME-Version", "Content-Type"];
 
 /// Fields that are listed as often as they occur. Sender and the trace fields are not among them, since lists and
 /// relays change them.
@@ -80,7 +79,8 @@ impl SignedFields {
     pub fn of(header: &HeaderSection<'_>) -> Option<Self> {
         let mut these = Self { names: Vec::new(), canonical: Vec::new() };
         let fields: Vec<Field<'_>> = header.fields().collect();
-        for (name, is_oversigned) in OVERSIGNED.iter().map(|name| (*name, true)).chain(SIGNED.iter().map(|n| (*n, false)))
+        for (name, is_oversigned) in
+            OVERSIGNED.iter().map(|name| (*name, true)).chain(SIGNED.iter().map(|n| (*n, false)))
         {
             let mut count = 0;
             for field in fields.iter().rev().filter(|field| field.has_name(name)).take(FIELDS_OF_NAME_MAX) {
@@ -131,7 +131,10 @@ impl<'a> Unsigned<'a> {
     #[must_use]
     pub fn new(fields: &'a SignedFields, values: &SignatureValues<'_>) -> Self {
         let SignatureValues { algorithm, domain, selector, time, body_hash } = values;
-        let mut text = format!("{NAME}: v=1; a={}; c=relaxed/relaxed; d={domain};\r\n\ts={selector}; t={time};\r\n\th=", algorithm.name());
+        let mut text = format!(
+            "{NAME}: v=1; a={}; c=relaxed/relaxed; d={domain};\r\n\ts={selector}; t={time};\r\n\th=",
+            algorithm.name()
+        );
         let mut column = 10;
         for (number, name) in fields.names.iter().enumerate() {
             if number > 0 {
@@ -213,7 +216,8 @@ mod tests {
 
     #[test]
     fn covered_fields_are_listed_once_more_than_they_occur() {
-        let text = "Received: x\r\nTo: one\r\nFrom: a@b\r\nSubject: s\r\nTo: two\r\nReferences: <1@b>\r\nSender: c\r\n\r\n";
+        let text =
+            "Received: x\r\nTo: one\r\nFrom: a@b\r\nSubject: s\r\nTo: two\r\nReferences: <1@b>\r\nSender: c\r\n\r\n";
         let fields = SignedFields::of(&header(text)).unwrap();
         assert_eq!(fields.names, ["From", "From", "To", "To", "To", "Subject", "Subject", "References"]);
         assert_eq!(fields.canonical, b"from:a@b\r\nto:two\r\nto:one\r\nsubject:s\r\nreferences:<1@b>\r\n");
@@ -241,7 +245,9 @@ mod tests {
         assert!(!complete.contains("l="), "{complete}");
         let last = signed.split(|octet| *octet == b'\n').next_back().unwrap();
         let last = str::from_utf8(last).unwrap();
-        assert!(last.starts_with("dkim-signature:v=1; a=rsa-sha256; c=relaxed/relaxed; d=example.org; s=s; t=7; h=From:"));
+        assert!(
+            last.starts_with("dkim-signature:v=1; a=rsa-sha256; c=relaxed/relaxed; d=example.org; s=s; t=7; h=From:")
+        );
         assert!(last.ends_with("; bh=aGk=; b="), "{last}");
     }
 

@@ -137,7 +137,8 @@ impl<'a> Signatures<'a> {
     pub fn of(header: &HeaderSection<'a>, now: u64) -> Self {
         let fields: Vec<Field<'a>> = header.fields().collect();
         let own = fields.iter().filter(|field| field.has_name("DKIM-Signature")).take(SIGNATURES_MAX);
-        let all = own.map(|field| ReceivedSignature { field: *field, parsed: SignatureTags::read(field, now) }).collect();
+        let all =
+            own.map(|field| ReceivedSignature { field: *field, parsed: SignatureTags::read(field, now) }).collect();
         Self { fields, all }
     }
 

@@ -111,14 +111,19 @@ impl<'a> SpfEvaluation<'a> {
             }
         }
         let Some(spec) = record.redirect else {
-            return Ok(RecordOutcome::of(SpfCode::Neutral, format!("nothing in the record of {} matches", printable(plain))));
+            return Ok(RecordOutcome::of(
+                SpfCode::Neutral,
+                format!("nothing in the record of {} matches", printable(plain)),
+            ));
         };
         self.count_term()?;
         let target = self.expand(spec, plain)?;
         let outcome = self.record_of(&target)?;
         match outcome.code {
             // RFC 7208 §6.1
-            SpfCode::None => Err(SpfStop::Permanent(format!("redirect to {}, which has no record", printable(&target)))),
+            SpfCode::None => {
+                Err(SpfStop::Permanent(format!("redirect to {}, which has no record", printable(&target))))
+            }
             _ => Ok(outcome),
         }
     }
@@ -149,7 +154,10 @@ impl<'a> SpfEvaluation<'a> {
                 let target = self.target(*spec, domain)?;
                 let records = self.records(RecordKind::Mx, &target)?;
                 if records.len() > NAMES_MAX {
-                    return Err(SpfStop::Permanent(format!("{} has more than {NAMES_MAX} MX records", printable(&target))));
+                    return Err(SpfStop::Permanent(format!(
+                        "{} has more than {NAMES_MAX} MX records",
+                        printable(&target)
+                    )));
                 }
                 for record in records {
                     if let DnsRecord::Exchange(host) = record
@@ -198,7 +206,10 @@ impl<'a> SpfEvaluation<'a> {
                 if records.is_empty() && is_askable(name.strip_suffix('.').unwrap_or(name)) {
                     self.voids += 1;
                     if self.voids > VOID_LOOKUPS_MAX {
-                        let text = format!("more than {VOID_LOOKUPS_MAX} look-ups found nothing, the last of {}", printable(name));
+                        let text = format!(
+                            "more than {VOID_LOOKUPS_MAX} look-ups found nothing, the last of {}",
+                            printable(name)
+                        );
                         return Err(SpfStop::Permanent(text));
                     }
                 }
@@ -211,7 +222,8 @@ impl<'a> SpfEvaluation<'a> {
         match self.answers.get(RecordKind::Txt, name)? {
             DnsAnswer::Failed => Err(SpfStop::Temporary(format!("the DNS gives no answer about {}", printable(name)))),
             DnsAnswer::Records(records) => {
-                let text = |record: &'a DnsRecord| if let DnsRecord::Text(text) = record { Some(text.as_str()) } else { None };
+                let text =
+                    |record: &'a DnsRecord| if let DnsRecord::Text(text) = record { Some(text.as_str()) } else { None };
                 Ok(records.iter().filter_map(text).collect())
             }
         }

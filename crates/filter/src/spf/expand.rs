@@ -257,7 +257,10 @@ mod tests {
             values.domain("%{ir}.%{v}._spf.%{d2}").to_ascii_lowercase(),
             "1.0.b.c.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.8.b.d.0.1.0.0.2.ip6._spf.example.com"
         );
-        assert_eq!(values.explanation("%{c} %{S} %%%_%-%{t}").unwrap(), "2001:db8::cb01 strong-bad%40email.example.com % %207");
+        assert_eq!(
+            values.explanation("%{c} %{S} %%%_%-%{t}").unwrap(),
+            "2001:db8::cb01 strong-bad%40email.example.com % %207"
+        );
         assert_eq!(values.explanation("%{z}"), None);
         let long = values.domain(&format!("{}.example.com", "abcdefgh.".repeat(40).trim_end_matches('.')));
         assert!(long.len() <= DOMAIN_BYTES_MAX && long.starts_with("abcdefgh.") && long.ends_with("example.com"));

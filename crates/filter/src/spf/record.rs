@@ -182,7 +182,9 @@ mod tests {
 
     #[test]
     fn terms_are_read_or_refused() {
-        let record = SpfRecord::parse("v=spf1 +A:a.example/24//64 -mx//48  ~ip4:192.0.2.0/24 ?ptr x=%{d} exp=e.%{d} all").unwrap();
+        let record =
+            SpfRecord::parse("v=spf1 +A:a.example/24//64 -mx//48  ~ip4:192.0.2.0/24 ?ptr x=%{d} exp=e.%{d} all")
+                .unwrap();
         let mechanisms: Vec<_> = record.directives.iter().map(|one| (one.result, one.mechanism.clone())).collect();
         assert_eq!(
             mechanisms,
@@ -196,8 +198,25 @@ mod tests {
         );
         assert_eq!((record.explanation, record.redirect), (Some("e.%{d}"), None));
         for term in [
-            "al", "all:x", "all/8", "include", "include:", "a:", "a/33", "a/08", "a//129", "ip4:1.2.3", "ip4:1.2.3.4/",
-            "ip6:1.2.3.4", "exists:", "redirect=", "redirect=a.example redirect=b.example", "1x=y", "-", "--all", "x=%{z}",
+            "al",
+            "all:x",
+            "all/8",
+            "include",
+            "include:",
+            "a:",
+            "a/33",
+            "a/08",
+            "a//129",
+            "ip4:1.2.3",
+            "ip4:1.2.3.4/",
+            "ip6:1.2.3.4",
+            "exists:",
+            "redirect=",
+            "redirect=a.example redirect=b.example",
+            "1x=y",
+            "-",
+            "--all",
+            "x=%{z}",
         ] {
             assert!(SpfRecord::parse(&format!("v=spf1 {term}")).is_err(), "{term}");
         }

@@ -22,8 +22,18 @@ fn run(arguments: &[&str], exit: i32) -> String {
 fn generated(place: &Path, selector: &str, algorithm: &str) -> String {
     let file = place.join(format!("{selector}.pem"));
     let file = file.to_str().expect("UTF-8");
-    let arguments =
-        ["generate", "--json", "--domain", "example.org", "--selector", selector, "--algorithm", algorithm, "--out", file];
+    let arguments = [
+        "generate",
+        "--json",
+        "--domain",
+        "example.org",
+        "--selector",
+        selector,
+        "--algorithm",
+        algorithm,
+        "--out",
+        file,
+    ];
     let made: Value = serde_json::from_str(&run(&arguments, 0)).expect("JSON");
     assert!(run(&arguments, 73).contains("name a new file"), "a key is never written over");
     let again: Value =
@@ -99,7 +109,9 @@ fn messages_that_dkimpy_signed_are_verified_and_changes_are_seen() {
     };
     let message = b"From: A <a@example.org>\r\nTo: b@d.test\r\nSubject:  two  blanks\r\n\tand a fold \r\n\r\n a  b \r\n\r\n \r\nend\r\n\r\n\r\n";
     for (algorithm, selector) in [("rsa-sha256", "one"), ("ed25519-sha256", "two")] {
-        for (header, body) in [("relaxed", "relaxed"), ("simple", "simple"), ("relaxed", "simple"), ("simple", "relaxed")] {
+        for (header, body) in
+            [("relaxed", "relaxed"), ("simple", "simple"), ("relaxed", "simple"), ("simple", "relaxed")]
+        {
             let mut child = Command::new(PYTHON)
                 .args(["-c", SIGN])
                 .arg(place.path())

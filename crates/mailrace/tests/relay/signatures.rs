@@ -109,8 +109,18 @@ fn messages() -> Vec<(&'static str, Vec<u8>)> {
         ("empty body", text("\r\n")),
         ("blank lines", text("\r\n\r\n\r\n")),
         ("dots", text("\r\n.\r\n..\r\n...a\r\n")),
-        ("lists", text("List-Id: <l.example.org>\r\nList-Unsubscribe: <https://example.org/u>\r\nList-Unsubscribe-Post: List-Unsubscribe=One-Click\r\nReply-To: c@d.test\r\nReply-To: e@d.test\r\n\r\nx\r\n")),
-        ("eight bit", text("MIME-Version: 1.0\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Transfer-Encoding: 8bit\r\n\r\ngr\u{fc}\u{df}e  \r\n")),
+        (
+            "lists",
+            text(
+                "List-Id: <l.example.org>\r\nList-Unsubscribe: <https://example.org/u>\r\nList-Unsubscribe-Post: List-Unsubscribe=One-Click\r\nReply-To: c@d.test\r\nReply-To: e@d.test\r\n\r\nx\r\n",
+            ),
+        ),
+        (
+            "eight bit",
+            text(
+                "MIME-Version: 1.0\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Transfer-Encoding: 8bit\r\n\r\ngr\u{fc}\u{df}e  \r\n",
+            ),
+        ),
         ("long lines", text(&format!("References: {}\r\n\r\n{}\r\n", long_ids.join(" "), "y".repeat(3_000)))),
         ("large", text(&format!("\r\n{}", "0123456789 abcdef  \r\n".repeat(40_000)))),
     ]
@@ -121,7 +131,8 @@ fn arrived(keys: &[Key], offers: &[&'static str]) -> Vec<(&'static str, Arc<Mail
     let hop = Hop::new(Manners::offering(offers));
     let values: Vec<&str> = keys.iter().map(|key| key.value.as_str()).collect();
     // The large ones are read from the disk.
-    let server = relay(&[&hop]).set("dkim.key", format!("[{}]", values.join(", "))).set("spool.cache_bytes", "\"64KiB\"");
+    let server =
+        relay(&[&hop]).set("dkim.key", format!("[{}]", values.join(", "))).set("spool.cache_bytes", "\"64KiB\"");
     let server = server.start();
     let mut found = Vec::new();
     for (number, (name, content)) in messages().into_iter().enumerate() {
@@ -148,7 +159,10 @@ fn other_implementations_verify_signatures_and_see_changes() {
         for (name, mail) in arrived(&keys, offers) {
             let content = &mail.content;
             let text = String::from_utf8_lossy(content);
-            assert!(text.starts_with("DKIM-Signature: v=1; a=rsa-sha256; c=relaxed/relaxed; d=example.org;"), "{text:.200}");
+            assert!(
+                text.starts_with("DKIM-Signature: v=1; a=rsa-sha256; c=relaxed/relaxed; d=example.org;"),
+                "{text:.200}"
+            );
             assert!(text.contains("\r\nDKIM-Signature: v=1; a=ed25519-sha256;"), "{name}");
             let changed = {
                 let mut changed = content.clone();
@@ -189,7 +203,9 @@ fn mail_of_others_is_not_signed_and_reports_are() {
     let is_signed = |number: usize| hop.wait(number + 1)[number].text().contains("DKIM-Signature:");
     send(&server, "a@example.org", &["b@d.test"], &content("a@example.org"));
     assert!(is_signed(0));
-    for (number, from) in ["a@other.test", "a@badexample.org", "a@example.org\r\nFrom: b@example.org"].iter().enumerate() {
+    for (number, from) in
+        ["a@other.test", "a@badexample.org", "a@example.org\r\nFrom: b@example.org"].iter().enumerate()
+    {
         send(&server, "a@example.org", &["b@d.test"], &content(from));
         assert!(!is_signed(number + 1), "{from}");
     }

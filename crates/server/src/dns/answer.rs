@@ -44,7 +44,10 @@ pub(super) enum Kind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Data {
     Address(IpAddr),
-    Exchange { preference: u16, name: Box<str> },
+    Exchange {
+        preference: u16,
+        name: Box<str>,
+    },
     Name(Box<str>),
     /// The strings of a TXT record, joined.
     Text(Box<[u8]>),

@@ -34,13 +34,13 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use filter::dns_question::{DnsAnswer, DnsQuestion, DnsRecord, RecordKind};
 use hickory_resolver::config::{NameServerConfig, ResolveHosts, ResolverConfig};
 use hickory_resolver::lookup::Lookup;
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::net::{DnsError, NetError};
 use hickory_resolver::proto::rr::{Name, RData, RecordType};
 use hickory_resolver::{Hosts, TokioResolver};
-use filter::dns_question::{DnsAnswer, DnsQuestion, DnsRecord, RecordKind};
 use ipnet::IpNet;
 use tokio::sync::watch;
 use tokio::time::{Instant as Timer, timeout_at};

@@ -125,12 +125,8 @@ impl SenderResults {
 /// # Cancel safety
 /// Cancel safe.
 pub async fn check_sender(resolver: &Resolver, sender: &CheckedSender<'_>, content: &[u8]) -> SenderResults {
-    let mut questions = Questions {
-        resolver,
-        answers: DnsAnswers::default(),
-        asked: 0,
-        until: Instant::now() + CHECK_TIME_MAX,
-    };
+    let mut questions =
+        Questions { resolver, answers: DnsAnswers::default(), asked: 0, until: Instant::now() + CHECK_TIME_MAX };
     let header = HeaderSection::read(content, LineEnd::Crlf);
     let CheckedSender { helo, receiver, now, .. } = *sender;
     let spf = match sender.ip {
@@ -143,7 +139,8 @@ pub async fn check_sender(resolver: &Resolver, sender: &CheckedSender<'_>, conte
     let signatures = Signatures::of(&header, now);
     let body = content.get(header.body_offset()..).unwrap_or_default();
     let chain = ArcChain::of(&header);
-    let hash = |form| if signatures.needs(form) || chain.needs(form) { BodyHash::of(form, body) } else { String::new() };
+    let hash =
+        |form| if signatures.needs(form) || chain.needs(form) { BodyHash::of(form, body) } else { String::new() };
     let hashes = BodyHashes { simple: hash(Canonicalization::Simple), relaxed: hash(Canonicalization::Relaxed) };
     let dkim = questions.answer(|answers| signatures.verify(&hashes, answers, &AwsLc)).await;
     let arc = questions.answer(|answers| chain.verify(&hashes, answers, &AwsLc)).await;
@@ -176,8 +173,8 @@ fn identifiers<'a>(spf: Option<&'a SpfResult>, dkim: &'a [DkimResult]) -> (Vec<I
     let of_dkim = of_dkim.map(|one| Identifier { domain: &one.domain, is_dkim: true });
     let of_spf = spf.filter(|one| one.code == SpfCode::Pass);
     let of_spf = of_spf.map(|one| Identifier { domain: &one.domain, is_dkim: false });
-    let is_open = dkim.iter().any(|one| one.code == DkimCode::TempError)
-        || spf.is_some_and(|one| one.code == SpfCode::TempError);
+    let is_open =
+        dkim.iter().any(|one| one.code == DkimCode::TempError) || spf.is_some_and(|one| one.code == SpfCode::TempError);
     (of_dkim.chain(of_spf).collect(), is_open)
 }
 

@@ -52,7 +52,14 @@ async fn results_of_a_message_signed_by_ourselves() {
     let found = results(&resolver, "192.0.2.1", "a@example.org", &signed).await;
     assert_eq!(codes(&found), "pass [pass pass] pass", "{found:?}");
     let text = field("mx.test", &found.methods());
-    for part in ["spf=pass", "smtp.mailfrom=a@example.org", "header.d=example.org", "header.s=ed", "dmarc=pass", "header.from=news.example.org"] {
+    for part in [
+        "spf=pass",
+        "smtp.mailfrom=a@example.org",
+        "header.d=example.org",
+        "header.s=ed",
+        "dmarc=pass",
+        "header.from=news.example.org",
+    ] {
         assert!(text.contains(part), "{text}");
     }
     // Changes are seen; then SPF of the same domain decides, or nothing does.
@@ -61,7 +68,10 @@ async fn results_of_a_message_signed_by_ourselves() {
     let found = results(&resolver, "192.0.2.9", "a@example.org", &changed).await;
     assert_eq!((codes(&found).as_str(), found.dmarc.policy), ("fail [fail fail] fail", DmarcPolicy::Reject));
     let second = String::from_utf8(signed.clone()).unwrap().replacen("Subject: x", "Subject: y\r\nSubject: x", 1);
-    assert_eq!(codes(&results(&resolver, "192.0.2.9", "a@example.org", second.as_bytes()).await), "fail [fail fail] fail");
+    assert_eq!(
+        codes(&results(&resolver, "192.0.2.9", "a@example.org", second.as_bytes()).await),
+        "fail [fail fail] fail"
+    );
     let unsigned = results(&resolver, "192.0.2.9", "a@other.test", &content).await;
     assert_eq!(codes(&unsigned), "none [] fail");
     // Two From fields are no way around the policy.

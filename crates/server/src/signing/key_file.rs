@@ -132,9 +132,7 @@ impl PrivateKey {
         };
         // RFC 8301 §3.2 (gap: keys of 1,024 to 2,047 bits do not sign; the library takes none below 2,048)
         found.ok_or_else(|| {
-            refuse(
-                "the key cannot sign: take RSA with 2048 to 8192 bits, or Ed25519; mailrace dkim generate makes one",
-            )
+            refuse("the key cannot sign: take RSA with 2048 to 8192 bits, or Ed25519; mailrace dkim generate makes one")
         })
     }
 
@@ -250,7 +248,10 @@ mod tests {
     fn files_without_a_key_are_refused_with_their_line() {
         let key = PrivateKey::generate(NewKey::Ed25519).unwrap().to_pem().unwrap();
         assert!(refused("").starts_with("a.pem:1: no private key in PEM"));
-        assert!(refused("\n# key\n-----BEGIN ENCRYPTED PRIVATE KEY-----\n").starts_with("a.pem:3: the key has a passphrase"));
+        assert!(
+            refused("\n# key\n-----BEGIN ENCRYPTED PRIVATE KEY-----\n")
+                .starts_with("a.pem:3: the key has a passphrase")
+        );
         assert!(refused(&key.replace("-----END", "----END")).starts_with("a.pem:1: no PEM that can be read"));
         let elliptic = rcgen::KeyPair::generate().unwrap().serialize_pem();
         assert!(refused(&elliptic).starts_with("a.pem:1: the key cannot sign: take RSA"));

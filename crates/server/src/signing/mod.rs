@@ -11,14 +11,14 @@ mod key_file;
 
 pub use key_file::{GenerateError, KeyFileError, NewKey, PrivateKey};
 
+use ::config::{Dkim, DkimKey};
 use aws_lc_rs::digest;
 use base64ct::{Base64, Encoding as _};
 use bytes::Bytes;
-use ::config::{Dkim, DkimKey};
 use filter::dkim::canonical::{CanonicalBody, Canonicalization};
 use filter::dkim::signing::{SignatureValues, SignedFields, Unsigned, author_domain};
-use mail::header::{HeaderSection, LineEnd};
 use mail::DomainName;
+use mail::header::{HeaderSection, LineEnd};
 use std::sync::Arc;
 
 /// A key and its place in the DNS.
