@@ -4,9 +4,9 @@ use super::{
     Accept, AccessRules, Acknowledge, AddressFamily, Auth, BadLine, Config, Control, CopyDsn, DelayChecks, Delivery,
     DeliveryMode, DestinationRule, Dkim, DkimKey, Dns, DnsOverride, Dnsbl, DnsblList, Filter, FilterFailure,
     FilterKind, FilterStage, Generics, Ldap, LdapDetail, LdapReferrals, Listen, ListenProtocol, ListenTls, Local, Log,
-    LogFormat, LogPath, Mailbox, Mailq, MapSource, Maps, Message, Precedence, Rate, Relay, RelayDomain, Route,
-    RouteProtocol, RouteRule, RouteTls, RuleAcknowledge, RuleAt, Screen, Server, Smtp, Spool, Sqlite, Submit, Tls,
-    Unknown,
+    LogFormat, LogPath, Mailbox, Mailq, MapSource, Maps, Message, Precedence, Quarantine, Rate, Relay, RelayDomain,
+    Route, RouteProtocol, RouteRule, RouteTls, RuleAcknowledge, RuleAt, Screen, Server, Smtp, Spool, Sqlite, Submit,
+    Tls, Unknown,
 };
 use mail::DomainName;
 use smtp::server::{BareNewline, Forgiving};
@@ -110,6 +110,7 @@ pub(super) fn config(n: u8) -> Config {
         submit: submit(n),
         screen: Screen { rules: vec![PathBuf::from(&text); n.into()], body_bytes_max: n.into() },
         filters: Vec::new(),
+        quarantine: Quarantine { keep: time },
     }
 }
 

@@ -74,7 +74,9 @@ pub use routing::{
     AccessRules, BadLine, CopyDsn, DelayChecks, Generics, MapSource, Maps, Precedence, RouteRule, RuleAcknowledge,
     RuleAt,
 };
-pub use screen::{Filter, FilterAddress, FilterFailure, FilterKind, FilterStage, NoFilterAddressError, Screen};
+pub use screen::{
+    Filter, FilterAddress, FilterFailure, FilterKind, FilterStage, NoFilterAddressError, Quarantine, Screen,
+};
 
 use ipnet::IpNet;
 use mail::{Address, DomainName};
@@ -142,6 +144,8 @@ pub struct Config {
     pub screen: Screen,
     /// `[[filter]]`: programs that judge mail.
     pub filters: Vec<Filter>,
+    /// Mail in quarantine.
+    pub quarantine: Quarantine,
 }
 
 /// The process.

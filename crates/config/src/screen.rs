@@ -14,6 +14,13 @@ pub struct Screen {
     pub body_bytes_max: u64,
 }
 
+/// Mail in quarantine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Quarantine {
+    /// How long it is kept.
+    pub keep: Duration,
+}
+
 /// One `[[filter]]`: a program that judges mail.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Filter {

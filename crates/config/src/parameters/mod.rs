@@ -50,6 +50,7 @@ pub(crate) static SECTIONS: &[&Section] = &[
     &process::CONTROL,
     &submit::SUBMIT,
     &screen::SCREEN,
+    &screen::QUARANTINE,
     &screen::FILTER,
 ];
 

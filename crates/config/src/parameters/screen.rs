@@ -1,9 +1,9 @@
-//! Parameters of *screen*: rule files and filters.
+//! Parameters of *screen*: rule files, filters, quarantine.
 
 use super::super::choice::Choice as _;
 use super::super::parameter::{Group, Preset, Section, at};
 use super::super::{FilterFailure, FilterKind, FilterStage, blank};
-use super::{HOUR, Kind, PATH, fixed, list, seconds};
+use super::{DAY, HOUR, Kind, PATH, fixed, list, seconds};
 
 pub(super) static SCREEN: Section = Section {
     key: "screen",
@@ -30,6 +30,21 @@ pub(super) static SCREEN: Section = Section {
             "Kept in memory for each large message that arrives. A message with more is \"not fully scanned\".",
         ),
     ],
+};
+
+pub(super) static QUARANTINE: Section = Section {
+    key: "quarantine",
+    summary: "mail that content rules keep for a decision",
+    group: None,
+    parameters: &[fixed(
+        "quarantine.keep",
+        at!(quarantine.keep),
+        seconds(HOUR, 365 * DAY),
+        "30d",
+        "7d",
+        "how long it is kept for a decision",
+        "Then it is deleted, with a line in the log; its sender is not told. Counts for mail that comes from now on.",
+    )],
 };
 
 pub(super) static FILTER: Section = Section {

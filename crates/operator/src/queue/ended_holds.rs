@@ -1,12 +1,12 @@
-//! Ends holds that have an end: their recipients are released as by a command.
+//! Ends holds that have an end: their recipients are released as by a command, and those in quarantine are deleted.
 
 use super::change::ChangeBatcher;
 use super::command::Action;
 use super::delivery_control::DeliveryControl;
-use super::scan::{QueueScan, ScanResult};
+use super::scan::{FoundMessage, FoundRecipient, QueueScan, ScanResult};
 use super::selection::{RecipientStatus, Selection};
 use mail::QueueId;
-use spool::{Error, Hold, Spool, Status};
+use spool::{Error, Hold, HoldKind, Spool, Status};
 use std::collections::{BTreeMap, HashSet};
 
 /// Recipients of a shard that are released together.
@@ -17,17 +17,19 @@ const TOGETHER: usize = 1_000;
 pub struct EndedHold {
     /// The message.
     pub id: QueueId,
-    /// Recipients that were released.
+    /// Recipients that were released, or deleted.
     pub recipients: u64,
     /// The hold, of the first of them.
     pub hold: Hold,
+    /// The addresses of recipients whose time in quarantine is over, and that were deleted; none if they were released.
+    pub deleted: Vec<String>,
 }
 
-/// Releases recipients whose hold has ended by the clock of the server, and has them tried. Some thousands at most; the
-/// caller asks again while it returns messages. Blocks; the release is durable on return.
+/// Releases recipients whose hold has ended by the clock of the server, and has them tried. Deletes those in quarantine.
+/// Some thousands at most; the caller asks again while it returns messages. Blocks; the changes are durable on return.
 ///
 /// # Errors
-/// The spool takes no changes. Recipients that are held still are released by a later call.
+/// The spool takes no changes. Recipients that are held still are dealt with by a later call.
 pub fn release_ended_holds(spool: &Spool, delivery: &dyn DeliveryControl) -> Result<Vec<EndedHold>, Error> {
     let now_us = delivery.now_us();
     let now_s = u32::try_from(now_us / 1_000_000).unwrap_or(u32::MAX);
@@ -39,18 +41,81 @@ pub fn release_ended_holds(spool: &Spool, delivery: &dyn DeliveryControl) -> Res
     let mut released = Vec::new();
     for (id, positions) in ended {
         let selection = Selection { ids: vec![id], state: Some(RecipientStatus::Held), ..Selection::default() };
-        let scan = QueueScan { spool, delivery, selection: &selection, now_us, reads: false };
+        let reads = positions.iter().any(|at| spool.hold(id, *at).is_some_and(|hold| is_quarantine(&hold)));
+        let scan = QueueScan { spool, delivery, selection: &selection, now_us, reads };
         let ScanResult::FoundMessage(mut found) = scan.read_message(id) else { continue };
         found.recipients.retain(|one| positions.contains(&one.position));
-        let Some(hold) = found.recipients.first().and_then(|one| one.hold.clone()) else { continue };
-        // A time that the sender asked for holds.
-        scan.mark_early(&mut found, Status::Held);
-        changes.apply(Action::Release, &mut found, now_s);
-        released.push(EndedHold { id, recipients: found.recipients.len() as u64, hold });
+        let is_kept = |one: &FoundRecipient| one.hold.as_ref().is_some_and(is_quarantine);
+        let (quarantined, others) = found.recipients.drain(..).partition(is_kept);
+        for (action, recipients) in [(Action::Delete, quarantined), (Action::Release, others)] {
+            found.recipients = recipients;
+            let Some(hold) = found.recipients.first().and_then(|one| one.hold.clone()) else { continue };
+            // A time that the sender asked for holds.
+            scan.mark_early(&mut found, Status::Held);
+            changes.apply(action, &mut found, now_s);
+            let deleted = if action == Action::Delete { addresses(&found) } else { Vec::new() };
+            released.push(EndedHold { id, recipients: found.recipients.len() as u64, hold, deleted });
+        }
         if changes.is_full() {
             changes.record_pending()?;
         }
     }
     changes.finish_and_notify(Action::Release, delivery)?;
     Ok(released)
+}
+
+fn is_quarantine(hold: &Hold) -> bool {
+    hold.kind() == HoldKind::Quarantine
+}
+
+/// Returns the recipients as the log writes them. One whose record cannot be read has its position.
+fn addresses(found: &FoundMessage) -> Vec<String> {
+    let address = |one: &FoundRecipient| match &one.recipient {
+        Some(recipient) => format!("<{}>", recipient.address),
+        None => format!("recipient {}", one.position),
+    };
+    found.recipients.iter().map(address).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::NoDelivery;
+    use super::super::test_spool::spool_with;
+    use super::*;
+    use mail::{Address, Client, Envelope, MailParams, Node, Protocol, Received, Recipient, ReversePath};
+    use spool::{Change, NewBody, State, Store as _};
+
+    /// A quarantine that is over ends with the mail deleted, another hold with the mail released, also of one message.
+    #[test]
+    fn mail_leaves_quarantine_by_being_deleted() {
+        let spool = spool_with(|config| config.state_delay_ms = 0);
+        let id = QueueId::new(os::clock::unix_us(), Node::default()).unwrap();
+        let recipient = |text: &str| Recipient::new(Address::parse(text.as_bytes()).unwrap());
+        let envelope = Envelope {
+            id,
+            sender: ReversePath::Null,
+            params: MailParams::default(),
+            received: Received { at_us: 7_000_000, client: Client::Internal, helo: None, protocol: Protocol::Local },
+            recipients: ["kept@a.test", "over@a.test", "later@a.test"].map(recipient).to_vec(),
+        };
+        let encoded = spool::envelope::Encoded::new(&envelope);
+        let body = NewBody::whole("Subject: x\r\n\r\n", 14);
+        spool.append(encoded.message(&encoded.recipients(), body)).unwrap().wait().unwrap();
+        let hold = |recipient: u32, kind: HoldKind, until: u32| {
+            let state = State { status: Status::Held, ..State::default() };
+            let change = Change { id, recipient, state, destination: None };
+            let hold = Hold::new(kind, "a_rule", "for the recipient").until(until);
+            spool.record_hold(&[change], &hold).unwrap().wait().unwrap();
+        };
+        hold(0, HoldKind::Rule, 1);
+        hold(1, HoldKind::Quarantine, 1);
+        hold(2, HoldKind::Quarantine, u32::MAX);
+        let ended = release_ended_holds(&spool, &NoDelivery).unwrap();
+        let said: Vec<(u64, &[String])> = ended.iter().map(|one| (one.recipients, one.deleted.as_slice())).collect();
+        assert_eq!(said, [(1, ["<over@a.test>".to_owned()].as_slice()), (1, [].as_slice())]);
+        let left: Vec<(u32, Status)> =
+            spool.states(id).iter().map(|(entry, _)| (entry.recipient, entry.state.status)).collect();
+        assert_eq!(left, [(0, Status::Waiting), (2, Status::Held)]);
+        assert_eq!(release_ended_holds(&spool, &NoDelivery), Ok(Vec::new()), "nothing else has ended");
+    }
 }

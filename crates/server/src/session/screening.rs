@@ -252,6 +252,8 @@ impl Connection {
     ) -> Result<(), Arc<str>> {
         self.change_recipients(judged, routing, messages).await?;
         let mut copies = Vec::new();
+        let keep = self.context.live.load().config.quarantine.keep;
+        let keep_until = u32::try_from((self.context.unix_now() + keep).as_secs()).unwrap_or(u32::MAX);
         for (scope, judgement) in judged.judgements() {
             let Some(first) = messages.iter().position(|message| message.kind.scope == scope) else { continue };
             let redirected = self.resolved(routing, messages, first, &judgement.redirects).await?;
@@ -262,7 +264,7 @@ impl Connection {
                 copy.send_to(copied);
                 copies.push(copy);
             }
-            Self::change_scope(judged, (scope, judgement), messages, redirected);
+            Self::change_scope(judged, (scope, judgement), messages, (redirected, keep_until));
         }
         let mut spare: Vec<_> = content.ids().skip(messages.len()).collect();
         if content.is_small() {
@@ -336,7 +338,7 @@ impl Connection {
         judged: &JudgedMessage,
         (scope, judgement): (u16, &Judgement),
         messages: &mut [NewMessage],
-        mut redirected: Vec<(Recipient, Vec<u8>)>,
+        (mut redirected, keep_until): (Vec<(Recipient, Vec<u8>)>, u32),
     ) {
         let is_redirected = !judgement.redirects.is_empty();
         for message in messages.iter_mut().filter(|message| message.kind.scope == scope) {
@@ -357,7 +359,7 @@ impl Connection {
                     message.send_to(failed);
                 }
                 Some(decision) => {
-                    if let Some(hold) = hold_of(decision) {
+                    if let Some(hold) = hold_of(decision, keep_until) {
                         message.hold(hold);
                     }
                 }
@@ -414,8 +416,8 @@ impl Connection {
     }
 }
 
-/// Returns why a message is held, if the decision holds it.
-fn hold_of(ScreenDecision { by, place, action }: &ScreenDecision) -> Option<Hold> {
+/// Returns why a message is held, if the decision holds it. `keep_until`: the end of a quarantine, in seconds since 1970.
+fn hold_of(ScreenDecision { by, place, action }: &ScreenDecision, keep_until: u32) -> Option<Hold> {
     match action {
         Final::Hold => Some(Hold::new(HoldKind::Rule, by, place)),
         Final::Quarantine(keeper) => {
@@ -423,7 +425,8 @@ fn hold_of(ScreenDecision { by, place, action }: &ScreenDecision) -> Option<Hold
                 Keeper::Recipient => "recipient",
                 Keeper::Administrator => "administrator",
             };
-            Some(Hold::new(HoldKind::Quarantine, by, &format!("for the {keeper} by {place}")))
+            let hold = Hold::new(HoldKind::Quarantine, by, &format!("for the {keeper} by {place}"));
+            Some(hold.until(keep_until))
         }
         Final::Accept | Final::Reject(_) | Final::Defer(_) | Final::Discard => None,
     }

@@ -1,8 +1,8 @@
-//! Releases mail that was held for a time, when that is over.
+//! Releases mail that was held for a time, when that is over, and deletes mail whose time in quarantine is over.
 
 use crate::context::Context;
 use crate::outbound::Outbound;
-use observe::{Event, Severity};
+use observe::{Event, ScreenVerdict, Severity};
 use operator::queue::{EndedHold, release_ended_holds};
 use os::blocking;
 use std::sync::Arc;
@@ -44,6 +44,16 @@ async fn release(outbound: &Arc<Outbound>) {
 }
 
 fn report(context: &Context, ended: &EndedHold) {
-    let EndedHold { id, recipients, hold } = ended;
+    let EndedHold { id, recipients, hold, deleted } = ended;
+    if !deleted.is_empty() {
+        return context.record(&Event::Screened {
+            id: *id,
+            verdict: ScreenVerdict::Discard,
+            by: hold.by(),
+            place: "quarantine.keep",
+            to: &deleted.join(","),
+            action: &format!("deleted, its time in quarantine is over: {}", hold.text()),
+        });
+    }
     context.record(&Event::HoldEnded { id: *id, recipients: *recipients, by: hold.by(), why: hold.text() });
 }
