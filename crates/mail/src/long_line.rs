@@ -27,15 +27,23 @@ impl LineWatch {
 
     /// Whether this piece has a line, or ends a line, that is too long.
     pub fn finds(&mut self, piece: &[u8]) -> bool {
-        let mut at = 0;
-        for newline in memchr::memchr_iter(b'\n', piece) {
-            if self.reads(piece.get(at..newline).unwrap_or_default()) || self.is_over() {
+        let mut rest = piece;
+        loop {
+            // A line that begins and ends within so many octets is not too long: one search passes over many lines.
+            let window = rest.get(..self.max.saturating_add(1)).unwrap_or(rest);
+            if self.octets == 0
+                && let Some(newline) = memchr::memrchr(b'\n', window)
+            {
+                rest = rest.get(newline + 1..).unwrap_or_default();
+                continue;
+            }
+            let Some(newline) = memchr::memchr(b'\n', rest) else { return self.reads(rest) };
+            if self.reads(rest.get(..newline).unwrap_or_default()) || self.is_over() {
                 return true;
             }
             (self.octets, self.has_cr) = (0, false);
-            at = newline + 1;
+            rest = rest.get(newline + 1..).unwrap_or_default();
         }
-        self.reads(piece.get(at..).unwrap_or_default())
     }
 
     /// Counts octets of a line. True when they are too many, whatever ends the line.
@@ -304,6 +312,20 @@ mod tests {
                 let mut watch = LineWatch::new(5);
                 let found = content.chunks(piece).any(|piece| watch.finds(piece)) || watch.ends_over();
                 assert_eq!(found, is_long, "{} in pieces of {piece}", content.escape_ascii());
+            }
+        }
+    }
+
+    #[test]
+    fn the_search_agrees_with_a_count_of_each_line() {
+        let is_over = |line: &[u8]| line.strip_suffix(b"\r").unwrap_or(line).len() > 3;
+        for number in 0..3_usize.pow(10) {
+            let content: Vec<u8> = (0..10).map(|at| b"a\r\n"[number / 3_usize.pow(at) % 3]).collect();
+            let expected = content.split(|octet| *octet == b'\n').any(is_over);
+            for piece in [1, 3, 7, 10] {
+                let mut watch = LineWatch::new(3);
+                let found = content.chunks(piece).any(|piece| watch.finds(piece)) || watch.ends_over();
+                assert_eq!(found, expected, "{} in pieces of {piece}", content.escape_ascii());
             }
         }
     }
