@@ -10,9 +10,9 @@ use crate::dkim::verification::{
     BodyHashes, Cryptography, KeyVerdict, canonicalizations, covered_octets, key_in, without_signature,
 };
 use crate::dns_question::{DnsAnswer, DnsAnswers, DnsQuestion, RecordKind, Unanswered};
+use crate::result_code::result_code;
 use mail::DomainName;
 use mail::header::{Field, HeaderSection};
-use std::fmt;
 
 /// Sets of a chain.
 // RFC 8617 §5.2
@@ -22,32 +22,15 @@ const RESULTS: &str = "ARC-Authentication-Results";
 const MESSAGE_SIGNATURE: &str = "ARC-Message-Signature";
 const SEAL: &str = "ARC-Seal";
 
-/// The result for a chain, as `Authentication-Results` names it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ArcCode {
-    /// There is no chain.
-    None,
-    /// The chain is whole, and the newest signature is right.
-    Pass,
-    /// The chain is broken.
-    Fail,
-}
-
-impl ArcCode {
-    /// Returns its word.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::Pass => "pass",
-            Self::Fail => "fail",
-        }
-    }
-}
-
-impl fmt::Display for ArcCode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
+result_code! {
+    /// The result for a chain, as `Authentication-Results` names it.
+    ArcCode {
+        /// There is no chain.
+        None = "none",
+        /// The chain is whole, and the newest signature is right.
+        Pass = "pass",
+        /// The chain is broken.
+        Fail = "fail",
     }
 }
 

@@ -5,44 +5,25 @@
 
 use crate::dkim::tags::TagList;
 use crate::dns_question::{DnsAnswer, DnsAnswers, DnsQuestion, DnsRecord, RecordKind, Unanswered};
-use std::fmt;
+use crate::result_code::result_code;
 
 /// Questions of one walk.
 // RFC 9989 §4.10
 const STEPS_MAX: usize = 8;
 
-/// The result, as `Authentication-Results` names it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DmarcCode {
-    /// The domain has no record.
-    None,
-    /// An aligned method passed.
-    Pass,
-    /// No aligned method passed.
-    Fail,
-    /// The DNS cannot tell now.
-    TempError,
-    /// From has no domain that can be checked.
-    PermError,
-}
-
-impl DmarcCode {
-    /// Returns its word.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::Pass => "pass",
-            Self::Fail => "fail",
-            Self::TempError => "temperror",
-            Self::PermError => "permerror",
-        }
-    }
-}
-
-impl fmt::Display for DmarcCode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
+result_code! {
+    /// The result, as `Authentication-Results` names it.
+    DmarcCode {
+        /// The domain has no record.
+        None = "none",
+        /// An aligned method passed.
+        Pass = "pass",
+        /// No aligned method passed.
+        Fail = "fail",
+        /// The DNS cannot tell now.
+        TempError = "temperror",
+        /// From has no domain that can be checked.
+        PermError = "permerror",
     }
 }
 

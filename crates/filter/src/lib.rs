@@ -64,6 +64,7 @@ pub mod mime;
 pub mod policy;
 mod recipient_scope;
 mod reply_text;
+mod result_code;
 mod rules;
 pub mod scanner;
 pub mod script;

@@ -9,8 +9,8 @@ use super::canonical::{Canonicalization, relax_field};
 use super::key_record::record_name;
 use super::tags::TagList;
 use crate::dns_question::{DnsAnswer, DnsAnswers, DnsQuestion, DnsRecord, RecordKind, Unanswered};
+use crate::result_code::result_code;
 use mail::header::{Field, HeaderSection};
-use std::fmt;
 
 /// Signatures of a message that are verified; the others, further down, are not looked at.
 // RFC 6376 §6.1: a verifier may limit the number of signatures it tries
@@ -18,42 +18,21 @@ pub const SIGNATURES_MAX: usize = 10;
 /// Names in `h=`.
 const NAMES_MAX: usize = 1_000;
 
-/// The result for a signature, as `Authentication-Results` names it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DkimCode {
-    /// There is no signature.
-    None,
-    /// The signature is right.
-    Pass,
-    /// Header or body are not what was signed.
-    Fail,
-    /// The signature is right or not, and is not accepted here.
-    Policy,
-    /// The DNS cannot tell now.
-    TempError,
-    /// The signature or its key cannot be used.
-    PermError,
-}
-
-impl DkimCode {
-    /// Returns its word.
-    // RFC 8601 §2.7.1
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::Pass => "pass",
-            Self::Fail => "fail",
-            Self::Policy => "policy",
-            Self::TempError => "temperror",
-            Self::PermError => "permerror",
-        }
-    }
-}
-
-impl fmt::Display for DkimCode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
+result_code! {
+    /// The result for a signature, as `Authentication-Results` names it.
+    DkimCode {
+        /// There is no signature.
+        None = "none",
+        /// The signature is right.
+        Pass = "pass",
+        /// Header or body are not what was signed.
+        Fail = "fail",
+        /// The signature is right or not, and is not accepted here.
+        Policy = "policy",
+        /// The DNS cannot tell now.
+        TempError = "temperror",
+        /// The signature or its key cannot be used.
+        PermError = "permerror",
     }
 }
 

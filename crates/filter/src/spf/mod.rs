@@ -10,7 +10,7 @@ mod record;
 
 pub use evaluation::{VOID_LOOKUPS_MAX, check};
 
-use std::fmt;
+use crate::result_code::result_code;
 use std::net::IpAddr;
 
 /// The sender whose right is asked for.
@@ -28,45 +28,23 @@ pub struct SpfRequest<'a> {
     pub time: u64,
 }
 
-/// The result of a check, as `Authentication-Results` names it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SpfCode {
-    /// The domain has no record, or there is no domain.
-    None,
-    /// The domain says nothing about the client.
-    Neutral,
-    /// The client may send.
-    Pass,
-    /// The client may not send.
-    Fail,
-    /// The client probably may not send.
-    SoftFail,
-    /// The DNS cannot tell now.
-    TempError,
-    /// The record cannot be used.
-    PermError,
-}
-
-impl SpfCode {
-    /// Returns its word.
-    // RFC 8601 §2.7.2
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::Neutral => "neutral",
-            Self::Pass => "pass",
-            Self::Fail => "fail",
-            Self::SoftFail => "softfail",
-            Self::TempError => "temperror",
-            Self::PermError => "permerror",
-        }
-    }
-}
-
-impl fmt::Display for SpfCode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
+result_code! {
+    /// The result of a check, as `Authentication-Results` names it.
+    SpfCode {
+        /// The domain has no record, or there is no domain.
+        None = "none",
+        /// The domain says nothing about the client.
+        Neutral = "neutral",
+        /// The client may send.
+        Pass = "pass",
+        /// The client may not send.
+        Fail = "fail",
+        /// The client probably may not send.
+        SoftFail = "softfail",
+        /// The DNS cannot tell now.
+        TempError = "temperror",
+        /// The record cannot be used.
+        PermError = "permerror",
     }
 }
 
