@@ -55,7 +55,7 @@ pub(crate) struct ListArguments {
     #[arg(long, value_name = "N", default_value_t = LIST_MAX, value_parser = limit, allow_negative_numbers = true)]
     limit: u64,
     #[command(flatten)]
-    common: Common,
+    form: AnswerForm,
 }
 
 #[derive(Debug, Args)]
@@ -67,7 +67,7 @@ pub(crate) struct ShowArguments {
     #[arg(long)]
     headers: bool,
     #[command(flatten)]
-    common: Common,
+    form: AnswerForm,
 }
 
 #[derive(Debug, Args)]
@@ -76,7 +76,7 @@ pub(crate) struct DestinationsArguments {
     #[arg(long, value_name = "N", default_value_t = LIST_MAX, value_parser = limit, allow_negative_numbers = true)]
     limit: u64,
     #[command(flatten)]
-    common: Common,
+    form: AnswerForm,
 }
 
 #[derive(Debug, Args)]
@@ -90,7 +90,7 @@ pub(crate) struct StragglersArguments {
     #[arg(long, value_name = "N", default_value_t = LIST_MAX, value_parser = limit, allow_negative_numbers = true)]
     limit: u64,
     #[command(flatten)]
-    common: Common,
+    form: AnswerForm,
 }
 
 #[derive(Debug, Args)]
@@ -110,7 +110,7 @@ pub(crate) struct ChangeArguments {
     #[arg(long, short = 'n')]
     dry_run: bool,
     #[command(flatten)]
-    common: Common,
+    form: AnswerForm,
 }
 
 #[derive(Debug, Args)]
@@ -158,7 +158,7 @@ struct Conditions {
 }
 
 #[derive(Debug, Args)]
-struct Common {
+pub(super) struct AnswerForm {
     /// Print JSON, one object a line
     #[arg(long)]
     json: bool,
@@ -180,22 +180,22 @@ impl QueueCommand {
     /// A word is no id, or there is no condition.
     pub(super) fn into_orders(self) -> Result<Option<Orders>, Failure> {
         match self {
-            Self::List(ListArguments { ids, conditions, limit, common }) => {
+            Self::List(ListArguments { ids, conditions, limit, form }) => {
                 let Some(selection) = conditions.with(&ids)? else { return Ok(None) };
-                Ok(Some(common.orders(Action::List, selection, limit, |_| {})))
+                Ok(Some(form.orders(Action::List, selection, limit, |_| {})))
             }
-            Self::Show(ShowArguments { ids, headers, common }) => {
+            Self::Show(ShowArguments { ids, headers, form }) => {
                 let Some(ids) = read_ids(&ids)? else { return Ok(None) };
                 let selection = Selection { ids, ..Selection::default() };
-                Ok(Some(common.orders(Action::Show, selection, 0, |command| command.headers = headers)))
+                Ok(Some(form.orders(Action::Show, selection, 0, |command| command.headers = headers)))
             }
-            Self::Destinations(DestinationsArguments { limit, common }) => {
-                Ok(Some(common.orders(Action::Destinations, Selection::default(), limit, |_| {})))
+            Self::Destinations(DestinationsArguments { limit, form }) => {
+                Ok(Some(form.orders(Action::Destinations, Selection::default(), limit, |_| {})))
             }
-            Self::Stragglers(StragglersArguments { by, conditions, limit, common }) => {
+            Self::Stragglers(StragglersArguments { by, conditions, limit, form }) => {
                 let Some(mut selection) = conditions.with(&[])? else { return Ok(None) };
                 selection.older.get_or_insert(LATE);
-                Ok(Some(common.orders(Action::Stragglers, selection, limit, |command| command.by = by)))
+                Ok(Some(form.orders(Action::Stragglers, selection, limit, |command| command.by = by)))
             }
             Self::Retry(arguments) => arguments.into_orders(Action::Retry),
             Self::Hold(HoldArguments { change, reason, hold_time }) => {
@@ -221,15 +221,21 @@ impl QueueCommand {
 
 impl ChangeArguments {
     fn into_orders(self, action: Action) -> Result<Option<Orders>, Failure> {
-        let Self { ids, conditions, all, limit, dry_run, common } = self;
+        let Self { ids, conditions, all, limit, dry_run, form } = self;
         let Some(selection) = conditions.with(&ids)? else { return Ok(None) };
         is_meant(action, &selection, all)?;
-        Ok(Some(common.orders(action, selection, limit, |command| command.dry_run = dry_run)))
+        Ok(Some(form.orders(action, selection, limit, |command| command.dry_run = dry_run)))
     }
 }
 
-impl Common {
-    fn orders(self, action: Action, selection: Selection, limit: u64, set: impl FnOnce(&mut queue::Command)) -> Orders {
+impl AnswerForm {
+    pub(super) fn orders(
+        self,
+        action: Action,
+        selection: Selection,
+        limit: u64,
+        set: impl FnOnce(&mut queue::Command),
+    ) -> Orders {
         let mut command = queue::Command::new(action, selection);
         command.limit = Some(limit).filter(|limit| *limit > 0);
         set(&mut command);

@@ -1,10 +1,9 @@
 //! The arguments of `mailrace quarantine`: commands on the queue that touch only recipients in quarantine.
 
-use super::arguments::{Orders, age, limit, read_ids};
-use crate::control_client::ControlTarget;
+use super::arguments::{AnswerForm, Orders, age, limit, read_ids};
 use crate::exit::{Exit, Failure};
 use clap::{Args, Subcommand};
-use operator::queue::{self, Action, LIST_MAX, Pattern, Selection};
+use operator::queue::{Action, LIST_MAX, Pattern, Selection};
 use std::time::Duration;
 
 /// The end of every command's help.
@@ -43,7 +42,7 @@ pub(crate) struct QuarantineListArguments {
     #[arg(long, value_name = "N", default_value_t = LIST_MAX, value_parser = limit, allow_negative_numbers = true)]
     limit: u64,
     #[command(flatten)]
-    form: Form,
+    form: AnswerForm,
 }
 
 #[derive(Debug, Args)]
@@ -52,7 +51,7 @@ pub(crate) struct QuarantineShowArguments {
     #[arg(value_name = "ID", required = true)]
     ids: Vec<String>,
     #[command(flatten)]
-    form: Form,
+    form: AnswerForm,
 }
 
 #[derive(Debug, Args)]
@@ -72,7 +71,7 @@ pub(crate) struct QuarantineChangeArguments {
     #[arg(long, short = 'n')]
     dry_run: bool,
     #[command(flatten)]
-    form: Form,
+    form: AnswerForm,
 }
 
 /// Which messages and recipients.
@@ -93,15 +92,6 @@ struct QuarantineConditions {
     /// Messages younger than that
     #[arg(long, value_name = "AGE", value_parser = age)]
     younger: Option<Duration>,
-}
-
-#[derive(Debug, Args)]
-struct Form {
-    /// Print JSON, one object a line
-    #[arg(long)]
-    json: bool,
-    #[command(flatten)]
-    target: ControlTarget,
 }
 
 impl QuarantineCommand {
@@ -144,14 +134,5 @@ impl QuarantineConditions {
         let Some(ids) = read_ids(ids)? else { return Ok(None) };
         let held_by = rule.map(Into::into);
         Ok(Some(Selection { ids, from, to, older, younger, held_by, quarantined: true, ..Selection::default() }))
-    }
-}
-
-impl Form {
-    fn orders(self, action: Action, selection: Selection, limit: u64, set: impl FnOnce(&mut queue::Command)) -> Orders {
-        let mut command = queue::Command::new(action, selection);
-        command.limit = Some(limit).filter(|limit| *limit > 0);
-        set(&mut command);
-        Orders { command, path: self.target.path(), json: self.json }
     }
 }
