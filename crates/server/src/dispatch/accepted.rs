@@ -179,7 +179,7 @@ impl Dispatch {
                 delay: Duration::ZERO,
                 xdelay: Duration::ZERO,
                 mailer: smart_hosts::mailer(&live.config.route),
-                priority: crate::log::priority(bytes, envelope.recipients.len(), 0),
+                priority: crate::log::priority(bytes, envelope.recipients.len(), 0, 0),
                 relay: observe::NextHop::None,
                 dsn: mail::EnhancedCode::of(mail::Outcome::Transient, 4, 1),
                 reply: None,

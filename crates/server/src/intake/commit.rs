@@ -264,15 +264,21 @@ fn enqueue(context: &Context, queue: &dyn Enqueue, message: &NewMessage, bytes: 
 fn log_waiting(context: &Context, message: &NewMessage, octets: u64) {
     let NewMessage { envelope, kind, .. } = message;
     if kind.hold.is_some() || kind.queue_only {
-        report_waiting(context, envelope, octets, kind.hold.as_ref().map(|why| &*why.text));
+        report_waiting(context, envelope, octets, 0, kind.hold.as_ref().map(|why| &*why.text));
     }
 }
 
-/// Logs that a message waits, with its priority by sendmail's formula.
-fn report_waiting(context: &Context, envelope: &Envelope, octets: u64, quarantine: Option<&str>) {
+/// Logs that a message waits, with its priority by sendmail's formula; `class` is that of `Precedence:`.
+pub(crate) fn report_waiting(
+    context: &Context,
+    envelope: &Envelope,
+    octets: u64,
+    class: i32,
+    quarantine: Option<&str>,
+) {
     let recipients: Vec<String> = envelope.recipients.iter().map(|one| format!("<{}>", one.address)).collect();
     let to: Vec<&str> = recipients.iter().map(String::as_str).collect();
-    let priority = crate::log::priority(octets, to.len(), 0);
+    let priority = crate::log::priority(octets, to.len(), 0, class);
     context.record(&Event::Queued { id: envelope.id, to: &to, mailer: "esmtp", priority, quarantine });
 }
 

@@ -31,7 +31,7 @@ mod transaction_content;
 pub(crate) mod uncommitted;
 
 pub(crate) use class::{HeaderHints, class_of};
-pub(crate) use commit::{NewMessage, Origin, StoredTransaction, commit, first_state};
+pub(crate) use commit::{NewMessage, Origin, StoredTransaction, commit, first_state, report_waiting};
 pub(crate) use content::inline;
 pub use content::{FinishedContent, PIECE_BYTES, RAM_BYTES_MAX};
 pub(crate) use enqueue::{DownRecipients, Enqueue};

@@ -2,7 +2,7 @@
 
 use super::{Connection, SessionEnd};
 use crate::auth::{AuthFailure, Exchange};
-use crate::context::Context;
+use crate::intake::report_waiting;
 use crate::tls::HandshakeError;
 use mail::{Envelope, QueueId, Reply, ReplyClass};
 use observe::{Event, Fate, Limit, Relay, Ruleset, SaslError, Severity};
@@ -322,19 +322,6 @@ impl Connection {
         }
         self.end_transaction();
     }
-}
-
-/// Logs that a message waits for a queue run; with a reason it is held for a person. `octets`: of its content,
-/// without trace fields.
-fn report_waiting(context: &Context, envelope: &Envelope, octets: u64, class: i32, quarantine: Option<&str>) {
-    let id = envelope.id;
-    let recipients: Vec<String> = envelope.recipients.iter().map(|one| format!("<{}>", one.address)).collect();
-    let to: Vec<&str> = recipients.iter().map(String::as_str).collect();
-    let size = i64::try_from(octets).unwrap_or(i64::MAX);
-    // sendmail's formula.
-    let recipients = 30_000 * i64::try_from(to.len()).unwrap_or(0);
-    let priority = size.saturating_add(recipients).saturating_sub(1_800 * i64::from(class));
-    context.record(&Event::Queued { id, to: &to, mailer: "esmtp", priority, quarantine });
 }
 
 /// Returns why the spool takes no more, with the next step, and the limit that was reached: its own, or the room that

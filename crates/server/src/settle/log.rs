@@ -92,6 +92,7 @@ fn log_one(settler: &Settler, attempt: &Attempt<'_>, to: &[&str], one: &Recipien
             attempt.content_bytes,
             attempt.recipients_left,
             one.state.tries().saturating_sub(1),
+            0,
         ),
         relay: attempt.next_hop,
         dsn,
