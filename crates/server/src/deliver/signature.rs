@@ -68,7 +68,10 @@ impl OutboundSession<'_> {
     /// Signs. If that fails, the message leaves without a signature, and the log says so.
     fn signed(&self, id: QueueId, plan: &SigningPlan, body: BodyHash) -> Bytes {
         plan.sign(body, clock::unix_us() / 1_000_000).unwrap_or_else(|| {
-            let text = format!("message {id} leaves without a DKIM signature: the cryptographic library failed");
+            let text = format!(
+                "message {id} leaves without a DKIM signature: the cryptographic library failed; \
+                 run mailrace check, which reads the keys"
+            );
             self.work.context.record(&Event::ConfigWarning { text: &text });
             Bytes::new()
         })

@@ -15,7 +15,7 @@ use crate::routing::expansions::{ClientKey, HeldTurn, MEMBERS_AT_ONCE, PlannedMe
 use crate::routing::message_properties::MessageProperties;
 use crate::screen::filters::FilterContent;
 use mail::{Address, Envelope, ReversePath};
-use observe::Ruleset;
+use observe::{Event, Ruleset};
 use route::resolve::SenderKind;
 use schedule::Class;
 use smtp::server::Verdict;
@@ -90,6 +90,9 @@ impl Connection {
         }
         if !changed.is_complete() {
             // Only the beginning of the message is here, and its header section is longer than the spool stores apart.
+            let text = "a message is accepted without the changes of its filters: it is larger than filter.size_max, \
+                        and its header section does not fit apart; raise filter.size_max";
+            self.context.record(&Event::ConfigWarning { text });
             return rest;
         }
         content.begin_again(&self.context.message_store).await;

@@ -3,7 +3,7 @@
 //! | Judgement on a scope | Effect |
 //! |---|---|
 //! | `reject`, `defer` for all recipients | the client gets the reply, nothing is stored |
-//! | `defer` for some | the same: SMTP has one answer, and nothing may be lost; in LMTP each recipient has his own |
+//! | `defer` for some | the same: SMTP has one answer, and nothing may be lost; in LMTP each recipient has its own |
 //! | `reject` for some | the others get the message; the sender gets a report for these; in LMTP they are refused |
 //! | `discard` | its messages are not stored |
 //! | `quarantine`, `hold` | its messages begin held, with the rule as the reason |
