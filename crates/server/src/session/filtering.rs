@@ -141,16 +141,12 @@ impl Connection {
         Some((verdict, content))
     }
 
-    fn report_filters(&self, filters: &mut FilterSession) {
+    fn report_filters(&mut self, filters: &mut FilterSession) {
         let to = self.session.candidate().map(|candidate| format!("<{}>", candidate.address)).unwrap_or_default();
         for FilterNote { filter, address, stage, elapsed, verdict, words } in filters.take_notes() {
             let action = format!("{words} ({stage}, {:.3} s)", elapsed.as_secs_f64());
-            if let Some(id) = self.id {
-                let (by, place, to, action) = (&*filter, &*address, &*to, &*action);
-                self.context.record(&Event::Screened { id, verdict, by, place, to, action });
-            } else {
-                self.context.record(&Event::ConfigWarning { text: &format!("filter {filter} ({address}): {action}") });
-            }
+            let (id, by, place, to, action) = (self.session_id(), &*filter, &*address, &*to, &*action);
+            self.context.record(&Event::Screened { id, verdict, by, place, to, action });
         }
     }
 

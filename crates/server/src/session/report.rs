@@ -38,7 +38,7 @@ impl Connection {
 
     /// Returns the queue id of the open transaction, else the one that the next transaction gets: the lines of a
     /// session before its first message have the id of that message.
-    fn session_id(&mut self) -> QueueId {
+    pub(super) fn session_id(&mut self) -> QueueId {
         let next = || self.context.message_store.next_id();
         self.id.unwrap_or_else(|| *self.first_id.get_or_insert_with(next))
     }

@@ -175,10 +175,14 @@ fn check_names_filters_that_do_not_answer_as_they_should() {
     let hop = Hop::good();
     let good = Milter::new(|_, _, _| go_on());
     let odd = Milter::raw(|_, _, _| Act::Send(b"220 mx.example ESMTP\r\n".to_vec()));
-    let filters = [("good", milter(good.address, "")), ("odd", milter(odd.address, ""))];
+    let closed = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("an address");
+    let filters =
+        [("good", milter(good.address, "")), ("odd", milter(odd.address, "")), ("absent", milter(closed, ""))];
     let setup = filtered(&hop, &filters);
     let output = program().args(["check", "--config"]).arg(setup.write()).output().expect("it runs");
     let text = text(&output);
     assert!(text.contains("this is no milter: it begins with \"220 \""), "{text}");
     assert!(text.contains("filter \"odd\"") && !text.contains("filter \"good\""), "{text}");
+    // The words of the system without their number.
+    assert!(text.contains(&format!("filter \"absent\" ({closed}): connect: Connection refused; start it")), "{text}");
 }

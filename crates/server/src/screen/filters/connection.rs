@@ -3,6 +3,7 @@
 use super::settings::FilterSettings;
 use crate::config::FilterAddress;
 use os::clock;
+use os::error::words;
 use std::fmt;
 use std::io;
 use std::time::{Duration, Instant};
@@ -73,7 +74,7 @@ impl FilterConnection {
         let until = ends.min(now + settings.timeout);
         match timeout_at(until.into(), connecting).await {
             Ok(Ok(stream)) => Ok(Self { stream, timeout: settings.timeout, ends }),
-            Ok(Err(error)) => Err(FilterError::new("connect", error)),
+            Ok(Err(error)) => Err(FilterError::new("connect", words(&error))),
             Err(_) => Err(FilterError::new("connect", late(until.saturating_duration_since(now)))),
         }
     }
@@ -98,7 +99,7 @@ impl FilterConnection {
             }
         };
         match timeout_at(until.into(), writing).await {
-            Ok(written) => written.map_err(|error| FilterError::new(stage, error)),
+            Ok(written) => written.map_err(|error| FilterError::new(stage, words(&error))),
             Err(_) => Err(FilterError::new(stage, late(until.saturating_duration_since(now)))),
         }
     }
@@ -123,7 +124,7 @@ impl FilterConnection {
                 octets.truncate(count);
                 Ok(octets)
             }
-            Ok(Err(error)) => Err(FilterError::new(stage, error)),
+            Ok(Err(error)) => Err(FilterError::new(stage, words(&error))),
             Err(_) => Err(FilterError::new(stage, late(until.saturating_duration_since(now)))),
         }
     }
