@@ -148,11 +148,11 @@ pub enum PolicyAction {
     Ok,
     /// Refuse for good.
     Reject(Reply),
-    /// Refuse for now.
+    /// Refuse it temporarily, with a 4yz reply.
     Defer(Reply),
-    /// Refuse for now, unless another check refuses for good.
+    /// Answer 4yz, unless another check answers 5yz.
     DeferIfPermit(Reply),
-    /// Refuse for now if another check refuses for good.
+    /// Answer 4yz where another check answers 5yz.
     DeferIfReject(Reply),
     /// Refuse with 421 or 521, and close the connection.
     Disconnect(Reply),

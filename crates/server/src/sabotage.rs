@@ -4,7 +4,7 @@
 //! [`is_sabotaged`] is always false, and the compiler removes the fault.
 
 #[cfg(test)]
-pub(crate) use injection::{begin, hold_back, is_sabotaged, let_go};
+pub(crate) use thread_state::{begin, hold_back, is_sabotaged, let_go};
 
 /// A rule that is broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,7 +92,7 @@ impl Sabotage {
 }
 
 #[cfg(test)]
-mod injection {
+mod thread_state {
     use super::Sabotage;
     use std::cell::{Cell, RefCell};
 
@@ -123,7 +123,7 @@ mod injection {
         Guard(())
     }
 
-    /// Ends it.
+    /// Ends the fault when it is dropped.
     pub(crate) struct Guard(());
 
     impl Drop for Guard {

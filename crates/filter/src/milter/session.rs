@@ -124,7 +124,7 @@ pub enum Answer {
     Discard,
     /// Refuse for good: the recipient if said to RCPT, else the message or connection.
     Reject,
-    /// Refuse for now.
+    /// Refuse it temporarily, with a 4yz reply.
     Defer,
     /// Refuse with the filter's own words.
     Reply(ReplyText),

@@ -50,7 +50,7 @@ pub enum ScanAction {
     TagSubject(String),
     /// Refuse it for good, with the scanner's words if it has some.
     Reject(Option<String>),
-    /// Refuse it for now: greylisting, a rate.
+    /// Refuse it temporarily (greylisting, a rate), with a 4yz reply.
     Defer(Option<String>),
     /// Take it and drop it.
     Discard,

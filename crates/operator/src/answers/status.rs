@@ -126,7 +126,7 @@ pub struct ScreenCounts {
     pub edit: u64,
     /// Sent elsewhere, or elsewhere too, or in another order.
     pub reroute: u64,
-    /// Refused for now, since it could not be judged.
+    /// Refused with a 4yz reply, since it could not be judged.
     pub not_judged: u64,
 }
 

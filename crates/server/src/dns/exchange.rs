@@ -63,7 +63,8 @@ impl Drop for SharedSocket {
 
 struct Port {
     socket: UdpSocket,
-    open: Mutex<HashMap<u16, AwaitedQuestion>>,
+    /// By number, those whose answer is waited for.
+    questions: Mutex<HashMap<u16, AwaitedQuestion>>,
 }
 
 struct AwaitedQuestion {
@@ -81,7 +82,7 @@ struct SentQuestion {
 
 impl Drop for SentQuestion {
     fn drop(&mut self) {
-        self.socket.port.open().remove(&self.id);
+        self.socket.port.questions().remove(&self.id);
     }
 }
 
@@ -116,12 +117,12 @@ impl QuestionExchange {
         let (sender, answer) = oneshot::channel();
         let question = question_of(&octets)?.into();
         {
-            let mut open = socket.port.open();
+            let mut questions = socket.port.questions();
             // The number of another question that is open on this port.
-            if open.contains_key(&id) {
+            if questions.contains_key(&id) {
                 return None;
             }
-            open.insert(id, AwaitedQuestion { question, answer: sender });
+            questions.insert(id, AwaitedQuestion { question, answer: sender });
         }
         Some((SentQuestion { socket, id, answer }, octets))
     }
@@ -164,15 +165,15 @@ impl SharedSocket {
         let socket = std::net::UdpSocket::bind((any, 0))?;
         socket.connect(server)?;
         socket.set_nonblocking(true)?;
-        let port = Arc::new(Port { socket: UdpSocket::from_std(socket)?, open: Mutex::default() });
+        let port = Arc::new(Port { socket: UdpSocket::from_std(socket)?, questions: Mutex::default() });
         let reader = tokio::spawn(Port::read(Arc::clone(&port))).abort_handle();
         Ok(Self { port, reader })
     }
 }
 
 impl Port {
-    fn open(&self) -> MutexGuard<'_, HashMap<u16, AwaitedQuestion>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    fn questions(&self) -> MutexGuard<'_, HashMap<u16, AwaitedQuestion>> {
+        self.questions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Gives answers to their questions until an error of the socket, as a server's port that is closed gives; the
@@ -187,22 +188,22 @@ impl Port {
                 Err(_) => break,
             }
         }
-        self.open().clear();
+        self.questions().clear();
     }
 
     fn take(&self, answer: &[u8]) {
         let Some(id) = answer.first_chunk().map(|octets| u16::from_be_bytes(*octets)) else { return };
-        let mut open = self.open();
-        let Some(waiting) = open.get(&id) else { return };
+        let mut questions = self.questions();
+        let Some(waiting) = questions.get(&id) else { return };
         match question_of(answer) {
             Some(question) if is_same(question, &waiting.question) => {
-                if let Some(waiting) = open.remove(&id) {
+                if let Some(waiting) = questions.remove(&id) {
                     drop(waiting.answer.send(answer.to_vec()));
                 }
             }
             Some(_) => {}
-            // A server that answers so does not answer better: the library has its ways.
-            None => drop(open.remove(&id)),
+            // The server sends broken messages: the library reports the failure, or asks it over TCP.
+            None => drop(questions.remove(&id)),
         }
     }
 }
@@ -241,7 +242,7 @@ fn read(answer: &[u8], name: &Name, kind: RecordType) -> Option<Result<Lookup, N
         return None;
     }
     if message.answers.is_empty() {
-        // Without a SOA record it may be a referral or an alias: the library's matter.
+        // Without a SOA record it may be a referral or an alias, which the library follows.
         let none = DnsResponse::from_message(message).ok().map(DnsError::from_response)?.err()?;
         let has_soa = matches!(&none, DnsError::NoRecordsFound(none) if none.soa.is_some());
         return has_soa.then_some(Err(NetError::Dns(none)));
@@ -341,7 +342,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_broken_answer_is_the_librarys_matter() {
+    async fn a_broken_answer_is_left_to_the_library() {
         let server = UdpSocket::bind("127.0.0.1:0").await.unwrap();
         let exchange = QuestionExchange::new(server.local_addr().unwrap());
         let name = Name::from_ascii("list.example.").unwrap();
@@ -354,7 +355,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_closed_port_is_the_librarys_matter() {
+    async fn a_closed_port_is_left_to_the_library() {
         let server = UdpSocket::bind("127.0.0.1:0").await.unwrap();
         let exchange = QuestionExchange::new(server.local_addr().unwrap());
         drop(server);

@@ -15,7 +15,7 @@
 //! Content rules are asked first, then filters in the order of `listen.filters`. Rules see the message as it came; a
 //! filter sees it with the changes of the filters before it. The first decision for a recipient counts. Changes of
 //! filters are made before those of rules, so that the numbers hold by which filters name fields. A message that the
-//! rules cannot judge is refused for now; for a filter the configuration says what follows (`filter.on_failure`).
+//! rules cannot judge is answered with 451; for a filter the configuration says what follows (`filter.on_failure`).
 //!
 //! Filters are asked by the session itself, since milters and policy servers answer its commands, too
 //! ([`filters::FilterSession`]); their decision is for all scopes.

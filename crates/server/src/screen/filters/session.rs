@@ -78,7 +78,7 @@ pub(crate) enum StepVerdict {
 struct TransactionState {
     /// It is not asked any more: it accepted, or its failure rule let the message pass.
     is_over: bool,
-    /// It failed, and the message is refused for now at each further step.
+    /// It failed, and each further step of the message is answered with 451.
     refusal: Option<Reply>,
     /// A decision that holds the message or drops it, which counts at the end.
     decision: Option<FilterDecision>,
