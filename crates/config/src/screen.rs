@@ -40,6 +40,10 @@ pub struct Filter {
     pub total_timeout: Duration,
     /// Octets of the largest message that it gets.
     pub size_max: u64,
+    /// Connections that stay open between two messages.
+    pub idle_max: u32,
+    /// How long one stays open.
+    pub idle_time: Duration,
 }
 
 /// The protocol of a filter.

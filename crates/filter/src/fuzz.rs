@@ -163,7 +163,8 @@ pub fn scanner_replies(data: &[u8]) {
         results.extend(rspamd::read_scan(&response));
     }
     // The octets as the body of a response, too: a response by chance has none.
-    let body = Response { first_line: "HTTP/1.1 200 OK".to_owned(), fields: Vec::new(), body: data.to_vec() };
+    let first_line = "HTTP/1.1 200 OK".to_owned();
+    let body = Response { first_line, fields: Vec::new(), body: data.to_vec(), stays_open: false };
     results.extend(rspamd::read_scan(&body));
     for result in results {
         assert!(result.score.is_none_or(|score| score.points.is_finite() && score.threshold.is_finite()));

@@ -124,5 +124,25 @@ pub(super) static FILTER: Section = Section {
             "largest message that it gets",
             "A larger one is \"not fully scanned\" for rules, and passes this filter.",
         ),
+        fixed(
+            "filter.idle_max",
+            at!(filters[].idle_max),
+            Kind::Number { min: 0, max: 1_000, unit: "connections" },
+            "8",
+            "2",
+            "connections that stay open for the next message",
+            "For filters of kind \"policy\" and \"rspamd\". Some servers give each connection a process, which a \
+             connection that stays open keeps busy: fewer, or 0, serve them better.",
+        ),
+        fixed(
+            "filter.idle_time",
+            at!(filters[].idle_time),
+            seconds(1, HOUR),
+            "20s",
+            "5s",
+            "how long a connection without a question stays open",
+            "Shorter than the filter's own limit. One that the filter closes at that moment costs a second connection, \
+             and no message.",
+        ),
     ],
 };

@@ -17,6 +17,8 @@ pub struct Response {
     pub fields: Vec<(String, String)>,
     /// The body.
     pub body: Vec<u8>,
+    /// The connection is ready for another request (RFC 9112 §9.3).
+    pub stays_open: bool,
 }
 
 impl Response {
@@ -24,6 +26,16 @@ impl Response {
     #[must_use]
     pub fn field(&self, name: &str) -> Option<&str> {
         self.fields.iter().find(|(of, _)| of == name).map(|(_, value)| value.as_str())
+    }
+
+    /// Whether the server does not close the connection behind it.
+    fn is_persistent(&self) -> bool {
+        let said = self.field("connection").unwrap_or_default();
+        match said.to_ascii_lowercase().as_str() {
+            "close" => false,
+            "keep-alive" => true,
+            _ => self.first_line.starts_with("HTTP/1.1 "),
+        }
     }
 }
 
@@ -61,14 +73,17 @@ impl ResponseReader {
         };
         let (head, rest) = self.buffer.split_at(head_bytes);
         let (first_line, fields) = read_head(self.protocol, head)?;
-        let response = Response { first_line, fields, body: Vec::new() };
-        let body = match self.body_length(&response)? {
+        let response = Response { first_line, fields, body: Vec::new(), stays_open: false };
+        let length = self.body_length(&response)?;
+        // Where a body ends otherwise, a driver cannot know that nothing follows.
+        let stays_open = matches!(length, BodyLength::Octets(count) if rest.len() == count) && response.is_persistent();
+        let body = match length {
             BodyLength::Octets(count) => rest.get(..count).map(<[u8]>::to_vec),
             BodyLength::Chunked => self.chunked(rest)?,
             BodyLength::ToTheEnd => is_end.then(|| rest.to_vec()),
         };
         match body {
-            Some(body) => Ok(Some(Response { body, ..response })),
+            Some(body) => Ok(Some(Response { body, stays_open, ..response })),
             // Chunks have a frame of their own, which is a few octets for each.
             None if rest.len() > self.body_bytes_max.saturating_mul(2) => {
                 Err(self.too_long("body_bytes_max", self.body_bytes_max))

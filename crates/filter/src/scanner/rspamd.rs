@@ -45,8 +45,14 @@ pub struct RspamdRequest<'a> {
 }
 
 /// Appends the head of a request for a message of `bytes` octets, which follow. `host` is the name or address that is
-/// asked.
-pub fn write_request(host: &str, request: &RspamdRequest<'_>, bytes: usize, out: &mut Vec<u8>) {
+/// asked. `stays_open`: another request may follow on the connection.
+pub fn write_request(
+    host: &str,
+    request: &RspamdRequest<'_>,
+    bytes: usize,
+    stays_open: bool,
+    out: &mut Vec<u8>,
+) {
     out.extend_from_slice(b"POST /checkv2 HTTP/1.1\r\n");
     let mut field = |name: &str, value: &str| {
         let value = clean(value, 1_000);
@@ -68,7 +74,7 @@ pub fn write_request(host: &str, request: &RspamdRequest<'_>, bytes: usize, out:
     field("TLS-Cipher", request.tls_cipher);
     field("TLS-Version", request.tls_version);
     field("Content-Length", &bytes.to_string());
-    field("Connection", "close");
+    field("Connection", if stays_open { "keep-alive" } else { "close" });
     out.extend_from_slice(b"\r\n");
 }
 

@@ -170,12 +170,27 @@ fn a_request_to_rspamd() {
         ..RspamdRequest::default()
     };
     let mut out = Vec::new();
-    rspamd::write_request("localhost", &request, 9, &mut out);
+    rspamd::write_request("localhost", &request, 9, false, &mut out);
     assert_eq!(
         String::from_utf8_lossy(&out),
         "POST /checkv2 HTTP/1.1\r\nHost: localhost\r\nQueue-Id: id1\r\nIP: 192.0.2.1\r\nFrom: <a@b>\r\nRcpt: \
          <c@d>\r\nRcpt: <e@f>\r\nUser: x  Injected: y\r\nContent-Length: 9\r\nConnection: close\r\n\r\n"
     );
+}
+
+// RFC 9112 §9.3 (test)
+#[test]
+fn a_connection_stays_open_only_if_nothing_can_follow() {
+    let keeps = |head: &str, body: &str| {
+        let octets = format!("{head}\r\n\r\n{body}");
+        response(rspamd::response_reader, octets.as_bytes()).expect("a response").stays_open
+    };
+    assert!(keeps("HTTP/1.1 200 OK\r\nContent-Length: 2", "{}"));
+    assert!(keeps("HTTP/1.0 200 OK\r\nConnection: Keep-Alive\r\nContent-Length: 2", "{}"));
+    assert!(!keeps("HTTP/1.0 200 OK\r\nContent-Length: 2", "{}"));
+    assert!(!keeps("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2", "{}"));
+    assert!(!keeps("HTTP/1.1 200 OK", "{}"), "the body ends with the connection");
+    assert!(!keeps("HTTP/1.1 200 OK\r\nContent-Length: 2", "{}HTTP/1.1 200 OK"), "an answer too many");
 }
 
 /// Makes a response with a body.

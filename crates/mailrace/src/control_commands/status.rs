@@ -3,7 +3,7 @@
 use crate::output::{Output, bytes, count, next_try, thousands, waits_for};
 use crate::terminal_text::plain;
 use operator::answers::{
-    ClockStatus, DeliveryConnections, DeliveryCounts, DestinationLine, FailingLog, LogStatus, ScreenCounts,
+    ClockStatus, DeliveryConnections, DeliveryCounts, DestinationLine, FailingLog, FilterStatus, LogStatus, ScreenCounts,
     SpoolStatus, StatusAnswer, StopStatus,
 };
 
@@ -83,6 +83,9 @@ fn clients(output: &mut Output, answer: &StatusAnswer) {
     if let Some(text) = screened(&answer.screen) {
         output.print_line(format_args!("  screened     {text}"));
     }
+    for filter in &answer.filters {
+        output.print_line(format_args!("  {}", connected(filter)));
+    }
     for login in &answer.logins_over {
         output.print_line(format_args!(
             "  LOGIN        {} had {} recipients in an hour, from {}: auth.recipients_hour_max; is its password stolen?",
@@ -109,6 +112,26 @@ fn screened(counts: &ScreenCounts) -> Option<String> {
     let some = all.into_iter().filter(|(count, _)| *count > 0);
     let words: Vec<String> = some.map(|(count, word)| format!("{} {word}", thousands(count))).collect();
     (!words.is_empty()).then(|| words.join(", "))
+}
+
+/// Describes a filter and the connections to it.
+fn connected(filter: &FilterStatus) -> String {
+    let failed = match filter.failed {
+        0 => String::new(),
+        some => format!("{} NOT ANSWERED, ", thousands(some)),
+    };
+    let stale = match filter.stale {
+        0 => String::new(),
+        some => format!(" ({} closed by the filter)", thousands(some)),
+    };
+    format!(
+        "filter       {} at {}: {failed}{} made, {} reuses{stale}, {} idle",
+        plain(&filter.name),
+        plain(&filter.address),
+        count(filter.opened, "connection"),
+        thousands(filter.reused),
+        thousands(filter.idle),
+    )
 }
 
 /// Describes the connections to next hops; `None` if the server is older than their counts.

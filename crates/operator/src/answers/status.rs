@@ -36,6 +36,8 @@ pub struct StatusAnswer {
     pub recipients: RefusedRecipients,
     /// Decisions of content rules and filters.
     pub screen: ScreenCounts,
+    /// The filters of the configuration.
+    pub filters: Vec<FilterStatus>,
     /// Logins that had more than `auth.recipients_hour_max` recipients in the last hour.
     pub logins_over: Vec<LoginOverLimit>,
     /// Results of deliveries; `null` if this server does not deliver.
@@ -128,6 +130,26 @@ pub struct ScreenCounts {
     pub reroute: u64,
     /// Refused with a 4yz reply, since it could not be judged.
     pub not_judged: u64,
+}
+
+/// A filter and the connections to it since the configuration was loaded.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct FilterStatus {
+    /// `filter.name`.
+    pub name: String,
+    /// `filter.address`.
+    pub address: String,
+    /// Connections that are open for the next message.
+    pub idle: u64,
+    /// Connections that were made.
+    pub opened: u64,
+    /// Questions over a connection that was open before.
+    pub reused: u64,
+    /// Those of them that were asked again over a new connection, since the filter had closed the old one.
+    pub stale: u64,
+    /// Questions that it did not answer, for which `filter.on_failure` decided.
+    pub failed: u64,
 }
 
 /// A login with too many recipients.

@@ -2,7 +2,7 @@
 
 use super::Screen;
 use super::content_rules::ContentRules;
-use super::filters::FilterSettings;
+use super::filters::{FilterSettings, PooledFilter};
 use crate::config::Config;
 use filter::{Problem, RuleSet};
 use os::safe_file::Trust;
@@ -22,7 +22,7 @@ const FILES_MAX: usize = 1_000;
 pub(crate) fn load(config: &Config, trust: &Trust) -> Result<Option<Arc<Screen>>, Vec<String>> {
     let rules = read_rules(config, trust);
     let rules = rules.map_err(|problems| problems.iter().map(sentence).collect::<Vec<_>>())?;
-    let filters: Vec<_> = config.filters.iter().filter_map(FilterSettings::of).map(Arc::new).collect();
+    let filters: Vec<_> = config.filters.iter().filter_map(FilterSettings::of).map(PooledFilter::new).map(Arc::new).collect();
     if rules.is_none() && filters.is_empty() {
         return Ok(None);
     }

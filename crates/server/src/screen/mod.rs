@@ -50,9 +50,10 @@ pub(crate) use message::{ScreenedMessage, ScreenedRecipient};
 pub(crate) use scopes::Scopes;
 
 use content_rules::ContentRules;
-use filters::{FilterSession, FilterSettings};
+use filters::{FilterSession, PooledFilter};
 use judge::ContentJudge;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// Octets of content that are judged on the thread of the session.
 const AT_ONCE_BYTES: usize = 64 << 10;
@@ -63,15 +64,25 @@ pub(crate) struct Screen {
     rules: Option<Arc<ContentRules>>,
     body_bytes_max: usize,
     /// All filters of the configuration.
-    filters: Vec<Arc<FilterSettings>>,
+    filters: Vec<Arc<PooledFilter>>,
 }
 
 impl Screen {
     /// Returns the filters with these names, for a session; `None`: there are none.
     pub(crate) fn filter_session(&self, names: &[String]) -> Option<Box<FilterSession>> {
-        let named = |name: &String| self.filters.iter().find(|filter| filter.name == *name).map(Arc::clone);
+        let named = |name: &String| self.filters.iter().find(|filter| filter.settings.name == *name).map(Arc::clone);
         let filters: Vec<_> = names.iter().filter_map(named).collect();
         (!filters.is_empty()).then(|| Box::new(FilterSession::new(&filters)))
+    }
+
+    /// Returns all filters of the configuration.
+    pub(crate) fn filters(&self) -> &[Arc<PooledFilter>] {
+        &self.filters
+    }
+
+    /// Closes connections to filters that are idle for too long at `now`.
+    pub(crate) fn close_idle_connections(&self, now: Instant) {
+        self.filters.iter().for_each(|filter| filter.close_idle(now));
     }
 
     /// Octets of a body that judges see.

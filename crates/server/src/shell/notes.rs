@@ -110,6 +110,9 @@ impl Server {
             }
         }
         let live = self.context.live.load_full();
+        if let Some(screen) = &live.screen {
+            screen.close_idle_connections(clock::now());
+        }
         for problem in live.authenticator.iter().flat_map(|authenticator| authenticator.take_problems()) {
             let text = &problem.to_string();
             let is_refusal = problem.is_refusal();

@@ -6,14 +6,17 @@ use crate::admit::logins::LoginOver;
 use crate::config;
 use crate::dispatch::Dispatch;
 use crate::log::LogError;
+use crate::screen::Screen;
+use crate::screen::filters::{PoolCounts, PooledFilter};
 use observe::counters::{Counter, Outcome, Temporary};
 use observe::{Ruleset, ScreenVerdict};
 use operator::answers::{
-    AcceptedMessages, ClockStatus, ConnectionCounts, DeliveryConnections, DeliveryCounts, FailingLog, LogStatus,
+    AcceptedMessages, ClockStatus, ConnectionCounts, DeliveryConnections, DeliveryCounts, FailingLog, FilterStatus, LogStatus,
     LoginOverLimit, PickupStatus, QueueStatus, RefusedRecipients, ScreenCounts, SpoolStatus, StatusAnswer, StopStatus,
 };
 use os::{clock, machine};
 use spool::Statistics;
+use std::sync::Arc;
 
 /// Destinations that `status` names.
 const FULLEST: usize = 5;
@@ -50,6 +53,7 @@ impl Server {
             },
             recipients: RefusedRecipients { refused: refused_at_rcpt(Temporary::Yes) + refused_at_rcpt(Temporary::No) },
             screen: self.screened(),
+            filters: filters(live.screen.as_deref()),
             logins_over: self.logins_over(),
             deliveries: self
                 .outbound
@@ -173,4 +177,15 @@ impl Server {
         ];
         refused.into_iter().map(|limit| self.count(Counter::Refused(limit))).sum()
     }
+}
+
+/// Describes the filters and the connections to them.
+fn filters(screen: Option<&Screen>) -> Vec<FilterStatus> {
+    let filters = screen.map(Screen::filters).unwrap_or_default();
+    let of = |filter: &Arc<PooledFilter>| {
+        let PoolCounts { idle, opened, reused, stale, failed } = filter.counts();
+        let (name, address) = (filter.settings.name.clone(), filter.settings.address.to_string());
+        FilterStatus { name, address, idle, opened, reused, stale, failed }
+    };
+    filters.iter().map(of).collect()
 }

@@ -3,6 +3,7 @@
 
 mod failures;
 mod milter;
+mod pooled;
 mod programs;
 mod scripted;
 

@@ -3,7 +3,8 @@
 use super::connection::FilterError;
 use super::facts::FilterFacts;
 use super::milter::Milter;
-use super::policy::PolicyServer;
+use super::policy::ask_policy;
+use super::pool::PooledFilter;
 use super::scanners;
 use super::settings::FilterSettings;
 use crate::config::{Config, FilterKind};
@@ -47,8 +48,8 @@ async fn ask(settings: &FilterSettings) -> Result<(), FilterError> {
         }
         FilterKind::Policy => {
             // The question has neither client nor recipient: no mail is judged by what a server keeps of it.
-            let mut server = PolicyServer::open(settings).await?;
-            server.ask(settings, PolicyState::Vrfy, &FilterFacts::default()).await.map(drop)
+            let filter = PooledFilter::new(settings.clone());
+            ask_policy(&filter, PolicyState::Vrfy, &FilterFacts::default()).await.map(drop)
         }
         FilterKind::Clamd | FilterKind::Spamd | FilterKind::Rspamd => scanners::ping(settings).await.map(drop),
         FilterKind::Smtp => Ok(()),

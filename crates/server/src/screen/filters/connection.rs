@@ -49,6 +49,10 @@ pub(super) struct FilterConnection {
     timeout: Duration,
     /// The end of the time with the present message.
     ends: Instant,
+    /// It was idle before the present question.
+    is_reused: bool,
+    /// Octets of an answer to the present question have come, or its time is over.
+    is_answered: bool,
 }
 
 impl FilterConnection {
@@ -73,7 +77,9 @@ impl FilterConnection {
         };
         let until = ends.min(now + settings.timeout);
         match timeout_at(until.into(), connecting).await {
-            Ok(Ok(stream)) => Ok(Self { stream, timeout: settings.timeout, ends }),
+            Ok(Ok(stream)) => {
+                Ok(Self { stream, timeout: settings.timeout, ends, is_reused: false, is_answered: false })
+            }
             Ok(Err(error)) => Err(FilterError::new("connect", words(&error))),
             Err(_) => Err(FilterError::new("connect", late(until.saturating_duration_since(now)))),
         }
@@ -82,6 +88,17 @@ impl FilterConnection {
     /// Begins the time with a message anew.
     pub(super) fn begin_message(&mut self, total: Duration) {
         self.ends = clock::now() + total;
+    }
+
+    /// Ends a question: nothing is owed on the connection until the next one.
+    pub(super) const fn rest(&mut self) {
+        (self.is_reused, self.is_answered) = (true, false);
+    }
+
+    /// Whether a failed question met the end of a connection that was idle before. The filter has not answered it, so
+    /// it may be asked again over a new connection.
+    pub(super) const fn is_stale(&self) -> bool {
+        self.is_reused && !self.is_answered
     }
 
     /// Writes all octets.
@@ -100,7 +117,10 @@ impl FilterConnection {
         };
         match timeout_at(until.into(), writing).await {
             Ok(written) => written.map_err(|error| FilterError::new(stage, words(&error))),
-            Err(_) => Err(FilterError::new(stage, late(until.saturating_duration_since(now)))),
+            Err(_) => {
+                self.is_answered = true;
+                Err(FilterError::new(stage, late(until.saturating_duration_since(now))))
+            }
         }
     }
 
@@ -121,11 +141,15 @@ impl FilterConnection {
         };
         match timeout_at(until.into(), reading).await {
             Ok(Ok(count)) => {
+                self.is_answered |= count > 0;
                 octets.truncate(count);
                 Ok(octets)
             }
             Ok(Err(error)) => Err(FilterError::new(stage, words(&error))),
-            Err(_) => Err(FilterError::new(stage, late(until.saturating_duration_since(now)))),
+            Err(_) => {
+                self.is_answered = true;
+                Err(FilterError::new(stage, late(until.saturating_duration_since(now))))
+            }
         }
     }
 

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`settings`] | a `[[filter]]` table |
 //! | [`connection`] | the socket, with the time for an answer and for a message |
+//! | [`pool`] | connections that stay open for the next message |
 //! | [`facts`] | facts about session and transaction, as macros and attributes |
 //! | [`content`] | the message that filters see and change |
 //! | [`milter`], [`policy`], [`scanners`] | questions in each protocol |
@@ -22,6 +23,7 @@ mod facts;
 mod milter;
 mod outcome;
 mod policy;
+mod pool;
 mod scanners;
 mod session;
 mod settings;
@@ -31,6 +33,7 @@ pub use check::filter_faults;
 pub(crate) use content::FilterContent;
 pub(crate) use facts::FilterFacts;
 pub(crate) use outcome::FilterDecision;
+pub(crate) use pool::{PoolCounts, PooledFilter};
 pub(crate) use session::{FilterNote, FilterSession, FilterStep, StepVerdict};
 pub(crate) use settings::FilterSettings;
 pub(crate) use verdict::FilterVerdict;

@@ -1,52 +1,56 @@
-//! A policy server: a connection for an SMTP session, and a question at each RCPT.
+//! A policy server: a question at each RCPT, over a connection that serves all sessions.
 
 use super::connection::{FilterConnection, FilterError};
 use super::facts::FilterFacts;
-use super::settings::FilterSettings;
+use super::pool::PooledFilter;
 use filter::policy::{PolicyAction, PolicyAttributes, PolicyReplyReader, PolicyState, write_request};
 
-/// A connection to a policy server.
-#[derive(Debug)]
-pub(super) struct PolicyServer {
-    connection: FilterConnection,
-    replies: PolicyReplyReader,
-}
-
-impl PolicyServer {
-    /// Connects.
-    ///
-    /// # Errors
-    /// Nothing listens there.
-    pub(super) async fn open(settings: &FilterSettings) -> Result<Self, FilterError> {
-        Ok(Self { connection: FilterConnection::open(settings).await?, replies: PolicyReplyReader::default() })
-    }
-
-    /// Whether the connection may serve another question. Policy servers close idle ones.
-    pub(super) fn is_usable(&self) -> bool {
-        !self.replies.has_rest() && !self.connection.has_unread()
-    }
-
-    /// Asks about a recipient.
-    ///
-    /// # Errors
-    /// It gave no answer, or is no policy server.
-    pub(super) async fn ask(
-        &mut self,
-        settings: &FilterSettings,
-        state: PolicyState,
-        facts: &FilterFacts,
-    ) -> Result<PolicyAction, FilterError> {
-        self.connection.begin_message(settings.total_timeout);
-        let stage = if state == PolicyState::Rcpt { "rcpt" } else { "eom" };
-        let mut request = Vec::new();
-        write_policy_request(state, facts, &mut request);
-        self.connection.write(stage, &request).await?;
-        loop {
-            let octets = self.connection.read(stage).await?;
-            let action = self.replies.push(&octets, octets.is_empty());
-            if let Some(action) = action.map_err(|error| FilterError::new(stage, error))? {
+/// Asks about a recipient. A question that meets the close of an idle connection is asked once more.
+///
+/// # Errors
+/// It gave no answer, or is no policy server.
+/// # Cancel safety
+/// Yes: the connection is dropped.
+pub(super) async fn ask_policy(
+    filter: &PooledFilter,
+    state: PolicyState,
+    facts: &FilterFacts,
+) -> Result<PolicyAction, FilterError> {
+    let stage = if state == PolicyState::Rcpt { "rcpt" } else { "eom" };
+    let mut request = Vec::new();
+    write_policy_request(state, facts, &mut request);
+    let mut may_reuse = true;
+    loop {
+        let mut connection = filter.connection(may_reuse).await?;
+        let mut replies = PolicyReplyReader::default();
+        match question(&mut connection, &mut replies, stage, &request).await {
+            Ok(action) => {
+                if !replies.has_rest() {
+                    filter.keep(connection);
+                }
                 return Ok(action);
             }
+            Err(_) if connection.is_stale() => {
+                filter.lost_idle();
+                may_reuse = false;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+async fn question(
+    connection: &mut FilterConnection,
+    replies: &mut PolicyReplyReader,
+    stage: &'static str,
+    request: &[u8],
+) -> Result<PolicyAction, FilterError> {
+    connection.write(stage, request).await?;
+    loop {
+        let octets = connection.read(stage).await?;
+        let action = replies.push(&octets, octets.is_empty());
+        if let Some(action) = action.map_err(|error| FilterError::new(stage, error))? {
+            return Ok(action);
         }
     }
 }

@@ -1,8 +1,11 @@
-//! Questions to clamd, spamd and rspamd about a whole message: one connection for each message.
+//! Questions to clamd, spamd and rspamd about a whole message.
+//!
+//! clamd and spamd get a connection for each message. rspamd keeps a connection open if its reply says so.
 
 use super::connection::{FilterConnection, FilterError};
 use super::content::FilterContent;
 use super::facts::FilterFacts;
+use super::pool::PooledFilter;
 use super::settings::FilterSettings;
 use crate::config::{FilterAddress, FilterKind};
 use filter::scanner::rspamd::RspamdRequest;
@@ -14,22 +17,38 @@ const CHUNK_BYTES: usize = 64 << 10;
 /// The step of all scanners in logs.
 const STAGE: &str = "eom";
 
-/// Asks a scanner.
+/// Asks a scanner. A question that meets the close of an idle connection is asked once more.
 ///
 /// # Errors
 /// It gave no answer, or another protocol answers.
 /// # Cancel safety
 /// Yes: the connection is dropped.
 pub(super) async fn scan(
-    settings: &FilterSettings,
+    filter: &PooledFilter,
     content: &FilterContent,
     facts: &FilterFacts,
 ) -> Result<ScanResult, FilterError> {
-    let mut connection = FilterConnection::open(settings).await?;
-    match settings.kind {
-        FilterKind::Clamd => ask_clamd(&mut connection, &content.whole()).await,
-        FilterKind::Spamd => ask_spamd(&mut connection, content, facts).await,
-        _ => ask_rspamd(&mut connection, settings, &content.without_own(), facts).await,
+    let mut may_reuse = true;
+    loop {
+        let mut connection = filter.connection(may_reuse).await?;
+        let result = match filter.settings.kind {
+            FilterKind::Clamd => ask_clamd(&mut connection, &content.whole()).await.map(|result| (result, false)),
+            FilterKind::Spamd => ask_spamd(&mut connection, content, facts).await.map(|result| (result, false)),
+            _ => ask_rspamd(&mut connection, &filter.settings, &content.without_own(), facts).await,
+        };
+        match result {
+            Ok((result, stays_open)) => {
+                if stays_open {
+                    filter.keep(connection);
+                }
+                return Ok(result);
+            }
+            Err(_) if connection.is_stale() => {
+                filter.lost_idle();
+                may_reuse = false;
+            }
+            Err(error) => return Err(error),
+        }
     }
 }
 
@@ -113,12 +132,13 @@ async fn ask_spamd(
     spamd::read_scan(SpamdMethod::Symbols, &response, &message).map_err(|error| fault(STAGE, &error))
 }
 
+/// Asks rspamd. Returns whether the connection stays open, too.
 async fn ask_rspamd(
     connection: &mut FilterConnection,
     settings: &FilterSettings,
     message: &[u8],
     facts: &FilterFacts,
-) -> Result<ScanResult, FilterError> {
+) -> Result<(ScanResult, bool), FilterError> {
     let recipients: Vec<&str> = facts.recipients.iter().map(String::as_str).collect();
     let (tls_version, tls_cipher) =
         facts.tls.as_ref().map_or(("", ""), |(version, cipher, _)| (version.as_str(), cipher.as_str()));
@@ -135,11 +155,12 @@ async fn ask_rspamd(
         tls_version,
     };
     let mut head = Vec::new();
-    rspamd::write_request(&host(settings), &request, message.len(), &mut head);
+    rspamd::write_request(&host(settings), &request, message.len(), settings.idle_max > 0, &mut head);
     connection.write(STAGE, &head).await?;
     connection.write(STAGE, message).await?;
     let response = response(connection, STAGE, rspamd::response_reader()).await?;
-    rspamd::read_scan(&response).map_err(|error| fault(STAGE, &error))
+    let result = rspamd::read_scan(&response).map_err(|error| fault(STAGE, &error))?;
+    Ok((result, response.stays_open))
 }
 
 async fn response(

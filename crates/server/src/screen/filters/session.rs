@@ -10,9 +10,9 @@ use super::content::FilterContent;
 use super::facts::FilterFacts;
 use super::milter::Milter;
 use super::outcome::{FilterDecision, FilterOutcome, reply};
-use super::policy::PolicyServer;
+use super::policy::ask_policy;
+use super::pool::PooledFilter;
 use super::scanners;
-use super::settings::FilterSettings;
 use super::verdict::FilterVerdict;
 use crate::config::{FilterFailure, FilterKind};
 use filter::milter::{Answer, Edit, Edits, Stage};
@@ -89,17 +89,10 @@ struct TransactionState {
 }
 
 #[derive(Debug)]
-enum FilterLink {
-    /// Not connected.
-    None,
-    Milter(Box<Milter>),
-    Policy(Box<PolicyServer>),
-}
-
-#[derive(Debug)]
 struct SessionFilter {
-    settings: Arc<FilterSettings>,
-    link: FilterLink,
+    filter: Arc<PooledFilter>,
+    /// The connection of a milter; `None`: it is not connected.
+    link: Option<Box<Milter>>,
     /// It accepted the connection: no message of it is of interest.
     has_accepted_connection: bool,
     /// A milter was told the name of the client. Programs that submit mail give none.
@@ -118,10 +111,10 @@ pub(crate) struct FilterSession {
 
 impl FilterSession {
     /// Begins a session; nothing is connected yet.
-    pub(crate) fn new(filters: &[Arc<FilterSettings>]) -> Self {
-        let of = |settings: &Arc<FilterSettings>| SessionFilter {
-            settings: Arc::clone(settings),
-            link: FilterLink::None,
+    pub(crate) fn new(filters: &[Arc<PooledFilter>]) -> Self {
+        let of = |filter: &Arc<PooledFilter>| SessionFilter {
+            filter: Arc::clone(filter),
+            link: None,
             has_accepted_connection: false,
             has_helo: false,
             is_in_message: false,
@@ -132,7 +125,7 @@ impl FilterSession {
 
     /// Returns the largest message that a filter gets.
     pub(crate) fn size_max(&self) -> u64 {
-        self.filters.iter().map(|filter| filter.settings.size_max).max().unwrap_or(0)
+        self.filters.iter().map(|one| one.filter.settings.size_max).max().unwrap_or(0)
     }
 
     /// Takes the decisions so far, for the log.
@@ -178,12 +171,12 @@ impl FilterSession {
         facts: &FilterFacts,
     ) -> FilterVerdict {
         let mut verdict = FilterVerdict::default();
-        for filter in &mut self.filters {
+        for one in &mut self.filters {
             let began = clock::now();
-            let outcome = filter.ask_content(content, size, facts).await;
+            let outcome = one.ask_content(content, size, facts).await;
             let elapsed = clock::now().saturating_duration_since(began);
-            let Some(outcome) = filter.judge_content(outcome, elapsed, &mut self.notes) else { continue };
-            verdict.take(&filter.settings, outcome, content);
+            let Some(outcome) = one.judge_content(outcome, elapsed, &mut self.notes) else { continue };
+            verdict.take(&one.filter.settings, outcome, content);
             if verdict.decision.is_some() {
                 break;
             }
@@ -194,7 +187,7 @@ impl FilterSession {
     /// Ends the session.
     pub(crate) async fn quit(self) {
         for filter in self.filters {
-            if let FilterLink::Milter(milter) = filter.link {
+            if let Some(milter) = filter.link {
                 milter.quit().await;
             }
         }
@@ -205,16 +198,16 @@ impl SessionFilter {
     /// Forgets the transaction. A milter that knows of its message is told with the next step.
     fn end_transaction(&mut self) {
         self.transaction = TransactionState::default();
-        if let (true, FilterLink::Milter(milter)) = (std::mem::take(&mut self.is_in_message), &mut self.link) {
+        if let (true, Some(milter)) = (std::mem::take(&mut self.is_in_message), &mut self.link) {
             milter.abort();
         }
     }
 
     /// Whether it is asked at this step.
     fn wants(&self, step: FilterStep) -> bool {
-        match self.settings.kind {
+        match self.filter.settings.kind {
             // After a failure at connect, MAIL tries a new connection.
-            FilterKind::Milter if step == FilterStep::Helo && matches!(self.link, FilterLink::None) => false,
+            FilterKind::Milter if step == FilterStep::Helo && self.link.is_none() => false,
             FilterKind::Milter => !self.has_accepted_connection && !self.transaction.is_over,
             FilterKind::Policy => step == FilterStep::Recipient && !self.transaction.is_over,
             _ => false,
@@ -222,14 +215,8 @@ impl SessionFilter {
     }
 
     async fn ask_step(&mut self, step: FilterStep, facts: &FilterFacts) -> Result<FilterOutcome, FilterError> {
-        if self.settings.kind == FilterKind::Policy {
-            let mut server = match std::mem::replace(&mut self.link, FilterLink::None) {
-                FilterLink::Policy(server) if server.is_usable() => server,
-                _ => Box::new(PolicyServer::open(&self.settings).await?),
-            };
-            let action = server.ask(&self.settings, PolicyState::Rcpt, facts).await?;
-            self.link = FilterLink::Policy(server);
-            return Ok(FilterOutcome::of_policy(action));
+        if self.filter.settings.kind == FilterKind::Policy {
+            return ask_policy(&self.filter, PolicyState::Rcpt, facts).await.map(FilterOutcome::of_policy);
         }
         let answer = self.ask_milter(step, facts).await?;
         if answer == Answer::Accept {
@@ -243,7 +230,7 @@ impl SessionFilter {
 
     /// Asks a milter. At connect, and at MAIL after a failure, a connection is made, and told what went before.
     async fn ask_milter(&mut self, step: FilterStep, facts: &FilterFacts) -> Result<Answer, FilterError> {
-        let FilterLink::Milter(milter) = &mut self.link else {
+        let Some(milter) = &mut self.link else {
             return self.open_milter(step, facts).await;
         };
         self.is_in_message |= step == FilterStep::Mail;
@@ -270,7 +257,7 @@ impl SessionFilter {
 
     /// The connection is of no more use.
     fn lose_link(&mut self) {
-        self.link = FilterLink::None;
+        self.link = None;
         (self.has_helo, self.is_in_message) = (false, false);
     }
 
@@ -280,7 +267,8 @@ impl SessionFilter {
         if matches!(step, FilterStep::Recipient | FilterStep::Data) {
             return Err(FilterError::new(step.name(), "the filter is not connected"));
         }
-        let mut milter = Box::new(Milter::open(&self.settings).await?);
+        let mut milter = Box::new(Milter::open(&self.filter.settings).await?);
+        self.filter.note_opened();
         let before: &[FilterStep] = match step {
             FilterStep::Connect => &[],
             FilterStep::Helo => &[FilterStep::Connect],
@@ -289,12 +277,12 @@ impl SessionFilter {
         for before in before {
             let answer = take_step(&mut milter, *before, facts).await?;
             if answer != Answer::Continue {
-                self.link = FilterLink::Milter(milter);
+                self.link = Some(milter);
                 return Ok(answer);
             }
         }
         let answer = take_step(&mut milter, step, facts).await?;
-        self.link = FilterLink::Milter(milter);
+        self.link = Some(milter);
         self.has_helo = step != FilterStep::Connect;
         self.is_in_message = step == FilterStep::Mail;
         Ok(answer)
@@ -316,6 +304,7 @@ impl SessionFilter {
             Ok(outcome) => outcome,
             // No message is concerned yet: the next one has another connection.
             Err(error) if matches!(step, FilterStep::Connect | FilterStep::Helo) => {
+                self.filter.note_failure();
                 FilterOutcome::of(FilterDecision::Fail(error.text))
             }
             Err(error) => self.failed(&error),
@@ -346,22 +335,22 @@ impl SessionFilter {
     ) -> Option<Result<FilterOutcome, FilterError>> {
         let is_decided = matches!(self.transaction.decision, Some(FilterDecision::Discard));
         let is_over = self.transaction.is_over || self.has_accepted_connection || is_decided;
-        if is_over || self.settings.kind == FilterKind::Policy {
+        if is_over || self.filter.settings.kind == FilterKind::Policy {
             return None;
         }
-        if size > self.settings.size_max || !content.is_complete() {
+        if size > self.filter.settings.size_max || !content.is_complete() {
             let mut outcome = FilterOutcome::of(FilterDecision::Pass);
             outcome.words = format!("not scanned: too large ({size} octets, filter.size_max)");
             return Some(Ok(outcome));
         }
-        if self.settings.kind != FilterKind::Milter {
-            let result = scanners::scan(&self.settings, content, facts).await;
-            return Some(result.map(|result| FilterOutcome::of_scan(&self.settings, &result, content)));
+        if self.filter.settings.kind != FilterKind::Milter {
+            let result = scanners::scan(&self.filter, content, facts).await;
+            return Some(result.map(|result| FilterOutcome::of_scan(&self.filter.settings, &result, content)));
         }
-        let FilterLink::Milter(milter) = &mut self.link else {
+        let Some(milter) = &mut self.link else {
             return Some(Err(FilterError::new("data", "the filter is not connected")));
         };
-        match milter.content(&self.settings, content, facts).await {
+        match milter.content(&self.filter.settings, content, facts).await {
             Ok((stage, answer, edits)) => {
                 self.is_in_message = stage != Stage::EndOfBody;
                 Some(Ok(FilterOutcome::of_milter(answer, edits)))
@@ -410,8 +399,8 @@ impl SessionFilter {
 
     /// Returns the outcome of the failure rule, which looks at the message as it came.
     fn failed(&mut self, error: &FilterError) -> FilterOutcome {
-        let name = &self.settings.name;
-        let mut outcome = match self.settings.on_failure {
+        let name = &self.filter.settings.name;
+        let mut outcome = match self.filter.settings.on_failure {
             FilterFailure::Defer | FilterFailure::Later => FilterOutcome::of(FilterDecision::Refuse(reply(
                 451,
                 "4.7.1 The message cannot be checked now, try again later",
@@ -428,12 +417,13 @@ impl SessionFilter {
             }
         };
         // A policy server is asked again at the next recipient.
-        if self.settings.kind == FilterKind::Milter {
+        if self.filter.settings.kind == FilterKind::Milter {
             match &outcome.decision {
                 FilterDecision::Refuse(reply) => self.transaction.refusal = Some(reply.clone()),
                 _ => self.transaction.is_over = true,
             }
         }
+        self.filter.note_failure();
         outcome.is_failure = true;
         outcome.words = format!("not judged, {}: {error}", outcome.words);
         outcome
@@ -441,8 +431,8 @@ impl SessionFilter {
 
     fn note(&self, stage: &'static str, elapsed: Duration, outcome: &FilterOutcome) -> FilterNote {
         FilterNote {
-            filter: self.settings.name.clone(),
-            address: self.settings.address.to_string(),
+            filter: self.filter.settings.name.clone(),
+            address: self.filter.settings.address.to_string(),
             stage,
             elapsed,
             verdict: outcome.verdict(),

@@ -13,6 +13,8 @@ pub(crate) struct FilterSettings {
     pub(crate) timeout: Duration,
     pub(crate) total_timeout: Duration,
     pub(crate) size_max: u64,
+    pub(crate) idle_max: u32,
+    pub(crate) idle_time: Duration,
 }
 
 impl FilterSettings {
@@ -26,6 +28,8 @@ impl FilterSettings {
             timeout: filter.timeout,
             total_timeout: filter.total_timeout,
             size_max: filter.size_max,
+            idle_max: filter.idle_max,
+            idle_time: filter.idle_time,
         })
     }
 }
