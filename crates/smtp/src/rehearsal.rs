@@ -192,6 +192,11 @@ impl Rehearsal {
             Question::Verify => self.look("verify"),
             Question::Expand => self.look("expand"),
             Question::Xclient => self.session.answer(self.rules.verdict("xclient", ""), now),
+            Question::Unknown => {
+                let line = self.session.unknown_command().unwrap_or_default();
+                let line = String::from_utf8_lossy(line).into_owned();
+                self.session.answer(self.rules.verdict("unknown", &line), now);
+            }
         }
     }
 

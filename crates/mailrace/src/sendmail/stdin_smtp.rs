@@ -102,7 +102,7 @@ impl<'a> Talk<'a> {
     fn answer(&mut self, question: Question) {
         let now = self.elapsed();
         match question {
-            Question::Helo | Question::Mail | Question::Recipient | Question::Xclient => {
+            Question::Helo | Question::Mail | Question::Recipient | Question::Unknown | Question::Xclient => {
                 self.session.answer(Verdict::Accept, now);
             }
             Question::Data => {

@@ -72,6 +72,8 @@ impl Connection {
                 self.session.answer_with(reply, now);
             }
             Question::Verify | Question::Expand => return false,
+            Question::Unknown => return false,
+            Question::Xclient if self.has_filters() => return false,
             Question::Xclient => self.become_client(now),
             Question::Message | Question::Auth | Question::AuthResponse => return false,
         }
@@ -103,7 +105,10 @@ impl Connection {
             Question::Message => self.commit().await,
             Question::Auth | Question::AuthResponse => Box::pin(self.authenticate(question)).await,
             Question::Verify | Question::Expand => Box::pin(self.answer_look(question)).await,
-            Question::Helo | Question::Mail | Question::Recipient | Question::Data if self.has_filters() => {
+            Question::Xclient if self.has_filters() => Box::pin(self.become_client_with_filters()).await,
+            Question::Helo | Question::Mail | Question::Recipient | Question::Data | Question::Unknown
+                if self.has_filters() =>
+            {
                 Box::pin(self.answer_with_filters(question)).await;
             }
             Question::Mail | Question::Recipient if self.routing.is_some() => {
@@ -195,7 +200,7 @@ impl Connection {
     }
 
     /// XCLIENT: the session speaks for another client from now on.
-    fn become_client(&mut self, now: Duration) {
+    pub(super) fn become_client(&mut self, now: Duration) {
         if let Some(xclient) = self.session.xclient() {
             match &xclient.name {
                 Some(name) => {

@@ -69,6 +69,7 @@ impl Connection {
                 let now = self.elapsed();
                 return self.answer_recipient(verdict, now);
             }
+            Question::Unknown => self.filter_step(FilterStep::Unknown, Ruleset::Command).await,
             _ => match self.filter_step(FilterStep::Data, Ruleset::Data).await {
                 Verdict::Accept => {
                     let now = self.elapsed();
@@ -84,10 +85,8 @@ impl Connection {
     async fn recipient_with_filters(&mut self) -> Verdict {
         let Some(candidate) = self.session.candidate().cloned() else { return Verdict::Accept };
         let Some(routing) = self.routing.clone() else {
-            return match self.admit_recipient() {
-                Verdict::Accept => self.filter_step(FilterStep::Recipient, Ruleset::Rcpt).await,
-                refusal => refusal,
-            };
+            let verdict = self.admit_recipient();
+            return self.filter_recipient(verdict).await;
         };
         let Some(admission) = routing.admission() else { return Verdict::Accept };
         let ruled = self.recipient_in_time(&routing, admission, &candidate).await;
@@ -96,8 +95,29 @@ impl Connection {
             if verdict != Verdict::Accept {
                 return verdict;
             }
+            return self.rule_recipient(&candidate, ruled);
         }
-        self.rule_recipient(&candidate, ruled)
+        match self.rule_recipient(&candidate, ruled) {
+            Verdict::Accept => Verdict::Accept,
+            refusal => self.filter_recipient(refusal).await,
+        }
+    }
+
+    /// Asks the filters about a recipient that the server accepts, or tells those that wish it of a refused one.
+    async fn filter_recipient(&mut self, verdict: Verdict) -> Verdict {
+        let reply = match &verdict {
+            Verdict::Accept | Verdict::AcceptWith(_) => {
+                return self.filter_step(FilterStep::Recipient, Ruleset::Rcpt).await;
+            }
+            Verdict::Refuse(reply) | Verdict::Close(reply) => reply,
+        };
+        let status = reply.enhanced().map(|status| status.to_string()).unwrap_or_default();
+        let text = reply.lines().next().unwrap_or_default().to_owned();
+        let facts = FilterFacts { refusal: Some((status, text)), ..self.filter_facts() };
+        match self.ask_filters(FilterStep::RefusedRecipient, &facts).await {
+            StepVerdict::Close(reply) => self.refuse(Ruleset::Rcpt, Verdict::Close(reply)),
+            StepVerdict::Continue | StepVerdict::Refuse(_) => verdict,
+        }
     }
 
     /// Whether the server itself accepts the recipient.
@@ -116,18 +136,62 @@ impl Connection {
         admitted.spares_checks || live.checks.recipient(&self.facts(), candidate).verdict == Verdict::Accept
     }
 
-    /// Asks all filters, and logs what they decide.
+    /// Asks all filters at a step.
     async fn filter_step(&mut self, step: FilterStep, ruleset: Ruleset) -> Verdict {
-        let Some(mut filters) = self.filters.take() else { return Verdict::Accept };
         let facts = self.filter_facts();
-        let verdict = filters.step(step, &facts).await;
-        self.report_filters(&mut filters);
-        self.filters = Some(filters);
-        match verdict {
+        match self.ask_filters(step, &facts).await {
             StepVerdict::Continue => Verdict::Accept,
             StepVerdict::Refuse(reply) => self.refuse(ruleset, Verdict::Refuse(reply)),
             StepVerdict::Close(reply) => self.refuse(ruleset, Verdict::Close(reply)),
         }
+    }
+
+    /// Asks all filters, and logs what they decide.
+    async fn ask_filters(&mut self, step: FilterStep, facts: &FilterFacts) -> StepVerdict {
+        let Some(mut filters) = self.filters.take() else { return StepVerdict::Continue };
+        let verdict = filters.step(step, facts).await;
+        self.report_filters(&mut filters);
+        self.filters = Some(filters);
+        verdict
+    }
+
+    /// Answers XCLIENT: the filters forget the front end, and hear of its client as of one that connects.
+    ///
+    /// # Cancel safety
+    /// No: drop the session.
+    pub(super) async fn become_client_with_filters(&mut self) {
+        if let Some(filters) = &mut self.filters {
+            filters.forget_client().await;
+        }
+        let facts = self.facts_by_xclient();
+        let verdict = match self.ask_filters(FilterStep::Connect, &facts).await {
+            StepVerdict::Continue => Verdict::Accept,
+            StepVerdict::Refuse(reply) => self.refuse(Ruleset::Relay, Verdict::Refuse(reply)),
+            StepVerdict::Close(reply) => self.refuse(Ruleset::Relay, Verdict::Close(reply)),
+        };
+        let now = self.elapsed();
+        if verdict == Verdict::Accept {
+            return self.become_client(now);
+        }
+        // The session stays that of the front end, of which they hear anew at MAIL.
+        if let Some(filters) = &mut self.filters {
+            filters.forget_client().await;
+        }
+        self.session.answer(verdict, now);
+    }
+
+    /// Returns the facts about the client that XCLIENT names.
+    fn facts_by_xclient(&self) -> FilterFacts {
+        let mut facts = FilterFacts { auth_mechanism: String::new(), ..self.filter_facts() };
+        let Some(xclient) = self.session.xclient() else { return facts };
+        facts.client = xclient.address.or(facts.client);
+        match &xclient.name {
+            Some(name) => facts.client_name = name.as_deref().map(str::to_owned),
+            None if xclient.address.is_some() => facts.client_name = None,
+            None => {}
+        }
+        facts.user = xclient.login.clone().flatten().map(String::from);
+        facts
     }
 
     /// Asks the filters about the content; `None`: there are none.
@@ -173,6 +237,8 @@ impl Connection {
             sender_parameters: transaction
                 .map(|transaction| transaction.params.to_string().split_whitespace().map(str::to_owned).collect())
                 .unwrap_or_default(),
+            refusal: None,
+            command: self.session.unknown_command().unwrap_or_default().to_vec(),
             recipient: self.session.candidate().map(|candidate| candidate.address.to_string()).unwrap_or_default(),
             recipients: transaction
                 .map(|transaction| transaction.recipients.iter().map(|one| one.address.to_string()).collect())

@@ -124,12 +124,15 @@ impl Connection {
     pub(crate) fn new(
         inbound: Arc<Inbound>,
         lane: Arc<ListenerProfile>,
-        session: Session,
+        mut session: Session,
         opening: Opening,
         began: Instant,
     ) -> Self {
         let screen = inbound.context.live.load().screen.clone();
         let filters = screen.and_then(|screen| screen.filter_session(&lane.listen.filters));
+        if filters.as_ref().is_some_and(|filters| filters.has_milter()) {
+            session.ask_unknown();
+        }
         Self {
             filters,
             context: Arc::clone(&inbound.context),

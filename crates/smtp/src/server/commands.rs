@@ -80,8 +80,12 @@ impl Session {
                 self.refuse(line, &Refusal::Syntax(usage));
                 None
             }
+            // A line behind AUTH may be a password, which is for no filter.
+            Command::Unknown(_) if self.asks_unknown && self.ending.after != "AUTH" => {
+                self.ask(PendingQuestion::Unknown(line.into()), Question::Unknown)
+            }
             Command::Unknown(verb) => {
-                // The reply is noted too, and the word may be a password.
+                // The reply is noted too.
                 let verb = if self.ending.after == "AUTH" { b"(line behind AUTH)" } else { verb };
                 self.refuse(line, &Refusal::Unrecognized(verb));
                 None
@@ -535,6 +539,23 @@ impl Session {
             self.count_error();
         }
         None
+    }
+
+    pub(super) fn answer_unknown(&mut self, line: &[u8], verdict: Verdict) {
+        match verdict {
+            Verdict::Accept | Verdict::AcceptWith(_) => {
+                let verb = if let Command::Unknown(verb) = command::read(line, self.is_forgiving()) { verb } else { line };
+                self.refuse(line, &Refusal::Unrecognized(verb));
+            }
+            refusal => {
+                let is_counted = matches!(&refusal, Verdict::Refuse(reply) if reply.code().class() == ReplyClass::Permanent);
+                self.push_refusal(refusal);
+                // A temporary refusal is an error, too: the client says what no server takes.
+                if !is_counted {
+                    self.count_error();
+                }
+            }
+        }
     }
 
     fn begin_xclient(&mut self, line: &[u8], rest: &[u8]) -> Option<Step> {

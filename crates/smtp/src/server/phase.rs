@@ -38,6 +38,8 @@ pub(super) enum PendingQuestion {
     Auth,
     Look,
     Xclient,
+    /// The line of a command that is not known.
+    Unknown(Box<[u8]>),
 }
 
 /// Which of the three verbs, and the name.

@@ -61,6 +61,8 @@ pub struct Session {
     pub(super) exchange: Option<AuthExchange>,
     pub(super) xclient: Option<Xclient>,
     pub(super) xclient_trusted: bool,
+    /// The driver is asked about commands that are not known.
+    pub(super) asks_unknown: bool,
     /// The driver counts the client among its own.
     pub(super) client_trusted: bool,
     /// The reply by which the last MAIL was refused for the client.
@@ -110,6 +112,7 @@ impl Session {
             exchange: None,
             xclient: None,
             xclient_trusted: false,
+            asks_unknown: false,
             client_trusted: false,
             client_refusal: None,
             began_unix: None,
@@ -308,7 +311,7 @@ impl Session {
         }
     }
 
-    /// Answers Helo, Mail, Recipient, Xclient; Data when it is refused.
+    /// Answers Helo, Mail, Recipient, Unknown, Xclient; Data when it is refused.
     ///
     /// # Panics
     /// When none of these is asked, when Data is accepted by this call, and when a reply has the wrong class.
@@ -320,6 +323,7 @@ impl Session {
             PendingQuestion::Mail => self.answer_mail(verdict, now),
             PendingQuestion::Recipient => self.answer_recipient(verdict),
             PendingQuestion::Xclient => self.answer_xclient(verdict),
+            PendingQuestion::Unknown(line) => self.answer_unknown(&line, verdict),
             PendingQuestion::Data => self.refuse_data(verdict),
             PendingQuestion::FirstChunk { octets, last } => self.refuse_first_chunk(verdict, octets, last),
             asked => panic!("answer() when {asked:?} is asked"),
@@ -361,6 +365,11 @@ impl Session {
         self.lines.clear();
         self.phase = Phase::Command;
         self.times.wait_from(now);
+    }
+
+    /// [`Question::Unknown`] is asked from now on.
+    pub fn ask_unknown(&mut self) {
+        self.asks_unknown = true;
     }
 
     /// XCLIENT is offered from now on.

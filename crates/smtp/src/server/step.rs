@@ -49,6 +49,9 @@ pub enum Question {
     Verify,
     /// EXPN, with [`super::Session::argument`]. [`super::Session::answer_with`]
     Expand,
+    /// A command that is not known, [`super::Session::unknown_command`]. Asked only after
+    /// [`super::Session::ask_unknown`]. [`super::Session::answer`]; `Accept` gives the usual refusal.
+    Unknown,
     /// XCLIENT from a client for whom [`super::Session::trust_xclient`] was called; the attributes are in
     /// [`super::Session::xclient`]. [`super::Session::answer`]; on acceptance the session starts again at its greeting.
     Xclient,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use mail::{Client, HeloName, Protocol, Recipient};
 
 use super::content::Content;
+use super::phase::{PendingQuestion, Phase};
 use super::session::Session;
 use super::{Dialect, Settings, Tls, Transaction, Xclient};
 
@@ -78,6 +79,12 @@ impl Session {
     #[must_use]
     pub fn argument(&self) -> &str {
         &self.argument
+    }
+
+    /// Returns the line that [`Question::Unknown`] is about, without its line end.
+    #[must_use]
+    pub fn unknown_command(&self) -> Option<&[u8]> {
+        if let Phase::Asked(PendingQuestion::Unknown(line)) = &self.phase { Some(line) } else { None }
     }
 
     /// The attributes of the XCLIENT command that [`Question::Xclient`] is about.

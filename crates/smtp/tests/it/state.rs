@@ -48,6 +48,42 @@ fn tls_forgets_who_the_client_was() {
 }
 
 #[test]
+fn a_driver_decides_on_commands_that_are_not_known() {
+    let mut session = session(settings());
+    assert_eq!(session.advance(b"FROB x\r\n", NOW).1, Step::Read, "it is asked only if it wishes");
+    session.ask_unknown();
+    let said = |session: &mut Session| {
+        let said = String::from_utf8_lossy(session.output()).into_owned();
+        session.sent(session.output().len());
+        said
+    };
+    said(&mut session);
+    let asked = Step::Ask(Question::Unknown);
+    assert_eq!(session.advance(b"FROB  x \r\n", NOW).1, asked);
+    assert_eq!(session.unknown_command(), Some(b"FROB  x".as_slice()));
+    session.answer(Verdict::Accept, NOW);
+    assert_eq!(said(&mut session), "500 5.5.1 Command unrecognized: \"FROB\"\r\n");
+    assert_eq!(session.unknown_command(), None);
+    assert_eq!(session.advance(b"FROB\r\n", NOW).1, asked);
+    let refusal = Reply::new(ReplyCode::of(451), None, "4.7.1 Not now");
+    session.answer(Verdict::Refuse(refusal.clone()), NOW);
+    assert_eq!(said(&mut session), "451 4.7.1 Not now\r\n");
+    // Commands of the protocol are none of the driver's.
+    assert_eq!(session.advance(b"ETRN x\r\nLHLO x\r\n", NOW).1, Step::Read);
+    // A password that a client sends behind a failed AUTH.
+    assert_eq!(session.advance(b"AUTH FOO\r\nsecret\r\n", NOW).1, Step::Read);
+    // Refusals count as errors, whatever their class.
+    let max = session.settings().limits.errors;
+    for _ in 0..max {
+        match session.advance(b"RSET\r\nFROB\r\n", NOW).1 {
+            Step::Ask(Question::Unknown) => session.answer(Verdict::Refuse(refusal.clone()), NOW),
+            step => return assert_eq!(step, Step::Close),
+        }
+    }
+    assert_eq!(session.advance(b"", NOW).1, Step::Close);
+}
+
+#[test]
 fn xclient_forgets_who_the_front_end_was() {
     let mut session = known();
     session.trust_xclient();

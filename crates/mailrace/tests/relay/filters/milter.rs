@@ -203,3 +203,95 @@ fn a_filter_may_listen_on_a_socket_of_this_machine() {
     let log = ends_empty(server).log;
     assert_eq!(lines(&log, &["screen=accept", "by=probe", "place=unix:/"]).len(), 1, "{log:#?}");
 }
+
+#[test]
+fn a_filter_answers_commands_that_the_server_does_not_know() {
+    let hop = Hop::good();
+    let filter = Milter::new(|_, command, data| match command {
+        'U' if data.starts_with(b"XGREET") => Act::Send(packet(b'y', b"502 5.5.1 Nobody is greeted here\0")),
+        _ => go_on(),
+    });
+    let server = filtered(&hop, &[("probe", milter(filter.address, ""))]).start();
+    let mut client = greeted(server.address());
+    client.expect("FROB it", "500 5.5.1 Command unrecognized: \"FROB\"");
+    client.expect("XGREET you", "502 5.5.1 Nobody is greeted here");
+    client.envelope();
+    client.expect("FROB it", "500 5.5.1");
+    client.data(CONTENT);
+    // A password behind a failed AUTH goes to no filter.
+    client.expect("AUTH FOO", "5");
+    client.expect("c2VjcmV0", "500");
+    client.quit();
+    hop.wait(1);
+    assert_eq!(filter.commands().trim_end_matches('Q'), "OCHUUMRUTLLLNBE");
+    let seen = filter.seen();
+    assert!(seen.iter().any(|(command, data)| *command == 'U' && data == r"FROB it\x00"), "{seen:?}");
+    assert!(!seen.iter().any(|(_, data)| data.contains("c2VjcmV0")), "{seen:?}");
+    let log = ends_empty(server).log;
+    assert_eq!(lines(&log, &["screen=reject", "by=probe", "Nobody is greeted here (unknown"]).len(), 1, "{log:#?}");
+}
+
+#[test]
+fn a_filter_hears_of_refused_recipients_if_it_asks_for_them() {
+    for (steps, wanted) in [(0x800_u32, "OCHMRRR"), (0, "OCHMRR")] {
+        let hop = Hop::good();
+        let filter = Milter::raw(move |_, command, data| match command {
+            'O' => Act::Send(packet(b'O', &[6_u32, 0x1ff, steps].map(u32::to_be_bytes).concat())),
+            'D' | 'A' | 'Q' => Act::Silence,
+            // Its word about a recipient that is refused anyway changes nothing.
+            'R' if data.starts_with(b"<b@elsewhere.test>") => Act::Send(packet(b'd', b"")),
+            _ => go_on(),
+        });
+        let setup = filtered(&hop, &[("probe", milter(filter.address, ""))]);
+        let server = setup.set("relay.from", "[]").set("relay.to", "[\"example.com\"]").start();
+        let mut client = greeted(server.address());
+        client.expect("MAIL FROM:<a@client.test>", "250 2.1.0");
+        client.expect("RCPT TO:<a@example.com>", "250 2.1.5");
+        client.expect("RCPT TO:<b@elsewhere.test>", "550 5.7.1");
+        client.expect("RCPT TO:<c@example.com>", "250 2.1.5");
+        assert_eq!(filter.commands(), wanted);
+        client.data(CONTENT);
+        client.quit();
+        assert_eq!(hop.wait(1)[0].all_to(), ["a@example.com", "c@example.com"]);
+        let macros: Vec<String> = filter.seen().into_iter().filter(|(of, _)| *of == 'D').map(|(_, data)| data).collect();
+        let of_refused = macros.iter().find(|list| list.contains(r"{rcpt_mailer}\x00error\x00"));
+        assert_eq!(of_refused.is_some(), steps != 0, "{macros:#?}");
+        if let Some(list) = of_refused {
+            assert!(list.contains(r"{rcpt_host}\x005.7.1\x00") && list.contains(r"{rcpt_addr}\x00"), "{list}");
+        }
+        ends_empty(server);
+    }
+}
+
+#[test]
+fn xclient_makes_another_client_for_filters() {
+    let hop = Hop::good();
+    let filter = Milter::new(|_, command, data| match command {
+        'C' if data.starts_with(b"bad.test") => Act::Send(packet(b'y', b"550 5.7.1 Not from there\0")),
+        'M' if data.starts_with(b"<odd@") => Act::Send(packet(b'r', b"")),
+        _ => go_on(),
+    });
+    let setup = filtered(&hop, &[("probe", milter(filter.address, ""))]);
+    let server = setup.set("accept.xclient", "[\"127.0.0.1\"]").start();
+    let mut client = greeted(server.address());
+    client.expect("XCLIENT NAME=bad.test ADDR=192.0.2.9", "554 5.7.1");
+    client.expect("XCLIENT NAME=good.test ADDR=192.0.2.7 PORT=77 LOGIN=tim", "220");
+    client.expect("EHLO good.test", "250");
+    client.envelope();
+    client.data(CONTENT);
+    client.quit();
+    hop.wait(1);
+    let seen = filter.seen();
+    let of = |wanted: char| -> Vec<String> {
+        seen.iter().filter(|(command, _)| *command == wanted).map(|(_, data)| data.clone()).collect()
+    };
+    let connects = of('C');
+    assert_eq!(connects.len(), 3, "{connects:?}");
+    assert!(connects[1].starts_with(r"bad.test\x004") && connects[1].ends_with(r"192.0.2.9\x00"), "{connects:?}");
+    assert_eq!(connects[2], r"good.test\x004\x00M192.0.2.7\x00");
+    let macros = of('D');
+    let has = |text: &str| macros.iter().any(|list| list.contains(text));
+    assert!(has(r"{client_addr}\x00192.0.2.7\x00") && has(r"{auth_authen}\x00tim\x00"), "{macros:#?}");
+    let log = ends_empty(server).log;
+    assert_eq!(lines(&log, &["screen=reject", "by=probe", "Not from there (connect"]).len(), 1, "{log:#?}");
+}

@@ -37,6 +37,10 @@ pub(crate) struct FilterFacts {
     pub(crate) sender_parameters: Vec<String>,
     /// The recipient that is asked about, without brackets.
     pub(crate) recipient: String,
+    /// The enhanced code and the text with which the server refuses that recipient.
+    pub(crate) refusal: Option<(String, String)>,
+    /// The line of a command that the server does not know.
+    pub(crate) command: Vec<u8>,
     /// The recipients that were accepted, without brackets.
     pub(crate) recipients: Vec<String>,
     /// The octets that the client declared.
@@ -72,6 +76,12 @@ impl FilterFacts {
 
     /// Returns the value of a milter macro.
     pub(super) fn macro_value(&self, name: &[u8]) -> Option<Vec<u8>> {
+        match (name, &self.refusal) {
+            (b"{rcpt_mailer}", Some(_)) => return Some(b"error".to_vec()),
+            (b"{rcpt_host}", Some((status, _))) => return Some(status.clone().into_bytes()),
+            (b"{rcpt_addr}", Some((_, text))) => return Some(text.clone().into_bytes()),
+            _ => {}
+        }
         let tls = self.tls.as_ref();
         let domain = |address: &str| address.rsplit_once('@').map(|(_, domain)| domain.to_owned());
         let value = match name {
@@ -143,6 +153,12 @@ mod tests {
             ("{unknown}", None),
         ] {
             assert_eq!(value(&facts, name).as_deref(), wanted, "{name}");
+        }
+        facts.recipient = "b@example.com".to_owned();
+        assert_eq!(value(&facts, "{rcpt_host}").as_deref(), Some("example.com"));
+        facts.refusal = Some(("5.1.1".to_owned(), "User unknown".to_owned()));
+        for (name, wanted) in [("{rcpt_mailer}", "error"), ("{rcpt_host}", "5.1.1"), ("{rcpt_addr}", "User unknown")] {
+            assert_eq!(value(&facts, name).as_deref(), Some(wanted), "{name}");
         }
         facts.user = Some("ann".to_owned());
         assert_eq!(value(&facts, "{auth_type}").as_deref(), Some("SASL"), "never empty");

@@ -88,13 +88,18 @@ impl Milter {
         .await
     }
 
-    /// RCPT, of a recipient that the server accepts.
-    pub(super) async fn recipient(&mut self, facts: &FilterFacts) -> Result<Answer, FilterError> {
+    /// RCPT. `is_refused`: the server refuses the recipient, which only a filter hears that asked for these.
+    pub(super) async fn recipient(&mut self, facts: &FilterFacts, is_refused: bool) -> Result<Answer, FilterError> {
         let recipient = format!("<{}>", facts.recipient);
         self.step(Stage::Recipient, |session, out| {
-            session.recipient(recipient.as_bytes(), &[], false, &|name| facts.macro_value(name), out)
+            session.recipient(recipient.as_bytes(), &[], is_refused, &|name| facts.macro_value(name), out)
         })
         .await
+    }
+
+    /// A command that the server does not know.
+    pub(super) async fn unknown(&mut self, facts: &FilterFacts) -> Result<Answer, FilterError> {
+        self.step(Stage::Unknown, |session, out| session.unknown(&facts.command, out)).await
     }
 
     /// DATA.

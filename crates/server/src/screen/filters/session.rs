@@ -30,7 +30,11 @@ pub(crate) enum FilterStep {
     Helo,
     Mail,
     Recipient,
+    /// A recipient that the server refuses, for milters that ask for these. Their word changes nothing.
+    RefusedRecipient,
     Data,
+    /// A command that the server does not know.
+    Unknown,
 }
 
 impl FilterStep {
@@ -39,9 +43,20 @@ impl FilterStep {
             Self::Connect => "connect",
             Self::Helo => "helo",
             Self::Mail => "mail",
-            Self::Recipient => "rcpt",
+            Self::Recipient | Self::RefusedRecipient => "rcpt",
             Self::Data => "data",
+            Self::Unknown => "unknown",
         }
+    }
+
+    /// Whether it is passed over where no connection is open.
+    const fn needs_connection(self) -> bool {
+        matches!(self, Self::Helo | Self::RefusedRecipient | Self::Unknown)
+    }
+
+    /// Whether it belongs to the connection, so that a failure concerns no message.
+    const fn is_of_connection(self) -> bool {
+        matches!(self, Self::Connect | Self::Helo | Self::Unknown)
     }
 }
 
@@ -142,7 +157,7 @@ impl FilterSession {
             if matches!(step, FilterStep::Mail | FilterStep::Helo) {
                 filter.end_transaction();
             }
-            if let Some(reply) = &filter.transaction.refusal {
+            if let (Some(reply), false) = (&filter.transaction.refusal, step == FilterStep::Unknown) {
                 return StepVerdict::Refuse(reply.clone());
             }
             if !filter.wants(step) {
@@ -184,13 +199,29 @@ impl FilterSession {
         verdict
     }
 
-    /// Ends the session.
-    pub(crate) async fn quit(self) {
-        for filter in self.filters {
-            if let Some(milter) = filter.link {
+    /// Whether a filter is told of commands that the server does not know.
+    pub(crate) fn has_milter(&self) -> bool {
+        self.filters.iter().any(|one| one.filter.settings.kind == FilterKind::Milter)
+    }
+
+    /// Forgets the client: the session speaks for another one from now on.
+    ///
+    /// # Cancel safety
+    /// No: drop the session.
+    pub(crate) async fn forget_client(&mut self) {
+        for one in &mut self.filters {
+            one.transaction = TransactionState::default();
+            one.has_accepted_connection = false;
+            if let Some(milter) = one.link.take() {
                 milter.quit().await;
             }
+            one.lose_link();
         }
+    }
+
+    /// Ends the session.
+    pub(crate) async fn quit(mut self) {
+        self.forget_client().await;
     }
 }
 
@@ -207,7 +238,7 @@ impl SessionFilter {
     fn wants(&self, step: FilterStep) -> bool {
         match self.filter.settings.kind {
             // After a failure at connect, MAIL tries a new connection.
-            FilterKind::Milter if step == FilterStep::Helo && self.link.is_none() => false,
+            FilterKind::Milter if self.link.is_none() && step.needs_connection() => false,
             FilterKind::Milter => !self.has_accepted_connection && !self.transaction.is_over,
             FilterKind::Policy => step == FilterStep::Recipient && !self.transaction.is_over,
             _ => false,
@@ -218,7 +249,11 @@ impl SessionFilter {
         if self.filter.settings.kind == FilterKind::Policy {
             return ask_policy(&self.filter, PolicyState::Rcpt, facts).await.map(FilterOutcome::of_policy);
         }
-        let answer = self.ask_milter(step, facts).await?;
+        let mut answer = self.ask_milter(step, facts).await?;
+        let is_ignored = !matches!(answer, Answer::Accept | Answer::Shutdown | Answer::ConnectionFailed);
+        if step == FilterStep::RefusedRecipient && is_ignored {
+            answer = Answer::Continue;
+        }
         if answer == Answer::Accept {
             match step {
                 FilterStep::Connect | FilterStep::Helo => self.has_accepted_connection = true,
@@ -303,7 +338,7 @@ impl SessionFilter {
         let outcome = match outcome {
             Ok(outcome) => outcome,
             // No message is concerned yet: the next one has another connection.
-            Err(error) if matches!(step, FilterStep::Connect | FilterStep::Helo) => {
+            Err(error) if step.is_of_connection() => {
                 self.filter.note_failure();
                 FilterOutcome::of(FilterDecision::Fail(error.text))
             }
@@ -446,7 +481,9 @@ async fn take_step(milter: &mut Milter, step: FilterStep, facts: &FilterFacts) -
         FilterStep::Connect => milter.connect(facts).await,
         FilterStep::Helo => milter.helo(facts).await,
         FilterStep::Mail => milter.mail(facts).await,
-        FilterStep::Recipient => milter.recipient(facts).await,
+        FilterStep::Recipient => milter.recipient(facts, false).await,
+        FilterStep::RefusedRecipient => milter.recipient(facts, true).await,
         FilterStep::Data => milter.data(facts).await,
+        FilterStep::Unknown => milter.unknown(facts).await,
     }
 }
