@@ -125,6 +125,8 @@ pub(super) fn filter() -> Filter {
         timeout: Duration::ZERO,
         total_timeout: Duration::ZERO,
         size_max: 0,
+        macros: Vec::new(),
+        macro_values: Vec::new(),
         idle_max: 0,
         idle_time: Duration::ZERO,
     }

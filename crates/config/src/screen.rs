@@ -40,6 +40,10 @@ pub struct Filter {
     pub total_timeout: Duration,
     /// Octets of the largest message that it gets.
     pub size_max: u64,
+    /// Macros of steps in place of the usual ones, as [`super::MilterMacros`] reads them.
+    pub macros: Vec<String>,
+    /// Values of macros in place of the session's, as [`super::MacroValue`] reads them.
+    pub macro_values: Vec<String>,
     /// Connections that stay open between two messages.
     pub idle_max: u32,
     /// How long one stays open.

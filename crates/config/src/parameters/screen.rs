@@ -125,6 +125,25 @@ pub(super) static FILTER: Section = Section {
             "A larger one is \"not fully scanned\" for rules, and passes this filter.",
         ),
         fixed(
+            "filter.macros",
+            at!(filters[].macros),
+            list(&Kind::Text),
+            "[]",
+            "[\"connect: j {daemon_name}\", \"mail: i {auth_authen}\"]",
+            "macros that a milter gets at a step, in place of the usual ones",
+            "The steps are connect, helo, mail, rcpt, data, eoh and eom. A milter that names the macros it wants gets \
+             these.",
+        ),
+        fixed(
+            "filter.macro_values",
+            at!(filters[].macro_values),
+            list(&Kind::Text),
+            "[]",
+            "[\"{daemon_name}=ORIGINATING\"]",
+            "values of macros for this milter, in place of the session's",
+            "Some milters decide by {daemon_name} whether mail is one's own. An empty value takes the macro away.",
+        ),
+        fixed(
             "filter.idle_max",
             at!(filters[].idle_max),
             Kind::Number { min: 0, max: 1_000, unit: "connections" },

@@ -3,7 +3,7 @@
 use super::super::choice::Choice;
 use super::super::field::Field;
 use super::super::value::Value;
-use super::super::{FilterAddress, FilterFailure, FilterStage};
+use super::super::{FilterAddress, FilterFailure, FilterKind, FilterStage, MacroValue, MilterMacros};
 use super::Rules;
 use crate::suggestion::nearest;
 use std::collections::BTreeMap;
@@ -34,12 +34,39 @@ impl Rules<'_> {
                     "",
                 );
             }
+            self.milter_macros(index);
             self.not_built(index);
         }
         for (index, listen) in self.config().listen.iter().enumerate() {
             self.filter_names("listen.filters", index, &listen.filters);
         }
         self.filter_names("submit.filters", 0, &self.config().submit.filters);
+    }
+
+    fn milter_macros(&mut self, index: usize) {
+        let Some(filter) = self.config().filters.get(index) else { return };
+        for text in filter.macros.iter().filter(|text| text.parse::<MilterMacros>().is_err()) {
+            self.error(
+                &[("filter.macros", index)],
+                format!("filter.macros: \"{text}\" is no list of macros of a step"),
+                "write \"connect: j {daemon_name}\"; the steps are connect, helo, mail, rcpt, data, eoh and eom",
+            );
+        }
+        for text in filter.macro_values.iter().filter(|text| text.parse::<MacroValue>().is_err()) {
+            self.error(
+                &[("filter.macro_values", index)],
+                format!("filter.macro_values: \"{text}\" is no macro with a value"),
+                "write \"{daemon_name}=ORIGINATING\"",
+            );
+        }
+        let has_macros = !filter.macros.is_empty() || !filter.macro_values.is_empty();
+        if has_macros && filter.kind != FilterKind::Milter {
+            self.warn(
+                &[("filter.kind", index)],
+                format!("filter \"{}\" has macros, which only a filter of kind \"milter\" gets", filter.name),
+                "remove filter.macros and filter.macro_values",
+            );
+        }
     }
 
     /// Refuses settings for which this version has no code, so that none is ignored.

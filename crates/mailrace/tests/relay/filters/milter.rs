@@ -295,3 +295,23 @@ fn xclient_makes_another_client_for_filters() {
     let log = ends_empty(server).log;
     assert_eq!(lines(&log, &["screen=reject", "by=probe", "Not from there (connect"]).len(), 1, "{log:#?}");
 }
+
+#[test]
+fn macros_are_those_of_the_configuration() {
+    let hop = Hop::good();
+    let filter = Milter::new(|_, _, _| go_on());
+    let others = "macros = [\"connect: j {daemon_name}\", \"rcpt: {rcpt_addr} nothing\"], \
+                  macro_values = [\"daemon_name=ORIGINATING\", \"{auth_type}=\"]";
+    let server = filtered(&hop, &[("probe", milter(filter.address, others))]).start();
+    send(&server, "a@client.test", &["b@example.com"], CONTENT);
+    hop.wait(1);
+    let macros: Vec<String> = filter.seen().into_iter().filter(|(of, _)| *of == 'D').map(|(_, data)| data).collect();
+    assert_eq!(macros[0], r"Cj\x00mx.test\x00{daemon_name}\x00ORIGINATING\x00");
+    assert!(macros.iter().any(|list| list == r"R{rcpt_addr}\x00b@example.com\x00"), "{macros:#?}");
+    assert!(macros.iter().any(|list| list.starts_with("Mi") && list.contains("{mail_addr}")), "the usual ones");
+    ends_empty(server);
+    let setup = filtered(&hop, &[("probe", milter(filter.address, "macros = [\"begin: j\"]"))]);
+    let output = program().args(["check", "--config"]).arg(setup.write()).output().expect("it runs");
+    let text = text(&output);
+    assert!(text.contains("\"begin: j\" is no list of macros of a step"), "{text}");
+}

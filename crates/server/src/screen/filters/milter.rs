@@ -7,11 +7,13 @@ use super::connection::{FilterConnection, FilterError};
 use super::content::FilterContent;
 use super::facts::FilterFacts;
 use super::settings::FilterSettings;
+use crate::config::MacroValue;
 use filter::milter::{
     Agreement, Answer, ClientAddress, EditLimits, Edits, MilterError, MilterSession, Offer, PacketReader, Received,
     Sent, Stage,
 };
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
 
 /// Octets that wait for a step with an answer before they are sent.
 const WAITING_BYTES_MAX: usize = 256 << 10;
@@ -26,6 +28,8 @@ pub(super) struct Milter {
     packets: PacketReader,
     /// Packets that were not sent yet.
     out: Vec<u8>,
+    /// Values of macros that count in place of the session's.
+    values: Arc<[MacroValue]>,
 }
 
 impl Milter {
@@ -53,13 +57,14 @@ impl Milter {
         };
         let agreement = Agreement::read(&offer, &packet).map_err(fault)?;
         packets.allow(agreement.data_bytes_max() + 1);
-        let session = MilterSession::new(agreement, EditLimits::default(), Vec::new());
+        let session = MilterSession::new(agreement, EditLimits::default(), settings.macros.clone());
         out.clear();
-        Ok(Self { connection, session, packets, out })
+        Ok(Self { connection, session, packets, out, values: settings.macro_values.clone().into() })
     }
 
     /// The client connected.
     pub(super) async fn connect(&mut self, facts: &FilterFacts) -> Result<Answer, FilterError> {
+        let values = Arc::clone(&self.values);
         let address = match facts.client {
             Some(client) => ClientAddress::Ip(client.ip().to_canonical(), client.port()),
             // Filters know a process of this machine by this address.
@@ -67,32 +72,35 @@ impl Milter {
         };
         let name = facts.shown_client();
         self.step(Stage::Connect, |session, out| {
-            session.connect(name.as_bytes(), address, &|name| facts.macro_value(name), out)
+            session.connect(name.as_bytes(), address, &|name| macro_value(&values, facts, name), out)
         })
         .await
     }
 
     /// HELO or EHLO.
     pub(super) async fn helo(&mut self, facts: &FilterFacts) -> Result<Answer, FilterError> {
-        self.step(Stage::Helo, |session, out| session.helo(facts.helo.as_bytes(), &|name| facts.macro_value(name), out))
+        let values = Arc::clone(&self.values);
+        self.step(Stage::Helo, |session, out| session.helo(facts.helo.as_bytes(), &|name| macro_value(&values, facts, name), out))
             .await
     }
 
     /// MAIL.
     pub(super) async fn mail(&mut self, facts: &FilterFacts) -> Result<Answer, FilterError> {
+        let values = Arc::clone(&self.values);
         let parameters: Vec<&[u8]> = facts.sender_parameters.iter().map(String::as_bytes).collect();
         let sender = format!("<{}>", facts.sender);
         self.step(Stage::Mail, |session, out| {
-            session.mail(sender.as_bytes(), &parameters, &|name| facts.macro_value(name), out)
+            session.mail(sender.as_bytes(), &parameters, &|name| macro_value(&values, facts, name), out)
         })
         .await
     }
 
     /// RCPT. `is_refused`: the server refuses the recipient, which only a filter hears that asked for these.
     pub(super) async fn recipient(&mut self, facts: &FilterFacts, is_refused: bool) -> Result<Answer, FilterError> {
+        let values = Arc::clone(&self.values);
         let recipient = format!("<{}>", facts.recipient);
         self.step(Stage::Recipient, |session, out| {
-            session.recipient(recipient.as_bytes(), &[], is_refused, &|name| facts.macro_value(name), out)
+            session.recipient(recipient.as_bytes(), &[], is_refused, &|name| macro_value(&values, facts, name), out)
         })
         .await
     }
@@ -104,7 +112,8 @@ impl Milter {
 
     /// DATA.
     pub(super) async fn data(&mut self, facts: &FilterFacts) -> Result<Answer, FilterError> {
-        self.step(Stage::Data, |session, out| session.data(&|name| facts.macro_value(name), out)).await
+        let values = Arc::clone(&self.values);
+        self.step(Stage::Data, |session, out| session.data(&|name| macro_value(&values, facts, name), out)).await
     }
 
     /// The content, up to the answer to its end.
@@ -115,6 +124,7 @@ impl Milter {
         facts: &FilterFacts,
     ) -> Result<(Stage, Answer, Edits), FilterError> {
         self.connection.begin_message(settings.total_timeout);
+        let values = Arc::clone(&self.values);
         for field in content.shown().iter().filter(|field| !field.name.is_empty()) {
             let answer =
                 self.step(Stage::Header, |session, out| session.header(&field.name, &field.value, out)).await?;
@@ -123,7 +133,7 @@ impl Milter {
             }
         }
         let answer = self
-            .step(Stage::EndOfHeader, |session, out| session.end_of_header(&|name| facts.macro_value(name), out))
+            .step(Stage::EndOfHeader, |session, out| session.end_of_header(&|name| macro_value(&values, facts, name), out))
             .await?;
         if answer != Answer::Continue {
             return Ok((Stage::EndOfHeader, answer, Edits::default()));
@@ -141,7 +151,7 @@ impl Milter {
             .step(Stage::EndOfBody, |session, out| {
                 let value = |name: &[u8]| match name {
                     b"{msg_id}" => message_id.clone(),
-                    name => facts.macro_value(name),
+                    name => macro_value(&values, facts, name),
                 };
                 session.end_of_body(&value, out)
             })
@@ -208,5 +218,13 @@ impl Milter {
             }
             self.packets.push(&octets);
         }
+    }
+}
+
+/// Returns the value of a macro: that of the configuration, or else the session's.
+fn macro_value(values: &[MacroValue], facts: &FilterFacts, name: &[u8]) -> Option<Vec<u8>> {
+    match values.iter().find(|one| one.name.as_bytes() == name) {
+        Some(one) => Some(one.value.clone().into_bytes()),
+        None => facts.macro_value(name),
     }
 }

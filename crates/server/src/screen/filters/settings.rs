@@ -1,6 +1,7 @@
 //! A filter as the configuration has it, with its address read.
 
-use crate::config::{Filter, FilterAddress, FilterFailure, FilterKind};
+use crate::config::{Filter, FilterAddress, FilterFailure, FilterKind, MacroValue, MilterMacros, MilterStage};
+use filter::milter::MacroStage;
 use std::time::Duration;
 
 /// One `[[filter]]`.
@@ -13,6 +14,10 @@ pub(crate) struct FilterSettings {
     pub(crate) timeout: Duration,
     pub(crate) total_timeout: Duration,
     pub(crate) size_max: u64,
+    /// Macros of steps in place of the usual ones.
+    pub(crate) macros: Vec<(MacroStage, Vec<Vec<u8>>)>,
+    /// Values of macros in place of the session's.
+    pub(crate) macro_values: Vec<MacroValue>,
     pub(crate) idle_max: u32,
     pub(crate) idle_time: Duration,
 }
@@ -28,8 +33,23 @@ impl FilterSettings {
             timeout: filter.timeout,
             total_timeout: filter.total_timeout,
             size_max: filter.size_max,
+            macros: filter.macros.iter().filter_map(|text| text.parse().ok()).map(macros_of).collect(),
+            macro_values: filter.macro_values.iter().filter_map(|text| text.parse().ok()).collect(),
             idle_max: filter.idle_max,
             idle_time: filter.idle_time,
         })
     }
+}
+
+fn macros_of(macros: MilterMacros) -> (MacroStage, Vec<Vec<u8>>) {
+    let stage = match macros.stage {
+        MilterStage::Connect => MacroStage::Connect,
+        MilterStage::Helo => MacroStage::Helo,
+        MilterStage::Mail => MacroStage::Mail,
+        MilterStage::Rcpt => MacroStage::Recipient,
+        MilterStage::Data => MacroStage::Data,
+        MilterStage::EndOfHeader => MacroStage::EndOfHeader,
+        MilterStage::EndOfMessage => MacroStage::EndOfBody,
+    };
+    (stage, macros.names.into_iter().map(String::into_bytes).collect())
 }
