@@ -40,8 +40,9 @@ pub(crate) fn size(text: &str) -> Result<i64, NoSize> {
     Err(NoSize::Form)
 }
 
-/// A size in the largest unit that divides it; without a unit if none does.
-pub(crate) fn size_text(bytes: i64) -> String {
+/// Returns a size in the largest unit that divides it; without a unit if none does.
+#[must_use]
+pub fn size_text(bytes: i64) -> String {
     match SIZES.iter().find(|(_, shift)| bytes > 0 && bytes % (1 << shift) == 0) {
         Some((name, shift)) => format!("{}{name}", bytes >> shift),
         None => bytes.to_string(),

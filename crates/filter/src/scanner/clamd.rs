@@ -32,6 +32,13 @@ pub fn chunk_head(bytes: usize) -> [u8; 4] {
     u32::try_from(bytes).expect("the limit is less").to_be_bytes()
 }
 
+/// Returns the octets that begin a stream with a chunk of so many octets. clamd refuses a chunk over its
+/// `StreamMaxLength` at once and says nothing about another, so the octets themselves need not follow.
+#[must_use]
+pub fn size_question(bytes: u32) -> Vec<u8> {
+    [INSTREAM, &bytes.to_be_bytes()].concat()
+}
+
 /// Collects the octets of a reply.
 #[derive(Debug, Default)]
 pub struct ClamdReplyReader {

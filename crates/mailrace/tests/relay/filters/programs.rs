@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use testkit::client::greeted;
-use testkit::harness::{needs, pause, poll};
+use testkit::harness::{needs, pause, poll, program, text};
 
 /// A program that ends with the test.
 struct Running(Child);
@@ -125,23 +125,35 @@ fn a_filter_on_libmilter_changes_the_message() {
 
 #[test]
 fn clamd_finds_and_says_what_it_did_not_scan() {
-    let Some(program) = needs::program("clamd") else { return };
+    let Some(clamd) = needs::program("clamd") else { return };
     let directory = tempfile::tempdir().expect("a directory");
     let at = |name: &str| directory.path().join(name).display().to_string();
     std::fs::create_dir(at("db")).expect("made");
     let pattern: String = b"a test pattern of clamd".iter().map(|octet| format!("{octet:02x}")).collect();
     write(directory.path(), "db/test.ndb", &format!("Test.Pattern:0:*:{pattern}\n"));
     let address = free_port();
-    let text = format!(
+    let settings = format!(
         "DatabaseDirectory {}\nTCPSocket {}\nTCPAddr 127.0.0.1\nForeground yes\nStreamMaxLength 100K\nLogFile {}\n",
         at("db"),
         address.port(),
         at("log"),
     );
-    let config = write(directory.path(), "conf", &text);
-    let _running = run(Command::new(program).args(["-c", &config]), address);
+    let config = write(directory.path(), "conf", &settings);
+    let _running = run(Command::new(clamd).args(["-c", &config]), address);
     let hop = Hop::good();
-    let server = filtered(&hop, &[("clam", format!("kind = \"clamd\", address = \"{address}\""))]).start();
+    let setup = |size_max: &str| {
+        let filter = format!("kind = \"clamd\", address = \"{address}\", size_max = \"{size_max}\"");
+        filtered(&hop, &[("clam", filter)]).set("message.size_max", "\"30MiB\"")
+    };
+    for (size_max, refused) in [("25MiB", Some("25MiB")), ("100KiB", None), ("40MiB", Some("30MiB"))] {
+        let output = program().args(["check", "--config"]).arg(setup(size_max).write()).output().expect("it runs");
+        let text = text(&output);
+        let said = format!("filter \"clam\": the scanner refuses a message of {}", refused.unwrap_or_default());
+        assert_eq!(text.contains(&said), refused.is_some(), "{size_max}: {text}");
+        let said = format!("messages over {size_max} (filter.size_max) pass it unscanned, and 30MiB");
+        assert_eq!(text.contains(&said), size_max != "40MiB", "{size_max}: {text}");
+    }
+    let server = setup("25MiB").start();
     send(&server, "a@client.test", &["clean@example.com"], b"Subject: x\r\n\r\nhello\r\n");
     let mut client = greeted(server.address());
     client.envelope();

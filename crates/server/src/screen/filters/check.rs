@@ -6,6 +6,7 @@ use super::milter::Milter;
 use super::policy::ask_policy;
 use super::pool::PooledFilter;
 use super::scanners;
+use super::size_check::size_faults;
 use super::settings::FilterSettings;
 use crate::config::{Config, FilterKind};
 use filter::policy::PolicyState;
@@ -32,9 +33,12 @@ async fn check(config: &Config) -> Vec<String> {
     for mut settings in config.filters.iter().filter_map(FilterSettings::of) {
         settings.timeout = settings.timeout.min(WAIT_MAX);
         settings.total_timeout = settings.total_timeout.min(WAIT_MAX);
-        if let Err(error) = ask(&settings).await {
-            let (name, address) = (&settings.name, &settings.address);
-            faults.push(format!("filter \"{name}\" ({address}): {error}; start it, or correct filter.address"));
+        match ask(&settings).await {
+            Ok(()) => faults.extend(size_faults(&settings, config.message.size_max).await),
+            Err(error) => {
+                let (name, address) = (&settings.name, &settings.address);
+                faults.push(format!("filter \"{name}\" ({address}): {error}; start it, or correct filter.address"));
+            }
         }
     }
     faults

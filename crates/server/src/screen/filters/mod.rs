@@ -11,7 +11,7 @@
 //! | [`outcome`] | decision and changes, whatever the protocol |
 //! | [`session`] | the filters of one SMTP session in order, failure rules, staged changes |
 //! | [`verdict`] | the joined decision of all filters on a message |
-//! | [`check`] | questions of `mailrace check` |
+//! | [`check`], [`size_check`] | questions of `mailrace check`, and the sizes that pass unscanned |
 //!
 //! The codecs are in crate `filter`. A filter that fails costs one message at most: its connection is dropped with all
 //! that it staged, and `on_failure` decides on the message as it came.
@@ -27,6 +27,7 @@ mod pool;
 mod scanners;
 mod session;
 mod settings;
+mod size_check;
 mod verdict;
 
 pub use check::filter_faults;

@@ -177,7 +177,7 @@ async fn response(
 }
 
 /// Returns the name for the field `Host`.
-fn host(settings: &FilterSettings) -> String {
+pub(super) fn host(settings: &FilterSettings) -> String {
     match &settings.address {
         FilterAddress::Unix(_) => "localhost".to_owned(),
         tcp => tcp.to_string(),
