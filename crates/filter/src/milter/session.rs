@@ -154,6 +154,8 @@ pub struct MilterSession {
     limits: EditLimits,
     macros: Vec<(MacroStage, Vec<Vec<u8>>)>,
     awaited: Option<Stage>,
+    /// The awaited answer is about a recipient that the server refuses anyway.
+    is_about_refused: bool,
     /// It accepted the connection.
     has_accepted_connection: bool,
     /// It accepted the message, or ended it.
@@ -175,6 +177,7 @@ impl MilterSession {
             limits,
             macros,
             awaited: None,
+            is_about_refused: false,
             has_accepted_connection: false,
             has_decided_message: false,
             skips_body: false,
@@ -247,7 +250,9 @@ impl MilterSession {
             return Sent::NotWanted;
         }
         let data = envelope(recipient, parameters);
-        self.step(Stage::Recipient, &[&data], macros, out)
+        let sent = self.step(Stage::Recipient, &[&data], macros, out);
+        self.is_about_refused = is_refused && sent == Sent::AwaitsReply;
+        sent
     }
 
     /// Sends that the content begins.
@@ -308,7 +313,7 @@ impl MilterSession {
 
     /// Ends the message without a result: RSET, a refusal, a lost client. The filter does not reply.
     pub fn abort(&mut self, out: &mut Vec<u8>) {
-        self.awaited = None;
+        (self.awaited, self.is_about_refused) = (None, false);
         self.reset_message();
         write_packet(out, b'A', &[]);
     }
@@ -341,7 +346,9 @@ impl MilterSession {
         }
         let answer = self.answer(stage, packet)?;
         self.awaited = None;
+        let is_about_refused = std::mem::take(&mut self.is_about_refused);
         match &answer {
+            Answer::Discard if is_about_refused => return Ok(Received::Answer(Answer::Continue)),
             Answer::Accept if matches!(stage, Stage::Connect | Stage::Helo) => self.has_accepted_connection = true,
             Answer::Skip => self.skips_body = true,
             Answer::Accept | Answer::Discard => self.has_decided_message = true,

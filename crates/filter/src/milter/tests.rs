@@ -249,6 +249,10 @@ fn refused_recipients_go_only_to_filters_that_want_them() {
     assert_eq!(session(Steps(0)).recipient(b"<a@b>", &[], true, NOTHING, &mut out), Sent::NotWanted);
     let mut wants = session(Steps::REJECTED_RECIPIENTS);
     assert_eq!(wants.recipient(b"<a@b>", &[], true, NOTHING, &mut out), Sent::AwaitsReply);
+    // Its word about such a recipient does not decide on the message.
+    assert_eq!(answer(&mut wants, b'd', b""), Answer::Continue);
+    assert_eq!(wants.recipient(b"<c@d>", &[], false, NOTHING, &mut out), Sent::AwaitsReply);
+    assert_eq!(answer(&mut wants, b'd', b""), Answer::Discard);
 }
 
 #[test]

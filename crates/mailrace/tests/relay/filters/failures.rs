@@ -178,7 +178,7 @@ fn check_names_filters_that_do_not_answer_as_they_should() {
     let closed = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("an address");
     let filters =
         [("good", milter(good.address, "")), ("odd", milter(odd.address, "")), ("absent", milter(closed, ""))];
-    let setup = filtered(&hop, &filters).set("message.size_max", "\"25MiB\"");
+    let setup = filtered(&hop, &filters).set("message.size_max", "\"14MiB\"");
     let output = program().args(["check", "--config"]).arg(setup.write()).output().expect("it runs");
     let text = text(&output);
     assert!(text.contains("this is no milter: it begins with \"220 \""), "{text}");

@@ -274,7 +274,7 @@ fn xclient_makes_another_client_for_filters() {
     let setup = filtered(&hop, &[("probe", milter(filter.address, ""))]);
     let server = setup.set("accept.xclient", "[\"127.0.0.1\"]").start();
     let mut client = greeted(server.address());
-    client.expect("XCLIENT NAME=bad.test ADDR=192.0.2.9", "554 5.7.1");
+    client.expect("XCLIENT NAME=bad.test ADDR=192.0.2.9", "550 5.7.1 Not from there");
     client.expect("XCLIENT NAME=good.test ADDR=192.0.2.7 PORT=77 LOGIN=tim", "220");
     client.expect("EHLO good.test", "250");
     client.envelope();
