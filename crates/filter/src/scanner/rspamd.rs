@@ -46,13 +46,7 @@ pub struct RspamdRequest<'a> {
 
 /// Appends the head of a request for a message of `bytes` octets, which follow. `host` is the name or address that is
 /// asked. `stays_open`: another request may follow on the connection.
-pub fn write_request(
-    host: &str,
-    request: &RspamdRequest<'_>,
-    bytes: usize,
-    stays_open: bool,
-    out: &mut Vec<u8>,
-) {
+pub fn write_request(host: &str, request: &RspamdRequest<'_>, bytes: usize, stays_open: bool, out: &mut Vec<u8>) {
     out.extend_from_slice(b"POST /checkv2 HTTP/1.1\r\n");
     let mut field = |name: &str, value: &str| {
         let value = clean(value, 1_000);

@@ -21,9 +21,9 @@ pub use queue::{
 pub use refusal::{ProblemLine, RefusalLine};
 pub use reload::ReloadAnswer;
 pub use status::{
-    AcceptedMessages, ClockStatus, ConnectionCounts, DeliveryConnections, DeliveryCounts, ExpansionCounts, FailingLog, FilterStatus,
-    LogStatus, LoginOverLimit, PickupStatus, QueueStatus, RefusedRecipients, ScreenCounts, SpoolStatus, StatusAnswer,
-    StopStatus,
+    AcceptedMessages, ClockStatus, ConnectionCounts, DeliveryConnections, DeliveryCounts, ExpansionCounts, FailingLog,
+    FilterStatus, LogStatus, LoginOverLimit, PickupStatus, QueueStatus, RefusedRecipients, ScreenCounts, SpoolStatus,
+    StatusAnswer, StopStatus,
 };
 
 use serde::Serialize;

@@ -22,7 +22,8 @@ const FILES_MAX: usize = 1_000;
 pub(crate) fn load(config: &Config, trust: &Trust) -> Result<Option<Arc<Screen>>, Vec<String>> {
     let rules = read_rules(config, trust);
     let rules = rules.map_err(|problems| problems.iter().map(sentence).collect::<Vec<_>>())?;
-    let filters: Vec<_> = config.filters.iter().filter_map(FilterSettings::of).map(PooledFilter::new).map(Arc::new).collect();
+    let filters: Vec<_> =
+        config.filters.iter().filter_map(FilterSettings::of).map(PooledFilter::new).map(Arc::new).collect();
     if rules.is_none() && filters.is_empty() {
         return Ok(None);
     }

@@ -11,8 +11,9 @@ use crate::screen::filters::{PoolCounts, PooledFilter};
 use observe::counters::{Counter, Outcome, Temporary};
 use observe::{Ruleset, ScreenVerdict};
 use operator::answers::{
-    AcceptedMessages, ClockStatus, ConnectionCounts, DeliveryConnections, DeliveryCounts, FailingLog, FilterStatus, LogStatus,
-    LoginOverLimit, PickupStatus, QueueStatus, RefusedRecipients, ScreenCounts, SpoolStatus, StatusAnswer, StopStatus,
+    AcceptedMessages, ClockStatus, ConnectionCounts, DeliveryConnections, DeliveryCounts, FailingLog, FilterStatus,
+    LogStatus, LoginOverLimit, PickupStatus, QueueStatus, RefusedRecipients, ScreenCounts, SpoolStatus, StatusAnswer,
+    StopStatus,
 };
 use os::{clock, machine};
 use spool::Statistics;

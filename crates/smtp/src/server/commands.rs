@@ -544,11 +544,13 @@ impl Session {
     pub(super) fn answer_unknown(&mut self, line: &[u8], verdict: Verdict) {
         match verdict {
             Verdict::Accept | Verdict::AcceptWith(_) => {
-                let verb = if let Command::Unknown(verb) = command::read(line, self.is_forgiving()) { verb } else { line };
+                let verb =
+                    if let Command::Unknown(verb) = command::read(line, self.is_forgiving()) { verb } else { line };
                 self.refuse(line, &Refusal::Unrecognized(verb));
             }
             refusal => {
-                let is_counted = matches!(&refusal, Verdict::Refuse(reply) if reply.code().class() == ReplyClass::Permanent);
+                let is_counted =
+                    matches!(&refusal, Verdict::Refuse(reply) if reply.code().class() == ReplyClass::Permanent);
                 self.push_refusal(refusal);
                 // A temporary refusal is an error, too: the client says what no server takes.
                 if !is_counted {

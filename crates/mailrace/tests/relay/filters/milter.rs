@@ -253,7 +253,8 @@ fn a_filter_hears_of_refused_recipients_if_it_asks_for_them() {
         client.data(CONTENT);
         client.quit();
         assert_eq!(hop.wait(1)[0].all_to(), ["a@example.com", "c@example.com"]);
-        let macros: Vec<String> = filter.seen().into_iter().filter(|(of, _)| *of == 'D').map(|(_, data)| data).collect();
+        let macros: Vec<String> =
+            filter.seen().into_iter().filter(|(of, _)| *of == 'D').map(|(_, data)| data).collect();
         let of_refused = macros.iter().find(|list| list.contains(r"{rcpt_mailer}\x00error\x00"));
         assert_eq!(of_refused.is_some(), steps != 0, "{macros:#?}");
         if let Some(list) = of_refused {

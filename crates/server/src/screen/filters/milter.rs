@@ -80,8 +80,10 @@ impl Milter {
     /// HELO or EHLO.
     pub(super) async fn helo(&mut self, facts: &FilterFacts) -> Result<Answer, FilterError> {
         let values = Arc::clone(&self.values);
-        self.step(Stage::Helo, |session, out| session.helo(facts.helo.as_bytes(), &|name| macro_value(&values, facts, name), out))
-            .await
+        self.step(Stage::Helo, |session, out| {
+            session.helo(facts.helo.as_bytes(), &|name| macro_value(&values, facts, name), out)
+        })
+        .await
     }
 
     /// MAIL.
@@ -133,7 +135,9 @@ impl Milter {
             }
         }
         let answer = self
-            .step(Stage::EndOfHeader, |session, out| session.end_of_header(&|name| macro_value(&values, facts, name), out))
+            .step(Stage::EndOfHeader, |session, out| {
+                session.end_of_header(&|name| macro_value(&values, facts, name), out)
+            })
             .await?;
         if answer != Answer::Continue {
             return Ok((Stage::EndOfHeader, answer, Edits::default()));
