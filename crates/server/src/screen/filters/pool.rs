@@ -68,8 +68,7 @@ impl PooledFilter {
     /// # Cancel safety
     /// Yes.
     pub(super) async fn connection(&self, may_reuse: bool) -> Result<FilterConnection, FilterError> {
-        while may_reuse {
-            let Some((_, mut connection)) = self.lock().pop() else { break };
+        while let Some((_, mut connection)) = may_reuse.then(|| self.lock().pop()).flatten() {
             if !connection.has_unread() {
                 self.reused.fetch_add(1, Ordering::Relaxed);
                 connection.begin_message(self.settings.total_timeout);
