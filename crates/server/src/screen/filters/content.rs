@@ -69,9 +69,27 @@ impl FilterContent {
     pub(super) fn apply(&mut self, edits: &[Edit], body: Option<Vec<u8>>) {
         self.own = apply_header_edits(&mut self.fields, self.own, edits);
         if let Some(body) = body {
-            self.body = body;
+            self.body = with_line_ends(body);
         }
     }
+}
+
+/// Ends lines with CR LF where a filter ended them with a bare CR or LF, which the next hop may take for the end of the
+/// message (RFC 5321 §2.3.8).
+fn with_line_ends(body: Vec<u8>) -> Vec<u8> {
+    let mut out = Vec::with_capacity(body.len());
+    let mut octets = body.into_iter().peekable();
+    while let Some(octet) = octets.next() {
+        match octet {
+            b'\r' => {
+                octets.next_if_eq(&b'\n');
+                out.extend_from_slice(b"\r\n");
+            }
+            b'\n' => out.extend_from_slice(b"\r\n"),
+            octet => out.push(octet),
+        }
+    }
+    out
 }
 
 fn field_of(item: Item<'_>) -> HeaderField {
@@ -105,6 +123,13 @@ mod tests {
         assert_eq!(content.whole(), message);
         assert_eq!(content.shown().len(), 3);
         assert!(content.without_own().starts_with(b"Subject: a\r\n"));
+    }
+
+    #[test]
+    fn a_new_body_has_whole_line_ends() {
+        let mut content = FilterContent::read(b"A: 1\r\n\r\nbody\r\n", 0, true);
+        content.apply(&[], Some(b"one\ntwo\r\n\n.\nthree\r.\r\r\nend".to_vec()));
+        assert_eq!(content.body(), b"one\r\ntwo\r\n\r\n.\r\nthree\r\n.\r\n\r\nend");
     }
 
     #[test]
