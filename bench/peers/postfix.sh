@@ -42,6 +42,7 @@ maillog_file = $(postfix_log_file)
 $([ "$mode${DEFAULTS:+defaults}" = listdefaults ] || postfix_tuned)
 END
     case $mode in
+    relay) [ -z "${MILTERS:-}" ] || echo "smtpd_milters = $MILTERS" >>"$dir/etc/main.cf" ;;
     list) echo "smtpd_recipient_limit = 1000000" >>"$dir/etc/main.cf" ;;
     queue) echo "defer_transports = smtp" >>"$dir/etc/main.cf" ;;
     deliver) postfix_deliver >>"$dir/etc/main.cf" ;;

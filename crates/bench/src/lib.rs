@@ -12,6 +12,8 @@ pub mod crash;
 pub mod expand_bench;
 #[cfg(feature = "rigs")]
 pub mod filter_bench;
+#[cfg(feature = "rigs")]
+pub mod filtered_bench;
 pub mod internet;
 #[cfg(feature = "rigs")]
 pub mod list_bench;

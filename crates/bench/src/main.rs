@@ -25,6 +25,8 @@ enum Command {
     Expand(bench::expand_bench::ExpandBenchArguments),
     /// Measure how fast content rules are evaluated
     Filter(bench::filter_bench::FilterBenchArguments),
+    /// Measure what scanners cost: SpamAssassin and ClamAV before and after the 250, beside Postfix with milters
+    Filtered(bench::filtered_bench::FilteredBenchArguments),
     /// Measure how fast messages are signed
     Sign(bench::sign_bench::SignBenchArguments),
     /// Measure how fast maps load and answer
@@ -40,6 +42,7 @@ fn main() -> ExitCode {
         Command::List(arguments) => bench::list_bench::run(&arguments),
         Command::Expand(arguments) => bench::expand_bench::run(&arguments),
         Command::Filter(arguments) => bench::filter_bench::run(&arguments),
+        Command::Filtered(arguments) => bench::filtered_bench::run(&arguments),
         Command::Sign(arguments) => bench::sign_bench::run(&arguments),
         Command::Maps(arguments) => bench::maps_bench::run(&arguments),
         Command::Crash(part) => bench::crash::run(part),

@@ -115,6 +115,8 @@ pub(crate) enum Task {
     Keep { tls: bool },
     /// Accept it and pass it on to one next hop, as fast as it can.
     Relay { to: SocketAddr },
+    /// The same, behind scanners that [`RunningServer::start_screened`] names.
+    Screen { to: SocketAddr },
     /// Accept messages with any number of recipients and bring them to the hosts that the DNS of this machine names.
     List,
 }
@@ -147,6 +149,31 @@ impl<'a> RunningServer<'a> {
         Self::start_with(site, kind, task, &[])
     }
 
+    /// The same with scanners: tables `[[filter]]` by their names for mailrace, milters for another server.
+    ///
+    /// # Errors
+    /// As [`RunningServer::start`].
+    pub(crate) fn start_screened(
+        site: &'a Site,
+        kind: &ServerKind,
+        task: Task,
+        filters: &[(&str, String)],
+        milters: &[SocketAddr],
+    ) -> Result<Self, String> {
+        if let ServerKind::Peer(name) = kind {
+            let milters: Vec<String> =
+                milters.iter().map(|milter| format!("inet:{}:{}", milter.ip(), milter.port())).collect();
+            return Self::start_peer(site, name, task, &[("MILTERS", &milters.join(" "))]);
+        }
+        let tables: Vec<&str> = filters.iter().map(|(_, table)| table.as_str()).collect();
+        let names: Vec<String> = filters.iter().map(|(name, _)| format!("{name:?}")).collect();
+        let settings = [
+            format!("filter=[{}]", tables.join(", ")),
+            format!("listen=[{{address=\"127.0.0.1:0\",tls=\"none\",filters=[{}]}}]", names.join(", ")),
+        ];
+        Self::start_with(site, kind, task, &settings)
+    }
+
     /// The same with more settings, `KEY=VALUE`, for mailrace itself.
     ///
     /// # Errors
@@ -155,8 +182,10 @@ impl<'a> RunningServer<'a> {
         let parent = match kind {
             ServerKind::ServeMemory => &site.memory,
             ServerKind::Serve | ServerKind::Before | ServerKind::Sink => &site.disk,
-            ServerKind::Peer(name) => return Self::start_peer(site, name, task, ""),
-            ServerKind::Untuned(name) => return Self::start_peer(site, name, task, "yes"),
+            ServerKind::Peer(name) => return Self::start_peer(site, name, task, &[]),
+            ServerKind::Untuned(name) => {
+                return Self::start_peer(site, name, task, &[("DEFAULTS", "yes")]);
+            }
         };
         if *kind == ServerKind::Before && site.before.is_none() {
             return Err("--before names no other build of mailrace".to_owned());
@@ -181,19 +210,20 @@ impl<'a> RunningServer<'a> {
         }
     }
 
-    fn start_peer(site: &'a Site, name: &str, task: Task, untuned: &str) -> Result<Self, String> {
+    fn start_peer(site: &'a Site, name: &str, task: Task, environment: &[(&str, &str)]) -> Result<Self, String> {
         // A server that a killed run left would hold the port.
         drop(peer(site, &["stop", name]));
-        match task {
-            Task::Keep { .. } => drop(peer(site, &["start", name, "queue"])?),
-            Task::Relay { to } => {
-                let to = to.port().to_string();
-                drop(output(peer_command(site, &["start", name, "relay"]).env("RELAY_TO", to))?);
-            }
-            Task::List => {
-                drop(output(peer_command(site, &["start", name, "list"]).env("DEFAULTS", untuned))?);
-            }
+        let mode = match task {
+            Task::Keep { .. } => "queue",
+            Task::Relay { .. } | Task::Screen { .. } => "relay",
+            Task::List => "list",
+        };
+        let mut command = peer_command(site, &["start", name, mode]);
+        command.envs(environment.iter().copied());
+        if let Task::Relay { to } | Task::Screen { to } = task {
+            command.env("RELAY_TO", to.port().to_string());
         }
+        drop(output(&mut command)?);
         let port = peer(site, &["port", name])?;
         let port = port.trim().parse::<u16>().map_err(|e| format!("port of {name}: {e}"))?;
         Ok(Self { at: SocketAddr::from(([127, 0, 0, 1], port)), site, made: Made::Peer(name.to_owned()) })
@@ -367,12 +397,15 @@ fn settings(site: &Site, dir: &Path, task: Task) -> Vec<String> {
     let mode = if matches!(task, Task::Keep { tls: true }) { "starttls" } else { "none" };
     let mut settings = vec![
         format!("spool.path={}", dir.join("spool").display()),
-        format!("listen=[{{address=\"127.0.0.1:0\",tls=\"{mode}\"}}]"),
         format!("log.path={}", dir.join("log").display()),
         format!("control.path={}", dir.join("control").display()),
         // The part with 10,000 idle connections needs room for the others too.
         "accept.connections_max=20000".to_owned(),
     ];
+    // Scanners belong to the listener, whose settings come with theirs.
+    if !matches!(task, Task::Screen { .. }) {
+        settings.push(format!("listen=[{{address=\"127.0.0.1:0\",tls=\"{mode}\"}}]"));
+    }
     match task {
         Task::Keep { tls } => {
             settings.push("delivery.mode=queue".to_owned());
@@ -381,7 +414,9 @@ fn settings(site: &Site, dir: &Path, task: Task) -> Vec<String> {
                 settings.push(format!("tls.key={}", site.key.display()));
             }
         }
-        Task::Relay { to } => settings.push(format!("route.smart_host=[\"[{}]:{}\"]", to.ip(), to.port())),
+        Task::Relay { to } | Task::Screen { to } => {
+            settings.push(format!("route.smart_host=[\"[{}]:{}\"]", to.ip(), to.port()))
+        }
         Task::List => settings.push("message.recipients_max=1000000".to_owned()),
     }
     settings
@@ -491,6 +526,11 @@ impl RunDirectory {
         let dir = parent.join(format!("mailrace-side-{}-{}", std::process::id(), clock::unix_us()));
         fs::create_dir(&dir).map_err(told)?;
         Ok(Self(dir))
+    }
+
+    /// Returns its path.
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
     }
 }
 
