@@ -68,6 +68,13 @@ impl Loaded {
         SourceLocation::problem(place, severity, key, text)
     }
 
+    /// Returns where a key was set, as `FILE:LINE` or in the words of a command line; `None`: its default holds.
+    #[must_use]
+    pub fn set_at(&self, key: &str) -> Option<String> {
+        let place = self.place_of(key)?;
+        Some(if place.file == OVERRIDES_FILE { "--set".to_owned() } else { format!("{}:{}", place.file, place.line) })
+    }
+
     fn place_of(&self, name: &str) -> Option<&SourceLocation> {
         let Some((table, rest)) = name.split_once('[') else {
             return self.places.of(find(name)?.key, 0);

@@ -62,6 +62,9 @@ enum Command {
     /// Look at the queue of the running server, and change what is in it
     #[command(subcommand, after_help = queue_commands::HELP)]
     Queue(queue_commands::QueueCommand),
+    /// Say why a message, mail for a recipient, or mail for a domain is still here
+    #[command(after_help = queue_commands::why::HELP)]
+    Why(queue_commands::why::WhyArguments),
     /// Look at mail that content rules keep for a decision, and decide
     #[command(subcommand)]
     Quarantine(queue_commands::QuarantineCommand),
@@ -147,6 +150,7 @@ fn main() -> ExitCode {
         Command::Config(command) => config_commands::run(&command),
         Command::Control(command) => control_commands::run(command),
         Command::Queue(command) => queue_commands::run(command),
+        Command::Why(arguments) => queue_commands::why::run(&arguments),
         Command::Quarantine(command) => queue_commands::run_quarantine(command),
         Command::Spool(command) => spool_commands::run(command),
         Command::Auth(command) => auth_commands::run(command),

@@ -13,8 +13,8 @@
 //!
 //! An address in brackets is that host, a name in brackets or alone is looked up for its addresses, and one behind
 //! `mx:` for its MX hosts. Behind the text ` from=192.0.2.7`, ` from=2001:db8::7` and ` hello=mta1.example.net` may
-//! follow, where mail has a source address or a name of its own, ` group=slow` where it belongs to a queue group, and `
-//! copy` where it is a copy of mail that goes elsewhere too.
+//! follow, where mail has a source address or a name of its own, ` group=slow` where it belongs to a queue group, `
+//! copy` where it is a copy of mail that goes elsewhere too, and ` rerouted` where an operator sent it there.
 //!
 //! Invariants: text that was written reads back as the same value; no text has control characters; two destinations are
 //! equal if their texts are.
@@ -42,6 +42,8 @@ pub struct Destination {
     pub group: Option<Box<str>>,
     /// It is a copy of mail that goes to its recipient by another way.
     pub is_copy: bool,
+    /// An operator sent its mail there: changed maps do not move it.
+    pub is_rerouted: bool,
 }
 
 /// Where mail goes.
@@ -132,7 +134,7 @@ impl Destination {
     /// Mail goes there, as usual.
     #[must_use]
     pub const fn new(to: To) -> Self {
-        Self { to, source4: None, source6: None, hello: None, group: None, is_copy: false }
+        Self { to, source4: None, source6: None, hello: None, group: None, is_copy: false, is_rerouted: false }
     }
 
     /// The hosts of the domain of an address.
@@ -214,8 +216,12 @@ impl Destination {
             self.group = Some(group.into());
         } else if word == "copy" {
             self.is_copy = true;
+        } else if word == "rerouted" {
+            self.is_rerouted = true;
         } else {
-            return Err(no(format!("\"{word}\" is neither from=ADDRESS nor hello=NAME nor group=NAME nor copy")));
+            return Err(no(format!(
+                "\"{word}\" is neither from=ADDRESS nor hello=NAME nor group=NAME nor copy nor rerouted"
+            )));
         }
         Ok(())
     }
@@ -352,7 +358,10 @@ impl fmt::Display for Destination {
         if let Some(group) = &self.group {
             write!(f, " group={group}")?;
         }
-        if self.is_copy && self.is_remote() { f.write_str(" copy") } else { Ok(()) }
+        if self.is_copy && self.is_remote() {
+            f.write_str(" copy")?;
+        }
+        if self.is_rerouted && self.is_remote() { f.write_str(" rerouted") } else { Ok(()) }
     }
 }
 

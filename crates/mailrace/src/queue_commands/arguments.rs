@@ -5,7 +5,7 @@ use crate::control_client::ControlTarget;
 use crate::exit::{Exit, Failure};
 use clap::{Args, Subcommand};
 use mail::QueueId;
-use operator::queue::{self, Action, GroupBy, LIST_MAX, Pattern, RecipientStatus, Selection};
+use operator::queue::{self, Action, Expression, GroupBy, LIST_MAX, Pattern, RecipientStatus, Selection};
 use std::io::Read as _;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -42,13 +42,19 @@ pub(crate) enum QueueCommand {
     /// Give up now; senders get a report as for any failure
     #[command(after_help = super::HELP)]
     Bounce(BounceArguments),
+    /// Count messages and recipients
+    #[command(after_help = super::HELP)]
+    Count(CountArguments),
+    /// Send what waits to another destination, and try it now
+    #[command(after_help = super::HELP)]
+    Reroute(RerouteArguments),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ListArguments {
-    /// Messages, by their queue ids; - reads them from standard input
-    #[arg(value_name = "ID")]
-    ids: Vec<String>,
+    /// Messages, by their queue ids (- reads them from standard input), or an expression
+    #[arg(value_name = "ID|EXPRESSION")]
+    words: Vec<String>,
     #[command(flatten)]
     conditions: Conditions,
     /// Show at most so many messages; 0 for all
@@ -81,6 +87,9 @@ pub(crate) struct DestinationsArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct StragglersArguments {
+    /// An expression
+    #[arg(value_name = "EXPRESSION")]
+    words: Vec<String>,
     /// Group counts by destination, recipient, or host (where their mail goes)
     #[arg(long, value_name = "WHAT", default_value = "destination", value_parser = by)]
     by: GroupBy,
@@ -95,13 +104,13 @@ pub(crate) struct StragglersArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct ChangeArguments {
-    /// Messages, by their queue ids; - reads them from standard input
-    #[arg(value_name = "ID")]
-    ids: Vec<String>,
+    /// Messages, by their queue ids (- reads them from standard input), or an expression
+    #[arg(value_name = "ID|EXPRESSION")]
+    words: Vec<String>,
     #[command(flatten)]
     conditions: Conditions,
     /// The whole queue
-    #[arg(long, conflicts_with_all = ["ids", "from", "to", "destination", "state", "older", "younger"])]
+    #[arg(long, conflicts_with_all = ["words", "from", "to", "destination", "state", "older", "younger"])]
     all: bool,
     /// Touch at most so many messages, the oldest; 0 for all
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = limit, allow_negative_numbers = true)]
@@ -132,6 +141,26 @@ pub(crate) struct BounceArguments {
     /// Why, in a line for the senders and the log
     #[arg(long, value_name = "TEXT", value_parser = queue::parse_reason)]
     reason: Option<Box<str>>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CountArguments {
+    /// Messages, by their queue ids (- reads them from standard input), or an expression
+    #[arg(value_name = "ID|EXPRESSION")]
+    words: Vec<String>,
+    #[command(flatten)]
+    conditions: Conditions,
+    #[command(flatten)]
+    form: AnswerForm,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RerouteArguments {
+    #[command(flatten)]
+    change: ChangeArguments,
+    /// Where to: a domain, an address in brackets, or hosts as in smtp:[192.0.2.1]:25
+    #[arg(long, value_name = "DESTINATION")]
+    via: String,
 }
 
 /// Which messages and recipients.
@@ -180,8 +209,8 @@ impl QueueCommand {
     /// A word is no id, or there is no condition.
     pub(super) fn into_orders(self) -> Result<Option<Orders>, Failure> {
         match self {
-            Self::List(ListArguments { ids, conditions, limit, form }) => {
-                let Some(selection) = conditions.with(&ids)? else { return Ok(None) };
+            Self::List(ListArguments { words, conditions, limit, form }) => {
+                let Some(selection) = conditions.with(&words)? else { return Ok(None) };
                 Ok(Some(form.orders(Action::List, selection, limit, |_| {})))
             }
             Self::Show(ShowArguments { ids, headers, form }) => {
@@ -192,8 +221,8 @@ impl QueueCommand {
             Self::Destinations(DestinationsArguments { limit, form }) => {
                 Ok(Some(form.orders(Action::Destinations, Selection::default(), limit, |_| {})))
             }
-            Self::Stragglers(StragglersArguments { by, conditions, limit, form }) => {
-                let Some(mut selection) = conditions.with(&[])? else { return Ok(None) };
+            Self::Stragglers(StragglersArguments { words, by, conditions, limit, form }) => {
+                let Some(mut selection) = conditions.with(&words)? else { return Ok(None) };
                 selection.older.get_or_insert(LATE);
                 Ok(Some(form.orders(Action::Stragglers, selection, limit, |command| command.by = by)))
             }
@@ -208,6 +237,17 @@ impl QueueCommand {
             }
             Self::Release(arguments) => arguments.into_orders(Action::Release),
             Self::Delete(arguments) => arguments.into_orders(Action::Delete),
+            Self::Count(CountArguments { words, conditions, form }) => {
+                let Some(selection) = conditions.with(&words)? else { return Ok(None) };
+                Ok(Some(form.orders(Action::Count, selection, 0, |_| {})))
+            }
+            Self::Reroute(RerouteArguments { change, via }) => {
+                let orders = change.into_orders(Action::Reroute)?;
+                Ok(orders.map(|mut orders| {
+                    orders.command.destination = Some(via.into());
+                    orders
+                }))
+            }
             Self::Bounce(BounceArguments { change, reason }) => {
                 let orders = change.into_orders(Action::Bounce)?;
                 Ok(orders.map(|mut orders| {
@@ -221,8 +261,8 @@ impl QueueCommand {
 
 impl ChangeArguments {
     fn into_orders(self, action: Action) -> Result<Option<Orders>, Failure> {
-        let Self { ids, conditions, all, limit, dry_run, form } = self;
-        let Some(selection) = conditions.with(&ids)? else { return Ok(None) };
+        let Self { words, conditions, all, limit, dry_run, form } = self;
+        let Some(selection) = conditions.with(&words)? else { return Ok(None) };
         is_meant(action, &selection, all)?;
         Ok(Some(form.orders(action, selection, limit, |command| command.dry_run = dry_run)))
     }
@@ -244,12 +284,34 @@ impl AnswerForm {
 }
 
 impl Conditions {
-    fn with(self, ids: &[String]) -> Result<Option<Selection>, Failure> {
+    /// Returns the selection of words and conditions; `None` if ids were to come from standard input and none came.
+    fn with(self, words: &[String]) -> Result<Option<Selection>, Failure> {
         let Self { from, to, destination, state, older, younger } = self;
-        let Some(ids) = read_ids(ids)? else { return Ok(None) };
+        let (expression, ids) = split_words(words)?;
+        let Some(ids) = read_ids(&ids)? else { return Ok(None) };
         let destination = destination.map(Into::into);
-        Ok(Some(Selection { ids, from, to, destination, state, older, younger, ..Selection::default() }))
+        Ok(Some(Selection { ids, from, to, destination, state, older, younger, expression, ..Selection::default() }))
     }
+}
+
+/// Splits the words of a command line into an expression and ids. A word with blanks may be an expression of its own,
+/// as in `'to:@a.example age>2h'`.
+fn split_words(words: &[String]) -> Result<(Option<Expression>, Vec<String>), Failure> {
+    let (terms, ids): (Vec<String>, Vec<String>) = words.iter().cloned().partition(|word| Expression::is_term(word));
+    if terms.is_empty() {
+        return Ok((None, ids));
+    }
+    // The shell has taken the quotes away that stood around the value of a word of its own.
+    let terms = terms.iter().map(|term| match term.split_once(['~', ':']) {
+        Some((name, value)) if value.contains(' ') && !value.contains(['"', ':', '~', '<', '>']) => {
+            let operator = term.get(name.len()..=name.len()).unwrap_or_default();
+            format!("{name}{operator}\"{value}\"")
+        }
+        _ => term.clone(),
+    });
+    let text = terms.collect::<Vec<_>>().join(" ");
+    let expression = Expression::parse(&text).map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
+    Ok((Some(expression), ids))
 }
 
 /// The ids that are named; `None` if none came from standard input.
@@ -302,26 +364,7 @@ fn hold_time(text: &str) -> Result<Duration, String> {
 /// Reads `90m`, `1d12h`; every number has its unit.
 pub(super) fn age(text: &str) -> Result<Duration, String> {
     let wrong = || format!("{text:?} is no age; write a number of s, m, h, d or w, as in 90m or 1d12h");
-    let (mut seconds, mut number) = (0_u64, None);
-    for letter in text.chars() {
-        if let Some(digit) = letter.to_digit(10) {
-            number = Some(
-                number.unwrap_or(0_u64).checked_mul(10).and_then(|n| n.checked_add(digit.into())).ok_or_else(wrong)?,
-            );
-            continue;
-        }
-        let unit = match letter {
-            's' => 1,
-            'm' => 60,
-            'h' => 3_600,
-            'd' => 86_400,
-            'w' => 604_800,
-            _ => return Err(wrong()),
-        };
-        let more = number.take().and_then(|number: u64| number.checked_mul(unit)).ok_or_else(wrong)?;
-        seconds = seconds.checked_add(more).ok_or_else(wrong)?;
-    }
-    if number.is_some() || text.is_empty() { Err(wrong()) } else { Ok(Duration::from_secs(seconds)) }
+    queue::age(text).ok_or_else(wrong)
 }
 
 #[cfg(test)]
@@ -334,6 +377,20 @@ mod tests {
         for text in ["-1", "all", "1.5", ""] {
             assert!(limit(text).is_err_and(|said| said.contains("a number from 0")), "{text}");
         }
+    }
+
+    #[test]
+    fn words_are_ids_or_one_expression() {
+        let words = |words: &[&str]| {
+            let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+            split_words(&words).map(|(expression, ids)| (expression.map(|one| one.as_str().to_owned()), ids))
+        };
+        let of = |words_of: &[&str]| words(words_of).unwrap_or_else(|_| panic!("{words_of:?}"));
+        assert_eq!(of(&["6AK9BQPE592284", "-"]), (None, vec!["6AK9BQPE592284".to_owned(), "-".to_owned()]));
+        assert_eq!(of(&["to:@a.example", "age>2h"]).0.as_deref(), Some("to:@a.example age>2h"));
+        assert_eq!(of(&["to:@a.example age>2h"]).0.as_deref(), Some("to:@a.example age>2h"));
+        assert_eq!(of(&["reply~too busy", "!held:*"]).0.as_deref(), Some("reply~\"too busy\" !held:*"));
+        assert!(words(&["age:2h"]).is_err());
     }
 
     #[test]

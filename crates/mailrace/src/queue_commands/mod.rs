@@ -6,6 +6,7 @@
 mod arguments;
 mod quarantine;
 mod text;
+pub(crate) mod why;
 
 use crate::control_client::Control;
 use crate::exit::{Exit, Failure};
@@ -48,6 +49,11 @@ pub(crate) const HELP: &str = concat!(
 ADDRESS: a whole address, @DOMAIN, or * for any text, as in '*-bounces@*';
 '<>' is the null sender. Case does not count.
 AGE: numbers with s, m, h, d or w, as in 90m or 1d12h.
+
+EXPRESSION: terms side by side, as in 'to:@slow.example age>2h reply~busy'.
+from: to: destination: host: held: client: reason: (* for any text), state:
+class: compare, reply~ looks for text within, age size tries take > or <, !
+before a term turns it round. A value with blanks stands in double quotes.
 
 A message is meant if all conditions hold. --to, --destination and --state
 choose among its recipients, and a command touches only those.

@@ -6,6 +6,8 @@
 mod destination;
 mod message;
 
+pub(super) use message::next_attempt;
+
 use crate::output::{Output, count, thousands};
 use crate::terminal_text::plain;
 use operator::answers::{MessageLine, MissingLine, QueueLine, QueueTotals, UnreadableLine};
@@ -118,7 +120,7 @@ impl Printer {
             }
             Action::List if messages == 0 && self.is_all => output.print_line("the queue is empty"),
             Action::List if messages == 0 => output.print_line("no such message in the queue"),
-            Action::List => {
+            Action::List | Action::Count => {
                 output.print_line(format_args!("{}, {}", count(messages, "message"), count(recipients, "recipient")))
             }
             action => self.print_changed(output, action, totals),
@@ -159,6 +161,7 @@ impl Printer {
             Action::Hold => "held",
             Action::Release => "released",
             Action::Bounce => "bounced",
+            Action::Reroute => "sent elsewhere",
             _ => "deleted",
         };
         output.print_line(match (self.dry_run, recipients) {
@@ -172,6 +175,7 @@ impl Printer {
             output.print_line(match action {
                 Action::Retry => format!("{what} held: mailrace queue release lets go of them"),
                 Action::Hold => format!("{what} held before"),
+                Action::Reroute => format!("{what} there before, or already delivered"),
                 Action::Bounce => {
                     format!("{what} held: reports to the postmaster; mailrace queue delete takes them out")
                 }
@@ -188,7 +192,7 @@ impl Printer {
         }
         let active = totals.active.unwrap_or(0);
         let what = count(active, "recipient");
-        if active > 0 && action == Action::Bounce {
+        if active > 0 && matches!(action, Action::Bounce | Action::Reroute) {
             output.print_line(format_args!("{what} being delivered right now, and left alone"));
         }
         if active > 0 && matches!(action, Action::Hold | Action::Delete) {

@@ -25,6 +25,7 @@ mod outside;
 mod poison;
 mod readers;
 mod report;
+mod reroute;
 mod restart;
 mod routes;
 mod signatures;

@@ -38,6 +38,9 @@ pub(super) fn changed_state(action: Action, one: &FoundRecipient, now_s: u32) ->
     let now = State { status: Status::Waiting, due, ..state };
     match (action, state.status) {
         (Action::Retry, Status::Waiting) | (Action::Release, Status::Held) => Some(now),
+        // It stays held at its new destination.
+        (Action::Reroute, Status::Held) => Some(state),
+        (Action::Reroute, Status::Waiting) => Some(now),
         (Action::Hold, Status::Waiting) => Some(State { status: Status::Held, ..state }),
         // A delivered recipient stays delivered: only the report on it can be dropped.
         (Action::Delete, Status::Owed) | (Action::Delete | Action::Bounce, Status::Waiting | Status::Held) => {

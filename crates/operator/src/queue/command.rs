@@ -2,6 +2,7 @@
 //!
 //! `docs/operation.md` has the fields. A command that changes mail needs a condition or `all`, and must not have both.
 
+use super::expression::Expression;
 use super::pattern::Pattern;
 use super::selection::{RecipientStatus, Selection};
 use crate::answers::LineKind;
@@ -40,11 +41,15 @@ pub enum Action {
     Delete,
     /// Fail for good, and tell the senders.
     Bounce,
+    /// Count messages, and show none.
+    Count,
+    /// Send what waits elsewhere.
+    Reroute,
 }
 
 impl Action {
     /// Every action.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::List,
         Self::Show,
         Self::Destinations,
@@ -54,6 +59,8 @@ impl Action {
         Self::Release,
         Self::Delete,
         Self::Bounce,
+        Self::Count,
+        Self::Reroute,
     ];
 
     /// Its name.
@@ -69,6 +76,8 @@ impl Action {
             Self::Release => "release",
             Self::Delete => "delete",
             Self::Bounce => "bounce",
+            Self::Count => "count",
+            Self::Reroute => "reroute",
         }
     }
 
@@ -85,7 +94,7 @@ impl Action {
     /// Returns whether it changes mail.
     #[must_use]
     pub const fn changes_mail(self) -> bool {
-        matches!(self, Self::Retry | Self::Hold | Self::Release | Self::Delete | Self::Bounce)
+        !matches!(self, Self::List | Self::Show | Self::Destinations | Self::Stragglers | Self::Count)
     }
 }
 
@@ -146,6 +155,8 @@ pub struct Command {
     pub reason: Option<Box<str>>,
     /// Time for which mail is held, in whole seconds; `None`: until it is released.
     pub hold_time: Option<Duration>,
+    /// Where mail is sent instead: a destination as `queue list` names it.
+    pub destination: Option<Box<str>>,
 }
 
 /// Parses the reason that an operator gives to senders: printable ASCII, which the log and every report repeat.
@@ -179,14 +190,26 @@ impl Command {
             by: GroupBy::Destination,
             reason: None,
             hold_time: None,
+            destination: None,
         }
     }
 
     /// The fields of the request.
     #[must_use]
     pub fn to_fields(&self) -> Map<String, Value> {
-        let Selection { ids, from, to, destination, state, older, younger, quarantined, held_by, handed_in_by: _ } =
-            &self.selection;
+        let Selection {
+            ids,
+            from,
+            to,
+            destination,
+            state,
+            older,
+            younger,
+            quarantined,
+            held_by,
+            expression,
+            handed_in_by: _,
+        } = &self.selection;
         let mut fields = Map::from_iter([("action".to_owned(), json!(self.action.name()))]);
         let mut put = |name: &str, value: Option<Value>| {
             fields.extend(value.map(|value| (name.to_owned(), value)));
@@ -201,6 +224,7 @@ impl Command {
         put("younger", younger.map(|age| json!(age.as_secs())));
         put("quarantined", quarantined.then_some(json!(true)));
         put("held_by", held_by.as_ref().map(|name| json!(name)));
+        put("expression", expression.as_ref().map(|expression| json!(expression.as_str())));
         put("limit", Some(json!(self.limit.unwrap_or(0))));
         put("recipients", (self.recipients != LISTED_RECIPIENTS).then(|| json!(self.recipients)));
         put("all", (self.action.changes_mail() && self.selection.is_everything()).then_some(json!(true)));
@@ -208,6 +232,7 @@ impl Command {
         put("headers", self.headers.then_some(json!(true)));
         put("by", (self.by != GroupBy::default()).then(|| json!(self.by.name())));
         put("reason", self.reason.as_ref().map(|reason| json!(reason)));
+        put("new_destination", self.destination.as_ref().map(|name| json!(name)));
         put("for", self.hold_time.map(|time| json!(time.as_secs())));
         fields
     }
@@ -233,6 +258,7 @@ impl Command {
             younger: fields.number("younger")?.map(Duration::from_secs),
             quarantined: fields.flag("quarantined")?,
             held_by: fields.text("held_by")?.map(Into::into),
+            expression: fields.expression()?,
             handed_in_by: None,
         };
         let all = fields.flag("all")?;
@@ -250,6 +276,7 @@ impl Command {
         command.reason =
             words.map(|words| parse_reason(&words)).transpose().map_err(|error| format!("\"reason\": {error}"))?;
         command.hold_time = fields.number("for")?.map(Duration::from_secs);
+        command.destination = fields.text("new_destination")?.map(Into::into);
         fields.end()?;
         command.check(all)?;
         Ok(command)
@@ -279,6 +306,10 @@ impl Command {
             }
             action if self.reason.is_some() && !matches!(action, Action::Bounce | Action::Hold) => {
                 Err(format!("\"{name}\" tells nobody: no \"reason\""))
+            }
+            Action::Reroute if self.destination.is_none() => Err("\"reroute\" needs \"new_destination\"".to_owned()),
+            action if self.destination.is_some() && action != Action::Reroute => {
+                Err(format!("\"{name}\" sends nothing elsewhere: no \"new_destination\""))
             }
             action if self.hold_time.is_some() && action != Action::Hold => {
                 Err(format!("\"{name}\" holds nothing: no \"for\""))
@@ -323,6 +354,11 @@ impl Fields {
     fn pattern(&mut self, name: &str) -> Result<Option<Pattern>, String> {
         let text = self.text(name)?;
         text.map(|text| Pattern::parse(&text)).transpose().map_err(|error| format!("{name:?}: {error}"))
+    }
+
+    fn expression(&mut self) -> Result<Option<Expression>, String> {
+        let text = self.text("expression")?;
+        text.map(|text| Expression::parse(&text)).transpose().map_err(|error| format!("\"expression\": {error}"))
     }
 
     fn status(&mut self) -> Result<Option<RecipientStatus>, String> {
@@ -376,6 +412,7 @@ mod tests {
                 ..Selection::default()
             },
             Selection { quarantined: true, held_by: Some("chinese_*".into()), ..Selection::default() },
+            Selection { expression: Expression::parse("age>2h reply~\"too busy\"").ok(), ..Selection::default() },
         ];
         for (action, selection) in
             Action::ALL.into_iter().flat_map(|action| selections.clone().map(|one| (action, one)))
@@ -399,6 +436,7 @@ mod tests {
                     by,
                     reason,
                     hold_time,
+                    destination: (action == Action::Reroute).then(|| "[192.0.2.1]".into()),
                 };
                 let again = Command::from_fields(command.to_fields());
                 if action == Action::Destinations && !selection.is_everything()
@@ -443,9 +481,12 @@ mod tests {
             (r#"{"action":"bounce","all":true,"reason":" "}"#, "\"reason\": a reason is one line"),
             (r#"{"action":"bounce","all":true,"reason":"a\nTo: b"}"#, "\"reason\": a reason is one line"),
             (r#"{"action":"bounce","all":true,"reason":"\u00fc"}"#, "printable ASCII"),
+            (r#"{"action":"reroute","all":true}"#, "needs \"new_destination\""),
+            (r#"{"action":"retry","all":true,"new_destination":"b.test"}"#, "sends nothing elsewhere"),
             (r#"{"action":"release","all":true,"for":60}"#, "holds nothing"),
             (r#"{"action":"hold","all":true,"for":0}"#, "from 1 to 315360000"),
             (r#"{"action":"hold","all":true,"for":315360001}"#, "from 1 to 315360000"),
+            (r#"{"action":"list","expression":"age:2h"}"#, "\"expression\": \"age:2h\": age takes no ':'"),
             (r#"{"action":"list","headers":true}"#, "shows no \"headers\""),
             (r#"{"action":"destinations","from":"<>"}"#, "no conditions"),
         ] {

@@ -63,11 +63,41 @@ pub trait DeliveryControl: Send + Sync + fmt::Debug + 'static {
     /// Blocks until the changes are durable: call it on a thread that may wait.
     fn bounce(&self, meant: Vec<RecipientSelection>, why: &str) -> Option<Vec<Bounced>>;
 
+    /// Reads the name of a destination as an operator writes it, and returns it as the spool has it.
+    ///
+    /// # Errors
+    /// It is none; the text says how to write it.
+    fn read_destination(&self, text: &str) -> Result<Bytes, String>;
+
+    /// Gives recipients another destination, those that wait due at `due_s` (seconds since 1970). Recipients in
+    /// delivery are left alone. Returns before the change is durable.
+    ///
+    /// # Errors
+    /// The spool cannot record it: all stay where they are.
+    fn reroute(
+        &self,
+        meant: &RecipientSelection,
+        from: &[u8],
+        to: &Bytes,
+        due_s: u32,
+    ) -> Result<Rerouted, spool::Error>;
+
     /// How a destination is, if the dispatcher has anything to do with it now.
     fn destination(&self, name: &[u8]) -> Option<DestinationState>;
 }
 
-/// Recipients of a message that are to be bounced.
+/// Recipients that were given another destination.
+#[derive(Debug, Default)]
+pub struct Rerouted {
+    /// How many.
+    pub moved: usize,
+    /// How many were left alone: a connection has them, or is about to.
+    pub active: usize,
+    /// Becomes durable.
+    pub commit: Option<spool::Commit>,
+}
+
+/// Recipients of a message that are to be changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecipientSelection {
     /// The message.
@@ -172,6 +202,14 @@ impl DeliveryControl for NoDelivery {
 
     fn bounce(&self, _: Vec<RecipientSelection>, _: &str) -> Option<Vec<Bounced>> {
         None
+    }
+
+    fn read_destination(&self, _: &str) -> Result<Bytes, String> {
+        Err("the server does not deliver".to_owned())
+    }
+
+    fn reroute(&self, _: &RecipientSelection, _: &[u8], _: &Bytes, _: u32) -> Result<Rerouted, spool::Error> {
+        Ok(Rerouted::default())
     }
 
     fn destination(&self, _: &[u8]) -> Option<DestinationState> {

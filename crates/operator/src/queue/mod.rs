@@ -4,10 +4,10 @@
 //! [`QueueCommands`] carries it out against the spool on a thread that may block, message by message, the oldest first,
 //! and answers line by line; the whole queue is never in memory, only its ids. The files, in the order of a command:
 //!
-//! - `command`: the request, to and from JSON; `pattern`: the pattern that an address is compared with; `selection`:
-//!   the recipients that a command is for;
+//! - `command`: the request, to and from JSON; `pattern`: the pattern that an address is compared with; `expression`:
+//!   conditions as one text; `selection`: the recipients that a command is for;
 //! - `run` admits commands and owns their threads; `scan` finds messages; `change` changes them, `bounce` has them
-//!   fail; `view` shows them;
+//!   fail, `reroute` sends them elsewhere; `view` shows them;
 //! - `ended_holds` releases what was held for a time;
 //! - `stragglers` adds up recipients that have been waiting for long;
 //! - `delivery_control`: the questions and commands to the dispatcher.
@@ -22,7 +22,9 @@ mod change;
 mod command;
 mod delivery_control;
 mod ended_holds;
+mod expression;
 mod pattern;
+mod reroute;
 mod run;
 mod scan;
 mod selection;
@@ -34,9 +36,10 @@ pub use command::{
 };
 pub use delivery_control::{
     BounceError, Bounced, DeliveryControl, DestinationState, Destinations, DownState, NoDelivery, RecipientSelection,
-    WaitCause,
+    Rerouted, WaitCause,
 };
 pub use ended_holds::{EndedHold, release_ended_holds};
+pub use expression::{Expression, ExpressionError, age};
 pub use pattern::{Pattern, PatternError};
 pub use run::{COMMANDS_MAX, ChangeListener, QueueChange, QueueCommands};
 pub use selection::{RecipientStatus, Selection};

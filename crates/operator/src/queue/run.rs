@@ -8,6 +8,7 @@ use super::bounce::{BounceResult, Bounces, remove_active};
 use super::change::{ChangeBatcher, ChangeTotals, changed_state};
 use super::command::{Action, Command, GroupBy};
 use super::delivery_control::DeliveryControl;
+use super::reroute::Reroutes;
 use super::scan::{FoundMessage, QueueScan, ScanResult};
 use super::stragglers::Stragglers;
 use super::view::{QueueView, destination_text};
@@ -189,8 +190,10 @@ impl CommandRun<'_> {
             Action::Destinations => self.destinations(now_us),
             Action::Stragglers => self.stragglers(now_us),
             Action::List | Action::Show => self.list(now_us),
+            Action::Count => self.count(now_us),
             action if self.command.dry_run => self.preview(action, now_us),
             Action::Bounce => self.bounce(now_us),
+            Action::Reroute => self.reroute(now_us),
             action => self.change(action, now_us),
         };
         // A client that has disconnected gets no last line.
@@ -261,13 +264,48 @@ impl CommandRun<'_> {
         Ok(totals.into_last())
     }
 
+    /// Counts messages, and shows none.
+    fn count(&self, now_us: u64) -> Result<ListPart, PeerGone> {
+        let totals = self.each(now_us, false, &mut |found| Ok(ScanStep::of(found.recipients.len())))?;
+        Ok(totals.into_last())
+    }
+
+    /// Gives the selected recipients another destination.
+    fn reroute(&self, now_us: u64) -> Result<ListPart, PeerGone> {
+        let name = self.command.destination.as_deref().unwrap_or_default();
+        let to = match self.delivery.read_destination(name) {
+            Ok(to) => to,
+            Err(error) => return Ok(ListPart::Failed { reason: Reason::Request, error }),
+        };
+        let mut reroutes = Reroutes::new(self.delivery, to);
+        let mut failed = None;
+        let scanned = self.each(now_us, false, &mut |found| match reroutes.apply(&found, seconds(now_us).max(1)) {
+            Ok(moved) => Ok(ScanStep::of(moved)),
+            Err(error) => {
+                failed = Some(error);
+                Ok(ScanStep::Stop)
+            }
+        });
+        let finished = reroutes.finish();
+        let ChangeTotals { messages, recipients, unchanged, active } = reroutes.totals;
+        (self.on_change)(&QueueChange::Ended { action: Action::Reroute, messages, recipients, uid: self.uid });
+        if let Some(error) = failed.or_else(|| finished.err()) {
+            let error = format!(
+                "reroute: stopped after {recipients} recipients of {messages} messages; the others stay where they are: {error}"
+            );
+            return Ok(ListPart::Failed { reason: Reason::Failed, error });
+        }
+        let (unchanged, kept, active) = (Some(unchanged), Some(0), Some(active));
+        Ok(last(QueueTotals { unchanged, kept, active, ..scanned?.into_totals() }))
+    }
+
     /// Shows what a command would change.
     fn preview(&self, action: Action, now_us: u64) -> Result<ListPart, PeerGone> {
         let (view, now_s) = (QueueView { delivery: self.delivery, now_us }, seconds(now_us));
         let (mut unchanged, mut kept, mut active) = (0, 0, 0);
         let totals = self.each(now_us, true, &mut |mut found| {
             kept += self.keep(action, &mut found, now_us);
-            if action == Action::Bounce {
+            if matches!(action, Action::Bounce | Action::Reroute) {
                 active += remove_active(&mut found);
             }
             let before = found.recipients.len();

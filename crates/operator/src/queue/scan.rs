@@ -5,9 +5,12 @@
 //! to it is not there, one that arrives behind its start is not seen.
 
 use super::delivery_control::DeliveryControl;
+use super::expression::{EnvelopeFacts, Expression, QueueFacts};
 use super::selection::{RecipientStatus, Selection};
+use super::view::destination_text;
 use bytes::Bytes;
 use mail::{Envelope, QueueId, Recipient};
+use schedule::Class;
 use spool::{Entry, Error, Hold, Spool, State, Status, Store as _, StoredEnvelope, StoredRecipient};
 use std::time::Duration;
 
@@ -109,6 +112,12 @@ impl QueueScan<'_> {
     fn matches_entry(&self, entry: &Entry, destination: &[u8]) -> bool {
         self.selection.matches_destination(destination, || self.status(entry.id, entry.recipient, entry.state))
             && self.matches_hold(entry.id, entry.recipient)
+            && self.matches_expression(entry.id, entry.recipient, entry.state, destination)
+    }
+
+    fn matches_expression(&self, id: QueueId, recipient: u32, state: State, destination: &[u8]) -> bool {
+        let Some(expression) = &self.selection.expression else { return true };
+        expression.matches_queue(&EntryFacts { scan: self, id, recipient, state, destination })
     }
 
     fn matches_hold(&self, id: QueueId, recipient: u32) -> bool {
@@ -203,12 +212,23 @@ impl QueueScan<'_> {
         for one in listed {
             let StoredRecipient { position, data, destination, state } = one;
             let status = || self.status(id, *position, *state);
-            if !self.selection.matches_destination(destination, status) || !self.matches_hold(id, *position) {
+            if !self.selection.matches_destination(destination, status)
+                || !self.matches_hold(id, *position)
+                || !self.matches_expression(id, *position, *state, destination)
+            {
                 continue;
             }
             let recipient =
                 spool::envelope::decode_recipient(data).map_err(|error| trouble = Some(error.to_string())).ok();
-            if self.selection.matches_address(recipient.as_ref().map(|recipient| &recipient.address)) {
+            let address = recipient.as_ref().map(|recipient| &recipient.address);
+            let facts = EnvelopeFacts {
+                sender: envelope.sender.address(),
+                recipient: address,
+                size: stored.body_bytes,
+                client: envelope.received.client,
+            };
+            let is_meant = |expression: &Expression| expression.matches_envelope(&facts);
+            if self.selection.matches_address(address) && self.selection.expression.as_ref().is_none_or(is_meant) {
                 let (position, state, destination) = (*position, *state, destination.clone());
                 let status = status();
                 let (keeps_time, hold) = (false, self.spool.hold(id, position));
@@ -217,5 +237,54 @@ impl QueueScan<'_> {
         }
         let summary = Some(EnvelopeSummary { envelope, size: stored.body_bytes });
         Ok(FoundMessage { id, recipients, waiting: stored.recipients.len(), summary, trouble })
+    }
+}
+
+/// The facts of a recipient, as an expression asks for them.
+struct EntryFacts<'a> {
+    scan: &'a QueueScan<'a>,
+    id: QueueId,
+    recipient: u32,
+    state: State,
+    destination: &'a [u8],
+}
+
+impl QueueFacts for EntryFacts<'_> {
+    fn destination(&self) -> String {
+        destination_text(self.destination)
+    }
+
+    fn host(&self) -> Option<String> {
+        self.scan.delivery.destination(self.destination)?.site
+    }
+
+    fn status(&self) -> RecipientStatus {
+        self.scan.status(self.id, self.recipient, self.state)
+    }
+
+    fn class(&self) -> Class {
+        Class::from_bits(self.state.class())
+    }
+
+    fn held_by(&self) -> Option<String> {
+        self.scan.spool.hold(self.id, self.recipient).map(|hold| hold.by().to_owned())
+    }
+
+    fn reason(&self) -> Option<&'static str> {
+        self.scan.delivery.reason_kind(self.id, self.recipient).map(observe::Reason::name)
+    }
+
+    fn reply(&self) -> Option<String> {
+        self.scan.delivery.reason(self.id, self.recipient)
+    }
+
+    fn age(&self) -> Duration {
+        Duration::from_micros(self.scan.now_us.saturating_sub(self.scan.delivery.counts_from_us(self.id)))
+    }
+
+    fn tries(&self) -> u64 {
+        // The spool does not keep the number of attempts of a delivered recipient.
+        let tries = if self.state.owed().is_none() { u64::from(self.state.tries()) } else { 0 };
+        tries + u64::from(self.scan.delivery.unsent(self.id, self.recipient))
     }
 }

@@ -3,6 +3,7 @@
 //! All conditions that are given must hold. Ids, age and sender choose messages; address, destination and state choose
 //! among their recipients.
 
+use super::expression::Expression;
 use super::pattern::{self, Pattern};
 use mail::{Address, Client, QueueId};
 use spool::{Hold, HoldKind, State, Status};
@@ -29,6 +30,8 @@ pub struct Selection {
     pub quarantined: bool,
     /// Recipients that this rule or person holds: a name, with `*` for any text.
     pub held_by: Option<Box<str>>,
+    /// Recipients for which all terms hold.
+    pub expression: Option<Expression>,
     /// Messages that a process of this user handed in. No field of a request: the server sets it for guests.
     pub handed_in_by: Option<u32>,
 }
@@ -87,12 +90,14 @@ impl Selection {
 
     /// Whether envelopes have to be read to know the selected recipients.
     pub(super) fn needs_addresses(&self) -> bool {
-        self.from.is_some() || self.to.is_some() || self.handed_in_by.is_some()
+        let reads = self.expression.as_ref().is_some_and(Expression::needs_envelope);
+        self.from.is_some() || self.to.is_some() || self.handed_in_by.is_some() || reads
     }
 
     /// Returns whether every message of the right age matches, whatever its recipients are.
     pub(super) fn matches_whole_messages(&self) -> bool {
-        !self.needs_addresses() && !self.needs_hold() && self.destination.is_none() && self.state.is_none()
+        let has_conditions = self.destination.is_some() || self.state.is_some() || self.expression.is_some();
+        !self.needs_addresses() && !self.needs_hold() && !has_conditions
     }
 
     /// Returns whether a message whose age counts from then may match.

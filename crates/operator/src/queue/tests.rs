@@ -1,8 +1,10 @@
 //! Commands on a real spool on a simulated disk, with a dispatcher that records its commands.
 
 use super::test_spool::spool_with;
+use super::view::destination_text;
 use super::*;
 use crate::answers::reply::{Answer, ListPart, Reason};
+use bytes::Bytes;
 use mail::{Address, Client, Envelope, MailParams, Protocol, QueueId, Received, Recipient, ReversePath};
 use os::test_deadline::TestDeadline;
 use serde_json::{Map, Value, json};
@@ -66,6 +68,21 @@ impl DeliveryControl for Dispatcher {
             Bounced { id, done, active: stays as u64, held: 0, trouble }
         });
         Some(bounced.collect())
+    }
+
+    fn read_destination(&self, text: &str) -> Result<Bytes, String> {
+        if text.contains(' ') { Err(format!("{text:?} is no destination")) } else { Ok(text.to_owned().into()) }
+    }
+
+    fn reroute(&self, meant: &RecipientSelection, _: &[u8], to: &Bytes, due_s: u32) -> Result<Rerouted, spool::Error> {
+        let state = State { due: due_s, ..State::default() };
+        let change =
+            |recipient: &u32| Change { id: meant.id, recipient: *recipient, state, destination: Some(to.to_vec()) };
+        let is_idle = |recipient: &&u32| !self.is_active(meant.id, **recipient);
+        let changes: Vec<Change> = meant.recipients.iter().filter(is_idle).map(change).collect();
+        let commit = self.spool.as_ref().unwrap().record(&changes)?;
+        let active = meant.recipients.len() - changes.len();
+        Ok(Rerouted { moved: changes.len(), active, commit: Some(commit) })
     }
 
     fn destination(&self, name: &[u8]) -> Option<DestinationState> {
@@ -275,6 +292,50 @@ async fn only_the_recipients_that_are_meant_are_listed() {
         assert_eq!(found, positions, "{conditions}");
         assert_eq!((&line["waiting"], &last["recipients"]), (&json!(3), &json!(positions.len())), "{conditions}");
     }
+}
+
+#[tokio::test]
+async fn an_expression_selects_recipients() {
+    let trial = Trial::filled();
+    trial.set(4, 0, State { status: Status::Held, attempts: 3, due: 99 });
+    for (expression, messages, recipients) in [
+        ("to:@one.test", 1, 2),
+        ("state:held", 1, 1),
+        ("!state:held from:ann@a.test", 1, 2),
+        ("tries>2", 1, 1),
+        ("reply~LATER", 1, 1),
+        ("host:mx.test:25", 1, 1),
+        ("destination:*.test age<9h", 4, 6),
+        ("size>33 size<35 from:*", 3, 5),
+        ("size>34", 0, 0),
+    ] {
+        let command = json!({ "action": "count", "expression": expression }).to_string();
+        let (lines, last) = trial.run(&command).await;
+        assert!(lines.iter().all(|line| line.contains_key("unreadable")), "{expression}: {lines:?}");
+        assert_eq!((&last["messages"], &last["recipients"]), (&json!(messages), &json!(recipients)), "{expression}");
+    }
+}
+
+#[tokio::test]
+async fn mail_is_sent_elsewhere() {
+    let trial = Trial::filled();
+    trial.set(4, 0, State { status: Status::Waiting, attempts: 3, due: 4_000_000_000 });
+    *trial.dispatcher.active.lock().unwrap() = Some((id(4), 2));
+    let command = r#"{"action":"reroute","expression":"to:@one.test","new_destination":"[192.0.2.1]","dry_run":true}"#;
+    let (lines, last) = trial.run(command).await;
+    let shown = lines.iter().filter(|line| line.contains_key("id")).count();
+    assert_eq!((shown, &last["recipients"], &last["active"]), (1, &json!(1), &json!(1)));
+    assert!(trial.told().is_empty(), "nothing is changed");
+    let (_, last) = trial.run(&command.replace(",\"dry_run\":true", "")).await;
+    assert_eq!((&last["messages"], &last["recipients"], &last["active"]), (&json!(1), &json!(1), &json!(1)));
+    let names: Vec<String> = trial.spool.states(id(4)).iter().map(|(_, name)| destination_text(name)).collect();
+    assert_eq!(names, ["[192.0.2.1]", "two.test", "one.test"]);
+    assert!(trial.states(4)[0].2 < 4_000_000_000, "it is due");
+    assert_eq!(trial.told(), ["retry [192.0.2.1]"]);
+    let (_, last) = trial
+        .run(command.replace(",\"dry_run\":true", "").replace("to:@one", "destination:[192.0.2.1] to:@one").as_str())
+        .await;
+    assert_eq!((&last["recipients"], &last["unchanged"]), (&json!(0), &json!(1)), "it is there");
 }
 
 #[tokio::test]

@@ -1,14 +1,20 @@
 //! The side of dispatch that serves the queue commands: their questions and their orders.
 
+use super::rehome::{MOVES_MAX, Moved, move_some};
 use super::{Dispatch, micros};
+use bytes::Bytes;
 use mail::QueueId;
 use operator::queue::{
-    Bounced, DeliveryControl, DestinationState, Destinations, DownState, RecipientSelection, WaitCause,
+    Bounced, DeliveryControl, DestinationState, Destinations, DownState, RecipientSelection, Rerouted, WaitCause,
 };
+use route::destination::Destination;
 use schedule::{Health, SiteView};
 use spool::Store as _;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// How a destination of other hosts is written.
+const DESTINATION_FORMS: &str = "write a domain, an address in brackets, or hosts as in smtp:[192.0.2.1]:25";
 
 impl DeliveryControl for Dispatch {
     fn released(&self, destinations: Destinations<'_>) {
@@ -54,6 +60,37 @@ impl DeliveryControl for Dispatch {
 
     fn is_active(&self, id: QueueId, recipient: u32) -> bool {
         self.lock().scheduler.is_in_flight(id, recipient)
+    }
+
+    fn read_destination(&self, text: &str) -> Result<Bytes, String> {
+        match Destination::parse(text.as_bytes()) {
+            Ok(destination) if destination.is_remote() => {
+                Ok(Destination { is_rerouted: true, ..destination }.to_bytes().into())
+            }
+            Ok(_) => Err(format!("{text:?} is no destination of other hosts; {DESTINATION_FORMS}")),
+            Err(error) => Err(format!("{text:?} is no destination: {error}; {DESTINATION_FORMS}")),
+        }
+    }
+
+    fn reroute(
+        &self,
+        meant: &RecipientSelection,
+        from: &[u8],
+        to: &Bytes,
+        due_s: u32,
+    ) -> Result<Rerouted, spool::Error> {
+        let homes: Vec<(u32, Vec<u8>)> = meant.recipients.iter().map(|position| (*position, to.to_vec())).collect();
+        let mut rerouted = Rerouted::default();
+        for some in homes.chunks(MOVES_MAX) {
+            let (mut moved, mut outcome) = (Moved::default(), Ok(None));
+            self.move_alone(&mut |scheduler| {
+                outcome = move_some(&self.spool, from, meant.id, some, Some(due_s), scheduler, &mut moved);
+            });
+            rerouted.commit = outcome?.or(rerouted.commit);
+            rerouted.moved += moved.count;
+            rerouted.active += moved.left;
+        }
+        Ok(rerouted)
     }
 
     fn bounce(&self, meant: Vec<RecipientSelection>, why: &str) -> Option<Vec<Bounced>> {

@@ -10,14 +10,14 @@ use mail::{Address, QueueId, ReversePath};
 use route::destination::{Destination, To};
 use route::resolve::{Outcome, Request};
 use schedule::{Positions, Scheduler};
-use spool::{Change, Entry, Spool, State, Status, Store as _, StoredRecipient};
+use spool::{Change, Commit, Entry, Spool, State, Status, Store as _, StoredRecipient};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// Recipients that are moved at a time: deliveries wait for that.
-const MOVES_MAX: usize = 64;
+pub(super) const MOVES_MAX: usize = 64;
 
 /// How long after it was stored a message may be put in line: its recipients may have been moved meanwhile.
 const MOVES_ARE_SEEN: Duration = Duration::from_secs(600);
@@ -30,6 +30,8 @@ pub(super) type Alone<'a> = &'a dyn Fn(&mut dyn FnMut(&mut Scheduler));
 pub(super) struct Moved {
     /// The queues that it was given.
     pub(super) to: BTreeSet<Vec<u8>>,
+    /// Recipients that were given one.
+    pub(super) count: usize,
     /// Recipients that belong elsewhere and stay, as they are in memory or in progress.
     pub(super) left: usize,
 }
@@ -84,7 +86,9 @@ pub(super) fn rehome(
             for some in homes.chunks(MOVES_MAX) {
                 let mut outcome = Ok(());
                 let mut moved = moved.lock().unwrap_or_else(PoisonError::into_inner);
-                alone(&mut |scheduler| outcome = move_some(spool, name, id, some, scheduler, &mut moved));
+                alone(&mut |scheduler| {
+                    outcome = move_some(spool, name, id, some, None, scheduler, &mut moved).map(drop);
+                });
                 outcome?;
             }
         }
@@ -93,15 +97,17 @@ pub(super) fn rehome(
 }
 
 /// Moves some recipients of one message from a queue to where they belong. A recipient that the scheduler has stays:
-/// its attempt goes by its present list, and the other list would lead to a second one.
-fn move_some(
+/// its attempt goes by its present list, and the other list would lead to a second one. With `due_s` those that wait
+/// are due then, in seconds since 1970.
+pub(super) fn move_some(
     spool: &Spool,
     name: &[u8],
     id: QueueId,
     homes: &[(u32, Vec<u8>)],
+    due_s: Option<u32>,
     scheduler: &mut Scheduler,
     moved: &mut Moved,
-) -> Result<(), spool::Error> {
+) -> Result<Option<Commit>, spool::Error> {
     let idle: Vec<&(u32, Vec<u8>)> =
         homes.iter().filter(|(position, _)| !scheduler.is_active(name, id, *position)).collect();
     moved.left += homes.len() - idle.len();
@@ -115,17 +121,21 @@ fn move_some(
     for (recipient, home) in idle {
         let Some(state) = here.get(recipient) else { continue };
         gone.push(*recipient);
-        changes.push(Change { id, recipient: *recipient, state: *state, destination: Some(home.clone()) });
+        let due = due_s.filter(|_| state.status == Status::Waiting).unwrap_or(state.due);
+        let state = State { due, ..*state };
+        changes.push(Change { id, recipient: *recipient, state, destination: Some(home.clone()) });
         if !moved.to.contains(home) {
             moved.to.insert(home.clone());
         }
     }
-    if !changes.is_empty() {
-        drop(spool.record(&changes)?);
-        gone.sort_unstable();
-        scheduler.recipients_moved(name, id, &Positions::from(gone.as_slice()));
+    if changes.is_empty() {
+        return Ok(None);
     }
-    Ok(())
+    let commit = spool.record(&changes)?;
+    moved.count += changes.len();
+    gone.sort_unstable();
+    scheduler.recipients_moved(name, id, &Positions::from(gone.as_slice()));
+    Ok(Some(commit))
 }
 
 /// Parts of the configuration that give the queue of mail.
@@ -146,6 +156,9 @@ impl<'a> Mover<'a> {
     /// Returns whether mail in a queue may belong elsewhere.
     fn is_old(&self, name: &[u8]) -> bool {
         let is_smart = self.smart_hosts.as_deref() == Some(name);
+        if Destination::parse(name).is_ok_and(|read| read.is_rerouted) {
+            return false;
+        }
         let Some(admission) = self.admission else { return smart_hosts::is_list(name) && !is_smart };
         let Ok(read) = Destination::parse(name) else { return smart_hosts::is_list(name) && !is_smart };
         match read.to {
@@ -301,6 +314,14 @@ mod tests {
     }
 
     #[test]
+    fn mail_that_an_operator_rerouted_stays() {
+        let (config, routing) = rule();
+        let mover = Mover::new(&config, &routing);
+        assert!(mover.is_old(OLD.as_bytes()));
+        assert!(!mover.is_old(format!("{OLD} rerouted").as_bytes()));
+    }
+
+    #[test]
     fn a_list_is_read_once_however_many_it_has() {
         const COUNT: u32 = 3_000;
         let (config, routing) = rule();
@@ -333,16 +354,18 @@ mod tests {
         let envelope = envelope(2);
         let (id, homes) = (envelope.id, [(1, b"smtp:[192.0.2.1]".to_vec())]);
         let mut moved = Moved::default();
-        dispatch
-            .move_alone(&mut |scheduler| move_some(&spool, OLD.as_bytes(), id, &homes, scheduler, &mut moved).unwrap());
+        dispatch.move_alone(&mut |scheduler| {
+            drop(move_some(&spool, OLD.as_bytes(), id, &homes, None, scheduler, &mut moved))
+        });
         assert_eq!((moved.to.len(), moved.left), (1, 0));
         dispatch.accepted(&envelope, &encoded, schedule::Class::Normal);
         let is_active = |position| dispatch.lock().scheduler.is_active(OLD.as_bytes(), id, position);
         assert!(is_active(0) && !is_active(1));
         // A recipient in line stays.
         let homes = [(0, b"smtp:[192.0.2.1]".to_vec())];
-        dispatch
-            .move_alone(&mut |scheduler| move_some(&spool, OLD.as_bytes(), id, &homes, scheduler, &mut moved).unwrap());
+        dispatch.move_alone(&mut |scheduler| {
+            drop(move_some(&spool, OLD.as_bytes(), id, &homes, None, scheduler, &mut moved))
+        });
         assert_eq!(moved.left, 1);
         assert_eq!(spool.by_destination(OLD.as_bytes(), None, 9).len(), 1);
     }

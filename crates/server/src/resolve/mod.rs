@@ -105,6 +105,9 @@ fn target(
     if let Some(hosts) = local::mailbox_server(config).filter(|_| destination == b"local:") {
         return Ok(DestinationTarget::Hosts(hosts, ConnectionOptions::default()));
     }
+    if let Some(target) = rerouted_target(destination) {
+        return Ok(target);
+    }
     let smart = (!config.route.smart_host.is_empty()).then(|| smart_hosts::hosts(&config.route));
     if let Some(hosts) = smart.clone().filter(|_| routing.is_plain()) {
         return Ok(DestinationTarget::Hosts(hosts, ConnectionOptions::default()));
@@ -135,6 +138,18 @@ fn target(
             Err(NoTarget::NoHosts(NoHosts { permanent, status, text: text.into(), is_ours: false }))
         }
         To::Local | To::Program { .. } | To::File { .. } => Err(NoTarget::NoHosts(no_host(destination))),
+    }
+}
+
+/// Returns where mail goes that an operator sent elsewhere: neither maps nor smart hosts change that.
+fn rerouted_target(destination: &[u8]) -> Option<DestinationTarget> {
+    let read = Destination::parse(destination).ok().filter(|read| read.is_rerouted)?;
+    let own = ConnectionOptions { source4: read.source4, source6: read.source6, hello: read.hello, group: read.group };
+    match read.to {
+        To::Hosts(hosts) => Some(DestinationTarget::Hosts(hosts, own)),
+        To::Literal(literal) => Some(DestinationTarget::Literal(Domain::parse(literal.as_bytes()).ok()?, own)),
+        To::Domain(domain) => Some(DestinationTarget::Mx(DomainName::new(&domain).ok()?, own)),
+        To::Local | To::Program { .. } | To::File { .. } | To::Error { .. } => None,
     }
 }
 

@@ -127,7 +127,7 @@ fn state(one: &RecipientLine, now: u64) -> String {
 }
 
 /// Says when a recipient that waits is tried.
-fn next_attempt(one: &RecipientLine, now: u64) -> String {
+pub(in crate::queue_commands) fn next_attempt(one: &RecipientLine, now: u64) -> String {
     match (one.until, one.due.map(u64::from), one.retry_at) {
         (Some(until), ..) => {
             let time = mail::submission::date(u64::from(until).saturating_mul(1_000_000), 0);
