@@ -29,3 +29,5 @@ mod side_by_side;
 #[cfg(feature = "rigs")]
 pub mod sign_bench;
 pub mod storm;
+#[cfg(feature = "rigs")]
+pub mod verify_bench;

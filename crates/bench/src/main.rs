@@ -29,6 +29,8 @@ enum Command {
     Filtered(bench::filtered_bench::FilteredBenchArguments),
     /// Measure how fast messages are signed
     Sign(bench::sign_bench::SignBenchArguments),
+    /// Measure how fast senders of messages are checked (SPF, DKIM, ARC, DMARC)
+    Verify(bench::sign_bench::SignBenchArguments),
     /// Measure how fast maps load and answer
     Maps(bench::maps_bench::MapsBenchArguments),
     #[command(flatten)]
@@ -44,6 +46,7 @@ fn main() -> ExitCode {
         Command::Filter(arguments) => bench::filter_bench::run(&arguments),
         Command::Filtered(arguments) => bench::filtered_bench::run(&arguments),
         Command::Sign(arguments) => bench::sign_bench::run(&arguments),
+        Command::Verify(arguments) => bench::verify_bench::run(&arguments),
         Command::Maps(arguments) => bench::maps_bench::run(&arguments),
         Command::Crash(part) => bench::crash::run(part),
     }

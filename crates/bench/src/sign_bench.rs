@@ -10,18 +10,18 @@ use std::process::ExitCode;
 
 use crate::clock;
 
-/// Measures signatures.
+/// Measures signatures, or their verification.
 #[derive(Clone, Debug, clap::Args)]
 pub struct SignBenchArguments {
     /// Octets of the body
     #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(0..100_000_000))]
-    bytes: u32,
+    pub(crate) bytes: u32,
     /// Messages of each round
     #[arg(long, default_value_t = 2_000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
-    messages: u32,
+    pub(crate) messages: u32,
     /// Rounds
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
-    rounds: u32,
+    pub(crate) rounds: u32,
 }
 
 /// Runs the measurement and prints its figures.
@@ -53,13 +53,19 @@ fn measure(arguments: &SignBenchArguments, kind: NewKey) -> Result<String, Strin
         }
         rounds.push(started.elapsed().as_secs_f64() * 1e6 / f64::from(arguments.messages));
     }
+    Ok(format!("{} µs a signature", median(rounds)))
+}
+
+/// Returns the median of some rounds, with the least and the most.
+pub(crate) fn median(mut rounds: Vec<f64>) -> String {
     rounds.sort_by(f64::total_cmp);
     let median = rounds.get(rounds.len() / 2).copied().unwrap_or_default();
     let (least, most) = (rounds.first().copied().unwrap_or_default(), rounds.last().copied().unwrap_or_default());
-    Ok(format!("{median:.1} [{least:.1}-{most:.1}] µs a signature"))
+    format!("{median:.1} [{least:.1}-{most:.1}]")
 }
 
-fn message(bytes: u32) -> Vec<u8> {
+/// Makes a message with a body of so many octets.
+pub(crate) fn message(bytes: u32) -> Vec<u8> {
     let mut content =
         b"Received: from a.example by b.example with ESMTPS id 1\r\nFrom: A B <a@example.org>\r\nTo: c@example.com\r\n\
         Subject: a subject of some words\r\nDate: Thu, 1 Jan 2026 00:00:00 +0000\r\nMessage-ID: <1@example.org>\r\n\

@@ -1,11 +1,11 @@
 //! A configuration to write the values of the table over. None of these values is ever used.
 
 use super::{
-    Accept, AccessRules, Acknowledge, AddressFamily, Auth, BadLine, Config, Control, CopyDsn, DelayChecks, Delivery,
+    Accept, AccessRules, Acknowledge, AddressFamily, Auth, AuthResults, BadLine, Config, Control, CopyDsn, DelayChecks, Delivery,
     DeliveryMode, DestinationRule, Dkim, DkimKey, Dns, DnsOverride, Dnsbl, DnsblList, Filter, FilterFailure,
     FilterKind, FilterStage, Generics, Ldap, LdapDetail, LdapReferrals, Listen, ListenProtocol, ListenTls, Local, Log,
     LogFormat, LogPath, Mailbox, Mailq, MapSource, Maps, Message, Precedence, Quarantine, Rate, Relay, RelayDomain,
-    Route, RouteProtocol, RouteRule, RouteTls, RuleAcknowledge, RuleAt, Screen, Server, Smtp, Spool, Sqlite, Submit,
+    Route, RouteProtocol, RouteRule, RouteTls, RuleAcknowledge, RuleAt, Screen, SenderCheck, SenderFailure, SenderTempError, Server, Smtp, Spool, Sqlite, Submit,
     Tls, Unknown,
 };
 use mail::DomainName;
@@ -109,8 +109,24 @@ pub(super) fn config(n: u8) -> Config {
         control: Control { path: PathBuf::from(&text), mailq: if n == 1 { Mailq::Everyone } else { Mailq::Operators } },
         submit: submit(n),
         screen: Screen { rules: vec![PathBuf::from(&text); n.into()], body_bytes_max: n.into() },
+        auth_results: auth_results(n),
         filters: Vec::new(),
         quarantine: Quarantine { keep: time },
+    }
+}
+
+fn auth_results(n: u8) -> AuthResults {
+    let failure = if n == 1 { SenderFailure::Reject } else { SenderFailure::Tag };
+    AuthResults {
+        checks: vec![SenderCheck::Arc; n.into()],
+        id: "x".repeat(n.into()),
+        time_max: Duration::from_secs(n.into()),
+        dmarc_reject: failure,
+        dmarc_quarantine: failure,
+        spf_fail: failure,
+        iprev_fail: failure,
+        temperror: if n == 1 { SenderTempError::Defer } else { SenderTempError::Pass },
+        several_from: n == 1,
     }
 }
 
@@ -384,6 +400,11 @@ pub(super) fn listen() -> Listen {
         acknowledge: Acknowledge::Durable,
         bare_newline: BareNewline::Reject,
         filters: Vec::new(),
+        auth_results: false,
+        dmarc_reject: SenderFailure::None,
+        dmarc_quarantine: SenderFailure::None,
+        spf_fail: SenderFailure::None,
+        iprev_fail: SenderFailure::None,
     }
 }
 

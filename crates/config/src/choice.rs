@@ -5,7 +5,7 @@ use super::value::Value;
 use super::{
     Acknowledge, AddressFamily, BadLine, CopyDsn, DelayChecks, DeliveryMode, FilterFailure, FilterKind, FilterStage,
     LdapDetail, LdapReferrals, ListenProtocol, ListenTls, LogFormat, Mailq, Precedence, RouteProtocol, RouteTls,
-    RuleAcknowledge, RuleAt, Unknown,
+    RuleAcknowledge, RuleAt, SenderCheck, SenderFailure, SenderTempError, Unknown,
 };
 use smtp::server::{BareNewline, Forgiving};
 
@@ -127,6 +127,23 @@ choices! {
     Unknown {
         Refuse = "refuse": "550 5.1.1, it does not exist",
         Defer = "defer": "450 4.1.1, try again later",
+    }
+    SenderCheck {
+        Iprev = "iprev": "the address of the client has a name that leads back to it",
+        Spf = "spf": "the client may send for the domain of the sender (RFC 7208)",
+        Dkim = "dkim": "signatures are right (RFC 6376)",
+        Dmarc = "dmarc": "SPF or DKIM vouches for the domain in From (RFC 9989)",
+        Arc = "arc": "the chain of relays before us is whole (RFC 8617)",
+    }
+    SenderFailure {
+        None = "none": "the result is reported, nothing else",
+        Tag = "tag": "the field X-Sender-Check names the failure",
+        Quarantine = "quarantine": "held in quarantine, for the administrator",
+        Reject = "reject": "refused: 550",
+    }
+    SenderTempError {
+        Pass = "pass": "the message passes",
+        Defer = "defer": "451, the client tries again",
     }
     FilterKind {
         Milter = "milter": "sendmail's milter protocol",

@@ -11,6 +11,7 @@
 
 #![forbid(unsafe_code)]
 
+mod auth_results;
 mod blank;
 mod build;
 mod choice;
@@ -53,6 +54,7 @@ mod toml_string;
 mod toml_text;
 mod value;
 
+pub use auth_results::{AuthResults, SenderCheck, SenderFailure, SenderTempError};
 #[cfg(feature = "filled")]
 pub use blank::filled;
 pub use build::load;
@@ -144,6 +146,8 @@ pub struct Config {
     pub submit: Submit,
     /// Content rules.
     pub screen: Screen,
+    /// Sender authentication.
+    pub auth_results: AuthResults,
     /// `[[filter]]`: programs that judge mail.
     pub filters: Vec<Filter>,
     /// Mail in quarantine.
@@ -239,6 +243,16 @@ pub struct Listen {
     pub bare_newline: smtp::server::BareNewline,
     /// The filters that its mail passes, in order.
     pub filters: Vec<String>,
+    /// Strangers are checked as `[auth_results]` says.
+    pub auth_results: bool,
+    /// The effect of a DMARC failure for a domain with `p=reject`.
+    pub dmarc_reject: SenderFailure,
+    /// The effect of a DMARC failure for a domain with `p=quarantine`.
+    pub dmarc_quarantine: SenderFailure,
+    /// The effect of a failed SPF.
+    pub spf_fail: SenderFailure,
+    /// The effect of an address without a name that leads back to it.
+    pub iprev_fail: SenderFailure,
 }
 
 /// When `250` is said to a message, the safest first.

@@ -5,6 +5,7 @@
 
 use crate::dkim::Algorithm;
 use crate::dkim::canonical::{Canonicalization, relax_field};
+use crate::dkim::key_record::record_name;
 use crate::dkim::tags::TagList;
 use crate::dkim::verification::{
     BodyHashes, Cryptography, KeyVerdict, canonicalizations, covered_octets, key_in, without_signature,
@@ -101,6 +102,16 @@ impl<'a> ArcChain<'a> {
         matches!(&self.parsed, Ok((_, Some((_, tags)))) if tags.body == form)
     }
 
+    /// Returns the questions that [`Self::verify`] may have, so that they can be asked at once.
+    pub fn questions(&self) -> impl Iterator<Item = DnsQuestion> + '_ {
+        let (sets, newest) = match &self.parsed {
+            Ok((sets, newest)) => (sets.as_slice(), newest.as_ref()),
+            Err(_) => (&[][..], None),
+        };
+        let tags = sets.iter().map(|set| &set.seal_tags).chain(newest.map(|(tags, _)| tags));
+        tags.filter_map(|tags| DnsQuestion::new(RecordKind::Txt, &record_name(&tags.selector, &tags.domain)))
+    }
+
     /// Verifies the chain.
     ///
     /// # Errors
@@ -150,7 +161,7 @@ fn check(
     answers: &DnsAnswers,
     cryptography: &dyn Cryptography,
 ) -> Result<Option<&'static str>, DnsQuestion> {
-    let name = crate::dkim::key_record::record_name(&tags.selector, &tags.domain);
+    let name = record_name(&tags.selector, &tags.domain);
     let key = match answers.get(RecordKind::Txt, &name).map_err(|Unanswered(question)| question)? {
         DnsAnswer::Failed => return Ok(Some("the DNS gives no answer about the key")),
         DnsAnswer::Records(records) => match key_in(records, tags.algorithm, true) {

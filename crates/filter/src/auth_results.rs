@@ -1,6 +1,6 @@
 //! The field Authentication-Results (RFC 8601): text of ours, and recognition of forged ones.
 
-use mail::header::{HeaderSection, unfold};
+use mail::header::{HeaderSection, Item, LineEnd, unfold};
 
 /// The longest value of a property or a reason.
 const VALUE_CHARS_MAX: usize = 250;
@@ -43,7 +43,7 @@ pub fn field(authserv_id: &str, results: &[MethodResult]) -> String {
 
 /// Returns a value as it may stand behind an equals sign: a token, an address, or a quoted text.
 fn value_of(value: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`{|}~@:".contains(c);
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`{|}~@".contains(c);
     if !value.is_empty() && value.len() <= VALUE_CHARS_MAX && value.chars().all(is_plain) {
         return value.to_owned();
     }
@@ -67,6 +67,29 @@ pub fn forged(header: &HeaderSection<'_>, authserv_id: &str) -> Vec<usize> {
     let fields = header.fields().enumerate().filter(|(_, field)| field.has_name(NAME));
     let is_ours = |value: &[u8]| first_word(&unfold(value)).eq_ignore_ascii_case(authserv_id.as_bytes());
     fields.filter(|(_, field)| is_ours(field.value())).map(|(at, _)| at).collect()
+}
+
+/// Returns a header section (without the empty line) with `field` on top, and without the forged fields.
+// RFC 8601 §4.1: above other trace fields; RFC 8601 §5
+#[must_use]
+pub fn with_results(section: &[u8], authserv_id: &str, field: &str) -> Vec<u8> {
+    let header = HeaderSection::read(section, LineEnd::Crlf);
+    let mut forged = forged(&header, authserv_id).into_iter().peekable();
+    let mut out = Vec::with_capacity(field.len() + section.len());
+    out.extend_from_slice(field.as_bytes());
+    let mut number = 0;
+    for item in header.items() {
+        match item {
+            Item::Field(found) => {
+                if forged.next_if_eq(&number).is_none() {
+                    out.extend_from_slice(found.raw());
+                }
+                number += 1;
+            }
+            Item::Malformed(lines) => out.extend_from_slice(lines.raw()),
+        }
+    }
+    out
 }
 
 /// Returns the first word of a value, behind white space and comments, without quotes.
@@ -98,7 +121,6 @@ fn first_word(value: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mail::header::LineEnd;
 
     #[test]
     fn text_of_strangers_stays_in_its_quotes() {
@@ -108,6 +130,14 @@ mod tests {
             reason: "a\"; dkim=pass\r\nX: y".to_owned(),
             properties: vec![("smtp.mailfrom", "a@b.test".to_owned()), ("smtp.helo", "x y\u{e4}".to_owned())],
         };
+        let iprev = MethodResult {
+            method: "iprev",
+            code: "fail",
+            reason: String::new(),
+            properties: vec![("policy.iprev", "2001:db8::1".to_owned())],
+        };
+        // RFC 2045 §5.1: a colon is no character of a token
+        assert!(field("mx.test", &[iprev]).ends_with("\r\n\t policy.iprev=\"2001:db8::1\"\r\n"));
         assert_eq!(
             field("mx.test", &[result]),
             "Authentication-Results: mx.test;\r\n\tspf=pass reason=\"a'; dkim=pass??X: y\"\r\n\t smtp.mailfrom=a@b.test\r\n\t smtp.helo=\"x y?\"\r\n"
@@ -135,5 +165,18 @@ mod tests {
             let expected = if is_forged { vec![1] } else { Vec::new() };
             assert_eq!(forged(&header, "mx.test"), expected, "{value:?}");
         }
+    }
+
+    #[test]
+    fn only_forged_fields_are_removed() {
+        let kept = "Received: x\r\nno field\r\nAuthentication-Results: other.test; spf=pass\r\nSubject: a\r\n b\r\n";
+        let forged = "AUTHENTICATION-RESULTS : (x) MX.test\r\n\t 1; spf=pass\r\n";
+        let ours = "Authentication-Results: mx.test; none\r\n";
+        for at in kept.match_indices("\r\n").map(|(at, _)| at + 2).filter(|at| !kept[*at..].starts_with(' ')) {
+            let section = [&kept[..at], forged, &kept[at..], forged].concat();
+            let found = with_results(section.as_bytes(), "mx.test", ours);
+            assert_eq!(String::from_utf8_lossy(&found), format!("{ours}{kept}"), "{at}");
+        }
+        assert_eq!(with_results(b"", "mx.test", ours), ours.as_bytes());
     }
 }

@@ -203,23 +203,35 @@ fn evaluate(request: &DmarcRequest<'_>, answers: &DnsAnswers) -> Result<Option<D
     Ok(result(DmarcCode::Fail, policy, "no aligned pass of spf or dkim"))
 }
 
-/// Returns the records on the way up from a domain, the domain itself first.
+/// Returns the domains on the way up from a domain, the domain itself first.
 // RFC 9989 §4.10: names of more than seven labels are cut to seven after the first question
+fn steps(domain: &str) -> impl Iterator<Item = &str> {
+    let count = domain.split('.').count();
+    let mut rest = Some(domain);
+    let up = std::iter::from_fn(move || {
+        let this = rest?;
+        rest = this.split_once('.').map(|(_, above)| above);
+        Some(this)
+    });
+    let is_step = move |at: &usize| *at == 0 || count - at < STEPS_MAX;
+    up.enumerate().filter(move |(at, _)| is_step(at)).map(|(_, domain)| domain).take(STEPS_MAX)
+}
+
+/// Returns the questions of the walk up from a domain, so that they can be asked at once: that of an author, or of
+/// another domain for which a method passed.
+pub fn walk_questions(domain: &str) -> impl Iterator<Item = DnsQuestion> {
+    steps(domain).filter_map(|name| DnsQuestion::new(RecordKind::Txt, &format!("_dmarc.{name}")))
+}
+
+/// Returns the records on the way up from a domain, the domain itself first.
 fn walk(domain: &str, answers: &DnsAnswers) -> Result<Vec<(String, PolicyRecord)>, DmarcStop> {
-    let labels: Vec<&str> = domain.split('.').collect();
     let mut found = Vec::new();
-    let mut count = labels.len();
-    for _ in 0..STEPS_MAX {
-        let name = labels.get(labels.len() - count..).unwrap_or_default().join(".");
-        if let Some(record) = record_at(&name, answers)? {
-            found.push((name, record));
+    for name in steps(domain) {
+        if let Some(record) = record_at(name, answers)? {
+            found.push((name.to_owned(), record));
             if record.public_suffix.is_some() {
                 break;
             }
-        }
-        count = if count > STEPS_MAX - 1 { STEPS_MAX - 1 } else { count - 1 };
-        if count == 0 {
-            break;
         }
     }
     Ok(found)
@@ -342,6 +354,22 @@ mod tests {
         assert_eq!(result(&[("_dmarc.a.test", "v=DMARC1; p=x; rua=mailto:a@b")], "a.test", &[]), "fail none a.test");
         let several = [("_dmarc.a.test", "v=DMARC1; p=reject"), ("_dmarc.a.test", "v=DMARC1; p=none")];
         assert_eq!(result(&several, "a.test", &[]), "none none ");
+    }
+
+    #[test]
+    fn all_questions_of_a_walk_are_known_beforehand() {
+        for (domain, expected) in [
+            ("a.b.test", vec!["a.b.test", "b.test", "test"]),
+            ("test", vec!["test"]),
+            ("1.2.3.4.5.6.7.8", vec!["1.2.3.4.5.6.7.8", "2.3.4.5.6.7.8", "3.4.5.6.7.8"]),
+            ("a.b.1.2.3.4.5.6.7", vec!["a.b.1.2.3.4.5.6.7", "1.2.3.4.5.6.7", "2.3.4.5.6.7"]),
+        ] {
+            let names: Vec<String> = walk_questions(domain).map(|question| question.name).collect();
+            let expected: Vec<String> = expected.iter().map(|name| format!("_dmarc.{name}")).collect();
+            assert_eq!(names[..expected.len()], expected[..], "{domain}");
+            assert!(names.len() <= STEPS_MAX);
+            assert_eq!(checked(&[], domain, &[], false).1, names.len(), "the check asks no others");
+        }
     }
 
     // RFC 9989 §4.4.1 (test), RFC 9989 §4.10.2 (test)

@@ -33,6 +33,15 @@ pub struct DnsQuestion {
     pub name: String,
 }
 
+impl DnsQuestion {
+    /// Makes a question; `None`: the name cannot be asked for.
+    #[must_use]
+    pub fn new(kind: RecordKind, name: &str) -> Option<Self> {
+        let name = name.strip_suffix('.').unwrap_or(name);
+        is_askable(name).then(|| Self { kind, name: name.to_ascii_lowercase() })
+    }
+}
+
 /// One record of an answer. Names have no last dot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DnsRecord {
@@ -69,17 +78,19 @@ impl DnsAnswers {
         self.0.insert(question, answer);
     }
 
+    /// Returns whether the answer to a question is known.
+    #[must_use]
+    pub fn has(&self, question: &DnsQuestion) -> bool {
+        self.0.contains_key(question)
+    }
+
     /// Returns the answer to a question. A name that cannot be asked for has no records.
     ///
     /// # Errors
     /// It was not asked yet.
     pub fn get(&self, kind: RecordKind, name: &str) -> Result<&DnsAnswer, Unanswered> {
         static NOTHING: DnsAnswer = DnsAnswer::Records(Vec::new());
-        let name = name.strip_suffix('.').unwrap_or(name);
-        if !is_askable(name) {
-            return Ok(&NOTHING);
-        }
-        let question = DnsQuestion { kind, name: name.to_ascii_lowercase() };
+        let Some(question) = DnsQuestion::new(kind, name) else { return Ok(&NOTHING) };
         self.0.get(&question).ok_or(Unanswered(question))
     }
 }

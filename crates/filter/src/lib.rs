@@ -14,6 +14,8 @@
 //! | the protocols of clamd, spamd and rspamd | [`scanner`] |
 //! | the right of a client to send for a domain (SPF) | [`spf`], which asks the DNS by [`dns_question`] |
 //! | the field Authentication-Results | [`auth_results`] |
+//! | the name of a client's address (iprev) | [`iprev`] |
+//! | the domain in From | [`author`] |
 //! | the wish of a domain for mail in its name (DMARC) | [`dmarc`] |
 //! | the chain of results of relays before us (ARC) | [`arc`] |
 //! | DKIM signatures and key records, without cryptography | [`dkim`] |
@@ -44,6 +46,7 @@
 mod action;
 pub mod arc;
 pub mod auth_results;
+pub mod author;
 mod condition;
 pub mod dkim;
 pub mod dmarc;
@@ -56,6 +59,7 @@ mod field_text;
 #[doc(hidden)]
 pub mod fuzz;
 pub mod header_text;
+pub mod iprev;
 mod limits;
 mod literals;
 mod message;

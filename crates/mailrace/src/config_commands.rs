@@ -13,6 +13,7 @@ use server::config::commands::{self, Form};
 use server::config::{Loaded, Problem, RealFiles, Severity, check_files, render};
 use server::explain::Explainer;
 use server::screen::{filter_faults, rule_file_faults};
+use server::sender_check::name_server_fault;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
@@ -75,6 +76,8 @@ pub(crate) fn check(arguments: &CheckArguments) -> Result<Exit, Failure> {
         files.extend(content_rules(loaded));
         let filters = filter_faults(&loaded.config).into_iter();
         files.extend(filters.map(|text| loaded.problem(Severity::Warning, text)));
+        let names = name_server_fault(&loaded.config).into_iter();
+        files.extend(names.map(|text| loaded.problem(Severity::Warning, text)));
     }
     let checked = commands::check(path.as_deref(), &loaded, &files, form(arguments.json));
     print(&checked.text)?;

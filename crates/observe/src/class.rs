@@ -152,6 +152,7 @@ impl<'a> Event<'a> {
             Self::RecipientsDiscarded { .. } => ("recipients_discarded", 5, Info, Some(Commit)),
             Self::Screened { verdict: ScreenVerdict::NotJudged, .. } => ("screened", 4, Warning, Some(Screen)),
             Self::Screened { .. } => ("screened", 4, Info, Some(Screen)),
+            Self::SenderChecked { .. } => ("sender_checked", 9, Info, Some(Screen)),
             Self::Cloned { .. } => ("cloned", 6, Info, Some(Commit)),
 
             Self::Delivery { stat: Stat::Sent(_), .. } => ("sent", 8, Info, Some(Settle)),
@@ -206,6 +207,7 @@ impl<'a> Event<'a> {
             | Self::Discarded { id }
             | Self::RecipientsDiscarded { id, .. }
             | Self::Screened { id, .. }
+            | Self::SenderChecked { id, .. }
             | Self::Cloned { id, .. }
             | Self::Delivery { id, .. }
             | Self::HoldEnded { id, .. }

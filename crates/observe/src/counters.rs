@@ -4,7 +4,7 @@
 //! Names follow the conventions of Prometheus. The server holds one number per [`Counter::index`] and adds
 //! [`increments`] of every event, whether its line is written or not. No time, no gauges here.
 
-use crate::{Event, Limit, Reason, ReportKind, Ruleset, ScreenVerdict, Severity, Stat};
+use crate::{CheckMethod, CheckResult, Event, Limit, Reason, ReportKind, Ruleset, ScreenVerdict, Severity, Stat};
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -89,6 +89,8 @@ pub enum Counter {
     InternalErrors,
     /// Decisions of content rules and filters.
     Screened(ScreenVerdict),
+    /// Results of sender authentication, one of each method for a message.
+    SenderChecks(CheckMethod, CheckResult),
 }
 
 /// The class of a refusing reply.
@@ -179,7 +181,8 @@ const REPORTS: usize = DELIVERY + 2 * Outcome::ALL.len() + 3;
 const DESTINATIONS: usize = REPORTS + ReportKind::ALL.len() + 1 + BOTH.len();
 const SPOOL: usize = DESTINATIONS + 3;
 const SCREENED: usize = SPOOL + SEVERITIES.len() + 2;
-const REASONS: usize = SCREENED + ScreenVerdict::ALL.len();
+const SENDER_CHECKS: usize = SCREENED + ScreenVerdict::ALL.len();
+const REASONS: usize = SENDER_CHECKS + CheckMethod::ALL.len() * CheckResult::ALL.len();
 
 impl Counter {
     /// How many counters there are.
@@ -206,6 +209,8 @@ impl Counter {
             Self::Cloned,
             Self::HoldsEnded,
         ];
+        let checks = CheckMethod::ALL.into_iter();
+        let checks = checks.flat_map(|method| CheckResult::ALL.map(|result| Self::SenderChecks(method, result)));
         let reasons = Unreached::ALL.into_iter();
         let reasons = reasons.flat_map(|what| Reason::ALL.map(|reason| Self::DeliveryReasons(what, reason)));
         std::iter::once(Self::Connections)
@@ -226,6 +231,7 @@ impl Counter {
             .chain(SEVERITIES.map(Self::Spool))
             .chain([Self::LogDropped, Self::InternalErrors])
             .chain(ScreenVerdict::ALL.map(Self::Screened))
+            .chain(checks)
             .chain(reasons)
     }
 
@@ -272,6 +278,9 @@ impl Counter {
             Self::LogDropped => SPOOL + SEVERITIES.len(),
             Self::InternalErrors => SPOOL + SEVERITIES.len() + 1,
             Self::Screened(verdict) => SCREENED + verdict as usize,
+            Self::SenderChecks(method, result) => {
+                SENDER_CHECKS + method as usize * CheckResult::ALL.len() + result as usize
+            }
             Self::DeliveryReasons(what, reason) => REASONS + what as usize * Reason::ALL.len() + reason as usize,
         }
     }
@@ -341,6 +350,9 @@ impl Counter {
             Self::LogDropped => ("log_lines_dropped_total", "Lines of the log that were lost."),
             Self::InternalErrors => ("internal_errors_total", "Faults of mailrace itself."),
             Self::Screened(_) => ("screen_decisions_total", "Decisions of content rules and filters."),
+            Self::SenderChecks(..) => {
+                ("sender_checks_total", "Results of sender authentication, one of each method for a message.")
+            }
         }
     }
 
@@ -361,6 +373,10 @@ impl Counter {
             Self::Rejected(ruleset, temporary) => {
                 let class = if matches!(temporary, Temporary::Yes) { "4xx" } else { "5xx" };
                 put(out, format_args!("{{ruleset=\"{}\",class=\"{class}\"}}", ruleset.name()));
+                return;
+            }
+            Self::SenderChecks(method, result) => {
+                put(out, format_args!("{{method=\"{}\",result=\"{}\"}}", method.name(), result.name()));
                 return;
             }
             Self::DeliveryReasons(what, reason) => {
@@ -388,6 +404,9 @@ pub fn increments(event: &Event<'_>) -> impl Iterator<Item = (Counter, u64)> {
         Event::Queued { to, .. } => [Some((Counter::QueuedRecipients, big(to.len()))), None, None, None, None],
         Event::Discarded { .. } => one(Counter::Discarded),
         Event::Screened { verdict, .. } => one(Counter::Screened(verdict)),
+        Event::SenderChecked { results, .. } => {
+            std::array::from_fn(|at| results.get(at).map(|(method, result)| (Counter::SenderChecks(*method, *result), 1)))
+        }
         Event::Cloned { .. } => one(Counter::Cloned),
         Event::Delivery { to, delay, xdelay, stat, reason, reply, .. } => {
             let outcome = Outcome::of(stat);

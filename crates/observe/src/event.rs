@@ -4,7 +4,9 @@
 //! the writers escape and shorten. [`Event::class`] has the name and severity of an event.
 
 use crate::class::Severity;
-use crate::{Fate, Limit, NextHop, Reason, Relay, ReportKind, Ruleset, SaslError, ScreenVerdict, Stat};
+use crate::{
+    CheckMethod, CheckResult, Fate, Limit, NextHop, Reason, Relay, ReportKind, Ruleset, SaslError, ScreenVerdict, Stat,
+};
 use mail::{Body, EnhancedCode, MtPriority, Protocol, QueueId, Reply};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -391,6 +393,19 @@ pub enum Event<'a> {
         to: &'a str,
         /// The action in words.
         action: &'a str,
+    },
+    /// The sender of a message was checked.
+    SenderChecked {
+        /// The message.
+        id: QueueId,
+        /// The result of all methods together.
+        summary: CheckResult,
+        /// The domain in From; empty if there is none.
+        author: &'a str,
+        /// The result of each method that was asked, each method once.
+        results: &'a [(CheckMethod, CheckResult)],
+        /// The reasons of results other than `pass` and `none`; may be empty.
+        why: &'a str,
     },
     /// A message is one more of the same transaction, because its recipients are to be kept apart: members of a list
     /// with an owner, above all.

@@ -171,6 +171,16 @@ impl<'a> Event<'a> {
                 (v.0)("first", Value::Id(first));
                 v.text("owner", owner);
             }
+            Self::SenderChecked { summary, author, results, why, .. } => {
+                v.text("auth", summary.name());
+                v.text("author", author);
+                for (method, result) in results {
+                    v.text(method.name(), result.name());
+                }
+                if !why.is_empty() {
+                    v.text("why", why);
+                }
+            }
             Self::Screened { verdict, by, place, to, action, .. } => {
                 v.text("screen", verdict.name());
                 for (name, text) in [("by", by), ("place", place), ("to", to), ("action", action)] {

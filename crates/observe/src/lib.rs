@@ -21,6 +21,7 @@ mod relay;
 mod ruleset;
 mod sasl;
 mod screening;
+mod sender_check;
 pub mod sendmail;
 
 pub use class::{Class, Severity, Stop};
@@ -32,3 +33,4 @@ pub use relay::Relay;
 pub use ruleset::{Fate, Ruleset};
 pub use sasl::SaslError;
 pub use screening::ScreenVerdict;
+pub use sender_check::{CheckMethod, CheckResult};

@@ -4,6 +4,7 @@ use super::super::choice::Choice as _;
 use super::super::field::Field as _;
 use super::super::parameter::{Group, Preset, Section, at};
 use super::super::{Acknowledge, ListenProtocol, ListenTls, blank};
+use super::auth_results::FAILURE;
 use super::{DAY, Kind, NETWORKS, PATH, count, count_from_1, fixed, list, seconds};
 use ::smtp::server::BareNewline;
 use std::time::Duration;
@@ -151,6 +152,73 @@ pub(super) static LISTEN: Section = Section {
             "filters that mail of this listener passes, in order",
             "Names of [[filter]] tables. Content rules judge before them.",
         ),
+        fixed(
+            "listen.auth_results",
+            at!(listen[].auth_results),
+            Kind::Flag,
+            "",
+            "false",
+            "check senders as auth_results.checks says",
+            "Only mail of strangers: neither relay.from nor logged-in clients are checked.",
+        )
+        .preset(Preset::Derived {
+            text: "true for protocol = \"smtp\", else false",
+            value: |config, _, index| {
+                config.listen.get(index).is_some_and(|listen| listen.protocol == ListenProtocol::Smtp).value()
+            },
+        }),
+        fixed(
+            "listen.dmarc_reject",
+            at!(listen[].dmarc_reject),
+            FAILURE,
+            "",
+            "reject",
+            "effect of a DMARC failure where the domain has p=reject",
+            "",
+        )
+        .preset(Preset::Derived {
+            text: "auth_results.dmarc_reject",
+            value: |config, _, _| config.auth_results.dmarc_reject.value(),
+        }),
+        fixed(
+            "listen.dmarc_quarantine",
+            at!(listen[].dmarc_quarantine),
+            FAILURE,
+            "",
+            "quarantine",
+            "effect of a DMARC failure where the domain has p=quarantine",
+            "",
+        )
+        .preset(Preset::Derived {
+            text: "auth_results.dmarc_quarantine",
+            value: |config, _, _| config.auth_results.dmarc_quarantine.value(),
+        }),
+        fixed(
+            "listen.spf_fail",
+            at!(listen[].spf_fail),
+            FAILURE,
+            "",
+            "tag",
+            "effect of an SPF fail, unless DMARC passes",
+            "",
+        )
+        .preset(Preset::Derived {
+            text: "auth_results.spf_fail",
+            value: |config, _, _| config.auth_results.spf_fail.value(),
+        }),
+        fixed(
+            "listen.iprev_fail",
+            at!(listen[].iprev_fail),
+            FAILURE,
+            "",
+            "reject",
+            "effect of a client address without a name that leads back to it",
+            "",
+        )
+        .preset(Preset::Derived {
+            text: "auth_results.iprev_fail",
+            value: |config, _, _| config.auth_results.iprev_fail.value(),
+        }),
     ],
 };
 

@@ -2,6 +2,7 @@
 //!
 //! The order is the order of the pages and of the example file. A value that is derived from others stands behind them.
 
+mod auth_results;
 mod connection;
 mod delivery;
 mod destination;
@@ -50,6 +51,7 @@ pub(crate) static SECTIONS: &[&Section] = &[
     &process::CONTROL,
     &submit::SUBMIT,
     &screen::SCREEN,
+    &auth_results::AUTH_RESULTS,
     &screen::QUARANTINE,
     &screen::FILTER,
 ];

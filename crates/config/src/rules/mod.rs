@@ -3,6 +3,7 @@
 //! A rule reports at the key that was set; it is silent where one of its keys could not be read, since the value it
 //! would judge is not the one that was written.
 
+mod auth_results;
 mod delivery;
 mod destination;
 mod dkim;
@@ -43,6 +44,7 @@ pub(crate) fn check(loaded: &Loaded) -> Vec<Problem> {
     rules.dkim();
     rules.overrides();
     rules.filters();
+    rules.auth_results();
     rules.user();
     rules.problems
 }

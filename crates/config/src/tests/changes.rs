@@ -27,6 +27,7 @@ fn values() {
             "spool.path changed from \"/a\" to \"/b\": takes effect after a restart",
             "local.own_name changed from false to true",
             "submit.directory changed from \"/a-pickup\" to \"/b-pickup\": takes effect after a restart",
+            "auth_results.id changed from \"localhost\" to \"mx.example\"",
         ],
     );
 }

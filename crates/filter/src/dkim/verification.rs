@@ -127,6 +127,12 @@ impl<'a> Signatures<'a> {
         self.all.iter().any(|one| one.parsed.as_ref().is_ok_and(|tags| tags.body == form))
     }
 
+    /// Returns the questions that [`Self::verify`] has, so that they can be asked at once.
+    pub fn questions(&self) -> impl Iterator<Item = DnsQuestion> + '_ {
+        let tags = self.all.iter().filter_map(|one| one.parsed.as_ref().ok());
+        tags.filter_map(|tags| DnsQuestion::new(RecordKind::Txt, &record_name(&tags.selector, &tags.domain)))
+    }
+
     /// Verifies all signatures.
     ///
     /// # Errors

@@ -4,7 +4,7 @@ use crate::output::{Output, bytes, count, next_try, thousands, waits_for};
 use crate::terminal_text::plain;
 use operator::answers::{
     ClockStatus, DeliveryConnections, DeliveryCounts, DestinationLine, FailingLog, FilterStatus, LogStatus,
-    ScreenCounts, SpoolStatus, StatusAnswer, StopStatus,
+    ResultCounts, ScreenCounts, SenderCheckCounts, SpoolStatus, StatusAnswer, StopStatus,
 };
 
 /// Stands for a text that the server did not send.
@@ -86,6 +86,12 @@ fn clients(output: &mut Output, answer: &StatusAnswer) {
     for filter in &answer.filters {
         output.print_line(format_args!("  {}", connected(filter)));
     }
+    let SenderCheckCounts { iprev, spf, dkim, dmarc, arc } = &answer.sender_checks;
+    for (method, counts) in [("iprev", iprev), ("spf", spf), ("dkim", dkim), ("dmarc", dmarc), ("arc", arc)] {
+        if let Some(text) = checked(counts) {
+            output.print_line(format_args!("  {method:<12} {text}"));
+        }
+    }
     for login in &answer.logins_over {
         output.print_line(format_args!(
             "  LOGIN        {} had {} recipients in an hour, from {}: auth.recipients_hour_max; is its password stolen?",
@@ -132,6 +138,23 @@ fn connected(filter: &FilterStatus) -> String {
         thousands(filter.reused),
         thousands(filter.idle),
     )
+}
+
+/// Describes the results of a method of sender authentication; `None`: there was none.
+fn checked(counts: &ResultCounts) -> Option<String> {
+    let all = [
+        (counts.pass, "pass"),
+        (counts.fail, "fail"),
+        (counts.softfail, "softfail"),
+        (counts.neutral, "neutral"),
+        (counts.none, "none"),
+        (counts.policy, "policy"),
+        (counts.permerror, "permerror"),
+        (counts.temperror, "TEMPERROR"),
+    ];
+    let some = all.into_iter().filter(|(count, _)| *count > 0);
+    let words: Vec<String> = some.map(|(count, word)| format!("{} {word}", thousands(count))).collect();
+    (!words.is_empty()).then(|| words.join(", "))
 }
 
 /// Describes the connections to next hops; `None` if the server is older than their counts.

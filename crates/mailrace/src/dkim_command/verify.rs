@@ -9,7 +9,7 @@ use crate::terminal_text::plain;
 use clap::Args;
 use filter::auth_results::MethodResult;
 use serde_json::{Map, Value, json};
-use server::sender_check::{CheckedSender, check_sender};
+use server::sender_check::{CheckedSender, SenderChecks, check_sender, iprev};
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -41,7 +41,14 @@ pub(super) fn run(arguments: &VerifyArguments) -> Result<Exit, Failure> {
     #[expect(clippy::disallowed_methods, reason = "the time of day by which signatures expire")]
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
     let sender = arguments.sender.trim_start_matches('<').trim_end_matches('>');
-    let checked = CheckedSender { ip: arguments.client, helo: &arguments.helo, sender, receiver: &hostname, now };
+    let checked = CheckedSender {
+        ip: arguments.client,
+        iprev: arguments.client.map(|ip| iprev(&runtime.block_on(resolver.reverse(ip)))),
+        helo: arguments.helo.clone(),
+        sender: sender.to_owned(),
+        receiver: hostname,
+        now,
+    };
     let mut output = Output::new();
     for path in message_files::or_stdin(&arguments.messages) {
         let message = message_files::read(&path)?;
@@ -50,7 +57,7 @@ pub(super) fn run(arguments: &VerifyArguments) -> Result<Exit, Failure> {
             return Err(Failure::new(Exit::Damaged, text));
         }
         let content = with_crlf(message.content);
-        let results = runtime.block_on(check_sender(&resolver, &checked, &content));
+        let results = runtime.block_on(check_sender(&resolver, &checked, SenderChecks::ALL, &content));
         show(&mut output, arguments.json, &message.name, &results.methods());
     }
     output.finish()?;

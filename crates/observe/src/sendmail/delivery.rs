@@ -125,6 +125,17 @@ pub(super) fn write(event: &Event<'_>, out: &mut String) -> bool {
             value(out, ", to=", to, PATH_MAX);
             end(out, ", action=", action);
         }
+        Event::SenderChecked { summary, author, results, why, .. } => {
+            word(out, "auth=", summary.name());
+            value(out, ", author=", author, HOST_MAX);
+            for (method, result) in results {
+                put(out, format_args!(", {}=", method.name()));
+                out.push_str(result.name());
+            }
+            if !why.is_empty() {
+                end(out, ", why=", why);
+            }
+        }
         Event::Unreportable { text, .. } => end(out, "report cannot be delivered: ", text),
         Event::StartTlsClient { relay, version, cipher, bits, verify } => {
             out.push_str("STARTTLS=client");

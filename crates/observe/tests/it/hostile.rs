@@ -133,6 +133,11 @@ fn keys(event: &Event<'_>) -> Option<Vec<&'static str>> {
             keys.extend(quarantine.map(|_| "quarantine"));
             keys.push("stat");
         }
+        Event::SenderChecked { results, why, .. } => {
+            keys.extend(["auth", "author"]);
+            keys.extend(results.iter().map(|(method, _)| method.name()));
+            keys.extend((!why.is_empty()).then_some("why"));
+        }
         Event::Screened { .. } => keys.extend(["screen", "by", "place", "to", "action"]),
         Event::RecipientsDiscarded { .. } => keys.extend(["to", "delay", "stat"]),
         Event::Delivery { controller, reply, relay, stat, .. } => {

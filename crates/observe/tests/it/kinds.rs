@@ -2,7 +2,7 @@
 
 use mail::{Body, EnhancedCode, Node, Outcome, Protocol, QueueId, Reply};
 use observe::{
-    Controller, Event, Fate, Limit, NextHop, Relay, ReportKind, Ruleset, SaslError, ScreenVerdict, Severity, Stat,
+    CheckMethod, CheckResult, Controller, Event, Fate, Limit, NextHop, Relay, ReportKind, Ruleset, SaslError, ScreenVerdict, Severity, Stat,
 };
 use std::net::IpAddr;
 use std::time::Duration;
@@ -28,7 +28,7 @@ pub(crate) fn queue_id() -> QueueId {
 }
 
 /// How many kinds there are.
-pub(crate) const COUNT: usize = 48;
+pub(crate) const COUNT: usize = 49;
 
 /// The number of the event's kind. No `_` here: a new event has to be added below too.
 pub(crate) fn kind(event: &Event<'_>) -> usize {
@@ -81,6 +81,7 @@ pub(crate) fn kind(event: &Event<'_>) -> usize {
         Event::Ruled { .. } => 45,
         Event::HoldEnded { .. } => 46,
         Event::Screened { .. } => 47,
+        Event::SenderChecked { .. } => 48,
     }
 }
 
@@ -214,6 +215,13 @@ fn delivery_event<'a>(kind: usize, v: &'a Values, to: &'a [&'a str]) -> Event<'a
         43 => Event::FileRefused { text: a },
         44 => Event::ExtensionAvoided { text: a },
         47 => Event::Screened { id: queue_id(), verdict: ScreenVerdict::Reject, by: b, place: a, to: a, action: a },
+        48 => Event::SenderChecked {
+            id: queue_id(),
+            summary: CheckResult::TempError,
+            author: b,
+            results: &[(CheckMethod::Spf, CheckResult::SoftFail), (CheckMethod::Dmarc, CheckResult::PermError)],
+            why: a,
+        },
         40 => Event::RecipientsDiscarded { id: queue_id(), to },
         39 => Event::Cloned { first: queue_id(), id: queue_id(), owner: a },
         33 => Event::StartTlsClient { relay, version: b, cipher: a, bits: u16::MAX, verify: b },

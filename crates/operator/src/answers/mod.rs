@@ -22,8 +22,8 @@ pub use refusal::{ProblemLine, RefusalLine};
 pub use reload::ReloadAnswer;
 pub use status::{
     AcceptedMessages, ClockStatus, ConnectionCounts, DeliveryConnections, DeliveryCounts, ExpansionCounts, FailingLog,
-    FilterStatus, LogStatus, LoginOverLimit, PickupStatus, QueueStatus, RefusedRecipients, ScreenCounts, SpoolStatus,
-    StatusAnswer, StopStatus,
+    FilterStatus, LogStatus, LoginOverLimit, PickupStatus, QueueStatus, RefusedRecipients, ResultCounts, ScreenCounts,
+    SenderCheckCounts, SpoolStatus, StatusAnswer, StopStatus,
 };
 
 use serde::Serialize;

@@ -38,6 +38,8 @@ pub struct StatusAnswer {
     pub screen: ScreenCounts,
     /// The filters of the configuration.
     pub filters: Vec<FilterStatus>,
+    /// Results of sender authentication.
+    pub sender_checks: SenderCheckCounts,
     /// Logins that had more than `auth.recipients_hour_max` recipients in the last hour.
     pub logins_over: Vec<LoginOverLimit>,
     /// Results of deliveries; `null` if this server does not deliver.
@@ -150,6 +152,44 @@ pub struct FilterStatus {
     pub stale: u64,
     /// Questions that it did not answer, for which `filter.on_failure` decided.
     pub failed: u64,
+}
+
+/// Results of sender authentication since the start, by method; one of each method for a message.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SenderCheckCounts {
+    /// The reverse look-up of the client's address.
+    pub iprev: ResultCounts,
+    /// The right of the client to send for the domain.
+    pub spf: ResultCounts,
+    /// Signatures.
+    pub dkim: ResultCounts,
+    /// The domain in From.
+    pub dmarc: ResultCounts,
+    /// The chain of relays before this server.
+    pub arc: ResultCounts,
+}
+
+/// Messages by the result of a method.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ResultCounts {
+    /// There is nothing to check.
+    pub none: u64,
+    /// The method vouches for the message.
+    pub pass: u64,
+    /// It does not.
+    pub fail: u64,
+    /// The domain says that the client probably may not send.
+    pub softfail: u64,
+    /// The domain says nothing about the client.
+    pub neutral: u64,
+    /// The signature is not accepted here.
+    pub policy: u64,
+    /// The DNS could not tell.
+    pub temperror: u64,
+    /// A record or signature cannot be used.
+    pub permerror: u64,
 }
 
 /// A login with too many recipients.

@@ -82,12 +82,18 @@ impl TransactionContent {
 
     /// Replaces the fields of large content. `false`: a part of its header section counts to the body.
     pub(crate) fn replace_header(&mut self, fields: &[u8]) -> bool {
+        self.edit_header(|_| fields.to_vec())
+    }
+
+    /// Replaces the fields of large content by what `edit` makes of them. `false`: a part of its header section has not
+    /// come, or counts to the body.
+    pub(crate) fn edit_header(&mut self, edit: impl FnOnce(&[u8]) -> Vec<u8>) -> bool {
         let section = HeaderSection::read(&self.header, LineEnd::Crlf);
         if !section.is_closed() {
             return false;
         }
         let rest = self.header.get(section.as_bytes().len()..).unwrap_or_default();
-        let header = [fields, rest].concat();
+        let header = [&edit(section.as_bytes()), rest].concat();
         self.bytes = self.bytes.saturating_sub(self.header.len() as u64).saturating_add(header.len() as u64);
         self.header = header;
         true

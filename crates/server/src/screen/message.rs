@@ -42,6 +42,8 @@ pub(crate) struct ScreenedMessage {
     pub(crate) direction: Direction,
     /// Authentication methods and their results, such as `("spf", "fail")`.
     pub(crate) authentication: Vec<(String, String)>,
+    /// Fields with results above the trace field of this server.
+    pub(crate) result_fields: usize,
 }
 
 impl ScreenedMessage {

@@ -1,170 +1,195 @@
-//! Sender authentication: SPF, DKIM and DMARC of a message, and the field Authentication-Results about them.
+//! Sender authentication: iprev, SPF, DKIM, ARC and DMARC of a message, and the field Authentication-Results about them.
 //!
 //! The checks are functions of the crate `filter` that return the questions they have; here the resolver of the server
-//! answers them, within one time limit for all of them. Without an answer in that time the result is `temperror`.
+//! answers them. [`SenderCheckTask`] checks a message of a session: SPF while the content arrives, signatures and DMARC
+//! when it is complete, with all questions that are known beforehand asked at once. Both have the same time limit;
+//! without an answer in that time the result is `temperror`. [`sender_decision`] says what follows from the results.
 
+mod check;
+mod content;
 mod cryptography;
+mod policy;
+mod questions;
+mod results;
+mod task;
 
-use crate::dns::Resolver;
-use crate::signing::BodyHash;
+pub use check::name_server_fault;
+pub(crate) use policy::{SenderDecision, SenderVerdict, sender_decision};
+pub use questions::QUESTIONS_MAX;
+pub use results::SenderResults;
+pub(crate) use task::SenderCheckTask;
+
+use crate::config::SenderCheck;
+use crate::dns::{ClientName, Resolver};
+use content::{ArrivingContent, CheckedContent};
 use cryptography::AwsLc;
-use filter::arc::{ArcChain, ArcCode, ArcResult};
-use filter::auth_results::MethodResult;
-use filter::dkim::canonical::Canonicalization;
-use filter::dkim::signing::author_domain;
-use filter::dkim::verification::{BodyHashes, DkimCode, DkimResult, Signatures};
+use filter::arc::ArcChain;
+use filter::author::MessageAuthor;
+use filter::dkim::verification::{DkimCode, DkimResult, Signatures};
 use filter::dmarc::{self, DmarcCode, DmarcPolicy, DmarcRequest, DmarcResult, Identifier};
-use filter::dns_question::{DnsAnswer, DnsAnswers, DnsQuestion};
+use filter::iprev::IprevCode;
 use filter::spf::{self, SpfCode, SpfRequest, SpfResult};
 use mail::header::{HeaderSection, LineEnd};
+use questions::Questions;
 use std::net::IpAddr;
 use std::time::Duration;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
-/// The time for all checks of a message.
+/// The time for all checks of a message that `mailrace dkim verify` makes.
 // RFC 7208 §4.6.4: at least 20 seconds
 pub const CHECK_TIME_MAX: Duration = Duration::from_secs(20);
-/// Questions for one message: no set of records needs as many.
-pub const QUESTIONS_MAX: usize = 200;
 
 /// The client and the sender of a message.
-#[derive(Clone, Copy, Debug)]
-pub struct CheckedSender<'a> {
-    /// The client; `None`: it is not known, and SPF is not checked.
+#[derive(Clone, Debug)]
+pub struct CheckedSender {
+    /// The client; `None`: it is not known, and neither iprev nor SPF is checked.
     pub ip: Option<IpAddr>,
+    /// The result of its reverse look-up, if that was made.
+    pub iprev: Option<IprevCode>,
     /// Its name in HELO or EHLO.
-    pub helo: &'a str,
+    pub helo: String,
     /// The sender of the envelope; empty for reports.
-    pub sender: &'a str,
+    pub sender: String,
     /// The name of this server.
-    pub receiver: &'a str,
+    pub receiver: String,
     /// Seconds since 1970.
     pub now: u64,
 }
 
-/// The results for a message.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SenderResults {
-    /// `None`: the client is not known.
-    pub spf: Option<SpfResult>,
-    /// Of each signature, in the order of the header.
-    pub dkim: Vec<DkimResult>,
-    /// Of the chain of relays before us.
-    pub arc: ArcResult,
-    /// For the domain in From.
-    pub dmarc: DmarcResult,
-    /// The domain in From; empty: there is none, or there are several fields.
-    pub author: String,
-    /// The sender of the envelope; empty for reports.
-    sender: String,
-    /// The client's name in its greeting.
-    helo: String,
+/// The checks that are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SenderChecks {
+    /// The reverse look-up.
+    pub iprev: bool,
+    /// SPF.
+    pub spf: bool,
+    /// DKIM.
+    pub dkim: bool,
+    /// DMARC, which needs SPF and DKIM.
+    pub dmarc: bool,
+    /// ARC.
+    pub arc: bool,
 }
 
-impl SenderResults {
-    /// Returns the results as Authentication-Results has them.
-    // RFC 8601 §2.7
+impl SenderChecks {
+    /// All checks.
+    pub const ALL: Self = Self { iprev: true, spf: true, dkim: true, dmarc: true, arc: true };
+
+    /// Takes the checks of a configuration.
     #[must_use]
-    pub fn methods(&self) -> Vec<MethodResult> {
-        let mut methods = Vec::new();
-        if let Some(SpfResult { code, reason, .. }) = &self.spf {
-            let property = if self.sender.is_empty() {
-                ("smtp.helo", self.helo.clone())
-            } else {
-                ("smtp.mailfrom", self.sender.clone())
-            };
-            methods.push(MethodResult {
-                method: "spf",
-                code: code.name(),
-                reason: reason.clone(),
-                properties: vec![property],
-            });
+    pub fn of(checks: &[SenderCheck]) -> Self {
+        let has = |check| checks.contains(&check);
+        Self {
+            iprev: has(SenderCheck::Iprev),
+            spf: has(SenderCheck::Spf),
+            dkim: has(SenderCheck::Dkim),
+            dmarc: has(SenderCheck::Dmarc),
+            arc: has(SenderCheck::Arc),
         }
-        for DkimResult { code, domain, selector, algorithm, reason } in &self.dkim {
-            let values = [("header.d", domain), ("header.s", selector), ("header.a", algorithm)];
-            let properties = values.into_iter().filter(|(_, value)| !value.is_empty());
-            methods.push(MethodResult {
-                method: "dkim",
-                code: code.name(),
-                reason: reason.clone(),
-                properties: properties.map(|(name, value)| (name, value.clone())).collect(),
-            });
-        }
-        if self.dkim.is_empty() {
-            let (code, reason) = (DkimCode::None.name(), String::new());
-            methods.push(MethodResult { method: "dkim", code, reason, properties: Vec::new() });
-        }
-        if self.arc.code != ArcCode::None {
-            let sealers = self.arc.sealers.last().map(|domain| ("header.d", domain.clone()));
-            methods.push(MethodResult {
-                method: "arc",
-                code: self.arc.code.name(),
-                reason: self.arc.reason.clone(),
-                properties: sealers.into_iter().collect(),
-            });
-        }
-        let mut properties = Vec::new();
-        if !self.author.is_empty() {
-            properties.push(("header.from", self.author.clone()));
-        }
-        if self.dmarc.code == DmarcCode::Fail {
-            properties.push(("policy.dmarc", self.dmarc.policy.name().to_owned()));
-        }
-        methods.push(MethodResult {
-            method: "dmarc",
-            code: self.dmarc.code.name(),
-            reason: self.dmarc.reason.clone(),
-            properties,
-        });
-        methods
     }
 }
 
-/// Checks a message. Takes [`CHECK_TIME_MAX`] at most, and hashes the body on this thread.
+/// Returns the result of a reverse look-up that was made.
+// RFC 8601 §2.7.3
+#[must_use]
+pub const fn iprev(name: &ClientName) -> IprevCode {
+    match name {
+        ClientName::Verified(_) => IprevCode::Pass,
+        ClientName::Forged(_) => IprevCode::Fail,
+        ClientName::None => IprevCode::PermError,
+        ClientName::Unknown => IprevCode::TempError,
+    }
+}
+
+/// Checks a whole message in [`CHECK_TIME_MAX`] at most, and hashes the body on this thread.
 ///
 /// # Cancel safety
 /// Cancel safe.
-pub async fn check_sender(resolver: &Resolver, sender: &CheckedSender<'_>, content: &[u8]) -> SenderResults {
-    let mut questions =
-        Questions { resolver, answers: DnsAnswers::default(), asked: 0, until: Instant::now() + CHECK_TIME_MAX };
-    let header = HeaderSection::read(content, LineEnd::Crlf);
-    let CheckedSender { helo, receiver, now, .. } = *sender;
-    let spf = match sender.ip {
-        Some(ip) => {
-            let request = SpfRequest { ip, helo, sender: sender.sender, receiver, time: now };
-            Some(questions.answer(|answers| spf::check(&request, answers)).await)
+pub async fn check_sender(
+    resolver: &Resolver,
+    sender: &CheckedSender,
+    checks: SenderChecks,
+    content: &[u8],
+) -> SenderResults {
+    let until = Instant::now() + CHECK_TIME_MAX;
+    let mut arriving = ArrivingContent::new(0);
+    arriving.push(content, sender.now);
+    let content = arriving.finish(sender.now);
+    let spf = if checks.spf { check_spf(resolver, sender, until).await } else { None };
+    check_content(resolver, sender, checks, (spf, &content), until).await
+}
+
+/// Checks SPF; `None`: the client is not known.
+async fn check_spf(resolver: &Resolver, sender: &CheckedSender, until: Instant) -> Option<SpfResult> {
+    let CheckedSender { helo, sender: from, receiver, now, .. } = sender;
+    let request = SpfRequest { ip: sender.ip?, helo, sender: from, receiver, time: *now };
+    Some(Questions::new(resolver, until).answer(|answers| spf::check(&request, answers)).await)
+}
+
+/// Checks signatures and DMARC, and joins all results.
+async fn check_content(
+    resolver: &Resolver,
+    sender: &CheckedSender,
+    checks: SenderChecks,
+    (spf, content): (Option<SpfResult>, &CheckedContent),
+    until: Instant,
+) -> SenderResults {
+    let mut questions = Questions::new(resolver, until);
+    let header = HeaderSection::read(&content.header, LineEnd::Crlf);
+    let author = MessageAuthor::of(&header);
+    let signatures = checks.dkim.then(|| Signatures::of(&header, sender.now));
+    let chain = checks.arc.then(|| ArcChain::of(&header));
+    let walk = author.domain().filter(|_| checks.dmarc);
+    let keys = signatures.iter().flat_map(Signatures::questions).chain(chain.iter().flat_map(ArcChain::questions));
+    questions.ask_all(keys.chain(walk.into_iter().flat_map(dmarc::walk_questions))).await;
+    let dkim = match &signatures {
+        Some(signatures) => {
+            Some(questions.answer(|answers| signatures.verify(&content.hashes, answers, &AwsLc)).await)
         }
         None => None,
     };
-    let signatures = Signatures::of(&header, now);
-    let body = content.get(header.body_offset()..).unwrap_or_default();
-    let chain = ArcChain::of(&header);
-    let hash =
-        |form| if signatures.needs(form) || chain.needs(form) { BodyHash::of(form, body) } else { String::new() };
-    let hashes = BodyHashes { simple: hash(Canonicalization::Simple), relaxed: hash(Canonicalization::Relaxed) };
-    let dkim = questions.answer(|answers| signatures.verify(&hashes, answers, &AwsLc)).await;
-    let arc = questions.answer(|answers| chain.verify(&hashes, answers, &AwsLc)).await;
-    let author = author_domain(&header).map(|domain| domain.ascii().to_owned()).unwrap_or_default();
-    let dmarc = if author.is_empty() {
-        no_author(&header)
-    } else {
-        let (passed, is_open) = identifiers(spf.as_ref(), &dkim);
-        let request = DmarcRequest { author: &author, passed: &passed, is_open };
-        questions.answer(|answers| dmarc::check(&request, answers)).await
+    let arc = match &chain {
+        Some(chain) => Some(questions.answer(|answers| chain.verify(&content.hashes, answers, &AwsLc)).await),
+        None => None,
     };
-    SenderResults { spf, dkim, arc, dmarc, author, sender: sender.sender.to_owned(), helo: helo.to_owned() }
+    let dmarc = match (checks.dmarc, author.domain()) {
+        (false, _) => None,
+        (true, None) => Some(no_author(&author)),
+        (true, Some(domain)) => Some(check_dmarc(&mut questions, domain, spf.as_ref(), dkim.as_deref()).await),
+    };
+    SenderResults {
+        iprev: sender.iprev.filter(|_| checks.iprev),
+        spf,
+        dkim,
+        arc,
+        dmarc,
+        author,
+        ip: sender.ip,
+        sender: sender.sender.clone(),
+        helo: sender.helo.clone(),
+    }
 }
 
-/// Returns the result for a message whose From field names no domain, or of which there are several.
+async fn check_dmarc(
+    questions: &mut Questions<'_>,
+    author: &str,
+    spf: Option<&SpfResult>,
+    dkim: Option<&[DkimResult]>,
+) -> DmarcResult {
+    let (passed, is_open) = identifiers(spf, dkim.unwrap_or_default());
+    // The domain of the author itself is aligned without a question.
+    if passed.iter().all(|one| one.domain != author) {
+        questions.ask_all(passed.iter().flat_map(|one| dmarc::walk_questions(one.domain))).await;
+    }
+    let request = DmarcRequest { author, passed: &passed, is_open };
+    questions.answer(|answers| dmarc::check(&request, answers)).await
+}
+
+/// Returns the result for a message whose From field names no domain, or several.
 // RFC 9989 §4.2
-fn no_author(header: &HeaderSection<'_>) -> DmarcResult {
-    let reason = match header.find("From").count() {
-        0 => "there is no From field",
-        1 => "From has no domain",
-        _ => "there are several From fields",
-    };
+fn no_author(author: &MessageAuthor) -> DmarcResult {
     let (policy, record_domain) = (DmarcPolicy::None, String::new());
-    DmarcResult { code: DmarcCode::PermError, policy, record_domain, reason: reason.to_owned() }
+    DmarcResult { code: DmarcCode::PermError, policy, record_domain, reason: author.fault().to_owned() }
 }
 
 /// Returns the domains for which a method passed, and whether one could not be checked now.
@@ -176,34 +201,6 @@ fn identifiers<'a>(spf: Option<&'a SpfResult>, dkim: &'a [DkimResult]) -> (Vec<I
     let is_open =
         dkim.iter().any(|one| one.code == DkimCode::TempError) || spf.is_some_and(|one| one.code == SpfCode::TempError);
     (of_dkim.chain(of_spf).collect(), is_open)
-}
-
-/// Questions of the checks of one message, and their answers.
-struct Questions<'a> {
-    resolver: &'a Resolver,
-    answers: DnsAnswers,
-    asked: usize,
-    until: Instant,
-}
-
-impl Questions<'_> {
-    /// Calls a check until no answer is missing. After the time limit each question has failed.
-    async fn answer<T>(&mut self, mut check: impl FnMut(&DnsAnswers) -> Result<T, DnsQuestion>) -> T {
-        loop {
-            match check(&self.answers) {
-                Ok(result) => return result,
-                Err(question) => {
-                    self.asked += 1;
-                    let asking = self.resolver.answer(&question);
-                    let answer = match timeout_at(self.until, asking).await {
-                        Ok(answer) if self.asked <= QUESTIONS_MAX => answer,
-                        _ => DnsAnswer::Failed,
-                    };
-                    self.answers.insert(question, answer);
-                }
-            }
-        }
-    }
 }
 
 #[cfg(test)]

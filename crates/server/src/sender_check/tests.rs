@@ -2,11 +2,13 @@
 
 use super::*;
 use crate::dns::testing::{Manner, Server, txt};
-use crate::signing::{NewKey, PrivateKey, SigningKeys};
+use crate::signing::{BodyHash, NewKey, PrivateKey, SigningKeys};
 use ::config::{Dkim, DkimKey};
 use filter::auth_results::field;
+use filter::dkim::canonical::Canonicalization;
 use filter::dkim::key_record::{record_name, record_text};
-use filter::dns_question::DnsRecord;
+use filter::dkim::verification::BodyHashes;
+use filter::dns_question::{DnsAnswer, DnsAnswers, DnsRecord};
 use mail::DomainName;
 use std::sync::Arc;
 
@@ -27,15 +29,20 @@ fn keys(domain: &str, wanted: &[(&str, NewKey)]) -> (Arc<SigningKeys>, Vec<(Stri
 }
 
 async fn results(resolver: &Resolver, ip: &str, sender: &str, content: &[u8]) -> SenderResults {
-    let ip = Some(ip.parse().unwrap());
-    let sender = CheckedSender { ip, helo: "client.test", sender, receiver: "mx.test", now: 1_000 };
-    check_sender(resolver, &sender, content).await
+    let (helo, receiver) = ("client.test".to_owned(), "mx.test".to_owned());
+    let (ip, iprev) = (Some(ip.parse().unwrap()), Some(IprevCode::Pass));
+    let sender = CheckedSender { ip, iprev, helo, sender: sender.to_owned(), receiver, now: 1_000 };
+    check_sender(resolver, &sender, SenderChecks::ALL, content).await
 }
 
 fn codes(found: &SenderResults) -> String {
     let spf = found.spf.as_ref().map_or("", |spf| spf.code.name());
-    let dkim: Vec<&str> = found.dkim.iter().map(|one| one.code.name()).collect();
-    format!("{spf} [{}] {}", dkim.join(" "), found.dmarc.code)
+    let dkim: Vec<&str> = found.dkim.iter().flatten().map(|one| one.code.name()).collect();
+    format!("{spf} [{}] {}", dkim.join(" "), dmarc(found).code)
+}
+
+fn dmarc(found: &SenderResults) -> &DmarcResult {
+    found.dmarc.as_ref().unwrap()
 }
 
 #[tokio::test]
@@ -53,6 +60,7 @@ async fn results_of_a_message_signed_by_ourselves() {
     assert_eq!(codes(&found), "pass [pass pass] pass", "{found:?}");
     let text = field("mx.test", &found.methods());
     for part in [
+        "iprev=pass\r\n\t policy.iprev=192.0.2.1",
         "spf=pass",
         "smtp.mailfrom=a@example.org",
         "header.d=example.org",
@@ -66,7 +74,7 @@ async fn results_of_a_message_signed_by_ourselves() {
     let changed = [&signed[..], b"more\r\n"].concat();
     assert_eq!(codes(&results(&resolver, "192.0.2.1", "a@example.org", &changed).await), "pass [fail fail] pass");
     let found = results(&resolver, "192.0.2.9", "a@example.org", &changed).await;
-    assert_eq!((codes(&found).as_str(), found.dmarc.policy), ("fail [fail fail] fail", DmarcPolicy::Reject));
+    assert_eq!((codes(&found).as_str(), dmarc(&found).policy), ("fail [fail fail] fail", DmarcPolicy::Reject));
     let second = String::from_utf8(signed.clone()).unwrap().replacen("Subject: x", "Subject: y\r\nSubject: x", 1);
     assert_eq!(
         codes(&results(&resolver, "192.0.2.9", "a@example.org", second.as_bytes()).await),
@@ -77,7 +85,7 @@ async fn results_of_a_message_signed_by_ourselves() {
     // Two From fields are no way around the policy.
     let two = [b"From: x@other.test\r\n".as_slice(), &content].concat();
     let found = results(&resolver, "192.0.2.1", "a@example.org", &two).await;
-    assert_eq!((found.dmarc.code, found.author.as_str()), (DmarcCode::PermError, ""));
+    assert_eq!((dmarc(&found).code, found.author), (DmarcCode::PermError, MessageAuthor::SeveralFields));
 }
 
 #[tokio::test]
@@ -88,7 +96,7 @@ async fn trouble_of_the_dns_is_no_verdict() {
     let resolver = server.resolver(TIMEOUT);
     let content = b"DKIM-Signature: v=1; a=rsa-sha256; d=example.org; s=s; h=from; bh=x; b=eA==\r\nFrom: a@example.org\r\n\r\nx\r\n";
     let found = results(&resolver, "192.0.2.1", "a@example.org", content).await;
-    assert_eq!((codes(&found).as_str(), found.dmarc.policy), ("fail [temperror] temperror", DmarcPolicy::None));
+    assert_eq!((codes(&found).as_str(), dmarc(&found).policy), ("fail [temperror] temperror", DmarcPolicy::None));
 }
 
 /// The public suite for the validation of chains.

@@ -256,6 +256,7 @@ impl Connection {
             self.content.add(self.context.message_store.next_id());
         }
         self.begin_header_rewrite();
+        self.begin_sender_check(trace.len());
         self.session.begin_content(&trace, now);
     }
 
@@ -263,6 +264,9 @@ impl Connection {
     pub(super) async fn store_content(&mut self) {
         let piece = self.session.take_content();
         let piece = self.rewrite_header(piece, false).await;
+        if let Some(check) = &mut self.sender_check {
+            check.push(&piece);
+        }
         self.content.push(&self.context.message_store, &piece).await;
     }
 

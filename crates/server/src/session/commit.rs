@@ -50,8 +50,12 @@ impl Connection {
             received: self.received(),
             recipients: transaction.recipients.clone(),
         };
+        let (rest, checked) = match Box::pin(self.check_sender(&envelope, &mut content, rest)).await {
+            Ok(checked) => checked,
+            Err(verdicts) => return self.refuse_content(content, verdicts),
+        };
         let mut rest = self.kept_small(&mut content, rest).await;
-        let mut judged = match self.judge(&envelope, &content, &rest).await {
+        let mut judged = match self.judge(&envelope, &content, &rest, checked.as_ref()).await {
             Ok(judged) => judged,
             Err(verdicts) => return self.refuse_content(content, verdicts),
         };
@@ -103,6 +107,7 @@ impl Connection {
     fn refuse_content(&mut self, content: TransactionContent, verdicts: Vec<Verdict>) {
         content.abandon(&self.context.message_store);
         self.routing = None;
+        self.screening = None;
         drop(self.header_rewrite_failure());
         if let Some(first) = verdicts.first() {
             self.refuse(Ruleset::Eom, first.clone());

@@ -18,9 +18,6 @@ use route::resolve::{Outcome, Resolution};
 use smtp::server::{Question, Verdict};
 use std::sync::Arc;
 
-/// Fields that this server puts above a message: its trace field.
-const OWN_FIELDS: usize = 1;
-
 impl Connection {
     /// Whether filters are asked about this session.
     pub(super) const fn has_filters(&self) -> bool {
@@ -198,7 +195,7 @@ impl Connection {
     pub(super) async fn filter_content(&mut self, message: &ScreenedMessage) -> Option<(FilterVerdict, FilterContent)> {
         let mut filters = self.filters.take()?;
         let facts = FilterFacts { size: message.size, ..self.filter_facts() };
-        let mut content = FilterContent::read(&message.content, OWN_FIELDS, message.is_complete);
+        let mut content = FilterContent::read(&message.content, message.result_fields, message.is_complete);
         let verdict = Box::pin(filters.content(&mut content, message.size, &facts)).await;
         self.report_filters(&mut filters);
         self.filters = Some(filters);

@@ -47,6 +47,7 @@ impl Connection {
         self.header_rewrite = HeaderRewrite::Done;
         self.routing = None;
         self.screening = None;
+        self.sender_check = None;
         let verdict = self.refuse(Ruleset::Eom, Verdict::Refuse(refusal));
         self.end_transaction();
         let recipients = self.verdicts_due();

@@ -17,6 +17,7 @@ mod process;
 mod report;
 mod routed;
 mod screening;
+mod sender_check;
 mod serve;
 #[cfg(test)]
 mod trials;
@@ -34,6 +35,7 @@ use crate::listener_profile::ListenerProfile;
 use crate::routing::Routing;
 use crate::routing::plan::Plan;
 use crate::screen::filters::FilterSession;
+use crate::sender_check::SenderCheckTask;
 use crate::transport::{FAR, Transport, Wait};
 use header_rewrite::HeaderRewrite;
 use mail::QueueId;
@@ -74,6 +76,8 @@ pub(crate) struct Connection {
     plan: Plan,
     /// The judges of the open transaction; `None`: it has none.
     screening: Option<Box<TransactionScreen>>,
+    /// The checks of the sender of the message that arrives; `None`: it is not checked.
+    sender_check: Option<Box<SenderCheckTask>>,
     /// The filters of the session; `None`: there are none.
     filters: Option<Box<FilterSession>>,
     /// The AUTH exchange that is going on.
@@ -147,6 +151,7 @@ impl Connection {
             routing: None,
             plan: Plan::default(),
             screening: None,
+            sender_check: None,
             exchange: None,
             failures: None,
             auth_mechanism: Box::default(),
@@ -394,6 +399,7 @@ impl Connection {
     /// Forgets the content that has come.
     fn abandon_content(&mut self) {
         self.header_rewrite = HeaderRewrite::Done;
+        self.sender_check = None;
         std::mem::take(&mut self.content).abandon(&self.context.message_store);
     }
 

@@ -1,6 +1,6 @@
 //! The listener entry that stands for processes of this machine.
 
-use crate::config::{Acknowledge, Listen, ListenProtocol, ListenTls};
+use crate::config::{Acknowledge, Listen, ListenProtocol, ListenTls, SenderFailure};
 use smtp::server::BareNewline;
 use std::net::SocketAddr;
 
@@ -19,5 +19,10 @@ pub(crate) fn process_listen() -> Listen {
         // Programs write lines as their system has them; nothing is smuggled into a session of one's own.
         bare_newline: BareNewline::Normalize,
         filters: Vec::new(),
+        auth_results: false,
+        dmarc_reject: SenderFailure::None,
+        dmarc_quarantine: SenderFailure::None,
+        spf_fail: SenderFailure::None,
+        iprev_fail: SenderFailure::None,
     }
 }

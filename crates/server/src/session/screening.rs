@@ -15,6 +15,7 @@
 //! a transaction was stored.
 
 use super::Connection;
+use super::sender_check::CheckedMessage;
 use crate::intake::{FinishedContent, NewMessage, TransactionContent};
 use crate::routing::Routing;
 use crate::routing::expansions::{ClientKey, Expanded, ExpansionRequest, ExpansionSettings, PlannedMessage, Resolved};
@@ -113,7 +114,7 @@ impl Connection {
         self.plan.scope = screening.scope_of(&candidate.address);
     }
 
-    /// Has the message judged. `Ok(None)`: nothing judges it.
+    /// Has the message judged, whose sender was `checked`. `Ok(None)`: nothing judges it.
     ///
     /// # Errors
     /// The refusal for all recipients; it is logged.
@@ -124,9 +125,15 @@ impl Connection {
         envelope: &Envelope,
         content: &TransactionContent,
         rest: &[u8],
+        checked: Option<&CheckedMessage>,
     ) -> Result<Option<JudgedMessage>, Vec<Verdict>> {
-        let Some(mut screening) = self.screening.take() else { return Ok(None) };
-        let message = Arc::new(self.screened(&mut screening, envelope, content, rest));
+        let is_lmtp = self.session.settings().dialect == Dialect::Lmtp;
+        let quarantine = checked.and_then(CheckedMessage::quarantine);
+        let Some(mut screening) = self.screening.take() else {
+            let scopes = vec![0; envelope.recipients.len()];
+            return Ok(quarantine.map(|decision| JudgedMessage::new(scopes, is_lmtp).decided(decision)));
+        };
+        let message = Arc::new(self.screened(&mut screening, envelope, (content, rest), checked));
         let judged = screening.screen.judge(&message).await;
         let scopes = message.recipients.iter().map(|one| one.scope).collect();
         let screening = match judged {
@@ -148,12 +155,14 @@ impl Connection {
                 action: &note.action,
             });
         }
-        let is_lmtp = self.session.settings().dialect == Dialect::Lmtp;
-        let mut judged = JudgedMessage { screening, scopes, is_lmtp, filtered: FilterChanges::default() };
+        let mut judged = JudgedMessage { screening, ..JudgedMessage::new(scopes, is_lmtp) };
         if judged.refusal().is_none()
             && let Some((verdict, content)) = self.filter_content(&message).await
         {
             judged.take_filters(verdict, content);
+        }
+        if let Some(decision) = quarantine {
+            judged = judged.decided(decision);
         }
         match judged.refusal() {
             None => Ok(Some(judged)),
@@ -165,14 +174,13 @@ impl Connection {
         &self,
         screening: &mut TransactionScreen,
         envelope: &Envelope,
-        content: &TransactionContent,
-        rest: &[u8],
+        (content, rest): (&TransactionContent, &[u8]),
+        checked: Option<&CheckedMessage>,
     ) -> ScreenedMessage {
         let beginning = content.beginning(rest);
         let rules_body_max = screening.screen.body_bytes_max();
         let ip = self.client_ip();
-        let is_own =
-            ip.is_none_or(|ip| self.context.live.load().rights.is_from(ip)) || self.session.identity().is_some();
+        let is_own = self.is_own_client(&self.context.live.load());
         let recipients = envelope.recipients.iter().map(|one| ScreenedRecipient {
             address: one.address.to_string(),
             list: screening.lists.contains(&one.address).then(|| one.address.local_part().as_str().to_owned()),
@@ -193,7 +201,8 @@ impl Connection {
             helo: self.session.helo().map(ToString::to_string),
             listener: self.lane.listen.name.clone(),
             direction: if is_own { Direction::Outbound } else { Direction::Inbound },
-            authentication: Vec::new(),
+            authentication: checked.map(CheckedMessage::for_rules).unwrap_or_default(),
+            result_fields: checked.map_or(0, CheckedMessage::fields),
         }
     }
 
@@ -457,9 +466,24 @@ impl JudgedMessage {
         self.screening.is_nothing() && added.is_empty() && removed.is_empty() && redirects.is_empty()
     }
 
+    /// Begins without a decision. `scopes`: that of each recipient.
+    fn new(scopes: Vec<u16>, is_lmtp: bool) -> Self {
+        Self { screening: Screening::default(), scopes, is_lmtp, filtered: FilterChanges::default() }
+    }
+
+    /// Adds a decision for all recipients that have none.
+    fn decided(mut self, decision: &ScreenDecision) -> Self {
+        self.screening.decide_for_all(self.scope_count(), decision);
+        self
+    }
+
+    fn scope_count(&self) -> usize {
+        self.scopes.iter().max().map_or(1, |max| usize::from(*max) + 1)
+    }
+
     /// Joins the decision of filters with that of the rules.
     fn take_filters(&mut self, verdict: FilterVerdict, content: FilterContent) {
-        let scopes = self.scopes.iter().max().map_or(1, |max| usize::from(*max) + 1);
+        let scopes = self.scope_count();
         if let Some((by, place, decision)) = verdict.decision {
             let (place, action) = match decision {
                 FilterDecision::Refuse(reply) | FilterDecision::Close(reply) => match reply.code().class() {

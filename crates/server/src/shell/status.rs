@@ -9,11 +9,11 @@ use crate::log::LogError;
 use crate::screen::Screen;
 use crate::screen::filters::{PoolCounts, PooledFilter};
 use observe::counters::{Counter, Outcome, Temporary};
-use observe::{Ruleset, ScreenVerdict};
+use observe::{CheckMethod, CheckResult, Ruleset, ScreenVerdict};
 use operator::answers::{
     AcceptedMessages, ClockStatus, ConnectionCounts, DeliveryConnections, DeliveryCounts, FailingLog, FilterStatus,
-    LogStatus, LoginOverLimit, PickupStatus, QueueStatus, RefusedRecipients, ScreenCounts, SpoolStatus, StatusAnswer,
-    StopStatus,
+    LogStatus, LoginOverLimit, PickupStatus, QueueStatus, RefusedRecipients, ResultCounts, ScreenCounts,
+    SenderCheckCounts, SpoolStatus, StatusAnswer, StopStatus,
 };
 use os::{clock, machine};
 use spool::Statistics;
@@ -55,6 +55,7 @@ impl Server {
             recipients: RefusedRecipients { refused: refused_at_rcpt(Temporary::Yes) + refused_at_rcpt(Temporary::No) },
             screen: self.screened(),
             filters: filters(live.screen.as_deref()),
+            sender_checks: self.sender_checks(),
             logins_over: self.logins_over(),
             deliveries: self
                 .outbound
@@ -86,6 +87,30 @@ impl Server {
             edit: count(ScreenVerdict::Edit),
             reroute: count(ScreenVerdict::Reroute),
             not_judged: count(ScreenVerdict::NotJudged),
+        }
+    }
+
+    /// Counts the results of sender authentication.
+    fn sender_checks(&self) -> SenderCheckCounts {
+        let of = |method| {
+            let count = |result| self.count(Counter::SenderChecks(method, result));
+            ResultCounts {
+                none: count(CheckResult::None),
+                pass: count(CheckResult::Pass),
+                fail: count(CheckResult::Fail),
+                softfail: count(CheckResult::SoftFail),
+                neutral: count(CheckResult::Neutral),
+                policy: count(CheckResult::Policy),
+                temperror: count(CheckResult::TempError),
+                permerror: count(CheckResult::PermError),
+            }
+        };
+        SenderCheckCounts {
+            iprev: of(CheckMethod::Iprev),
+            spf: of(CheckMethod::Spf),
+            dkim: of(CheckMethod::Dkim),
+            dmarc: of(CheckMethod::Dmarc),
+            arc: of(CheckMethod::Arc),
         }
     }
 

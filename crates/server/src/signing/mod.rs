@@ -133,10 +133,14 @@ impl std::fmt::Debug for Digest {
 }
 
 impl BodyHash {
-    /// Begins a body.
+    /// Begins a body in the relaxed form.
     pub(crate) fn new() -> Self {
-        let digest = Digest(digest::Context::new(&digest::SHA256));
-        Self { body: CanonicalBody::new(Canonicalization::Relaxed), digest }
+        Self::in_form(Canonicalization::Relaxed)
+    }
+
+    /// Begins a body.
+    pub(crate) fn in_form(form: Canonicalization) -> Self {
+        Self { body: CanonicalBody::new(form), digest: Digest(digest::Context::new(&digest::SHA256)) }
     }
 
     /// Takes the next piece of the body.
@@ -146,13 +150,15 @@ impl BodyHash {
     }
 
     /// Returns the hash of a whole body in base64.
+    #[cfg(test)]
     pub(crate) fn of(form: Canonicalization, body: &[u8]) -> String {
-        let mut hash = Self { body: CanonicalBody::new(form), ..Self::new() };
+        let mut hash = Self::in_form(form);
         hash.push(body);
         hash.finish()
     }
 
-    fn finish(self) -> String {
+    /// Returns the hash in base64.
+    pub(crate) fn finish(self) -> String {
         let Self { body, mut digest } = self;
         body.finish(&mut |octets| digest.0.update(octets));
         Base64::encode_string(digest.0.finish().as_ref())

@@ -6,6 +6,7 @@ mod milter;
 mod pooled;
 mod programs;
 mod scripted;
+mod senders;
 
 use crate::hop::Hop;
 use crate::world::relay;

@@ -3,7 +3,7 @@
 use super::{CLIENT, id, reply};
 use mail::{EnhancedCode, Outcome, QueueId, Reply};
 use observe::reason::{Case, Rules, words_of};
-use observe::{Controller, Event, NextHop, Reason, ReportKind, ScreenVerdict, Stat};
+use observe::{CheckMethod, CheckResult, Controller, Event, NextHop, Reason, ReportKind, ScreenVerdict, Stat};
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
@@ -187,6 +187,23 @@ fn report_lines(id: QueueId) -> Vec<(Event<'static>, &'static str)> {
             },
             "ID: screen=reject, by=chinese_text, place=/etc/mailrace/rules/charsets.rules:18, to=<a@b.test>,<c@b.test>, \
              action=reject 550 5.7.1 Not here, please",
+        ),
+        (
+            Event::SenderChecked {
+                id,
+                summary: CheckResult::Fail,
+                author: "bank.test",
+                results: &[
+                    (CheckMethod::Iprev, CheckResult::Pass),
+                    (CheckMethod::Spf, CheckResult::SoftFail),
+                    (CheckMethod::Dkim, CheckResult::None),
+                    (CheckMethod::Dmarc, CheckResult::Fail),
+                    (CheckMethod::Arc, CheckResult::None),
+                ],
+                why: "spf: ~all of b.test; dmarc: no aligned pass of spf or dkim",
+            },
+            "ID: auth=fail, author=bank.test, iprev=pass, spf=softfail, dkim=none, dmarc=fail, arc=none, \
+             why=spf: ~all of b.test; dmarc: no aligned pass of spf or dkim",
         ),
     ]
 }

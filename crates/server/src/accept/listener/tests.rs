@@ -1,7 +1,7 @@
 //! Sockets on loopback, with ports that the system chose.
 
 use super::*;
-use crate::config::{ListenProtocol, ListenTls};
+use crate::config::{ListenProtocol, ListenTls, SenderFailure};
 use os::test_deadline::TestDeadline;
 use std::net::TcpStream as Client;
 
@@ -18,6 +18,11 @@ fn entry(address: &str) -> Listen {
         acknowledge: crate::config::Acknowledge::Durable,
         bare_newline: smtp::server::BareNewline::Reject,
         filters: Vec::new(),
+        auth_results: false,
+        dmarc_reject: SenderFailure::None,
+        dmarc_quarantine: SenderFailure::None,
+        spf_fail: SenderFailure::None,
+        iprev_fail: SenderFailure::None,
     }
 }
 

@@ -28,6 +28,7 @@ fn message(rules: &Arc<ContentRules>, recipients: &[&str], content: &str) -> Scr
         listener: "MTA".to_owned(),
         direction: Direction::Inbound,
         authentication: Vec::new(),
+        result_fields: 0,
     }
 }
 

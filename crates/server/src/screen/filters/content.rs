@@ -1,5 +1,8 @@
-//! A message as filters see it: fields, of which the first are our own, and the body. Edits of a filter are applied to
-//! it, so that the next filter sees them.
+//! A message as filters see it: fields and the body. Edits of a filter are applied to it, so that the next filter sees
+//! them.
+//!
+//! Filters do not see the trace field of this server, and see the fields with results of sender authentication, which
+//! stand above it. Here the trace field is first; where the message is joined again, results are on top.
 
 use filter::milter::{Edit, HeaderField, apply_header_edits};
 use mail::header::{HeaderSection, Item, LineEnd};
@@ -9,8 +12,10 @@ use mail::header::{HeaderSection, Item, LineEnd};
 pub(crate) struct FilterContent {
     /// The fields in order. Lines that are no field have an empty name, and their octets with the line end as value.
     fields: Vec<HeaderField>,
-    /// The number of fields on top that this server wrote.
+    /// The number of fields on top that filters do not see.
     own: usize,
+    /// Fields with results of sender authentication, as they were.
+    results: Vec<HeaderField>,
     /// The body behind the empty line.
     body: Vec<u8>,
     /// The body is the whole body.
@@ -18,12 +23,17 @@ pub(crate) struct FilterContent {
 }
 
 impl FilterContent {
-    /// Takes a message apart whose first `own` fields are ours; `is_complete`: it is the whole message.
-    pub(crate) fn read(content: &[u8], own: usize, is_complete: bool) -> Self {
+    /// Takes a message apart that has `results` fields of sender authentication above our trace field; `is_complete`:
+    /// it is the whole message.
+    pub(crate) fn read(content: &[u8], results: usize, is_complete: bool) -> Self {
         let header = HeaderSection::read(content, LineEnd::Crlf);
         let body = content.get(header.body_offset()..).unwrap_or_default().to_vec();
-        let fields: Vec<HeaderField> = header.items().map(field_of).collect();
-        Self { own: own.min(fields.len()), fields, body, is_complete }
+        let mut fields: Vec<HeaderField> = header.items().map(field_of).collect();
+        let results = fields.get(..results).unwrap_or_default().to_vec();
+        if let Some(own) = fields.get_mut(..=results.len()) {
+            own.rotate_right(1);
+        }
+        Self { own: fields.len().min(1), fields, results, body, is_complete }
     }
 
     /// Whether it is the whole message.
@@ -44,14 +54,16 @@ impl FilterContent {
     /// Returns the header section without the empty line.
     pub(crate) fn header(&self) -> Vec<u8> {
         let mut out = Vec::new();
-        write_fields(&self.fields, &mut out);
+        let is_result = |field: &&HeaderField| self.results.contains(field);
+        write_fields(self.fields.iter().filter(is_result), &mut out);
+        write_fields(self.fields.iter().filter(|field| !is_result(field)), &mut out);
         out
     }
 
     /// Returns the message without our own fields, as scanners get it.
     pub(super) fn without_own(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.body.len() + 4_096);
-        write_fields(self.shown(), &mut out);
+        write_fields(self.shown().iter(), &mut out);
         out.extend_from_slice(b"\r\n");
         out.extend_from_slice(&self.body);
         out
@@ -99,7 +111,7 @@ fn field_of(item: Item<'_>) -> HeaderField {
     }
 }
 
-fn write_fields(fields: &[HeaderField], out: &mut Vec<u8>) {
+fn write_fields<'a>(fields: impl Iterator<Item = &'a HeaderField>, out: &mut Vec<u8>) {
     for field in fields {
         out.extend_from_slice(&field.name);
         if !field.name.is_empty() {
@@ -119,7 +131,7 @@ mod tests {
     #[test]
     fn a_message_is_the_same_when_it_is_joined_again() {
         let message = b"Received: x\r\n\tby y\r\nSubject: a\r\nno field\r\nB:b\r\n\r\nbody\r\n".as_slice();
-        let content = FilterContent::read(message, 1, true);
+        let content = FilterContent::read(message, 0, true);
         assert_eq!(content.whole(), message);
         assert_eq!(content.shown().len(), 3);
         assert!(content.without_own().starts_with(b"Subject: a\r\n"));
@@ -134,10 +146,28 @@ mod tests {
 
     #[test]
     fn the_next_filter_sees_the_changes_of_the_one_before() {
-        let mut content = FilterContent::read(b"Received: own\r\nA: 1\r\n\r\nbody\r\n", 1, true);
+        let mut content = FilterContent::read(b"Received: own\r\nA: 1\r\n\r\nbody\r\n", 0, true);
         let add = |name: &str| Edit::InsertHeader { index: 1, name: name.into(), value: b" new".to_vec() };
         content.apply(&[add("B")], None);
         content.apply(&[add("C")], Some(b"other\r\n".to_vec()));
         assert_eq!(content.whole(), b"Received: own\r\nC: new\r\nB: new\r\nA: 1\r\n\r\nother\r\n");
+    }
+
+    #[test]
+    fn results_are_shown_and_stay_on_top() {
+        let message = b"Authentication-Results: mx; spf=pass\r\nX-Sender-Check: a\r\nReceived: own\r\nA: 1\r\n\r\nbody\r\n";
+        let mut content = FilterContent::read(message, 2, true);
+        assert_eq!(content.whole(), message);
+        assert!(content.without_own().starts_with(b"Authentication-Results: mx; spf=pass\r\nX-Sender-Check: a\r\nA: 1\r\n"));
+        for index in [0, 1, 9] {
+            content.apply(&[Edit::InsertHeader { index, name: b"B".to_vec(), value: index.to_string().into() }], None);
+        }
+        let delete = |name: &[u8]| Edit::ChangeHeader { index: 1, name: name.to_vec(), value: None };
+        content.apply(&[delete(b"X-Sender-Check"), delete(b"Received")], None);
+        assert_eq!(
+            content.whole(),
+            b"Authentication-Results: mx; spf=pass\r\nB:0\r\nReceived: own\r\nB:1\r\nA: 1\r\nB:9\r\n\r\nbody\r\n"
+        );
+        assert_eq!(FilterContent::read(b"A: 1\r\n\r\n", 3, true).whole(), b"A: 1\r\n\r\n");
     }
 }
