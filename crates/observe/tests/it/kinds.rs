@@ -2,7 +2,8 @@
 
 use mail::{Body, EnhancedCode, Node, Outcome, Protocol, QueueId, Reply};
 use observe::{
-    CheckMethod, CheckResult, Controller, Event, Fate, Limit, NextHop, Relay, ReportKind, Ruleset, SaslError, ScreenVerdict, Severity, Stat,
+    CheckMethod, CheckResult, Controller, Event, Fate, Limit, NextHop, Relay, ReportKind, Ruleset, SaslError,
+    ScreenVerdict, Severity, Stat,
 };
 use std::net::IpAddr;
 use std::time::Duration;

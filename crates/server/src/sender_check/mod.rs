@@ -143,9 +143,7 @@ async fn check_content(
     let keys = signatures.iter().flat_map(Signatures::questions).chain(chain.iter().flat_map(ArcChain::questions));
     questions.ask_all(keys.chain(walk.into_iter().flat_map(dmarc::walk_questions))).await;
     let dkim = match &signatures {
-        Some(signatures) => {
-            Some(questions.answer(|answers| signatures.verify(&content.hashes, answers, &AwsLc)).await)
-        }
+        Some(signatures) => Some(questions.answer(|answers| signatures.verify(&content.hashes, answers, &AwsLc)).await),
         None => None,
     };
     let arc = match &chain {

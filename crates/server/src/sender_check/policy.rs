@@ -62,7 +62,8 @@ pub(crate) fn sender_decision(
         });
     }
     let failures = [dmarc_failure(results, listen), spf_failure(results, listen), iprev_failure(results, listen)];
-    let worst = failures.into_iter().flatten().reduce(|worst, next| if next.effect > worst.effect { next } else { worst });
+    let worst =
+        failures.into_iter().flatten().reduce(|worst, next| if next.effect > worst.effect { next } else { worst });
     let is_refused = worst.as_ref().is_some_and(|worst| worst.effect == SenderFailure::Reject);
     if !is_refused && settings.temperror == SenderTempError::Defer && results.is_open() {
         return Some(deferral(results));
@@ -283,7 +284,10 @@ mod tests {
             let passed = found(SpfCode::Pass, DmarcCode::PermError, DmarcPolicy::None, IprevCode::Pass);
             let several = SenderResults { author, ..passed };
             let refused = decided(&several, |_, _| {});
-            assert!(refused.starts_with("550 5.7.1 ") && refused.contains("(from, auth_results.several_from)"), "{refused}");
+            assert!(
+                refused.starts_with("550 5.7.1 ") && refused.contains("(from, auth_results.several_from)"),
+                "{refused}"
+            );
             assert_eq!(decided(&several, |settings, _| settings.several_from = true), "nothing");
         }
         let none = found(SpfCode::Pass, DmarcCode::PermError, DmarcPolicy::None, IprevCode::Pass);

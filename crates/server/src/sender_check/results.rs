@@ -72,8 +72,7 @@ impl SenderResults {
 
     fn dmarc_method(&self, dmarc: &DmarcResult) -> MethodResult {
         let author = self.author.domain().map(|domain| ("header.from", domain.to_owned()));
-        let policy =
-            (dmarc.code == DmarcCode::Fail).then(|| ("policy.dmarc", dmarc.policy.name().to_owned()));
+        let policy = (dmarc.code == DmarcCode::Fail).then(|| ("policy.dmarc", dmarc.policy.name().to_owned()));
         MethodResult {
             method: "dmarc",
             code: dmarc.code.name(),
@@ -179,7 +178,6 @@ fn dkim_methods(all: &[DkimResult]) -> Vec<MethodResult> {
 
 /// Returns the best result of several signatures.
 fn best(all: &[DkimResult]) -> DkimCode {
-    let order =
-        [DkimCode::Pass, DkimCode::TempError, DkimCode::Policy, DkimCode::Fail, DkimCode::PermError];
+    let order = [DkimCode::Pass, DkimCode::TempError, DkimCode::Policy, DkimCode::Fail, DkimCode::PermError];
     order.into_iter().find(|code| all.iter().any(|one| one.code == *code)).unwrap_or(DkimCode::None)
 }

@@ -1,8 +1,8 @@
 //! Sender authentication as others see it: the field in delivered mail, replies, the log and the counters, with records
 //! in a name server on loopback and signatures of dkimpy.
 
-use super::scripted::{Act, Milter, go_on, packet};
 use super::milter;
+use super::scripted::{Act, Milter, go_on, packet};
 use crate::hop::Hop;
 use crate::world::{any_line, ends_empty, lines, relay};
 use std::io::Write as _;
@@ -192,7 +192,9 @@ fn each_listener_has_its_policy() {
     let mails = hop.wait(4);
     let tags: Vec<String> = mails
         .iter()
-        .filter_map(|mail| mail.text().lines().find_map(|line| line.strip_prefix("X-Sender-Check: ").map(str::to_owned)))
+        .filter_map(|mail| {
+            mail.text().lines().find_map(|line| line.strip_prefix("X-Sender-Check: ").map(str::to_owned))
+        })
         .collect();
     let tagged = ["dmarc=fail for bank.test, whose policy is reject", "iprev=permerror for [192.0.2.9]"];
     assert!(tagged.iter().all(|tag| tags.iter().any(|found| found == tag)) && tags.len() == 2, "{tags:?}");
@@ -383,7 +385,10 @@ fn signatures_and_seals_of_dkimpy_are_verified() {
         let Some(content) = signed(form, &file("bank"), "bank.test", &content) else { return };
         let found = delivered(&server, &hop, &content);
         assert!(found.contains("\ndkim=pass header.d=bank.test header.s=s header.a=rsa-sha256"), "{form}: {found}");
-        assert!(found.contains("\ndmarc=pass reason=\"dkim of bank.test\" header.from=www.bank.test"), "{form}: {found}");
+        assert!(
+            found.contains("\ndmarc=pass reason=\"dkim of bank.test\" header.from=www.bank.test"),
+            "{form}: {found}"
+        );
         let changed = text(&content).replacen("more of them", "more of us", 1);
         let found = delivered(&server, &hop, changed.as_bytes());
         assert!(found.contains("\ndkim=fail reason=\"the body is not what was signed\""), "{form}: {found}");
@@ -396,7 +401,8 @@ fn signatures_and_seals_of_dkimpy_are_verified() {
         }
     }
     // A list changes the message and seals the results that it found.
-    let list = [b"Authentication-Results: list.test; dkim=pass; dmarc=pass\r\n", last.as_slice(), b"-- \r\nlist\r\n"].concat();
+    let list =
+        [b"Authentication-Results: list.test; dkim=pass; dmarc=pass\r\n", last.as_slice(), b"-- \r\nlist\r\n"].concat();
     let Some(sealed) = signed("arc", &file("list"), "list.test", &list) else { return };
     let found = delivered(&server, &hop, &sealed);
     assert!(found.contains("\narc=pass header.d=list.test") && found.contains("\ndmarc=fail"), "{found}");

@@ -155,10 +155,13 @@ mod tests {
 
     #[test]
     fn results_are_shown_and_stay_on_top() {
-        let message = b"Authentication-Results: mx; spf=pass\r\nX-Sender-Check: a\r\nReceived: own\r\nA: 1\r\n\r\nbody\r\n";
+        let message =
+            b"Authentication-Results: mx; spf=pass\r\nX-Sender-Check: a\r\nReceived: own\r\nA: 1\r\n\r\nbody\r\n";
         let mut content = FilterContent::read(message, 2, true);
         assert_eq!(content.whole(), message);
-        assert!(content.without_own().starts_with(b"Authentication-Results: mx; spf=pass\r\nX-Sender-Check: a\r\nA: 1\r\n"));
+        assert!(
+            content.without_own().starts_with(b"Authentication-Results: mx; spf=pass\r\nX-Sender-Check: a\r\nA: 1\r\n")
+        );
         for index in [0, 1, 9] {
             content.apply(&[Edit::InsertHeader { index, name: b"B".to_vec(), value: index.to_string().into() }], None);
         }
