@@ -55,7 +55,7 @@ impl Connection {
             Err(verdicts) => return self.refuse_content(content, verdicts),
         };
         let mut rest = self.kept_small(&mut content, rest).await;
-        let mut judged = match self.judge(&envelope, &content, &rest, checked.as_ref()).await {
+        let mut judged = match self.judge(&envelope, &content, &rest, checked.as_deref()).await {
             Ok(judged) => judged,
             Err(verdicts) => return self.refuse_content(content, verdicts),
         };

@@ -93,7 +93,7 @@ impl Connection {
         envelope: &Envelope,
         content: &mut TransactionContent,
         rest: Vec<u8>,
-    ) -> Result<(Vec<u8>, Option<CheckedMessage>), Vec<Verdict>> {
+    ) -> Result<(Vec<u8>, Option<Box<CheckedMessage>>), Vec<Verdict>> {
         let Some(mut task) = self.sender_check.take() else { return Ok((rest, None)) };
         if matches!(self.header_rewrite, HeaderRewrite::Failed(_)) {
             // The message is refused: a map cannot be asked.
@@ -137,7 +137,7 @@ impl Connection {
             }
             Vec::new()
         };
-        Ok((rest, Some(CheckedMessage { results, quarantine, fields })))
+        Ok((rest, Some(Box::new(CheckedMessage { results, quarantine, fields }))))
     }
 
     fn report_results(&self, envelope: &Envelope, results: &SenderResults) {
