@@ -86,7 +86,7 @@ mod tests {
             ("From: a@example.org\r\nFROM: a@example.org\r\n", Err("there are several From fields")),
         ] {
             let author = MessageAuthor::of(&HeaderSection::read(header.as_bytes(), LineEnd::Crlf));
-            assert_eq!(author.domain().ok_or(author.fault()), expected, "{header}");
+            assert_eq!(author.domain().ok_or_else(|| author.fault()), expected, "{header}");
             assert_eq!(author.is_ambiguous(), expected.is_err_and(|why| why.contains("several")), "{header}");
         }
     }
