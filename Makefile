@@ -76,6 +76,7 @@ clients: setup tested ## Have every real client that is installed send to the se
 
 interop: setup tested ## Relay to and from every other mail server that is installed, and compare each octet
 	@$(WITHIN) 15 interop ./bench/interop/against-peers.py $(TESTED)/mailrace
+	@$(WITHIN) 3 milters ./bench/interop/against-milters.py $(TESTED)/mailrace
 
 oracle: setup ## Ask the real sendmail again what its recorded answers are (bench/oracle)
 	@$(WITHIN) 8 oracle ./bench/oracle/sendmail install || echo "oracle: sendmail is not asked again"

@@ -129,9 +129,9 @@ class NotHere(Exception):
 
 
 class Peer:
-    """Another server, in the mode `deliver` of bench/peers/peer."""
+    """Another server, in the mode `deliver` of bench/peers/peer; `milter`: the port of a filter that it asks."""
 
-    def __init__(self, name, work, relay_to, bare=False):
+    def __init__(self, name, work, relay_to, bare=False, milter=None):
         self.name = name
         self.box = work / f"box-{name}-{'bare' if bare else 'full'}"
         self.box.mkdir()
@@ -145,6 +145,7 @@ class Peer:
             "RELAY_TO": str(relay_to),
             "TLS": "" if bare else str(work / "tls"),
             "BARE": "yes" if bare else "",
+            "MILTER": "" if milter is None else str(milter),
             "SIZE_MAX": "500000" if bare else "10240000",
         }
         self.port = int(self.environment["PORT"])

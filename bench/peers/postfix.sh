@@ -80,6 +80,7 @@ smtpd_tls_security_level = may
 smtpd_tls_chain_files = $TLS/key, $TLS/certificate
 smtp_tls_security_level = may
 END
+    [ -z "${MILTER:-}" ] || printf 'smtpd_milters = inet:127.0.0.1:%s\nmilter_default_action = tempfail\n' "$MILTER"
     [ -z "${BARE:-}" ] || echo "smtpd_discard_ehlo_keywords = chunking, 8bitmime, smtputf8, dsn"
 }
 

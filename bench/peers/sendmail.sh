@@ -76,6 +76,7 @@ sendmail_smart_host() {
 
 sendmail_options() {
     echo "define(\`confMAX_MESSAGE_SIZE', \`$SIZE_MAX')dnl"
+    [ -z "${MILTER:-}" ] || echo "INPUT_MAIL_FILTER(\`probe', \`S=inet:$MILTER@127.0.0.1, F=T')dnl"
     [ -z "${BARE:-}" ] || echo "define(\`confPRIVACY_FLAGS', \`noreceipts')dnl"
     [ -n "${TLS:-}" ] || return 0
     install -m 600 "$TLS/key" "$dir/key"

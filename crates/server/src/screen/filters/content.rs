@@ -86,8 +86,8 @@ impl FilterContent {
     }
 }
 
-/// Ends lines with CR LF where a filter ended them with a bare CR or LF, which the next hop may take for the end of the
-/// message (RFC 5321 §2.3.8).
+/// Ends each line with CR LF, the last one too. The next hop may take a line that ends with a bare CR or LF for the end of
+/// the message (RFC 5321 §2.3.8).
 fn with_line_ends(body: Vec<u8>) -> Vec<u8> {
     let mut out = Vec::with_capacity(body.len());
     let mut octets = body.into_iter().peekable();
@@ -100,6 +100,9 @@ fn with_line_ends(body: Vec<u8>) -> Vec<u8> {
             b'\n' => out.extend_from_slice(b"\r\n"),
             octet => out.push(octet),
         }
+    }
+    if !out.is_empty() && !out.ends_with(b"\r\n") {
+        out.extend_from_slice(b"\r\n");
     }
     out
 }
@@ -141,7 +144,7 @@ mod tests {
     fn a_new_body_has_whole_line_ends() {
         let mut content = FilterContent::read(b"A: 1\r\n\r\nbody\r\n", 0, true);
         content.apply(&[], Some(b"one\ntwo\r\n\n.\nthree\r.\r\r\nend".to_vec()));
-        assert_eq!(content.body(), b"one\r\ntwo\r\n\r\n.\r\nthree\r\n.\r\n\r\nend");
+        assert_eq!(content.body(), b"one\r\ntwo\r\n\r\n.\r\nthree\r\n.\r\n\r\nend\r\n");
     }
 
     #[test]

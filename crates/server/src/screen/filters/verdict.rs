@@ -42,8 +42,16 @@ impl FilterVerdict {
         }
         for edit in &outcome.edits {
             match edit {
-                Edit::AddRecipient { address: text, .. } => self.copies.extend(address(text)),
-                Edit::DeleteRecipient { address: text } => self.removed.extend(address(text)),
+                Edit::AddRecipient { address: text, .. } => {
+                    let is_new = |added: &Address| self.copies.iter().all(|known| known.key() != added.key());
+                    self.copies.extend(address(text).filter(is_new));
+                }
+                Edit::DeleteRecipient { address: text } => {
+                    if let Some(gone) = address(text) {
+                        self.copies.retain(|known| known.key() != gone.key());
+                        self.removed.push(gone);
+                    }
+                }
                 Edit::ChangeSender { address: text, .. } => {
                     let path = match text.as_slice() {
                         b"" | b"<>" => Some(ReversePath::Null),
