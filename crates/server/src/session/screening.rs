@@ -335,7 +335,10 @@ impl Connection {
         for addresses in [added, redirects] {
             let mut resolved = self.resolved(routing, messages, 0, addresses).await?;
             let is_there = |added: &Recipient| {
-                messages.iter().flat_map(NewMessage::recipients).any(|(one, _)| one.address.key() == added.address.key())
+                messages
+                    .iter()
+                    .flat_map(NewMessage::recipients)
+                    .any(|(one, _)| one.address.key() == added.address.key())
             };
             resolved.retain(|(added, _)| !is_there(added));
             if let (Some(first), false) = (messages.first_mut(), resolved.is_empty()) {
