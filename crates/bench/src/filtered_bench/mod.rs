@@ -1,9 +1,9 @@
-//! What scanners cost: mail from a client through a server with SpamAssassin and ClamAV to one next hop.
+//! Measures the cost of scanners: mail from a client through a server with SpamAssassin and ClamAV to one next hop.
 //!
-//! The command `mailrace-bench filtered`: a client sends messages of up to 10 KB, a connection for each, for a set time;
-//! servers without filters, with scanners before the 250 and after it take turns. All contenders of a round ask fresh
-//! scanners of the same configuration ([`scanners`]). A collapse shows in the ratio of the last third of the time to
-//! the first ([`flow`]), a growing queue in the backlog.
+//! The command `mailrace-bench filtered`: a client sends messages of up to 10 KB, a connection for each, for a set
+//! time; servers without filters, with scanners before the 250 and after it take turns. All contenders of a round ask
+//! fresh scanners of the same configuration ([`scanners`]). A collapse shows in the ratio of the last third of the time
+//! to the first ([`flow`]), a growing queue in the backlog.
 //!
 //! Client, scanners, server and receiver share the machine. No figure makes it fail.
 

@@ -6,8 +6,8 @@
 
 use super::change::ChangeTotals;
 use super::delivery_control::{BounceError, Bounced, DeliveryControl, RecipientSelection};
+use super::recipient_status::RecipientStatus;
 use super::scan::FoundMessage;
-use super::selection::RecipientStatus;
 use mail::QueueId;
 use std::collections::{HashMap, HashSet};
 

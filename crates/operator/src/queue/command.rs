@@ -4,7 +4,8 @@
 
 use super::expression::Expression;
 use super::pattern::Pattern;
-use super::selection::{RecipientStatus, Selection};
+use super::recipient_status::RecipientStatus;
+use super::selection::Selection;
 use crate::answers::LineKind;
 use crate::answers::reply::shortened;
 use mail::QueueId;

@@ -3,8 +3,9 @@
 use super::change::ChangeBatcher;
 use super::command::Action;
 use super::delivery_control::DeliveryControl;
+use super::recipient_status::RecipientStatus;
 use super::scan::{FoundMessage, FoundRecipient, QueueScan, ScanResult};
-use super::selection::{RecipientStatus, Selection};
+use super::selection::Selection;
 use mail::QueueId;
 use spool::{Error, Hold, HoldKind, Spool, Status};
 use std::collections::{BTreeMap, HashSet};

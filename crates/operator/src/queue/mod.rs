@@ -24,6 +24,7 @@ mod delivery_control;
 mod ended_holds;
 mod expression;
 mod pattern;
+mod recipient_status;
 mod reroute;
 mod run;
 mod scan;
@@ -41,8 +42,9 @@ pub use delivery_control::{
 pub use ended_holds::{EndedHold, release_ended_holds};
 pub use expression::{Expression, ExpressionError, age};
 pub use pattern::{Pattern, PatternError};
+pub use recipient_status::RecipientStatus;
 pub use run::{COMMANDS_MAX, ChangeListener, QueueChange, QueueCommands};
-pub use selection::{RecipientStatus, Selection};
+pub use selection::Selection;
 
 #[cfg(test)]
 mod test_spool;

@@ -6,8 +6,8 @@
 
 use super::delivery_control::DeliveryControl;
 use super::expression::{EnvelopeFacts, Expression, QueueFacts};
-use super::selection::{RecipientStatus, Selection};
-use super::view::destination_text;
+use super::recipient_status::RecipientStatus;
+use super::selection::Selection;
 use bytes::Bytes;
 use mail::{Envelope, QueueId, Recipient};
 use schedule::Class;
@@ -251,7 +251,7 @@ struct EntryFacts<'a> {
 
 impl QueueFacts for EntryFacts<'_> {
     fn destination(&self) -> String {
-        destination_text(self.destination)
+        String::from_utf8_lossy(self.destination).into_owned()
     }
 
     fn host(&self) -> Option<String> {

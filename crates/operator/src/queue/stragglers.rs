@@ -7,8 +7,8 @@
 
 use super::command::GroupBy;
 use super::delivery_control::DeliveryControl;
+use super::recipient_status::RecipientStatus;
 use super::scan::{FoundMessage, FoundRecipient};
-use super::selection::RecipientStatus;
 use super::view::{QueueView, destination_text};
 use crate::answers::StragglerLine;
 use bytes::Bytes;

@@ -4,8 +4,8 @@
 //! is absent.
 
 use super::delivery_control::{DeliveryControl, DestinationState, WaitCause};
+use super::recipient_status::RecipientStatus;
 use super::scan::{EnvelopeSummary, FoundMessage, FoundRecipient};
-use super::selection::RecipientStatus;
 use crate::answers::{DestinationStatus, HoldLine, MessageLine, RecipientLine};
 use mail::header::{HeaderSection, LineEnd};
 use mail::{Client, QueueId};

@@ -1,4 +1,4 @@
-//! Sender authentication: iprev, SPF, DKIM, ARC and DMARC of a message, and the field Authentication-Results about them.
+//! Sender authentication: iprev, SPF, DKIM, ARC and DMARC of a message, and the field Authentication-Results on them.
 //!
 //! The checks are functions of the crate `filter` that return the questions they have; here the resolver of the server
 //! answers them. [`SenderCheckTask`] checks a message of a session: SPF while the content arrives, signatures and DMARC

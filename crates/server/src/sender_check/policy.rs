@@ -21,7 +21,7 @@ use mail::{Reply, ReplyCode};
 /// The most characters of a name of strangers in a reply.
 const NAME_CHARS_MAX: usize = 100;
 
-/// What becomes of a message that failed, the mildest first.
+/// The effect of the policy on a message that failed, the mildest first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum SenderVerdict {
     /// It gets a field that names the failure.
@@ -68,11 +68,11 @@ pub(crate) fn sender_decision(
     if !is_refused && settings.temperror == SenderTempError::Defer && results.is_open() {
         return Some(deferral(results));
     }
-    worst.and_then(Failure::decision)
+    worst.and_then(PolicyFailure::decision)
 }
 
 /// A failure, and the effect that the configuration gives it.
-struct Failure {
+struct PolicyFailure {
     effect: SenderFailure,
     by: &'static str,
     key: &'static str,
@@ -80,7 +80,7 @@ struct Failure {
     reply: String,
 }
 
-impl Failure {
+impl PolicyFailure {
     fn decision(self) -> Option<SenderDecision> {
         let Self { effect, by, key, failure, reply: text } = self;
         let verdict = match effect {
@@ -93,7 +93,7 @@ impl Failure {
     }
 }
 
-fn dmarc_failure(results: &SenderResults, listen: &Listen) -> Option<Failure> {
+fn dmarc_failure(results: &SenderResults, listen: &Listen) -> Option<PolicyFailure> {
     let dmarc = results.dmarc.as_ref().filter(|dmarc| dmarc.code == DmarcCode::Fail)?;
     let (effect, key) = match dmarc.policy {
         DmarcPolicy::Reject => (listen.dmarc_reject, "listen.dmarc_reject"),
@@ -101,7 +101,7 @@ fn dmarc_failure(results: &SenderResults, listen: &Listen) -> Option<Failure> {
         DmarcPolicy::None => return None,
     };
     let (author, policy) = (name(results.author.domain().unwrap_or_default()), dmarc.policy.name());
-    Some(Failure {
+    Some(PolicyFailure {
         effect,
         by: "dmarc",
         key,
@@ -111,7 +111,7 @@ fn dmarc_failure(results: &SenderResults, listen: &Listen) -> Option<Failure> {
 }
 
 // RFC 7372 §3.2
-fn spf_failure(results: &SenderResults, listen: &Listen) -> Option<Failure> {
+fn spf_failure(results: &SenderResults, listen: &Listen) -> Option<PolicyFailure> {
     let spf = results.spf.as_ref().filter(|spf| spf.code == SpfCode::Fail)?;
     // RFC 9989 §5.4: an aligned signature vouches for mail that others have forwarded
     let of_dmarc = results.dmarc.as_ref().map(|dmarc| dmarc.code);
@@ -119,7 +119,7 @@ fn spf_failure(results: &SenderResults, listen: &Listen) -> Option<Failure> {
         return None;
     }
     let (domain, client) = (name(&spf.domain), client(results));
-    Some(Failure {
+    Some(PolicyFailure {
         effect: listen.spf_fail,
         by: "spf",
         key: "listen.spf_fail",
@@ -129,10 +129,10 @@ fn spf_failure(results: &SenderResults, listen: &Listen) -> Option<Failure> {
 }
 
 // RFC 7372 §3.3
-fn iprev_failure(results: &SenderResults, listen: &Listen) -> Option<Failure> {
+fn iprev_failure(results: &SenderResults, listen: &Listen) -> Option<PolicyFailure> {
     let code = results.iprev.filter(|code| matches!(code, IprevCode::Fail | IprevCode::PermError))?;
     let client = client(results);
-    Some(Failure {
+    Some(PolicyFailure {
         effect: listen.iprev_fail,
         by: "iprev",
         key: "listen.iprev_fail",

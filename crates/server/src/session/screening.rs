@@ -432,7 +432,8 @@ impl Connection {
     }
 }
 
-/// Returns why a message is held, if the decision holds it. `keep_until`: the end of a quarantine, in seconds since 1970.
+/// Returns why a message is held, if the decision holds it. `keep_until`: the end of a quarantine, in seconds since
+/// 1970.
 fn hold_of(ScreenDecision { by, place, action }: &ScreenDecision, keep_until: u32) -> Option<Hold> {
     match action {
         Final::Hold => Some(Hold::new(HoldKind::Rule, by, place)),

@@ -5,7 +5,6 @@
 //! own users and programs is not checked.
 
 use super::Connection;
-use super::answers::reply;
 use super::header_rewrite::HeaderRewrite;
 use crate::active_config::ActiveConfig;
 use crate::intake::TransactionContent;
@@ -16,7 +15,7 @@ use crate::sender_check::{
 use filter::auth_results::{self, with_results};
 use filter::{Final, Keeper};
 use mail::header::{HeaderSection, LineEnd};
-use mail::{Client, Envelope, ReplyClass, ReversePath};
+use mail::{Client, Envelope, Reply, ReplyClass, ReplyCode, ReversePath};
 use observe::{Event, ScreenVerdict};
 use os::clock;
 use smtp::server::Verdict;
@@ -132,7 +131,11 @@ impl Connection {
             content.push(&self.context.message_store, &rest).await;
             if !content.edit_header(edit) {
                 // Forged fields may stand in the part that is in the spool.
-                let refusal = reply(554, "5.6.0 Header section too large for the results of sender authentication");
+                let refusal = Reply::new(
+                    ReplyCode::of(554),
+                    None,
+                    "5.6.0 Header section too large for the results of sender authentication",
+                );
                 return Err(vec![Verdict::Refuse(refusal); self.verdicts_due()]);
             }
             Vec::new()

@@ -86,8 +86,8 @@ impl FilterContent {
     }
 }
 
-/// Ends each line with CR LF, the last one too. The next hop may take a line that ends with a bare CR or LF for the end of
-/// the message (RFC 5321 §2.3.8).
+/// Ends each line with CR LF, the last one too. The next hop may take a line that ends with a bare CR or LF for the end
+/// of the message (RFC 5321 §2.3.8).
 fn with_line_ends(body: Vec<u8>) -> Vec<u8> {
     let mut out = Vec::with_capacity(body.len());
     let mut octets = body.into_iter().peekable();

@@ -60,8 +60,8 @@ impl PooledFilter {
         }
     }
 
-    /// Returns a connection on which the time with a message begins: an idle one if `may_reuse` and there is one, else a
-    /// new one.
+    /// Returns a connection on which the time with a message begins: an idle one if `may_reuse` and there is one, else
+    /// a new one.
     ///
     /// # Errors
     /// As [`FilterConnection::open`].
