@@ -19,7 +19,7 @@ use crate::milter::{
 use crate::mime::{DamageSet, walk};
 use crate::policy::{PolicyAction, PolicyReplyReader};
 use crate::scanner::spamd::SpamdMethod;
-use crate::scanner::{Response, as_milter_edits, clamd, rspamd, spamd};
+use crate::scanner::{Response, ScanAction, as_milter_edits, clamd, rspamd, spamd};
 use crate::spf::{self, SpfRequest};
 use crate::{Limits, Message, Recipient, RuleSet, header_text};
 
@@ -151,7 +151,9 @@ pub fn policy_replies(data: &[u8]) {
 pub fn scanner_replies(data: &[u8]) {
     if let Ok(Some(reply)) = clamd::ClamdReplyReader::default().push(data, true) {
         let found = clamd::read_scan(&reply);
-        assert!(found.is_ok_and(|result| result.score.is_none()) || !reply.ends_with(": OK"));
+        let passes = found.as_ref().is_ok_and(|result| result.action == ScanAction::Pass);
+        assert_eq!(passes, reply == "stream: OK", "{reply:?}");
+        assert!(found.is_ok_and(|result| result.score.is_none()) || !passes);
     }
     let mut results = Vec::new();
     if let Ok(Some(response)) = spamd::response_reader().push(data, true) {

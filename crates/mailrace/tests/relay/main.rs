@@ -24,6 +24,7 @@ mod operator;
 mod outside;
 mod poison;
 mod readers;
+mod refused;
 mod report;
 mod reroute;
 mod restart;

@@ -105,14 +105,22 @@ fn target(
     if let Some(hosts) = local::mailbox_server(config).filter(|_| destination == b"local:") {
         return Ok(DestinationTarget::Hosts(hosts, ConnectionOptions::default()));
     }
-    if let Some(target) = rerouted_target(destination) {
-        return Ok(target);
+    let read = Destination::parse(destination);
+    match &read {
+        // A recipient that was refused goes to no host, also where all mail goes to smart hosts.
+        Ok(Destination { to: To::Error { status, text }, .. }) => return Err(refused(*status, text)),
+        Ok(read) if read.is_rerouted => {
+            if let Some(target) = rerouted_target(read) {
+                return Ok(target);
+            }
+        }
+        _ => {}
     }
     let smart = (!config.route.smart_host.is_empty()).then(|| smart_hosts::hosts(&config.route));
     if let Some(hosts) = smart.clone().filter(|_| routing.is_plain()) {
         return Ok(DestinationTarget::Hosts(hosts, ConnectionOptions::default()));
     }
-    let Ok(read) = Destination::parse(destination) else {
+    let Ok(read) = read else {
         // A name that was cut is that of a long list of smart hosts.
         return match (smart, smart_hosts::is_list(destination)) {
             (Some(hosts), true) => Ok(DestinationTarget::Hosts(hosts, ConnectionOptions::default())),
@@ -133,24 +141,27 @@ fn target(
             Err(_) => Err(NoTarget::NoHosts(no_host(destination))),
         },
         To::Domain(domain) => domain_target(routing, ask, destination, &domain, own),
-        To::Error { status, text } => {
-            let permanent = status.outcome() == Outcome::Permanent;
-            Err(NoTarget::NoHosts(NoHosts { permanent, status, text: text.into(), is_ours: false }))
-        }
+        To::Error { status, text } => Err(refused(status, &text)),
         To::Local | To::Program { .. } | To::File { .. } => Err(NoTarget::NoHosts(no_host(destination))),
     }
 }
 
 /// Returns where mail goes that an operator sent elsewhere: neither maps nor smart hosts change that.
-fn rerouted_target(destination: &[u8]) -> Option<DestinationTarget> {
-    let read = Destination::parse(destination).ok().filter(|read| read.is_rerouted)?;
-    let own = ConnectionOptions { source4: read.source4, source6: read.source6, hello: read.hello, group: read.group };
-    match read.to {
-        To::Hosts(hosts) => Some(DestinationTarget::Hosts(hosts, own)),
+fn rerouted_target(read: &Destination) -> Option<DestinationTarget> {
+    let Destination { source4, source6, hello, group, .. } = read.clone();
+    let own = ConnectionOptions { source4, source6, hello, group };
+    match &read.to {
+        To::Hosts(hosts) => Some(DestinationTarget::Hosts(hosts.clone(), own)),
         To::Literal(literal) => Some(DestinationTarget::Literal(Domain::parse(literal.as_bytes()).ok()?, own)),
-        To::Domain(domain) => Some(DestinationTarget::Mx(DomainName::new(&domain).ok()?, own)),
+        To::Domain(domain) => Some(DestinationTarget::Mx(DomainName::new(domain).ok()?, own)),
         To::Local | To::Program { .. } | To::File { .. } | To::Error { .. } => None,
     }
+}
+
+/// Makes the error of a recipient that was refused with this code and text.
+fn refused(status: EnhancedCode, text: &str) -> NoTarget {
+    let permanent = status.outcome() == Outcome::Permanent;
+    NoTarget::NoHosts(NoHosts { permanent, status, text: text.to_owned(), is_ours: false })
 }
 
 /// Finds the way of mail for a domain: its mailertable entry, the smart hosts or its MX hosts.
