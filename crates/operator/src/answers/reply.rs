@@ -183,10 +183,25 @@ pub(crate) fn shortened(word: &str) -> String {
     word.chars().take(60).collect()
 }
 
+/// Returns the beginning of a value of a request as JSON, for an error that repeats it. JSON leaves some control
+/// characters as they are; the error does not repeat these.
+pub(crate) fn shortened_json(value: &Value) -> String {
+    let visible = |letter: char| if letter.is_control() { char::REPLACEMENT_CHARACTER } else { letter };
+    shortened(&value.to_string()).chars().map(visible).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn repeated_words_have_no_control_characters() {
+        let value = json!("a\u{7f}\u{9b}b");
+        assert!(value.to_string().chars().any(char::is_control));
+        assert_eq!(shortened_json(&value), "\"a\u{fffd}\u{fffd}b\"");
+        assert_eq!(shortened(&"x".repeat(90)).len(), 60);
+    }
 
     #[test]
     fn answers_are_lines() {

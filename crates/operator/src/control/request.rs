@@ -3,7 +3,7 @@
 //! Only a known command with its own fields is one: a misspelt field must not be taken for its absence. A refusal names
 //! the column of the fault, because people write these lines by hand too.
 
-use crate::answers::reply::shortened;
+use crate::answers::reply::{shortened, shortened_json};
 use crate::queue;
 use serde_json::{Map, Value};
 use std::fmt;
@@ -102,7 +102,7 @@ impl Request {
         let command = match fields.remove("command") {
             Some(Value::String(command)) => command,
             Some(other) => {
-                return Err(RequestError(format!("\"command\" is {}, not a string", shortened(&other.to_string()))));
+                return Err(RequestError(format!("\"command\" is {}, not a string", shortened_json(&other))));
             }
             None => return Err(RequestError("there is no field \"command\"".to_owned())),
         };

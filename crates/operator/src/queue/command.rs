@@ -7,7 +7,7 @@ use super::pattern::Pattern;
 use super::recipient_status::RecipientStatus;
 use super::selection::Selection;
 use crate::answers::LineKind;
-use crate::answers::reply::shortened;
+use crate::answers::reply::{shortened, shortened_json};
 use mail::QueueId;
 use serde_json::{Map, Value, json};
 use std::time::Duration;
@@ -337,7 +337,7 @@ impl Fields {
     ) -> Result<Option<T>, String> {
         let Some(value) = self.0.remove(name) else { return Ok(None) };
         let found = read(&value);
-        found.map(Some).ok_or_else(|| format!("{name:?} is {}, not {wanted}", shortened(&value.to_string())))
+        found.map(Some).ok_or_else(|| format!("{name:?} is {}, not {wanted}", shortened_json(&value)))
     }
 
     fn text(&mut self, name: &str) -> Result<Option<String>, String> {
@@ -377,7 +377,7 @@ impl Fields {
         let read = |value: &Value| value.as_str().and_then(|text| text.parse().ok());
         let mut ids = Vec::with_capacity(list.len());
         for value in &list {
-            ids.push(read(value).ok_or_else(|| format!("\"ids\": {} is no queue id", shortened(&value.to_string())))?);
+            ids.push(read(value).ok_or_else(|| format!("\"ids\": {} is no queue id", shortened_json(value)))?);
         }
         Ok(ids)
     }
