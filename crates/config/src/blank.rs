@@ -3,10 +3,10 @@
 use super::{
     Accept, AccessRules, Acknowledge, AddressFamily, Auth, BadLine, Config, Control, CopyDsn, DelayChecks, Delivery,
     DeliveryMode, DestinationRule, Dkim, DkimKey, Dns, DnsOverride, Dnsbl, DnsblList, Filter, FilterFailure,
-    FilterKind, FilterStage, Generics, Ldap, LdapDetail, LdapReferrals, Listen, ListenProtocol, ListenTls, Local, Log,
-    LogFormat, LogPath, Mailbox, Mailq, MapSource, Maps, Message, Precedence, Quarantine, Rate, Relay, RelayDomain,
-    Route, RouteProtocol, RouteRule, RouteTls, RuleAcknowledge, RuleAt, Screen, Server, Smtp, Spool, Sqlite, Submit,
-    Tls, Unknown,
+    FilterKind, FilterReject, FilterStage, Generics, Ldap, LdapDetail, LdapReferrals, Listen, ListenProtocol,
+    ListenTls, Local, Log, LogFormat, LogPath, Mailbox, Mailq, MapSource, Maps, Message, Precedence, Quarantine, Rate,
+    Relay, RelayDomain, Route, RouteProtocol, RouteRule, RouteTls, RuleAcknowledge, RuleAt, Screen, Server, Smtp,
+    Spool, Sqlite, Submit, Tls, Unknown,
 };
 use mail::DomainName;
 use smtp::server::{BareNewline, Forgiving};
@@ -108,7 +108,13 @@ pub(super) fn config(n: u8) -> Config {
         },
         control: Control { path: PathBuf::from(&text), mailq: if n == 1 { Mailq::Everyone } else { Mailq::Operators } },
         submit: submit(n),
-        screen: Screen { rules: vec![PathBuf::from(&text); n.into()], body_bytes_max: n.into() },
+        screen: Screen {
+            rules: vec![PathBuf::from(&text); n.into()],
+            body_bytes_max: n.into(),
+            workers: n.into(),
+            backlog_max: n.into(),
+            backlog_bytes_max: n.into(),
+        },
         filters: Vec::new(),
         quarantine: Quarantine { keep: time },
     }
@@ -122,6 +128,7 @@ pub(super) fn filter() -> Filter {
         address: String::new(),
         when: FilterStage::Before250,
         on_failure: FilterFailure::Defer,
+        on_reject: FilterReject::Quarantine,
         timeout: Duration::ZERO,
         total_timeout: Duration::ZERO,
         size_max: 0,

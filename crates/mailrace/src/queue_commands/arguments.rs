@@ -35,7 +35,7 @@ pub(crate) enum QueueCommand {
     Hold(HoldArguments),
     /// Let what is held wait for delivery again
     #[command(after_help = super::HELP)]
-    Release(ChangeArguments),
+    Release(ReleaseArguments),
     /// Take out of the queue for good; senders are not told
     #[command(after_help = super::HELP)]
     Delete(ChangeArguments),
@@ -126,6 +126,15 @@ pub(crate) struct HoldArguments {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct ReleaseArguments {
+    #[command(flatten)]
+    change: ChangeArguments,
+    /// Deliver also mail that its filters have not judged
+    #[arg(long)]
+    unscreened: bool,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct BounceArguments {
     #[command(flatten)]
     change: ChangeArguments,
@@ -206,7 +215,13 @@ impl QueueCommand {
                     orders
                 }))
             }
-            Self::Release(arguments) => arguments.into_orders(Action::Release),
+            Self::Release(ReleaseArguments { change, unscreened }) => {
+                let orders = change.into_orders(Action::Release)?;
+                Ok(orders.map(|mut orders| {
+                    orders.command.unscreened = unscreened;
+                    orders
+                }))
+            }
             Self::Delete(arguments) => arguments.into_orders(Action::Delete),
             Self::Bounce(BounceArguments { change, reason }) => {
                 let orders = change.into_orders(Action::Bounce)?;

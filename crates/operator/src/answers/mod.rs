@@ -22,8 +22,8 @@ pub use refusal::{ProblemLine, RefusalLine};
 pub use reload::ReloadAnswer;
 pub use status::{
     AcceptedMessages, ClockStatus, ConnectionCounts, DeliveryConnections, DeliveryCounts, ExpansionCounts, FailingLog,
-    FilterStatus, LogStatus, LoginOverLimit, PickupStatus, QueueStatus, RefusedRecipients, ScreenCounts, SpoolStatus,
-    StatusAnswer, StopStatus,
+    FilterQueueStatus, FilterStatus, LogStatus, LoginOverLimit, PickupStatus, QueueStatus, RefusedRecipients,
+    ScreenCounts, ScreenQueueStatus, SpoolStatus, StatusAnswer, StopStatus,
 };
 
 use serde::Serialize;

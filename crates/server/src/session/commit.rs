@@ -132,7 +132,7 @@ impl Connection {
             Some(why) => Err(why),
             None => self.outgoing(envelope, &mut content, class, judged).await,
         };
-        let (messages, turn) = match outgoing {
+        let (mut messages, turn) = match outgoing {
             Ok(outgoing) => outgoing,
             Err(why) => {
                 content.abandon(&self.context.message_store);
@@ -146,6 +146,15 @@ impl Connection {
             self.report_discarded(envelope, sort.precedence, is_ruled);
             return Verdict::AcceptWith(accepted(&id.to_string()));
         }
+        let waiting = match self.wait_for_filters(&mut messages, judged) {
+            Ok(waiting) => waiting,
+            Err(limit) => {
+                content.abandon(&self.context.message_store);
+                self.report_limit(limit.name());
+                let refusal = reply(451, "4.3.2 Too much mail waits to be checked, try again later");
+                return self.refuse_message(Verdict::Refuse(refusal));
+            }
+        };
         let judged_away: Vec<Address> = judged.map(|judged| judged.discarded(&messages)).unwrap_or_default();
         let stored = match self.store(content, messages, rest, class, (how, judged)).await {
             Ok(stored) => stored,
@@ -158,6 +167,10 @@ impl Connection {
         self.context.record_discarded(id, dropped.iter().chain(&judged_away));
         if let Some(stored) = stored {
             self.enqueue(stored).await;
+        }
+        if let Some(waiting) = waiting {
+            waiting.begin();
+            self.slow_down_for_filters().await;
         }
         // The messages take memory up to here.
         drop(turn);
@@ -262,6 +275,7 @@ impl Connection {
                 && content.is_small()
                 && only.encoded.len() <= MEMBERS_AT_ONCE
                 && only.kind == MessageProperties::default()
+                && only.held.is_none()
                 && !live.queues_only()
                 && self.context.message_store.pressure() == Pressure::None
                 && uncommitted::may_be_early(&only.envelope);

@@ -177,8 +177,9 @@ fn queue_event(change: &queue::QueueChange<'_>) -> Event<'static> {
             let recipients = u64::try_from(recipients).unwrap_or(u64::MAX);
             Event::QueueCommand { id: Some(id), what: action.name(), messages: 1, recipients, uid }
         }
-        queue::QueueChange::Ended { action, messages, recipients, uid } => {
-            Event::QueueCommand { id: None, what: action.name(), messages, recipients, uid }
+        queue::QueueChange::Ended { action, messages, recipients, is_unscreened, uid } => {
+            let what = if is_unscreened { "release --unscreened" } else { action.name() };
+            Event::QueueCommand { id: None, what, messages, recipients, uid }
         }
     }
 }

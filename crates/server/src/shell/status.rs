@@ -8,12 +8,13 @@ use crate::dispatch::Dispatch;
 use crate::log::LogError;
 use crate::screen::Screen;
 use crate::screen::filters::{PoolCounts, PooledFilter};
+use crate::screen_queue::{BacklogView, ChainView};
 use observe::counters::{Counter, Outcome, Temporary};
 use observe::{Ruleset, ScreenVerdict};
 use operator::answers::{
-    AcceptedMessages, ClockStatus, ConnectionCounts, DeliveryConnections, DeliveryCounts, FailingLog, FilterStatus,
-    LogStatus, LoginOverLimit, PickupStatus, QueueStatus, RefusedRecipients, ScreenCounts, SpoolStatus, StatusAnswer,
-    StopStatus,
+    AcceptedMessages, ClockStatus, ConnectionCounts, DeliveryConnections, DeliveryCounts, FailingLog,
+    FilterQueueStatus, FilterStatus, LogStatus, LoginOverLimit, PickupStatus, QueueStatus, RefusedRecipients,
+    ScreenCounts, ScreenQueueStatus, SpoolStatus, StatusAnswer, StopStatus,
 };
 use os::{clock, machine};
 use spool::Statistics;
@@ -55,6 +56,7 @@ impl Server {
             recipients: RefusedRecipients { refused: refused_at_rcpt(Temporary::Yes) + refused_at_rcpt(Temporary::No) },
             screen: self.screened(),
             filters: filters(live.screen.as_deref()),
+            screen_queue: self.screen_queue(),
             logins_over: self.logins_over(),
             deliveries: self
                 .outbound
@@ -87,6 +89,28 @@ impl Server {
             reroute: count(ScreenVerdict::Reroute),
             not_judged: count(ScreenVerdict::NotJudged),
         }
+    }
+
+    /// Describes the messages that wait for filters.
+    fn screen_queue(&self) -> Option<ScreenQueueStatus> {
+        let BacklogView { messages, bytes, delay, chains } = self.inbound.screen_queue.as_ref()?.view();
+        let live = self.context.live.load();
+        let now = self.context.unix_now();
+        let chain = |chain: ChainView| FilterQueueStatus {
+            filters: chain.filters.to_string(),
+            messages: u64::try_from(chain.messages).unwrap_or(u64::MAX),
+            running: u64::try_from(chain.running).unwrap_or(u64::MAX),
+            retry_in: chain.error.as_ref().map(|_| chain.paused_until.saturating_sub(now).as_secs()),
+            failing: chain.error.map(|error| error.to_string()),
+        };
+        Some(ScreenQueueStatus {
+            messages,
+            messages_max: live.config.screen.backlog_max,
+            bytes,
+            bytes_max: live.config.screen.backlog_bytes_max,
+            delay_ms: u64::try_from(delay.as_millis()).unwrap_or(u64::MAX),
+            filters: chains.into_iter().map(chain).collect(),
+        })
     }
 
     /// Describes the clocks if the machine's is implausible.
