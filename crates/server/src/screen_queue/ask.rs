@@ -70,5 +70,6 @@ fn facts(queue: &ScreenQueue, message: &WaitingMessage) -> FilterFacts {
         recipients: envelope.recipients.iter().map(|one| one.address.to_string()).collect(),
         size: message.size,
         version: env!("CARGO_PKG_VERSION"),
+        ..FilterFacts::default()
     }
 }
