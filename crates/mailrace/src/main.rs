@@ -27,6 +27,7 @@ mod serve;
 mod sim_command;
 mod sink;
 mod spool_commands;
+mod stats_command;
 mod storm;
 mod terminal_text;
 
@@ -98,6 +99,9 @@ enum Command {
     /// Make keys for DKIM signatures, print their DNS records, and compare these with the DNS
     #[command(subcommand, after_help = dkim_command::HELP)]
     Dkim(dkim_command::DkimCommand),
+    /// Count mail by time, host and recipient: from logs of mailrace, sendmail and Postfix, or of the running server
+    #[command(subcommand, after_help = stats_command::HELP)]
+    Stats(stats_command::StatsCommand),
     /// Take mail and forget it, to measure and to try senders
     #[command(after_help = sink::HELP)]
     Sink(sink::SinkArguments),
@@ -153,6 +157,7 @@ fn main() -> ExitCode {
         Command::Why(arguments) => queue_commands::why::run(&arguments),
         Command::Quarantine(command) => queue_commands::run_quarantine(command),
         Command::Spool(command) => spool_commands::run(command),
+        Command::Stats(command) => stats_command::run(command),
         Command::Auth(command) => auth_commands::run(command),
         Command::Reason(arguments) => reason::run(&arguments),
         Command::Route(arguments) => route_command::run(&arguments),
