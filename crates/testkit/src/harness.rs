@@ -260,6 +260,14 @@ impl Server {
         }
     }
 
+    /// Returns whether a line of the log with `part` in it has come, behind the one that was found last.
+    pub fn has_logged(&mut self, part: &str) -> bool {
+        self.log.extend(self.stdout.try_iter());
+        let at = self.log.iter().skip(self.found).position(|line| line.contains(part));
+        self.found += at.map_or(0, |at| at + 1);
+        at.is_some()
+    }
+
     /// Passes over all lines of the log that have come so far.
     pub fn pass_over(&mut self) {
         self.log.extend(self.stdout.try_iter());
