@@ -7,7 +7,7 @@ use super::text::next_attempt;
 use super::without_server;
 use crate::control_client::{Control, ControlTarget};
 use crate::exit::{Exit, Failure};
-use crate::output::{Output, age, count, short_bytes};
+use crate::output::{Output, age, bytes, count};
 use crate::terminal_text::plain;
 use clap::Args;
 use mail::QueueId;
@@ -182,7 +182,7 @@ impl Cause<'_> {
             None => "from an unknown sender".to_owned(),
         };
         let to = recipient.to.as_deref().unwrap_or("?");
-        let size = message.size.map(|size| format!(", {}", short_bytes(size))).unwrap_or_default();
+        let size = message.size.map(|size| format!(", {}", bytes(size))).unwrap_or_default();
         let mut sentences = vec![format!(
             "{} for <{to}> ({from}{size}) {}, {} after it came.",
             message.id,
@@ -299,14 +299,17 @@ impl Cause<'_> {
             _ => {
                 let now = self.message.arrived + self.message.age;
                 let next = next_attempt(self.recipient, now);
+                let is_down = self.status().is_some_and(|status| status.down.is_some());
                 let next = match (next.strip_prefix("next in "), next.as_str()) {
-                    (Some(time), _) => format!("Its next attempt is in {time}"),
-                    (None, "new") => "It is new and was not released yet".to_owned(),
-                    (None, other) => format!("It is tried again: {other}"),
+                    // Said with the destination.
+                    _ if is_down => String::new(),
+                    (Some(time), _) => format!("Its next attempt is in {time}. "),
+                    (None, "new") => "It is new and was not released yet. ".to_owned(),
+                    (None, other) => format!("It is tried again: {other}. "),
                 };
                 let end = self.places.key("delivery.give_up_after");
                 format!(
-                    "{next}; at the age of {end}, it fails and its sender gets a report. \"mailrace queue retry {id}\" \
+                    "{next}At the age of {end}, it fails and its sender gets a report. \"mailrace queue retry {id}\" \
                      tries it now."
                 )
             }
