@@ -60,15 +60,20 @@ fn status(server: &Server) -> String {
     line.unwrap_or_else(|| panic!("{text}")).to_owned()
 }
 
-#[test]
-fn sessions_share_a_connection_to_a_policy_server() {
-    let (address, connections) = counting(|_, mut stream| {
+/// Starts a policy server that keeps its connections.
+fn lasting() -> (SocketAddr, Arc<AtomicUsize>) {
+    counting(|_, mut stream| {
         let mut reader = BufReader::new(stream.try_clone()?);
         while request(&mut reader).is_some() {
             stream.write_all(b"action=DUNNO\n\n")?;
         }
         Ok(())
-    });
+    })
+}
+
+#[test]
+fn sessions_share_a_connection_to_a_policy_server() {
+    let (address, connections) = lasting();
     let hop = Hop::good();
     let server = filtered(&hop, &[("grey", policy(address, ", idle_time = \"1s\""))]).start();
     for _ in 0..5 {
@@ -88,13 +93,7 @@ fn sessions_share_a_connection_to_a_policy_server() {
 
 #[test]
 fn no_connection_stays_open_where_none_may() {
-    let (address, connections) = counting(|_, mut stream| {
-        let mut reader = BufReader::new(stream.try_clone()?);
-        while request(&mut reader).is_some() {
-            stream.write_all(b"action=DUNNO\n\n")?;
-        }
-        Ok(())
-    });
+    let (address, connections) = lasting();
     let hop = Hop::good();
     let server = filtered(&hop, &[("grey", policy(address, ", idle_max = 0"))]).start();
     for _ in 0..3 {
