@@ -38,9 +38,14 @@ enum Where {
 /// The part of a frame's content that is needed later.
 #[derive(Debug)]
 pub(crate) enum Content {
-    /// A message with its content: both go to the cache. Messages that are stored all or none share a cell; `None` is
-    /// the cell of the batch.
-    Message { envelope: Bytes, content: Bytes, cell: Option<Arc<Cell>> },
+    /// A message with its content. Messages that are stored all or none share a cell; `None` is the cell of the batch.
+    Message {
+        envelope: Bytes,
+        content: Bytes,
+        cell: Option<Arc<Cell>>,
+        /// No attempt follows at once: nothing of it goes to the cache.
+        waits: bool,
+    },
     /// A message in chunks; the committer fills in the chunk list.
     Reference {
         envelope: Bytes,
@@ -51,6 +56,8 @@ pub(crate) enum Content {
         list: Option<ChunkList>,
         /// Its own result: it fails if one of its chunks did. Messages that are stored all or none share it.
         cell: Arc<Cell>,
+        /// No attempt follows at once: the cache forgets its chunks.
+        waits: bool,
     },
     /// A piece of a large body.
     Chunk { number: u32 },

@@ -342,6 +342,8 @@ impl Committer {
         for item in &mut taken.batch.items {
             let id = item.header.id;
             match std::mem::replace(&mut item.content, Content::Other) {
+                Content::Message { waits: true, .. } => {}
+                Content::Reference { waits: true, .. } => cache.remove(id),
                 Content::Message { envelope, content, .. } => cache.put(id, envelope, content),
                 Content::Reference { envelope, header, chunks, .. } => cache.complete(id, chunks, envelope, header),
                 Content::Chunk { number } => {

@@ -306,15 +306,16 @@ impl Shard {
             return Err(too_large(bytes));
         }
         let mut header = FrameHeader::over(kind, 0, id, &envelope, &second).ok_or_else(|| too_large(bytes))?;
+        let waits = message.waits;
         let content = match &message.body {
             NewBody::Whole { content, .. } => {
-                Content::Message { envelope: envelope.clone(), content: content.clone(), cell: cell.cloned() }
+                Content::Message { envelope: envelope.clone(), content: content.clone(), cell: cell.cloned(), waits }
             }
             NewBody::Chunks { header: section, count, bytes } => {
                 header.lengths.1 = u32::try_from(second.len() + list).unwrap_or(u32::MAX);
                 let cell = cell.cloned().unwrap_or_default();
                 let (envelope, section) = (envelope.clone(), section.clone());
-                Content::Reference { envelope, header: section, chunks: *count, bytes: *bytes, list: None, cell }
+                Content::Reference { envelope, header: section, chunks: *count, bytes: *bytes, list: None, cell, waits }
             }
         };
         let footer_bytes = FooterBuilder::message_bytes(message.recipients.len(), names, list);

@@ -32,13 +32,15 @@ pub struct NewMessage<'a> {
     pub state: State,
     /// Why its recipients are held, if they begin held.
     pub hold: Option<&'a Hold>,
+    /// No attempt follows at once: the message takes no room among those that are kept in memory for one.
+    pub waits: bool,
 }
 
 impl<'a> NewMessage<'a> {
     /// A message whose recipients wait, without a class, in segments for ordinary messages.
     #[must_use]
     pub fn new(id: QueueId, head: &'a [u8], recipients: &'a [NewRecipient<'a>], body: NewBody) -> Self {
-        Self { id, head, recipients, body, reserved: false, state: State::default(), hold: None }
+        Self { id, head, recipients, body, reserved: false, state: State::default(), hold: None, waits: false }
     }
 }
 

@@ -172,7 +172,7 @@ pub(crate) async fn commit(
 ) -> Result<StoredTransaction, Error> {
     let message_store = &context.message_store;
     let bytes = messages.first().map_or(0, |(_, content)| content.bytes);
-    let stored = store_all(message_store, &messages, origin).await;
+    let stored = store_all(message_store, &messages, (origin, context.live.load().queues_only())).await;
     if let Err((error, stored_from)) = stored {
         messages.iter().take(stored_from).for_each(|(_, content)| content.abandon(message_store));
         let stored: Vec<NewMessage> = messages.into_iter().skip(stored_from).map(|(message, _)| message).collect();
@@ -185,11 +185,11 @@ pub(crate) async fn commit(
 }
 
 /// Stores all messages: in one batch, or one after another if they are too large for that, the first of them last. On
-/// an error also returns from which position on messages are stored.
+/// an error also returns from which position on messages are stored. `queues_only`: no message is attempted at once.
 pub(super) async fn store_all(
     message_store: &MessageStore,
     messages: &[(NewMessage, FinishedContent)],
-    origin: Origin,
+    (origin, queues_only): (Origin, bool),
 ) -> Result<(), (Error, usize)> {
     let spool = match message_store {
         MessageStore::Spool { spool, .. } => spool,
@@ -208,7 +208,8 @@ pub(super) async fn store_all(
             let by_kind = || message.kind.hold.as_ref().map(|why| Hold::new(origin.hold_kind(), &why.by, &why.text));
             let hold = message.held.clone().or_else(by_kind);
             let reserved = origin == Origin::Report;
-            FramedMessage { first: content.first, encoded, body, state: message.first, hold, reserved }
+            let waits = queues_only || !message.is_due() || message.first.due > 0;
+            FramedMessage { first: content.first, encoded, body, state: message.first, hold, reserved, waits }
         })
         .collect();
     match append_together(spool, &framed).await {
@@ -316,20 +317,22 @@ pub(super) struct FramedMessage {
     hold: Option<Hold>,
     /// It may use the room that the spool keeps from ordinary mail.
     reserved: bool,
+    /// No attempt follows at once.
+    waits: bool,
 }
 
 impl FramedMessage {
-    /// A message that is alone in its transaction.
+    /// A message that is alone in its transaction, and attempted at once.
     pub(super) fn alone(encoded: &Arc<Encoded>, body: NewBody, state: State) -> Self {
         let (first, encoded) = (encoded.id(), Arc::clone(encoded));
-        Self { first, encoded, body, state, hold: None, reserved: false }
+        Self { first, encoded, body, state, hold: None, reserved: false, waits: false }
     }
 
     /// Converts it for the spool; `recipients` are those of its encoded envelope.
     fn as_new<'a>(&'a self, recipients: &'a [NewRecipient<'a>]) -> spool::NewMessage<'a> {
-        let Self { encoded, body, state, hold, reserved, .. } = self;
+        let Self { encoded, body, state, hold, reserved, waits, .. } = self;
         let message = encoded.message(recipients, body.clone());
-        spool::NewMessage { reserved: *reserved, state: *state, hold: hold.as_ref(), ..message }
+        spool::NewMessage { reserved: *reserved, state: *state, hold: hold.as_ref(), waits: *waits, ..message }
     }
 }
 

@@ -44,7 +44,7 @@ async fn store(message_store: &MessageStore, content: TransactionContent, rest: 
     let message = message(content.id().unwrap());
     let messages = content.finish(message_store, vec![message], inline(rest)).await?;
     let bytes = messages[0].1.bytes;
-    match store_all(message_store, &messages, Origin::Session).await {
+    match store_all(message_store, &messages, (Origin::Session, false)).await {
         Ok(()) => Ok(bytes),
         Err((error, _)) => {
             messages[0].1.abandon(message_store);
@@ -198,7 +198,7 @@ async fn a_message_in_quarantine_keeps_its_reason_after_a_crash() {
         held.first.status = spool::Status::Held;
         let content = TransactionContent::new(id);
         let messages = content.finish(&trial.message_store, vec![held], Bytes::from(body(100))).await.unwrap();
-        assert!(store_all(&trial.message_store, &messages, origin).await.is_ok());
+        assert!(store_all(&trial.message_store, &messages, (origin, false)).await.is_ok());
         let spool = spool_on(&trial.disk.crash(0), |config| config.segment_bytes = 1 << 20);
         assert_eq!(spool.hold(id, 0), Some(Hold::new(kind, "access", "a virus")));
     }

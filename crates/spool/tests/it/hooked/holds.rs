@@ -11,8 +11,7 @@ fn because(text: &str) -> Hold {
 fn give_held(spool: &Spool, number: u64, hold: Option<&Hold>) {
     let body = NewBody::whole(body(number, 300), 0);
     let state = State { status: Status::Held, ..State::default() };
-    let message =
-        NewMessage { id: id(number), head: b"head", recipients: &RECIPIENTS, body, reserved: false, state, hold };
+    let message = NewMessage { state, hold, ..NewMessage::new(id(number), b"head", &RECIPIENTS, body) };
     drop(spool.append(message).expect("room"));
 }
 

@@ -35,6 +35,30 @@ fn list_with(spool: &Spool, number: u64, recipients: u32, what: &str, body: NewB
     drop(spool.append(NewMessage { state, ..NewMessage::new(id(number), b"head", &recipients, body) }).expect("room"));
 }
 
+/// Whether a message is in memory for its first attempt, and how many octets are.
+fn kept(waits: bool, body: &dyn Fn(&Spool) -> NewBody) -> (bool, u64) {
+    let (spool, mut stepper, _) = open(SimDisk::new(1), &Config { cache_bytes: 1 << 20, ..sharing(0) });
+    let message = NewMessage { waits, ..NewMessage::new(id(1), b"head", &super::RECIPIENTS, body(&spool)) };
+    drop(spool.append(message).expect("room"));
+    while stepper.commit(0) {}
+    let is_there = spool.recent(id(1), [0, 1]).is_some();
+    assert_eq!(spool.body(id(1)).expect("there").iter().map(Bytes::len).sum::<usize>(), 5_000);
+    (is_there, spool.statistics().cache_bytes)
+}
+
+#[test]
+fn only_a_message_whose_attempt_follows_is_kept_in_memory() {
+    let whole = |_: &Spool| NewBody::whole(body(1, 5_000), 0);
+    let chunked = |spool: &Spool| {
+        append_chunks(spool, 1, &body(1, 5_000), 3_000);
+        NewBody::Chunks { header: Bytes::new(), count: 2, bytes: 5_000 }
+    };
+    for body in [&whole as &dyn Fn(&Spool) -> NewBody, &chunked] {
+        assert!(matches!(kept(false, body), (true, 5_000..)));
+        assert_eq!(kept(true, body), (false, 0));
+    }
+}
+
 /// Counts reads of segments.
 fn counted(disk: &HookedDisk) -> Arc<AtomicUsize> {
     let reads = Arc::new(AtomicUsize::new(0));
