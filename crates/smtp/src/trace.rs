@@ -4,6 +4,7 @@
 //! a name that is no plain token is written as `unknown` is by others, with every dangerous character replaced.
 
 use mail::{Address, Client, MtPriority, QueueId, Received};
+use std::borrow::Cow;
 
 /// The content of a `Received:` field.
 // RFC 5321 §4.4
@@ -122,11 +123,14 @@ impl Folded<'_> {
 
 /// A foreign name as a token that ends nothing: no comment, quoted string, bracket or field part can begin or end in
 /// it. It is ASCII, since the next hop may not take more.
-fn harmless(name: &str) -> String {
+fn harmless(name: &str) -> Cow<'_, str> {
     let is_safe = |c: char| {
         let is_space = c.is_control() || c.is_whitespace();
         c.is_ascii() && !is_space && !matches!(c, '(' | ')' | '<' | '>' | '"' | '\\' | ';' | ',' | '@')
     };
+    if name.chars().all(is_safe) {
+        return Cow::Borrowed(name);
+    }
     name.chars().map(|c| if is_safe(c) { c } else { '?' }).collect()
 }
 

@@ -67,6 +67,8 @@ pub struct AcceptBenchArguments {
 enum AcceptPart {
     /// mailrace beside its own sink: sessions, sizes, connections, TLS
     Sink,
+    /// The first storm of a fresh spool beside the sink: 100 sessions kept alive, 4 KB; only when it is asked for
+    First,
     /// On disk and in memory
     Memory,
     /// Beside other servers in queue-only mode, with smtp-source and postal

@@ -63,6 +63,13 @@ impl AcceptBench<'_> {
     fn part(&mut self, part: AcceptPart) {
         match part {
             AcceptPart::Sink => self.beside_sink(),
+            AcceptPart::First => {
+                let (sessions, bytes) = (100, 4096);
+                let load =
+                    LoadClient::Storm { sessions, bytes, new_connection: false, tls: false, split_dot: false };
+                let kinds = [ServerKind::Serve, ServerKind::Sink];
+                self.table("The first storm of a fresh spool beside a sink that stores nothing", load, &kinds);
+            }
             AcceptPart::Memory => {
                 let load = storm(100, 4096);
                 self.table("Disk beside memory", load, &[ServerKind::Serve, ServerKind::ServeMemory]);

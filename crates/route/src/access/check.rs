@@ -54,8 +54,8 @@ impl Access {
 
     fn check_client(&self, ask: &mut Ask<'_>, client: &Client<'_>, about: Option<&Address>) -> Result<Ruled, Stop> {
         let Some(ip) = client.ip else { return Ok(Ruled::new(Ruling::Continue, Vec::new())) };
-        let groups = [self.name_of(CONNECT, client.name, ip), self.address(CONNECT, ip)];
-        Ok(decided("access Connect:", self.search(ask, &groups)?, DENIED, about))
+        let groups = || [self.name_of(CONNECT, client.name, ip), self.address(CONNECT, ip)];
+        Ok(decided("access Connect:", self.search(ask, groups)?, DENIED, about))
     }
 
     /// The keys of a client's name, or of its address in brackets.
@@ -114,13 +114,15 @@ impl Access {
         about: &Address,
         classes: &Classes,
     ) -> Result<Ruled, Stop> {
-        let (local, domain) = Self::behind_local_hosts(sender, classes);
-        let groups = [
-            key::full(FROM, &local, &domain),
-            key::user(FROM, &local),
-            key::domain(FROM, &domain, self.options.lookup_dot_domain),
-        ];
-        let mut ruled = decided("access From:", self.search(ask, &groups)?, DENIED, Some(about));
+        let groups = || {
+            let (local, domain) = Self::behind_local_hosts(sender, classes);
+            [
+                key::full(FROM, &local, &domain),
+                key::user(FROM, &local),
+                key::domain(FROM, &domain, self.options.lookup_dot_domain),
+            ]
+        };
+        let mut ruled = decided("access From:", self.search(ask, groups)?, DENIED, Some(about));
         if ruled.ruling == Ruling::Relay {
             // A sender's address is a claim: it never gives the right to relay here.
             ruled.ruling = Ruling::Accept;
@@ -176,12 +178,14 @@ impl Access {
         target: &super::relay::RelayTarget,
         classes: &Classes,
     ) -> Result<Option<AccessEntry>, Stop> {
-        let mut groups = vec![key::full(TO, &target.local, &target.domain)];
-        if classes.is_local(&target.domain) {
-            groups.push(key::user(TO, &target.local));
-        }
-        groups.push(key::domain(TO, &target.domain, self.options.lookup_dot_domain));
-        self.search(ask, &groups)
+        self.search(ask, || {
+            let mut groups = vec![key::full(TO, &target.local, &target.domain)];
+            if classes.is_local(&target.domain) {
+                groups.push(key::user(TO, &target.local));
+            }
+            groups.push(key::domain(TO, &target.domain, self.options.lookup_dot_domain));
+            groups
+        })
     }
 
     /// The checks of client and sender, for a recipient that is accepted otherwise.
@@ -225,13 +229,15 @@ impl Access {
         if !matches!(self.options.delay_checks, DelayChecks::Friend | DelayChecks::Hater) {
             return Ok(false);
         }
-        let (local, domain) = Self::behind_local_hosts(recipient, classes);
-        let mut groups =
-            vec![key::full(SPAM, &local, &domain), key::domain(SPAM, &domain, self.options.lookup_dot_domain)];
-        if classes.is_local(&domain) {
-            groups.push(key::user(SPAM, &local));
-        }
-        let entry = self.search(ask, &groups)?;
+        let entry = self.search(ask, || {
+            let (local, domain) = Self::behind_local_hosts(recipient, classes);
+            let mut groups =
+                vec![key::full(SPAM, &local, &domain), key::domain(SPAM, &domain, self.options.lookup_dot_domain)];
+            if classes.is_local(&domain) {
+                groups.push(key::user(SPAM, &local));
+            }
+            groups
+        })?;
         let is = |value: &AccessValue| entry.as_ref().is_some_and(|entry| entry.value == *value);
         let wants = if self.options.delay_checks == DelayChecks::Friend {
             is(&AccessValue::Friend)

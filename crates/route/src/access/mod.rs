@@ -304,9 +304,17 @@ impl Access {
         if open { Err(Stop::Open) } else { Ok(None) }
     }
 
-    /// The entry that decides; `SKIP` is none.
-    fn search(&self, ask: &mut Ask<'_>, groups: &[Group]) -> Result<Option<AccessEntry>, Stop> {
-        let found = self.find(ask, groups, |found| AccessValue::parse(&found.value) == AccessValue::Skip)?;
+    /// The entry that decides; `SKIP` is none. The keys are made only where there is a map.
+    fn search<G: AsRef<[Group]>>(
+        &self,
+        ask: &mut Ask<'_>,
+        groups: impl FnOnce() -> G,
+    ) -> Result<Option<AccessEntry>, Stop> {
+        if self.map.is_empty() {
+            return Ok(None);
+        }
+        let is_skip = |found: &MapEntry| AccessValue::parse(&found.value) == AccessValue::Skip;
+        let found = self.find(ask, groups().as_ref(), is_skip)?;
         Ok(found
             .filter(|(_, is_skip)| !is_skip)
             .map(|(found, _)| AccessEntry { value: AccessValue::parse(&found.value), found }))

@@ -133,12 +133,11 @@ impl Access {
         if classes.to.has(domain) {
             return class("relay.to");
         }
-        let group = if self.options.relay_hosts_only {
-            key::exact(TO, domain)
-        } else {
-            key::domain(TO, domain, self.options.lookup_dot_domain)
+        let group = || match self.options.relay_hosts_only {
+            true => [key::exact(TO, domain)],
+            false => [key::domain(TO, domain, self.options.lookup_dot_domain)],
         };
-        let entry = self.search(ask, &[group])?.filter(|entry| entry.value == AccessValue::Relay);
+        let entry = self.search(ask, group)?.filter(|entry| entry.value == AccessValue::Relay);
         Ok(entry.map(|entry| Step::of("access To:", entry.found, "RELAY")))
     }
 
@@ -212,7 +211,7 @@ impl Access {
     /// `CertIssuer:` and `CertSubject:`.
     fn certified(&self, ask: &mut Ask<'_>, client: &Client<'_>) -> Result<Option<Step>, Stop> {
         let Some(certificate) = client.certificate else { return Ok(None) };
-        let entry = |access: &Self, ask: &mut Ask<'_>, tag, name: &str| access.search(ask, &[key::named(tag, name)]);
+        let entry = |access: &Self, ask: &mut Ask<'_>, tag, name: &str| access.search(ask, || [key::named(tag, name)]);
         let mut found = entry(self, ask, ISSUER, certificate.issuer)?;
         if found.as_ref().is_some_and(|entry| entry.value == AccessValue::Subject) {
             found = entry(self, ask, SUBJECT, certificate.subject)?;
@@ -228,16 +227,18 @@ impl Access {
         if !self.options.relay_to_full_address || next_host(&target.local).is_some() || target.local.is_empty() {
             return Ok(None);
         }
-        let groups = if self.options.relay_hosts_only {
-            vec![key::named(TO_ONLY, &format!("{}@{}", target.local, target.domain)), key::exact(TO, &target.domain)]
-        } else {
-            vec![
+        let groups = || match self.options.relay_hosts_only {
+            true => {
+                let named = key::named(TO_ONLY, &format!("{}@{}", target.local, target.domain));
+                vec![named, key::exact(TO, &target.domain)]
+            }
+            false => vec![
                 key::full(TO, &target.local, &target.domain),
                 key::domain(TO, &target.domain, self.options.lookup_dot_domain),
                 key::named(TO, &format!("{}@", target.local)),
-            ]
+            ],
         };
-        let entry = self.search(ask, &groups)?.filter(|entry| entry.value == AccessValue::Relay);
+        let entry = self.search(ask, groups)?.filter(|entry| entry.value == AccessValue::Relay);
         Ok(entry.map(|entry| Step::of("access To:", entry.found, "RELAY")))
     }
 
@@ -259,7 +260,7 @@ impl Access {
         if classes.relay.has_ip(ip) {
             return because(format!("{ip} is in class R"));
         }
-        if let Some(step) = self.relays(ask, self.address(CONNECT, ip))? {
+        if let Some(step) = self.relays(ask, || self.address(CONNECT, ip))? {
             return Ok(Some(step));
         }
         if self.options.relay_loopback && classes.local.has_literal(ip) {
@@ -285,15 +286,14 @@ impl Access {
         if classes.relay.has_name(name) {
             return Ok(Some(Step::new("relay", format!("{name} is in class R"))));
         }
-        let group = match Domain::parse(name.trim_end_matches('.').as_bytes()) {
+        self.relays(ask, || match Domain::parse(name.trim_end_matches('.').as_bytes()) {
             Ok(domain) if self.options.relay_hosts_only => key::exact(CONNECT, &domain),
             _ => self.name_of(CONNECT, client.name, ip),
-        };
-        self.relays(ask, group)
+        })
     }
 
-    fn relays(&self, ask: &mut Ask<'_>, group: key::Group) -> Result<Option<Step>, Stop> {
-        let entry = self.search(ask, &[group])?.filter(|entry| entry.value == AccessValue::Relay);
+    fn relays(&self, ask: &mut Ask<'_>, group: impl FnOnce() -> key::Group) -> Result<Option<Step>, Stop> {
+        let entry = self.search(ask, || [group()])?.filter(|entry| entry.value == AccessValue::Relay);
         Ok(entry.map(|entry| Step::of("access Connect:", entry.found, "RELAY")))
     }
 
@@ -304,14 +304,19 @@ impl Access {
         if self.options.relay_local_from && classes.is_local(&domain) {
             return Ok(Some(Step::new("relay", format!("{domain} of the sender is in class w"))));
         }
-        let mut groups = vec![key::full(FROM, &local, &domain)];
-        match self.options.relay_mail_from {
-            RelayMailFrom::No => return Ok(None),
-            RelayMailFrom::Address => {}
-            RelayMailFrom::Domain if self.options.relay_hosts_only => groups.push(key::exact(FROM, &domain)),
-            RelayMailFrom::Domain => groups.push(key::domain(FROM, &domain, self.options.lookup_dot_domain)),
+        if self.options.relay_mail_from == RelayMailFrom::No {
+            return Ok(None);
         }
-        let entry = self.search(ask, &groups)?.filter(|entry| entry.value == AccessValue::Relay);
+        let groups = || {
+            let mut groups = vec![key::full(FROM, &local, &domain)];
+            match self.options.relay_mail_from {
+                RelayMailFrom::No | RelayMailFrom::Address => {}
+                RelayMailFrom::Domain if self.options.relay_hosts_only => groups.push(key::exact(FROM, &domain)),
+                RelayMailFrom::Domain => groups.push(key::domain(FROM, &domain, self.options.lookup_dot_domain)),
+            }
+            groups
+        };
+        let entry = self.search(ask, groups)?.filter(|entry| entry.value == AccessValue::Relay);
         Ok(entry.map(|entry| Step::of("access From:", entry.found, "RELAY")))
     }
 }
