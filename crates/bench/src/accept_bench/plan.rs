@@ -65,8 +65,7 @@ impl AcceptBench<'_> {
             AcceptPart::Sink => self.beside_sink(),
             AcceptPart::First => {
                 let (sessions, bytes) = (100, 4096);
-                let load =
-                    LoadClient::Storm { sessions, bytes, new_connection: false, tls: false, split_dot: false };
+                let load = LoadClient::Storm { sessions, bytes, new_connection: false, tls: false, split_dot: false };
                 let kinds = [ServerKind::Serve, ServerKind::Sink];
                 self.table("The first storm of a fresh spool beside a sink that stores nothing", load, &kinds);
             }
