@@ -514,6 +514,10 @@ pub enum Event<'a> {
         recipients: u64,
         /// The user of the system who asked for it.
         uid: u32,
+        /// The copy that was sent out of quarantine.
+        copy: Option<QueueId>,
+        /// The address that gets the copy, if it is not for the recipients.
+        to: Option<&'a str>,
     },
 
     /// The time for which recipients of a message were held is over: they wait for delivery.

@@ -302,11 +302,17 @@ impl<'a> Event<'a> {
                 v.text("by", by);
                 v.text("why", why);
             }
-            Self::QueueCommand { what, messages, recipients, uid, .. } => {
+            Self::QueueCommand { what, messages, recipients, uid, copy, to, .. } => {
                 v.text("queue", what);
                 v.number("messages", messages);
                 v.number("recipients", recipients);
                 v.number("uid", u64::from(uid));
+                if let Some(copy) = copy {
+                    (v.0)("copy", Value::Id(copy));
+                }
+                if let Some(to) = to {
+                    v.text("to", to);
+                }
             }
             _ => return false,
         }

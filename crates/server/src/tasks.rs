@@ -72,6 +72,14 @@ pub(crate) fn begin(outbound: &Arc<Outbound>, dispatch: &Arc<Dispatch>, tasks: &
                 drop(answer.send(bounced));
             });
         }
+        Task::Resubmit { order, answer } => {
+            let dispatch = Arc::clone(dispatch);
+            tasks.spawn(async move {
+                let resubmitted = dispatch::resubmit(&dispatch, order).await;
+                // The receiver may have gone.
+                drop(answer.send(resubmitted));
+            });
+        }
         Task::Overdue { destination, name, message, recipients, kind } => {
             let dispatch = Arc::clone(dispatch);
             tasks.spawn(dispatch::answer_overdue(dispatch, (destination, name), message, recipients, kind));

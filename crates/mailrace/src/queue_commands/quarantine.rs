@@ -3,7 +3,8 @@
 use super::arguments::{AnswerForm, Orders, age, limit, read_ids};
 use crate::exit::{Exit, Failure};
 use clap::{Args, Subcommand};
-use operator::queue::{Action, LIST_MAX, Pattern, Selection};
+use mail::Address;
+use operator::queue::{Action, LIST_MAX, Pattern, Selection, parse_forward_address};
 use std::time::Duration;
 
 /// The end of every command's help.
@@ -13,7 +14,11 @@ AGE: numbers with s, m, h, d or w, as in 90m or 1d12h.
 
 Mail is in quarantine if a content rule says so (action quarantine). A message
 is meant if all conditions hold; a command touches only recipients that are in
-quarantine. Every change is a line in the log.";
+quarantine. Every change is a line in the log.
+
+release sends a copy with a queue id of its own, whose time in the queue begins
+now, and a field X-Quarantine-Release; forward sends one to another address, and
+the message stays in quarantine for its recipients.";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum QuarantineCommand {
@@ -26,6 +31,9 @@ pub(crate) enum QuarantineCommand {
     /// Deliver messages to the recipients for whom they are kept
     #[command(after_help = HELP)]
     Release(QuarantineChangeArguments),
+    /// Send a copy to another address; the messages stay in quarantine
+    #[command(after_help = HELP)]
+    Forward(QuarantineForwardArguments),
     /// Drop messages for good; senders are not told
     #[command(after_help = HELP)]
     Delete(QuarantineChangeArguments),
@@ -74,6 +82,21 @@ pub(crate) struct QuarantineChangeArguments {
     form: AnswerForm,
 }
 
+#[derive(Debug, Args)]
+pub(crate) struct QuarantineForwardArguments {
+    /// Messages, by their queue ids; - reads them from standard input
+    #[arg(value_name = "ID", required = true)]
+    ids: Vec<String>,
+    /// Who gets the copy
+    #[arg(long, value_name = "ADDRESS", value_parser = parse_forward_address)]
+    to: Address,
+    /// Show what would be sent, and send nothing
+    #[arg(long, short = 'n')]
+    dry_run: bool,
+    #[command(flatten)]
+    form: AnswerForm,
+}
+
 /// Which messages and recipients.
 #[derive(Debug, Args)]
 struct QuarantineConditions {
@@ -111,6 +134,14 @@ impl QuarantineCommand {
                 Ok(Some(form.orders(Action::Show, selection, 0, |command| command.headers = true)))
             }
             Self::Release(arguments) => arguments.into_orders(Action::Release),
+            Self::Forward(QuarantineForwardArguments { ids, to, dry_run, form }) => {
+                let Some(ids) = read_ids(&ids)? else { return Ok(None) };
+                let selection = Selection { ids, quarantined: true, ..Selection::default() };
+                Ok(Some(form.orders(Action::Forward, selection, 0, |command| {
+                    command.dry_run = dry_run;
+                    command.forward_to = Some(to);
+                })))
+            }
             Self::Delete(arguments) => arguments.into_orders(Action::Delete),
         }
     }

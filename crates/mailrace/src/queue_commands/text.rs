@@ -162,6 +162,7 @@ impl Printer {
             Action::Release => "released",
             Action::Bounce => "bounced",
             Action::Reroute => "sent elsewhere",
+            Action::Forward => "forwarded",
             _ => "deleted",
         };
         output.print_line(match (self.dry_run, recipients) {

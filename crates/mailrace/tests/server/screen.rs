@@ -350,8 +350,12 @@ fn mail_in_quarantine_is_released_and_deleted() {
     }
     assert_eq!(run(&server, &["release"]).0, Some(64), "nothing is released by mistake");
     let (status, said) = run(&server, &["release", &first, &held]);
-    assert!(status == Some(0) && said.starts_with("1 recipient of 1 message released\n"), "{status:?} {said}");
-    server.wait_log("queue=release, messages=1, recipients=1, uid=");
+    let (line, end) = said.split_once('\n').expect("two lines");
+    let copy = line.strip_prefix(&format!("{first} from=<ann@client.test> to=<bob@example.com> copy=")).expect(line);
+    assert!(status == Some(0) && end.starts_with("1 recipient of 1 message released\n"), "{status:?} {said}");
+    let line = server.wait_log("queue=release, messages=1, recipients=1, uid=");
+    assert!(line.contains(&first) && line.ends_with(&format!(", copy={copy}")), "{line}");
+    assert_eq!(run(&server, &["release", &first]).0, Some(66), "it has left the quarantine");
     let (status, said) = run(&server, &["delete", "--to", "bob@example.com"]);
     assert!(status == Some(0) && said.contains("1 recipient of 1 message deleted\n"), "{status:?} {said}");
     server.wait_log("queue=delete, messages=1, recipients=1, uid=");
@@ -360,4 +364,52 @@ fn mail_in_quarantine_is_released_and_deleted() {
     let mut states: Vec<(&str, &str)> = states.iter().map(|(_, state, held)| (&**state, &**held)).collect();
     states.sort_unstable();
     assert_eq!(states, [("held", "quarantine doubtful"), ("held", "rule wait"), ("waiting", " ")]);
+}
+
+/// A release and a forward send copies with their own field on top; all else is as it came, and a forwarded message
+/// stays for its recipient.
+#[test]
+fn copies_out_of_quarantine_keep_all_fields() {
+    let mut server = with_rules(DECISIONS).start();
+    let mut client = greeted(server.address());
+    let body = format!("{}\r\n", "x".repeat(70)).repeat(9_000);
+    let contents = ["casino 1\r\n".to_owned(), format!("casino 2\r\n{body}")]
+        .map(|body| format!("Subject: x\r\nX-Spam-Report: +5\r\n\r\n{body}"));
+    let ids = contents.each_ref().map(|content| id(&send(&mut client, &["bob@example.com"], content)));
+    let run = |server: &Server, words: &[&str]| {
+        let output = server.control(&[&["quarantine"], words].concat(), b"");
+        (output.status.code(), text(&output))
+    };
+    let to = ["--to", "Abuse@example.net"];
+    assert_eq!(run(&server, &["forward", &ids[0]]).0, Some(64), "nobody is named");
+    assert_eq!(run(&server, &["forward", &ids[0], "--to", "nobody"]).0, Some(64));
+    assert_eq!(run(&server, &[&["forward", "-n", &ids[0]], &to[..]].concat()).0, Some(0));
+    let (status, said) = run(&server, &[&["forward", &ids[0], &ids[1]], &to[..]].concat());
+    assert!(status == Some(0) && said.ends_with("2 recipients of 2 messages forwarded\n"), "{status:?} {said}");
+    let line = server.wait_log("queue=forward, messages=1, recipients=1, uid=");
+    assert!(line.ends_with(", to=Abuse@example.net"), "{line}");
+    let (status, said) = run(&server, &["release", "--json", &ids[0], &ids[1]]);
+    let lines: Vec<serde_json::Value> = said.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    assert!(status == Some(0) && lines.len() == 3, "{status:?} {said}");
+    assert!(lines[0]["copy"].is_string() && lines[2]["messages"] == 2, "{said}");
+    let letters = server.letters_after_kill();
+    let mut to = Vec::new();
+    for letter in &letters {
+        let content = String::from_utf8_lossy(&letter.content);
+        let (name, rest) = content.split_once(": ").expect("a field");
+        let (origin, rest) = rest.split_once(" of ").expect("the field of the copy");
+        let at = ids.iter().position(|id| id == origin).expect("the original");
+        let (date, rest) = rest.split_once("\r\nReceived: ").expect("our own Received");
+        assert!(date.contains("\r\n\t(kept by doubtful); "), "{date}");
+        assert!(rest.ends_with(&contents[at]), "{name} {at}");
+        let one = &letter.envelope.recipients[0];
+        let recipient = format!("{} {}", one.address, one.params);
+        to.push((name.to_owned(), recipient, letter.envelope.sender.to_string()));
+    }
+    to.sort_unstable();
+    let forward = ("X-Quarantine-Forward", "Abuse@example.net NOTIFY=NEVER");
+    let release = ("X-Quarantine-Release", "bob@example.com");
+    let found: Vec<(&str, &str)> = to.iter().map(|(name, to, _)| (&**name, to.trim())).collect();
+    assert_eq!(found, [forward, forward, release, release]);
+    assert!(to.iter().all(|one| one.2 == "<ann@client.test>"), "{to:?}");
 }

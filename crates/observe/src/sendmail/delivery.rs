@@ -164,9 +164,16 @@ pub(super) fn write(event: &Event<'_>, out: &mut String) -> bool {
             value(out, ", by=", by, WORD_MAX);
             end(out, ", why=", why);
         }
-        Event::QueueCommand { what, messages, recipients, uid, .. } => {
+        Event::QueueCommand { what, messages, recipients, uid, copy, to, .. } => {
             word(out, "queue=", what);
             put(out, format_args!(", messages={messages}, recipients={recipients}, uid={uid}"));
+            if let Some(copy) = copy {
+                out.push_str(", copy=");
+                escape::push_id(out, copy);
+            }
+            if let Some(to) = to {
+                value(out, ", to=", to, PATH_MAX);
+            }
         }
         _ => return false,
     }

@@ -157,7 +157,11 @@ fn keys(event: &Event<'_>) -> Option<Vec<&'static str>> {
         Event::DestinationDown { .. } => keys.extend(["destination", "state", "retry", "why"]),
         Event::DestinationUp { .. } => keys.extend(["destination", "state", "down"]),
         Event::HoldEnded { .. } => keys.extend(["hold", "recipients", "by", "why"]),
-        Event::QueueCommand { .. } => keys.extend(["queue", "messages", "recipients", "uid"]),
+        Event::QueueCommand { copy, to, .. } => {
+            keys.extend(["queue", "messages", "recipients", "uid"]);
+            keys.extend(copy.map(|_| "copy"));
+            keys.extend(to.map(|_| "to"));
+        }
         _ => return None,
     }
     Some(keys)

@@ -235,6 +235,8 @@ fn delivery_event<'a>(kind: usize, v: &'a Values, to: &'a [&'a str]) -> Event<'a
             messages: v.number,
             recipients: v.number,
             uid: u32::MAX,
+            copy: v.flag.then(queue_id),
+            to: v.flag.then_some(a),
         },
     }
 }

@@ -116,6 +116,9 @@ pub struct MessageLine {
     /// Why the envelope cannot be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trouble: Option<String>,
+    /// `release` and `forward` of mail in quarantine: the queue id of the copy that was sent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub copy: Option<String>,
     /// Recipients that the command selected.
     pub recipients: Vec<RecipientLine>,
     /// Selected recipients that this line leaves out.

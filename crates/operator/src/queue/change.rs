@@ -41,6 +41,8 @@ pub(super) fn changed_state(action: Action, one: &FoundRecipient, now_s: u32) ->
         // It stays held at its new destination.
         (Action::Reroute, Status::Held) => Some(state),
         (Action::Reroute, Status::Waiting) => Some(now),
+        // The original stays held.
+        (Action::Forward, Status::Held) => Some(state),
         (Action::Hold, Status::Waiting) => Some(State { status: Status::Held, ..state }),
         // A delivered recipient stays delivered: only the report on it can be dropped.
         (Action::Delete, Status::Owed) | (Action::Delete | Action::Bounce, Status::Waiting | Status::Held) => {

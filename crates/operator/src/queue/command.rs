@@ -8,7 +8,7 @@ use super::recipient_status::RecipientStatus;
 use super::selection::Selection;
 use crate::answers::LineKind;
 use crate::answers::reply::{shortened, shortened_json};
-use mail::QueueId;
+use mail::{Address, QueueId};
 use serde_json::{Map, Value, json};
 use std::time::Duration;
 
@@ -46,11 +46,13 @@ pub enum Action {
     Count,
     /// Send what waits elsewhere.
     Reroute,
+    /// Send a copy of what is in quarantine to another address.
+    Forward,
 }
 
 impl Action {
     /// Every action.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::List,
         Self::Show,
         Self::Destinations,
@@ -62,6 +64,7 @@ impl Action {
         Self::Bounce,
         Self::Count,
         Self::Reroute,
+        Self::Forward,
     ];
 
     /// Its name.
@@ -79,6 +82,7 @@ impl Action {
             Self::Bounce => "bounce",
             Self::Count => "count",
             Self::Reroute => "reroute",
+            Self::Forward => "forward",
         }
     }
 
@@ -158,6 +162,8 @@ pub struct Command {
     pub hold_time: Option<Duration>,
     /// Where mail is sent instead: a destination as `queue list` names it.
     pub destination: Option<Box<str>>,
+    /// The address that gets a copy of mail in quarantine.
+    pub forward_to: Option<Address>,
 }
 
 /// Parses the reason that an operator gives to senders: printable ASCII, which the log and every report repeat.
@@ -171,6 +177,16 @@ pub fn parse_reason(text: &str) -> Result<Box<str>, String> {
         true => Ok(text.into()),
         false => Err(format!("a reason is one line of printable ASCII, {REASON_BYTES_MAX} characters at most")),
     }
+}
+
+/// Parses the address that gets a copy of mail in quarantine.
+///
+/// # Errors
+/// It is no address.
+pub fn parse_forward_address(text: &str) -> Result<Address, String> {
+    Address::parse(text.as_bytes()).map_err(|error| {
+        format!("{:?} is no address: {error}; write it as bob@example.com", shortened(text))
+    })
 }
 
 impl Command {
@@ -192,6 +208,7 @@ impl Command {
             reason: None,
             hold_time: None,
             destination: None,
+            forward_to: None,
         }
     }
 
@@ -234,6 +251,7 @@ impl Command {
         put("by", (self.by != GroupBy::default()).then(|| json!(self.by.name())));
         put("reason", self.reason.as_ref().map(|reason| json!(reason)));
         put("new_destination", self.destination.as_ref().map(|name| json!(name)));
+        put("forward_to", self.forward_to.as_ref().map(|address| json!(address.to_string())));
         put("for", self.hold_time.map(|time| json!(time.as_secs())));
         fields
     }
@@ -278,6 +296,7 @@ impl Command {
             words.map(|words| parse_reason(&words)).transpose().map_err(|error| format!("\"reason\": {error}"))?;
         command.hold_time = fields.number("for")?.map(Duration::from_secs);
         command.destination = fields.text("new_destination")?.map(Into::into);
+        command.forward_to = fields.text("forward_to")?.map(|text| parse_forward_address(&text)).transpose()?;
         fields.end()?;
         command.check(all)?;
         Ok(command)
@@ -311,6 +330,13 @@ impl Command {
             Action::Reroute if self.destination.is_none() => Err("\"reroute\" needs \"new_destination\"".to_owned()),
             action if self.destination.is_some() && action != Action::Reroute => {
                 Err(format!("\"{name}\" sends nothing elsewhere: no \"new_destination\""))
+            }
+            Action::Forward if self.forward_to.is_none() => Err("\"forward\" needs \"forward_to\"".to_owned()),
+            Action::Forward if !self.selection.quarantined => {
+                Err("\"forward\" is for mail in quarantine: it needs \"quarantined\":true".to_owned())
+            }
+            action if self.forward_to.is_some() && action != Action::Forward => {
+                Err(format!("\"{name}\" forwards nothing: no \"forward_to\""))
             }
             action if self.hold_time.is_some() && action != Action::Hold => {
                 Err(format!("\"{name}\" holds nothing: no \"for\""))
@@ -438,10 +464,12 @@ mod tests {
                     reason,
                     hold_time,
                     destination: (action == Action::Reroute).then(|| "[192.0.2.1]".into()),
+                    forward_to: (action == Action::Forward).then(|| Address::parse(b"abuse@b.test").unwrap()),
                 };
                 let again = Command::from_fields(command.to_fields());
                 if action == Action::Destinations && !selection.is_everything()
                     || action == Action::Show && selection.ids.is_empty()
+                    || action == Action::Forward && !selection.quarantined
                 {
                     assert!(again.is_err());
                 } else {
@@ -472,6 +500,10 @@ mod tests {
             (r#"{"action":"list","by":"recipient"}"#, "adds nothing up"),
             (r#"{"action":"stragglers","by":"mx"}"#, "not one of destination, recipient, host"),
             (r#"{"action":"show"}"#, "needs \"ids\""),
+            (r#"{"action":"forward","quarantined":true}"#, "needs \"forward_to\""),
+            (r#"{"action":"forward","forward_to":"a@b.test","to":"@b.test"}"#, "it needs \"quarantined\":true"),
+            (r#"{"action":"forward","forward_to":"b.test","quarantined":true}"#, "\"b.test\" is no address"),
+            (r#"{"action":"release","forward_to":"a@b.test","quarantined":true}"#, "forwards nothing"),
             (r#"{"action":"show","ids":["x"]}"#, "\"x\" is no queue id"),
             (r#"{"action":"show","ids":"x"}"#, "not a list"),
             (r#"{"action":"list","limit":-1}"#, "-1, not a number"),

@@ -5,7 +5,7 @@
 //! returns at once, and any thread may call it.
 
 use bytes::Bytes;
-use mail::QueueId;
+use mail::{Address, QueueId};
 use os::clock;
 use std::fmt;
 use std::time::Duration;
@@ -82,6 +82,16 @@ pub trait DeliveryControl: Send + Sync + fmt::Debug + 'static {
         due_s: u32,
     ) -> Result<Rerouted, spool::Error>;
 
+    /// Stores a copy of a message in quarantine, with a field that tells of it, and has it delivered: to the
+    /// recipients, which are done with the original then, or to another address, and the original stays as it is.
+    /// Recipients that are not held any more are left alone. What it returns is durable.
+    ///
+    /// Blocks until then: call it on a thread that may wait.
+    ///
+    /// # Errors
+    /// Nothing was changed, unless the text says so.
+    fn resubmit(&self, order: Resubmission) -> Result<Resubmitted, ResubmitError>;
+
     /// How a destination is, if the dispatcher has anything to do with it now.
     fn destination(&self, name: &[u8]) -> Option<DestinationState>;
 }
@@ -120,6 +130,35 @@ pub struct Bounced {
     pub held: u64,
     /// Why others stay as they are.
     pub trouble: Option<BounceError>,
+}
+
+/// An order to send a copy of a message in quarantine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resubmission {
+    /// The recipients for whom it is kept.
+    pub meant: RecipientSelection,
+    /// The address that gets the copy; `None`: the recipients.
+    pub to: Option<Address>,
+}
+
+/// A copy that was sent.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Resubmitted {
+    /// Its name; `None`: no recipient was held any more.
+    pub copy: Option<QueueId>,
+    /// The recipients that were meant and still held, in order.
+    pub recipients: Vec<u32>,
+}
+
+/// Why no copy of a message was sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ResubmitError {
+    /// The message cannot be read.
+    Unreadable(String),
+    /// The address that is to get it is refused.
+    Refused(String),
+    /// The spool takes no copy, or no record, or the server does not deliver.
+    NotStored(String),
 }
 
 /// Why recipients are not bounced.
@@ -210,6 +249,10 @@ impl DeliveryControl for NoDelivery {
 
     fn reroute(&self, _: &RecipientSelection, _: &[u8], _: &Bytes, _: u32) -> Result<Rerouted, spool::Error> {
         Ok(Rerouted::default())
+    }
+
+    fn resubmit(&self, _: Resubmission) -> Result<Resubmitted, ResubmitError> {
+        Err(ResubmitError::NotStored("the server does not deliver".to_owned()))
     }
 
     fn destination(&self, _: &[u8]) -> Option<DestinationState> {

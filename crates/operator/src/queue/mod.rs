@@ -7,7 +7,7 @@
 //! - `command`: the request, to and from JSON; `pattern`: the pattern that an address is compared with; `expression`:
 //!   conditions as one text; `selection`: the recipients that a command is for;
 //! - `run` admits commands and owns their threads; `scan` finds messages; `change` changes them, `bounce` has them
-//!   fail, `reroute` sends them elsewhere; `view` shows them;
+//!   fail, `reroute` sends them elsewhere, `resubmit` sends copies out of quarantine; `view` shows them;
 //! - `ended_holds` releases what was held for a time;
 //! - `stragglers` adds up recipients that have been waiting for long;
 //! - `delivery_control`: the questions and commands to the dispatcher.
@@ -26,6 +26,7 @@ mod expression;
 mod pattern;
 mod recipient_status;
 mod reroute;
+mod resubmit;
 mod run;
 mod scan;
 mod selection;
@@ -33,11 +34,12 @@ mod stragglers;
 mod view;
 
 pub use command::{
-    Action, Command, GroupBy, HOLD_TIME_MAX, LIST_MAX, LISTED_RECIPIENTS, LISTED_RECIPIENTS_MAX, parse_reason,
+    Action, Command, GroupBy, HOLD_TIME_MAX, LIST_MAX, LISTED_RECIPIENTS, LISTED_RECIPIENTS_MAX, parse_forward_address,
+    parse_reason,
 };
 pub use delivery_control::{
     BounceError, Bounced, DeliveryControl, DestinationState, Destinations, DownState, NoDelivery, RecipientSelection,
-    Rerouted, WaitCause,
+    Rerouted, ResubmitError, Resubmission, Resubmitted, WaitCause,
 };
 pub use ended_holds::{EndedHold, release_ended_holds};
 pub use expression::{Expression, ExpressionError, age};

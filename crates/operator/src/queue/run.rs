@@ -7,8 +7,9 @@
 use super::bounce::{BounceResult, Bounces, remove_active};
 use super::change::{ChangeBatcher, ChangeTotals, changed_state};
 use super::command::{Action, Command, GroupBy};
-use super::delivery_control::DeliveryControl;
+use super::delivery_control::{DeliveryControl, ResubmitError};
 use super::reroute::Reroutes;
+use super::resubmit::Resubmissions;
 use super::scan::{FoundMessage, QueueScan, ScanResult};
 use super::stragglers::Stragglers;
 use super::view::{QueueView, destination_text};
@@ -46,6 +47,21 @@ pub enum QueueChange<'a> {
         /// Its sender; empty for the null sender, and where the envelope cannot be read.
         from: &'a str,
         /// How many.
+        recipients: usize,
+        /// Who asked.
+        uid: u32,
+    },
+    /// A copy of a message in quarantine was sent.
+    Resubmitted {
+        /// Release or forward.
+        action: Action,
+        /// The message.
+        id: QueueId,
+        /// The copy.
+        copy: QueueId,
+        /// The address that gets it, if it is not for the recipients.
+        to: Option<&'a str>,
+        /// How many recipients the message is kept for.
         recipients: usize,
         /// Who asked.
         uid: u32,
@@ -194,6 +210,8 @@ impl CommandRun<'_> {
             action if self.command.dry_run => self.preview(action, now_us),
             Action::Bounce => self.bounce(now_us),
             Action::Reroute => self.reroute(now_us),
+            Action::Forward => self.resubmit(now_us),
+            Action::Release if self.command.selection.quarantined => self.resubmit(now_us),
             action => self.change(action, now_us),
         };
         // A client that has disconnected gets no last line.
@@ -297,6 +315,48 @@ impl CommandRun<'_> {
         }
         let (unchanged, kept, active) = (Some(unchanged), Some(0), Some(active));
         Ok(last(QueueTotals { unchanged, kept, active, ..scanned?.into_totals() }))
+    }
+
+    /// Sends copies of messages in quarantine, to their recipients or to another address.
+    fn resubmit(&self, now_us: u64) -> Result<ListPart, PeerGone> {
+        let view = QueueView { delivery: self.delivery, now_us };
+        let Command { action, ref forward_to, .. } = *self.command;
+        let to = forward_to.as_ref().map(ToString::to_string);
+        let mut resubmissions = Resubmissions::new(self.delivery, forward_to.as_ref());
+        let (mut unreadable, mut stops) = (0, None);
+        let scanned = self.each(now_us, true, &mut |mut found| match resubmissions.apply(&mut found) {
+            Ok(Some(copy)) => {
+                let (id, recipients) = (found.id, found.recipients.len());
+                let to = to.as_deref();
+                (self.on_change)(&QueueChange::Resubmitted { action, id, copy, to, recipients, uid: self.uid });
+                for mut line in view.recipient_lines(&found) {
+                    line.copy = Some(copy.to_string());
+                    self.send(&QueueLine::Message(Box::new(line)))?;
+                }
+                Ok(ScanStep::of(recipients))
+            }
+            Ok(None) => Ok(ScanStep::Skip),
+            Err(ResubmitError::Unreadable(why)) => {
+                unreadable += 1;
+                self.send_unreadable(found.id, &why)?;
+                Ok(ScanStep::Skip)
+            }
+            Err(ResubmitError::Refused(why) | ResubmitError::NotStored(why)) => {
+                stops = Some(format!("{}: {why}", found.id));
+                Ok(ScanStep::Stop)
+            }
+        });
+        let ChangeTotals { messages, recipients, unchanged, .. } = resubmissions.totals;
+        (self.on_change)(&QueueChange::Ended { action, messages, recipients, uid: self.uid });
+        if let Some(why) = stops {
+            let name = action.name();
+            let error = format!("{name}: stopped after {messages} messages; the others stay in quarantine: {why}");
+            return Ok(ListPart::Failed { reason: Reason::Failed, error });
+        }
+        let scanned = scanned?;
+        let scanned = ScanTotals { unreadable: scanned.unreadable + unreadable, ..scanned };
+        let (unchanged, kept, active) = (Some(unchanged), Some(0), Some(0));
+        Ok(last(QueueTotals { unchanged, kept, active, ..scanned.into_totals() }))
     }
 
     /// Shows what a command would change.

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use mail::{Address, Client, Envelope, MailParams, Protocol, QueueId, Received, Recipient, ReversePath};
 use os::test_deadline::TestDeadline;
 use serde_json::{Map, Value, json};
-use spool::{Change, NewBody, NewMessage, Spool, State, Status, Store as _};
+use spool::{Change, Hold, HoldKind, NewBody, NewMessage, Spool, State, Status, Store as _};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -22,6 +22,7 @@ struct Dispatcher {
     spool: Option<Arc<Spool>>,
     bounces: Mutex<Vec<Vec<RecipientSelection>>>,
     troubles: Mutex<HashMap<QueueId, BounceError>>,
+    resubmit_errors: Mutex<HashMap<QueueId, ResubmitError>>,
 }
 
 impl Dispatcher {
@@ -83,6 +84,21 @@ impl DeliveryControl for Dispatcher {
         let commit = self.spool.as_ref().unwrap().record(&changes)?;
         let active = meant.recipients.len() - changes.len();
         Ok(Rerouted { moved: changes.len(), active, commit: Some(commit) })
+    }
+
+    fn resubmit(&self, order: Resubmission) -> Result<Resubmitted, ResubmitError> {
+        let Resubmission { meant: RecipientSelection { id: original, recipients }, to } = order;
+        if let Some(error) = self.resubmit_errors.lock().unwrap().remove(&original) {
+            return Err(error);
+        }
+        if to.is_none() {
+            let state = State { status: Status::Done, ..State::default() };
+            let change =
+                |recipient: &u32| Change { id: original, recipient: *recipient, state, destination: None };
+            let changes: Vec<Change> = recipients.iter().map(change).collect();
+            self.spool.as_ref().unwrap().record(&changes).unwrap().wait().unwrap();
+        }
+        Ok(Resubmitted { copy: Some(id(0)), recipients })
     }
 
     fn destination(&self, name: &[u8]) -> Option<DestinationState> {
@@ -778,4 +794,48 @@ async fn guests_see_what_they_handed_in() {
     for answer in answers {
         assert_eq!(trial.collect(answer).await.0.len(), 6);
     }
+}
+
+/// A release of mail in quarantine sends copies; what cannot be read is passed over, and other troubles end the command.
+#[tokio::test(flavor = "multi_thread")]
+async fn mail_in_quarantine_is_sent_as_copies() {
+    let trial = Trial::filled();
+    let hold = |hours: u64, kind: HoldKind, recipients: &[u32]| {
+        let state = State { status: Status::Held, ..State::default() };
+        let change = |recipient: &u32| Change { id: id(hours), recipient: *recipient, state, destination: None };
+        let changes: Vec<Change> = recipients.iter().map(change).collect();
+        trial.spool.record_hold(&changes, &Hold::new(kind, "spam", "")).unwrap().wait().unwrap();
+    };
+    hold(4, HoldKind::Quarantine, &[0, 1]);
+    hold(4, HoldKind::Rule, &[2]);
+    hold(3, HoldKind::Quarantine, &[0]);
+    hold(2, HoldKind::Quarantine, &[0]);
+    let trouble = |hours: u64, error: ResubmitError| {
+        trial.dispatcher.resubmit_errors.lock().unwrap().insert(id(hours), error);
+    };
+    let to = r#"{"action":"forward","quarantined":true,"limit":1,"forward_to":"abuse@c.test"}"#;
+    let (lines, end) = trial.run(to).await;
+    assert_eq!(lines[0]["copy"], json!(id(0).to_string()));
+    assert_eq!(lines[0]["recipients"].as_array().unwrap().len(), 2);
+    assert_eq!((&end["messages"], &end["recipients"]), (&json!(1), &json!(2)));
+    assert_eq!(trial.states(4).len(), 3, "a forwarded message stays");
+    trouble(4, ResubmitError::Unreadable("damaged".to_owned()));
+    let (lines, end) = trial.run(r#"{"action":"release","quarantined":true}"#).await;
+    assert_eq!(lines[0]["unreadable"], json!(id(4).to_string()));
+    assert_eq!(lines[0]["trouble"], "damaged");
+    assert_eq!((&end["messages"], &end["unreadable"]), (&json!(2), &json!(1)), "{end:?}");
+    assert!(trial.states(3).is_empty() && trial.states(2).is_empty(), "their recipients have the copies");
+    trouble(4, ResubmitError::NotStored("full".to_owned()));
+    let command = Command::from_fields(serde_json::from_str(r#"{"action":"release","quarantined":true}"#).unwrap());
+    let deeds = Arc::clone(&trial.deeds);
+    let tell: ChangeListener = Arc::new(move |deed| deeds.lock().unwrap().push(format!("{deed:?}")));
+    let Answer::List(mut pieces) = trial.commands.answer(command.unwrap(), 7, tell) else { panic!("no list") };
+    let Some(ListPart::Failed { error, .. }) = pieces.recv().await else { panic!("it does not fail") };
+    let begins = "release: stopped after 0 messages; the others stay in quarantine: ";
+    assert!(error.starts_with(begins) && error.ends_with("full"), "{error}");
+    let held: Vec<Status> = trial.states(4).iter().map(|state| state.0).collect();
+    assert_eq!(held, [Status::Held; 3]);
+    let deeds = trial.deeds.lock().unwrap();
+    assert!(deeds[0].contains("Resubmitted") && deeds[0].contains("abuse@c.test"), "{deeds:?}");
+    assert_eq!(deeds.iter().filter(|deed| deed.contains("Ended")).count(), 3);
 }

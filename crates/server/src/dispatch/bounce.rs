@@ -50,7 +50,7 @@ pub(crate) async fn bounce(dispatch: &Arc<Dispatch>, meant: Vec<RecipientSelecti
 
 async fn one(dispatch: &Arc<Dispatch>, meant: &RecipientSelection, why: &Arc<str>) -> Bounced {
     let id = meant.id;
-    let claim = Reservation::bounce(dispatch, id, &meant.recipients);
+    let claim = Reservation::by_command(dispatch, id, &meant.recipients);
     let active = (meant.recipients.len() - claim.recipients.len()) as u64;
     let mut bounced = Bounced { id, done: Vec::new(), active, held: 0, trouble: None };
     if claim.recipients.is_empty() {

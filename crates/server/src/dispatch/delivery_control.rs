@@ -5,7 +5,8 @@ use super::{Dispatch, micros};
 use bytes::Bytes;
 use mail::QueueId;
 use operator::queue::{
-    Bounced, DeliveryControl, DestinationState, Destinations, DownState, RecipientSelection, Rerouted, WaitCause,
+    Bounced, DeliveryControl, DestinationState, Destinations, DownState, RecipientSelection, Rerouted,
+    ResubmitError, Resubmission, Resubmitted, WaitCause,
 };
 use route::destination::Destination;
 use schedule::{Health, SiteView};
@@ -95,6 +96,11 @@ impl DeliveryControl for Dispatch {
 
     fn bounce(&self, meant: Vec<RecipientSelection>, why: &str) -> Option<Vec<Bounced>> {
         self.bounce_some(meant, Arc::from(why)).blocking_recv().ok()
+    }
+
+    fn resubmit(&self, order: Resubmission) -> Result<Resubmitted, ResubmitError> {
+        let ended = || ResubmitError::NotStored("the server is going down".to_owned());
+        self.resubmit_soon(order).blocking_recv().map_err(|_| ended())?
     }
 
     fn destination(&self, name: &[u8]) -> Option<DestinationState> {

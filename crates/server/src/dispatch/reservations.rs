@@ -32,8 +32,8 @@ impl Reservation {
         Self { dispatch: Arc::clone(dispatch), id, recipients, is_left: false }
     }
 
-    /// Reserves recipients for a bounce, without those that a connection has and those with a report in progress.
-    pub(super) fn bounce(dispatch: &Arc<Dispatch>, id: QueueId, recipients: &[u32]) -> Self {
+    /// Reserves recipients for a command of an operator, without those that a connection has and those with a report in progress.
+    pub(super) fn by_command(dispatch: &Arc<Dispatch>, id: QueueId, recipients: &[u32]) -> Self {
         let mut claim = Self { dispatch: Arc::clone(dispatch), id, recipients: Vec::new(), is_left: true };
         for some in recipients.chunks(ASKED_MAX) {
             // Under the lock by which connections take jobs: a connection that takes one later sees the reservation.
@@ -44,7 +44,7 @@ impl Reservation {
             claim.recipients.extend(dispatch.messages.reservations.reserve(
                 id,
                 some.iter().copied(),
-                Purpose::Bounce,
+                Purpose::Command,
                 is_free,
             ));
             drop(state);

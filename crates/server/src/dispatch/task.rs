@@ -5,7 +5,7 @@
 use super::{ConnectTarget, ConnectionSignal};
 use crate::dns::NoHosts;
 use mail::QueueId;
-use operator::queue::{Bounced, RecipientSelection};
+use operator::queue::{Bounced, RecipientSelection, ResubmitError, Resubmission, Resubmitted};
 use schedule::{ConnectionId, DestinationId, Job, Overdue, Positions, QueueEntry};
 use std::future::Future;
 use std::pin::Pin;
@@ -57,5 +57,9 @@ pub(crate) enum Task {
         meant: Vec<RecipientSelection>,
         why: Arc<str>,
         answer: oneshot::Sender<Vec<Bounced>>,
+    },
+    Resubmit {
+        order: Resubmission,
+        answer: oneshot::Sender<Result<Resubmitted, ResubmitError>>,
     },
 }

@@ -16,8 +16,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Purpose of a reservation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// An operator bounces it: no attempt is made any more.
-    Bounce,
+    /// A command of an operator bounces it or sends it out of quarantine: no attempt is made any more.
+    Command,
     /// It is overdue. An attempt may begin all the same.
     Overdue,
 }
@@ -40,13 +40,13 @@ impl Reservations {
         if is_sabotaged(Sabotage::Unclaimed) {
             return Cow::Borrowed(recipients.as_slice());
         }
-        // Most of the time no bounce is in progress.
+        // Most of the time no such command is in progress.
         if self.count.load(Ordering::Acquire) == 0 {
             return Cow::Borrowed(recipients.as_slice());
         }
         let claimed = self.lock();
         let Some(message) = claimed.get(&id) else { return Cow::Borrowed(recipients.as_slice()) };
-        let is_open = |position: &u32| message.get(position) != Some(&Purpose::Bounce);
+        let is_open = |position: &u32| message.get(position) != Some(&Purpose::Command);
         Cow::Owned(recipients.iter().filter(is_open).collect())
     }
 
@@ -98,9 +98,9 @@ mod tests {
         let take = |purpose, positions: &[u32]| {
             reservations.reserve(QueueId::MIN, positions.iter().copied(), purpose, |position| position != 3)
         };
-        assert_eq!(take(Purpose::Bounce, &[0, 1, 3]), [0, 1]);
+        assert_eq!(take(Purpose::Command, &[0, 1, 3]), [0, 1]);
         assert_eq!(take(Purpose::Overdue, &[1, 2]), [2]);
-        assert!(take(Purpose::Bounce, &[1, 2, 3]).is_empty());
+        assert!(take(Purpose::Command, &[1, 2, 3]).is_empty());
         assert_eq!(*reservations.unreserved(QueueId::MIN, &all), [2, 3]);
         assert_eq!(*reservations.unreserved(QueueId::MAX, &all), [0, 1, 2, 3]);
         reservations.release(QueueId::MIN, &[0, 1]);

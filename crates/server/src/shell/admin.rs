@@ -171,14 +171,27 @@ impl Server {
 }
 
 /// Returns the log line of a command on the queue.
-fn queue_event(change: &queue::QueueChange<'_>) -> Event<'static> {
+fn queue_event<'a>(change: &queue::QueueChange<'a>) -> Event<'a> {
     match *change {
         queue::QueueChange::Removed { action, id, recipients, uid, .. } => {
             let recipients = u64::try_from(recipients).unwrap_or(u64::MAX);
-            Event::QueueCommand { id: Some(id), what: action.name(), messages: 1, recipients, uid }
+            Event::QueueCommand {
+                id: Some(id),
+                what: action.name(),
+                messages: 1,
+                recipients,
+                uid,
+                copy: None,
+                to: None,
+            }
+        }
+        queue::QueueChange::Resubmitted { action, id, copy, to, recipients, uid } => {
+            let recipients = u64::try_from(recipients).unwrap_or(u64::MAX);
+            let (id, copy) = (Some(id), Some(copy));
+            Event::QueueCommand { id, what: action.name(), messages: 1, recipients, uid, copy, to }
         }
         queue::QueueChange::Ended { action, messages, recipients, uid } => {
-            Event::QueueCommand { id: None, what: action.name(), messages, recipients, uid }
+            Event::QueueCommand { id: None, what: action.name(), messages, recipients, uid, copy: None, to: None }
         }
     }
 }

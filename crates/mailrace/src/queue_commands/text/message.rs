@@ -63,8 +63,9 @@ pub(super) fn print_shown(output: &mut Output, line: &MessageLine) {
 /// Prints the recipients that a command changes, one on a line, as the log names them.
 pub(super) fn print_changed(output: &mut Output, line: &MessageLine) {
     let from = sender(line);
+    let copy = line.copy.as_deref().map(|copy| format!(" copy={}", plain(copy))).unwrap_or_default();
     for one in &line.recipients {
-        output.print_line(format_args!("{} from={from} to=<{}>", id(line), address(one)));
+        output.print_line(format_args!("{} from={from} to=<{}>{copy}", id(line), address(one)));
     }
 }
 

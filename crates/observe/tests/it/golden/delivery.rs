@@ -243,12 +243,40 @@ fn host_lines(id: QueueId) -> Vec<(Event<'static>, &'static str)> {
             "ID: hold=ended, recipients=2, by=ann, why=asked by the sender",
         ),
         (
-            Event::QueueCommand { id: None, what: "retry", messages: 12, recipients: 15, uid: 1_000 },
+            Event::QueueCommand {
+                id: None,
+                what: "retry",
+                messages: 12,
+                recipients: 15,
+                uid: 1_000,
+                copy: None,
+                to: None,
+            },
             "queue=retry, messages=12, recipients=15, uid=1000",
         ),
         (
-            Event::QueueCommand { id: Some(id), what: "delete", messages: 1, recipients: 2, uid: 0 },
+            Event::QueueCommand {
+                id: Some(id),
+                what: "delete",
+                messages: 1,
+                recipients: 2,
+                uid: 0,
+                copy: None,
+                to: None,
+            },
             "ID: queue=delete, messages=1, recipients=2, uid=0",
+        ),
+        (
+            Event::QueueCommand {
+                id: Some(id),
+                what: "forward",
+                messages: 1,
+                recipients: 2,
+                uid: 0,
+                copy: Some(id),
+                to: Some("abuse@example.com"),
+            },
+            "ID: queue=forward, messages=1, recipients=2, uid=0, copy=ID, to=abuse@example.com",
         ),
     ]
 }
