@@ -2,16 +2,19 @@
 //!
 //! The rules are those of the crate `filter`; here files are read and the reports are shown.
 
+use crate::control_client::ControlTarget;
 use crate::exit::{Exit, Failure};
 use crate::message_files::{self, MessageFile};
 use crate::output::{Output, count};
+use crate::queue_commands::content::{self, QueuedMessage};
 use crate::terminal_text::plain;
 use clap::{Args, Subcommand};
 use filter::{Direction, Evaluation, Limits, Message, Recipient, RuleReport, RuleSet};
+use mail::QueueId;
 use mail::header::LineEnd;
 use serde_json::{Value, json};
 use std::fs;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 /// The text of `--help` behind the options.
@@ -20,10 +23,17 @@ Examples:
   mailrace filter test --rules charsets.rules message.eml
   mailrace filter test --rules my.rules --recipient a@example.com --client-address 192.0.2.1 < message.eml
   mailrace filter test --rules my.rules --all --json Maildir/cur/*
+  mailrace filter test --rules my.rules --queue-id 6AK9BQPE592284
+
+A message of the queue or the quarantine has its sender, its recipients that are
+not done, its client and its greeting from there, unless options give others.
 
 Exit status:
    0  done, whether a rule matches or not
   64  wrong arguments
+  65  a message of the queue cannot be read
+  66  a message is not in the queue
+  69  the server does not run
   74  reading or writing failed
   77  no permission
   78  the rules have an error";
@@ -41,8 +51,8 @@ pub(crate) struct FilterTestArguments {
     #[arg(long, value_name = "FILE", required = true)]
     rules: Vec<PathBuf>,
     /// Envelope sender
-    #[arg(long, value_name = "ADDRESS", default_value = "")]
-    sender: String,
+    #[arg(long, value_name = "ADDRESS")]
+    sender: Option<String>,
     /// Envelope recipient, any number of times
     #[arg(long, value_name = "ADDRESS")]
     recipient: Vec<String>,
@@ -73,6 +83,11 @@ pub(crate) struct FilterTestArguments {
     /// Print JSON, one line for each message
     #[arg(long)]
     json: bool,
+    /// Message in queue or quarantine, by its queue id, any number of times
+    #[arg(long, value_name = "ID")]
+    queue_id: Vec<QueueId>,
+    #[command(flatten)]
+    target: ControlTarget,
     /// Files of messages; - or none is standard input
     #[arg(value_name = "MESSAGE")]
     messages: Vec<PathBuf>,
@@ -92,14 +107,20 @@ pub(crate) fn run(command: &FilterCommand) -> Result<Exit, Failure> {
     let FilterCommand::Test(arguments) = command;
     let rules = read_rules(&arguments.rules)?;
     let mut output = Output::new();
-    let paths = message_files::or_stdin(&arguments.messages);
-    for path in &paths {
-        let file = message_files::read(path)?;
-        let evaluation = rules.evaluate(arguments.message(&file), &Limits::default());
+    let is_stdin = arguments.messages.is_empty() && arguments.queue_id.is_empty();
+    let paths = if is_stdin { message_files::or_stdin(&[]) } else { arguments.messages.clone() };
+    let is_one = paths.len() + arguments.queue_id.len() == 1;
+    let files = paths.iter().map(|path| message_files::read(path).map(TestedMessage::of_file));
+    let target = arguments.target.path();
+    let queued = arguments.queue_id.iter().map(|id| content::fetch(&target, *id).map(TestedMessage::of_queue));
+    for message in files.chain(queued) {
+        let message = message?;
+        let evaluation = rules.evaluate(arguments.message(&message), &Limits::default());
+        let file = &message.file;
         if arguments.json {
-            output.print_json(&as_json(&rules, &evaluation, &file, arguments.all));
+            output.print_json(&as_json(&rules, &evaluation, file, arguments.all));
         } else {
-            show(&mut output, &rules, &evaluation, (paths.len() > 1).then_some(&file.name), arguments.all);
+            show(&mut output, &rules, &evaluation, (!is_one).then_some(&file.name), arguments.all);
         }
         if !output.is_read() {
             break;
@@ -125,16 +146,51 @@ fn read_rules(paths: &[PathBuf]) -> Result<RuleSet, Failure> {
     })
 }
 
+/// A message with what the queue knows of its envelope.
+struct TestedMessage {
+    file: MessageFile,
+    sender: String,
+    recipients: Vec<String>,
+    client_address: Option<IpAddr>,
+    helo: Option<String>,
+}
+
+impl TestedMessage {
+    const fn of_file(file: MessageFile) -> Self {
+        Self { file, sender: String::new(), recipients: Vec::new(), client_address: None, helo: None }
+    }
+
+    fn of_queue(message: QueuedMessage) -> Self {
+        let QueuedMessage { file, lines } = message;
+        let recipients = lines.iter().flat_map(|line| &line.recipients).filter_map(|one| one.to.clone()).collect();
+        let first = lines.into_iter().next().unwrap_or_default();
+        Self {
+            file,
+            sender: first.from.unwrap_or_default(),
+            recipients,
+            client_address: first.client.and_then(|client| client_address(&client)),
+            helo: first.helo,
+        }
+    }
+}
+
+/// Returns the address of a client that the queue names with its port; `None`: it is a process.
+fn client_address(client: &str) -> Option<IpAddr> {
+    client.parse().or_else(|_| client.parse::<SocketAddr>().map(|address| address.ip())).ok()
+}
+
 impl FilterTestArguments {
-    fn message<'a>(&'a self, file: &'a MessageFile) -> Message<'a> {
+    fn message<'a>(&'a self, message: &'a TestedMessage) -> Message<'a> {
         let list = self.list.as_deref();
+        let TestedMessage { file, sender, recipients, client_address, helo } = message;
+        let recipients = if self.recipient.is_empty() { recipients } else { &self.recipient };
         Message {
             is_complete: file.is_complete,
-            sender: &self.sender,
-            recipients: self.recipient.iter().map(|address| Recipient { address, list }).collect(),
-            client_address: self.client_address,
+            sender: self.sender.as_deref().unwrap_or(sender),
+            recipients: recipients.iter().map(|address| Recipient { address, list }).collect(),
+            client_address: self.client_address.or(*client_address),
             client_name: self.client_name.as_deref(),
-            helo: self.helo.as_deref(),
+            helo: self.helo.as_deref().or(helo.as_deref()),
             listener: self.listener.as_deref(),
             direction: Some(self.direction),
             authentication: self.auth.iter().map(|(method, result)| (method.as_str(), result.as_str())).collect(),

@@ -6,7 +6,7 @@ use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 /// Octets of a message that are read; the rest counts as not scanned.
-const MESSAGE_OCTETS_MAX: u64 = 256 << 20;
+pub(crate) const MESSAGE_OCTETS_MAX: u64 = 256 << 20;
 
 /// A message and its name for the output.
 pub(crate) struct MessageFile {

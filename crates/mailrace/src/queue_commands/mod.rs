@@ -6,6 +6,7 @@
 mod arguments;
 mod quarantine;
 mod text;
+pub(crate) mod content;
 pub(crate) mod why;
 
 use crate::control_client::Control;

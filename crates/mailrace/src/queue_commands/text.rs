@@ -53,6 +53,8 @@ impl Printer {
             QueueLine::Unreadable(UnreadableLine { unreadable, trouble }) => {
                 eprintln!("mailrace: {unreadable}: its addresses cannot be read: {}", plain(&trouble));
             }
+            // No command that is printed asks for it.
+            QueueLine::Content(_) => {}
             QueueLine::Message(line) => self.print_message(output, &line),
             QueueLine::Destination(line) => {
                 self.print_head(output, "RECIPIENTS  DESTINATION");

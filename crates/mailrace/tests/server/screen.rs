@@ -413,3 +413,31 @@ fn copies_out_of_quarantine_keep_all_fields() {
     assert_eq!(found, [forward, forward, release, release]);
     assert!(to.iter().all(|one| one.2 == "<ann@client.test>"), "{to:?}");
 }
+
+/// `filter test` looks into messages of the queue and the quarantine, with their envelopes; the log says so.
+#[test]
+fn a_message_of_the_queue_is_tested() {
+    let mut server = with_rules(DECISIONS).start();
+    let mut client = greeted(server.address());
+    let body = format!("{}\r\n", "x".repeat(70)).repeat(3_000);
+    let kept = id(&send(&mut client, &["bob@example.com"], &format!("Subject: x\r\n\r\n{body}casino 7\r\n")));
+    let ham = id(&send(&mut client, &["bob@example.com"], "Subject: ham\r\n\r\nx\r\n"));
+    let rules = server.setup.path("own.rules");
+    let text_of_rules = "rule both {\n match all {\n text contains \"casino 7\"\n sender = \"@client.test\"\n \
+                         recipient = \"bob@example.com\"\n helo present\n client address = 127.0.0.0/8\n }\n hold\n}\n";
+    std::fs::write(&rules, text_of_rules).expect("written");
+    let rules = rules.to_str().expect("UTF-8");
+    let test = |server: &Server, words: &[&str]| {
+        let output = server.control(&[&["filter", "test", "--rules", rules], words].concat(), b"");
+        (output.status.code(), text(&output))
+    };
+    let (status, said) = test(&server, &["--queue-id", &kept, "--queue-id", &ham]);
+    assert_eq!(status, Some(0), "{said}");
+    assert!(said.starts_with(&format!("match {kept}\n")) && said.contains(&format!("no match {ham}\n")), "{said}");
+    let line = server.wait_log("queue=content, messages=1, recipients=1, uid=");
+    assert!(line.contains(&kept), "{line}");
+    let (_, said) = test(&server, &["--queue-id", &kept, "--sender", "else@example.org"]);
+    assert!(said.starts_with("no match"), "an option counts more than the envelope: {said}");
+    let (status, said) = test(&server, &["--queue-id", "6AK9BQPE592284"]);
+    assert!(status == Some(66) && said.contains("not in the queue"), "{status:?} {said}");
+}

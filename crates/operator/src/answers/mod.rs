@@ -15,7 +15,7 @@ mod status;
 pub use hosts::{Host, HostsAnswer};
 pub use mailers::{MailerCounts, MailersAnswer};
 pub use queue::{
-    DestinationLine, DestinationStatus, HoldLine, LineKind, MessageLine, MissingLine, ProgressLine, QueueLine,
+    ContentLine, DestinationLine, DestinationStatus, HoldLine, LineKind, MessageLine, MissingLine, ProgressLine, QueueLine,
     QueueTotals, RecipientLine, StragglerLine, UnreadableLine,
 };
 pub use refusal::{ProblemLine, RefusalLine};

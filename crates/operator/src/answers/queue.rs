@@ -16,6 +16,8 @@ pub enum QueueLine {
     Unreadable(UnreadableLine),
     /// Shows a message.
     Message(Box<MessageLine>),
+    /// Shows a piece of the content of the message on the line before.
+    Content(ContentLine),
     /// Shows a destination.
     Destination(Box<DestinationLine>),
     /// Shows a group of recipients that have waited for long.
@@ -42,6 +44,7 @@ impl QueueLine {
             Self::Missing(line) => to_fields(line),
             Self::Unreadable(line) => to_fields(line),
             Self::Message(line) => to_fields(line),
+            Self::Content(line) => to_fields(line),
             Self::Destination(line) => to_fields(line),
             Self::Straggler(line) => to_fields(line),
         }
@@ -56,6 +59,7 @@ impl QueueLine {
         Ok(match kind {
             _ if has("seen") => Self::Progress(super::from_line(line)?),
             _ if has("missing") => Self::Missing(super::from_line(line)?),
+            _ if has("octets") => Self::Content(super::from_line(line)?),
             _ if has("unreadable") => Self::Unreadable(super::from_line(line)?),
             LineKind::Messages => Self::Message(super::from_line(line)?),
             LineKind::Destinations => Self::Destination(super::from_line(line)?),
@@ -90,6 +94,18 @@ pub struct UnreadableLine {
     pub unreadable: String,
     /// The error.
     pub trouble: String,
+}
+
+/// Shows a piece of the content of a message.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ContentLine {
+    /// The message.
+    pub of: String,
+    /// Octets of the content before it.
+    pub at: u64,
+    /// The octets in base64.
+    pub octets: String,
 }
 
 /// Shows a message, or a part of its recipients.

@@ -48,11 +48,13 @@ pub enum Action {
     Reroute,
     /// Send a copy of what is in quarantine to another address.
     Forward,
+    /// Show the content of messages that are named.
+    Content,
 }
 
 impl Action {
     /// Every action.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::List,
         Self::Show,
         Self::Destinations,
@@ -65,6 +67,7 @@ impl Action {
         Self::Count,
         Self::Reroute,
         Self::Forward,
+        Self::Content,
     ];
 
     /// Its name.
@@ -83,6 +86,7 @@ impl Action {
             Self::Count => "count",
             Self::Reroute => "reroute",
             Self::Forward => "forward",
+            Self::Content => "content",
         }
     }
 
@@ -99,7 +103,10 @@ impl Action {
     /// Returns whether it changes mail.
     #[must_use]
     pub const fn changes_mail(self) -> bool {
-        !matches!(self, Self::List | Self::Show | Self::Destinations | Self::Stragglers | Self::Count)
+        !matches!(
+            self,
+            Self::List | Self::Show | Self::Destinations | Self::Stragglers | Self::Count | Self::Content
+        )
     }
 }
 
@@ -306,7 +313,9 @@ impl Command {
         let name = self.action.name();
         let is_everything = self.selection.is_everything();
         match self.action {
-            Action::Show if self.selection.ids.is_empty() => Err("\"show\" needs \"ids\"".to_owned()),
+            Action::Show | Action::Content if self.selection.ids.is_empty() => {
+                Err(format!("\"{name}\" needs \"ids\""))
+            }
             Action::Destinations if !is_everything => Err("\"destinations\" takes no conditions".to_owned()),
             action if action.changes_mail() && is_everything && !all => {
                 Err(format!("\"{name}\" needs ids or another condition, or \"all\":true for the whole queue"))
@@ -468,7 +477,7 @@ mod tests {
                 };
                 let again = Command::from_fields(command.to_fields());
                 if action == Action::Destinations && !selection.is_everything()
-                    || action == Action::Show && selection.ids.is_empty()
+                    || matches!(action, Action::Show | Action::Content) && selection.ids.is_empty()
                     || action == Action::Forward && !selection.quarantined
                 {
                     assert!(again.is_err());
@@ -500,6 +509,7 @@ mod tests {
             (r#"{"action":"list","by":"recipient"}"#, "adds nothing up"),
             (r#"{"action":"stragglers","by":"mx"}"#, "not one of destination, recipient, host"),
             (r#"{"action":"show"}"#, "needs \"ids\""),
+            (r#"{"action":"content","quarantined":true}"#, "needs \"ids\""),
             (r#"{"action":"forward","quarantined":true}"#, "needs \"forward_to\""),
             (r#"{"action":"forward","forward_to":"a@b.test","to":"@b.test"}"#, "it needs \"quarantined\":true"),
             (r#"{"action":"forward","forward_to":"b.test","quarantined":true}"#, "\"b.test\" is no address"),

@@ -5,6 +5,7 @@
 //! changes until then are made durable and stay.
 
 use super::bounce::{BounceResult, Bounces, remove_active};
+use super::content::ContentPieces;
 use super::change::{ChangeBatcher, ChangeTotals, changed_state};
 use super::command::{Action, Command, GroupBy};
 use super::delivery_control::{DeliveryControl, ResubmitError};
@@ -62,6 +63,15 @@ pub enum QueueChange<'a> {
         /// The address that gets it, if it is not for the recipients.
         to: Option<&'a str>,
         /// How many recipients the message is kept for.
+        recipients: usize,
+        /// Who asked.
+        uid: u32,
+    },
+    /// The content of a message was shown. It changes nothing, but operators have to answer for it.
+    ContentShown {
+        /// The message.
+        id: QueueId,
+        /// How many of its recipients are not done.
         recipients: usize,
         /// Who asked.
         uid: u32,
@@ -138,7 +148,7 @@ impl QueueCommands {
     /// The same for a guest, who may only look: beside the commands of operators, one guest after the other.
     #[must_use]
     pub fn answer_guest(&self, command: Command, uid: u32) -> Answer {
-        if command.action.changes_mail() {
+        if command.action.changes_mail() || command.action == Action::Content {
             return Answer::refused(Reason::Permission, "you may look at the queue and no more");
         }
         let (to, lines) = mpsc::channel(LINES_WAITING_MAX);
@@ -207,6 +217,7 @@ impl CommandRun<'_> {
             Action::Stragglers => self.stragglers(now_us),
             Action::List | Action::Show => self.list(now_us),
             Action::Count => self.count(now_us),
+            Action::Content => self.content(now_us),
             action if self.command.dry_run => self.preview(action, now_us),
             Action::Bounce => self.bounce(now_us),
             Action::Reroute => self.reroute(now_us),
@@ -280,6 +291,31 @@ impl CommandRun<'_> {
             Ok(ScanStep::of(found.recipients.len()))
         })?;
         Ok(totals.into_last())
+    }
+
+    /// Shows messages and their content, piece by piece; the log says so of each.
+    fn content(&self, now_us: u64) -> Result<ListPart, PeerGone> {
+        let view = QueueView { delivery: self.delivery, now_us };
+        let mut unreadable = 0;
+        let totals = self.each(now_us, true, &mut |found| {
+            let lines = view.detail_lines(&found, self.spool, false);
+            lines.into_iter().try_for_each(|line| self.send(&QueueLine::Message(Box::new(line))))?;
+            let (id, recipients) = (found.id, found.recipients.len());
+            (self.on_change)(&QueueChange::ContentShown { id, recipients, uid: self.uid });
+            let mut pieces = ContentPieces::new(self.spool, id);
+            while let Some(piece) = pieces.next() {
+                match piece {
+                    Ok(line) => self.send(&QueueLine::Content(line))?,
+                    Err(why) => {
+                        unreadable += 1;
+                        self.send_unreadable(id, &why)?;
+                        break;
+                    }
+                }
+            }
+            Ok(ScanStep::of(recipients))
+        })?;
+        Ok(ScanTotals { unreadable: totals.unreadable + unreadable, ..totals }.into_last())
     }
 
     /// Counts messages, and shows none.

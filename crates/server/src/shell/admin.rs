@@ -190,6 +190,11 @@ fn queue_event<'a>(change: &queue::QueueChange<'a>) -> Event<'a> {
             let (id, copy) = (Some(id), Some(copy));
             Event::QueueCommand { id, what: action.name(), messages: 1, recipients, uid, copy, to }
         }
+        queue::QueueChange::ContentShown { id, recipients, uid } => {
+            let recipients = u64::try_from(recipients).unwrap_or(u64::MAX);
+            let what = queue::Action::Content.name();
+            Event::QueueCommand { id: Some(id), what, messages: 1, recipients, uid, copy: None, to: None }
+        }
         queue::QueueChange::Ended { action, messages, recipients, uid } => {
             Event::QueueCommand { id: None, what: action.name(), messages, recipients, uid, copy: None, to: None }
         }
