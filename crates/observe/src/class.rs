@@ -153,6 +153,8 @@ impl<'a> Event<'a> {
             Self::Screened { verdict: ScreenVerdict::NotJudged, .. } => ("screened", 4, Warning, Some(Screen)),
             Self::Screened { .. } => ("screened", 4, Info, Some(Screen)),
             Self::SenderChecked { .. } => ("sender_checked", 9, Info, Some(Screen)),
+            Self::Signed { failure: Some(_), .. } => ("signed", 4, Warning, Some(Deliver)),
+            Self::Signed { .. } => ("signed", 9, Info, Some(Deliver)),
             Self::Cloned { .. } => ("cloned", 6, Info, Some(Commit)),
 
             Self::Delivery { stat: Stat::Sent(_), .. } => ("sent", 8, Info, Some(Settle)),
@@ -208,6 +210,7 @@ impl<'a> Event<'a> {
             | Self::RecipientsDiscarded { id, .. }
             | Self::Screened { id, .. }
             | Self::SenderChecked { id, .. }
+            | Self::Signed { id, .. }
             | Self::Cloned { id, .. }
             | Self::Delivery { id, .. }
             | Self::HoldEnded { id, .. }

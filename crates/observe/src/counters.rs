@@ -4,7 +4,7 @@
 //! Names follow the conventions of Prometheus. The server holds one number per [`Counter::index`] and adds
 //! [`increments`] of every event, whether its line is written or not. No time, no gauges here.
 
-use crate::{CheckMethod, CheckResult, Event, Limit, Reason, ReportKind, Ruleset, ScreenVerdict, Severity, Stat};
+use crate::{CheckMethod, CheckResult, Event, Limit, Reason, ReportKind, Ruleset, ScreenVerdict, Severity, SignatureKind, Stat};
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -91,6 +91,8 @@ pub enum Counter {
     Screened(ScreenVerdict),
     /// Results of sender authentication, one of each method for a message.
     SenderChecks(CheckMethod, CheckResult),
+    /// Signatures that were made, or could not be made.
+    Signatures(SignatureKind, Done),
 }
 
 /// The class of a refusing reply.
@@ -182,7 +184,8 @@ const DESTINATIONS: usize = REPORTS + ReportKind::ALL.len() + 1 + BOTH.len();
 const SPOOL: usize = DESTINATIONS + 3;
 const SCREENED: usize = SPOOL + SEVERITIES.len() + 2;
 const SENDER_CHECKS: usize = SCREENED + ScreenVerdict::ALL.len();
-const REASONS: usize = SENDER_CHECKS + CheckMethod::ALL.len() * CheckResult::ALL.len();
+const SIGNATURES: usize = SENDER_CHECKS + CheckMethod::ALL.len() * CheckResult::ALL.len();
+const REASONS: usize = SIGNATURES + SignatureKind::ALL.len() * BOTH.len();
 
 impl Counter {
     /// How many counters there are.
@@ -211,6 +214,8 @@ impl Counter {
         ];
         let checks = CheckMethod::ALL.into_iter();
         let checks = checks.flat_map(|method| CheckResult::ALL.map(|result| Self::SenderChecks(method, result)));
+        let signatures = SignatureKind::ALL.into_iter();
+        let signatures = signatures.flat_map(|kind| BOTH.map(|done| Self::Signatures(kind, done)));
         let reasons = Unreached::ALL.into_iter();
         let reasons = reasons.flat_map(|what| Reason::ALL.map(|reason| Self::DeliveryReasons(what, reason)));
         std::iter::once(Self::Connections)
@@ -232,6 +237,7 @@ impl Counter {
             .chain([Self::LogDropped, Self::InternalErrors])
             .chain(ScreenVerdict::ALL.map(Self::Screened))
             .chain(checks)
+            .chain(signatures)
             .chain(reasons)
     }
 
@@ -281,6 +287,7 @@ impl Counter {
             Self::SenderChecks(method, result) => {
                 SENDER_CHECKS + method as usize * CheckResult::ALL.len() + result as usize
             }
+            Self::Signatures(kind, done) => SIGNATURES + kind as usize * BOTH.len() + done as usize,
             Self::DeliveryReasons(what, reason) => REASONS + what as usize * Reason::ALL.len() + reason as usize,
         }
     }
@@ -353,6 +360,7 @@ impl Counter {
             Self::SenderChecks(..) => {
                 ("sender_checks_total", "Results of sender authentication, one of each method for a message.")
             }
+            Self::Signatures(..) => ("signatures_total", "Signatures of mail that leaves, made or failed."),
         }
     }
 
@@ -373,6 +381,10 @@ impl Counter {
             Self::Rejected(ruleset, temporary) => {
                 let class = if matches!(temporary, Temporary::Yes) { "4xx" } else { "5xx" };
                 put(out, format_args!("{{ruleset=\"{}\",class=\"{class}\"}}", ruleset.name()));
+                return;
+            }
+            Self::Signatures(kind, done) => {
+                put(out, format_args!("{{kind=\"{}\",result=\"{}\"}}", kind.name(), result(done)));
                 return;
             }
             Self::SenderChecks(method, result) => {
@@ -406,6 +418,9 @@ pub fn increments(event: &Event<'_>) -> impl Iterator<Item = (Counter, u64)> {
         Event::Screened { verdict, .. } => one(Counter::Screened(verdict)),
         Event::SenderChecked { results, .. } => {
             std::array::from_fn(|at| results.get(at).map(|(method, result)| (Counter::SenderChecks(*method, *result), 1)))
+        }
+        Event::Signed { kind, failure, .. } => {
+            one(Counter::Signatures(kind, if failure.is_some() { Done::Failed } else { Done::Ok }))
         }
         Event::Cloned { .. } => one(Counter::Cloned),
         Event::Delivery { to, delay, xdelay, stat, reason, reply, .. } => {

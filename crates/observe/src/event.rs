@@ -5,7 +5,7 @@
 
 use crate::class::Severity;
 use crate::{
-    CheckMethod, CheckResult, Fate, Limit, NextHop, Reason, Relay, ReportKind, Ruleset, SaslError, ScreenVerdict, Stat,
+    CheckMethod, CheckResult, Fate, Limit, NextHop, Reason, Relay, ReportKind, Ruleset, SaslError, ScreenVerdict, SignatureKind, Stat,
 };
 use mail::{Body, EnhancedCode, MtPriority, Protocol, QueueId, Reply};
 use std::net::{IpAddr, SocketAddr};
@@ -406,6 +406,19 @@ pub enum Event<'a> {
         results: &'a [(CheckMethod, CheckResult)],
         /// The reasons of results other than `pass` and `none`; may be empty.
         why: &'a str,
+    },
+    /// A signature of a message was made, or could not be made.
+    Signed {
+        /// The message.
+        id: QueueId,
+        /// The kind of the signature.
+        kind: SignatureKind,
+        /// The domain that signs.
+        domain: &'a str,
+        /// The selector of its key.
+        selector: &'a str,
+        /// Why there is none; the message leaves without it.
+        failure: Option<&'a str>,
     },
     /// A message is one more of the same transaction, because its recipients are to be kept apart: members of a list
     /// with an owner, above all.

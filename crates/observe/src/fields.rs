@@ -181,6 +181,15 @@ impl<'a> Event<'a> {
                     v.text("why", why);
                 }
             }
+            Self::Signed { kind, domain, selector, failure, .. } => {
+                v.text("signature", kind.name());
+                v.text("domain", domain);
+                v.text("selector", selector);
+                v.text("result", if failure.is_some() { "failed" } else { "ok" });
+                if let Some(why) = failure {
+                    v.text("why", why);
+                }
+            }
             Self::Screened { verdict, by, place, to, action, .. } => {
                 v.text("screen", verdict.name());
                 for (name, text) in [("by", by), ("place", place), ("to", to), ("action", action)] {

@@ -22,6 +22,7 @@ mod ruleset;
 mod sasl;
 mod screening;
 mod sender_check;
+mod signature;
 pub mod sendmail;
 
 pub use class::{Class, Severity, Stop};
@@ -34,3 +35,4 @@ pub use ruleset::{Fate, Ruleset};
 pub use sasl::SaslError;
 pub use screening::ScreenVerdict;
 pub use sender_check::{CheckMethod, CheckResult};
+pub use signature::SignatureKind;

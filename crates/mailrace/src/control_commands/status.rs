@@ -4,7 +4,7 @@ use crate::output::{Output, bytes, count, next_try, thousands, waits_for};
 use crate::terminal_text::plain;
 use operator::answers::{
     ClockStatus, DeliveryConnections, DeliveryCounts, DestinationLine, FailingLog, FilterStatus, LogStatus,
-    ResultCounts, ScreenCounts, SenderCheckCounts, SpoolStatus, StatusAnswer, StopStatus,
+    MadeCounts, ResultCounts, ScreenCounts, SenderCheckCounts, SignatureCounts, SpoolStatus, StatusAnswer, StopStatus,
 };
 
 /// Stands for a text that the server did not send.
@@ -92,6 +92,9 @@ fn clients(output: &mut Output, answer: &StatusAnswer) {
             output.print_line(format_args!("  {method:<12} {text}"));
         }
     }
+    if let Some(text) = signed(&answer.signatures) {
+        output.print_line(format_args!("  signed       {text}"));
+    }
     for login in &answer.logins_over {
         output.print_line(format_args!(
             "  LOGIN        {} had {} recipients in an hour, from {}: auth.recipients_hour_max; is its password stolen?",
@@ -118,6 +121,20 @@ fn screened(counts: &ScreenCounts) -> Option<String> {
     let some = all.into_iter().filter(|(count, _)| *count > 0);
     let words: Vec<String> = some.map(|(count, word)| format!("{} {word}", thousands(count))).collect();
     (!words.is_empty()).then(|| words.join(", "))
+}
+
+/// Describes the signatures of mail that left; `None`: there was none.
+fn signed(counts: &SignatureCounts) -> Option<String> {
+    let of = |counts: &MadeCounts, noun: &str| {
+        let failed = match counts.failed {
+            0 => String::new(),
+            some => format!(", {} FAILED", thousands(some)),
+        };
+        (counts.made + counts.failed > 0).then(|| format!("{}{failed}", count(counts.made, noun)))
+    };
+    let words: Vec<String> =
+        [of(&counts.dkim, "DKIM signature"), of(&counts.arc, "ARC set")].into_iter().flatten().collect();
+    (!words.is_empty()).then(|| words.join("; "))
 }
 
 /// Describes a filter and the connections to it.

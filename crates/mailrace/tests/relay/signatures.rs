@@ -197,12 +197,13 @@ fn mail_of_others_is_not_signed_and_reports_are() {
         .set("dkim.key", format!("[{}]", keys[0].value))
         .set("hostname", "\"mx.example.org\"")
         .set("accept.xclient", "[\"127.0.0.0/8\"]")
-        .set("relay.to", "[\"d.test\"]")
-        .start();
+        .set("relay.to", "[\"d.test\"]");
+    let mut server = server.start();
     let content = |from: &str| format!("From: {from}\r\nSubject: x\r\n\r\nx\r\n").into_bytes();
     let is_signed = |number: usize| hop.wait(number + 1)[number].text().contains("DKIM-Signature:");
     send(&server, "a@example.org", &["b@d.test"], &content("a@example.org"));
     assert!(is_signed(0));
+    server.wait_log(": signature=dkim, domain=example.org, selector=ed, result=ok");
     for (number, from) in
         ["a@other.test", "a@badexample.org", "a@example.org\r\nFrom: b@example.org"].iter().enumerate()
     {
@@ -221,6 +222,8 @@ fn mail_of_others_is_not_signed_and_reports_are() {
     crate::world::send_over(&mut client, "a@example.org", &["b@d.test"], &content("a@example.org"));
     client.quit();
     assert!(!is_signed(5), "mail of a stranger");
+    let counts = &server.whole_status()["signatures"]["dkim"];
+    assert_eq!(*counts, serde_json::json!({ "made": 2, "failed": 0 }), "a message and a report");
     ends_empty(server);
 }
 

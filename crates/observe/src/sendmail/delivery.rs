@@ -125,6 +125,15 @@ pub(super) fn write(event: &Event<'_>, out: &mut String) -> bool {
             value(out, ", to=", to, PATH_MAX);
             end(out, ", action=", action);
         }
+        Event::Signed { kind, domain, selector, failure, .. } => {
+            word(out, "signature=", kind.name());
+            value(out, ", domain=", domain, HOST_MAX);
+            word(out, ", selector=", selector);
+            out.push_str(if failure.is_some() { ", result=failed" } else { ", result=ok" });
+            if let Some(why) = failure {
+                end(out, ", why=", why);
+            }
+        }
         Event::SenderChecked { summary, author, results, why, .. } => {
             word(out, "auth=", summary.name());
             value(out, ", author=", author, HOST_MAX);

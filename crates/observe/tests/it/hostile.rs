@@ -133,6 +133,10 @@ fn keys(event: &Event<'_>) -> Option<Vec<&'static str>> {
             keys.extend(quarantine.map(|_| "quarantine"));
             keys.push("stat");
         }
+        Event::Signed { failure, .. } => {
+            keys.extend(["signature", "domain", "selector", "result"]);
+            keys.extend(failure.map(|_| "why"));
+        }
         Event::SenderChecked { results, why, .. } => {
             keys.extend(["auth", "author"]);
             keys.extend(results.iter().map(|(method, _)| method.name()));

@@ -3,7 +3,7 @@
 use mail::{Body, EnhancedCode, Node, Outcome, Protocol, QueueId, Reply};
 use observe::{
     CheckMethod, CheckResult, Controller, Event, Fate, Limit, NextHop, Relay, ReportKind, Ruleset, SaslError,
-    ScreenVerdict, Severity, Stat,
+    ScreenVerdict, SignatureKind, Severity, Stat,
 };
 use std::net::IpAddr;
 use std::time::Duration;
@@ -29,7 +29,7 @@ pub(crate) fn queue_id() -> QueueId {
 }
 
 /// How many kinds there are.
-pub(crate) const COUNT: usize = 49;
+pub(crate) const COUNT: usize = 50;
 
 /// The number of the event's kind. No `_` here: a new event has to be added below too.
 pub(crate) fn kind(event: &Event<'_>) -> usize {
@@ -83,6 +83,7 @@ pub(crate) fn kind(event: &Event<'_>) -> usize {
         Event::HoldEnded { .. } => 46,
         Event::Screened { .. } => 47,
         Event::SenderChecked { .. } => 48,
+        Event::Signed { .. } => 49,
     }
 }
 
@@ -222,6 +223,13 @@ fn delivery_event<'a>(kind: usize, v: &'a Values, to: &'a [&'a str]) -> Event<'a
             author: b,
             results: &[(CheckMethod::Spf, CheckResult::SoftFail), (CheckMethod::Dmarc, CheckResult::PermError)],
             why: a,
+        },
+        49 => Event::Signed {
+            id: queue_id(),
+            kind: SignatureKind::Arc,
+            domain: b,
+            selector: b,
+            failure: v.flag.then_some(a),
         },
         40 => Event::RecipientsDiscarded { id: queue_id(), to },
         39 => Event::Cloned { first: queue_id(), id: queue_id(), owner: a },

@@ -22,8 +22,8 @@ pub use refusal::{ProblemLine, RefusalLine};
 pub use reload::ReloadAnswer;
 pub use status::{
     AcceptedMessages, ClockStatus, ConnectionCounts, DeliveryConnections, DeliveryCounts, ExpansionCounts, FailingLog,
-    FilterStatus, LogStatus, LoginOverLimit, PickupStatus, QueueStatus, RefusedRecipients, ResultCounts, ScreenCounts,
-    SenderCheckCounts, SpoolStatus, StatusAnswer, StopStatus,
+    FilterStatus, LogStatus, LoginOverLimit, MadeCounts, PickupStatus, QueueStatus, RefusedRecipients, ResultCounts, ScreenCounts,
+    SenderCheckCounts, SignatureCounts, SpoolStatus, StatusAnswer, StopStatus,
 };
 
 use serde::Serialize;

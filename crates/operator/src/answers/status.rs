@@ -40,6 +40,8 @@ pub struct StatusAnswer {
     pub filters: Vec<FilterStatus>,
     /// Results of sender authentication.
     pub sender_checks: SenderCheckCounts,
+    /// Signatures of mail that leaves.
+    pub signatures: SignatureCounts,
     /// Logins that had more than `auth.recipients_hour_max` recipients in the last hour.
     pub logins_over: Vec<LoginOverLimit>,
     /// Results of deliveries; `null` if this server does not deliver.
@@ -168,6 +170,26 @@ pub struct SenderCheckCounts {
     pub dmarc: ResultCounts,
     /// The chain of relays before this server.
     pub arc: ResultCounts,
+}
+
+/// Signatures of mail that leaves, since the start.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SignatureCounts {
+    /// DKIM signatures of own mail.
+    pub dkim: MadeCounts,
+    /// ARC sets on forwarded mail of others.
+    pub arc: MadeCounts,
+}
+
+/// Signatures of a kind.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MadeCounts {
+    /// Those that were made.
+    pub made: u64,
+    /// Those that could not be made; the messages left without them.
+    pub failed: u64,
 }
 
 /// Messages by the result of a method.

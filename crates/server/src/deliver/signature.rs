@@ -7,7 +7,7 @@ use crate::signing::{BodyHash, SigningPlan};
 use bytes::Bytes;
 use mail::header::{HeaderSection, LineEnd};
 use mail::{Client, Protocol, QueueId, Received};
-use observe::Event;
+use observe::{Event, SignatureKind};
 use os::clock;
 use std::sync::Arc;
 
@@ -15,6 +15,8 @@ use std::sync::Arc;
 const PIECE_BYTES: u64 = 256 << 10;
 /// The largest header section of a message that is signed; stored content has no larger one.
 const HEADER_BYTES_MAX: usize = 16 << 20;
+/// Why a signature could not be made.
+const LIBRARY_FAILED: &str = "the cryptographic library failed; run mailrace check, which reads the keys";
 
 /// Returns whether mail that came like this is mail of our own users: it came from a client that had logged in, from
 /// `relay.from`, from a program of this machine, or it is a report of ours.
@@ -65,15 +67,11 @@ impl OutboundSession<'_> {
         Ok(outgoing.signature.is_some())
     }
 
-    /// Signs. If that fails, the message leaves without a signature, and the log says so.
+    /// Signs. If that fails with a key, the message leaves without its signature. The log has a line for each key.
     fn signed(&self, id: QueueId, plan: &SigningPlan, body: BodyHash) -> Bytes {
-        plan.sign(body, clock::unix_us() / 1_000_000).unwrap_or_else(|| {
-            let text = format!(
-                "message {id} leaves without a DKIM signature: the cryptographic library failed; \
-                 run mailrace check, which reads the keys"
-            );
-            self.work.context.record(&Event::ConfigWarning { text: &text });
-            Bytes::new()
+        plan.sign(body, clock::unix_us() / 1_000_000, &mut |domain, selector, is_made| {
+            let failure = (!is_made).then_some(LIBRARY_FAILED);
+            self.work.context.record(&Event::Signed { id, kind: SignatureKind::Dkim, domain, selector, failure });
         })
     }
 }

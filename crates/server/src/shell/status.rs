@@ -8,12 +8,12 @@ use crate::dispatch::Dispatch;
 use crate::log::LogError;
 use crate::screen::Screen;
 use crate::screen::filters::{PoolCounts, PooledFilter};
-use observe::counters::{Counter, Outcome, Temporary};
-use observe::{CheckMethod, CheckResult, Ruleset, ScreenVerdict};
+use observe::counters::{Counter, Done, Outcome, Temporary};
+use observe::{CheckMethod, CheckResult, Ruleset, ScreenVerdict, SignatureKind};
 use operator::answers::{
     AcceptedMessages, ClockStatus, ConnectionCounts, DeliveryConnections, DeliveryCounts, FailingLog, FilterStatus,
-    LogStatus, LoginOverLimit, PickupStatus, QueueStatus, RefusedRecipients, ResultCounts, ScreenCounts,
-    SenderCheckCounts, SpoolStatus, StatusAnswer, StopStatus,
+    LogStatus, LoginOverLimit, MadeCounts, PickupStatus, QueueStatus, RefusedRecipients, ResultCounts, ScreenCounts,
+    SenderCheckCounts, SignatureCounts, SpoolStatus, StatusAnswer, StopStatus,
 };
 use os::{clock, machine};
 use spool::Statistics;
@@ -56,6 +56,7 @@ impl Server {
             screen: self.screened(),
             filters: filters(live.screen.as_deref()),
             sender_checks: self.sender_checks(),
+            signatures: self.signatures(),
             logins_over: self.logins_over(),
             deliveries: self
                 .outbound
@@ -112,6 +113,15 @@ impl Server {
             dmarc: of(CheckMethod::Dmarc),
             arc: of(CheckMethod::Arc),
         }
+    }
+
+    /// Counts signatures.
+    fn signatures(&self) -> SignatureCounts {
+        let of = |kind| MadeCounts {
+            made: self.count(Counter::Signatures(kind, Done::Ok)),
+            failed: self.count(Counter::Signatures(kind, Done::Failed)),
+        };
+        SignatureCounts { dkim: of(SignatureKind::Dkim), arc: of(SignatureKind::Arc) }
     }
 
     /// Describes the clocks if the machine's is implausible.

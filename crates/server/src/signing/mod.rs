@@ -71,7 +71,7 @@ impl SigningKeys {
         let plan = self.for_message(&header)?;
         let mut body = BodyHash::new();
         body.push(content.get(header.body_offset()..).unwrap_or_default());
-        plan.sign(body, time)
+        Some(plan.sign(body, time, &mut |_, _, _| {})).filter(|fields| !fields.is_empty())
     }
 
     /// Returns the keys for a message, if there are some: those of the longest domain that the author is in.
@@ -100,19 +100,22 @@ pub(crate) struct SigningPlan {
 }
 
 impl SigningPlan {
-    /// Returns a signature field for each key, to be put before the header section. `time`: seconds since 1970. `None`:
-    /// the library fails.
-    pub(crate) fn sign(&self, body: BodyHash, time: u64) -> Option<Bytes> {
+    /// Returns a signature field for each key, to be put before the header section. `time`: seconds since 1970.
+    /// `signed` hears domain and selector of each, and whether the field was made.
+    pub(crate) fn sign(&self, body: BodyHash, time: u64, signed: &mut dyn FnMut(&str, &str, bool)) -> Bytes {
         let body_hash = body.finish();
         let mut fields = String::new();
         for SigningKey { domain, selector, key } in self.chosen.iter().filter_map(|at| self.keys.0.get(*at)) {
             let (algorithm, domain) = (key.algorithm(), domain.ascii());
             let values = SignatureValues { algorithm, domain, selector, time, body_hash: &body_hash };
             let unsigned = Unsigned::new(&self.fields, &values);
-            let signature = key.sign(&unsigned.signed_octets())?;
-            fields.push_str(&unsigned.complete(&signature));
+            let signature = key.sign(&unsigned.signed_octets());
+            signed(domain, selector, signature.is_some());
+            if let Some(signature) = signature {
+                fields.push_str(&unsigned.complete(&signature));
+            }
         }
-        Some(Bytes::from(fields))
+        Bytes::from(fields)
     }
 }
 

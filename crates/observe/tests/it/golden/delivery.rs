@@ -3,7 +3,7 @@
 use super::{CLIENT, id, reply};
 use mail::{EnhancedCode, Outcome, QueueId, Reply};
 use observe::reason::{Case, Rules, words_of};
-use observe::{CheckMethod, CheckResult, Controller, Event, NextHop, Reason, ReportKind, ScreenVerdict, Stat};
+use observe::{CheckMethod, CheckResult, Controller, Event, NextHop, Reason, ReportKind, ScreenVerdict, SignatureKind, Stat};
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
@@ -189,6 +189,26 @@ fn report_lines(id: QueueId) -> Vec<(Event<'static>, &'static str)> {
              action=reject 550 5.7.1 Not here, please",
         ),
         (
+            Event::Signed {
+                id,
+                kind: SignatureKind::Dkim,
+                domain: "example.com",
+                selector: "s2026",
+                failure: None,
+            },
+            "ID: signature=dkim, domain=example.com, selector=s2026, result=ok",
+        ),
+        (
+            Event::Signed {
+                id,
+                kind: SignatureKind::Arc,
+                domain: "example.com",
+                selector: "s2026",
+                failure: Some("the cryptographic library failed"),
+            },
+            "ID: signature=arc, domain=example.com, selector=s2026, result=failed, why=the cryptographic library failed",
+        ),
+        (
             Event::SenderChecked {
                 id,
                 summary: CheckResult::Fail,
@@ -276,7 +296,7 @@ fn host_lines(id: QueueId) -> Vec<(Event<'static>, &'static str)> {
                 copy: Some(id),
                 to: Some("abuse@example.com"),
             },
-            "ID: queue=forward, messages=1, recipients=2, uid=0, copy=ID, to=abuse@example.com",
+            "ID: queue=forward, messages=1, recipients=2, uid=0, copy=6AKElS00000000, to=abuse@example.com",
         ),
     ]
 }
