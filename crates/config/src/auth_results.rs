@@ -1,5 +1,6 @@
 //! Settings of sender authentication: `[auth_results]`, and the effects that listeners give to failures.
 
+use mail::DomainName;
 use std::time::Duration;
 
 /// Checks of senders, and the field about their results.
@@ -23,6 +24,8 @@ pub struct AuthResults {
     pub temperror: SenderTempError,
     /// Accept messages with several From fields, or with several domains in it.
     pub several_from: bool,
+    /// Domains, with all below them, whose ARC seals make up for a failed DMARC.
+    pub trusted_arc_sealers: Vec<DomainName>,
 }
 
 /// A check.

@@ -1,7 +1,7 @@
 //! A configuration to write the values of the table over. None of these values is ever used.
 
 use super::{
-    Accept, AccessRules, Acknowledge, AddressFamily, Auth, AuthResults, BadLine, Config, Control, CopyDsn, DelayChecks,
+    ArcSealing, Accept, AccessRules, Acknowledge, AddressFamily, Auth, AuthResults, BadLine, Config, Control, CopyDsn, DelayChecks,
     Delivery, DeliveryMode, DestinationRule, Dkim, DkimKey, Dns, DnsOverride, Dnsbl, DnsblList, Filter, FilterFailure,
     FilterKind, FilterStage, Generics, Ldap, LdapDetail, LdapReferrals, Listen, ListenProtocol, ListenTls, Local, Log,
     LogFormat, LogPath, Mailbox, Mailq, MapSource, Maps, Message, Precedence, Quarantine, Rate, Relay, RelayDomain,
@@ -98,6 +98,7 @@ pub(super) fn config(n: u8) -> Config {
         delivery: delivery(n),
         destinations: Vec::new(),
         dkim: Dkim { keys: Vec::new() },
+        arc: ArcSealing { seal: n == 1, domain: Some(text.clone()), selector: Some(text.clone()) },
         log: Log {
             format: if n == 1 { LogFormat::Json } else { LogFormat::Sendmail },
             path: if n == 1 { LogPath::Syslog } else { LogPath::Journald },
@@ -127,6 +128,7 @@ fn auth_results(n: u8) -> AuthResults {
         iprev_fail: failure,
         temperror: if n == 1 { SenderTempError::Defer } else { SenderTempError::Pass },
         several_from: n == 1,
+        trusted_arc_sealers: Vec::new(),
     }
 }
 

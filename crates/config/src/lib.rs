@@ -60,7 +60,7 @@ pub use blank::filled;
 pub use build::load;
 pub use destination::{DestinationRule, EffectiveRule, MxPattern, NextHop, NoNextHop, UsedExtensions};
 pub use difference::{Difference, differences, refuses_reload};
-pub use dkim::{Dkim, DkimKey};
+pub use dkim::{ArcSealing, Dkim, DkimKey};
 pub use domain::RelayDomain;
 pub use files::{FileStatus, Files, check_files, check_own_file, unreadable_by_server};
 pub use limits::{DNS_ADDRESSES_MAX, DNS_HOSTS_MAX, SEGMENT_BYTES_MIN};
@@ -138,6 +138,8 @@ pub struct Config {
     pub destinations: Vec<DestinationRule>,
     /// Signatures of mail that leaves.
     pub dkim: Dkim,
+    /// Seals on forwarded mail of others.
+    pub arc: ArcSealing,
     /// The log.
     pub log: Log,
     /// The socket for `mailrace reload` and its like.

@@ -103,6 +103,16 @@ pub(super) static AUTH_RESULTS: Section = Section {
             "accept messages with several From fields, or one with several domains",
             "One author may be checked and another one shown. Else: 550 5.7.1.",
         ),
+        fixed(
+            "auth_results.trusted_arc_sealers",
+            at!(auth_results.trusted_arc_sealers),
+            list(&Kind::Domain),
+            "",
+            "[\"lists.example.org\", \"forwarder.example\"]",
+            "domains, with all below them, whose ARC seals make up for a failed DMARC",
+            "If the chain is whole, each of its sealers is trusted, and the first of them reports dmarc=pass for the \
+             author, DMARC counts as passed. A trusted sealer can forge any author.",
+        ),
     ],
 };
 

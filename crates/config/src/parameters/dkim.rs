@@ -1,4 +1,4 @@
-//! Parameters of DKIM signatures: `[[dkim.key]]`.
+//! Parameters of signatures of mail that leaves: `[[dkim.key]]`, `[arc]`.
 
 use super::super::blank;
 use super::super::parameter::{Group, Preset, Section, at};
@@ -53,6 +53,42 @@ pub(super) static DKIM_KEY: Section = Section {
             "false",
             "sign with it",
             "false: for a key that is published and not used yet, or not any more; mailrace dkim check looks at it.",
+        ),
+    ],
+};
+
+pub(super) static ARC: Section = Section {
+    key: "arc",
+    summary: "ARC seals on forwarded mail of others",
+    group: None,
+    parameters: &[
+        fixed(
+            "arc.seal",
+            at!(arc.seal),
+            Kind::Flag,
+            "false",
+            "true",
+            "seal mail of strangers that goes on to other hosts, with the results of this server",
+            "For servers that forward and lists: receivers that trust the seal see the results from before the change. \
+             Mail that was not checked, or whose chain is broken, is not sealed.",
+        ),
+        fixed(
+            "arc.domain",
+            at!(arc.domain),
+            Kind::Word { empty: true },
+            "",
+            "example.com",
+            "dkim.key.domain of the key that seals",
+            "Empty: the first key with arc.selector.",
+        ),
+        fixed(
+            "arc.selector",
+            at!(arc.selector),
+            Kind::Word { empty: true },
+            "",
+            "s2026",
+            "dkim.key.selector of the key that seals",
+            "Empty: the first key of arc.domain. The key may have sign = false.",
         ),
     ],
 };

@@ -47,6 +47,7 @@ pub(crate) static SECTIONS: &[&Section] = &[
     &delivery::DELIVERY,
     &destination::DESTINATION,
     &dkim::DKIM_KEY,
+    &dkim::ARC,
     &process::LOG,
     &process::CONTROL,
     &submit::SUBMIT,

@@ -22,6 +22,13 @@ impl Rules<'_> {
                 "remove it, or leave \"iprev\" out of auth_results.checks",
             );
         }
+        if !config.auth_results.trusted_arc_sealers.is_empty() && !(has(SenderCheck::Arc) && has(SenderCheck::Dmarc)) {
+            self.warn(
+                &[("auth_results.trusted_arc_sealers", 0), ("auth_results.checks", 0)],
+                "auth_results.trusted_arc_sealers has no effect without the checks \"arc\" and \"dmarc\"".to_owned(),
+                "add them to auth_results.checks",
+            );
+        }
         self.effects_without_check();
     }
 

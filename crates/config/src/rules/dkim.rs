@@ -1,5 +1,6 @@
-//! Rules about `[[dkim.key]]`: selectors, and keys that stand there twice.
+//! Rules about `[[dkim.key]]`: selectors, and keys that stand there twice; about `[arc]`: its key and its check.
 
+use super::super::SenderCheck;
 use super::Rules;
 
 impl Rules<'_> {
@@ -25,6 +26,28 @@ impl Rules<'_> {
                 let text = format!("dkim.key.selector: a second key \"{}\" of {}", key.selector, key.domain);
                 self.error(&at, text, "each key of a domain has a selector of its own");
             }
+        }
+    }
+    pub(super) fn arc(&mut self) {
+        let config = self.config();
+        if !config.arc.seal {
+            return;
+        }
+        if config.arc.key(&config.dkim.keys).is_none() {
+            let named = |value: &Option<String>| value.as_deref().map_or("any".to_owned(), |text| format!("{text:?}"));
+            let (domain, selector) = (named(&config.arc.domain), named(&config.arc.selector));
+            self.error(
+                &[("arc.selector", 0), ("arc.domain", 0), ("arc.seal", 0)],
+                format!("arc.seal: there is no [[dkim.key]] with domain {domain} and selector {selector}"),
+                "add the key; sign = false keeps it from signing own mail",
+            );
+        }
+        if !config.auth_results.checks.contains(&SenderCheck::Arc) {
+            self.error(
+                &[("arc.seal", 0), ("auth_results.checks", 0)],
+                "arc.seal: a seal says what the check \"arc\" has found, which is not made".to_owned(),
+                "write [auth_results] checks = [\"iprev\", \"spf\", \"dkim\", \"dmarc\", \"arc\"]",
+            );
         }
     }
 }

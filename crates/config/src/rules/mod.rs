@@ -42,6 +42,7 @@ pub(crate) fn check(loaded: &Loaded) -> Vec<Problem> {
     rules.delivery();
     rules.destinations();
     rules.dkim();
+    rules.arc();
     rules.overrides();
     rules.filters();
     rules.auth_results();

@@ -1,4 +1,4 @@
-//! A new DKIM-Signature field.
+//! A new DKIM-Signature field, or a field of an ARC set, which has the same form.
 //!
 //! [`SignedFields::of`] chooses the fields that a signature covers, [`Unsigned::new`] writes the field with an empty
 //! `b=`, [`Unsigned::signed_octets`] has the octets to sign, and [`Unsigned::complete`] the field with its signature.
@@ -10,6 +10,7 @@ use super::canonical::relax_field;
 use mail::DomainName;
 use mail::header::{Field, HeaderSection, LineEnd};
 use mail::header_address::parse_list;
+use std::borrow::Cow;
 
 /// Fields that are listed once more than they occur, if they occur: a field of that name that is added later breaks
 /// the signature.
@@ -41,6 +42,10 @@ pub const SIGNED: &[&str] = &[
     "Feedback-ID",
     "Auto-Submitted",
 ];
+
+/// Fields that the signature of forwarded mail covers as well.
+// RFC 8617 §4.1.2
+const FORWARDED: &[&str] = &["DKIM-Signature"];
 
 /// The most fields of one name that a signature covers. A message with more of them is signed with these, from the
 /// last one up; the fields above them are not covered.
@@ -77,10 +82,20 @@ impl SignedFields {
     // RFC 6376 §5.4: From must be signed; §5.4.2: fields of one name are signed from the last one up
     #[must_use]
     pub fn of(header: &HeaderSection<'_>) -> Option<Self> {
+        Self::with(header, &[])
+    }
+
+    /// Chooses the fields of a message of others that is passed on: its DKIM signatures, too.
+    #[must_use]
+    pub fn of_forwarded(header: &HeaderSection<'_>) -> Option<Self> {
+        Self::with(header, FORWARDED)
+    }
+
+    fn with(header: &HeaderSection<'_>, more: &'static [&'static str]) -> Option<Self> {
         let mut these = Self { names: Vec::new(), canonical: Vec::new() };
         let fields: Vec<Field<'_>> = header.fields().collect();
         for (name, is_oversigned) in
-            OVERSIGNED.iter().map(|name| (*name, true)).chain(SIGNED.iter().map(|n| (*n, false)))
+            OVERSIGNED.iter().map(|name| (*name, true)).chain(SIGNED.iter().chain(more).map(|name| (*name, false)))
         {
             let mut count = 0;
             for field in fields.iter().rev().filter(|field| field.has_name(name)).take(FIELDS_OF_NAME_MAX) {
@@ -118,9 +133,11 @@ pub struct SignatureValues<'a> {
 /// A signature field with an empty `b=`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unsigned<'a> {
+    name: &'static str,
     /// Name, colon and value up to `b=`.
     text: String,
-    fields: &'a SignedFields,
+    /// The relaxed form of what is covered besides.
+    covered: Cow<'a, [u8]>,
 }
 
 const NAME: &str = "DKIM-Signature";
@@ -130,37 +147,62 @@ impl<'a> Unsigned<'a> {
     // RFC 6376 §3.5
     #[must_use]
     pub fn new(fields: &'a SignedFields, values: &SignatureValues<'_>) -> Self {
+        Self::with_first_tag(NAME, "v=1", fields, values)
+    }
+
+    /// Writes the message signature of an ARC set.
+    // RFC 8617 §4.1.2: i= in place of v=
+    pub(crate) fn of_set(
+        name: &'static str,
+        instance: usize,
+        fields: &'a SignedFields,
+        values: &SignatureValues<'_>,
+    ) -> Self {
+        Self::with_first_tag(name, &format!("i={instance}"), fields, values)
+    }
+
+    /// Takes a field up to `b=` that covers these octets and itself.
+    pub(crate) const fn of_octets(name: &'static str, text: String, covered: Vec<u8>) -> Self {
+        Self { name, text, covered: Cow::Owned(covered) }
+    }
+
+    fn with_first_tag(
+        name: &'static str,
+        first: &str,
+        fields: &'a SignedFields,
+        values: &SignatureValues<'_>,
+    ) -> Self {
         let SignatureValues { algorithm, domain, selector, time, body_hash } = values;
         let mut text = format!(
-            "{NAME}: v=1; a={}; c=relaxed/relaxed; d={domain};\r\n\ts={selector}; t={time};\r\n\th=",
+            "{name}: {first}; a={}; c=relaxed/relaxed; d={domain};\r\n\ts={selector}; t={time};\r\n\th=",
             algorithm.name()
         );
         let mut column = 10;
-        for (number, name) in fields.names.iter().enumerate() {
+        for (number, listed) in fields.names.iter().enumerate() {
             if number > 0 {
                 text.push(':');
                 column += 1;
-                if column + name.len() > LINE_COLUMNS {
+                if column + listed.len() > LINE_COLUMNS {
                     text.push_str("\r\n\t ");
                     column = 9;
                 }
             }
-            text.push_str(name);
-            column += name.len();
+            text.push_str(listed);
+            column += listed.len();
         }
         text.push_str(";\r\n\tbh=");
         text.push_str(body_hash);
         text.push_str(";\r\n\tb=");
-        Self { text, fields }
+        Self { name, text, covered: Cow::Borrowed(&fields.canonical) }
     }
 
     /// Returns the octets that are signed: the covered fields, and this one without its signature.
     // RFC 6376 §3.7
     #[must_use]
     pub fn signed_octets(&self) -> Vec<u8> {
-        let mut octets = self.fields.canonical.clone();
-        let value = self.text.get(NAME.len() + 1..).unwrap_or_default();
-        relax_field(NAME, value.as_bytes(), &mut octets);
+        let mut octets = self.covered.to_vec();
+        let value = self.text.get(self.name.len() + 1..).unwrap_or_default();
+        relax_field(self.name, value.as_bytes(), &mut octets);
         octets
     }
 

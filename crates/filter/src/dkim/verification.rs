@@ -230,7 +230,7 @@ pub(crate) fn canonicalizations(value: Option<&str>) -> Option<(Canonicalization
     Some((of(header)?, of(body)?))
 }
 
-fn is_in(domain: &str, of: &str) -> bool {
+pub(crate) fn is_in(domain: &str, of: &str) -> bool {
     domain.strip_suffix(of).is_some_and(|before| before.is_empty() || before.ends_with('.'))
 }
 

@@ -1,15 +1,15 @@
-//! Signs a message for a next hop, as the last change of its content.
+//! Signs a message for a next hop, as the last change of its content: mail of own users with DKIM, forwarded mail of
+//! others with an ARC set.
 
 use super::outbound_session::{OutboundSession, Unread};
 use crate::admit::relay::Rights;
 use crate::message::{Content, ContentForm, OutboundMessage};
-use crate::signing::{BodyHash, SigningPlan};
+use crate::signing::{BodyHash, SealingPlan, SigningPlan};
 use bytes::Bytes;
 use mail::header::{HeaderSection, LineEnd};
 use mail::{Client, Protocol, QueueId, Received};
 use observe::{Event, SignatureKind};
 use os::clock;
-use std::sync::Arc;
 
 /// Octets of a stored content that are read at once.
 const PIECE_BYTES: u64 = 256 << 10;
@@ -17,6 +17,14 @@ const PIECE_BYTES: u64 = 256 << 10;
 const HEADER_BYTES_MAX: usize = 16 << 20;
 /// Why a signature could not be made.
 const LIBRARY_FAILED: &str = "the cryptographic library failed; run mailrace check, which reads the keys";
+
+/// The fields that a message gets.
+enum FieldsPlan {
+    /// DKIM signatures.
+    Dkim(SigningPlan),
+    /// An ARC set.
+    Arc(SealingPlan),
+}
 
 /// Returns whether mail that came like this is mail of our own users: it came from a client that had logged in, from
 /// `relay.from`, from a program of this machine, or it is a report of ours.
@@ -33,28 +41,33 @@ fn is_own(received: &Received, rights: &Rights) -> bool {
 }
 
 impl OutboundSession<'_> {
-    /// Gives a message its signature fields, if mail of its author is signed and it is mail of our own users. Returns
-    /// whether it has some.
+    /// Gives a message its signature fields: DKIM signatures if it is mail of own users and there is a key for its
+    /// author, an ARC set if it is mail of others that was checked. Returns whether it has some.
     ///
     /// Content that is not in memory is read once for all connections that send the message.
     // RFC 6376 §5.3: a signature over content that is converted later fails
     pub(super) async fn sign(&self, outgoing: &mut OutboundMessage, form: ContentForm) -> Result<bool, Unread> {
-        let keys = {
-            let live = self.work.context.live.load();
-            if live.signing.is_empty() || !is_own(&outgoing.envelope.received, &live.rights) {
-                return Ok(false);
-            }
-            Arc::clone(&live.signing)
-        };
-        let keys = &keys;
+        let live = self.work.context.live.load_full();
+        let (keys, authserv_id) = (&live.signing, &live.config.auth_results.id);
+        if !keys.signs() && !keys.seals() {
+            return Ok(false);
+        }
+        let is_own = is_own(&outgoing.envelope.received, &live.rights);
+        if !(if is_own { keys.signs() } else { keys.seals() }) {
+            return Ok(false);
+        }
         let (id, known) = (outgoing.envelope.id, &self.work.dispatch.messages.signatures);
         let kept = (form == ContentForm::Stored).then(|| known.get(keys, id)).flatten();
         let fields = match kept {
             Some(fields) => fields,
             None => {
                 let mut reader = ContentPieces { session: self, outgoing, at: 0 };
-                let fields = match reader.header(|header| keys.for_message(header)).await? {
-                    Some((plan, body)) => self.signed(id, &plan, reader.hash(body).await?),
+                let plan = |header: &HeaderSection<'_>| match is_own {
+                    true => keys.for_message(header).map(FieldsPlan::Dkim),
+                    false => keys.for_forwarded(header, authserv_id).map(FieldsPlan::Arc),
+                };
+                let fields = match reader.header(plan).await? {
+                    Some((plan, body)) => self.signed(id, plan, reader.hash(body).await?),
                     None => Bytes::new(),
                 };
                 if form == ContentForm::Stored {
@@ -68,11 +81,20 @@ impl OutboundSession<'_> {
     }
 
     /// Signs. If that fails with a key, the message leaves without its signature. The log has a line for each key.
-    fn signed(&self, id: QueueId, plan: &SigningPlan, body: BodyHash) -> Bytes {
-        plan.sign(body, clock::unix_us() / 1_000_000, &mut |domain, selector, is_made| {
+    fn signed(&self, id: QueueId, plan: FieldsPlan, body: BodyHash) -> Bytes {
+        let kind = match plan {
+            FieldsPlan::Dkim(_) => SignatureKind::Dkim,
+            FieldsPlan::Arc(_) => SignatureKind::Arc,
+        };
+        let mut report = |domain: &str, selector: &str, is_made: bool| {
             let failure = (!is_made).then_some(LIBRARY_FAILED);
-            self.work.context.record(&Event::Signed { id, kind: SignatureKind::Dkim, domain, selector, failure });
-        })
+            self.work.context.record(&Event::Signed { id, kind, domain, selector, failure });
+        };
+        let time = clock::unix_us() / 1_000_000;
+        match plan {
+            FieldsPlan::Dkim(plan) => plan.sign(body, time, &mut report),
+            FieldsPlan::Arc(plan) => plan.seal(body, time, &mut report),
+        }
     }
 }
 

@@ -162,6 +162,7 @@ async fn check_content(
         arc,
         dmarc,
         author,
+        trusted_sealer: None,
         ip: sender.ip,
         sender: sender.sender.clone(),
         helo: sender.helo.clone(),

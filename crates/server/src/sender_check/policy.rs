@@ -191,6 +191,7 @@ mod tests {
             arc: None,
             dmarc: Some(DmarcResult { code: dmarc, policy, record_domain: domain, reason }),
             author: MessageAuthor::Domain(DomainName::new("bank.test").unwrap()),
+            trusted_sealer: None,
             ip: Some("192.0.2.1".parse().unwrap()),
             sender: "b@a.test".to_owned(),
             helo: "c.test".to_owned(),

@@ -4,9 +4,10 @@ use filter::arc::{ArcCode, ArcResult};
 use filter::auth_results::MethodResult;
 use filter::author::MessageAuthor;
 use filter::dkim::verification::{DkimCode, DkimResult};
-use filter::dmarc::{DmarcCode, DmarcResult};
+use filter::dmarc::{DmarcCode, DmarcPolicy, DmarcResult};
 use filter::iprev::IprevCode;
 use filter::spf::{SpfCode, SpfResult};
+use mail::DomainName;
 use observe::{CheckMethod, CheckResult};
 use std::net::IpAddr;
 
@@ -25,6 +26,8 @@ pub struct SenderResults {
     pub dmarc: Option<DmarcResult>,
     /// The author.
     pub author: MessageAuthor,
+    /// The trusted sealer whose chain made up for a failed DMARC.
+    pub trusted_sealer: Option<String>,
     /// The address of the client.
     pub(super) ip: Option<IpAddr>,
     /// The sender of the envelope; empty for reports.
@@ -34,6 +37,22 @@ pub struct SenderResults {
 }
 
 impl SenderResults {
+    /// Has a failed DMARC count as passed if the chain of relays shows that it passed before: these sealers are
+    /// trusted.
+    // RFC 8617 §7.2.1: an override of the policy by the receiver
+    pub(crate) fn trust_sealers(&mut self, trusted: &[DomainName]) {
+        let (Some(dmarc), Some(arc), Some(author)) = (&mut self.dmarc, &self.arc, self.author.domain()) else { return };
+        if dmarc.code != DmarcCode::Fail {
+            return;
+        }
+        if let Some(sealer) = arc.vouches_for(author, trusted) {
+            dmarc.code = DmarcCode::Pass;
+            dmarc.policy = DmarcPolicy::None;
+            dmarc.reason = format!("arc=pass of {sealer}, which is trusted, in place of fail");
+            self.trusted_sealer = Some(sealer.to_owned());
+        }
+    }
+
     /// Returns the results as Authentication-Results has them.
     // RFC 8601 §2.7
     #[must_use]
@@ -57,7 +76,7 @@ impl SenderResults {
             });
         }
         methods.extend(self.dkim.iter().flat_map(|all| dkim_methods(all)));
-        if let Some(ArcResult { code, reason, sealers }) = self.arc.as_ref().filter(|arc| arc.code != ArcCode::None) {
+        if let Some(ArcResult { code, reason, sealers, .. }) = self.arc.as_ref().filter(|arc| arc.code != ArcCode::None) {
             let sealer = sealers.last().map(|domain| ("header.d", domain.clone()));
             methods.push(MethodResult {
                 method: "arc",
@@ -137,6 +156,9 @@ impl SenderResults {
     #[must_use]
     pub fn reasons(&self) -> String {
         let mut found = Vec::new();
+        if let Some(sealer) = &self.trusted_sealer {
+            found.push(format!("dmarc: arc=pass of {sealer} in place of fail"));
+        }
         for MethodResult { method, code, reason, properties } in self.methods() {
             if matches!(code, "pass" | "none") || reason.is_empty() {
                 continue;

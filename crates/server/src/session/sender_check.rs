@@ -99,10 +99,11 @@ impl Connection {
             return Ok((rest, None));
         }
         task.push(&rest);
-        let results = task.finish().await;
-        self.report_results(envelope, &results);
+        let mut results = task.finish().await;
         let live = self.context.live.load_full();
         let settings = &live.config.auth_results;
+        results.trust_sealers(&settings.trusted_arc_sealers);
+        self.report_results(envelope, &results);
         let decision = sender_decision(&results, settings, &self.lane.listen);
         if let Some(decision) = &decision {
             self.report_decision(envelope, decision);

@@ -46,7 +46,7 @@ pub(super) fn load_tls(config: &Config, warnings: &mut Vec<String>) -> Result<Op
 
 /// Reads the keys of DKIM signatures.
 pub(super) fn load_signing_keys(config: &Config) -> Result<Arc<SigningKeys>, StartError> {
-    SigningKeys::load(&config.dkim).map(Arc::new).map_err(|faults| {
+    SigningKeys::load(&config.dkim, &config.arc).map(Arc::new).map_err(|faults| {
         let faults: Vec<String> = faults.iter().map(|fault| format!("dkim.key.file: {fault}")).collect();
         StartError::Config(lines(&faults))
     })

@@ -2,16 +2,18 @@
 //!
 //! An attempt signs the message that it sends, in the form in which it is sent: after the content was made 7-bit or its
 //! lines were shortened for this next hop. The spool has no signatures. The page of decision 0021 in `docs/decisions`
-//! has the reasons.
+//! has the reasons. Forwarded mail of others gets an ARC set in the same way ([`sealing`]).
 //!
 //! [`SigningKeys`] has the keys; `deliver` decides which mail is signed, and reads the content. [`filter::dkim`]
 //! chooses the fields that a signature covers, and writes its text.
 
 mod key_file;
+mod sealing;
 
 pub use key_file::{GenerateError, KeyFileError, NewKey, PrivateKey};
+pub(crate) use sealing::SealingPlan;
 
-use ::config::{Dkim, DkimKey};
+use ::config::{ArcSealing, Dkim, DkimKey};
 use aws_lc_rs::digest;
 use base64ct::{Base64, Encoding as _};
 use bytes::Bytes;
@@ -31,36 +33,44 @@ struct SigningKey {
 
 /// The keys that sign.
 #[derive(Debug, Default)]
-pub struct SigningKeys(Vec<SigningKey>);
+pub struct SigningKeys {
+    /// Of DKIM signatures.
+    keys: Vec<SigningKey>,
+    /// Of ARC sets, if forwarded mail is sealed.
+    sealer: Option<SigningKey>,
+}
 
 impl SigningKeys {
     /// Makes a set of one key, for measurements.
     #[must_use]
     pub fn of_one(domain: DomainName, selector: &str, key: PrivateKey) -> Arc<Self> {
-        Arc::new(Self(vec![SigningKey { domain, selector: selector.to_owned(), key }]))
+        let keys = vec![SigningKey { domain, selector: selector.to_owned(), key }];
+        Arc::new(Self { keys, sealer: None })
     }
 
     /// Reads the keys of a configuration. Blocks on the disk.
     ///
     /// # Errors
     /// Keys that cannot be read, or cannot sign. All of them are named.
-    pub fn load(settings: &Dkim) -> Result<Self, Vec<KeyFileError>> {
+    pub fn load(settings: &Dkim, sealing: &ArcSealing) -> Result<Self, Vec<KeyFileError>> {
         let (mut keys, mut faults) = (Vec::new(), Vec::new());
-        for DkimKey { domain, selector, file, sign } in &settings.keys {
-            match PrivateKey::read(file) {
-                Ok(key) if *sign => {
-                    keys.push(SigningKey { domain: domain.clone(), selector: selector.clone(), key });
-                }
-                Ok(_) => {}
-                Err(fault) => faults.push(fault),
+        let mut read = |DkimKey { domain, selector, file, .. }: &DkimKey| match PrivateKey::read(file) {
+            Ok(key) => Some(SigningKey { domain: domain.clone(), selector: selector.clone(), key }),
+            Err(fault) => {
+                faults.push(fault);
+                None
             }
+        };
+        for settings in &settings.keys {
+            keys.extend(read(settings).filter(|_| settings.sign));
         }
-        if faults.is_empty() { Ok(Self(keys)) } else { Err(faults) }
+        let sealer = sealing.key(&settings.keys).and_then(&mut read);
+        if faults.is_empty() { Ok(Self { keys, sealer }) } else { Err(faults) }
     }
 
-    /// Returns whether nothing is signed.
-    pub(crate) const fn is_empty(&self) -> bool {
-        self.0.is_empty()
+    /// Returns whether own mail is signed.
+    pub(crate) const fn signs(&self) -> bool {
+        !self.keys.is_empty()
     }
 
     /// Returns the signature fields of a whole message, as an attempt would send them; `None` if it has no key.
@@ -77,7 +87,7 @@ impl SigningKeys {
     /// Returns the keys for a message, if there are some: those of the longest domain that the author is in.
     pub(crate) fn for_message(self: &Arc<Self>, header: &HeaderSection<'_>) -> Option<SigningPlan> {
         let author = author_domain(header)?;
-        let fitting = || (0..).zip(&self.0).filter(|(_, key)| is_in(author.ascii(), key.domain.ascii()));
+        let fitting = || (0..).zip(&self.keys).filter(|(_, key)| is_in(author.ascii(), key.domain.ascii()));
         let longest = fitting().map(|(_, key)| key.domain.ascii().len()).max()?;
         let keys = fitting().filter(|(_, key)| key.domain.ascii().len() == longest).map(|(at, _)| at).collect();
         let fields = SignedFields::of(header)?;
@@ -105,7 +115,7 @@ impl SigningPlan {
     pub(crate) fn sign(&self, body: BodyHash, time: u64, signed: &mut dyn FnMut(&str, &str, bool)) -> Bytes {
         let body_hash = body.finish();
         let mut fields = String::new();
-        for SigningKey { domain, selector, key } in self.chosen.iter().filter_map(|at| self.keys.0.get(*at)) {
+        for SigningKey { domain, selector, key } in self.chosen.iter().filter_map(|at| self.keys.keys.get(*at)) {
             let (algorithm, domain) = (key.algorithm(), domain.ascii());
             let values = SignatureValues { algorithm, domain, selector, time, body_hash: &body_hash };
             let unsigned = Unsigned::new(&self.fields, &values);

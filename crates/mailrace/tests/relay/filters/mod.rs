@@ -6,6 +6,7 @@ mod milter;
 mod pooled;
 mod programs;
 mod scripted;
+mod seals;
 mod senders;
 
 use crate::hop::Hop;

@@ -14,7 +14,7 @@ use testkit::harness::{Server, Setup, program};
 use testkit::name_server::NameServer;
 use testkit::needs;
 
-const ZONE: &str = "\
+pub(super) const ZONE: &str = "\
 a.test TXT v=spf1 ip4:192.0.2.1 -all
 soft.test TXT v=spf1 ~all
 neutral.test TXT v=spf1 ?all
@@ -34,7 +34,7 @@ mx.open.test SERVFAIL
 ";
 
 /// A server that checks clients which the header of a proxy names, and sends mail for d.test to this hop.
-fn checking(hop: &Hop, names: &NameServer, listeners: &[&str]) -> Setup {
+pub(super) fn checking(hop: &Hop, names: &NameServer, listeners: &[&str]) -> Setup {
     let listeners: Vec<String> = listeners
         .iter()
         .map(|more| format!("{{address = \"127.0.0.1:0\", proxy_protocol = [\"127.0.0.1\"]{more}}}"))
@@ -49,7 +49,7 @@ fn checking(hop: &Hop, names: &NameServer, listeners: &[&str]) -> Setup {
 }
 
 /// A session of a client with this address.
-fn stranger(address: SocketAddr, ip: &str) -> Plain {
+pub(super) fn stranger(address: SocketAddr, ip: &str) -> Plain {
     let mut client = connect(address);
     client.send(format!("PROXY TCP4 {ip} 192.0.2.250 4660 25\r\n").as_bytes());
     client.hello();
@@ -57,7 +57,7 @@ fn stranger(address: SocketAddr, ip: &str) -> Plain {
 }
 
 /// Sends a message for d.test from this client; the last reply.
-fn reply(address: SocketAddr, ip: &str, sender: &str, content: &[u8]) -> String {
+pub(super) fn reply(address: SocketAddr, ip: &str, sender: &str, content: &[u8]) -> String {
     let mut client = stranger(address, ip);
     client.expect(&format!("MAIL FROM:<{sender}>"), "250 2.1.0");
     client.expect("RCPT TO:<b@d.test>", "250 2.1.5");
@@ -70,13 +70,13 @@ fn reply(address: SocketAddr, ip: &str, sender: &str, content: &[u8]) -> String 
 }
 
 /// A message of this author.
-fn from(author: &str) -> Vec<u8> {
+pub(super) fn from(author: &str) -> Vec<u8> {
     format!("From: {author}\r\nTo: b@d.test\r\nSubject: x\r\n\r\nhello\r\n").into_bytes()
 }
 
 /// Returns the results on top of a delivered message, a line for each method, and the rest of the message.
 #[track_caller]
-fn results(text: &str) -> (String, String) {
+pub(super) fn results(text: &str) -> (String, String) {
     let (field, rest) = text.split_once("\r\nReceived: ").expect("our trace field");
     let field = field.strip_prefix("Authentication-Results: mx.test;").unwrap_or_else(|| panic!("{text}"));
     (field.replace("\r\n\t ", " ").replace(";\r\n\t", "\n").replace("\r\n\t", ""), rest.to_owned())

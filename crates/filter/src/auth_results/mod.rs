@@ -1,6 +1,11 @@
-//! The field Authentication-Results (RFC 8601): text of ours, and recognition of forged ones.
+//! The field Authentication-Results (RFC 8601): text of ours, recognition of forged ones, and the results that a field
+//! reports ([`reported_results`]).
 
-use mail::header::{HeaderSection, Item, LineEnd, unfold};
+mod reading;
+
+pub use reading::{ReportedResult, reported_results};
+
+use mail::header::{Field, HeaderSection, Item, LineEnd, unfold};
 
 /// The longest value of a property or a reason.
 const VALUE_CHARS_MAX: usize = 250;
@@ -65,8 +70,12 @@ fn quoted(value: &str) -> String {
 #[must_use]
 pub fn forged(header: &HeaderSection<'_>, authserv_id: &str) -> Vec<usize> {
     let fields = header.fields().enumerate().filter(|(_, field)| field.has_name(NAME));
-    let is_ours = |value: &[u8]| first_word(&unfold(value)).eq_ignore_ascii_case(authserv_id.as_bytes());
-    fields.filter(|(_, field)| is_ours(field.value())).map(|(at, _)| at).collect()
+    fields.filter(|(_, field)| is_of(field, authserv_id)).map(|(at, _)| at).collect()
+}
+
+/// Returns whether a field claims to be of a server.
+pub(crate) fn is_of(field: &Field<'_>, authserv_id: &str) -> bool {
+    first_word(&unfold(field.value())).eq_ignore_ascii_case(authserv_id.as_bytes())
 }
 
 /// Returns a header section (without the empty line) with `field` on top, and without the forged fields.

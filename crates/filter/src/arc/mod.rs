@@ -1,14 +1,17 @@
 //! ARC (RFC 8617): the chain of results that relays before us have signed.
 //!
-//! The chain is verified and its result is reported; nothing depends on it, and no set of ours is added. The questions
-//! for keys are returned, and [`ArcChain::verify`] is called again with the answers.
+//! [`ArcChain`] verifies the chain. The questions for keys are returned, and [`ArcChain::verify`] is called again with
+//! the answers. [`ArcResult::vouches_for`] says whether the chain makes up for a failed DMARC, [`sealing`] adds a set.
 
+pub mod sealing;
+
+use crate::auth_results::{ReportedResult, reported_results};
 use crate::dkim::Algorithm;
 use crate::dkim::canonical::{Canonicalization, relax_field};
 use crate::dkim::key_record::record_name;
 use crate::dkim::tags::TagList;
 use crate::dkim::verification::{
-    BodyHashes, Cryptography, KeyVerdict, canonicalizations, covered_octets, key_in, without_signature,
+    BodyHashes, Cryptography, KeyVerdict, canonicalizations, covered_octets, is_in, key_in, without_signature,
 };
 use crate::dns_question::{DnsAnswer, DnsAnswers, DnsQuestion, RecordKind, Unanswered};
 use crate::result_code::result_code;
@@ -44,11 +47,30 @@ pub struct ArcResult {
     pub reason: String,
     /// Domains of the seals, the oldest first, of a chain that passes.
     pub sealers: Vec<String>,
+    /// The results in its oldest set, if the chain passes.
+    pub first_results: Vec<ReportedResult>,
 }
 
 impl ArcResult {
     fn fail(reason: impl Into<String>) -> Self {
-        Self { code: ArcCode::Fail, reason: reason.into(), sealers: Vec::new() }
+        Self { code: ArcCode::Fail, reason: reason.into(), sealers: Vec::new(), first_results: Vec::new() }
+    }
+
+    /// Returns the newest sealer, if the chain shows that DMARC passed for this domain before the mail was passed on:
+    /// the chain is whole, each sealer is one of these domains or below one, and the oldest set reports the pass. A
+    /// sealer that is not trusted may have changed the message.
+    // RFC 8617 §7.2.1
+    #[must_use]
+    pub fn vouches_for(&self, author: &str, trusted: &[DomainName]) -> Option<&str> {
+        let is_trusted = |sealer: &String| trusted.iter().any(|domain| is_in(sealer, domain.ascii()));
+        let passed = |one: &ReportedResult| {
+            let of = one.property("header.from").is_some_and(|domain| domain.eq_ignore_ascii_case(author));
+            one.method == "dmarc" && one.code == "pass" && of
+        };
+        let vouches = self.code == ArcCode::Pass
+            && self.sealers.iter().all(is_trusted)
+            && self.first_results.iter().any(passed);
+        self.sealers.last().filter(|_| vouches).map(String::as_str)
     }
 }
 
@@ -126,7 +148,7 @@ impl<'a> ArcChain<'a> {
         let (sets, newest) = match &self.parsed {
             Ok((sets, Some(newest))) => (sets, newest),
             Ok((_, None)) => {
-                return Ok(ArcResult { code: ArcCode::None, reason: String::new(), sealers: Vec::new() });
+                return Ok(ArcResult { code: ArcCode::None, ..ArcResult::fail("") });
             }
             Err(why) => return Ok(ArcResult::fail(why.as_str())),
         };
@@ -150,7 +172,8 @@ impl<'a> ArcChain<'a> {
             }
         }
         let sealers = sets.iter().map(|set| set.seal_tags.domain.clone()).collect();
-        Ok(ArcResult { code: ArcCode::Pass, reason: String::new(), sealers })
+        let first_results = sets.first().map(|set| reported_results(set.results.value())).unwrap_or_default();
+        Ok(ArcResult { code: ArcCode::Pass, reason: String::new(), sealers, first_results })
     }
 }
 
@@ -182,20 +205,25 @@ fn check(
 /// Returns the octets that the seal of the last of these sets covers.
 // RFC 8617 §5.1.1: all fields of all sets in the relaxed form, the last seal without its signature
 fn sealed_octets(sets: &[ArcSet<'_>]) -> Vec<u8> {
-    let mut octets = Vec::new();
-    for (number, set) in sets.iter().enumerate() {
-        for field in [&set.results, &set.signature] {
-            relax_field(field.name(), field.value(), &mut octets);
-            octets.extend_from_slice(b"\r\n");
-        }
-        if number + 1 == sets.len() {
-            relax_field(set.seal.name(), &without_signature(set.seal.value()), &mut octets);
-        } else {
-            relax_field(set.seal.name(), set.seal.value(), &mut octets);
-            octets.extend_from_slice(b"\r\n");
-        }
-    }
+    let Some((last, before)) = sets.split_last() else { return Vec::new() };
+    let mut octets = set_octets(before);
+    append_fields(&[last.results, last.signature], &mut octets);
+    relax_field(last.seal.name(), &without_signature(last.seal.value()), &mut octets);
     octets
+}
+
+/// Returns the octets of whole sets as the seals behind them cover them.
+fn set_octets(sets: &[ArcSet<'_>]) -> Vec<u8> {
+    let mut octets = Vec::new();
+    sets.iter().for_each(|set| append_fields(&[set.results, set.signature, set.seal], &mut octets));
+    octets
+}
+
+fn append_fields(fields: &[Field<'_>], octets: &mut Vec<u8>) {
+    for field in fields {
+        relax_field(field.name(), field.value(), octets);
+        octets.extend_from_slice(b"\r\n");
+    }
 }
 
 /// The sets, the oldest first, and the tags of the newest message signature, if there are sets.
@@ -302,4 +330,34 @@ fn read_signature(field: &Field<'_>) -> Result<(SealTags, MessageTags), &'static
         return Err("l= leaves room for others in the body");
     }
     Ok((seal, MessageTags { header, body, names, body_hash: required("bh", "no bh=")? }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // RFC 8617 §7.2.1 (test)
+    #[test]
+    fn a_chain_vouches_for_the_author_if_each_sealer_is_trusted() {
+        let results = |text: &str| reported_results(text.as_bytes());
+        let good = ArcResult {
+            code: ArcCode::Pass,
+            sealers: vec!["a.list.test".to_owned(), "list.test".to_owned()],
+            first_results: results("i=1; mx; dmarc=pass (p=reject) header.from=Bank.test"),
+            ..ArcResult::fail("")
+        };
+        let vouches = |one: &ArcResult, author: &str, trusted: &str| {
+            let trusted = [DomainName::new("else.test").unwrap(), DomainName::new(trusted).unwrap()];
+            one.vouches_for(author, &trusted).map(str::to_owned)
+        };
+        assert_eq!(vouches(&good, "bank.test", "list.test").as_deref(), Some("list.test"));
+        assert_eq!(vouches(&good, "bank.test", "a.list.test"), None, "the newest sealer is a stranger");
+        assert_eq!(vouches(&good, "sub.bank.test", "list.test"), None, "another author");
+        let failed = ArcResult { code: ArcCode::Fail, ..good.clone() };
+        assert_eq!(vouches(&failed, "bank.test", "list.test"), None);
+        for text in ["dmarc=fail header.from=bank.test", "dmarc=pass", "spf=pass header.from=bank.test", "dmarc=none"] {
+            let other = ArcResult { first_results: results(text), ..good.clone() };
+            assert_eq!(vouches(&other, "bank.test", "list.test"), None, "{text}");
+        }
+    }
 }
