@@ -1,12 +1,12 @@
 //! A configuration to write the values of the table over. None of these values is ever used.
 
 use super::{
-    ArcSealing, Accept, AccessRules, Acknowledge, AddressFamily, Auth, AuthResults, BadLine, Config, Control, CopyDsn, DelayChecks,
-    Delivery, DeliveryMode, DestinationRule, Dkim, DkimKey, Dns, DnsOverride, Dnsbl, DnsblList, Filter, FilterFailure,
-    FilterKind, FilterStage, Generics, Ldap, LdapDetail, LdapReferrals, Listen, ListenProtocol, ListenTls, Local, Log,
-    LogFormat, LogPath, Mailbox, Mailq, MapSource, Maps, Message, Precedence, Quarantine, Rate, Relay, RelayDomain,
-    Route, RouteProtocol, RouteRule, RouteTls, RuleAcknowledge, RuleAt, Screen, SenderCheck, SenderFailure,
-    SenderTempError, Server, Smtp, Spool, Sqlite, Submit, Tls, Unknown,
+    Accept, AccessRules, Acknowledge, AddressFamily, ArcSealing, Auth, AuthResults, BadLine, Config, Control, CopyDsn,
+    DelayChecks, Delivery, DeliveryMode, DestinationRule, Dkim, DkimKey, Dns, DnsOverride, Dnsbl, DnsblList, Filter,
+    FilterFailure, FilterKind, FilterStage, Generics, Ldap, LdapDetail, LdapReferrals, Listen, ListenProtocol,
+    ListenTls, Local, Log, LogFormat, LogPath, Mailbox, Mailq, MapSource, Maps, Message, Precedence, Quarantine, Rate,
+    Relay, RelayDomain, Route, RouteProtocol, RouteRule, RouteTls, RuleAcknowledge, RuleAt, Screen, SenderCheck,
+    SenderFailure, SenderTempError, Server, Smtp, Spool, Sqlite, Submit, Tls, Unknown,
 };
 use mail::DomainName;
 use smtp::server::{BareNewline, Forgiving};

@@ -4,7 +4,9 @@
 //! Names follow the conventions of Prometheus. The server holds one number per [`Counter::index`] and adds
 //! [`increments`] of every event, whether its line is written or not. No time, no gauges here.
 
-use crate::{CheckMethod, CheckResult, Event, Limit, Reason, ReportKind, Ruleset, ScreenVerdict, Severity, SignatureKind, Stat};
+use crate::{
+    CheckMethod, CheckResult, Event, Limit, Reason, ReportKind, Ruleset, ScreenVerdict, Severity, SignatureKind, Stat,
+};
 use std::fmt::Write as _;
 use std::time::Duration;
 

@@ -5,7 +5,8 @@
 
 use crate::class::Severity;
 use crate::{
-    CheckMethod, CheckResult, Fate, Limit, NextHop, Reason, Relay, ReportKind, Ruleset, SaslError, ScreenVerdict, SignatureKind, Stat,
+    CheckMethod, CheckResult, Fate, Limit, NextHop, Reason, Relay, ReportKind, Ruleset, SaslError, ScreenVerdict,
+    SignatureKind, Stat,
 };
 use mail::{Body, EnhancedCode, MtPriority, Protocol, QueueId, Reply};
 use std::net::{IpAddr, SocketAddr};

@@ -22,8 +22,8 @@ mod ruleset;
 mod sasl;
 mod screening;
 mod sender_check;
-mod signature;
 pub mod sendmail;
+mod signature;
 
 pub use class::{Class, Severity, Stop};
 pub use delivery::{NextHop, ReportKind, Stat};

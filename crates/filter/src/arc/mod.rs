@@ -67,9 +67,8 @@ impl ArcResult {
             let of = one.property("header.from").is_some_and(|domain| domain.eq_ignore_ascii_case(author));
             one.method == "dmarc" && one.code == "pass" && of
         };
-        let vouches = self.code == ArcCode::Pass
-            && self.sealers.iter().all(is_trusted)
-            && self.first_results.iter().any(passed);
+        let vouches =
+            self.code == ArcCode::Pass && self.sealers.iter().all(is_trusted) && self.first_results.iter().any(passed);
         self.sealers.last().filter(|_| vouches).map(String::as_str)
     }
 }

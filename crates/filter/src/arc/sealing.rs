@@ -158,7 +158,10 @@ mod tests {
     #[test]
     fn sets_are_added_to_whole_chains() {
         let first = sealed(&received("spf=pass", REST)).unwrap();
-        assert!(first.starts_with("ARC-Seal: i=1; a=ed25519-sha256; t=9; cv=none;\r\n\td=mx.test; s=s;\r\n\tb="), "{first}");
+        assert!(
+            first.starts_with("ARC-Seal: i=1; a=ed25519-sha256; t=9; cv=none;\r\n\td=mx.test; s=s;\r\n\tb="),
+            "{first}"
+        );
         assert!(first.contains("\r\nARC-Authentication-Results: i=1; mx.test;\r\n\tspf=pass\r\n"), "{first}");
         assert!(first.contains("h=From:From:Subject:Subject:DKIM-Signature;"), "{first}");
         assert_eq!(verified(&first), (ArcCode::Pass, String::new()));

@@ -166,12 +166,7 @@ impl<'a> Unsigned<'a> {
         Self { name, text, covered: Cow::Owned(covered) }
     }
 
-    fn with_first_tag(
-        name: &'static str,
-        first: &str,
-        fields: &'a SignedFields,
-        values: &SignatureValues<'_>,
-    ) -> Self {
+    fn with_first_tag(name: &'static str, first: &str, fields: &'a SignedFields, values: &SignatureValues<'_>) -> Self {
         let SignatureValues { algorithm, domain, selector, time, body_hash } = values;
         let mut text = format!(
             "{name}: {first}; a={}; c=relaxed/relaxed; d={domain};\r\n\ts={selector}; t={time};\r\n\th=",

@@ -3,8 +3,8 @@
 use crate::output::{Output, bytes, count, next_try, thousands, waits_for};
 use crate::terminal_text::plain;
 use operator::answers::{
-    ClockStatus, DeliveryConnections, DeliveryCounts, DestinationLine, FailingLog, FilterStatus, LogStatus,
-    MadeCounts, ResultCounts, ScreenCounts, SenderCheckCounts, SignatureCounts, SpoolStatus, StatusAnswer, StopStatus,
+    ClockStatus, DeliveryConnections, DeliveryCounts, DestinationLine, FailingLog, FilterStatus, LogStatus, MadeCounts,
+    ResultCounts, ScreenCounts, SenderCheckCounts, SignatureCounts, SpoolStatus, StatusAnswer, StopStatus,
 };
 
 /// Stands for a text that the server did not send.

@@ -4,9 +4,9 @@
 //! changes them. Here arguments are read and answers printed. `mailrace spool` reads the spool of a stopped server.
 
 mod arguments;
+pub(crate) mod content;
 mod quarantine;
 mod text;
-pub(crate) mod content;
 pub(crate) mod why;
 
 use crate::control_client::Control;

@@ -3,7 +3,7 @@
 use mail::{Body, EnhancedCode, Node, Outcome, Protocol, QueueId, Reply};
 use observe::{
     CheckMethod, CheckResult, Controller, Event, Fate, Limit, NextHop, Relay, ReportKind, Ruleset, SaslError,
-    ScreenVerdict, SignatureKind, Severity, Stat,
+    ScreenVerdict, Severity, SignatureKind, Stat,
 };
 use std::net::IpAddr;
 use std::time::Duration;

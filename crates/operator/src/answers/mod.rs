@@ -15,15 +15,15 @@ mod status;
 pub use hosts::{Host, HostsAnswer};
 pub use mailers::{MailerCounts, MailersAnswer};
 pub use queue::{
-    ContentLine, DestinationLine, DestinationStatus, HoldLine, LineKind, MessageLine, MissingLine, ProgressLine, QueueLine,
-    QueueTotals, RecipientLine, StragglerLine, UnreadableLine,
+    ContentLine, DestinationLine, DestinationStatus, HoldLine, LineKind, MessageLine, MissingLine, ProgressLine,
+    QueueLine, QueueTotals, RecipientLine, StragglerLine, UnreadableLine,
 };
 pub use refusal::{ProblemLine, RefusalLine};
 pub use reload::ReloadAnswer;
 pub use status::{
     AcceptedMessages, ClockStatus, ConnectionCounts, DeliveryConnections, DeliveryCounts, ExpansionCounts, FailingLog,
-    FilterStatus, LogStatus, LoginOverLimit, MadeCounts, PickupStatus, QueueStatus, RefusedRecipients, ResultCounts, ScreenCounts,
-    SenderCheckCounts, SignatureCounts, SpoolStatus, StatusAnswer, StopStatus,
+    FilterStatus, LogStatus, LoginOverLimit, MadeCounts, PickupStatus, QueueStatus, RefusedRecipients, ResultCounts,
+    ScreenCounts, SenderCheckCounts, SignatureCounts, SpoolStatus, StatusAnswer, StopStatus,
 };
 
 use serde::Serialize;

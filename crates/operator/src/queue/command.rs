@@ -103,10 +103,7 @@ impl Action {
     /// Returns whether it changes mail.
     #[must_use]
     pub const fn changes_mail(self) -> bool {
-        !matches!(
-            self,
-            Self::List | Self::Show | Self::Destinations | Self::Stragglers | Self::Count | Self::Content
-        )
+        !matches!(self, Self::List | Self::Show | Self::Destinations | Self::Stragglers | Self::Count | Self::Content)
     }
 }
 
@@ -191,9 +188,8 @@ pub fn parse_reason(text: &str) -> Result<Box<str>, String> {
 /// # Errors
 /// It is no address.
 pub fn parse_forward_address(text: &str) -> Result<Address, String> {
-    Address::parse(text.as_bytes()).map_err(|error| {
-        format!("{:?} is no address: {error}; write it as bob@example.com", shortened(text))
-    })
+    Address::parse(text.as_bytes())
+        .map_err(|error| format!("{:?} is no address: {error}; write it as bob@example.com", shortened(text)))
 }
 
 impl Command {
@@ -313,9 +309,7 @@ impl Command {
         let name = self.action.name();
         let is_everything = self.selection.is_everything();
         match self.action {
-            Action::Show | Action::Content if self.selection.ids.is_empty() => {
-                Err(format!("\"{name}\" needs \"ids\""))
-            }
+            Action::Show | Action::Content if self.selection.ids.is_empty() => Err(format!("\"{name}\" needs \"ids\"")),
             Action::Destinations if !is_everything => Err("\"destinations\" takes no conditions".to_owned()),
             action if action.changes_mail() && is_everything && !all => {
                 Err(format!("\"{name}\" needs ids or another condition, or \"all\":true for the whole queue"))

@@ -32,7 +32,11 @@ impl Iterator for ContentPieces<'_> {
             Ok(piece) => {
                 let length = piece.len() as u64;
                 self.at = (length == PIECE_BYTES).then_some(at + length);
-                Some(Ok(ContentLine { of: self.id.to_string(), at, octets: base64::encode(&piece).map(char::from).collect() }))
+                Some(Ok(ContentLine {
+                    of: self.id.to_string(),
+                    at,
+                    octets: base64::encode(&piece).map(char::from).collect(),
+                }))
             }
             Err(error) => Some(Err(error.to_string())),
         }

@@ -41,7 +41,7 @@ pub use command::{
 };
 pub use delivery_control::{
     BounceError, Bounced, DeliveryControl, DestinationState, Destinations, DownState, NoDelivery, RecipientSelection,
-    Rerouted, ResubmitError, Resubmission, Resubmitted, WaitCause,
+    Rerouted, Resubmission, ResubmitError, Resubmitted, WaitCause,
 };
 pub use ended_holds::{EndedHold, release_ended_holds};
 pub use expression::{Expression, ExpressionError, age};

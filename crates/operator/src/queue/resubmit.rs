@@ -5,7 +5,7 @@
 //! quarantine. It is durable before the original is touched: a crash in between leaves both.
 
 use super::change::ChangeTotals;
-use super::delivery_control::{DeliveryControl, RecipientSelection, ResubmitError, Resubmission, Resubmitted};
+use super::delivery_control::{DeliveryControl, RecipientSelection, Resubmission, ResubmitError, Resubmitted};
 use super::scan::FoundMessage;
 use mail::{Address, QueueId};
 

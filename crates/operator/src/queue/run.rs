@@ -5,9 +5,9 @@
 //! changes until then are made durable and stay.
 
 use super::bounce::{BounceResult, Bounces, remove_active};
-use super::content::ContentPieces;
 use super::change::{ChangeBatcher, ChangeTotals, changed_state};
 use super::command::{Action, Command, GroupBy};
+use super::content::ContentPieces;
 use super::delivery_control::{DeliveryControl, ResubmitError};
 use super::reroute::Reroutes;
 use super::resubmit::Resubmissions;

@@ -93,8 +93,7 @@ impl DeliveryControl for Dispatcher {
         }
         if to.is_none() {
             let state = State { status: Status::Done, ..State::default() };
-            let change =
-                |recipient: &u32| Change { id: original, recipient: *recipient, state, destination: None };
+            let change = |recipient: &u32| Change { id: original, recipient: *recipient, state, destination: None };
             let changes: Vec<Change> = recipients.iter().map(change).collect();
             self.spool.as_ref().unwrap().record(&changes).unwrap().wait().unwrap();
         }

@@ -5,8 +5,8 @@ use super::{Dispatch, micros};
 use bytes::Bytes;
 use mail::QueueId;
 use operator::queue::{
-    Bounced, DeliveryControl, DestinationState, Destinations, DownState, RecipientSelection, Rerouted,
-    ResubmitError, Resubmission, Resubmitted, WaitCause,
+    Bounced, DeliveryControl, DestinationState, Destinations, DownState, RecipientSelection, Rerouted, Resubmission,
+    ResubmitError, Resubmitted, WaitCause,
 };
 use route::destination::Destination;
 use schedule::{Health, SiteView};

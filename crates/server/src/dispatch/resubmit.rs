@@ -21,7 +21,7 @@ use crate::routing::message_properties::MessageProperties;
 use crate::routing::plan::Plan;
 use bytes::Bytes;
 use mail::{Address, Envelope, MailParams, Notify, Recipient, RecipientParams, submission};
-use operator::queue::{ResubmitError, Resubmission, Resubmitted};
+use operator::queue::{Resubmission, ResubmitError, Resubmitted};
 use os::clock;
 use route::resolve::{Outcome, Resolution};
 use schedule::Class;
@@ -180,7 +180,8 @@ fn trace_field(dispatch: &Dispatch, original: &OutboundMessage, is_forward: bool
     let id = original.envelope.id;
     let position = original.positions.first().map(|(position, _)| *position);
     let hold = position.and_then(|position| dispatch.spool.hold(id, position));
-    let by: String = hold.map(|hold| hold.by().chars().filter(char::is_ascii_graphic).take(64).collect()).unwrap_or_default();
+    let by: String =
+        hold.map(|hold| hold.by().chars().filter(char::is_ascii_graphic).take(64).collect()).unwrap_or_default();
     let now_us = clock::unix_us();
     let date = submission::date(now_us, clock::local_offset_seconds(now_us));
     let hostname = &dispatch.context.live.load().config.hostname;

@@ -5,7 +5,7 @@
 use super::{ConnectTarget, ConnectionSignal};
 use crate::dns::NoHosts;
 use mail::QueueId;
-use operator::queue::{Bounced, RecipientSelection, ResubmitError, Resubmission, Resubmitted};
+use operator::queue::{Bounced, RecipientSelection, Resubmission, ResubmitError, Resubmitted};
 use schedule::{ConnectionId, DestinationId, Job, Overdue, Positions, QueueEntry};
 use std::future::Future;
 use std::pin::Pin;

@@ -76,7 +76,8 @@ impl SenderResults {
             });
         }
         methods.extend(self.dkim.iter().flat_map(|all| dkim_methods(all)));
-        if let Some(ArcResult { code, reason, sealers, .. }) = self.arc.as_ref().filter(|arc| arc.code != ArcCode::None) {
+        if let Some(ArcResult { code, reason, sealers, .. }) = self.arc.as_ref().filter(|arc| arc.code != ArcCode::None)
+        {
             let sealer = sealers.last().map(|domain| ("header.d", domain.clone()));
             methods.push(MethodResult {
                 method: "arc",

@@ -129,7 +129,10 @@ fn trusted_sealers_make_up_for_a_failed_dmarc() {
     let (mut server, hop) = strict("\"mx.test\"");
     id(&send(server.address(), &good));
     let (found, _) = results(&hop.wait(1)[0].text());
-    assert!(found.contains("\ndmarc=pass reason=\"arc=pass of mx.test, which is trusted, in place of fail\""), "{found}");
+    assert!(
+        found.contains("\ndmarc=pass reason=\"arc=pass of mx.test, which is trusted, in place of fail\""),
+        "{found}"
+    );
     any_line(&mut server, &["auth=pass", "author=bank.test", "why=dmarc: arc=pass of mx.test in place of fail"]);
     assert!(send(server.address(), &forged).starts_with("550 5.7.1 "), "DMARC failed before, too");
     assert!(send(server.address(), &good.replace("hello", "hallo")).starts_with("550 5.7.1 "), "changed mail");

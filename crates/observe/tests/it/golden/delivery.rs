@@ -3,7 +3,9 @@
 use super::{CLIENT, id, reply};
 use mail::{EnhancedCode, Outcome, QueueId, Reply};
 use observe::reason::{Case, Rules, words_of};
-use observe::{CheckMethod, CheckResult, Controller, Event, NextHop, Reason, ReportKind, ScreenVerdict, SignatureKind, Stat};
+use observe::{
+    CheckMethod, CheckResult, Controller, Event, NextHop, Reason, ReportKind, ScreenVerdict, SignatureKind, Stat,
+};
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
@@ -189,13 +191,7 @@ fn report_lines(id: QueueId) -> Vec<(Event<'static>, &'static str)> {
              action=reject 550 5.7.1 Not here, please",
         ),
         (
-            Event::Signed {
-                id,
-                kind: SignatureKind::Dkim,
-                domain: "example.com",
-                selector: "s2026",
-                failure: None,
-            },
+            Event::Signed { id, kind: SignatureKind::Dkim, domain: "example.com", selector: "s2026", failure: None },
             "ID: signature=dkim, domain=example.com, selector=s2026, result=ok",
         ),
         (

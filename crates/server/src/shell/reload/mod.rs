@@ -209,7 +209,10 @@ fn reload_certificates(acceptor: &Acceptor, old: &Config, config: &Config) -> Re
 fn reload_signing_keys(old: &ActiveConfig, config: &Config) -> Result<(Arc<SigningKeys>, Vec<String>), Refused> {
     match SigningKeys::load(&config.dkim, &config.arc) {
         Ok(keys) => Ok((Arc::new(keys), Vec::new())),
-        Err(faults) if (&old.config.dkim, &old.config.arc) == (&config.dkim, &config.arc) && faults.iter().all(KeyFileError::is_denied) => {
+        Err(faults)
+            if (&old.config.dkim, &old.config.arc) == (&config.dkim, &config.arc)
+                && faults.iter().all(KeyFileError::is_denied) =>
+        {
             let kept = |fault: &KeyFileError| format!("dkim.key.file: {fault}; the old keys stay until a restart");
             Ok((Arc::clone(&old.signing), faults.iter().map(kept).collect()))
         }
