@@ -87,7 +87,7 @@ pub(crate) struct QuarantineForwardArguments {
     /// Messages, by their queue ids; - reads them from standard input
     #[arg(value_name = "ID", required = true)]
     ids: Vec<String>,
-    /// Who gets the copy
+    /// The address that gets the copy
     #[arg(long, value_name = "ADDRESS", value_parser = parse_forward_address)]
     to: Address,
     /// Show what would be sent, and send nothing

@@ -84,7 +84,7 @@ pub trait DeliveryControl: Send + Sync + fmt::Debug + 'static {
 
     /// Stores a copy of a message in quarantine, with a field that tells of it, and has it delivered: to the
     /// recipients, which are done with the original then, or to another address, and the original stays as it is.
-    /// Recipients that are not held any more are left alone. What it returns is durable.
+    /// Recipients that are not held any more are left alone. The result is durable.
     ///
     /// Blocks until then: call it on a thread that may wait.
     ///

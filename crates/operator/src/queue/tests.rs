@@ -795,7 +795,7 @@ async fn guests_see_what_they_handed_in() {
     }
 }
 
-/// A release of mail in quarantine sends copies; what cannot be read is passed over, and other troubles end the command.
+/// A release of mail in quarantine sends copies; what cannot be read is passed over, other troubles end the command.
 #[tokio::test(flavor = "multi_thread")]
 async fn mail_in_quarantine_is_sent_as_copies() {
     let trial = Trial::filled();

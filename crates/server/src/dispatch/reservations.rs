@@ -32,7 +32,8 @@ impl Reservation {
         Self { dispatch: Arc::clone(dispatch), id, recipients, is_left: false }
     }
 
-    /// Reserves recipients for a command of an operator, without those that a connection has and those with a report in progress.
+    /// Reserves recipients for a command of an operator, without those that a connection has and those with a report in
+    /// progress.
     pub(super) fn by_command(dispatch: &Arc<Dispatch>, id: QueueId, recipients: &[u32]) -> Self {
         let mut claim = Self { dispatch: Arc::clone(dispatch), id, recipients: Vec::new(), is_left: true };
         for some in recipients.chunks(ASKED_MAX) {
