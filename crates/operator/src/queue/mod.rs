@@ -7,8 +7,8 @@
 //! - `command`: the request, to and from JSON; `pattern`: the pattern that an address is compared with; `expression`:
 //!   conditions as one text; `selection`: the recipients that a command is for;
 //! - `run` admits commands and owns their threads; `scan` finds messages; `change` changes them, `bounce` has them
-//!   fail, `reroute` sends them elsewhere, `resubmit` sends copies out of quarantine; `view` shows them, `content` shows
-//!   what they hold;
+//!   fail, `reroute` sends them elsewhere, `resubmit` sends copies out of quarantine;
+//! - `view` shows messages, `content` shows what they hold;
 //! - `ended_holds` releases what was held for a time;
 //! - `stragglers` adds up recipients that have been waiting for long;
 //! - `delivery_control`: the questions and commands to the dispatcher.
