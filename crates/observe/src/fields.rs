@@ -182,13 +182,10 @@ impl<'a> Event<'a> {
                 }
             }
             Self::Signed { kind, domain, selector, failure, .. } => {
-                v.text("signature", kind.name());
-                v.text("domain", domain);
-                v.text("selector", selector);
-                v.text("result", if failure.is_some() { "failed" } else { "ok" });
-                if let Some(why) = failure {
-                    v.text("why", why);
-                }
+                let result = if failure.is_some() { "failed" } else { "ok" };
+                let fields =
+                    [("signature", kind.name()), ("domain", domain), ("selector", selector), ("result", result)];
+                fields.into_iter().chain(failure.map(|why| ("why", why))).for_each(|(name, text)| v.text(name, text));
             }
             Self::Screened { verdict, by, place, to, action, .. } => {
                 v.text("screen", verdict.name());
