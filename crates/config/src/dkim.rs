@@ -24,7 +24,7 @@ pub struct DkimKey {
 }
 
 /// `[arc]`: seals on forwarded mail of others.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ArcSealing {
     /// Forwarded mail is sealed.
     pub seal: bool,

@@ -22,7 +22,8 @@ impl Rules<'_> {
                 "remove it, or leave \"iprev\" out of auth_results.checks",
             );
         }
-        if !config.auth_results.trusted_arc_sealers.is_empty() && !(has(SenderCheck::Arc) && has(SenderCheck::Dmarc)) {
+        let can_trust = has(SenderCheck::Arc) && has(SenderCheck::Dmarc);
+        if !can_trust && !config.auth_results.trusted_arc_sealers.is_empty() {
             self.warn(
                 &[("auth_results.trusted_arc_sealers", 0), ("auth_results.checks", 0)],
                 "auth_results.trusted_arc_sealers has no effect without the checks \"arc\" and \"dmarc\"".to_owned(),

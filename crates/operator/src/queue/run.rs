@@ -302,8 +302,7 @@ impl CommandRun<'_> {
             lines.into_iter().try_for_each(|line| self.send(&QueueLine::Message(Box::new(line))))?;
             let (id, recipients) = (found.id, found.recipients.len());
             (self.on_change)(&QueueChange::ContentShown { id, recipients, uid: self.uid });
-            let mut pieces = ContentPieces::new(self.spool, id);
-            while let Some(piece) = pieces.next() {
+            for piece in ContentPieces::new(self.spool, id) {
                 match piece {
                     Ok(line) => self.send(&QueueLine::Content(line))?,
                     Err(why) => {

@@ -3,7 +3,7 @@
 use super::*;
 use crate::dns::testing::{Manner, Server, txt};
 use crate::signing::{BodyHash, NewKey, PrivateKey, SigningKeys};
-use ::config::{Dkim, DkimKey};
+use ::config::{ArcSealing, Dkim, DkimKey};
 use filter::auth_results::field;
 use filter::dkim::canonical::Canonicalization;
 use filter::dkim::key_record::{record_name, record_text};
@@ -25,7 +25,7 @@ fn keys(domain: &str, wanted: &[(&str, NewKey)]) -> (Arc<SigningKeys>, Vec<(Stri
         let domain = DomainName::new(domain).unwrap();
         settings.keys.push(DkimKey { domain, selector: (*selector).to_owned(), file, sign: true });
     }
-    (Arc::new(SigningKeys::load(&settings).unwrap()), records)
+    (Arc::new(SigningKeys::load(&settings, &ArcSealing::default()).unwrap()), records)
 }
 
 async fn results(resolver: &Resolver, ip: &str, sender: &str, content: &[u8]) -> SenderResults {

@@ -12,7 +12,7 @@ fn keys(place: &Path, wanted: &[(&str, &str, NewKey, bool)]) -> Arc<SigningKeys>
         let domain = DomainName::new(domain).unwrap();
         settings.keys.push(DkimKey { domain, selector: (*selector).to_owned(), file, sign: *sign });
     }
-    Arc::new(SigningKeys::load(&settings).unwrap())
+    Arc::new(SigningKeys::load(&settings, &ArcSealing::default()).unwrap())
 }
 
 fn signers(keys: &Arc<SigningKeys>, from: &str) -> Vec<String> {
@@ -57,7 +57,7 @@ fn every_key_that_cannot_be_read_is_named() {
         sign: true,
     };
     std::fs::write(place.path().join("two"), "no key").unwrap();
-    let faults = SigningKeys::load(&Dkim { keys: vec![key("one"), key("two")] }).unwrap_err();
+    let faults = SigningKeys::load(&Dkim { keys: vec![key("one"), key("two")] }, &ArcSealing::default()).unwrap_err();
     let faults: Vec<String> = faults.iter().map(ToString::to_string).collect();
     assert_eq!(faults.len(), 2);
     assert!(faults[0].contains("/one: cannot be read") && faults[1].contains("/two:1: no private key"), "{faults:?}");
