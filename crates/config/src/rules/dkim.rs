@@ -34,7 +34,8 @@ impl Rules<'_> {
             return;
         }
         if config.arc.key(&config.dkim.keys).is_none() {
-            let named = |value: &Option<String>| value.as_deref().map_or_else(|| "any".to_owned(), |text| format!("{text:?}"));
+            let named =
+                |value: &Option<String>| value.as_deref().map_or_else(|| "any".to_owned(), |text| format!("{text:?}"));
             let (domain, selector) = (named(&config.arc.domain), named(&config.arc.selector));
             self.error(
                 &[("arc.selector", 0), ("arc.domain", 0), ("arc.seal", 0)],
