@@ -11,20 +11,25 @@ const DAYS_BEFORE_EPOCH: i64 = 719_468;
 
 /// A moment in UTC, to the second. Fields are only checked by [`CivilTime::to_unix`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct CivilTime {
-    pub(crate) year: i64,
+pub struct CivilTime {
+    /// With the century.
+    pub year: i64,
     /// 1..=12
-    pub(crate) month: i64,
+    pub month: i64,
     /// 1..=31
-    pub(crate) day: i64,
-    pub(crate) hour: i64,
-    pub(crate) minute: i64,
-    pub(crate) second: i64,
+    pub day: i64,
+    /// 0..=23
+    pub hour: i64,
+    /// 0..=59
+    pub minute: i64,
+    /// 0..=59
+    pub second: i64,
 }
 
 impl CivilTime {
     /// Splits seconds since 1970-01-01T00:00:00Z.
-    pub(crate) fn from_unix(seconds: i64) -> Self {
+    #[must_use]
+    pub fn from_unix(seconds: i64) -> Self {
         let days = seconds.div_euclid(SECONDS_PER_DAY);
         let of_day = seconds.rem_euclid(SECONDS_PER_DAY);
 
@@ -47,7 +52,8 @@ impl CivilTime {
     }
 
     /// Seconds since the epoch, or `None` when there is no such date or time (30 February, 24:00, second 60).
-    pub(crate) fn to_unix(self) -> Option<i64> {
+    #[must_use]
+    pub fn to_unix(self) -> Option<i64> {
         let exists = (0..=9_999).contains(&self.year)
             && (1..=12).contains(&self.month)
             && (1..=31).contains(&self.day)

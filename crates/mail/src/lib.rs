@@ -56,6 +56,7 @@ pub mod submission;
 mod unprintable;
 mod xtext;
 
+pub use civil::CivilTime;
 pub use address::{
     Address, AddressError, AddressKey, AddressLiteral, AddressReason, Domain, DomainName, ForwardPath, GeneralLiteral,
     LocalPart, ReversePath,

@@ -122,7 +122,9 @@ pub enum Outcome {
 impl Outcome {
     const ALL: [Self; 3] = [Self::Sent, Self::Deferred, Self::Failed];
 
-    const fn of(stat: Stat<'_>) -> Self {
+    /// Returns the outcome that a `stat=` tells of.
+    #[must_use]
+    pub const fn of(stat: Stat<'_>) -> Self {
         match stat {
             Stat::Sent(_) => Self::Sent,
             Stat::Deferred(_) => Self::Deferred,
@@ -130,7 +132,9 @@ impl Outcome {
         }
     }
 
-    const fn name(self) -> &'static str {
+    /// Returns the word in counters, in JSON and in `status=` of Postfix for the first two.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Sent => "sent",
             Self::Deferred => "deferred",

@@ -1,7 +1,8 @@
 //! Typed events, and the log lines that describe them.
 //!
 //! The server makes one [`Event`] where a thing is decided and hands it to its log. From the same value come sendmail's
-//! line ([`sendmail`]), the JSON line ([`json`]) and the counters ([`counters`]); so they cannot disagree.
+//! line ([`sendmail`]), the JSON line ([`json`]), the counters ([`counters`]) and the statistics ([`stats`]); so they
+//! cannot disagree. [`log_reader`] makes the same statistics of the lines of a log.
 //!
 //! The crate is pure: no clock, disk, socket, async, thread, lock, global or randomness. Time is given. Nothing here
 //! decides whether a line is wanted; the caller compares [`Event::level`] with its own.
@@ -16,6 +17,7 @@ mod event;
 mod fields;
 pub mod json;
 mod limit;
+pub mod log_reader;
 pub mod reason;
 mod relay;
 mod ruleset;
@@ -24,6 +26,7 @@ mod screening;
 mod sender_check;
 pub mod sendmail;
 mod signature;
+pub mod stats;
 
 pub use class::{Class, Severity, Stop};
 pub use delivery::{NextHop, ReportKind, Stat};

@@ -387,7 +387,7 @@ fn write_relay(key: &str, relay: Relay<'_>, out: &mut String) {
 }
 
 // RFC 5321 §4.1.3
-fn write_address(address: IpAddr, out: &mut String) {
+pub(crate) fn write_address(address: IpAddr, out: &mut String) {
     match address {
         IpAddr::V4(address) => put(out, format_args!("[{address}]")),
         IpAddr::V6(address) => put(out, format_args!("[IPv6:{address}]")),

@@ -11,3 +11,4 @@ mod document;
 mod golden;
 mod hostile;
 mod kinds;
+mod logs;
