@@ -4,8 +4,8 @@
 //! carries out commands on the queue: it reads and changes the spool, and asks for deliveries through
 //! [`queue::DeliveryControl`]. [`answers`] has the answers as structs: the server fills them in, the commands `status`,
 //! `queue`, `mailq`, `hoststat` and `mailstats` read them. [`user_share`] limits what one user of this machine takes,
-//! [`mailer_statistics`] counts messages by mailer, [`delivery_watch`] passes delivery results to sessions that wait
-//! for them.
+//! [`mailer_statistics`] counts messages by mailer, [`live_statistics`] has windows and sums of the mail,
+//! [`delivery_watch`] passes delivery results to sessions that wait for them.
 
 #![forbid(unsafe_code)]
 
@@ -13,6 +13,7 @@ pub mod answers;
 pub mod control;
 pub mod delivery_watch;
 pub mod fuzz;
+pub mod live_statistics;
 pub mod mailer_statistics;
 pub mod queue;
 pub mod user_share;

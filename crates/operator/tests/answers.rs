@@ -5,7 +5,7 @@
 
 #![allow(clippy::unwrap_used, reason = "an error fails the test")]
 
-use operator::answers::{self, HostsAnswer, LineKind, MailersAnswer, QueueLine, QueueTotals, StatusAnswer, to_fields};
+use operator::answers::{self, HostsAnswer, LineKind, MailersAnswer, QueueLine, QueueTotals, StatisticsAnswer, StatusAnswer, to_fields};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -32,6 +32,7 @@ fn written(name: &str, line: &Value) -> String {
         ["status", ..] => again::<StatusAnswer>(line),
         ["hosts", ..] => again::<HostsAnswer>(line),
         ["mailers", ..] => again::<MailersAnswer>(line),
+        ["statistics", ..] => again::<StatisticsAnswer>(line),
         _ if line.get("ok").is_some() => again::<QueueTotals>(line),
         ["queue", "destinations", ..] => QueueLine::from_line(line, LineKind::Destinations).unwrap().to_fields(),
         ["queue", "stragglers", ..] => QueueLine::from_line(line, LineKind::Stragglers).unwrap().to_fields(),

@@ -87,6 +87,13 @@ pub fn local_offset_seconds(unix_us: u64) -> i32 {
     seconds
 }
 
+/// The abbreviation of the machine's zone at `unix_us`, as `MST`; `UTC` where the machine has no zone.
+#[must_use]
+pub fn zone_name(unix_us: u64) -> String {
+    let at = i64::try_from(unix_us).ok().and_then(|us| Timestamp::from_microsecond(us).ok());
+    at.map_or_else(|| "UTC".to_owned(), |at| TimeZone::system().to_offset_info(at).abbreviation().to_owned())
+}
+
 fn offset_in(zone: &TimeZone, unix_us: u64) -> i32 {
     let Ok(microseconds) = i64::try_from(unix_us) else { return 0 };
     Timestamp::from_microsecond(microseconds).map_or(0, |timestamp| zone.to_offset(timestamp).seconds())

@@ -16,6 +16,7 @@ use arc_swap::ArcSwap;
 use mail::{Address, Envelope, QueueId};
 use observe::Event;
 use operator::delivery_watch::DeliveryWatchers;
+use operator::live_statistics::LiveStatistics;
 use operator::mailer_statistics::MailerStatistics;
 use os::clock;
 use spool::Spool;
@@ -41,6 +42,8 @@ pub(crate) struct Context {
     pub(crate) delivery_watchers: DeliveryWatchers,
     /// Counts by mailer.
     pub(crate) mailer_statistics: MailerStatistics,
+    /// Windows and sums of the mail.
+    pub(crate) live_statistics: LiveStatistics,
     /// Expansions of long lists.
     pub(crate) expansions: Arc<Expansions>,
     /// The stop signal.
@@ -68,6 +71,7 @@ impl Context {
             clock,
             delivery_watchers: DeliveryWatchers::default(),
             mailer_statistics: MailerStatistics::default(),
+            live_statistics: LiveStatistics::new(clock::unix_us()),
             expansions: Expansions::new(),
             stop: Arc::default(),
             began: clock::now(),
@@ -78,6 +82,7 @@ impl Context {
     pub(crate) fn record(&self, event: &Event<'_>) {
         self.delivery_watchers.notify_watcher(event);
         self.mailer_statistics.record(event);
+        self.live_statistics.record(event);
         self.log.event(event);
     }
 

@@ -41,7 +41,8 @@ impl Handler for Fake {
             | Request::Queue(_)
             | Request::Hosts
             | Request::ForgetHosts
-            | Request::Mailers => Answer::done(),
+            | Request::Mailers
+            | Request::Statistics => Answer::done(),
         }
     }
 }

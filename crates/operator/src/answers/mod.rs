@@ -10,6 +10,7 @@ mod queue;
 mod refusal;
 mod reload;
 pub(crate) mod reply;
+mod statistics;
 mod status;
 
 pub use hosts::{Host, HostsAnswer};
@@ -20,6 +21,7 @@ pub use queue::{
 };
 pub use refusal::{ProblemLine, RefusalLine};
 pub use reload::ReloadAnswer;
+pub use statistics::{DelayCounts, NameCount, StatisticsAnswer, WindowLines};
 pub use status::{
     AcceptedMessages, ClockStatus, ConnectionCounts, DeliveryConnections, DeliveryCounts, ExpansionCounts, FailingLog,
     FilterStatus, LogStatus, LoginOverLimit, MadeCounts, PickupStatus, QueueStatus, RefusedRecipients, ResultCounts,

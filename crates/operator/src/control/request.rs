@@ -28,6 +28,8 @@ pub enum Request {
     ForgetHosts,
     /// How much went through which mailer?
     Mailers,
+    /// How much mail goes, by second, minute and hour?
+    Statistics,
     /// An SMTP session on this connection.
     Smtp,
     /// Look at the queue, or change it.
@@ -39,7 +41,7 @@ const QUEUE: &str = "queue";
 
 impl Request {
     /// The requests without fields.
-    pub const BARE: [Self; 8] = [
+    pub const BARE: [Self; 9] = [
         Self::Ping,
         Self::Reload,
         Self::Status,
@@ -48,6 +50,7 @@ impl Request {
         Self::Hosts,
         Self::ForgetHosts,
         Self::Mailers,
+        Self::Statistics,
     ];
 
     /// The name of the command.
@@ -62,6 +65,7 @@ impl Request {
             Self::Hosts => "hosts",
             Self::ForgetHosts => "hosts-forget",
             Self::Mailers => "mailers",
+            Self::Statistics => "statistics",
             Self::Queue(_) => QUEUE,
         }
     }

@@ -22,7 +22,7 @@ struct Fake;
 impl Handler for Fake {
     async fn handle(&self, request: Request, peer: Peer, _: Rights) -> Answer {
         match request {
-            Request::Hosts | Request::ForgetHosts | Request::Mailers => Answer::done(),
+            Request::Hosts | Request::ForgetHosts | Request::Mailers | Request::Statistics => Answer::done(),
             Request::Ping => Answer::Done(Map::from_iter([("uid".to_owned(), json!(peer.uid))])),
             Request::Reload => Answer::Refused {
                 reason: Reason::Config,

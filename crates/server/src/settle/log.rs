@@ -102,6 +102,7 @@ fn log_one(settler: &Settler, attempt: &Attempt<'_>, to: &[&str], one: &Recipien
     });
     if matches!(stat, Stat::Sent(_)) {
         settler.context.mailer_statistics.count_sent(attempt.mailer, attempt.content_bytes);
+        settler.context.live_statistics.count_sent(attempt.content_bytes);
     }
 }
 

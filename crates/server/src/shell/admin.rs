@@ -50,6 +50,7 @@ impl Handler for AdminHandler {
                 Answer::done()
             }
             Request::Mailers => server.answer_mailers(),
+            Request::Statistics => server.answer_statistics().await,
             Request::Smtp => server.process_session(&peer),
             Request::Queue(command) => server.answer_queue(*command, peer.uid, rights),
         }
@@ -115,6 +116,17 @@ impl Server {
             connections_to: 0,
             connections_refused: self.connections_refused(),
         }))
+    }
+
+    /// Returns windows and sums of the mail.
+    async fn answer_statistics(&self) -> Answer {
+        let context = Arc::clone(&self.context);
+        // The windows of a month are some hundred kilobytes of text.
+        let answer = tokio::task::spawn_blocking(move || to_fields(&context.live_statistics.answer())).await;
+        answer.map_or_else(
+            |_| Answer::refused(Reason::Failed, "the answer broke off; the log says why"),
+            Answer::Done,
+        )
     }
 
     /// Looks at the queue or changes its mail, and logs the change.

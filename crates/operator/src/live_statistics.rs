@@ -1,0 +1,115 @@
+//! The statistics of the running server, fed with its events.
+
+use crate::answers::StatisticsAnswer;
+use observe::Event;
+use observe::stats::{Fact, Statistics, WindowSizes};
+use os::clock;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Sums of the mail since the start.
+///
+/// Times are civil, as in the log, so that an hour is an hour of the operator. One lock is held for the time of some
+/// additions; events without a fact of mail do not take it.
+#[derive(Debug)]
+pub struct LiveStatistics(Mutex<LiveSums>);
+
+#[derive(Debug)]
+struct LiveSums {
+    sums: Statistics,
+    since: i64,
+    /// The minute of wall time for which the offset is known.
+    minute: u64,
+    offset: i64,
+}
+
+impl LiveSums {
+    fn civil(&mut self, now_us: u64) -> i64 {
+        let minute = now_us / 60_000_000;
+        if minute != self.minute {
+            (self.minute, self.offset) = (minute, clock::local_offset_seconds(now_us).into());
+        }
+        i64::try_from(now_us / 1_000_000).unwrap_or(0) + self.offset
+    }
+}
+
+impl LiveStatistics {
+    /// Begins with nothing, at this time of the wall clock in microseconds since 1970.
+    #[must_use]
+    pub fn new(now_us: u64) -> Self {
+        let sums = Statistics::new(WindowSizes::LIVE);
+        let mut live = LiveSums { sums, since: 0, minute: u64::MAX, offset: 0 };
+        live.since = live.civil(now_us);
+        Self(Mutex::new(live))
+    }
+
+    /// Counts an event of now.
+    pub fn record(&self, event: &Event<'_>) {
+        Fact::of_event(event, |fact| {
+            let now_us = clock::unix_us();
+            let mut live = self.lock();
+            let time = live.civil(now_us);
+            live.sums.record(time, fact);
+        });
+    }
+
+    /// Counts the octets of a message that a next hop has taken now.
+    pub fn count_sent(&self, bytes: u64) {
+        let now_us = clock::unix_us();
+        let mut live = self.lock();
+        let time = live.civil(now_us);
+        live.sums.add_sent_bytes(time, bytes);
+    }
+
+    /// Returns the answer of now.
+    #[must_use]
+    pub fn answer(&self) -> StatisticsAnswer {
+        let now_us = clock::unix_us();
+        let mut live = self.lock();
+        let now = live.civil(now_us);
+        // Windows up to now, also if no mail has come since.
+        let Statistics { seconds, minutes, hours, .. } = &mut live.sums;
+        for series in [seconds, minutes, hours] {
+            series.window_at(now);
+        }
+        StatisticsAnswer::of(&live.sums, now, live.since)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, LiveSums> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::answers::{from_line, to_fields};
+    use serde_json::Value;
+
+    #[test]
+    fn an_answer_has_what_was_counted() {
+        let live = LiveStatistics::new(clock::unix_us());
+        live.record(&Event::Accepted {
+            id: mail::QueueId::MIN,
+            from: "<a@b.test>",
+            size: 70,
+            class: 0,
+            nrcpts: 3,
+            msgid: None,
+            bodytype: None,
+            mt_priority: None,
+            protocol: mail::Protocol::Local,
+            daemon: "MTA",
+            identity: None,
+            relay: observe::Relay::Local { user: "ann" },
+        });
+        live.count_sent(70);
+        let answer = live.answer();
+        let again: StatisticsAnswer = from_line(&Value::Object(to_fields(&answer))).unwrap();
+        assert_eq!(again, answer);
+        let sums = again.sums();
+        assert_eq!((sums.total.arrivals, sums.total.arrived_recipients, sums.total.sent_bytes), (1, 3, 70));
+        assert_eq!(sums.seconds.total(), sums.total);
+        assert_eq!(sums.hours.total(), sums.total);
+        assert_eq!(sums.senders.most(1).first().map(|one| one.name.clone()), Some("a@b.test".to_owned()));
+    }
+}
