@@ -27,6 +27,7 @@ mod serve;
 mod sim_command;
 mod sink;
 mod spool_commands;
+mod stats_command;
 mod storm;
 mod terminal_text;
 
@@ -98,6 +99,9 @@ enum Command {
     /// Make keys for DKIM signatures, print their DNS records, and compare these with the DNS
     #[command(subcommand, after_help = dkim_command::HELP)]
     Dkim(dkim_command::DkimCommand),
+    /// Count mail by time, host and recipient: from logs of mailrace, sendmail and Postfix, or of the running server
+    #[command(subcommand, after_help = stats_command::HELP)]
+    Stats(stats_command::StatsCommand),
     /// Take mail and forget it, to measure and to try senders
     #[command(after_help = sink::HELP)]
     Sink(sink::SinkArguments),
@@ -114,6 +118,21 @@ enum Command {
     /// mailstats, smtpd
     #[command(after_help = "Called by one of these names, through a symbolic link, the program does the same.")]
     Sendmail,
+}
+
+/// Returns the words of the command line, with `stats KIND` in place of a name as `mailstat`.
+fn command_words() -> Vec<OsString> {
+    let words: Vec<OsString> = std::env::args_os().collect();
+    for at in [0, 1] {
+        let name = words.get(at).map(Path::new);
+        let Some(stats) = name.filter(|name| at == 0 || name.components().count() == 1).and_then(stats_command::of_name)
+        else {
+            continue;
+        };
+        let rest = words.iter().skip(at + 1).cloned();
+        return ["mailrace", "stats"].iter().chain(stats).map(OsString::from).chain(rest).collect();
+    }
+    words
 }
 
 /// The command of mail software that is meant, and its arguments: by the name of the program, or by the first word.
@@ -133,7 +152,7 @@ fn main() -> ExitCode {
     if let Some((personality, words)) = called_as() {
         return personality.run(words).into();
     }
-    let arguments = match Arguments::try_parse() {
+    let arguments = match Arguments::try_parse_from(command_words()) {
         Ok(arguments) => arguments,
         Err(error) => {
             let exit = if error.use_stderr() { Exit::Usage } else { Exit::Ok };
@@ -153,6 +172,7 @@ fn main() -> ExitCode {
         Command::Why(arguments) => queue_commands::why::run(&arguments),
         Command::Quarantine(command) => queue_commands::run_quarantine(command),
         Command::Spool(command) => spool_commands::run(command),
+        Command::Stats(command) => stats_command::run(command),
         Command::Auth(command) => auth_commands::run(command),
         Command::Reason(arguments) => reason::run(&arguments),
         Command::Route(arguments) => route_command::run(&arguments),

@@ -43,6 +43,13 @@ impl Output {
         self.failed.is_none()
     }
 
+    /// Makes a terminal empty, for a table that is printed again and again.
+    pub(crate) fn clear_screen(&mut self) {
+        if self.failed.is_none() {
+            self.failed = self.to.write_all(b"\x1b[H\x1b[2J").err();
+        }
+    }
+
     /// Shows the output so far.
     pub(crate) fn flush(&mut self) {
         if self.failed.is_none() {

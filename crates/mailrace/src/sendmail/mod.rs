@@ -25,6 +25,8 @@ mod test_mode;
 mod traffic;
 mod verify;
 
+pub(crate) use queue_list::request_list;
+
 use crate::exit::Failure;
 use arguments::{Mode, SendmailArguments};
 use os::clock;

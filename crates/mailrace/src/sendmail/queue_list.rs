@@ -61,7 +61,7 @@ fn messages(site: &Site, selection: Selection) -> Result<Vec<MessageLine>, Failu
 }
 
 /// Asks for messages, and returns the lines of the answer. A message without a readable envelope has no recipients.
-pub(super) fn request_list(control: &mut Control, command: Command) -> Result<Vec<MessageLine>, Failure> {
+pub(crate) fn request_list(control: &mut Control, command: Command) -> Result<Vec<MessageLine>, Failure> {
     let mut messages = Vec::new();
     control.ask_for_list(&Request::Queue(Box::new(command)), |line| {
         match QueueLine::from_line(line, LineKind::Messages)? {

@@ -17,3 +17,4 @@ mod oracle;
 mod reason;
 mod sim;
 mod spool;
+mod stats;

@@ -30,6 +30,7 @@ mod reroute;
 mod restart;
 mod routes;
 mod signatures;
+mod stats;
 mod storm;
 mod tags;
 mod takeover;

@@ -39,7 +39,12 @@ fn no_command_prints_what_acts_on_a_terminal() {
     assert_eq!(told["from"], format!("{HOSTILE}@client.test"), "the value is the same");
     let id = told["id"].as_str().expect("an id").to_owned();
     let sender = format!("{HOSTILE}@client.test");
-    let commands: [&[&str]; 6] = [
+    let commands: [&[&str]; 11] = [
+        &["stats", "mail"],
+        &["stats", "day"],
+        &["stats", "batch"],
+        &["stats", "late"],
+        &["stats", "queue"],
         &["queue", "list"],
         &["queue", "show", &id],
         &["queue", "destinations"],
