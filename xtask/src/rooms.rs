@@ -49,7 +49,7 @@ pub(crate) const ROOMS: &[Room] = &[
     Room {
         name: "bench",
         pure: false,
-        may_use: &["mail", "smtp", "spool", "route", "filter", "observe", "sim", "server"],
+        may_use: &["mail", "smtp", "spool", "route", "filter", "observe", "operator", "sim", "server"],
     },
     Room {
         name: "mailrace",

@@ -18,6 +18,8 @@ pub mod internet;
 #[cfg(feature = "rigs")]
 pub mod list_bench;
 #[cfg(feature = "rigs")]
+pub mod logs_bench;
+#[cfg(feature = "rigs")]
 mod machine;
 #[cfg(feature = "rigs")]
 pub mod maps_bench;

@@ -31,6 +31,8 @@ enum Command {
     Sign(bench::sign_bench::SignBenchArguments),
     /// Measure how fast senders of messages are checked (SPF, DKIM, ARC, DMARC)
     Verify(bench::sign_bench::SignBenchArguments),
+    /// Measure how fast logs are read, and what statistics cost the server
+    Logs(bench::logs_bench::LogsBenchArguments),
     /// Measure how fast maps load and answer
     Maps(bench::maps_bench::MapsBenchArguments),
     #[command(flatten)]
@@ -47,6 +49,7 @@ fn main() -> ExitCode {
         Command::Filtered(arguments) => bench::filtered_bench::run(&arguments),
         Command::Sign(arguments) => bench::sign_bench::run(&arguments),
         Command::Verify(arguments) => bench::verify_bench::run(&arguments),
+        Command::Logs(arguments) => bench::logs_bench::run(&arguments),
         Command::Maps(arguments) => bench::maps_bench::run(&arguments),
         Command::Crash(part) => bench::crash::run(part),
     }
