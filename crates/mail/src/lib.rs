@@ -56,12 +56,12 @@ pub mod submission;
 mod unprintable;
 mod xtext;
 
-pub use civil::CivilTime;
 pub use address::{
     Address, AddressError, AddressKey, AddressLiteral, AddressReason, Domain, DomainName, ForwardPath, GeneralLiteral,
     LocalPart, ReversePath,
 };
 pub use charset::Charset;
+pub use civil::CivilTime;
 pub use enhanced_code::{EnhancedCode, EnhancedCodeError, Outcome};
 pub use envelope::{
     Body, Client, Deadline, DeliverBy, EnvId, Envelope, Extension, Extensions, HeloName, Hold, HoldSeconds, HoldTime,

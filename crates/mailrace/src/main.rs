@@ -125,7 +125,8 @@ fn command_words() -> Vec<OsString> {
     let words: Vec<OsString> = std::env::args_os().collect();
     for at in [0, 1] {
         let name = words.get(at).map(Path::new);
-        let Some(stats) = name.filter(|name| at == 0 || name.components().count() == 1).and_then(stats_command::of_name)
+        let Some(stats) =
+            name.filter(|name| at == 0 || name.components().count() == 1).and_then(stats_command::of_name)
         else {
             continue;
         };

@@ -5,7 +5,9 @@
 
 #![allow(clippy::unwrap_used, reason = "an error fails the test")]
 
-use operator::answers::{self, HostsAnswer, LineKind, MailersAnswer, QueueLine, QueueTotals, StatisticsAnswer, StatusAnswer, to_fields};
+use operator::answers::{
+    self, HostsAnswer, LineKind, MailersAnswer, QueueLine, QueueTotals, StatisticsAnswer, StatusAnswer, to_fields,
+};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};

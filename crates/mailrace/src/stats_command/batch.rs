@@ -2,6 +2,7 @@
 //! delivered mail as a line, arrivals and failures below the axis.
 
 use super::chart;
+use super::mail_day::{DayOfMail, MINUTES};
 use super::civil_text::{self, DAY};
 use super::mail_table::counts_json;
 use super::real::terminal_width;
@@ -15,8 +16,6 @@ use observe::stats::{Counts, Fact, Series};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
-/// Minutes of a day.
-pub(super) const MINUTES: usize = 1_440;
 /// Minutes of a log that are kept: a month.
 const MINUTES_MAX: usize = 44_640;
 /// Lines above the axis, and below it.
@@ -53,48 +52,6 @@ struct BatchChart {
     date: Option<i64>,
     svg: Option<PathBuf>,
     png: Option<PathBuf>,
-}
-
-/// A day by minutes.
-pub(super) struct DayOfMail {
-    /// The first second.
-    pub(super) begin: i64,
-    pub(super) minutes: Vec<Counts>,
-}
-
-impl DayOfMail {
-    fn of(series: &Series, begin: i64) -> Self {
-        let minutes = (0..MINUTES as i64).map(|minute| series.counts_at(begin + 60 * minute)).collect();
-        Self { begin, minutes }
-    }
-
-    pub(super) fn total(&self) -> Counts {
-        let mut total = Counts::default();
-        self.minutes.iter().for_each(|counts| total.add(counts));
-        total
-    }
-
-    /// The highest rate of deliveries an hour, over a minute.
-    pub(super) fn peak(&self) -> u64 {
-        self.minutes.iter().map(|counts| counts.sent * 60).max().unwrap_or(0)
-    }
-
-    /// The highest rate of attempts without success.
-    pub(super) fn peak_unsent(&self) -> u64 {
-        self.minutes.iter().map(|counts| counts.unsent() * 60).max().unwrap_or(0)
-    }
-
-    pub(super) fn title(&self) -> String {
-        let total = self.total();
-        format!(
-            "{} {}: {} delivered, {} not delivered, {} messages came",
-            civil_text::weekday(self.begin),
-            civil_text::day(self.begin),
-            thousands(total.sent),
-            thousands(total.unsent()),
-            thousands(total.arrivals)
-        )
-    }
 }
 
 impl Report for BatchChart {
@@ -182,7 +139,8 @@ fn text_chart(day: &DayOfMail, width: usize) -> Vec<String> {
             let highest = of(column).iter().map(|counts| counts.unsent() * 60).max().unwrap_or(0);
             if (highest * ROWS_DOWN as u64).div_ceil(peak_down) > row { '░' } else { ' ' }
         };
-        let label = if row + 1 == ROWS_DOWN as u64 && day.peak_unsent() > 0 { thousands(peak_down) } else { String::new() };
+        let label =
+            if row + 1 == ROWS_DOWN as u64 && day.peak_unsent() > 0 { thousands(peak_down) } else { String::new() };
         lines.push(format!("{label:>9} {}", (0..columns).map(cell).collect::<String>()).trim_end().to_owned());
     }
     lines.push(hours_line(columns));

@@ -1,6 +1,6 @@
 //! The day of `stats batch` as a picture: SVG, and PNG with glyphs that are built in, since a server has no fonts.
 
-use super::batch::{DayOfMail, MINUTES};
+use super::mail_day::{DayOfMail, MINUTES};
 use crate::exit::{Exit, Failure};
 use crate::output::thousands;
 use noto_sans_mono_bitmap::{FontWeight, RasterHeight, get_raster};
@@ -224,17 +224,22 @@ impl DrawingBackend for BuiltInGlyphs<'_> {
 }
 
 /// Pixels of a glyph: width and height.
-const GLYPH: (u32, u32) = (noto_sans_mono_bitmap::get_raster_width(FontWeight::Regular, RasterHeight::Size16) as u32, 16);
+const GLYPH: (u32, u32) =
+    (noto_sans_mono_bitmap::get_raster_width(FontWeight::Regular, RasterHeight::Size16) as u32, 16);
 
 /// The pixels of a text: place and strength.
 fn pixels_of(text: &str) -> impl Iterator<Item = (i32, i32, u8)> {
     let glyph = |c: char| get_raster(c, FontWeight::Regular, RasterHeight::Size16);
-    let glyphs = (0_i32..).zip(text.chars()).filter_map(move |(index, c)| Some((index, glyph(c).or_else(|| glyph('?'))?)));
+    let glyphs =
+        (0_i32..).zip(text.chars()).filter_map(move |(index, c)| Some((index, glyph(c).or_else(|| glyph('?'))?)));
     glyphs.flat_map(|(index, glyph)| {
         let from = index * i32::try_from(GLYPH.0).unwrap_or(0);
         let rows = (0_i32..).zip(glyph.raster().iter());
         rows.flat_map(move |(y, row)| {
-            (0_i32..).zip(row.iter()).filter(|(_, strength)| **strength > 0).map(move |(x, strength)| (from + x, y, *strength))
+            (0_i32..)
+                .zip(row.iter())
+                .filter(|(_, strength)| **strength > 0)
+                .map(move |(x, strength)| (from + x, y, *strength))
         })
         .collect::<Vec<_>>()
     })

@@ -29,7 +29,11 @@ impl Logs {
     /// # Errors
     /// One of them cannot be read.
     pub(super) fn new(source: &SourceArguments) -> Result<Self, Failure> {
-        let mut files = source.files.iter().map(|path| LogFile::look(path, source.year)).collect::<Result<Vec<LogFile>, Failure>>()?;
+        let mut files = source
+            .files
+            .iter()
+            .map(|path| LogFile::look(path, source.year))
+            .collect::<Result<Vec<LogFile>, Failure>>()?;
         if files.iter().filter(|file| is_stdin(&file.path)).count() > 1 {
             return Err(Failure::new(Exit::Usage, "standard input (-) is named twice"));
         }

@@ -57,8 +57,11 @@ impl Report for HourlyTable {
             fields.insert("hour".to_owned(), iso(begin).into());
             Value::Object(fields)
         };
-        let rows: Vec<Value> =
-            hours.slots().filter(|slot| slot.counts != Counts::default()).map(|slot| hour(slot.begin, &slot.counts)).collect();
+        let rows: Vec<Value> = hours
+            .slots()
+            .filter(|slot| slot.counts != Counts::default())
+            .map(|slot| hour(slot.begin, &slot.counts))
+            .collect();
         json!({ "time": iso(now), "hours": rows, "total": counts_json(&hours.total()) })
     }
 }
@@ -68,8 +71,7 @@ fn has_attempts(counts: &Counts) -> bool {
 }
 
 fn columns(counts: &Counts) -> String {
-    let (failed_hosts, failed, hosts, sent) =
-        (counts.unsent_hosts(), counts.unsent(), counts.sent_hosts, counts.sent);
+    let (failed_hosts, failed, hosts, sent) = (counts.unsent_hosts(), counts.unsent(), counts.sent_hosts, counts.sent);
     format!("{failed_hosts:>6}/{failed:>6} {hosts:>6}/{sent:>6}")
 }
 

@@ -1,8 +1,11 @@
 //! `mailrace stats`: how much mail goes, when, where to, and which waits; from logs, or of the running server.
 //!
 //! The kinds are those of the source's tools, which are also names of this program: `batchstat`, `realstat`,
-//! `mailstat`, `mailqq`, `latedudes`. The sums are `observe::stats`, the lines of logs are read by `observe::log_reader`; here are
-//! files, arguments and the forms of output. A kind implements [`Report`]; [`report`] runs it on logs or on the server.
+//! `mailstat`, `mailqq`, `latedudes`, `mailtest`. The sums are `observe::stats`, the lines of logs are read by
+//! `observe::log_reader`; here are files, arguments and the forms of output. A kind implements [`Report`]; [`report`]
+//! runs it on logs or on the server.
+//!
+//! [`Report`]: report::Report
 
 mod batch;
 mod chart;
@@ -13,6 +16,7 @@ mod late;
 mod live;
 mod log_file;
 mod logs;
+mod mail_day;
 mod mail_table;
 mod mailbox;
 mod probe;

@@ -1,5 +1,5 @@
-//! `stats test`, the source's mailtest: sends small messages one after the other, each over a connection of its own, and
-//! measures the time to the `250` and, where a mailbox is named, the time until the message lies there.
+//! `stats test`, the source's mailtest: sends small messages one after the other, each over a connection of its own,
+//! and measures the time to the `250` and, where a mailbox is named, the time until the message lies there.
 //!
 //! The messages are those of `mailrace storm`, and a mailbox is searched for the name of their run.
 

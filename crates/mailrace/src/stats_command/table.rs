@@ -27,7 +27,8 @@ impl Table {
             let mut line = String::new();
             for (index, (cell, width)) in cells.zip(&widths).enumerate() {
                 let is_last = index + 1 == widths.len();
-                let written = if is_last { write!(line, "  {}", plain(cell)) } else { write!(line, "  {cell:>width$}") };
+                let written =
+                    if is_last { write!(line, "  {}", plain(cell)) } else { write!(line, "  {cell:>width$}") };
                 written.expect("a string takes everything");
             }
             line.trim_end().to_owned()
@@ -62,7 +63,8 @@ impl Table {
 
     /// Returns the rows as objects: the heads of the columns are the keys, and numbers are numbers.
     pub(super) fn to_json(&self) -> Value {
-        let cell = |text: &String| text.replace(',', "").parse::<u64>().map_or_else(|_| json!(text), |number| json!(number));
+        let cell =
+            |text: &String| text.replace(',', "").parse::<u64>().map_or_else(|_| json!(text), |number| json!(number));
         let row = |row: &Vec<String>| {
             Value::Object(self.columns.iter().map(|key| (*key).to_owned()).zip(row.iter().map(cell)).collect())
         };

@@ -1,7 +1,7 @@
 //! `mailrace stats` of a running server: the figures are those of its log.
 
 use crate::hop::{Act, At, Hop, Manners};
-use crate::world::{retrying, relay, send, wait_line};
+use crate::world::{relay, retrying, send, wait_line};
 use serde_json::Value;
 use testkit::client::greeted;
 use testkit::harness::{Server, poll, program, text};
@@ -69,9 +69,24 @@ fn live_figures_are_those_of_the_log() {
         };
         assert_eq!(counts(&live), counts(&logged), "{format}: {:#?}", server.log);
         let total = &live["total"];
-        assert_eq!((&total["arrivals"], &total["sent"], &total["deferred"]), (&3.into(), &4.into(), &1.into()), "{live}");
-        assert_eq!((&total["failed"], &total["reports"], &total["refused"]), (&1.into(), &1.into(), &1.into()), "{live}");
-        for list in ["senders", "recipients", "hosts_that_took_mail", "reasons_for_deferral", "reasons_for_failure", "reasons_for_refusal"] {
+        assert_eq!(
+            (&total["arrivals"], &total["sent"], &total["deferred"]),
+            (&3.into(), &4.into(), &1.into()),
+            "{live}"
+        );
+        assert_eq!(
+            (&total["failed"], &total["reports"], &total["refused"]),
+            (&1.into(), &1.into(), &1.into()),
+            "{live}"
+        );
+        for list in [
+            "senders",
+            "recipients",
+            "hosts_that_took_mail",
+            "reasons_for_deferral",
+            "reasons_for_failure",
+            "reasons_for_refusal",
+        ] {
             assert_eq!(live[list], logged[list], "{format}, {list}");
         }
         assert_eq!(json(&server, &["mail"])["total"], live["total"]);

@@ -58,12 +58,7 @@ fn read_arrival(line: &str, messages: &mut Messages, each: &mut impl FnMut(&Fact
     Some(())
 }
 
-fn read_attempt(
-    line: &str,
-    outcome: Outcome,
-    messages: &mut Messages,
-    each: &mut impl FnMut(&Fact<'_>),
-) -> Option<()> {
+fn read_attempt(line: &str, outcome: Outcome, messages: &mut Messages, each: &mut impl FnMut(&Fact<'_>)) -> Option<()> {
     let text = |key| raw(line, key).and_then(string);
     let id = text("id")?;
     let to = strings(raw(line, "to")?)?;

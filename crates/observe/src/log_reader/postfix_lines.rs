@@ -2,7 +2,8 @@
 //!
 //! The arrival of a message is told by `client=` or `uid=`, and its sender and size by the queue manager, which tells
 //! them again at each attempt: only the first time counts. Reports have neither and count as reports. Each recipient
-//! has a line of its own; those of one transaction share process, message, host, result and time, as far as a log shows it.
+//! has a line of its own; those of one transaction share process, message, host, result and time, as far as a log shows
+//! it.
 
 use super::LineUse;
 use super::fields::{Fields, Recipients, host_of, is_id, number, recipients};
@@ -150,7 +151,9 @@ fn read_attempt(
         }
         match fields.next() {
             Some(("relay", value)) => relay = value,
-            Some(("delay", value)) => delay = value.parse().ok().and_then(|time| Duration::try_from_secs_f64(time).ok()),
+            Some(("delay", value)) => {
+                delay = value.parse().ok().and_then(|time| Duration::try_from_secs_f64(time).ok())
+            }
             Some(_) => {}
             None => return LineUse::Broken,
         }

@@ -182,8 +182,19 @@ mod tests {
         assert_eq!(times(now, &lines), [noon; 5]);
         assert_eq!(times(now, &["Feb  2 01:00:00 mx x"]), [Some(at(2026, 2, 2, 1))]);
         assert_eq!(stamps(now).of_json("{\"ts\":\"2026-11-20T12:00:00.000000Z\",\"event\":\"sent\"}"), noon);
-        for damaged in ["", "Nov", "Nov 20 13:00:00", "Foo 20 13:00:00 x", "Nov 31 13:00:00 x", "Nov 20 24:00:00 x", "x y",
-                        "2026-11-20T13:00:00 x", "2026-13-20T13:00:00Z x", "Növ 20 13:00:0 x", "<99999>Nov 20 13:00:00 x"] {
+        for damaged in [
+            "",
+            "Nov",
+            "Nov 20 13:00:00",
+            "Foo 20 13:00:00 x",
+            "Nov 31 13:00:00 x",
+            "Nov 20 24:00:00 x",
+            "x y",
+            "2026-11-20T13:00:00 x",
+            "2026-13-20T13:00:00Z x",
+            "Növ 20 13:00:0 x",
+            "<99999>Nov 20 13:00:00 x",
+        ] {
             assert_eq!(times(now, &[damaged]), [None], "{damaged}");
         }
     }
@@ -191,8 +202,15 @@ mod tests {
     #[test]
     fn the_year_is_found_and_wraps() {
         let now = at(2027, 1, 2, 12);
-        let lines = ["Dec 30 23:00:00 m x", "Dec 31 23:00:00 m x", "Jan  1 00:00:00 m x", "Dec 31 22:00:00 m x", "Jan  2 00:00:00 m x"];
-        let expected = [at(2026, 12, 30, 23), at(2026, 12, 31, 23), at(2027, 1, 1, 0), at(2026, 12, 31, 22), at(2027, 1, 2, 0)];
+        let lines = [
+            "Dec 30 23:00:00 m x",
+            "Dec 31 23:00:00 m x",
+            "Jan  1 00:00:00 m x",
+            "Dec 31 22:00:00 m x",
+            "Jan  2 00:00:00 m x",
+        ];
+        let expected =
+            [at(2026, 12, 30, 23), at(2026, 12, 31, 23), at(2027, 1, 1, 0), at(2026, 12, 31, 22), at(2027, 1, 2, 0)];
         assert_eq!(times(now, &lines), expected.map(Some));
         // A little ahead of the clock of the reader; and a leap day of an earlier year.
         assert_eq!(times(now, &["Jan  3 11:00:00 m x"]), [Some(at(2027, 1, 3, 11))]);

@@ -68,7 +68,14 @@ impl LateRecipients {
         }
         let first = *self.waiting.entry(key).or_insert(time);
         if !self.recipients.contains_key(address) {
-            let state = RecipientState { messages: 0, attempts: 0, oldest: first, last: time, host: "".into(), reply: "".into() };
+            let state = RecipientState {
+                messages: 0,
+                attempts: 0,
+                oldest: first,
+                last: time,
+                host: "".into(),
+                reply: "".into(),
+            };
             self.recipients.insert(address.into(), state);
         }
         let Some(state) = self.recipients.get_mut(address) else { return };

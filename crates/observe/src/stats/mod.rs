@@ -18,8 +18,8 @@ mod waiting;
 
 pub use counts::Counts;
 pub use delays::Delays;
-pub(crate) use fact::{COMMAND_REJECTED, TOO_MANY_CONNECTIONS, refused_command, refused_connection, without_brackets};
 pub use fact::{Addresses, Arrival, Attempt, Fact};
+pub(crate) use fact::{COMMAND_REJECTED, TOO_MANY_CONNECTIONS, refused_command, refused_connection, without_brackets};
 pub use late::{LATE_MAX, LateRecipient, LateRecipients};
 pub use series::{Series, Slot};
 pub use sums::{Statistics, TOP_MAX, WindowSizes};

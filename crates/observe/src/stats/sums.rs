@@ -157,7 +157,10 @@ mod tests {
         assert_eq!(words("550 5.1.1 <a@b.test>... User unknown"), "User unknown");
         assert_eq!(words("554 5.7.1 <a@b.test>: Relay access denied"), "Relay access denied");
         assert_eq!(words("552 5.3.4 Message too large"), "Message too large");
-        assert_eq!([words("User unknown"), words("550"), words("<a@b>"), words("")], ["User unknown", "550", "<a@b>", ""]);
+        assert_eq!(
+            [words("User unknown"), words("550"), words("<a@b>"), words("")],
+            ["User unknown", "550", "<a@b>", ""]
+        );
     }
 
     #[test]

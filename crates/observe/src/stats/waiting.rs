@@ -1,8 +1,8 @@
 //! Messages with recipients that have no outcome yet, as a log tells of them: the source's mailqq.
 //!
 //! The number of recipients at the arrival may be less than that of the attempts, since an address may stand for a
-//! list: so a message waits for the recipients that were not tried yet, and for each that was deferred and has no outcome
-//! since.
+//! list: so a message waits for the recipients that were not tried yet, and for each that was deferred and has no
+//! outcome since.
 
 use super::fact::{Arrival, Attempt, Fact};
 use crate::counters::Outcome;

@@ -67,7 +67,10 @@ fn a_log_of_sendmail_gives_its_figures() {
     assert_eq!(sums.deferrals.most(9).len(), 1);
     assert_eq!(sums.failures.most(1)[0].name, "User unknown");
     let late = late.list();
-    assert_eq!((late.len(), late[0].address.as_str(), late[0].reply.as_str()), (1, "later@d.test", "450 4.2.0 Greylisted"));
+    assert_eq!(
+        (late.len(), late[0].address.as_str(), late[0].reply.as_str()),
+        (1, "later@d.test", "450 4.2.0 Greylisted")
+    );
     // Deferred, and held for a person; a clone has the recipients of its first message.
     let ids: Vec<String> = waiting.list().into_iter().map(|message| message.id).collect();
     assert_eq!(ids, ["6AR3Q6Se031285", "6AR3QEa2031980"]);
@@ -97,13 +100,17 @@ fn a_log_of_postfix_gives_its_figures() {
     assert_eq!(sums.delays.count(), sums.total.sent);
     let late = late.list();
     assert_eq!((late.len(), late[0].address.as_str(), late[0].attempts), (1, "always@d.test", 2));
-    assert_eq!(waiting.list().into_iter().map(|one| (one.id, one.recipients)).collect::<Vec<_>>(), [("E3B4D9840B9".to_owned(), 1)]);
+    assert_eq!(
+        waiting.list().into_iter().map(|one| (one.id, one.recipients)).collect::<Vec<_>>(),
+        [("E3B4D9840B9".to_owned(), 1)]
+    );
     assert_eq!(sums.refusals.most(1)[0].name, "Recipient address rejected: Access denied");
 }
 
 #[test]
 fn stamps_of_rfc_3339_give_the_same_figures() {
-    let iso = |line: &str| line.replacen("Nov 27 10:10:", "2026-11-27T10:10:", 1).replacen(" mx ", ".123456+01:00 mx ", 1);
+    let iso =
+        |line: &str| line.replacen("Nov 27 10:10:", "2026-11-27T10:10:", 1).replacen(" mx ", ".123456+01:00 mx ", 1);
     let text: String = POSTFIX.lines().map(|line| iso(line) + "\n").collect();
     assert!(text.starts_with("2026-11-27T10:10:11.123456+01:00 mx postfix/"));
     let (sums, (plain, ..)) = (read(lines(&text)).0, read(lines(POSTFIX)));

@@ -123,10 +123,7 @@ impl Server {
         let context = Arc::clone(&self.context);
         // The windows of a month are some hundred kilobytes of text.
         let answer = tokio::task::spawn_blocking(move || to_fields(&context.live_statistics.answer())).await;
-        answer.map_or_else(
-            |_| Answer::refused(Reason::Failed, "the answer broke off; the log says why"),
-            Answer::Done,
-        )
+        answer.map_or_else(|_| Answer::refused(Reason::Failed, "the answer broke off; the log says why"), Answer::Done)
     }
 
     /// Looks at the queue or changes its mail, and logs the change.

@@ -175,7 +175,8 @@ fn mailqq_lists_the_stragglers_of_a_list() {
              msgid=<x@earth.com>, proto=ESMTP, relay=earth.com [10.0.0.1]"
         )
         .expect("written");
-        let names = |from: u32, to: u32| (from..to).map(|one| format!("u{one}@x.example")).collect::<Vec<_>>().join(",");
+        let names =
+            |from: u32, to: u32| (from..to).map(|one| format!("u{one}@x.example")).collect::<Vec<_>>().join(",");
         log.attempt(&stamp, id, &names(0, waiting), DEFERRED);
         log.attempt(&stamp, id, &names(waiting, 20), SENT);
         // A second attempt changes nothing.

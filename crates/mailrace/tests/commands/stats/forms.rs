@@ -16,7 +16,10 @@ fn a_log_of_postfix_as_every_table() {
     assert!(late.lines().count() == 2 && late.contains("       1      6s  always@d.test "), "{late}");
     assert!(late.contains("  127.0.0.1: host 127.0.0.1[127.0.0.1] said: 450 4.2.2 Mailbox full"), "{late}");
     let queue = printed(&words(&["queue"]), &path);
-    assert!(queue.contains("\n1 E3B4D9840B9   256 Fri Nov 27 10:10 <a@ext.test>\n1 recipient of 1 message\n"), "{queue}");
+    assert!(
+        queue.contains("\n1 E3B4D9840B9   256 Fri Nov 27 10:10 <a@ext.test>\n1 recipient of 1 message\n"),
+        "{queue}"
+    );
     let real = printed(&words(&["real"]), &path);
     assert!(real.starts_with("10:10:15 16") || real.starts_with("10:10:30 16"), "{real}");
     let day = printed(&words(&["day"]), &path);
@@ -68,7 +71,8 @@ fn tables_and_json_have_the_same_figures() {
     let queue = json(&words(&["queue"]), &path);
     assert_eq!(queue["messages"][0]["id"], "E3B4D9840B9");
     let real = printed(&words(&["real", "--json"]), &path);
-    let sent = |line: &str| serde_json::from_str::<serde_json::Value>(line).expect("JSON")["sent"].as_u64().expect("one");
+    let sent =
+        |line: &str| serde_json::from_str::<serde_json::Value>(line).expect("JSON")["sent"].as_u64().expect("one");
     assert_eq!(real.lines().map(sent).sum::<u64>(), 69, "{real}");
 }
 

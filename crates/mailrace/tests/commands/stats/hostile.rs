@@ -45,7 +45,12 @@ fn log(hostile: &[u8]) -> Vec<u8> {
         let to = format!("{postfix}to=<z{status}");
         push([&to, "@b>, relay=m", &format!("[10.0.0.4]:25, delay=1, dsn=4.0.0, status={status} (host said "), ")"]);
     }
-    push(["Nov 27 13:00:01 mx postfix/smtpd[2]: NOQUEUE: reject: RCPT from c", "[10.0.0.3]: 554 5.7.1 ", "; from=<x>", ""]);
+    push([
+        "Nov 27 13:00:01 mx postfix/smtpd[2]: NOQUEUE: reject: RCPT from c",
+        "[10.0.0.3]: 554 5.7.1 ",
+        "; from=<x>",
+        "",
+    ]);
     // In JSON the text is escaped, and read back as it was.
     let text = String::from_utf8_lossy(hostile);
     for (event, more) in [
@@ -54,7 +59,8 @@ fn log(hostile: &[u8]) -> Vec<u8> {
         ("failed", json!({ "to": [format!("<l{text}@b>")], "delay": 1.0, "relay": text, "text": text })),
         ("rejected", json!({ "reply": text })),
     ] {
-        let mut line = format!("{{\"ts\":\"2026-11-27T20:00:02.000000Z\",\"event\":\"{event}\",\"id\":\"6AR3Q3e2000002\"");
+        let mut line =
+            format!("{{\"ts\":\"2026-11-27T20:00:02.000000Z\",\"event\":\"{event}\",\"id\":\"6AR3Q3e2000002\"");
         for (key, value) in more.as_object().expect("an object") {
             line.push_str(&format!(",\"{key}\":{value}"));
         }
@@ -106,7 +112,10 @@ fn nothing_acts_on_a_terminal_or_in_a_page() {
                 if kind == ["mail"] && !form.is_empty() {
                     let value: Value = serde_json::from_str(&text).expect("JSON");
                     let total = &value["total"];
-                    assert_eq!((&total["sent"], &total["deferred"], &total["failed"]), (&2.into(), &3.into(), &3.into()));
+                    assert_eq!(
+                        (&total["sent"], &total["deferred"], &total["failed"]),
+                        (&2.into(), &3.into(), &3.into())
+                    );
                     assert_eq!((&total["arrivals"], &total["refused"]), (&3.into(), &3.into()), "{value}");
                     assert_eq!(value["lines"]["broken"], 0, "{value}");
                 }
