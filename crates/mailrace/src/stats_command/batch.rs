@@ -2,8 +2,8 @@
 //! delivered mail as a line, arrivals and failures below the axis.
 
 use super::chart;
-use super::mail_day::{DayOfMail, MINUTES};
 use super::civil_text::{self, DAY};
+use super::mail_day::{DayOfMail, MINUTES};
 use super::mail_table::counts_json;
 use super::real::terminal_width;
 use super::report::{self, Report};
