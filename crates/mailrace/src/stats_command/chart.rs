@@ -3,7 +3,7 @@
 use super::mail_day::{DayOfMail, MINUTES};
 use crate::exit::{Exit, Failure};
 use crate::output::thousands;
-use noto_sans_mono_bitmap::{FontWeight, RasterHeight, get_raster};
+use noto_sans_mono_bitmap::{FontWeight, RasterHeight, get_raster, get_raster_width};
 use plotters::chart::DualCoordChartContext;
 use plotters::coord::types::RangedCoordi64;
 use plotters::prelude::*;
@@ -189,7 +189,7 @@ impl DrawingBackend for BuiltInGlyphs<'_> {
         text: &str,
         _style: &S,
     ) -> Result<(u32, u32), DrawingErrorKind<Self::ErrorType>> {
-        Ok((u32::try_from(text.chars().count()).unwrap_or(u32::MAX / 16) * GLYPH.0, GLYPH.1))
+        Ok((u32::try_from(text.chars().count()).unwrap_or(u32::MAX / 16) * glyph_width(), GLYPH_HEIGHT))
     }
 
     fn draw_text<S: BackendTextStyle>(
@@ -223,9 +223,12 @@ impl DrawingBackend for BuiltInGlyphs<'_> {
     }
 }
 
-/// Pixels of a glyph: width and height.
-const GLYPH: (u32, u32) =
-    (noto_sans_mono_bitmap::get_raster_width(FontWeight::Regular, RasterHeight::Size16) as u32, 16);
+/// Pixels of a glyph from above to below.
+const GLYPH_HEIGHT: u32 = 16;
+
+fn glyph_width() -> u32 {
+    u32::try_from(get_raster_width(FontWeight::Regular, RasterHeight::Size16)).unwrap_or(GLYPH_HEIGHT)
+}
 
 /// The pixels of a text: place and strength.
 fn pixels_of(text: &str) -> impl Iterator<Item = (i32, i32, u8)> {
@@ -233,7 +236,7 @@ fn pixels_of(text: &str) -> impl Iterator<Item = (i32, i32, u8)> {
     let glyphs =
         (0_i32..).zip(text.chars()).filter_map(move |(index, c)| Some((index, glyph(c).or_else(|| glyph('?'))?)));
     glyphs.flat_map(|(index, glyph)| {
-        let from = index * i32::try_from(GLYPH.0).unwrap_or(0);
+        let from = index * i32::try_from(glyph_width()).unwrap_or(0);
         let rows = (0_i32..).zip(glyph.raster().iter());
         rows.flat_map(move |(y, row)| {
             (0_i32..)

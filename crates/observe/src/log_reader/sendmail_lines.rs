@@ -44,8 +44,7 @@ fn read_arrival(id: &str, text: &str, messages: &mut Messages, each: &mut impl F
     let Some(Recipients { rest, .. }) = recipients(text) else { return LineUse::Broken };
     let from = text.get(..text.len() - rest.len() - 2).unwrap_or_default();
     let (mut size, mut nrcpts, mut client) = (None, None, "");
-    let mut fields = Fields::new(rest);
-    while let Some((key, value)) = fields.next() {
+    for (key, value) in Fields::new(rest) {
         match key {
             "size" => size = number(value),
             "nrcpts" => nrcpts = number(value),

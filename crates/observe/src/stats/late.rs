@@ -106,7 +106,7 @@ impl LateRecipients {
     /// Returns the recipients, those with the fewest messages first, then by address.
     #[must_use]
     pub fn list(&self) -> Vec<LateRecipient> {
-        let mut all: Vec<LateRecipient> = self.recipients.iter().map(late).collect();
+        let mut all: Vec<LateRecipient> = self.recipients.iter().map(|(address, state)| late(address, state)).collect();
         all.sort_unstable_by(|a, b| (a.messages, &a.address).cmp(&(b.messages, &b.address)));
         all
     }
@@ -118,9 +118,9 @@ impl LateRecipients {
     }
 }
 
-fn late((address, state): (&Box<str>, &RecipientState)) -> LateRecipient {
+fn late(address: &str, state: &RecipientState) -> LateRecipient {
     LateRecipient {
-        address: address.to_string(),
+        address: address.to_owned(),
         messages: state.messages,
         attempts: state.attempts,
         oldest: state.oldest,

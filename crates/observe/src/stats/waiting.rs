@@ -103,8 +103,8 @@ impl WaitingMessages {
     /// Returns the messages, those with the fewest recipients first, then by id.
     #[must_use]
     pub fn list(&self) -> Vec<WaitingMessage> {
-        let waits = |(_, message): &(&Box<str>, &MessageState)| message.untried + message.deferred > 0;
-        let mut all: Vec<WaitingMessage> = self.messages.iter().filter(waits).map(waiting).collect();
+        let waits = self.messages.iter().filter(|(_, message)| message.untried + message.deferred > 0);
+        let mut all: Vec<WaitingMessage> = waits.map(|(id, message)| waiting(id, message)).collect();
         all.sort_unstable_by(|a, b| (a.recipients, &a.id).cmp(&(b.recipients, &b.id)));
         all
     }
@@ -116,9 +116,9 @@ impl WaitingMessages {
     }
 }
 
-fn waiting((id, message): (&Box<str>, &MessageState)) -> WaitingMessage {
+fn waiting(id: &str, message: &MessageState) -> WaitingMessage {
     WaitingMessage {
-        id: id.to_string(),
+        id: id.to_owned(),
         arrived: message.arrived,
         size: message.size,
         from: message.from.to_string(),
