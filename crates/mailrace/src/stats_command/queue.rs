@@ -18,12 +18,12 @@ pub(super) struct QueueTable;
 /// From a log, or from the server.
 pub(super) enum QueueSums {
     Logs(Box<WaitingMessages>),
-    Server(Vec<QueuedMessage>),
+    Server(Vec<QueueTableRow>),
 }
 
 /// One message of the table.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct QueuedMessage {
+pub(super) struct QueueTableRow {
     id: String,
     recipients: u64,
     size: u64,
@@ -49,8 +49,8 @@ impl Report for QueueTable {
     fn ask(&self, control: &mut Control) -> Result<QueueSums, Failure> {
         let mut command = Command::new(Action::List, Selection::default());
         command.limit = Some(0);
-        let mut messages: Vec<QueuedMessage> =
-            request_list(control, command)?.into_iter().map(QueuedMessage::of_server).collect();
+        let mut messages: Vec<QueueTableRow> =
+            request_list(control, command)?.into_iter().map(QueueTableRow::of_server).collect();
         messages.sort_by(|a, b| (a.recipients, &a.id).cmp(&(b.recipients, &b.id)));
         Ok(QueueSums::Server(messages))
     }
@@ -68,7 +68,7 @@ impl Report for QueueTable {
     }
 
     fn to_json(&self, sums: &QueueSums, now: i64) -> Value {
-        let message = |message: QueuedMessage| {
+        let message = |message: QueueTableRow| {
             json!({
                 "id": message.id, "recipients": message.recipients, "size": message.size,
                 "arrived": civil_text::iso(message.arrived), "from": message.from, "active": message.is_active,
@@ -83,11 +83,11 @@ impl Report for QueueTable {
     }
 }
 
-fn messages(sums: &QueueSums) -> Vec<QueuedMessage> {
+fn messages(sums: &QueueSums) -> Vec<QueueTableRow> {
     match sums {
         QueueSums::Server(messages) => messages.clone(),
         QueueSums::Logs(waiting) => {
-            let message = |one: observe::stats::WaitingMessage| QueuedMessage {
+            let message = |one: observe::stats::WaitingMessage| QueueTableRow {
                 id: one.id,
                 recipients: one.recipients,
                 size: one.size,
@@ -101,13 +101,13 @@ fn messages(sums: &QueueSums) -> Vec<QueuedMessage> {
 }
 
 /// `3 IAA10524*  423 Sat Feb 22 08:52 <inet-access@earth.com>`; the mark stands for an attempt that is under way.
-fn line(message: &QueuedMessage) -> String {
+fn line(message: &QueueTableRow) -> String {
     let mark = if message.is_active { '*' } else { ' ' };
     let (id, from, date) = (plain(&message.id), plain(&message.from), civil_text::minute(message.arrived));
     format!("{} {id}{mark}{:>5} {date} <{from}>", message.recipients, message.size)
 }
 
-impl QueuedMessage {
+impl QueueTableRow {
     fn of_server(line: MessageLine) -> Self {
         Self {
             is_active: line.recipients.iter().any(|one| one.state == "active"),
@@ -130,7 +130,7 @@ mod tests {
         let at = |hour, minute| CivilTime { year: 1997, month: 2, day: 22, hour, minute, second: 9 }.to_unix().unwrap();
         let message = |id: &str, recipients, size, arrived, is_active| {
             let (id, from) = (id.to_owned(), "inet-access@earth.com".to_owned());
-            line(&QueuedMessage { id, recipients, size, arrived, from, is_active })
+            line(&QueueTableRow { id, recipients, size, arrived, from, is_active })
         };
         let plain = message("BAA08598", 3, 1_554, at(1, 2), false);
         assert_eq!(plain, "3 BAA08598  1554 Sat Feb 22 01:02 <inet-access@earth.com>");
