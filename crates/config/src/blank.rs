@@ -3,10 +3,10 @@
 use super::{
     Accept, AccessRules, Acknowledge, AddressFamily, ArcSealing, Auth, AuthResults, BadLine, Config, Control, CopyDsn,
     DelayChecks, Delivery, DeliveryMode, DestinationRule, Dkim, DkimKey, Dns, DnsOverride, Dnsbl, DnsblList, Filter,
-    FilterFailure, FilterKind, FilterStage, Generics, Ldap, LdapDetail, LdapReferrals, Listen, ListenProtocol,
-    ListenTls, Local, Log, LogFormat, LogPath, Mailbox, Mailq, MapSource, Maps, Message, Precedence, Quarantine, Rate,
-    Relay, RelayDomain, Route, RouteProtocol, RouteRule, RouteTls, RuleAcknowledge, RuleAt, Screen, SenderCheck,
-    SenderFailure, SenderTempError, Server, Smtp, Spool, Sqlite, Submit, Tls, Unknown,
+    FilterFailure, FilterKind, FilterReject, FilterStage, Generics, Ldap, LdapDetail, LdapReferrals, Listen,
+    ListenProtocol, ListenTls, Local, Log, LogFormat, LogPath, Mailbox, Mailq, MapSource, Maps, Message, Precedence,
+    Quarantine, Rate, Relay, RelayDomain, Route, RouteProtocol, RouteRule, RouteTls, RuleAcknowledge, RuleAt, Screen,
+    SenderCheck, SenderFailure, SenderTempError, Server, Smtp, Spool, Sqlite, Submit, Tls, Unknown,
 };
 use mail::DomainName;
 use smtp::server::{BareNewline, Forgiving};
@@ -109,10 +109,20 @@ pub(super) fn config(n: u8) -> Config {
         },
         control: Control { path: PathBuf::from(&text), mailq: if n == 1 { Mailq::Everyone } else { Mailq::Operators } },
         submit: submit(n),
-        screen: Screen { rules: vec![PathBuf::from(&text); n.into()], body_bytes_max: n.into() },
+        screen: screen(n),
         auth_results: auth_results(n),
         filters: Vec::new(),
         quarantine: Quarantine { keep: time },
+    }
+}
+
+fn screen(n: u8) -> Screen {
+    Screen {
+        rules: vec![PathBuf::from("x".repeat(n.into())); n.into()],
+        body_bytes_max: n.into(),
+        workers: n.into(),
+        backlog_max: n.into(),
+        backlog_bytes_max: n.into(),
     }
 }
 
@@ -140,6 +150,7 @@ pub(super) fn filter() -> Filter {
         address: String::new(),
         when: FilterStage::Before250,
         on_failure: FilterFailure::Defer,
+        on_reject: FilterReject::Quarantine,
         timeout: Duration::ZERO,
         total_timeout: Duration::ZERO,
         size_max: 0,

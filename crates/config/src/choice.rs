@@ -3,9 +3,9 @@
 use super::field::Field;
 use super::value::Value;
 use super::{
-    Acknowledge, AddressFamily, BadLine, CopyDsn, DelayChecks, DeliveryMode, FilterFailure, FilterKind, FilterStage,
-    LdapDetail, LdapReferrals, ListenProtocol, ListenTls, LogFormat, Mailq, Precedence, RouteProtocol, RouteTls,
-    RuleAcknowledge, RuleAt, SenderCheck, SenderFailure, SenderTempError, Unknown,
+    Acknowledge, AddressFamily, BadLine, CopyDsn, DelayChecks, DeliveryMode, FilterFailure, FilterKind, FilterReject,
+    FilterStage, LdapDetail, LdapReferrals, ListenProtocol, ListenTls, LogFormat, Mailq, Precedence, RouteProtocol,
+    RouteTls, RuleAcknowledge, RuleAt, SenderCheck, SenderFailure, SenderTempError, Unknown,
 };
 use smtp::server::{BareNewline, Forgiving};
 
@@ -163,6 +163,11 @@ choices! {
         Tag = "tag": "the same, with a header field that says so",
         Quarantine = "quarantine": "held for a decision",
         Later = "later": "accepted, and judged when the filter is back",
+    }
+    FilterReject {
+        Quarantine = "quarantine": "held for a decision",
+        Bounce = "bounce": "its sender gets a report; without a sender as quarantine",
+        Discard = "discard": "dropped",
     }
     Mailq {
         Everyone = "everyone": "all of it",

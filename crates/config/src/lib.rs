@@ -79,7 +79,8 @@ pub use routing::{
     RuleAt,
 };
 pub use screen::{
-    Filter, FilterAddress, FilterFailure, FilterKind, FilterStage, NoFilterAddressError, Quarantine, Screen,
+    Filter, FilterAddress, FilterFailure, FilterKind, FilterReject, FilterStage, NoFilterAddressError, Quarantine,
+    Screen,
 };
 
 use ipnet::IpNet;

@@ -12,6 +12,12 @@ pub struct Screen {
     pub rules: Vec<PathBuf>,
     /// Octets of a body that rules look at.
     pub body_bytes_max: u64,
+    /// Messages that filters judge after the 250 at a time, for each list of filters.
+    pub workers: u32,
+    /// Messages that wait for filters after the 250.
+    pub backlog_max: u64,
+    /// Octets of these messages.
+    pub backlog_bytes_max: u64,
 }
 
 /// Mail in quarantine.
@@ -34,6 +40,8 @@ pub struct Filter {
     pub when: FilterStage,
     /// The effect on a message that it cannot judge.
     pub on_failure: FilterFailure,
+    /// The effect on a message that it refuses after the 250.
+    pub on_reject: FilterReject,
     /// The longest wait for one answer.
     pub timeout: Duration,
     /// The longest time with one message.
@@ -87,14 +95,6 @@ pub enum FilterStage {
     After250,
 }
 
-impl FilterStage {
-    /// Whether this version asks filters then.
-    #[must_use]
-    pub const fn is_built(self) -> bool {
-        matches!(self, Self::Before250)
-    }
-}
-
 /// The effect on a message that a filter cannot judge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FilterFailure {
@@ -110,12 +110,15 @@ pub enum FilterFailure {
     Later,
 }
 
-impl FilterFailure {
-    /// Whether this version can do so.
-    #[must_use]
-    pub const fn is_built(self) -> bool {
-        !matches!(self, Self::Later)
-    }
+/// The effect on a message that a filter refuses when its client cannot hear of it any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FilterReject {
+    /// It is held in quarantine.
+    Quarantine,
+    /// Its sender gets a report.
+    Bounce,
+    /// It is dropped.
+    Discard,
 }
 
 /// Where a filter listens.

@@ -46,12 +46,14 @@ pub enum Limit {
     SubmitFilesMax,
     SubmitUserFilesMax,
     SubmitUserCommandsMax,
+    ScreenBacklogMax,
+    ScreenBacklogBytesMax,
     Other,
 }
 
 impl Limit {
     /// Every limit, in the order of their numbers.
-    pub const ALL: [Self; 38] = [
+    pub const ALL: [Self; 40] = [
         Self::AcceptConnectionsMax,
         Self::AcceptConnectionsPerClient,
         Self::AcceptRate,
@@ -89,6 +91,8 @@ impl Limit {
         Self::SubmitFilesMax,
         Self::SubmitUserFilesMax,
         Self::SubmitUserCommandsMax,
+        Self::ScreenBacklogMax,
+        Self::ScreenBacklogBytesMax,
         Self::Other,
     ];
 
@@ -134,6 +138,8 @@ impl Limit {
             Self::SubmitFilesMax => "submit.files_max",
             Self::SubmitUserFilesMax => "submit.user_files_max",
             Self::SubmitUserCommandsMax => "submit.user_commands_max",
+            Self::ScreenBacklogMax => "screen.backlog_max",
+            Self::ScreenBacklogBytesMax => "screen.backlog_bytes_max",
             Self::Other => "other",
         }
     }

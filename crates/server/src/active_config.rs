@@ -129,6 +129,8 @@ impl ActiveConfig {
             Limit::SubmitFilesMax => self.config.submit.files_max.into(),
             Limit::SubmitUserFilesMax => self.config.submit.user_files_max.into(),
             Limit::SubmitUserCommandsMax => self.config.submit.user_commands_max.into(),
+            Limit::ScreenBacklogMax => self.config.screen.backlog_max,
+            Limit::ScreenBacklogBytesMax => self.config.screen.backlog_bytes_max,
             // The limit belongs to one listener or one client, or has no key.
             Limit::ListenConnectionsMax | Limit::AccessClientConn | Limit::AccessClientRate | Limit::Other => 0,
         }

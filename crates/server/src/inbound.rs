@@ -3,6 +3,7 @@
 use crate::admit::logins::Logins;
 use crate::context::Context;
 use crate::intake::Enqueue;
+use crate::screen_queue::ScreenQueue;
 use crate::sink::Behaviour;
 use std::sync::Arc;
 
@@ -13,6 +14,8 @@ pub(crate) struct Inbound {
     pub(crate) context: Arc<Context>,
     /// Takes accepted messages to delivery; a sink has none.
     pub(crate) queue: Option<Arc<dyn Enqueue>>,
+    /// Takes accepted messages that wait for filters; a sink has none.
+    pub(crate) screen_queue: Option<Arc<ScreenQueue>>,
     /// Recipients of logins.
     pub(crate) logins: Logins,
     /// Faults played on purpose, in `mailrace sink`.
@@ -26,6 +29,13 @@ impl Inbound {
     /// Makes the side of a trial, which hands accepted messages to `queue`.
     pub(crate) fn trial(context: Arc<Context>, queue: Option<Arc<dyn Enqueue>>, behaviour: Behaviour) -> Arc<Self> {
         let behaviour = Some(behaviour).filter(|behaviour| !behaviour.is_plain());
-        Arc::new(Self { context, queue, logins: Logins::default(), behaviour, open_files_max: 1_024 })
+        Arc::new(Self {
+            context,
+            queue,
+            screen_queue: None,
+            logins: Logins::default(),
+            behaviour,
+            open_files_max: 1_024,
+        })
     }
 }

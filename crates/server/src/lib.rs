@@ -42,6 +42,7 @@ mod resolve;
 mod routing;
 mod sabotage;
 pub mod screen;
+mod screen_queue;
 pub mod sender_check;
 pub mod server_clock;
 mod session;

@@ -66,6 +66,10 @@ pub(crate) enum Sabotage {
     PassOn,
     /// Messages of a transaction that was not accepted stay in the spool.
     KeepPartOfTransaction,
+    /// A message that waits for its filters is delivered before they have judged it.
+    ReleaseUnscreened,
+    /// A message stays when another has taken its place.
+    KeepReplaced,
 }
 
 /// Returns whether this rule is broken now.

@@ -21,8 +21,10 @@ use mail::{
     ReversePath,
 };
 
-/// The newest version of either encoding this program reads, and the one it writes.
+/// The version of a recipient, and of a head without a record of *screen*.
 pub const VERSION: u8 = 1;
+/// The version of a head with a record of *screen* behind its other fields.
+pub const SCREENED_VERSION: u8 = 2;
 
 const CLIENT_INTERNAL: u8 = 0;
 const CLIENT_PROCESS: u8 = 1;
@@ -85,6 +87,18 @@ impl Encoded {
             })
             .collect();
         Self { id: envelope.id, head: encode_head(envelope), recipients }
+    }
+
+    /// Returns the same with a record for *screen* in its head, which [`decode_screening`] reads back.
+    #[must_use]
+    pub fn with_screening(mut self, record: &str) -> Self {
+        if let Some(version) = self.head.first_mut() {
+            *version = SCREENED_VERSION;
+        }
+        // The longest head that a frame has room for is far below 4 GiB.
+        self.head.extend_from_slice(&u32::try_from(record.len()).unwrap_or(u32::MAX).to_le_bytes());
+        self.head.extend_from_slice(record.as_bytes());
+        self
     }
 
     /// The name of the message.
@@ -186,8 +200,20 @@ fn field(to: &mut Vec<u8>, text: &str) {
 /// # Errors
 /// Names the field that makes no sense, or both versions.
 pub fn decode_head(id: QueueId, head: &[u8]) -> Result<Envelope, EnvelopeError> {
+    decode_whole_head(id, head).map(|(envelope, _)| envelope)
+}
+
+/// Decodes the record for *screen* in a head; `None`: it has none.
+///
+/// # Errors
+/// Names the field that makes no sense, or both versions.
+pub fn decode_screening(head: &[u8]) -> Result<Option<String>, EnvelopeError> {
+    decode_whole_head(QueueId::MIN, head).map(|(_, record)| record.map(str::to_owned))
+}
+
+fn decode_whole_head(id: QueueId, head: &[u8]) -> Result<(Envelope, Option<&str>), EnvelopeError> {
     let mut from = Decoder { part: "head", reader: Reader(head) };
-    from.version()?;
+    let version = from.version(SCREENED_VERSION)?;
     let sender = match from.text("sender")? {
         "" => ReversePath::Null,
         text => ReversePath::Address(from.parsed("sender", text)?),
@@ -202,8 +228,10 @@ pub fn decode_head(id: QueueId, head: &[u8]) -> Result<Envelope, EnvelopeError> 
     };
     let text = from.text("protocol")?;
     let protocol: Protocol = from.parsed("protocol", text)?;
+    let record = if version == SCREENED_VERSION { Some(from.long_text("record of screen")?) } else { None };
     from.end()?;
-    Ok(Envelope { id, sender, params, received: Received { at_us, client, helo, protocol }, recipients: Vec::new() })
+    let received = Received { at_us, client, helo, protocol };
+    Ok((Envelope { id, sender, params, received, recipients: Vec::new() }, record))
 }
 
 /// Decodes a recipient.
@@ -212,7 +240,7 @@ pub fn decode_head(id: QueueId, head: &[u8]) -> Result<Envelope, EnvelopeError> 
 /// Names the field that makes no sense, or both versions.
 pub fn decode_recipient(data: &[u8]) -> Result<Recipient, EnvelopeError> {
     let mut from = Decoder { part: "recipient", reader: Reader(data) };
-    from.version()?;
+    from.version(VERSION)?;
     let text = from.text("address")?;
     let address: Address = from.parsed("address", text)?;
     let text = from.text("parameters")?;
@@ -239,6 +267,8 @@ pub enum EnvelopeError {
         part: &'static str,
         /// The version of its encoding.
         found: u8,
+        /// The newest version of this part that this program reads.
+        newest: u8,
     },
     /// Not written by mailrace, or damaged before the spool got it: the spool's own checksums matched.
     Malformed {
@@ -254,9 +284,9 @@ pub enum EnvelopeError {
 impl fmt::Display for EnvelopeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NewerVersion { part, found } => write!(
+            Self::NewerVersion { part, found, newest } => write!(
                 f,
-                "{part} of the envelope has version {found}, {VERSION} is the newest this program reads; use the newer mailrace"
+                "{part} of the envelope has version {found}, {newest} is the newest this program reads; use the newer mailrace"
             ),
             Self::Malformed { part, field, why } => {
                 write!(f, "{part} of the envelope: {field}: {why}; another program wrote it, ask that one")
@@ -286,12 +316,19 @@ impl<'a> Decoder<'a> {
         read(&mut self.reader).ok_or_else(|| self.malformed(field, "the bytes end before it"))
     }
 
-    fn version(&mut self) -> Result<(), EnvelopeError> {
+    fn version(&mut self, newest: u8) -> Result<u8, EnvelopeError> {
         match self.number("version", Reader::u8)? {
-            VERSION => Ok(()),
             0 => Err(self.malformed("version", "0 is none")),
-            found => Err(EnvelopeError::NewerVersion { part: self.part, found }),
+            found if found > newest => Err(EnvelopeError::NewerVersion { part: self.part, found, newest }),
+            found => Ok(found),
         }
+    }
+
+    fn long_text(&mut self, field: &'static str) -> Result<&'a str, EnvelopeError> {
+        let length = self.number(field, Reader::u32)?;
+        let length = usize::try_from(length).unwrap_or(usize::MAX);
+        let bytes = self.number(field, |reader| reader.bytes(length))?;
+        str::from_utf8(bytes).map_err(|error| self.malformed(field, error))
     }
 
     fn text(&mut self, field: &'static str) -> Result<&'a str, EnvelopeError> {

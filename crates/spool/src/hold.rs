@@ -19,11 +19,22 @@ pub enum HoldKind {
     Import = 4,
     /// A content rule or a filter: a person decides about the message.
     Quarantine = 5,
+    /// Filters have not judged the message yet; no person decides.
+    Screen = 6,
+    /// The message takes the place of another, which is to be done before it is let go.
+    Replacement = 7,
 }
 
 impl HoldKind {
     /// All kinds.
-    pub const ALL: [Self; 5] = [Self::Operator, Self::Rule, Self::Server, Self::Import, Self::Quarantine];
+    pub const ALL: [Self; 7] =
+        [Self::Operator, Self::Rule, Self::Server, Self::Import, Self::Quarantine, Self::Screen, Self::Replacement];
+
+    /// Whether the filters of the message have not let it pass, so that releasing it delivers it unscreened.
+    #[must_use]
+    pub const fn is_unscreened(self) -> bool {
+        matches!(self, Self::Screen | Self::Replacement)
+    }
 
     /// The word for it in answers and listings.
     #[must_use]
@@ -34,6 +45,8 @@ impl HoldKind {
             Self::Server => "server",
             Self::Import => "import",
             Self::Quarantine => "quarantine",
+            Self::Screen => "screen",
+            Self::Replacement => "replacement",
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::super::choice::Choice as _;
 use super::super::parameter::{Group, Preset, Section, at};
-use super::super::{FilterFailure, FilterKind, FilterStage, blank};
+use super::super::{FilterFailure, FilterKind, FilterReject, FilterStage, blank};
 use super::{DAY, HOUR, Kind, PATH, fixed, list, seconds};
 
 pub(super) static SCREEN: Section = Section {
@@ -28,6 +28,33 @@ pub(super) static SCREEN: Section = Section {
             "4MiB",
             "octets of a body that rules look at",
             "Kept in memory for each large message that arrives. A message with more is \"not fully scanned\".",
+        ),
+        fixed(
+            "screen.workers",
+            at!(screen.workers),
+            Kind::Number { min: 1, max: 1_000, unit: "" },
+            "8",
+            "16",
+            "messages that filters judge after the 250 at a time, for each list of filters",
+            "Each is in memory meanwhile, up to the largest filter.size_max.",
+        ),
+        fixed(
+            "screen.backlog_max",
+            at!(screen.backlog_max),
+            Kind::Number { min: 1, max: 10_000_000, unit: "messages" },
+            "10000",
+            "50000",
+            "messages that wait for filters after the 250",
+            "From half of it on the 250 of such mail is delayed, up to 10 seconds; at the limit it is refused with 451.",
+        ),
+        fixed(
+            "screen.backlog_bytes_max",
+            at!(screen.backlog_bytes_max),
+            Kind::Bytes { min: 1 << 20, max: 1 << 50 },
+            "2GiB",
+            "20GiB",
+            "octets of these messages",
+            "As screen.backlog_max.",
         ),
     ],
 };
@@ -86,7 +113,7 @@ pub(super) static FILTER: Section = Section {
             "before-250",
             "after-250",
             "when it is asked",
-            "",
+            "Mail for a filter \"after-250\" waits in the spool until the filter has judged it.",
         ),
         fixed(
             "filter.on_failure",
@@ -95,7 +122,17 @@ pub(super) static FILTER: Section = Section {
             "defer",
             "tag",
             "effect on a message that it cannot judge",
-            "\"defer\" loses no mail and lets none pass; senders wait while the filter is down.",
+            "\"defer\" loses no mail and lets none pass; senders wait while the filter is down. After the 250 it is as \
+             \"later\".",
+        ),
+        fixed(
+            "filter.on_reject",
+            at!(filters[].on_reject),
+            Kind::Choice(FilterReject::WORDS),
+            "quarantine",
+            "bounce",
+            "effect on a message that it refuses after the 250",
+            "Most senders of refused mail are forged, and a report to them is a nuisance for others.",
         ),
         fixed(
             "filter.timeout",

@@ -79,17 +79,19 @@ impl Rules<'_> {
                 "remove the table, and its name from filters",
             );
         }
-        if !filter.when.is_built() {
+        let is_policy = filter.kind == FilterKind::Policy;
+        let policy = "a policy server answers RCPT, and can be asked before the 250 only";
+        if is_policy && filter.when == FilterStage::After250 {
             self.error(
                 &[("filter.when", index)],
-                format!("filter.when: this version asks no filter \"{}\"", word(&filter.when)),
+                format!("filter.when: \"{}\" is not for kind \"policy\": {policy}", word(&filter.when)),
                 &format!("write \"{}\"", word(&FilterStage::Before250)),
             );
         }
-        if !filter.on_failure.is_built() {
+        if is_policy && filter.on_failure == FilterFailure::Later {
             self.error(
                 &[("filter.on_failure", index)],
-                format!("filter.on_failure: this version has no \"{}\"", word(&filter.on_failure)),
+                format!("filter.on_failure: \"{}\" is not for kind \"policy\": {policy}", word(&filter.on_failure)),
                 &format!("write \"{}\"", word(&FilterFailure::Defer)),
             );
         }

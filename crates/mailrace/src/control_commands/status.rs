@@ -4,8 +4,10 @@ use crate::output::{Output, bytes, count, next_try, thousands, waits_for};
 use crate::terminal_text::plain;
 use operator::answers::{
     ClockStatus, DeliveryConnections, DeliveryCounts, DestinationLine, FailingLog, FilterStatus, LogStatus, MadeCounts,
-    ResultCounts, ScreenCounts, SenderCheckCounts, SignatureCounts, SpoolStatus, StatusAnswer, StopStatus,
+    ResultCounts, ScreenCounts, ScreenQueueStatus, SenderCheckCounts, SignatureCounts, SpoolStatus, StatusAnswer,
+    StopStatus,
 };
+use std::time::Duration;
 
 /// Stands for a text that the server did not send.
 const UNKNOWN: &str = "?";
@@ -86,6 +88,9 @@ fn clients(output: &mut Output, answer: &StatusAnswer) {
     for filter in &answer.filters {
         output.print_line(format_args!("  {}", connected(filter)));
     }
+    if let Some(waiting) = answer.screen_queue.as_ref().filter(|waiting| waiting.messages > 0) {
+        wait_for_filters(output, waiting);
+    }
     let SenderCheckCounts { iprev, spf, dkim, dmarc, arc } = &answer.sender_checks;
     for (method, counts) in [("iprev", iprev), ("spf", spf), ("dkim", dkim), ("dmarc", dmarc), ("arc", arc)] {
         if let Some(text) = checked(counts) {
@@ -101,6 +106,36 @@ fn clients(output: &mut Output, answer: &StatusAnswer) {
             plain(known(&login.user)),
             thousands(login.recipients),
             login.client.as_deref().unwrap_or(UNKNOWN),
+        ));
+    }
+}
+
+/// Prints the messages that wait for filters, and the filters that fail.
+fn wait_for_filters(output: &mut Output, waiting: &ScreenQueueStatus) {
+    let slow = match waiting.delay_ms {
+        0 => String::new(),
+        delay => {
+            format!("; NEAR ITS LIMIT: each 250 is delayed by {:.1} s", Duration::from_millis(delay).as_secs_f64())
+        }
+    };
+    output.print_line(format_args!(
+        "  filters      {} of {} wait for them, {} of {}{slow}",
+        thousands(waiting.messages),
+        count(waiting.messages_max, "message"),
+        bytes(waiting.bytes),
+        bytes(waiting.bytes_max),
+    ));
+    for one in &waiting.filters {
+        let failing = one.failing.as_deref().map(|why| {
+            let next = one.retry_in.filter(|seconds| *seconds > 0);
+            let next = next.map_or_else(|| "being tried now".to_owned(), |seconds| format!("next try in {seconds} s"));
+            format!(", FAILING, {next}: {}", plain(why))
+        });
+        output.print_line(format_args!(
+            "    {:>9}  {}{}",
+            thousands(one.messages),
+            plain(&one.filters),
+            failing.unwrap_or_default(),
         ));
     }
 }

@@ -35,7 +35,7 @@ pub(crate) enum QueueCommand {
     Hold(HoldArguments),
     /// Let what is held wait for delivery again
     #[command(after_help = super::HELP)]
-    Release(ChangeArguments),
+    Release(ReleaseArguments),
     /// Take out of the queue for good; senders are not told
     #[command(after_help = super::HELP)]
     Delete(ChangeArguments),
@@ -132,6 +132,15 @@ pub(crate) struct HoldArguments {
     /// Release it after this time
     #[arg(long = "for", value_name = "DURATION", value_parser = hold_time)]
     hold_time: Option<Duration>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReleaseArguments {
+    #[command(flatten)]
+    change: ChangeArguments,
+    /// Deliver also mail that its filters have not judged
+    #[arg(long)]
+    unscreened: bool,
 }
 
 #[derive(Debug, Args)]
@@ -235,7 +244,13 @@ impl QueueCommand {
                     orders
                 }))
             }
-            Self::Release(arguments) => arguments.into_orders(Action::Release),
+            Self::Release(ReleaseArguments { change, unscreened }) => {
+                let orders = change.into_orders(Action::Release)?;
+                Ok(orders.map(|mut orders| {
+                    orders.command.unscreened = unscreened;
+                    orders
+                }))
+            }
             Self::Delete(arguments) => arguments.into_orders(Action::Delete),
             Self::Count(CountArguments { words, conditions, form }) => {
                 let Some(selection) = conditions.with(&words)? else { return Ok(None) };

@@ -193,6 +193,16 @@ impl Printer {
             };
             output.print_line(format_args!("{what} kept until {whose} time; name {them} by id to send now"));
         }
+        if let Some(waiting) = totals.unscreened {
+            let what = match waiting {
+                1 => "1 recipient waits".to_owned(),
+                _ => format!("{} wait", count(waiting, "recipient")),
+            };
+            output.print_line(match action {
+                Action::Release => format!("{what} for filters; --unscreened delivers without them"),
+                _ => format!("{what} for filters, which are asked again by themselves: mailrace status"),
+            });
+        }
         let active = totals.active.unwrap_or(0);
         let what = count(active, "recipient");
         if active > 0 && matches!(action, Action::Bounce | Action::Reroute) {

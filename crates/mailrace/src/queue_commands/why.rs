@@ -11,7 +11,9 @@ use crate::output::{Output, age, bytes, count};
 use crate::terminal_text::plain;
 use clap::Args;
 use mail::QueueId;
-use operator::answers::{DestinationStatus, MessageLine, QueueLine, QueueTotals, RecipientLine, StatusAnswer};
+use operator::answers::{
+    DestinationStatus, HoldLine, MessageLine, QueueLine, QueueTotals, RecipientLine, StatusAnswer,
+};
 use operator::control::Request;
 use operator::queue::{Action, Command, Expression, Selection};
 use serde_json::{Value, json};
@@ -201,6 +203,9 @@ impl Cause<'_> {
 
     fn state(&self) -> String {
         match (self.recipient.state.as_str(), &self.recipient.hold) {
+            ("held", Some(HoldLine { by: Some(by), .. })) if self.waits_for_filters() => {
+                format!("waits for filter{} {by}", if by.contains(',') { "s" } else { "" })
+            }
             ("held", Some(hold)) => {
                 let by = hold.by.as_deref().map(|by| format!(" {by}")).unwrap_or_default();
                 let text = hold.text.as_deref().map(|text| format!(" ({text})")).unwrap_or_default();
@@ -216,8 +221,16 @@ impl Cause<'_> {
         }
     }
 
+    /// Whether its filters have not judged it yet.
+    fn waits_for_filters(&self) -> bool {
+        self.recipient.hold.as_ref().is_some_and(|hold| hold.kind == "screen")
+    }
+
     /// Says how often it was tried, and the last failure.
     fn tries(&self) -> Option<String> {
+        if self.waits_for_filters() {
+            return self.recipient.reason.as_deref().map(|reason| format!("It was not judged: {reason}."));
+        }
         let failure = self.recipient.reason.as_deref().map(|reason| {
             let kind = self.recipient.reason_kind.as_deref().map(|kind| format!(" ({kind})")).unwrap_or_default();
             format!("last: {reason}{kind}")
@@ -294,6 +307,10 @@ impl Cause<'_> {
     fn next_step(&self) -> String {
         let id = &self.message.id;
         match self.recipient.state.as_str() {
+            "held" if self.waits_for_filters() => format!(
+                "Its filters are asked again by themselves; \"mailrace status\" shows when. \"mailrace queue release \
+                 --unscreened {id}\" delivers it unjudged."
+            ),
             "held" => format!("Nothing happens until \"mailrace queue release {id}\"."),
             "active" | "delivered" => "Its result will be in the log.".to_owned(),
             _ => {
@@ -327,7 +344,6 @@ impl Cause<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use operator::answers::HoldLine;
 
     fn text(recipient: RecipientLine, status: Option<DestinationStatus>) -> String {
         let destinations = status.into_iter().map(|status| ("slow.example".to_owned(), status)).collect();
@@ -407,6 +423,33 @@ mod tests {
             "until \"mailrace queue release",
         ] {
             assert!(text.contains(part), "{text}");
+        }
+    }
+
+    #[test]
+    fn mail_that_waits_for_filters_names_them() {
+        for (by, reason, parts) in [
+            (
+                "clamav",
+                None,
+                [
+                    "waits for filter clamav, 2h0m after it came. Its filters are asked again",
+                    "release --unscreened 6AK",
+                ],
+            ),
+            (
+                "clamav,spam",
+                Some("filter clamav: connect: refused"),
+                ["waits for filters clamav,spam,", "It was not judged: filter clamav: connect: refused. Its"],
+            ),
+        ] {
+            let hold = HoldLine { kind: "screen".to_owned(), by: Some(by.to_owned()), ..HoldLine::default() };
+            let reason = reason.map(str::to_owned);
+            let line = RecipientLine { hold: Some(hold), reason, tries: Some(0), ..recipient("held") };
+            let text = text(line, None);
+            for part in parts {
+                assert!(text.contains(part), "{part}: {text}");
+            }
         }
     }
 

@@ -24,8 +24,9 @@ pub use reload::ReloadAnswer;
 pub use statistics::{DelayCounts, NameCount, StatisticsAnswer, WindowLines};
 pub use status::{
     AcceptedMessages, ClockStatus, ConnectionCounts, DeliveryConnections, DeliveryCounts, ExpansionCounts, FailingLog,
-    FilterStatus, LogStatus, LoginOverLimit, MadeCounts, PickupStatus, QueueStatus, RefusedRecipients, ResultCounts,
-    ScreenCounts, SenderCheckCounts, SignatureCounts, SpoolStatus, StatusAnswer, StopStatus,
+    FilterQueueStatus, FilterStatus, LogStatus, LoginOverLimit, MadeCounts, PickupStatus, QueueStatus,
+    RefusedRecipients, ResultCounts, ScreenCounts, ScreenQueueStatus, SenderCheckCounts, SignatureCounts, SpoolStatus,
+    StatusAnswer, StopStatus,
 };
 
 use serde::Serialize;

@@ -212,9 +212,10 @@ pub struct RecipientLine {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HoldLine {
-    /// `operator`, `rule`, `server`, `import` or `quarantine`.
+    /// `operator`, `rule`, `server`, `import`, `quarantine`, `screen` (it waits for its filters) or `replacement` (as
+    /// filters changed it, for a moment).
     pub kind: String,
-    /// The name of the person or the rule.
+    /// The name of the person or the rule, or the filters with commas.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
     /// The reason in words.
@@ -355,6 +356,9 @@ pub struct QueueTotals {
     /// Recipients with an attempt in progress.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub active: Option<u64>,
+    /// Recipients that wait for filters, and were left alone; absent where there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unscreened: Option<u64>,
     /// Nothing was changed.
     #[serde(skip_serializing_if = "is_false")]
     pub dry_run: bool,

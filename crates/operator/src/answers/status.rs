@@ -42,6 +42,8 @@ pub struct StatusAnswer {
     pub sender_checks: SenderCheckCounts,
     /// Signatures of mail that leaves.
     pub signatures: SignatureCounts,
+    /// Messages that wait for filters after their 250; `null` in a sink.
+    pub screen_queue: Option<ScreenQueueStatus>,
     /// Logins that had more than `auth.recipients_hour_max` recipients in the last hour.
     pub logins_over: Vec<LoginOverLimit>,
     /// Results of deliveries; `null` if this server does not deliver.
@@ -212,6 +214,40 @@ pub struct ResultCounts {
     pub temperror: u64,
     /// A record or signature cannot be used.
     pub permerror: u64,
+}
+
+/// Messages that wait for filters after their 250.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ScreenQueueStatus {
+    /// Messages.
+    pub messages: u64,
+    /// `screen.backlog_max`.
+    pub messages_max: u64,
+    /// Their octets.
+    pub bytes: u64,
+    /// `screen.backlog_bytes_max`.
+    pub bytes_max: u64,
+    /// Milliseconds by which the 250 of one more is delayed.
+    pub delay_ms: u64,
+    /// By list of filters.
+    pub filters: Vec<FilterQueueStatus>,
+}
+
+/// Messages that wait for the same list of filters.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct FilterQueueStatus {
+    /// The names of the filters, with commas.
+    pub filters: String,
+    /// Messages that wait, with those that filters have now.
+    pub messages: u64,
+    /// Messages that filters have now.
+    pub running: u64,
+    /// The last failure; `null` when the filters answer.
+    pub failing: Option<String>,
+    /// Seconds until the next try; `null` when the filters answer.
+    pub retry_in: Option<u64>,
 }
 
 /// A login with too many recipients.

@@ -158,6 +158,8 @@ pub struct Command {
     pub dry_run: bool,
     /// Show the header section as well.
     pub headers: bool,
+    /// Release also mail that its filters have not judged.
+    pub unscreened: bool,
     /// How stragglers are added up.
     pub by: GroupBy,
     /// Why mail is bounced, in words for its senders, or held; as [`reason`] reads it.
@@ -207,6 +209,7 @@ impl Command {
             recipients: LISTED_RECIPIENTS,
             dry_run: false,
             headers: false,
+            unscreened: false,
             by: GroupBy::Destination,
             reason: None,
             hold_time: None,
@@ -251,6 +254,7 @@ impl Command {
         put("all", (self.action.changes_mail() && self.selection.is_everything()).then_some(json!(true)));
         put("dry_run", self.dry_run.then_some(json!(true)));
         put("headers", self.headers.then_some(json!(true)));
+        put("unscreened", self.unscreened.then_some(json!(true)));
         put("by", (self.by != GroupBy::default()).then(|| json!(self.by.name())));
         put("reason", self.reason.as_ref().map(|reason| json!(reason)));
         put("new_destination", self.destination.as_ref().map(|name| json!(name)));
@@ -293,6 +297,7 @@ impl Command {
         command.recipients = fields.number("recipients")?.unwrap_or(LISTED_RECIPIENTS);
         command.dry_run = fields.flag("dry_run")?;
         command.headers = fields.flag("headers")?;
+        command.unscreened = fields.flag("unscreened")?;
         command.by = fields.by()?.unwrap_or_default();
         let words = fields.text("reason")?;
         command.reason =
@@ -348,6 +353,9 @@ impl Command {
                 "\"for\" is no number from 1 to {}, the seconds for which mail is held",
                 HOLD_TIME_MAX.as_secs()
             )),
+            action if self.unscreened && action != Action::Release => {
+                Err(format!("\"{name}\" releases nothing: no \"unscreened\""))
+            }
             action if self.headers && action != Action::Show => Err(format!("\"{name}\" shows no \"headers\"")),
             _ => Ok(()),
         }
@@ -463,6 +471,7 @@ mod tests {
                     recipients,
                     dry_run,
                     headers,
+                    unscreened: flag && action == Action::Release,
                     by,
                     reason,
                     hold_time,

@@ -47,6 +47,11 @@ pub trait DeliveryControl: Send + Sync + fmt::Debug + 'static {
         None
     }
 
+    /// Why mail for these filters, as its hold names them, is not screened; none while they answer.
+    fn filter_failure(&self, _: &str) -> Option<String> {
+        None
+    }
+
     /// Attempts for the recipient that the spool does not count, since no connection came about.
     fn unsent(&self, _: QueueId, _: u32) -> u32 {
         0

@@ -11,7 +11,7 @@ use super::content::ContentPieces;
 use super::delivery_control::{DeliveryControl, ResubmitError};
 use super::reroute::Reroutes;
 use super::resubmit::Resubmissions;
-use super::scan::{FoundMessage, QueueScan, ScanResult};
+use super::scan::{FoundMessage, FoundRecipient, QueueScan, ScanResult};
 use super::stragglers::Stragglers;
 use super::view::{QueueView, destination_text};
 use crate::answers::reply::{Answer, ListPart, Reason};
@@ -84,6 +84,8 @@ pub enum QueueChange<'a> {
         messages: u64,
         /// Recipients that were changed.
         recipients: u64,
+        /// Mail was released although its filters had not judged it.
+        is_unscreened: bool,
         /// Who asked.
         uid: u32,
     },
@@ -341,7 +343,13 @@ impl CommandRun<'_> {
         });
         let finished = reroutes.finish();
         let ChangeTotals { messages, recipients, unchanged, active } = reroutes.totals;
-        (self.on_change)(&QueueChange::Ended { action: Action::Reroute, messages, recipients, uid: self.uid });
+        (self.on_change)(&QueueChange::Ended {
+            action: Action::Reroute,
+            messages,
+            recipients,
+            is_unscreened: false,
+            uid: self.uid,
+        });
         if let Some(error) = failed.or_else(|| finished.err()) {
             let error = format!(
                 "reroute: stopped after {recipients} recipients of {messages} messages; the others stay where they are: {error}"
@@ -382,7 +390,7 @@ impl CommandRun<'_> {
             }
         });
         let ChangeTotals { messages, recipients, unchanged, .. } = resubmissions.totals;
-        (self.on_change)(&QueueChange::Ended { action, messages, recipients, uid: self.uid });
+        (self.on_change)(&QueueChange::Ended { action, messages, recipients, is_unscreened: false, uid: self.uid });
         if let Some(why) = stops {
             let name = action.name();
             let error = format!("{name}: stopped after {messages} messages; the others stay in quarantine: {why}");
@@ -397,8 +405,9 @@ impl CommandRun<'_> {
     /// Shows what a command would change.
     fn preview(&self, action: Action, now_us: u64) -> Result<ListPart, PeerGone> {
         let (view, now_s) = (QueueView { delivery: self.delivery, now_us }, seconds(now_us));
-        let (mut unchanged, mut kept, mut active) = (0, 0, 0);
+        let (mut unchanged, mut kept, mut active, mut unscreened) = (0, 0, 0, 0);
         let totals = self.each(now_us, true, &mut |mut found| {
+            unscreened += self.keep_unscreened(action, &mut found);
             kept += self.keep(action, &mut found, now_us);
             if matches!(action, Action::Bounce | Action::Reroute) {
                 active += remove_active(&mut found);
@@ -413,7 +422,8 @@ impl CommandRun<'_> {
         })?;
         let unchanged = Some(unchanged as u64);
         let (kept, active) = (Some(kept), Some(active));
-        Ok(last(QueueTotals { unchanged, kept, active, dry_run: true, ..totals.into_totals() }))
+        let unscreened = (unscreened > 0).then_some(unscreened);
+        Ok(last(QueueTotals { unchanged, kept, active, unscreened, dry_run: true, ..totals.into_totals() }))
     }
 
     /// Changes the selected recipients. Only deleted messages have lines: they cannot be shown afterwards.
@@ -431,8 +441,11 @@ impl CommandRun<'_> {
         // The deleted messages, kept until the spool has the change: they cannot be read afterwards.
         let mut deleted = Vec::new();
         let mut failed: Option<Error> = None;
-        let mut kept = 0;
+        let (mut kept, mut unscreened) = (0, 0);
+        let mut is_unscreened = false;
         let scanned = self.each(now_us, is_delete, &mut |mut found| {
+            unscreened += self.keep_unscreened(action, &mut found);
+            is_unscreened |= action == Action::Release && found.recipients.iter().any(is_unscreened_hold);
             kept += self.keep(action, &mut found, now_us);
             changes.apply(action, &mut found, now_s);
             let outcome = ScanStep::of(found.recipients.len());
@@ -455,7 +468,7 @@ impl CommandRun<'_> {
             self.log_removed(action, &deleted);
         }
         let ChangeTotals { messages, recipients, unchanged, active } = changes.totals;
-        (self.on_change)(&QueueChange::Ended { action, messages, recipients, uid: self.uid });
+        (self.on_change)(&QueueChange::Ended { action, messages, recipients, is_unscreened, uid: self.uid });
         if let Some(error) = failed.or_else(|| finished.err()) {
             let error = format!(
                 "{}: stopped after {recipients} recipients of {messages} messages, of which not all will stay so after a restart: {error}",
@@ -465,7 +478,8 @@ impl CommandRun<'_> {
         }
         self.show_removed(&view, &deleted)?;
         let (unchanged, kept, active) = (Some(unchanged), Some(kept), Some(active));
-        Ok(last(QueueTotals { unchanged, kept, active, ..scanned?.into_totals() }))
+        let unscreened = (unscreened > 0).then_some(unscreened);
+        Ok(last(QueueTotals { unchanged, kept, active, unscreened, ..scanned?.into_totals() }))
     }
 
     /// Fails the selected recipients, and has reports sent to their senders.
@@ -496,7 +510,13 @@ impl CommandRun<'_> {
         // Messages are not bounced for a client that has disconnected; the bounces made until then stay.
         let settled = if scanned.is_ok() { settle(&mut bounces).map(drop) } else { Ok(()) };
         let ChangeTotals { messages, recipients, unchanged, active } = bounces.totals();
-        (self.on_change)(&QueueChange::Ended { action: Action::Bounce, messages, recipients, uid: self.uid });
+        (self.on_change)(&QueueChange::Ended {
+            action: Action::Bounce,
+            messages,
+            recipients,
+            is_unscreened: false,
+            uid: self.uid,
+        });
         if let Some(why) = stops {
             let error = format!(
                 "bounce: stopped after {recipients} recipients of {messages} messages, whose senders are told; the others stay in the queue: {why}"
@@ -530,6 +550,18 @@ impl CommandRun<'_> {
             found.recipients.retain(|one| !one.keeps_time);
         }
         kept
+    }
+
+    /// Leaves recipients out that wait for filters, unless the command releases them unscreened; returns their number.
+    /// A message that takes the place of another is let go by the server alone.
+    fn keep_unscreened(&self, action: Action, found: &mut FoundMessage) -> u64 {
+        if !matches!(action, Action::Retry | Action::Release) {
+            return 0;
+        }
+        let before = found.recipients.len();
+        let is_meant = |hold: &Hold| self.command.unscreened && hold.kind() == HoldKind::Screen;
+        found.recipients.retain(|one| !is_unscreened_hold(one) || one.hold.as_ref().is_some_and(is_meant));
+        (before - found.recipients.len()) as u64
     }
 
     /// Logs the messages that the spool has removed, so that a later search in the log finds them.
@@ -680,6 +712,11 @@ impl ScanTotals {
 
 fn last(totals: QueueTotals) -> ListPart {
     ListPart::Last(to_fields(&totals))
+}
+
+/// Whether a recipient is held since its filters have not judged the message.
+fn is_unscreened_hold(one: &FoundRecipient) -> bool {
+    one.hold.as_ref().is_some_and(|hold| hold.kind().is_unscreened())
 }
 
 /// Whole seconds since 1970, as states have them.

@@ -49,6 +49,10 @@ impl DeliveryControl for Dispatcher {
         (recipient == 1).then(|| "451 4.7.1 later".to_owned())
     }
 
+    fn filter_failure(&self, filters: &str) -> Option<String> {
+        (filters == "clamav").then(|| "filter clamav: connect: refused".to_owned())
+    }
+
     fn is_active(&self, id: QueueId, recipient: u32) -> bool {
         *self.active.lock().unwrap() == Some((id, recipient))
     }
@@ -200,6 +204,12 @@ impl Trial {
     fn set(&self, hours: u64, recipient: u32, state: State) {
         let change = Change { id: id(hours), recipient, state, destination: None };
         self.spool.record(&[change]).unwrap().wait().unwrap();
+    }
+
+    fn hold(&self, hours: u64, recipient: u32, kind: HoldKind) {
+        let state = State { status: Status::Held, ..State::default() };
+        let change = Change { id: id(hours), recipient, state, destination: None };
+        self.spool.record_hold(&[change], &Hold::new(kind, "clamav", "")).unwrap().wait().unwrap();
     }
 
     /// Status, tries and due of every recipient.
@@ -435,7 +445,7 @@ async fn holding_releasing_and_trying_again() {
     let (_, last) = trial.run(r#"{"action":"release","to":"nobody@two.test"}"#).await;
     assert_eq!((&last["messages"], trial.told()), (&json!(0), vec![]), "nothing was meant, nobody is told");
     let deeds = trial.deeds.lock().unwrap();
-    assert_eq!(deeds[0], "Ended { action: Hold, messages: 1, recipients: 3, uid: 7 }");
+    assert_eq!(deeds[0], "Ended { action: Hold, messages: 1, recipients: 3, is_unscreened: false, uid: 7 }");
     assert_eq!(deeds.len(), 5, "{deeds:?}");
 }
 
@@ -604,7 +614,7 @@ async fn what_is_bounced_is_what_the_dispatcher_says() {
         deeds[0].starts_with("Removed { action: Bounce, ") && deeds[0].contains("recipients: 1, uid: 7"),
         "{deeds:?}"
     );
-    assert_eq!(deeds[1], "Ended { action: Bounce, messages: 1, recipients: 1, uid: 7 }");
+    assert_eq!(deeds[1], "Ended { action: Bounce, messages: 1, recipients: 1, is_unscreened: false, uid: 7 }");
     assert_eq!(deeds.len(), 2 + 4);
 }
 
@@ -837,4 +847,45 @@ async fn mail_in_quarantine_is_sent_as_copies() {
     let deeds = trial.deeds.lock().unwrap();
     assert!(deeds[0].contains("Resubmitted") && deeds[0].contains("abuse@c.test"), "{deeds:?}");
     assert_eq!(deeds.iter().filter(|deed| deed.contains("Ended")).count(), 3);
+}
+
+#[tokio::test]
+async fn mail_that_waits_for_filters_is_released_only_by_a_command_that_says_so() {
+    let trial = Trial::filled();
+    for (recipient, kind) in [(0, HoldKind::Screen), (1, HoldKind::Replacement), (2, HoldKind::Rule)] {
+        trial.hold(4, recipient, kind);
+    }
+    let statuses = || trial.states(4).iter().map(|(status, ..)| *status).collect::<Vec<_>>();
+    let (lines, _) = trial.run(r#"{"action":"list","from":"ann@a.test"}"#).await;
+    let line = lines.iter().find(|line| line.contains_key("id")).unwrap();
+    let first = &line["recipients"][0];
+    assert_eq!((&first["hold"]["kind"], &first["hold"]["by"]), (&json!("screen"), &json!("clamav")));
+    assert_eq!(first["reason"], "filter clamav: connect: refused");
+    let held = [Status::Held; 3];
+    for (command, recipients, unscreened, after) in [
+        (r#"{"action":"retry","from":"ann@a.test"}"#, 0, json!(2), held),
+        (r#"{"action":"hold","from":"ann@a.test"}"#, 0, Value::Null, held),
+        (r#"{"action":"release","from":"ann@a.test","dry_run":true}"#, 1, json!(2), held),
+        (r#"{"action":"release","from":"ann@a.test"}"#, 1, json!(2), [Status::Held, Status::Held, Status::Waiting]),
+        (
+            r#"{"action":"release","from":"ann@a.test","unscreened":true}"#,
+            1,
+            json!(1),
+            [Status::Waiting, Status::Held, Status::Waiting],
+        ),
+        (
+            r#"{"action":"release","from":"ann@a.test","unscreened":true}"#,
+            0,
+            json!(1),
+            [Status::Waiting, Status::Held, Status::Waiting],
+        ),
+    ] {
+        let (_, last) = trial.run(command).await;
+        let told = last.get("unscreened").cloned().unwrap_or_default();
+        assert_eq!((&last["recipients"], told), (&json!(recipients), unscreened), "{command}: {last:?}");
+        assert_eq!(statuses(), after, "{command}");
+    }
+    let deeds = trial.deeds.lock().unwrap();
+    let unscreened: Vec<bool> = deeds.iter().map(|deed| deed.contains("is_unscreened: true")).collect();
+    assert_eq!(unscreened, [false, false, false, true, false], "the log says which command let mail go unscreened");
 }

@@ -10,7 +10,7 @@ use crate::answers::{DestinationStatus, HoldLine, MessageLine, RecipientLine};
 use mail::header::{HeaderSection, LineEnd};
 use mail::{Client, QueueId};
 use schedule::Class;
-use spool::{Hold, Spool, Store as _};
+use spool::{Hold, HoldKind, Spool, Store as _};
 use std::time::Duration;
 
 /// Recipients on one line of other answers; more of a message come on further lines.
@@ -107,9 +107,14 @@ impl QueueView<'_> {
             until: found.summary.as_ref().and_then(|summary| summary.requested_release(one.state, self.now_us)),
             retry_at: down.map(|down| down.retry_at.as_secs().max(one.state.due.into())),
             reason_kind: self.delivery.reason_kind(id, one.position).map(|kind| kind.name().to_owned()),
-            reason: self.delivery.reason(id, one.position),
+            reason: self.delivery.reason(id, one.position).or_else(|| self.filter_failure(one)),
             hold: one.hold.as_ref().map(hold_line),
         }
+    }
+
+    fn filter_failure(&self, one: &FoundRecipient) -> Option<String> {
+        let hold = one.hold.as_ref().filter(|hold| hold.kind() == HoldKind::Screen)?;
+        self.delivery.filter_failure(hold.by())
     }
 
     /// Shows the state of a destination, if the queue manager knows it.

@@ -59,6 +59,10 @@ impl DeliveryControl for Dispatch {
         self.settler.reasons.get(id, recipient).map(|(reason, _)| reason)
     }
 
+    fn filter_failure(&self, filters: &str) -> Option<String> {
+        self.filter_failures.get()?.upgrade()?.failure(filters)
+    }
+
     fn is_active(&self, id: QueueId, recipient: u32) -> bool {
         self.lock().scheduler.is_in_flight(id, recipient)
     }

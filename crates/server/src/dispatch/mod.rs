@@ -53,7 +53,7 @@ use spool::{Entry, Spool, Status, Store as _};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 pub(crate) use task::{Task, TaskFuture};
 use tokio::sync::{Notify, Semaphore, mpsc};
@@ -99,6 +99,14 @@ pub(crate) struct Dispatch {
     tellings: Semaphore,
     /// The time by which it goes.
     pub(crate) clock: Arc<ServerClock>,
+    /// The queue of mail that waits for filters, once there is one.
+    filter_failures: OnceLock<Weak<dyn FilterFailures>>,
+}
+
+/// The queue of mail that waits for filters, as far as queue commands ask for it.
+pub(crate) trait FilterFailures: Send + Sync {
+    /// Returns why mail for these filters, as its hold names them, is not screened.
+    fn failure(&self, filters: &str) -> Option<String>;
 }
 
 struct DispatchState {
@@ -190,6 +198,7 @@ impl Dispatch {
             passes: AtomicU64::new(0),
             tellings: Semaphore::new(TELLINGS_MAX),
             clock,
+            filter_failures: OnceLock::new(),
         })
     }
 
@@ -209,6 +218,11 @@ impl Dispatch {
         let hosts = Arc::new(HostTable::in_memory(&context.live.load().config));
         let clock = Arc::clone(context.clock.as_ref().unwrap());
         Self::new(context, context.spool().unwrap(), hosts, Reasons::default(), clock)
+    }
+
+    /// Takes the queue that knows why filters fail. The first one counts.
+    pub(crate) fn know_filter_failures(&self, of: Weak<dyn FilterFailures>) {
+        self.filter_failures.get_or_init(|| of);
     }
 
     /// Returns the time since 1970.

@@ -84,6 +84,19 @@ impl NewMessage {
         self.held = Some(reason);
     }
 
+    /// Has the message begin held until its filters have judged it; `record` is what they are to know of it.
+    pub(crate) fn wait_for_filters(&mut self, record: &str, reason: Hold) {
+        self.first.status = Status::Held;
+        self.held = Some(reason);
+        self.encoded = Arc::new(Encoded::clone(&self.encoded).with_screening(record));
+    }
+
+    /// Returns why the message begins held.
+    pub(crate) fn hold_reason(&self, origin: Origin) -> Option<Hold> {
+        let by_kind = || self.kind.hold.as_ref().map(|why| Hold::new(origin.hold_kind(), &why.by, &why.text));
+        self.held.clone().or_else(by_kind)
+    }
+
     /// Gives the message another class.
     pub(crate) fn put_into(&mut self, class: Class) {
         self.class = class;
@@ -150,7 +163,7 @@ impl StoredTransaction {
                     log_waiting(&context, message, octets);
                 }
                 if let Some(queue) = &queue {
-                    enqueue(&context, queue.as_ref(), message, bytes);
+                    enqueue_stored(&context, queue.as_ref(), message, bytes);
                 }
             }
         })
@@ -205,8 +218,7 @@ pub(super) async fn store_all(
         .iter()
         .map(|(message, content)| {
             let (encoded, body) = (Arc::clone(&message.encoded), content.body.clone());
-            let by_kind = || message.kind.hold.as_ref().map(|why| Hold::new(origin.hold_kind(), &why.by, &why.text));
-            let hold = message.held.clone().or_else(by_kind);
+            let hold = message.hold_reason(origin);
             let reserved = origin == Origin::Report;
             let waits = queues_only || !message.is_due() || message.first.due > 0;
             FramedMessage { first: content.first, encoded, body, state: message.first, hold, reserved, waits }
@@ -251,8 +263,8 @@ fn roll_back(context: &Context, stored: &[NewMessage]) {
     }
 }
 
-/// Puts a message in line, or has it looked at when it is due.
-fn enqueue(context: &Context, queue: &dyn Enqueue, message: &NewMessage, bytes: u64) {
+/// Puts a durable message in line, or has it looked at when it is due.
+pub(crate) fn enqueue_stored(context: &Context, queue: &dyn Enqueue, message: &NewMessage, bytes: u64) {
     if message.kind.queue_only && message.kind.hold.is_none() {
         queue.enqueue_later(message);
     }

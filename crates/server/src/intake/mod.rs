@@ -26,15 +26,17 @@ mod commit;
 mod content;
 mod enqueue;
 mod header_end;
+mod redirect;
 mod report;
 mod transaction_content;
 pub(crate) mod uncommitted;
 
 pub(crate) use class::{HeaderHints, class_of};
-pub(crate) use commit::{NewMessage, Origin, StoredTransaction, commit, first_state, report_waiting};
+pub(crate) use commit::{NewMessage, Origin, StoredTransaction, commit, enqueue_stored, first_state, report_waiting};
 pub(crate) use content::inline;
 pub use content::{FinishedContent, PIECE_BYTES, RAM_BYTES_MAX};
 pub(crate) use enqueue::{DownRecipients, Enqueue};
+pub(crate) use redirect::resolve_redirects;
 pub(crate) use report::{Reported, submit_report};
 pub use transaction_content::TransactionContent;
 

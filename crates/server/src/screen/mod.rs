@@ -6,6 +6,7 @@
 //! | [`message`] | the message as judges see it |
 //! | [`judge`] | the trait of everything that judges a message |
 //! | [`content_rules`] | the judge that evaluates content rules |
+//! | [`effect`] | the effect of a decision on a stored message |
 //! | [`judgement`] | the decision for the recipients of one scope |
 //! | [`scopes`] | recipients by the rules that are for them |
 //! | [`filters`] | milters, policy servers and scanners |
@@ -25,6 +26,9 @@
 //! with a body of its own. Thus the header of one scope may change, and another scope may be held, while all of it is
 //! committed in one batch. Without rules for some recipients there is one scope, and the plan is as it would be.
 //!
+//! Filters with `when = "after-250"`, and those with `on_failure = "later"` that failed, are asked about the stored
+//! message (`screen_queue`).
+//!
 //! Without rules and filters there is no [`Screen`], and a transaction pays for one comparison.
 //!
 //! Rules evaluate content up to [`AT_ONCE_BYTES`] on the worker thread; more goes to a blocking thread. Judges see the
@@ -34,6 +38,7 @@
 //! `mailrace import queue` pass unjudged: a report must reach its sender, and imported mail was accepted before.
 
 mod content_rules;
+mod effect;
 pub(crate) mod filters;
 mod judge;
 mod judgement;
@@ -41,6 +46,7 @@ mod load;
 mod message;
 mod scopes;
 
+pub(crate) use effect::{decision_of, failure_destination, hold_of};
 pub use filters::filter_faults;
 pub(crate) use judge::JudgeError;
 pub(crate) use judgement::{Judgement, ScreenDecision, Screening};
@@ -49,6 +55,7 @@ pub use load::rule_file_faults;
 pub(crate) use message::{ScreenedMessage, ScreenedRecipient};
 pub(crate) use scopes::Scopes;
 
+use crate::config::FilterStage;
 use content_rules::ContentRules;
 use filters::{FilterSession, PooledFilter};
 use judge::ContentJudge;
@@ -68,11 +75,27 @@ pub(crate) struct Screen {
 }
 
 impl Screen {
-    /// Returns the filters with these names, for a session; `None`: there are none.
+    /// Returns those filters with these names that are asked before the 250, for a session; `None`: there are none.
     pub(crate) fn filter_session(&self, names: &[String]) -> Option<Box<FilterSession>> {
-        let named = |name: &String| self.filters.iter().find(|filter| filter.settings.name == *name).map(Arc::clone);
-        let filters: Vec<_> = names.iter().filter_map(named).collect();
+        let mut filters: Vec<_> = names.iter().filter_map(|name| self.filter(name)).map(Arc::clone).collect();
+        filters.retain(|filter| filter.settings.when == FilterStage::Before250);
         (!filters.is_empty()).then(|| Box::new(FilterSession::new(&filters)))
+    }
+
+    /// Returns the names of those filters that are asked after the 250.
+    pub(crate) fn filters_after<'a>(&self, names: &'a [String]) -> impl Iterator<Item = &'a String> {
+        let is_after = |filter: &Arc<PooledFilter>| filter.settings.when == FilterStage::After250;
+        names.iter().filter(move |name| self.filter(name).is_some_and(is_after))
+    }
+
+    /// Returns the filter with this name.
+    pub(crate) fn filter(&self, name: &str) -> Option<&Arc<PooledFilter>> {
+        self.filters.iter().find(|filter| filter.settings.name == *name)
+    }
+
+    /// Returns whether something other than filters judges messages before the 250.
+    pub(crate) const fn has_rules(&self) -> bool {
+        self.rules.is_some()
     }
 
     /// Returns all filters of the configuration.

@@ -166,7 +166,7 @@ impl Connection {
         let screen = self.context.live.load().screen.clone();
         // A reload may have taken all filters away, of which this session still has some.
         let screen = screen.or_else(|| self.filters.as_ref().map(|_| Arc::default()));
-        self.screening = TransactionScreen::begin(screen.as_ref());
+        self.screening = TransactionScreen::begin(screen.as_ref(), self.has_filters());
         None
     }
 

@@ -6,6 +6,7 @@
 use super::Connection;
 use super::answers::{accepted, not_stored, reply};
 use super::screening::JudgedMessage;
+use super::sender_check::CheckedMessage;
 use crate::config::Acknowledge;
 use crate::intake::{
     self, HeaderHints, NewMessage, Origin, PIECE_BYTES, StoredTransaction, TransactionContent, class_of, uncommitted,
@@ -13,7 +14,7 @@ use crate::intake::{
 use crate::routing::Routing;
 use crate::routing::expansions::{ClientKey, HeldTurn, MEMBERS_AT_ONCE, PlannedMessage, PlannedMessages};
 use crate::routing::message_properties::MessageProperties;
-use crate::screen::filters::FilterContent;
+use crate::screen::filters::{FilterContent, OwnFields};
 use mail::{Address, Envelope, ReversePath};
 use observe::{Event, Ruleset};
 use route::resolve::SenderKind;
@@ -59,15 +60,17 @@ impl Connection {
             Ok(judged) => judged,
             Err(verdicts) => return self.refuse_content(content, verdicts),
         };
+        let mut own_fields = OwnFields::with_results(checked.as_deref().map_or(0, CheckedMessage::fields));
         if let Some(judged) = &mut judged {
             if let Some(sender) = judged.take_sender() {
                 envelope.sender = sender;
             }
             if let Some((changed, has_new_body)) = judged.take_content() {
+                own_fields = changed.own_fields();
                 rest = self.changed_content(&mut content, rest, &changed, has_new_body).await;
             }
         }
-        let verdict = self.take_message(&envelope, content, rest, judged.as_ref()).await;
+        let verdict = self.take_message(&envelope, content, rest, (judged.as_ref(), own_fields)).await;
         if self.context.message_store.pressure() == Pressure::Slow {
             tokio::time::sleep(SLOW_DOWN).await;
         }
@@ -124,7 +127,7 @@ impl Connection {
         envelope: &Envelope,
         mut content: TransactionContent,
         rest: Vec<u8>,
-        judged: Option<&JudgedMessage>,
+        (judged, own_fields): (Option<&JudgedMessage>, OwnFields),
     ) -> Verdict {
         let id = envelope.id;
         let sort = HeaderHints { precedence: self.session.precedence(), has_list_id: self.session.has_list_id() };
@@ -137,7 +140,7 @@ impl Connection {
             Some(why) => Err(why),
             None => self.outgoing(envelope, &mut content, class, judged).await,
         };
-        let (messages, turn) = match outgoing {
+        let (mut messages, turn) = match outgoing {
             Ok(outgoing) => outgoing,
             Err(why) => {
                 content.abandon(&self.context.message_store);
@@ -151,6 +154,15 @@ impl Connection {
             self.report_discarded(envelope, sort.precedence, is_ruled);
             return Verdict::AcceptWith(accepted(&id.to_string()));
         }
+        let waiting = match self.wait_for_filters(&mut messages, (judged, own_fields)) {
+            Ok(waiting) => waiting,
+            Err(limit) => {
+                content.abandon(&self.context.message_store);
+                self.report_limit(limit.name());
+                let refusal = reply(451, "4.3.2 Too much mail waits to be checked, try again later");
+                return self.refuse_message(Verdict::Refuse(refusal));
+            }
+        };
         let judged_away: Vec<Address> = judged.map(|judged| judged.discarded(&messages)).unwrap_or_default();
         let stored = match self.store(content, messages, rest, class, (how, judged)).await {
             Ok(stored) => stored,
@@ -163,6 +175,10 @@ impl Connection {
         self.context.record_discarded(id, dropped.iter().chain(&judged_away));
         if let Some(stored) = stored {
             self.enqueue(stored).await;
+        }
+        if let Some(waiting) = waiting {
+            waiting.begin();
+            self.slow_down_for_filters().await;
         }
         // The messages take memory up to here.
         drop(turn);
@@ -267,6 +283,7 @@ impl Connection {
                 && content.is_small()
                 && only.encoded.len() <= MEMBERS_AT_ONCE
                 && only.kind == MessageProperties::default()
+                && only.held.is_none()
                 && !live.queues_only()
                 && self.context.message_store.pressure() == Pressure::None
                 && uncommitted::may_be_early(&only.envelope);

@@ -9,7 +9,7 @@ use super::routed::RecipientRuled;
 use crate::routing::expansions::{Expanded, Resolved};
 use crate::screen::ScreenedMessage;
 use crate::screen::filters::{
-    FilterContent, FilterFacts, FilterNote, FilterSession, FilterStep, FilterVerdict, StepVerdict,
+    FilterContent, FilterFacts, FilterNote, FilterSession, FilterStep, FilterVerdict, OwnFields, StepVerdict,
 };
 use mail::{Client, Recipient, ReplyClass, ReversePath};
 use observe::{Event, Ruleset};
@@ -195,7 +195,8 @@ impl Connection {
     pub(super) async fn filter_content(&mut self, message: &ScreenedMessage) -> Option<(FilterVerdict, FilterContent)> {
         let mut filters = self.filters.take()?;
         let facts = FilterFacts { size: message.size, ..self.filter_facts() };
-        let mut content = FilterContent::read(&message.content, message.result_fields, message.is_complete);
+        let mut content =
+            FilterContent::read(&message.content, OwnFields::with_results(message.result_fields), message.is_complete);
         let verdict = Box::pin(filters.content(&mut content, message.size, &facts)).await;
         self.report_filters(&mut filters);
         self.filters = Some(filters);

@@ -7,6 +7,7 @@
 //! A connection waits in one place only, for input, the time limit of the machine, or the end of the server
 //! ([`Wait`]). Each connection is one task; the server counts it and at its end waits for it.
 
+mod after_250;
 mod answers;
 mod commit;
 mod filtering;

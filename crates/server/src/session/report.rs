@@ -244,7 +244,7 @@ impl Connection {
         }
     }
 
-    fn report_limit(&mut self, name: &str) {
+    pub(super) fn report_limit(&mut self, name: &str) {
         let limit = Limit::from_name(name);
         let max = self.context.live.load().limit(limit);
         let id = Some(self.session_id());

@@ -16,22 +16,21 @@
 
 use super::Connection;
 use super::sender_check::CheckedMessage;
-use crate::intake::{FinishedContent, NewMessage, TransactionContent};
+use crate::intake::{FinishedContent, NewMessage, TransactionContent, resolve_redirects};
 use crate::routing::Routing;
-use crate::routing::expansions::{ClientKey, Expanded, ExpansionRequest, ExpansionSettings, PlannedMessage, Resolved};
+use crate::routing::expansions::{Expanded, PlannedMessage, Resolved};
 use crate::routing::message_properties::MessageProperties;
-use crate::screen::filters::{FilterContent, FilterDecision, FilterSession, FilterVerdict};
+use crate::screen::filters::{FilterContent, FilterSession, FilterVerdict};
 use crate::screen::{
-    JudgeError, Judgement, Scopes, Screen, ScreenDecision, ScreenedMessage, ScreenedRecipient, Screening,
+    JudgeError, Judgement, Scopes, Screen, ScreenDecision, ScreenedMessage, ScreenedRecipient, Screening, decision_of,
+    failure_destination, hold_of,
 };
-use filter::{Direction, Final, HeaderEdit, Keeper};
+use filter::{Direction, Final, HeaderEdit};
 use mail::header::LineEnd;
-use mail::{Address, EnhancedCode, Envelope, Recipient, RecipientParams, Reply, ReplyClass, ReplyCode, ReversePath};
+use mail::{Address, Envelope, Recipient, Reply, ReplyCode, ReversePath};
 use observe::{Event, ScreenVerdict};
-use route::destination::{Destination, To};
 use route::resolve::{Outcome, Resolution};
 use smtp::server::{Dialect, Verdict};
-use spool::{Hold, HoldKind};
 use std::sync::Arc;
 
 /// The scope of a copy, for which no judgement is.
@@ -55,6 +54,8 @@ pub(super) struct JudgedMessage {
     is_lmtp: bool,
     /// Changes that filters ask for.
     filtered: FilterChanges,
+    /// Names of filters that failed and are to be asked after the 250.
+    later: Vec<String>,
 }
 
 /// The changes of filters, which concern all recipients.
@@ -73,9 +74,9 @@ struct FilterChanges {
 }
 
 impl TransactionScreen {
-    /// Begins a transaction; `None`: nothing judges it.
-    pub(super) fn begin(screen: Option<&Arc<Screen>>) -> Option<Box<Self>> {
-        let screen = screen?;
+    /// Begins a transaction; `None`: nothing judges it before its 250.
+    pub(super) fn begin(screen: Option<&Arc<Screen>>, has_filters: bool) -> Option<Box<Self>> {
+        let screen = screen.filter(|screen| has_filters || screen.has_rules())?;
         Some(Box::new(Self { screen: Arc::clone(screen), scopes: screen.scopes(), lists: Vec::new() }))
     }
 
@@ -350,6 +351,20 @@ impl Connection {
         Ok(())
     }
 
+    /// Looks up where mail for these addresses goes.
+    async fn resolved(
+        &self,
+        routing: Option<&Arc<Routing>>,
+        messages: &[NewMessage],
+        of: usize,
+        addresses: &[Address],
+    ) -> Result<Vec<(Recipient, Vec<u8>)>, Arc<str>> {
+        match messages.get(of).filter(|_| !addresses.is_empty()) {
+            Some(message) => resolve_redirects(&self.context, routing, &message.envelope, addresses).await,
+            None => Ok(Vec::new()),
+        }
+    }
+
     fn change_scope(
         judged: &JudgedMessage,
         (scope, judgement): (u16, &Judgement),
@@ -371,7 +386,8 @@ impl Connection {
             }
             match &judgement.decision {
                 Some(ScreenDecision { action: Final::Reject(refusal), .. }) if !judged.is_lmtp => {
-                    let failed = message.recipients().map(|(one, _)| (one.clone(), failure(refusal))).collect();
+                    let failed =
+                        message.recipients().map(|(one, _)| (one.clone(), failure_destination(refusal))).collect();
                     message.send_to(failed);
                 }
                 Some(decision) => {
@@ -383,77 +399,6 @@ impl Connection {
             }
         }
     }
-
-    /// Looks up where mail for these addresses goes.
-    async fn resolved(
-        &self,
-        routing: Option<&Arc<Routing>>,
-        messages: &[NewMessage],
-        of: usize,
-        addresses: &[Address],
-    ) -> Result<Vec<(Recipient, Vec<u8>)>, Arc<str>> {
-        let mut found = Vec::new();
-        let Some(message) = messages.get(of).filter(|_| !addresses.is_empty()) else { return Ok(found) };
-        let live = self.context.live.load_full();
-        for address in addresses {
-            let recipient = |address: Address| Recipient { address, params: RecipientParams::default() };
-            let Some(routing) = routing else {
-                let recipients = vec![recipient(address.clone())];
-                let encoded = live.encode(&Envelope { recipients, ..Envelope::clone(&message.envelope) });
-                found.push((recipient(address.clone()), encoded.destination(0).to_vec()));
-                continue;
-            };
-            let wanted = ExpansionRequest {
-                client: ClientKey::Internal,
-                sender: message.envelope.sender.clone(),
-                recipient: address.clone(),
-                ip: None,
-                is_local_submission: false,
-            };
-            let settings = ExpansionSettings::of(&live.config.maps);
-            let resolved = self.context.expansions.resolve(routing, &wanted, &settings).await;
-            match resolved.map_err(|error| Arc::<str>::from(error.to_string()))? {
-                Resolved::Short(Resolution { outcome: Outcome::Deliver(deliveries), .. }) => {
-                    let one = |one: route::resolve::Delivery| (recipient(one.address), one.destination.to_bytes());
-                    found.extend(deliveries.into_iter().map(one));
-                }
-                Resolved::Short(Resolution { outcome: Outcome::Discard, .. }) | Resolved::Long(Expanded::Discarded) => {
-                }
-                Resolved::Long(Expanded::Members(_)) => {
-                    return Err(format!("<{address}>, to which a rule sends mail, is a long list").into());
-                }
-                Resolved::Short(Resolution { outcome: Outcome::Refuse(refusal), .. })
-                | Resolved::Long(Expanded::Refused(refusal)) => {
-                    return Err(format!("<{address}>, to which a rule sends mail: {}", refusal.text).into());
-                }
-            }
-        }
-        Ok(found)
-    }
-}
-
-/// Returns why a message is held, if the decision holds it. `keep_until`: the end of a quarantine, in seconds since
-/// 1970.
-fn hold_of(ScreenDecision { by, place, action }: &ScreenDecision, keep_until: u32) -> Option<Hold> {
-    match action {
-        Final::Hold => Some(Hold::new(HoldKind::Rule, by, place)),
-        Final::Quarantine(keeper) => {
-            let keeper = match keeper {
-                Keeper::Recipient => "recipient",
-                Keeper::Administrator => "administrator",
-            };
-            let hold = Hold::new(HoldKind::Quarantine, by, &format!("for the {keeper} by {place}"));
-            Some(hold.until(keep_until))
-        }
-        Final::Accept | Final::Reject(_) | Final::Defer(_) | Final::Discard => None,
-    }
-}
-
-/// Returns the destination that reports a refusal to the sender.
-fn failure(refusal: &Reply) -> Vec<u8> {
-    let lines: Vec<&str> = refusal.lines().collect();
-    let status = refusal.enhanced().unwrap_or_else(|| EnhancedCode::of(mail::Outcome::Permanent, 7, 1));
-    Destination::new(To::Error { status, text: lines.join(" ").into() }).to_bytes()
 }
 
 /// Gives the message with the queue id of the transaction the recipients of one that stays, if it would not stay.
@@ -476,7 +421,7 @@ impl JudgedMessage {
 
     /// Begins without a decision. `scopes`: that of each recipient.
     fn new(scopes: Vec<u16>, is_lmtp: bool) -> Self {
-        Self { screening: Screening::default(), scopes, is_lmtp, filtered: FilterChanges::default() }
+        Self { screening: Screening::default(), scopes, is_lmtp, filtered: FilterChanges::default(), later: Vec::new() }
     }
 
     /// Adds a decision for all recipients that have none.
@@ -492,23 +437,11 @@ impl JudgedMessage {
     /// Joins the decision of filters with that of the rules.
     fn take_filters(&mut self, verdict: FilterVerdict, content: FilterContent) {
         let scopes = self.scope_count();
-        if let Some((by, place, decision)) = verdict.decision {
-            let (place, action) = match decision {
-                FilterDecision::Refuse(reply) | FilterDecision::Close(reply) => match reply.code().class() {
-                    ReplyClass::Permanent => (place, Final::Reject(reply)),
-                    _ => (place, Final::Defer(reply)),
-                },
-                FilterDecision::Discard => (place, Final::Discard),
-                FilterDecision::Quarantine(reason) => {
-                    (format!("{place}: {reason}"), Final::Quarantine(Keeper::Administrator))
-                }
-                FilterDecision::Hold(reason) => (format!("{place}: {reason}"), Final::Hold),
-                FilterDecision::Pass | FilterDecision::Fail(_) => (place, Final::Accept),
-            };
-            if action != Final::Accept {
-                self.screening.decide_for_all(scopes, &ScreenDecision { by, place, action });
-            }
+        let decided = verdict.decision.and_then(|(by, place, decision)| decision_of(by, place, decision));
+        if let Some(decision) = decided {
+            self.screening.decide_for_all(scopes, &decision);
         }
+        self.later = verdict.later.into_iter().map(|(name, _)| name).collect();
         self.filtered = FilterChanges {
             added: verdict.copies,
             removed: verdict.removed,
@@ -516,6 +449,11 @@ impl JudgedMessage {
             sender: verdict.sender,
             content: verdict.is_changed.then_some((content, verdict.has_new_body)),
         };
+    }
+
+    /// Returns the names of filters that failed and are to be asked after the 250.
+    pub(super) fn later(&self) -> &[String] {
+        &self.later
     }
 
     /// Takes the sender that filters gave the message.

@@ -204,8 +204,9 @@ fn queue_event<'a>(change: &queue::QueueChange<'a>) -> Event<'a> {
             let what = queue::Action::Content.name();
             Event::QueueCommand { id: Some(id), what, messages: 1, recipients, uid, copy: None, to: None }
         }
-        queue::QueueChange::Ended { action, messages, recipients, uid } => {
-            Event::QueueCommand { id: None, what: action.name(), messages, recipients, uid, copy: None, to: None }
+        queue::QueueChange::Ended { action, messages, recipients, is_unscreened, uid } => {
+            let what = if is_unscreened { "release_unscreened" } else { action.name() };
+            Event::QueueCommand { id: None, what, messages, recipients, uid, copy: None, to: None }
         }
     }
 }

@@ -160,6 +160,9 @@ impl Server {
         lock(&self.tasks).spawn(state_files::save_periodically(Arc::clone(&self.outbound)));
         lock(&self.tasks).spawn(map_files::watch(Arc::clone(&self.outbound)));
         lock(&self.tasks).spawn(hold_ends::release_periodically(Arc::clone(&self.outbound)));
+        if let Some(screen_queue) = &self.inbound.screen_queue {
+            lock(&self.tasks).spawn(Arc::clone(screen_queue).run());
+        }
     }
 
     /// Accepts mail that programs of this machine submit.

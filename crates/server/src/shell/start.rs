@@ -35,6 +35,7 @@ use crate::outbound::Outbound;
 use crate::pickup;
 use crate::routing::{self, Routing};
 use crate::screen;
+use crate::screen_queue::ScreenQueue;
 use crate::server_clock::ServerClock;
 use crate::settle::Reasons;
 use crate::signing::SigningKeys;
@@ -284,6 +285,7 @@ impl Prepared {
         let inbound = Inbound {
             context: Arc::clone(&context),
             queue: dispatch.clone().map(|dispatch| dispatch as Arc<dyn Enqueue>),
+            screen_queue: dispatch.as_ref().map(ScreenQueue::new),
             logins: Logins::default(),
             behaviour: self.behaviour.take(),
             open_files_max: self.open_files_max,

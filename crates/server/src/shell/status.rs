@@ -8,12 +8,14 @@ use crate::dispatch::Dispatch;
 use crate::log::LogError;
 use crate::screen::Screen;
 use crate::screen::filters::{PoolCounts, PooledFilter};
+use crate::screen_queue::{BacklogView, ChainView};
 use observe::counters::{Counter, Done, Outcome, Temporary};
 use observe::{CheckMethod, CheckResult, Ruleset, ScreenVerdict, SignatureKind};
 use operator::answers::{
-    AcceptedMessages, ClockStatus, ConnectionCounts, DeliveryConnections, DeliveryCounts, FailingLog, FilterStatus,
-    LogStatus, LoginOverLimit, MadeCounts, PickupStatus, QueueStatus, RefusedRecipients, ResultCounts, ScreenCounts,
-    SenderCheckCounts, SignatureCounts, SpoolStatus, StatusAnswer, StopStatus,
+    AcceptedMessages, ClockStatus, ConnectionCounts, DeliveryConnections, DeliveryCounts, FailingLog,
+    FilterQueueStatus, FilterStatus, LogStatus, LoginOverLimit, MadeCounts, PickupStatus, QueueStatus,
+    RefusedRecipients, ResultCounts, ScreenCounts, ScreenQueueStatus, SenderCheckCounts, SignatureCounts, SpoolStatus,
+    StatusAnswer, StopStatus,
 };
 use os::{clock, machine};
 use spool::Statistics;
@@ -57,6 +59,7 @@ impl Server {
             filters: filters(live.screen.as_deref()),
             sender_checks: self.sender_checks(),
             signatures: self.signatures(),
+            screen_queue: self.screen_queue(),
             logins_over: self.logins_over(),
             deliveries: self
                 .outbound
@@ -122,6 +125,28 @@ impl Server {
             failed: self.count(Counter::Signatures(kind, Done::Failed)),
         };
         SignatureCounts { dkim: of(SignatureKind::Dkim), arc: of(SignatureKind::Arc) }
+    }
+
+    /// Describes the messages that wait for filters.
+    fn screen_queue(&self) -> Option<ScreenQueueStatus> {
+        let BacklogView { messages, bytes, delay, chains } = self.inbound.screen_queue.as_ref()?.view();
+        let live = self.context.live.load();
+        let now = self.context.unix_now();
+        let chain = |chain: ChainView| FilterQueueStatus {
+            filters: chain.filters.to_string(),
+            messages: u64::try_from(chain.messages).unwrap_or(u64::MAX),
+            running: u64::try_from(chain.running).unwrap_or(u64::MAX),
+            retry_in: chain.error.as_ref().map(|_| chain.paused_until.saturating_sub(now).as_secs()),
+            failing: chain.error.map(|error| error.to_string()),
+        };
+        Some(ScreenQueueStatus {
+            messages,
+            messages_max: live.config.screen.backlog_max,
+            bytes,
+            bytes_max: live.config.screen.backlog_bytes_max,
+            delay_ms: u64::try_from(delay.as_millis()).unwrap_or(u64::MAX),
+            filters: chains.into_iter().map(chain).collect(),
+        })
     }
 
     /// Describes the clocks if the machine's is implausible.

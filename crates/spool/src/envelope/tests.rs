@@ -123,6 +123,15 @@ proptest! {
     }
 
     #[test]
+    fn a_record_of_screen_comes_back(envelope in any_envelope(), record in r"\PC{0,80}", cut in any::<prop::sample::Index>()) {
+        prop_assert_eq!(decode_screening(&Encoded::new(&envelope).head), Ok(None));
+        let encoded = Encoded::new(&envelope).with_screening(&record);
+        prop_assert_eq!(decode_screening(&encoded.head), Ok(Some(record)));
+        prop_assert_eq!(decode(envelope.id, &stored(&encoded)), Ok(envelope));
+        prop_assert!(decode_screening(&encoded.head[..cut.index(encoded.head.len())]).is_err());
+    }
+
+    #[test]
     fn no_beginning_of_an_envelope_is_one(envelope in any_envelope(), cut in any::<prop::sample::Index>()) {
         let encoded = Encoded::new(&envelope);
         let head = &encoded.head[..cut.index(encoded.head.len())];
@@ -134,8 +143,8 @@ proptest! {
 
     #[test]
     fn foreign_bytes_are_refused_or_read(bytes in vec(any::<u8>(), 0..80)) {
-        let versioned = [&[VERSION], bytes.as_slice()].concat();
-        for bytes in [bytes, versioned] {
+        let versioned = [VERSION, SCREENED_VERSION].map(|version| [&[version], bytes.as_slice()].concat());
+        for bytes in std::iter::once(bytes).chain(versioned) {
             drop(decode_head(QueueId::MIN, &bytes));
             drop(decode_recipient(&bytes));
         }
@@ -174,6 +183,9 @@ fn version_1_has_these_bytes() {
         b"\x01\x0b\0a@b.example\x06\0SIZE=9\x08\x07\x06\x05\x04\x03\x02\x01\x02\xc0\0\x02\x01\x19\0\x02\0mx\x04\0SMTP";
     assert_eq!(encoded.head.escape_ascii().to_string(), head.escape_ascii().to_string());
     assert_eq!(encoded.recipients()[0].data, b"\x01\x0b\0c@d.example\0\0");
+    let screened = encoded.clone().with_screening("{}");
+    let rest = head.get(1..).unwrap_or_default();
+    assert_eq!(screened.head, [b"\x02", rest, b"\x02\0\0\0{}"].concat(), "version 2 has a record of screen more");
 }
 
 #[test]
@@ -183,10 +195,13 @@ fn errors_name_the_field_or_the_version() {
         assert!(error.contains(text), "{error}");
     };
     says(b"", "version: the bytes end before it");
-    says(b"\x02", "version 2, 1 is the newest");
+    says(b"\x03", "version 3, 2 is the newest");
+    says(b"\x02", "sender: the bytes end before it");
     says(b"\x01\x03\0a@@", "sender: ");
     says(b"\x01\0\0\x03\0X=1", "parameters: ");
     says(b"\x01\0\0\0\0\x08\x07\x06\x05\x04\x03\x02\x01\x09", "client: kind 9 is unknown");
     let error = decode_recipient(b"\x01\x0b\0c@d.example\0\0!").unwrap_err().to_string();
     assert!(error.contains("1 bytes follow the last field"), "{error}");
+    let error = decode_recipient(b"\x02").unwrap_err().to_string();
+    assert!(error.contains("version 2, 1 is the newest"), "{error}");
 }

@@ -94,6 +94,10 @@ fn recipients(output: &mut Output, line: &MessageLine, has_params: bool) {
 /// Says who holds a recipient, why, and until when.
 fn held(hold: &HoldLine, now: u64) -> String {
     let HoldLine { kind, by, text, until } = hold;
+    if kind == "screen" {
+        let by = plain(by.as_deref().unwrap_or_default());
+        return format!("waits for filter{} {by}", if by.contains(',') { "s" } else { "" });
+    }
     let by = by.as_deref().map_or_else(String::new, |by| format!(" {}", plain(by)));
     let left = until.map(|until| u64::from(until).saturating_sub(now));
     let until = left.map_or_else(String::new, |left| format!(" for {}", age(left)));
@@ -168,6 +172,8 @@ mod tests {
         for (hold, expected) in [
             (json!({ "kind": "operator", "by": "ann" }), "held by operator ann"),
             (json!({ "kind": "rule", "text": "a virus" }), "held by rule: a virus"),
+            (json!({ "kind": "screen", "by": "clamav" }), "waits for filter clamav"),
+            (json!({ "kind": "screen", "by": "clamav,spam" }), "waits for filters clamav,spam"),
             (
                 json!({ "kind": "rule", "by": "spam", "text": "looks so", "until": 1_720 }),
                 "held by rule spam for 12m: looks so",

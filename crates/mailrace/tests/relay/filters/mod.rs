@@ -1,6 +1,7 @@
 //! Filters of others between a client and its next hop: what they see, what their answers do, and what their failures
 //! cost.
 
+mod after_250;
 mod failures;
 mod milter;
 mod pooled;

@@ -287,31 +287,42 @@ rule field {
 }
 ";
 
+/// A milter that inserts a field at this place.
+fn inserting(place: u8, field: &'static [u8]) -> Milter {
+    Milter::new(move |_, command, _| match command {
+        'E' => Act::Send([packet(b'i', &[&[0, 0, 0, place], field].concat()), packet(b'c', b"")].concat()),
+        _ => go_on(),
+    })
+}
+
 #[test]
 fn rules_and_filters_see_results() {
     let (hop, names) = (Hop::good(), NameServer::start(ZONE));
-    let filter = Milter::new(|_, command, _| match command {
-        'E' => Act::Send([packet(b'i', b"\0\0\0\x01X-Milter\0was here\0"), packet(b'c', b"")].concat()),
-        _ => go_on(),
-    });
-    let setup = checking(&hop, &names, &[", filters = [\"seer\"]"]);
-    std::fs::write(setup.path("a.rules"), RULES).expect("written");
-    let rules = format!("[{:?}]", setup.path("a.rules"));
-    let table = format!("[{{name = \"seer\", {}}}]", milter(filter.address, ""));
-    let server = setup.set("screen.rules", rules).set("filter", table).start();
-    let refused = reply(server.address(), "192.0.2.9", "x@soft.test", &from("x@soft.test"));
-    assert_eq!(refused, "550 5.7.20 No passing signature");
-    id(&reply(server.address(), "192.0.2.1", "x@a.test", &from("x@bank.test")));
-    let text = hop.wait(1)[0].text();
-    let (found, rest) = results(&text);
-    assert!(found.contains("dmarc=fail"), "{found}");
-    assert!(rest.contains("\r\nX-Milter: was here\r\n"), "below our trace field: {rest}");
-    assert!(rest.contains("\r\nX-Policy: reject\r\nX-Field: seen\r\n"), "{rest}");
-    let seen = filter.seen();
-    let fields: Vec<&str> = seen.iter().filter(|packet| packet.0 == 'L').map(|packet| packet.1.as_str()).collect();
-    assert!(fields[0].starts_with("Authentication-Results") && fields[0].contains("mx.test"), "{fields:?}");
-    assert!(fields[1].starts_with("From"), "filters do not see our trace field: {fields:?}");
-    ends_empty(server);
+    for (number, when) in ["before-250", "after-250"].into_iter().enumerate() {
+        let first = inserting(0, b"X-First\0was here\0");
+        let filter = inserting(1, b"X-Milter\0was here\0");
+        let setup = checking(&hop, &names, &[", filters = [\"first\", \"seer\"]"]);
+        std::fs::write(setup.path("a.rules"), RULES).expect("written");
+        let rules = format!("[{:?}]", setup.path("a.rules"));
+        let (one, other) = (milter(first.address, ""), milter(filter.address, &format!("when = {when:?}")));
+        let table = format!("[{{name = \"first\", {one}}}, {{name = \"seer\", {other}}}]");
+        let server = setup.set("screen.rules", rules).set("filter", table).start();
+        let refused = reply(server.address(), "192.0.2.9", "x@soft.test", &from("x@soft.test"));
+        assert_eq!(refused, "550 5.7.20 No passing signature");
+        id(&reply(server.address(), "192.0.2.1", "x@a.test", &from("x@bank.test")));
+        let text = hop.wait(number + 1)[number].text();
+        let (found, rest) = results(&text);
+        assert!(found.contains("dmarc=fail"), "{found}");
+        assert!(found.ends_with("\r\nX-First: was here"), "below the results, above our trace field: {found}");
+        let below = rest.split_once("\r\nX-Milter: was here\r\n").expect("the field").0;
+        assert!(below.lines().skip(1).all(|line| line.starts_with('\t')), "right below our trace field: {rest}");
+        assert!(rest.contains("\r\nX-Policy: reject\r\nX-Field: seen\r\n"), "{rest}");
+        let seen = filter.seen();
+        let fields: Vec<&str> = seen.iter().filter(|packet| packet.0 == 'L').map(|packet| packet.1.as_str()).collect();
+        assert!(fields[0].starts_with("Authentication-Results") && fields[0].contains("mx.test"), "{fields:?}");
+        assert!(fields[1].starts_with("From"), "filters do not see fields of ours above: {when} {fields:?}");
+        ends_empty(server);
+    }
 }
 
 /// The interpreter that finds the packages of Debian.

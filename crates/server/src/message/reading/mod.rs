@@ -140,7 +140,7 @@ impl Reading {
     /// Those of `read`; it panicked; or there is no thread for it.
     /// # Cancel safety
     /// Yes: a read that has begun keeps its turn to its end, and its result is lost.
-    pub(super) async fn read<T: Send + 'static>(
+    pub(crate) async fn read<T: Send + 'static>(
         &self,
         read: impl FnOnce(&Spool) -> Result<T, spool::Error> + Send + 'static,
     ) -> Result<T, ReadError> {

@@ -7,6 +7,34 @@
 use filter::milter::{Edit, HeaderField, apply_header_edits};
 use mail::header::{HeaderSection, Item, LineEnd};
 
+/// The fields that this server has put on top of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct OwnFields {
+    /// Fields with results of sender authentication, which filters see.
+    pub(crate) results: usize,
+    /// Fields below these that filters do not see. The last one is the trace field.
+    pub(crate) hidden: usize,
+}
+
+impl OwnFields {
+    /// The trace field below some results.
+    pub(crate) const fn with_results(results: usize) -> Self {
+        Self { results, hidden: 1 }
+    }
+
+    /// Returns those that a message still has, of which content rules may have removed some. In doubt filters see all.
+    pub(crate) fn left_in(self, content: &[u8]) -> Self {
+        let header = HeaderSection::read(content, LineEnd::Crlf);
+        let is_trace = |item: &Item<'_>| matches!(item, Item::Field(field) if field.has_name("Received"));
+        let trace = header.items().position(|item| is_trace(&item));
+        match trace {
+            Some(at) if at + 1 == self.results + self.hidden => self,
+            Some(0) => Self::with_results(0),
+            _ => Self { results: 0, hidden: 0 },
+        }
+    }
+}
+
 /// A message in parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FilterContent {
@@ -23,17 +51,22 @@ pub(crate) struct FilterContent {
 }
 
 impl FilterContent {
-    /// Takes a message apart that has `results` fields of sender authentication above our trace field; `is_complete`:
-    /// it is the whole message.
-    pub(crate) fn read(content: &[u8], results: usize, is_complete: bool) -> Self {
+    /// Takes a message apart that has these fields of ours on top; `is_complete`: it is the whole message.
+    pub(crate) fn read(content: &[u8], OwnFields { results, hidden }: OwnFields, is_complete: bool) -> Self {
         let header = HeaderSection::read(content, LineEnd::Crlf);
         let body = content.get(header.body_offset()..).unwrap_or_default().to_vec();
         let mut fields: Vec<HeaderField> = header.items().map(field_of).collect();
         let results = fields.get(..results).unwrap_or_default().to_vec();
-        if let Some(own) = fields.get_mut(..=results.len()) {
-            own.rotate_right(1);
+        if let Some(own) = fields.get_mut(..results.len() + hidden) {
+            own.rotate_left(results.len());
         }
-        Self { own: fields.len().min(1), fields, results, body, is_complete }
+        Self { own: fields.len().min(hidden), fields, results, body, is_complete }
+    }
+
+    /// Returns the fields of ours that stand on top where the message is joined again.
+    pub(crate) fn own_fields(&self) -> OwnFields {
+        let results = self.fields.iter().filter(|field| self.results.contains(field)).count();
+        OwnFields { results, hidden: self.own }
     }
 
     /// Whether it is the whole message.
@@ -134,7 +167,7 @@ mod tests {
     #[test]
     fn a_message_is_the_same_when_it_is_joined_again() {
         let message = b"Received: x\r\n\tby y\r\nSubject: a\r\nno field\r\nB:b\r\n\r\nbody\r\n".as_slice();
-        let content = FilterContent::read(message, 0, true);
+        let content = FilterContent::read(message, OwnFields::with_results(0), true);
         assert_eq!(content.whole(), message);
         assert_eq!(content.shown().len(), 3);
         assert!(content.without_own().starts_with(b"Subject: a\r\n"));
@@ -142,14 +175,15 @@ mod tests {
 
     #[test]
     fn a_new_body_has_whole_line_ends() {
-        let mut content = FilterContent::read(b"A: 1\r\n\r\nbody\r\n", 0, true);
+        let mut content = FilterContent::read(b"A: 1\r\n\r\nbody\r\n", OwnFields::with_results(0), true);
         content.apply(&[], Some(b"one\ntwo\r\n\n.\nthree\r.\r\r\nend".to_vec()));
         assert_eq!(content.body(), b"one\r\ntwo\r\n\r\n.\r\nthree\r\n.\r\n\r\nend\r\n");
     }
 
     #[test]
     fn the_next_filter_sees_the_changes_of_the_one_before() {
-        let mut content = FilterContent::read(b"Received: own\r\nA: 1\r\n\r\nbody\r\n", 0, true);
+        let mut content =
+            FilterContent::read(b"Received: own\r\nA: 1\r\n\r\nbody\r\n", OwnFields::with_results(0), true);
         let add = |name: &str| Edit::InsertHeader { index: 1, name: name.into(), value: b" new".to_vec() };
         content.apply(&[add("B")], None);
         content.apply(&[add("C")], Some(b"other\r\n".to_vec()));
@@ -160,7 +194,7 @@ mod tests {
     fn results_are_shown_and_stay_on_top() {
         let message =
             b"Authentication-Results: mx; spf=pass\r\nX-Sender-Check: a\r\nReceived: own\r\nA: 1\r\n\r\nbody\r\n";
-        let mut content = FilterContent::read(message, 2, true);
+        let mut content = FilterContent::read(message, OwnFields::with_results(2), true);
         assert_eq!(content.whole(), message);
         assert!(
             content.without_own().starts_with(b"Authentication-Results: mx; spf=pass\r\nX-Sender-Check: a\r\nA: 1\r\n")
@@ -174,6 +208,6 @@ mod tests {
             content.whole(),
             b"Authentication-Results: mx; spf=pass\r\nB:0\r\nReceived: own\r\nB:1\r\nA: 1\r\nB:9\r\n\r\nbody\r\n"
         );
-        assert_eq!(FilterContent::read(b"A: 1\r\n\r\n", 3, true).whole(), b"A: 1\r\n\r\n");
+        assert_eq!(FilterContent::read(b"A: 1\r\n\r\n", OwnFields::with_results(3), true).whole(), b"A: 1\r\n\r\n");
     }
 }

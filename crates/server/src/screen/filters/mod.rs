@@ -10,6 +10,7 @@
 //! | [`milter`], [`policy`], [`scanners`] | questions in each protocol |
 //! | [`outcome`] | decision and changes, whatever the protocol |
 //! | [`session`] | the filters of one SMTP session in order, failure rules, staged changes |
+//! | [`replay`] | the same about a message that is in the spool |
 //! | [`verdict`] | the joined decision of all filters on a message |
 //! | [`check`], [`size_check`] | questions of `mailrace check`, and the sizes that pass unscanned |
 //!
@@ -24,6 +25,7 @@ mod milter;
 mod outcome;
 mod policy;
 mod pool;
+mod replay;
 mod scanners;
 mod session;
 mod settings;
@@ -31,10 +33,11 @@ mod size_check;
 mod verdict;
 
 pub use check::filter_faults;
-pub(crate) use content::FilterContent;
+pub(crate) use content::{FilterContent, OwnFields};
 pub(crate) use facts::FilterFacts;
 pub(crate) use outcome::FilterDecision;
 pub(crate) use pool::{PoolCounts, PooledFilter};
+pub(crate) use replay::{FilterRefusal, ReplayAnswer, replay};
 pub(crate) use session::{FilterNote, FilterSession, FilterStep, StepVerdict};
 pub(crate) use settings::FilterSettings;
 pub(crate) use verdict::FilterVerdict;

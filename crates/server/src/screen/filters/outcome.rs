@@ -26,6 +26,8 @@ pub(crate) enum FilterDecision {
     Hold(String),
     /// Behave as if the filter could not be reached, for this reason.
     Fail(String),
+    /// Take the message and have it judged later, since the filter failed for this reason.
+    Later(String),
 }
 
 /// A decision and changes.
@@ -57,7 +59,7 @@ impl FilterOutcome {
     pub(super) fn verdict(&self) -> ScreenVerdict {
         match &self.decision {
             _ if self.is_failure => ScreenVerdict::NotJudged,
-            FilterDecision::Fail(_) => ScreenVerdict::NotJudged,
+            FilterDecision::Fail(_) | FilterDecision::Later(_) => ScreenVerdict::NotJudged,
             FilterDecision::Refuse(reply) | FilterDecision::Close(reply) => match reply.code().class() {
                 ReplyClass::Permanent => ScreenVerdict::Reject,
                 _ => ScreenVerdict::Defer,
@@ -179,6 +181,7 @@ impl FilterDecision {
             Self::Quarantine(reason) => format!("quarantine: {reason}"),
             Self::Hold(reason) => format!("hold: {reason}"),
             Self::Fail(text) => format!("not judged: {text}"),
+            Self::Later(_) => "later".to_owned(),
         }
     }
 }

@@ -108,6 +108,8 @@ struct SessionFilter {
     filter: Arc<PooledFilter>,
     /// The connection of a milter; `None`: it is not connected.
     link: Option<Box<Milter>>,
+    /// The message is in the spool, so a failure cannot be answered with 451.
+    is_replay: bool,
     /// It accepted the connection: no message of it is of interest.
     has_accepted_connection: bool,
     /// A milter was told the name of the client. Programs that submit mail give none.
@@ -130,12 +132,33 @@ impl FilterSession {
         let of = |filter: &Arc<PooledFilter>| SessionFilter {
             filter: Arc::clone(filter),
             link: None,
+            is_replay: false,
             has_accepted_connection: false,
             has_helo: false,
             is_in_message: false,
             transaction: TransactionState::default(),
         };
         Self { filters: filters.iter().map(of).collect(), notes: Vec::new() }
+    }
+
+    /// Begins a session about a message that is in the spool: a filter that fails is asked later in place of `defer`.
+    pub(super) fn for_replay(filters: &[Arc<PooledFilter>]) -> Self {
+        let mut session = Self::new(filters);
+        session.filters.iter_mut().for_each(|one| one.is_replay = true);
+        session
+    }
+
+    /// Returns the first filter that could not judge the open transaction and is to be asked later, and its failure.
+    pub(super) fn failed_filter(&self) -> Option<(String, String)> {
+        self.filters.iter().find_map(|one| match &one.transaction.decision {
+            Some(FilterDecision::Later(error)) => Some((one.filter.settings.name.clone(), error.clone())),
+            _ => None,
+        })
+    }
+
+    /// Returns the last decision.
+    pub(super) fn last_note(&self) -> Option<&FilterNote> {
+        self.notes.last()
     }
 
     /// Returns the largest message that a filter gets.
@@ -192,7 +215,8 @@ impl FilterSession {
             let elapsed = clock::now().saturating_duration_since(began);
             let Some(outcome) = one.judge_content(outcome, elapsed, &mut self.notes) else { continue };
             verdict.take(&one.filter.settings, outcome, content);
-            if verdict.decision.is_some() {
+            // After the 250 all filters are asked anew later.
+            if verdict.decision.is_some() || one.is_replay && !verdict.later.is_empty() {
                 break;
             }
         }
@@ -436,7 +460,9 @@ impl SessionFilter {
     fn failed(&mut self, error: &FilterError) -> FilterOutcome {
         let name = &self.filter.settings.name;
         let mut outcome = match self.filter.settings.on_failure {
-            FilterFailure::Defer | FilterFailure::Later => FilterOutcome::of(FilterDecision::Refuse(reply(
+            FilterFailure::Defer if self.is_replay => FilterOutcome::of(FilterDecision::Later(error.to_string())),
+            FilterFailure::Later => FilterOutcome::of(FilterDecision::Later(error.to_string())),
+            FilterFailure::Defer => FilterOutcome::of(FilterDecision::Refuse(reply(
                 451,
                 "4.7.1 The message cannot be checked now, try again later",
             ))),

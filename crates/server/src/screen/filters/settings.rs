@@ -1,6 +1,8 @@
 //! A filter as the configuration has it, with its address read.
 
-use crate::config::{Filter, FilterAddress, FilterFailure, FilterKind, MacroValue, MilterMacros, MilterStage};
+use crate::config::{
+    Filter, FilterAddress, FilterFailure, FilterKind, FilterReject, FilterStage, MacroValue, MilterMacros, MilterStage,
+};
 use filter::milter::MacroStage;
 use std::time::Duration;
 
@@ -10,7 +12,9 @@ pub(crate) struct FilterSettings {
     pub(crate) name: String,
     pub(crate) kind: FilterKind,
     pub(crate) address: FilterAddress,
+    pub(crate) when: FilterStage,
     pub(crate) on_failure: FilterFailure,
+    pub(crate) on_reject: FilterReject,
     pub(crate) timeout: Duration,
     pub(crate) total_timeout: Duration,
     pub(crate) size_max: u64,
@@ -29,7 +33,9 @@ impl FilterSettings {
             name: filter.name.clone(),
             kind: filter.kind,
             address: filter.address.parse().ok()?,
+            when: filter.when,
             on_failure: filter.on_failure,
+            on_reject: filter.on_reject,
             timeout: filter.timeout,
             total_timeout: filter.total_timeout,
             size_max: filter.size_max,

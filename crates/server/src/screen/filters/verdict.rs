@@ -23,6 +23,8 @@ pub(crate) struct FilterVerdict {
     pub(crate) redirects: Vec<Address>,
     /// The new sender.
     pub(crate) sender: Option<ReversePath>,
+    /// Filters that could not judge the message and are to be asked later, each with its failure.
+    pub(crate) later: Vec<(String, String)>,
 }
 
 impl FilterVerdict {
@@ -32,6 +34,10 @@ impl FilterVerdict {
             let text = text.strip_prefix(b"<").and_then(|text| text.strip_suffix(b">")).unwrap_or(text);
             Address::parse(text).ok()
         };
+        if let FilterDecision::Later(error) = outcome.decision {
+            self.later.push((settings.name.clone(), error));
+            return;
+        }
         let keeps =
             matches!(outcome.decision, FilterDecision::Pass | FilterDecision::Quarantine(_) | FilterDecision::Hold(_));
         if outcome.decision != FilterDecision::Pass {

@@ -160,6 +160,9 @@ impl Server {
         self.context.live.store(Arc::new(live));
         self.outbound.hosts.set_limits(&self.context.live.load().config);
         self.reconfigure_dispatch(&renewal);
+        if let Some(screen_queue) = &self.inbound.screen_queue {
+            screen_queue.retry_all();
+        }
         let changed = prepared.differences.iter().map(ToString::to_string).collect();
         let warnings = prepared.warnings.into_iter().chain(maps.notes).chain(prepared.of_tls);
         Reloaded { changed, refused: maps.refused, warnings: warnings.collect(), renewal }

@@ -375,7 +375,7 @@ impl World {
 
     /// A reason to hold recipients, or none.
     fn hold(&mut self) -> Option<Hold> {
-        let kind = HoldKind::ALL[self.random.below(4) as usize];
+        let kind = HoldKind::ALL[self.random.below(HoldKind::ALL.len() as u64) as usize];
         let text = "x".repeat(self.random.below(40) as usize);
         let hold = Hold::new(kind, &format!("rule {}", self.random.below(9)), &text);
         self.random.chance(60).then(|| hold.until(self.random.below(3) as u32))
