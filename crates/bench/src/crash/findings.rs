@@ -29,6 +29,8 @@ pub struct Findings {
     pub stale: u64,
     /// The queues by destination are not those of the recipients, or the rig found something else out of order.
     pub miscounted: u64,
+    /// Messages that arrived without the verdict of their filter.
+    pub unscreened: u64,
     /// The spool did not open at all, or its recovery broke down.
     pub unusable: u64,
     /// Allowed after errors of the disk only: places that recovery reports as rotten.
@@ -42,7 +44,7 @@ pub struct Findings {
 }
 
 impl Findings {
-    const NAMES: [&'static str; 17] = [
+    const NAMES: [&'static str; 18] = [
         "acknowledged",
         "required",
         "present",
@@ -55,6 +57,7 @@ impl Findings {
         "unreadable",
         "stale",
         "miscounted",
+        "unscreened",
         "unusable",
         "alarms",
         "repeated",
@@ -62,7 +65,7 @@ impl Findings {
         "refused",
     ];
 
-    fn fields(&mut self) -> [&mut u64; 17] {
+    fn fields(&mut self) -> [&mut u64; 18] {
         [
             &mut self.acknowledged,
             &mut self.required,
@@ -76,6 +79,7 @@ impl Findings {
             &mut self.unreadable,
             &mut self.stale,
             &mut self.miscounted,
+            &mut self.unscreened,
             &mut self.unusable,
             &mut self.alarms,
             &mut self.repeated,
@@ -101,6 +105,7 @@ impl Findings {
             + self.unreadable
             + self.stale
             + self.miscounted
+            + self.unscreened
             + self.unusable
     }
 

@@ -89,6 +89,9 @@ pub struct CrashArguments {
     /// Run one rig only
     #[arg(long, value_enum)]
     only: Option<Rig>,
+    /// Has the mail of the rig relay pass a filter
+    #[arg(long, value_enum)]
+    filters: Option<FilterPlacement>,
     /// Crash images to take
     #[arg(long)]
     images: Option<u64>,
@@ -113,6 +116,25 @@ enum Rig {
     Relay,
 }
 
+/// When the filter of a relay is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum FilterPlacement {
+    /// Before the client gets its 250
+    Before,
+    /// From the spool
+    After,
+}
+
+impl FilterPlacement {
+    /// The word of the configuration.
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Before => "before-250",
+            Self::After => "after-250",
+        }
+    }
+}
+
 /// The values that the rigs of a run share.
 #[derive(Debug)]
 struct Context {
@@ -121,6 +143,7 @@ struct Context {
     kills: u64,
     images: u64,
     short: bool,
+    filters: Option<FilterPlacement>,
 }
 
 impl Context {
@@ -173,6 +196,7 @@ fn crash(arguments: &CrashArguments) -> ExitCode {
         kills: count(arguments.kills, SHORT_KILLS),
         images: count(arguments.images, SHORT_IMAGES),
         short: arguments.short,
+        filters: arguments.filters,
     };
     let wanted = |rig| arguments.only.is_none_or(|only| only == rig);
     let mut report = CrashReport::default();

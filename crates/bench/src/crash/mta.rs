@@ -28,9 +28,21 @@ pub(super) enum What {
     /// The one that keeps mail.
     Serve,
     /// The one that passes it on; its name in EHLO says which start of it this is.
-    Relay { to: SocketAddr, generation: u32 },
+    Relay { to: SocketAddr, generation: u32, filter: Option<MtaFilter> },
     /// The one that does not keep it.
     Sink,
+}
+
+/// The filter of a relay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct MtaFilter {
+    /// Its protocol.
+    pub(super) kind: &'static str,
+    pub(super) at: SocketAddr,
+    /// When it is asked.
+    pub(super) when: &'static str,
+    /// Its mail passes it; otherwise it stands in the configuration alone.
+    pub(super) is_asked: bool,
 }
 
 /// The name of a relay, by which the receiver tells its starts apart.
@@ -149,11 +161,17 @@ fn settings(what: What, dir: &Path, spool: &SpoolArguments) -> Vec<String> {
         format!("spool.size_max={}", spool.size_max),
         format!("spool.free_min={}", spool.free_min),
         "message.size_max=8MiB".to_owned(),
-        "listen=[{address=\"127.0.0.1:0\"}]".to_owned(),
         format!("log.path={}", dir.join("log").display()),
         format!("control.path={}", dir.join("control").display()),
     ];
-    if let What::Relay { to, generation } = what {
+    let mut filters = "";
+    if let What::Relay { filter: Some(MtaFilter { kind, at, when, is_asked }), .. } = what {
+        let table = format!("{{name=\"scanner\",kind=\"{kind}\",address=\"{at}\",when=\"{when}\"}}");
+        settings.push(format!("filter=[{table}]"));
+        filters = if is_asked { ",filters=[\"scanner\"]" } else { "" };
+    }
+    settings.push(format!("listen=[{{address=\"127.0.0.1:0\"{filters}}}]"));
+    if let What::Relay { to, generation, .. } = what {
         settings.push(format!("hostname={}", name_of(generation)));
         settings.push(format!("route.smart_host=[\"[{}]:{}\"]", to.ip(), to.port()));
     } else {

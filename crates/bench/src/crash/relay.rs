@@ -6,21 +6,26 @@
 //! on, and the ends are held against each other ([`books`]): nothing acknowledged may be missing, and a message that
 //! arrived twice must have been answered just before a kill.
 //!
+//! With a filter ([`scanner`]) every arrival must be a message that it let pass: before the 250, or after it from the
+//! spool, where the kill comes between acceptance, verdict, changes and delivery.
+//!
 //! As with `kill`, the page cache survives: a missing sync cannot be seen here. The controls lose and repeat mail in
 //! ways that need no broken server: its queue is taken away, or an older one put back.
 
 mod books;
+mod scanner;
 
 use crate::clock;
-use crate::crash::Context;
 use crate::crash::host::{self, Stop};
-use crate::crash::mta::{Mta, What, generation_of};
+use crate::crash::mta::{Mta, MtaFilter, What, generation_of};
 use crate::crash::random::Random;
 use crate::crash::report::{CrashCase, CrashReport};
 use crate::crash::scene::{SESSIONS, Scene};
+use crate::crash::{Context, FilterPlacement};
 use crate::receiver::{Manners, Receiver};
 use crate::storm;
 use books::{Books, End, Passage};
+use scanner::WitnessScanner;
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -40,8 +45,20 @@ const ASK_EVERY: Duration = Duration::from_millis(10);
 /// A delay of the receiver with which a queue builds up.
 const SLOW: Duration = Duration::from_millis(200);
 
+/// Questions to a filter of which one has no answer, under storms.
+const FILTER_FAILS_EVERY: u64 = 50;
+
 /// Runs the proof and its controls.
 pub(crate) fn run(context: &Context, kills: u64, report: &mut CrashReport) {
+    if let Some(filters) = context.filters {
+        let name = format!("mailrace serve with a filter {}, between storms and a receiver", filters.word());
+        let mut proof = CrashCase::proof("relay", name);
+        let result = kill_again_and_again(context, &mut proof, kills);
+        report.take(proof, result);
+        let mut unasked = CrashCase::control("relay", "a filter that is not asked", |findings| findings.unscreened);
+        let result = without_asking_its_filter(context, &mut unasked);
+        return report.take(unasked, result);
+    }
     let mut proof = CrashCase::proof("relay", "mailrace serve between storms and a receiver");
     let result = kill_again_and_again(context, &mut proof, kills);
     report.take(proof, result);
@@ -101,6 +118,20 @@ fn kill_again_and_again(context: &Context, case: &mut CrashCase, kills: u64) -> 
         }
     }
     case.figures.extend(stage.books.figures());
+    case.figures.extend(stage.scanner.as_ref().map(|scanner| ("screened", scanner.passed())));
+    stage.scene.leave();
+    Ok(())
+}
+
+/// The configuration has the filter, and the listener does not name it.
+fn without_asking_its_filter(context: &Context, case: &mut CrashCase) -> Result<(), Stop> {
+    let mut stage = Stage::new(context, STALLED.1)?;
+    stage.is_asked = false;
+    stage.some_storm()?;
+    stage.read_ledgers()?;
+    let server = stage.drain()?;
+    stage.end(server)?;
+    case.count(stage.books.check());
     stage.scene.leave();
     Ok(())
 }
@@ -179,6 +210,10 @@ fn manners(random: &mut Random) -> Manners {
 struct Stage {
     scene: Scene,
     receiver: Receiver,
+    /// The filter, and when it is asked.
+    scanner: Option<WitnessScanner>,
+    when: &'static str,
+    is_asked: bool,
     books: Books,
     /// The running or last start of the server; the first is 1.
     generation: u32,
@@ -195,7 +230,11 @@ impl Stage {
         // A message of each session may be on its way when the kill comes; two storms have a name each.
         let books = Books::new(u64::from(SESSIONS.0.max(SESSIONS.1)));
         let scene = Scene::new(context, "relay")?;
-        Ok(Self { scene, receiver, books, generation: 0, start: clock::now(), stalled, is_sink: false })
+        let scanner = context.filters.map(|_| WitnessScanner::start()).transpose();
+        let scanner = scanner.map_err(|error| Stop::broken("starting the scanner", error))?;
+        let when = context.filters.map_or("", FilterPlacement::word);
+        let (start, is_sink, is_asked) = (clock::now(), false, true);
+        Ok(Self { scene, receiver, scanner, when, is_asked, books, generation: 0, start, stalled, is_sink })
     }
 
     /// Returns the next kind of start.
@@ -204,7 +243,11 @@ impl Stage {
         if self.is_sink {
             return What::Sink;
         }
-        What::Relay { to: self.receiver.at(), generation: self.generation }
+        // One kind changes messages, the other does not; a message that waits may meet both.
+        let kind = if self.generation.is_multiple_of(2) { "clamd" } else { "spamd" };
+        let (when, is_asked) = (self.when, self.is_asked);
+        let filter = self.scanner.as_ref().map(|scanner| MtaFilter { kind, at: scanner.at(), when, is_asked });
+        What::Relay { to: self.receiver.at(), generation: self.generation, filter }
     }
 
     fn start(&mut self) -> Result<Mta, Stop> {
@@ -235,9 +278,16 @@ impl Stage {
     }
 
     fn storm_and_kill(&mut self, random: &mut Random) -> Result<(), Stop> {
+        self.fail_filter_every(FILTER_FAILS_EVERY);
         let what = self.next();
         let at = self.scene.storm_and_kill(what, random)?;
         self.killed(at)
+    }
+
+    fn fail_filter_every(&self, questions: u64) {
+        if let Some(scanner) = &self.scanner {
+            scanner.fail_every(questions);
+        }
     }
 
     /// Storms and kills until something has been acknowledged; its ledgers are left to be read, and perhaps forged.
@@ -265,9 +315,12 @@ impl Stage {
     fn arrivals(&mut self) -> bool {
         let arrivals = self.receiver.arrivals();
         for arrival in &arrivals {
+            let has_passed =
+                |scanner: &WitnessScanner| arrival.what.as_ref().is_ok_and(|what| scanner.has_passed(what));
             self.books.arrived(&Passage {
                 what: &arrival.what,
                 recipients: &arrival.recipients,
+                is_screened: self.scanner.as_ref().is_none_or(has_passed),
                 generation: generation_of(&arrival.hello),
                 at: arrival.at.saturating_duration_since(self.start),
             });
@@ -278,6 +331,7 @@ impl Stage {
     /// Starts a server and lets it pass on its messages. It is still running then.
     fn drain(&mut self) -> Result<Mta, Stop> {
         self.receiver.behave(Manners { chunking: true, delay: Duration::ZERO });
+        self.fail_filter_every(0);
         let server = self.start()?;
         server.ready()?;
         let mut last = clock::now();

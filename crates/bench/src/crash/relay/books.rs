@@ -34,6 +34,8 @@ pub(super) enum End {
 pub(super) struct Passage<'a> {
     pub(super) what: &'a Result<Arrived, NotSent>,
     pub(super) recipients: &'a [String],
+    /// Its filter let it pass, or there is none.
+    pub(super) is_screened: bool,
     /// The start of the server that brought it.
     pub(super) generation: Option<u32>,
     pub(super) at: Duration,
@@ -118,6 +120,9 @@ impl Books {
             }
             Err(NotSent::Foreign) => return self.violation(|found| &mut found.invented, passage, "is none of a storm"),
         };
+        if !passage.is_screened {
+            self.violation(|found| &mut found.unscreened, passage, "arrived before its filter let it pass");
+        }
         let Some(run) = self.runs.get(&of.run).copied() else {
             return self.violation(|found| &mut found.invented, passage, "is of a storm that never was");
         };
@@ -251,6 +256,7 @@ mod tests {
         books.arrived(&Passage {
             what: &Ok(Arrived { run: run.to_owned(), seq }),
             recipients: &recipients,
+            is_screened: true,
             generation: Some(generation),
             at: Duration::from_millis(ms),
         });
@@ -331,7 +337,13 @@ mod tests {
         for (what, generation, seen) in cases {
             let mut books = books();
             let recipients = ["user0@storm.example".to_owned()];
-            books.arrived(&Passage { what: &what, recipients: &recipients, generation, at: Duration::ZERO });
+            books.arrived(&Passage {
+                what: &what,
+                recipients: &recipients,
+                is_screened: true,
+                generation,
+                at: Duration::ZERO,
+            });
             assert_eq!(seen(&books.check().findings), 1, "{what:?}");
         }
     }
@@ -370,7 +382,7 @@ mod tests {
             for arrival in arrivals.iter().skip(lost) {
                 let at = Duration::ZERO;
                 let recipients = &arrival.recipients;
-                books.arrived(&Passage { what: &arrival.what, recipients, generation: Some(1), at });
+                books.arrived(&Passage { what: &arrival.what, recipients, is_screened: true, generation: Some(1), at });
             }
             let Checked { findings, details } = books.check();
             assert_eq!((findings.acknowledged, findings.lost), (50, lost as u64), "{details:?}");
