@@ -19,6 +19,7 @@ mod hostile;
 mod hosts;
 mod log;
 mod logins;
+mod mailtest;
 mod maps;
 mod operator;
 mod outside;
