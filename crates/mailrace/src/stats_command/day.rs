@@ -110,25 +110,25 @@ impl DayReport {
     }
 
     fn tables(&self, sums: &Statistics) -> Vec<Table> {
-        let names = |title, top: &TopList| self.names(title, top);
         let mut tables = vec![totals(&sums.total), hours(sums)];
         tables.extend(delays(sums));
         let lists = [
-            names("Senders", &sums.senders),
+            self.names("Senders", &sums.senders, "<>"),
             self.senders_by_size(sums),
-            names("Recipients", &sums.recipients),
-            names("Hosts that took mail", &sums.hosts),
-            names("Hosts that did not take mail", &sums.failing_hosts),
-            names("Reasons for deferral", &sums.deferrals),
-            names("Reasons for failure", &sums.failures),
-            names("Reasons for refusal", &sums.refusals),
+            self.names("Recipients", &sums.recipients, "<>"),
+            self.names("Hosts that took mail", &sums.hosts, "(this machine)"),
+            self.names("Hosts that did not take mail", &sums.failing_hosts, "(no host)"),
+            self.names("Reasons for deferral", &sums.deferrals, "(none)"),
+            self.names("Reasons for failure", &sums.failures, "(none)"),
+            self.names("Reasons for refusal", &sums.refusals, "(none)"),
         ];
         tables.extend(lists.into_iter().filter(|table| !table.rows.is_empty()));
         tables
     }
 
-    fn names(&self, title: &'static str, top: &TopList) -> Table {
-        let row = |one: TopName| vec![thousands(one.count), named(one.name)];
+    /// Makes a table of names. `nameless` stands for an empty one.
+    fn names(&self, title: &'static str, top: &TopList, nameless: &str) -> Table {
+        let row = |one: TopName| vec![thousands(one.count), named(one.name, nameless)];
         let rows = top.most(self.top).into_iter().map(row).collect();
         let remark = (top.error() > 0).then(|| {
             format!("there were more names than are kept: a number may be too high by {}", thousands(top.error()))
@@ -137,15 +137,15 @@ impl DayReport {
     }
 
     fn senders_by_size(&self, sums: &Statistics) -> Table {
-        let row = |one: TopName| vec![thousands(one.bytes), named(one.name)];
+        let row = |one: TopName| vec![thousands(one.bytes), named(one.name, "<>")];
         let rows = sums.senders.most_bytes(self.top).into_iter().filter(|one| one.bytes > 0).map(row).collect();
         Table { title: "Senders by size", columns: vec!["octets", "name"], rows, remark: None }
     }
 }
 
-/// The null sender, and attempts that came to no host.
-fn named(name: String) -> String {
-    if name.is_empty() { "<>".to_owned() } else { name }
+/// The null sender, mail for mailboxes, and attempts that came to no host have no name.
+fn named(name: String, nameless: &str) -> String {
+    if name.is_empty() { nameless.to_owned() } else { name }
 }
 
 fn totals(total: &Counts) -> Table {
