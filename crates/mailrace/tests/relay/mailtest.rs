@@ -74,12 +74,16 @@ fn a_message_that_is_refused_or_does_not_arrive_is_named() {
     let server = relay(&[&hop]).set("message.size_max", "\"8KiB\"").start();
     let (status, said) = probe(&mut stats_test(), &server, &["x@d.test"]);
     assert_eq!(status, Some(0), "{said}");
-    assert!(said.contains("1 message to each address\n") && said.contains(" messages an hour, if each waits"), "{said}");
+    assert!(
+        said.contains("1 message to each address\n") && said.contains(" messages an hour, if each waits"),
+        "{said}"
+    );
     let (status, said) = probe(&mut stats_test(), &server, &["--size", "20k", "x@d.test"]);
     assert_eq!(status, Some(75), "{said}");
     assert!(said.contains("552 5.3.4 "), "{said}");
     let none = server.setup.path("none");
-    let (status, said) = probe(&mut stats_test(), &server, &["--wait", "1", "--mailbox", none.to_str().expect("UTF-8"), "x@d.test"]);
+    let (status, said) =
+        probe(&mut stats_test(), &server, &["--wait", "1", "--mailbox", none.to_str().expect("UTF-8"), "x@d.test"]);
     assert_eq!(status, Some(75), "{said}");
     assert!(said.contains("/none after 1 s\n"), "{said}");
     let (status, said) = probe(&mut stats_test(), &server, &["--mailbox", "a", "--mailbox", "b", "x@d.test"]);
