@@ -3,7 +3,7 @@
 use super::{
     Accept, AccessRules, Acknowledge, AddressFamily, ArcSealing, Auth, AuthResults, BadLine, Config, Control, CopyDsn,
     DelayChecks, Delivery, DeliveryMode, DestinationRule, Dkim, DkimKey, Dns, DnsOverride, Dnsbl, DnsblList, Filter,
-    FilterFailure, FilterKind, FilterReject, FilterStage, Generics, Ldap, LdapDetail, LdapReferrals, Listen,
+    FilterFailure, FilterKind, FilterReject, FilterStage, Generics, Http, HttpRole, HttpToken, Ldap, LdapDetail, LdapReferrals, Listen,
     ListenProtocol, ListenTls, Local, Log, LogFormat, LogPath, Mailbox, Mailq, MapSource, Maps, Message, Precedence,
     Quarantine, Rate, Relay, RelayDomain, Route, RouteProtocol, RouteRule, RouteTls, RuleAcknowledge, RuleAt, Screen,
     SenderCheck, SenderFailure, SenderTempError, Server, Smtp, Spool, Sqlite, Submit, Tls, Unknown,
@@ -108,6 +108,7 @@ pub(super) fn config(n: u8) -> Config {
             facility: text.clone(),
         },
         control: Control { path: PathBuf::from(&text), mailq: if n == 1 { Mailq::Everyone } else { Mailq::Operators } },
+        http: http(n),
         submit: submit(n),
         screen: screen(n),
         auth_results: auth_results(n),
@@ -206,6 +207,24 @@ fn access(n: u8) -> AccessRules {
         relay_hosts_only: n == 1,
         client_rate_window: Duration::from_secs(n.into()),
     }
+}
+
+fn http(n: u8) -> Http {
+    Http {
+        address: "x".repeat(n.into()),
+        names: vec!["x".to_owned(); n.into()],
+        without_token: if n == 1 { HttpRole::View } else { HttpRole::Operate },
+        connections_max: n.into(),
+        header_bytes_max: n.into(),
+        body_bytes_max: n.into(),
+        request_time_max: Duration::from_secs(n.into()),
+        tokens: Vec::new(),
+    }
+}
+
+/// A token of HTTP.
+pub(super) fn http_token() -> HttpToken {
+    HttpToken { name: String::new(), file: PathBuf::new(), role: HttpRole::View }
 }
 
 fn submit(n: u8) -> Submit {

@@ -4,7 +4,7 @@ use super::field::Field;
 use super::value::Value;
 use super::{
     Acknowledge, AddressFamily, BadLine, CopyDsn, DelayChecks, DeliveryMode, FilterFailure, FilterKind, FilterReject,
-    FilterStage, LdapDetail, LdapReferrals, ListenProtocol, ListenTls, LogFormat, Mailq, Precedence, RouteProtocol,
+    FilterStage, HttpRole, LdapDetail, LdapReferrals, ListenProtocol, ListenTls, LogFormat, Mailq, Precedence, RouteProtocol,
     RouteTls, RuleAcknowledge, RuleAt, SenderCheck, SenderFailure, SenderTempError, Unknown,
 };
 use smtp::server::{BareNewline, Forgiving};
@@ -66,6 +66,11 @@ choices! {
         Reject = "reject": "the message is refused",
         Own = "own": "normalize for relay.from and logged-in clients, else reject",
         Normalize = "normalize": "each becomes CRLF; none ends DATA",
+    }
+    HttpRole {
+        None = "none": "nothing but /healthz",
+        View = "view": "look at everything but the content of mail",
+        Operate = "operate": "also change the queue and read header sections",
     }
     Forgiving {
         None = "none": "no client",

@@ -44,6 +44,15 @@ pub fn show(loaded: &Loaded, keys: &[String], form: Form) -> Result<String, Stri
     })
 }
 
+/// Every value in force, its default and where it was set, for other programs.
+#[must_use]
+pub fn values(loaded: &Loaded) -> Vec<Value> {
+    match show::json_list(loaded, &[]) {
+        Value::Array(values) => values,
+        other => vec![other],
+    }
+}
+
 /// `config explain KEY`: everything about a key; of a table, a line for each of its keys.
 ///
 /// # Errors

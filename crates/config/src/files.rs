@@ -108,6 +108,7 @@ pub fn check_files(loaded: &Loaded, files: &dyn Files) -> Vec<Problem> {
     }
     check.owners(config);
     check.dkim_keys(config);
+    check.http_tokens(config);
     if let Some(path) = &config.delivery.classes {
         check.readable("delivery.classes", path, false);
         for fault in files.reason_faults(path) {
@@ -233,6 +234,21 @@ impl Check<'_> {
             self.refuse(at.0, index, files.dkim_key_fault(key));
             if let Some(user) = files.user_without_rights(config, &key.file) {
                 self.add_at(Severity::Warning, at, unreadable_by_server(at.0, &key.file, &user), "");
+            }
+        }
+    }
+
+    /// Checks the files of tokens of HTTP: rights and owners. The server checks the content when it reads them.
+    fn http_tokens(&mut self, config: &Config) {
+        let files = self.files;
+        for (index, token) in config.http.tokens.iter().enumerate() {
+            let at = ("http.token.file", index);
+            if !self.readable_at(at, &token.file, true) {
+                continue;
+            }
+            self.refuse(at.0, index, files.unsafe_secret(config, &token.file));
+            if let Some(user) = files.user_without_rights(config, &token.file) {
+                self.add_at(Severity::Warning, at, unreadable_by_server(at.0, &token.file, &user), "");
             }
         }
     }

@@ -25,6 +25,7 @@ mod files;
 #[doc(hidden)]
 pub mod fuzz;
 mod generate;
+mod http;
 mod instance;
 mod kind;
 mod limits;
@@ -63,6 +64,7 @@ pub use difference::{Difference, differences, refuses_reload};
 pub use dkim::{ArcSealing, Dkim, DkimKey};
 pub use domain::RelayDomain;
 pub use files::{FileStatus, Files, check_files, check_own_file, unreadable_by_server};
+pub use http::{Http, HttpRole, HttpToken};
 pub use limits::{DNS_ADDRESSES_MAX, DNS_HOSTS_MAX, SEGMENT_BYTES_MIN};
 pub use loaded::{Loaded, Origin};
 pub use local::{Local, Mailbox, Names, NoMailbox, Template, Unknown};
@@ -145,6 +147,8 @@ pub struct Config {
     pub log: Log,
     /// The socket for `mailrace reload` and its like.
     pub control: Control,
+    /// Metrics, health, API and page by HTTP.
+    pub http: Http,
     /// Where programs of this machine hand mail in.
     pub submit: Submit,
     /// Content rules.

@@ -21,7 +21,7 @@ use report::StoryReport;
 use server::config;
 use server::start::Prepared;
 use spool::disk::real::RealDisk;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 
 /// The end of `--help`.
@@ -55,9 +55,15 @@ pub(crate) struct DemoArguments {
     /// Connections at a time
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     sessions: u32,
+    /// Where the relay has its page; without one if another program listens there
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:8025")]
+    http: SocketAddr,
     /// End after the count instead of staying up
     #[arg(long)]
     exit: bool,
+    /// The address of the page, if it is free.
+    #[arg(skip)]
+    page: Option<SocketAddr>,
 }
 
 impl DemoArguments {
@@ -87,6 +93,10 @@ impl DemoArguments {
             format!("listen=[{{address=\"{}\"}}]", self.listen),
             format!("route.smart_host=[\"[{}]:{}\"]", next_hop.ip(), next_hop.port()),
         ];
+        if let Some(page) = self.page {
+            // All mail of the demonstration is its own, so every user of this machine may change it.
+            settings.extend([format!("http.address={page}"), "http.without_token=operate".to_owned()]);
+        }
         if config::this_machine().is_root {
             // The directory is root's, and another user might not get there.
             settings.push("server.user=root".to_owned());
@@ -98,6 +108,8 @@ impl DemoArguments {
 /// Runs the demonstration.
 pub(crate) fn run(arguments: &DemoArguments) -> Result<Exit, Failure> {
     is_free(arguments.listen)?;
+    let page = Some(arguments.http).filter(|page| page.ip().is_loopback() && TcpListener::bind(page).is_ok());
+    let arguments = &DemoArguments { page, ..arguments.clone() };
     let disk = RealDisk::new();
     let space = make_place(&arguments.spool(), ROOM, &disk)?;
     let ledger = arguments.dir.join(format!("ledger-{}", std::process::id()));

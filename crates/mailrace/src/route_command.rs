@@ -5,14 +5,13 @@ use crate::exit::{Exit, Failure};
 use crate::output::{Output, count};
 use crate::terminal_text::plain;
 use clap::Args;
-use mail::{Address, DomainName, ForwardPath, ReversePath};
+use mail::{Address, DomainName, ReversePath};
 use route::destination::{Protocol, To};
 use route::resolve::Delivery;
 use route::tables::mailer;
-use route::{Destination, Refusal, Step};
-use serde_json::{Value, json};
+use route::{Destination, Step};
 use server::config::render;
-use server::explain::{Disposition, ExplainedSender, Explainer, NextHop, RouteTrace};
+use server::explain::{Disposition, ExplainedSender, Explainer, NextHop, RouteTrace, read_address, route_json};
 use std::net::IpAddr;
 
 /// The text of `--help` behind the options.
@@ -70,15 +69,15 @@ pub(crate) fn run(arguments: &RouteArguments) -> Result<Exit, Failure> {
     }
     let address = match arguments.from.as_deref() {
         Some("" | "<>") => ReversePath::Null,
-        Some(text) => ReversePath::Address(read(text, &hostname)?),
-        None => ReversePath::Address(read("root", &hostname)?),
+        Some(text) => ReversePath::Address(read_address(text, &hostname).map_err(usage)?),
+        None => ReversePath::Address(read_address("root", &hostname).map_err(usage)?),
     };
     let name = arguments.client_name.as_deref().map(Into::into);
     let sender = ExplainedSender { address, client: arguments.client, name };
     let mut output = Output::new();
     let mut exit = Exit::Ok;
     for text in &arguments.recipients {
-        let recipient = read(text, &hostname)?;
+        let recipient = read_address(text, &hostname).map_err(usage)?;
         let way = explainer.route(&sender, &recipient);
         exit = match (&way.end, exit) {
             (Disposition::Refuse(refusal), _) if refusal.code >= 500 => Exit::NoUser,
@@ -87,7 +86,7 @@ pub(crate) fn run(arguments: &RouteArguments) -> Result<Exit, Failure> {
         };
         let refused = explainer.take_refused_files();
         if arguments.json {
-            output.print_json(&json_of(&explainer, &recipient, &sender, &way, &refused))
+            output.print_json(&route_json(explainer.config(), &recipient, &sender, &way, &refused))
         } else {
             show(&mut output, &explainer, &recipient, &way);
             refused.iter().for_each(|text| output.print_line(format!("  note: {}", plain(text))));
@@ -97,11 +96,8 @@ pub(crate) fn run(arguments: &RouteArguments) -> Result<Exit, Failure> {
     Ok(exit)
 }
 
-fn read(text: &str, hostname: &DomainName) -> Result<Address, Failure> {
-    let text = text.trim_start_matches('<').trim_end_matches('>');
-    let whole = if text.contains('@') { text.to_owned() } else { format!("{text}@{hostname}") };
-    let read = ForwardPath::parse(format!("<{whole}>").as_bytes()).and_then(|path| path.into_address(hostname));
-    read.map_err(|error| Failure::new(Exit::Usage, format!("{error}")))
+fn usage(error: String) -> Failure {
+    Failure::new(Exit::Usage, error)
 }
 
 fn show(output: &mut Output, explainer: &Explainer, recipient: &Address, way: &RouteTrace) {
@@ -193,81 +189,4 @@ fn hop_lines(hop: &NextHop) -> Vec<String> {
         lines.push(text);
     }
     lines
-}
-
-fn json_of(
-    explainer: &Explainer,
-    recipient: &Address,
-    sender: &ExplainedSender,
-    way: &RouteTrace,
-    refused_files: &[String],
-) -> Value {
-    let steps: Vec<Value> = way.steps.iter().map(step_json).collect();
-    let list = |deliveries: &[Delivery]| -> Vec<Value> {
-        deliveries.iter().map(|one| delivery_json(one, explainer.next_hop(one).as_ref())).collect()
-    };
-    let mut value = json!({
-        "recipient": recipient.to_string(),
-        "sender": sender.address.to_string(),
-        "client": sender.client.map(|ip| ip.to_string()),
-        "steps": steps,
-        "refused_files": refused_files,
-    });
-    let end = match &way.end {
-        Disposition::Deliver(deliveries, failed) => {
-            let failed: Vec<Value> = failed
-                .iter()
-                .map(|one| json!({ "address": one.address.to_string(), "refusal": refusal_json(&one.refusal) }))
-                .collect();
-            json!({ "outcome": "deliver", "deliveries": list(deliveries), "failed": failed })
-        }
-        Disposition::Hold(reason, deliveries) => {
-            json!({ "outcome": "hold", "reason": reason, "deliveries": list(deliveries) })
-        }
-        Disposition::Discard => json!({ "outcome": "discard" }),
-        Disposition::Refuse(refusal) => json!({ "outcome": "refuse", "refusal": refusal_json(refusal) }),
-        Disposition::Defer(why) => json!({ "outcome": "defer", "reason": &**why }),
-    };
-    if let (Some(value), Value::Object(end)) = (value.as_object_mut(), end) {
-        value.extend(end);
-    }
-    value
-}
-
-fn step_json(step: &Step) -> Value {
-    let found = step.found.as_ref();
-    json!({
-        "stage": step.stage,
-        "map": found.map(|found| &*found.place.map),
-        "file": found.map(|found| &*found.place.file),
-        "line": found.and_then(|found| found.place.line),
-        "key": found.map(|found| &*found.key),
-        "value": found.map(|found| &*found.value),
-        "text": step.text,
-    })
-}
-
-fn delivery_json(one: &Delivery, hop: Option<&NextHop>) -> Value {
-    json!({
-        "address": one.address.to_string(),
-        "destination": one.destination.to_string(),
-        "via": one.via,
-        "sender": one.sender.as_ref().map(ToString::to_string),
-        "controller": one.controller.as_deref(),
-        "hold": one.hold.as_ref().map(|why| &*why.text),
-        "queue_only": one.queue_only,
-        "acknowledge": one.acknowledge.map(route::resolve::Acknowledge::name),
-        "copy": one.is_copy,
-        "next_hop": hop.map(|hop| json!({
-            "name": hop.name,
-            "override": hop.dns_override,
-            "hosts": hop.given,
-            "destination": hop.destination,
-            "connections": hop.rule.connections,
-        })),
-    })
-}
-
-fn refusal_json(refusal: &Refusal) -> Value {
-    json!({ "code": refusal.code, "status": refusal.status.to_string(), "text": refusal.text })
 }

@@ -5,9 +5,9 @@
 //! [`increments`] of every event, whether its line is written or not. No time, no gauges here.
 
 use crate::{
-    CheckMethod, CheckResult, Event, Limit, Reason, ReportKind, Ruleset, ScreenVerdict, Severity, SignatureKind, Stat,
+    CheckMethod, CheckResult, DelayClass, Event, Limit, Reason, ReportKind, Ruleset, ScreenVerdict, Severity, SignatureKind, Stat,
 };
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use std::time::Duration;
 
 /// One number that only grows.
@@ -95,6 +95,9 @@ pub enum Counter {
     SenderChecks(CheckMethod, CheckResult),
     /// Signatures that were made, or could not be made.
     Signatures(SignatureKind, Done),
+    /// Deliveries that were sent, by the time since the message was accepted. A message that is tried again counts when
+    /// it is sent.
+    DeliveryDelays(DelayClass),
 }
 
 /// The class of a refusing reply.
@@ -192,10 +195,11 @@ const SCREENED: usize = SPOOL + SEVERITIES.len() + 2;
 const SENDER_CHECKS: usize = SCREENED + ScreenVerdict::ALL.len();
 const SIGNATURES: usize = SENDER_CHECKS + CheckMethod::ALL.len() * CheckResult::ALL.len();
 const REASONS: usize = SIGNATURES + SignatureKind::ALL.len() * BOTH.len();
+const DELAYS: usize = REASONS + Unreached::ALL.len() * Reason::ALL.len();
 
 impl Counter {
     /// How many counters there are.
-    pub const COUNT: usize = REASONS + Unreached::ALL.len() * Reason::ALL.len();
+    pub const COUNT: usize = DELAYS + DelayClass::COUNT;
 
     /// Every counter, in the order in which they are shown; those of one family stand together.
     pub fn all() -> impl Iterator<Item = Self> {
@@ -245,6 +249,7 @@ impl Counter {
             .chain(checks)
             .chain(signatures)
             .chain(reasons)
+            .chain(DelayClass::all().map(Self::DeliveryDelays))
     }
 
     /// Its place in [`Counter::all`], below [`Counter::COUNT`].
@@ -295,6 +300,7 @@ impl Counter {
             }
             Self::Signatures(kind, done) => SIGNATURES + kind as usize * BOTH.len() + done as usize,
             Self::DeliveryReasons(what, reason) => REASONS + what as usize * Reason::ALL.len() + reason as usize,
+            Self::DeliveryDelays(class) => DELAYS + class.index(),
         }
     }
 
@@ -330,10 +336,10 @@ impl Counter {
                 ("delivery_reasons_total", "Recipients that were not reached, by what became of them and why.")
             }
             Self::DeliveryDelay => {
-                ("delivery_delay_milliseconds_total", "Time from acceptance to delivery, over all that were sent.")
+                ("delivery_delay_seconds_sum", "Time from acceptance to delivery, over all that were sent.")
             }
             Self::DeliveryTime => {
-                ("delivery_time_milliseconds_total", "Time of the attempt, over all deliveries that were sent.")
+                ("delivery_time_seconds_total", "Time of the attempt, over all deliveries that were sent.")
             }
             Self::RepliesCut => {
                 ("delivery_replies_cut_total", "Deliveries with a reply of which the beginning alone was kept.")
@@ -367,6 +373,9 @@ impl Counter {
                 ("sender_checks_total", "Results of sender authentication, one of each method for a message.")
             }
             Self::Signatures(..) => ("signatures_total", "Signatures of mail that leaves, made or failed."),
+            Self::DeliveryDelays(_) => {
+                ("delivery_delay_seconds_bucket", "Time from acceptance to delivery, once for each delivery.")
+            }
         }
     }
 
@@ -378,6 +387,7 @@ impl Counter {
             Self::Deliveries(outcome) | Self::DeliveryRecipients(outcome) => ("result", outcome.name()),
             Self::Reports(kind) => ("kind", kind.name()),
             Self::Screened(verdict) => ("verdict", verdict.name()),
+            Self::DeliveryDelays(class) => ("le", class.bound()),
             Self::Tls(done)
             | Self::TlsClient(done)
             | Self::Auth(done)
@@ -410,7 +420,7 @@ impl Counter {
 /// Returns the counters that an event adds to, and by how much.
 pub fn increments(event: &Event<'_>) -> impl Iterator<Item = (Counter, u64)> {
     let big = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
-    let one = |counter| [Some((counter, 1)), None, None, None, None];
+    let one = |counter| [Some((counter, 1)), None, None, None, None, None];
     let found = match *event {
         Event::Accepted { size, nrcpts, .. } => [
             Some((Counter::Messages, 1)),
@@ -418,8 +428,9 @@ pub fn increments(event: &Event<'_>) -> impl Iterator<Item = (Counter, u64)> {
             Some((Counter::Recipients, big(nrcpts))),
             None,
             None,
+            None,
         ],
-        Event::Queued { to, .. } => [Some((Counter::QueuedRecipients, big(to.len()))), None, None, None, None],
+        Event::Queued { to, .. } => [Some((Counter::QueuedRecipients, big(to.len()))), None, None, None, None, None],
         Event::Discarded { .. } => one(Counter::Discarded),
         Event::Screened { verdict, .. } => one(Counter::Screened(verdict)),
         Event::SenderChecked { results, .. } => {
@@ -447,6 +458,7 @@ pub fn increments(event: &Event<'_>) -> impl Iterator<Item = (Counter, u64)> {
                 why.map(|counter| (counter, big(to.len()))).or_else(|| of_sent(Counter::DeliveryDelay, delay)),
                 of_sent(Counter::DeliveryTime, xdelay),
                 reply.is_some_and(mail::Reply::is_cut).then_some((Counter::RepliesCut, 1)),
+                matches!(stat, Stat::Sent(_)).then(|| (Counter::DeliveryDelays(DelayClass::of(delay)), 1)),
             ]
         }
         Event::Reported { kind, .. } => one(Counter::Reports(kind)),
@@ -456,8 +468,8 @@ pub fn increments(event: &Event<'_>) -> impl Iterator<Item = (Counter, u64)> {
         Event::DestinationDown { .. } => one(Counter::DestinationsDown),
         Event::DestinationUp { .. } => one(Counter::DestinationsUp),
         Event::QueueCommand { .. } => one(Counter::QueueCommands),
-        Event::HoldEnded { recipients, .. } => [Some((Counter::HoldsEnded, recipients)), None, None, None, None],
-        Event::LogDropped { lines } => [Some((Counter::LogDropped, lines)), None, None, None, None],
+        Event::HoldEnded { recipients, .. } => [Some((Counter::HoldsEnded, recipients)), None, None, None, None, None],
+        Event::LogDropped { lines } => [Some((Counter::LogDropped, lines)), None, None, None, None, None],
         Event::Started { .. }
         | Event::Hardening { .. }
         | Event::Listening { .. }
@@ -469,7 +481,7 @@ pub fn increments(event: &Event<'_>) -> impl Iterator<Item = (Counter, u64)> {
         | Event::ExtensionAvoided { .. }
         // Another event counts the message.
         | Event::Ruled { .. }
-        | Event::RecipientsDiscarded { .. } => [None; 5],
+        | Event::RecipientsDiscarded { .. } => [None; 6],
         Event::Connected { .. } => one(Counter::Connections),
         Event::ConnectionRefused { limit, .. } | Event::LimitReached { limit, .. } => one(Counter::Refused(limit)),
         Event::Rejected { ruleset, reply, .. } => {
@@ -500,10 +512,13 @@ pub fn increments(event: &Event<'_>) -> impl Iterator<Item = (Counter, u64)> {
     found.into_iter().flatten()
 }
 
-/// Appends all counters in the text format of Prometheus. `prefix` stands before each name: `mailrace_`.
+/// Appends all counters in the text format of Prometheus, and the delays as a histogram. `prefix` stands before each
+/// name: `mailrace_`.
 pub fn exposition(prefix: &str, value: impl Fn(Counter) -> u64, out: &mut String) {
     let mut family = "";
-    for counter in Counter::all() {
+    // The histogram has the sum of delays.
+    let has_own_line = |counter: &Counter| !matches!(counter, Counter::DeliveryDelay | Counter::DeliveryDelays(_));
+    for counter in Counter::all().filter(has_own_line) {
         let name = counter.name();
         if name != family {
             put(out, format_args!("# HELP {prefix}{name} {}\n# TYPE {prefix}{name} counter\n", counter.help()));
@@ -512,11 +527,36 @@ pub fn exposition(prefix: &str, value: impl Fn(Counter) -> u64, out: &mut String
         out.push_str(prefix);
         out.push_str(name);
         counter.write_labels(out);
-        put(out, format_args!(" {}\n", value(counter)));
+        match counter {
+            Counter::DeliveryTime => put(out, format_args!(" {}\n", Seconds(value(counter)))),
+            _ => put(out, format_args!(" {}\n", value(counter))),
+        }
+    }
+    delays(prefix, value, out);
+}
+
+fn delays(prefix: &str, value: impl Fn(Counter) -> u64, out: &mut String) {
+    let name = format!("{prefix}delivery_delay_seconds");
+    let help = "Time from acceptance to delivery, once for each delivery.";
+    put(out, format_args!("# HELP {name} {help}\n# TYPE {name} histogram\n"));
+    let mut sum = 0_u64;
+    for class in DelayClass::all() {
+        sum = sum.saturating_add(value(Counter::DeliveryDelays(class)));
+        put(out, format_args!("{name}_bucket{{le=\"{}\"}} {sum}\n", class.bound()));
+    }
+    put(out, format_args!("{name}_sum {}\n{name}_count {sum}\n", Seconds(value(Counter::DeliveryDelay))));
+}
+
+/// Milliseconds, written as seconds.
+struct Seconds(u64);
+
+impl fmt::Display for Seconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{:03}", self.0 / 1_000, self.0 % 1_000)
     }
 }
 
-fn put(out: &mut String, arguments: std::fmt::Arguments<'_>) {
+fn put(out: &mut String, arguments: fmt::Arguments<'_>) {
     out.write_fmt(arguments).expect("a string takes everything");
 }
 
@@ -572,6 +612,7 @@ mod tests {
                 (Counter::DeliveryRecipients(Outcome::Sent), 2),
                 (Counter::DeliveryDelay, 1_250),
                 (Counter::DeliveryTime, 7),
+                (Counter::DeliveryDelays(DelayClass::of(Duration::from_millis(1_250))), 1),
             ]
         );
         let long = mail::Reply::parse_beginning(b"550-one\r\n550 two\r\n", 1, 100).expect("a reply");
@@ -588,6 +629,24 @@ mod tests {
     }
 
     #[test]
+    fn delays_are_a_histogram_in_seconds() {
+        let class = |milliseconds| Counter::DeliveryDelays(DelayClass::of(Duration::from_millis(milliseconds)));
+        let mut text = String::new();
+        let value = |counter| match counter {
+            Counter::DeliveryDelay => 61_250,
+            Counter::DeliveryTime => 7,
+            _ if counter == class(1_250) => 2,
+            _ if counter == class(58_750) => 1,
+            _ => 0,
+        };
+        exposition("", value, &mut text);
+        for line in ["_bucket{le=\"1\"} 0", "_bucket{le=\"2.5\"} 2", "_bucket{le=\"60\"} 3", "_sum 61.250", "_count 3"] {
+            assert!(text.contains(&format!("\ndelivery_delay_seconds{line}\n")), "{line}: {text}");
+        }
+        assert!(text.contains("\ndelivery_time_seconds_total 0.007\n"), "{text}");
+    }
+
+    #[test]
     fn exposition_names_each_family_once() {
         let mut text = String::new();
         exposition("mailrace_", |counter| if counter == Counter::Messages { 7 } else { 0 }, &mut text);
@@ -597,6 +656,7 @@ mod tests {
         assert!(text.contains("\nmailrace_delivery_reasons_total{result=\"failed\",reason=\"spam\"} 0\n"));
         assert!(text.contains("\nmailrace_reports_total{kind=\"postmaster\"} 0\n"));
         assert!(text.contains("\nmailrace_delivery_tls_handshakes_total{result=\"failed\"} 0\n"));
+        assert!(text.contains("\nmailrace_delivery_delay_seconds_bucket{le=\"+Inf\"} 0\n"));
         let mut families: Vec<&str> = text.lines().filter(|line| line.starts_with("# TYPE")).collect();
         let count = families.len();
         families.sort_unstable();

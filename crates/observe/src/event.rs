@@ -21,6 +21,15 @@ pub struct Controller<'a> {
     pub owner: Option<(u32, u32)>,
 }
 
+/// The party that asked for a change of the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CommandBy<'a> {
+    /// The user of the system with this number.
+    User(u32),
+    /// A client of HTTP, by the name of its token; empty without one.
+    Token(&'a str),
+}
+
 /// One thing that happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event<'a> {
@@ -526,8 +535,8 @@ pub enum Event<'a> {
         messages: u64,
         /// Of these messages.
         recipients: u64,
-        /// The user of the system who asked for it.
-        uid: u32,
+        /// The party that asked for it.
+        by: CommandBy<'a>,
         /// The copy that was sent out of quarantine.
         copy: Option<QueueId>,
         /// The address that gets the copy, if it is not for the recipients.

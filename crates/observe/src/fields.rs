@@ -3,7 +3,7 @@
 //! JSON is written from it; the test of the sendmail lines looks values up in it. The names are those of sendmail's
 //! fields where it has the field.
 
-use crate::{Event, Fate, NextHop, Relay};
+use crate::{CommandBy, Event, Fate, NextHop, Relay};
 use mail::{EnhancedCode, QueueId, Reply};
 use std::net::IpAddr;
 use std::time::Duration;
@@ -308,11 +308,14 @@ impl<'a> Event<'a> {
                 v.text("by", by);
                 v.text("why", why);
             }
-            Self::QueueCommand { what, messages, recipients, uid, copy, to, .. } => {
+            Self::QueueCommand { what, messages, recipients, by, copy, to, .. } => {
                 v.text("queue", what);
                 v.number("messages", messages);
                 v.number("recipients", recipients);
-                v.number("uid", u64::from(uid));
+                match by {
+                    CommandBy::User(uid) => v.number("uid", uid.into()),
+                    CommandBy::Token(name) => v.text("http", name),
+                }
                 if let Some(copy) = copy {
                     (v.0)("copy", Value::Id(copy));
                 }

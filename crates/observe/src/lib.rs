@@ -11,6 +11,7 @@
 
 mod class;
 pub mod counters;
+mod delay;
 mod delivery;
 mod escape;
 mod event;
@@ -30,7 +31,8 @@ pub mod stats;
 
 pub use class::{Class, Severity, Stop};
 pub use delivery::{NextHop, ReportKind, Stat};
-pub use event::{Controller, Event};
+pub use delay::DelayClass;
+pub use event::{CommandBy, Controller, Event};
 pub use limit::Limit;
 pub use reason::Reason;
 pub use relay::Relay;

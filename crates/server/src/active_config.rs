@@ -3,7 +3,7 @@
 use crate::admit::Policies;
 use crate::admit::relay::Rights;
 use crate::auth::Authenticator;
-use crate::config::{Config, DeliveryMode};
+use crate::config::{Config, DeliveryMode, Loaded};
 use crate::dns::LocalIdentity;
 use crate::next_hop::smart_hosts;
 use crate::screen::Screen;
@@ -11,6 +11,7 @@ use crate::signing::SigningKeys;
 use mail::Envelope;
 use observe::Limit;
 use observe::reason::Rules;
+use operator::http::HttpAccess;
 use os::addresses;
 use schedule::RetryPolicy;
 use spool::envelope::Encoded;
@@ -36,6 +37,10 @@ pub(crate) struct ActiveConfig {
     pub(crate) reasons: Arc<Rules>,
     /// Keys that sign mail that leaves.
     pub(crate) signing: Arc<SigningKeys>,
+    /// The configuration with the places where its values were set; a sink has none.
+    pub(crate) loaded: Option<Arc<Loaded>>,
+    /// Names and tokens of HTTP.
+    pub(crate) http: Arc<HttpAccess>,
     /// When recipients are tried again.
     pub(crate) retry: RetryPolicy,
     /// Everything that judges the content of mail; `None`: nothing does.
@@ -66,6 +71,8 @@ impl ActiveConfig {
             local_identity,
             reasons: Arc::new(Rules::usual()),
             signing: Arc::default(),
+            loaded: None,
+            http: Arc::default(),
             retry,
             screen: None,
             smart_hosts,
@@ -87,6 +94,18 @@ impl ActiveConfig {
     /// Returns the same, with keys that sign.
     pub(crate) fn with_signing(mut self, keys: Arc<SigningKeys>) -> Self {
         self.signing = keys;
+        self
+    }
+
+    /// Returns the same, with the places where values were set.
+    pub(crate) fn with_loaded(mut self, loaded: Option<Arc<Loaded>>) -> Self {
+        self.loaded = loaded;
+        self
+    }
+
+    /// Returns the same, with names and tokens of HTTP.
+    pub(crate) fn with_http(mut self, access: Arc<HttpAccess>) -> Self {
+        self.http = access;
         self
     }
 

@@ -18,6 +18,7 @@ use observe::Event;
 use operator::delivery_watch::DeliveryWatchers;
 use operator::live_statistics::LiveStatistics;
 use operator::mailer_statistics::MailerStatistics;
+use operator::recent_errors::RecentErrors;
 use os::clock;
 use spool::Spool;
 use std::sync::Arc;
@@ -44,6 +45,8 @@ pub(crate) struct Context {
     pub(crate) mailer_statistics: MailerStatistics,
     /// Windows and sums of the mail.
     pub(crate) live_statistics: LiveStatistics,
+    /// The last attempts that failed.
+    pub(crate) recent_errors: RecentErrors,
     /// Expansions of long lists.
     pub(crate) expansions: Arc<Expansions>,
     /// The stop signal.
@@ -72,6 +75,7 @@ impl Context {
             delivery_watchers: DeliveryWatchers::default(),
             mailer_statistics: MailerStatistics::default(),
             live_statistics: LiveStatistics::new(clock::unix_us()),
+            recent_errors: RecentErrors::default(),
             expansions: Expansions::new(),
             stop: Arc::default(),
             began: clock::now(),
@@ -83,6 +87,7 @@ impl Context {
         self.delivery_watchers.notify_watcher(event);
         self.mailer_statistics.record(event);
         self.live_statistics.record(event);
+        self.recent_errors.record(event);
         self.log.event(event);
     }
 

@@ -7,6 +7,7 @@ mod connection;
 mod delivery;
 mod destination;
 mod dkim;
+mod http;
 mod local;
 mod lookup;
 mod process;
@@ -50,6 +51,8 @@ pub(crate) static SECTIONS: &[&Section] = &[
     &dkim::ARC,
     &process::LOG,
     &process::CONTROL,
+    &http::HTTP,
+    &http::HTTP_TOKEN,
     &submit::SUBMIT,
     &screen::SCREEN,
     &auth_results::AUTH_RESULTS,

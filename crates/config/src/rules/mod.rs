@@ -7,6 +7,7 @@ mod auth_results;
 mod delivery;
 mod destination;
 mod dkim;
+mod http;
 mod local;
 mod lookup;
 mod screen;
@@ -44,6 +45,7 @@ pub(crate) fn check(loaded: &Loaded) -> Vec<Problem> {
     rules.dkim();
     rules.arc();
     rules.overrides();
+    rules.http();
     rules.filters();
     rules.auth_results();
     rules.user();

@@ -26,6 +26,7 @@ fn each_key_is_there_once_and_in_its_table() {
                     "dns.override",
                     "destination",
                     "dkim.key",
+                    "http.token",
                     "route.rule",
                     "ldap",
                     "sqlite",
@@ -64,6 +65,7 @@ fn fields_take_the_ends_of_their_range() {
     config.dnsbl.list.push(blank::dnsbl_list());
     config.dns.overrides.push(blank::dns_override());
     config.dkim.keys.push(blank::dkim_key());
+    config.http.tokens.push(blank::http_token());
     config.destinations.push(blank::destination());
     config.rules.push(blank::route_rule());
     config.ldap.push(blank::ldap());

@@ -35,11 +35,12 @@ impl StoryReport {
         };
         let spool = format!("{} on {}; {durable}", self.arguments.spool().display(), self.space.file_system);
         format!(
-            "mailrace demo: a relay, a storm, a kill -9, and a count\n\n{}{}{}\n\
+            "mailrace demo: a relay, a storm, a kill -9, and a count\n\n{}{}{}{}\n\
              1. A storm: {} of {} over {}",
             row("relay", &format!("{}, process {}", relay.address(), relay.process())),
             row("spool", &spool),
             row("next hop", &format!("{}, process {}: a sink, which keeps nothing", sink.address(), sink.process())),
+            self.page_text(),
             count(*messages, "message"),
             bytes(SIZE),
             count(u64::from(*sessions), "session"),
@@ -131,6 +132,13 @@ impl StoryReport {
         .concat()
     }
 
+    fn page_text(&self) -> String {
+        match (self.arguments.page, self.arguments.http) {
+            (Some(page), _) => row("page", &format!("http://{page}/: open it, and see storm and kill")),
+            (None, wanted) => row("page", &format!("none: {wanted} is taken; --http HOST:PORT takes another")),
+        }
+    }
+
     /// Returns the commands to try.
     pub(super) fn commands_text(&self, address: SocketAddr, sink: &Sink) -> String {
         let program = program();
@@ -139,8 +147,9 @@ impl StoryReport {
         let control = control.display();
         let (log, hop, process) = (self.arguments.log(), sink.address(), sink.process());
         let log = log.display();
+        let page = self.arguments.page.map(|page| format!(" Its page:\n\n  http://{page}/\n\n")).unwrap_or_default();
         format!(
-            "\n3. A relay to a new sink stays up on {address}. In another terminal:\n\n\
+            "\n3. A relay to a new sink stays up on {address}.{page} In another terminal:\n\n\
              \x20 tail -f {log}\n\
              \x20 swaks --server {address} --to you@example.org\n\
              \x20 {program} status --control {control}\n\

@@ -9,6 +9,8 @@ mod auth;
 mod dialogs;
 mod end;
 mod hardening;
+mod http;
+mod http_page;
 mod limits;
 mod log;
 mod operator;

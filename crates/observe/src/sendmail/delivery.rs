@@ -8,7 +8,7 @@ use super::{
     HOST_MAX, PATH_MAX, STAT_MAX, TLS_ERROR, WORD_MAX, end, put, value, word, write_address, write_reply_text,
 };
 use crate::escape::{self, TextPosition};
-use crate::{Event, NextHop, Stat};
+use crate::{CommandBy, Event, NextHop, Stat};
 use std::time::Duration;
 
 /// Recipients on a line, in octets; the others follow on lines of their own.
@@ -173,9 +173,13 @@ pub(super) fn write(event: &Event<'_>, out: &mut String) -> bool {
             value(out, ", by=", by, WORD_MAX);
             end(out, ", why=", why);
         }
-        Event::QueueCommand { what, messages, recipients, uid, copy, to, .. } => {
+        Event::QueueCommand { what, messages, recipients, by, copy, to, .. } => {
             word(out, "queue=", what);
-            put(out, format_args!(", messages={messages}, recipients={recipients}, uid={uid}"));
+            put(out, format_args!(", messages={messages}, recipients={recipients}"));
+            match by {
+                CommandBy::User(uid) => put(out, format_args!(", uid={uid}")),
+                CommandBy::Token(name) => word(out, ", http=", name),
+            }
             if let Some(copy) = copy {
                 out.push_str(", copy=");
                 escape::push_id(out, copy);

@@ -161,8 +161,9 @@ fn keys(event: &Event<'_>) -> Option<Vec<&'static str>> {
         Event::DestinationDown { .. } => keys.extend(["destination", "state", "retry", "why"]),
         Event::DestinationUp { .. } => keys.extend(["destination", "state", "down"]),
         Event::HoldEnded { .. } => keys.extend(["hold", "recipients", "by", "why"]),
-        Event::QueueCommand { copy, to, .. } => {
-            keys.extend(["queue", "messages", "recipients", "uid"]);
+        Event::QueueCommand { by, copy, to, .. } => {
+            keys.extend(["queue", "messages", "recipients"]);
+            keys.push(if matches!(by, observe::CommandBy::User(_)) { "uid" } else { "http" });
             keys.extend(copy.map(|_| "copy"));
             keys.extend(to.map(|_| "to"));
         }

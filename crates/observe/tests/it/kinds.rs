@@ -242,7 +242,7 @@ fn delivery_event<'a>(kind: usize, v: &'a Values, to: &'a [&'a str]) -> Event<'a
             what: b,
             messages: v.number,
             recipients: v.number,
-            uid: u32::MAX,
+            by: if v.flag { observe::CommandBy::Token(a) } else { observe::CommandBy::User(u32::MAX) },
             copy: v.flag.then(queue_id),
             to: v.flag.then_some(a),
         },

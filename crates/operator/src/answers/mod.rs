@@ -5,6 +5,7 @@
 //! the default for an absent field, so that a command also understands a server of another version.
 
 mod hosts;
+mod live;
 mod mailers;
 mod queue;
 mod refusal;
@@ -14,6 +15,7 @@ mod statistics;
 mod status;
 
 pub use hosts::{Host, HostsAnswer};
+pub use live::{ConfigAnswer, ErrorLine, ErrorsAnswer, LiveSample};
 pub use mailers::{MailerCounts, MailersAnswer};
 pub use queue::{
     ContentLine, DestinationLine, DestinationStatus, HoldLine, LineKind, MessageLine, MissingLine, ProgressLine,

@@ -164,18 +164,22 @@ pub(crate) fn list_line(mut fields: Map<String, Value>) -> String {
 
 /// The line of a refusal.
 pub(crate) fn refusal_line(reason: Reason, error: &str, problems: &[Problem]) -> String {
+    last_line(false, refusal_fields(reason, error, problems))
+}
+
+/// The fields of a refusal.
+pub(crate) fn refusal_fields(reason: Reason, error: &str, problems: &[Problem]) -> Map<String, Value> {
     let problems = problems.iter().map(|Problem { file, line, column, text }| ProblemLine {
         file: file.display().to_string(),
         line: *line,
         column: *column,
         text: text.clone(),
     });
-    let fields = to_fields(&RefusalLine {
+    to_fields(&RefusalLine {
         reason: reason.name().to_owned(),
         error: error.to_owned(),
         problems: problems.collect(),
-    });
-    last_line(false, fields)
+    })
 }
 
 /// Returns the beginning of a word of a request, for an error that repeats it.

@@ -28,6 +28,8 @@ pub struct StatusAnswer {
     pub hardening: Option<String>,
     /// Addresses of the listeners.
     pub listen: Vec<String>,
+    /// Where HTTP is answered; `null` if it is off.
+    pub http: Option<String>,
     /// Connections from clients.
     pub connections: ConnectionCounts,
     /// Messages from clients.

@@ -5,8 +5,9 @@
 
 use crate::answers::reply::{shortened, shortened_json};
 use crate::queue;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use std::fmt;
+use std::net::IpAddr;
 
 /// The longest line of a request, in octets, without its end.
 pub const LINE_BYTES_MAX: usize = 64 * 1024;
@@ -30,18 +31,36 @@ pub enum Request {
     Mailers,
     /// How much mail goes, by second, minute and hour?
     Statistics,
+    /// Which attempts failed last?
+    Errors,
+    /// The configuration in force.
+    Config,
+    /// Where does mail for an address go, and why?
+    Explain(Box<RouteQuestion>),
     /// An SMTP session on this connection.
     Smtp,
     /// Look at the queue, or change it.
     Queue(Box<queue::Command>),
 }
 
-/// The command that has fields of its own.
+/// A message whose route is asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RouteQuestion {
+    /// The recipient; a name alone is one at our host name.
+    pub to: String,
+    /// The sender, `<>` for a report; empty for a user of this machine.
+    pub from: String,
+    /// The address of the client; `None` for a process of this machine.
+    pub client: Option<IpAddr>,
+}
+
+/// The commands that have fields of their own.
 const QUEUE: &str = "queue";
+const EXPLAIN: &str = "explain";
 
 impl Request {
     /// The requests without fields.
-    pub const BARE: [Self; 9] = [
+    pub const BARE: [Self; 11] = [
         Self::Ping,
         Self::Reload,
         Self::Status,
@@ -51,6 +70,8 @@ impl Request {
         Self::ForgetHosts,
         Self::Mailers,
         Self::Statistics,
+        Self::Errors,
+        Self::Config,
     ];
 
     /// The name of the command.
@@ -66,6 +87,9 @@ impl Request {
             Self::ForgetHosts => "hosts-forget",
             Self::Mailers => "mailers",
             Self::Statistics => "statistics",
+            Self::Errors => "errors",
+            Self::Config => "config",
+            Self::Explain(_) => EXPLAIN,
             Self::Queue(_) => QUEUE,
         }
     }
@@ -88,6 +112,7 @@ impl Request {
     pub fn to_line(&self) -> String {
         let mut fields = match self {
             Self::Queue(command) => command.to_fields(),
+            Self::Explain(question) => question.to_fields(),
             _ => Map::new(),
         };
         fields.insert("command".to_owned(), self.name().into());
@@ -114,15 +139,53 @@ impl Request {
             let command = queue::Command::from_fields(fields).map_err(RequestError)?;
             return Ok(Self::Queue(Box::new(command)));
         }
+        if command == EXPLAIN {
+            return RouteQuestion::from_fields(fields).map(|question| Self::Explain(Box::new(question)));
+        }
         let Some(request) = Self::BARE.into_iter().find(|request| request.name() == command) else {
             let names = Self::BARE.map(|request| request.name()).join(", ");
             let command = shortened(&command);
-            return Err(RequestError(format!("there is no command {command:?}; there are {names}, {QUEUE}")));
+            return Err(RequestError(format!("there is no command {command:?}; there are {names}, {EXPLAIN}, {QUEUE}")));
         };
         match fields.keys().next() {
             None => Ok(request),
             Some(field) => Err(RequestError(format!("\"{command}\" has no field {:?}", shortened(field)))),
         }
+    }
+}
+
+impl RouteQuestion {
+    fn to_fields(&self) -> Map<String, Value> {
+        let client = self.client.map(|client| client.to_string()).unwrap_or_default();
+        let texts = [("to", self.to.clone()), ("from", self.from.clone()), ("client", client)];
+        let given = texts.into_iter().filter(|(_, text)| !text.is_empty());
+        given.map(|(name, text)| (name.to_owned(), json!(text))).collect()
+    }
+
+    /// Reads the fields of a request, all of which must be known.
+    ///
+    /// # Errors
+    /// Names the field and its value.
+    pub fn from_fields(mut fields: Map<String, Value>) -> Result<Self, RequestError> {
+        let mut text = |name: &str| match fields.remove(name) {
+            None => Ok(String::new()),
+            Some(Value::String(text)) => Ok(text),
+            Some(other) => Err(RequestError(format!("{name:?} is {}, not a string", shortened_json(&other)))),
+        };
+        let (to, from, client) = (text("to")?, text("from")?, text("client")?);
+        if let Some(field) = fields.keys().next() {
+            return Err(RequestError(format!("\"{EXPLAIN}\" has no field {:?}", shortened(field))));
+        }
+        if to.is_empty() {
+            return Err(RequestError(format!("\"{EXPLAIN}\" needs \"to\", an address")));
+        }
+        let client = match client.as_str() {
+            "" => None,
+            text => Some(text.parse().map_err(|_| {
+                RequestError(format!("\"client\" is {:?}, not the address of a host", shortened(text)))
+            })?),
+        };
+        Ok(Self { to, from, client })
     }
 }
 

@@ -9,6 +9,7 @@ use super::peer::{Gate, Peer, Rights};
 use super::request::{LINE_BYTES_MAX, Request};
 use super::socket::ControlSocket;
 use crate::answers::reply::{self, Answer, ListPart, Reason};
+use crate::requester::Requester;
 use crate::user_share::{UserPlace, UserShares};
 use os::accounts::Accounts;
 use std::io;
@@ -37,10 +38,10 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// The server behind the socket.
 pub trait Handler: Send + Sync + 'static {
-    /// Carries out a request and returns the answer. The peer is one that may ask for it.
+    /// Carries out a request and returns the answer. The party is one that may ask for it.
     ///
     /// Runs to its end even if the peer is gone by then; only a dropped [`serve`] ends it early.
-    fn handle(&self, request: Request, peer: Peer, rights: Rights) -> impl Future<Output = Answer> + Send;
+    fn handle(&self, request: Request, by: Requester, rights: Rights) -> impl Future<Output = Answer> + Send;
 }
 
 /// Answers requests until `stop`. Then no request is begun; answers that are under way and sessions that were taken
@@ -190,7 +191,7 @@ impl Connection {
                     );
                     Answer::refused(Reason::Permission, error)
                 }
-                Ok(request) => handler.handle(request, self.peer, rights).await,
+                Ok(request) => handler.handle(request, Requester::User(self.peer.uid), rights).await,
                 Err(error) => Answer::refused(Reason::Request, error.to_string()),
             };
             let is_sent = match answer {

@@ -2,6 +2,7 @@
 
 use super::serve::Connection;
 use super::*;
+use crate::requester::Requester;
 use serde_json::{Map, Value, json};
 use std::path::Path;
 use std::sync::Arc;
@@ -20,10 +21,17 @@ const STRANGER: Peer = Peer { uid: 3_999_999_999, gid: 3_999_999_999, pid: 1 };
 struct Fake;
 
 impl Handler for Fake {
-    async fn handle(&self, request: Request, peer: Peer, _: Rights) -> Answer {
+    async fn handle(&self, request: Request, by: Requester, _: Rights) -> Answer {
+        let Requester::User(uid) = by else { return Answer::refused(Reason::Request, "no user") };
         match request {
-            Request::Hosts | Request::ForgetHosts | Request::Mailers | Request::Statistics => Answer::done(),
-            Request::Ping => Answer::Done(Map::from_iter([("uid".to_owned(), json!(peer.uid))])),
+            Request::Hosts
+            | Request::ForgetHosts
+            | Request::Mailers
+            | Request::Statistics
+            | Request::Errors
+            | Request::Config
+            | Request::Explain(_) => Answer::done(),
+            Request::Ping => Answer::Done(Map::from_iter([("uid".to_owned(), json!(uid))])),
             Request::Reload => Answer::Refused {
                 reason: Reason::Config,
                 error: "1 problem; the old configuration stays".to_owned(),
@@ -48,7 +56,7 @@ impl Handler for Fake {
             }
             Request::Smtp => Answer::Takeover(Box::new(move |mut stream| {
                 Box::pin(async move {
-                    stream.write_all(format!("220 user {}\r\n", peer.uid).as_bytes()).await.unwrap();
+                    stream.write_all(format!("220 user {uid}\r\n").as_bytes()).await.unwrap();
                     let mut heard = String::new();
                     stream.read_to_string(&mut heard).await.unwrap();
                     stream.write_all(heard.to_uppercase().as_bytes()).await.unwrap();

@@ -229,6 +229,7 @@ impl Command {
             state,
             older,
             younger,
+            after,
             quarantined,
             held_by,
             expression,
@@ -246,6 +247,7 @@ impl Command {
         put("state", state.map(|state| json!(state.name())));
         put("older", older.map(|age| json!(age.as_secs())));
         put("younger", younger.map(|age| json!(age.as_secs())));
+        put("after", after.map(|id| json!(id.to_string())));
         put("quarantined", quarantined.then_some(json!(true)));
         put("held_by", held_by.as_ref().map(|name| json!(name)));
         put("expression", expression.as_ref().map(|expression| json!(expression.as_str())));
@@ -282,6 +284,7 @@ impl Command {
             state: fields.status()?,
             older: fields.number("older")?.map(Duration::from_secs),
             younger: fields.number("younger")?.map(Duration::from_secs),
+            after: fields.id("after")?,
             quarantined: fields.flag("quarantined")?,
             held_by: fields.text("held_by")?.map(Into::into),
             expression: fields.expression()?,
@@ -326,6 +329,9 @@ impl Command {
                 Err(format!("\"recipients\" is {}, not a number up to {LISTED_RECIPIENTS_MAX}", self.recipients))
             }
             _ if all && !is_everything => Err("\"all\" means the whole queue and stands with no condition".to_owned()),
+            action if self.selection.after.is_some() && action != Action::List => {
+                Err(format!("\"{name}\" has no pages: no \"after\""))
+            }
             action if self.dry_run && !action.changes_mail() => {
                 Err(format!("\"{name}\" changes nothing: no \"dry_run\""))
             }
@@ -407,6 +413,10 @@ impl Fields {
     fn by(&mut self) -> Result<Option<GroupBy>, String> {
         let wanted = GroupBy::ALL.map(GroupBy::name).join(", ");
         self.take("by", &format!("one of {wanted}"), |value| GroupBy::from_name(value.as_str()?))
+    }
+
+    fn id(&mut self, name: &str) -> Result<Option<QueueId>, String> {
+        self.take(name, "a queue id", |value| value.as_str()?.parse().ok())
     }
 
     fn ids(&mut self) -> Result<Vec<QueueId>, String> {
@@ -533,6 +543,8 @@ mod tests {
             (r#"{"action":"hold","all":true,"for":0}"#, "from 1 to 315360000"),
             (r#"{"action":"hold","all":true,"for":315360001}"#, "from 1 to 315360000"),
             (r#"{"action":"list","expression":"age:2h"}"#, "\"expression\": \"age:2h\": age takes no ':'"),
+            (r#"{"action":"list","after":"x"}"#, "\"after\" is \"x\", not a queue id"),
+            (r#"{"action":"count","after":"6AK9BQPE592284"}"#, "has no pages"),
             (r#"{"action":"list","headers":true}"#, "shows no \"headers\""),
             (r#"{"action":"destinations","from":"<>"}"#, "no conditions"),
         ] {

@@ -15,9 +15,9 @@ use super::scan::{FoundMessage, FoundRecipient, QueueScan, ScanResult};
 use super::stragglers::Stragglers;
 use super::view::{QueueView, destination_text};
 use crate::answers::reply::{Answer, ListPart, Reason};
+use crate::requester::Requester;
 use crate::answers::{DestinationLine, MissingLine, ProgressLine, QueueLine, QueueTotals, UnreadableLine, to_fields};
 use mail::QueueId;
-use os::accounts::Accounts;
 use os::clock;
 use spool::{Error, Hold, HoldKind, Spool, Status, Store as _};
 use std::fmt;
@@ -49,8 +49,8 @@ pub enum QueueChange<'a> {
         from: &'a str,
         /// How many.
         recipients: usize,
-        /// Who asked.
-        uid: u32,
+        /// The party that asked.
+        by: &'a Requester,
     },
     /// A copy of a message in quarantine was sent.
     Resubmitted {
@@ -65,7 +65,7 @@ pub enum QueueChange<'a> {
         /// How many recipients the message is kept for.
         recipients: usize,
         /// Who asked.
-        uid: u32,
+        by: &'a Requester,
     },
     /// The content of a message was shown. It changes nothing, but operators have to answer for it.
     ContentShown {
@@ -74,7 +74,7 @@ pub enum QueueChange<'a> {
         /// How many of its recipients are not done.
         recipients: usize,
         /// Who asked.
-        uid: u32,
+        by: &'a Requester,
     },
     /// A command that changed something came to its end.
     Ended {
@@ -86,8 +86,8 @@ pub enum QueueChange<'a> {
         recipients: u64,
         /// Mail was released although its filters had not judged it.
         is_unscreened: bool,
-        /// Who asked.
-        uid: u32,
+        /// The party that asked.
+        by: &'a Requester,
     },
 }
 
@@ -111,22 +111,22 @@ impl QueueCommands {
         Self { spool, delivery, room: room(COMMANDS_MAX), guest_room: room(GUEST_COMMANDS_MAX) }
     }
 
-    /// Begins a command that user `uid` asked for; its lines come as they are found. To be called on the runtime.
+    /// Begins a command that `by` asked for; its lines come as they are found. To be called on the runtime.
     #[must_use]
-    pub fn answer(&self, command: Command, uid: u32, on_change: ChangeListener) -> Answer {
+    pub fn answer(&self, command: Command, by: Requester, on_change: ChangeListener) -> Answer {
         let Ok(room) = Arc::clone(&self.room).try_acquire_owned() else {
             let error = format!("{COMMANDS_MAX} commands on the queue are at work; wait for one to end, and ask again");
             return Answer::refused(Reason::Busy, error);
         };
         let (to, lines) = mpsc::channel(LINES_WAITING_MAX);
-        self.begin(command, uid, on_change, to, room);
+        self.begin(command, by, on_change, to, room);
         Answer::List(lines)
     }
 
     fn begin(
         &self,
         command: Command,
-        uid: u32,
+        by: Requester,
         on_change: ChangeListener,
         to: mpsc::Sender<ListPart>,
         room: OwnedSemaphorePermit,
@@ -138,7 +138,7 @@ impl QueueCommands {
                 spool: &spool,
                 delivery: delivery.as_ref(),
                 command: &command,
-                uid,
+                by: &by,
                 on_change: &on_change,
                 to: &to,
             };
@@ -157,7 +157,7 @@ impl QueueCommands {
         let commands = self.clone();
         drop(tokio::spawn(async move {
             match tokio::time::timeout(GUEST_TIME_MAX, Arc::clone(&commands.guest_room).acquire_owned()).await {
-                Ok(Ok(room)) => commands.begin(command, uid, Arc::new(|_: &QueueChange<'_>| {}), to, room),
+                Ok(Ok(room)) => commands.begin(command, Requester::User(uid), Arc::new(|_: &QueueChange<'_>| {}), to, room),
                 _ => {
                     let error = "others are looking at the queue; ask again in a minute".to_owned();
                     drop(to.send(ListPart::Failed { reason: Reason::Busy, error }).await);
@@ -200,7 +200,7 @@ struct CommandRun<'a> {
     spool: &'a Spool,
     delivery: &'a dyn DeliveryControl,
     command: &'a Command,
-    uid: u32,
+    by: &'a Requester,
     on_change: &'a ChangeListener,
     to: &'a mpsc::Sender<ListPart>,
 }
@@ -303,7 +303,7 @@ impl CommandRun<'_> {
             let lines = view.detail_lines(&found, self.spool, false);
             lines.into_iter().try_for_each(|line| self.send(&QueueLine::Message(Box::new(line))))?;
             let (id, recipients) = (found.id, found.recipients.len());
-            (self.on_change)(&QueueChange::ContentShown { id, recipients, uid: self.uid });
+            (self.on_change)(&QueueChange::ContentShown { id, recipients, by: self.by });
             for piece in ContentPieces::new(self.spool, id) {
                 match piece {
                     Ok(line) => self.send(&QueueLine::Content(line))?,
@@ -348,7 +348,7 @@ impl CommandRun<'_> {
             messages,
             recipients,
             is_unscreened: false,
-            uid: self.uid,
+            by: self.by,
         });
         if let Some(error) = failed.or_else(|| finished.err()) {
             let error = format!(
@@ -371,7 +371,7 @@ impl CommandRun<'_> {
             Ok(Some(copy)) => {
                 let (id, recipients) = (found.id, found.recipients.len());
                 let to = to.as_deref();
-                (self.on_change)(&QueueChange::Resubmitted { action, id, copy, to, recipients, uid: self.uid });
+                (self.on_change)(&QueueChange::Resubmitted { action, id, copy, to, recipients, by: self.by });
                 for mut line in view.recipient_lines(&found) {
                     line.copy = Some(copy.to_string());
                     self.send(&QueueLine::Message(Box::new(line)))?;
@@ -390,7 +390,7 @@ impl CommandRun<'_> {
             }
         });
         let ChangeTotals { messages, recipients, unchanged, .. } = resubmissions.totals;
-        (self.on_change)(&QueueChange::Ended { action, messages, recipients, is_unscreened: false, uid: self.uid });
+        (self.on_change)(&QueueChange::Ended { action, messages, recipients, is_unscreened: false, by: self.by });
         if let Some(why) = stops {
             let name = action.name();
             let error = format!("{name}: stopped after {messages} messages; the others stay in quarantine: {why}");
@@ -435,7 +435,7 @@ impl CommandRun<'_> {
             .command
             .hold_time
             .map(|time| u32::try_from(time.as_secs()).unwrap_or(u32::MAX).saturating_add(now_s).max(1));
-        let by_operator = || Hold::new(HoldKind::Operator, &user_name(self.uid), reason).until(end.unwrap_or(0));
+        let by_operator = || Hold::new(HoldKind::Operator, &self.by.name(), reason).until(end.unwrap_or(0));
         let hold = (action == Action::Hold).then(by_operator);
         let mut changes = ChangeBatcher::new(self.spool, hold);
         // The deleted messages, kept until the spool has the change: they cannot be read afterwards.
@@ -468,7 +468,7 @@ impl CommandRun<'_> {
             self.log_removed(action, &deleted);
         }
         let ChangeTotals { messages, recipients, unchanged, active } = changes.totals;
-        (self.on_change)(&QueueChange::Ended { action, messages, recipients, is_unscreened, uid: self.uid });
+        (self.on_change)(&QueueChange::Ended { action, messages, recipients, is_unscreened, by: self.by });
         if let Some(error) = failed.or_else(|| finished.err()) {
             let error = format!(
                 "{}: stopped after {recipients} recipients of {messages} messages, of which not all will stay so after a restart: {error}",
@@ -515,7 +515,7 @@ impl CommandRun<'_> {
             messages,
             recipients,
             is_unscreened: false,
-            uid: self.uid,
+            by: self.by,
         });
         if let Some(why) = stops {
             let error = format!(
@@ -574,7 +574,7 @@ impl CommandRun<'_> {
                 id: found.id,
                 from: &from,
                 recipients: found.recipients.len(),
-                uid: self.uid,
+                by: self.by,
             });
         }
     }
@@ -722,10 +722,4 @@ fn is_unscreened_hold(one: &FoundRecipient) -> bool {
 /// Whole seconds since 1970, as states have them.
 fn seconds(us: u64) -> u32 {
     u32::try_from(us / 1_000_000).unwrap_or(u32::MAX)
-}
-
-/// The name of a user by the file of this machine, or the number. Blocks.
-fn user_name(uid: u32) -> String {
-    let found = Accounts::read().and_then(|accounts| accounts.find_uid(uid));
-    found.ok().flatten().map_or_else(|| uid.to_string(), |login| login.name)
 }

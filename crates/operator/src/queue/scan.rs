@@ -97,6 +97,7 @@ impl QueueScan<'_> {
     /// Ids to look at, the oldest first. Those that were named are there even if the queue does not know them.
     pub(super) fn ids(&self) -> Vec<QueueId> {
         let mut ids = if self.selection.ids.is_empty() { self.spool.messages() } else { self.selection.ids.clone() };
+        ids.retain(|id| self.selection.after.is_none_or(|after| *id > after));
         ids.retain(|id| self.selection.matches_age(self.delivery.counts_from_us(*id), self.now_us));
         ids.sort_unstable();
         ids.dedup();

@@ -27,6 +27,8 @@ pub struct Selection {
     pub older: Option<Duration>,
     /// Messages younger than that, in whole seconds.
     pub younger: Option<Duration>,
+    /// Messages that came after this one: the next page of a list.
+    pub after: Option<QueueId>,
     /// Recipients that are in quarantine.
     pub quarantined: bool,
     /// Recipients that this rule or person holds: a name, with `*` for any text.

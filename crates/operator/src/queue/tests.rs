@@ -3,6 +3,7 @@
 use super::test_spool::spool_with;
 use super::view::destination_text;
 use super::*;
+use crate::requester::Requester;
 use crate::answers::reply::{Answer, ListPart, Reason};
 use bytes::Bytes;
 use mail::{Address, Client, Envelope, MailParams, Protocol, QueueId, Received, Recipient, ReversePath};
@@ -222,7 +223,7 @@ impl Trial {
         let command = Command::from_fields(serde_json::from_str(command).unwrap()).unwrap();
         let deeds = Arc::clone(&self.deeds);
         let tell: ChangeListener = Arc::new(move |deed| deeds.lock().unwrap().push(format!("{deed:?}")));
-        self.collect(self.commands.answer(command, 7, tell)).await
+        self.collect(self.commands.answer(command, Requester::User(7), tell)).await
     }
 
     async fn collect(&self, answer: Answer) -> (Vec<Map<String, Value>>, Map<String, Value>) {
@@ -445,7 +446,7 @@ async fn holding_releasing_and_trying_again() {
     let (_, last) = trial.run(r#"{"action":"release","to":"nobody@two.test"}"#).await;
     assert_eq!((&last["messages"], trial.told()), (&json!(0), vec![]), "nothing was meant, nobody is told");
     let deeds = trial.deeds.lock().unwrap();
-    assert_eq!(deeds[0], "Ended { action: Hold, messages: 1, recipients: 3, is_unscreened: false, uid: 7 }");
+    assert_eq!(deeds[0], "Ended { action: Hold, messages: 1, recipients: 3, is_unscreened: false, by: User(7) }");
     assert_eq!(deeds.len(), 5, "{deeds:?}");
 }
 
@@ -574,7 +575,7 @@ async fn what_is_deleted_is_shown_and_gone() {
     assert_eq!((lines.len(), &last["messages"]), (4, &json!(4)));
     assert_eq!(trial.spool.statistics().messages, 0);
     let deeds = trial.deeds.lock().unwrap();
-    assert!(deeds[0].contains("from: \"ann@a.test\", recipients: 2, uid: 7"), "{deeds:?}");
+    assert!(deeds[0].contains("from: \"ann@a.test\", recipients: 2, by: User(7)"), "{deeds:?}");
     assert_eq!(deeds.len(), 1 + 1 + 4 + 1);
     assert_eq!(trial.told(), Vec::<String>::new(), "there is nothing to try");
 }
@@ -611,10 +612,10 @@ async fn what_is_bounced_is_what_the_dispatcher_says() {
     assert_eq!(trial.told(), ["bounce 4 Given up by the postmaster"], "side by side");
     let deeds = trial.deeds.lock().unwrap();
     assert!(
-        deeds[0].starts_with("Removed { action: Bounce, ") && deeds[0].contains("recipients: 1, uid: 7"),
+        deeds[0].starts_with("Removed { action: Bounce, ") && deeds[0].contains("recipients: 1, by: User(7)"),
         "{deeds:?}"
     );
-    assert_eq!(deeds[1], "Ended { action: Bounce, messages: 1, recipients: 1, is_unscreened: false, uid: 7 }");
+    assert_eq!(deeds[1], "Ended { action: Bounce, messages: 1, recipients: 1, is_unscreened: false, by: User(7) }");
     assert_eq!(deeds.len(), 2 + 4);
 }
 
@@ -642,7 +643,7 @@ async fn bounces_go_some_at_a_time_and_stop_where_reports_find_no_room() {
     let last = QueueId::from_u64(start + (32 << 12)).unwrap();
     trial.dispatcher.troubles.lock().unwrap().insert(last, BounceError::NotStored("full".to_owned()));
     let command = Command::from_fields(serde_json::from_str(r#"{"action":"bounce","all":true}"#).unwrap()).unwrap();
-    let Answer::List(mut pieces) = trial.commands.answer(command, 0, Arc::new(|_: &QueueChange<'_>| {})) else {
+    let Answer::List(mut pieces) = trial.commands.answer(command, Requester::User(0), Arc::new(|_: &QueueChange<'_>| {})) else {
         panic!()
     };
     let mut failed = None;
@@ -689,18 +690,18 @@ async fn commands_are_bounded_and_end_when_nobody_listens() {
         trial.add(hours, "<ann@a.test>", &["x@two.test"]);
     }
     let mut held = Vec::new();
-    while let Answer::List(pieces) = trial.commands.answer(list(), 7, Arc::clone(&tell)) {
+    while let Answer::List(pieces) = trial.commands.answer(list(), Requester::User(7), Arc::clone(&tell)) {
         held.push(pieces);
     }
     assert_eq!(held.len(), COMMANDS_MAX);
     drop(held);
     // That ends them; then there is room again.
-    let mut answer = trial.commands.answer(list(), 7, Arc::clone(&tell));
+    let mut answer = trial.commands.answer(list(), Requester::User(7), Arc::clone(&tell));
     let patience = TestDeadline::new("there is no room again");
     while let Answer::Refused { .. } = answer {
         patience.check();
         tokio::task::yield_now().await;
-        answer = trial.commands.answer(list(), 7, Arc::clone(&tell));
+        answer = trial.commands.answer(list(), Requester::User(7), Arc::clone(&tell));
     }
 }
 
@@ -838,7 +839,7 @@ async fn mail_in_quarantine_is_sent_as_copies() {
     let command = Command::from_fields(serde_json::from_str(r#"{"action":"release","quarantined":true}"#).unwrap());
     let deeds = Arc::clone(&trial.deeds);
     let tell: ChangeListener = Arc::new(move |deed| deeds.lock().unwrap().push(format!("{deed:?}")));
-    let Answer::List(mut pieces) = trial.commands.answer(command.unwrap(), 7, tell) else { panic!("no list") };
+    let Answer::List(mut pieces) = trial.commands.answer(command.unwrap(), Requester::User(7), tell) else { panic!("no list") };
     let Some(ListPart::Failed { error, .. }) = pieces.recv().await else { panic!("it does not fail") };
     let begins = "release: stopped after 0 messages; the others stay in quarantine: ";
     assert!(error.starts_with(begins) && error.ends_with("full"), "{error}");

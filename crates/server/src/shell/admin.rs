@@ -3,20 +3,24 @@
 //! The queue commands are in [`operator::queue`]. This file chooses what a peer may do and collects the numbers of
 //! `hosts` and `mailers`; `status` collects those of `status`.
 
+use super::explain::{ExplainedSender, read_address, route_json, trace_route};
 use super::server::{Server, lock};
+use super::status::FULLEST;
 use crate::config;
 use crate::listener_profile::ListenerProfile;
 use crate::session::{Connection, Opening, process_listen};
 use crate::stop::ConnectionCount;
 use crate::transport::Transport;
-use mail::Client;
-use observe::Event;
+use mail::{Address, Client, DomainName, ReversePath};
+use observe::{CommandBy, Event};
 use observe::counters::Counter;
-use operator::answers::{Host, HostsAnswer, MailersAnswer, to_fields};
-use operator::control::{self, Answer, ControlSocket, Gate, Handler, Peer, Reason, Request, Rights};
+use operator::answers::{ConfigAnswer, Host, HostsAnswer, MailersAnswer, to_fields};
+use operator::control::{self, Answer, ControlSocket, Gate, Handler, Reason, Request, Rights, RouteQuestion};
 use operator::queue;
+use operator::requester::Requester;
 use os::accounts::Accounts;
 use os::{blocking, clock};
+use serde_json::Value;
 use smtp::server::{Dialect, Session, Settings};
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,6 +28,8 @@ use tokio::net::UnixStream;
 
 /// The longest wait for the name of the user on standard input; his number stands for it then.
 const NAMING_TIME_MAX: Duration = Duration::from_secs(5);
+/// The longest wait for sources that the route of an address asks.
+const EXPLAIN_TIME_MAX: Duration = Duration::from_secs(20);
 /// Recipients that a next hop has taken.
 pub(super) const SENT: Counter = Counter::DeliveryRecipients(observe::counters::Outcome::Sent);
 
@@ -31,7 +37,7 @@ pub(super) const SENT: Counter = Counter::DeliveryRecipients(observe::counters::
 pub(super) struct AdminHandler(pub(super) Arc<Server>);
 
 impl Handler for AdminHandler {
-    async fn handle(&self, request: Request, peer: Peer, rights: Rights) -> Answer {
+    async fn handle(&self, request: Request, by: Requester, rights: Rights) -> Answer {
         let server = &self.0;
         match request {
             Request::Ping => Answer::done(),
@@ -51,8 +57,14 @@ impl Handler for AdminHandler {
             }
             Request::Mailers => server.answer_mailers(),
             Request::Statistics => server.answer_statistics().await,
-            Request::Smtp => server.process_session(&peer),
-            Request::Queue(command) => server.answer_queue(*command, peer.uid, rights),
+            Request::Errors => Answer::Done(to_fields(&server.context.recent_errors.answer())),
+            Request::Config => server.answer_config(),
+            Request::Explain(question) => server.answer_explain(&question).await,
+            Request::Smtp => match by {
+                Requester::User(uid) => server.process_session(uid),
+                Requester::Token(_) => Answer::refused(Reason::Request, "an SMTP session needs the control socket"),
+            },
+            Request::Queue(command) => server.answer_queue(*command, by, rights),
         }
     }
 }
@@ -76,11 +88,36 @@ impl Server {
     async fn answer_status(self: &Arc<Self>) -> Answer {
         let server = Arc::clone(self);
         // With many destinations it takes a while to find the fullest.
-        let status = tokio::task::spawn_blocking(move || server.status()).await;
+        let status = tokio::task::spawn_blocking(move || server.status(FULLEST)).await;
         status.map_or_else(
             |_| Answer::refused(Reason::Failed, "the answer broke off; the log says why"),
             |status| Answer::Done(to_fields(&status)),
         )
+    }
+
+    /// Returns the configuration in force, with defaults and the places where values were set.
+    fn answer_config(&self) -> Answer {
+        let live = self.context.live.load();
+        let Some(loaded) = &live.loaded else { return Answer::refused(Reason::Failed, "a sink has no configuration") };
+        Answer::Done(to_fields(&ConfigAnswer { values: config::commands::values(loaded) }))
+    }
+
+    /// Returns the route of a recipient by the maps in force.
+    async fn answer_explain(&self, question: &RouteQuestion) -> Answer {
+        let live = self.context.live.load_full();
+        let routing = self.context.routing.load_full();
+        let (sender, recipient) = match read_question(question, &live.config) {
+            Ok(read) => read,
+            Err(error) => return Answer::refused(Reason::Request, error),
+        };
+        let asked = trace_route(&live.config, &routing, &sender, &recipient);
+        let Ok(trace) = tokio::time::timeout(EXPLAIN_TIME_MAX, asked).await else {
+            return Answer::refused(Reason::Failed, "a directory or database does not answer; the log says which");
+        };
+        match route_json(&live.config, &recipient, &sender, &trace, &[]) {
+            Value::Object(fields) => Answer::Done(fields),
+            other => Answer::refused(Reason::Failed, format!("the route is no object: {other}")),
+        }
     }
 
     /// Returns the state of the next hops.
@@ -127,9 +164,12 @@ impl Server {
     }
 
     /// Looks at the queue or changes its mail, and logs the change.
-    fn answer_queue(&self, mut command: queue::Command, uid: u32, rights: Rights) -> Answer {
+    fn answer_queue(&self, mut command: queue::Command, by: Requester, rights: Rights) -> Answer {
         let Some(commands) = &self.queue else { return Answer::refused(Reason::Failed, "a sink has no queue") };
         if rights == Rights::Guest {
+            let Requester::User(uid) = by else {
+                return Answer::refused(Reason::Permission, "only a user of this machine is a guest");
+            };
             return match self.context.live.load().config.control.mailq {
                 config::Mailq::Operators => Answer::refused(Reason::Permission, "control.mailq lets you see nothing"),
                 config::Mailq::Everyone => commands.answer_guest(command, uid),
@@ -141,11 +181,11 @@ impl Server {
         }
         let context = Arc::clone(&self.context);
         let on_change = move |change: &queue::QueueChange<'_>| context.record(&queue_event(change));
-        commands.answer(command, uid, Arc::new(on_change))
+        commands.answer(command, by, Arc::new(on_change))
     }
 
     /// Returns a session for a process of this machine on the control socket.
-    fn process_session(self: &Arc<Self>, peer: &Peer) -> Answer {
+    fn process_session(self: &Arc<Self>, uid: u32) -> Answer {
         let inbound = Arc::clone(&self.inbound);
         let config = inbound.context.live.load().config.clone();
         let listen = process_listen();
@@ -159,7 +199,6 @@ impl Server {
             tls: None,
             handshake_time: Duration::ZERO,
         });
-        let uid = peer.uid;
         Answer::Takeover(Box::new(move |stream: UnixStream| {
             Box::pin(async move {
                 let open = ConnectionCount::new(&inbound.context.stop);
@@ -179,34 +218,45 @@ impl Server {
     }
 }
 
+/// Reads the addresses of a question.
+///
+/// # Errors
+/// Names the field that is no address.
+fn read_question(question: &RouteQuestion, config: &config::Config) -> Result<(ExplainedSender, Address), String> {
+    let hostname = DomainName::new(&config.hostname).map_err(|error| format!("hostname: {error}"))?;
+    let read = |name: &str, text: &str| read_address(text, &hostname).map_err(|error| format!("{name:?}: {error}"));
+    let address = match question.from.as_str() {
+        "<>" => ReversePath::Null,
+        "" => ReversePath::Address(read("from", "root")?),
+        text => ReversePath::Address(read("from", text)?),
+    };
+    let sender = ExplainedSender { address, client: question.client, name: None };
+    Ok((sender, read("to", &question.to)?))
+}
+
 /// Returns the log line of a command on the queue.
 fn queue_event<'a>(change: &queue::QueueChange<'a>) -> Event<'a> {
+    let number = |recipients| u64::try_from(recipients).unwrap_or(u64::MAX);
+    let event = |id, what, messages, recipients, by: &'a Requester, copy, to| {
+        let by = match by {
+            Requester::User(uid) => CommandBy::User(*uid),
+            Requester::Token(name) => CommandBy::Token(name),
+        };
+        Event::QueueCommand { id, what, messages, recipients, by, copy, to }
+    };
     match *change {
-        queue::QueueChange::Removed { action, id, recipients, uid, .. } => {
-            let recipients = u64::try_from(recipients).unwrap_or(u64::MAX);
-            Event::QueueCommand {
-                id: Some(id),
-                what: action.name(),
-                messages: 1,
-                recipients,
-                uid,
-                copy: None,
-                to: None,
-            }
+        queue::QueueChange::Removed { action, id, recipients, by, .. } => {
+            event(Some(id), action.name(), 1, number(recipients), by, None, None)
         }
-        queue::QueueChange::Resubmitted { action, id, copy, to, recipients, uid } => {
-            let recipients = u64::try_from(recipients).unwrap_or(u64::MAX);
-            let (id, copy) = (Some(id), Some(copy));
-            Event::QueueCommand { id, what: action.name(), messages: 1, recipients, uid, copy, to }
+        queue::QueueChange::Resubmitted { action, id, copy, to, recipients, by } => {
+            event(Some(id), action.name(), 1, number(recipients), by, Some(copy), to)
         }
-        queue::QueueChange::ContentShown { id, recipients, uid } => {
-            let recipients = u64::try_from(recipients).unwrap_or(u64::MAX);
-            let what = queue::Action::Content.name();
-            Event::QueueCommand { id: Some(id), what, messages: 1, recipients, uid, copy: None, to: None }
+        queue::QueueChange::ContentShown { id, recipients, by } => {
+            event(Some(id), queue::Action::Content.name(), 1, number(recipients), by, None, None)
         }
-        queue::QueueChange::Ended { action, messages, recipients, is_unscreened, uid } => {
+        queue::QueueChange::Ended { action, messages, recipients, is_unscreened, by } => {
             let what = if is_unscreened { "release_unscreened" } else { action.name() };
-            Event::QueueCommand { id: None, what, messages, recipients, uid, copy: None, to: None }
+            event(None, what, messages, recipients, by, None, None)
         }
     }
 }

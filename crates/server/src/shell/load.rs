@@ -52,16 +52,18 @@ pub(super) fn load_signing_keys(config: &Config) -> Result<Arc<SigningKeys>, Sta
     })
 }
 
-/// Warns of files of TLS and DKIM that root has read and this user, which the process has become, cannot read again.
+/// Warns of files of TLS, DKIM and HTTP that root has read and this user, which the process has become, cannot read again.
 pub(super) fn unreadable_files(config: &Config, user: &str) -> Vec<String> {
     let tls = &config.tls;
     let of = |key, files: &'_ [PathBuf]| files.iter().map(move |path| (key, path.clone())).collect::<Vec<_>>();
     let dkim: Vec<PathBuf> = config.dkim.keys.iter().map(|key| key.file.clone()).collect();
+    let tokens: Vec<PathBuf> = config.http.tokens.iter().map(|token| token.file.clone()).collect();
     let files = [
         of("tls.certificate", &tls.certificate),
         of("tls.key", &tls.key),
         of("tls.client_ca", &tls.client_ca),
         of("dkim.key.file", &dkim),
+        of("http.token.file", &tokens),
     ];
     let denied = |path: &PathBuf| File::open(path).is_err_and(|error| error.kind() == ErrorKind::PermissionDenied);
     let denied = files.into_iter().flatten().filter(|(_, path)| denied(path));

@@ -10,11 +10,13 @@
 //! - `notes` logs the notes that spool, resolver and certificates collect;
 //! - `reload` puts a changed configuration in force, whole or not at all;
 //! - `admin` answers the requests of the control socket, `status` collects the answer to `status`;
+//! - `http` binds the address of HTTP, reads its tokens, and answers its questions;
 //! - [`explain`] traces the route of one recipient without a running server.
 
 pub(crate) mod admin;
 pub mod explain;
 mod hold_ends;
+mod http;
 mod load;
 mod map_files;
 mod notes;

@@ -60,6 +60,8 @@ pub(crate) struct Server {
     pub(super) accepted: Mutex<control::Rate>,
     /// The latest end of the server, once it stops.
     pub(super) ends_at: OnceLock<Instant>,
+    /// Where HTTP is answered.
+    pub(super) http_address: OnceLock<SocketAddr>,
     /// How fast next hops take recipients.
     pub(super) sent: Mutex<control::Rate>,
     /// One reload at a time.
@@ -100,6 +102,7 @@ impl Server {
             deliveries: Mutex::default(),
             accepted: Mutex::default(),
             ends_at: OnceLock::new(),
+            http_address: OnceLock::new(),
             sent: Mutex::default(),
             reloading: AtomicBool::new(false),
         }

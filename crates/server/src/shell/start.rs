@@ -9,6 +9,7 @@
 //! `server.shutdown_grace`. Then the spool is closed, which writes staged results, and the process ends with status
 //! 0. No accepted message depends on any of this: it was durable before its 250.
 
+use super::http::{bind_http, load_http_access};
 use super::load::{
     joined_by, lines, load_signing_keys, load_tls, open_authenticator, threads, unreadable_files, with_places,
 };
@@ -44,11 +45,13 @@ use crate::tls::{Acceptor, Connector};
 use mail::{Node, QueueId, QueueIds};
 use observe::{Event, Severity};
 use operator::control::{self, ControlSocket};
+use operator::http::HttpAccess;
 use os::{accounts, descriptors, limits as files, machine, privileges, signals, systemd};
 use spool::disk::Disk as _;
 use spool::disk::real::RealDisk;
 use spool::{Recovery, Spool};
 use std::fmt;
+use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -64,6 +67,9 @@ pub struct Prepared {
     warnings: Vec<String>,
     bound: listener::Bound,
     control: Option<ControlSocket>,
+    /// Listens on `http.address`.
+    http: Option<TcpListener>,
+    http_access: Arc<HttpAccess>,
     /// The directory in which programs of this machine submit mail.
     pickup: Option<pickup::PickupDirectory>,
     manager: systemd::Manager,
@@ -77,7 +83,7 @@ pub struct Prepared {
     /// Messages are counted and forgotten.
     keeps_nothing: bool,
     /// Where values were set, for complaints; not in a sink.
-    loaded: Option<Box<Loaded>>,
+    loaded: Option<Arc<Loaded>>,
     /// Files and system calls that the process gave up besides root; none in a sink.
     hardening: Option<Hardening>,
 }
@@ -100,12 +106,15 @@ impl Prepared {
                 && ["maps.", "local."].iter().any(|table| one.key.starts_with(table))
         };
         prepared.warnings.extend(of_files.iter().filter(of_maps).map(config::Problem::line));
-        prepared.loaded = Some(Box::new(loaded.clone()));
+        prepared.loaded = Some(Arc::new(loaded.clone()));
         prepared.source = Some(source);
         let config = &prepared.config;
         prepared.authenticator = open_authenticator(config)?;
         prepared.tls = load_tls(config, &mut prepared.warnings)?;
         prepared.signing = load_signing_keys(config)?;
+        prepared.http_access =
+            load_http_access(config).map_err(|faults| StartError::Config(lines(&with_places(Some(loaded), faults))))?;
+        prepared.http = bind_http(config)?;
         let plan = privileges::plan(machine::is_root(), &config.server.user, &config.server.group, &read_accounts()?)?;
         prepared.warnings.extend(plan.warning());
         let account = match &plan {
@@ -175,6 +184,8 @@ impl Prepared {
             warnings,
             bound,
             control: None,
+            http: None,
+            http_access: Arc::default(),
             pickup: None,
             manager: handover.manager,
             authenticator: None,
@@ -232,7 +243,7 @@ impl Prepared {
             outbound.context.record(&Event::Hardening { severity: hardening.severity(), text: hardening.text() });
         }
 
-        let Self { bound, control, pickup, manager, tls, source, hardening, .. } = self;
+        let Self { bound, control, http, pickup, manager, tls, source, hardening, .. } = self;
         let (context, manager) = (Arc::clone(&inbound.context), Arc::new(manager));
         let limits = limits::Limits::new(limits::Settings::new(&context.live.load().config), context.began);
         let server = Arc::new(Server::new(inbound, outbound, limits, tls, source, hardening, Arc::clone(&manager)));
@@ -245,6 +256,11 @@ impl Prepared {
         }
         if let Some(socket) = control {
             server.answer_on(socket);
+        }
+        if let Some(listener) = http {
+            server
+                .answer_http(listener)
+                .map_err(|error| StartError::Unavailable(format!("http.address: the socket cannot be used: {error}")))?;
         }
         ready(&addresses);
         manager.ready(&format!("accepting mail on {}", joined(&addresses)));
@@ -273,6 +289,7 @@ impl Prepared {
             .map_err(|faults| StartError::Config(lines(&with_places(self.loaded.as_deref(), faults))))?;
         let live = ActiveConfig::new(config.clone(), self.authenticator.take());
         let live = live.with_reasons(reasons).with_screen(screen).with_signing(Arc::clone(&self.signing));
+        let live = live.with_http(Arc::clone(&self.http_access)).with_loaded(self.loaded.clone());
         let clock = opened.map(|_| Arc::clone(&server_clock));
         let context = Arc::new(Context::new(message_store, log, live, maps.routing, resolver, clock));
         let hosts = Arc::new(hosts);

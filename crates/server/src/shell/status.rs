@@ -22,11 +22,12 @@ use spool::Statistics;
 use std::sync::Arc;
 
 /// Destinations that `status` names.
-const FULLEST: usize = 5;
+pub(super) const FULLEST: usize = 5;
 
 impl Server {
-    /// Collects the state. Blocks while it looks at every destination.
-    pub(super) fn status(&self) -> StatusAnswer {
+    /// Collects the state, with so many of the fullest destinations. Blocks while it looks at every destination, if any
+    /// are wanted.
+    pub(super) fn status(&self, fullest: usize) -> StatusAnswer {
         let context = &self.context;
         let live = context.live.load_full();
         let refused_at_rcpt = |temporary| self.count(Counter::Rejected(Ruleset::Rcpt, temporary));
@@ -43,6 +44,7 @@ impl Server {
             config: self.source.as_ref().and_then(|source| Some(source.path.as_ref()?.display().to_string())),
             hardening: self.hardening.as_ref().map(|hardening| hardening.text().to_owned()),
             listen: self.open_listeners().iter().map(|one| one.address.to_string()).collect(),
+            http: self.http_address().map(|address| address.to_string()),
             connections: ConnectionCounts {
                 open: u64::try_from(context.stop.open()).unwrap_or(u64::MAX),
                 max: live.config.accept.connections_max.into(),
@@ -66,7 +68,7 @@ impl Server {
                 .dispatch
                 .as_ref()
                 .map(|dispatch| self.deliveries(dispatch, &live.config.delivery)),
-            queue: self.queue_status(&spool, live.queues_only()),
+            queue: self.queue_status(&spool, live.queues_only(), fullest),
             pickup: PickupStatus { files: self.waiting_files.files(), full: self.waiting_files.is_full() },
             expansions: context.expansions.counts(),
             log: self.log_status(),
@@ -164,7 +166,8 @@ impl Server {
         })
     }
 
-    fn queue_status(&self, spool: &Statistics, on_command: bool) -> QueueStatus {
+    fn queue_status(&self, spool: &Statistics, on_command: bool, fullest: usize) -> QueueStatus {
+        let commands = self.queue.as_ref().filter(|_| fullest > 0);
         QueueStatus {
             messages: spool.messages,
             recipients: spool.recipients,
@@ -172,7 +175,7 @@ impl Server {
             held: spool.held,
             destinations: spool.destinations,
             on_command,
-            fullest: self.queue.as_ref().map(|commands| commands.fullest_destinations(FULLEST)).unwrap_or_default(),
+            fullest: commands.map(|commands| commands.fullest_destinations(fullest)).unwrap_or_default(),
         }
     }
 

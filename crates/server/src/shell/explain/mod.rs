@@ -3,12 +3,15 @@
 //! The same maps, rules and look-ups as in the running server, from a configuration that need not be in force.
 
 pub mod aliases;
+mod answer;
+
+pub use answer::route_json;
 
 use crate::config::{Config, EffectiveRule, Loaded};
 use crate::dns::overrides;
 use crate::next_hop::smart_hosts;
 use crate::routing::{Admission, Routing, load};
-use mail::{Address, DomainName, ReversePath};
+use mail::{Address, DomainName, ForwardPath, ReversePath};
 use route::access::{Client, ClientName, Ruling};
 use route::destination::{Hosts, To};
 use route::resolve::{Delivery, Failed, Outcome, Request};
@@ -129,18 +132,13 @@ impl Explainer {
     /// Returns the route of a recipient. Waits for sources that have to be asked.
     #[must_use]
     pub fn route(&self, sender: &ExplainedSender, recipient: &Address) -> RouteTrace {
-        let mut sender = sender.clone();
-        // The one name that the server knows without the DNS: see `dns::reverse`.
-        if sender.client.is_some_and(|ip| ip.to_canonical().is_loopback()) && self.config.accept.reverse_dns {
-            sender.name.get_or_insert_with(|| "localhost".into());
-        }
-        let Some(admission) = self.routing.admission() else {
-            let refusal =
-                Refusal::new(451, mail::EnhancedCode::of(mail::Outcome::Transient, 3, 5), "there are no maps");
-            return RouteTrace { steps: Vec::new(), end: Disposition::Refuse(refusal) };
-        };
-        let decided = self.runtime.block_on(self.routing.decide(|ask| way(admission, ask, &sender, recipient)));
-        decided.unwrap_or_else(|why| RouteTrace { steps: Vec::new(), end: Disposition::Defer(why) })
+        self.runtime.block_on(trace_route(&self.config, &self.routing, sender, recipient))
+    }
+
+    /// Returns the configuration.
+    #[must_use]
+    pub const fn config(&self) -> &Config {
+        &self.config
     }
 
     /// Returns whether these are the smart hosts of the configuration.
@@ -152,29 +150,69 @@ impl Explainer {
     /// Finds the configuration of the hosts of a delivery; `None` if it stays on this machine.
     #[must_use]
     pub fn next_hop(&self, delivery: &Delivery) -> Option<NextHop> {
-        let to = &delivery.destination.to;
-        if !matches!(to, To::Domain(_) | To::Literal(_) | To::Hosts(_)) {
-            return None;
-        }
-        let name = delivery.via.clone().unwrap_or_else(|| to.to_string());
-        let overrides = &self.config.dns.overrides;
-        let domain = DomainName::new(&name).ok();
-        let index = domain.as_ref().and_then(|domain| overrides::index_of(overrides, domain.ascii()));
-        let (mut mx, mut given) = (Vec::new(), Vec::new());
-        if let Some(one) = index.and_then(|index| overrides.get(index)) {
-            mx.extend(one.mx.iter().flatten().map(ToString::to_string));
-            given = mx.clone();
-            given.extend(one.address.iter().map(|ip| format!("[{ip}]")));
-        }
-        let mut asked = name.clone();
-        if let Some(group) = &delivery.destination.group {
-            asked.push_str(&format!(" group={group}"));
-        }
-        let mx: Vec<&str> = mx.iter().map(String::as_str).filter(|host| !host.starts_with('[')).collect();
-        let rule = self.config.rule_for(asked.as_bytes(), &mx);
-        let from_1 = |index: usize| index + 1;
-        Some(NextHop { name, dns_override: index.map(from_1), given, destination: rule.index.map(from_1), rule })
+        next_hop(&self.config, delivery)
     }
+}
+
+/// Returns the route of a recipient by these maps. Waits for sources that have to be asked.
+///
+/// # Cancel safety
+/// Yes.
+pub(crate) async fn trace_route(
+    config: &Config,
+    routing: &Routing,
+    sender: &ExplainedSender,
+    recipient: &Address,
+) -> RouteTrace {
+    let mut sender = sender.clone();
+    // The one name that the server knows without the DNS: see `dns::reverse`.
+    if sender.client.is_some_and(|ip| ip.to_canonical().is_loopback()) && config.accept.reverse_dns {
+        sender.name.get_or_insert_with(|| "localhost".into());
+    }
+    let Some(admission) = routing.admission() else {
+        let refusal = Refusal::new(451, mail::EnhancedCode::of(mail::Outcome::Transient, 3, 5), "there are no maps");
+        return RouteTrace { steps: Vec::new(), end: Disposition::Refuse(refusal) };
+    };
+    let decided = routing.decide(|ask| way(admission, ask, &sender, recipient)).await;
+    decided.unwrap_or_else(|why| RouteTrace { steps: Vec::new(), end: Disposition::Defer(why) })
+}
+
+/// Reads an address of an operator. A name alone is one at our host name.
+///
+/// # Errors
+/// It is no address.
+pub fn read_address(text: &str, hostname: &DomainName) -> Result<Address, String> {
+    let text = text.trim_start_matches('<').trim_end_matches('>');
+    let whole = if text.contains('@') { text.to_owned() } else { format!("{text}@{hostname}") };
+    let read = ForwardPath::parse(format!("<{whole}>").as_bytes()).and_then(|path| path.into_address(hostname));
+    read.map_err(|error| error.to_string())
+}
+
+/// Finds the configuration of the hosts of a delivery; `None` if it stays on this machine.
+#[must_use]
+pub fn next_hop(config: &Config, delivery: &Delivery) -> Option<NextHop> {
+    let to = &delivery.destination.to;
+    if !matches!(to, To::Domain(_) | To::Literal(_) | To::Hosts(_)) {
+        return None;
+    }
+    let name = delivery.via.clone().unwrap_or_else(|| to.to_string());
+    let overrides = &config.dns.overrides;
+    let domain = DomainName::new(&name).ok();
+    let index = domain.as_ref().and_then(|domain| overrides::index_of(overrides, domain.ascii()));
+    let (mut mx, mut given) = (Vec::new(), Vec::new());
+    if let Some(one) = index.and_then(|index| overrides.get(index)) {
+        mx.extend(one.mx.iter().flatten().map(ToString::to_string));
+        given = mx.clone();
+        given.extend(one.address.iter().map(|ip| format!("[{ip}]")));
+    }
+    let mut asked = name.clone();
+    if let Some(group) = &delivery.destination.group {
+        asked.push_str(&format!(" group={group}"));
+    }
+    let mx: Vec<&str> = mx.iter().map(String::as_str).filter(|host| !host.starts_with('[')).collect();
+    let rule = config.rule_for(asked.as_bytes(), &mx);
+    let from_1 = |index: usize| index + 1;
+    Some(NextHop { name, dns_override: index.map(from_1), given, destination: rule.index.map(from_1), rule })
 }
 
 fn way(

@@ -4,6 +4,7 @@
 //! passwords and certificates, binds new addresses and opens the log file. Only then it replaces the values, and no
 //! step of that can fail. Open connections keep the profile of the listener that accepted them.
 
+use super::http::reload_http_access;
 use super::load::{lines, load_tls, open_authenticator, threads, with_places};
 use super::server::{Server, lock, register};
 use super::source::ConfigSource;
@@ -23,6 +24,7 @@ use crate::tls::{Acceptor, TlsProblem};
 use observe::Event;
 use observe::reason::Rules;
 use operator::control::{self, Answer, Reason};
+use operator::http::HttpAccess;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -100,6 +102,8 @@ impl Server {
         let maps = routing::load::load(&config, &lookups, Some(&self.context.routing.load_full()));
         let maps = maps.map_err(|faults| Refused::because(lines(&with_places(Some(&loaded), faults))))?;
         let (signing, notes) = reload_signing_keys(&old, &config)?;
+        let (http, notes_of_http) = reload_http_access(&old, &config)
+            .map_err(|faults| Refused::because(lines(&with_places(Some(&loaded), faults))))?;
         let added = self.bind_added(&config)?;
         // The last step that can fail, since it takes effect by itself: open connections too get the new certificate
         // at their handshake, and tickets stay valid.
@@ -111,7 +115,7 @@ impl Server {
             }
             None => load_tls(&config, &mut of_tls).map_err(|error| Refused::because(error.to_string()))?,
         };
-        of_tls.extend(notes);
+        of_tls.extend(notes.into_iter().chain(notes_of_http));
         Ok(PreparedReload {
             differences,
             warnings: loaded.warnings.iter().map(config::Problem::line).collect(),
@@ -127,6 +131,8 @@ impl Server {
             tls,
             of_tls,
             signing,
+            http,
+            loaded: Arc::new(loaded),
         })
     }
 
@@ -156,7 +162,7 @@ impl Server {
             self.open(address, ListenerProfile::new(&config, &listen, authenticator.as_deref(), tls.as_ref()), sockets);
         }
         let live = ActiveConfig::new(config, authenticator).with_reasons(reasons).with_screen(screen);
-        let live = live.with_signing(signing);
+        let live = live.with_signing(signing).with_http(prepared.http).with_loaded(Some(prepared.loaded));
         self.context.live.store(Arc::new(live));
         self.outbound.hosts.set_limits(&self.context.live.load().config);
         self.reconfigure_dispatch(&renewal);
@@ -244,6 +250,8 @@ struct PreparedReload {
     /// Notes on certificates and keys.
     of_tls: Vec<String>,
     signing: Arc<SigningKeys>,
+    http: Arc<HttpAccess>,
+    loaded: Arc<config::Loaded>,
 }
 
 /// The changes of a successful reload.

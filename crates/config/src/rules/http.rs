@@ -1,0 +1,78 @@
+//! Rules about `[http]`: its address, who may come without a token, and names that stand there twice.
+
+use super::super::HttpRole;
+use super::Rules;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+impl Rules<'_> {
+    pub(super) fn http(&mut self) {
+        let http = &self.config().http;
+        self.http_tokens();
+        if http.address.is_empty() {
+            return;
+        }
+        let Ok(address) = http.address.parse::<SocketAddr>() else {
+            self.error(
+                &[("http.address", 0)],
+                format!("http.address: \"{}\" is no address and port", http.address),
+                "write \"127.0.0.1:8025\" or \"[::1]:8025\"",
+            );
+            return;
+        };
+        let clash = self.config().listen.iter().any(|listen| address.port() != 0 && listen.address == address);
+        if clash {
+            self.error(
+                &[("http.address", 0), ("listen.address", 0)],
+                format!("http.address: a listener for mail has {address} too"),
+                "take another port, such as 8025",
+            );
+        }
+        if !http.tokens.is_empty() {
+            return;
+        }
+        let make_token = "add [[http.token]] with name, file and role, or let it listen on 127.0.0.1";
+        if !address.ip().is_loopback() && http.without_token != HttpRole::None {
+            self.error(
+                &[("http.address", 0)],
+                format!("http.address: other machines reach {address}, and there is no [[http.token]]"),
+                make_token,
+            );
+        }
+        if !http.names.is_empty() && http.without_token != HttpRole::None {
+            self.error(
+                &[("http.names", 0)],
+                "http.names: clients of a proxy would need no token".to_owned(),
+                "add [[http.token]] with name, file and role, or set http.without_token = \"none\"",
+            );
+        }
+        if http.without_token == HttpRole::Operate {
+            self.warn(
+                &[("http.without_token", 0)],
+                "http.without_token: every user of this machine can change the queue".to_owned(),
+                "on a machine with other users add [[http.token]]",
+            );
+        }
+    }
+
+    fn http_tokens(&mut self) {
+        let mut seen = BTreeMap::new();
+        for (index, token) in self.config().http.tokens.iter().enumerate() {
+            if let Some(first) = seen.insert(token.name.as_str(), index) {
+                let line = self.loaded.places.of("http.token.name", first).map_or(0, |place| place.line);
+                self.error(
+                    &[("http.token.name", index)],
+                    format!("a second http.token with name \"{}\"; the first is in line {line}", token.name),
+                    "give it another name",
+                );
+            }
+            if token.role == HttpRole::None {
+                self.error(
+                    &[("http.token.role", index)],
+                    format!("http.token.role: token \"{}\" would give no rights", token.name),
+                    "write \"view\" or \"operate\", or remove the table",
+                );
+            }
+        }
+    }
+}

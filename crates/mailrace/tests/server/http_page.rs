@@ -1,0 +1,185 @@
+//! The page in headless Chromium, driven by ChromeDriver over its HTTP interface (WebDriver).
+
+use super::http::{http_address, send};
+use serde_json::{Value, json};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use testkit::harness::{SOON, Setup, needs, poll};
+
+const VIEWS: [&str; 7] =
+    ["race", "destinations", "messages", "stragglers", "quarantine", "explain", "configuration"];
+
+/// ChromeDriver with one browser. Both end when this is dropped.
+struct Browser {
+    driver: Child,
+    address: SocketAddr,
+    session: String,
+    _profile: tempfile::TempDir,
+}
+
+impl Browser {
+    /// Starts a browser; `None` where it is not installed.
+    fn start() -> Option<Self> {
+        let (driver, chromium) = (needs::program("chromedriver")?, needs::program("chromium")?);
+        let mut driver = Command::new(driver).arg("--port=0").stdout(Stdio::piped()).spawn().expect("it starts");
+        let stdout = BufReader::new(driver.stdout.take().expect("piped"));
+        let port = stdout.lines().map_while(Result::ok).find_map(|line| {
+            line.split("on port ").nth(1)?.trim_end_matches('.').parse::<u16>().ok().filter(|port| *port > 0)
+        });
+        let address = SocketAddr::from(([127, 0, 0, 1], port.expect("a port")));
+        let profile = tempfile::tempdir().expect("a directory");
+        let mut browser = Self { driver, address, session: String::new(), _profile: profile };
+        browser.open_session(&chromium);
+        Some(browser)
+    }
+
+    fn open_session(&mut self, chromium: &Path) {
+        let profile = format!("--user-data-dir={}", self._profile.path().display());
+        let arguments = json!([
+            "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+            "--disable-background-networking", "--disable-component-update", "--disable-sync", profile,
+        ]);
+        let options = json!({ "binary": chromium, "args": arguments });
+        let wanted = json!({ "goog:loggingPrefs": { "browser": "ALL" }, "goog:chromeOptions": options });
+        let opened = self.ask("POST", "/session", &json!({ "capabilities": { "alwaysMatch": wanted } }));
+        self.session = opened["sessionId"].as_str().expect("a session").to_owned();
+    }
+
+    /// Sends a command of WebDriver and returns its value.
+    #[track_caller]
+    fn ask(&self, method: &str, path: &str, body: &Value) -> Value {
+        let path = if path == "/session" { path.to_owned() } else { format!("/session/{}{path}", self.session) };
+        let body = if method == "GET" { String::new() } else { body.to_string() };
+        let mut stream = TcpStream::connect(self.address).expect("connected");
+        stream.set_read_timeout(Some(SOON)).expect("a limit");
+        let head = format!("{method} {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n", self.address);
+        let head = format!("{head}Content-Type: application/json\r\nContent-Length: {}\r\n\r\n", body.len());
+        stream.write_all(format!("{head}{body}").as_bytes()).expect("sent");
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).expect("read");
+        let answer = String::from_utf8_lossy(&answer);
+        let (_, text) = answer.split_once("\r\n\r\n").expect("a body");
+        let mut value: Value = serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {answer}"));
+        assert!(value["value"].get("error").is_none(), "{path}: {value}");
+        value["value"].take()
+    }
+
+    fn cdp(&self, command: &str, parameters: &Value) {
+        self.ask("POST", "/goog/cdp/execute", &json!({ "cmd": command, "params": parameters }));
+    }
+
+    fn appear(&self, width: u32, scheme: &str) {
+        let metrics = json!({ "width": width, "height": 844, "deviceScaleFactor": 1, "mobile": false });
+        self.cdp("Emulation.setDeviceMetricsOverride", &metrics);
+        let features = json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme }] });
+        self.cdp("Emulation.setEmulatedMedia", &features);
+    }
+
+    fn open(&self, url: &str) {
+        // Another hash of the same page would not load it again.
+        self.ask("POST", "/url", &json!({ "url": "about:blank" }));
+        self.ask("POST", "/url", &json!({ "url": url }));
+    }
+
+    /// Runs a function body and returns its result.
+    #[track_caller]
+    fn run(&self, script: &str) -> Value {
+        self.ask("POST", "/execute/sync", &json!({ "script": script, "args": [] }))
+    }
+
+    /// Waits until a function body returns true.
+    #[track_caller]
+    fn wait(&self, script: &str) {
+        poll(script, || (self.run(script) == json!(true)).then_some(()));
+    }
+
+    /// Errors and warnings of the console since the last call.
+    fn complaints(&self) -> Vec<Value> {
+        let lines = self.ask("POST", "/se/log", &json!({ "type": "browser" }));
+        let is_bad = |line: &&Value| line["level"] == "SEVERE" || line["level"] == "WARNING";
+        lines.as_array().expect("a list").iter().filter(is_bad).cloned().collect()
+    }
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        // It ends its browser.
+        if !self.session.is_empty() && !std::thread::panicking() {
+            self.ask("DELETE", "", &json!({}));
+        }
+        drop(self.driver.kill());
+        drop(self.driver.wait());
+    }
+}
+
+fn setup() -> Setup {
+    Setup::new().set("http.address", "\"127.0.0.1:0\"").set("http.without_token", "\"operate\"")
+}
+
+#[test]
+fn every_view_opens_wide_and_narrow_light_and_dark() {
+    let Some(browser) = Browser::start() else { return };
+    let server = setup().start();
+    let base = format!("http://{}/", http_address(&server));
+    send(&server, "ann@client.test", &["bob@example.com", "carol@example.net"]);
+    for (width, scheme) in [(1280, "light"), (1280, "dark"), (390, "light"), (390, "dark")] {
+        browser.appear(width, scheme);
+        for view in VIEWS {
+            browser.open(&format!("{base}#{view}"));
+            browser.wait("return document.querySelector('main h1') !== null");
+            browser.wait("return document.getElementById('state').textContent === 'live'");
+            // Tables are there, and nothing is wider than the window.
+            let is_loaded = match view {
+                "race" => "return document.querySelectorAll('main canvas').length === 2",
+                "explain" => "return document.querySelectorAll('main input').length === 3",
+                _ => "return document.querySelector('main table, main .empty') !== null",
+            };
+            browser.wait(is_loaded);
+            let over = browser.run("return document.documentElement.scrollWidth - innerWidth");
+            assert!(over.as_i64().is_some_and(|over| over <= 0), "{view} at {width}: {over} too wide");
+            let error = browser.run("const e = document.querySelector('main .error'); return e && e.textContent");
+            assert_eq!(error, Value::Null, "{view}");
+            assert_eq!(browser.complaints(), Vec::<Value>::new(), "{view} at {width}, {scheme}");
+        }
+    }
+    // Negative control: an error of a script is a complaint.
+    browser.run("setTimeout(() => { throw new Error('deliberate') })");
+    poll("the console has no error", || (!browser.complaints().is_empty()).then_some(()));
+}
+
+#[test]
+fn mail_is_found_held_and_explained_and_hostile_text_stays_text() {
+    let Some(browser) = Browser::start() else { return };
+    let server = setup().start();
+    let base = format!("http://{}/", http_address(&server));
+    let hostile = "\"<img/src=x/onerror=window.hacked=1>\"@evil.test";
+    send(&server, hostile, &["\"<script>window.hacked=1</script>\"@example.com"]);
+    send(&server, "ann@client.test", &["carol@example.net"]);
+    browser.appear(1280, "light");
+    browser.open(&format!("{base}#messages"));
+    browser.wait("return document.querySelectorAll('main tbody tr').length === 2");
+    let text = browser.run("return document.querySelector('main tbody').textContent");
+    assert!(text.as_str().is_some_and(|text| text.contains("<img/src=x") && text.contains("<script>")), "{text}");
+    // The header section has a subject of the same kind.
+    browser.run("document.querySelector('main td button').click()");
+    browser.wait("return document.getElementById('dialog').open");
+    browser.run("[...document.querySelectorAll('dialog button')].find((b) => b.textContent === 'Header section').click()");
+    browser.wait("return document.querySelector('dialog pre')?.textContent.includes('<script>alert(1)</script>') === true");
+    browser.run("document.getElementById('dialog').close()");
+    assert_eq!(browser.run("return window.hacked === undefined && document.images.length === 1"), json!(true));
+    // Hold the mail to one domain: the number is asked for, then it is held.
+    let search = "const s = document.querySelector('main input[type=search]'); s.value = 'to:@example.net'; s.form.requestSubmit()";
+    browser.run(search);
+    browser.wait("return document.querySelectorAll('main tbody tr').length === 1");
+    browser.run("[...document.querySelectorAll('.selection button')].find((b) => b.textContent === 'Hold').click()");
+    browser.wait("return document.getElementById('dialog').open && document.querySelector('dialog strong').textContent === '1 message with 1 recipient'");
+    browser.run("document.getElementById('field-reason').value = 'a look'; document.querySelector('dialog form').requestSubmit()");
+    browser.wait("return !document.getElementById('dialog').open");
+    assert_eq!(server.whole_status()["queue"]["held"], 1);
+    browser.wait("return document.querySelector('main tbody').textContent.includes('http: a look')");
+    browser.open(&format!("{base}#explain?to=carol%40example.net"));
+    browser.wait("return document.querySelector('main tbody')?.textContent.includes('example.net') === true");
+    assert_eq!(browser.complaints(), Vec::<Value>::new());
+}
