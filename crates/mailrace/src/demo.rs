@@ -55,7 +55,7 @@ pub(crate) struct DemoArguments {
     /// Connections at a time
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     sessions: u32,
-    /// Where the relay has its page; without one if another program listens there
+    /// Where the relay has its page; port 0 takes a free one; none if another program listens there
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:8025")]
     http: SocketAddr,
     /// End after the count instead of staying up
@@ -108,8 +108,7 @@ impl DemoArguments {
 /// Runs the demonstration.
 pub(crate) fn run(arguments: &DemoArguments) -> Result<Exit, Failure> {
     is_free(arguments.listen)?;
-    let page = Some(arguments.http).filter(|page| page.ip().is_loopback() && TcpListener::bind(page).is_ok());
-    let arguments = &DemoArguments { page, ..arguments.clone() };
+    let arguments = &DemoArguments { page: free_page(arguments.http), ..arguments.clone() };
     let disk = RealDisk::new();
     let space = make_place(&arguments.spool(), ROOM, &disk)?;
     let ledger = arguments.dir.join(format!("ledger-{}", std::process::id()));
@@ -140,6 +139,13 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<Exit, Failure> {
     // Its thread ends here: the relay to come has this process to itself.
     drop(receiver);
     stay_up(arguments, &report)
+}
+
+/// Returns the address of the page, with the port that the system chose if 0 was asked for; `None` if it is taken, or
+/// other machines would reach it.
+fn free_page(wanted: SocketAddr) -> Option<SocketAddr> {
+    let listener = wanted.ip().is_loopback().then(|| TcpListener::bind(wanted).ok()).flatten()?;
+    listener.local_addr().ok()
 }
 
 /// Fails early, with the words of the server, if something else listens there.

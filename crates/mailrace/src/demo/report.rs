@@ -147,9 +147,9 @@ impl StoryReport {
         let control = control.display();
         let (log, hop, process) = (self.arguments.log(), sink.address(), sink.process());
         let log = log.display();
-        let page = self.arguments.page.map(|page| format!(" Its page:\n\n  http://{page}/\n\n")).unwrap_or_default();
+        let page = self.arguments.page.map(|page| format!("Its page is http://{page}/\n\n")).unwrap_or_default();
         format!(
-            "\n3. A relay to a new sink stays up on {address}.{page} In another terminal:\n\n\
+            "\n3. A relay to a new sink stays up on {address}.\n\n{page}In another terminal:\n\n\
              \x20 tail -f {log}\n\
              \x20 swaks --server {address} --to you@example.org\n\
              \x20 {program} status --control {control}\n\

@@ -3,7 +3,7 @@
 
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
-use std::io::{BufRead as _, BufReader, Read as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
@@ -16,7 +16,8 @@ const TRIES: u32 = 6;
 #[track_caller]
 fn demo(dir: &Path, listen: &str, exit: i32) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_mailrace"));
-    command.args(["demo", "--exit", "--messages", "900", "--sessions", "5", "--listen", listen, "--dir"]).arg(dir);
+    command.args(["demo", "--exit", "--messages", "900", "--sessions", "5", "--listen", listen]);
+    command.args(["--http", "127.0.0.1:0", "--dir"]).arg(dir);
     let Output { status, stdout, stderr } = command.output().expect("the program runs");
     let (stdout, stderr) = (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
     assert_eq!(status.code(), Some(exit), "{stdout}\n{stderr}");
@@ -73,7 +74,8 @@ impl Running {
     /// Starts one and waits until it has said what to try.
     fn start(test: &str) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_mailrace"));
-        command.args(["demo", "--messages", "20", "--sessions", "2", "--listen", "127.0.0.1:0", "--dir"]);
+        command.args(["demo", "--messages", "20", "--sessions", "2", "--listen", "127.0.0.1:0"]);
+        command.args(["--http", "127.0.0.1:0", "--dir"]);
         let mut child = command.arg(place(test)).stdout(Stdio::piped()).spawn().expect("the program runs");
         let mut out = BufReader::new(child.stdout.take().expect("piped"));
         let mut invitation = String::new();
@@ -133,6 +135,11 @@ impl Drop for Running {
 fn what_it_invites_to_try_works() {
     let mut demo = Running::start("demo-try");
     assert!(demo.try_line(" status ").contains("deliveries   0 sent"));
+    let mut page = TcpStream::connect(demo.word("Its page is http://").trim_end_matches('/')).expect("connected");
+    page.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").expect("sent");
+    let mut answer = String::new();
+    page.read_to_string(&mut answer).expect("read");
+    assert!(answer.starts_with("HTTP/1.1 200 ") && answer.contains("<title>mailrace</title>"), "{answer}");
     demo.send();
     demo.queue_says("the queue is empty");
     let sink = demo.word("sink --listen ").to_owned();

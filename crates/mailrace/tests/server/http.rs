@@ -129,6 +129,31 @@ fn health_and_metrics() {
     }
 }
 
+/// Alerts and dashboard name only what the server has.
+#[test]
+fn the_packaged_rules_and_dashboard_fit_the_metrics() {
+    let server = setup().start();
+    let (_, _, metrics) = get(http_address(&server), "/metrics");
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging");
+    let rules = folder.join("prometheus/mailrace.rules.yml");
+    let mut found = 0;
+    for file in [&rules, &folder.join("grafana/mailrace.json")] {
+        let text = std::fs::read_to_string(file).expect("read");
+        let is_name = |letter: char| letter.is_ascii_lowercase() || letter == '_';
+        for part in text.split(|letter: char| !is_name(letter)).filter(|part| part.starts_with("mailrace_")) {
+            // Families of filters are there with a filter.
+            let is_there = metrics.contains(&format!("\n{part} ")) || metrics.contains(&format!("\n{part}{{"));
+            assert!(is_there || part.starts_with("mailrace_filter_"), "{}: {part}", file.display());
+            found += 1;
+        }
+    }
+    assert!(found > 20, "{found}");
+    if let Some(promtool) = needs::program("promtool") {
+        let output = std::process::Command::new(promtool).args(["check", "rules"]).arg(rules).output().expect("it runs");
+        assert!(output.status.success(), "{}", text(&output));
+    }
+}
+
 #[test]
 fn a_server_that_stops_is_not_ready() {
     let server = setup().start();

@@ -135,7 +135,7 @@ function figuresOf(history, last, series, best) {
 
 /** The best windows of the server's statistics, by recipients that were delivered. */
 function bestOf(statistics) {
-  const at = statistics.columns.indexOf("sent_recipients");
+  const at = statistics.columns.indexOf("sent");
   const most = (lines) => Math.max(0, ...lines.windows.map((window) => window[at] || 0));
   return at < 0 ? null : { second: most(statistics.seconds), minute: most(statistics.minutes), hour: most(statistics.hours) };
 }
