@@ -5,7 +5,7 @@
 //! for the API.
 
 use super::counts::{HttpCounts, HttpLimit};
-use crate::answers::{FilterStatus, SpoolStatus, StatusAnswer};
+use crate::answers::{FilterStatus, ScreenQueueStatus, SpoolStatus, StatusAnswer};
 use observe::counters::{self, Counter};
 use std::fmt::{self, Write as _};
 
@@ -23,6 +23,9 @@ pub(super) fn exposition(status: &StatusAnswer, value: impl Fn(Counter) -> u64, 
     mail(&mut families, status);
     spool(&mut families, &status.spool);
     filters(&mut families, &status.filters);
+    if let Some(queue) = &status.screen_queue {
+        screen_queue(&mut families, queue);
+    }
     web(&mut families, http);
     families.out
 }
@@ -136,6 +139,15 @@ fn filters(to: &mut Families, filters: &[FilterStatus]) {
     for (kind, name, help, number) in families {
         to.family(kind, name, help, filters.iter().map(|one| (label("filter", &one.name), number(one))));
     }
+}
+
+fn screen_queue(to: &mut Families, queue: &ScreenQueueStatus) {
+    to.gauge("screen_queue_messages", "Messages that wait for filters after their 250.", queue.messages);
+    to.gauge("screen_queue_messages_max", "The most messages that wait for filters.", queue.messages_max);
+    to.gauge("screen_queue_bytes", "Octets of messages that wait for filters.", queue.bytes);
+    to.gauge("screen_queue_bytes_max", "The most octets of messages that wait for filters.", queue.bytes_max);
+    let failing = queue.filters.iter().map(|one| (label("filters", &one.filters), u64::from(one.failing.is_some())));
+    to.family("gauge", "screen_queue_failing", "1 while the filters of a list do not answer.", failing);
 }
 
 fn web(to: &mut Families, http: &HttpCounts) {

@@ -129,6 +129,7 @@ const REASON: Field = text("reason", "Why, in one line of printable ASCII.");
 const FOR: Field = number("for", "Hold for so many seconds.");
 const NEW_DESTINATION: Field = text("new_destination", "Where to, as queue list names destinations.");
 
+const UNSCREENED: Field = flag("unscreened", "Also mail that its filters have not judged.");
 const FORWARD_TO: Field = text("forward_to", "The address that gets a copy.");
 const TO: Field = text("to", "The recipient.");
 const FROM: Field = text("from", "The sender; <> for a report.");
@@ -137,6 +138,7 @@ const CLIENT: Field = text("client", "The address of the client; without it mail
 const SELECT: &[Field] = &[EXPRESSION, DESTINATION, STATE, QUARANTINED];
 const LIST: &[Field] = &[EXPRESSION, DESTINATION, STATE, LIMIT, AFTER, RECIPIENTS];
 const CHANGE: &[Field] = &[IDS, EXPRESSION, DESTINATION, STATE, QUARANTINED, ALL, DRY_RUN];
+const RELEASE: &[Field] = &[IDS, EXPRESSION, DESTINATION, STATE, QUARANTINED, ALL, DRY_RUN, UNSCREENED];
 const HOLD: &[Field] = &[IDS, EXPRESSION, DESTINATION, STATE, QUARANTINED, ALL, DRY_RUN, REASON, FOR];
 const BOUNCE: &[Field] = &[IDS, EXPRESSION, DESTINATION, STATE, QUARANTINED, ALL, DRY_RUN, REASON];
 const FORWARD: &[Field] = &[IDS, EXPRESSION, DESTINATION, STATE, QUARANTINED, ALL, DRY_RUN, FORWARD_TO];
@@ -171,7 +173,7 @@ pub(super) static ROUTES: &[Route] = &[
     get("/api/v1/quarantine", "Messages in quarantine, the oldest first, by pages.", LIST, Call::Quarantine),
     post("/api/v1/queue/retry", "Tries waiting mail now.", CHANGE, Call::Change(Action::Retry)),
     post("/api/v1/queue/hold", "Keeps mail until it is released.", HOLD, Call::Change(Action::Hold)),
-    post("/api/v1/queue/release", "Lets held mail wait for delivery again.", CHANGE, Call::Change(Action::Release)),
+    post("/api/v1/queue/release", "Lets held mail wait for delivery again.", RELEASE, Call::Change(Action::Release)),
     post("/api/v1/queue/delete", "Removes mail without a report to its sender.", CHANGE, Call::Change(Action::Delete)),
     post("/api/v1/queue/bounce", "Fails mail with a report to its sender.", BOUNCE, Call::Change(Action::Bounce)),
     post(
