@@ -5,7 +5,8 @@
 //! [`increments`] of every event, whether its line is written or not. No time, no gauges here.
 
 use crate::{
-    CheckMethod, CheckResult, DelayClass, Event, Limit, Reason, ReportKind, Ruleset, ScreenVerdict, Severity, SignatureKind, Stat,
+    CheckMethod, CheckResult, DelayClass, Event, Limit, Reason, ReportKind, Ruleset, ScreenVerdict, Severity,
+    SignatureKind, Stat,
 };
 use std::fmt::{self, Write as _};
 use std::time::Duration;
@@ -640,7 +641,8 @@ mod tests {
             _ => 0,
         };
         exposition("", value, &mut text);
-        for line in ["_bucket{le=\"1\"} 0", "_bucket{le=\"2.5\"} 2", "_bucket{le=\"60\"} 3", "_sum 61.250", "_count 3"] {
+        for line in ["_bucket{le=\"1\"} 0", "_bucket{le=\"2.5\"} 2", "_bucket{le=\"60\"} 3", "_sum 61.250", "_count 3"]
+        {
             assert!(text.contains(&format!("\ndelivery_delay_seconds{line}\n")), "{line}: {text}");
         }
         assert!(text.contains("\ndelivery_time_seconds_total 0.007\n"), "{text}");

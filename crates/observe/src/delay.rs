@@ -69,7 +69,10 @@ mod tests {
     #[test]
     fn a_delay_is_in_the_first_class_that_has_room_for_it() {
         let bound = |milliseconds| DelayClass::of(Duration::from_millis(milliseconds)).bound();
-        assert_eq!([bound(0), bound(50), bound(51), bound(1_000), bound(86_400_001)], ["0.05", "0.05", "0.1", "1", "+Inf"]);
+        assert_eq!(
+            [bound(0), bound(50), bound(51), bound(1_000), bound(86_400_001)],
+            ["0.05", "0.05", "0.1", "1", "+Inf"]
+        );
         assert_eq!(DelayClass::of(Duration::MAX).bound(), "+Inf");
     }
 
@@ -80,6 +83,9 @@ mod tests {
             let seconds: f64 = text.parse().unwrap();
             assert_eq!(Duration::from_millis(milliseconds), Duration::from_secs_f64(seconds));
         }
-        assert_eq!(DelayClass::all().map(DelayClass::index).collect::<Vec<_>>(), (0..DelayClass::COUNT).collect::<Vec<_>>());
+        assert_eq!(
+            DelayClass::all().map(DelayClass::index).collect::<Vec<_>>(),
+            (0..DelayClass::COUNT).collect::<Vec<_>>()
+        );
     }
 }

@@ -30,8 +30,8 @@ mod signature;
 pub mod stats;
 
 pub use class::{Class, Severity, Stop};
-pub use delivery::{NextHop, ReportKind, Stat};
 pub use delay::DelayClass;
+pub use delivery::{NextHop, ReportKind, Stat};
 pub use event::{CommandBy, Controller, Event};
 pub use limit::Limit;
 pub use reason::Reason;

@@ -92,7 +92,10 @@ mod tests {
         let found = errors.answer().errors;
         assert_eq!(found.len(), ERRORS_MAX);
         let first = &found[0];
-        assert_eq!((first.result.as_str(), first.text.as_str(), first.host.as_str()), ("failed", "550 no", "mx.test [192.0.2.1]"));
+        assert_eq!(
+            (first.result.as_str(), first.text.as_str(), first.host.as_str()),
+            ("failed", "550 no", "mx.test [192.0.2.1]")
+        );
         assert!(found[1].text.starts_with("451 14 ") && found[1].text.len() == TEXT_MAX && found[1].recipients == 2);
     }
 }

@@ -104,7 +104,8 @@ fn health_and_metrics() {
     assert_eq!(get(address, "/healthz/live").0, 200);
     let (status, head, body) = get(address, "/healthz/ready");
     assert_eq!((status, body.as_str()), (200, "ready\n"));
-    for field in ["cache-control: no-store", "x-content-type-options: nosniff", "content-security-policy: default-src 'none'"]
+    for field in
+        ["cache-control: no-store", "x-content-type-options: nosniff", "content-security-policy: default-src 'none'"]
     {
         assert!(head.contains(field), "{field}: {head}");
     }
@@ -114,7 +115,8 @@ fn health_and_metrics() {
     send(&server, "ann@client.test", &["bob@example.com"]);
     let (status, head, metrics) = get(address, "/metrics");
     assert!(status == 200 && head.contains("text/plain; version=0.0.4"), "{head}");
-    for line in ["smtpd_messages_total 1", "queue_recipients{state=\"waiting\"} 1", "spool_pressure{state=\"none\"} 1"] {
+    for line in ["smtpd_messages_total 1", "queue_recipients{state=\"waiting\"} 1", "spool_pressure{state=\"none\"} 1"]
+    {
         assert!(metrics.contains(&format!("\nmailrace_{line}\n")), "{line}: {metrics}");
     }
     let (status, _, nothing) = exchange(address, &request("HEAD", "/metrics", "", ""));
@@ -149,7 +151,8 @@ fn the_packaged_rules_and_dashboard_fit_the_metrics() {
     }
     assert!(found > 20, "{found}");
     if let Some(promtool) = needs::program("promtool") {
-        let output = std::process::Command::new(promtool).args(["check", "rules"]).arg(rules).output().expect("it runs");
+        let output =
+            std::process::Command::new(promtool).args(["check", "rules"]).arg(rules).output().expect("it runs");
         assert!(output.status.success(), "{}", text(&output));
     }
 }
@@ -223,10 +226,12 @@ fn an_operator_changes_the_queue_and_the_log_names_the_token() {
     let address = http_address(&server);
     let first = send(&server, "ann@client.test", &["bob@example.com"]);
     let second = send(&server, "ann@client.test", &["carol@example.net"]);
-    let (status, lines) = change(address, "/api/v1/queue/hold", &json!({ "ids": [first], "reason": "a look", "for": 600 }));
+    let (status, lines) =
+        change(address, "/api/v1/queue/hold", &json!({ "ids": [first], "reason": "a look", "for": 600 }));
     assert_eq!((status, &lines[0]["ok"], &lines[0]["recipients"]), (200, &json!(true), &json!(1)), "{lines:?}");
     assert!(server.wait_log("queue=hold").ends_with("queue=hold, messages=1, recipients=1, http=ann"));
-    let (_, lines) = change(address, "/api/v1/queue/delete", &json!({ "expression": "to:@example.net", "dry_run": true }));
+    let (_, lines) =
+        change(address, "/api/v1/queue/delete", &json!({ "expression": "to:@example.net", "dry_run": true }));
     assert_eq!((lines.len(), &lines[0]["id"], &lines[1]["dry_run"]), (2, &json!(second), &json!(true)), "{lines:?}");
     let (_, lines) = change(address, "/api/v1/queue/delete", &json!({ "expression": "to:@example.net" }));
     assert_eq!((lines.len(), &lines[1]["messages"]), (2, &json!(1)), "{lines:?}");
@@ -276,14 +281,18 @@ fn a_page_of_another_site_gets_and_changes_nothing() {
     let address = http_address(&server);
     send(&server, "ann@client.test", &["bob@example.com"]);
     // A foreign name that leads to this address.
-    let (status, _, body) = exchange(address, "GET /api/v1/queue HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n");
+    let (status, _, body) =
+        exchange(address, "GET /api/v1/queue HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n");
     assert!(status == 421 && body.contains("http.names") && !body.contains("bob@"), "{status} {body}");
     let delete = |fields: &str| exchange(address, &request("POST", "/api/v1/queue/delete", fields, "{\"all\":true}")).0;
     assert_eq!(delete("Content-Type: text/plain\r\n"), 403, "a form of another site");
     assert_eq!(delete("X-Mailrace: 1\r\nContent-Type: text/plain\r\n"), 415);
     assert_eq!(delete("X-Mailrace: 1\r\nOrigin: http://evil.example\r\n"), 403);
     assert_eq!(delete("X-Mailrace: 1\r\nSec-Fetch-Site: cross-site\r\n"), 403);
-    assert_eq!(exchange(address, &request("OPTIONS", "/api/v1/queue/delete", "Origin: http://evil.example\r\n", "")).0, 405);
+    assert_eq!(
+        exchange(address, &request("OPTIONS", "/api/v1/queue/delete", "Origin: http://evil.example\r\n", "")).0,
+        405
+    );
     assert_eq!(server.whole_status()["queue"]["messages"], 1, "nothing was deleted");
     // The same from our page.
     assert_eq!(delete("X-Mailrace: 1\r\nOrigin: http://localhost\r\nSec-Fetch-Site: same-origin\r\n"), 200);
@@ -302,9 +311,12 @@ fn clients_that_take_too_much_are_refused() {
     assert!(status == 413 && said.contains("http.body_bytes_max"), "{status} {said}");
     let chunked = "X-Mailrace: 1\r\nTransfer-Encoding: chunked\r\n";
     let chunks = format!("800\r\n{}\r\n0\r\n\r\n", " ".repeat(0x800));
-    let (status, _, said) = exchange(address, &format!("{}{chunks}", request("POST", "/api/v1/queue/hold", chunked, "")));
+    let (status, _, said) =
+        exchange(address, &format!("{}{chunks}", request("POST", "/api/v1/queue/hold", chunked, "")));
     assert_eq!(status, 413, "{said}");
-    for (request, expected) in [("nonsense\r\n\r\n", 400), ("GET /\u{7f}\u{1b}[2J HTTP/1.1\r\nHost: localhost\r\n\r\n", 400)] {
+    for (request, expected) in
+        [("nonsense\r\n\r\n", 400), ("GET /\u{7f}\u{1b}[2J HTTP/1.1\r\nHost: localhost\r\n\r\n", 400)]
+    {
         assert_eq!(exchange(address, request).0, expected, "{request:?}");
     }
     // Four clients that say nothing, and more.

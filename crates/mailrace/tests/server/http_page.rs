@@ -8,8 +8,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use testkit::harness::{SOON, Setup, needs, poll};
 
-const VIEWS: [&str; 7] =
-    ["race", "destinations", "messages", "stragglers", "quarantine", "explain", "configuration"];
+const VIEWS: [&str; 7] = ["race", "destinations", "messages", "stragglers", "quarantine", "explain", "configuration"];
 
 /// ChromeDriver with one browser. Both end when this is dropped.
 struct Browser {
@@ -38,8 +37,15 @@ impl Browser {
     fn open_session(&mut self, chromium: &Path) {
         let profile = format!("--user-data-dir={}", self._profile.path().display());
         let arguments = json!([
-            "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-            "--disable-background-networking", "--disable-component-update", "--disable-sync", profile,
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-quic",
+            "--no-first-run",
+            "--disable-background-networking",
+            "--disable-component-update",
+            "--disable-sync",
+            profile,
         ]);
         let options = json!({ "binary": chromium, "args": arguments });
         let wanted = json!({ "goog:loggingPrefs": { "browser": "ALL" }, "goog:chromeOptions": options });
@@ -165,8 +171,11 @@ fn mail_is_found_held_and_explained_and_hostile_text_stays_text() {
     // The header section has a subject of the same kind.
     browser.run("document.querySelector('main td button').click()");
     browser.wait("return document.getElementById('dialog').open");
-    browser.run("[...document.querySelectorAll('dialog button')].find((b) => b.textContent === 'Header section').click()");
-    browser.wait("return document.querySelector('dialog pre')?.textContent.includes('<script>alert(1)</script>') === true");
+    browser
+        .run("[...document.querySelectorAll('dialog button')].find((b) => b.textContent === 'Header section').click()");
+    browser.wait(
+        "return document.querySelector('dialog pre')?.textContent.includes('<script>alert(1)</script>') === true",
+    );
     browser.run("document.getElementById('dialog').close()");
     assert_eq!(browser.run("return window.hacked === undefined && document.images.length === 1"), json!(true));
     // Hold the mail to one domain: the number is asked for, then it is held.

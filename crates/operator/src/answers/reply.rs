@@ -175,11 +175,7 @@ pub(crate) fn refusal_fields(reason: Reason, error: &str, problems: &[Problem]) 
         column: *column,
         text: text.clone(),
     });
-    to_fields(&RefusalLine {
-        reason: reason.name().to_owned(),
-        error: error.to_owned(),
-        problems: problems.collect(),
-    })
+    to_fields(&RefusalLine { reason: reason.name().to_owned(), error: error.to_owned(), problems: problems.collect() })
 }
 
 /// Returns the beginning of a word of a request, for an error that repeats it.

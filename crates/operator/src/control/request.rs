@@ -145,7 +145,9 @@ impl Request {
         let Some(request) = Self::BARE.into_iter().find(|request| request.name() == command) else {
             let names = Self::BARE.map(|request| request.name()).join(", ");
             let command = shortened(&command);
-            return Err(RequestError(format!("there is no command {command:?}; there are {names}, {EXPLAIN}, {QUEUE}")));
+            return Err(RequestError(format!(
+                "there is no command {command:?}; there are {names}, {EXPLAIN}, {QUEUE}"
+            )));
         };
         match fields.keys().next() {
             None => Ok(request),

@@ -250,12 +250,26 @@ mod tests {
         let access = HttpAccess { names: vec!["mail.example.com".to_owned()], ..HttpAccess::default() };
         let status = |host: &str| access.check_host(&headers(&[("host", host)])).err().map(|refusal| refusal.status);
         for host in [
-            "localhost:8025", "LOCALHOST", "127.0.0.1:8025", "192.0.2.1", "[::1]:8025", "[2001:db8::1]",
-            "Mail.Example.com:443", "mail.example.com.",
+            "localhost:8025",
+            "LOCALHOST",
+            "127.0.0.1:8025",
+            "192.0.2.1",
+            "[::1]:8025",
+            "[2001:db8::1]",
+            "Mail.Example.com:443",
+            "mail.example.com.",
         ] {
             assert_eq!(status(host), None, "{host}");
         }
-        for host in ["evil.example", "mail.example.com.evil.example", "localhost.evil.example:8025", "", "::1", "[::1", "127.0.0.1.evil.example"] {
+        for host in [
+            "evil.example",
+            "mail.example.com.evil.example",
+            "localhost.evil.example:8025",
+            "",
+            "::1",
+            "[::1",
+            "127.0.0.1.evil.example",
+        ] {
             assert_eq!(status(host), Some(StatusCode::MISDIRECTED_REQUEST), "{host}");
         }
         assert_eq!(access.check_host(&HeaderMap::new()).unwrap_err().status, StatusCode::BAD_REQUEST);
@@ -283,7 +297,8 @@ mod tests {
         assert_eq!(ask(Some(&format!("Bearer {SECRET}")), HttpRights::Operate), Ok(ann.clone()));
         assert_eq!(ask(Some(&format!("bearer  {SECRET}")), HttpRights::View), Ok(ann));
         assert_eq!(ask(Some("Bearer fedcba9876543210"), HttpRights::Operate), Err(403));
-        for wrong in ["Bearer ", "Bearer 0123456789abcde", "Bearer 0123456789abcdef0", "Basic 0123456789abcdef", SECRET] {
+        for wrong in ["Bearer ", "Bearer 0123456789abcde", "Bearer 0123456789abcdef0", "Basic 0123456789abcdef", SECRET]
+        {
             assert_eq!(ask(Some(wrong), HttpRights::View), Err(401), "{wrong}");
         }
         let open = HttpAccess { without_token: HttpRights::View, ..HttpAccess::default() };

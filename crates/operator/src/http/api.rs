@@ -1,8 +1,8 @@
 //! Turns a request into one of the control socket, and its answer into JSON.
 
 use super::access::{Caller, HttpRights, check_origin};
-use super::counts::HttpCounts;
 use super::assets::find_asset;
+use super::counts::HttpCounts;
 use super::live_feed::LiveFeed;
 use super::metrics::exposition;
 use super::open_api::open_api;
@@ -130,7 +130,12 @@ impl<H: HttpHandler> Api<'_, H> {
     }
 
     /// Carries out a change, with the lines of the control socket as the answer.
-    async fn change(&self, call: Call, fields: Map<String, Value>, caller: Caller) -> Result<Response<Content>, Refusal> {
+    async fn change(
+        &self,
+        call: Call,
+        fields: Map<String, Value>,
+        caller: Caller,
+    ) -> Result<Response<Content>, Refusal> {
         let request = match call {
             Call::Change(action) => Request::Queue(Box::new(command(action, fields)?)),
             Call::Reload => Request::Reload,

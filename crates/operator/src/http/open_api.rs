@@ -71,7 +71,8 @@ fn components() -> Value {
 }
 
 fn operation(route: &Route) -> Value {
-    let name: String = route.path.split(['/', '{', '}', '.']).filter(|part| !part.is_empty()).collect::<Vec<_>>().join("_");
+    let name: String =
+        route.path.split(['/', '{', '}', '.']).filter(|part| !part.is_empty()).collect::<Vec<_>>().join("_");
     let mut operation = json!({
         "operationId": format!("{}_{name}", route.method.as_str().to_lowercase()),
         "summary": route.summary,
@@ -90,9 +91,7 @@ fn operation(route: &Route) -> Value {
         }));
         operation["requestBody"] = json!({ "content": { "application/json": { "schema": object(route.fields) } } });
     } else {
-        let of = |field: &Field| {
-            json!({ "name": field.name, "in": "query", "description": field.meaning, "schema": schema(field.kind) })
-        };
+        let of = |field: &Field| json!({ "name": field.name, "in": "query", "description": field.meaning, "schema": schema(field.kind) });
         parameters.extend(route.fields.iter().map(of));
     }
     operation["parameters"] = Value::Array(parameters);

@@ -50,7 +50,8 @@ pub(super) async fn read_object(
     let bytes_max = limits.body_bytes_max;
     let Ok(read) = timeout(limits.request_time_max, read_body(body, bytes_max)).await else {
         counts.refuse(HttpLimit::RequestTime);
-        let error = format!("the body did not arrive within {} s (http.request_time_max)", limits.request_time_max.as_secs());
+        let error =
+            format!("the body did not arrive within {} s (http.request_time_max)", limits.request_time_max.as_secs());
         return Err(Refusal::new(StatusCode::REQUEST_TIMEOUT, error));
     };
     let bytes = match read {
@@ -65,8 +66,8 @@ pub(super) async fn read_object(
     if bytes.is_empty() {
         return Ok(Map::new());
     }
-    let object: Map<String, Value> =
-        serde_json::from_slice(&bytes).map_err(|error| bad(format!("the body is no JSON object: {}", shown(&error.to_string()))))?;
+    let object: Map<String, Value> = serde_json::from_slice(&bytes)
+        .map_err(|error| bad(format!("the body is no JSON object: {}", shown(&error.to_string()))))?;
     match object.keys().find(|name| fields.iter().all(|field| field.name != name.as_str())) {
         Some(name) => Err(unknown(name, fields)),
         None => Ok(object),
@@ -145,7 +146,11 @@ mod tests {
             ("%00%1b%5b=1", "no field \"[\" here"),
         ] {
             let refusal = read_query(query, FIELDS).unwrap_err();
-            assert!(format!("{refusal:?}").contains(&format!("{part:?}")[1..]) || format!("{refusal:?}").contains(&part.replace('"', "\\\"")), "{query}: {refusal:?}");
+            assert!(
+                format!("{refusal:?}").contains(&format!("{part:?}")[1..])
+                    || format!("{refusal:?}").contains(&part.replace('"', "\\\"")),
+                "{query}: {refusal:?}"
+            );
         }
     }
 }

@@ -255,7 +255,8 @@ mod tests {
         assert_eq!(call(Method::GET, "/api/v1/queue/count"), Ok((Call::Look(Action::Count), String::new())));
         assert_eq!(call(Method::POST, "/api/v1/status"), Err("GET, HEAD"));
         assert_eq!(call(Method::GET, "/api/v1/queue/retry"), Err("POST"));
-        for path in ["/api/v1/messages/", "/api/v1/messages/a/b", "/api/v1/status/", "/api/v2/status", "//metrics", ""] {
+        for path in ["/api/v1/messages/", "/api/v1/messages/a/b", "/api/v1/status/", "/api/v2/status", "//metrics", ""]
+        {
             assert_eq!(call(Method::GET, path), Err(""), "{path}");
         }
     }

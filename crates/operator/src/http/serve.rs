@@ -117,7 +117,12 @@ async fn turn_away(mut stream: TcpStream) -> std::io::Result<()> {
     Ok(())
 }
 
-async fn serve_connection<H: HttpHandler>(stream: TcpStream, limits: HttpLimits, counts: &HttpCounts, handler: &Arc<H>) {
+async fn serve_connection<H: HttpHandler>(
+    stream: TcpStream,
+    limits: HttpLimits,
+    counts: &HttpCounts,
+    handler: &Arc<H>,
+) {
     counts.opened();
     // Answers are whole where they are short; without it the last part of a long one may wait.
     drop(stream.set_nodelay(true));

@@ -15,8 +15,8 @@ use super::scan::{FoundMessage, FoundRecipient, QueueScan, ScanResult};
 use super::stragglers::Stragglers;
 use super::view::{QueueView, destination_text};
 use crate::answers::reply::{Answer, ListPart, Reason};
-use crate::requester::Requester;
 use crate::answers::{DestinationLine, MissingLine, ProgressLine, QueueLine, QueueTotals, UnreadableLine, to_fields};
+use crate::requester::Requester;
 use mail::QueueId;
 use os::clock;
 use spool::{Error, Hold, HoldKind, Spool, Status, Store as _};
@@ -157,7 +157,9 @@ impl QueueCommands {
         let commands = self.clone();
         drop(tokio::spawn(async move {
             match tokio::time::timeout(GUEST_TIME_MAX, Arc::clone(&commands.guest_room).acquire_owned()).await {
-                Ok(Ok(room)) => commands.begin(command, Requester::User(uid), Arc::new(|_: &QueueChange<'_>| {}), to, room),
+                Ok(Ok(room)) => {
+                    commands.begin(command, Requester::User(uid), Arc::new(|_: &QueueChange<'_>| {}), to, room)
+                }
                 _ => {
                     let error = "others are looking at the queue; ask again in a minute".to_owned();
                     drop(to.send(ListPart::Failed { reason: Reason::Busy, error }).await);

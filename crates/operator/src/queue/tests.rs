@@ -3,8 +3,8 @@
 use super::test_spool::spool_with;
 use super::view::destination_text;
 use super::*;
-use crate::requester::Requester;
 use crate::answers::reply::{Answer, ListPart, Reason};
+use crate::requester::Requester;
 use bytes::Bytes;
 use mail::{Address, Client, Envelope, MailParams, Protocol, QueueId, Received, Recipient, ReversePath};
 use os::test_deadline::TestDeadline;
@@ -643,7 +643,9 @@ async fn bounces_go_some_at_a_time_and_stop_where_reports_find_no_room() {
     let last = QueueId::from_u64(start + (32 << 12)).unwrap();
     trial.dispatcher.troubles.lock().unwrap().insert(last, BounceError::NotStored("full".to_owned()));
     let command = Command::from_fields(serde_json::from_str(r#"{"action":"bounce","all":true}"#).unwrap()).unwrap();
-    let Answer::List(mut pieces) = trial.commands.answer(command, Requester::User(0), Arc::new(|_: &QueueChange<'_>| {})) else {
+    let Answer::List(mut pieces) =
+        trial.commands.answer(command, Requester::User(0), Arc::new(|_: &QueueChange<'_>| {}))
+    else {
         panic!()
     };
     let mut failed = None;
@@ -839,7 +841,9 @@ async fn mail_in_quarantine_is_sent_as_copies() {
     let command = Command::from_fields(serde_json::from_str(r#"{"action":"release","quarantined":true}"#).unwrap());
     let deeds = Arc::clone(&trial.deeds);
     let tell: ChangeListener = Arc::new(move |deed| deeds.lock().unwrap().push(format!("{deed:?}")));
-    let Answer::List(mut pieces) = trial.commands.answer(command.unwrap(), Requester::User(7), tell) else { panic!("no list") };
+    let Answer::List(mut pieces) = trial.commands.answer(command.unwrap(), Requester::User(7), tell) else {
+        panic!("no list")
+    };
     let Some(ListPart::Failed { error, .. }) = pieces.recv().await else { panic!("it does not fail") };
     let begins = "release: stopped after 0 messages; the others stay in quarantine: ";
     assert!(error.starts_with(begins) && error.ends_with("full"), "{error}");

@@ -46,9 +46,10 @@ pub(super) fn load_http_access(config: &Config) -> Result<Arc<HttpAccess>, Vec<S
         let shown = token.file.display();
         let read = Trust::secrets(&config.server.user, &config.server.group).open(&token.file);
         let read = read.and_then(|(file, _)| Ok(file.take(TOKEN_FILE_OCTETS_MAX).read_to_string(&mut text)?));
-        match read.map_err(|error| error.to_string()).and_then(|_| {
-            HttpToken::read(&token.name, &text, rights(token.role)).map_err(|error| error.to_string())
-        }) {
+        match read
+            .map_err(|error| error.to_string())
+            .and_then(|_| HttpToken::read(&token.name, &text, rights(token.role)).map_err(|error| error.to_string()))
+        {
             Ok(token) => tokens.push(token),
             Err(why) => faults.push(format!(
                 "http.token.file: {shown}: {why}; put a secret into it, as openssl rand -hex 32 makes one"

@@ -258,9 +258,9 @@ impl Prepared {
             server.answer_on(socket);
         }
         if let Some(listener) = http {
-            server
-                .answer_http(listener)
-                .map_err(|error| StartError::Unavailable(format!("http.address: the socket cannot be used: {error}")))?;
+            server.answer_http(listener).map_err(|error| {
+                StartError::Unavailable(format!("http.address: the socket cannot be used: {error}"))
+            })?;
         }
         ready(&addresses);
         manager.ready(&format!("accepting mail on {}", joined(&addresses)));
