@@ -1,5 +1,6 @@
 //! Turns a request into one of the control socket, and its answer into JSON.
 
+use super::handler::{HttpHandler, HttpLimits};
 use super::access::{Caller, HttpRights, check_origin};
 use super::assets::find_asset;
 use super::counts::HttpCounts;
@@ -9,7 +10,6 @@ use super::open_api::open_api;
 use super::query::{read_object, read_query};
 use super::response::{AnswerLines, Content, EVENTS, JSON_LINES, Refusal, json, response, text};
 use super::route_table::{Call, Found, Route, find};
-use super::serve::{HttpHandler, HttpLimits};
 use crate::answers::LineKind;
 use crate::control::{Answer, ListPart, Request, Rights, RouteQuestion};
 use crate::queue::{Action, Command, LIST_MAX};
@@ -106,7 +106,7 @@ impl<H: HttpHandler> Api<'_, H> {
                 return self.ask(Request::Explain(Box::new(question)), caller).await;
             }
             Call::Feed => {
-                let feed = Content::Live(LiveFeed::new(self.handler));
+                let feed = Content::Pieces(Box::new(LiveFeed::new(self.handler)));
                 return Ok(response(StatusCode::OK, EVENTS, feed));
             }
             Call::Quarantine => {
@@ -146,7 +146,7 @@ impl<H: HttpHandler> Api<'_, H> {
         match parts.recv().await {
             Some(ListPart::Failed { reason, error }) => Err(Refusal::of_handler(reason, error, Vec::new())),
             Some(first) => {
-                let lines = Content::Lines(AnswerLines::new(first, parts));
+                let lines = Content::Pieces(Box::new(AnswerLines::new(first, parts)));
                 Ok(response(StatusCode::OK, JSON_LINES, lines))
             }
             None => Err(broken_off()),

@@ -1,6 +1,7 @@
 //! Numbers of each second for the live page, as server-sent events.
 
-use super::serve::HttpHandler;
+use super::handler::HttpHandler;
+use super::response::Pieces;
 use crate::answers::{LiveSample, to_fields};
 use bytes::Bytes;
 use observe::DelayClass;
@@ -44,15 +45,17 @@ impl LiveFeed {
         };
         Self { ticks, begin: Box::new(begin), sampling: None }
     }
+}
 
-    pub(super) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Bytes> {
+impl Pieces for LiveFeed {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
         if self.sampling.is_none() {
             ready!(self.ticks.poll_tick(cx));
         }
         let sampling = self.sampling.get_or_insert_with(|| (self.begin)());
         let sample = ready!(sampling.as_mut().poll(cx));
         self.sampling = None;
-        Poll::Ready(sample)
+        Poll::Ready(Some(sample))
     }
 }
 

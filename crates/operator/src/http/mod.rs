@@ -10,13 +10,14 @@
 //! - [`assets`] has the files of the page, [`live_feed`] its numbers of each second;
 //! - [`response`] makes responses, all with the headers that keep a browser from doing more than the page needs.
 //!
-//! The server's [`HttpHandler`] carries out requests; none does anything that the control socket cannot do. The page
+//! The server's [`HttpHandler`] (`handler`) carries out requests; none does anything that the control socket cannot do. The page
 //! for people and programs is `docs/http.md`.
 
 mod access;
 mod api;
 mod assets;
 mod counts;
+mod handler;
 mod live_feed;
 mod metrics;
 mod open_api;
@@ -28,4 +29,5 @@ mod timed_stream;
 
 pub use access::{HttpAccess, HttpRights, HttpToken, TOKEN_CHARACTERS_MIN, TokenError};
 pub use counts::{HttpCounts, HttpLimit};
-pub use serve::{HttpHandler, HttpLimits, serve_http};
+pub use handler::{HttpHandler, HttpLimits};
+pub use serve::serve_http;

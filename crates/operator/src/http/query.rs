@@ -1,9 +1,9 @@
 //! Reads the fields of a request: those of a query, or the object in a body.
 
+use super::handler::HttpLimits;
 use super::counts::{HttpCounts, HttpLimit};
 use super::response::Refusal;
 use super::route_table::{Field, FieldKind};
-use super::serve::HttpLimits;
 use hyper::StatusCode;
 use hyper::body::{Body as _, Incoming};
 use serde_json::{Map, Value, json};

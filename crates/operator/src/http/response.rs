@@ -1,6 +1,5 @@
 //! Responses, all with the headers that keep a browser from doing more than the page needs.
 
-use super::live_feed::LiveFeed;
 use crate::answers::reply::{ListPart, Problem, Reason, last_line, list_line, refusal_fields, refusal_line};
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
@@ -8,6 +7,7 @@ use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Response, StatusCode};
 use serde_json::{Map, Value};
 use std::convert::Infallible;
+use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use tokio::sync::mpsc;
@@ -30,10 +30,14 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
 pub(super) enum Content {
     /// All of it; empty once it was taken.
     Whole(Bytes),
-    /// Lines of an answer as they come.
-    Lines(AnswerLines),
-    /// Numbers without end.
-    Live(LiveFeed),
+    /// Pieces as they come.
+    Pieces(Box<dyn Pieces>),
+}
+
+/// Content that comes piece by piece. It is dropped when the client is gone.
+pub(super) trait Pieces: fmt::Debug + Send {
+    /// Returns the next piece; `None` after the last.
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>>;
 }
 
 /// The lines of an answer of the control socket. The handler learns by the closed channel that the client is gone.
@@ -50,8 +54,10 @@ impl AnswerLines {
     pub(super) const fn new(first: ListPart, parts: mpsc::Receiver<ListPart>) -> Self {
         Self { first: Some(first), parts, lines: 0, is_over: false }
     }
+}
 
-    fn poll_line(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+impl Pieces for AnswerLines {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
         if self.is_over {
             return Poll::Ready(None);
         }
@@ -84,8 +90,7 @@ impl Body for Content {
         let next = match self.get_mut() {
             Self::Whole(bytes) if bytes.is_empty() => return Poll::Ready(None),
             Self::Whole(bytes) => Some(std::mem::take(bytes)),
-            Self::Lines(lines) => ready!(lines.poll_line(cx)),
-            Self::Live(feed) => Some(ready!(feed.poll_next(cx))),
+            Self::Pieces(pieces) => ready!(pieces.poll_next(cx)),
         };
         Poll::Ready(next.map(|bytes| Ok(Frame::data(bytes))))
     }
@@ -97,7 +102,7 @@ impl Body for Content {
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
-            Self::Lines(_) | Self::Live(_) => SizeHint::default(),
+            Self::Pieces(_) => SizeHint::default(),
         }
     }
 }

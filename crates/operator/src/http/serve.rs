@@ -4,16 +4,13 @@
 //! `http.request_time_max` for a request to arrive and for each part of an answer to be taken. A client that is refused
 //! for the first gets its answer from one of [`REFUSED_MAX`] tasks, or else is cut off.
 
-use super::access::HttpAccess;
 use super::api::Api;
 use super::counts::{HttpCounts, HttpLimit};
+use super::handler::{HttpHandler, HttpLimits};
 use super::timed_stream::TimedStream;
-use crate::answers::StatusAnswer;
-use crate::control::Handler;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use observe::counters::Counter;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,37 +30,6 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 const TOO_MANY: &str = "HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain; charset=utf-8\r\nRetry-After: 5\r\n\
                         Connection: close\r\nContent-Length: 60\r\n\r\n\
                         too many connections (http.connections_max); try again soon\n";
-
-/// The server behind HTTP.
-pub trait HttpHandler: Handler {
-    /// Returns the names and tokens in force.
-    fn access(&self) -> Arc<HttpAccess>;
-
-    /// Returns whether the server takes mail.
-    ///
-    /// # Errors
-    /// It does not; the text says why.
-    fn readiness(&self) -> Result<(), String>;
-
-    /// Returns the state of the server without single destinations, so that a large queue costs nothing.
-    fn status(&self) -> impl Future<Output = StatusAnswer> + Send;
-
-    /// Returns how often it has been counted since the start.
-    fn counter(&self, counter: Counter) -> u64;
-}
-
-/// Limits of HTTP.
-#[derive(Clone, Copy, Debug)]
-pub struct HttpLimits {
-    /// `http.connections_max`
-    pub connections_max: usize,
-    /// `http.header_bytes_max`; 8,192 at least.
-    pub header_bytes_max: usize,
-    /// `http.body_bytes_max`
-    pub body_bytes_max: usize,
-    /// `http.request_time_max`
-    pub request_time_max: Duration,
-}
 
 /// Answers requests on this address for as long as it is polled.
 ///

@@ -5,7 +5,6 @@
 
 use super::explain::{ExplainedSender, read_address, route_json, trace_route};
 use super::server::{Server, lock};
-use super::status::FULLEST;
 use crate::config;
 use crate::listener_profile::ListenerProfile;
 use crate::session::{Connection, Opening, process_listen};
@@ -30,6 +29,8 @@ use tokio::net::UnixStream;
 const NAMING_TIME_MAX: Duration = Duration::from_secs(5);
 /// The longest wait for sources that the route of an address asks.
 const EXPLAIN_TIME_MAX: Duration = Duration::from_secs(20);
+/// Destinations that `status` names.
+const FULLEST: usize = 5;
 /// Recipients that a next hop has taken.
 pub(super) const SENT: Counter = Counter::DeliveryRecipients(observe::counters::Outcome::Sent);
 

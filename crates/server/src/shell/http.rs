@@ -63,8 +63,8 @@ pub(super) fn load_http_access(config: &Config) -> Result<Arc<HttpAccess>, Vec<S
     Ok(Arc::new(HttpAccess { names, without_token: rights(config.http.without_token), tokens }))
 }
 
-/// Reads the tokens anew. Where the configuration of HTTP is the same and a file cannot be used, perhaps since root alone
-/// may read it, the old ones stay; returns texts about that, too.
+/// Reads the tokens anew. Where the configuration of HTTP is the same and a file cannot be used, perhaps since root
+/// alone may read it, the old ones stay; returns texts about that, too.
 ///
 /// # Errors
 /// A file of a changed configuration cannot be used.

@@ -52,7 +52,8 @@ pub(super) fn load_signing_keys(config: &Config) -> Result<Arc<SigningKeys>, Sta
     })
 }
 
-/// Warns of files of TLS, DKIM and HTTP that root has read and this user, which the process has become, cannot read again.
+/// Warns of files of TLS, DKIM and HTTP that root has read and this user, which the process has become, cannot read
+/// again.
 pub(super) fn unreadable_files(config: &Config, user: &str) -> Vec<String> {
     let tls = &config.tls;
     let of = |key, files: &'_ [PathBuf]| files.iter().map(move |path| (key, path.clone())).collect::<Vec<_>>();

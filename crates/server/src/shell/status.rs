@@ -21,9 +21,6 @@ use os::{clock, machine};
 use spool::Statistics;
 use std::sync::Arc;
 
-/// Destinations that `status` names.
-pub(super) const FULLEST: usize = 5;
-
 impl Server {
     /// Collects the state, with so many of the fullest destinations. Blocks while it looks at every destination, if any
     /// are wanted.
