@@ -56,7 +56,7 @@ fn walk(root: &Path, below: &str, found: &mut Vec<File>) -> Result<(), String> {
             walk(root, &path, found)?;
         } else if kind.is_file() {
             match fs::read(entry.path()) {
-                // A file that is not UTF-8 is a fixture or a picture: it has no text for the rules, and pages link to it.
+                // A file that is not UTF-8 is a fixture or a picture: it has no text, and pages link to it.
                 Ok(bytes) => found.push(File { path, text: String::from_utf8(bytes).unwrap_or_default() }),
                 // An editor's temporary file may vanish between the listing and the reading.
                 Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}

@@ -1,9 +1,9 @@
 //! Turns a request into one of the control socket, and its answer into JSON.
 
-use super::handler::{HttpHandler, HttpLimits};
 use super::access::{Caller, HttpRights, check_origin};
 use super::assets::find_asset;
 use super::counts::HttpCounts;
+use super::handler::{HttpHandler, HttpLimits};
 use super::live_feed::LiveFeed;
 use super::metrics::exposition;
 use super::open_api::open_api;

@@ -10,8 +10,8 @@
 //! - [`assets`] has the files of the page, [`live_feed`] its numbers of each second;
 //! - [`response`] makes responses, all with the headers that keep a browser from doing more than the page needs.
 //!
-//! The server's [`HttpHandler`] (`handler`) carries out requests; none does anything that the control socket cannot do. The page
-//! for people and programs is `docs/http.md`.
+//! The server's [`HttpHandler`] carries out requests; none does anything that the control socket cannot do.
+//! `docs/http.md` is the page for people and programs.
 
 mod access;
 mod api;

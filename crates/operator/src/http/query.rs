@@ -1,7 +1,7 @@
 //! Reads the fields of a request: those of a query, or the object in a body.
 
-use super::handler::HttpLimits;
 use super::counts::{HttpCounts, HttpLimit};
+use super::handler::HttpLimits;
 use super::response::Refusal;
 use super::route_table::{Field, FieldKind};
 use hyper::StatusCode;
