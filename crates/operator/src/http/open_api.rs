@@ -71,31 +71,35 @@ fn components() -> Value {
 }
 
 fn operation(route: &Route) -> Value {
-    let name: String =
-        route.path.split(['/', '{', '}', '.']).filter(|part| !part.is_empty()).collect::<Vec<_>>().join("_");
-    let mut operation = json!({
-        "operationId": format!("{}_{name}", route.method.as_str().to_lowercase()),
-        "summary": route.summary,
-        "x-right": route.rights.name(),
-        "responses": responses(route),
-    });
+    let parts = route.path.split(['/', '{', '}', '.']).filter(|part| !part.is_empty());
+    let name = parts.collect::<Vec<_>>().join("_");
     let mut parameters: Vec<Value> = Vec::new();
     if let Some((_, rest)) = route.path.split_once('{') {
         let name = rest.split('}').next().unwrap_or_default();
         parameters.push(json!({ "name": name, "in": "path", "required": true, "schema": { "type": "string" } }));
     }
+    let mut body = None;
     if route.is_change() {
         parameters.push(json!({
             "name": "X-Mailrace", "in": "header", "required": true, "schema": { "const": "1" },
             "description": "The page of another site cannot send it.",
         }));
-        operation["requestBody"] = json!({ "content": { "application/json": { "schema": object(route.fields) } } });
+        body = Some(json!({ "content": { "application/json": { "schema": object(route.fields) } } }));
     } else {
-        let of = |field: &Field| json!({ "name": field.name, "in": "query", "description": field.meaning, "schema": schema(field.kind) });
+        let of = |field: &Field| {
+            json!({ "name": field.name, "in": "query", "description": field.meaning, "schema": schema(field.kind) })
+        };
         parameters.extend(route.fields.iter().map(of));
     }
-    operation["parameters"] = Value::Array(parameters);
-    operation
+    let fields = [
+        ("operationId", Some(json!(format!("{}_{name}", route.method.as_str().to_lowercase())))),
+        ("summary", Some(json!(route.summary))),
+        ("x-right", Some(json!(route.rights.name()))),
+        ("parameters", Some(Value::Array(parameters))),
+        ("requestBody", body),
+        ("responses", Some(responses(route))),
+    ];
+    some_fields(fields)
 }
 
 fn responses(route: &Route) -> Value {
@@ -109,23 +113,27 @@ fn responses(route: &Route) -> Value {
         _ => ("application/json", json!({ "$ref": "#/components/schemas/Answer" })),
     };
     let content = Value::Object(Map::from_iter([(media.to_owned(), json!({ "schema": schema }))]));
-    let mut responses = json!({ "200": { "description": "Done.", "content": content } });
-    if route.rights != HttpRights::None {
-        responses["default"] = json!({ "$ref": "#/components/responses/Refused" });
-    }
-    if route.call == Call::Ready {
-        responses["503"] = json!({ "description": "The server takes no mail; the text says why." });
-    }
-    responses
+    let unready = || json!({ "description": "The server takes no mail; the text says why." });
+    let refused = || json!({ "$ref": "#/components/responses/Refused" });
+    some_fields([
+        ("200", Some(json!({ "description": "Done.", "content": content }))),
+        ("503", (route.call == Call::Ready).then(unready)),
+        ("default", (route.rights != HttpRights::None).then(refused)),
+    ])
 }
 
 fn object(fields: &[Field]) -> Value {
     let properties = fields.iter().map(|field| {
-        let mut of = schema(field.kind);
-        of["description"] = json!(field.meaning);
-        (field.name.to_owned(), of)
+        let described = json!({ "allOf": [schema(field.kind)], "description": field.meaning });
+        (field.name.to_owned(), described)
     });
     json!({ "type": "object", "additionalProperties": false, "properties": properties.collect::<Map<_, _>>() })
+}
+
+/// An object of the fields that have a value.
+fn some_fields(fields: impl IntoIterator<Item = (&'static str, Option<Value>)>) -> Value {
+    let fields = fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
+    Value::Object(fields.collect())
 }
 
 fn schema(kind: FieldKind) -> Value {
