@@ -86,9 +86,7 @@ fn operation(route: &Route) -> Value {
         }));
         body = Some(json!({ "content": { "application/json": { "schema": object(route.fields) } } }));
     } else {
-        let of = |field: &Field| {
-            json!({ "name": field.name, "in": "query", "description": field.meaning, "schema": schema(field.kind) })
-        };
+        let of = |field: &Field| json!({ "name": field.name, "in": "query", "description": field.meaning, "schema": schema(field.kind) });
         parameters.extend(route.fields.iter().map(of));
     }
     let fields = [
