@@ -1,7 +1,8 @@
 //! `mailrace reload`, `status` and `smtp` against the server's own control socket, with a handler of the test's behind
 //! it.
 
-use operator::control::{Answer, ControlSocket, Gate, Handler, Peer, Problem, Reason, Request, Rights, serve};
+use operator::control::{Answer, ControlSocket, Gate, Handler, Problem, Reason, Request, Rights, serve};
+use operator::requester::Requester;
 use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
@@ -17,7 +18,8 @@ struct Fake {
 }
 
 impl Handler for Fake {
-    async fn handle(&self, request: Request, peer: Peer, _: Rights) -> Answer {
+    async fn handle(&self, request: Request, by: Requester, _: Rights) -> Answer {
+        let Requester::User(uid) = by else { return Answer::refused(Reason::Request, "no user") };
         match request {
             Request::Reload if self.config_is_good => {
                 Answer::reloaded(&["message.size_max: 10 → 20".into()], &["listen: a → b".into()], &["dns", "route"])
@@ -35,14 +37,17 @@ impl Handler for Fake {
                 });
                 Answer::Done(value.as_object().expect("an object").clone())
             }
-            Request::Smtp => Answer::Takeover(Box::new(move |stream| Box::pin(session(stream, peer.uid)))),
+            Request::Smtp => Answer::Takeover(Box::new(move |stream| Box::pin(session(stream, uid)))),
             Request::Ping
             | Request::LogReopen
             | Request::Queue(_)
             | Request::Hosts
             | Request::ForgetHosts
             | Request::Mailers
-            | Request::Statistics => Answer::done(),
+            | Request::Statistics
+            | Request::Errors
+            | Request::Config
+            | Request::Explain(_) => Answer::done(),
         }
     }
 }
