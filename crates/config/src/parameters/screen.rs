@@ -187,7 +187,7 @@ pub(super) static FILTER: Section = Section {
             "8",
             "2",
             "connections that stay open for the next message",
-            "For filters of kind \"policy\" and \"rspamd\". Some servers give each connection a process, which a \
+            "For filters of kind \"policy\", \"clamd\" and \"rspamd\". Some servers give each connection a process, which a \
              connection that stays open keeps busy: fewer, or 0, serve them better.",
         ),
         fixed(

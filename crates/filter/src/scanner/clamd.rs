@@ -3,6 +3,9 @@
 //! `zINSTREAM` is followed by chunks, each behind its length in four octets (big endian), and by a length of zero.
 //! clamd answers once. When the stream exceeds its `StreamMaxLength`, it answers at once and closes the connection: a
 //! driver whose write fails reads the pending reply before it calls that a failure.
+//!
+//! Behind `zIDSESSION` a connection takes any number of commands; each reply begins with the number of its command and
+//! a colon. An error closes the connection all the same.
 
 use super::{ScanAction, ScanResult, ScannerError, clean};
 
@@ -12,6 +15,8 @@ pub const PING: &[u8] = b"zPING\0";
 pub const VERSION: &[u8] = b"zVERSION\0";
 /// Begins a stream; chunks follow.
 pub const INSTREAM: &[u8] = b"zINSTREAM\0";
+/// Begins a session of several commands.
+pub const IDSESSION: &[u8] = b"zIDSESSION\0";
 /// Ends a stream; the reply is for [`read_scan`].
 pub const STREAM_END: &[u8] = &[0; 4];
 /// Octets of a chunk that [`chunk_head`] takes.
@@ -87,6 +92,15 @@ pub fn read_version(reply: &str) -> Result<String, ScannerError> {
         Ok(clean(reply, 200))
     } else {
         Err(ScannerError::other_protocol(PROTOCOL, reply.as_bytes()))
+    }
+}
+
+/// Returns a reply of a session without the number of its command; a reply without one as it is.
+#[must_use]
+pub fn without_number(reply: &str) -> &str {
+    match reply.split_once(": ") {
+        Some((number, rest)) if !number.is_empty() && number.bytes().all(|octet| octet.is_ascii_digit()) => rest,
+        _ => reply,
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! | Scanner | Module | Protocol |
 //! |---|---|---|
-//! | clamd | [`clamd`] | `zINSTREAM`, `zPING`, `zVERSION` |
+//! | clamd | [`clamd`] | `zIDSESSION`, `zINSTREAM`, `zPING`, `zVERSION` |
 //! | spamd of SpamAssassin | [`spamd`] | `SPAMC/1.5`: CHECK, HEADERS, SYMBOLS, PING |
 //! | rspamd | [`rspamd`] | HTTP/1.1, `POST /checkv2`, a reply in JSON |
 //!

@@ -314,3 +314,18 @@ fn bodies_end_as_their_fields_say() {
         Err(ScannerError::TooLong { limit: "head_bytes_max", .. })
     ));
 }
+
+#[test]
+fn replies_of_a_session_of_clamd_have_numbers() {
+    for (reply, expected) in [
+        ("1: stream: OK", "stream: OK"),
+        ("12: stream: Test.Pattern FOUND", "stream: Test.Pattern FOUND"),
+        ("stream: OK", "stream: OK"),
+        ("stream: 1: x FOUND", "stream: 1: x FOUND"),
+        (": stream: OK", ": stream: OK"),
+        ("PONG", "PONG"),
+        ("1: ", ""),
+    ] {
+        assert_eq!(clamd::without_number(reply), expected);
+    }
+}

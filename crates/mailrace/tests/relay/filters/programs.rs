@@ -167,6 +167,10 @@ fn clamd_finds_and_says_what_it_did_not_scan() {
     let id = client.message(&large);
     client.quit();
     hop.wait(2);
+    // All of it over one connection, which clamd closes behind a stream that is too large.
+    let counts = &server.whole_status()["filters"][0];
+    assert!(counts["opened"] == 1 && counts["reused"] == 2 || counts["stale"] == 1, "{counts}");
+    assert_eq!(counts["idle"], 0, "{counts}");
     let log = ends_empty(server).log;
     assert_eq!(lines(&log, &[&id, "screen=accept", "by=clam", "not scanned: too large"]).len(), 1, "{log:#?}");
     assert_eq!(lines(&log, &["screen=reject", "by=clam", "Test.Pattern"]).len(), 1, "{log:#?}");

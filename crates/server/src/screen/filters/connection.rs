@@ -95,6 +95,11 @@ impl FilterConnection {
         (self.is_reused, self.is_answered) = (true, false);
     }
 
+    /// Whether no question was asked on it before.
+    pub(super) const fn is_new(&self) -> bool {
+        !self.is_reused
+    }
+
     /// Whether a failed question met the end of a connection that was idle before. The filter has not answered it, so
     /// it may be asked again over a new connection.
     pub(super) const fn is_stale(&self) -> bool {

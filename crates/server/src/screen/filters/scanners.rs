@@ -1,6 +1,6 @@
 //! Questions to clamd, spamd and rspamd about a whole message.
 //!
-//! clamd and spamd get a connection for each message. rspamd keeps a connection open if its reply says so.
+//! spamd gets a connection for each message. clamd keeps one open as a session, rspamd if its reply says so.
 
 use super::connection::{FilterConnection, FilterError};
 use super::content::FilterContent;
@@ -10,7 +10,7 @@ use super::settings::FilterSettings;
 use crate::config::{FilterAddress, FilterKind};
 use filter::scanner::rspamd::RspamdRequest;
 use filter::scanner::spamd::SpamdMethod;
-use filter::scanner::{Response, ResponseReader, ScanResult, ScannerError, clamd, rspamd, spamd};
+use filter::scanner::{Response, ResponseReader, ScanAction, ScanResult, ScannerError, clamd, rspamd, spamd};
 
 /// Octets of a chunk for clamd.
 const CHUNK_BYTES: usize = 64 << 10;
@@ -32,7 +32,7 @@ pub(super) async fn scan(
     loop {
         let mut connection = filter.connection(may_reuse).await?;
         let result = match filter.settings.kind {
-            FilterKind::Clamd => ask_clamd(&mut connection, &content.whole()).await.map(|result| (result, false)),
+            FilterKind::Clamd => ask_clamd(&mut connection, &content.whole(), filter.settings.idle_max > 0).await,
             FilterKind::Spamd => ask_spamd(&mut connection, content, facts).await.map(|result| (result, false)),
             _ => ask_rspamd(&mut connection, &filter.settings, &content.without_own(), facts).await,
         };
@@ -87,23 +87,41 @@ fn fault(stage: &'static str, error: &ScannerError) -> FilterError {
     FilterError::new(stage, error)
 }
 
-async fn ask_clamd(connection: &mut FilterConnection, message: &[u8]) -> Result<ScanResult, FilterError> {
-    let sent = send_to_clamd(connection, message).await;
+/// Asks clamd, in a session that other messages may join if `is_session`. Returns whether the connection stays open, too.
+async fn ask_clamd(
+    connection: &mut FilterConnection,
+    message: &[u8],
+    is_session: bool,
+) -> Result<(ScanResult, bool), FilterError> {
+    let sent = send_to_clamd(connection, message, is_session).await;
     // clamd answers and closes when the stream exceeds its limit, while more of it is being written.
     let reply = match (clamd_reply(connection, STAGE).await, sent) {
         (Ok(reply), _) => reply,
         (Err(_), Err(error)) | (Err(error), Ok(())) => return Err(error),
     };
-    clamd::read_scan(&reply).map_err(|error| fault(STAGE, &error))
+    let result = clamd::read_scan(clamd::without_number(&reply)).map_err(|error| fault(STAGE, &error))?;
+    let is_open = !matches!(result.action, ScanAction::TooLarge(_) | ScanAction::Failed(_));
+    Ok((result, is_session && is_open))
 }
 
-async fn send_to_clamd(connection: &mut FilterConnection, message: &[u8]) -> Result<(), FilterError> {
-    connection.write(STAGE, clamd::INSTREAM).await?;
+/// Sends a message in as few writes as it has chunks.
+async fn send_to_clamd(
+    connection: &mut FilterConnection,
+    message: &[u8],
+    is_session: bool,
+) -> Result<(), FilterError> {
+    let begin = if is_session && connection.is_new() { clamd::IDSESSION } else { &[] };
+    let mut octets = [begin, clamd::INSTREAM].concat();
     for chunk in message.chunks(CHUNK_BYTES) {
-        connection.write(STAGE, &clamd::chunk_head(chunk.len())).await?;
-        connection.write(STAGE, chunk).await?;
+        octets.extend_from_slice(&clamd::chunk_head(chunk.len()));
+        octets.extend_from_slice(chunk);
+        if octets.len() > CHUNK_BYTES {
+            connection.write(STAGE, &octets).await?;
+            octets.clear();
+        }
     }
-    connection.write(STAGE, clamd::STREAM_END).await
+    octets.extend_from_slice(clamd::STREAM_END);
+    connection.write(STAGE, &octets).await
 }
 
 async fn clamd_reply(connection: &mut FilterConnection, stage: &'static str) -> Result<String, FilterError> {
