@@ -2,8 +2,10 @@
 //! cost.
 
 mod after_250;
+mod content_filter;
 mod failures;
 mod milter;
+mod packaged_milters;
 mod pooled;
 mod programs;
 mod scripted;

@@ -5,6 +5,7 @@ use super::{filtered, milter};
 use crate::hop::Hop;
 use crate::world::{ends_empty, lines, send};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -12,7 +13,7 @@ use testkit::client::greeted;
 use testkit::harness::{needs, pause, poll, program, text};
 
 /// A program that ends with the test.
-struct Running(Child);
+pub(super) struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
@@ -23,21 +24,30 @@ impl Drop for Running {
 }
 
 /// A port that is free now.
-fn free_port() -> SocketAddr {
+pub(super) fn free_port() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     listener.local_addr().expect("an address")
 }
 
 /// Runs a program until it listens.
 #[track_caller]
-fn run(command: &mut Command, address: SocketAddr) -> Running {
+pub(super) fn run(command: &mut Command, address: SocketAddr) -> Running {
     let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it runs");
     let running = Running(child);
     poll("the filter does not listen", || TcpStream::connect(address).ok());
     running
 }
 
-fn write(directory: &Path, name: &str, text: &str) -> String {
+/// Runs a program until it listens on a UNIX socket.
+#[track_caller]
+pub(super) fn run_on_socket(command: &mut Command, path: &Path) -> Running {
+    let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it runs");
+    let running = Running(child);
+    poll("the filter does not listen", || UnixStream::connect(path).ok());
+    running
+}
+
+pub(super) fn write(directory: &Path, name: &str, text: &str) -> String {
     let path = directory.join(name);
     std::fs::write(&path, text).expect("written");
     path.display().to_string()
@@ -176,27 +186,33 @@ fn clamd_finds_and_says_what_it_did_not_scan() {
     assert_eq!(lines(&log, &["screen=reject", "by=clam", "Test.Pattern"]).len(), 1, "{log:#?}");
 }
 
-#[test]
-fn spamassassin_marks_spam() {
-    let Some(program) = needs::program("spamd") else { return };
-    let directory = tempfile::tempdir().expect("a directory");
-    let at = |name: &str| directory.path().join(name).display().to_string();
+/// Runs spamd with one rule; `None`: it is not installed.
+#[track_caller]
+pub(super) fn spamd(directory: &Path) -> Option<(Running, SocketAddr)> {
+    let program = needs::program("spamd")?;
+    let at = |name: &str| directory.join(name).display().to_string();
     for name in ["rules", "site"] {
         std::fs::create_dir(at(name)).expect("made");
     }
     let plugin = "loadplugin Mail::SpamAssassin::Plugin::Check\n";
-    write(directory.path(), "site/v320.pre", plugin);
-    write(directory.path(), "rules/test.pre", plugin);
+    write(directory, "site/v320.pre", plugin);
+    write(directory, "rules/test.pre", plugin);
     let rules = "required_score 5\nuse_bayes 0\nbody T_PATTERN /a test pattern of spamd/\nscore T_PATTERN 7.5\n";
-    write(directory.path(), "rules/test.cf", rules);
+    write(directory, "rules/test.cf", rules);
     let address = free_port();
     let mut command = Command::new(program);
     command.args(["-L", "-x", "-m", "1", "-i", "127.0.0.1", "-p", &address.port().to_string(), "-u", "nobody"]);
     command.args(["-s", "null", "-C", &at("rules"), &format!("--siteconfigpath={}", at("site"))]);
     // It reads its rules as another user.
-    let open = Command::new("chmod").args(["-R", "a+rX", &directory.path().display().to_string()]).status();
+    let open = Command::new("chmod").args(["-R", "a+rX", &directory.display().to_string()]).status();
     assert!(open.expect("chmod runs").success());
-    let _running = run(&mut command, address);
+    Some((run(&mut command, address), address))
+}
+
+#[test]
+fn spamassassin_marks_spam() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let Some((_running, address)) = spamd(directory.path()) else { return };
     let hop = Hop::good();
     let server = filtered(&hop, &[("spam", format!("kind = \"spamd\", address = \"{address}\""))]).start();
     send(
