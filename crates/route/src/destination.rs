@@ -42,7 +42,7 @@ pub struct Destination {
     pub group: Option<Box<str>>,
     /// It is a copy of mail that goes to its recipient by another way.
     pub is_copy: bool,
-    /// An operator sent its mail there: changed maps do not move it.
+    /// An operator or a content rule sent its mail there: neither maps nor smart hosts move it.
     pub is_rerouted: bool,
 }
 

@@ -146,7 +146,7 @@ fn target(
     }
 }
 
-/// Returns where mail goes that an operator sent elsewhere: neither maps nor smart hosts change that.
+/// Returns where mail goes that an operator or a content rule sent elsewhere: neither maps nor smart hosts change that.
 fn rerouted_target(read: &Destination) -> Option<DestinationTarget> {
     let Destination { source4, source6, hello, group, .. } = read.clone();
     let own = ConnectionOptions { source4, source6, hello, group };

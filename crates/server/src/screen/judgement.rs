@@ -3,7 +3,7 @@
 use filter::{Final, HeaderEdit};
 use mail::Address;
 use observe::ScreenVerdict;
-use route::destination::Destination;
+use route::destination::{Destination, To};
 use schedule::Class;
 
 /// A decision that ends the way of a message, or stops it.
@@ -57,6 +57,8 @@ impl Judgement {
     pub(crate) fn destination(&self, of: &[u8]) -> Vec<u8> {
         let routed = self.route.clone().or_else(|| Destination::parse(of).ok());
         let Some(mut destination) = routed else { return of.to_vec() };
+        // Hosts that a rule names are those that get the mail: neither smart hosts nor maps give it to others.
+        destination.is_rerouted |= self.route.is_some() && matches!(destination.to, To::Hosts(_) | To::Literal(_));
         if let Some(group) = &self.queue_group {
             destination.group = Some(group.clone());
         }

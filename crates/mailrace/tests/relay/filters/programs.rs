@@ -197,7 +197,9 @@ pub(super) fn spamd(directory: &Path) -> Option<(Running, SocketAddr)> {
     let plugin = "loadplugin Mail::SpamAssassin::Plugin::Check\n";
     write(directory, "site/v320.pre", plugin);
     write(directory, "rules/test.pre", plugin);
-    let rules = "required_score 5\nuse_bayes 0\nbody T_PATTERN /a test pattern of spamd/\nscore T_PATTERN 7.5\n";
+    let rules = "required_score 5\nuse_bayes 0\nbody T_PATTERN /a test pattern of spamd/\nscore T_PATTERN 7.5\n\
+                 report_safe 0\nadd_header spam Flag _YESNOCAPS_\n\
+                 add_header all Status \"_YESNO_, score=_SCORE_ required=_REQD_ tests=_TESTS_\"\n";
     write(directory, "rules/test.cf", rules);
     let address = free_port();
     let mut command = Command::new(program);
