@@ -202,7 +202,10 @@ fn each_listener_has_its_policy() {
     let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
     assert!(shown.contains("listen.dmarc_reject: dmarc=fail for bank.test"), "{shown}");
     assert!(server.control(&["quarantine", "release", &held], b"").status.success());
-    assert!(results(&hop.wait(5)[4].text()).0.contains("policy.dmarc=reject"));
+    let released = hop.wait(5)[4].text();
+    let (release, rest) = released.split_once("\r\nAuthentication-Results: ").expect("results");
+    assert!(release.starts_with("X-Quarantine-Release: ") && release.contains("\r\n\t(kept by dmarc); "), "{release}");
+    assert!(results(&format!("Authentication-Results: {rest}")).0.contains("policy.dmarc=reject"));
     ends_empty(server);
 }
 
