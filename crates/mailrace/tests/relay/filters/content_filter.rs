@@ -47,12 +47,12 @@ fn amavisd_gives_mail_back_to_another_listener() {
     let (address, back) = (free_port(), free_port());
     let config = write(directory.path(), "amavisd.conf", &settings(&home, address.port(), back.port()));
     let _running = run(Command::new(program).args(["-c", &config, "foreground"]), address);
-    let rules = format!("rule to_the_filter {{\n  for listener mx\n  route \"smtp:[127.0.0.1]:{}\"\n}}\n", address.port());
+    let rules =
+        format!("rule to_the_filter {{\n  for listener mx\n  route \"smtp:[127.0.0.1]:{}\"\n}}\n", address.port());
     let rules = write(directory.path(), "filter.rules", &rules);
     let hop = Hop::good();
-    let listeners = format!(
-        "[{{address = \"127.0.0.1:0\", name = \"mx\"}}, {{address = \"{back}\", name = \"filtered\"}}]"
-    );
+    let listeners =
+        format!("[{{address = \"127.0.0.1:0\", name = \"mx\"}}, {{address = \"{back}\", name = \"filtered\"}}]");
     let setup = relay(&[&hop]).set("listen", listeners).set("screen.rules", format!("[{rules:?}]"));
     let mut server = setup.start();
     send(&server, "a@client.test", &["b@d.test"], b"From: a@client.test\r\nSubject: x\r\n\r\nhello\r\n");

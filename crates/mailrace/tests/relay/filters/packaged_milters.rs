@@ -59,7 +59,12 @@ fn spamass_milter_marks_and_rejects_spam() {
     let run = |name: &str, options: &[&str]| -> (Running, String) {
         let socket = directory.path().join(name);
         let mut command = Command::new(&program);
-        command.arg("-p").arg(&socket).args(options).args(["--", "-d", "127.0.0.1", "-p"]).arg(address.port().to_string());
+        command
+            .arg("-p")
+            .arg(&socket)
+            .args(options)
+            .args(["--", "-d", "127.0.0.1", "-p"])
+            .arg(address.port().to_string());
         (run_on_socket(&mut command, &socket), on_socket(&socket))
     };
     let spam = b"Subject: x\r\n\r\na test pattern of spamd\r\n";
@@ -70,7 +75,10 @@ fn spamass_milter_marks_and_rejects_spam() {
     let mails = hop.wait(2);
     let of = |subject: &str| mails.iter().map(|mail| mail.text()).find(|text| text.contains(subject)).expect("it came");
     let found = of("Subject: x");
-    assert!(found.contains("\r\nX-Spam-Flag: YES\r\n") && found.contains("\r\nX-Spam-Status: Yes, score=7.5 "), "{found}");
+    assert!(
+        found.contains("\r\nX-Spam-Flag: YES\r\n") && found.contains("\r\nX-Spam-Status: Yes, score=7.5 "),
+        "{found}"
+    );
     let found = of("Subject: y");
     assert!(!found.contains("X-Spam-Flag: YES") && found.contains("\r\nX-Spam-Status: No, "), "{found}");
     let log = ends_empty(server).log;

@@ -87,7 +87,7 @@ fn fault(stage: &'static str, error: &ScannerError) -> FilterError {
     FilterError::new(stage, error)
 }
 
-/// Asks clamd, in a session that other messages may join if `is_session`. Returns whether the connection stays open, too.
+/// Asks clamd; in a session, the connection takes further messages. Returns whether it stays open, too.
 async fn ask_clamd(
     connection: &mut FilterConnection,
     message: &[u8],
@@ -105,11 +105,7 @@ async fn ask_clamd(
 }
 
 /// Sends a message in as few writes as it has chunks.
-async fn send_to_clamd(
-    connection: &mut FilterConnection,
-    message: &[u8],
-    is_session: bool,
-) -> Result<(), FilterError> {
+async fn send_to_clamd(connection: &mut FilterConnection, message: &[u8], is_session: bool) -> Result<(), FilterError> {
     let begin = if is_session && connection.is_new() { clamd::IDSESSION } else { &[] };
     let mut octets = [begin, clamd::INSTREAM].concat();
     for chunk in message.chunks(CHUNK_BYTES) {
