@@ -20,15 +20,26 @@ struct LiveSums {
     /// The minute of wall time for which the offset is known.
     minute: u64,
     offset: i64,
+    latest: i64,
 }
 
 impl LiveSums {
+    /// Returns the civil time. Where it steps back, at the end of summer time or by a correction of the clock, windows
+    /// that begin later are dropped.
     fn civil(&mut self, now_us: u64) -> i64 {
         let minute = now_us / 60_000_000;
         if minute != self.minute {
             (self.minute, self.offset) = (minute, clock::local_offset_seconds(now_us).into());
         }
-        i64::try_from(now_us / 1_000_000).unwrap_or(0) + self.offset
+        let time = i64::try_from(now_us / 1_000_000).unwrap_or(0) + self.offset;
+        // Another thread may have read the clock in the second after this one.
+        if time < self.latest.saturating_sub(1) {
+            let Statistics { seconds, minutes, hours, .. } = &mut self.sums;
+            [seconds, minutes, hours].into_iter().for_each(|series| series.restart_before(time));
+            self.latest = time;
+        }
+        self.latest = self.latest.max(time);
+        time
     }
 }
 
@@ -37,7 +48,7 @@ impl LiveStatistics {
     #[must_use]
     pub fn new(now_us: u64) -> Self {
         let sums = Statistics::new(WindowSizes::LIVE);
-        let mut live = LiveSums { sums, since: 0, minute: u64::MAX, offset: 0 };
+        let mut live = LiveSums { sums, since: 0, minute: u64::MAX, offset: 0, latest: i64::MIN };
         live.since = live.civil(now_us);
         Self(Mutex::new(live))
     }
@@ -82,8 +93,31 @@ impl LiveStatistics {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use observe::stats::Counts;
     use crate::answers::{from_line, to_fields};
     use serde_json::Value;
+
+    #[test]
+    fn mail_counts_after_the_clock_was_set_back() {
+        let day = 86_400_000_000;
+        let live = LiveStatistics::new(1_000 * day);
+        let count = |now_us: u64| {
+            let mut sums = live.lock();
+            let time = sums.civil(now_us);
+            sums.sums.add_sent_bytes(time, 1);
+        };
+        count(1_000 * day);
+        // Ten years ahead, and back.
+        count(4_650 * day);
+        for _ in 0..3 {
+            count(1_001 * day);
+        }
+        let sums = &live.lock().sums;
+        let bytes = |counts: Counts| counts.sent_bytes;
+        let series = [&sums.seconds, &sums.minutes, &sums.hours];
+        assert_eq!(series.map(|series| bytes(series.total())), [3, 3, 3]);
+        assert_eq!(bytes(sums.total), 5);
+    }
 
     #[test]
     fn an_answer_has_what_was_counted() {

@@ -86,7 +86,7 @@ impl<'a> Iterator for Fields<'a> {
 
 /// Returns the name of `relay=name [address]`, `name[address]:25`, or the address where there is no name.
 pub(super) fn host_of(relay: &str) -> &str {
-    let end = relay.find([' ', '[']).unwrap_or(relay.len());
+    let end = memchr::memchr2(b' ', b'[', relay.as_bytes()).unwrap_or(relay.len());
     match relay.get(..end) {
         Some("") => relay.get(..relay.find(']').map_or(relay.len(), |at| at + 1)).unwrap_or(relay),
         Some(name) => name.trim_end_matches(['.', ',']),

@@ -16,7 +16,7 @@ pub(super) fn read(line: &str, messages: &mut Messages, each: &mut impl FnMut(&F
     if !line.ends_with('}') {
         return LineUse::Broken;
     }
-    let Some(event) = raw(line, "event").and_then(string) else { return LineUse::Broken };
+    let Some(event) = raw(line, ",\"event\":").and_then(string) else { return LineUse::Broken };
     match &*event {
         "accepted" => read_arrival(line, messages, each),
         "sent" => read_attempt(line, Outcome::Sent, messages, each),
@@ -26,18 +26,18 @@ pub(super) fn read(line: &str, messages: &mut Messages, each: &mut impl FnMut(&F
             each(&Fact::Report);
             Some(())
         }
-        "discarded" => raw(line, "id").and_then(string).map(|id| {
+        "discarded" => raw(line, ",\"id\":").and_then(string).map(|id| {
             messages.remove(&id);
             each(&Fact::Ended { id: &id });
         }),
         "rejected" => {
-            let ruleset = raw(line, "ruleset").and_then(string).unwrap_or_default();
-            let reply = raw(line, "reply").and_then(string);
+            let ruleset = raw(line, ",\"ruleset\":").and_then(string).unwrap_or_default();
+            let reply = raw(line, ",\"reply\":").and_then(string);
             reply.map(|reply| each(&Fact::Refusal { text: refused_command(&ruleset, &reply) }))
         }
         "connection_refused" => {
-            let limit = raw(line, "limit").and_then(string).unwrap_or_default();
-            let reply = raw(line, "reply").and_then(string);
+            let limit = raw(line, ",\"limit\":").and_then(string).unwrap_or_default();
+            let reply = raw(line, ",\"reply\":").and_then(string);
             reply.map(|reply| each(&Fact::Refusal { text: refused_connection(&limit, &reply) }))
         }
         _ => return LineUse::Other,
@@ -47,9 +47,9 @@ pub(super) fn read(line: &str, messages: &mut Messages, each: &mut impl FnMut(&F
 
 fn read_arrival(line: &str, messages: &mut Messages, each: &mut impl FnMut(&Fact<'_>)) -> Option<()> {
     let text = |key| raw(line, key).and_then(string);
-    let (id, from) = (text("id")?, text("from")?);
-    let (size, recipients) = (number(raw(line, "size")?)?, number(raw(line, "nrcpts")?)?);
-    let client = text("client_name").or_else(|| text("client_user")).unwrap_or_default();
+    let (id, from) = (text(",\"id\":")?, text(",\"from\":")?);
+    let (size, recipients) = (number(raw(line, ",\"size\":")?)?, number(raw(line, ",\"nrcpts\":")?)?);
+    let client = text(",\"client_name\":").or_else(|| text(",\"client_user\":")).unwrap_or_default();
     if let Some(message) = messages.entry(&id) {
         (message.size, message.is_arrived) = (size, true);
     }
@@ -60,12 +60,12 @@ fn read_arrival(line: &str, messages: &mut Messages, each: &mut impl FnMut(&Fact
 
 fn read_attempt(line: &str, outcome: Outcome, messages: &mut Messages, each: &mut impl FnMut(&Fact<'_>)) -> Option<()> {
     let text = |key| raw(line, key).and_then(string);
-    let id = text("id")?;
-    let to = strings(raw(line, "to")?)?;
+    let id = text(",\"id\":")?;
+    let to = strings(raw(line, ",\"to\":")?)?;
     let list: Vec<&str> = to.iter().map(|one| &**one).collect();
-    let delay = raw(line, "delay")?;
-    let delay = delay.get(..delay.find([',', '}']).unwrap_or(delay.len()))?.parse().ok()?;
-    let host = text("relay").or_else(|| text("relay_ip").map(|address| literal(&address).into()));
+    let delay = raw(line, ",\"delay\":")?;
+    let delay = delay.get(..memchr::memchr2(b',', b'}', delay.as_bytes()).unwrap_or(delay.len()))?.parse().ok()?;
+    let host = text(",\"relay\":").or_else(|| text(",\"relay_ip\":").map(|address| literal(&address).into()));
     let host = host.unwrap_or_default();
     let size = messages.get(&id).map_or(0, |message| message.size);
     let recipients = u64::try_from(list.len()).ok()?;
@@ -77,7 +77,7 @@ fn read_attempt(line: &str, outcome: Outcome, messages: &mut Messages, each: &mu
         outcome,
         delay: Duration::try_from_secs_f64(delay).ok(),
         size,
-        text: &text("text").unwrap_or_default(),
+        text: &text(",\"text\":").unwrap_or_default(),
         is_transaction: true,
     }));
     Some(())
@@ -88,18 +88,9 @@ fn literal(address: &str) -> String {
     if address.contains(':') { format!("[IPv6:{address}]") } else { format!("[{address}]") }
 }
 
-/// Returns the line from the value of a key on.
+/// Returns the line from the value of a key on; the key stands there with all that surrounds it, as `,"from":`.
 fn raw<'a>(line: &'a str, key: &str) -> Option<&'a str> {
-    let mut rest = line;
-    loop {
-        let at = rest.find(key)?;
-        let is_key = rest.get(..at).is_some_and(|before| before.ends_with(",\""));
-        let behind = rest.get(at + key.len()..)?;
-        match behind.strip_prefix("\":") {
-            Some(value) if is_key => return Some(value),
-            _ => rest = behind,
-        }
-    }
+    line.get(memchr::memmem::find(line.as_bytes(), key.as_bytes())? + key.len()..)
 }
 
 /// Reads a string at the beginning of a text.
@@ -108,26 +99,26 @@ fn string(text: &str) -> Option<Cow<'_, str>> {
 }
 
 fn strings(text: &str) -> Option<Vec<Cow<'_, str>>> {
-    let mut rest = text.strip_prefix('[')?;
+    let mut rest = text.strip_prefix("[")?;
     let mut found = Vec::new();
     while !rest.starts_with(']') {
         let (text, behind) = text_and_rest(rest)?;
         found.push(text);
-        rest = behind.strip_prefix(',').unwrap_or(behind);
+        rest = behind.strip_prefix(",").unwrap_or(behind);
     }
     Some(found)
 }
 
 fn text_and_rest(text: &str) -> Option<(Cow<'_, str>, &str)> {
-    let text = text.strip_prefix('"')?;
-    let end = text.find(['"', '\\'])?;
+    let text = text.strip_prefix("\"")?;
+    let end = memchr::memchr2(b'"', b'\\', text.as_bytes())?;
     if text.as_bytes().get(end) == Some(&b'"') {
         return Some((Cow::Borrowed(text.get(..end)?), text.get(end + 1..)?));
     }
     let mut out = String::new();
     let mut rest = text;
     loop {
-        let at = rest.find(['"', '\\'])?;
+        let at = memchr::memchr2(b'"', b'\\', rest.as_bytes())?;
         out.push_str(rest.get(..at)?);
         let behind = rest.get(at + 1..)?;
         if rest.as_bytes().get(at) == Some(&b'"') {
@@ -173,6 +164,6 @@ mod tests {
         assert_eq!(read("\"a\\\"b\\u001b\\ud83d\\ude00\\\\\""), Some("a\"b\u{1b}\u{1f600}\\".to_owned()));
         assert_eq!([read("\"abc"), read("\"a\\u12"), read("1")], [None, None, None]);
         assert_eq!(strings("[\"<a@b>\",\"<c@d>\"],").map(|list| list.len()), Some(2));
-        assert_eq!(raw("{\"ts\":\"x\",\"a\":\"\\\"to\\\":\",\"to\":[]}", "to"), Some("[]}"));
+        assert_eq!(raw("{\"ts\":\"x\",\"a\":\"\\\"to\\\":\",\"to\":[]}", ",\"to\":"), Some("[]}"));
     }
 }

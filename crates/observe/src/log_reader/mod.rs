@@ -164,10 +164,10 @@ fn program_of(rest: &str) -> Option<(Program<'_>, &str)> {
     let mut words = rest;
     // A host has no colon at its end and no bracket; so has a second word at most.
     for _ in 0..2 {
-        let end = words.find(' ').unwrap_or(words.len());
+        let end = memchr::memchr(b' ', words.as_bytes()).unwrap_or(words.len());
         let (word, behind) = (words.get(..end)?, words.get(end + 1..).unwrap_or_default());
-        if let Some(tag) = word.strip_suffix(':') {
-            return Some(match tag.strip_suffix(']').and_then(|tag| tag.split_once('[')) {
+        if let Some(tag) = word.strip_suffix(":") {
+            return Some(match tag.strip_suffix("]").and_then(|tag| tag.split_once('[')) {
                 Some((name, pid)) => (Program { name, pid }, behind),
                 None => (Program { name: tag, pid: "" }, behind),
             });

@@ -59,7 +59,7 @@ pub(super) struct PostfixState<'k> {
 
 /// Reads a line.
 pub(super) fn read(line: &PostfixLine<'_>, state: &mut PostfixState<'_>, each: &mut impl FnMut(&Fact<'_>)) -> LineUse {
-    let Some((id, rest)) = line.text.split_once(": ") else { return LineUse::Other };
+    let Some((id, rest)) = split_at(line.text, b':', ": ") else { return LineUse::Other };
     if let Some(rest) = rest.strip_prefix("reject: ").or_else(|| rest.strip_prefix("milter-reject: ")) {
         each(&Fact::Refusal { text: reply_of_reject(rest) });
         return LineUse::Used;
@@ -95,6 +95,12 @@ pub(super) fn read(line: &PostfixLine<'_>, state: &mut PostfixState<'_>, each: &
         return LineUse::Used;
     }
     LineUse::Other
+}
+
+/// Splits at the first octet `begin`, if `mark` stands there.
+fn split_at<'a>(text: &'a str, begin: u8, mark: &str) -> Option<(&'a str, &'a str)> {
+    let at = memchr::memchr(begin, text.as_bytes())?;
+    Some((text.get(..at)?, text.get(at..)?.strip_prefix(mark)?))
 }
 
 /// The reply in `RCPT from host[ip]: 554 5.7.1 <x@y>: Relay access denied; from=<a@b> …`.
@@ -158,7 +164,7 @@ fn read_attempt(
             None => return LineUse::Broken,
         }
     };
-    let (word, text) = status.split_once(" (").unwrap_or((status, ""));
+    let (word, text) = split_at(status, b' ', " (").unwrap_or((status, ""));
     let outcome = match word {
         "sent" => Outcome::Sent,
         "deferred" => Outcome::Deferred,
@@ -166,7 +172,7 @@ fn read_attempt(
         // Probes of addresses, and words of other programs.
         _ => return LineUse::Other,
     };
-    let text = text.strip_suffix(')').unwrap_or(text);
+    let text = text.strip_suffix(")").unwrap_or(text);
     let host = if relay == "none" { "" } else { host_of(relay) };
     let is_transaction = IdKey::of(id).is_none_or(|id| {
         let host = BuildHasherDefault::<DefaultHasher>::default().hash_one(relay);

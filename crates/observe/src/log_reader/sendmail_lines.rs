@@ -140,7 +140,8 @@ pub(super) fn is_here(id: &str, messages: &mut Messages) -> bool {
 
 /// Returns whether a relay is this machine.
 pub(super) fn is_own(relay: &str) -> bool {
-    relay.contains("[127.") || relay.contains("[::1]") || relay.contains("[IPv6:::1]")
+    let address = memchr::memchr(b'[', relay.as_bytes()).and_then(|at| relay.get(at..)).unwrap_or_default();
+    ["[127.", "[::1]", "[IPv6:::1]"].into_iter().any(|own| address.starts_with(own))
 }
 
 /// Returns the id under which the next hop has taken a message: `(ID Message accepted for delivery)`,

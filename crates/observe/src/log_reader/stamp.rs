@@ -42,9 +42,9 @@ impl Stamps {
         let line = without_priority(line);
         if line.as_bytes().first()?.is_ascii_digit() {
             let (time, rest) = self.rfc3339(line)?;
-            return Some(Stamp { time, rest: rest.strip_prefix(' ')? });
+            return Some(Stamp { time, rest: rest.strip_prefix(" ")? });
         }
-        let rest = line.get(SYSLOG_OCTETS..)?.strip_prefix(' ')?;
+        let rest = line.get(SYSLOG_OCTETS..)?.strip_prefix(" ")?;
         let text = line.as_bytes().get(..SYSLOG_OCTETS)?;
         let (known, time) = &self.known;
         if known.get(..SYSLOG_OCTETS) == Some(text) && known.get(SYSLOG_OCTETS) == Some(&0) {
@@ -70,10 +70,10 @@ impl Stamps {
     fn rfc3339<'a>(&mut self, line: &'a str) -> Option<(i64, &'a str)> {
         let text = line.as_bytes().get(..RFC3339_OCTETS)?;
         let mut rest = line.get(RFC3339_OCTETS..)?;
-        if let Some(fraction) = rest.strip_prefix('.') {
+        if let Some(fraction) = rest.strip_prefix(".") {
             rest = fraction.trim_start_matches(|c: char| c.is_ascii_digit());
         }
-        let (is_utc, rest) = match rest.strip_prefix('Z') {
+        let (is_utc, rest) = match rest.strip_prefix("Z") {
             Some(rest) => (true, rest),
             None => (false, rest.get(6..).filter(|_| rest.starts_with(['+', '-']))?),
         };
@@ -129,7 +129,7 @@ impl Stamps {
 
 /// Returns the line without `<22>` before it.
 fn without_priority(line: &str) -> &str {
-    let Some(rest) = line.strip_prefix('<') else { return line };
+    let Some(rest) = line.strip_prefix("<") else { return line };
     match rest.split_once('>') {
         Some((number, rest)) if number.len() <= 3 && number.bytes().all(|b| b.is_ascii_digit()) => rest,
         _ => line,

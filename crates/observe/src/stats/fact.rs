@@ -111,7 +111,7 @@ impl<'a> Addresses<'a> {
 
 /// Returns the address without `<` and `>`.
 pub(crate) fn without_brackets(address: &str) -> &str {
-    address.strip_prefix('<').and_then(|rest| rest.strip_suffix('>')).unwrap_or(address)
+    address.strip_prefix("<").and_then(|rest| rest.strip_suffix(">")).unwrap_or(address)
 }
 
 /// Returns where the first address of a list ends: at a comma that is in no quoted string.

@@ -55,6 +55,13 @@ impl Series {
         self.windows.get_mut(at)
     }
 
+    /// Drops all windows if the oldest begins after this second: a clock that was set back counts from there on.
+    pub fn restart_before(&mut self, time: i64) {
+        if time.div_euclid(self.step) < self.first {
+            self.windows.clear();
+        }
+    }
+
     /// Makes windows before the first, as far as there is room; returns whether the window of this number is there.
     fn grow_back(&mut self, number: i64) -> bool {
         let missing = usize::try_from(self.first.abs_diff(number)).unwrap_or(usize::MAX);
@@ -148,6 +155,20 @@ mod tests {
         }
         assert_eq!(arrivals(&series), [(-5, 1), (-4, 2), (-3, 0), (-2, 1)]);
         assert_eq!(series.left_out(), 1);
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_counts_again() {
+        let mut series = Series::new(1, 4);
+        for time in [100, 101, 102, 103, 50] {
+            put(&mut series, time);
+        }
+        assert_eq!((series.left_out(), series.total().arrivals), (1, 4));
+        series.restart_before(101);
+        assert_eq!(series.total().arrivals, 4, "101 is kept");
+        series.restart_before(50);
+        put(&mut series, 50);
+        assert_eq!(arrivals(&series), [(50, 1)]);
     }
 
     #[test]
