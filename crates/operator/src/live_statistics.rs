@@ -93,8 +93,8 @@ impl LiveStatistics {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use observe::stats::Counts;
     use crate::answers::{from_line, to_fields};
+    use observe::stats::Counts;
     use serde_json::Value;
 
     #[test]
