@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use testkit::harness::{SOON, Setup, needs, poll};
 
 const VIEWS: [&str; 7] = ["race", "destinations", "messages", "stragglers", "quarantine", "explain", "configuration"];
@@ -15,6 +15,8 @@ struct Browser {
     driver: Child,
     address: SocketAddr,
     session: String,
+    /// Its output, which has to have a reader.
+    _stdout: BufReader<ChildStdout>,
     _profile: tempfile::TempDir,
 }
 
@@ -23,13 +25,13 @@ impl Browser {
     fn start() -> Option<Self> {
         let (driver, chromium) = (needs::program("chromedriver")?, needs::program("chromium")?);
         let mut driver = Command::new(driver).arg("--port=0").stdout(Stdio::piped()).spawn().expect("it starts");
-        let stdout = BufReader::new(driver.stdout.take().expect("piped"));
-        let port = stdout.lines().map_while(Result::ok).find_map(|line| {
+        let mut stdout = BufReader::new(driver.stdout.take().expect("piped"));
+        let port = stdout.by_ref().lines().map_while(Result::ok).find_map(|line| {
             line.split("on port ").nth(1)?.trim_end_matches('.').parse::<u16>().ok().filter(|port| *port > 0)
         });
         let address = SocketAddr::from(([127, 0, 0, 1], port.expect("a port")));
         let profile = tempfile::tempdir().expect("a directory");
-        let mut browser = Self { driver, address, session: String::new(), _profile: profile };
+        let mut browser = Self { driver, address, session: String::new(), _stdout: stdout, _profile: profile };
         browser.open_session(&chromium);
         Some(browser)
     }
@@ -63,11 +65,8 @@ impl Browser {
         let head = format!("{method} {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n", self.address);
         let head = format!("{head}Content-Type: application/json\r\nContent-Length: {}\r\n\r\n", body.len());
         stream.write_all(format!("{head}{body}").as_bytes()).expect("sent");
-        let mut answer = Vec::new();
-        stream.read_to_end(&mut answer).expect("read");
-        let answer = String::from_utf8_lossy(&answer);
-        let (_, text) = answer.split_once("\r\n\r\n").expect("a body");
-        let mut value: Value = serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {answer}"));
+        let text = read_body(&mut BufReader::new(stream));
+        let mut value: Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
         assert!(value["value"].get("error").is_none(), "{path}: {value}");
         value["value"].take()
     }
@@ -107,6 +106,24 @@ impl Browser {
         let is_bad = |line: &&Value| line["level"] == "SEVERE" || line["level"] == "WARNING";
         lines.as_array().expect("a list").iter().filter(is_bad).cloned().collect()
     }
+}
+
+/// Reads an answer of ChromeDriver, which does not close the connection behind it.
+fn read_body(stream: &mut BufReader<TcpStream>) -> String {
+    let mut length = 0;
+    loop {
+        let mut line = String::new();
+        stream.read_line(&mut line).expect("read");
+        let field = line.trim_end().to_ascii_lowercase();
+        match field.strip_prefix("content-length:") {
+            Some(number) => length = number.trim().parse().expect("a number"),
+            None if field.is_empty() => break,
+            None => {}
+        }
+    }
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body).expect("read");
+    String::from_utf8(body).expect("UTF-8")
 }
 
 impl Drop for Browser {

@@ -27,7 +27,7 @@ function list(view, { title, path, expression, actions, more }) {
   const search = el("input", { type: "search", value: expression, placeholder: "from: to: destination: host: state: reason: reply~ age> size> tries>", "aria-label": "Expression", spellcheck: false });
   const body = el("div", { class: "card" });
   const bar = el("div", { class: "bar selection", hidden: true });
-  const columns = [{ name: "", class: "tight" }, { name: "Id", class: "tight" }, { name: "Age", class: "number" }, { name: "Size", class: "number" }, { name: "Sender" }, { name: "Recipients" }];
+  const columns = [{ name: "Choose", class: "tight" }, { name: "Id", class: "tight" }, { name: "Age", class: "number" }, { name: "Size", class: "number" }, { name: "Sender" }, { name: "Recipients" }];
   let rows = [];
   const find = (event) => { event?.preventDefault(); meant = search.value.trim(); chosen.clear(); load(); };
   fill(view, el("h1", {}, title),
