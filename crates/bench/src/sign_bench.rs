@@ -27,12 +27,21 @@ pub struct SignBenchArguments {
 /// Runs the measurement and prints its figures.
 #[must_use]
 pub fn run(arguments: &SignBenchArguments) -> ExitCode {
+    run_for_keys("sign", arguments, measure)
+}
+
+/// Runs a measurement for each kind of key and prints its figures.
+pub(crate) fn run_for_keys(
+    command: &str,
+    arguments: &SignBenchArguments,
+    measure: fn(&SignBenchArguments, NewKey) -> Result<String, String>,
+) -> ExitCode {
     for (name, kind) in [("rsa2048", NewKey::Rsa2048), ("ed25519", NewKey::Ed25519)] {
         match measure(arguments, kind) {
             // A closed terminal is no failure of the measurement.
             Ok(figures) => drop(writeln!(std::io::stdout(), "{name}, body of {} octets: {figures}", arguments.bytes)),
             Err(error) => {
-                drop(writeln!(std::io::stderr(), "sign: {error}"));
+                drop(writeln!(std::io::stderr(), "{command}: {error}"));
                 return ExitCode::FAILURE;
             }
         }

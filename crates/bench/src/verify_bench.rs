@@ -10,12 +10,11 @@ use server::dns::Resolver;
 use server::sender_check::{CheckedSender, SenderChecks, check_sender};
 use server::signing::{NewKey, PrivateKey, SigningKeys};
 use std::collections::HashMap;
-use std::io::Write as _;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::process::ExitCode;
 
 use crate::clock;
-use crate::sign_bench::{SignBenchArguments, median, message};
+use crate::sign_bench::{SignBenchArguments, median, message, run_for_keys};
 
 const DOMAIN: &str = "example.org";
 /// Octets of one string of a TXT record.
@@ -25,17 +24,7 @@ const STRING_BYTES_MAX: usize = 255;
 /// Runs the measurement and prints its figures.
 #[must_use]
 pub fn run(arguments: &SignBenchArguments) -> ExitCode {
-    for (name, kind) in [("rsa2048", NewKey::Rsa2048), ("ed25519", NewKey::Ed25519)] {
-        match measure(arguments, kind) {
-            // A closed terminal is no failure of the measurement.
-            Ok(figures) => drop(writeln!(std::io::stdout(), "{name}, body of {} octets: {figures}", arguments.bytes)),
-            Err(error) => {
-                drop(writeln!(std::io::stderr(), "verify: {error}"));
-                return ExitCode::FAILURE;
-            }
-        }
-    }
-    ExitCode::SUCCESS
+    run_for_keys("verify", arguments, measure)
 }
 
 fn measure(arguments: &SignBenchArguments, kind: NewKey) -> Result<String, String> {
