@@ -111,28 +111,29 @@ impl Evaluation<'_, '_> {
     /// Finds the literals in all texts. Returns for each rule whether it may hold.
     fn find_literals(&mut self) -> Vec<bool> {
         let mut candidates = self.rules.unfiltered.clone();
-        let Some(automaton) = &self.rules.automaton else { return candidates };
+        let Some(search) = &self.rules.search else { return candidates };
         let mut text_of_test = vec![u32::MAX; self.rules.tests.len()];
         let mut buffer = String::new();
         for (index, text) in self.texts.list.iter().enumerate() {
             let Ok(index) = u32::try_from(index) else { break };
             fold(&text.text, &mut buffer);
-            for found in automaton.find_overlapping_iter(&buffer) {
-                for literal in self.rules.literal_tests.get(found.pattern().as_usize()).into_iter().flatten() {
+            let (rules, hits) = (self.rules, &mut self.hits);
+            search.find_all(&buffer, &mut |found| {
+                for literal in rules.literal_tests.get(found).into_iter().flatten() {
                     let test = literal.test as usize;
                     let Some(last) = text_of_test.get_mut(test).filter(|last| **last != index) else { continue };
                     if !literal.kinds.overlaps(text.kinds) {
                         continue;
                     }
                     *last = index;
-                    self.hits.push((literal.test, index));
-                    for rule in self.rules.rules_of_test.get(test).into_iter().flatten() {
+                    hits.push((literal.test, index));
+                    for rule in rules.rules_of_test.get(test).into_iter().flatten() {
                         if let Some(candidate) = candidates.get_mut(*rule) {
                             *candidate = true;
                         }
                     }
                 }
-            }
+            });
         }
         self.hits.sort_unstable();
         candidates

@@ -61,6 +61,7 @@ pub mod fuzz;
 pub mod header_text;
 pub mod iprev;
 mod limits;
+mod literal_search;
 mod literals;
 mod message;
 pub mod milter;

@@ -12,17 +12,14 @@ mod tokens;
 
 use std::fmt;
 
-use aho_corasick::{AhoCorasick, AhoCorasickKind};
-
 use crate::action::Action;
 use crate::condition::{Condition, Test};
+use crate::literal_search::LiteralSearch;
 use crate::message::Direction;
 use crate::texts::Kinds;
 
 /// Rules of one set.
 pub const RULES_MAX: usize = 10_000;
-/// Octets of all literals up to which the automaton takes its fastest and largest form.
-const FAST_LITERAL_OCTETS_MAX: usize = 64 << 10;
 
 /// A rule.
 #[derive(Clone, Debug)]
@@ -91,8 +88,8 @@ pub struct RuleSet {
     files: Vec<String>,
     pub(crate) tests: Vec<Test>,
     pub(crate) kinds: Kinds,
-    pub(crate) automaton: Option<AhoCorasick>,
-    /// The tests of each literal of the automaton.
+    pub(crate) search: Option<LiteralSearch>,
+    /// The tests of each literal of the search.
     pub(crate) literal_tests: Vec<Vec<LiteralTest>>,
     /// The rules that may hold because a test of theirs has a hit.
     pub(crate) rules_of_test: Vec<Vec<usize>>,
@@ -163,15 +160,10 @@ impl RuleSet {
                 last.push(test);
             }
         }
-        let octets: usize = distinct.iter().map(|literal| literal.len()).sum();
-        let kind =
-            if octets <= FAST_LITERAL_OCTETS_MAX { AhoCorasickKind::DFA } else { AhoCorasickKind::ContiguousNFA };
-        let automaton = match distinct.is_empty() {
+        let search = match distinct.is_empty() {
             true => None,
             false => Some(
-                AhoCorasick::builder()
-                    .kind(Some(kind))
-                    .build(&distinct)
+                LiteralSearch::new(&distinct)
                     .map_err(|error| format!("the literals of all patterns are too large together: {error}"))?,
             ),
         };
@@ -195,7 +187,7 @@ impl RuleSet {
                 }
             }
         }
-        Ok(Self { rules, files, tests, kinds, automaton, literal_tests, rules_of_test, unfiltered })
+        Ok(Self { rules, files, tests, kinds, search, literal_tests, rules_of_test, unfiltered })
     }
 }
 
