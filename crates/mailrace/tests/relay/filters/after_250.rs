@@ -244,6 +244,29 @@ fn an_answer_of_4yz_has_the_filter_asked_again() {
 }
 
 #[test]
+fn a_slow_filter_delays_no_other_mail() {
+    let hop = Hop::good();
+    let (filter, gate) = gated(go_on);
+    let quick = Milter::new(|_, _, _| go_on());
+    let setup = filtered(&hop, &[("slow", after(filter.address, "")), ("quick", after(quick.address, ""))]);
+    let listeners = ["[\"slow\"]", "[\"quick\"]", "[]"];
+    let listeners = listeners.map(|filters| format!("{{address = \"127.0.0.1:0\", filters = {filters}}}"));
+    let setup = setup.set("listen", format!("[{}]", listeners.join(", ")));
+    let server = setup.set("screen.workers", "1").start();
+    for address in [0, 0, 0, 1, 2].map(|listener| server.addresses[listener]) {
+        let mut client = greeted(address);
+        client.message(CONTENT);
+        client.quit();
+    }
+    hop.wait(2);
+    assert_eq!(quick.commands().matches('E').count(), 1);
+    poll("three messages wait", || (server.status("/screen_queue/messages") == 3).then_some(()));
+    gate.store(true, Ordering::Release);
+    hop.wait(5);
+    ends_screened(server);
+}
+
+#[test]
 fn a_full_backlog_is_a_451() {
     let hop = Hop::good();
     let (filter, gate) = gated(go_on);

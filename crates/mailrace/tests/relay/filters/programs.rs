@@ -184,6 +184,16 @@ fn clamd_finds_and_says_what_it_did_not_scan() {
     let log = ends_empty(server).log;
     assert_eq!(lines(&log, &[&id, "screen=accept", "by=clam", "not scanned: too large"]).len(), 1, "{log:#?}");
     assert_eq!(lines(&log, &["screen=reject", "by=clam", "Test.Pattern"]).len(), 1, "{log:#?}");
+    let filter = format!("kind = \"clamd\", address = \"{address}\", when = \"after-250\"");
+    let server = filtered(&hop, &[("clam", filter)]).start();
+    let infected = b"Subject: x\r\n\r\nthis is a test pattern of clamd\r\n";
+    let id = send(&server, "a@client.test", &["b@example.com"], infected);
+    let list = || text(&server.control(&["quarantine", "list"], b""));
+    poll("it is in quarantine", || list().contains("Message contains Test.Pattern").then_some(()));
+    send(&server, "a@client.test", &["clean@example.com"], b"Subject: x\r\n\r\nhello\r\n");
+    assert!(hop.wait(3)[2].to_is("clean@example.com"));
+    assert!(server.control(&["quarantine", "delete", &id], b"").status.success());
+    ends_empty(server);
 }
 
 /// Runs spamd with one rule; `None`: it is not installed.
@@ -215,24 +225,28 @@ pub(super) fn spamd(directory: &Path) -> Option<(Running, SocketAddr)> {
 fn spamassassin_marks_spam() {
     let directory = tempfile::tempdir().expect("a directory");
     let Some((_running, address)) = spamd(directory.path()) else { return };
-    let hop = Hop::good();
-    let server = filtered(&hop, &[("spam", format!("kind = \"spamd\", address = \"{address}\""))]).start();
-    send(
-        &server,
-        "a@client.test",
-        &["b@example.com"],
-        b"X-Spam-Flag: NO\r\nSubject: x\r\n\r\na test pattern of spamd\r\n",
-    );
-    send(&server, "a@client.test", &["b@example.com"], b"X-Spam-Flag: YES\r\nSubject: y\r\n\r\nhello\r\n");
-    let mails = hop.wait(2);
-    let of = |subject: &str| mails.iter().map(|mail| mail.text()).find(|text| text.contains(subject)).expect("it came");
-    let spam = of("Subject: x");
-    assert!(spam.contains("\r\nX-Spam-Flag: YES\r\n") && !spam.contains("X-Spam-Flag: NO"), "{spam}");
-    assert!(spam.contains("X-Spam-Status: Yes, score=7.5 required=5.0\r\n\ttests=T_PATTERN\r\n"), "{spam}");
-    let ham = of("Subject: y");
-    assert!(!ham.contains("X-Spam-Flag") && ham.contains("X-Spam-Status: No, "), "{ham}");
-    let log = ends_empty(server).log;
-    assert_eq!(lines(&log, &["by=spam", "tag, score 7.5/5.0"]).len(), 1, "{log:#?}");
+    for when in ["before-250", "after-250"] {
+        let hop = Hop::good();
+        let server =
+            filtered(&hop, &[("spam", format!("kind = \"spamd\", address = \"{address}\", when = {when:?}"))]).start();
+        send(
+            &server,
+            "a@client.test",
+            &["b@example.com"],
+            b"X-Spam-Flag: NO\r\nSubject: x\r\n\r\na test pattern of spamd\r\n",
+        );
+        send(&server, "a@client.test", &["b@example.com"], b"X-Spam-Flag: YES\r\nSubject: y\r\n\r\nhello\r\n");
+        let mails = hop.wait(2);
+        let of =
+            |subject: &str| mails.iter().map(|mail| mail.text()).find(|text| text.contains(subject)).expect("it came");
+        let spam = of("Subject: x");
+        assert!(spam.contains("\r\nX-Spam-Flag: YES\r\n") && !spam.contains("X-Spam-Flag: NO"), "{spam}");
+        assert!(spam.contains("X-Spam-Status: Yes, score=7.5 required=5.0\r\n\ttests=T_PATTERN\r\n"), "{spam}");
+        let ham = of("Subject: y");
+        assert!(!ham.contains("X-Spam-Flag") && ham.contains("X-Spam-Status: No, "), "{ham}");
+        let log = ends_empty(server).log;
+        assert_eq!(lines(&log, &["by=spam", "tag, score 7.5/5.0"]).len(), 1, "{log:#?}");
+    }
 }
 
 const RSPAMD_LUA: &str = r#"
