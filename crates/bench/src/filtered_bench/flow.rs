@@ -26,6 +26,8 @@ pub(super) struct FilteredLoad {
     pub(super) seconds: u64,
     /// Mail that still waits so long after the client's end counts as backlog.
     pub(super) drain: Duration,
+    /// `screen.backlog_max` of servers that ask after the 250; `None`: their default.
+    pub(super) backlog: Option<u64>,
 }
 
 /// The figures of a sample.
@@ -92,7 +94,9 @@ pub(super) fn sample(
         |scanners| (contender.settings(&scanners.at), scanners.milters.clone()),
     );
     let task = Task::Screen { to: hop.at() };
-    let server = RunningServer::start_screened(site, &contender.server, task, &filters, &milters)?;
+    let backlog = load.backlog.filter(|_| contender.placement == Placement::After);
+    let more: Vec<String> = backlog.map(|messages| format!("screen.backlog_max={messages}")).into_iter().collect();
+    let server = RunningServer::start_screened(site, &contender.server, task, &filters, &milters, &more)?;
     let sample = measure(&server, &hop, load);
     drop(server);
     drop(hop);

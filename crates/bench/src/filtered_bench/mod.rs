@@ -59,6 +59,9 @@ pub struct FilteredBenchArguments {
     /// The longest wait for mail that is still on its way when the client has ended, in seconds
     #[arg(long, default_value_t = 120)]
     drain: u64,
+    /// Messages that may wait for scanners after the 250 [default: that of the server]
+    #[arg(long)]
+    backlog: Option<u64>,
     /// Rounds of each load
     #[arg(long, default_value_t = 1)]
     rounds: usize,
@@ -97,7 +100,8 @@ fn measure(arguments: &FilteredBenchArguments) -> Result<(), String> {
         FilteredReport { machine: Machine::look(), file_system: machine::file_system(&arguments.dir), tables: vec![] };
     print(&report.head())?;
     for &sessions in &arguments.sessions {
-        let load = FilteredLoad { sessions, seconds, drain: Duration::from_secs(arguments.drain) };
+        let load =
+            FilteredLoad { sessions, seconds, drain: Duration::from_secs(arguments.drain), backlog: arguments.backlog };
         let names: Vec<&str> = arguments.scanners.iter().map(|scanner| scanner.name()).collect();
         let name = format!("{sessions} sessions for {seconds} s, up to 10 KB, scanners: {}", names.join(", "));
         let mut rows: Vec<Row<_>> = contenders.iter().map(|contender| Row::new(contender.name())).collect();

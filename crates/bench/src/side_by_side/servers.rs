@@ -149,7 +149,8 @@ impl<'a> RunningServer<'a> {
         Self::start_with(site, kind, task, &[])
     }
 
-    /// The same with scanners: tables `[[filter]]` by their names for mailrace, milters for another server.
+    /// The same with scanners: tables `[[filter]]` by their names and `more` settings for mailrace, milters for another
+    /// server.
     ///
     /// # Errors
     /// As [`RunningServer::start`].
@@ -159,6 +160,7 @@ impl<'a> RunningServer<'a> {
         task: Task,
         filters: &[(&str, String)],
         milters: &[SocketAddr],
+        more: &[String],
     ) -> Result<Self, String> {
         if let ServerKind::Peer(name) = kind {
             let milters: Vec<String> =
@@ -167,10 +169,11 @@ impl<'a> RunningServer<'a> {
         }
         let tables: Vec<&str> = filters.iter().map(|(_, table)| table.as_str()).collect();
         let names: Vec<String> = filters.iter().map(|(name, _)| format!("{name:?}")).collect();
-        let settings = [
+        let mut settings = vec![
             format!("filter=[{}]", tables.join(", ")),
             format!("listen=[{{address=\"127.0.0.1:0\",tls=\"none\",filters=[{}]}}]", names.join(", ")),
         ];
+        settings.extend_from_slice(more);
         Self::start_with(site, kind, task, &settings)
     }
 
