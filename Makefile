@@ -17,7 +17,7 @@ FUZZ_TARGETS ?=
 export MAILRACE_TEST_TIMES := $(abspath $(TARGET_DIR))/test-times
 
 .DEFAULT_GOAL := help
-.PHONY: help run test times setup fmt tidy rfc licences clippy lint tested unit clients interop oracle crash-short crash bench bench-accept bench-relay bench-list fuzz
+.PHONY: help run test times setup fmt tidy rfc licences clippy lint tested unit clients interop oracle crash-short crash deb package bench bench-accept bench-relay bench-list fuzz
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -25,7 +25,7 @@ help: ## Show this list
 run: $(QUICK)/mailrace ## Build the program, show a relay under a storm and a kill -9, and leave it up on 127.0.0.1:2525
 	$(QUICK)/mailrace demo
 
-test: times setup lint unit clients interop oracle crash-short ## Run every check: lints, tests, RFC marks, licences, real clients and servers, sendmail's answers, short crash rigs
+test: times setup lint unit clients interop oracle crash-short package ## Run every check: lints, tests, RFC marks, licences, real clients and servers, sendmail's answers, short crash rigs, the Debian package
 	@awk '{ printf "%-12s %5d s\n", $$1, $$2; all += $$2 } END { printf "%-12s %5d s\n", "all parts", all }' "$$MAILRACE_TEST_TIMES"
 
 times:
@@ -88,6 +88,12 @@ crash-short: tested ## Cut the power and kill the process a few times; no acknow
 
 crash: setup $(QUICK)/mailrace $(QUICK)/mailrace-bench ## The same, a thousand times
 	$(QUICK)/mailrace-bench crash
+
+deb: $(RELEASE)/mailrace ## Build the Debian package into target/deb
+	@./packaging/deb/build $(RELEASE)/mailrace "$$($(CARGO) pkgid --package mailrace | sed 's/.*[@#]//')" $(TARGET_DIR)/deb
+
+package: setup tested ## Install, use, upgrade, remove and purge the Debian package in a fresh Debian root
+	@$(WITHIN) 8 package ./packaging/deb/in-clean-root $(TESTED)/mailrace
 
 bench: bench-accept bench-relay bench-list ## Measure accepting, relaying and lists beside other servers
 

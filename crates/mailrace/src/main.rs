@@ -11,6 +11,7 @@ mod control_client;
 mod control_commands;
 mod demo;
 mod dkim_command;
+mod documents_command;
 mod exit;
 mod filter_command;
 mod import_command;
@@ -111,6 +112,11 @@ enum Command {
     /// Simulate an internet on loopback: thousands of mail hosts, some dead or slow, and their DNS
     #[command(after_help = sim_command::HELP)]
     Sim(Box<sim_command::SimArguments>),
+    /// Print the completions of a shell
+    #[command(after_help = documents_command::HELP)]
+    Completions(documents_command::CompletionsArguments),
+    /// Write the manual pages of the commands into a directory
+    Manuals(documents_command::ManualsArguments),
     /// Deliver with the rights of users, for the server
     #[command(hide = true)]
     LocalDelivery(local_delivery::LocalDeliveryArguments),
@@ -183,6 +189,8 @@ fn main() -> ExitCode {
         Command::Import(arguments) => import_command::run(&arguments),
         Command::Storm(arguments) => storm::run(&arguments),
         Command::Sim(arguments) => sim_command::run(&arguments),
+        Command::Completions(arguments) => documents_command::completions(&arguments),
+        Command::Manuals(arguments) => documents_command::manuals(&arguments),
         Command::LocalDelivery(arguments) => local_delivery::run(&arguments),
         // Taken before.
         Command::Sendmail => Ok(Exit::Ok),
