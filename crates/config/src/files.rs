@@ -299,7 +299,11 @@ impl Check<'_> {
             }
             self.directory_of("log.path", path);
         }
-        if self.loaded.places.of("control.path", 0).is_some() {
+        // A start by root makes the directory, and systemd does with RuntimeDirectory=.
+        let directory = config.control.path.parent();
+        let is_made = self.loaded.machine.is_root
+            && directory.is_some_and(|directory| matches!(self.files.look(directory), FileStatus::Missing));
+        if self.loaded.places.of("control.path", 0).is_some() && !is_made {
             self.directory_of("control.path", &config.control.path);
         }
     }

@@ -10,6 +10,8 @@ pub struct Machine {
     pub hostname: String,
     /// Started by root: ports below 1,024 can be had, and directories of the system.
     pub is_root: bool,
+    /// There is a user `mailrace`, which a server that root starts becomes.
+    pub has_own_user: bool,
     /// The place of the spool if the configuration names none.
     pub spool: PathBuf,
     /// The place of the control socket if the configuration names none.
@@ -26,12 +28,14 @@ impl Machine {
             None => Self {
                 hostname,
                 is_root: true,
+                has_own_user: false,
                 spool: PathBuf::from("/var/spool/mailrace"),
                 control: PathBuf::from("/run/mailrace/control"),
             },
             Some(home) => Self {
                 hostname,
                 is_root: false,
+                has_own_user: false,
                 spool: home.join("mailrace/spool"),
                 control: home.join("mailrace/control"),
             },

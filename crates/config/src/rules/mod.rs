@@ -355,7 +355,7 @@ impl<'a> Rules<'a> {
                 format!("server.user: only root can become \"{}\"; without root it has no effect", server.user),
                 "",
             );
-        } else if server.user.is_empty() && is_root {
+        } else if server.user.is_empty() && is_root && !self.loaded.machine.has_own_user {
             self.warn(
                 &[("server.user", 0)],
                 "the server would stay root after it has bound its ports".to_owned(),

@@ -174,3 +174,20 @@ fn files_are_looked_at() {
         ]
     );
 }
+
+#[test]
+fn root_needs_neither_a_named_user_nor_a_directory_of_the_control_socket() {
+    let text = "control.path = '/missing/control'";
+    let said = |machine: &Machine| -> Vec<String> {
+        let loaded = load(text, Some(Path::new("/etc/m.toml")), &[], machine).expect("no error");
+        let files = check_files(&loaded, &Named);
+        let own = loaded.warnings.iter().map(|problem| problem.text.clone());
+        own.chain(files.into_iter().map(|problem| problem.text))
+            .filter(|text| text.contains("stay root") || text.contains("control"))
+            .collect()
+    };
+    let root = Machine::new("mx.example.com", None);
+    assert_eq!(said(&Machine { has_own_user: true, ..root.clone() }), Vec::<String>::new());
+    assert_eq!(said(&root), ["the server would stay root after it has bound its ports"]);
+    assert_eq!(said(&Machine::default()), ["control.path: there is no directory /missing"]);
+}

@@ -1,7 +1,9 @@
 //! The machine and the user that defaults depend on.
 
 use super::Machine;
+use os::accounts::Accounts;
 use os::machine;
+use os::privileges::{self, Plan};
 use std::path::PathBuf;
 
 /// Asks for the name of this machine and for the user of this process.
@@ -9,7 +11,9 @@ use std::path::PathBuf;
 pub fn this_machine() -> Machine {
     let hostname = machine::host_name();
     if machine::is_root() {
-        return Machine::new(&hostname, None);
+        let plan = Accounts::read().ok().and_then(|accounts| privileges::plan(true, "", "", &accounts).ok());
+        let has_own_user = matches!(plan, Some(Plan::Become(_)));
+        return Machine { has_own_user, ..Machine::new(&hostname, None) };
     }
     let of = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let home = of("XDG_STATE_HOME").or_else(|| of("HOME").map(|home| home.join(".local/state")));
