@@ -97,7 +97,7 @@ impl Printer {
     /// Prints the end of the answer: the sums of its last lines, and as JSON `line`.
     pub(super) fn print_end(&self, output: &mut Output, totals: &QueueTotals, line: &Value) {
         if self.json {
-            if self.action.changes_mail() {
+            if self.action.changes_mail() || self.action == Action::Count {
                 output.print_json(line);
             } else if let Some(more) = self.more(totals) {
                 eprintln!("mailrace: {more}");

@@ -32,6 +32,8 @@ fn an_expression_counts_mail_and_sends_it_to_another_host() {
     assert_eq!(queue(&server, &["count", "reply~\"not yet\" to:@d.test"]), "2 messages, 2 recipients\n");
     assert_eq!(queue(&server, &["count", "from:b@client.test", "tries>0"]), "1 message, 1 recipient\n");
     assert_eq!(queue(&server, &["count", "reply~greylist"]), "0 messages, 0 recipients\n");
+    let counted: serde_json::Value = serde_json::from_str(&queue(&server, &["count", "--json"])).expect("JSON");
+    assert_eq!((&counted["messages"], &counted["recipients"]), (&2.into(), &3.into()), "{counted}");
     let why = |what: &str| {
         let output = server.control(&["why", what], b"");
         (output.status.code(), text(&output))
