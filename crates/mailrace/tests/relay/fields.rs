@@ -10,7 +10,7 @@ use testkit::harness::{Server, poll};
 const PAGE: &str = include_str!("../../../../docs/operation.md");
 const CONTENT: &[u8] = b"Subject: x\r\n\r\nhello\r\n";
 /// Commands and values that stand among the fields.
-const WORDS: [&str; 16] = [
+const WORDS: [&str; 19] = [
     "list",
     "show",
     "stragglers",
@@ -27,6 +27,9 @@ const WORDS: [&str; 16] = [
     "rule",
     "server",
     "import",
+    "quarantine",
+    "screen",
+    "replacement",
 ];
 /// The fields that need another queue than that of this test: an envelope that rotted, hosts that were silent, refuse
 /// some of the mail or are being tried, a guest who asks; and the fields of `hold`.
