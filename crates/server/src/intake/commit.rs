@@ -220,7 +220,8 @@ pub(super) async fn store_all(
             let (encoded, body) = (Arc::clone(&message.encoded), content.body.clone());
             let hold = message.hold_reason(origin);
             let reserved = origin == Origin::Report;
-            let waits = queues_only || !message.is_due() || message.first.due > 0;
+            let is_read_soon = hold.as_ref().is_some_and(|hold| hold.kind().is_unscreened());
+            let waits = !is_read_soon && (queues_only || !message.is_due() || message.first.due > 0);
             FramedMessage { first: content.first, encoded, body, state: message.first, hold, reserved, waits }
         })
         .collect();

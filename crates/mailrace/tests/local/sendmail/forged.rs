@@ -199,7 +199,8 @@ fn one_user_does_not_take_all_that_answer_commands() {
     let desk = Desk::of(&setup);
     let socket = desk.pickup().join("socket");
     let mut server = setup.start();
-    poll("the socket", || socket.exists().then_some(()));
+    // It gets its mode after its name.
+    poll("the socket", || as_user(NOBODY, || UnixStream::connect(&socket)).ok());
     // More than all had before, and more than one user has now. None says a word.
     let mut held: Vec<UnixStream> =
         as_user(NOBODY, || (0..300).map(|_| UnixStream::connect(&socket).expect("it listens")).collect());
