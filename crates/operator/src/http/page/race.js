@@ -164,7 +164,11 @@ function spoolOf(last) {
 }
 
 /** A new chart grows from the right. */
-function atLeast(_, low, high) { return [Math.min(low, high - SPAN_MIN), high]; }
+function atLeast(_, low, high) {
+  // Before the first second there is no time in the data.
+  const end = high || Date.now() / 1000;
+  return [Math.min(low || end, end - SPAN_MIN), end];
+}
 
 function color(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
