@@ -64,7 +64,7 @@ pub enum QueueChange<'a> {
         to: Option<&'a str>,
         /// How many recipients the message is kept for.
         recipients: usize,
-        /// Who asked.
+        /// The client whose command it was.
         by: &'a Requester,
     },
     /// The content of a message was shown. It changes nothing, but operators have to answer for it.
@@ -73,7 +73,7 @@ pub enum QueueChange<'a> {
         id: QueueId,
         /// How many of its recipients are not done.
         recipients: usize,
-        /// Who asked.
+        /// The client whose command it was.
         by: &'a Requester,
     },
     /// A command that changed something came to its end.
