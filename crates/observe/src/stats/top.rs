@@ -61,10 +61,14 @@ impl TopList {
         // The list is full, so `keep` is less than the number of names.
         let at = counts.len().saturating_sub(self.keep);
         let least = *counts.select_nth_unstable(at).1;
-        let mut room = self.keep;
+        // The names with more come before those with just as many: the map has no order.
+        let mut room = self.keep.saturating_sub(counts.iter().filter(|count| **count > least).count());
         let mut highest = self.error;
         self.names.retain(|_, weights| {
-            let stays = weights.count >= least && room > 0;
+            if weights.count > least {
+                return true;
+            }
+            let stays = weights.count == least && room > 0;
             if stays {
                 room -= 1;
             } else {
