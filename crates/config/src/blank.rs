@@ -110,6 +110,7 @@ pub(super) fn config(n: u8) -> Config {
         },
         control: Control { path: PathBuf::from(&text), mailq: if n == 1 { Mailq::Everyone } else { Mailq::Operators } },
         http: http(n),
+        history: History { path: (n == 1).then(|| PathBuf::from(&text)), days: n.into(), size_max: n.into() },
         submit: submit(n),
         screen: screen(n),
         auth_results: auth_results(n),

@@ -299,6 +299,9 @@ impl Check<'_> {
             }
             self.directory_of("log.path", path);
         }
+        if let Some(path) = &config.history.path {
+            self.directory_of("history.path", path);
+        }
         // A start by root makes the directory, and systemd does with RuntimeDirectory=.
         let directory = config.control.path.parent();
         let is_made = self.loaded.machine.is_root

@@ -25,6 +25,7 @@ mod files;
 #[doc(hidden)]
 pub mod fuzz;
 mod generate;
+mod history;
 mod http;
 mod instance;
 mod kind;
@@ -64,6 +65,7 @@ pub use difference::{Difference, differences, refuses_reload};
 pub use dkim::{ArcSealing, Dkim, DkimKey};
 pub use domain::RelayDomain;
 pub use files::{FileStatus, Files, check_files, check_own_file, unreadable_by_server};
+pub use history::History;
 pub use http::{Http, HttpRole, HttpToken};
 pub use limits::{DNS_ADDRESSES_MAX, DNS_HOSTS_MAX, SEGMENT_BYTES_MIN};
 pub use loaded::{Loaded, Origin};
@@ -149,6 +151,8 @@ pub struct Config {
     pub control: Control,
     /// Metrics, health, API and page by HTTP.
     pub http: Http,
+    /// The way of past messages.
+    pub history: History,
     /// Where programs of this machine hand mail in.
     pub submit: Submit,
     /// Content rules.

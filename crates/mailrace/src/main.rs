@@ -14,6 +14,7 @@ mod dkim_command;
 mod documents_command;
 mod exit;
 mod filter_command;
+mod history_command;
 mod import_command;
 mod local_delivery;
 mod message_files;
@@ -67,6 +68,9 @@ enum Command {
     /// Say why a message, mail for a recipient, or mail for a domain is still here
     #[command(after_help = queue_commands::why::HELP)]
     Why(queue_commands::why::WhyArguments),
+    /// Search past messages, and show the way of one
+    #[command(after_help = history_command::HELP)]
+    History(history_command::HistoryArguments),
     /// Look at mail that content rules keep for a decision, and decide
     #[command(subcommand)]
     Quarantine(queue_commands::QuarantineCommand),
@@ -177,6 +181,7 @@ fn main() -> ExitCode {
         Command::Control(command) => control_commands::run(command),
         Command::Queue(command) => queue_commands::run(command),
         Command::Why(arguments) => queue_commands::why::run(&arguments),
+        Command::History(arguments) => history_command::run(&arguments),
         Command::Quarantine(command) => queue_commands::run_quarantine(command),
         Command::Spool(command) => spool_commands::run(command),
         Command::Stats(command) => stats_command::run(command),

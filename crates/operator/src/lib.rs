@@ -6,7 +6,7 @@
 //! structs: the server fills them in, the commands `status`, `queue`, `mailq`, `hoststat` and `mailstats` read them.
 //! [`user_share`] limits what one user of this machine takes, [`mailer_statistics`] counts messages by mailer,
 //! [`live_statistics`] has windows and sums of the mail, [`delivery_watch`] passes delivery results to sessions that
-//! wait for them. [`recent_errors`] remembers the last attempts that failed. [`requester`] names the party that asks.
+//! wait for them. [`history`] keeps all of it in a file beside the spool. [`recent_errors`] remembers the last attempts that failed. [`requester`] names the party that asks.
 
 #![forbid(unsafe_code)]
 
@@ -14,6 +14,7 @@ pub mod answers;
 pub mod control;
 pub mod delivery_watch;
 pub mod fuzz;
+pub mod history;
 pub mod http;
 pub mod live_statistics;
 pub mod mailer_statistics;

@@ -1,8 +1,9 @@
 //! The statistics of the running server, fed with its events.
 
 use crate::answers::StatisticsAnswer;
+use crate::history::HistoryWindow;
 use observe::Event;
-use observe::stats::{Fact, Statistics, WindowSizes};
+use observe::stats::{Counts, Fact, Statistics, WindowSizes};
 use os::clock;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -71,6 +72,37 @@ impl LiveStatistics {
         live.sums.add_sent_bytes(time, bytes);
     }
 
+    /// Adds windows of earlier runs, so that charts go on where they ended. The sums since the start stay.
+    pub fn add_earlier(&self, windows: &[HistoryWindow]) {
+        let mut live = self.lock();
+        let Statistics { seconds, minutes, hours, .. } = &mut live.sums;
+        let mut all = [seconds, minutes, hours];
+        for window in windows {
+            let series = all.iter_mut().find(|series| series.step() == window.step);
+            if let Some(counts) = series.and_then(|series| series.window_at(window.begin)) {
+                counts.add(&window.counts);
+            }
+        }
+    }
+
+    /// Returns the windows with mail that begin in these seconds or later, given for each length of a window, and the
+    /// beginnings of the last ones, from which to ask the next time.
+    #[must_use]
+    pub fn windows_from(&self, from: [i64; 3]) -> (Vec<HistoryWindow>, [i64; 3]) {
+        let live = self.lock();
+        let Statistics { seconds, minutes, hours, .. } = &live.sums;
+        let (mut windows, mut last) = (Vec::new(), from);
+        for ((series, from), last) in [seconds, minutes, hours].into_iter().zip(from).zip(&mut last) {
+            for slot in series.slots().rev().take_while(|slot| slot.begin >= from) {
+                *last = slot.begin.max(*last);
+                if slot.counts != Counts::default() {
+                    windows.push(HistoryWindow { step: series.step(), begin: slot.begin, counts: slot.counts });
+                }
+            }
+        }
+        (windows, last)
+    }
+
     /// Returns the answer of now.
     #[must_use]
     pub fn answer(&self) -> StatisticsAnswer {
@@ -94,7 +126,6 @@ impl LiveStatistics {
 mod tests {
     use super::*;
     use crate::answers::{from_line, to_fields};
-    use observe::stats::Counts;
     use serde_json::Value;
 
     #[test]
@@ -117,6 +148,32 @@ mod tests {
         let series = [&sums.seconds, &sums.minutes, &sums.hours];
         assert_eq!(series.map(|series| bytes(series.total())), [3, 3, 3]);
         assert_eq!(bytes(sums.total), 5);
+    }
+
+    #[test]
+    fn windows_of_earlier_runs_are_added_and_given_again() {
+        let (first, now_us) = (LiveStatistics::new(clock::unix_us()), clock::unix_us());
+        let count = |live: &LiveStatistics, ahead: u64, bytes| {
+            let mut live = live.lock();
+            let time = live.civil(now_us + ahead * 1_000_000);
+            live.sums.add_sent_bytes(time, bytes);
+        };
+        count(&first, 0, 7);
+        let (windows, last) = first.windows_from([i64::MIN; 3]);
+        assert_eq!(windows.iter().map(|one| (one.step, one.counts.sent_bytes)).collect::<Vec<_>>(), [
+            (1, 7),
+            (60, 7),
+            (3_600, 7)
+        ]);
+        // The last window of each length is not over: it is given again, with what has come since.
+        count(&first, 1, 2);
+        let (again, _) = first.windows_from(last);
+        assert_eq!(again.iter().filter(|one| one.step == 1).map(|one| one.counts.sent_bytes).collect::<Vec<_>>(), [2, 7]);
+        let second = LiveStatistics::new(now_us);
+        second.add_earlier(&windows);
+        count(&second, 0, 1);
+        assert_eq!(second.windows_from([i64::MIN; 3]).0.first().map(|one| one.counts.sent_bytes), Some(8));
+        assert_eq!(second.answer().sums().total.sent_bytes, 1, "sums since the start");
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! The last attempts that failed, for the page.
 
 use crate::answers::{ErrorLine, ErrorsAnswer};
-use observe::{Event, NextHop, Stat};
+use crate::history::host;
+use observe::{Event, Stat};
 use os::clock;
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
@@ -39,6 +40,13 @@ impl RecentErrors {
         });
     }
 
+    /// Remembers those of an earlier run, the newest first, behind those of this one.
+    pub fn remember_earlier(&self, earlier: Vec<ErrorLine>) {
+        let mut errors = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let room = ERRORS_MAX.saturating_sub(errors.len());
+        errors.extend(earlier.into_iter().take(room));
+    }
+
     /// Returns them, the newest first.
     #[must_use]
     pub fn answer(&self) -> ErrorsAnswer {
@@ -47,19 +55,10 @@ impl RecentErrors {
     }
 }
 
-/// `name [address]`, as far as it is known.
-fn host(relay: NextHop<'_>) -> String {
-    match relay {
-        NextHop::Host { name: Some(name), address } => format!("{name} [{address}]"),
-        NextHop::Host { name: None, address } => format!("[{address}]"),
-        NextHop::Name(name) => name.to_owned(),
-        NextHop::None => String::new(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use observe::NextHop;
     use std::time::Duration;
 
     fn delivery<'a>(to: &'a [&'a str], stat: Stat<'a>) -> Event<'a> {

@@ -16,6 +16,7 @@ use arc_swap::ArcSwap;
 use mail::{Address, Envelope, QueueId};
 use observe::Event;
 use operator::delivery_watch::DeliveryWatchers;
+use operator::history::History;
 use operator::live_statistics::LiveStatistics;
 use operator::mailer_statistics::MailerStatistics;
 use operator::recent_errors::RecentErrors;
@@ -47,6 +48,8 @@ pub(crate) struct Context {
     pub(crate) live_statistics: LiveStatistics,
     /// The last attempts that failed.
     pub(crate) recent_errors: RecentErrors,
+    /// What became of past messages; `None` without `history.path`.
+    pub(crate) history: Option<History>,
     /// Expansions of long lists.
     pub(crate) expansions: Arc<Expansions>,
     /// The stop signal.
@@ -76,6 +79,7 @@ impl Context {
             mailer_statistics: MailerStatistics::default(),
             live_statistics: LiveStatistics::new(clock::unix_us()),
             recent_errors: RecentErrors::default(),
+            history: None,
             expansions: Expansions::new(),
             stop: Arc::default(),
             began: clock::now(),
@@ -88,6 +92,9 @@ impl Context {
         self.mailer_statistics.record(event);
         self.live_statistics.record(event);
         self.recent_errors.record(event);
+        if let Some(history) = &self.history {
+            history.record(event);
+        }
         self.log.event(event);
     }
 

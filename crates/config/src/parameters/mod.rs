@@ -7,6 +7,7 @@ mod connection;
 mod delivery;
 mod destination;
 mod dkim;
+mod history;
 mod http;
 mod local;
 mod lookup;
@@ -53,6 +54,7 @@ pub(crate) static SECTIONS: &[&Section] = &[
     &process::CONTROL,
     &http::HTTP,
     &http::HTTP_TOKEN,
+    &history::HISTORY,
     &submit::SUBMIT,
     &screen::SCREEN,
     &auth_results::AUTH_RESULTS,

@@ -38,7 +38,7 @@ pub(super) fn day(civil: i64) -> String {
 }
 
 /// `1997-02-22T09:05:40`
-pub(super) fn iso(civil: i64) -> String {
+pub(crate) fn iso(civil: i64) -> String {
     let time = CivilTime::from_unix(civil);
     format!("{}T{:02}:{:02}:{:02}", day(civil), time.hour, time.minute, time.second)
 }

@@ -9,7 +9,7 @@
 
 mod batch;
 mod chart;
-mod civil_text;
+pub(crate) mod civil_text;
 mod clock;
 mod day;
 mod late;

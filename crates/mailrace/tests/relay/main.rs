@@ -14,6 +14,7 @@ mod extensions;
 mod fields;
 mod filters;
 mod given;
+mod history;
 mod hop;
 mod hostile;
 mod hosts;

@@ -4,6 +4,7 @@
 //! meaning. A field that is `None` is absent from the JSON, unless its comment says that it is `null`. A reader takes
 //! the default for an absent field, so that a command also understands a server of another version.
 
+mod history;
 mod hosts;
 mod live;
 mod mailers;
@@ -14,6 +15,7 @@ pub(crate) mod reply;
 mod statistics;
 mod status;
 
+pub use history::{BestWindow, HistoryAnswer, HistoryMessage, HistoryStatus, HistoryStep};
 pub use hosts::{Host, HostsAnswer};
 pub use live::{ConfigAnswer, ErrorLine, ErrorsAnswer, LiveSample};
 pub use mailers::{MailerCounts, MailersAnswer};

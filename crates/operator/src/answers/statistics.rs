@@ -1,12 +1,13 @@
 //! The answer to `statistics`: sums of the mail since the start, and windows of the last time.
 
+use super::BestWindow;
 use observe::stats::{Counts, Delays, Series, Statistics, TopList, WindowSizes};
 use serde::{Deserialize, Serialize};
 
 /// Minutes in an answer: a day.
 const MINUTES_MAX: usize = 1_440;
-/// Seconds in an answer.
-const SECONDS_MAX: usize = 120;
+/// Seconds in an answer: those that the page shows.
+const SECONDS_MAX: usize = 300;
 /// Names of each list in an answer.
 const NAMES_MAX: usize = 20;
 
@@ -44,6 +45,9 @@ pub struct StatisticsAnswer {
     pub failures: Vec<NameCount>,
     /// Reasons for which clients were refused.
     pub refusals: Vec<NameCount>,
+    /// The best second, minute and hour since the history began; absent without a history.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub best: Vec<BestWindow>,
 }
 
 /// Windows of equal length.
@@ -105,6 +109,7 @@ impl StatisticsAnswer {
             deferrals: names(&sums.deferrals),
             failures: names(&sums.failures),
             refusals: names(&sums.refusals),
+            best: Vec::new(),
         }
     }
 

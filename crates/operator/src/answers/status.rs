@@ -1,6 +1,6 @@
 //! The answer to `status`.
 
-use super::DestinationLine;
+use super::{DestinationLine, HistoryStatus};
 use serde::{Deserialize, Serialize};
 use spool::{Pressure, Statistics};
 
@@ -58,6 +58,9 @@ pub struct StatusAnswer {
     pub expansions: ExpansionCounts,
     /// The log.
     pub log: LogStatus,
+    /// The history; absent without `history.path`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub history: Option<HistoryStatus>,
     /// The spool.
     pub spool: SpoolStatus,
 }

@@ -21,7 +21,7 @@ mod socket;
 pub use crate::answers::reply::{Answer, ListPart, Problem, Reason, Takeover};
 pub use peer::{Gate, Peer, Rights};
 pub use rate::Rate;
-pub use request::{LINE_BYTES_MAX, Request, RequestError, RouteQuestion};
+pub use request::{HistoryQuestion, LINE_BYTES_MAX, Request, RequestError, RouteQuestion};
 pub use serve::{CONNECTIONS_MAX, GUEST_CONNECTIONS_MAX, GUESTS_MAX, Handler, LINE_TIME_MAX, RESERVED, serve};
 pub use socket::{BindError, ControlSocket};
 

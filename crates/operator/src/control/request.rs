@@ -5,6 +5,7 @@
 
 use crate::answers::reply::{shortened, shortened_json};
 use crate::queue;
+use mail::QueueId;
 use serde_json::{Map, Value, json};
 use std::fmt;
 use std::net::IpAddr;
@@ -39,6 +40,8 @@ pub enum Request {
     Explain(Box<RouteQuestion>),
     /// An SMTP session on this connection.
     Smtp,
+    /// What became of past messages?
+    History(Box<HistoryQuestion>),
     /// Look at the queue, or change it.
     Queue(Box<queue::Command>),
 }
@@ -54,9 +57,27 @@ pub struct RouteQuestion {
     pub client: Option<IpAddr>,
 }
 
+/// A question to the history.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HistoryQuestion {
+    /// Terms that must all hold; empty for all messages.
+    pub expression: String,
+    /// Only this message, with all steps of its way.
+    pub id: Option<QueueId>,
+    /// Only messages that came before this one.
+    pub after: Option<QueueId>,
+    /// The most messages: 1 to 1,000.
+    pub limit: u64,
+}
+
+/// Messages of an answer, where none are asked for.
+const HISTORY_LIMIT: u64 = 100;
+/// The most.
+const HISTORY_LIMIT_MAX: u64 = 1_000;
 /// The commands that have fields of their own.
 const QUEUE: &str = "queue";
 const EXPLAIN: &str = "explain";
+const HISTORY: &str = "history";
 
 impl Request {
     /// The requests without fields.
@@ -90,6 +111,7 @@ impl Request {
             Self::Errors => "errors",
             Self::Config => "config",
             Self::Explain(_) => EXPLAIN,
+            Self::History(_) => HISTORY,
             Self::Queue(_) => QUEUE,
         }
     }
@@ -113,6 +135,7 @@ impl Request {
         let mut fields = match self {
             Self::Queue(command) => command.to_fields(),
             Self::Explain(question) => question.to_fields(),
+            Self::History(question) => question.to_fields(),
             _ => Map::new(),
         };
         fields.insert("command".to_owned(), self.name().into());
@@ -142,11 +165,14 @@ impl Request {
         if command == EXPLAIN {
             return RouteQuestion::from_fields(fields).map(|question| Self::Explain(Box::new(question)));
         }
+        if command == HISTORY {
+            return HistoryQuestion::from_fields(fields).map(|question| Self::History(Box::new(question)));
+        }
         let Some(request) = Self::BARE.into_iter().find(|request| request.name() == command) else {
             let names = Self::BARE.map(|request| request.name()).join(", ");
             let command = shortened(&command);
             return Err(RequestError(format!(
-                "there is no command {command:?}; there are {names}, {EXPLAIN}, {QUEUE}"
+                "there is no command {command:?}; there are {names}, {EXPLAIN}, {HISTORY}, {QUEUE}"
             )));
         };
         match fields.keys().next() {
@@ -191,6 +217,44 @@ impl RouteQuestion {
     }
 }
 
+impl HistoryQuestion {
+    fn to_fields(&self) -> Map<String, Value> {
+        let id = |id: Option<QueueId>| id.map(|id| id.to_string()).unwrap_or_default();
+        let texts = [("expression", self.expression.clone()), ("id", id(self.id)), ("after", id(self.after))];
+        let given = texts.into_iter().filter(|(_, text)| !text.is_empty());
+        let limit = ("limit".to_owned(), json!(self.limit));
+        given.map(|(name, text)| (name.to_owned(), json!(text))).chain([limit]).collect()
+    }
+
+    /// Reads the fields of a request, all of which must be known.
+    ///
+    /// # Errors
+    /// Names the field and its value.
+    pub fn from_fields(mut fields: Map<String, Value>) -> Result<Self, RequestError> {
+        let mut text = |name: &str| match fields.remove(name) {
+            None => Ok(String::new()),
+            Some(Value::String(text)) => Ok(text),
+            Some(other) => Err(RequestError(format!("{name:?} is {}, not a string", shortened_json(&other)))),
+        };
+        let (expression, id, after) = (text("expression")?, text("id")?, text("after")?);
+        let id_of = |name: &str, text: String| match text.as_str() {
+            "" => Ok(None),
+            text => text.parse().map(Some).map_err(|_| RequestError(format!("{name:?} is {:?}, no queue id", shortened(text)))),
+        };
+        let (id, after) = (id_of("id", id)?, id_of("after", after)?);
+        let limit = match fields.remove("limit") {
+            None => HISTORY_LIMIT,
+            Some(limit) => limit.as_u64().filter(|limit| (1..=HISTORY_LIMIT_MAX).contains(limit)).ok_or_else(|| {
+                RequestError(format!("\"limit\" is {}, no number from 1 to {HISTORY_LIMIT_MAX}", shortened_json(&limit)))
+            })?,
+        };
+        match fields.keys().next() {
+            None => Ok(Self { expression, id, after, limit }),
+            Some(field) => Err(RequestError(format!("\"{HISTORY}\" has no field {:?}", shortened(field)))),
+        }
+    }
+}
+
 /// The beginning of a text that may quote the line, as it can be shown.
 fn printable(text: &str) -> String {
     text.chars().take(200).map(|c| if c.is_control() { '?' } else { c }).collect()
@@ -215,7 +279,14 @@ mod tests {
     #[test]
     fn requests_read_back() {
         let queue = queue::Command::new(queue::Action::List, queue::Selection::default());
-        for request in Request::BARE.into_iter().chain([Request::Queue(Box::new(queue))]) {
+        let history = HistoryQuestion {
+            expression: "to:@b.test \"no such\"".to_owned(),
+            id: Some(QueueId::MIN),
+            after: Some(QueueId::MAX),
+            limit: 7,
+        };
+        let others = [Request::Queue(Box::new(queue)), Request::History(Box::new(history))];
+        for request in Request::BARE.into_iter().chain(others) {
             assert_eq!(Request::parse(request.to_line().trim_end().as_bytes()), Ok(request));
         }
         assert_eq!(Request::parse(b" { \"command\" : \"log-reopen\" } \r"), Ok(Request::LogReopen));
@@ -234,6 +305,9 @@ mod tests {
             (b"{\"command\":\"halt\"}", "\"halt\"; there are ping, reload"),
             (b"{\"command\":\"Ping\"}", "\"Ping\""),
             (b"{\"command\":\"queue\"}", "lacks the field \"action\""),
+            (b"{\"command\":\"history\",\"limit\":0}", "\"limit\" is 0, no number from 1 to 1000"),
+            (b"{\"command\":\"history\",\"after\":\"x\"}", "\"after\" is \"x\", no queue id"),
+            (b"{\"command\":\"history\",\"form\":\"x\"}", "\"history\" has no field \"form\""),
             (b"{\"command\":\"reload\",\"fil\\u0000e\":1}", "\"reload\" has no field \"fil\\0e\""),
         ] {
             let error = Request::parse(line).unwrap_err().to_string();

@@ -11,7 +11,7 @@ use super::query::{read_object, read_query};
 use super::response::{AnswerLines, Content, EVENTS, JSON_LINES, Refusal, json, response, text};
 use super::route_table::{Call, Found, Route, find};
 use crate::answers::LineKind;
-use crate::control::{Answer, ListPart, Request, Rights, RouteQuestion};
+use crate::control::{Answer, HistoryQuestion, ListPart, Request, Rights, RouteQuestion};
 use crate::queue::{Action, Command, LIST_MAX};
 use crate::requester::Requester;
 use hyper::body::Incoming;
@@ -105,6 +105,12 @@ impl<H: HttpHandler> Api<'_, H> {
                 let question = question.map_err(|error| Refusal::new(StatusCode::BAD_REQUEST, error.to_string()))?;
                 return self.ask(Request::Explain(Box::new(question)), caller).await;
             }
+            Call::History => {
+                let question = HistoryQuestion::from_fields(fields);
+                let question = question.map_err(|error| Refusal::new(StatusCode::BAD_REQUEST, error.to_string()))?;
+                return self.ask(Request::History(Box::new(question)), caller).await;
+            }
+            Call::PastMessage => return self.past_message(segment, caller).await,
             Call::Feed => {
                 let feed = Content::Pieces(Box::new(LiveFeed::new(self.handler)));
                 return Ok(response(StatusCode::OK, EVENTS, feed));
@@ -127,6 +133,20 @@ impl<H: HttpHandler> Api<'_, H> {
         let is_missing = action == Action::Show && collected.get("messages") == Some(&json!([]));
         let status = if is_missing { StatusCode::NOT_FOUND } else { StatusCode::OK };
         Ok(json(status, collected))
+    }
+
+    /// Answers with the way of a message of the history.
+    async fn past_message(&self, id: &str, caller: &Caller) -> Result<Response<Content>, Refusal> {
+        let fields = Map::from_iter([("id".to_owned(), json!(id))]);
+        let question = HistoryQuestion::from_fields(fields);
+        let question = question.map_err(|error| Refusal::new(StatusCode::BAD_REQUEST, error.to_string()))?;
+        match self.handle(Request::History(Box::new(question)), caller).await {
+            Answer::Done(fields) => {
+                let is_missing = fields.get("messages") == Some(&json!([]));
+                Ok(json(if is_missing { StatusCode::NOT_FOUND } else { StatusCode::OK }, fields))
+            }
+            other => whole(other),
+        }
     }
 
     /// Carries out a change, with the lines of the control socket as the answer.

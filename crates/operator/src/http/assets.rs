@@ -40,6 +40,7 @@ static FILES: &[File] = &[
     file!("/page/race.js", "race.js", JAVASCRIPT),
     file!("/page/destinations.js", "destinations.js", JAVASCRIPT),
     file!("/page/messages.js", "messages.js", JAVASCRIPT),
+    file!("/page/past.js", "past.js", JAVASCRIPT),
     file!("/page/stragglers.js", "stragglers.js", JAVASCRIPT),
     file!("/page/explain.js", "explain.js", JAVASCRIPT),
     file!("/page/configuration.js", "configuration.js", JAVASCRIPT),

@@ -5,7 +5,7 @@
 //! for the API.
 
 use super::counts::{HttpCounts, HttpLimit};
-use crate::answers::{FilterStatus, ScreenQueueStatus, SpoolStatus, StatusAnswer};
+use crate::answers::{FilterStatus, HistoryStatus, ScreenQueueStatus, SpoolStatus, StatusAnswer};
 use observe::counters::{self, Counter};
 use std::fmt::{self, Write as _};
 
@@ -25,6 +25,9 @@ pub(super) fn exposition(status: &StatusAnswer, value: impl Fn(Counter) -> u64, 
     filters(&mut families, &status.filters);
     if let Some(queue) = &status.screen_queue {
         screen_queue(&mut families, queue);
+    }
+    if let Some(history) = &status.history {
+        past(&mut families, history);
     }
     web(&mut families, http);
     families.out
@@ -150,6 +153,14 @@ fn screen_queue(to: &mut Families, queue: &ScreenQueueStatus) {
     to.family("gauge", "screen_queue_failing", "1 while the filters of a list do not answer.", failing);
 }
 
+fn past(to: &mut Families, history: &HistoryStatus) {
+    to.counter("history_entries_total", "Entries written to the history.", history.written);
+    to.counter("history_dropped_total", "Entries that the history dropped.", history.dropped);
+    to.gauge("history_bytes", "Octets of the history.", history.bytes);
+    to.gauge("history_bytes_max", "The most octets of the history.", history.bytes_max);
+    to.gauge("history_failing", "1 while the history cannot be written.", history.failing.is_some().into());
+}
+
 fn web(to: &mut Families, http: &HttpCounts) {
     to.gauge("http_connections", "Connections of HTTP that are open.", http.open());
     let limits = HttpLimit::ALL.map(|limit| (label("limit", limit.name()), http.refused(limit)));
@@ -171,6 +182,7 @@ mod tests {
         status.deliveries = Some(DeliveryCounts::default());
         status.spool.pressure = "full".to_owned();
         status.queue.held = 7;
+        status.history = Some(HistoryStatus { dropped: 5, ..HistoryStatus::default() });
         status.filters.push(FilterStatus { name: "a\"b\\c".to_owned(), failed: 3, ..FilterStatus::default() });
         status
     }
@@ -219,6 +231,8 @@ mod tests {
             "http_responses_total{class=\"2xx\"} 1",
             "http_responses_total{class=\"4xx\"} 1",
             "http_unauthorized_total 1",
+            "history_dropped_total 5",
+            "history_failing 0",
         ] {
             assert!(text.contains(&format!("\nmailrace_{line}\n")), "{line}");
         }

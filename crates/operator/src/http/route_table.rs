@@ -64,6 +64,10 @@ pub(super) enum Call {
     Reload,
     /// The route of an address.
     Explain,
+    /// Messages of the history.
+    History,
+    /// One message of the history.
+    PastMessage,
     /// Numbers of each second.
     Feed,
 }
@@ -135,6 +139,9 @@ const TO: Field = text("to", "The recipient.");
 const FROM: Field = text("from", "The sender; <> for a report.");
 const CLIENT: Field = text("client", "The address of the client; without it mail of this machine.");
 
+const PAST: Field = text("expression", "Terms that must all hold, as in from:@example.org after:2d reply~full.");
+
+const HISTORY: &[Field] = &[PAST, LIMIT, AFTER];
 const SELECT: &[Field] = &[EXPRESSION, DESTINATION, STATE, QUARANTINED];
 const LIST: &[Field] = &[EXPRESSION, DESTINATION, STATE, LIMIT, AFTER, RECIPIENTS];
 const CHANGE: &[Field] = &[IDS, EXPRESSION, DESTINATION, STATE, QUARANTINED, ALL, DRY_RUN];
@@ -163,6 +170,8 @@ pub(super) static ROUTES: &[Route] = &[
     get("/api/v1/queue", "Messages, the oldest first, by pages.", LIST, Call::Look(Action::List)),
     get("/api/v1/queue/count", "Counts messages and recipients.", SELECT, Call::Look(Action::Count)),
     get("/api/v1/messages/{id}", "Everything that is known of a message in the queue.", &[HEADERS], Call::Message),
+    get("/api/v1/history", "Past messages, the youngest first, by pages.", HISTORY, Call::History),
+    get("/api/v1/history/messages/{id}", "The way of a message, step by step.", &[], Call::PastMessage),
     get("/api/v1/destinations", "Destinations, the fullest first.", &[LIMIT], Call::Look(Action::Destinations)),
     get(
         "/api/v1/stragglers",

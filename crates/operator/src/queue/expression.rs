@@ -123,7 +123,7 @@ impl Expression {
         if let Some(control) = text.chars().find(|letter| letter.is_control()) {
             return Err(ExpressionError(format!("the expression has the control character {control:?}")));
         }
-        let terms = words(text)?.iter().map(|word| Term::parse(word)).collect::<Result<Vec<_>, _>>()?;
+        let terms = expression_words(text)?.iter().map(|word| Term::parse(word)).collect::<Result<Vec<_>, _>>()?;
         match terms.is_empty() {
             true => Err(ExpressionError(format!("an expression has terms such as {}", examples()))),
             false => Ok(Self { text: text.trim().into(), terms }),
@@ -210,7 +210,7 @@ impl Condition {
 }
 
 /// Returns whether one of the names in a list of hosts is meant, or the list as a whole.
-fn hosts_match(glob: &str, hosts: &str) -> bool {
+pub(crate) fn hosts_match(glob: &str, hosts: &str) -> bool {
     let mut names = hosts.split([' ', ',', '[', ']', '(', ')', '|']).filter(|name| !name.is_empty());
     pattern::glob(glob, hosts) || names.any(|name| pattern::glob(glob, name))
 }
@@ -274,7 +274,7 @@ impl Term {
 }
 
 /// Splits a text at blanks that stand outside quotes, and takes the quotes away.
-fn words(text: &str) -> Result<Vec<String>, ExpressionError> {
+pub(crate) fn expression_words(text: &str) -> Result<Vec<String>, ExpressionError> {
     let (mut words, mut word, mut is_quoted) = (Vec::new(), String::new(), false);
     let mut letters = text.chars();
     while let Some(letter) = letters.next() {
@@ -351,6 +351,12 @@ fn examples() -> String {
 /// Why a text is no expression.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExpressionError(String);
+
+impl ExpressionError {
+    pub(crate) const fn new(text: String) -> Self {
+        Self(text)
+    }
+}
 
 impl fmt::Display for ExpressionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

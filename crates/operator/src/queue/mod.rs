@@ -45,6 +45,8 @@ pub use delivery_control::{
 };
 pub use ended_holds::{EndedHold, release_ended_holds};
 pub use expression::{Expression, ExpressionError, age};
+pub(crate) use expression::{expression_words, hosts_match};
+pub(crate) use pattern::glob;
 pub use pattern::{Pattern, PatternError};
 pub use recipient_status::RecipientStatus;
 pub use run::{COMMANDS_MAX, ChangeListener, QueueChange, QueueCommands};

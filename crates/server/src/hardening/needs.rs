@@ -113,7 +113,7 @@ pub fn needs(config: &Config, facts: &HardeningFacts) -> Vec<Need> {
 fn rights(key: &str) -> (Scope, Access) {
     match key {
         "spool.path" | "submit.directory" | "server.landlock_write" => (Scope::BelowIfThere, WRITE),
-        "control.path" | "log.path" => (Scope::Beside, WRITE),
+        "control.path" | "log.path" | "history.path" => (Scope::Beside, WRITE),
         "server.landlock_read" => (Scope::Below, EXECUTE),
         "local.programs" => (Scope::BelowIfThere, EXECUTE),
         "maps.directory" => (Scope::Below, READ),

@@ -14,6 +14,7 @@ use mail::{Address, Client, DomainName, ReversePath};
 use observe::counters::Counter;
 use observe::{CommandBy, Event};
 use operator::answers::{ConfigAnswer, Host, HostsAnswer, MailersAnswer, to_fields};
+use operator::history::History;
 use operator::control::{self, Answer, ControlSocket, Gate, Handler, Reason, Request, Rights, RouteQuestion};
 use operator::queue;
 use operator::requester::Requester;
@@ -60,6 +61,7 @@ impl Handler for AdminHandler {
             Request::Statistics => server.answer_statistics().await,
             Request::Errors => Answer::Done(to_fields(&server.context.recent_errors.answer())),
             Request::Config => server.answer_config(),
+            Request::History(question) => server.answer_history(*question).await,
             Request::Explain(question) => server.answer_explain(&question).await,
             Request::Smtp => match by {
                 Requester::User(uid) => server.process_session(uid),
@@ -160,7 +162,12 @@ impl Server {
     async fn answer_statistics(&self) -> Answer {
         let context = Arc::clone(&self.context);
         // The windows of a month are some hundred kilobytes of text.
-        let answer = tokio::task::spawn_blocking(move || to_fields(&context.live_statistics.answer())).await;
+        let collect = move || {
+            let mut answer = context.live_statistics.answer();
+            answer.best = context.history.as_ref().map(History::best).unwrap_or_default();
+            to_fields(&answer)
+        };
+        let answer = tokio::task::spawn_blocking(collect).await;
         answer.map_or_else(|_| Answer::refused(Reason::Failed, "the answer broke off; the log says why"), Answer::Done)
     }
 

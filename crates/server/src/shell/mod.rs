@@ -15,6 +15,7 @@
 
 pub(crate) mod admin;
 pub mod explain;
+mod history;
 mod hold_ends;
 mod http;
 mod load;

@@ -1,7 +1,7 @@
 //! The running server: owns the listeners and the background tasks, and ends them.
 
 use super::source::ConfigSource;
-use super::{hold_ends, map_files, state_files};
+use super::{history, hold_ends, map_files, state_files};
 use crate::accept::listener::{self, ConnectionAcceptor as Socket};
 use crate::accept::{door, limits};
 use crate::config::{Config, ListenProtocol, ListenTls};
@@ -24,7 +24,11 @@ use std::net::SocketAddr;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
+
+/// Searches of the history at once.
+const HISTORY_SEARCHES_MAX: usize = 2;
 
 /// How the server ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +70,8 @@ pub(crate) struct Server {
     pub(super) sent: Mutex<control::Rate>,
     /// One reload at a time.
     pub(super) reloading: AtomicBool,
+    /// Searches of the history, each with a thread.
+    pub(super) history_searches: Semaphore,
 }
 
 impl Server {
@@ -105,6 +111,7 @@ impl Server {
             http_address: OnceLock::new(),
             sent: Mutex::default(),
             reloading: AtomicBool::new(false),
+            history_searches: Semaphore::new(HISTORY_SEARCHES_MAX),
         }
     }
 
@@ -162,6 +169,7 @@ impl Server {
         *lock(&self.deliveries) = Some(tokio::spawn(tasks::run(Arc::clone(&self.outbound))));
         lock(&self.tasks).spawn(state_files::save_periodically(Arc::clone(&self.outbound)));
         lock(&self.tasks).spawn(map_files::watch(Arc::clone(&self.outbound)));
+        lock(&self.tasks).spawn(history::keep_windows(Arc::clone(&self.context)));
         lock(&self.tasks).spawn(hold_ends::release_periodically(Arc::clone(&self.outbound)));
         if let Some(screen_queue) = &self.inbound.screen_queue {
             lock(&self.tasks).spawn(Arc::clone(screen_queue).run());
@@ -218,6 +226,7 @@ impl Server {
         tasks.abort_all();
         while tasks.join_next().await.is_some() {}
         state_files::save(&self.outbound).await;
+        history::close_history(context).await;
         context.record(&Event::Stopped { cut_off: ended.cut_off, deliveries_cut_off });
         ended
     }

@@ -9,6 +9,7 @@
 //! `server.shutdown_grace`. Then the spool is closed, which writes staged results, and the process ends with status
 //! 0. No accepted message depends on any of this: it was durable before its 250.
 
+use super::history::start_history;
 use super::http::{bind_http, load_http_access};
 use super::load::{
     joined_by, lines, load_signing_keys, load_tls, open_authenticator, threads, unreadable_files, with_places,
@@ -291,7 +292,14 @@ impl Prepared {
         let live = live.with_reasons(reasons).with_screen(screen).with_signing(Arc::clone(&self.signing));
         let live = live.with_http(Arc::clone(&self.http_access)).with_loaded(self.loaded.clone());
         let clock = opened.map(|_| Arc::clone(&server_clock));
-        let context = Arc::new(Context::new(message_store, log, live, maps.routing, resolver, clock));
+        let history = if opened.is_some() { start_history(config, &log)? } else { None };
+        let mut context = Context::new(message_store, log, live, maps.routing, resolver, clock);
+        if let Some((history, earlier)) = history {
+            context.live_statistics.add_earlier(&earlier.windows);
+            context.recent_errors.remember_earlier(earlier.errors);
+            context.history = Some(history);
+        }
+        let context = Arc::new(context);
         let hosts = Arc::new(hosts);
         let mut unknown = None;
         let dispatch = opened.map(|(spool, _)| {

@@ -17,6 +17,7 @@ use operator::answers::{
     RefusedRecipients, ResultCounts, ScreenCounts, ScreenQueueStatus, SenderCheckCounts, SignatureCounts, SpoolStatus,
     StatusAnswer, StopStatus,
 };
+use operator::history::History;
 use os::{clock, machine};
 use spool::Statistics;
 use std::sync::Arc;
@@ -69,6 +70,7 @@ impl Server {
             pickup: PickupStatus { files: self.waiting_files.files(), full: self.waiting_files.is_full() },
             expansions: context.expansions.counts(),
             log: self.log_status(),
+            history: context.history.as_ref().map(History::status),
             spool: self.spool_status(&live.config.spool, &spool),
         }
     }

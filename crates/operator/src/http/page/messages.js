@@ -2,16 +2,28 @@
 import { get } from "./api.js";
 import { age, bytes, clock, el, fill, note, number, row, table, visible } from "./dom.js";
 import { ask, buttons } from "./actions.js";
+import { addTimeline, past, showPast } from "./past.js";
 
 const EXAMPLES = ["state:waiting age>1h", "to:@example.org", "reply~greylist", "tries>3 size>1M", "held:*"];
 const RECIPIENTS = [{ name: "Recipient" }, { name: "State" }, { name: "Tries", class: "number" }, { name: "Next try", class: "tight" }, { name: "Last reply or reason" }];
 
 export function messages(view, { query }) {
   const destination = query.get("destination");
+  if (query.has("past")) {
+    const found = past(view, { query, choice: choice(true) });
+    if (query.get("id")) showPast(query.get("id"));
+    return found;
+  }
   const expression = destination ? "destination:" + quoted(destination) : query.get("expression") || "";
-  const found = list(view, { title: "Messages", path: "queue", expression, actions: ["retry", "hold", "release", "reroute", "bounce", "delete"], more: {} });
+  const found = list(view, { title: "Messages", choice: choice(false), path: "queue", expression, actions: ["retry", "hold", "release", "reroute", "bounce", "delete"], more: {} });
   if (query.get("id")) show(query.get("id"), found.refresh);
   return found;
+}
+
+/** The choice between the queue and the history. */
+function choice(isPast) {
+  const link = (hash, text, current) => el("a", { href: hash, "aria-current": current ? "true" : null }, text);
+  return el("div", { class: "choice", role: "group", "aria-label": "Which messages" }, link("#messages", "In the queue", !isPast), link("#messages?past", "Past", isPast));
 }
 
 export function quarantine(view) {
@@ -21,7 +33,7 @@ export function quarantine(view) {
 /** A value of an expression; one with blanks stands in double quotes. */
 function quoted(value) { return /[\s"]/.test(value) ? '"' + value.replace(/"/g, "") + '"' : value; }
 
-function list(view, { title, path, expression, actions, more }) {
+function list(view, { title, choice, path, expression, actions, more }) {
   const chosen = new Set();
   let meant = expression;
   const search = el("input", { type: "search", value: expression, placeholder: "from: to: destination: host: state: reason: reply~ age> size> tries>", "aria-label": "Expression", spellcheck: false });
@@ -30,7 +42,7 @@ function list(view, { title, path, expression, actions, more }) {
   const columns = [{ name: "Choose", class: "tight" }, { name: "Id", class: "tight" }, { name: "Age", class: "number" }, { name: "Size", class: "number" }, { name: "Sender" }, { name: "Recipients" }];
   let rows = [];
   const find = (event) => { event?.preventDefault(); meant = search.value.trim(); chosen.clear(); load(); };
-  fill(view, el("h1", {}, title),
+  fill(view, el("h1", {}, title), choice,
     el("form", { class: "bar", onsubmit: find }, el("div", { class: "grow" }, search), el("button", { class: "primary" }, "Search")),
     el("p", { class: "soft small" }, "Terms that must all hold; ! before one turns it round. ", EXAMPLES.map((example) => [el("button", { type: "button", class: "link mono small", onclick: () => { search.value = example; find(); } }, example), " \u00a0 "])),
     body, bar);
@@ -100,11 +112,13 @@ async function show(id, changed, headers) {
   const dialog = document.getElementById("dialog");
   let found;
   try { found = await get("messages/" + encodeURIComponent(id), headers ? { headers: true } : {}); } catch (error) {
-    note(error.status === 404 ? id + " is not in the queue; what was delivered or failed is in the log" : error.message, "bad");
+    if (error.status === 404) await showPast(id); else note(error.message, "bad");
     return;
   }
   const [first] = found.messages;
   const lines = found.messages.flatMap((part) => part.recipients);
+  const way = el("div");
+  addTimeline(way, id);
   const changedHere = () => { changed(); show(id, changed); };
   dialog.className = "";
   fill(dialog, el("h1", { id: "dialog-title" }, "Message ", el("span", { class: "mono" }, visible(first.id))), facts(first),
@@ -112,7 +126,7 @@ async function show(id, changed, headers) {
     table(RECIPIENTS, lines.map((one) => row(RECIPIENTS, [
       [visible(one.to || "?"), el("div", { class: "soft small" }, "to " + visible(one.destination))], tag(one), number(one.tries || 0), next(one), reasonOf(one) || "–",
     ])), "No recipient."),
-    states(first), first.headers === undefined ? null : [el("h2", {}, "Header section"), el("pre", { tabIndex: 0 }, visible(first.headers.replace(/\r\n/g, "\n")).replace(/\\u000a/g, "\n").replace(/\\u0009/g, "\t"))],
+    states(first), way, first.headers === undefined ? null : [el("h2", {}, "Header section"), el("pre", { tabIndex: 0 }, visible(first.headers.replace(/\r\n/g, "\n")).replace(/\\u000a/g, "\n").replace(/\\u0009/g, "\t"))],
     el("div", { class: "actions" }, headers ? null : el("button", { type: "button", onclick: () => show(id, changed, true) }, "Header section"),
       ["retry", "hold", "release", "reroute", "bounce", "delete"].map((name) => el("button", { type: "button", class: name === "delete" || name === "bounce" ? "danger" : "", onclick: () => ask(name, { ids: [id] }, name === "delete" || name === "bounce" ? changed : changedHere) }, name[0].toUpperCase() + name.slice(1))),
       el("button", { type: "button", class: "primary", onclick: () => dialog.close() }, "Close")));

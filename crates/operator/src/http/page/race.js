@@ -25,6 +25,7 @@ export function race(view, { history }) {
       el("div", {}, el("div", { class: "card" }, el("h2", {}, "Time from acceptance to delivery"), delays, legend([["key-p50", "median"], ["key-p99", "99 %"]])),
         el("div", { class: "card" }, el("h2", {}, "Queue and spool"), spool))));
   let best = null;
+  let earlier = [];
   let charts = make();
   function make() {
     return { rates: rateChart(rates), delays: delayChart(delays) };
@@ -32,7 +33,7 @@ export function race(view, { history }) {
   function draw() {
     if (history.length === 0) return;
     const last = history[history.length - 1];
-    const series = seconds(history);
+    const series = [...earlier.filter((one) => one.time < history[0].time / 1000), ...seconds(history)];
     charts.rates.setData(rateData(series));
     charts.delays.setData(delayData(history));
     fill(figures, figuresOf(history, last, series, best));
@@ -41,7 +42,14 @@ export function race(view, { history }) {
   const loadErrors = async () => {
     try { fill(errors, errorsOf((await get("errors")).errors)); } catch (error) { fill(errors, el("p", { class: "error" }, error.message)); }
   };
-  const loadBest = async () => { try { best = bestOf(await get("statistics")); draw(); } catch { best = null; } };
+  const loadBest = async () => {
+    try {
+      const statistics = await get("statistics");
+      best = bestOf(statistics);
+      if (earlier.length === 0) earlier = earlierOf(statistics);
+      draw();
+    } catch { best = null; }
+  };
   const resize = new ResizeObserver(() => { for (const [box, chart] of [[rates, charts.rates], [delays, charts.delays]]) chart.setSize({ width: box.clientWidth, height: box.clientWidth < 500 ? 200 : 260 }); });
   resize.observe(rates); resize.observe(delays);
   loadErrors(); loadBest(); draw();
@@ -128,8 +136,8 @@ function figuresOf(history, last, series, best) {
     figure(rate(mean("failed")), "attempts fail a second", mean("failed") > 0 ? "warn" : ""),
     figure(number(last.messages), "messages in the queue"),
     figure(delay(p50) + " / " + delay(p99), "median / 99 % to delivery"),
-    figure(number(Math.round(Math.max(top, best?.second || 0))), "best second"),
-    ...(best ? [figure(number(best.minute), "best minute of a day"), figure(number(best.hour), "best hour of a month")] : []),
+    figure(number(Math.round(Math.max(top, best?.second || 0))), best?.ever ? "best second ever" : "best second"),
+    ...(best ? [figure(number(best.minute), best.ever ? "best minute ever" : "best minute of a day"), figure(number(best.hour), best.ever ? "best hour ever" : "best hour of a month")] : []),
   ];
 }
 
@@ -137,7 +145,20 @@ function figuresOf(history, last, series, best) {
 function bestOf(statistics) {
   const at = statistics.columns.indexOf("sent");
   const most = (lines) => Math.max(0, ...lines.windows.map((window) => window[at] || 0));
-  return at < 0 ? null : { second: most(statistics.seconds), minute: most(statistics.minutes), hour: most(statistics.hours) };
+  if (at < 0) return null;
+  // With a history the server knows the best of all times.
+  const ever = (seconds) => (statistics.best || []).find((one) => one.seconds === seconds)?.sent || 0;
+  return { second: Math.max(ever(1), most(statistics.seconds)), minute: Math.max(ever(60), most(statistics.minutes)), hour: Math.max(ever(3600), most(statistics.hours)), ever: (statistics.best || []).length > 0 };
+}
+
+/** The seconds before the page was opened, from the statistics of the server. */
+function earlierOf({ columns, seconds: { begin, windows }, now }) {
+  // Times of the statistics are civil; the present is the same moment in both.
+  const offset = Date.now() / 1000 - now;
+  const value = (window, name) => window[columns.indexOf(name)] || 0;
+  return windows.map((window, at) => ({
+    time: begin + at + offset, sent: value(window, "sent"), failed: value(window, "failed") + value(window, "deferred"), arrived: value(window, "arrivals"),
+  }));
 }
 
 function errorsOf(errors) {

@@ -29,7 +29,7 @@ fn asked(needs: &[Need], origin: &str, path: &str) -> Option<Access> {
 #[test]
 fn every_key_has_the_right_that_it_needs_and_no_more() {
     let config = config(
-        "spool.path = '/srv/spool'\nsubmit.directory = '/srv/pickup'\ncontrol.path = '/run/m/control'\nlog.path = '/var/log/m/log'\n\
+        "spool.path = '/srv/spool'\nsubmit.directory = '/srv/pickup'\ncontrol.path = '/run/m/control'\nlog.path = '/var/log/m/log'\nhistory.path = '/srv/past/h.sqlite'\n\
          tls.certificate = '/srv/tls/c.pem'\ntls.key = '/srv/keys/k.pem'\nauth.program = ['/opt/check/pw', '/opt/data']\nmaps.directory = '/srv/maps'\nmaps.aliases = ['/srv/aliases']\n\
          server.landlock_read = '/opt/lib'\nserver.landlock_write = '/var/lib/check'\n\
          [[sqlite]]\nname = 'a'\npath = '/srv/a.db'\nquery = 'SELECT ?1'\n\
@@ -44,6 +44,7 @@ fn every_key_has_the_right_that_it_needs_and_no_more() {
         ("submit.directory", "/srv/pickup", WRITE),
         ("control.path", "/run/m/control", WRITE),
         ("log.path", "/var/log/m/log", WRITE),
+        ("history.path", "/srv/past/h.sqlite", WRITE),
         ("tls.certificate", "/srv/tls/c.pem", READ),
         ("tls.key", "/srv/keys/k.pem", READ),
         ("auth.program", "/opt/check/pw", EXECUTE),
@@ -63,6 +64,7 @@ fn every_key_has_the_right_that_it_needs_and_no_more() {
     let written: BTreeSet<&str> = needs.iter().filter(|need| need.access.write).map(|need| need.origin).collect();
     let expected = [
         "control.path",
+        "history.path",
         "log.path",
         "server.landlock_write",
         "spool.path",
