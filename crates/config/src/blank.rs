@@ -3,11 +3,11 @@
 use super::{
     Accept, AccessRules, Acknowledge, AddressFamily, ArcSealing, Auth, AuthResults, BadLine, Config, Control, CopyDsn,
     DelayChecks, Delivery, DeliveryMode, DestinationRule, Dkim, DkimKey, Dns, DnsOverride, Dnsbl, DnsblList, Filter,
-    FilterFailure, FilterKind, FilterReject, FilterStage, Generics, Http, HttpRole, HttpToken, Ldap, LdapDetail,
+    FilterFailure, FilterKind, FilterReject, FilterStage, Generics, History, Http, HttpRole, HttpToken, Ldap, LdapDetail,
     LdapReferrals, Listen, ListenProtocol, ListenTls, Local, Log, LogFormat, LogPath, Mailbox, Mailq, MapSource, Maps,
     Message, Precedence, Quarantine, Rate, Relay, RelayDomain, Route, RouteProtocol, RouteRule, RouteTls,
     RuleAcknowledge, RuleAt, Screen, SenderCheck, SenderFailure, SenderTempError, Server, Smtp, Spool, Sqlite, Submit,
-    Tls, Unknown,
+    Tls, Unknown, Webhook,
 };
 use mail::DomainName;
 use smtp::server::{BareNewline, Forgiving};
@@ -111,6 +111,7 @@ pub(super) fn config(n: u8) -> Config {
         control: Control { path: PathBuf::from(&text), mailq: if n == 1 { Mailq::Everyone } else { Mailq::Operators } },
         http: http(n),
         history: History { path: (n == 1).then(|| PathBuf::from(&text)), days: n.into(), size_max: n.into() },
+        webhooks: Vec::new(),
         submit: submit(n),
         screen: screen(n),
         auth_results: auth_results(n),
@@ -221,6 +222,19 @@ fn http(n: u8) -> Http {
         body_bytes_max: n.into(),
         request_time_max: Duration::from_secs(n.into()),
         tokens: Vec::new(),
+    }
+}
+
+/// A webhook.
+pub(super) fn webhook() -> Webhook {
+    Webhook {
+        name: String::new(),
+        url: String::new(),
+        events: Vec::new(),
+        secret_file: PathBuf::new(),
+        queue_max: 0,
+        give_up_after: Duration::ZERO,
+        request_time_max: Duration::ZERO,
     }
 }
 

@@ -6,6 +6,7 @@ use super::{
     Acknowledge, AddressFamily, BadLine, CopyDsn, DelayChecks, DeliveryMode, FilterFailure, FilterKind, FilterReject,
     FilterStage, HttpRole, LdapDetail, LdapReferrals, ListenProtocol, ListenTls, LogFormat, Mailq, Precedence,
     RouteProtocol, RouteTls, RuleAcknowledge, RuleAt, SenderCheck, SenderFailure, SenderTempError, Unknown,
+    WebhookEvent,
 };
 use smtp::server::{BareNewline, Forgiving};
 
@@ -132,6 +133,19 @@ choices! {
     Unknown {
         Refuse = "refuse": "550 5.1.1, it does not exist",
         Defer = "defer": "450 4.1.1, try again later",
+    }
+    WebhookEvent {
+        Accepted = "accepted": "a message is durable",
+        Sent = "sent": "a next hop has taken recipients",
+        Deferred = "deferred": "recipients wait for another attempt",
+        Failed = "failed": "recipients are given up",
+        Reported = "reported": "a report to a sender was made",
+        Queued = "queued": "a message waits for a queue run or a person",
+        Discarded = "discarded": "a message was dropped by a rule",
+        Screened = "screened": "a rule or filter has decided",
+        QueueCommand = "queue_command": "an operator has changed the queue",
+        DestinationDown = "destination_down": "a destination cannot be reached",
+        DestinationUp = "destination_up": "a destination is reached again",
     }
     SenderCheck {
         Iprev = "iprev": "the address of the client has a name that leads back to it",

@@ -109,6 +109,7 @@ pub fn check_files(loaded: &Loaded, files: &dyn Files) -> Vec<Problem> {
     check.owners(config);
     check.dkim_keys(config);
     check.http_tokens(config);
+    check.webhooks(config);
     if let Some(path) = &config.delivery.classes {
         check.readable("delivery.classes", path, false);
         for fault in files.reason_faults(path) {
@@ -249,6 +250,17 @@ impl Check<'_> {
             self.refuse(at.0, index, files.unsafe_secret(config, &token.file));
             if let Some(user) = files.user_without_rights(config, &token.file) {
                 self.add_at(Severity::Warning, at, unreadable_by_server(at.0, &token.file, &user), "");
+            }
+        }
+    }
+
+    /// Checks the files of secrets of webhooks: rights and owners.
+    fn webhooks(&mut self, config: &Config) {
+        let files = self.files;
+        for (index, webhook) in config.webhooks.iter().enumerate() {
+            let at = ("webhook.secret_file", index);
+            if self.readable_at(at, &webhook.secret_file, true) {
+                self.refuse(at.0, index, files.unsafe_secret(config, &webhook.secret_file));
             }
         }
     }

@@ -55,6 +55,7 @@ mod tests;
 mod toml_string;
 mod toml_text;
 mod value;
+mod webhook;
 
 pub use auth_results::{AuthResults, SenderCheck, SenderFailure, SenderTempError};
 #[cfg(feature = "filled")]
@@ -86,6 +87,7 @@ pub use screen::{
     Filter, FilterAddress, FilterFailure, FilterKind, FilterReject, FilterStage, NoFilterAddressError, Quarantine,
     Screen,
 };
+pub use webhook::{Webhook, WebhookEvent};
 
 use ipnet::IpNet;
 use mail::{Address, DomainName};
@@ -153,6 +155,8 @@ pub struct Config {
     pub http: Http,
     /// The way of past messages.
     pub history: History,
+    /// `[[webhook]]`: programs that get outcomes of mail.
+    pub webhooks: Vec<Webhook>,
     /// Where programs of this machine hand mail in.
     pub submit: Submit,
     /// Content rules.

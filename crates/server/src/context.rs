@@ -12,6 +12,7 @@ use crate::routing::Routing;
 use crate::routing::expansions::Expansions;
 use crate::server_clock::ServerClock;
 use crate::stop::Stop;
+use crate::webhook::{self, Webhook};
 use arc_swap::ArcSwap;
 use mail::{Address, Envelope, QueueId};
 use observe::Event;
@@ -50,6 +51,8 @@ pub(crate) struct Context {
     pub(crate) recent_errors: RecentErrors,
     /// What became of past messages; `None` without `history.path`.
     pub(crate) history: Option<History>,
+    /// Programs that get outcomes of mail.
+    pub(crate) webhooks: Vec<Arc<Webhook>>,
     /// Expansions of long lists.
     pub(crate) expansions: Arc<Expansions>,
     /// The stop signal.
@@ -80,6 +83,7 @@ impl Context {
             live_statistics: LiveStatistics::new(clock::unix_us()),
             recent_errors: RecentErrors::default(),
             history: None,
+            webhooks: Vec::new(),
             expansions: Expansions::new(),
             stop: Arc::default(),
             began: clock::now(),
@@ -94,6 +98,9 @@ impl Context {
         self.recent_errors.record(event);
         if let Some(history) = &self.history {
             history.record(event);
+        }
+        if !self.webhooks.is_empty() {
+            webhook::record(&self.webhooks, event);
         }
         self.log.event(event);
     }

@@ -59,5 +59,6 @@ pub mod submit;
 mod tasks;
 pub mod tls;
 mod transport;
+mod webhook;
 
 pub use shell::{ConfigSource, ShutdownSummary, StartError, explain, start};

@@ -16,6 +16,7 @@ mod routing;
 mod screen;
 mod session;
 mod submit;
+mod webhook;
 
 use super::kind::Kind;
 use super::parameter::{Access, Change, Parameter, Preset, Section};
@@ -55,6 +56,7 @@ pub(crate) static SECTIONS: &[&Section] = &[
     &http::HTTP,
     &http::HTTP_TOKEN,
     &history::HISTORY,
+    &webhook::WEBHOOK,
     &submit::SUBMIT,
     &screen::SCREEN,
     &auth_results::AUTH_RESULTS,

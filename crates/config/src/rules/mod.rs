@@ -11,6 +11,7 @@ mod http;
 mod local;
 mod lookup;
 mod screen;
+mod webhook;
 
 use super::instance::instance;
 use super::loaded::Loaded;
@@ -46,6 +47,7 @@ pub(crate) fn check(loaded: &Loaded) -> Vec<Problem> {
     rules.arc();
     rules.overrides();
     rules.http();
+    rules.webhooks();
     rules.filters();
     rules.auth_results();
     rules.user();

@@ -36,6 +36,7 @@ mod stats;
 mod storm;
 mod tags;
 mod takeover;
+mod webhook;
 mod wire;
 mod world;
 mod zones;

@@ -30,7 +30,7 @@ pub use status::{
     AcceptedMessages, ClockStatus, ConnectionCounts, DeliveryConnections, DeliveryCounts, ExpansionCounts, FailingLog,
     FilterQueueStatus, FilterStatus, LogStatus, LoginOverLimit, MadeCounts, PickupStatus, QueueStatus,
     RefusedRecipients, ResultCounts, ScreenCounts, ScreenQueueStatus, SenderCheckCounts, SignatureCounts, SpoolStatus,
-    StatusAnswer, StopStatus,
+    StatusAnswer, StopStatus, WebhookStatus,
 };
 
 use serde::Serialize;

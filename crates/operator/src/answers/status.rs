@@ -61,8 +61,32 @@ pub struct StatusAnswer {
     /// The history; absent without `history.path`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub history: Option<HistoryStatus>,
+    /// The webhooks; absent without any.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub webhooks: Vec<WebhookStatus>,
     /// The spool.
     pub spool: SpoolStatus,
+}
+
+/// The state of a webhook.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct WebhookStatus {
+    /// Its name.
+    pub name: String,
+    /// Where requests go, without a query.
+    pub url: String,
+    /// Events that wait.
+    pub waiting: u64,
+    /// The most.
+    pub waiting_max: u64,
+    /// Events that were taken since the start.
+    pub sent: u64,
+    /// Events that were dropped since the start.
+    pub dropped: u64,
+    /// Why the last request was not taken.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failing: Option<String>,
 }
 
 /// Clocks that disagree, in seconds since 1970.

@@ -5,7 +5,7 @@
 //! for the API.
 
 use super::counts::{HttpCounts, HttpLimit};
-use crate::answers::{FilterStatus, HistoryStatus, ScreenQueueStatus, SpoolStatus, StatusAnswer};
+use crate::answers::{FilterStatus, HistoryStatus, ScreenQueueStatus, SpoolStatus, StatusAnswer, WebhookStatus};
 use observe::counters::{self, Counter};
 use std::fmt::{self, Write as _};
 
@@ -29,6 +29,7 @@ pub(super) fn exposition(status: &StatusAnswer, value: impl Fn(Counter) -> u64, 
     if let Some(history) = &status.history {
         past(&mut families, history);
     }
+    webhooks(&mut families, &status.webhooks);
     web(&mut families, http);
     families.out
 }
@@ -161,6 +162,22 @@ fn past(to: &mut Families, history: &HistoryStatus) {
     to.gauge("history_failing", "1 while the history cannot be written.", history.failing.is_some().into());
 }
 
+fn webhooks(to: &mut Families, webhooks: &[WebhookStatus]) {
+    if webhooks.is_empty() {
+        return;
+    }
+    type Number = fn(&WebhookStatus) -> u64;
+    let families: [(&str, &str, &str, Number); 4] = [
+        ("counter", "webhook_sent_total", "Events that a webhook has taken.", |one| one.sent),
+        ("counter", "webhook_dropped_total", "Events of a webhook that were dropped.", |one| one.dropped),
+        ("gauge", "webhook_waiting", "Events that wait for a webhook.", |one| one.waiting),
+        ("gauge", "webhook_failing", "1 while a webhook takes nothing.", |one| one.failing.is_some().into()),
+    ];
+    for (kind, name, help, number) in families {
+        to.family(kind, name, help, webhooks.iter().map(|one| (label("webhook", &one.name), number(one))));
+    }
+}
+
 fn web(to: &mut Families, http: &HttpCounts) {
     to.gauge("http_connections", "Connections of HTTP that are open.", http.open());
     let limits = HttpLimit::ALL.map(|limit| (label("limit", limit.name()), http.refused(limit)));
@@ -182,6 +199,7 @@ mod tests {
         status.deliveries = Some(DeliveryCounts::default());
         status.spool.pressure = "full".to_owned();
         status.queue.held = 7;
+        status.webhooks.push(WebhookStatus { name: "ops".to_owned(), dropped: 2, ..WebhookStatus::default() });
         status.history = Some(HistoryStatus { dropped: 5, ..HistoryStatus::default() });
         status.filters.push(FilterStatus { name: "a\"b\\c".to_owned(), failed: 3, ..FilterStatus::default() });
         status
@@ -233,6 +251,7 @@ mod tests {
             "http_unauthorized_total 1",
             "history_dropped_total 5",
             "history_failing 0",
+            "webhook_dropped_total{webhook=\"ops\"} 2",
         ] {
             assert!(text.contains(&format!("\nmailrace_{line}\n")), "{line}");
         }

@@ -22,6 +22,7 @@ use observe::counters::{self, Counter};
 use os::clock;
 pub(crate) use priority::priority;
 use queue::{Pushed, Queue, Work};
+pub(crate) use render::utc_text;
 use render::{Local, Style};
 use std::cell::RefCell;
 use std::fmt;

@@ -149,6 +149,11 @@ impl Local {
     }
 }
 
+/// Returns a time in microseconds since 1970 as RFC 3339 has it, in UTC: `2026-11-20T13:00:00.000001Z`.
+pub(crate) fn utc_text(unix_us: u64) -> String {
+    format!("{:.0}.{:06}Z", civil(unix_us / 1_000_000, 0), unix_us % 1_000_000)
+}
+
 fn civil(second: u64, offset: i32) -> jiff::civil::DateTime {
     let second = i64::try_from(second).unwrap_or(0).saturating_add(i64::from(offset));
     Offset::UTC.to_datetime(Timestamp::from_second(second).unwrap_or_default())

@@ -169,6 +169,12 @@ impl Server {
         *lock(&self.deliveries) = Some(tokio::spawn(tasks::run(Arc::clone(&self.outbound))));
         lock(&self.tasks).spawn(state_files::save_periodically(Arc::clone(&self.outbound)));
         lock(&self.tasks).spawn(map_files::watch(Arc::clone(&self.outbound)));
+        for webhook in &self.context.webhooks {
+            let context = Arc::clone(&self.context);
+            let notify = move |text: &str| context.record(&Event::ConfigWarning { text });
+            let (webhook, connector) = (Arc::clone(webhook), self.outbound.connector.clone());
+            lock(&self.tasks).spawn(webhook.run(connector, notify));
+        }
         lock(&self.tasks).spawn(history::keep_windows(Arc::clone(&self.context)));
         lock(&self.tasks).spawn(hold_ends::release_periodically(Arc::clone(&self.outbound)));
         if let Some(screen_queue) = &self.inbound.screen_queue {

@@ -43,6 +43,7 @@ use crate::settle::Reasons;
 use crate::signing::SigningKeys;
 use crate::sink::Behaviour;
 use crate::tls::{Acceptor, Connector};
+use crate::webhook::{self, Webhook};
 use mail::{Node, QueueId, QueueIds};
 use observe::{Event, Severity};
 use operator::control::{self, ControlSocket};
@@ -71,6 +72,7 @@ pub struct Prepared {
     /// Listens on `http.address`.
     http: Option<TcpListener>,
     http_access: Arc<HttpAccess>,
+    webhooks: Vec<Arc<Webhook>>,
     /// The directory in which programs of this machine submit mail.
     pickup: Option<pickup::PickupDirectory>,
     manager: systemd::Manager,
@@ -115,6 +117,8 @@ impl Prepared {
         prepared.signing = load_signing_keys(config)?;
         prepared.http_access =
             load_http_access(config).map_err(|faults| StartError::Config(lines(&with_places(Some(loaded), faults))))?;
+        prepared.webhooks = webhook::load(config)
+            .map_err(|faults| StartError::Config(lines(&with_places(Some(loaded), faults))))?;
         prepared.http = bind_http(config)?;
         let plan = privileges::plan(machine::is_root(), &config.server.user, &config.server.group, &read_accounts()?)?;
         prepared.warnings.extend(plan.warning());
@@ -187,6 +191,7 @@ impl Prepared {
             control: None,
             http: None,
             http_access: Arc::default(),
+            webhooks: Vec::new(),
             pickup: None,
             manager: handover.manager,
             authenticator: None,
@@ -299,6 +304,7 @@ impl Prepared {
             context.recent_errors.remember_earlier(earlier.errors);
             context.history = Some(history);
         }
+        context.webhooks = std::mem::take(&mut self.webhooks);
         let context = Arc::new(context);
         let hosts = Arc::new(hosts);
         let mut unknown = None;

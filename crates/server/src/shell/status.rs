@@ -70,6 +70,7 @@ impl Server {
             pickup: PickupStatus { files: self.waiting_files.files(), full: self.waiting_files.is_full() },
             expansions: context.expansions.counts(),
             log: self.log_status(),
+            webhooks: context.webhooks.iter().map(|webhook| webhook.status()).collect(),
             history: context.history.as_ref().map(History::status),
             spool: self.spool_status(&live.config.spool, &spool),
         }
