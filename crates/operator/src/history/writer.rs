@@ -174,7 +174,7 @@ impl History {
         let (tell, told) = mpsc::sync_channel(1);
         self.send(WriterOrder::Flush(tell));
         // A writer that is busy is not waited for.
-        drop(told.recv_timeout(FLUSH_TIME_MAX));
+        told.recv_timeout(FLUSH_TIME_MAX).ok();
     }
 
     /// Writes the last entries and ends the thread. Blocks for some seconds at most.
@@ -182,7 +182,7 @@ impl History {
         let (tell, told) = mpsc::sync_channel(1);
         self.send(WriterOrder::Close(tell));
         // What is not written by then is lost, as in a crash.
-        drop(told.recv_timeout(CLOSE_TIME_MAX));
+        told.recv_timeout(CLOSE_TIME_MAX).ok();
     }
 
     fn send(&self, order: WriterOrder) {
@@ -239,13 +239,13 @@ impl HistoryWriter {
                 Ok(WriterOrder::Flush(tell)) => {
                     self.write_waiting();
                     // The searcher may have gone.
-                    drop(tell.send(()));
+                    tell.send(()).ok();
                 }
                 Ok(WriterOrder::PutAside(why)) => self.fail(StorageError::Foreign(why)),
                 Ok(WriterOrder::Close(tell)) => {
                     self.write_waiting();
                     drop(self.connection.take());
-                    drop(tell.send(()));
+                    tell.send(()).ok();
                     return;
                 }
                 Err(RecvTimeoutError::Timeout) => {
