@@ -3,7 +3,7 @@
 use super::{
     Accept, AccessRules, Acknowledge, AddressFamily, ArcSealing, Auth, AuthResults, BadLine, Config, Control, CopyDsn,
     DelayChecks, Delivery, DeliveryMode, DestinationRule, Dkim, DkimKey, Dns, DnsOverride, Dnsbl, DnsblList, Filter,
-    FilterFailure, FilterKind, FilterReject, FilterStage, Generics, History, Http, HttpRole, HttpToken, Ldap, LdapDetail,
+    FilterFailure, FilterKind, FilterReject, FilterStage, Generics, History, Http, HttpClient, HttpRole, HttpToken, Ldap, LdapDetail,
     LdapReferrals, Listen, ListenProtocol, ListenTls, Local, Log, LogFormat, LogPath, Mailbox, Mailq, MapSource, Maps,
     Message, Precedence, Quarantine, Rate, Relay, RelayDomain, Route, RouteProtocol, RouteRule, RouteTls,
     RuleAcknowledge, RuleAt, Screen, SenderCheck, SenderFailure, SenderTempError, Server, Smtp, Spool, Sqlite, Submit,
@@ -221,8 +221,17 @@ fn http(n: u8) -> Http {
         header_bytes_max: n.into(),
         body_bytes_max: n.into(),
         request_time_max: Duration::from_secs(n.into()),
+        certificate: vec![PathBuf::from("x".repeat(n.into())); n.into()],
+        key: vec![PathBuf::from("x".repeat(n.into())); n.into()],
+        client_ca: vec![PathBuf::from("x".repeat(n.into())); n.into()],
         tokens: Vec::new(),
+        clients: Vec::new(),
     }
+}
+
+/// A client of HTTP with a certificate.
+pub(super) fn http_client() -> HttpClient {
+    HttpClient { name: String::new(), role: HttpRole::View }
 }
 
 /// A webhook.

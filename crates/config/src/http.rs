@@ -21,8 +21,16 @@ pub struct Http {
     pub body_bytes_max: u32,
     /// How long a request may take to arrive, and a part of an answer to be taken.
     pub request_time_max: Duration,
+    /// Certificates, each with its chain; none: without TLS.
+    pub certificate: Vec<PathBuf>,
+    /// Their keys.
+    pub key: Vec<PathBuf>,
+    /// CAs that vouch for clients.
+    pub client_ca: Vec<PathBuf>,
     /// `[[http.token]]`
     pub tokens: Vec<HttpToken>,
+    /// `[[http.client]]`
+    pub clients: Vec<HttpClient>,
 }
 
 impl Http {
@@ -40,6 +48,15 @@ pub struct HttpToken {
     pub name: String,
     /// The file whose first line is the secret.
     pub file: PathBuf,
+    /// The rights that it gives.
+    pub role: HttpRole,
+}
+
+/// `[[http.client]]`: a client whose certificate gives rights.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HttpClient {
+    /// The common name in its certificate.
+    pub name: String,
     /// The rights that it gives.
     pub role: HttpRole,
 }

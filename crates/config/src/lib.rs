@@ -67,7 +67,7 @@ pub use dkim::{ArcSealing, Dkim, DkimKey};
 pub use domain::RelayDomain;
 pub use files::{FileStatus, Files, check_files, check_own_file, unreadable_by_server};
 pub use history::History;
-pub use http::{Http, HttpRole, HttpToken};
+pub use http::{Http, HttpClient, HttpRole, HttpToken};
 pub use limits::{DNS_ADDRESSES_MAX, DNS_HOSTS_MAX, SEGMENT_BYTES_MIN};
 pub use loaded::{Loaded, Origin};
 pub use local::{Local, Mailbox, Names, NoMailbox, Template, Unknown};

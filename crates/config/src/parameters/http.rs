@@ -17,8 +17,8 @@ pub(super) static HTTP: Section = Section {
             "",
             "127.0.0.1:8025",
             "address and port; empty for none",
-            "Without TLS: let other machines come through a proxy that ends TLS. An address that is not of this \
-             machine alone needs [[http.token]].",
+            "An address that is not of this machine alone needs [[http.token]] or [[http.client]], and should have \
+             http.certificate.",
         )
         .restart(),
         fixed(
@@ -39,6 +39,36 @@ pub(super) static HTTP: Section = Section {
             "rights of clients while there is no [[http.token]]",
             "Every user of this machine has them. With tokens a client without one has none.",
         ),
+        fixed(
+            "http.certificate",
+            at!(http.certificate),
+            list(&PATH),
+            "[]",
+            "/etc/mailrace/http.pem",
+            "certificates in PEM, each with its chain; none: without TLS",
+            "Clients then say https:. A reload reads them again.",
+        )
+        .restart(),
+        fixed(
+            "http.key",
+            at!(http.key),
+            list(&PATH),
+            "[]",
+            "/etc/mailrace/http.key",
+            "their keys, in the same order",
+            "",
+        )
+        .restart(),
+        fixed(
+            "http.client_ca",
+            at!(http.client_ca),
+            list(&PATH),
+            "[]",
+            "/etc/mailrace/admins-ca.pem",
+            "CAs that vouch for certificates of clients",
+            "Clients are asked for a certificate; [[http.client]] says which names have rights.",
+        )
+        .restart(),
         fixed(
             "http.connections_max",
             at!(http.connections_max),
@@ -79,6 +109,38 @@ pub(super) static HTTP: Section = Section {
             "Slower clients get 408 or are cut off.",
         )
         .restart(),
+    ],
+};
+
+pub(super) static HTTP_CLIENT: Section = Section {
+    key: "http.client",
+    summary: "a client whose certificate gives rights over HTTP",
+    group: Some(Group {
+        len: |config| config.http.clients.len(),
+        push: |config| config.http.clients.push(blank::http_client()),
+        preset: |_| &[],
+        preset_text: "none",
+    }),
+    parameters: &[
+        fixed(
+            "http.client.name",
+            at!(http.clients[].name),
+            Kind::Text,
+            "",
+            "ann.admin.example.com",
+            "common name in its certificate, which http.client_ca vouches for",
+            "Its name in the log and at held mail, too.",
+        )
+        .preset(Preset::Required),
+        fixed(
+            "http.client.role",
+            at!(http.clients[].role),
+            Kind::Choice(HttpRole::WORDS),
+            "view",
+            "operate",
+            "its rights",
+            "",
+        ),
     ],
 };
 

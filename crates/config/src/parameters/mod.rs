@@ -55,6 +55,7 @@ pub(crate) static SECTIONS: &[&Section] = &[
     &process::CONTROL,
     &http::HTTP,
     &http::HTTP_TOKEN,
+    &http::HTTP_CLIENT,
     &history::HISTORY,
     &webhook::WEBHOOK,
     &submit::SUBMIT,

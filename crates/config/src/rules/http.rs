@@ -9,6 +9,7 @@ impl Rules<'_> {
     pub(super) fn http(&mut self) {
         let http = &self.config().http;
         self.http_tokens();
+        self.http_certificates();
         if http.address.is_empty() {
             return;
         }
@@ -28,7 +29,14 @@ impl Rules<'_> {
                 "take another port, such as 8025",
             );
         }
-        if !http.tokens.is_empty() {
+        if !address.ip().is_loopback() && http.certificate.is_empty() && !http.tokens.is_empty() {
+            self.warn(
+                &[("http.address", 0)],
+                format!("http.address: other machines reach {address}, and tokens cross the network in clear"),
+                "set http.certificate and http.key, or let it listen on 127.0.0.1 behind a proxy that ends TLS",
+            );
+        }
+        if !http.tokens.is_empty() || !http.clients.is_empty() {
             return;
         }
         let make_token = "add [[http.token]] with name, file and role, or let it listen on 127.0.0.1";
@@ -52,6 +60,51 @@ impl Rules<'_> {
                 "http.without_token: every user of this machine can change the queue".to_owned(),
                 "on a machine with other users add [[http.token]]",
             );
+        }
+    }
+
+    /// Certificate and key belong together, and certificates of clients need both.
+    fn http_certificates(&mut self) {
+        let http = &self.config().http;
+        if http.certificate.len() != http.key.len() {
+            let (certificates, keys) = (http.certificate.len(), http.key.len());
+            self.error(
+                &[("http.certificate", 0), ("http.key", 0)],
+                format!("http.certificate names {certificates} and http.key {keys} files"),
+                "name as many keys as certificates, in the same order",
+            );
+        }
+        if http.certificate.is_empty() && !http.client_ca.is_empty() {
+            self.error(
+                &[("http.client_ca", 0)],
+                "http.client_ca without http.certificate: there is no TLS that could ask for a certificate".to_owned(),
+                "set http.certificate and http.key",
+            );
+        }
+        let mut seen = BTreeMap::new();
+        for (index, client) in http.clients.iter().enumerate() {
+            if http.client_ca.is_empty() {
+                self.error(
+                    &[("http.client.name", index)],
+                    format!("http.client.name: nothing vouches for \"{}\"", client.name),
+                    "set http.client_ca to the CA of its certificate",
+                );
+            }
+            if let Some(first) = seen.insert(client.name.as_str(), index) {
+                let line = self.loaded.places.of("http.client.name", first).map_or(0, |place| place.line);
+                self.error(
+                    &[("http.client.name", index)],
+                    format!("a second http.client with name \"{}\"; the first is in line {line}", client.name),
+                    "keep one of them",
+                );
+            }
+            if client.role == HttpRole::None {
+                self.error(
+                    &[("http.client.role", index)],
+                    format!("http.client.role: client \"{}\" would have no rights", client.name),
+                    "write \"view\" or \"operate\", or remove the table",
+                );
+            }
         }
     }
 

@@ -27,6 +27,7 @@ fn each_key_is_there_once_and_in_its_table() {
                     "destination",
                     "dkim.key",
                     "http.token",
+                    "http.client",
                     "webhook",
                     "route.rule",
                     "ldap",
@@ -67,6 +68,7 @@ fn fields_take_the_ends_of_their_range() {
     config.dns.overrides.push(blank::dns_override());
     config.dkim.keys.push(blank::dkim_key());
     config.http.tokens.push(blank::http_token());
+    config.http.clients.push(blank::http_client());
     config.webhooks.push(blank::webhook());
     config.destinations.push(blank::destination());
     config.rules.push(blank::route_rule());

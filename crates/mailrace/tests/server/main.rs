@@ -11,6 +11,7 @@ mod end;
 mod hardening;
 mod http;
 mod http_page;
+mod http_tls;
 mod limits;
 mod log;
 mod operator;

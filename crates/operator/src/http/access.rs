@@ -97,21 +97,32 @@ impl HttpToken {
     }
 }
 
+/// A client whose certificate gives rights.
+#[derive(Clone, Debug)]
+pub struct HttpClient {
+    /// The common name in its certificate.
+    pub name: Arc<str>,
+    /// The rights that it gives.
+    pub rights: HttpRights,
+}
+
 /// The names, tokens and rights in force. A reload replaces them as a whole.
 #[derive(Clone, Debug, Default)]
 pub struct HttpAccess {
     /// Names of this server in `Host`, beside addresses and `localhost`.
     pub names: Vec<String>,
-    /// Rights of clients while there is no token.
+    /// Rights of clients while there are neither tokens nor clients with a certificate.
     pub without_token: HttpRights,
     /// The tokens.
     pub tokens: Vec<HttpToken>,
+    /// Clients with a certificate.
+    pub clients: Vec<HttpClient>,
 }
 
 /// A client that may ask.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Caller {
-    /// The name of its token; empty for a client without one.
+    /// The name of its token or certificate; empty for a client without one.
     pub(super) token: Arc<str>,
     pub(super) rights: HttpRights,
 }
@@ -138,17 +149,22 @@ impl HttpAccess {
         Err(Refusal::new(StatusCode::MISDIRECTED_REQUEST, text))
     }
 
-    /// Finds the client of a request and checks that it has the rights.
+    /// Finds the client of a request, whose certificate has a verified name or none, and checks that it has the rights.
     ///
     /// # Errors
     /// It lacks a token, has a wrong one, or one with fewer rights.
-    pub(super) fn authorize(&self, headers: &HeaderMap, needed: HttpRights) -> Result<Caller, Refusal> {
-        let caller = self.caller(headers)?;
+    pub(super) fn authorize(
+        &self,
+        headers: &HeaderMap,
+        certificate: Option<&str>,
+        needed: HttpRights,
+    ) -> Result<Caller, Refusal> {
+        let caller = self.caller(headers, certificate)?;
         if caller.rights >= needed {
             return Ok(caller);
         }
         if caller.token.is_empty() {
-            let next = match self.tokens.is_empty() {
+            let next = match !self.has_credentials() {
                 true => "set http.without_token, or add an [[http.token]] and send it",
                 false => "send a token: Authorization: Bearer …",
             };
@@ -163,9 +179,16 @@ impl HttpAccess {
         Err(Refusal::new(StatusCode::FORBIDDEN, text))
     }
 
-    fn caller(&self, headers: &HeaderMap) -> Result<Caller, Refusal> {
+    const fn has_credentials(&self) -> bool {
+        !self.tokens.is_empty() || !self.clients.is_empty()
+    }
+
+    fn caller(&self, headers: &HeaderMap, certificate: Option<&str>) -> Result<Caller, Refusal> {
         let Some(given) = headers.get(AUTHORIZATION) else {
-            let rights = if self.tokens.is_empty() { self.without_token } else { HttpRights::None };
+            if let Some(client) = self.clients.iter().find(|client| certificate == Some(&*client.name)) {
+                return Ok(Caller { token: Arc::clone(&client.name), rights: client.rights });
+            }
+            let rights = if self.has_credentials() { HttpRights::None } else { self.without_token };
             return Ok(Caller { token: "".into(), rights });
         };
         let secret = bearer(given).unwrap_or_default();
@@ -289,7 +312,7 @@ mod tests {
         let access = HttpAccess { without_token: HttpRights::Operate, tokens, ..HttpAccess::default() };
         let ask = |value: Option<&str>, needed| {
             let fields = value.map(|value| ("authorization", value));
-            access.authorize(&headers(fields.as_slice()), needed).map_err(|refusal| refusal.status.as_u16())
+            access.authorize(&headers(fields.as_slice()), None, needed).map_err(|refusal| refusal.status.as_u16())
         };
         assert_eq!(ask(None, HttpRights::View), Err(401), "tokens exist, so one is needed");
         assert_eq!(ask(None, HttpRights::None).unwrap().rights, HttpRights::None);
@@ -302,10 +325,19 @@ mod tests {
             assert_eq!(ask(Some(wrong), HttpRights::View), Err(401), "{wrong}");
         }
         let open = HttpAccess { without_token: HttpRights::View, ..HttpAccess::default() };
-        assert!(open.authorize(&HeaderMap::new(), HttpRights::View).is_ok());
-        assert_eq!(open.authorize(&HeaderMap::new(), HttpRights::Operate).unwrap_err().status.as_u16(), 401);
+        assert!(open.authorize(&HeaderMap::new(), None, HttpRights::View).is_ok());
+        assert_eq!(open.authorize(&HeaderMap::new(), None, HttpRights::Operate).unwrap_err().status.as_u16(), 401);
         let unknown = headers(&[("authorization", "Bearer 0123456789abcdef")]);
-        assert!(open.authorize(&unknown, HttpRights::View).is_err(), "a token that counts for nothing is a mistake");
+        assert!(open.authorize(&unknown, None, HttpRights::View).is_err(), "a token that counts for nothing is a mistake");
+    }
+
+    #[test]
+    fn a_certificate_gives_the_rights_of_its_name() {
+        let clients = vec![HttpClient { name: "ann".into(), rights: HttpRights::Operate }];
+        let access = HttpAccess { without_token: HttpRights::Operate, clients, ..HttpAccess::default() };
+        let ask = |name| access.authorize(&HeaderMap::new(), name, HttpRights::View).map(|caller| caller.token.to_string());
+        assert_eq!(ask(Some("ann")).ok().as_deref(), Some("ann"));
+        assert!(ask(Some("bob")).is_err() && ask(None).is_err(), "a name without rights is as none");
     }
 
     #[test]

@@ -32,6 +32,8 @@ pub(super) struct Api<'a, H> {
     pub(super) handler: &'a Arc<H>,
     pub(super) limits: &'a HttpLimits,
     pub(super) counts: &'a HttpCounts,
+    /// The verified name in the client's certificate.
+    pub(super) certificate: Option<&'a str>,
 }
 
 impl<H: HttpHandler> Api<'_, H> {
@@ -60,7 +62,7 @@ impl<H: HttpHandler> Api<'_, H> {
             return Ok(self.health(route.call));
         }
         access.check_host(&head.headers)?;
-        let caller = access.authorize(&head.headers, route.rights)?;
+        let caller = access.authorize(&head.headers, self.certificate, route.rights)?;
         let query = head.uri.query().unwrap_or_default();
         if !route.is_change() {
             return self.look(route, segment, read_query(query, route.fields)?, &caller).await;

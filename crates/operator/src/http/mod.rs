@@ -1,8 +1,9 @@
 //! HTTP for operators: metrics, health, the API and the page.
 //!
-//! HTTP/1.1 without TLS on one address. The files, in the order of a request:
+//! HTTP/1.1 on one address, with or without TLS. The files, in the order of a request:
 //!
-//! - [`serve`] keeps the connections and their limits, [`timed_stream`] ends those that take no answer;
+//! - [`serve`] keeps the connections and their limits, [`timed_stream`] ends those that take no answer,
+//!   [`transport`] is the seam for TLS;
 //! - [`access`] has the names and tokens in force and decides about a request;
 //! - [`route_table`] lists every address: its method, the rights it needs, its fields; [`query`] reads these;
 //! - [`api`] turns a request into one of the control socket and its answer into JSON, [`metrics`] writes the numbers
@@ -26,8 +27,10 @@ mod response;
 mod route_table;
 mod serve;
 mod timed_stream;
+mod transport;
 
-pub use access::{HttpAccess, HttpRights, HttpToken, TOKEN_CHARACTERS_MIN, TokenError};
+pub use access::{HttpAccess, HttpClient, HttpRights, HttpToken, TOKEN_CHARACTERS_MIN, TokenError};
 pub use counts::{HttpCounts, HttpLimit};
 pub use handler::{HttpHandler, HttpLimits};
 pub use serve::serve_http;
+pub use transport::HttpTransport;

@@ -8,6 +8,7 @@ use super::api::Api;
 use super::counts::{HttpCounts, HttpLimit};
 use super::handler::{HttpHandler, HttpLimits};
 use super::timed_stream::TimedStream;
+use super::transport::HttpTransport;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -35,12 +36,14 @@ const TOO_MANY: &str = "HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/p
 ///
 /// # Cancel safety
 /// Dropping this ends every connection at once. A change that was begun keeps what it did until then.
-pub async fn serve_http<H: HttpHandler>(
+pub async fn serve_http<H: HttpHandler, T: HttpTransport>(
     listener: TcpListener,
     limits: HttpLimits,
     counts: Arc<HttpCounts>,
     handler: Arc<H>,
+    transport: T,
 ) {
+    let transport = Arc::new(transport);
     let (places, refused) = (Arc::new(Semaphore::new(limits.connections_max)), Arc::new(Semaphore::new(REFUSED_MAX)));
     let mut connections = JoinSet::new();
     loop {
@@ -56,14 +59,20 @@ pub async fn serve_http<H: HttpHandler>(
             },
         };
         if let Ok(place) = Arc::clone(&places).try_acquire_owned() {
-            let (handler, counts) = (Arc::clone(&handler), Arc::clone(&counts));
+            let (handler, counts, transport) = (Arc::clone(&handler), Arc::clone(&counts), Arc::clone(&transport));
             connections.spawn(async move {
-                serve_connection(stream, limits, &counts, &handler).await;
+                counts.opened();
+                serve_connection(stream, limits, &counts, &handler, &*transport).await;
+                counts.closed();
                 drop(place);
             });
             continue;
         }
         counts.refuse(HttpLimit::Connections);
+        // A client that expects TLS would not understand the answer.
+        if !transport.is_plain() {
+            continue;
+        }
         if let Ok(place) = Arc::clone(&refused).try_acquire_owned() {
             connections.spawn(async move {
                 // A client that is gone needs no answer.
@@ -83,17 +92,18 @@ async fn turn_away(mut stream: TcpStream) -> std::io::Result<()> {
     Ok(())
 }
 
-async fn serve_connection<H: HttpHandler>(
+async fn serve_connection<H: HttpHandler, T: HttpTransport>(
     stream: TcpStream,
     limits: HttpLimits,
     counts: &HttpCounts,
     handler: &Arc<H>,
+    transport: &T,
 ) {
-    counts.opened();
     // Answers are whole where they are short; without it the last part of a long one may wait.
     drop(stream.set_nodelay(true));
+    let Some((stream, certificate)) = transport.open(stream, limits.request_time_max).await else { return };
     let stream = TokioIo::new(TimedStream::new(stream, limits.request_time_max));
-    let api = Api { handler, limits: &limits, counts };
+    let api = Api { handler, limits: &limits, counts, certificate: certificate.as_deref() };
     let service = service_fn(|request| async { Ok::<_, Infallible>(api.answer(request).await) });
     let served = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -108,7 +118,6 @@ async fn serve_connection<H: HttpHandler>(
             counts.refuse(HttpLimit::RequestTime);
         }
     }
-    counts.closed();
 }
 
 #[cfg(test)]

@@ -5,20 +5,19 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 use tokio::time::Sleep;
 
 /// A connection whose writes have a time limit. Reads have none: the limit for a request is that of the protocol.
 #[derive(Debug)]
-pub(super) struct TimedStream {
-    stream: TcpStream,
+pub(super) struct TimedStream<S> {
+    stream: S,
     time_max: Duration,
     /// Runs while the peer takes nothing.
     wait: Option<Pin<Box<Sleep>>>,
 }
 
-impl TimedStream {
-    pub(super) const fn new(stream: TcpStream, time_max: Duration) -> Self {
+impl<S> TimedStream<S> {
+    pub(super) const fn new(stream: S, time_max: Duration) -> Self {
         Self { stream, time_max, wait: None }
     }
 
@@ -34,13 +33,13 @@ impl TimedStream {
     }
 }
 
-impl AsyncRead for TimedStream {
+impl<S: AsyncRead + Unpin> AsyncRead for TimedStream<S> {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.get_mut().stream).poll_read(cx, into)
     }
 }
 
-impl AsyncWrite for TimedStream {
+impl<S: AsyncWrite + Unpin> AsyncWrite for TimedStream<S> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, from: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         let result = Pin::new(&mut this.stream).poll_write(cx, from);

@@ -1,15 +1,17 @@
 //! HTTP: binds its address, reads its tokens, and answers its questions with the state of the server.
 
 use super::admin::AdminHandler;
+use super::http_tls::ServerTransport;
 use super::server::{Server, lock};
 use super::start_error::StartError;
 use crate::accept::listener::BindError;
 use crate::active_config::ActiveConfig;
-use crate::config::{Config, HttpRole};
+use crate::config::{self, Config, HttpRole};
+use crate::tls::Acceptor;
 use observe::Event;
 use observe::counters::Counter;
 use operator::answers::StatusAnswer;
-use operator::http::{HttpAccess, HttpHandler, HttpLimits, HttpRights, HttpToken, serve_http};
+use operator::http::{HttpAccess, HttpClient, HttpHandler, HttpLimits, HttpRights, HttpToken, serve_http};
 use os::safe_file::Trust;
 use spool::Pressure;
 use std::io::{self, Read as _};
@@ -60,7 +62,9 @@ pub(super) fn load_http_access(config: &Config) -> Result<Arc<HttpAccess>, Vec<S
         return Err(faults);
     }
     let names = config.http.names.iter().chain([&config.hostname]).cloned().collect();
-    Ok(Arc::new(HttpAccess { names, without_token: rights(config.http.without_token), tokens }))
+    let client = |one: &config::HttpClient| HttpClient { name: one.name.as_str().into(), rights: rights(one.role) };
+    let clients = config.http.clients.iter().map(client).collect();
+    Ok(Arc::new(HttpAccess { names, without_token: rights(config.http.without_token), tokens, clients }))
 }
 
 /// Reads the tokens anew. Where the configuration of HTTP is the same and a file cannot be used, perhaps since root
@@ -95,7 +99,7 @@ impl Server {
     ///
     /// # Errors
     /// The socket cannot be registered with the runtime.
-    pub(crate) fn answer_http(self: &Arc<Self>, listener: TcpListener) -> io::Result<()> {
+    pub(crate) fn answer_http(self: &Arc<Self>, listener: TcpListener, tls: Option<Arc<Acceptor>>) -> io::Result<()> {
         let address = listener.local_addr()?;
         let listener = tokio::net::TcpListener::from_std(listener)?;
         let http = self.context.live.load().config.http.clone();
@@ -107,9 +111,12 @@ impl Server {
             request_time_max: http.request_time_max,
         };
         self.http_address.get_or_init(|| address);
-        self.context.record(&Event::Listening { daemon: "http", address, protocol: "http", tls: "none" });
+        let word = if tls.is_some() { "implicit" } else { "none" };
+        self.context.record(&Event::Listening { daemon: "http", address, protocol: "http", tls: word });
+        lock(&self.http_tls).clone_from(&tls);
+        let transport = ServerTransport { context: Arc::clone(&self.context), acceptor: tls };
         let handler = Arc::new(AdminHandler(Arc::clone(self)));
-        lock(&self.tasks).spawn(serve_http(listener, limits, Arc::default(), handler));
+        lock(&self.tasks).spawn(serve_http(listener, limits, Arc::default(), handler, transport));
         Ok(())
     }
 

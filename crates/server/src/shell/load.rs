@@ -65,6 +65,9 @@ pub(super) fn unreadable_files(config: &Config, user: &str) -> Vec<String> {
         of("tls.client_ca", &tls.client_ca),
         of("dkim.key.file", &dkim),
         of("http.token.file", &tokens),
+        of("http.certificate", &config.http.certificate),
+        of("http.key", &config.http.key),
+        of("http.client_ca", &config.http.client_ca),
     ];
     let denied = |path: &PathBuf| File::open(path).is_err_and(|error| error.kind() == ErrorKind::PermissionDenied);
     let denied = files.into_iter().flatten().filter(|(_, path)| denied(path));

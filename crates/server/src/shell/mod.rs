@@ -18,6 +18,7 @@ pub mod explain;
 mod history;
 mod hold_ends;
 mod http;
+mod http_tls;
 mod load;
 mod map_files;
 mod notes;

@@ -121,8 +121,8 @@ impl Server {
     }
 
     pub(super) fn warn_of_certificates(&self) {
-        let tls = lock(&self.tls).clone();
-        for warning in tls.iter().flat_map(|acceptor| acceptor.warnings()) {
+        let acceptors = [lock(&self.tls).clone(), lock(&self.http_tls).clone()];
+        for warning in acceptors.iter().flatten().flat_map(|acceptor| acceptor.warnings()) {
             self.context.record(&Event::ConfigWarning { text: &warning.to_string() });
         }
     }

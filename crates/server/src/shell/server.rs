@@ -64,6 +64,8 @@ pub(crate) struct Server {
     pub(super) accepted: Mutex<control::Rate>,
     /// The latest end of the server, once it stops.
     pub(super) ends_at: OnceLock<Instant>,
+    /// TLS of HTTP, if it has any.
+    pub(super) http_tls: Mutex<Option<Arc<Acceptor>>>,
     /// Where HTTP is answered.
     pub(super) http_address: OnceLock<SocketAddr>,
     /// How fast next hops take recipients.
@@ -108,6 +110,7 @@ impl Server {
             deliveries: Mutex::default(),
             accepted: Mutex::default(),
             ends_at: OnceLock::new(),
+            http_tls: Mutex::default(),
             http_address: OnceLock::new(),
             sent: Mutex::default(),
             reloading: AtomicBool::new(false),

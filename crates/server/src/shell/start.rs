@@ -11,6 +11,7 @@
 
 use super::history::start_history;
 use super::http::{bind_http, load_http_access};
+use super::http_tls::load_http_tls;
 use super::load::{
     joined_by, lines, load_signing_keys, load_tls, open_authenticator, threads, unreadable_files, with_places,
 };
@@ -72,6 +73,7 @@ pub struct Prepared {
     /// Listens on `http.address`.
     http: Option<TcpListener>,
     http_access: Arc<HttpAccess>,
+    http_tls: Option<Arc<Acceptor>>,
     webhooks: Vec<Arc<Webhook>>,
     /// The directory in which programs of this machine submit mail.
     pickup: Option<pickup::PickupDirectory>,
@@ -119,6 +121,7 @@ impl Prepared {
             load_http_access(config).map_err(|faults| StartError::Config(lines(&with_places(Some(loaded), faults))))?;
         prepared.webhooks = webhook::load(config)
             .map_err(|faults| StartError::Config(lines(&with_places(Some(loaded), faults))))?;
+        prepared.http_tls = load_http_tls(config)?;
         prepared.http = bind_http(config)?;
         let plan = privileges::plan(machine::is_root(), &config.server.user, &config.server.group, &read_accounts()?)?;
         prepared.warnings.extend(plan.warning());
@@ -191,6 +194,7 @@ impl Prepared {
             control: None,
             http: None,
             http_access: Arc::default(),
+            http_tls: None,
             webhooks: Vec::new(),
             pickup: None,
             manager: handover.manager,
@@ -249,7 +253,7 @@ impl Prepared {
             outbound.context.record(&Event::Hardening { severity: hardening.severity(), text: hardening.text() });
         }
 
-        let Self { bound, control, http, pickup, manager, tls, source, hardening, .. } = self;
+        let Self { bound, control, http, http_tls, pickup, manager, tls, source, hardening, .. } = self;
         let (context, manager) = (Arc::clone(&inbound.context), Arc::new(manager));
         let limits = limits::Limits::new(limits::Settings::new(&context.live.load().config), context.began);
         let server = Arc::new(Server::new(inbound, outbound, limits, tls, source, hardening, Arc::clone(&manager)));
@@ -264,7 +268,7 @@ impl Prepared {
             server.answer_on(socket);
         }
         if let Some(listener) = http {
-            server.answer_http(listener).map_err(|error| {
+            server.answer_http(listener, http_tls).map_err(|error| {
                 StartError::Unavailable(format!("http.address: the socket cannot be used: {error}"))
             })?;
         }

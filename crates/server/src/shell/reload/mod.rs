@@ -170,7 +170,8 @@ impl Server {
             screen_queue.retry_all();
         }
         let changed = prepared.differences.iter().map(ToString::to_string).collect();
-        let warnings = prepared.warnings.into_iter().chain(maps.notes).chain(prepared.of_tls);
+        let of_http = self.reload_http_tls(&config);
+        let warnings = prepared.warnings.into_iter().chain(maps.notes).chain(prepared.of_tls).chain(of_http);
         Reloaded { changed, refused: maps.refused, warnings: warnings.collect(), renewal }
     }
 
