@@ -1,11 +1,16 @@
 //! The statistics of the running server, fed with its events.
 
-use crate::answers::StatisticsAnswer;
+use crate::answers::{StatisticsAnswer, StormLine, StormsAnswer};
 use crate::history::HistoryWindow;
 use observe::Event;
-use observe::stats::{Counts, Fact, Statistics, WindowSizes};
+use observe::stats::{Counts, Fact, Statistics, WindowSizes, find_storms};
 use os::clock;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Messages, recipients or deliveries from which on a minute belongs to a storm.
+const STORM_MINUTE: u64 = 1_000;
+/// Storms of an answer.
+const STORMS_MAX: usize = 20;
 
 /// Sums of the mail since the start.
 ///
@@ -70,6 +75,18 @@ impl LiveStatistics {
         let mut live = self.lock();
         let time = live.civil(now_us);
         live.sums.add_sent_bytes(time, bytes);
+    }
+
+    /// Returns the storms of now.
+    #[must_use]
+    pub fn storms(&self) -> StormsAnswer {
+        let now_us = clock::unix_us();
+        let mut live = self.lock();
+        let now = live.civil(now_us);
+        let minutes = &live.sums.minutes;
+        let found = find_storms(minutes, now, STORM_MINUTE);
+        let storms = found.iter().take(STORMS_MAX).map(|storm| StormLine::of(storm, minutes)).collect();
+        StormsAnswer { now, least: STORM_MINUTE, storms }
     }
 
     /// Adds windows of earlier runs, so that charts go on where they ended. The sums since the start stay.

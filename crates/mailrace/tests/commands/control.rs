@@ -47,6 +47,7 @@ impl Handler for Fake {
             | Request::Statistics
             | Request::Errors
             | Request::Config
+            | Request::Storms
             | Request::Explain(_)
             | Request::History(_) => Answer::done(),
         }

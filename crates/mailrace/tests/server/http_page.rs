@@ -8,7 +8,8 @@ use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use testkit::harness::{SOON, Setup, needs, poll};
 
-const VIEWS: [&str; 7] = ["race", "destinations", "messages", "stragglers", "quarantine", "explain", "configuration"];
+const VIEWS: [&str; 8] =
+    ["race", "destinations", "messages", "stragglers", "quarantine", "explain", "configuration", "storm"];
 
 /// ChromeDriver with one browser. Both end when this is dropped.
 struct Browser {

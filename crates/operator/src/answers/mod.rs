@@ -14,6 +14,7 @@ mod reload;
 pub(crate) mod reply;
 mod statistics;
 mod status;
+mod storms;
 
 pub use history::{BestWindow, HistoryAnswer, HistoryMessage, HistoryStatus, HistoryStep};
 pub use hosts::{Host, HostsAnswer};
@@ -32,6 +33,7 @@ pub use status::{
     RefusedRecipients, ResultCounts, ScreenCounts, ScreenQueueStatus, SenderCheckCounts, SignatureCounts, SpoolStatus,
     StatusAnswer, StopStatus, WebhookStatus,
 };
+pub use storms::{StormLine, StormsAnswer};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;

@@ -32,6 +32,8 @@ pub enum Request {
     Mailers,
     /// How much mail goes, by second, minute and hour?
     Statistics,
+    /// Which stretches of minutes had much mail?
+    Storms,
     /// Which attempts failed last?
     Errors,
     /// The configuration in force.
@@ -81,7 +83,7 @@ const HISTORY: &str = "history";
 
 impl Request {
     /// The requests without fields.
-    pub const BARE: [Self; 11] = [
+    pub const BARE: [Self; 12] = [
         Self::Ping,
         Self::Reload,
         Self::Status,
@@ -91,6 +93,7 @@ impl Request {
         Self::ForgetHosts,
         Self::Mailers,
         Self::Statistics,
+        Self::Storms,
         Self::Errors,
         Self::Config,
     ];
@@ -108,6 +111,7 @@ impl Request {
             Self::ForgetHosts => "hosts-forget",
             Self::Mailers => "mailers",
             Self::Statistics => "statistics",
+            Self::Storms => "storms",
             Self::Errors => "errors",
             Self::Config => "config",
             Self::Explain(_) => EXPLAIN,

@@ -100,6 +100,7 @@ impl<H: HttpHandler> Api<'_, H> {
             Call::Hosts => return self.ask(Request::Hosts, caller).await,
             Call::Mailers => return self.ask(Request::Mailers, caller).await,
             Call::Statistics => return self.ask(Request::Statistics, caller).await,
+            Call::Storms => return self.ask(Request::Storms, caller).await,
             Call::Errors => return self.ask(Request::Errors, caller).await,
             Call::Config => return self.ask(Request::Config, caller).await,
             Call::Explain => {

@@ -41,6 +41,7 @@ static FILES: &[File] = &[
     file!("/page/destinations.js", "destinations.js", JAVASCRIPT),
     file!("/page/messages.js", "messages.js", JAVASCRIPT),
     file!("/page/past.js", "past.js", JAVASCRIPT),
+    file!("/page/storm.js", "storm.js", JAVASCRIPT),
     file!("/page/stragglers.js", "stragglers.js", JAVASCRIPT),
     file!("/page/explain.js", "explain.js", JAVASCRIPT),
     file!("/page/configuration.js", "configuration.js", JAVASCRIPT),

@@ -56,6 +56,8 @@ pub(super) enum Call {
     ForgetHosts,
     /// The answer to `statistics`.
     Statistics,
+    /// The answer to `storms`.
+    Storms,
     /// The last attempts that failed.
     Errors,
     /// The configuration in force.
@@ -162,6 +164,7 @@ pub(super) static ROUTES: &[Route] = &[
     post("/api/v1/hosts/forget", "Forgets the records of next hops.", &[], Call::ForgetHosts),
     get("/api/v1/mailers", "Messages and octets by mailer.", &[], Call::Mailers),
     get("/api/v1/statistics", "Mail by second, minute and hour.", &[], Call::Statistics),
+    get("/api/v1/storms", "Stretches of minutes with much mail.", &[], Call::Storms),
     get("/api/v1/errors", "The last attempts that failed.", &[], Call::Errors),
     get("/api/v1/live", "Numbers of each second, as server-sent events.", &[], Call::Feed),
     get("/api/v1/config", "The configuration in force, with defaults and where values were set.", &[], Call::Config),

@@ -59,6 +59,7 @@ impl Handler for AdminHandler {
             }
             Request::Mailers => server.answer_mailers(),
             Request::Statistics => server.answer_statistics().await,
+            Request::Storms => Answer::Done(to_fields(&server.context.live_statistics.storms())),
             Request::Errors => Answer::Done(to_fields(&server.context.recent_errors.answer())),
             Request::Config => server.answer_config(),
             Request::History(question) => server.answer_history(*question).await,

@@ -7,11 +7,12 @@ import { messages, quarantine } from "./messages.js";
 import { stragglers } from "./stragglers.js";
 import { explain } from "./explain.js";
 import { configuration } from "./configuration.js";
+import { storm } from "./storm.js";
 
 const VIEWS = [
   ["race", "Race", race], ["destinations", "Destinations", destinations], ["messages", "Messages", messages],
   ["stragglers", "Stragglers", stragglers], ["quarantine", "Quarantine", quarantine], ["explain", "Explain", explain],
-  ["configuration", "Configuration", configuration],
+  ["configuration", "Configuration", configuration], ["storm", "Storm", storm],
 ];
 const find = (id) => document.getElementById(id);
 const view = find("view");
