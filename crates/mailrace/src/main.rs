@@ -32,6 +32,7 @@ mod spool_commands;
 mod stats_command;
 mod storm;
 mod terminal_text;
+mod top_command;
 
 use clap::{Parser, Subcommand};
 use exit::Exit;
@@ -62,6 +63,9 @@ enum Command {
     Demo(demo::DemoArguments),
     #[command(flatten)]
     Control(control_commands::ControlCommand),
+    /// Watch the running server: rates, destinations, who waits for long; with keys to retry and hold
+    #[command(after_help = top_command::HELP)]
+    Top(top_command::TopArguments),
     /// Look at the queue of the running server, and change what is in it
     #[command(subcommand, after_help = queue_commands::HELP)]
     Queue(queue_commands::QueueCommand),
@@ -180,6 +184,7 @@ fn main() -> ExitCode {
         Command::Config(command) => config_commands::run(&command),
         Command::Control(command) => control_commands::run(command),
         Command::Queue(command) => queue_commands::run(command),
+        Command::Top(arguments) => top_command::run(&arguments),
         Command::Why(arguments) => queue_commands::why::run(&arguments),
         Command::History(arguments) => history_command::run(&arguments),
         Command::Quarantine(command) => queue_commands::run_quarantine(command),

@@ -101,6 +101,12 @@ impl Browser {
         poll(script, || (self.run(script) == json!(true)).then_some(()));
     }
 
+    /// Runs a function body that calls its last argument with a result.
+    #[track_caller]
+    fn run_async(&self, script: &str) -> Value {
+        self.ask("POST", "/execute/async", &json!({ "script": script, "args": [] }))
+    }
+
     /// Errors and warnings of the console since the last call.
     fn complaints(&self) -> Vec<Value> {
         let lines = self.ask("POST", "/se/log", &json!({ "type": "browser" }));
@@ -171,6 +177,81 @@ fn every_view_opens_wide_and_narrow_light_and_dark() {
     // Negative control: an error of a script is a complaint.
     browser.run("setTimeout(() => { throw new Error('deliberate') })");
     poll("the console has no error", || (!browser.complaints().is_empty()).then_some(()));
+}
+
+/// The rules of axe-core, whose licence (MPL-2.0) keeps them out of this tree: a file that .ci/setup fetches from npm.
+fn accessibility_rules() -> Option<String> {
+    let target = std::env::var_os("CARGO_TARGET_DIR").map(std::path::PathBuf::from);
+    let target = target.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target"));
+    let path = target.join("axe/node_modules/axe-core/axe.min.js");
+    match std::fs::read_to_string(&path) {
+        Ok(rules) => Some(rules),
+        Err(error) => {
+            needs::skip("axe-core", &format!("is not at {}: {error}", path.display()));
+            None
+        }
+    }
+}
+
+#[test]
+fn no_view_has_a_serious_fault_of_accessibility() {
+    let (Some(rules), Some(browser)) = (accessibility_rules(), Browser::start()) else { return };
+    let server = setup().start();
+    let base = format!("http://{}/", http_address(&server));
+    send(&server, "ann@client.test", &["bob@example.com", "carol@example.net"]);
+    // Faults as `rule: places`, those that keep somebody from using the page.
+    let find = "const done = arguments[arguments.length - 1]; axe.run(document, { resultTypes: ['violations'] }).then((found) => done(\
+        found.violations.filter((one) => ['serious', 'critical'].includes(one.impact)).map((one) => one.id + ': ' + \
+        one.nodes.slice(0, 3).map((node) => node.target.join(' ') + ' ' + node.failureSummary).join('; '))), (error) => done([String(error)]))";
+    for scheme in ["light", "dark"] {
+        browser.appear(1280, scheme);
+        for view in VIEWS {
+            browser.open(&format!("{base}#{view}"));
+            browser.wait("return document.querySelector('main h1') !== null");
+            browser.wait("return document.getElementById('state').textContent === 'live'");
+            browser.run(&rules);
+            assert_eq!(browser.run_async(find), json!([]), "{view}, {scheme}");
+        }
+        // One message in full.
+        browser.open(&format!("{base}#messages"));
+        browser.wait("return document.querySelectorAll('main tbody tr').length === 1");
+        browser.run("document.querySelector('main td button').click()");
+        browser.wait("return document.getElementById('dialog').open");
+        browser.run(&rules);
+        assert_eq!(browser.run_async(find), json!([]), "a message, {scheme}");
+    }
+    // Negative control: a picture without words is found.
+    browser.run("document.getElementById('dialog').append(new Image())");
+    assert_ne!(browser.run_async(find), json!([]));
+}
+
+#[test]
+fn past_mail_is_found_and_shown_as_a_time_line() {
+    let Some(browser) = Browser::start() else { return };
+    let setup = setup();
+    let path = setup.path("history.sqlite");
+    let server = setup.set("history.path", format!("{path:?}")).start();
+    let base = format!("http://{}/", http_address(&server));
+    let hostile = "\"<img/src=x/onerror=window.hacked=1>\"@evil.test";
+    let id = send(&server, hostile, &["bob@example.com"]);
+    assert!(server.control(&["queue", "delete", &id], b"").status.success());
+    browser.appear(1280, "light");
+    browser.open(&format!("{base}#messages?past&expression=status%3Adeleted"));
+    browser.wait("return document.querySelectorAll('main tbody tr').length === 1");
+    let text = browser.run("return document.querySelector('main tbody').textContent");
+    assert!(text.as_str().is_some_and(|text| text.contains("<img/src=x") && text.contains("deleted")), "{text}");
+    browser.run("document.querySelector('main td button').click()");
+    browser.wait("return document.querySelectorAll('dialog .timeline li').length === 1");
+    // A link to a message that is not in the queue any more leads to its way.
+    browser.open(&format!("{base}#messages?id={id}"));
+    browser.wait("return document.querySelectorAll('dialog .timeline li').length === 1");
+    browser.appear(390, "dark");
+    let over = browser.run("return document.documentElement.scrollWidth - innerWidth");
+    assert!(over.as_i64().is_some_and(|over| over <= 0), "{over} too wide");
+    assert_eq!(browser.run("return window.hacked === undefined"), json!(true));
+    // The queue has answered 404 for it, which the console tells.
+    let complaints = browser.complaints();
+    assert!(complaints.iter().all(|one| one.to_string().contains("404")), "{complaints:?}");
 }
 
 #[test]
