@@ -9,9 +9,9 @@ mod state;
 use crate::control_client::{Control, ControlTarget};
 use crate::exit::{Exit, Failure};
 use clap::Args;
-use operator::answers::{DestinationLine, LineKind, QueueLine, QueueTotals, StatusAnswer, StragglerLine};
+use operator::answers::{DestinationLine, QueueLine, QueueTotals, StatusAnswer, StragglerLine};
 use operator::control::Request;
-use operator::queue::{Action, Command, GroupBy, Selection};
+use operator::queue::{Action, Command, Selection};
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use serde_json::Value;
 use state::{Snapshot, TopOrder, TopState};
@@ -110,13 +110,13 @@ fn look(path: &Path) -> Result<Snapshot, Failure> {
     let mut destinations = Vec::new();
     list(&mut control, Action::Destinations, |line| {
         if let QueueLine::Destination(line) = line {
-            destinations.push(line);
+            destinations.push(*line);
         }
     })?;
     let mut stragglers = Vec::new();
     list(&mut control, Action::Stragglers, |line| {
         if let QueueLine::Straggler(line) = line {
-            stragglers.push(line);
+            stragglers.push(*line);
         }
     })?;
     Ok(Snapshot { status, destinations, stragglers })
