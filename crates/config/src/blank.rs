@@ -99,7 +99,7 @@ pub(super) fn config(n: u8) -> Config {
         delivery: delivery(n),
         destinations: Vec::new(),
         dkim: Dkim { keys: Vec::new() },
-        arc: ArcSealing { seal: n == 1, domain: Some(text.clone()), selector: Some(text.clone()) },
+        arc: arc(n),
         log: Log {
             format: if n == 1 { LogFormat::Json } else { LogFormat::Sendmail },
             path: if n == 1 { LogPath::Syslog } else { LogPath::Journald },
@@ -110,7 +110,7 @@ pub(super) fn config(n: u8) -> Config {
         },
         control: Control { path: PathBuf::from(&text), mailq: if n == 1 { Mailq::Everyone } else { Mailq::Operators } },
         http: http(n),
-        history: History { path: (n == 1).then(|| PathBuf::from(&text)), days: n.into(), size_max: n.into() },
+        history: history(n),
         webhooks: Vec::new(),
         submit: submit(n),
         screen: screen(n),
@@ -232,6 +232,15 @@ fn http(n: u8) -> Http {
 /// A client of HTTP with a certificate.
 pub(super) fn http_client() -> HttpClient {
     HttpClient { name: String::new(), role: HttpRole::View }
+}
+
+fn arc(n: u8) -> ArcSealing {
+    let text = "x".repeat(n.into());
+    ArcSealing { seal: n == 1, domain: Some(text.clone()), selector: Some(text) }
+}
+
+fn history(n: u8) -> History {
+    History { path: (n == 1).then(|| PathBuf::from("x")), days: n.into(), size_max: n.into() }
 }
 
 /// A webhook.

@@ -109,7 +109,9 @@ pub fn check_files(loaded: &Loaded, files: &dyn Files) -> Vec<Problem> {
     check.owners(config);
     check.dkim_keys(config);
     for (key, list) in [("http.certificate", &config.http.certificate), ("http.client_ca", &config.http.client_ca)] {
-        list.iter().for_each(|path| drop(check.readable(key, path, false)));
+        for path in list {
+            check.readable(key, path, false);
+        }
     }
     for path in &config.http.key {
         check.readable("http.key", path, true);

@@ -9,7 +9,7 @@ mod state;
 use crate::control_client::{Control, ControlTarget};
 use crate::exit::{Exit, Failure};
 use clap::Args;
-use operator::answers::{DestinationLine, QueueLine, QueueTotals, StatusAnswer, StragglerLine};
+use operator::answers::{QueueLine, QueueTotals, StatusAnswer};
 use operator::control::Request;
 use operator::queue::{Action, Command, Selection};
 use ratatui::crossterm::event::{self, Event, KeyEventKind};

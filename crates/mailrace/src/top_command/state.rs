@@ -110,7 +110,7 @@ impl TopState {
         let connections = |line: &DestinationLine| line.status.connections.unwrap_or(0);
         let lines = &mut self.snapshot.destinations;
         match self.sort {
-            TopSort::Recipients => lines.sort_by(|a, b| b.recipients.cmp(&a.recipients)),
+            TopSort::Recipients => lines.sort_by_key(|line| std::cmp::Reverse(line.recipients)),
             TopSort::Connections => lines.sort_by_key(|line| std::cmp::Reverse((connections(line), line.recipients))),
             TopSort::Name => lines.sort_by(|a, b| a.destination.cmp(&b.destination)),
         }

@@ -68,8 +68,8 @@ fn past_mail_is_found_with_every_attempt_also_after_a_kill() {
     wait_line(&mut server, &["to=<later@d.test>", "stat=Sent"]);
     let failed = send(&server, "ann@client.test", &["never@d.test"], CONTENT);
     wait_line(&mut server, &["to=<never@d.test>", "stat=User unknown"]);
-    assert_eq!(ids(&server, &["to:later@d.test"]), [late.clone()]);
-    assert_eq!(ids(&server, &["status:failed", "reply~no such user"]), [failed.clone()]);
+    assert_eq!(ids(&server, &["to:later@d.test"]), [late.as_str()]);
+    assert_eq!(ids(&server, &["status:failed", "reply~no such user"]), [failed.as_str()]);
     assert_eq!(ids(&server, &["to:none@d.test"]), [""; 0], "the control");
     // What was found once is on the disk.
     let server = killed(server).start();

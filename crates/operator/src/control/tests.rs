@@ -30,6 +30,8 @@ impl Handler for Fake {
             | Request::Statistics
             | Request::Errors
             | Request::Config
+            | Request::Storms
+            | Request::History(_)
             | Request::Explain(_) => Answer::done(),
             Request::Ping => Answer::Done(Map::from_iter([("uid".to_owned(), json!(uid))])),
             Request::Reload => Answer::Refused {

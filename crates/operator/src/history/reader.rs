@@ -157,7 +157,7 @@ fn find(
         found.steps = steps.iter().map(|step| step.answer(SHOWN_RECIPIENTS)).collect();
         return Ok(Some(found));
     }
-    let last = || steps.iter().rfind(|step| !step.addresses.is_empty()).or(steps.last());
+    let last = || steps.iter().rfind(|step| !step.addresses.is_empty()).or_else(|| steps.last());
     let shown = if known.is_empty() { last() } else { steps.get(fitting) };
     found.steps = shown.map(|step| step.answer(LISTED_RECIPIENTS)).into_iter().collect();
     found.more_steps = u64::try_from(steps.len() - found.steps.len()).unwrap_or(u64::MAX);

@@ -161,6 +161,7 @@ impl Server {
         for (address, listen, sockets) in added {
             self.open(address, ListenerProfile::new(&config, &listen, authenticator.as_deref(), tls.as_ref()), sockets);
         }
+        let of_http = self.reload_http_tls(&config);
         let live = ActiveConfig::new(config, authenticator).with_reasons(reasons).with_screen(screen);
         let live = live.with_signing(signing).with_http(prepared.http).with_loaded(Some(prepared.loaded));
         self.context.live.store(Arc::new(live));
@@ -170,7 +171,6 @@ impl Server {
             screen_queue.retry_all();
         }
         let changed = prepared.differences.iter().map(ToString::to_string).collect();
-        let of_http = self.reload_http_tls(&config);
         let warnings = prepared.warnings.into_iter().chain(maps.notes).chain(prepared.of_tls).chain(of_http);
         Reloaded { changed, refused: maps.refused, warnings: warnings.collect(), renewal }
     }
