@@ -3,11 +3,11 @@
 use super::{
     Accept, AccessRules, Acknowledge, AddressFamily, ArcSealing, Auth, AuthResults, BadLine, Config, Control, CopyDsn,
     DelayChecks, Delivery, DeliveryMode, DestinationRule, Dkim, DkimKey, Dns, DnsOverride, Dnsbl, DnsblList, Filter,
-    FilterFailure, FilterKind, FilterReject, FilterStage, Generics, History, Http, HttpClient, HttpRole, HttpToken, Ldap, LdapDetail,
-    LdapReferrals, Listen, ListenProtocol, ListenTls, Local, Log, LogFormat, LogPath, Mailbox, Mailq, MapSource, Maps,
-    Message, Precedence, Quarantine, Rate, Relay, RelayDomain, Route, RouteProtocol, RouteRule, RouteTls,
-    RuleAcknowledge, RuleAt, Screen, SenderCheck, SenderFailure, SenderTempError, Server, Smtp, Spool, Sqlite, Submit,
-    Tls, Unknown, Webhook,
+    FilterFailure, FilterKind, FilterReject, FilterStage, Generics, History, Http, HttpClient, HttpRole, HttpToken,
+    Ldap, LdapDetail, LdapReferrals, Listen, ListenProtocol, ListenTls, Local, Log, LogFormat, LogPath, Mailbox, Mailq,
+    MapSource, Maps, Message, Precedence, Quarantine, Rate, Relay, RelayDomain, Route, RouteProtocol, RouteRule,
+    RouteTls, RuleAcknowledge, RuleAt, Screen, SenderCheck, SenderFailure, SenderTempError, Server, Smtp, Spool,
+    Sqlite, Submit, Tls, Unknown, Webhook,
 };
 use mail::DomainName;
 use smtp::server::{BareNewline, Forgiving};

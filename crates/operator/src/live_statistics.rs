@@ -177,15 +177,17 @@ mod tests {
         };
         count(&first, 0, 7);
         let (windows, last) = first.windows_from([i64::MIN; 3]);
-        assert_eq!(windows.iter().map(|one| (one.step, one.counts.sent_bytes)).collect::<Vec<_>>(), [
-            (1, 7),
-            (60, 7),
-            (3_600, 7)
-        ]);
+        assert_eq!(
+            windows.iter().map(|one| (one.step, one.counts.sent_bytes)).collect::<Vec<_>>(),
+            [(1, 7), (60, 7), (3_600, 7)]
+        );
         // The last window of each length is not over: it is given again, with what has come since.
         count(&first, 1, 2);
         let (again, _) = first.windows_from(last);
-        assert_eq!(again.iter().filter(|one| one.step == 1).map(|one| one.counts.sent_bytes).collect::<Vec<_>>(), [2, 7]);
+        assert_eq!(
+            again.iter().filter(|one| one.step == 1).map(|one| one.counts.sent_bytes).collect::<Vec<_>>(),
+            [2, 7]
+        );
         let second = LiveStatistics::new(now_us);
         second.add_earlier(&windows);
         count(&second, 0, 1);

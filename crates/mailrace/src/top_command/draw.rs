@@ -174,7 +174,8 @@ mod tests {
         let mut destination =
             DestinationLine { destination: HOSTILE.to_owned(), recipients: 4_000, ..DestinationLine::default() };
         destination.status.down = Some("451 \u{9b}2J too busy".to_owned());
-        let straggler = StragglerLine { destination: Some(HOSTILE.to_owned()), oldest: 7_200, ..StragglerLine::default() };
+        let straggler =
+            StragglerLine { destination: Some(HOSTILE.to_owned()), oldest: 7_200, ..StragglerLine::default() };
         TopState::new(Snapshot { status, destinations: vec![destination], stragglers: vec![straggler] })
     }
 

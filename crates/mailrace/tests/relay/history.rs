@@ -22,7 +22,9 @@ fn choosy() -> Hop {
     let times = std::sync::atomic::AtomicU32::new(0);
     Hop::new(Manners::default().script(move |moment| match moment.at {
         At::Rcpt if moment.line.contains("<never@") => Act::Say("550 5.1.1 no such user here"),
-        At::Rcpt if moment.line.contains("<later@") && times.fetch_add(1, std::sync::atomic::Ordering::Relaxed) == 0 => {
+        At::Rcpt
+            if moment.line.contains("<later@") && times.fetch_add(1, std::sync::atomic::Ordering::Relaxed) == 0 =>
+        {
             Act::Say("451 4.7.1 greylisted")
         }
         _ => Act::Well,
@@ -75,8 +77,12 @@ fn past_mail_is_found_with_every_attempt_also_after_a_kill() {
     let server = killed(server).start();
     let way = &found(&server, &[&late])[0];
     let steps = way["steps"].as_array().expect("steps").iter();
-    let steps: Vec<(&str, &str)> = steps.filter_map(|one| Some((one["kind"].as_str()?, one["reply"].as_str()?))).collect();
-    assert!(steps.iter().any(|(kind, reply)| *kind == "deferred" && reply.contains("451 4.7.1 greylisted")), "{steps:?}");
+    let steps: Vec<(&str, &str)> =
+        steps.filter_map(|one| Some((one["kind"].as_str()?, one["reply"].as_str()?))).collect();
+    assert!(
+        steps.iter().any(|(kind, reply)| *kind == "deferred" && reply.contains("451 4.7.1 greylisted")),
+        "{steps:?}"
+    );
     assert_eq!(steps.iter().filter(|(kind, _)| *kind == "sent").count(), 2, "{steps:?}");
     assert_eq!((way["status"].as_str(), way["message_id"].as_str()), (Some("sent"), Some("<one@client.test>")));
     let shown = text(&ask(&server, &[&failed]));
@@ -132,7 +138,8 @@ fn a_damaged_or_foreign_file_is_put_aside_and_mail_goes_on() {
         wait_line(&mut server, &["to=<bob@d.test>", "stat=Sent"]);
         assert_eq!(ids(&server, &["to:bob@d.test"]), [id]);
         let aside = std::fs::read_dir(path.parent().expect("a directory")).expect("read").filter_map(Result::ok);
-        let aside = aside.map(|entry| entry.path()).find(|path| path.display().to_string().contains("history.sqlite.bad-"));
+        let aside =
+            aside.map(|entry| entry.path()).find(|path| path.display().to_string().contains("history.sqlite.bad-"));
         assert_eq!(std::fs::read(aside.expect("the file aside")).expect("read"), content, "untouched");
         ends_empty(server);
     }

@@ -2,9 +2,7 @@
 
 use super::http::http_address;
 use super::tls::new_certificate;
-use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
-};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
@@ -107,7 +105,9 @@ fn a_renewed_certificate_is_taken_by_a_reload_and_a_bad_one_is_not() {
     let server = setup().start();
     let (certificate, old) = (server.setup.path("certificate.pem"), server.setup.path("old.pem"));
     std::fs::copy(&certificate, &old).expect("copied");
-    let is_alive = |trusted: &Path| ask(&server, trusted, None, &get("/healthz/live")).is_some_and(|answer| answer.ends_with("alive\n"));
+    let is_alive = |trusted: &Path| {
+        ask(&server, trusted, None, &get("/healthz/live")).is_some_and(|answer| answer.ends_with("alive\n"))
+    };
     assert!(is_alive(&certificate));
     new_certificate(&server.setup);
     let reload = || server.control(&["reload"], b"");

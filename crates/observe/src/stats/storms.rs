@@ -79,7 +79,8 @@ mod tests {
 
     #[test]
     fn minutes_with_much_mail_are_one_storm_until_it_is_quiet() {
-        let series = minutes(&[(0, 3, 3), (10, 500, 20), (11, 5, 400), (13, 100, 300), (14, 2, 1), (40, 0, 200), (41, 1, 1)]);
+        let series =
+            minutes(&[(0, 3, 3), (10, 500, 20), (11, 5, 400), (13, 100, 300), (14, 2, 1), (40, 0, 200), (41, 1, 1)]);
         let storms = find_storms(&series, 41 * 60, 100);
         let found: Vec<_> = storms
             .iter()

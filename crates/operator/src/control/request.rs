@@ -243,13 +243,19 @@ impl HistoryQuestion {
         let (expression, id, after) = (text("expression")?, text("id")?, text("after")?);
         let id_of = |name: &str, text: String| match text.as_str() {
             "" => Ok(None),
-            text => text.parse().map(Some).map_err(|_| RequestError(format!("{name:?} is {:?}, no queue id", shortened(text)))),
+            text => text
+                .parse()
+                .map(Some)
+                .map_err(|_| RequestError(format!("{name:?} is {:?}, no queue id", shortened(text)))),
         };
         let (id, after) = (id_of("id", id)?, id_of("after", after)?);
         let limit = match fields.remove("limit") {
             None => HISTORY_LIMIT,
             Some(limit) => limit.as_u64().filter(|limit| (1..=HISTORY_LIMIT_MAX).contains(limit)).ok_or_else(|| {
-                RequestError(format!("\"limit\" is {}, no number from 1 to {HISTORY_LIMIT_MAX}", shortened_json(&limit)))
+                RequestError(format!(
+                    "\"limit\" is {}, no number from 1 to {HISTORY_LIMIT_MAX}",
+                    shortened_json(&limit)
+                ))
             })?,
         };
         match fields.keys().next() {

@@ -67,7 +67,8 @@ mod tests {
     #[test]
     fn entries_beyond_the_bound_are_counted() {
         let queue = EntryQueue::default();
-        let window = |begin| HistoryEntry::Window(Box::new(HistoryWindow { step: 1, begin, counts: Counts::default() }));
+        let window =
+            |begin| HistoryEntry::Window(Box::new(HistoryWindow { step: 1, begin, counts: Counts::default() }));
         for number in 0..ENTRIES_MAX + 3 {
             queue.push(window(i64::try_from(number).unwrap()));
         }

@@ -101,7 +101,11 @@ struct StepRow {
 ///
 /// # Errors
 /// The file cannot be read.
-pub(super) fn search(path: &Path, question: &SearchQuestion, limits: SearchLimits) -> Result<HistoryAnswer, StorageError> {
+pub(super) fn search(
+    path: &Path,
+    question: &SearchQuestion,
+    limits: SearchLimits,
+) -> Result<HistoryAnswer, StorageError> {
     let connection = open_to_read(path)?;
     let only = question.id.or_else(|| question.expression.id());
     let (from, to) = match only {
@@ -146,11 +150,8 @@ fn find(
         return Ok(None);
     }
     let steps = read_steps(connection, message.id)?;
-    let known: Vec<StepFacts<'_>> = if question.expression.needs_steps() {
-        steps.iter().map(StepRow::facts).collect()
-    } else {
-        Vec::new()
-    };
+    let known: Vec<StepFacts<'_>> =
+        if question.expression.needs_steps() { steps.iter().map(StepRow::facts).collect() } else { Vec::new() };
     let Some(fitting) = question.expression.find_step(&facts, &known) else { return Ok(None) };
     let mut found = message.answer();
     if question.id.is_some() {
@@ -175,7 +176,8 @@ fn read_steps(connection: &Connection, id: QueueId) -> rusqlite::Result<Vec<Step
 /// # Errors
 /// The file cannot be read.
 pub(super) fn read_windows(connection: &Connection) -> rusqlite::Result<Vec<HistoryWindow>> {
-    let mut statement = connection.prepare("SELECT seconds, begin, counts FROM window_counts ORDER BY seconds, begin")?;
+    let mut statement =
+        connection.prepare("SELECT seconds, begin, counts FROM window_counts ORDER BY seconds, begin")?;
     let mut rows = statement.query([])?;
     let mut windows = Vec::new();
     while let Some(row) = rows.next()? {
@@ -193,9 +195,7 @@ pub(super) fn read_windows(connection: &Connection) -> rusqlite::Result<Vec<Hist
 /// The file cannot be read.
 pub(super) fn read_best(connection: &Connection) -> rusqlite::Result<Vec<BestWindow>> {
     let mut statement = connection.prepare("SELECT seconds, begin, sent FROM best_window ORDER BY seconds")?;
-    let best = |row: &Row<'_>| {
-        Ok(BestWindow { seconds: row.get(0)?, begin: row.get(1)?, sent: unsigned(row.get(2)?) })
-    };
+    let best = |row: &Row<'_>| Ok(BestWindow { seconds: row.get(0)?, begin: row.get(1)?, sent: unsigned(row.get(2)?) });
     statement.query_map([], best)?.collect()
 }
 

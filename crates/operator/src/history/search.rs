@@ -89,7 +89,8 @@ impl HistoryExpression {
             return Err(ExpressionError::new(format!("the expression has the control character {control:?}")));
         }
         let clock = SearchClock { now_us, offset };
-        let terms = expression_words(text)?.iter().map(|word| HistoryTerm::parse(word, clock)).collect::<Result<_, _>>()?;
+        let terms =
+            expression_words(text)?.iter().map(|word| HistoryTerm::parse(word, clock)).collect::<Result<_, _>>()?;
         Ok(Self { terms })
     }
 
@@ -135,7 +136,8 @@ impl HistoryExpression {
         }
         let fits = |step: Option<&StepFacts<'_>>| {
             let mut wanted = of_step().filter(|term| !term.is_negated);
-            wanted.all(|term| term.condition.is_in_message(message) || step.is_some_and(|step| term.condition.fits(step)))
+            wanted
+                .all(|term| term.condition.is_in_message(message) || step.is_some_and(|step| term.condition.fits(step)))
         };
         match steps.iter().rposition(|step| fits(Some(step))) {
             Some(at) => Some(at),
@@ -166,7 +168,10 @@ impl HistoryCondition {
     fn is_in_message(&self, facts: &MessageFacts<'_>) -> bool {
         let Self::Word(word) = self else { return false };
         let has = |text: &str| text.to_lowercase().contains(&**word);
-        has(facts.sender.unwrap_or_default()) || has(facts.client) || has(facts.message_id) || has(&facts.id.to_string())
+        has(facts.sender.unwrap_or_default())
+            || has(facts.client)
+            || has(facts.message_id)
+            || has(&facts.id.to_string())
     }
 
     fn fits(&self, step: &StepFacts<'_>) -> bool {
@@ -253,7 +258,8 @@ impl HistoryTerm {
         }
         let lower = || value.to_lowercase().into_boxed_str();
         let address = || Pattern::parse(value).map_err(|why| error(&why.to_string()));
-        let time = || clock.read(value).ok_or_else(|| error("a time is 2026-11-27, 2026-11-27T14:30, 14:30, or an age as 2h"));
+        let time =
+            || clock.read(value).ok_or_else(|| error("a time is 2026-11-27, 2026-11-27T14:30, 14:30, or an age as 2h"));
         let condition = match (name, operator) {
             ("from", ':') => HistoryCondition::From(address()?),
             ("to", ':') => HistoryCondition::To(address()?),
@@ -264,7 +270,9 @@ impl HistoryTerm {
             ("after", ':') => HistoryCondition::After(time()?),
             ("status", ':') => {
                 let status = STATUSES.into_iter().find(|status| *status == value);
-                HistoryCondition::Status(status.ok_or_else(|| error(&format!("the states are {}", STATUSES.join(", "))))?)
+                HistoryCondition::Status(
+                    status.ok_or_else(|| error(&format!("the states are {}", STATUSES.join(", "))))?,
+                )
             }
             ("reply", '~') => HistoryCondition::Reply(lower()),
             _ => return Err(error(&format!("{name} takes no {operator:?}; write it as in {example}"))),

@@ -53,7 +53,9 @@ pub(super) enum StorageError {
 impl From<rusqlite::Error> for StorageError {
     fn from(error: rusqlite::Error) -> Self {
         match error.sqlite_error_code() {
-            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Self::Foreign(format!("it is damaged: {error}")),
+            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
+                Self::Foreign(format!("it is damaged: {error}"))
+            }
             _ => Self::Unavailable(error.to_string()),
         }
     }
@@ -74,7 +76,8 @@ pub(super) fn open(path: &Path) -> Result<Connection, StorageError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(BUSY_TIME_MAX)?;
-    let [application, version] = [number(&connection, "PRAGMA application_id")?, number(&connection, "PRAGMA user_version")?];
+    let [application, version] =
+        [number(&connection, "PRAGMA application_id")?, number(&connection, "PRAGMA user_version")?];
     let tables = number(&connection, "SELECT count(*) FROM sqlite_master")?;
     match (application, version, tables) {
         (0, 0, 0) => create(&mut connection)?,
@@ -94,7 +97,8 @@ pub(super) fn open(path: &Path) -> Result<Connection, StorageError> {
 fn create(connection: &mut Connection) -> rusqlite::Result<()> {
     let transaction = connection.transaction()?;
     transaction.execute_batch(CREATE)?;
-    transaction.execute_batch(&format!("PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {VERSION};"))?;
+    transaction
+        .execute_batch(&format!("PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {VERSION};"))?;
     transaction.commit()
 }
 

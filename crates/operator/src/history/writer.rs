@@ -293,7 +293,8 @@ impl HistoryWriter {
         let bounds = TableBounds {
             oldest_us: unix_us.saturating_sub(self.settings.days.saturating_mul(DAY_US)),
             size_max: self.settings.size_max,
-            civil_now: i64::try_from(unix_us / 1_000_000).unwrap_or(0) + i64::from(clock::local_offset_seconds(unix_us)),
+            civil_now: i64::try_from(unix_us / 1_000_000).unwrap_or(0)
+                + i64::from(clock::local_offset_seconds(unix_us)),
         };
         let Some(connection) = self.open() else { return };
         let pruned = tables::prune(connection, &bounds).and_then(|more| Ok((more, tables::bytes_used(connection)?)));

@@ -328,14 +328,18 @@ mod tests {
         assert!(open.authorize(&HeaderMap::new(), None, HttpRights::View).is_ok());
         assert_eq!(open.authorize(&HeaderMap::new(), None, HttpRights::Operate).unwrap_err().status.as_u16(), 401);
         let unknown = headers(&[("authorization", "Bearer 0123456789abcdef")]);
-        assert!(open.authorize(&unknown, None, HttpRights::View).is_err(), "a token that counts for nothing is a mistake");
+        assert!(
+            open.authorize(&unknown, None, HttpRights::View).is_err(),
+            "a token that counts for nothing is a mistake"
+        );
     }
 
     #[test]
     fn a_certificate_gives_the_rights_of_its_name() {
         let clients = vec![HttpClient { name: "ann".into(), rights: HttpRights::Operate }];
         let access = HttpAccess { without_token: HttpRights::Operate, clients, ..HttpAccess::default() };
-        let ask = |name| access.authorize(&HeaderMap::new(), name, HttpRights::View).map(|caller| caller.token.to_string());
+        let ask =
+            |name| access.authorize(&HeaderMap::new(), name, HttpRights::View).map(|caller| caller.token.to_string());
         assert_eq!(ask(Some("ann")).ok().as_deref(), Some("ann"));
         assert!(ask(Some("bob")).is_err() && ask(None).is_err(), "a name without rights is as none");
     }

@@ -66,7 +66,8 @@ pub(super) fn load_http_tls(config: &Config) -> Result<Option<Arc<Acceptor>>, St
         return Ok(None);
     }
     let loaded = Acceptor::load(&settings(config));
-    let refused = |problems: Vec<TlsProblem>| StartError::Config(problems.iter().map(told).collect::<Vec<_>>().join("\n"));
+    let refused =
+        |problems: Vec<TlsProblem>| StartError::Config(problems.iter().map(told).collect::<Vec<_>>().join("\n"));
     loaded.map(|acceptor| Some(Arc::new(acceptor))).map_err(refused)
 }
 

@@ -119,8 +119,8 @@ impl Prepared {
         prepared.signing = load_signing_keys(config)?;
         prepared.http_access =
             load_http_access(config).map_err(|faults| StartError::Config(lines(&with_places(Some(loaded), faults))))?;
-        prepared.webhooks = webhook::load(config)
-            .map_err(|faults| StartError::Config(lines(&with_places(Some(loaded), faults))))?;
+        prepared.webhooks =
+            webhook::load(config).map_err(|faults| StartError::Config(lines(&with_places(Some(loaded), faults))))?;
         prepared.http_tls = load_http_tls(config)?;
         prepared.http = bind_http(config)?;
         let plan = privileges::plan(machine::is_root(), &config.server.user, &config.server.group, &read_accounts()?)?;

@@ -149,10 +149,12 @@ fn states_follow_from_the_ends_of_recipients() {
     let ids: Vec<QueueId> = (0..5).map(|number| id(100 + number)).collect();
     ids.iter().for_each(|id| trial.accept(*id, "<a@b.test>", 1));
     trial.history.record(&Event::Discarded { id: ids[0] });
-    let held = Event::Queued { id: ids[1], to: &["<x@y.test>"], mailer: "esmtp", priority: 0, quarantine: Some("spam") };
+    let held =
+        Event::Queued { id: ids[1], to: &["<x@y.test>"], mailer: "esmtp", priority: 0, quarantine: Some("spam") };
     trial.history.record(&held);
     let by = observe::CommandBy::User(0);
-    let command = |id, what| Event::QueueCommand { id: Some(id), what, messages: 1, recipients: 1, by, copy: None, to: None };
+    let command =
+        |id, what| Event::QueueCommand { id: Some(id), what, messages: 1, recipients: 1, by, copy: None, to: None };
     trial.history.record(&command(ids[2], "delete"));
     trial.deliver(ids[3], &["<x@y.test>"], Stat::Sent("ok"));
     // A step that says nothing about the end changes no state.
@@ -176,7 +178,8 @@ fn results_of_messages_that_came_before_are_kept() {
 fn windows_and_the_best_are_there_after_a_restart() {
     let trial = trial();
     let now = i64::try_from(clock::unix_us() / 1_000_000).unwrap();
-    let window = |step, sent| HistoryWindow { step, begin: now, counts: Counts { sent, arrivals: 1, ..Counts::default() } };
+    let window =
+        |step, sent| HistoryWindow { step, begin: now, counts: Counts { sent, arrivals: 1, ..Counts::default() } };
     trial.history.record_windows(vec![window(1, 5), window(60, 50)]);
     trial.history.record_windows(vec![window(1, 3), window(60, 60)]);
     let trial = trial.restart();
@@ -206,7 +209,8 @@ fn a_damaged_file_is_put_aside_and_the_history_goes_on() {
     bytes[4_096..].fill(0x5a);
     std::fs::write(&path, bytes).unwrap();
     assert!(length > 100_000);
-    let searched = trial.history.search(&SearchQuestion { limit: 100, ..SearchQuestion::default() }, SearchLimits::default());
+    let searched =
+        trial.history.search(&SearchQuestion { limit: 100, ..SearchQuestion::default() }, SearchLimits::default());
     assert!(searched.is_err_and(|error| error.contains("it is damaged")));
     trial.accept(some, "<a@b.test>", 1);
     assert_eq!(trial.ids(""), [some.to_string()], "a new file");
