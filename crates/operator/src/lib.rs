@@ -6,7 +6,8 @@
 //! structs: the server fills them in, the commands `status`, `queue`, `mailq`, `hoststat` and `mailstats` read them.
 //! [`user_share`] limits what one user of this machine takes, [`mailer_statistics`] counts messages by mailer,
 //! [`live_statistics`] has windows and sums of the mail, [`delivery_watch`] passes delivery results to sessions that
-//! wait for them. [`history`] keeps all of it in a file beside the spool. [`recent_errors`] remembers the last attempts that failed. [`requester`] names the party that asks.
+//! wait for them. [`history`] keeps all of it in a file beside the spool. [`recent_errors`] remembers the last attempts
+//! that failed. [`requester`] names the party that asks.
 
 #![forbid(unsafe_code)]
 

@@ -49,7 +49,7 @@ pub(crate) struct Context {
     pub(crate) live_statistics: LiveStatistics,
     /// The last attempts that failed.
     pub(crate) recent_errors: RecentErrors,
-    /// What became of past messages; `None` without `history.path`.
+    /// The way of past messages; `None` without `history.path`.
     pub(crate) history: Option<History>,
     /// Programs that get outcomes of mail.
     pub(crate) webhooks: Vec<Arc<Webhook>>,

@@ -1,4 +1,4 @@
-//! What `mailrace top` shows, and what its keys do.
+//! The state of `mailrace top`, and the effect of its keys.
 
 use operator::answers::{DestinationLine, StatusAnswer, StragglerLine};
 use operator::queue::Action;
@@ -34,7 +34,7 @@ pub(super) enum TopList {
     Stragglers,
 }
 
-/// What a key asks the caller to do.
+/// The work of the caller after a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum TopOrder {
     Nothing,

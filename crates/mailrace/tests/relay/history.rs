@@ -73,7 +73,7 @@ fn past_mail_is_found_with_every_attempt_also_after_a_kill() {
     assert_eq!(ids(&server, &["to:later@d.test"]), [late.as_str()]);
     assert_eq!(ids(&server, &["status:failed", "reply~no such user"]), [failed.as_str()]);
     assert_eq!(ids(&server, &["to:none@d.test"]), [""; 0], "the control");
-    // What was found once is on the disk.
+    // A search waits until the entries are on the disk.
     let server = killed(server).start();
     let way = &found(&server, &[&late])[0];
     let steps = way["steps"].as_array().expect("steps").iter();

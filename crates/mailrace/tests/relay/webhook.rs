@@ -99,7 +99,7 @@ fn with_webhook(setup: Setup, receiver: &Receiving, more: &str) -> Setup {
     setup.set("webhook", hook)
 }
 
-/// What openssl says is the signature of a request.
+/// The signature of a request by openssl.
 fn signature_of(request: &Request) -> Option<String> {
     let openssl = needs::program("openssl")?;
     let time = request.field("Mailrace-Signature").strip_prefix("t=")?.split(',').next()?.to_owned();
@@ -166,7 +166,7 @@ fn a_receiver_that_never_answers_costs_events_beyond_the_bound_and_no_mail() {
         let hook = server.whole_status()["webhooks"][0].clone();
         (hook["waiting"] == 10 && hook["dropped"] == 30 && hook["failing"].is_string()).then_some(())
     });
-    // What waits is sent when the receiver is well again.
+    // Waiting events are sent when the receiver is well again.
     receiver.answer_with(200);
     poll("events are not sent", || (server.whole_status()["webhooks"][0]["sent"] == 10).then_some(()));
     ends_empty(server);

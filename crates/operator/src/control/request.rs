@@ -42,7 +42,7 @@ pub enum Request {
     Explain(Box<RouteQuestion>),
     /// An SMTP session on this connection.
     Smtp,
-    /// What became of past messages?
+    /// Which past messages fit, and how did they go?
     History(Box<HistoryQuestion>),
     /// Look at the queue, or change it.
     Queue(Box<queue::Command>),

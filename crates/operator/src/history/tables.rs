@@ -56,7 +56,7 @@ fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// What a batch says about a message.
+/// The news of a batch about a message.
 #[derive(Default)]
 struct MessageChange<'a> {
     accepted: Option<&'a MessageEntry>,

@@ -181,7 +181,7 @@ impl History {
     pub fn close(&self) {
         let (tell, told) = mpsc::sync_channel(1);
         self.send(WriterOrder::Close(tell));
-        // What is not written by then is lost, as in a crash.
+        // Entries that are not written by then are lost, as in a crash.
         told.recv_timeout(CLOSE_TIME_MAX).ok();
     }
 

@@ -166,8 +166,8 @@ fn webhooks(to: &mut Families, webhooks: &[WebhookStatus]) {
     if webhooks.is_empty() {
         return;
     }
-    type Number = fn(&WebhookStatus) -> u64;
-    let families: [(&str, &str, &str, Number); 4] = [
+    type WebhookNumber = fn(&WebhookStatus) -> u64;
+    let families: [(&str, &str, &str, WebhookNumber); 4] = [
         ("counter", "webhook_sent_total", "Events that a webhook has taken.", |one| one.sent),
         ("counter", "webhook_dropped_total", "Events of a webhook that were dropped.", |one| one.dropped),
         ("gauge", "webhook_waiting", "Events that wait for a webhook.", |one| one.waiting),

@@ -1,4 +1,4 @@
-//! What lies between HTTP and the socket: nothing, or TLS.
+//! The layer between HTTP and the socket: nothing, or TLS.
 
 use std::sync::Arc;
 use std::time::Duration;

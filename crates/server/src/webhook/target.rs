@@ -18,7 +18,7 @@ impl WebhookTarget {
     /// Reads `https://host[:port]/path?query` or `http://…`.
     ///
     /// # Errors
-    /// What is wrong, as the end of a sentence that begins with the text.
+    /// The fault, as the end of a sentence that begins with the text.
     pub(crate) fn parse(text: &str) -> Result<Self, &'static str> {
         let url: hyper::Uri = text.parse().map_err(|_| "is no address of the form https://host/path")?;
         let is_tls = match url.scheme_str() {

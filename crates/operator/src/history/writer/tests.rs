@@ -7,21 +7,21 @@ use observe::{NextHop, Relay, Stat};
 use std::sync::mpsc::Receiver;
 use tempfile::TempDir;
 
-struct Trial {
+struct HistoryTrial {
     place: TempDir,
     history: History,
     earlier: EarlierRuns,
     notes: Receiver<String>,
 }
 
-fn begin(place: TempDir, size_max: u64) -> Trial {
+fn begin(place: TempDir, size_max: u64) -> HistoryTrial {
     let settings = HistorySettings { path: place.path().join("history.sqlite"), days: 7, size_max };
     let (tell, notes) = mpsc::channel();
     let (history, earlier) = History::start(settings, move |text| drop(tell.send(text.to_owned()))).unwrap();
-    Trial { place, history, earlier, notes }
+    HistoryTrial { place, history, earlier, notes }
 }
 
-fn trial() -> Trial {
+fn trial() -> HistoryTrial {
     begin(tempfile::tempdir().unwrap(), 1 << 30)
 }
 
@@ -30,7 +30,7 @@ fn id(seconds_ago: u64) -> QueueId {
     QueueId::new(clock::unix_us() - seconds_ago * 1_000_000, Node::default()).unwrap()
 }
 
-impl Trial {
+impl HistoryTrial {
     fn accept(&self, id: QueueId, from: &str, nrcpts: usize) {
         self.history.record(&Event::Accepted {
             id,
