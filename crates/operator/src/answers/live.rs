@@ -83,6 +83,8 @@ pub struct LiveSample {
     pub segments_max: u64,
     /// Octets of live records.
     pub live_bytes: u64,
+    /// The server keeps a history.
+    pub history: bool,
 }
 
 impl LiveSample {
@@ -114,6 +116,7 @@ impl LiveSample {
             segments_free: spool.segments_free,
             segments_max: spool.segments_max,
             live_bytes: spool.live_bytes,
+            history: status.history.is_some(),
             ..Self::default()
         }
     }

@@ -2,6 +2,11 @@
 
 const KEY = "mailrace.token";
 
+let tellHistory;
+/** Whether the server keeps a history, as the first live numbers say. */
+export const hasHistory = new Promise((resolve) => { tellHistory = resolve; });
+export function learn(sample) { tellHistory(sample.history === true); }
+
 export function token() { return sessionStorage.getItem(KEY) || ""; }
 
 export function setToken(value) {

@@ -1,5 +1,5 @@
 // The frame of the page: views by the hash of the address, theme, token, live numbers, keys.
-import { Live, setToken, token } from "./api.js";
+import { Live, learn, setToken, token } from "./api.js";
 import { el, fill, note, visible } from "./dom.js";
 import { race } from "./race.js";
 import { destinations } from "./destinations.js";
@@ -38,6 +38,7 @@ function state(kind, text) {
 }
 
 const live = new Live((sample) => {
+  learn(sample);
   history.push(sample);
   if (history.length > 600) history.shift();
   fill(find("host"), visible(sample.hostname));

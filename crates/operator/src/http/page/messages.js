@@ -1,5 +1,5 @@
 // Messages: search by an expression, one message in full, actions on a selection. Quarantine is the same with its own mail.
-import { get } from "./api.js";
+import { get, hasHistory } from "./api.js";
 import { age, bytes, clock, el, fill, note, number, row, table, visible } from "./dom.js";
 import { ask, buttons } from "./actions.js";
 import { addTimeline, past, showPast } from "./past.js";
@@ -112,7 +112,8 @@ async function show(id, changed, headers) {
   const dialog = document.getElementById("dialog");
   let found;
   try { found = await get("messages/" + encodeURIComponent(id), headers ? { headers: true } : {}); } catch (error) {
-    if (error.status === 404) await showPast(id); else note(error.message, "bad");
+    if (error.status === 404 && await hasHistory) await showPast(id);
+    else note(error.status === 404 ? id + " is not in the queue; what was delivered or failed is in the log" : error.message, "bad");
     return;
   }
   const [first] = found.messages;

@@ -1,5 +1,5 @@
 // Past messages: a search of the history, and the way of one message step by step.
-import { get } from "./api.js";
+import { get, hasHistory } from "./api.js";
 import { age, bytes, clock, el, fill, note, number, row, table, visible } from "./dom.js";
 
 const EXAMPLES = ["status:failed after:2d", "to:@example.org", "from:<>", "reply~\"mailbox full\"", "host:mx1.example"];
@@ -64,6 +64,7 @@ export function timeline(message) {
 
 /** The way of a message in the queue, below the facts of the queue; nothing without a history. */
 export async function addTimeline(box, id) {
+  if (!await hasHistory) return;
   try {
     const [message] = (await get("history/messages/" + encodeURIComponent(id))).messages;
     fill(box, el("h2", {}, "What happened until now"), timeline(message));
