@@ -16,6 +16,7 @@
 pub(crate) mod admin;
 pub mod explain;
 mod history;
+mod history_search;
 mod hold_ends;
 mod http;
 mod http_tls;
