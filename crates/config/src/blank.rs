@@ -100,14 +100,7 @@ pub(super) fn config(n: u8) -> Config {
         destinations: Vec::new(),
         dkim: Dkim { keys: Vec::new() },
         arc: arc(n),
-        log: Log {
-            format: if n == 1 { LogFormat::Json } else { LogFormat::Sendmail },
-            path: if n == 1 { LogPath::Syslog } else { LogPath::Journald },
-            level: n,
-            queue_lines_max: n.into(),
-            tag: text.clone(),
-            facility: text.clone(),
-        },
+        log: log(n),
         control: Control { path: PathBuf::from(&text), mailq: if n == 1 { Mailq::Everyone } else { Mailq::Operators } },
         http: http(n),
         history: history(n),
@@ -232,6 +225,18 @@ fn http(n: u8) -> Http {
 /// A client of HTTP with a certificate.
 pub(super) fn http_client() -> HttpClient {
     HttpClient { name: String::new(), role: HttpRole::View }
+}
+
+fn log(n: u8) -> Log {
+    let text = "x".repeat(n.into());
+    Log {
+        format: if n == 1 { LogFormat::Json } else { LogFormat::Sendmail },
+        path: if n == 1 { LogPath::Syslog } else { LogPath::Journald },
+        level: n,
+        queue_lines_max: n.into(),
+        tag: text.clone(),
+        facility: text.clone(),
+    }
 }
 
 fn arc(n: u8) -> ArcSealing {
