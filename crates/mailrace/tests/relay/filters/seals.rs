@@ -12,9 +12,11 @@ use testkit::harness::program;
 use testkit::name_server::NameServer;
 use testkit::needs;
 
-/// Verifies the chain of a message with dkimpy: prints its result and the reason.
+/// Verifies the chain of a message with dkimpy: prints its result and the reason. dkimpy refuses Ed25519 in a chain by
+/// this table alone, which knows RSA; what it does with a signature is the same as for DKIM.
 const DKIMPY: &str = "\
-import sys, dkim
+import sys, hashlib, dkim, dkim.crypto
+dkim.crypto.ARC_HASH_ALGORITHMS[b'ed25519-sha256'] = hashlib.sha256
 records = dict(line.split(' TXT ') for line in open(sys.argv[1]).read().splitlines() if ' TXT ' in line)
 def dns(name, timeout=5):
     name = name.decode() if isinstance(name, bytes) else name
@@ -27,9 +29,12 @@ print(result.decode(), reason)
 #[track_caller]
 fn arcverify(zone: &Path, content: &[u8]) -> Option<String> {
     let python = "/usr/bin/python3";
-    if !Command::new(python).args(["-c", "import dkim, nacl"]).output().is_ok_and(|output| output.status.success()) {
-        needs::skip("python3-dkim", "is not installed");
-        return None;
+    for (module, package) in [("dkim", "python3-dkim"), ("nacl", "python3-nacl")] {
+        let import = format!("import {module}");
+        if !Command::new(python).args(["-c", &import]).output().is_ok_and(|output| output.status.success()) {
+            needs::skip(package, "is not installed");
+            return None;
+        }
     }
     let mut command = Command::new(python);
     command.args(["-c", DKIMPY]).arg(zone).stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -81,18 +86,19 @@ fn sets_of_forwarded_mail_are_verified_by_dkimpy() {
         assert!(first.contains("\r\nARC-Authentication-Results: i=1; mx.test;\r\n\tiprev=pass"), "{first}");
         let line = any_line(&mut server, &["signature=arc", "result=ok"]);
         assert!(line.contains(&format!("domain=mx.test, selector={selector}")), "{line}");
-        // dkimpy knows RSA alone for ARC.
-        let is_known = selector == "rsa";
-        if let Some(found) = arcverify(&file, first.as_bytes()).filter(|_| is_known) {
-            assert_eq!(found, "pass");
-            assert_eq!(arcverify(&file, first.replace("hello", "hallo").as_bytes()).as_deref(), Some("fail"));
+        if let Some(found) = arcverify(&file, first.as_bytes()) {
+            assert_eq!(found, "pass", "{selector}");
+            // The hash of the body, and the signature of the seal.
+            for (text, other) in [("hello", "hallo"), ("iprev=pass", "iprev=fail")] {
+                assert_eq!(arcverify(&file, first.replace(text, other).as_bytes()).as_deref(), Some("fail"), "{text}");
+            }
         }
         id(&reply(server.address(), "192.0.2.3", "x@soft.test", first.as_bytes()));
         let second = hop.wait(2)[1].text();
         assert!(second.starts_with("ARC-Seal: i=2; a=") && second.contains(" cv=pass;"), "{second}");
         assert!(second.contains("\r\n\tarc=pass\r\n\t header.d=mx.test"), "{second}");
-        if let Some(found) = arcverify(&file, second.as_bytes()).filter(|_| is_known) {
-            assert_eq!(found, "pass");
+        if let Some(found) = arcverify(&file, second.as_bytes()) {
+            assert_eq!(found, "pass", "{selector}");
         }
         // A broken chain is not continued, and mail of own users has no chain.
         let broken = second.replace("hello", "hallo");
