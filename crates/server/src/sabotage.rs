@@ -70,6 +70,10 @@ pub(crate) enum Sabotage {
     ReleaseUnscreened,
     /// A message stays when another has taken its place.
     KeepReplaced,
+    /// An operator may release a message while another takes its place.
+    ReplaceUnclaimed,
+    /// A message in quarantine is done before the copy of it is stored that an operator sends.
+    EndBeforeCopy,
 }
 
 /// Returns whether this rule is broken now.

@@ -19,6 +19,7 @@ use crate::routing::expansions::{
 };
 use crate::routing::message_properties::MessageProperties;
 use crate::routing::plan::Plan;
+use crate::sabotage::{Sabotage, is_sabotaged};
 use bytes::Bytes;
 use mail::{Address, Envelope, MailParams, Notify, Recipient, RecipientParams, submission};
 use operator::queue::{Resubmission, ResubmitError, Resubmitted};
@@ -69,6 +70,9 @@ pub(crate) async fn resubmit(dispatch: &Arc<Dispatch>, order: Resubmission) -> R
         return Err(ResubmitError::Refused("the maps drop what is for this address".to_owned()));
     };
     let field = trace_field(dispatch, &original, order.to.is_some());
+    if is_sabotaged(Sabotage::EndBeforeCopy) {
+        end_original(dispatch, &original).await.map_err(|error| ResubmitError::NotStored(error.to_string()))?;
+    }
     let stored = store(dispatch, &original, messages, field).await?;
     let ended = match order.to {
         None => end_original(dispatch, &original).await,
@@ -250,3 +254,6 @@ async fn end_original(dispatch: &Dispatch, original: &OutboundMessage) -> Result
 fn unreadable(why: &ReadError) -> ResubmitError {
     ResubmitError::Unreadable(format!("{why}; {}", why.advice()))
 }
+
+#[cfg(test)]
+mod tests;
