@@ -5,11 +5,12 @@
 use crate::batch::{Content, Item};
 use crate::chunk_list::{ChunkList, ChunkPlace};
 use crate::format::FrameHeader;
-use crate::hold::Hold;
+use crate::hold::{Hold, HoldKind};
 use crate::index::{Applied, FoundRecipient, Gone, Index, Place};
 use crate::sections::{Envelope, Listed, Sequenced, StateEntry};
 use crate::segments::Segments;
 use crate::store::{Change, State, Status};
+use mail::QueueId;
 use std::collections::HashMap;
 
 /// A large body whose chunks are coming in.
@@ -36,8 +37,19 @@ pub(crate) struct MovedFrame {
 #[derive(Debug, Default)]
 pub(crate) struct Recorded {
     pub(crate) states: Vec<StateEntry>,
+    /// Recipients that were held for the reason that the changes end, if they end one.
+    pub(crate) held: Vec<(QueueId, u32)>,
     /// Messages that are finished.
     pub(crate) done: Vec<u64>,
+}
+
+/// What changes do to a hold.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct HoldChange<'a> {
+    /// Only recipients that are held for this reason are changed.
+    pub(crate) from: Option<HoldKind>,
+    /// Why those are held that the changes hold.
+    pub(crate) to: Option<&'a Hold>,
 }
 
 /// The knowledge of a shard.
@@ -224,12 +236,18 @@ impl Book {
     /// Applies changes in memory and returns the states to write.
     ///
     /// A destination longer than `name_max` cannot be written; the recipient keeps the one it has.
-    /// `hold` is why those are held that the changes hold.
-    pub(crate) fn record(&mut self, changes: &[Change], hold: Option<&Hold>, name_max: usize, to: &mut Recorded) {
+    pub(crate) fn record(&mut self, changes: &[Change], hold: HoldChange<'_>, name_max: usize) -> Recorded {
+        let mut to = Recorded::default();
         for change in changes {
             let id = change.id.to_u64();
+            if let Some(from) = hold.from {
+                if self.index.hold(id, change.recipient).is_none_or(|hold| hold.kind() != from) {
+                    continue;
+                }
+                to.held.push((change.id, change.recipient));
+            }
             let destination = change.destination.as_deref().filter(|name| name.len() <= name_max);
-            match self.index.change(id, change.recipient, change.state, destination, hold) {
+            match self.index.change(id, change.recipient, change.state, destination, hold.to) {
                 Applied::Nothing => {}
                 Applied::Changed(sequenced) => {
                     let destination = destination.map(Into::into);
@@ -242,6 +260,7 @@ impl Book {
                 }
             }
         }
+        to
     }
 
     /// Applies a state found on the disk; `true` if it finished its message.

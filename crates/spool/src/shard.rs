@@ -5,7 +5,7 @@
 //! sync.
 
 use crate::batch::{Batch, Content, MessageFrame};
-use crate::book::{Book, Recorded};
+use crate::book::{Book, HoldChange, Recorded};
 use crate::buffer::{AlignedBuf, round_down, round_up};
 use crate::cache::{Cache, CachedMessage};
 use crate::chunk_list::{self, ChunkList, ChunkPlace};
@@ -364,22 +364,22 @@ impl Shard {
     /// write.
     ///
     /// One step under the book's lock: a caller that sees a message finished can rely on its DONE being in the queue.
+    /// Also returns the recipients that were held for the reason `hold.from`; others are as they were.
     pub(crate) fn record(
         &self,
         changes: &[Change],
-        hold: Option<&Hold>,
+        hold: HoldChange<'_>,
         instead: Option<&Self>,
-    ) -> Result<Commit, Error> {
+    ) -> Result<(Commit, Vec<(QueueId, u32)>), Error> {
         let now_us = self.disk.now_us();
         let staging = instead.map_or(&self.staging, |other| &other.staging);
         if staging.is_poisoned() {
             return Err(Error::Poisoned);
         }
-        let mut recorded = Recorded::default();
         let mut book = lock(&self.book);
-        book.record(changes, hold, self.limits.name_bytes_max(), &mut recorded);
-        let finished = recorded.done.clone();
-        let commit = staging.record(recorded.states, recorded.done, instead.is_some(), now_us);
+        let Recorded { states, held, done } = book.record(changes, hold, self.limits.name_bytes_max());
+        let finished = done.clone();
+        let commit = staging.record(states, done, instead.is_some(), now_us);
         drop(book);
         if !finished.is_empty() {
             let mut cache = lock(&self.cache);
@@ -388,7 +388,7 @@ impl Shard {
             let mut shared = lock(&self.shared);
             finished.iter().for_each(|id| shared.remove(*id));
         }
-        commit
+        Ok((commit?, held))
     }
 
     pub(crate) fn by_destination(&self, destination: &[u8], after: Option<Entry>, limit: usize) -> Vec<Entry> {

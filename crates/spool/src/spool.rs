@@ -1,5 +1,6 @@
 //! An open spool: its shards, their threads, and the lock that keeps others out.
 
+use crate::book::HoldChange;
 use crate::commit::Commit;
 use crate::committer::{Committer, Step};
 use crate::config::Config;
@@ -7,7 +8,7 @@ use crate::disk::Disk;
 use crate::error::{Error, OpenError};
 use crate::event::Event;
 use crate::format::{EPOCH_SHIFT, Identity};
-use crate::hold::Hold;
+use crate::hold::{Hold, HoldKind};
 use crate::janitor::Janitor;
 use crate::pressure::Pressure;
 use crate::recovery::{self, Recovered};
@@ -290,7 +291,22 @@ impl Spool {
     /// # Errors
     /// As [`Store::record`].
     pub fn record_hold(&self, changes: &[Change], hold: &Hold) -> Result<Commit, Error> {
-        self.record_because(changes, Some(hold))
+        self.record_because(changes, HoldChange { from: None, to: Some(hold) }).map(|(commit, _)| commit)
+    }
+
+    /// Records changes of those recipients that are held for the reason `from`, and returns these; others are left
+    /// alone. Of two callers that end one hold only the first does. The rest is as in [`Spool::record_hold`]; `hold` is
+    /// why those are held then that the changes hold.
+    ///
+    /// # Errors
+    /// As [`Store::record`].
+    pub fn record_from(
+        &self,
+        from: HoldKind,
+        changes: &[Change],
+        hold: Option<&Hold>,
+    ) -> Result<(Commit, Vec<(QueueId, u32)>), Error> {
+        self.record_because(changes, HoldChange { from: Some(from), to: hold })
     }
 
     /// Why a recipient is held, if it is and somebody said so. From memory.
@@ -308,11 +324,15 @@ impl Spool {
         ended.filter_map(|(id, position)| Some((QueueId::from_u64(id)?, position))).collect()
     }
 
-    fn record_because(&self, changes: &[Change], hold: Option<&Hold>) -> Result<Commit, Error> {
+    fn record_because(
+        &self,
+        changes: &[Change],
+        hold: HoldChange<'_>,
+    ) -> Result<(Commit, Vec<(QueueId, u32)>), Error> {
         if let [only] = self.shards.as_slice() {
             return only.record(changes, hold, None);
         }
-        let mut last = Ok(Commit::settled(&Ok(())));
+        let mut all = (Commit::settled(&Ok(())), Vec::new());
         for shard in &self.shards {
             let mine: Vec<Change> = changes.iter().filter(|change| shard.contains(change.id)).cloned().collect();
             if mine.is_empty() {
@@ -320,13 +340,10 @@ impl Spool {
             }
             let instead =
                 if shard.is_read_only() { self.shards.iter().find(|other| !other.is_read_only()) } else { None };
-            let commit = shard.record(&mine, hold, instead.map(AsRef::as_ref))?;
-            last = Ok(match last {
-                Ok(before) => before.and(commit),
-                Err(error) => return Err(error),
-            });
+            let (commit, held) = shard.record(&mine, hold, instead.map(AsRef::as_ref))?;
+            all = (all.0.and(commit), [all.1, held].concat());
         }
-        last
+        Ok(all)
     }
 
     /// Returns the events since the last call that an operator should read.
@@ -445,7 +462,7 @@ impl Store for Spool {
     }
 
     fn record(&self, changes: &[Change]) -> Result<Commit, Error> {
-        self.record_because(changes, None)
+        self.record_because(changes, HoldChange::default()).map(|(commit, _)| commit)
     }
 
     fn envelope(&self, id: QueueId) -> Result<StoredEnvelope, Error> {

@@ -7,7 +7,7 @@ use super::command::Action;
 use super::delivery_control::{DeliveryControl, Destinations};
 use super::scan::{FoundMessage, FoundRecipient};
 use bytes::Bytes;
-use spool::{Change, Commit, Error, Hold, Spool, State, Status, Store as _};
+use spool::{Change, Commit, Error, Hold, HoldKind, Spool, State, Status, Store as _};
 use std::collections::{HashSet, VecDeque};
 
 /// Recipients that are recorded together.
@@ -59,6 +59,8 @@ pub(super) struct ChangeBatcher<'a> {
     /// Why recipients are held that the changes hold.
     hold: Option<Hold>,
     pending: Vec<Change>,
+    /// Changes of recipients that wait for filters, whose verdict may come first.
+    pending_unscreened: Vec<Change>,
     unsettled: VecDeque<Commit>,
     /// Destinations that were changed; `None` if they are too many.
     touched: Option<HashSet<Bytes>>,
@@ -71,6 +73,7 @@ impl<'a> ChangeBatcher<'a> {
             spool,
             hold,
             pending: Vec::new(),
+            pending_unscreened: Vec::new(),
             unsettled: VecDeque::new(),
             touched: Some(HashSet::new()),
             totals: ChangeTotals::default(),
@@ -84,7 +87,9 @@ impl<'a> ChangeBatcher<'a> {
         found.recipients.retain(|one| {
             let Some(state) = changed_state(action, one, now_s) else { return false };
             if state != one.state {
-                self.pending.push(Change { id, recipient: one.position, state, destination: None });
+                let waits_for_filters = one.hold.as_ref().is_some_and(|hold| hold.kind() == HoldKind::Screen);
+                let changes = if waits_for_filters { &mut self.pending_unscreened } else { &mut self.pending };
+                changes.push(Change { id, recipient: one.position, state, destination: None });
             }
             self.totals.active += u64::from(one.status == super::RecipientStatus::Active);
             if let Some(touched) = &mut self.touched {
@@ -103,24 +108,29 @@ impl<'a> ChangeBatcher<'a> {
 
     /// Whether enough has come together to be recorded.
     pub(super) fn is_full(&self) -> bool {
-        self.pending.len() >= TOGETHER
+        self.pending.len() + self.pending_unscreened.len() >= TOGETHER
     }
 
     /// Records the pending changes; in force when this returns.
     pub(super) fn record_pending(&mut self) -> Result<(), Error> {
-        if self.pending.is_empty() {
-            return Ok(());
+        if !self.pending_unscreened.is_empty() {
+            let changes = std::mem::take(&mut self.pending_unscreened);
+            let (commit, changed) = self.spool.record_from(HoldKind::Screen, &changes, self.hold.as_ref())?;
+            let judged = changes.len().saturating_sub(changed.len()) as u64;
+            self.totals.recipients = self.totals.recipients.saturating_sub(judged);
+            self.totals.unchanged += judged;
+            self.unsettled.push_back(commit);
         }
-        let commit = match &self.hold {
-            Some(hold) => self.spool.record_hold(&self.pending, hold)?,
-            None => self.spool.record(&self.pending)?,
-        };
-        self.pending.clear();
-        self.unsettled.push_back(commit);
-        match self.unsettled.len() > UNSETTLED_MAX {
-            true => self.unsettled.pop_front().map_or(Ok(()), |commit| commit.wait()),
-            false => Ok(()),
+        if !self.pending.is_empty() {
+            let commit = match &self.hold {
+                Some(hold) => self.spool.record_hold(&self.pending, hold)?,
+                None => self.spool.record(&self.pending)?,
+            };
+            self.pending.clear();
+            self.unsettled.push_back(commit);
         }
+        let settled = self.unsettled.len().saturating_sub(UNSETTLED_MAX);
+        self.unsettled.drain(..settled).map(|commit| commit.wait()).fold(Ok(()), Result::and)
     }
 
     /// Records the rest, waits until all is durable, and tells the dispatcher.

@@ -1,5 +1,8 @@
 //! Commands on a real spool on a simulated disk, with a dispatcher that records its commands.
 
+use super::change::ChangeBatcher;
+use super::command::Action;
+use super::scan::{FoundMessage, FoundRecipient};
 use super::test_spool::spool_with;
 use super::view::destination_text;
 use super::*;
@@ -893,4 +896,32 @@ async fn mail_that_waits_for_filters_is_released_only_by_a_command_that_says_so(
     let deeds = trial.deeds.lock().unwrap();
     let unscreened: Vec<bool> = deeds.iter().map(|deed| deed.contains("is_unscreened: true")).collect();
     assert_eq!(unscreened, [false, false, false, true, false], "the log says which command let mail go unscreened");
+}
+
+/// A verdict ends the wait of one recipient after the command has read the message: the command leaves it alone.
+#[tokio::test]
+async fn a_release_leaves_a_recipient_alone_whose_verdict_came_first() {
+    let trial = Trial::filled();
+    let screen = Hold::new(HoldKind::Screen, "clamav", "");
+    let recipients = [0, 1].map(|position| {
+        trial.hold(4, position, HoldKind::Screen);
+        FoundRecipient {
+            position,
+            state: State { status: Status::Held, ..State::default() },
+            status: RecipientStatus::Held,
+            destination: Bytes::from_static(b"one.test"),
+            recipient: None,
+            keeps_time: false,
+            hold: Some(screen.clone()),
+        }
+    });
+    let (waiting, summary, trouble) = (3, None, None);
+    let mut found = FoundMessage { id: id(4), recipients: recipients.into(), waiting, summary, trouble };
+    trial.hold(4, 1, HoldKind::Replacement);
+    let mut changes = ChangeBatcher::new(&trial.spool, None);
+    changes.apply(Action::Release, &mut found, 7);
+    changes.finish_and_notify(Action::Release, trial.dispatcher.as_ref()).unwrap();
+    let statuses: Vec<Status> = trial.states(4).iter().map(|state| state.0).collect();
+    assert_eq!(statuses, [Status::Waiting, Status::Held, Status::Waiting]);
+    assert_eq!((changes.totals.recipients, changes.totals.unchanged), (1, 1));
 }

@@ -8,6 +8,7 @@
 //! | [`ask`] | asks its filters |
 //! | [`effect`] | turns their answer into the effect on each recipient |
 //! | [`apply`] | carries the effect out |
+//! | [`replace`] | puts a changed message in place of one that waits |
 //! | [`restore`] | finds the messages after a start |
 //! | [`run`] | the workers |
 //!
@@ -32,11 +33,16 @@
 //! The recipients go to *dispatch* when the record is durable. A crash before that leaves a message that waits and is
 //! screened again, a crash after it leaves the result.
 //!
-//! **Changes.** The changed message is a new one, since content in the spool never changes. It is committed held, for
-//! the reason [`HoldKind::Replacement`](spool::HoldKind::Replacement), and its record names the old message: this one
-//! commit is the decision. Then the old message is done, and when that is durable the new one is let go. After a crash
-//! in between the start finds the new message and ends the old one before any message is screened, so the verdict is
+//! **Changes.** The changed message is a new one, since content in the spool never changes. First the old one is claimed:
+//! it is held for the reason [`HoldKind::Replacement`](spool::HoldKind::Replacement). Then the new message is committed,
+//! held for the same reason, and its record names the old one: this one commit is the decision. Then the old message is
+//! done, and when that is durable the new one is let go. After a crash in between the start finds the new message and
+//! ends the old one before any message is screened, or finds none and has the old one screened again; so the verdict is
 //! neither lost nor taken twice. Recipients that a filter refused leave the old message before the new one is stored.
+//!
+//! **Operators.** Each step that ends a hold names the reason that it ends ([`Spool::record_from`](spool::Spool)). The
+//! spool decides: of a verdict and a command that releases or deletes the message the first one counts, and the
+//! other one finds nothing to do.
 //!
 //! **Failures.** A message without a verdict waits and is tried again, after 2 seconds first and 5 minutes at most.
 //! When it is older than `delivery.give_up_after` its sender gets a report, or it goes into quarantine if it has none.
@@ -51,6 +57,7 @@ mod ask;
 mod backlog;
 mod effect;
 mod record;
+mod replace;
 mod restore;
 mod run;
 #[cfg(test)]

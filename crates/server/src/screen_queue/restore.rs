@@ -1,22 +1,35 @@
 //! Finds the messages that wait for filters after a start. Messages that take the place of others come first, so that
-//! no message is screened whose verdict is stored.
+//! no message is screened whose verdict is stored; one that was claimed for a message that was not stored waits again.
 
 use super::ScreenQueue;
-use super::apply::{end_replaced, let_go};
+use super::replace::{end_replaced, let_go, put_back};
 use super::record::ScreeningRecord;
 use super::waiting::held;
 use mail::QueueId;
 use observe::{Event, Severity};
 use spool::envelope::decode_screening;
-use spool::{HoldKind, Spool, State, Status, Store as _};
+use spool::{Hold, HoldKind, Spool, State, Status, Store as _};
+use std::collections::HashSet;
 
 /// A message that a start has found.
 #[derive(Debug)]
 enum FoundMessage {
-    /// It waits for these filters, and has so many octets.
-    Waiting(QueueId, String, u64),
-    /// It takes the place of another.
-    Replacement(QueueId),
+    /// It waits for filters.
+    Waiting(FoundWaiting),
+    /// It takes the place of another, if it can be read.
+    Replacement(QueueId, Option<QueueId>),
+}
+
+/// A message that waits for filters.
+#[derive(Debug)]
+struct FoundWaiting {
+    id: QueueId,
+    /// The names of its filters.
+    filters: Vec<String>,
+    /// Its octets.
+    bytes: u64,
+    /// Another was to take its place.
+    is_claimed: bool,
 }
 
 /// Finds all messages, ends those that were replaced, and lets go of those in their place.
@@ -31,20 +44,27 @@ pub(super) async fn restore(queue: &ScreenQueue) {
             return queue.context.record(&Event::Spool { severity: Severity::Error, text: &text });
         }
     };
+    let mut replaced = HashSet::new();
     for one in &found {
-        if let FoundMessage::Replacement(id) = one
-            && let Err(why) = finish(queue, *id).await
-        {
+        let FoundMessage::Replacement(id, old) = one else { continue };
+        replaced.extend(*old);
+        if let Err(why) = finish(queue, *id).await {
             let text = format!("message {id}, which filters have changed, stays held until the next start: {why}");
             queue.context.record(&Event::Spool { severity: Severity::Error, text: &text });
         }
     }
     let now = queue.context.unix_now();
-    let mut backlog = queue.backlog();
     for one in found {
-        if let FoundMessage::Waiting(id, chain, bytes) = one {
-            backlog.add(id, &chain, bytes, now);
+        let FoundMessage::Waiting(FoundWaiting { id, filters, bytes, is_claimed }) = one else { continue };
+        if is_claimed && replaced.contains(&id) {
+            continue;
         }
+        if is_claimed && let Err(why) = put_back(queue, id, &filters).await {
+            let text = format!("message {id}, which filters were about to change, stays held until the next start: {why}");
+            queue.context.record(&Event::Spool { severity: Severity::Error, text: &text });
+            continue;
+        }
+        queue.backlog().add(id, &filters.join(","), bytes, now);
     }
 }
 
@@ -58,17 +78,19 @@ fn find(spool: &Spool) -> Vec<FoundMessage> {
 fn found(spool: &Spool, id: QueueId) -> Option<FoundMessage> {
     let states = spool.states(id);
     let holds = states.iter().filter(|(entry, _)| entry.state.status == Status::Held);
-    let hold = holds.filter_map(|(entry, _)| spool.hold(id, entry.recipient)).find(|one| one.kind().is_unscreened())?;
-    if hold.kind() == HoldKind::Replacement {
-        return Some(FoundMessage::Replacement(id));
-    }
-    // The list of filters may be longer than the reason has room for. Where the message cannot be read its worker says
-    // so.
+    let holds: Vec<Hold> = holds.filter_map(|(entry, _)| spool.hold(id, entry.recipient)).collect();
+    let is_claimed = holds.iter().any(|hold| hold.kind() == HoldKind::Replacement);
+    let hold = holds.iter().find(|hold| hold.kind().is_unscreened())?;
     let stored = spool.envelope(id).ok();
     let record = stored.as_ref().and_then(|stored| decode_screening(&stored.head).ok()?);
     let record = record.and_then(|text| ScreeningRecord::parse(&text).ok());
-    let chain = record.map_or_else(|| hold.by().to_owned(), |record| record.filters.join(","));
-    Some(FoundMessage::Waiting(id, chain, stored.map_or(0, |stored| stored.body_bytes)))
+    if is_claimed && record.as_ref().is_none_or(|record| record.replaces.is_some()) {
+        return Some(FoundMessage::Replacement(id, record.and_then(|record| record.replaces)));
+    }
+    // The list of filters may be longer than the reason has room for. Where the message cannot be read its worker says
+    // so.
+    let filters = record.map_or_else(|| hold.by().split(',').map(str::to_owned).collect(), |record| record.filters);
+    Some(FoundMessage::Waiting(FoundWaiting { id, filters, bytes: stored.map_or(0, |stored| stored.body_bytes), is_claimed }))
 }
 
 /// Ends the message whose place this one takes, and lets this one go.
@@ -83,7 +105,7 @@ async fn finish(queue: &ScreenQueue, id: QueueId) -> Result<(), String> {
         .into_iter()
         .map(|one| (one.position, one.state))
         .collect();
-    let_go(queue, id, &recipients, record.then.as_ref()).await?;
+    let _held = let_go(queue, id, &recipients, record.then.as_ref()).await?;
     queue.dispatch.look_at(id);
     Ok(())
 }

@@ -4,7 +4,7 @@ use super::apply::apply;
 use super::effect::{MessageEffect, RecipientEffect};
 use super::restore::restore;
 use super::run::screen;
-use super::waiting::WaitingMessage;
+use super::waiting::{WaitingError, WaitingMessage};
 use super::*;
 use crate::config::{Config, Filter, FilterFailure, FilterKind, FilterReject, FilterStage};
 use crate::intake::{self, NewMessage, Origin, TransactionContent, inline};
@@ -18,7 +18,8 @@ use mail::{Client, Envelope, MailParams, Protocol, Received, Recipient, ReverseP
 use schedule::Class;
 use spool::disk::sim::SimDisk;
 use spool::envelope::{Encoded, decode_head};
-use spool::{Spool, Status, Store as _};
+use spool::{Change, Spool, State, Status, Store as _};
+use std::task::Poll;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 const CONTENT: &[u8] = b"Received: own\r\nSubject: x\r\n\r\nhello\r\n";
@@ -81,11 +82,28 @@ impl Trial {
 
     /// Carries out a verdict that gives the message another sender.
     async fn change_sender(&self, id: QueueId) -> Result<(), String> {
-        let message = WaitingMessage::read(&self.queue, id).await.unwrap();
+        let message = match WaitingMessage::read(&self.queue, id).await {
+            // An operator has released it.
+            Err(WaitingError::Nothing) => return Ok(()),
+            message => message.unwrap(),
+        };
         let sender = Some(ReversePath::parse(NEW.as_bytes()).unwrap());
         let changes = Some(Box::new(FilterVerdict { sender, ..FilterVerdict::default() }));
         let effect = MessageEffect::Judged { refused: Vec::new(), others: RecipientEffect::Deliver, changes };
         apply(&self.queue, message, effect).await
+    }
+
+    /// Releases a message as an operator's command does.
+    fn release_unscreened(&self, id: QueueId) {
+        let changes: Vec<Change> = self
+            .spool
+            .states(id)
+            .into_iter()
+            .map(|(entry, _)| State { status: Status::Waiting, ..entry.state })
+            .zip(0..)
+            .map(|(state, recipient)| Change { id, recipient, state, destination: None })
+            .collect();
+        drop(self.spool.record_from(HoldKind::Screen, &changes, None).unwrap());
     }
 
     fn found(&self) -> Found {
@@ -111,7 +129,7 @@ impl Trial {
 /// done anything, and then.
 async fn found_after_power_cuts() -> Vec<(Found, Found)> {
     let mut all = Vec::new();
-    for operations in 0..12 {
+    for operations in 0..16 {
         for choice in 0..2 {
             let trial = Trial::on(SimDisk::new(1), Config::default());
             let id = trial.store().await;
@@ -122,6 +140,37 @@ async fn found_after_power_cuts() -> Vec<(Found, Found)> {
             restore(&trial.queue).await;
             all.push((before, trial.found()));
         }
+    }
+    all
+}
+
+/// Has an operator release a message unscreened after each of the first pauses of a change. Returns what is there at the
+/// end, and what the start after a kill leaves.
+async fn found_after_releases() -> Vec<(Found, Found)> {
+    let mut all = Vec::new();
+    for pauses in 0..8 {
+        let trial = Trial::on(SimDisk::new(1), Config::default());
+        let id = trial.store().await;
+        {
+            let mut change = std::pin::pin!(trial.change_sender(id));
+            let mut polls = 0;
+            let has_ended = std::future::poll_fn(|context| {
+                if polls == pauses {
+                    return Poll::Ready(false);
+                }
+                polls += 1;
+                change.as_mut().poll(context).map(|done| done.is_ok())
+            })
+            .await;
+            trial.release_unscreened(id);
+            if !has_ended {
+                change.await.unwrap();
+            }
+        }
+        let now = trial.found();
+        let killed = Trial::on(trial.disk.kill(), Config::default());
+        restore(&killed.queue).await;
+        all.push((now, killed.found()));
     }
     all
 }
@@ -144,6 +193,24 @@ async fn a_power_cut_leaves_the_message_or_the_changed_one() {
         all.iter().any(|(before, after)| before.waiting.len() == 2 && *after == changed),
         "no cut between the steps"
     );
+}
+
+#[tokio::test]
+async fn a_release_or_the_verdict_counts_and_not_both() {
+    let is_one = |found: &Found| found.delivered.len() == 1 && !is_lost_or_doubled(found);
+    let all = found_after_releases().await;
+    assert!(all.iter().all(|(now, later)| is_one(now) && !is_lost_or_doubled(later)), "{all:?}");
+    for sender in [OLD, NEW] {
+        assert!(all.iter().any(|(now, _)| now.delivered == [sender]), "{sender} is never delivered: {all:?}");
+    }
+}
+
+/// The trial above notices a message that can be released while another takes its place.
+#[tokio::test]
+async fn a_message_that_is_released_beside_the_changed_one_is_noticed() {
+    let _guard = sabotage::begin(Some(Sabotage::ReplaceUnclaimed));
+    let all = found_after_releases().await;
+    assert!(all.iter().any(|(now, _)| now.delivered.len() == 2), "{all:?}");
 }
 
 /// The trial above notices a message that stays beside the one in its place.

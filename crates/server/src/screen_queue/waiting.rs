@@ -9,7 +9,7 @@ use bytes::Bytes;
 use mail::header::{HeaderSection, LineEnd};
 use mail::{Envelope, QueueId};
 use spool::envelope::{decode_head, decode_recipient, decode_screening};
-use spool::{HoldKind, Spool, State, Status, Store as _, StoredEnvelope, StoredRecipient};
+use spool::{HoldKind, Recent, Spool, State, Status, Store as _, StoredEnvelope, StoredRecipient};
 use std::sync::Arc;
 
 /// A message that waits.
@@ -56,10 +56,9 @@ impl From<ReadError> for WaitingError {
 
 /// Returns those recipients that are held for this reason.
 pub(super) fn held(spool: &Spool, stored: &StoredEnvelope, id: QueueId, kind: HoldKind) -> Vec<StoredRecipient> {
-    let is_held = |one: &&StoredRecipient| {
-        one.state.status == Status::Held && spool.hold(id, one.position).is_some_and(|hold| hold.kind() == kind)
-    };
-    stored.recipients.iter().filter(is_held).cloned().collect()
+    let waits =
+        |one: &&StoredRecipient| one.state.status == Status::Held && is_held(spool, id, one.position, kind);
+    stored.recipients.iter().filter(waits).cloned().collect()
 }
 
 impl WaitingMessage {
@@ -71,12 +70,12 @@ impl WaitingMessage {
     /// Yes.
     pub(super) async fn read(queue: &ScreenQueue, id: QueueId) -> Result<Self, WaitingError> {
         let reading = &queue.dispatch.messages.reading;
-        let stored = reading.read(move |spool| spool.envelope(id)).await?;
+        let FoundContent { stored, recipients_left, body } = find(queue, id).await?;
         let waiting = held(&queue.dispatch.spool, &stored, id, HoldKind::Screen);
         let last = waiting.last().ok_or(WaitingError::Nothing)?;
         // A recipient that is done, or was let go, has left a gap.
         let is_whole = usize::try_from(last.position).is_ok_and(|last| last + 1 == waiting.len())
-            && waiting.len() == stored.recipients.len();
+            && waiting.len() == recipients_left;
         let (envelope, record) = decode(id, &stored, &waiting).map_err(ReadError::Bad)?;
         let live = queue.context.live.load_full();
         let screen = live.screen.as_ref();
@@ -85,9 +84,10 @@ impl WaitingMessage {
         let filters: Vec<_> = record.filters.iter().filter_map(known).collect();
         let largest = filters.iter().map(|filter| filter.settings.size_max).max().unwrap_or(0);
         let is_complete = stored.body_bytes <= largest;
-        let octets = match is_complete {
-            true => reading.read(move |spool| spool.body(id)).await?.concat(),
-            false => reading.read(move |spool| spool.header(id)).await?.to_vec(),
+        let octets = match (is_complete, body) {
+            (true, Some(body)) => body.concat(),
+            (true, None) => reading.read(move |spool| spool.body(id)).await?.concat(),
+            (false, _) => reading.read(move |spool| spool.header(id)).await?.to_vec(),
         };
         Ok(Self {
             content: FilterContent::read(&octets, record.own_fields.left_in(&octets), is_complete),
@@ -107,6 +107,39 @@ impl WaitingMessage {
     pub(super) fn first_state(&self) -> State {
         self.recipients.first().map(|(_, state, _)| *state).unwrap_or_default()
     }
+}
+
+/// The envelope of a message, and its content where it is in memory.
+struct FoundContent {
+    /// Those that wait are among its recipients.
+    stored: StoredEnvelope,
+    /// Recipients that are not done.
+    recipients_left: usize,
+    body: Option<Vec<Bytes>>,
+}
+
+/// Finds a message in memory, where it has just been stored, or else on the disk, on a thread that may wait for it.
+async fn find(queue: &ScreenQueue, id: QueueId) -> Result<FoundContent, WaitingError> {
+    let spool = &queue.dispatch.spool;
+    let wanted: Vec<u32> = spool
+        .states(id)
+        .into_iter()
+        .map(|(entry, _)| entry)
+        .filter(|one| one.state.status == Status::Held && is_held(spool, id, one.recipient, HoldKind::Screen))
+        .map(|one| one.recipient)
+        .collect();
+    if wanted.is_empty() {
+        return Err(WaitingError::Nothing);
+    }
+    if let Some(Recent { envelope: stored, recipients_left, body }) = spool.recent(id, wanted) {
+        return Ok(FoundContent { stored, recipients_left, body: Some(body) });
+    }
+    let stored = queue.dispatch.messages.reading.read(move |spool| spool.envelope(id)).await?;
+    Ok(FoundContent { recipients_left: stored.recipients.len(), stored, body: None })
+}
+
+fn is_held(spool: &Spool, id: QueueId, recipient: u32, kind: HoldKind) -> bool {
+    spool.hold(id, recipient).is_some_and(|hold| hold.kind() == kind)
 }
 
 fn decode(

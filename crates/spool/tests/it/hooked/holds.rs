@@ -68,6 +68,28 @@ fn a_reason_lasts_until_the_release() {
     assert_eq!(spool.hold(id(2), 1), None);
 }
 
+/// Two callers that end one hold: the first does, whatever the second wants.
+#[test]
+fn a_hold_is_ended_by_one_caller() {
+    let disk = SimDisk::new(1);
+    let (spool, mut stepper, _) = open(disk.clone(), &small(20));
+    let screen = Hold::new(HoldKind::Screen, "clamav", "");
+    give_held(&spool, 1, Some(&screen));
+    work(&disk, &mut stepper);
+    let claim = Hold::new(HoldKind::Replacement, "clamav", "");
+    let (_, held) = spool.record_from(HoldKind::Screen, &[change(1, 1, Status::Held)], Some(&claim)).expect("taken");
+    assert_eq!(held, [(id(1), 1)]);
+    let both = [change(1, 0, Status::Waiting), change(1, 1, Status::Waiting), change(2, 0, Status::Waiting)];
+    let (_, held) = spool.record_from(HoldKind::Screen, &both, None).expect("taken");
+    assert_eq!(held, [(id(1), 0)], "one is claimed, and one message is not there");
+    let states = |spool: &Spool| spool.states(id(1)).iter().map(|(one, _)| one.state.status).collect::<Vec<_>>();
+    work(&disk, &mut stepper);
+    for spool in [spool, open(disk.kill(), &small(20)).0] {
+        assert_eq!(states(&spool), [Status::Waiting, Status::Held]);
+        assert_eq!([0, 1].map(|at| spool.hold(id(1), at)), [None, Some(claim.clone())]);
+    }
+}
+
 #[test]
 fn reasons_are_carried_over_when_segments_are_emptied_and_used_again() {
     let config = small(12);
