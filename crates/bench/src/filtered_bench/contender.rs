@@ -61,8 +61,8 @@ impl Contender {
             Placement::None | Placement::Before => "",
         };
         let table = |(kind, at): &(Scanner, SocketAddr)| {
-            let name = kind.name();
-            (name, format!("{{name = \"{name}\", kind = \"{name}\", address = \"{at}\", timeout = \"120s\"{when}}}"))
+            let (name, kind) = (kind.name(), kind.kind());
+            (name, format!("{{name = \"{name}\", kind = \"{kind}\", address = \"{at}\", timeout = \"120s\"{when}}}"))
         };
         scanners.iter().map(table).collect()
     }

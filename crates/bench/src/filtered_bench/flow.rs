@@ -6,6 +6,7 @@
 use super::contender::{Contender, Placement};
 use super::scanners::{Scanner, Scanners};
 use crate::clock;
+use crate::machine::say;
 use crate::receiver::{Manners, Receiver};
 use crate::side_by_side::programs::{machine_ticks, process_memory_max, us_each};
 use crate::side_by_side::servers::{RunDirectory, RunningServer, Site, Task};
@@ -26,8 +27,10 @@ pub(super) struct FilteredLoad {
     pub(super) seconds: u64,
     /// Mail that still waits so long after the client's end counts as backlog.
     pub(super) drain: Duration,
-    /// `screen.backlog_max` of servers that ask after the 250; `None`: their default.
-    pub(super) backlog: Option<u64>,
+    /// `screen.backlog_max` of servers that ask after the 250.
+    pub(super) backlog: u64,
+    /// How long a distant scanner waits.
+    pub(super) scanner_delay: Duration,
 }
 
 /// The figures of a sample.
@@ -48,6 +51,10 @@ pub(super) struct FilteredSample {
     pub(super) drained_s: f64,
     pub(super) p99_us: u64,
     pub(super) machine_us: f64,
+    /// Processor time of the scanners for each message that arrived.
+    pub(super) scanners_us: f64,
+    /// Accepted messages a second until half of the limit of the backlog waited, where the 250 begins to be delayed.
+    pub(super) until_half: Option<f64>,
     /// The most memory of the server, where it is one process.
     pub(super) memory: Option<u64>,
     pub(super) complaint: Option<String>,
@@ -85,7 +92,7 @@ pub(super) fn sample(
 ) -> Result<FilteredSample, String> {
     let scanners = match contender.placement {
         Placement::None => None,
-        _ => Some(Scanners::start(work.path(), kinds, !contender.is_mailrace())?),
+        _ => Some(Scanners::start(work.path(), kinds, !contender.is_mailrace(), load.scanner_delay)?),
     };
     let hop = Receiver::start(false, Manners { chunking: true, ..Manners::default() });
     let hop = hop.map_err(|error| format!("receiver: {error}"))?;
@@ -94,16 +101,21 @@ pub(super) fn sample(
         |scanners| (contender.settings(&scanners.at), scanners.milters.clone()),
     );
     let task = Task::Screen { to: hop.at() };
-    let backlog = load.backlog.filter(|_| contender.placement == Placement::After);
-    let more: Vec<String> = backlog.map(|messages| format!("screen.backlog_max={messages}")).into_iter().collect();
+    let is_after = contender.placement == Placement::After;
+    let more: Vec<String> = is_after.then(|| format!("screen.backlog_max={}", load.backlog)).into_iter().collect();
     let server = RunningServer::start_screened(site, &contender.server, task, &filters, &milters, &more)?;
-    let sample = measure(&server, &hop, load);
+    let sample = measure(&server, &hop, scanners.as_ref(), load);
     drop(server);
     drop(hop);
     sample
 }
 
-fn measure(server: &RunningServer<'_>, hop: &Receiver, load: FilteredLoad) -> Result<FilteredSample, String> {
+fn measure(
+    server: &RunningServer<'_>,
+    hop: &Receiver,
+    scanners: Option<&Scanners>,
+    load: FilteredLoad,
+) -> Result<FilteredSample, String> {
     let plan = Plan {
         messages: None,
         time: Some(Duration::from_secs(load.seconds)),
@@ -114,16 +126,15 @@ fn measure(server: &RunningServer<'_>, hop: &Receiver, load: FilteredLoad) -> Re
         patience: Duration::from_secs(120),
         ..Plan::new(server.at)
     };
-    let (mut each_second, mut backlog_max) = (Vec::new(), 0);
-    let (start, ticks) = (clock::now(), machine_ticks());
-    let mut note = |progress: StormProgress| {
-        each_second.push(progress.per_second);
-        backlog_max = backlog_max.max(progress.accepted.saturating_sub(hop.count()));
-    };
+    let (mut course, scanners_us) = (Course::default(), || scanners.map_or(0.0, Scanners::cpu_us));
+    let (start, ticks, scanners_before) = (clock::now(), machine_ticks(), scanners_us());
+    let memory = || server.process().map(process_memory_max);
+    let mut note = |progress: StormProgress| course.note(&progress, hop.count(), load.backlog, memory());
     let report = storm::run(&plan, &mut note).map_err(|error| error.to_string())?;
     let arrived_meanwhile = hop.count();
     let seconds = start.elapsed().as_secs_f64();
-    backlog_max = backlog_max.max(report.accepted.saturating_sub(arrived_meanwhile));
+    let Course { each_second, backlog_max, until_half, .. } = course;
+    let backlog_max = backlog_max.max(report.accepted.saturating_sub(arrived_meanwhile));
     let (arrived, drained_s) = drain(hop, report.accepted, load.drain);
     let missing = report.accepted.saturating_sub(arrived);
     let complaint = (missing > 0).then(|| {
@@ -140,9 +151,50 @@ fn measure(server: &RunningServer<'_>, hop: &Receiver, load: FilteredLoad) -> Re
         drained_s,
         p99_us: report.latency.p99,
         machine_us: us_each(machine_ticks().saturating_sub(ticks), count(arrived.max(1))),
-        memory: server.process().map(process_memory_max),
+        scanners_us: (scanners_us() - scanners_before) / count(arrived.max(1)),
+        until_half,
+        memory: memory(),
         complaint,
     })
+}
+
+/// The course of a run, second by second.
+#[derive(Debug, Default)]
+struct Course {
+    /// Accepted messages of each second.
+    each_second: Vec<f64>,
+    backlog_max: u64,
+    /// The rate of intake so far, as long as less than half of the limit waits.
+    until_half: Option<f64>,
+    has_reached_half: bool,
+    /// Of the minute before: accepted and arrived messages.
+    minute: (u64, u64),
+}
+
+impl Course {
+    /// Notes a second, and prints a line each minute.
+    fn note(&mut self, progress: &StormProgress, arrived: u64, limit: u64, memory: Option<u64>) {
+        self.each_second.push(progress.per_second);
+        let backlog = progress.accepted.saturating_sub(arrived);
+        self.backlog_max = self.backlog_max.max(backlog);
+        self.has_reached_half |= backlog > limit / 2;
+        if !self.has_reached_half {
+            self.until_half = Some(count(progress.accepted) / progress.elapsed.as_secs_f64().max(1e-3));
+        }
+        if self.each_second.len().is_multiple_of(60) {
+            let (accepted_before, arrived_before) = std::mem::replace(&mut self.minute, (progress.accepted, arrived));
+            let each = |now: u64, before: u64| count(now.saturating_sub(before)) / 60.0;
+            say(&format!(
+                "filtered: minute {}: {:.0} messages/s accepted, {:.0} arrived, {backlog} on their way, {} refused so \
+                 far, server memory {} MiB",
+                self.each_second.len() / 60,
+                each(progress.accepted, accepted_before),
+                each(arrived, arrived_before),
+                progress.others,
+                memory.unwrap_or(0) >> 20,
+            ));
+        }
+    }
 }
 
 /// Waits until all messages have arrived, or nothing comes any more; returns how many have, and the time it took.
@@ -167,6 +219,17 @@ fn count(messages: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_rate_until_half_of_the_limit_counts_whole_seconds_before_it() {
+        let mut course = Course::default();
+        for (second, accepted, arrived) in [(1, 100, 90), (2, 220, 150), (3, 400, 200), (4, 420, 400)] {
+            let elapsed = Duration::from_secs(second);
+            let progress = StormProgress { accepted, others: 0, messages: None, per_second: 1.0, elapsed };
+            course.note(&progress, arrived, 300, None);
+        }
+        assert_eq!((course.until_half, course.backlog_max, course.each_second.len()), (Some(110.0), 200, 4));
+    }
 
     #[test]
     fn a_collapse_shows_in_the_last_third() {

@@ -8,6 +8,7 @@
 //! Client, scanners, server and receiver share the machine. No figure makes it fail.
 
 mod contender;
+mod distant;
 mod flow;
 mod report;
 mod scanners;
@@ -59,9 +60,12 @@ pub struct FilteredBenchArguments {
     /// The longest wait for mail that is still on its way when the client has ended, in seconds
     #[arg(long, default_value_t = 120)]
     drain: u64,
-    /// Messages that may wait for scanners after the 250 [default: that of the server]
-    #[arg(long)]
-    backlog: Option<u64>,
+    /// Messages that may wait for scanners after the 250
+    #[arg(long, default_value_t = 10_000)]
+    backlog: u64,
+    /// How long the scanner "distant" waits before it answers, in milliseconds
+    #[arg(long, default_value_t = 5)]
+    scanner_delay: u64,
     /// Rounds of each load
     #[arg(long, default_value_t = 1)]
     rounds: usize,
@@ -101,7 +105,7 @@ fn measure(arguments: &FilteredBenchArguments) -> Result<(), String> {
     print(&report.head())?;
     for &sessions in &arguments.sessions {
         let load =
-            FilteredLoad { sessions, seconds, drain: Duration::from_secs(arguments.drain), backlog: arguments.backlog };
+            FilteredLoad { sessions, seconds, drain: Duration::from_secs(arguments.drain), backlog: arguments.backlog, scanner_delay: Duration::from_millis(arguments.scanner_delay) };
         let names: Vec<&str> = arguments.scanners.iter().map(|scanner| scanner.name()).collect();
         let name = format!("{sessions} sessions for {seconds} s, up to 10 KB, scanners: {}", names.join(", "));
         let mut rows: Vec<Row<_>> = contenders.iter().map(|contender| Row::new(contender.name())).collect();

@@ -35,9 +35,9 @@ impl FilteredTable {
     pub(super) fn markdown(&self) -> String {
         let mut out = format!("\n## {}\n\n", self.load);
         out.push_str(
-            "| | accepted, messages/s | first row ÷ it | last third ÷ first | arrived meanwhile, messages/s | \
-             backlog, most | last arrives after the client, s | p99, ms | machine CPU, ms | server memory, MiB | \
-             refused |\n|---|---|---|---|---|---|---|---|---|---|---|\n",
+            "| | accepted, messages/s | first row ÷ it | until half of the backlog's limit, messages/s | of the first row | last third ÷ first | arrived meanwhile, messages/s | \
+             backlog, most | last arrives after the client, s | p99, ms | machine CPU, ms | scanners' CPU, ms | server memory, MiB | \
+             refused |\n|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n",
         );
         for row in &self.rows {
             let ratio = match self.rows.first() {
@@ -46,15 +46,18 @@ impl FilteredTable {
             };
             let cell = |digits, value: fn(&FilteredSample) -> Option<f64>| text(row.values(value), digits);
             let line = format!(
-                "| {} | {} | {ratio} | {} | {} | {} | {} | {} | {} | {} | {} |",
+                "| {} | {} | {ratio} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |",
                 row.name,
                 cell(1, |sample| Some(sample.accepted_per_second())),
+                cell(1, |sample| sample.until_half),
+                self.of_first(row),
                 cell(2, FilteredSample::held),
                 cell(1, |sample| Some(sample.arrived_per_second)),
                 cell(0, |sample| Some(count(sample.backlog_max))),
                 cell(1, |sample| Some(sample.drained_s)),
                 cell(1, |sample| Some(count(sample.p99_us) / 1e3)),
                 cell(1, |sample| Some(sample.machine_us / 1e3)),
+                cell(1, |sample| Some(sample.scanners_us / 1e3)),
                 cell(0, |sample| Some(count(sample.memory?) / f64::from(1 << 20))),
                 cell(0, |sample| Some(count(sample.refused))),
             );
@@ -68,6 +71,15 @@ impl FilteredTable {
         out
     }
 
+    /// The rate until half of the limit divided by that of the first row in the same round.
+    fn of_first(&self, row: &Row<FilteredSample>) -> String {
+        let Some(first) = self.rows.first().filter(|first| !std::ptr::eq(*first, row)) else { return String::new() };
+        let ratio = |(own, first): (&Option<FilteredSample>, &Option<FilteredSample>)| {
+            Some(own.as_ref()?.until_half? / first.as_ref()?.accepted_per_second().max(1e-3))
+        };
+        text(row.samples.iter().zip(&first.samples).filter_map(ratio).collect(), 2)
+    }
+
     fn json(&self) -> Value {
         let sample = |sample: &Option<FilteredSample>| {
             sample.as_ref().map(|sample| {
@@ -76,6 +88,7 @@ impl FilteredTable {
                     "seconds": sample.seconds, "each_second": sample.each_second,
                     "arrived_per_second": sample.arrived_per_second, "backlog_max": sample.backlog_max,
                     "drained_seconds": sample.drained_s, "p99_us": sample.p99_us, "machine_cpu_us": sample.machine_us,
+                    "scanners_cpu_us": sample.scanners_us, "accepted_per_second_until_half": sample.until_half,
                     "server_memory_bytes": sample.memory,
                 })
             })

@@ -1,9 +1,12 @@
-//! The scanners: `spamd` and `clamd` as Debian has them, and the milters by which Postfix asks them.
+//! The scanners: `spamd` and `clamd` as Debian has them, the milters by which Postfix asks them, and one as if it stood
+//! on another machine.
 //!
 //! Both contenders ask the same two processes, which start anew for each sample. `spamd` has the rules of its package
 //! and asks no network; `clamd` has one signature of its own, since the public ones need a download.
 
+use super::distant::DistantScanner;
 use crate::clock;
+use crate::side_by_side::programs::{TICKS, process_ticks};
 use crate::side_by_side::servers::end;
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -23,6 +26,8 @@ pub(super) enum Scanner {
     Spamd,
     /// ClamAV
     Clamd,
+    /// Speaks the protocol of clamd, waits, and takes next to no processor time
+    Distant,
 }
 
 impl Scanner {
@@ -30,6 +35,15 @@ impl Scanner {
         match self {
             Self::Spamd => "spamd",
             Self::Clamd => "clamd",
+            Self::Distant => "distant",
+        }
+    }
+
+    /// Its kind in a table `[[filter]]`.
+    pub(super) const fn kind(self) -> &'static str {
+        match self {
+            Self::Spamd => "spamd",
+            Self::Clamd | Self::Distant => "clamd",
         }
     }
 }
@@ -39,6 +53,7 @@ impl Scanner {
 pub(super) struct Scanners {
     dir: PathBuf,
     children: Vec<Child>,
+    distant: Vec<DistantScanner>,
     /// Kind and address.
     pub(super) at: Vec<(Scanner, SocketAddr)>,
     /// Addresses of the milters in front of them.
@@ -50,12 +65,17 @@ impl Scanners {
     ///
     /// # Errors
     /// A program is missing or does not listen; the text names the package.
-    pub(super) fn start(dir: &Path, kinds: &[Scanner], has_milters: bool) -> Result<Self, String> {
+    pub(super) fn start(
+        dir: &Path,
+        kinds: &[Scanner],
+        has_milters: bool,
+        delay: Duration,
+    ) -> Result<Self, String> {
         let dir = dir.join(format!("scanners-{}", clock::unix_us()));
         fs::create_dir_all(&dir).map_err(|error| format!("{}: {error}", dir.display()))?;
-        let mut scanners = Self { dir, children: Vec::new(), at: Vec::new(), milters: Vec::new() };
+        let mut scanners = Self { dir, children: Vec::new(), distant: Vec::new(), at: Vec::new(), milters: Vec::new() };
         for &kind in kinds {
-            let at = scanners.scanner(kind)?;
+            let at = scanners.scanner(kind, delay)?;
             scanners.at.push((kind, at));
             if has_milters {
                 let milter = scanners.milter(kind, at)?;
@@ -65,7 +85,20 @@ impl Scanners {
         Ok(scanners)
     }
 
-    fn scanner(&mut self, kind: Scanner) -> Result<SocketAddr, String> {
+    /// Processor time of the scanners and milters so far, in microseconds.
+    pub(super) fn cpu_us(&self) -> f64 {
+        let ticks: u64 = self.children.iter().map(|child| process_ticks(child.id())).sum();
+        let distant: u64 = self.distant.iter().map(DistantScanner::cpu_us).sum();
+        as_f64(ticks) / TICKS * 1e6 + as_f64(distant)
+    }
+
+    fn scanner(&mut self, kind: Scanner, delay: Duration) -> Result<SocketAddr, String> {
+        if kind == Scanner::Distant {
+            let distant = DistantScanner::start(delay).map_err(|error| format!("distant scanner: {error}"))?;
+            let at = distant.at;
+            self.distant.push(distant);
+            return Ok(at);
+        }
         let at = free_port()?;
         let (port, workers) = (at.port().to_string(), WORKERS.to_string());
         match kind {
@@ -89,6 +122,7 @@ impl Scanners {
                 command.arg("-c").arg(config);
                 self.run(command, at, "clamav-daemon")?;
             }
+            Scanner::Distant => {}
         }
         Ok(at)
     }
@@ -113,6 +147,7 @@ impl Scanners {
                 command.arg("-c").arg(config);
                 self.run(command, at, "clamav-milter")?;
             }
+            Scanner::Distant => return Err("distant: there is no milter in front of it".to_owned()),
         }
         Ok(at)
     }
@@ -149,6 +184,11 @@ impl Drop for Scanners {
         self.children.iter_mut().rev().for_each(end);
         drop(fs::remove_dir_all(&self.dir));
     }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a time of processors")]
+fn as_f64(number: u64) -> f64 {
+    number as f64
 }
 
 /// The system's choice of a port; no other program looks for one in the moment between.

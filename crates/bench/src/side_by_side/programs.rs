@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 /// Ticks of /proc in a second.
-const TICKS: f64 = 100.0;
+pub(crate) const TICKS: f64 = 100.0;
 /// How often a child is asked whether it has ended.
 const ASK_EVERY: Duration = Duration::from_millis(2);
 
