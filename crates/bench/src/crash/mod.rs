@@ -83,13 +83,14 @@ pub enum CrashCommand {
 /// The rigs to run, and their settings.
 #[derive(Args, Clone, Debug)]
 pub struct CrashArguments {
-    /// 15 kills of the spool, 12 of the server, 12 of the relay and 20 images instead of 1,000 each
+    /// 15 kills of the spool, 12 of the server, 12 of the relay, 5 of its power and 20 images instead of 1,000 each
     #[arg(long)]
     short: bool,
     /// Run one rig only
     #[arg(long, value_enum)]
     only: Option<Rig>,
-    /// Has the mail of the rig relay pass a filter
+    /// Has the mail of the rigs relay and power pass a filter; without it that of power passes one before the 250, then
+    /// one after it
     #[arg(long, value_enum)]
     filters: Option<FilterPlacement>,
     /// Crash images to take
@@ -114,6 +115,8 @@ enum Rig {
     Faults,
     Server,
     Relay,
+    /// The relay with a filter on a disk that loses power
+    Power,
 }
 
 /// When the filter of a relay is asked.
@@ -208,6 +211,9 @@ fn crash(arguments: &CrashArguments) -> ExitCode {
     }
     if wanted(Rig::Relay) {
         relay::run(&context, count(arguments.kills, relay::SHORT), &mut report);
+    }
+    if wanted(Rig::Power) {
+        relay::power::run(&context, count(arguments.kills, relay::power::SHORT), &mut report);
     }
     if wanted(Rig::Images) {
         images::run(&context, &mut report);

@@ -13,6 +13,7 @@
 //! ways that need no broken server: its queue is taken away, or an older one put back.
 
 mod books;
+pub(crate) mod power;
 mod scanner;
 
 use crate::clock;
@@ -26,6 +27,7 @@ use crate::receiver::{Manners, Receiver};
 use crate::storm;
 use books::{Books, End, Passage};
 use scanner::WitnessScanner;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -260,6 +262,22 @@ impl Stage {
         let at = clock::now();
         server.kill();
         self.killed(at)
+    }
+
+    /// Records a power cut before which only these messages were acknowledged, and the deliveries until then. Those that
+    /// the server took between the cut and its end may arrive.
+    fn cut(&mut self, at: Instant, promised: &HashMap<String, HashSet<u64>>) -> Result<(), Stop> {
+        self.books.ended(self.generation, End::Killed(at.duration_since(self.start)));
+        for (run, ledger) in self.scene.ledgers.drain(..) {
+            let lines = storm::acknowledged(&ledger).map_err(|error| Stop::broken("reading a ledger", error))?;
+            let is_promised = |seq: &u64| promised.get(&run).is_some_and(|promised| promised.contains(seq));
+            let (must, may): (Vec<u64>, Vec<u64>) = lines.iter().map(|line| line.seq).partition(is_promised);
+            self.books.promise(&run, must.into_iter());
+            self.books.excuse(&run, may.into_iter());
+            drop(fs::remove_file(ledger));
+        }
+        self.arrivals();
+        Ok(())
     }
 
     fn killed(&mut self, at: Instant) -> Result<(), Stop> {

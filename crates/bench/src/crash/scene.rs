@@ -66,6 +66,16 @@ impl Scene {
 
     /// Starts a server, lets two storms loose on it, and kills it 10 to 300 ms later. Returns when it was killed.
     pub(super) fn storm_and_kill(&mut self, what: What, random: &mut Random) -> Result<Instant, Stop> {
+        self.storm_and(what, random, |_| Ok(())).map(|(killed, ())| killed)
+    }
+
+    /// The same with a deed before the kill, which gets names and ledgers of the storms. The time is that of the deed.
+    pub(super) fn storm_and<T>(
+        &mut self,
+        what: What,
+        random: &mut Random,
+        deed: impl FnOnce(&[(String, PathBuf)]) -> Result<T, Stop>,
+    ) -> Result<(Instant, T), Stop> {
         let server = self.start(what)?;
         let at = server.ready()?;
         let stop = Arc::new(AtomicBool::new(false));
@@ -73,6 +83,7 @@ impl Scene {
         let large = self.storm(at, "large", SESSIONS.1, SIZES.1, &stop, random);
         clock::pause(Duration::from_millis(random.between(10, 300)));
         let killed = clock::now();
+        let done = deed(&self.ledgers);
         server.kill();
         stop.store(true, Ordering::Release);
         for storm in [small, large] {
@@ -80,7 +91,7 @@ impl Scene {
             let report = ended.map_err(|error| Stop::broken("a storm", error))?;
             self.acknowledged += report.accepted;
         }
-        Ok(killed)
+        Ok((killed, done?))
     }
 
     /// Lets a storm loose: one way to send or another, with a name and a ledger of its own.

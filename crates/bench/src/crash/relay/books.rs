@@ -105,6 +105,12 @@ impl Books {
         }
     }
 
+    /// Enters messages of a storm that was entered, which were acknowledged and may be lost.
+    pub(super) fn excuse(&mut self, run: &str, seqs: impl Iterator<Item = u64>) {
+        let Some(number) = self.runs.get(run).copied() else { return };
+        self.letters.extend(seqs.map(|seq| ((number, seq), MessageRecord::default())));
+    }
+
     /// Enters the end of a generation.
     pub(super) fn ended(&mut self, generation: u32, end: End) {
         self.ends.insert(generation, end);
@@ -320,6 +326,19 @@ mod tests {
             assert_eq!(findings.violations(), u64::from(name != "as promised"), "{name}: {findings} {details:?}");
             assert_eq!(details.len() as u64, findings.violations(), "{name}: {details:?}");
         }
+    }
+
+    /// Acknowledged behind a power cut: neither lost nor strangers.
+    #[test]
+    fn excused_messages_may_arrive_or_not() {
+        let mut books = books();
+        books.excuse("run", [3, 4, 5, 6].into_iter());
+        for step in [(1, &[0, 1], 1, 0), (2, &[0, 1], 1, 0), (3, &[0, 1], 1, 10), (4, &[0, 1], 1, 10), (5, &[0], 2, 1_100)] {
+            let (seq, recipients, generation, ms): (u64, &'static [u32], u32, u64) = (step.0, step.1, step.2, step.3);
+            arrive(&mut books, "run", (seq, recipients, generation, ms));
+        }
+        let Checked { findings, details } = books.check();
+        assert_eq!((findings.violations(), findings.unanswered), (0, 0), "{findings} {details:?}");
     }
 
     #[test]
