@@ -17,7 +17,7 @@ FUZZ_TARGETS ?=
 export MAILRACE_TEST_TIMES := $(abspath $(TARGET_DIR))/test-times
 
 .DEFAULT_GOAL := help
-.PHONY: help run test times setup fmt tidy rfc licences clippy lint tested unit clients interop oracle crash-short crash deb package bench bench-accept bench-relay bench-list fuzz
+.PHONY: help run test times setup fmt tidy rfc licences clippy lint tested unit clients interop oracle crash-short crash deb package bench bench-accept bench-relay bench-filtered bench-filtered-long bench-list fuzz
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -85,6 +85,7 @@ oracle: setup ## Ask the real sendmail again what its recorded answers are (benc
 crash-short: tested ## Cut the power and kill the process a few times; no acknowledged message may be lost
 	$(WITHIN) 12 crash-short $(TESTED)/mailrace-bench crash --short
 	$(WITHIN) 3 crash-filters $(TESTED)/mailrace-bench crash --short --only relay --filters after
+	$(WITHIN) 3 crash-power $(TESTED)/mailrace-bench crash --short --only power --filters after
 
 crash: setup $(QUICK)/mailrace $(QUICK)/mailrace-bench ## The same, a thousand times
 	$(QUICK)/mailrace-bench crash
@@ -95,7 +96,7 @@ deb: $(RELEASE)/mailrace ## Build the Debian package into target/deb
 package: setup tested ## Install, use, upgrade, remove and purge the Debian package in a fresh Debian root
 	@$(WITHIN) 8 package ./packaging/deb/in-clean-root $(TESTED)/mailrace
 
-bench: bench-accept bench-relay bench-list ## Measure accepting, relaying and lists beside other servers
+bench: bench-accept bench-relay bench-filtered bench-list ## Measure accepting, relaying, scanners and lists beside other servers
 
 bench-accept: $(RELEASE)/mailrace $(RELEASE)/mailrace-bench
 	@./bench/peers/peer install || echo "bench: other servers are left out"
@@ -104,6 +105,18 @@ bench-accept: $(RELEASE)/mailrace $(RELEASE)/mailrace-bench
 bench-relay: $(RELEASE)/mailrace $(RELEASE)/mailrace-bench
 	@./bench/peers/peer install || echo "bench: other servers are left out"
 	$(RELEASE)/mailrace-bench relay
+
+bench-filtered: $(RELEASE)/mailrace $(RELEASE)/mailrace-bench ## Measure scanners before and after the 250 beside Postfix (two minutes)
+	@./bench/peers/peer install postfix || echo "bench: other servers are left out"
+	$(RELEASE)/mailrace-bench filtered --sessions 20 --seconds 12 --scanners clamd
+	$(RELEASE)/mailrace-bench filtered --sessions 20 --seconds 12 --scanners distant --contenders mailrace,mailrace-after
+
+# A line each minute. The time is that of each contender; mail that waits at the end is waited for as long again.
+FILTERED_SECONDS ?= 1800
+FILTERED_CONTENDERS ?= mailrace-after
+bench-filtered-long: $(RELEASE)/mailrace $(RELEASE)/mailrace-bench ## Have SpamAssassin and ClamAV asked after the 250 for half an hour, to see whether intake collapses
+	$(RELEASE)/mailrace-bench filtered --sessions 20 --seconds $(FILTERED_SECONDS) --drain $(FILTERED_SECONDS) \
+	  --scanners spamd,clamd --contenders $(FILTERED_CONTENDERS)
 
 bench-list: $(RELEASE)/mailrace $(RELEASE)/mailrace-bench ## Measure lists on a simulated internet with dead, hung and slow hosts (as root; half an hour to an hour)
 	@./bench/peers/peer install postfix exim sendmail || echo "bench: other servers are left out"

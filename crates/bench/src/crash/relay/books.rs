@@ -333,10 +333,9 @@ mod tests {
     fn excused_messages_may_arrive_or_not() {
         let mut books = books();
         books.excuse("run", [3, 4, 5, 6].into_iter());
-        for step in [(1, &[0, 1], 1, 0), (2, &[0, 1], 1, 0), (3, &[0, 1], 1, 10), (4, &[0, 1], 1, 10), (5, &[0], 2, 1_100)] {
-            let (seq, recipients, generation, ms): (u64, &'static [u32], u32, u64) = (step.0, step.1, step.2, step.3);
-            arrive(&mut books, "run", (seq, recipients, generation, ms));
-        }
+        let steps: [Step; 5] =
+            [(1, &[0, 1], 1, 0), (2, &[0, 1], 1, 0), (3, &[0, 1], 1, 10), (4, &[0, 1], 1, 10), (5, &[0], 2, 1_100)];
+        steps.into_iter().for_each(|step| arrive(&mut books, "run", step));
         let Checked { findings, details } = books.check();
         assert_eq!((findings.violations(), findings.unanswered), (0, 0), "{findings} {details:?}");
     }

@@ -89,7 +89,11 @@ impl Trial {
 /// acknowledged, and what the next start finds.
 async fn found_after_crashes(to: Option<&str>) -> Vec<(bool, Found)> {
     let mut all = Vec::new();
-    for operations in 0..12 {
+    // Until it was acknowledged before the crash came.
+    for operations in 0..20 {
+        if all.last().is_some_and(|(is_acknowledged, _)| *is_acknowledged) {
+            break;
+        }
         for crash in 0..3 {
             let trial = Trial::on(SimDisk::new(1));
             let id = trial.store().await;
