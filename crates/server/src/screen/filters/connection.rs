@@ -136,18 +136,17 @@ impl FilterConnection {
     /// # Cancel safety
     /// Yes.
     pub(super) async fn read(&mut self, stage: &'static str) -> Result<Vec<u8>, FilterError> {
-        let mut octets = vec![0; READ_BYTES];
+        let mut octets = Vec::with_capacity(READ_BYTES);
         let (now, until) = self.limit();
         let reading = async {
             match &mut self.stream {
-                FilterStream::Unix(stream) => stream.read(&mut octets).await,
-                FilterStream::Tcp(stream) => stream.read(&mut octets).await,
+                FilterStream::Unix(stream) => stream.read_buf(&mut octets).await,
+                FilterStream::Tcp(stream) => stream.read_buf(&mut octets).await,
             }
         };
         match timeout_at(until.into(), reading).await {
             Ok(Ok(count)) => {
                 self.is_answered |= count > 0;
-                octets.truncate(count);
                 Ok(octets)
             }
             Ok(Err(error)) => Err(FilterError::new(stage, words(&error))),
