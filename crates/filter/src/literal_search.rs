@@ -13,7 +13,7 @@ const FAST_LITERAL_OCTETS_MAX: usize = 64 << 10;
 /// Pieces of a text through which the search steps at the same time.
 const PIECES: usize = 4;
 /// Octets of a piece below which the text is searched as one.
-const PIECE_OCTETS_MIN: usize = 64;
+const PIECE_OCTETS_MIN: usize = 16;
 
 /// An automaton for the literals of a rule set.
 #[derive(Clone, Debug)]
@@ -105,7 +105,7 @@ mod tests {
     fn a_literal_is_found_wherever_it_stands() {
         let literal = "needle in a haystack";
         let search = LiteralSearch::new(&["no", literal]).unwrap();
-        for length in [400, 401, 402, 403, 1_000] {
+        for length in [90, 95, 96, 400, 401, 402, 403, 1_000] {
             for at in 0..=length - literal.len() {
                 let text = format!("{}{literal}{}", "x".repeat(at), "x".repeat(length - literal.len() - at));
                 let mut found = Vec::new();
