@@ -10,6 +10,7 @@
 //! | [`apply`] | carries the effect out |
 //! | [`replace`] | puts a changed message in place of one that waits |
 //! | [`restore`] | finds the messages after a start |
+//! | [`rest`] | the rests of workers while processors are short |
 //! | [`run`] | the workers |
 //!
 //! # Design
@@ -47,6 +48,9 @@
 //! **Failures.** A message without a verdict waits and is tried again, after 2 seconds first and 5 minutes at most.
 //! When it is older than `delivery.give_up_after` its sender gets a report, or it goes into quarantine if it has none.
 //!
+//! **Processors.** While these are short, workers rest between messages, so that filters on this machine leave them to
+//! intake; up to half of the limits of the backlog, and 5 seconds for each message.
+//!
 //! **Backlog.** The messages that wait have two limits, `screen.backlog_max` and `screen.backlog_bytes_max`. From half
 //! of a limit on the 250 of further ones is delayed, and at the limit it is a 451.
 //!
@@ -58,6 +62,7 @@ mod backlog;
 mod effect;
 mod record;
 mod replace;
+mod rest;
 mod restore;
 mod run;
 #[cfg(test)]

@@ -4,6 +4,7 @@ use super::ScreenQueue;
 use super::apply::apply;
 use super::ask::ask_filters;
 use super::effect::{MessageEffect, RecipientEffect, effect_of};
+use super::rest::rest;
 use super::restore::restore;
 use super::waiting::{WaitingError, WaitingMessage};
 use crate::completion_guard::CompletionGuard;
@@ -68,6 +69,10 @@ pub(super) async fn screen(queue: Arc<ScreenQueue>, id: QueueId) {
         let queue = Arc::clone(&queue);
         move || queue.put_off(id, None)
     });
+    tokio::select! {
+        () = rest(&queue, id) => {}
+        () = queue.context.stop.begun() => return,
+    }
     let mut message = match WaitingMessage::read(&queue, id).await {
         Ok(message) => message,
         Err(WaitingError::Nothing) => {
