@@ -19,7 +19,10 @@ use tokio::sync::oneshot;
 const MESSAGE_BYTES_MAX: usize = 4 << 20;
 /// Begins a stream of clamd.
 const INSTREAM: &[u8] = b"zINSTREAM\0";
+/// Begins a session of clamd, in which replies have the number of their question. Here it has one.
+const IDSESSION: &[u8] = b"zIDSESSION\0";
 const CLEAN: &[u8] = b"stream: OK\0";
+const CLEAN_IN_SESSION: &[u8] = b"1: stream: OK\0";
 const HAM: &[u8] = b"SPAMD/1.1 0 EX_OK\r\nContent-length: 2\r\nSpam: False ; 0.0 / 5.0\r\n\r\n\r\n";
 
 /// A running scanner. Dropping it closes its connections.
@@ -124,7 +127,11 @@ async fn accept(listener: &TcpListener, shared: &Arc<WitnessState>) {
 async fn answer(mut stream: TcpStream, shared: &WitnessState) -> io::Result<()> {
     let mut request = Vec::new();
     loop {
-        let asked = if request.starts_with(INSTREAM) { stream_of_clamd(&request) } else { message_of_spamd(&request) };
+        let asked = match request.strip_prefix(IDSESSION) {
+            Some(question) => stream_of_clamd(question).map(|(content, _)| (content, CLEAN_IN_SESSION)),
+            None if request.starts_with(INSTREAM) => stream_of_clamd(&request),
+            None => message_of_spamd(&request),
+        };
         if let Some((content, reply)) = asked {
             return if shared.pass(&content) { stream.write_all(reply).await } else { Ok(()) };
         }
@@ -136,7 +143,7 @@ async fn answer(mut stream: TcpStream, shared: &WitnessState) -> io::Result<()> 
 
 /// Returns the message of a whole stream: chunks behind their lengths, the last one empty.
 fn stream_of_clamd(request: &[u8]) -> Option<(Vec<u8>, &'static [u8])> {
-    let (mut content, mut rest) = (Vec::new(), request.get(INSTREAM.len()..)?);
+    let (mut content, mut rest) = (Vec::new(), request.strip_prefix(INSTREAM)?);
     loop {
         let (length, after) = rest.split_first_chunk::<4>()?;
         let length = usize::try_from(u32::from_be_bytes(*length)).ok()?;
@@ -185,6 +192,7 @@ mod tests {
         let (one, other) = first.split_at(9);
         let stream = [INSTREAM, &length(one), one, &length(other), other, &[0; 4]].concat();
         assert_eq!(said(&scanner, &stream), CLEAN);
+        assert_eq!(said(&scanner, &[IDSESSION, &stream].concat()), CLEAN_IN_SESSION);
         let head = format!("SYMBOLS SPAMC/1.5\r\nContent-length: {}\r\n\r\n", second.len());
         assert_eq!(said(&scanner, &[head.as_bytes(), &second].concat()), HAM);
         scanner.fail_every(3);
