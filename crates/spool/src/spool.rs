@@ -324,11 +324,7 @@ impl Spool {
         ended.filter_map(|(id, position)| Some((QueueId::from_u64(id)?, position))).collect()
     }
 
-    fn record_because(
-        &self,
-        changes: &[Change],
-        hold: HoldChange<'_>,
-    ) -> Result<(Commit, Vec<(QueueId, u32)>), Error> {
+    fn record_because(&self, changes: &[Change], hold: HoldChange<'_>) -> Result<(Commit, Vec<(QueueId, u32)>), Error> {
         if let [only] = self.shards.as_slice() {
             return only.record(changes, hold, None);
         }

@@ -104,8 +104,13 @@ fn measure(arguments: &FilteredBenchArguments) -> Result<(), String> {
         FilteredReport { machine: Machine::look(), file_system: machine::file_system(&arguments.dir), tables: vec![] };
     print(&report.head())?;
     for &sessions in &arguments.sessions {
-        let load =
-            FilteredLoad { sessions, seconds, drain: Duration::from_secs(arguments.drain), backlog: arguments.backlog, scanner_delay: Duration::from_millis(arguments.scanner_delay) };
+        let load = FilteredLoad {
+            sessions,
+            seconds,
+            drain: Duration::from_secs(arguments.drain),
+            backlog: arguments.backlog,
+            scanner_delay: Duration::from_millis(arguments.scanner_delay),
+        };
         let names: Vec<&str> = arguments.scanners.iter().map(|scanner| scanner.name()).collect();
         let name = format!("{sessions} sessions for {seconds} s, up to 10 KB, scanners: {}", names.join(", "));
         let mut rows: Vec<Row<_>> = contenders.iter().map(|contender| Row::new(contender.name())).collect();

@@ -65,12 +65,7 @@ impl Scanners {
     ///
     /// # Errors
     /// A program is missing or does not listen; the text names the package.
-    pub(super) fn start(
-        dir: &Path,
-        kinds: &[Scanner],
-        has_milters: bool,
-        delay: Duration,
-    ) -> Result<Self, String> {
+    pub(super) fn start(dir: &Path, kinds: &[Scanner], has_milters: bool, delay: Duration) -> Result<Self, String> {
         let dir = dir.join(format!("scanners-{}", clock::unix_us()));
         fs::create_dir_all(&dir).map_err(|error| format!("{}: {error}", dir.display()))?;
         let mut scanners = Self { dir, children: Vec::new(), distant: Vec::new(), at: Vec::new(), milters: Vec::new() };

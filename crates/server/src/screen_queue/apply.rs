@@ -130,4 +130,3 @@ pub(super) fn released(envelope: &Envelope, destinations: Vec<Vec<u8>>, state: S
         held: None,
     }
 }
-

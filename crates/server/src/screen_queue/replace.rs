@@ -97,7 +97,8 @@ fn claimed_recipients(queue: &ScreenQueue, id: QueueId, status: Status) -> Vec<C
     let spool = &queue.dispatch.spool;
     let kind = if is_sabotaged(Sabotage::ReplaceUnclaimed) { HoldKind::Screen } else { HoldKind::Replacement };
     let is_held = |recipient| spool.hold(id, recipient).is_some_and(|hold| hold.kind() == kind);
-    let change = |recipient, state: State| Change { id, recipient, state: State { status, ..state }, destination: None };
+    let change =
+        |recipient, state: State| Change { id, recipient, state: State { status, ..state }, destination: None };
     let states = spool.states(id).into_iter().filter(|(entry, _)| is_held(entry.recipient));
     states.map(|(entry, _)| change(entry.recipient, entry.state)).collect()
 }

@@ -2,8 +2,8 @@
 //! no message is screened whose verdict is stored; one that was claimed for a message that was not stored waits again.
 
 use super::ScreenQueue;
-use super::replace::{end_replaced, let_go, put_back};
 use super::record::ScreeningRecord;
+use super::replace::{end_replaced, let_go, put_back};
 use super::waiting::held;
 use mail::QueueId;
 use observe::{Event, Severity};
@@ -60,7 +60,8 @@ pub(super) async fn restore(queue: &ScreenQueue) {
             continue;
         }
         if is_claimed && let Err(why) = put_back(queue, id, &filters).await {
-            let text = format!("message {id}, which filters were about to change, stays held until the next start: {why}");
+            let text =
+                format!("message {id}, which filters were about to change, stays held until the next start: {why}");
             queue.context.record(&Event::Spool { severity: Severity::Error, text: &text });
             continue;
         }
@@ -90,7 +91,12 @@ fn found(spool: &Spool, id: QueueId) -> Option<FoundMessage> {
     // The list of filters may be longer than the reason has room for. Where the message cannot be read its worker says
     // so.
     let filters = record.map_or_else(|| hold.by().split(',').map(str::to_owned).collect(), |record| record.filters);
-    Some(FoundMessage::Waiting(FoundWaiting { id, filters, bytes: stored.map_or(0, |stored| stored.body_bytes), is_claimed }))
+    Some(FoundMessage::Waiting(FoundWaiting {
+        id,
+        filters,
+        bytes: stored.map_or(0, |stored| stored.body_bytes),
+        is_claimed,
+    }))
 }
 
 /// Ends the message whose place this one takes, and lets this one go.

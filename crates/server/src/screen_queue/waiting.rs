@@ -56,8 +56,7 @@ impl From<ReadError> for WaitingError {
 
 /// Returns those recipients that are held for this reason.
 pub(super) fn held(spool: &Spool, stored: &StoredEnvelope, id: QueueId, kind: HoldKind) -> Vec<StoredRecipient> {
-    let waits =
-        |one: &&StoredRecipient| one.state.status == Status::Held && is_held(spool, id, one.position, kind);
+    let waits = |one: &&StoredRecipient| one.state.status == Status::Held && is_held(spool, id, one.position, kind);
     stored.recipients.iter().filter(waits).cloned().collect()
 }
 
