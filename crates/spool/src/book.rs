@@ -43,7 +43,7 @@ pub(crate) struct Recorded {
     pub(crate) done: Vec<u64>,
 }
 
-/// What changes do to a hold.
+/// The effect of changes on a hold.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct HoldChange<'a> {
     /// Only recipients that are held for this reason are changed.

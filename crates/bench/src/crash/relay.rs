@@ -264,8 +264,8 @@ impl Stage {
         self.killed(at)
     }
 
-    /// Records a power cut before which only these messages were acknowledged, and the deliveries until then. Those that
-    /// the server took between the cut and its end may arrive.
+    /// Records a power cut before which only these messages were acknowledged, and the deliveries until then. Those
+    /// that the server took between the cut and its end may arrive.
     fn cut(&mut self, at: Instant, promised: &HashMap<String, HashSet<u64>>) -> Result<(), Stop> {
         self.books.ended(self.generation, End::Killed(at.duration_since(self.start)));
         for (run, ledger) in self.scene.ledgers.drain(..) {

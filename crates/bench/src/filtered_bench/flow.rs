@@ -126,14 +126,14 @@ fn measure(
         patience: Duration::from_secs(120),
         ..Plan::new(server.at)
     };
-    let (mut course, scanners_us) = (Course::default(), || scanners.map_or(0.0, Scanners::cpu_us));
+    let (mut course, scanners_us) = (RunCourse::default(), || scanners.map_or(0.0, Scanners::cpu_us));
     let (start, ticks, scanners_before) = (clock::now(), machine_ticks(), scanners_us());
     let memory = || server.process().map(process_memory_max);
     let mut note = |progress: StormProgress| course.note(&progress, hop.count(), load.backlog, memory());
     let report = storm::run(&plan, &mut note).map_err(|error| error.to_string())?;
     let arrived_meanwhile = hop.count();
     let seconds = start.elapsed().as_secs_f64();
-    let Course { each_second, backlog_max, until_half, .. } = course;
+    let RunCourse { each_second, backlog_max, until_half, .. } = course;
     let backlog_max = backlog_max.max(report.accepted.saturating_sub(arrived_meanwhile));
     let (arrived, drained_s) = drain(hop, report.accepted, load.drain);
     let missing = report.accepted.saturating_sub(arrived);
@@ -160,7 +160,7 @@ fn measure(
 
 /// The course of a run, second by second.
 #[derive(Debug, Default)]
-struct Course {
+struct RunCourse {
     /// Accepted messages of each second.
     each_second: Vec<f64>,
     backlog_max: u64,
@@ -171,7 +171,7 @@ struct Course {
     minute: (u64, u64),
 }
 
-impl Course {
+impl RunCourse {
     /// Notes a second, and prints a line each minute.
     fn note(&mut self, progress: &StormProgress, arrived: u64, limit: u64, memory: Option<u64>) {
         self.each_second.push(progress.per_second);
@@ -222,7 +222,7 @@ mod tests {
 
     #[test]
     fn the_rate_until_half_of_the_limit_counts_whole_seconds_before_it() {
-        let mut course = Course::default();
+        let mut course = RunCourse::default();
         for (second, accepted, arrived) in [(1, 100, 90), (2, 220, 150), (3, 400, 200), (4, 420, 400)] {
             let elapsed = Duration::from_secs(second);
             let progress = StormProgress { accepted, others: 0, messages: None, per_second: 1.0, elapsed };

@@ -8,6 +8,7 @@
 //! | [`ask`] | asks its filters |
 //! | [`effect`] | turns their answer into the effect on each recipient |
 //! | [`apply`] | carries the effect out |
+//! | [`record_changes`] | the steps of that which end a hold |
 //! | [`replace`] | puts a changed message in place of one that waits |
 //! | [`restore`] | finds the messages after a start |
 //! | [`rest`] | the rests of workers while processors are short |
@@ -34,9 +35,9 @@
 //! The recipients go to *dispatch* when the record is durable. A crash before that leaves a message that waits and is
 //! screened again, a crash after it leaves the result.
 //!
-//! **Changes.** The changed message is a new one, since content in the spool never changes. First the old one is claimed:
-//! it is held for the reason [`HoldKind::Replacement`](spool::HoldKind::Replacement). Then the new message is committed,
-//! held for the same reason, and its record names the old one: this one commit is the decision. Then the old message is
+//! **Changes.** The changed message is a new one, since content in the spool never changes. First the old one is
+//! claimed: it is held for the reason [`HoldKind::Replacement`](spool::HoldKind::Replacement). Then the new message is
+//! committed, held for the same reason, and its record names the old one: this one commit is the decision. Then the old message is
 //! done, and when that is durable the new one is let go. After a crash in between the start finds the new message and
 //! ends the old one before any message is screened, or finds none and has the old one screened again; so the verdict is
 //! neither lost nor taken twice. Recipients that a filter refused leave the old message before the new one is stored.
@@ -61,6 +62,7 @@ mod ask;
 mod backlog;
 mod effect;
 mod record;
+mod record_changes;
 mod replace;
 mod rest;
 mod restore;

@@ -1,8 +1,8 @@
 //! Puts a message that filters have changed in place of the one that waits. `mod.rs` has the order of the steps.
 
-use super::apply::{record_from, released, report_dropped};
 use super::effect::RecipientEffect;
 use super::record::ScreeningRecord;
+use super::record_changes::{record_from, released, report_dropped};
 use super::waiting::WaitingMessage;
 use super::{ScreenQueue, screen_hold};
 use crate::intake::{

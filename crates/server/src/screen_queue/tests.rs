@@ -148,8 +148,8 @@ async fn found_after_power_cuts() -> Vec<(Found, Found)> {
     all
 }
 
-/// Has an operator release a message unscreened after each of the first pauses of a change. Returns what is there at the
-/// end, and what the start after a kill leaves.
+/// Has an operator release a message unscreened after each of the first pauses of a change. Returns what is there at
+/// the end, and what the start after a kill leaves.
 async fn found_after_releases() -> Vec<(Found, Found)> {
     let mut all = Vec::new();
     for pauses in 0..8 {

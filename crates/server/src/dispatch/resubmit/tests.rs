@@ -14,7 +14,7 @@ const CONTENT: &[u8] = b"Received: own\r\nSubject: x\r\n\r\nhello\r\n";
 const TO: &str = "c@d.test";
 const OTHER: &str = "abuse@d.test";
 
-/// What a spool has: recipients of messages that are in quarantine, and of those that wait for delivery.
+/// Recipients of messages in a spool that are in quarantine, and of those that wait for delivery.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Found {
     kept: Vec<String>,
