@@ -37,10 +37,11 @@
 //!
 //! **Changes.** The changed message is a new one, since content in the spool never changes. First the old one is
 //! claimed: it is held for the reason [`HoldKind::Replacement`](spool::HoldKind::Replacement). Then the new message is
-//! committed, held for the same reason, and its record names the old one: this one commit is the decision. Then the old message is
-//! done, and when that is durable the new one is let go. After a crash in between the start finds the new message and
-//! ends the old one before any message is screened, or finds none and has the old one screened again; so the verdict is
-//! neither lost nor taken twice. Recipients that a filter refused leave the old message before the new one is stored.
+//! committed, held for the same reason, and its record names the old one: this one commit is the decision. Then the
+//! old message is done, and when that is durable the new one is let go. After a crash in between the start finds the
+//! new message and ends the old one before any message is screened, or finds none and has the old one screened again;
+//! so the verdict is neither lost nor taken twice. Recipients that a filter refused leave the old message before the
+//! new one is stored.
 //!
 //! **Operators.** Each step that ends a hold names the reason that it ends ([`Spool::record_from`](spool::Spool)). The
 //! spool decides: of a verdict and a command that releases or deletes the message the first one counts, and the
