@@ -170,7 +170,8 @@ choices! {
         Clamd = "clamd": "ClamAV",
         Spamd = "spamd": "SpamAssassin",
         Rspamd = "rspamd": "rspamd, over HTTP",
-        Smtp = "smtp": "a filter that takes mail by SMTP",
+        Smtp = "smtp": "a filter that takes mail by SMTP and gives it back by SMTP, as amavisd-new",
+        Lmtp = "lmtp": "the same, which takes it by LMTP",
     }
     FilterStage {
         Before250 = "before-250": "while the client waits for its answer",

@@ -71,18 +71,15 @@ pub enum FilterKind {
     Spamd,
     /// rspamd over HTTP.
     Rspamd,
-    /// A filter that takes mail by SMTP.
+    /// A filter that takes mail by SMTP, and gives it back by SMTP.
     Smtp,
 }
 
 impl FilterKind {
-    /// Whether this version connects to filters of the kind.
+    /// Whether the filter gives mail back by SMTP.
     #[must_use]
-    pub const fn is_connected(self) -> bool {
-        match self {
-            Self::Milter | Self::Policy | Self::Clamd | Self::Spamd | Self::Rspamd => true,
-            Self::Smtp => false,
-        }
+    pub const fn gives_back(self) -> bool {
+        matches!(self, Self::Smtp | Self::Lmtp)
     }
 }
 
@@ -113,6 +110,8 @@ pub enum FilterFailure {
 /// The effect on a message that a filter refuses when its client cannot hear of it any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FilterReject {
+    /// The same, which takes it by LMTP.
+    Lmtp,
     /// It is held in quarantine.
     Quarantine,
     /// Its sender gets a report.

@@ -12,6 +12,7 @@
 //! | the MTA's side of the milter protocol | [`milter`] |
 //! | Postfix's policy delegation protocol | [`policy`] |
 //! | the protocols of clamd, spamd and rspamd | [`scanner`] |
+//! | SMTP towards a filter that gives mail back by SMTP | [`smtp_filter`] |
 //! | the right of a client to send for a domain (SPF) | [`spf`], which asks the DNS by [`dns_question`] |
 //! | the field Authentication-Results | [`auth_results`] |
 //! | the name of a client's address (iprev) | [`iprev`] |
@@ -73,6 +74,7 @@ mod result_code;
 mod rules;
 pub mod scanner;
 pub mod script;
+pub mod smtp_filter;
 pub mod spf;
 mod texts;
 

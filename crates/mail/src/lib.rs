@@ -73,3 +73,4 @@ pub use past_ids::PastIds;
 pub use queue_id::{Node, QueueId, QueueIdError, QueueIds};
 pub use reply::{Reply, ReplyClass, ReplyCode, ReplyError};
 pub use unprintable::is_unprintable;
+pub use xtext::encode as encode_xtext;

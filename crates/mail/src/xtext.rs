@@ -8,7 +8,8 @@ use crate::scan::hex_value;
 /// Writes `text` so that it may stand in a parameter: everything but visible ASCII without `+` and `=` as `+HH`, byte
 /// by byte.
 // RFC 3461 §4: xtext = *( xchar / hexchar )
-pub(crate) fn encode(text: &str) -> String {
+#[must_use]
+pub fn encode(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {
         match byte {

@@ -10,6 +10,8 @@ use crate::log::Log;
 use crate::message_store::MessageStore;
 use crate::routing::Routing;
 use crate::routing::expansions::Expansions;
+use crate::screen::filters::Reinjections;
+use crate::secret_key::SecretKey;
 use crate::server_clock::ServerClock;
 use crate::stop::Stop;
 use crate::webhook::{self, Webhook};
@@ -53,6 +55,10 @@ pub(crate) struct Context {
     pub(crate) history: Option<History>,
     /// Programs that get outcomes of mail.
     pub(crate) webhooks: Vec<Arc<Webhook>>,
+    /// The key by which texts of this server are recognised.
+    pub(crate) secret: Arc<SecretKey>,
+    /// Questions to filters that give mail back.
+    pub(crate) reinjections: Arc<Reinjections>,
     /// Expansions of long lists.
     pub(crate) expansions: Arc<Expansions>,
     /// The stop signal.
@@ -70,7 +76,9 @@ impl Context {
         routing: Routing,
         resolver: Resolver,
         clock: Option<Arc<ServerClock>>,
+        secret: SecretKey,
     ) -> Self {
+        let secret = Arc::new(secret);
         Self {
             message_store,
             log,
@@ -84,6 +92,8 @@ impl Context {
             recent_errors: RecentErrors::default(),
             history: None,
             webhooks: Vec::new(),
+            reinjections: Reinjections::new(Arc::clone(&secret)),
+            secret,
             expansions: Expansions::new(),
             stop: Arc::default(),
             began: clock::now(),
@@ -170,6 +180,7 @@ impl Context {
             Routing::plain(),
             resolver,
             spool.map(|_| Arc::new(ServerClock::forgetful())),
+            SecretKey::of_process(),
         ))
     }
 }

@@ -5,7 +5,8 @@
 //! `deliver` makes them, `settle` records their outcomes. `shell` starts, reloads and ends the server.
 //!
 //! All of them share the state of `context`. `inbound` adds what only accepting mail needs, `outbound` what only
-//! delivering it needs, as the state of next hops (`hosts`). `state_file` keeps tables that help and may be lost.
+//! delivering it needs, as the state of next hops (`hosts`). `state_file` keeps tables that help and may be lost,
+//! `secret_key` the key of tokens and links.
 //! [`config`], [`log`], [`auth`], [`tls`] and [`dns`] serve the others; the control socket is that of crate `operator`.
 //! [`submit`] and `pickup` are the two ends of the directory where programs of this machine submit mail.
 
@@ -44,6 +45,7 @@ mod sabotage;
 pub mod screen;
 mod screen_queue;
 pub mod sender_check;
+mod secret_key;
 pub mod server_clock;
 mod session;
 mod settle;

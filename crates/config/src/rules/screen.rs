@@ -35,7 +35,7 @@ impl Rules<'_> {
                 );
             }
             self.milter_macros(index);
-            self.not_built(index);
+            self.policy_stage(index);
         }
         for (index, listen) in self.config().listen.iter().enumerate() {
             self.filter_names("listen.filters", index, &listen.filters);
@@ -69,16 +69,9 @@ impl Rules<'_> {
         }
     }
 
-    /// Refuses settings for which this version has no code, so that none is ignored.
-    fn not_built(&mut self, index: usize) {
+    /// Refuses a policy server where it cannot be asked.
+    fn policy_stage(&mut self, index: usize) {
         let Some(filter) = self.config().filters.get(index) else { return };
-        if !filter.kind.is_connected() {
-            self.error(
-                &[("filter.kind", index)],
-                format!("filter.kind: this version does not connect to filters of kind \"{}\"", word(&filter.kind)),
-                "remove the table, and its name from filters",
-            );
-        }
         let is_policy = filter.kind == FilterKind::Policy;
         let policy = "a policy server answers RCPT, and can be asked before the 250 only";
         if is_policy && filter.when == FilterStage::After250 {

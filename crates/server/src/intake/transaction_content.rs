@@ -32,6 +32,8 @@ pub struct TransactionContent {
     kept: Vec<u8>,
     /// Octets of a body that are kept.
     kept_max: usize,
+    /// Octets that would be kept of a message that does not come back from a filter; none: the same.
+    kept_otherwise: Option<usize>,
     /// Octets of large content that have come.
     bytes: u64,
 }
@@ -69,6 +71,32 @@ impl TransactionContent {
     /// Has the first `octets` of a large body kept in memory for [`Self::beginning`].
     pub(crate) const fn keep_beginning(&mut self, octets: usize) {
         self.kept_max = octets;
+    }
+
+    /// Has at least `octets` of a large body kept, until [`Self::keep_as_before`].
+    pub(crate) const fn keep_at_least(&mut self, octets: usize) {
+        if octets > self.kept_max {
+            self.kept_otherwise = Some(self.kept_max);
+            self.kept_max = octets;
+        }
+    }
+
+    /// Whether more is kept than was asked for at first, of content whose header section is whole.
+    pub(crate) const fn is_kept_for_more(&self) -> bool {
+        self.kept_otherwise.is_some() && self.is_header_whole
+    }
+
+    /// Keeps as much as was asked for at first.
+    pub(crate) fn keep_as_before(&mut self) {
+        let Some(octets) = self.kept_otherwise.take() else { return };
+        self.kept_max = octets;
+        self.kept.truncate(octets);
+        self.kept.shrink_to_fit();
+    }
+
+    /// Returns the header section of large content as far as it has come.
+    pub(crate) fn header(&self) -> &[u8] {
+        &self.header
     }
 
     /// Returns the content as far as it was kept, whose `rest` has come and was not pushed.

@@ -443,7 +443,7 @@ impl Pickup {
             };
             self.running.spawn(async move {
                 let base = file.name.base.clone();
-                let outcome = file.carry(waiter).await;
+                let outcome = Box::pin(file.carry(waiter)).await;
                 drop(place);
                 (base, outcome)
             });

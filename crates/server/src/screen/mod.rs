@@ -57,13 +57,16 @@ pub(crate) use scopes::Scopes;
 
 use crate::config::FilterStage;
 use content_rules::ContentRules;
-use filters::{FilterSession, PooledFilter};
+use filters::{FilterSession, PooledFilter, Reinjections};
 use judge::ContentJudge;
 use std::sync::Arc;
 use std::time::Instant;
 
 /// Octets of content that are judged on the thread of the session.
 const AT_ONCE_BYTES: usize = 64 << 10;
+
+/// Octets that a filter may add to a message that it gives back.
+const ADDED_BYTES_MAX: usize = 1 << 20;
 
 /// Everything that judges mail, as one configuration has it.
 #[derive(Debug, Default)]
@@ -76,10 +79,14 @@ pub(crate) struct Screen {
 
 impl Screen {
     /// Returns those filters with these names that are asked before the 250, for a session; `None`: there are none.
-    pub(crate) fn filter_session(&self, names: &[String]) -> Option<Box<FilterSession>> {
+    pub(crate) fn filter_session(
+        &self,
+        names: &[String],
+        reinjections: &Arc<Reinjections>,
+    ) -> Option<Box<FilterSession>> {
         let mut filters: Vec<_> = names.iter().filter_map(|name| self.filter(name)).map(Arc::clone).collect();
         filters.retain(|filter| filter.settings.when == FilterStage::Before250);
-        (!filters.is_empty()).then(|| Box::new(FilterSession::new(&filters)))
+        (!filters.is_empty()).then(|| Box::new(FilterSession::new(&filters, reinjections)))
     }
 
     /// Returns the names of those filters that are asked after the 250.
@@ -96,6 +103,13 @@ impl Screen {
     /// Returns whether something other than filters judges messages before the 250.
     pub(crate) const fn has_rules(&self) -> bool {
         self.rules.is_some()
+    }
+
+    /// Returns the octets of the largest message that a filter may give back; `None`: none gives mail back.
+    pub(crate) fn given_back_max(&self) -> Option<usize> {
+        let giving = self.filters.iter().filter(|filter| filter.settings.kind.gives_back());
+        let largest = giving.map(|filter| filter.settings.size_max).max()?;
+        Some(usize::try_from(largest).unwrap_or(usize::MAX).saturating_add(ADDED_BYTES_MAX))
     }
 
     /// Returns all filters of the configuration.

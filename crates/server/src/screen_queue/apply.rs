@@ -17,16 +17,16 @@ use std::collections::HashSet;
 /// # Cancel safety
 /// Yes: a start goes on where this ended.
 pub(super) async fn apply(queue: &ScreenQueue, message: WaitingMessage, effect: MessageEffect) -> Result<(), String> {
-    let MessageEffect::Judged { refused, others, changes } = effect else { return Ok(()) };
+    let MessageEffect::Judged { refused, undecided, others, changes } = effect else { return Ok(()) };
     let waiting = still_waiting(queue, &message);
-    let is_refused = |number: usize| refused.iter().any(|(one, _)| *one == number);
+    let is_other = |number: &usize| refused.iter().all(|(one, _)| one != number) && !undecided.contains(number);
     for (number, effect) in &refused {
         if waiting.contains(number) {
             carry_out(queue, &message, &[*number], effect).await?;
         }
     }
-    let numbers: Vec<usize> =
-        (0..message.recipients.len()).filter(|number| waiting.contains(number) && !is_refused(*number)).collect();
+    let is_meant = |number: &usize| waiting.contains(number) && is_other(number);
+    let numbers: Vec<usize> = (0..message.recipients.len()).filter(is_meant).collect();
     if numbers.is_empty() {
         return Ok(());
     }

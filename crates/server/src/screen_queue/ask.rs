@@ -20,7 +20,8 @@ pub(super) async fn ask_filters(queue: &ScreenQueue, message: &mut WaitingMessag
     }
     let facts = facts(queue, message);
     let has_helo = message.envelope.received.helo.is_some();
-    let (answer, notes) = replay(&message.filters, facts, has_helo, &mut message.content).await;
+    let (answer, notes) =
+        replay(&message.filters, facts, has_helo, &mut message.content, &queue.context.reinjections).await;
     report(queue, message.envelope.id, &notes);
     answer
 }
@@ -37,6 +38,16 @@ fn report(queue: &ScreenQueue, id: QueueId, notes: &[FilterNote]) {
             action: &action,
         });
     }
+}
+
+/// Returns the filters that have let the message pass before its 250.
+fn passed_before(queue: &ScreenQueue, message: &WaitingMessage) -> Vec<String> {
+    let live = queue.context.live.load();
+    let listener = live.config.listen.iter().find(|listen| listen.name == message.record.listener);
+    let names = listener.map(|listen| listen.filters.as_slice()).unwrap_or_default();
+    let after: Vec<&String> = live.screen.iter().flat_map(|screen| screen.filters_after(names)).collect();
+    let is_before = |name: &&String| !after.contains(name) && !message.record.filters.contains(name);
+    names.iter().filter(is_before).cloned().collect()
 }
 
 /// Returns the facts of the session that brought the message.
@@ -69,6 +80,7 @@ fn facts(queue: &ScreenQueue, message: &WaitingMessage) -> FilterFacts {
         recipient: String::new(),
         recipients: envelope.recipients.iter().map(|one| one.address.to_string()).collect(),
         size: message.size,
+        passed_filters: passed_before(queue, message),
         version: env!("CARGO_PKG_VERSION"),
         ..FilterFacts::default()
     }

@@ -119,6 +119,11 @@ impl Backlog {
         DELAY_MAX.mul_f64(above * above)
     }
 
+    /// Returns whether a message is there.
+    pub(super) fn has(&self, id: QueueId) -> bool {
+        self.entries.contains_key(&id)
+    }
+
     /// Adds a message that is due now. Does nothing if it is known.
     pub(super) fn add(&mut self, id: QueueId, chain: &str, bytes: u64, now: Duration) {
         if self.entries.contains_key(&id) {
@@ -193,6 +198,16 @@ impl Backlog {
         entry.due = now + pause(entry.failures);
         if let Some(chain) = self.chains.get_mut(&entry.chain) {
             chain.waiting.insert((entry.due, id));
+        }
+    }
+
+    /// The message is asked about again at once: some of its recipients have a verdict, and others have none yet.
+    pub(super) fn again(&mut self, id: QueueId, now: Duration) {
+        let _chain = self.stop_running(id);
+        let Some(entry) = self.entries.get_mut(&id) else { return };
+        entry.due = now;
+        if let Some(chain) = self.chains.get_mut(&entry.chain) {
+            chain.waiting.insert((now, id));
         }
     }
 

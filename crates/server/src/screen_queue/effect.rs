@@ -35,6 +35,8 @@ pub(super) enum MessageEffect {
     Judged {
         /// The effect on recipients that a filter refused, by their number.
         refused: Vec<(usize, RecipientEffect)>,
+        /// The numbers of recipients whose filters are asked again.
+        undecided: Vec<usize>,
         /// The effect on all others.
         others: RecipientEffect,
         /// Its changes, for which another message takes its place.
@@ -50,7 +52,7 @@ pub(super) fn effect_of(
     keep_until: u32,
     is_over: bool,
 ) -> MessageEffect {
-    let of_all = |others| MessageEffect::Judged { refused: Vec::new(), others, changes: None };
+    let of_all = |others| MessageEffect::Judged { refused: Vec::new(), undecided: Vec::new(), others, changes: None };
     match answer {
         ReplayAnswer::Later { filter, error, .. } if is_over => {
             of_all(effect_of_expiry(message, &filter, &error, keep_until))
@@ -59,7 +61,7 @@ pub(super) fn effect_of(
             MessageEffect::Later { error: format!("filter {filter}: {error}"), is_failure }
         }
         ReplayAnswer::Refused(refusal) => of_all(effect_of_refusal(message, &refusal, keep_until)),
-        ReplayAnswer::Judged { verdict, refused } => {
+        ReplayAnswer::Judged { verdict, refused, undecided } => {
             let refusal =
                 |(number, refusal): &(usize, FilterRefusal)| (*number, effect_of_refusal(message, refusal, keep_until));
             let refused = refused.iter().map(refusal).collect();
@@ -70,7 +72,7 @@ pub(super) fn effect_of(
                 || !verdict.redirects.is_empty()
                 || verdict.sender.is_some();
             let changes = (is_changed && others != RecipientEffect::Drop).then_some(verdict);
-            MessageEffect::Judged { refused, others, changes }
+            MessageEffect::Judged { refused, undecided, others, changes }
         }
     }
 }

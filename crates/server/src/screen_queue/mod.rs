@@ -47,6 +47,10 @@
 //! spool decides: of a verdict and a command that releases or deletes the message the first one counts, and the
 //! other one finds nothing to do.
 //!
+//! A filter may answer for some recipients only, as one that gives mail back by SMTP in several forms. The verdict
+//! counts for these, and only they are claimed and done in the old message. The others wait in it, and are asked about
+//! again.
+//!
 //! **Failures.** A message without a verdict waits and is tried again, after 2 seconds first and 5 minutes at most.
 //! When it is older than `delivery.give_up_after` its sender gets a report, or it goes into quarantine if it has none.
 //!
@@ -155,6 +159,11 @@ impl ScreenQueue {
     /// Returns the delay of a 250 for one more message that waits.
     pub(crate) fn delay(&self) -> Duration {
         self.backlog().delay(self.limits())
+    }
+
+    /// Returns whether a message waits for its filters.
+    pub(crate) fn has(&self, id: QueueId) -> bool {
+        self.backlog().has(id)
     }
 
     /// Has all messages asked about again: the configuration has changed.

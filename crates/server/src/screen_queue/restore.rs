@@ -56,10 +56,15 @@ pub(super) async fn restore(queue: &ScreenQueue) {
     let now = queue.context.unix_now();
     for one in found {
         let FoundMessage::Waiting(FoundWaiting { id, filters, bytes, is_claimed }) = one else { continue };
-        if is_claimed && replaced.contains(&id) {
+        let is_replaced = is_claimed && replaced.contains(&id);
+        // Recipients without a verdict have stayed in it.
+        if is_replaced && !has_waiting(queue, id) {
             continue;
         }
-        if is_claimed && let Err(why) = put_back(queue, id, &filters).await {
+        if is_claimed
+            && !is_replaced
+            && let Err(why) = put_back(queue, id, &filters).await
+        {
             let text =
                 format!("message {id}, which filters were about to change, stays held until the next start: {why}");
             queue.context.record(&Event::Spool { severity: Severity::Error, text: &text });
@@ -67,6 +72,14 @@ pub(super) async fn restore(queue: &ScreenQueue) {
         }
         queue.backlog().add(id, &filters.join(","), bytes, now);
     }
+}
+
+/// Returns whether a recipient of the message waits for filters.
+fn has_waiting(queue: &ScreenQueue, id: QueueId) -> bool {
+    let spool = &queue.dispatch.spool;
+    let states = spool.states(id);
+    let mut held = states.iter().filter(|(entry, _)| entry.state.status == Status::Held);
+    held.any(|(entry, _)| spool.hold(id, entry.recipient).is_some_and(|hold| hold.kind() == HoldKind::Screen))
 }
 
 /// Looks through the queue. Blocks.

@@ -85,7 +85,12 @@ pub(super) async fn screen(queue: Arc<ScreenQueue>, id: QueueId) {
         }
     };
     if is_sabotaged(Sabotage::ReleaseUnscreened) {
-        let unscreened = MessageEffect::Judged { refused: Vec::new(), others: RecipientEffect::Deliver, changes: None };
+        let unscreened = MessageEffect::Judged {
+            refused: Vec::new(),
+            undecided: Vec::new(),
+            others: RecipientEffect::Deliver,
+            changes: None,
+        };
         drop(apply(&queue, message, unscreened).await);
         return;
     }
@@ -108,12 +113,19 @@ pub(super) async fn screen(queue: Arc<ScreenQueue>, id: QueueId) {
     // The worker is free for the next message while the spool writes.
     queue.backlog().answered(id);
     queue.bell.notify_one();
+    let is_decided = !matches!(&effect, MessageEffect::Judged { undecided, .. } if !undecided.is_empty());
     if let Err(why) = apply(&queue, message, effect).await {
         // The guard has it asked about again.
         return queue.report_error(id, &why);
     }
     guard.complete();
-    queue.backlog().remove(id);
+    match is_decided {
+        true => queue.backlog().remove(id),
+        false => {
+            queue.backlog().again(id, queue.context.unix_now());
+            queue.bell.notify_one();
+        }
+    }
 }
 
 /// Returns the end of a quarantine that begins now, in seconds since 1970.

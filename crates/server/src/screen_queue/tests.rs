@@ -89,7 +89,12 @@ impl Trial {
         };
         let sender = Some(ReversePath::parse(NEW.as_bytes()).unwrap());
         let changes = Some(Box::new(FilterVerdict { sender, ..FilterVerdict::default() }));
-        let effect = MessageEffect::Judged { refused: Vec::new(), others: RecipientEffect::Deliver, changes };
+        let effect = MessageEffect::Judged {
+            refused: Vec::new(),
+            undecided: Vec::new(),
+            others: RecipientEffect::Deliver,
+            changes,
+        };
         apply(&self.queue, message, effect).await
     }
 

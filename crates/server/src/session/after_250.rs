@@ -108,7 +108,8 @@ impl Connection {
         let mut filters: Vec<String> = judged.map(|judged| judged.later().to_vec()).unwrap_or_default();
         let live = self.context.live.load();
         if let Some(screen) = &live.screen {
-            filters.extend(screen.filters_after(&self.lane.listen.filters).cloned());
+            let after = screen.filters_after(&self.lane.listen.filters);
+            filters.extend(after.filter(|name| !self.passed_filters.contains(name)).cloned());
         }
         filters
     }

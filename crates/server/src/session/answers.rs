@@ -252,6 +252,7 @@ impl Connection {
         if let Some(screening) = &self.screening {
             screening.keep_beginning(self.filters.as_deref(), &mut self.content);
         }
+        self.keep_reinjected();
         for _ in 1..contents {
             self.content.add(self.context.message_store.next_id());
         }
@@ -268,6 +269,7 @@ impl Connection {
             check.push(&piece);
         }
         self.content.push(&self.context.message_store, &piece).await;
+        self.keep_if_reinjected();
     }
 
     async fn authenticate(&mut self, question: Question) {

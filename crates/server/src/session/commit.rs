@@ -36,14 +36,19 @@ impl Connection {
         let rest = self.session.take_content();
         let rest = self.rewrite_header(rest, true).await;
         let mut content = std::mem::take(&mut self.content);
-        let (Some(id), Some(transaction)) = (content.id(), self.session.transaction()) else {
+        let (Some(id), Some(_)) = (content.id(), self.session.transaction()) else {
             let verdict = Verdict::Refuse(reply(451, "4.3.0 Internal error, message not taken"));
             self.report_internal("session", "a message ended that had not begun");
             return self.session.finish(&[verdict], self.elapsed());
         };
+        let rest = match self.take_reinjected(&mut content, rest) {
+            Ok(rest) => rest,
+            Err(verdict) => return self.end_reinjected(content, verdict),
+        };
         if let Some(refusal) = self.loop_refusal() {
             return self.refuse_loop(content, refusal);
         }
+        let Some(transaction) = self.session.transaction() else { return };
         let mut envelope = Envelope {
             id,
             sender: transaction.sender.clone(),

@@ -242,6 +242,7 @@ impl Connection {
                 .map(|transaction| transaction.recipients.iter().map(|one| one.address.to_string()).collect())
                 .unwrap_or_default(),
             size: transaction.and_then(|transaction| transaction.params.size).unwrap_or_default(),
+            passed_filters: Vec::new(),
             version: env!("CARGO_PKG_VERSION"),
         }
     }

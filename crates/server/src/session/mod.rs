@@ -15,6 +15,7 @@ mod header_rewrite;
 mod loops;
 mod opening;
 mod process;
+mod reinjected;
 mod report;
 mod routed;
 mod screening;
@@ -81,6 +82,8 @@ pub(crate) struct Connection {
     sender_check: Option<Box<SenderCheckTask>>,
     /// The filters of the session; `None`: there are none.
     filters: Option<Box<FilterSession>>,
+    /// Filters that the message that arrives has passed, from which it comes back.
+    passed_filters: Vec<String>,
     /// The AUTH exchange that is going on.
     exchange: Option<Exchange>,
     /// Failed authentications of this session.
@@ -134,7 +137,8 @@ impl Connection {
         began: Instant,
     ) -> Self {
         let screen = inbound.context.live.load().screen.clone();
-        let filters = screen.and_then(|screen| screen.filter_session(&lane.listen.filters));
+        let filters =
+            screen.and_then(|screen| screen.filter_session(&lane.listen.filters, &inbound.context.reinjections));
         if filters.as_ref().is_some_and(|filters| filters.has_milter()) {
             session.ask_unknown();
         }
@@ -153,6 +157,7 @@ impl Connection {
             plan: Plan::default(),
             screening: None,
             sender_check: None,
+            passed_filters: Vec::new(),
             exchange: None,
             failures: None,
             auth_mechanism: Box::default(),

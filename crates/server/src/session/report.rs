@@ -17,7 +17,7 @@ impl Connection {
         self.opening.relay(self.session.client())
     }
 
-    fn daemon(&self) -> &str {
+    pub(super) fn daemon(&self) -> &str {
         &self.lane.listen.name
     }
 

@@ -115,6 +115,7 @@ impl Rig {
             crate::routing::Routing::plain(),
             Resolver::new(&config.dns).unwrap(),
             None,
+            crate::secret_key::SecretKey::of_process(),
         );
         let inbound = Inbound::trial(Arc::new(context), None, Behaviour::default());
         Self { inbound, spool, disk, directory }

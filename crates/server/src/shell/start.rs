@@ -39,6 +39,7 @@ use crate::pickup;
 use crate::routing::{self, Routing};
 use crate::screen;
 use crate::screen_queue::ScreenQueue;
+use crate::secret_key::SecretKey;
 use crate::server_clock::ServerClock;
 use crate::settle::Reasons;
 use crate::signing::SigningKeys;
@@ -302,7 +303,8 @@ impl Prepared {
         let live = live.with_http(Arc::clone(&self.http_access)).with_loaded(self.loaded.clone());
         let clock = opened.map(|_| Arc::clone(&server_clock));
         let history = if opened.is_some() { start_history(config, &log)? } else { None };
-        let mut context = Context::new(message_store, log, live, maps.routing, resolver, clock);
+        let (secret, unsafe_secret) = secret_key(config, opened);
+        let mut context = Context::new(message_store, log, live, maps.routing, resolver, clock, secret);
         if let Some((history, earlier)) = history {
             context.live_statistics.add_earlier(&earlier.windows);
             context.recent_errors.remember_earlier(earlier.errors);
@@ -338,7 +340,7 @@ impl Prepared {
             inbound: Arc::new(inbound),
             outbound: Arc::new(outbound),
             texts_of_maps: maps.notes,
-            texts_of_spool: forgotten.into_iter().chain(unknown).chain(clock_texts).collect(),
+            texts_of_spool: forgotten.into_iter().chain(unsafe_secret).chain(unknown).chain(clock_texts).collect(),
         })
     }
 
@@ -438,6 +440,15 @@ fn open_spool(config: &Config) -> Result<(Arc<Spool>, Recovery), StartError> {
     let (spool, recovery) =
         Spool::open(config::spool_settings(config), Arc::new(RealDisk::new())).map_err(StartError::Spool)?;
     Ok((Arc::new(spool), recovery))
+}
+
+/// Returns the key of tokens and links, and a message for the operator if it ends with this process.
+/// A sink has no file for it.
+fn secret_key(config: &Config, opened: Option<&(Arc<Spool>, Recovery)>) -> (SecretKey, Option<String>) {
+    match opened {
+        Some(_) => SecretKey::open(&config.spool.path),
+        None => (SecretKey::of_process(), None),
+    }
 }
 
 /// Opens the clock of the spool, or one that keeps nothing where there is none, and messages for the operator.

@@ -167,6 +167,7 @@ impl Machine {
             crate::routing::Routing::plain(),
             resolver,
             Some(Arc::new(ServerClock::forgetful())),
+            crate::secret_key::SecretKey::of_process(),
         ));
         let dispatch = Dispatch::trial_on(&context);
         if let Some(ready_max) = self.ready_max {

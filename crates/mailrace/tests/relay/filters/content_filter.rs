@@ -1,18 +1,20 @@
-//! A content filter behind the queue that takes and gives back mail by SMTP: amavisd-new, as Debian has it. A rule of
-//! one listener sends mail there, and it comes back to another one.
+//! amavisd-new, as Debian has it, which takes mail by SMTP and gives it back by SMTP: as a `[[filter]]` before and
+//! after the 250, with ClamAV behind it, and as a next hop to which a rule sends mail.
 
-use super::programs::{free_port, run, write};
+use super::programs::{Running, free_port, run, run_on_socket, write};
 use crate::hop::Hop;
-use crate::world::{ends_empty, relay, send};
+use crate::world::{any_line, ends_empty, relay, send};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
-use testkit::harness::needs;
+use testkit::client::greeted;
+use testkit::harness::{needs, poll, text as text_of};
 
 /// The user that the package makes; amavisd refuses to run as root.
 const USER: &str = "amavis";
 
 /// Settings for amavisd without scanners, which refuses attachments with names of programs.
-fn settings(home: &Path, port: u16, back: u16) -> String {
+fn settings(home: &Path, port: u16, back: u16, scanner: &str) -> String {
     let home = home.display();
     format!(
         r#"use strict;
@@ -23,30 +25,113 @@ $pid_file = '{home}/pid'; $lock_file = '{home}/lock';
 $mydomain = 'mx.test'; $myhostname = 'amavis.mx.test'; @local_domains_maps = (1);
 $inet_socket_bind = '127.0.0.1'; $inet_socket_port = [{port}]; $unix_socketname = undef;
 $forward_method = 'smtp:[127.0.0.1]:{back}'; $notify_method = $forward_method;
-$final_banned_destiny = D_REJECT; $final_bad_header_destiny = D_PASS;
+$final_banned_destiny = D_REJECT; $final_bad_header_destiny = D_PASS; $final_virus_destiny = D_REJECT;
 $banned_filename_re = new_RE(qr'\.exe$'i);
-@bypass_virus_checks_maps = (1); @bypass_spam_checks_maps = (1);
+@bypass_spam_checks_maps = (1);
+{scanner}
 $enable_dkim_verification = 0; $enable_dkim_signing = 0;
 1;
 "#
     )
 }
 
-#[test]
-fn amavisd_gives_mail_back_to_another_listener() {
-    let Some(program) = needs::program("amavisd") else { return };
+/// Runs amavisd, which gives mail back to this port; `None`: that is not possible here.
+fn amavisd(directory: &Path, back: u16, scanner: &str) -> Option<(Running, SocketAddr)> {
+    let program = needs::program("amavisd")?;
     if !needs::root() {
-        return;
+        return None;
     }
-    let directory = tempfile::tempdir().expect("a directory");
-    let home = directory.path().join("home");
+    let home = directory.join("home");
     std::fs::create_dir(&home).expect("made");
     let is_owned = Command::new("chown").arg(USER).arg(&home).status().expect("chown runs").success();
-    let open = Command::new("chmod").arg("755").arg(directory.path()).status();
+    let open = Command::new("chmod").arg("755").arg(directory).status();
     assert!(is_owned && open.expect("chmod runs").success());
-    let (address, back) = (free_port(), free_port());
-    let config = write(directory.path(), "amavisd.conf", &settings(&home, address.port(), back.port()));
-    let _running = run(Command::new(program).args(["-c", &config, "foreground"]), address);
+    let address = free_port();
+    let config = write(directory, "amavisd.conf", &settings(&home, address.port(), back, scanner));
+    Some((run(Command::new(program).args(["-c", &config, "foreground"]), address), address))
+}
+
+/// No scanner.
+const UNSCANNED: &str = "@bypass_virus_checks_maps = (1);";
+
+/// The file that scanners take for a virus. In two parts, so that no scanner takes this file for one.
+fn eicar() -> String {
+    [r"X5O!P%@AP[4\PZX54(P^)7CC)7}$EICAR-STANDARD", "-ANTIVIRUS-TEST-FILE!$H+H*"].concat()
+}
+
+/// Runs clamd, which knows one virus; `None`: it is not installed.
+fn clamd(directory: &Path) -> Option<(Running, String)> {
+    let program = needs::program("clamd")?;
+    let at = |name: &str| directory.join(name).display().to_string();
+    std::fs::create_dir(at("db")).expect("made");
+    let pattern: String = eicar().bytes().map(|octet| format!("{octet:02x}")).collect();
+    write(directory, "db/test.ndb", &format!("Eicar-Test-Signature:0:*:{pattern}\n"));
+    let socket = directory.join("clamd.ctl");
+    let settings = format!(
+        "DatabaseDirectory {}\nLocalSocket {}\nLocalSocketMode 666\nForeground yes\nLogFile {}\n",
+        at("db"),
+        socket.display(),
+        at("clamd.log"),
+    );
+    let config = write(directory, "clamd.conf", &settings);
+    let running = run_on_socket(Command::new(program).args(["-c", &config]), &socket);
+    let scanner = format!(
+        "@av_scanners = (['ClamAV-clamd', \\&ask_daemon, [\"CONTSCAN {{}}\\n\", '{}'], qr/\\bOK$/m, \
+         qr/\\bFOUND$/m, qr/^.*?: (?!Infected Archive)(.*) FOUND$/m]); @av_scanners_backup = ();",
+        socket.display()
+    );
+    Some((running, scanner))
+}
+
+#[test]
+fn amavisd_with_clamd_judges_before_and_after_the_250() {
+    for when in ["before-250", "after-250"] {
+        let (directory, scanners) = (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("another"));
+        let open = Command::new("chmod").arg("755").arg(scanners.path()).status();
+        assert!(open.expect("chmod runs").success());
+        let Some((_clamd, scanner)) = clamd(scanners.path()) else { return };
+        let back = free_port();
+        let Some((_amavisd, address)) = amavisd(directory.path(), back.port(), &scanner) else { return };
+        let hop = Hop::good();
+        let listeners = format!(
+            "[{{address = \"127.0.0.1:0\", name = \"mx\", filters = [\"amavis\"]}}, \
+             {{address = \"{back}\", name = \"filtered\"}}]"
+        );
+        let table = format!("[{{name = \"amavis\", kind = \"smtp\", address = \"{address}\", when = \"{when}\"}}]");
+        let mut server = relay(&[&hop]).set("listen", listeners).set("filter", table).start();
+        let clean = b"From: a@client.test\r\nSubject: x\r\n\r\nhello\r\n";
+        let id = send(&server, "a@client.test", &["b@d.test", "c@d.test"], clean);
+        let mail = hop.wait(1).remove(0);
+        let text = mail.text();
+        assert!(text.contains("(amavis.mx.test ") && text.ends_with("\r\n\r\nhello\r\n"), "{text}");
+        assert!(text.contains(&format!("with ESMTP id {id}")) && !text.contains("X-Mailrace-Trace"), "{text}");
+        assert_eq!(mail.all_to(), ["b@d.test", "c@d.test"]);
+        any_line(&mut server, &["screen=edit", "by=amavis", "given back changed"]);
+        let virus = format!("From: a@client.test\r\nSubject: y\r\n\r\n{}\r\n", eicar());
+        let mut client = greeted(server.address());
+        client.envelope();
+        client.expect("DATA", "354");
+        client.send(format!("{virus}.\r\n").as_bytes());
+        let said = client.reply();
+        client.quit();
+        if when == "before-250" {
+            assert!(said.starts_with("554 5.7.0") && said.contains("INFECTED: Eicar-Test-Signature"), "{said}");
+            ends_empty(server);
+        } else {
+            assert!(said.starts_with("250"), "{said}");
+            let list = || text_of(&server.control(&["quarantine", "list"], b""));
+            poll("it is in quarantine", || list().contains("INFECTED: Eicar-Test-Signature").then_some(()));
+            server.stop();
+        }
+        assert_eq!(hop.count(), 1);
+    }
+}
+
+#[test]
+fn amavisd_gives_mail_back_to_another_listener() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let back = free_port();
+    let Some((_running, address)) = amavisd(directory.path(), back.port(), UNSCANNED) else { return };
     let rules =
         format!("rule to_the_filter {{\n  for listener mx\n  route \"smtp:[127.0.0.1]:{}\"\n}}\n", address.port());
     let rules = write(directory.path(), "filter.rules", &rules);

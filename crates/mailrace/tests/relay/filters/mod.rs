@@ -11,6 +11,8 @@ mod programs;
 mod scripted;
 mod seals;
 mod senders;
+mod smtp;
+mod smtp_script;
 
 use crate::hop::Hop;
 use crate::world::relay;

@@ -8,6 +8,7 @@ use super::pool::PooledFilter;
 use super::scanners;
 use super::settings::FilterSettings;
 use super::size_check::size_faults;
+use super::smtp;
 use crate::config::{Config, FilterKind};
 use filter::policy::PolicyState;
 use std::time::Duration;
@@ -33,7 +34,7 @@ async fn check(config: &Config) -> Vec<String> {
     for mut settings in config.filters.iter().filter_map(FilterSettings::of) {
         settings.timeout = settings.timeout.min(WAIT_MAX);
         settings.total_timeout = settings.total_timeout.min(WAIT_MAX);
-        match ask(&settings).await {
+        match ask(&settings, &config.hostname).await {
             Ok(()) => faults.extend(size_faults(&settings, config.message.size_max).await),
             Err(error) => {
                 let (name, address) = (&settings.name, &settings.address);
@@ -44,7 +45,7 @@ async fn check(config: &Config) -> Vec<String> {
     faults
 }
 
-async fn ask(settings: &FilterSettings) -> Result<(), FilterError> {
+async fn ask(settings: &FilterSettings, hostname: &str) -> Result<(), FilterError> {
     match settings.kind {
         FilterKind::Milter => {
             Milter::open(settings).await?.quit().await;
@@ -56,6 +57,6 @@ async fn ask(settings: &FilterSettings) -> Result<(), FilterError> {
             ask_policy(&filter, PolicyState::Vrfy, &FilterFacts::default()).await.map(drop)
         }
         FilterKind::Clamd | FilterKind::Spamd | FilterKind::Rspamd => scanners::ping(settings).await.map(drop),
-        FilterKind::Smtp => Ok(()),
+        FilterKind::Smtp | FilterKind::Lmtp => smtp::ping(settings, hostname).await,
     }
 }

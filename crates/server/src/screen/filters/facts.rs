@@ -45,6 +45,8 @@ pub(crate) struct FilterFacts {
     pub(crate) recipients: Vec<String>,
     /// The octets that the client declared.
     pub(crate) size: u64,
+    /// Filters that have let the message pass before all of the session's.
+    pub(crate) passed_filters: Vec<String>,
     /// The version of this program.
     pub(crate) version: &'static str,
 }

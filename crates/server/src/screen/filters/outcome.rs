@@ -42,6 +42,12 @@ pub(crate) struct FilterOutcome {
     pub(crate) redirects: Vec<Address>,
     /// Addresses that get it as well.
     pub(crate) copies: Vec<Address>,
+    /// The message in place of the one that the filter got.
+    pub(crate) content: Option<FilterContent>,
+    /// Recipients that the filter refuses, while it takes others.
+    pub(crate) refused: Vec<(Address, Reply)>,
+    /// Recipients that it is asked about again, while others have their answer.
+    pub(crate) undecided: Vec<Address>,
     /// The failure rule decided, not the filter.
     pub(crate) is_failure: bool,
     /// The outcome in words, with score, threat or rules if there are some.
@@ -51,8 +57,9 @@ pub(crate) struct FilterOutcome {
 impl FilterOutcome {
     pub(super) fn of(decision: FilterDecision) -> Self {
         let words = decision.words();
-        let (redirects, copies) = (Vec::new(), Vec::new());
-        Self { decision, edits: Vec::new(), body: None, redirects, copies, is_failure: false, words }
+        let (redirects, copies, refused, undecided) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let (edits, body, content) = (Vec::new(), None, None);
+        Self { decision, edits, body, redirects, copies, content, refused, undecided, is_failure: false, words }
     }
 
     /// Returns the kind of the outcome, for log and counters.
@@ -68,7 +75,9 @@ impl FilterOutcome {
             FilterDecision::Quarantine(_) => ScreenVerdict::Quarantine,
             FilterDecision::Hold(_) => ScreenVerdict::Hold,
             FilterDecision::Pass if !self.redirects.is_empty() || !self.copies.is_empty() => ScreenVerdict::Reroute,
-            FilterDecision::Pass if !self.edits.is_empty() || self.body.is_some() => ScreenVerdict::Edit,
+            FilterDecision::Pass if !self.edits.is_empty() || self.body.is_some() || self.content.is_some() => {
+                ScreenVerdict::Edit
+            }
             FilterDecision::Pass => ScreenVerdict::Accept,
         }
     }

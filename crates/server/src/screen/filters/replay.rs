@@ -9,9 +9,10 @@ use super::content::FilterContent;
 use super::facts::FilterFacts;
 use super::outcome::FilterDecision;
 use super::pool::PooledFilter;
+use super::reinjection::Reinjections;
 use super::session::{FilterNote, FilterSession, FilterStep, StepVerdict};
 use super::verdict::FilterVerdict;
-use mail::{Reply, ReplyClass};
+use mail::{Address, Reply, ReplyClass};
 use std::sync::Arc;
 
 /// A refusal, 5yz.
@@ -34,6 +35,8 @@ pub(crate) enum ReplayAnswer {
         verdict: Box<FilterVerdict>,
         /// Refused recipients by their number in the message.
         refused: Vec<(usize, FilterRefusal)>,
+        /// The numbers of recipients that have no answer: the filters are asked about them again.
+        undecided: Vec<usize>,
     },
     /// One refuses the message.
     Refused(FilterRefusal),
@@ -58,8 +61,9 @@ pub(crate) async fn replay(
     mut facts: FilterFacts,
     has_helo: bool,
     content: &mut FilterContent,
+    reinjections: &Arc<Reinjections>,
 ) -> (ReplayAnswer, Vec<FilterNote>) {
-    let mut session = FilterSession::for_replay(filters);
+    let mut session = FilterSession::for_replay(filters, reinjections);
     let answer = ask_all(&mut session, &mut facts, has_helo, content).await;
     let notes = session.take_notes();
     session.quit().await;
@@ -92,12 +96,12 @@ async fn ask_all(
         }
     }
     if facts.recipients.is_empty() {
-        return ReplayAnswer::Judged { verdict: Box::default(), refused };
+        return ReplayAnswer::Judged { verdict: Box::default(), refused, undecided: Vec::new() };
     }
     if let Some(answer) = ask(session, FilterStep::Data, facts).await {
         return answer;
     }
-    let verdict = Box::pin(session.content(content, facts.size, facts)).await;
+    let mut verdict = Box::pin(session.content(content, facts.size, facts)).await;
     if let Some((filter, error)) = verdict.later.first().cloned() {
         return ReplayAnswer::Later { filter, error, is_failure: true };
     }
@@ -105,7 +109,18 @@ async fn ask_all(
         Some((filter, address, FilterDecision::Refuse(reply) | FilterDecision::Close(reply))) => {
             refusal(filter.clone(), address.clone(), reply.clone())
         }
-        _ => ReplayAnswer::Judged { verdict: Box::new(verdict), refused },
+        _ => {
+            let number = |of: &Address| {
+                let is_same = |text: &String| text.parse::<Address>().is_ok_and(|one| one.key() == of.key());
+                recipients.iter().position(is_same)
+            };
+            let by_filter = std::mem::take(&mut verdict.refused).into_iter();
+            refused.extend(by_filter.filter_map(|(of, filter, address, reply)| {
+                Some((number(&of)?, FilterRefusal { filter, address, reply }))
+            }));
+            let undecided = verdict.undecided.iter().filter_map(number).collect();
+            ReplayAnswer::Judged { verdict: Box::new(verdict), refused, undecided }
+        }
     }
 }
 

@@ -12,7 +12,9 @@ use super::milter::Milter;
 use super::outcome::{FilterDecision, FilterOutcome, reply};
 use super::policy::ask_policy;
 use super::pool::PooledFilter;
+use super::reinjection::Reinjections;
 use super::scanners;
+use super::smtp::{HandedMessage, hand_over};
 use super::verdict::FilterVerdict;
 use crate::config::{FilterFailure, FilterKind};
 use filter::milter::{Answer, Edit, Edits, Stage};
@@ -123,12 +125,13 @@ struct SessionFilter {
 #[derive(Debug)]
 pub(crate) struct FilterSession {
     filters: Vec<SessionFilter>,
+    reinjections: Arc<Reinjections>,
     notes: Vec<FilterNote>,
 }
 
 impl FilterSession {
     /// Begins a session; nothing is connected yet.
-    pub(crate) fn new(filters: &[Arc<PooledFilter>]) -> Self {
+    pub(crate) fn new(filters: &[Arc<PooledFilter>], reinjections: &Arc<Reinjections>) -> Self {
         let of = |filter: &Arc<PooledFilter>| SessionFilter {
             filter: Arc::clone(filter),
             link: None,
@@ -138,12 +141,13 @@ impl FilterSession {
             is_in_message: false,
             transaction: TransactionState::default(),
         };
-        Self { filters: filters.iter().map(of).collect(), notes: Vec::new() }
+        let reinjections = Arc::clone(reinjections);
+        Self { filters: filters.iter().map(of).collect(), reinjections, notes: Vec::new() }
     }
 
     /// Begins a session about a message that is in the spool: a filter that fails is asked later in place of `defer`.
-    pub(super) fn for_replay(filters: &[Arc<PooledFilter>]) -> Self {
-        let mut session = Self::new(filters);
+    pub(super) fn for_replay(filters: &[Arc<PooledFilter>], reinjections: &Arc<Reinjections>) -> Self {
+        let mut session = Self::new(filters, reinjections);
         session.filters.iter_mut().for_each(|one| one.is_replay = true);
         session
     }
@@ -209,9 +213,14 @@ impl FilterSession {
         facts: &FilterFacts,
     ) -> FilterVerdict {
         let mut verdict = FilterVerdict::default();
+        let mut passed = facts.passed_filters.clone();
         for one in &mut self.filters {
             let began = clock::now();
-            let outcome = one.ask_content(content, size, facts).await;
+            passed.push(one.filter.settings.name.clone());
+            let outcome = match one.filter.settings.kind.gives_back() {
+                true => one.hand_over(&self.reinjections, (content, &verdict), (facts, &passed)).await,
+                false => one.ask_content(content, size, facts).await,
+            };
             let elapsed = clock::now().saturating_duration_since(began);
             let Some(outcome) = one.judge_content(outcome, elapsed, &mut self.notes) else { continue };
             verdict.take(&one.filter.settings, outcome, content);
@@ -221,6 +230,13 @@ impl FilterSession {
             }
         }
         verdict
+    }
+
+    /// Has these filters not asked about the content of the open transaction, which has passed them before.
+    pub(crate) fn skip(&mut self, names: &[String]) {
+        for one in self.filters.iter_mut().filter(|one| names.contains(&one.filter.settings.name)) {
+            one.transaction = TransactionState { is_over: true, ..TransactionState::default() };
+        }
     }
 
     /// Whether a filter is told of commands that the server does not know.
@@ -392,14 +408,10 @@ impl SessionFilter {
         size: u64,
         facts: &FilterFacts,
     ) -> Option<Result<FilterOutcome, FilterError>> {
-        let is_decided = matches!(self.transaction.decision, Some(FilterDecision::Discard));
-        let is_over = self.transaction.is_over || self.has_accepted_connection || is_decided;
-        if is_over || self.filter.settings.kind == FilterKind::Policy {
+        if self.is_over() || self.filter.settings.kind == FilterKind::Policy {
             return None;
         }
-        if size > self.filter.settings.size_max || !content.is_complete() {
-            let mut outcome = FilterOutcome::of(FilterDecision::Pass);
-            outcome.words = format!("not scanned: too large ({size} octets, filter.size_max)");
+        if let Some(outcome) = self.too_large(content, size) {
             return Some(Ok(outcome));
         }
         if self.filter.settings.kind != FilterKind::Milter {
@@ -419,6 +431,39 @@ impl SessionFilter {
                 Some(Err(error))
             }
         }
+    }
+
+    /// Hands the message, as the filters before have left it, to a filter that gives it back.
+    async fn hand_over(
+        &self,
+        reinjections: &Arc<Reinjections>,
+        (content, so_far): (&FilterContent, &FilterVerdict),
+        (facts, passed): (&FilterFacts, &[String]),
+    ) -> Option<Result<FilterOutcome, FilterError>> {
+        if self.is_over() {
+            return None;
+        }
+        if let Some(outcome) = self.too_large(content, facts.size) {
+            return Some(Ok(outcome));
+        }
+        let message = HandedMessage::new(facts, content, so_far, passed.to_vec(), self.is_replay);
+        Some(hand_over(&self.filter, reinjections, &message).await)
+    }
+
+    /// Whether nothing is left to ask about.
+    const fn is_over(&self) -> bool {
+        let is_decided = matches!(self.transaction.decision, Some(FilterDecision::Discard));
+        self.transaction.is_over || self.has_accepted_connection || is_decided
+    }
+
+    /// Returns the outcome of a message that the filter does not get.
+    fn too_large(&self, content: &FilterContent, size: u64) -> Option<FilterOutcome> {
+        if size <= self.filter.settings.size_max && content.is_complete() {
+            return None;
+        }
+        let mut outcome = FilterOutcome::of(FilterDecision::Pass);
+        outcome.words = format!("not scanned: too large ({size} octets, filter.size_max)");
+        Some(outcome)
     }
 
     /// Joins the outcome of the content with what the filter said before. `None`: it has nothing to say.

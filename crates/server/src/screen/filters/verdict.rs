@@ -4,7 +4,7 @@ use super::content::FilterContent;
 use super::outcome::{FilterDecision, FilterOutcome};
 use super::settings::FilterSettings;
 use filter::milter::Edit;
-use mail::{Address, ReversePath};
+use mail::{Address, Reply, ReversePath};
 
 /// The decision of all filters on a message.
 #[derive(Clone, Debug, Default)]
@@ -23,6 +23,10 @@ pub(crate) struct FilterVerdict {
     pub(crate) redirects: Vec<Address>,
     /// The new sender.
     pub(crate) sender: Option<ReversePath>,
+    /// Recipients that a filter refuses, with its name, its address and its reply.
+    pub(crate) refused: Vec<(Address, String, String, Reply)>,
+    /// Recipients without an answer: filters are asked about them again.
+    pub(crate) undecided: Vec<Address>,
     /// Filters that could not judge the message and are to be asked later, each with its failure.
     pub(crate) later: Vec<(String, String)>,
 }
@@ -45,6 +49,15 @@ impl FilterVerdict {
         }
         if !keeps {
             return;
+        }
+        let (name, place) = (&settings.name, settings.address.to_string());
+        let refused = outcome.refused.into_iter();
+        self.refused.extend(refused.map(|(address, reply)| (address, name.clone(), place.clone(), reply)));
+        self.undecided.extend(outcome.undecided);
+        if let Some(given_back) = outcome.content {
+            self.has_new_body |= given_back.body() != content.body();
+            self.is_changed = true;
+            *content = given_back;
         }
         for edit in &outcome.edits {
             match edit {
