@@ -28,7 +28,17 @@ pub struct NameServer {
 impl NameServer {
     /// Starts a server with this zone on a free port of 127.0.0.1.
     pub fn start(zone: &str) -> Self {
-        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        Self::on(UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port"), zone)
+    }
+
+    /// Starts a server with this zone on the port of the DNS, for programs that ask no other one. The address is the
+    /// first one of 127.53.0.0/24 that is free; `None`: the user may not use the port.
+    pub fn on_port_53(zone: &str) -> Option<Self> {
+        let socket = (1..=254).find_map(|last| UdpSocket::bind((Ipv4Addr::new(127, 53, 0, last), 53)).ok())?;
+        Some(Self::on(socket, zone))
+    }
+
+    fn on(socket: UdpSocket, zone: &str) -> Self {
         let address = socket.local_addr().expect("it has one");
         let zone = Arc::new(Mutex::new(read(zone)));
         let known = Arc::clone(&zone);

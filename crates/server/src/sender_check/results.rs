@@ -63,10 +63,11 @@ impl SenderResults {
             methods.push(MethodResult { method: "iprev", code: code.name(), reason: String::new(), properties });
         }
         if let Some(SpfResult { code, reason, .. }) = &self.spf {
-            let property = if self.sender.is_empty() {
-                ("smtp.helo", self.helo.clone())
-            } else {
-                ("smtp.mailfrom", self.sender.clone())
+            // The domain alone, as RFC 8601 §2.7.2 allows: opendmarc 1.4.2 takes the result only if the whole value is
+            // the domain of the sender.
+            let property = match self.sender.rsplit_once('@') {
+                Some((_, domain)) => ("smtp.mailfrom", domain.to_owned()),
+                None => ("smtp.helo", self.helo.clone()),
             };
             methods.push(MethodResult {
                 method: "spf",

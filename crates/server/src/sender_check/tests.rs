@@ -62,7 +62,7 @@ async fn results_of_a_message_signed_by_ourselves() {
     for part in [
         "iprev=pass\r\n\t policy.iprev=192.0.2.1",
         "spf=pass",
-        "smtp.mailfrom=a@example.org",
+        "smtp.mailfrom=example.org",
         "header.d=example.org",
         "header.s=ed",
         "dmarc=pass",

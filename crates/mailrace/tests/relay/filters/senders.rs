@@ -24,6 +24,7 @@ twice.test TXT v=spf1 +all
 open.test SERVFAIL
 bank.test TXT v=spf1 ip4:192.0.2.1 -all
 _dmarc.bank.test TXT v=DMARC1; p=reject; sp=quarantine
+_dmarc.strict.test TXT v=DMARC1; p=reject; aspf=s; adkim=s
 _dmarc.mild.test TXT v=DMARC1; p=quarantine
 _dmarc.closed.test SERVFAIL
 192.0.2.1 PTR mx.a.test
@@ -95,7 +96,7 @@ fn results_stand_on_top_and_in_the_log() {
         ("192.0.2.1", "x@twice.test", "x@closed.test", "iprev=pass", "spf=permerror", "dmarc=temperror"),
         ("192.0.2.1", "x@open.test", "x@bank.test", "iprev=pass", "spf=temperror", "dmarc=temperror"),
         // The walk up the tree finds the policy, and SPF of a domain beside it is aligned.
-        ("192.0.2.1", "x@bank.test", "x@www.bank.test", "iprev=pass", "smtp.mailfrom=x@bank.test", "dmarc=pass"),
+        ("192.0.2.1", "x@bank.test", "x@www.bank.test", "iprev=pass", "smtp.mailfrom=bank.test", "dmarc=pass"),
         ("192.0.2.1", "", "x@bank.test", "iprev=pass", "smtp.helo=client.test", "dmarc=fail"),
         ("192.0.2.1", "x@a.test", "nobody", "iprev=pass", "spf=pass", "dmarc=permerror"),
     ];
