@@ -109,7 +109,18 @@ pub(super) fn config(n: u8) -> Config {
         screen: screen(n),
         auth_results: auth_results(n),
         filters: Vec::new(),
-        quarantine: Quarantine { keep: time },
+        quarantine: quarantine(n),
+    }
+}
+
+fn quarantine(n: u8) -> Quarantine {
+    let text = "x".repeat(n.into());
+    Quarantine {
+        keep: Duration::from_secs(n.into()),
+        digest: text.clone(),
+        digest_from: None,
+        digest_subject: text.clone(),
+        digest_domains: vec![text; n.into()],
     }
 }
 
@@ -209,6 +220,7 @@ fn http(n: u8) -> Http {
     Http {
         address: "x".repeat(n.into()),
         names: vec!["x".to_owned(); n.into()],
+        public_url: "x".repeat(n.into()),
         without_token: if n == 1 { HttpRole::View } else { HttpRole::Operate },
         connections_max: n.into(),
         header_bytes_max: n.into(),

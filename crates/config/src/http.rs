@@ -11,6 +11,8 @@ pub struct Http {
     pub address: String,
     /// Names of this server in requests, beside its addresses, `localhost` and `hostname`.
     pub names: Vec<String>,
+    /// The address at which recipients of mail reach this server, for links in mail; empty: none.
+    pub public_url: String,
     /// The rights of clients while there is no token.
     pub without_token: HttpRole,
     /// Connections at once.
@@ -38,6 +40,19 @@ impl Http {
     #[must_use]
     pub fn socket(&self) -> Option<SocketAddr> {
         self.address.parse().ok()
+    }
+
+    /// Returns the name in `http.public_url`; `None`: there is none.
+    #[must_use]
+    pub fn public_name(&self) -> Option<&str> {
+        let rest = self.public_url.strip_prefix("https://").or_else(|| self.public_url.strip_prefix("http://"))?;
+        let host = rest.split('/').next().unwrap_or_default();
+        let name = match host.rsplit_once(':') {
+            Some((name, port)) if !name.ends_with(':') && port.bytes().all(|digit| digit.is_ascii_digit()) => name,
+            _ => host,
+        };
+        let is_part = |octet: u8| octet.is_ascii_alphanumeric() || b"-.[]:".contains(&octet);
+        (!name.is_empty() && name.bytes().all(is_part)).then_some(name)
     }
 }
 
@@ -70,4 +85,27 @@ pub enum HttpRole {
     View,
     /// Everything.
     Operate,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Config;
+
+    #[test]
+    fn the_name_of_the_public_address() {
+        let mut http = Config::default().http;
+        for (url, name) in [
+            ("https://mail.example.com", Some("mail.example.com")),
+            ("http://127.0.0.1:8025/mail", Some("127.0.0.1")),
+            ("https://[2001:db8::1]:8025", Some("[2001:db8::1]")),
+            ("https://[2001:db8::1]", Some("[2001:db8::1]")),
+            ("mail.example.com", None),
+            ("https://", None),
+            ("https://a b", None),
+            ("", None),
+        ] {
+            http.public_url = url.to_owned();
+            assert_eq!(http.public_name(), name, "{url}");
+        }
+    }
 }

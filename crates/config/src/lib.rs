@@ -84,8 +84,8 @@ pub use routing::{
     RuleAt,
 };
 pub use screen::{
-    Filter, FilterAddress, FilterFailure, FilterKind, FilterReject, FilterStage, NoFilterAddressError, Quarantine,
-    Screen,
+    DigestTime, Filter, FilterAddress, FilterFailure, FilterKind, FilterReject, FilterStage, NoDigestTimeError,
+    NoFilterAddressError, Quarantine, Screen,
 };
 pub use webhook::{Webhook, WebhookEvent};
 

@@ -1,5 +1,7 @@
 //! Settings of *screen*: rule files, filters and their failures.
 
+use super::number::time;
+use mail::Address;
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -25,6 +27,44 @@ pub struct Screen {
 pub struct Quarantine {
     /// How long it is kept.
     pub keep: Duration,
+    /// When recipients hear of it, as [`DigestTime`] reads it; empty: never.
+    pub digest: String,
+    /// The author of that mail; none: the postmaster.
+    pub digest_from: Option<Address>,
+    /// Its subject.
+    pub digest_subject: String,
+    /// The domains whose recipients get it; none: all.
+    pub digest_domains: Vec<String>,
+}
+
+/// When recipients hear of their mail in quarantine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DigestTime {
+    /// Each day, so long after midnight of the local time.
+    Daily(Duration),
+    /// Again and again after this time.
+    Every(Duration),
+}
+
+/// A text is no time of a digest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoDigestTimeError;
+
+impl FromStr for DigestTime {
+    type Err = NoDigestTimeError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let Some((hour, minute)) = text.split_once(':') else {
+            let every = time(text).filter(|every| every.as_secs() > 0 && every.subsec_nanos() == 0);
+            return every.map(Self::Every).ok_or(NoDigestTimeError);
+        };
+        let number = |digits: &str, end: u64| {
+            let is_number = (1..=2).contains(&digits.len()) && digits.bytes().all(|digit| digit.is_ascii_digit());
+            digits.parse::<u64>().ok().filter(|number| is_number && *number < end).ok_or(NoDigestTimeError)
+        };
+        let minute = if minute.len() == 2 { number(minute, 60)? } else { return Err(NoDigestTimeError) };
+        Ok(Self::Daily(Duration::from_secs(number(hour, 24)? * 3_600 + minute * 60)))
+    }
 }
 
 /// One `[[filter]]`: a program that judges mail.
@@ -73,6 +113,8 @@ pub enum FilterKind {
     Rspamd,
     /// A filter that takes mail by SMTP, and gives it back by SMTP.
     Smtp,
+    /// The same, which takes it by LMTP.
+    Lmtp,
 }
 
 impl FilterKind {
@@ -110,8 +152,6 @@ pub enum FilterFailure {
 /// The effect on a message that a filter refuses when its client cannot hear of it any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FilterReject {
-    /// The same, which takes it by LMTP.
-    Lmtp,
     /// It is held in quarantine.
     Quarantine,
     /// Its sender gets a report.
@@ -166,6 +206,18 @@ impl fmt::Display for FilterAddress {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn times_of_digests() {
+        let daily = |seconds| Ok(DigestTime::Daily(Duration::from_secs(seconds)));
+        for (text, wanted) in [("08:00", daily(28_800)), ("8:05", daily(29_100)), ("00:00", daily(0))] {
+            assert_eq!(text.parse(), wanted, "{text}");
+        }
+        assert_eq!("1d".parse(), Ok(DigestTime::Every(Duration::from_secs(86_400))));
+        for text in ["", "8", "24:00", "08:60", "08:0", ":00", "8:000", "+8:00", "0s", "500ms", "daily", "08:00:00"] {
+            assert_eq!(text.parse::<DigestTime>(), Err(NoDigestTimeError), "{text}");
+        }
+    }
 
     #[test]
     fn addresses_of_filters() {

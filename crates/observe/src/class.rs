@@ -166,6 +166,7 @@ impl<'a> Event<'a> {
             Self::TlsClientFailed { .. } => ("tls_client_failed", 6, Warning, Some(Deliver)),
             Self::DestinationDown { .. } => ("destination_down", 6, Notice, Some(Dispatch)),
             Self::DestinationUp { .. } => ("destination_up", 6, Info, Some(Dispatch)),
+            Self::QuarantineDigest { .. } => ("quarantine_digest", 0, Info, Some(Dispatch)),
             Self::HoldEnded { .. } => ("hold_ended", 0, Info, Some(Dispatch)),
             Self::QueueCommand { .. } => ("queue_command", 0, Info, Some(Dispatch)),
 
@@ -213,6 +214,7 @@ impl<'a> Event<'a> {
             | Self::Signed { id, .. }
             | Self::Cloned { id, .. }
             | Self::Delivery { id, .. }
+            | Self::QuarantineDigest { id, .. }
             | Self::HoldEnded { id, .. }
             | Self::Reported { id, .. }
             | Self::Unreportable { id, .. } => Some(id),

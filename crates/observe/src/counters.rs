@@ -476,6 +476,7 @@ pub fn increments(event: &Event<'_>) -> impl Iterator<Item = (Counter, u64)> {
         | Event::Listening { .. }
         | Event::Stopping { .. }
         | Event::Stopped { .. }
+        | Event::QuarantineDigest { .. }
         // Each refused recipient is counted as a limit that was reached.
         | Event::LoginOverLimit { .. }
         // For recipients whose messages are dropped whole, the message is counted.

@@ -543,6 +543,16 @@ pub enum Event<'a> {
         to: Option<&'a str>,
     },
 
+    /// A recipient gets the list of his mail in quarantine.
+    QuarantineDigest {
+        /// The mail with the list.
+        id: QueueId,
+        /// Messages in quarantine.
+        messages: u64,
+        /// The recipient.
+        to: &'a str,
+    },
+
     /// The time for which recipients of a message were held is over: they wait for delivery.
     HoldEnded {
         /// The message.

@@ -302,6 +302,11 @@ impl<'a> Event<'a> {
                 v.text("destination", destination);
                 (v.0)("down", Value::Seconds(down));
             }
+            Self::QuarantineDigest { messages, to, .. } => {
+                v.text("digest", "stored");
+                v.number("messages", messages);
+                v.text("to", to);
+            }
             Self::HoldEnded { recipients, by, why, .. } => {
                 v.text("hold", "ended");
                 v.number("recipients", recipients);

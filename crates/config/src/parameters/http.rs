@@ -31,6 +31,15 @@ pub(super) static HTTP: Section = Section {
             "A request for another name is refused (DNS rebinding). Name the proxy's names here.",
         ),
         fixed(
+            "http.public_url",
+            at!(http.public_url),
+            Kind::Text,
+            "",
+            "https://mail.example.com",
+            "where recipients of mail reach this server by HTTP, for links in digests",
+            "Usually a proxy with TLS, which passes /quarantine/ and /page/held.css on to http.address.",
+        ),
+        fixed(
             "http.without_token",
             at!(http.without_token),
             Kind::Choice(HttpRole::WORDS),

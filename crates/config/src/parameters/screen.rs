@@ -63,15 +63,54 @@ pub(super) static QUARANTINE: Section = Section {
     key: "quarantine",
     summary: "mail that content rules keep for a decision",
     group: None,
-    parameters: &[fixed(
-        "quarantine.keep",
-        at!(quarantine.keep),
-        seconds(HOUR, 365 * DAY),
-        "30d",
-        "7d",
-        "how long it is kept for a decision",
-        "Then it is deleted, with a line in the log; its sender is not told. Counts for mail that comes from now on.",
-    )],
+    parameters: &[
+        fixed(
+            "quarantine.keep",
+            at!(quarantine.keep),
+            seconds(HOUR, 365 * DAY),
+            "30d",
+            "7d",
+            "how long it is kept for a decision",
+            "Then it is deleted, with a line in the log; its sender is not told. Counts for mail that comes from now on.",
+        ),
+        fixed(
+            "quarantine.digest",
+            at!(quarantine.digest),
+            Kind::Text,
+            "",
+            "08:00",
+            "when recipients get a list of their mail in quarantine; empty for never",
+            "A time of the day, or a time between two lists, as 1d. It has mail for which the recipient decides, each with a \
+             link that releases it. Needs http.public_url.",
+        ),
+        fixed(
+            "quarantine.digest_from",
+            at!(quarantine.digest_from),
+            Kind::Mailbox { empty: true },
+            "",
+            "quarantine@example.com",
+            "author of that list; empty for delivery.postmaster",
+            "Its envelope has no sender, so that nothing answers it.",
+        ),
+        fixed(
+            "quarantine.digest_subject",
+            at!(quarantine.digest_subject),
+            Kind::Text,
+            "Mail in quarantine",
+            "Held mail at example.com",
+            "its subject",
+            "",
+        ),
+        fixed(
+            "quarantine.digest_domains",
+            at!(quarantine.digest_domains),
+            list(&Kind::Domain),
+            "[]",
+            "[\"example.com\"]",
+            "domains whose recipients get it; empty for all",
+            "Name your own domains where rules hold mail that leaves, too.",
+        ),
+    ],
 };
 
 pub(super) static FILTER: Section = Section {

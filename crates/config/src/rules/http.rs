@@ -10,6 +10,7 @@ impl Rules<'_> {
         let http = &self.config().http;
         self.http_tokens();
         self.http_certificates();
+        self.http_public_url();
         if http.address.is_empty() {
             return;
         }
@@ -105,6 +106,26 @@ impl Rules<'_> {
                     "write \"view\" or \"operate\", or remove the table",
                 );
             }
+        }
+    }
+
+    fn http_public_url(&mut self) {
+        let http = &self.config().http;
+        if !http.public_url.is_empty() && http.public_name().is_none() {
+            self.error(
+                &[("http.public_url", 0)],
+                format!("http.public_url: \"{}\" is no address of HTTP", http.public_url),
+                "write \"https://mail.example.com\"",
+            );
+        }
+        let is_name = |name: &str| http.public_name().is_some_and(|public| public.eq_ignore_ascii_case(name));
+        let is_open = http.tokens.is_empty() && http.clients.is_empty() && http.without_token != HttpRole::None;
+        if !http.address.is_empty() && is_open && is_name(&self.config().hostname) {
+            self.error(
+                &[("http.public_url", 0)],
+                "http.public_url: clients that come by the name of this server would need no token".to_owned(),
+                "add [[http.token]] with name, file and role, or set http.without_token = \"none\"",
+            );
         }
     }
 

@@ -49,6 +49,7 @@ pub(crate) fn check(loaded: &Loaded) -> Vec<Problem> {
     rules.http();
     rules.webhooks();
     rules.filters();
+    rules.quarantine_digest();
     rules.auth_results();
     rules.user();
     rules.problems

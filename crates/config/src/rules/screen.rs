@@ -3,7 +3,7 @@
 use super::super::choice::Choice;
 use super::super::field::Field;
 use super::super::value::Value;
-use super::super::{FilterAddress, FilterFailure, FilterKind, FilterStage, MacroValue, MilterMacros};
+use super::super::{DigestTime, FilterAddress, FilterFailure, FilterKind, FilterStage, MacroValue, MilterMacros};
 use super::Rules;
 use crate::suggestion::nearest;
 use std::collections::BTreeMap;
@@ -41,6 +41,34 @@ impl Rules<'_> {
             self.filter_names("listen.filters", index, &listen.filters);
         }
         self.filter_names("submit.filters", 0, &self.config().submit.filters);
+    }
+
+    pub(super) fn quarantine_digest(&mut self) {
+        let (quarantine, http) = (&self.config().quarantine, &self.config().http);
+        if quarantine.digest.is_empty() {
+            return;
+        }
+        if quarantine.digest.parse::<DigestTime>().is_err() {
+            self.error(
+                &[("quarantine.digest", 0)],
+                format!("quarantine.digest: \"{}\" is no time of the day and no time between lists", quarantine.digest),
+                "write \"08:00\" or \"1d\"",
+            );
+        }
+        if http.address.is_empty() {
+            self.error(
+                &[("quarantine.digest", 0)],
+                "quarantine.digest: its links lead to HTTP, which is off".to_owned(),
+                "set http.address, as \"127.0.0.1:8025\"",
+            );
+        }
+        if http.public_url.is_empty() {
+            self.error(
+                &[("quarantine.digest", 0)],
+                "quarantine.digest: its links need the address at which recipients reach this server".to_owned(),
+                "set http.public_url, as \"https://mail.example.com\"",
+            );
+        }
     }
 
     fn milter_macros(&mut self, index: usize) {

@@ -168,6 +168,10 @@ pub(super) fn write(event: &Event<'_>, out: &mut String) -> bool {
             value(out, "destination=", destination, HOST_MAX);
             write_time(", state=up, down=", down, out);
         }
+        Event::QuarantineDigest { messages, to, .. } => {
+            put(out, format_args!("digest=stored, messages={messages}"));
+            value(out, ", to=", to, PATH_MAX);
+        }
         Event::HoldEnded { recipients, by, why, .. } => {
             put(out, format_args!("hold=ended, recipients={recipients}"));
             value(out, ", by=", by, WORD_MAX);

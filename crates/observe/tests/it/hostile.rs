@@ -160,6 +160,7 @@ fn keys(event: &Event<'_>) -> Option<Vec<&'static str>> {
         }
         Event::DestinationDown { .. } => keys.extend(["destination", "state", "retry", "why"]),
         Event::DestinationUp { .. } => keys.extend(["destination", "state", "down"]),
+        Event::QuarantineDigest { .. } => keys.extend(["digest", "messages", "to"]),
         Event::HoldEnded { .. } => keys.extend(["hold", "recipients", "by", "why"]),
         Event::QueueCommand { by, copy, to, .. } => {
             keys.extend(["queue", "messages", "recipients"]);

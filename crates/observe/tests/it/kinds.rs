@@ -29,7 +29,7 @@ pub(crate) fn queue_id() -> QueueId {
 }
 
 /// How many kinds there are.
-pub(crate) const COUNT: usize = 50;
+pub(crate) const COUNT: usize = 51;
 
 /// The number of the event's kind. No `_` here: a new event has to be added below too.
 pub(crate) fn kind(event: &Event<'_>) -> usize {
@@ -84,6 +84,7 @@ pub(crate) fn kind(event: &Event<'_>) -> usize {
         Event::Screened { .. } => 47,
         Event::SenderChecked { .. } => 48,
         Event::Signed { .. } => 49,
+        Event::QuarantineDigest { .. } => 50,
     }
 }
 
@@ -212,6 +213,7 @@ fn delivery_event<'a>(kind: usize, v: &'a Values, to: &'a [&'a str]) -> Event<'a
         },
         31 => Event::Reported { id: queue_id(), report: queue_id(), kind: ReportKind::Delayed, text: a },
         32 => Event::Unreportable { id: queue_id(), text: a },
+        50 => Event::QuarantineDigest { id: queue_id(), messages: v.number, to: a },
         46 => Event::HoldEnded { id: queue_id(), recipients: v.number, by: b, why: a },
         38 => Event::Discarded { id: queue_id() },
         43 => Event::FileRefused { text: a },

@@ -111,6 +111,8 @@ pub struct HttpClient {
 pub struct HttpAccess {
     /// Names of this server in `Host`, beside addresses and `localhost`.
     pub names: Vec<String>,
+    /// The name by which recipients of mail reach the pages behind links of digests, and nothing else.
+    pub public_name: Option<String>,
     /// Rights of clients while there are neither tokens nor clients with a certificate.
     pub without_token: HttpRights,
     /// The tokens.
@@ -147,6 +149,21 @@ impl HttpAccess {
         let shown: String = name.chars().filter(char::is_ascii_graphic).take(80).collect();
         let text = format!("\"{shown}\" is no name of this server; ask for its address, or add the name to http.names");
         Err(Refusal::new(StatusCode::MISDIRECTED_REQUEST, text))
+    }
+
+    /// Checks that a request for a page behind a link is meant for this server.
+    ///
+    /// # Errors
+    /// It is not.
+    pub(super) fn check_public_host(&self, headers: &HeaderMap) -> Result<(), Refusal> {
+        let mut hosts = headers.get_all(header::HOST).iter();
+        let name = hosts.next().and_then(|host| host.to_str().ok()).map(host_name);
+        let is_public = name.is_some_and(|name| self.is_public_name(name));
+        if is_public && hosts.next().is_none() { Ok(()) } else { self.check_host(headers) }
+    }
+
+    fn is_public_name(&self, name: &str) -> bool {
+        self.public_name.as_deref().is_some_and(|public| public.eq_ignore_ascii_case(name))
     }
 
     /// Finds the client of a request, whose certificate has a verified name or none, and checks that it has the rights.

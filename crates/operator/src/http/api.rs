@@ -4,6 +4,7 @@ use super::access::{Caller, HttpRights, check_origin};
 use super::assets::find_asset;
 use super::counts::HttpCounts;
 use super::handler::{HttpHandler, HttpLimits};
+use super::held_page::{STYLE_PATH, answer_link, link_of};
 use super::live_feed::LiveFeed;
 use super::metrics::exposition;
 use super::open_api::open_api;
@@ -50,7 +51,14 @@ impl<H: HttpHandler> Api<'_, H> {
         let (route, segment) = match find(&head.method, head.uri.path()) {
             Found::Route(route, segment) => (route, segment),
             other => {
-                access.check_host(&head.headers)?;
+                if let Some(link) = link_of(head.uri.path()) {
+                    access.check_public_host(&head.headers)?;
+                    return answer_link(self.handler, &head.method, &head.headers, link).await;
+                }
+                match head.uri.path() {
+                    STYLE_PATH => access.check_public_host(&head.headers)?,
+                    _ => access.check_host(&head.headers)?,
+                }
                 if let Some(asset) = find_asset(&head.method, head.uri.path(), &head.headers) {
                     return Ok(asset);
                 }

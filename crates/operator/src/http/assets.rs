@@ -31,6 +31,7 @@ macro_rules! file {
 static FILES: &[File] = &[
     file!("/", "index.html", "text/html; charset=utf-8"),
     file!("/page/page.css", "page.css", STYLE),
+    file!("/page/held.css", "held.css", STYLE),
     file!("/page/icon.svg", "icon.svg", "image/svg+xml"),
     file!("/page/theme.js", "theme.js", JAVASCRIPT),
     file!("/page/main.js", "main.js", JAVASCRIPT),

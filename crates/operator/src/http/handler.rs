@@ -1,6 +1,7 @@
 //! The server as HTTP sees it, and the limits of HTTP.
 
 use super::access::HttpAccess;
+use super::held_link::LinkAnswer;
 use crate::answers::StatusAnswer;
 use crate::control::Handler;
 use observe::counters::Counter;
@@ -20,6 +21,9 @@ pub trait HttpHandler: Handler {
 
     /// Returns the state of the server without single destinations, so that a large queue costs nothing.
     fn status(&self) -> impl Future<Output = StatusAnswer> + Send;
+
+    /// Answers for the signed text of a link in a digest. `is_release`: the message is to be released, too.
+    fn quarantine_link(&self, text: &str, is_release: bool) -> impl Future<Output = LinkAnswer> + Send;
 
     /// Returns how often it has been counted since the start.
     fn counter(&self, counter: Counter) -> u64;

@@ -18,6 +18,8 @@ pub(super) const JSON: &str = "application/json";
 pub(super) const JSON_LINES: &str = "application/x-ndjson";
 /// Server-sent events.
 pub(super) const EVENTS: &str = "text/event-stream";
+/// A page.
+pub(super) const HTML: &str = "text/html; charset=utf-8";
 /// Plain text.
 pub(super) const TEXT: &str = "text/plain; charset=utf-8";
 

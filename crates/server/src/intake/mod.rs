@@ -37,7 +37,7 @@ pub(crate) use content::inline;
 pub use content::{FinishedContent, PIECE_BYTES, RAM_BYTES_MAX};
 pub(crate) use enqueue::{DownRecipients, Enqueue};
 pub(crate) use redirect::resolve_redirects;
-pub(crate) use report::{Reported, submit_report};
+pub(crate) use report::{Reported, submit_own, submit_report};
 pub use transaction_content::TransactionContent;
 
 #[cfg(test)]

@@ -93,6 +93,21 @@ pub(crate) async fn submit_report(
     Err(full)
 }
 
+/// Stores another message of our own, and puts it in line of `queue`. It has no sender, and the route of a report.
+///
+/// # Errors
+/// As [`submit_report`].
+/// # Cancel safety
+/// As [`submit_report`].
+pub(crate) async fn submit_own(
+    context: &Arc<Context>,
+    queue: Option<&Arc<dyn Enqueue>>,
+    envelope: &Envelope,
+    content: Vec<u8>,
+) -> Result<(), NotStored> {
+    give(context, queue, envelope, content).await
+}
+
 /// Stores a message of our own.
 async fn give(
     context: &Arc<Context>,

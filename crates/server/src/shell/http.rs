@@ -7,11 +7,12 @@ use super::start_error::StartError;
 use crate::accept::listener::BindError;
 use crate::active_config::ActiveConfig;
 use crate::config::{self, Config, HttpRole};
+use crate::digest::answer_link;
 use crate::tls::Acceptor;
 use observe::Event;
 use observe::counters::Counter;
 use operator::answers::StatusAnswer;
-use operator::http::{HttpAccess, HttpClient, HttpHandler, HttpLimits, HttpRights, HttpToken, serve_http};
+use operator::http::{HttpAccess, HttpClient, HttpHandler, HttpLimits, HttpRights, HttpToken, LinkAnswer, serve_http};
 use os::safe_file::Trust;
 use spool::Pressure;
 use std::io::{self, Read as _};
@@ -61,10 +62,11 @@ pub(super) fn load_http_access(config: &Config) -> Result<Arc<HttpAccess>, Vec<S
     if !faults.is_empty() {
         return Err(faults);
     }
+    let public_name = config.http.public_name().map(str::to_owned);
     let names = config.http.names.iter().chain([&config.hostname]).cloned().collect();
     let client = |one: &config::HttpClient| HttpClient { name: one.name.as_str().into(), rights: rights(one.role) };
     let clients = config.http.clients.iter().map(client).collect();
-    Ok(Arc::new(HttpAccess { names, without_token: rights(config.http.without_token), tokens, clients }))
+    Ok(Arc::new(HttpAccess { names, public_name, without_token: rights(config.http.without_token), tokens, clients }))
 }
 
 /// Reads the tokens anew. Where the configuration of HTTP is the same and a file cannot be used, perhaps since root
@@ -144,6 +146,13 @@ impl HttpHandler for AdminHandler {
 
     async fn status(&self) -> StatusAnswer {
         self.0.status(0)
+    }
+
+    async fn quarantine_link(&self, text: &str, is_release: bool) -> LinkAnswer {
+        match &self.0.outbound.dispatch {
+            Some(dispatch) => answer_link(dispatch, text, is_release).await,
+            None => LinkAnswer::Gone,
+        }
     }
 
     fn counter(&self, counter: Counter) -> u64 {

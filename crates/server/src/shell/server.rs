@@ -6,6 +6,7 @@ use crate::accept::listener::{self, ConnectionAcceptor as Socket};
 use crate::accept::{door, limits};
 use crate::config::{Config, ListenProtocol, ListenTls};
 use crate::context::Context;
+use crate::digest;
 use crate::dispatch::{self, Renewal};
 use crate::hardening::Hardening;
 use crate::inbound::Inbound;
@@ -180,6 +181,9 @@ impl Server {
         }
         lock(&self.tasks).spawn(history::keep_windows(Arc::clone(&self.context)));
         lock(&self.tasks).spawn(hold_ends::release_periodically(Arc::clone(&self.outbound)));
+        if let Some(dispatch) = &self.outbound.dispatch {
+            lock(&self.tasks).spawn(digest::send_digests(Arc::clone(dispatch)));
+        }
         if let Some(screen_queue) = &self.inbound.screen_queue {
             lock(&self.tasks).spawn(Arc::clone(screen_queue).run());
         }

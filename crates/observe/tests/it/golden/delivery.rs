@@ -259,6 +259,10 @@ fn host_lines(id: QueueId) -> Vec<(Event<'static>, &'static str)> {
             "ID: hold=ended, recipients=2, by=ann, why=asked by the sender",
         ),
         (
+            Event::QuarantineDigest { id, messages: 3, to: "<b@example.com>" },
+            "ID: digest=stored, messages=3, to=<b@example.com>",
+        ),
+        (
             Event::QueueCommand {
                 id: None,
                 what: "retry",
