@@ -1,5 +1,6 @@
 //! Enhanced status codes, `class.subject.detail` (RFC 3463): the reason of an outcome, for replies and for bounces.
 
+use crate::decimal::push_decimal;
 use std::fmt;
 use std::str::FromStr;
 
@@ -91,19 +92,40 @@ impl EnhancedCode {
     }
 }
 
+impl EnhancedCode {
+    /// The octets of the code and of the space behind it.
+    pub(crate) fn octets_with_space(self) -> usize {
+        let digits = |number: u16| 1 + usize::from(number > 9) + usize::from(number > 99);
+        "5.. ".len() + digits(self.subject) + digits(self.detail)
+    }
+
+    /// Appends the code as its `Display` writes it: `5.1.1`.
+    pub fn push_to(self, out: &mut String) {
+        push_decimal(out, self.outcome.digit());
+        out.push('.');
+        push_decimal(out, self.subject);
+        out.push('.');
+        push_decimal(out, self.detail);
+    }
+}
+
 impl FromStr for EnhancedCode {
     type Err = EnhancedCodeError;
 
     // RFC 2034 §4: status-code = class "." subject "." detail; subject and detail are 1*3digit, without leading zeros
     // (RFC 3463 §2)
     fn from_str(text: &str) -> Result<Self, EnhancedCodeError> {
-        let number = |digits: &str| -> Option<u16> {
+        let number = |digits: &[u8]| -> Option<u16> {
             let fits = (1..=3).contains(&digits.len())
-                && digits.bytes().all(|byte| byte.is_ascii_digit())
-                && (digits == "0" || !digits.starts_with('0'));
-            digits.parse().ok().filter(|_| fits)
+                && digits.iter().all(u8::is_ascii_digit)
+                && (digits == b"0" || !digits.starts_with(b"0"));
+            fits.then(|| digits.iter().fold(0, |number, digit| number * 10 + u16::from(digit - b'0')))
         };
-        let mut parts = text.split('.');
+        // Most words that are asked about are none, and begin with no digit.
+        if !text.as_bytes().first().is_some_and(u8::is_ascii_digit) {
+            return Err(EnhancedCodeError);
+        }
+        let mut parts = text.as_bytes().split(|byte| *byte == b'.');
         let mut next = || parts.next().and_then(number);
         let code = match (next(), next(), next()) {
             (Some(class), Some(subject), Some(detail)) => {

@@ -37,6 +37,7 @@ mod address;
 pub mod base64;
 mod charset;
 mod civil;
+pub mod decimal;
 pub mod encoded_word;
 mod enhanced_code;
 mod envelope;

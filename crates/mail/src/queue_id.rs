@@ -26,10 +26,12 @@ const FIRST_US: u64 = 1_577_836_800_000_000;
 const LAST_US: u64 = 3_471_292_799_999_999;
 const NODE_BITS: u32 = 12;
 const DAY_US: i64 = 86_400_000_000;
-const TEXT_LEN: usize = 14;
 const DATE_LEN: usize = 3;
 /// Bases of the characters after the date. Their product, 7.776e14, exceeds a day's 86.4e9 microseconds × 4096 nodes.
-const PLACE_BASES: [i64; TEXT_LEN - DATE_LEN] = [60, 60, 60, 60, 60, 10, 10, 10, 10, 10, 10];
+const PLACE_BASES: [i64; QueueId::TEXT_LEN - DATE_LEN] = [60, 60, 60, 60, 60, 10, 10, 10, 10, 10, 10];
+/// The characters of base 60 among them, and the product of the other bases.
+const PLACE_LETTERS: usize = 5;
+const PLACE_DIGITS_PRODUCT: u64 = 1_000_000;
 const _: () = assert!(60_i64.pow(5) * 10_i64.pow(6) > DAY_US << NODE_BITS, "a day fits the characters after the date");
 
 /// Which giver of ids an id is from: a number below 4096, unique among all generators whose messages may meet
@@ -59,6 +61,8 @@ impl Node {
 pub struct QueueId(u64);
 
 impl QueueId {
+    /// Octets of its text.
+    pub const TEXT_LEN: usize = 14;
     /// The least id: 2020-01-01T00:00:00Z, node 0.
     pub const MIN: Self = Self(FIRST_US << NODE_BITS);
     /// The greatest id: the last microsecond of 2079, node 4095.
@@ -103,25 +107,32 @@ impl QueueId {
     /// The 14 characters of the id: eight ASCII letters or digits, then six digits.
     #[must_use]
     #[expect(clippy::missing_panics_doc, reason = "the invariant of the type rules them out")]
-    pub fn text(self) -> [u8; TEXT_LEN] {
+    pub fn text(self) -> [u8; Self::TEXT_LEN] {
         let us = i64::try_from(self.unix_us()).expect("52 bits fit");
         let civil = CivilTime::from_unix(us / 1_000_000);
-        let mut rest = (us % DAY_US) << NODE_BITS | i64::from(self.node().0);
-        let mut text = [0; TEXT_LEN];
+        let rest = (us % DAY_US).unsigned_abs() << NODE_BITS | u64::from(self.node().0);
+        let mut text = [0; Self::TEXT_LEN];
         let (date, place) = text.split_at_mut(DATE_LEN);
         for (byte, value) in date.iter_mut().zip([civil.year - FIRST_YEAR, civil.month - 1, civil.day]) {
             *byte = character(value);
         }
-        for (byte, base) in place.iter_mut().zip(PLACE_BASES).rev() {
-            *byte = character(rest % base);
-            rest /= base;
+        // Divisors that the compiler knows: an id is written several times for each message.
+        let (letters, digits) = place.split_at_mut(PLACE_LETTERS);
+        let (mut upper, mut lower) = (rest / PLACE_DIGITS_PRODUCT, rest % PLACE_DIGITS_PRODUCT);
+        for byte in letters.iter_mut().rev() {
+            *byte = character(i64::try_from(upper % 60).unwrap_or(0));
+            upper /= 60;
+        }
+        for byte in digits.iter_mut().rev() {
+            *byte = b'0' + u8::try_from(lower % 10).unwrap_or(0);
+            lower /= 10;
         }
         text
     }
 
     fn parse(text: &[u8]) -> Option<Self> {
-        let text: &[u8; TEXT_LEN] = text.try_into().ok()?;
-        let mut digits = [0_i64; TEXT_LEN];
+        let text: &[u8; Self::TEXT_LEN] = text.try_into().ok()?;
+        let mut digits = [0_i64; Self::TEXT_LEN];
         for (digit, byte) in digits.iter_mut().zip(text) {
             *digit = i64::try_from(ALPHABET.iter().position(|letter| letter == byte)?).ok()?;
         }

@@ -10,6 +10,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use crate::decimal::push_decimal;
 use crate::enhanced_code::{EnhancedCode, Outcome};
 
 /// RFC 5321 §4.5.3.1.5: a reply line, with code and line end.
@@ -231,12 +232,20 @@ impl Reply {
 
     /// Appends the reply as it goes over the wire.
     pub fn write_to(&self, out: &mut Vec<u8>) {
+        let mut enhanced = String::new();
+        if let Some(code) = self.enhanced {
+            code.push_to(&mut enhanced);
+            enhanced.push(' ');
+        }
+        let mut code = String::new();
+        push_decimal(&mut code, self.code.0);
         let mut lines = self.lines().peekable();
         while let Some(line) = lines.next() {
-            let separator = if lines.peek().is_some() { '-' } else { ' ' };
+            let separator = if lines.peek().is_some() { "-" } else { " " };
             // RFC 2034 §4: every line of a reply has the enhanced code
-            let enhanced = self.enhanced.map(|code| format!("{code} ")).unwrap_or_default();
-            out.extend_from_slice(format!("{}{separator}{enhanced}{line}\r\n", self.code).as_bytes());
+            for part in [&code, separator, &enhanced, line, "\r\n"] {
+                out.extend_from_slice(part.as_bytes());
+            }
         }
     }
 
@@ -253,9 +262,13 @@ impl Reply {
                 }
             }
         }
-        let enhanced_octets = enhanced.map_or(0, |code| code.to_string().len() + 1);
+        let enhanced_octets = enhanced.map_or(0, EnhancedCode::octets_with_space);
         let text_max = LINE_OCTETS_MAX - LINE_FRAME_OCTETS - enhanced_octets;
-        let lines = lines.iter().flat_map(|line| broken(line, text_max)).map(Into::into).collect();
+        let lines = if lines.iter().all(|line| line.len() <= text_max) {
+            lines.into_iter().map(String::into_boxed_str).collect()
+        } else {
+            lines.iter().flat_map(|line| broken(line, text_max)).map(Into::into).collect()
+        };
         Self { code, enhanced, lines, is_cut: false }
     }
 }
@@ -312,6 +325,9 @@ impl Beginning {
 }
 
 fn printable(text: &str) -> String {
+    if text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
+        return text.to_owned();
+    }
     text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 

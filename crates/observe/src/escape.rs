@@ -50,7 +50,8 @@ pub(crate) fn push(out: &mut String, text: &str, place: TextPosition, max: usize
 
 /// Appends a queue id.
 pub(crate) fn push_id(out: &mut String, id: mail::QueueId) {
-    out.extend(id.text().map(char::from));
+    let text = id.text();
+    out.push_str(str::from_utf8(&text).unwrap_or_default());
 }
 
 /// How many octets [`push`] appends at most.

@@ -12,6 +12,7 @@ pub(crate) use delivery::split;
 use crate::escape::{self, TextPosition};
 use crate::{Event, Limit, Relay, Ruleset, SaslError};
 use mail::Reply;
+use mail::decimal::{push_decimal, push_ip};
 use std::fmt::Write as _;
 use std::net::IpAddr;
 
@@ -140,7 +141,12 @@ fn write_from(event: &Event<'_>, out: &mut String) {
         _ => return,
     };
     value(out, "from=", from, PATH_MAX);
-    put(out, format_args!(", size={size}, class={class}, nrcpts={nrcpts}"));
+    out.push_str(", size=");
+    push_decimal(out, size);
+    out.push_str(", class=");
+    push_decimal(out, class);
+    out.push_str(", nrcpts=");
+    push_decimal(out, nrcpts);
     if let Some(msgid) = msgid {
         value(out, ", msgid=", msgid, MSGID_MAX);
     }
@@ -389,9 +395,11 @@ fn write_relay(key: &str, relay: Relay<'_>, out: &mut String) {
 // RFC 5321 §4.1.3
 pub(crate) fn write_address(address: IpAddr, out: &mut String) {
     match address {
-        IpAddr::V4(address) => put(out, format_args!("[{address}]")),
-        IpAddr::V6(address) => put(out, format_args!("[IPv6:{address}]")),
+        IpAddr::V4(_) => out.push('['),
+        IpAddr::V6(_) => out.push_str("[IPv6:"),
     }
+    push_ip(out, address);
+    out.push(']');
 }
 
 /// The reply at the end of the line: its commas are as they are.

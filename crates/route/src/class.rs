@@ -238,6 +238,9 @@ impl Class {
         if self.names.contains(name) {
             return true;
         }
+        if self.parents.is_empty() {
+            return false;
+        }
         let mut rest = name;
         while let Some((_, parent)) = rest.split_once('.') {
             if self.parents.contains(parent) {

@@ -3,6 +3,7 @@
 //! The layout is sendmail's, which log readers and filters know. The name that the client gave cannot leave its place:
 //! a name that is no plain token is written as `unknown` is by others, with every dangerous character replaced.
 
+use mail::decimal::{push_decimal, push_ip, push_two_digits};
 use mail::{Address, Client, MtPriority, QueueId, Received};
 use std::borrow::Cow;
 
@@ -41,12 +42,19 @@ impl Trace<'_> {
         match self.received.client {
             Client::Network(peer) => {
                 let ip = peer.ip().to_canonical();
-                let tag = if ip.is_ipv6() { "IPv6:" } else { "" };
                 let helo = self.received.helo.as_ref().map(|helo| harmless(helo.as_str()));
-                let name = self.client_name.map(|name| format!("{} ", harmless(name))).unwrap_or_default();
+                let mut peer = String::with_capacity(64);
+                peer.push('(');
+                if let Some(name) = self.client_name {
+                    peer.push_str(&harmless(name));
+                    peer.push(' ');
+                }
+                peer.push_str(if ip.is_ipv6() { "[IPv6:" } else { "[" });
+                push_ip(&mut peer, ip);
+                peer.push_str("])");
                 line.word("from");
                 line.word(helo.as_deref().unwrap_or("unknown"));
-                line.word(&format!("({name}[{tag}{ip}])"));
+                line.word(&peer);
             }
             Client::Process { uid } => {
                 line.word(&format!("(from uid {uid})"));
@@ -60,7 +68,7 @@ impl Trace<'_> {
         line.word("with");
         line.word(self.received.protocol.keyword());
         line.word("id");
-        line.word(&self.id.to_string());
+        line.word(str::from_utf8(&self.id.text()).unwrap_or_default());
         if let Some((version, cipher)) = self.tls {
             line.fold();
             line.word(&format!("(version={}", harmless(version)));
@@ -145,17 +153,25 @@ fn date(unix: u64, zone: i32) -> String {
     let name =
         |names: &[&'static str], at: i64| usize::try_from(at).ok().and_then(|at| names.get(at).copied()).unwrap_or("?");
     let sign = if zone < 0 { '-' } else { '+' };
-    let minutes = zone.abs() / 60;
-    format!(
-        "{}, {day} {} {year} {:02}:{:02}:{:02} {sign}{:02}{:02}",
-        name(&DAYS, days.rem_euclid(7)),
-        name(&MONTHS, month - 1),
-        of_day / 3_600,
-        of_day / 60 % 60,
-        of_day % 60,
-        minutes / 60,
-        minutes % 60,
-    )
+    let minutes = zone.unsigned_abs() / 60;
+    let (day, of_day) = (day.unsigned_abs(), of_day.unsigned_abs());
+    let mut text = String::with_capacity("Fri, 20 Nov 2026 13:00:00 +0000".len());
+    text.push_str(name(&DAYS, days.rem_euclid(7)));
+    text.push_str(", ");
+    push_decimal(&mut text, day);
+    text.push(' ');
+    text.push_str(name(&MONTHS, month - 1));
+    text.push(' ');
+    push_decimal(&mut text, year.unsigned_abs());
+    for (separator, number) in [(' ', of_day / 3_600), (':', of_day / 60 % 60), (':', of_day % 60)] {
+        text.push(separator);
+        push_two_digits(&mut text, number);
+    }
+    text.push(' ');
+    text.push(sign);
+    push_two_digits(&mut text, (minutes / 60).into());
+    push_two_digits(&mut text, (minutes % 60).into());
+    text
 }
 
 /// Year, month and day of a day counted from 1970-01-01. Years begin in March here, so that the leap day is the last.

@@ -117,6 +117,11 @@ impl Batch {
         Self::reuse(AlignedBuf::new(BatchHeader::SIZE + capacity))
     }
 
+    /// A batch that takes nothing and has no memory, in the place of one that is taken away.
+    pub(crate) fn none() -> Self {
+        Self::reuse(AlignedBuf::none())
+    }
+
     /// An empty batch in the buffer of a written one.
     pub(crate) fn reuse(buffer: AlignedBuf) -> Self {
         Self {

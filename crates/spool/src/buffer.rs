@@ -26,6 +26,12 @@ impl AlignedBuf {
         Self { bytes, start, capacity }
     }
 
+    /// A buffer of no capacity, without memory.
+    #[must_use]
+    pub const fn none() -> Self {
+        Self { bytes: Vec::new(), start: 0, capacity: 0 }
+    }
+
     /// Capacity in bytes.
     #[must_use]
     pub fn capacity(&self) -> usize {

@@ -331,7 +331,7 @@ impl Committer {
             }
         }
         self.unattested = (commits > 0).then(|| shard.disk.now_us());
-        let batch = std::mem::replace(&mut taken.batch, Batch::new(0));
+        let batch = std::mem::replace(&mut taken.batch, Batch::none());
         shard.staging.finished(taken.staged, batch.into_buffer());
     }
 
@@ -375,7 +375,7 @@ impl Committer {
             book.segments.close(open.slot, Phase::Failed);
         }
         self.shard.ring();
-        let empty = Taken { batch: Batch::new(0), states: None, staged: 0, livemap: false, recorded: None };
+        let empty = Taken { batch: Batch::none(), states: None, staged: 0, livemap: false, recorded: None };
         let taken = std::mem::replace(taken, empty);
         if self.failures >= FAILURES_MAX {
             self.shard.read_only.store(true, Ordering::Release);

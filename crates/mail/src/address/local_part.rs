@@ -91,7 +91,14 @@ impl fmt::Debug for LocalPart {
 
 // RFC 5321 §4.1.2: Dot-string, else Quoted-string
 fn needs_quotes(meaning: &str) -> bool {
-    meaning.split('.').any(|atom| atom.is_empty() || !atom.bytes().all(is_atext))
+    // An empty atom stands between two dots, the begin and the end counted as such.
+    let mut before = b'.';
+    let is_plain = |byte: u8| {
+        let fits = if byte == b'.' { before != b'.' } else { is_atext(byte) };
+        before = byte;
+        fits
+    };
+    !meaning.bytes().all(is_plain) || before == b'.'
 }
 
 /// Writes a local part, with quotes where its meaning needs them. Backslashes stand before quote and backslash only,

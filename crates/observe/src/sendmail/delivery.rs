@@ -9,6 +9,7 @@ use super::{
 };
 use crate::escape::{self, TextPosition};
 use crate::{CommandBy, Event, NextHop, Stat};
+use mail::decimal::{push_decimal, push_two_digits};
 use std::time::Duration;
 
 /// Recipients on a line, in octets; the others follow on lines of their own.
@@ -71,7 +72,8 @@ pub(super) fn write_to<'a>(event: &Event<'a>, out: &mut String) -> Option<Event<
     match now {
         Event::Queued { mailer, priority, quarantine, .. } => {
             word(out, ", delay=00:00:00, mailer=", mailer);
-            put(out, format_args!(", pri={priority}"));
+            out.push_str(", pri=");
+            push_decimal(out, priority);
             if let Some(reason) = quarantine {
                 value(out, ", quarantine=", reason, STAT_MAX);
             }
@@ -91,9 +93,11 @@ pub(super) fn write_to<'a>(event: &Event<'a>, out: &mut String) -> Option<Event<
             write_time(", delay=", delay, out);
             write_time(", xdelay=", xdelay, out);
             word(out, ", mailer=", mailer);
-            put(out, format_args!(", pri={priority}"));
+            out.push_str(", pri=");
+            push_decimal(out, priority);
             write_next_hop(relay, out);
-            put(out, format_args!(", dsn={dsn}"));
+            out.push_str(", dsn=");
+            dsn.push_to(out);
             if let Some(reply) = reply.filter(|_| !matches!(stat, Stat::Sent(_))) {
                 write_reply_text(", reply=", reply, TextPosition::Value, REPLY_MAX, out);
             }
@@ -242,7 +246,12 @@ fn write_time(key: &str, time: Duration, out: &mut String) {
     let seconds = time.as_secs();
     let (days, hours) = (seconds / 86_400, seconds / 3_600 % 24);
     if days > 0 {
-        put(out, format_args!("{days}+"));
+        push_decimal(out, days);
+        out.push('+');
     }
-    put(out, format_args!("{hours:02}:{:02}:{:02}", seconds / 60 % 60, seconds % 60));
+    push_two_digits(out, hours);
+    out.push(':');
+    push_two_digits(out, seconds / 60 % 60);
+    out.push(':');
+    push_two_digits(out, seconds % 60);
 }

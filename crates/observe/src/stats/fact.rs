@@ -135,7 +135,7 @@ pub(crate) fn end_of_address(text: &str) -> usize {
 impl Fact<'_> {
     /// Calls `each` with the fact of an event, if it has one. An id is written into `id`.
     pub fn of_event(event: &Event<'_>, each: impl FnOnce(&Fact<'_>)) {
-        let mut id_text = mail::QueueId::MIN.text();
+        let mut id_text = [0; mail::QueueId::TEXT_LEN];
         let mut text = |id: mail::QueueId| id_text = id.text();
         match *event {
             Event::Accepted { id, from, size, nrcpts, relay, .. } => {

@@ -19,6 +19,7 @@ use crate::class::Classes;
 use crate::question::{Ask, Stop};
 use crate::refusal::Refusal;
 use crate::step::Step;
+use mail::decimal::push_ip;
 use mail::{Address, Domain, EnhancedCode, Outcome, ReversePath};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -258,7 +259,10 @@ impl Access {
             return because(format!("{ip} is this machine"));
         }
         if classes.relay.has_ip(ip) {
-            return because(format!("{ip} is in class R"));
+            let mut text = String::with_capacity(64);
+            push_ip(&mut text, ip);
+            text.push_str(" is in class R");
+            return because(text);
         }
         if let Some(step) = self.relays(ask, || self.address(CONNECT, ip))? {
             return Ok(Some(step));
