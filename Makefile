@@ -85,7 +85,6 @@ oracle: setup ## Ask the real sendmail again what its recorded answers are (benc
 crash-short: tested ## Cut the power and kill the process a few times; no acknowledged message may be lost
 	$(WITHIN) 12 crash-short $(TESTED)/mailrace-bench crash --short
 	$(WITHIN) 3 crash-filters $(TESTED)/mailrace-bench crash --short --only relay --filters after
-	$(WITHIN) 3 crash-power $(TESTED)/mailrace-bench crash --short --only power --filters after
 
 crash: setup $(QUICK)/mailrace $(QUICK)/mailrace-bench ## The same, a thousand times
 	$(QUICK)/mailrace-bench crash
