@@ -26,6 +26,7 @@ mod reason;
 mod route_command;
 mod sendmail;
 mod serve;
+mod setup_command;
 mod sim_command;
 mod sink;
 mod spool_commands;
@@ -81,6 +82,9 @@ enum Command {
     /// Look for mistakes in the configuration
     #[command(after_help = exit::CONFIG_HELP)]
     Check(config_commands::CheckArguments),
+    /// Make the configuration file from a few answers, look at the DNS and the ports, and say what to publish
+    #[command(after_help = setup_command::HELP)]
+    Setup(Box<setup_command::SetupArguments>),
     /// Show and explain the configuration
     #[command(subcommand, after_help = exit::CONFIG_HELP)]
     Config(config_commands::ConfigCommand),
@@ -181,6 +185,7 @@ fn main() -> ExitCode {
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Sink(arguments) => sink::run(arguments),
         Command::Check(arguments) => config_commands::check(&arguments),
+        Command::Setup(arguments) => setup_command::run(&arguments),
         Command::Config(command) => config_commands::run(&command),
         Command::Control(command) => control_commands::run(command),
         Command::Queue(command) => queue_commands::run(command),

@@ -50,6 +50,7 @@ pub mod sender_check;
 pub mod server_clock;
 mod session;
 mod settle;
+pub mod setup_checks;
 mod shell;
 pub mod signing;
 #[cfg(test)]

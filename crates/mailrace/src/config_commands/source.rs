@@ -24,6 +24,11 @@ impl Source {
         named.map(|path| std::path::absolute(&path).unwrap_or(path))
     }
 
+    /// The values set in place of the file's, as `KEY=VALUE`.
+    pub(crate) fn overrides(&self) -> &[String] {
+        &self.set
+    }
+
     /// Returns the source that the server reads again at a reload.
     pub(crate) fn for_reloads(&self) -> server::ConfigSource {
         server::ConfigSource { path: self.path(), overrides: self.set.clone(), machine: config::this_machine() }

@@ -15,6 +15,7 @@ mod ldap;
 mod nss;
 mod oracle;
 mod reason;
+mod setup;
 mod sim;
 mod spool;
 mod stats;
