@@ -23,6 +23,8 @@ pub mod logs_bench;
 mod machine;
 #[cfg(feature = "rigs")]
 pub mod maps_bench;
+#[cfg(feature = "rigs")]
+pub mod queue_bench;
 pub mod receiver;
 #[cfg(feature = "rigs")]
 pub mod relay_bench;

@@ -33,6 +33,8 @@ enum Command {
     Verify(bench::sign_bench::SignBenchArguments),
     /// Measure how fast logs are read, and what statistics cost the server
     Logs(bench::logs_bench::LogsBenchArguments),
+    /// Measure queue commands on a million messages, and what other mail feels of them
+    Queue(bench::queue_bench::QueueBenchArguments),
     /// Measure how fast maps load and answer
     Maps(bench::maps_bench::MapsBenchArguments),
     #[command(flatten)]
@@ -51,6 +53,7 @@ fn main() -> ExitCode {
         Command::Verify(arguments) => bench::verify_bench::run(&arguments),
         Command::Logs(arguments) => bench::logs_bench::run(&arguments),
         Command::Maps(arguments) => bench::maps_bench::run(&arguments),
+        Command::Queue(arguments) => bench::queue_bench::run(&arguments),
         Command::Crash(part) => bench::crash::run(part),
     }
 }

@@ -110,6 +110,7 @@ pub(super) fn config(n: u8) -> Config {
         auth_results: auth_results(n),
         filters: Vec::new(),
         quarantine: quarantine(n),
+        set_limits: Vec::new(),
     }
 }
 

@@ -61,7 +61,7 @@ pub use auth_results::{AuthResults, SenderCheck, SenderFailure, SenderTempError}
 #[cfg(feature = "filled")]
 pub use blank::filled;
 pub use build::load;
-pub use destination::{DestinationRule, EffectiveRule, MxPattern, NextHop, NoNextHop, UsedExtensions};
+pub use destination::{DestinationRule, EffectiveRule, MxPattern, NextHop, NoNextHop, SetLimit, UsedExtensions};
 pub use difference::{Difference, differences, refuses_reload};
 pub use dkim::{ArcSealing, Dkim, DkimKey};
 pub use domain::RelayDomain;
@@ -167,6 +167,8 @@ pub struct Config {
     pub filters: Vec<Filter>,
     /// Mail in quarantine.
     pub quarantine: Quarantine,
+    /// Limits that operators have set at run time; the first that fits counts. No key has them.
+    pub set_limits: Vec<SetLimit>,
 }
 
 /// The process.

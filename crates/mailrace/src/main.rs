@@ -9,7 +9,9 @@ mod auth_commands;
 mod config_commands;
 mod control_client;
 mod control_commands;
+mod deliver_test_command;
 mod demo;
+mod destination_command;
 mod dkim_command;
 mod documents_command;
 mod exit;
@@ -34,6 +36,7 @@ mod stats_command;
 mod storm;
 mod terminal_text;
 mod top_command;
+mod transcript_command;
 
 use clap::{Parser, Subcommand};
 use exit::Exit;
@@ -112,6 +115,15 @@ enum Command {
     /// Make keys for DKIM signatures, print their DNS records, and compare these with the DNS
     #[command(subcommand, after_help = dkim_command::HELP)]
     Dkim(dkim_command::DkimCommand),
+    /// Show the SMTP dialogs with a destination while they go on
+    #[command(after_help = transcript_command::HELP)]
+    Transcript(transcript_command::TranscriptArguments),
+    /// Try a delivery without mail: names, policy, connect, greeting, EHLO, TLS of every host, with times
+    #[command(after_help = deliver_test_command::HELP)]
+    DeliverTest(deliver_test_command::DeliverTestArguments),
+    /// Set, remove and show limits of destinations of the running server
+    #[command(subcommand)]
+    Destination(destination_command::DestinationCommand),
     /// Count mail by time, host and recipient: from logs of mailrace, sendmail and Postfix, or of the running server
     #[command(subcommand, after_help = stats_command::HELP)]
     Stats(stats_command::StatsCommand),
@@ -188,6 +200,9 @@ fn main() -> ExitCode {
         Command::Setup(arguments) => setup_command::run(&arguments),
         Command::Config(command) => config_commands::run(&command),
         Command::Control(command) => control_commands::run(command),
+        Command::Transcript(arguments) => transcript_command::run(&arguments),
+        Command::DeliverTest(arguments) => deliver_test_command::run(&arguments),
+        Command::Destination(command) => destination_command::run(command),
         Command::Queue(command) => queue_commands::run(command),
         Command::Top(arguments) => top_command::run(&arguments),
         Command::Why(arguments) => queue_commands::why::run(&arguments),

@@ -59,6 +59,7 @@ fn remove_earlier(dir: &Path, disk: &dyn Disk) -> Result<(), Failure> {
             "SPOOL" | "SPOOL.tmp" | "epoch" | "epoch.tmp" | "lock" | MARKER => files.push(path),
             "hosts" | "hosts.tmp" | "replies" | "replies.tmp" | "clock" | "clock.tmp" => files.push(path),
             "secret" | "secret.tmp" | "digest" | "digest.tmp" => files.push(path),
+            "steering" | "steering.tmp" => files.push(path),
             _ if is_shard(&name) && path.is_dir() => {
                 files.extend(segments(&path, disk)?);
                 shards.push(path);

@@ -169,6 +169,7 @@ impl<'a> Event<'a> {
             Self::QuarantineDigest { .. } => ("quarantine_digest", 0, Info, Some(Dispatch)),
             Self::HoldEnded { .. } => ("hold_ended", 0, Info, Some(Dispatch)),
             Self::QueueCommand { .. } => ("queue_command", 0, Info, Some(Dispatch)),
+            Self::StandingOrder { .. } => ("standing_order", 0, Info, Some(Dispatch)),
 
             Self::Spool { severity, .. } => ("spool", 1, severity, Some(Commit)),
             Self::LogDropped { .. } => ("log_dropped", 0, Warning, None),

@@ -468,7 +468,7 @@ pub fn increments(event: &Event<'_>) -> impl Iterator<Item = (Counter, u64)> {
         Event::TlsClientFailed { .. } => one(Counter::TlsClient(Done::Failed)),
         Event::DestinationDown { .. } => one(Counter::DestinationsDown),
         Event::DestinationUp { .. } => one(Counter::DestinationsUp),
-        Event::QueueCommand { .. } => one(Counter::QueueCommands),
+        Event::QueueCommand { .. } | Event::StandingOrder { .. } => one(Counter::QueueCommands),
         Event::HoldEnded { recipients, .. } => [Some((Counter::HoldsEnded, recipients)), None, None, None, None, None],
         Event::LogDropped { lines } => [Some((Counter::LogDropped, lines)), None, None, None, None, None],
         Event::Started { .. }

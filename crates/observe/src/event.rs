@@ -553,6 +553,18 @@ pub enum Event<'a> {
         to: &'a str,
     },
 
+    /// An order of an operator that stays in force was set or has ended: a hold rule, a suspension, a limit.
+    StandingOrder {
+        /// `set` or `ended`.
+        what: &'a str,
+        /// Its name: `rule-3`, `suspension-4`, or `limit` and the destination.
+        name: &'a str,
+        /// The values of the order, and its reason.
+        text: &'a str,
+        /// The party that asked for it; `None`: its time is over.
+        by: Option<CommandBy<'a>>,
+    },
+
     /// The time for which recipients of a message were held is over: they wait for delivery.
     HoldEnded {
         /// The message.

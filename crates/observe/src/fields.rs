@@ -313,6 +313,16 @@ impl<'a> Event<'a> {
                 v.text("by", by);
                 v.text("why", why);
             }
+            Self::StandingOrder { what, name, text, by } => {
+                v.text("order", what);
+                v.text("name", name);
+                match by {
+                    Some(CommandBy::User(uid)) => v.number("uid", uid.into()),
+                    Some(CommandBy::Token(name)) => v.text("http", name),
+                    None => {}
+                }
+                v.text("why", text);
+            }
             Self::QueueCommand { what, messages, recipients, by, copy, to, .. } => {
                 v.text("queue", what);
                 v.number("messages", messages);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use mail::QueueId;
 
-use crate::job::DestinationId;
+use crate::job::{ConnectionId, DestinationId};
 use crate::scheduler::Scheduler;
 use crate::view::{DestinationView, Health, SiteView};
 
@@ -74,6 +74,13 @@ impl Scheduler {
     #[must_use]
     pub fn is_in_flight(&self, message: QueueId, recipient: u32) -> bool {
         self.pool.in_flight_jobs().any(|flight| flight.message == message && flight.recipients.contains(recipient))
+    }
+
+    /// Returns the messages on their way over a connection.
+    #[must_use]
+    pub fn messages_of(&self, connection: ConnectionId) -> Vec<QueueId> {
+        let found = self.pool.get(connection);
+        found.map(|found| found.in_flight.iter().map(|flight| flight.message).collect()).unwrap_or_default()
     }
 
     fn view(&self, id: DestinationId) -> Option<DestinationView> {

@@ -19,7 +19,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 /// Values that a reload replaces as a whole.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct ActiveConfig {
     /// The configuration.
     pub(crate) config: Config,

@@ -13,7 +13,9 @@ use crate::routing::expansions::Expansions;
 use crate::screen::filters::Reinjections;
 use crate::secret_key::SecretKey;
 use crate::server_clock::ServerClock;
+use crate::steering::SteeringTable;
 use crate::stop::Stop;
+use crate::transcript::Transcripts;
 use crate::webhook::{self, Webhook};
 use arc_swap::ArcSwap;
 use mail::{Address, Envelope, QueueId};
@@ -43,6 +45,10 @@ pub(crate) struct Context {
     pub(crate) resolver: ArcSwap<Resolver>,
     /// The time by which mail ages; a sink has that of the machine.
     pub(crate) clock: Option<Arc<ServerClock>>,
+    /// Orders of operators that stay in force.
+    pub(crate) steering: SteeringTable,
+    /// Operators that watch dialogs with next hops.
+    pub(crate) transcripts: Arc<Transcripts>,
     /// Clients that wait for the results of a message.
     pub(crate) delivery_watchers: DeliveryWatchers,
     /// Counts by mailer.
@@ -86,6 +92,8 @@ impl Context {
             routing: ArcSwap::from_pointee(routing),
             resolver: ArcSwap::from_pointee(resolver),
             clock,
+            steering: SteeringTable::default(),
+            transcripts: Arc::default(),
             delivery_watchers: DeliveryWatchers::default(),
             mailer_statistics: MailerStatistics::default(),
             live_statistics: LiveStatistics::new(clock::unix_us()),
@@ -98,6 +106,11 @@ impl Context {
             stop: Arc::default(),
             began: clock::now(),
         }
+    }
+
+    /// Returns the same with these orders of operators.
+    pub(crate) fn with_steering(self, steering: SteeringTable) -> Self {
+        Self { steering, ..self }
     }
 
     /// Tells the log and the counters.

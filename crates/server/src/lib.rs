@@ -6,7 +6,7 @@
 //!
 //! All of them share the state of `context`. `inbound` adds what only accepting mail needs, `outbound` what only
 //! delivering it needs, as the state of next hops (`hosts`). `state_file` keeps tables that help and may be lost,
-//! `secret_key` the key of tokens and links.
+//! `secret_key` the key of tokens and links, `steering` the orders of operators that stay in force.
 //! [`config`], [`log`], [`auth`], [`tls`] and [`dns`] serve the others; the control socket is that of crate `operator`.
 //! [`submit`] and `pickup` are the two ends of the directory where programs of this machine submit mail.
 
@@ -22,6 +22,7 @@ pub mod config;
 mod context;
 mod deadline;
 mod deliver;
+mod delivery_test;
 mod digest;
 mod dispatch;
 pub mod dns;
@@ -58,10 +59,12 @@ mod simulation;
 pub mod sink;
 mod sliding_window;
 mod state_file;
+mod steering;
 mod stop;
 pub mod submit;
 mod tasks;
 pub mod tls;
+mod transcript;
 mod transport;
 mod webhook;
 

@@ -91,6 +91,24 @@ fn read(path: &Path, max: usize) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// Replaces a file, and returns when that is durable.
+///
+/// # Errors
+/// The old one is still there.
+pub(crate) fn replace_synced(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let new = path.with_extension("tmp");
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+    let written = file.write_all(bytes).and_then(|()| file.sync_all());
+    drop(file);
+    let replaced = written.and_then(|()| Ok(rustix::fs::rename(&new, path)?));
+    if replaced.is_err() {
+        drop(std::fs::remove_file(&new));
+    }
+    replaced?;
+    let directory = path.parent().unwrap_or_else(|| Path::new("."));
+    File::open(directory)?.sync_all()
+}
+
 /// Replaces a file. It is not synced: after a power cut it may be damaged, which its reader detects.
 fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let new = path.with_extension("tmp");

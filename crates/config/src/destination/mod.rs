@@ -45,6 +45,17 @@ pub struct DestinationRule {
     pub dsn: bool,
 }
 
+/// A limit of next hops that an operator has set at run time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SetLimit {
+    /// The next hops.
+    pub next_hop: NextHop,
+    /// Connections at once, if that is limited.
+    pub connections: Option<u32>,
+    /// Transactions over all connections, if that is limited.
+    pub messages_per_second: Option<Rate>,
+}
+
 /// Extensions that are used with a next hop that offers them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UsedExtensions {
@@ -65,6 +76,8 @@ pub struct UsedExtensions {
 pub struct EffectiveRule {
     /// The rule, counted from 0 in the order of the file; `None` where none fits.
     pub index: Option<usize>,
+    /// The limit that an operator has set, counted from 0 in [`Config::set_limits`]; `None` where none fits.
+    pub set_limit: Option<usize>,
     /// Connections at once, at least one.
     pub connections: u32,
     /// Transactions in a thousand seconds over all connections: 500 is one in two seconds. `None`: as fast as it goes.
@@ -99,9 +112,18 @@ impl Config {
         let group = words.find_map(|word| word.strip_prefix("group=")).filter(|_| !matches!(target, Target::Other));
         let fits = |rule: &DestinationRule| rule.matches.iter().any(|next_hop| next_hop.fits(&target, mx, group));
         let found = self.destinations.iter().enumerate().find(|(_, rule)| fits(rule));
-        let Some((index, rule)) = found else { return self.rule_of_all() };
+        let rule = found.map_or_else(|| self.rule_of_all(), |(index, rule)| self.rule_of(index, rule));
+        let mut limits = self.set_limits.iter().enumerate();
+        match limits.find(|(_, limit)| limit.next_hop.fits(&target, mx, group)) {
+            Some((index, limit)) => limited(rule, index, limit),
+            None => rule,
+        }
+    }
+
+    fn rule_of(&self, index: usize, rule: &DestinationRule) -> EffectiveRule {
         EffectiveRule {
             index: Some(index),
+            set_limit: None,
             connections: rule.connections,
             messages_per_second: rule.messages_per_second.limit(),
             recipients_per_transaction: rule.recipients_per_transaction,
@@ -131,6 +153,7 @@ impl Config {
     fn rule_of_all(&self) -> EffectiveRule {
         EffectiveRule {
             index: None,
+            set_limit: None,
             connections: self.delivery.connections_per_destination,
             messages_per_second: None,
             recipients_per_transaction: self.delivery.recipients_per_transaction,
@@ -147,6 +170,16 @@ impl Config {
                 dsn: true,
             },
         }
+    }
+}
+
+/// Returns a rule with the limit that an operator has set.
+fn limited(rule: EffectiveRule, index: usize, limit: &SetLimit) -> EffectiveRule {
+    EffectiveRule {
+        set_limit: Some(index),
+        connections: limit.connections.unwrap_or(rule.connections).max(1),
+        messages_per_second: limit.messages_per_second.map_or(rule.messages_per_second, Rate::limit),
+        ..rule
     }
 }
 

@@ -110,6 +110,7 @@ fn the_first_that_fits_counts_alone() {
     );
     let all = EffectiveRule {
         index: None,
+        set_limit: None,
         connections: 7,
         messages_per_second: None,
         recipients_per_transaction: 100,
@@ -136,4 +137,22 @@ fn the_first_that_fits_counts_alone() {
     };
     assert_eq!(config.rule_for(b"b.test", &["mx1.big.example"]), second);
     assert_eq!(config.rule_for(b"b.example", &[]), second);
+}
+
+#[test]
+fn a_limit_that_was_set_counts_before_the_rule_and_leaves_its_other_values() {
+    let text = "hostname = 'a.test'\n[[destination]]\nmatch = '.b.test'\nconnections = 9\nhello = 'h.test'\n";
+    let mut config = load(text, None, &[], &Machine::default()).expect("good").config;
+    let limit = |next_hop: &str, connections, rate: Option<u32>| SetLimit {
+        next_hop: next_hop.parse().expect("a next hop"),
+        connections,
+        messages_per_second: rate.map(Rate::of_milli),
+    };
+    config.set_limits = vec![limit("x.b.test", Some(2), None), limit("mx:*.c.test", None, Some(500))];
+    let rule = config.rule_for(b"x.b.test", &[]);
+    assert_eq!((rule.index, rule.set_limit, rule.connections, rule.messages_per_second), (Some(0), Some(0), 2, None));
+    assert_eq!(rule.hello.as_deref(), Some("h.test"));
+    let rule = config.rule_for(b"d.test", &["mx1.c.test"]);
+    assert_eq!((rule.index, rule.set_limit, rule.messages_per_second), (None, Some(1), Some(500)));
+    assert_eq!(config.rule_for(b"y.b.test", &[]).set_limit, None);
 }

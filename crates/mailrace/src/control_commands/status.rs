@@ -3,9 +3,9 @@
 use crate::output::{Output, bytes, count, next_try, thousands, waits_for};
 use crate::terminal_text::plain;
 use operator::answers::{
-    ClockStatus, DeliveryConnections, DeliveryCounts, DestinationLine, FailingLog, FilterStatus, LogStatus, MadeCounts,
-    ResultCounts, ScreenCounts, ScreenQueueStatus, SenderCheckCounts, SignatureCounts, SpoolStatus, StatusAnswer,
-    StopStatus,
+    ClockStatus, DeliveryConnections, DeliveryCounts, DestinationLine, FailingLog, FilterStatus, LimitLine, LogStatus,
+    MadeCounts, ResultCounts, RuleLine, ScreenCounts, ScreenQueueStatus, SenderCheckCounts, SignatureCounts,
+    SpoolStatus, StatusAnswer, StopStatus,
 };
 use std::time::Duration;
 
@@ -239,6 +239,16 @@ fn queue(output: &mut Output, answer: &StatusAnswer) {
         let waits = waits_for(status).map(|words| format!(", {words}"));
         let state = [down, waits].into_iter().flatten().collect::<String>();
         output.print_line(format_args!("    {:>9}  {}{state}", thousands(*recipients), plain(destination)));
+    }
+    for RuleLine { rule, expression, set_by, .. } in &queue.rules {
+        let (rule, expression, set_by) = (plain(rule), plain(expression), plain(set_by));
+        output.print_line(format_args!("               {rule} of {set_by} holds {expression}"));
+    }
+    for LimitLine { destination, connections, rate, set_by, .. } in &queue.limits {
+        let connections = connections.map(|number| format!(" connections={number}")).unwrap_or_default();
+        let rate = rate.as_deref().map(|rate| format!(" rate={}", plain(rate))).unwrap_or_default();
+        let (destination, set_by) = (plain(destination), plain(set_by));
+        output.print_line(format_args!("               {destination} is limited by {set_by}:{connections}{rate}"));
     }
 }
 

@@ -4,7 +4,7 @@ use super::is_meant;
 use crate::control_client::ControlTarget;
 use crate::exit::{Exit, Failure};
 use clap::{Args, Subcommand};
-use mail::QueueId;
+use mail::{CivilTime, QueueId};
 use operator::queue::{self, Action, Expression, GroupBy, LIST_MAX, Pattern, RecipientStatus, Selection};
 use std::io::Read as _;
 use std::path::PathBuf;
@@ -30,9 +30,18 @@ pub(crate) enum QueueCommand {
     /// Try what waits now, due or not
     #[command(after_help = super::HELP)]
     Retry(ChangeArguments),
-    /// Keep what waits until it is released, or for a time
+    /// Keep what waits until it is released, or for a time; with --rule what comes from now on
     #[command(after_help = super::HELP)]
     Hold(HoldArguments),
+    /// Hold what waits and what comes, until it is resumed, or for a time
+    #[command(after_help = super::RULE_HELP)]
+    Suspend(SuspendArguments),
+    /// End a suspension or a rule of "hold --rule", and release what it holds
+    #[command(after_help = super::RULE_HELP)]
+    Resume(ResumeArguments),
+    /// Show suspensions and rules of "hold --rule"
+    #[command(after_help = super::RULE_HELP)]
+    Rules(RulesArguments),
     /// Let what is held wait for delivery again
     #[command(after_help = super::HELP)]
     Release(ReleaseArguments),
@@ -42,6 +51,9 @@ pub(crate) enum QueueCommand {
     /// Give up now; senders get a report as for any failure
     #[command(after_help = super::HELP)]
     Bounce(BounceArguments),
+    /// Give up now as too old; senders get a report as for any mail that has expired
+    #[command(after_help = super::HELP)]
+    Expire(ChangeArguments),
     /// Count messages and recipients
     #[command(after_help = super::HELP)]
     Count(CountArguments),
@@ -126,12 +138,67 @@ pub(crate) struct ChangeArguments {
 pub(crate) struct HoldArguments {
     #[command(flatten)]
     change: ChangeArguments,
+    /// Hold mail that comes from now on, for which all terms hold: from: to: destination: client: class:
+    #[arg(long, value_name = "EXPRESSION", value_parser = Expression::parse,
+          conflicts_with_all = ["words", "from", "to", "destination", "state", "older", "younger", "all"])]
+    rule: Option<Expression>,
+    #[command(flatten)]
+    hold: HoldOptions,
+}
+
+/// Why and how long.
+#[derive(Debug, Args)]
+pub(crate) struct HoldOptions {
     /// Why, in a line for whoever looks at the queue
     #[arg(long, value_name = "TEXT", value_parser = queue::parse_reason)]
     reason: Option<Box<str>>,
     /// Release it after this time
     #[arg(long = "for", value_name = "DURATION", value_parser = hold_time)]
     hold_time: Option<Duration>,
+    /// Release it at this time: 18:30 (the next one, UTC) or 2026-12-01T18:30Z
+    #[arg(long, value_name = "TIME", value_parser = until, conflicts_with = "hold_time")]
+    until: Option<Duration>,
+}
+
+impl HoldOptions {
+    fn time(&self) -> Option<Duration> {
+        self.hold_time.or(self.until)
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SuspendArguments {
+    /// An expression of from: to: destination: client: class:
+    #[arg(value_name = "EXPRESSION", required = true)]
+    words: Vec<String>,
+    /// Show what would be held of what waits, and change nothing
+    #[arg(long, short = 'n')]
+    dry_run: bool,
+    #[command(flatten)]
+    hold: HoldOptions,
+    #[command(flatten)]
+    form: AnswerForm,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ResumeArguments {
+    /// The name, as suspension-3 or rule-4
+    #[arg(value_name = "NAME")]
+    name: String,
+    /// Leave the mail held that it holds; it is released as any other then
+    #[arg(long)]
+    keep: bool,
+    /// Show what would be released, and change nothing
+    #[arg(long, short = 'n')]
+    dry_run: bool,
+    #[command(flatten)]
+    form: AnswerForm,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RulesArguments {
+    #[command(flatten)]
+    form: AnswerForm,
 }
 
 #[derive(Debug, Args)]
@@ -236,14 +303,36 @@ impl QueueCommand {
                 Ok(Some(form.orders(Action::Stragglers, selection, limit, |command| command.by = by)))
             }
             Self::Retry(arguments) => arguments.into_orders(Action::Retry),
-            Self::Hold(HoldArguments { change, reason, hold_time }) => {
+            Self::Hold(HoldArguments { change, rule: None, hold }) => {
                 let orders = change.into_orders(Action::Hold)?;
                 Ok(orders.map(|mut orders| {
-                    orders.command.reason = reason;
-                    orders.command.hold_time = hold_time;
+                    orders.command.hold_time = hold.time();
+                    orders.command.reason = hold.reason;
                     orders
                 }))
             }
+            Self::Hold(HoldArguments { change, rule: Some(expression), hold }) => {
+                let ChangeArguments { dry_run, form, .. } = change;
+                Ok(Some(form.rule_orders(Action::HoldRule, expression, dry_run, hold)))
+            }
+            Self::Suspend(SuspendArguments { words, dry_run, hold, form }) => {
+                let (expression, ids) = split_words(&words)?;
+                let Some(expression) = expression.filter(|_| ids.is_empty()) else {
+                    let text = "queue suspend: an expression says which, as in 'to:@slow.example class:bulk'";
+                    return Err(Failure::new(Exit::Usage, text));
+                };
+                Ok(Some(form.rule_orders(Action::Suspend, expression, dry_run, hold)))
+            }
+            Self::Resume(ResumeArguments { name, keep, dry_run, form }) => {
+                let selection = Selection { held_by: Some(name.into()), ..Selection::default() };
+                Ok(Some(form.orders(Action::Resume, selection, 0, |command| {
+                    (command.keep_held, command.dry_run) = (keep, dry_run);
+                })))
+            }
+            Self::Rules(RulesArguments { form }) => {
+                Ok(Some(form.orders(Action::Rules, Selection::default(), 0, |_| {})))
+            }
+            Self::Expire(arguments) => arguments.into_orders(Action::Expire),
             Self::Release(ReleaseArguments { change, unscreened }) => {
                 let orders = change.into_orders(Action::Release)?;
                 Ok(orders.map(|mut orders| {
@@ -295,6 +384,17 @@ impl AnswerForm {
         command.limit = Some(limit).filter(|limit| *limit > 0);
         set(&mut command);
         Orders { command, path: self.target.path(), json: self.json }
+    }
+}
+
+impl AnswerForm {
+    fn rule_orders(self, action: Action, expression: Expression, dry_run: bool, hold: HoldOptions) -> Orders {
+        let selection = Selection { expression: Some(expression), ..Selection::default() };
+        self.orders(action, selection, 0, |command| {
+            command.dry_run = dry_run;
+            command.hold_time = hold.time();
+            command.reason = hold.reason;
+        })
     }
 }
 
@@ -376,6 +476,36 @@ fn hold_time(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// Reads a moment that is to come, and returns the time until then.
+fn until(text: &str) -> Result<Duration, String> {
+    let now = os::clock::unix_us() / 1_000_000;
+    let at = moment(text, now).filter(|at| *at > now);
+    let at = at.ok_or("a time to come, as 18:30 or 2026-12-01T18:30Z, in UTC")?;
+    Ok(Duration::from_secs(at - now).min(queue::HOLD_TIME_MAX))
+}
+
+/// Reads `18:30` as the next one after `now`, and `2026-12-01T18:30Z` with or without seconds; seconds since 1970.
+fn moment(text: &str, now: u64) -> Option<u64> {
+    if let Some((hours, minutes)) = text.split_once(':').filter(|(hours, _)| hours.len() <= 2) {
+        let (hours, minutes): (u64, u64) = (hours.parse().ok()?, minutes.parse().ok()?);
+        if hours > 23 || minutes > 59 {
+            return None;
+        }
+        let today = now - now % 86_400 + hours * 3_600 + minutes * 60;
+        return Some(if today > now { today } else { today + 86_400 });
+    }
+    let numbers: Option<Vec<i64>> =
+        text.trim_end_matches('Z').split(['-', 'T', ':']).map(|number| number.parse().ok()).collect();
+    let [year, month, day, hour, minute, rest @ ..] = numbers.as_deref()? else { return None };
+    let second = match rest {
+        [] => 0,
+        [second] => *second,
+        _ => return None,
+    };
+    let civil = CivilTime { year: *year, month: *month, day: *day, hour: *hour, minute: *minute, second };
+    u64::try_from(civil.to_unix()?).ok()
+}
+
 /// Reads `90m`, `1d12h`; every number has its unit.
 pub(super) fn age(text: &str) -> Result<Duration, String> {
     let wrong = || format!("{text:?} is no age; write a number of s, m, h, d or w, as in 90m or 1d12h");
@@ -385,6 +515,19 @@ pub(super) fn age(text: &str) -> Result<Duration, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn moments_are_of_today_or_have_a_date() {
+        // 2026-11-27T17:30:00Z
+        let now = 1_795_800_600;
+        assert_eq!(moment("18:30", now), Some(now + 3_600));
+        assert_eq!(moment("17:30", now), Some(now + 86_400));
+        assert_eq!(moment("2026-11-28T17:30Z", now), Some(now + 86_400));
+        assert_eq!(moment("2026-11-27T17:30:05", now), Some(now + 5));
+        for text in ["24:00", "18", "tomorrow", "2026-13-01T00:00", "2026-11-27", ""] {
+            assert_eq!(moment(text, now), None, "{text}");
+        }
+    }
 
     #[test]
     fn limits_are_numbers_from_0() {

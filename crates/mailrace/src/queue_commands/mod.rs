@@ -67,6 +67,25 @@ released, sent before that unless an id names it.
     ending!()
 );
 
+/// The help of commands on rules.
+pub(crate) const RULE_HELP: &str = concat!(
+    "\
+A suspension or a rule is compared with mail when it comes: EXPRESSION has from:
+to: destination: client: (* for any text) and class:, ! before a term turns it
+round. Mail that it holds names it: \"mailrace queue list held:suspension-3\",
+\"mailrace why\". It stays in force over restarts.
+
+Examples:
+  mailrace queue suspend destination:slow.example --for 2h --reason 'they move'
+  mailrace queue suspend 'from:@lists.example destination:*.example class:bulk'
+  mailrace queue hold --rule to:@slow.example --until 18:30 --reason 'they move'
+  mailrace queue rules
+  mailrace queue resume suspension-3
+
+",
+    ending!()
+);
+
 /// Ids in one request, which has a limited length.
 const IDS_MAX: usize = 2_000;
 

@@ -8,9 +8,9 @@ mod message;
 
 pub(super) use message::next_attempt;
 
-use crate::output::{Output, count, thousands};
+use crate::output::{Output, Progress, count, thousands};
 use crate::terminal_text::plain;
-use operator::answers::{MessageLine, MissingLine, QueueLine, QueueTotals, UnreadableLine};
+use operator::answers::{MessageLine, MissingLine, QueueLine, QueueTotals, RuleLine, UnreadableLine};
 use operator::queue::{Action, Command};
 use serde_json::Value;
 
@@ -25,12 +25,15 @@ pub(super) struct Printer {
     has_head: bool,
     /// The message that was shown last: its further recipients have no head of their own.
     id: Option<String>,
+    /// How far a long command has come.
+    progress: Progress,
 }
 
 impl Printer {
     pub(super) fn new(command: &Command, json: bool) -> Self {
         let Command { action, dry_run, .. } = *command;
-        Self { action, dry_run, json, is_all: command.selection.is_everything(), has_head: false, id: None }
+        let is_all = command.selection.is_everything();
+        Self { action, dry_run, json, is_all, has_head: false, id: None, progress: Progress::new() }
     }
 
     /// Prints a line of the answer.
@@ -39,10 +42,15 @@ impl Printer {
     /// The line has a field of another type than expected. A line that is printed as JSON may have that.
     pub(super) fn print_line(&mut self, output: &mut Output, line: &Value) -> Result<(), serde_json::Error> {
         let read = QueueLine::from_line(line, self.action.line_kind());
+        if let Ok(QueueLine::Progress(line)) = &read {
+            let percent = (line.seen * 100).checked_div(line.of).unwrap_or(100);
+            let seen = thousands(line.seen);
+            self.progress.show(format_args!("{seen} of {} messages, {percent} %", thousands(line.of)));
+            return Ok(());
+        }
+        self.progress.clear();
         if self.json {
-            if !matches!(read, Ok(QueueLine::Progress(_))) {
-                output.print_json(line);
-            }
+            output.print_json(line);
             return Ok(());
         }
         match read? {
@@ -59,6 +67,10 @@ impl Printer {
             QueueLine::Destination(line) => {
                 self.print_head(output, "RECIPIENTS  DESTINATION");
                 destination::print_destination(output, &line);
+            }
+            QueueLine::Rule(line) => {
+                self.has_head = true;
+                print_rule(output, &line);
             }
             QueueLine::Straggler(line) => {
                 self.print_head(output, "RECIPIENTS  MESSAGES  OLDEST  WHO");
@@ -96,6 +108,7 @@ impl Printer {
 
     /// Prints the end of the answer: the sums of its last lines, and as JSON `line`.
     pub(super) fn print_end(&self, output: &mut Output, totals: &QueueTotals, line: &Value) {
+        self.progress.clear();
         if self.json {
             if self.action.changes_mail() || self.action == Action::Count {
                 output.print_json(line);
@@ -107,6 +120,9 @@ impl Printer {
         let (messages, recipients) = (totals.messages.unwrap_or(0), totals.recipients.unwrap_or(0));
         match self.action {
             Action::Show => {}
+            Action::Rules if !self.has_head => output.print_line("no suspension and no hold rule is in force"),
+            Action::Rules => {}
+            Action::HoldRule | Action::Suspend | Action::Resume => self.print_ruled(output, totals),
             Action::Destinations if totals.destinations.unwrap_or(0) == 0 => output.print_line("the queue is empty"),
             Action::Destinations => {}
             Action::Stragglers if recipients == 0 => {
@@ -129,6 +145,24 @@ impl Printer {
         }
         if let Some(more) = self.more(totals) {
             output.print_line(more);
+        }
+    }
+
+    /// Prints the rule that was set or ended, and what that did to mail.
+    fn print_ruled(&self, output: &mut Output, totals: &QueueTotals) {
+        let name = plain(totals.rule.as_deref().unwrap_or("the rule"));
+        match (self.action, self.dry_run) {
+            (Action::HoldRule, true) => {
+                return output.print_line("dry run, nothing was changed: the rule is a good one");
+            }
+            (_, true) => {}
+            (Action::Resume, false) => output.print_line(format_args!("{name} has ended")),
+            (_, false) => output.print_line(format_args!(
+                "{name} is in force, also after a restart; \"mailrace queue resume {name}\" ends it"
+            )),
+        }
+        if self.action != Action::HoldRule {
+            self.print_changed(output, self.action, totals);
         }
     }
 
@@ -160,9 +194,10 @@ impl Printer {
         let what = format!("{} of {}", count(recipients, "recipient"), count(messages, "message"));
         let done = match action {
             Action::Retry => "to be tried now",
-            Action::Hold => "held",
-            Action::Release => "released",
+            Action::Hold | Action::Suspend => "held",
+            Action::Release | Action::Resume => "released",
             Action::Bounce => "bounced",
+            Action::Expire => "expired",
             Action::Reroute => "sent elsewhere",
             Action::Forward => "forwarded",
             _ => "deleted",
@@ -177,9 +212,9 @@ impl Printer {
             let what = count(unchanged, "recipient");
             output.print_line(match action {
                 Action::Retry => format!("{what} held: mailrace queue release lets go of them"),
-                Action::Hold => format!("{what} held before"),
+                Action::Hold | Action::Suspend => format!("{what} held before"),
                 Action::Reroute => format!("{what} there before, or already delivered"),
-                Action::Bounce => {
+                Action::Bounce | Action::Expire => {
                     format!("{what} held: reports to the postmaster; mailrace queue delete takes them out")
                 }
                 _ => format!("{what} not held"),
@@ -205,13 +240,23 @@ impl Printer {
         }
         let active = totals.active.unwrap_or(0);
         let what = count(active, "recipient");
-        if active > 0 && matches!(action, Action::Bounce | Action::Reroute) {
+        if active > 0 && matches!(action, Action::Bounce | Action::Expire | Action::Reroute) {
             output.print_line(format_args!("{what} being delivered right now, and left alone"));
         }
-        if active > 0 && matches!(action, Action::Hold | Action::Delete) {
+        if active > 0 && matches!(action, Action::Hold | Action::Suspend | Action::Delete) {
             output.print_line(format_args!("{what} being delivered right now: what is under way may still arrive"));
         }
     }
+}
+
+/// Prints a suspension or a hold rule on two lines.
+fn print_rule(output: &mut Output, line: &RuleLine) {
+    let RuleLine { rule, expression, reason, set_by, set_at, until } = line;
+    output.print_line(format_args!("{}  {}", plain(rule), plain(expression)));
+    let reason = reason.as_deref().map(|reason| format!("{}; ", plain(reason))).unwrap_or_default();
+    let date = |seconds: u64| mail::submission::date(seconds.saturating_mul(1_000_000), 0);
+    let until = until.map_or_else(|| "until it is resumed".to_owned(), |until| format!("until {}", date(until)));
+    output.print_line(format_args!("    {reason}set by {} at {}, {until}", plain(set_by), date(*set_at)));
 }
 
 #[cfg(test)]

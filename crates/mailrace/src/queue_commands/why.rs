@@ -12,7 +12,7 @@ use crate::terminal_text::plain;
 use clap::Args;
 use mail::QueueId;
 use operator::answers::{
-    DestinationStatus, HoldLine, MessageLine, QueueLine, QueueTotals, RecipientLine, StatusAnswer,
+    DestinationStatus, HoldLine, LimitLine, MessageLine, QueueLine, QueueTotals, RecipientLine, StatusAnswer,
 };
 use operator::control::Request;
 use operator::queue::{Action, Command, Expression, Selection};
@@ -265,6 +265,7 @@ impl Cause<'_> {
         } else if let Some(site) = site {
             sentences.push(format!("Mail for {name} goes to {site}."));
         }
+        sentences.extend(status.set_limit.as_ref().map(limit_sentence));
         match status.waits_for.as_deref() {
             Some("connection") => {
                 let most = status.connections_max.map(|most| most.to_string()).unwrap_or_default();
@@ -274,6 +275,9 @@ impl Cause<'_> {
                     "Its mail has been due{since} and waits for a connection: the share of the {most} connections \
                      ({key}) is in use, as mailrace queue stragglers --by host shows."
                 ));
+            }
+            Some("rate") if status.set_limit.as_ref().is_some_and(|limit| limit.rate.is_some()) => {
+                sentences.push("Its mail waits for that rate.".to_owned());
             }
             Some("rate") => {
                 let rate = status.messages_per_second.map(|rate| format!(" of {rate} messages a second"));
@@ -311,7 +315,13 @@ impl Cause<'_> {
                 "Its filters are asked again by themselves; \"mailrace status\" shows when. \"mailrace queue release \
                  --unscreened {id}\" delivers it unjudged."
             ),
-            "held" => format!("Nothing happens until \"mailrace queue release {id}\"."),
+            "held" => match self.recipient.hold.as_ref().and_then(|hold| hold.by.as_deref()) {
+                Some(rule) if rule.starts_with("rule-") || rule.starts_with("suspension-") => format!(
+                    "\"mailrace queue release {id}\" sends this message, \"mailrace queue resume {rule}\" all that \
+                     {rule} holds."
+                ),
+                _ => format!("Nothing happens until \"mailrace queue release {id}\"."),
+            },
             "active" | "delivered" => "Its result will be in the log.".to_owned(),
             _ => {
                 let now = self.message.arrived + self.message.age;
@@ -339,6 +349,20 @@ impl Cause<'_> {
             "recipient": self.recipient, "destination": self.status(), "text": self.text(),
         })
     }
+}
+
+/// Says which limit of the destination was set, by whom and when.
+fn limit_sentence(limit: &LimitLine) -> String {
+    let LimitLine { destination, connections, rate, reason, set_by, set_at, .. } = limit;
+    let mut values = Vec::new();
+    values.extend(connections.map(|number| format!("{number} connections")));
+    values.extend(rate.as_ref().map(|rate| format!("{rate} messages a second")));
+    let reason = reason.as_deref().map(|reason| format!(" ({reason})")).unwrap_or_default();
+    let at = mail::submission::date(set_at.saturating_mul(1_000_000), 0);
+    format!(
+        "{set_by} limited it to {} at {at}{reason}; \"mailrace destination limit {destination} --remove\" ends that.",
+        values.join(" and ")
+    )
 }
 
 #[cfg(test)]

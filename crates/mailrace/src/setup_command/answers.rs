@@ -8,7 +8,7 @@ pub(super) const EVERYWHERE: &str = ":25";
 /// Listeners for this machine alone.
 pub(super) const HERE: [&str; 2] = ["127.0.0.1:25", "[::1]:25"];
 
-/// What the new file is to say.
+/// The values of the new file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct SetupAnswers {
     pub(super) hostname: String,

@@ -11,7 +11,8 @@ use toml_edit::{Array, ArrayOfTables, DocumentMut, Item, Table, Value, value};
 /// # Errors
 /// The text is no TOML, or has a value where a table belongs.
 pub(super) fn edited(text: &str, config: &Config, answers: &SetupAnswers) -> Result<String, String> {
-    let mut document: DocumentMut = text.parse().map_err(|error| format!("the present file cannot be read: {error}"))?;
+    let mut document: DocumentMut =
+        text.parse().map_err(|error| format!("the present file cannot be read: {error}"))?;
     let present = SetupAnswers::of_config(config, Some(text));
     if answers.hostname != present.hostname {
         set_hostname(&mut document, &answers.hostname);
@@ -34,7 +35,7 @@ pub(super) fn edited(text: &str, config: &Config, answers: &SetupAnswers) -> Res
     }
     set_listeners(&mut document, answers);
     let has_address = document.get("http").and_then(|http| http.get("address")).is_some();
-    if config.http.address.is_none() && !has_address {
+    if config.http.address.is_empty() && !has_address {
         set(&mut document, "http.address", value(HTTP_ADDRESS), "Page, metrics and API, for this machine alone.")?;
     }
     Ok(document.to_string())
@@ -117,7 +118,12 @@ fn set_listeners(document: &mut DocumentMut, answers: &SetupAnswers) {
         None => return,
     };
     let mut seen = Vec::new();
-    wanted.retain(|one| !seen.contains(one) && { seen.push(one.clone()); true });
+    wanted.retain(|one| {
+        !seen.contains(one) && {
+            seen.push(one.clone());
+            true
+        }
+    });
     let mut left: Vec<String> = wanted.iter().filter(|one| !present.contains(one)).cloned().collect();
     left.reverse();
     for table in tables.iter_mut() {

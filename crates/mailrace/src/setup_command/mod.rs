@@ -19,7 +19,7 @@ use clap::Args;
 use serde_json::json;
 use server::config::commands::{self, Form};
 use server::config::{self, DEFAULT_PATH, Loaded, RealFiles, check_files, render};
-use server::setup_checks::{self, Finding, FindingState};
+use server::setup_checks::{self, FindingState, SetupFinding};
 use similar::TextDiff;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -99,9 +99,7 @@ pub(crate) fn run(arguments: &SetupArguments) -> Result<Exit, Failure> {
     let answers = questions::ask(arguments, SetupAnswers::of_config(&present.config, old.as_deref()))?;
     let new = match &old {
         None => new_file::text(&answers),
-        Some(old) => {
-            edit::edited(old, &present.config, &answers).map_err(|why| Failure::new(Exit::Config, why))?
-        }
+        Some(old) => edit::edited(old, &present.config, &answers).map_err(|why| Failure::new(Exit::Config, why))?,
     };
     let loaded = loaded(&path, &new, arguments.source.overrides())?;
     let files = check_files(&loaded, &RealFiles);
@@ -156,7 +154,7 @@ fn loaded(path: &Path, text: &str, overrides: &[String]) -> Result<Loaded, Failu
     })
 }
 
-fn look_around(arguments: &SetupArguments, loaded: &Loaded) -> Result<Vec<Finding>, Failure> {
+fn look_around(arguments: &SetupArguments, loaded: &Loaded) -> Result<Vec<SetupFinding>, Failure> {
     if arguments.no_checks {
         return Ok(Vec::new());
     }
@@ -180,12 +178,12 @@ fn show_file(output: &mut Output, path: &Path, old: Option<&str>, new: &str) {
     }
 }
 
-fn show_findings(output: &mut Output, findings: &[Finding]) {
+fn show_findings(output: &mut Output, findings: &[SetupFinding]) {
     if findings.is_empty() {
         return;
     }
     output.print_line("");
-    for Finding { check, object, state, text, .. } in findings {
+    for SetupFinding { check, object, state, text, .. } in findings {
         output.print_line(format!("{:<8} {check:<8} {object} {text}", state.word()));
     }
     let records: Vec<&str> = findings.iter().filter_map(|finding| finding.publish.as_deref()).collect();
@@ -211,14 +209,14 @@ fn next_step(path: &Path, is_changed: bool, is_written: bool, needs_restart: boo
     }
 }
 
-fn report(path: &Path, is_changed: bool, is_written: bool, new: &str, findings: &[Finding]) -> serde_json::Value {
+fn report(path: &Path, is_changed: bool, is_written: bool, new: &str, findings: &[SetupFinding]) -> serde_json::Value {
+    let is_fine = findings.iter().all(|finding| finding.state == FindingState::Ok);
     let findings: Vec<_> = findings
         .iter()
-        .map(|Finding { check, object, state, text, publish }| {
+        .map(|SetupFinding { check, object, state, text, publish }| {
             json!({ "check": check, "object": object, "state": state.word(), "text": text, "publish": publish })
         })
         .collect();
-    let is_fine = findings.iter().all(|finding| finding["state"] == FindingState::Ok.word());
     json!({
         "file": path.display().to_string(), "changed": is_changed, "written": is_written, "toml": new,
         "ready": is_fine, "findings": findings,

@@ -18,7 +18,10 @@ const HEAD: &str = "\
 pub(super) fn text(answers: &SetupAnswers) -> String {
     let SetupAnswers { hostname, domains, relay_from, smart_hosts, certificates, keys, listen } = answers;
     let here = HERE.map(str::to_owned);
-    let mut text = format!("{HEAD}\n# The full name that the DNS has for the address of this host.\nhostname = {}\n", quoted(hostname));
+    let mut text = format!(
+        "{HEAD}\n# The full name that the DNS has for the address of this host.\nhostname = {}\n",
+        quoted(hostname)
+    );
     text.push_str("\n# Where mail comes in. \":25\" is port 25 of every address of this host.\n");
     for address in listen.as_deref().unwrap_or(&here) {
         text.push_str(&format!("[[listen]]\naddress = {}\n\n", quoted(address)));
@@ -88,7 +91,7 @@ mod tests {
         let config = read(&text);
         let again = SetupAnswers::of_config(&config, Some(&text));
         assert_eq!(again, SetupAnswers { listen: None, ..answers });
-        assert_eq!(config.http.address.map(|address| address.to_string()), Some(HTTP_ADDRESS.to_owned()));
+        assert_eq!(config.http.address, HTTP_ADDRESS);
         assert!(config.listen.iter().all(|one| one.address.ip().is_unspecified() && one.address.port() == 25));
     }
 
@@ -97,13 +100,16 @@ mod tests {
         let answers = SetupAnswers { hostname: "mx.example.com".to_owned(), ..SetupAnswers::default() };
         let text = text(&answers);
         let config = read(&text);
-        assert!(config.local.domains.is_empty() && config.route.smart_host.is_empty() && config.relay.from.is_empty());
+        assert!(config.local.domains.is_empty() && config.route.smart_host.is_empty());
         assert!(config.listen.iter().all(|one| one.address.ip().is_loopback()));
         // Each example is one that the reader takes.
-        let examples: String = text.lines().map(|line| match line.strip_prefix('#') {
-            Some(rest) if !rest.starts_with(' ') && !rest.is_empty() => format!("{rest}\n"),
-            _ => format!("{line}\n"),
-        }).collect();
+        let examples: String = text
+            .lines()
+            .map(|line| match line.strip_prefix('#') {
+                Some(rest) if !rest.starts_with(' ') && !rest.is_empty() => format!("{rest}\n"),
+                _ => format!("{line}\n"),
+            })
+            .collect();
         assert_eq!(read(&examples).local.domains.len(), 1);
     }
 }

@@ -22,14 +22,23 @@ pub(super) fn ask(arguments: &SetupArguments, present: SetupAnswers) -> Result<S
     let question = |key, text| Question { key, text, is_list: true };
     let hostname = Question { key: "hostname", text: "Full name of this host", is_list: false };
     let name = hostname.settle(one(&arguments.hostname), vec![present.hostname], asks)?;
-    let domains = question("local.domains", "Domains whose mail is delivered on this host")
-        .settle(arguments.domains.clone(), present.domains, asks)?;
-    let relay_from = question("relay.from", "Networks that may send anywhere through it")
-        .settle(arguments.relay_from.clone(), present.relay_from, asks)?;
+    let domains = question("local.domains", "Domains whose mail is delivered on this host").settle(
+        arguments.domains.clone(),
+        present.domains,
+        asks,
+    )?;
+    let relay_from = question("relay.from", "Networks that may send anywhere through it").settle(
+        arguments.relay_from.clone(),
+        present.relay_from,
+        asks,
+    )?;
     let smart_hosts = question("route.smart_host", "Host that takes all mail for other places (none: their MX hosts)")
         .settle(arguments.smart_host.clone(), present.smart_hosts, asks)?;
-    let certificates = question("tls.certificate", "Certificate file for TLS, with its chain")
-        .settle(file(&arguments.certificate), present.certificates, asks)?;
+    let certificates = question("tls.certificate", "Certificate file for TLS, with its chain").settle(
+        file(&arguments.certificate),
+        present.certificates,
+        asks,
+    )?;
     let keys = match certificates.is_empty() {
         true => Vec::new(),
         false => question("tls.key", "Key file of the certificate").settle(file(&arguments.key), present.keys, asks)?,
@@ -92,6 +101,10 @@ impl Question {
 
     /// Returns why the values cannot stand in the file.
     fn fault(self, values: &[String]) -> Option<String> {
+        // A certificate and its key stand only together, so they are checked with the whole file.
+        if self.key.starts_with("tls.") {
+            return None;
+        }
         let texts: Vec<String> = values.iter().map(|value| toml_edit::Value::from(value).to_string()).collect();
         let text = match (self.is_list, texts.as_slice()) {
             (true, texts) => format!("{} = [{}]", self.key, texts.join(", ")),

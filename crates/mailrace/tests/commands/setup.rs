@@ -117,7 +117,10 @@ fn a_present_file_is_changed_after_its_difference_and_a_yes_only() {
     assert_eq!(place.text(), before, "a dry run writes nothing");
     place.setup(&arguments, "\n\n\n\ny\n", 0);
     let after = place.text();
-    assert!(after.starts_with("# By hand.\nhostname = \"mx.example.com\"\n\n[spool]\npath = \"mail\" # here\n"), "{after}");
+    assert!(
+        after.starts_with("# By hand.\nhostname = \"mx.example.com\"\n\n[spool]\npath = \"mail\" # here\n"),
+        "{after}"
+    );
     check(&place.file());
     let again: Vec<&str> = arguments.iter().copied().chain(["--yes"]).collect();
     let again = place.setup(&again, "", 0);
@@ -127,7 +130,9 @@ fn a_present_file_is_changed_after_its_difference_and_a_yes_only() {
 
 #[test]
 fn records_that_the_dns_lacks_are_said_as_lines_of_a_zone() {
-    let place = SetupPlace::new("mx.example.com A 127.0.0.2\nexample.com MX 5 other.example.com\nexample.com TXT v=spf1 -all\n");
+    let place = SetupPlace::new(
+        "mx.example.com A 127.0.0.2\nexample.com MX 5 other.example.com\nexample.com TXT v=spf1 -all\n",
+    );
     let arguments =
         ["--yes", "--json", "--hostname", "mx.example.com", "--domain", "example.com", "--listen", "127.0.0.2:0"];
     let text = place.setup(&arguments, "", 0);
@@ -172,7 +177,8 @@ fn values_that_cannot_be_are_refused_and_nothing_is_written() {
     let text = place.setup(&["--yes", "--hostname", "mx example"], "", 64);
     assert!(text.contains("hostname: "), "{text}");
     // Each value is one, but the file is not there.
-    let gone = ["--yes", "--certificate", "/nonexistent/c.pem", "--key", "/nonexistent/k.pem", "--listen", "127.0.0.2:0"];
+    let gone =
+        ["--yes", "--certificate", "/nonexistent/c.pem", "--key", "/nonexistent/k.pem", "--listen", "127.0.0.2:0"];
     let text = place.setup(&gone, "", 78);
     assert!(text.contains("/nonexistent/c.pem") && text.contains("not written"), "{text}");
     std::fs::write(place.file(), "hostname = \n").expect("written");

@@ -287,6 +287,22 @@ fn mail_is_found_held_and_explained_and_hostile_text_stays_text() {
     browser.wait("return !document.getElementById('dialog').open");
     assert_eq!(server.whole_status()["queue"]["held"], 1);
     browser.wait("return document.querySelector('main tbody').textContent.includes('http: a look')");
+    // A suspension and a limit of a destination, seen and ended.
+    browser.open(&format!("{base}#destinations"));
+    browser.wait("return [...document.querySelectorAll('main button')].some((b) => b.textContent === 'Suspend')");
+    browser.run("[...document.querySelectorAll('main button')].find((b) => b.textContent === 'Suspend').click()");
+    browser.wait("return document.getElementById('dialog').open && document.getElementById('field-for') !== null");
+    browser.run("document.getElementById('field-reason').value = 'they move'; document.getElementById('field-for').value = '2h'; document.querySelector('dialog form').requestSubmit()");
+    browser.wait("return !document.getElementById('dialog').open && document.querySelector('main').textContent.includes('suspension-1')");
+    browser.run("[...document.querySelectorAll('main button')].find((b) => b.textContent === 'Limit').click()");
+    browser.wait("return document.getElementById('limit-connections') !== null");
+    browser.run("document.getElementById('limit-connections').value = '2'; document.querySelector('dialog form').requestSubmit()");
+    browser.wait("return !document.getElementById('dialog').open");
+    browser.run("[...document.querySelectorAll('main button')].find((b) => b.textContent === 'Connections').click()");
+    browser.wait("return document.querySelector('dialog .empty')?.textContent === 'No connection is open.'");
+    browser.run("document.getElementById('dialog').close()");
+    browser.run("[...document.querySelectorAll('main button')].find((b) => b.textContent === 'Resume').click()");
+    browser.wait("return !document.querySelector('main').textContent.includes('suspension-1')");
     browser.open(&format!("{base}#explain?to=carol%40example.net"));
     browser.wait("return document.querySelector('main tbody')?.textContent.includes('example.net') === true");
     assert_eq!(browser.complaints(), Vec::<Value>::new());

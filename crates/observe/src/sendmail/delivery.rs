@@ -181,6 +181,16 @@ pub(super) fn write(event: &Event<'_>, out: &mut String) -> bool {
             value(out, ", by=", by, WORD_MAX);
             end(out, ", why=", why);
         }
+        Event::StandingOrder { what, name, text, by } => {
+            word(out, "order=", what);
+            value(out, ", name=", name, HOST_MAX);
+            match by {
+                Some(CommandBy::User(uid)) => put(out, format_args!(", uid={uid}")),
+                Some(CommandBy::Token(name)) => word(out, ", http=", name),
+                None => {}
+            }
+            end(out, ", why=", text);
+        }
         Event::QueueCommand { what, messages, recipients, by, copy, to, .. } => {
             word(out, "queue=", what);
             put(out, format_args!(", messages={messages}, recipients={recipients}"));

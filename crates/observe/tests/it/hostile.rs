@@ -162,6 +162,11 @@ fn keys(event: &Event<'_>) -> Option<Vec<&'static str>> {
         Event::DestinationUp { .. } => keys.extend(["destination", "state", "down"]),
         Event::QuarantineDigest { .. } => keys.extend(["digest", "messages", "to"]),
         Event::HoldEnded { .. } => keys.extend(["hold", "recipients", "by", "why"]),
+        Event::StandingOrder { by, .. } => {
+            keys.extend(["order", "name"]);
+            keys.extend(by.map(|by| if matches!(by, observe::CommandBy::User(_)) { "uid" } else { "http" }));
+            keys.push("why");
+        }
         Event::QueueCommand { by, copy, to, .. } => {
             keys.extend(["queue", "messages", "recipients"]);
             keys.push(if matches!(by, observe::CommandBy::User(_)) { "uid" } else { "http" });

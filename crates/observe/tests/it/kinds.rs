@@ -29,7 +29,7 @@ pub(crate) fn queue_id() -> QueueId {
 }
 
 /// How many kinds there are.
-pub(crate) const COUNT: usize = 51;
+pub(crate) const COUNT: usize = 52;
 
 /// The number of the event's kind. No `_` here: a new event has to be added below too.
 pub(crate) fn kind(event: &Event<'_>) -> usize {
@@ -83,6 +83,7 @@ pub(crate) fn kind(event: &Event<'_>) -> usize {
         Event::HoldEnded { .. } => 46,
         Event::Screened { .. } => 47,
         Event::SenderChecked { .. } => 48,
+        Event::StandingOrder { .. } => 51,
         Event::Signed { .. } => 49,
         Event::QuarantineDigest { .. } => 50,
     }
@@ -239,6 +240,7 @@ fn delivery_event<'a>(kind: usize, v: &'a Values, to: &'a [&'a str]) -> Event<'a
         34 => Event::TlsClientFailed { relay, reason: a },
         35 => Event::DestinationDown { destination: b, why: a, retry: time },
         36 => Event::DestinationUp { destination: b, down: time },
+        51 => Event::StandingOrder { what: b, name: a, text: a, by: v.flag.then_some(observe::CommandBy::Token(a)) },
         _ => Event::QueueCommand {
             id: v.flag.then(queue_id),
             what: b,

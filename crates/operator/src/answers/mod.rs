@@ -4,6 +4,7 @@
 //! meaning. A field that is `None` is absent from the JSON, unless its comment says that it is `null`. A reader takes
 //! the default for an absent field, so that a command also understands a server of another version.
 
+mod connections;
 mod history;
 mod hosts;
 mod live;
@@ -14,8 +15,10 @@ mod reload;
 pub(crate) mod reply;
 mod statistics;
 mod status;
+mod steering;
 mod storms;
 
+pub use connections::{ConnectionLine, ConnectionsAnswer, TranscriptLine};
 pub use history::{BestWindow, HistoryAnswer, HistoryMessage, HistoryStatus, HistoryStep};
 pub use hosts::{Host, HostsAnswer};
 pub use live::{ConfigAnswer, ErrorLine, ErrorsAnswer, LiveSample};
@@ -33,6 +36,7 @@ pub use status::{
     RefusedRecipients, ResultCounts, ScreenCounts, ScreenQueueStatus, SenderCheckCounts, SignatureCounts, SpoolStatus,
     StatusAnswer, StopStatus, WebhookStatus,
 };
+pub use steering::{LimitLine, LimitsAnswer, RuleLine};
 pub use storms::{StormLine, StormsAnswer};
 
 use serde::Serialize;

@@ -1,5 +1,6 @@
 //! The lines of an answer to `queue`.
 
+use super::steering::{LimitLine, RuleLine};
 use super::{is_false, is_zero, to_fields};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -22,6 +23,8 @@ pub enum QueueLine {
     Destination(Box<DestinationLine>),
     /// Shows a group of recipients that have waited for long.
     Straggler(Box<StragglerLine>),
+    /// Shows a hold rule or a suspension.
+    Rule(Box<RuleLine>),
 }
 
 /// The kind of the ordinary lines of a command.
@@ -33,6 +36,8 @@ pub enum LineKind {
     Destinations,
     /// Groups of recipients.
     Stragglers,
+    /// Hold rules and suspensions.
+    Rules,
 }
 
 impl QueueLine {
@@ -47,6 +52,7 @@ impl QueueLine {
             Self::Content(line) => to_fields(line),
             Self::Destination(line) => to_fields(line),
             Self::Straggler(line) => to_fields(line),
+            Self::Rule(line) => to_fields(line),
         }
     }
 
@@ -64,6 +70,7 @@ impl QueueLine {
             LineKind::Messages => Self::Message(super::from_line(line)?),
             LineKind::Destinations => Self::Destination(super::from_line(line)?),
             LineKind::Stragglers => Self::Straggler(super::from_line(line)?),
+            LineKind::Rules => Self::Rule(super::from_line(line)?),
         })
     }
 }
@@ -245,6 +252,9 @@ pub struct DestinationStatus {
     /// The rate of its `[[destination]]` rule.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub messages_per_second: Option<f64>,
+    /// The limit that an operator has set for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub set_limit: Option<LimitLine>,
     /// The rate learned from its replies.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub learned_messages_per_second: Option<f64>,
@@ -359,6 +369,9 @@ pub struct QueueTotals {
     /// Recipients that wait for filters, and were left alone; absent where there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unscreened: Option<u64>,
+    /// The rule or suspension that was set, or ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rule: Option<String>,
     /// Nothing was changed.
     #[serde(skip_serializing_if = "is_false")]
     pub dry_run: bool,

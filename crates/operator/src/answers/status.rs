@@ -1,6 +1,6 @@
 //! The answer to `status`.
 
-use super::{DestinationLine, HistoryStatus};
+use super::{DestinationLine, HistoryStatus, LimitLine, RuleLine};
 use serde::{Deserialize, Serialize};
 use spool::{Pressure, Statistics};
 
@@ -341,6 +341,12 @@ pub struct QueueStatus {
     pub on_command: bool,
     /// The fullest destinations.
     pub fullest: Vec<DestinationLine>,
+    /// Suspensions and hold rules in force.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub rules: Vec<RuleLine>,
+    /// Limits of destinations that operators have set.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub limits: Vec<LimitLine>,
 }
 
 /// The pickup directory.

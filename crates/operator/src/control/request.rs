@@ -3,11 +3,13 @@
 //! Only a known command with its own fields is one: a misspelt field must not be taken for its absence. A refusal names
 //! the column of the fault, because people write these lines by hand too.
 
+use super::connection_order::{TranscriptOrder, read_connection, read_destination};
+use super::limit_order::LimitOrder;
+use super::request_error::RequestError;
 use crate::answers::reply::{shortened, shortened_json};
 use crate::queue;
 use mail::QueueId;
 use serde_json::{Map, Value, json};
-use std::fmt;
 use std::net::IpAddr;
 
 /// The longest line of a request, in octets, without its end.
@@ -38,6 +40,18 @@ pub enum Request {
     Errors,
     /// The configuration in force.
     Config,
+    /// How far does a delivery to this address or domain come, without mail?
+    DeliverTest(String),
+    /// Which connections to such destinations or hosts are there?
+    Connections(String),
+    /// End a connection to a next hop at once.
+    Abort(u64),
+    /// Watch the SMTP dialogs with a destination.
+    Transcript(Box<TranscriptOrder>),
+    /// Which limits of destinations have operators set?
+    Limits,
+    /// Set or remove a limit of a destination.
+    Limit(Box<LimitOrder>),
     /// Where does mail for an address go, and why?
     Explain(Box<RouteQuestion>),
     /// An SMTP session on this connection.
@@ -80,10 +94,17 @@ const HISTORY_LIMIT_MAX: u64 = 1_000;
 const QUEUE: &str = "queue";
 const EXPLAIN: &str = "explain";
 const HISTORY: &str = "history";
+const LIMIT: &str = "limit";
+const DELIVER_TEST: &str = "deliver-test";
+const CONNECTIONS: &str = "connections";
+const ABORT: &str = "abort";
+const TRANSCRIPT: &str = "transcript";
+/// All commands that have fields.
+const WITH_FIELDS: [&str; 8] = [EXPLAIN, HISTORY, LIMIT, DELIVER_TEST, CONNECTIONS, ABORT, TRANSCRIPT, QUEUE];
 
 impl Request {
     /// The requests without fields.
-    pub const BARE: [Self; 12] = [
+    pub const BARE: [Self; 13] = [
         Self::Ping,
         Self::Reload,
         Self::Status,
@@ -96,6 +117,7 @@ impl Request {
         Self::Storms,
         Self::Errors,
         Self::Config,
+        Self::Limits,
     ];
 
     /// The name of the command.
@@ -114,6 +136,12 @@ impl Request {
             Self::Storms => "storms",
             Self::Errors => "errors",
             Self::Config => "config",
+            Self::Limits => "limits",
+            Self::Limit(_) => LIMIT,
+            Self::DeliverTest(_) => DELIVER_TEST,
+            Self::Connections(_) => CONNECTIONS,
+            Self::Abort(_) => ABORT,
+            Self::Transcript(_) => TRANSCRIPT,
             Self::Explain(_) => EXPLAIN,
             Self::History(_) => HISTORY,
             Self::Queue(_) => QUEUE,
@@ -140,6 +168,11 @@ impl Request {
             Self::Queue(command) => command.to_fields(),
             Self::Explain(question) => question.to_fields(),
             Self::History(question) => question.to_fields(),
+            Self::Limit(order) => order.to_fields(),
+            Self::DeliverTest(to) => Map::from_iter([("to".to_owned(), json!(to))]),
+            Self::Connections(name) => Map::from_iter([("destination".to_owned(), json!(name))]),
+            Self::Abort(number) => Map::from_iter([("connection".to_owned(), json!(number))]),
+            Self::Transcript(order) => order.to_fields(),
             _ => Map::new(),
         };
         fields.insert("command".to_owned(), self.name().into());
@@ -153,35 +186,71 @@ impl Request {
     pub fn parse(line: &[u8]) -> Result<Self, RequestError> {
         let mut fields: Map<String, Value> = serde_json::from_slice(line).map_err(|error| {
             let error = printable(&error.to_string());
-            RequestError(format!("not a JSON object: {error}; an example: {}", Self::Ping.to_line().trim_end()))
+            RequestError::new(format!("not a JSON object: {error}; an example: {}", Self::Ping.to_line().trim_end()))
         })?;
         let command = match fields.remove("command") {
             Some(Value::String(command)) => command,
             Some(other) => {
-                return Err(RequestError(format!("\"command\" is {}, not a string", shortened_json(&other))));
+                return Err(RequestError::new(format!("\"command\" is {}, not a string", shortened_json(&other))));
             }
-            None => return Err(RequestError("there is no field \"command\"".to_owned())),
+            None => return Err(RequestError::new("there is no field \"command\"".to_owned())),
         };
-        if command == QUEUE {
-            let command = queue::Command::from_fields(fields).map_err(RequestError)?;
-            return Ok(Self::Queue(Box::new(command)));
-        }
-        if command == EXPLAIN {
-            return RouteQuestion::from_fields(fields).map(|question| Self::Explain(Box::new(question)));
-        }
-        if command == HISTORY {
-            return HistoryQuestion::from_fields(fields).map(|question| Self::History(Box::new(question)));
+        match command.as_str() {
+            QUEUE => {
+                let command = queue::Command::from_fields(fields).map_err(RequestError::new)?;
+                return Ok(Self::Queue(Box::new(command)));
+            }
+            EXPLAIN => return RouteQuestion::from_fields(fields).map(|question| Self::Explain(Box::new(question))),
+            HISTORY => return HistoryQuestion::from_fields(fields).map(|question| Self::History(Box::new(question))),
+            DELIVER_TEST => return Self::deliver_test(fields),
+            LIMIT => return LimitOrder::from_fields(fields).map(|order| Self::Limit(Box::new(order))),
+            CONNECTIONS => return read_destination(fields).map(Self::Connections),
+            ABORT => return read_connection(fields).map(Self::Abort),
+            TRANSCRIPT => return TranscriptOrder::from_fields(fields).map(|order| Self::Transcript(Box::new(order))),
+            _ => {}
         }
         let Some(request) = Self::BARE.into_iter().find(|request| request.name() == command) else {
             let names = Self::BARE.map(|request| request.name()).join(", ");
             let command = shortened(&command);
-            return Err(RequestError(format!(
-                "there is no command {command:?}; there are {names}, {EXPLAIN}, {HISTORY}, {QUEUE}"
-            )));
+            let others = WITH_FIELDS.join(", ");
+            return Err(RequestError::new(format!("there is no command {command:?}; there are {names}, {others}")));
         };
         match fields.keys().next() {
             None => Ok(request),
-            Some(field) => Err(RequestError(format!("\"{command}\" has no field {:?}", shortened(field)))),
+            Some(field) => Err(RequestError::new(format!("\"{command}\" has no field {:?}", shortened(field)))),
+        }
+    }
+}
+
+impl Request {
+    /// Reads the fields of a request for connections.
+    ///
+    /// # Errors
+    /// Names the field and its value.
+    pub fn connections(fields: Map<String, Value>) -> Result<Self, RequestError> {
+        read_destination(fields).map(Self::Connections)
+    }
+
+    /// Reads the fields of a request that ends a connection.
+    ///
+    /// # Errors
+    /// Names the field and its value.
+    pub fn abort(fields: Map<String, Value>) -> Result<Self, RequestError> {
+        read_connection(fields).map(Self::Abort)
+    }
+
+    /// Reads the fields of a trial of a delivery.
+    ///
+    /// # Errors
+    /// Names the field and its value.
+    pub fn deliver_test(mut fields: Map<String, Value>) -> Result<Self, RequestError> {
+        let to = match fields.remove("to") {
+            Some(Value::String(to)) if !to.is_empty() => to,
+            _ => return Err(RequestError::new(format!("\"{DELIVER_TEST}\" needs \"to\", an address or a domain"))),
+        };
+        match fields.keys().next() {
+            None => Ok(Self::DeliverTest(to)),
+            Some(field) => Err(RequestError::new(format!("\"{DELIVER_TEST}\" has no field {:?}", shortened(field)))),
         }
     }
 }
@@ -202,19 +271,19 @@ impl RouteQuestion {
         let mut text = |name: &str| match fields.remove(name) {
             None => Ok(String::new()),
             Some(Value::String(text)) => Ok(text),
-            Some(other) => Err(RequestError(format!("{name:?} is {}, not a string", shortened_json(&other)))),
+            Some(other) => Err(RequestError::new(format!("{name:?} is {}, not a string", shortened_json(&other)))),
         };
         let (to, from, client) = (text("to")?, text("from")?, text("client")?);
         if let Some(field) = fields.keys().next() {
-            return Err(RequestError(format!("\"{EXPLAIN}\" has no field {:?}", shortened(field))));
+            return Err(RequestError::new(format!("\"{EXPLAIN}\" has no field {:?}", shortened(field))));
         }
         if to.is_empty() {
-            return Err(RequestError(format!("\"{EXPLAIN}\" needs \"to\", an address")));
+            return Err(RequestError::new(format!("\"{EXPLAIN}\" needs \"to\", an address")));
         }
         let client = match client.as_str() {
             "" => None,
             text => Some(text.parse().map_err(|_| {
-                RequestError(format!("\"client\" is {:?}, not the address of a host", shortened(text)))
+                RequestError::new(format!("\"client\" is {:?}, not the address of a host", shortened(text)))
             })?),
         };
         Ok(Self { to, from, client })
@@ -238,7 +307,7 @@ impl HistoryQuestion {
         let mut text = |name: &str| match fields.remove(name) {
             None => Ok(String::new()),
             Some(Value::String(text)) => Ok(text),
-            Some(other) => Err(RequestError(format!("{name:?} is {}, not a string", shortened_json(&other)))),
+            Some(other) => Err(RequestError::new(format!("{name:?} is {}, not a string", shortened_json(&other)))),
         };
         let (expression, id, after) = (text("expression")?, text("id")?, text("after")?);
         let id_of = |name: &str, text: String| match text.as_str() {
@@ -246,13 +315,13 @@ impl HistoryQuestion {
             text => text
                 .parse()
                 .map(Some)
-                .map_err(|_| RequestError(format!("{name:?} is {:?}, no queue id", shortened(text)))),
+                .map_err(|_| RequestError::new(format!("{name:?} is {:?}, no queue id", shortened(text)))),
         };
         let (id, after) = (id_of("id", id)?, id_of("after", after)?);
         let limit = match fields.remove("limit") {
             None => HISTORY_LIMIT,
             Some(limit) => limit.as_u64().filter(|limit| (1..=HISTORY_LIMIT_MAX).contains(limit)).ok_or_else(|| {
-                RequestError(format!(
+                RequestError::new(format!(
                     "\"limit\" is {}, no number from 1 to {HISTORY_LIMIT_MAX}",
                     shortened_json(&limit)
                 ))
@@ -260,7 +329,7 @@ impl HistoryQuestion {
         };
         match fields.keys().next() {
             None => Ok(Self { expression, id, after, limit }),
-            Some(field) => Err(RequestError(format!("\"{HISTORY}\" has no field {:?}", shortened(field)))),
+            Some(field) => Err(RequestError::new(format!("\"{HISTORY}\" has no field {:?}", shortened(field)))),
         }
     }
 }
@@ -269,18 +338,6 @@ impl HistoryQuestion {
 fn printable(text: &str) -> String {
     text.chars().take(200).map(|c| if c.is_control() { '?' } else { c }).collect()
 }
-
-/// Why a line is no request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RequestError(String);
-
-impl fmt::Display for RequestError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for RequestError {}
 
 #[cfg(test)]
 mod tests {

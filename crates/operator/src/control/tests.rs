@@ -32,6 +32,12 @@ impl Handler for Fake {
             | Request::Config
             | Request::Storms
             | Request::History(_)
+            | Request::DeliverTest(_)
+            | Request::Connections(_)
+            | Request::Abort(_)
+            | Request::Transcript(_)
+            | Request::Limits
+            | Request::Limit(_)
             | Request::Explain(_) => Answer::done(),
             Request::Ping => Answer::Done(Map::from_iter([("uid".to_owned(), json!(uid))])),
             Request::Reload => Answer::Refused {

@@ -182,7 +182,7 @@ impl StepEntry {
             Event::QueueCommand { id: Some(id), what, recipients, by, copy, .. } => {
                 let kind = match what {
                     "delete" => StepKind::Deleted,
-                    "bounce" => StepKind::Bounced,
+                    "bounce" | "expire" => StepKind::Bounced,
                     _ => StepKind::Command,
                 };
                 let by = match by {

@@ -12,7 +12,7 @@ use super::query::{read_object, read_query};
 use super::response::{AnswerLines, Content, EVENTS, JSON_LINES, Refusal, json, response, text};
 use super::route_table::{Call, Found, Route, find};
 use crate::answers::LineKind;
-use crate::control::{Answer, HistoryQuestion, ListPart, Request, Rights, RouteQuestion};
+use crate::control::{Answer, HistoryQuestion, LimitOrder, ListPart, Request, Rights, RouteQuestion, TranscriptOrder};
 use crate::queue::{Action, Command, LIST_MAX};
 use crate::requester::Requester;
 use hyper::body::Incoming;
@@ -111,6 +111,12 @@ impl<H: HttpHandler> Api<'_, H> {
             Call::Storms => return self.ask(Request::Storms, caller).await,
             Call::Errors => return self.ask(Request::Errors, caller).await,
             Call::Config => return self.ask(Request::Config, caller).await,
+            Call::Limits => return self.ask(Request::Limits, caller).await,
+            Call::Connections => {
+                let request = Request::connections(fields);
+                let request = request.map_err(|error| Refusal::new(StatusCode::BAD_REQUEST, error.to_string()))?;
+                return self.ask(request, caller).await;
+            }
             Call::Explain => {
                 let question = RouteQuestion::from_fields(fields);
                 let question = question.map_err(|error| Refusal::new(StatusCode::BAD_REQUEST, error.to_string()))?;
@@ -133,7 +139,13 @@ impl<H: HttpHandler> Api<'_, H> {
             Call::Look(action) => page(action, fields)?,
             Call::Message => message(segment, fields, caller)?,
             Call::Live | Call::Ready => return Ok(self.health(route.call)),
-            Call::Change(_) | Call::ForgetHosts | Call::Reload => {
+            Call::Change(_)
+            | Call::ForgetHosts
+            | Call::Reload
+            | Call::SetLimit
+            | Call::DeliverTest
+            | Call::Abort
+            | Call::Transcript => {
                 return Err(Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "a change is a POST"));
             }
         };
@@ -167,11 +179,16 @@ impl<H: HttpHandler> Api<'_, H> {
         fields: Map<String, Value>,
         caller: Caller,
     ) -> Result<Response<Content>, Refusal> {
-        let request = match call {
-            Call::Change(action) => Request::Queue(Box::new(command(action, fields)?)),
-            Call::Reload => Request::Reload,
-            _ => Request::ForgetHosts,
+        let read = match call {
+            Call::Change(action) => Ok(Request::Queue(Box::new(command(action, fields)?))),
+            Call::Reload => Ok(Request::Reload),
+            Call::DeliverTest => Request::deliver_test(fields),
+            Call::SetLimit => LimitOrder::from_fields(fields).map(|order| Request::Limit(Box::new(order))),
+            Call::Abort => Request::abort(fields),
+            Call::Transcript => TranscriptOrder::from_fields(fields).map(|order| Request::Transcript(Box::new(order))),
+            _ => Ok(Request::ForgetHosts),
         };
+        let request = read.map_err(|error| Refusal::new(StatusCode::BAD_REQUEST, error.to_string()))?;
         let answer = self.handle(request, &caller).await;
         let Answer::List(mut parts) = answer else { return whole(answer) };
         match parts.recv().await {
@@ -278,6 +295,7 @@ const fn lines_name(kind: LineKind) -> &'static str {
         LineKind::Messages => "messages",
         LineKind::Destinations => "destinations",
         LineKind::Stragglers => "stragglers",
+        LineKind::Rules => "rules",
     }
 }
 

@@ -40,6 +40,7 @@ static FILES: &[File] = &[
     file!("/page/actions.js", "actions.js", JAVASCRIPT),
     file!("/page/race.js", "race.js", JAVASCRIPT),
     file!("/page/destinations.js", "destinations.js", JAVASCRIPT),
+    file!("/page/steering.js", "steering.js", JAVASCRIPT),
     file!("/page/messages.js", "messages.js", JAVASCRIPT),
     file!("/page/past.js", "past.js", JAVASCRIPT),
     file!("/page/storm.js", "storm.js", JAVASCRIPT),

@@ -72,6 +72,18 @@ pub(super) enum Call {
     PastMessage,
     /// Numbers of each second.
     Feed,
+    /// The limits of destinations that operators have set.
+    Limits,
+    /// Sets or removes such a limit.
+    SetLimit,
+    /// Tries a delivery without mail.
+    DeliverTest,
+    /// Connections to next hops.
+    Connections,
+    /// Ends one of them.
+    Abort,
+    /// Dialogs with next hops, line by line.
+    Transcript,
 }
 
 /// An address.
@@ -136,6 +148,8 @@ const FOR: Field = number("for", "Hold for so many seconds.");
 const NEW_DESTINATION: Field = text("new_destination", "Where to, as queue list names destinations.");
 
 const UNSCREENED: Field = flag("unscreened", "Also mail that its filters have not judged.");
+const HELD_BY: Field = text("held_by", "The rule or suspension, as rule-3 or suspension-4.");
+const KEEP_HELD: Field = flag("keep_held", "Leave the mail held that it holds.");
 const FORWARD_TO: Field = text("forward_to", "The address that gets a copy.");
 const TO: Field = text("to", "The recipient.");
 const FROM: Field = text("from", "The sender; <> for a report.");
@@ -149,6 +163,22 @@ const LIST: &[Field] = &[EXPRESSION, DESTINATION, STATE, LIMIT, AFTER, RECIPIENT
 const CHANGE: &[Field] = &[IDS, EXPRESSION, DESTINATION, STATE, QUARANTINED, ALL, DRY_RUN];
 const RELEASE: &[Field] = &[IDS, EXPRESSION, DESTINATION, STATE, QUARANTINED, ALL, DRY_RUN, UNSCREENED];
 const HOLD: &[Field] = &[IDS, EXPRESSION, DESTINATION, STATE, QUARANTINED, ALL, DRY_RUN, REASON, FOR];
+const LIMITED: Field = text("destination", "Next hops as destination.match names them: a domain, .domain, mx:*.host.");
+const CONNECTIONS: Field = number("connections", "Connections at once.");
+const RATE: Field = text("rate", "Transactions in a second, as 2.5.");
+const LIMIT_FOR: Field = number("for", "Keep the limit for so many seconds.");
+const REMOVE: Field = flag("remove", "Remove the limit that is there.");
+const LIMIT_FIELDS: &[Field] = &[LIMITED, CONNECTIONS, RATE, REASON, LIMIT_FOR, REMOVE];
+const OF: Field = text("destination", "A destination, its site or a host; * for any text, without it all.");
+const CONNECTION: Field = number("connection", "The number of the connection.");
+const WATCHED: Field = text("destination", "A destination, its site or a host; * for any text.");
+const WATCH_FOR: Field = number("for", "For so many seconds: 1 to 3600, without it 600.");
+const WATCH_LIMIT: Field = number("limit", "Lines at most: 1 to 100000, without it 10000.");
+const TRANSCRIPT: &[Field] = &[WATCHED, WATCH_FOR, WATCH_LIMIT];
+const TEST_TO: Field = text("to", "An address, or a domain.");
+const TEST: &[Field] = &[TEST_TO];
+const SUSPEND: &[Field] = &[EXPRESSION, DRY_RUN, REASON, FOR];
+const RESUME: &[Field] = &[HELD_BY, KEEP_HELD, DRY_RUN];
 const BOUNCE: &[Field] = &[IDS, EXPRESSION, DESTINATION, STATE, QUARANTINED, ALL, DRY_RUN, REASON];
 const FORWARD: &[Field] = &[IDS, EXPRESSION, DESTINATION, STATE, QUARANTINED, ALL, DRY_RUN, FORWARD_TO];
 const REROUTE: &[Field] = &[IDS, EXPRESSION, DESTINATION, STATE, QUARANTINED, ALL, DRY_RUN, NEW_DESTINATION];
@@ -170,12 +200,18 @@ pub(super) static ROUTES: &[Route] = &[
     get("/api/v1/config", "The configuration in force, with defaults and where values were set.", &[], Call::Config),
     post("/api/v1/reload", "Reads the configuration again, whole or not at all.", &[], Call::Reload),
     get("/api/v1/explain", "Where mail for an address goes, and why.", &[TO, FROM, CLIENT], Call::Explain),
+    get("/api/v1/connections", "Connections to next hops.", &[OF], Call::Connections),
+    post("/api/v1/connections/abort", "Ends a connection to a next hop at once.", &[CONNECTION], Call::Abort),
+    post("/api/v1/transcript", "SMTP dialogs with a destination while they go on.", TRANSCRIPT, Call::Transcript),
+    post("/api/v1/deliver-test", "Tries a delivery without mail, with times.", TEST, Call::DeliverTest),
     get("/api/v1/queue", "Messages, the oldest first, by pages.", LIST, Call::Look(Action::List)),
     get("/api/v1/queue/count", "Counts messages and recipients.", SELECT, Call::Look(Action::Count)),
     get("/api/v1/messages/{id}", "Everything that is known of a message in the queue.", &[HEADERS], Call::Message),
     get("/api/v1/history", "Past messages, the youngest first, by pages.", HISTORY, Call::History),
     get("/api/v1/history/messages/{id}", "The way of a message, step by step.", &[], Call::PastMessage),
     get("/api/v1/destinations", "Destinations, the fullest first.", &[LIMIT], Call::Look(Action::Destinations)),
+    get("/api/v1/limits", "Limits of destinations that operators have set.", &[], Call::Limits),
+    post("/api/v1/limits/set", "Sets or removes a limit of a destination.", LIMIT_FIELDS, Call::SetLimit),
     get(
         "/api/v1/stragglers",
         "Recipients that have waited for long, added up.",
@@ -183,11 +219,16 @@ pub(super) static ROUTES: &[Route] = &[
         Call::Look(Action::Stragglers),
     ),
     get("/api/v1/quarantine", "Messages in quarantine, the oldest first, by pages.", LIST, Call::Quarantine),
+    get("/api/v1/queue/rules", "Hold rules and suspensions.", &[], Call::Look(Action::Rules)),
     post("/api/v1/queue/retry", "Tries waiting mail now.", CHANGE, Call::Change(Action::Retry)),
     post("/api/v1/queue/hold", "Keeps mail until it is released.", HOLD, Call::Change(Action::Hold)),
     post("/api/v1/queue/release", "Lets held mail wait for delivery again.", RELEASE, Call::Change(Action::Release)),
     post("/api/v1/queue/delete", "Removes mail without a report to its sender.", CHANGE, Call::Change(Action::Delete)),
     post("/api/v1/queue/bounce", "Fails mail with a report to its sender.", BOUNCE, Call::Change(Action::Bounce)),
+    post("/api/v1/queue/expire", "Fails mail as too old, with a report.", CHANGE, Call::Change(Action::Expire)),
+    post("/api/v1/queue/hold-rule", "Holds mail that comes from now on.", SUSPEND, Call::Change(Action::HoldRule)),
+    post("/api/v1/queue/suspend", "Holds mail that waits and mail that comes.", SUSPEND, Call::Change(Action::Suspend)),
+    post("/api/v1/queue/resume", "Ends a rule or a suspension.", RESUME, Call::Change(Action::Resume)),
     post(
         "/api/v1/queue/forward",
         "Sends a copy of mail in quarantine to an address.",

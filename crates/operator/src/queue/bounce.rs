@@ -5,7 +5,7 @@
 //! that are known to be, and the dispatcher the rest.
 
 use super::change::ChangeTotals;
-use super::delivery_control::{BounceError, Bounced, DeliveryControl, RecipientSelection};
+use super::delivery_control::{BounceError, Bounced, DeliveryControl, GiveUpReason, RecipientSelection};
 use super::recipient_status::RecipientStatus;
 use super::scan::FoundMessage;
 use mail::QueueId;
@@ -19,7 +19,7 @@ pub(super) const RECIPIENTS_MAX: usize = 10_000;
 #[derive(Debug)]
 pub(super) struct Bounces<'a> {
     delivery: &'a dyn DeliveryControl,
-    why: &'a str,
+    why: &'a GiveUpReason,
     pending: Vec<FoundMessage>,
     recipients: usize,
     totals: ChangeTotals,
@@ -37,7 +37,7 @@ pub(super) struct BounceResult {
 }
 
 impl<'a> Bounces<'a> {
-    pub(super) fn new(delivery: &'a dyn DeliveryControl, why: &'a str) -> Self {
+    pub(super) fn new(delivery: &'a dyn DeliveryControl, why: &'a GiveUpReason) -> Self {
         Self { delivery, why, pending: Vec::new(), recipients: 0, totals: ChangeTotals::default() }
     }
 

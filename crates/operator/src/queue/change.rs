@@ -37,15 +37,16 @@ pub(super) fn changed_state(action: Action, one: &FoundRecipient, now_s: u32) ->
     let due = if one.keeps_time { state.due } else { now_s.max(1) };
     let now = State { status: Status::Waiting, due, ..state };
     match (action, state.status) {
-        (Action::Retry, Status::Waiting) | (Action::Release, Status::Held) => Some(now),
+        (Action::Retry, Status::Waiting) | (Action::Release | Action::Resume, Status::Held) => Some(now),
         // It stays held at its new destination.
         (Action::Reroute, Status::Held) => Some(state),
         (Action::Reroute, Status::Waiting) => Some(now),
         // The original stays held.
         (Action::Forward, Status::Held) => Some(state),
-        (Action::Hold, Status::Waiting) => Some(State { status: Status::Held, ..state }),
+        (Action::Hold | Action::Suspend, Status::Waiting) => Some(State { status: Status::Held, ..state }),
         // A delivered recipient stays delivered: only the report on it can be dropped.
-        (Action::Delete, Status::Owed) | (Action::Delete | Action::Bounce, Status::Waiting | Status::Held) => {
+        (Action::Delete, Status::Owed)
+        | (Action::Delete | Action::Bounce | Action::Expire, Status::Waiting | Status::Held) => {
             Some(State { status: Status::Done, ..state })
         }
         _ => None,
@@ -142,7 +143,7 @@ impl<'a> ChangeBatcher<'a> {
             let destinations = names.as_deref().map_or(Destinations::All, Destinations::These);
             match action {
                 Action::Retry => delivery.retry(destinations),
-                Action::Release => delivery.released(destinations),
+                Action::Release | Action::Resume => delivery.released(destinations),
                 _ => {}
             }
         }

@@ -50,11 +50,21 @@ pub enum Action {
     Forward,
     /// Show the content of messages that are named.
     Content,
+    /// Fail for good as mail that is too old, and tell the senders.
+    Expire,
+    /// Hold mail that comes from now on.
+    HoldRule,
+    /// Hold what waits and what comes, until it is resumed.
+    Suspend,
+    /// End a rule or a suspension, and release what it holds.
+    Resume,
+    /// Show rules and suspensions.
+    Rules,
 }
 
 impl Action {
     /// Every action.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 18] = [
         Self::List,
         Self::Show,
         Self::Destinations,
@@ -68,6 +78,11 @@ impl Action {
         Self::Reroute,
         Self::Forward,
         Self::Content,
+        Self::Expire,
+        Self::HoldRule,
+        Self::Suspend,
+        Self::Resume,
+        Self::Rules,
     ];
 
     /// Its name.
@@ -87,6 +102,11 @@ impl Action {
             Self::Reroute => "reroute",
             Self::Forward => "forward",
             Self::Content => "content",
+            Self::Expire => "expire",
+            Self::HoldRule => "hold-rule",
+            Self::Suspend => "suspend",
+            Self::Resume => "resume",
+            Self::Rules => "rules",
         }
     }
 
@@ -96,14 +116,24 @@ impl Action {
         match self {
             Self::Destinations => LineKind::Destinations,
             Self::Stragglers => LineKind::Stragglers,
+            Self::Rules => LineKind::Rules,
             _ => LineKind::Messages,
         }
+    }
+
+    /// Returns whether it holds mail, with a reason and for a time.
+    #[must_use]
+    pub const fn holds(self) -> bool {
+        matches!(self, Self::Hold | Self::HoldRule | Self::Suspend)
     }
 
     /// Returns whether it changes mail.
     #[must_use]
     pub const fn changes_mail(self) -> bool {
-        !matches!(self, Self::List | Self::Show | Self::Destinations | Self::Stragglers | Self::Count | Self::Content)
+        !matches!(
+            self,
+            Self::List | Self::Show | Self::Destinations | Self::Stragglers | Self::Count | Self::Content | Self::Rules
+        )
     }
 }
 
@@ -170,6 +200,8 @@ pub struct Command {
     pub destination: Option<Box<str>>,
     /// The address that gets a copy of mail in quarantine.
     pub forward_to: Option<Address>,
+    /// `resume`: mail that the rule holds stays held.
+    pub keep_held: bool,
 }
 
 /// Parses the reason that an operator gives to senders: printable ASCII, which the log and every report repeat.
@@ -215,6 +247,7 @@ impl Command {
             hold_time: None,
             destination: None,
             forward_to: None,
+            keep_held: false,
         }
     }
 
@@ -261,6 +294,7 @@ impl Command {
         put("reason", self.reason.as_ref().map(|reason| json!(reason)));
         put("new_destination", self.destination.as_ref().map(|name| json!(name)));
         put("forward_to", self.forward_to.as_ref().map(|address| json!(address.to_string())));
+        put("keep_held", self.keep_held.then_some(json!(true)));
         put("for", self.hold_time.map(|time| json!(time.as_secs())));
         fields
     }
@@ -308,6 +342,7 @@ impl Command {
         command.hold_time = fields.number("for")?.map(Duration::from_secs);
         command.destination = fields.text("new_destination")?.map(Into::into);
         command.forward_to = fields.text("forward_to")?.map(|text| parse_forward_address(&text)).transpose()?;
+        command.keep_held = fields.flag("keep_held")?;
         fields.end()?;
         command.check(all)?;
         Ok(command)
@@ -318,7 +353,19 @@ impl Command {
         let is_everything = self.selection.is_everything();
         match self.action {
             Action::Show | Action::Content if self.selection.ids.is_empty() => Err(format!("\"{name}\" needs \"ids\"")),
-            Action::Destinations if !is_everything => Err("\"destinations\" takes no conditions".to_owned()),
+            Action::Destinations | Action::Rules if !is_everything => Err(format!("\"{name}\" takes no conditions")),
+            Action::HoldRule | Action::Suspend if !self.selection.is_expression_alone() => {
+                Err(format!("\"{name}\" needs \"expression\", and takes no other condition"))
+            }
+            Action::Resume if !self.selection.is_holder_alone() => {
+                Err("\"resume\" needs \"held_by\", the name of a rule, and takes no other condition".to_owned())
+            }
+            Action::HoldRule | Action::Suspend | Action::Resume if self.limit.is_some() => {
+                Err(format!("\"{name}\" takes no \"limit\""))
+            }
+            action if self.keep_held && action != Action::Resume => {
+                Err(format!("\"{name}\" ends no rule: no \"keep_held\""))
+            }
             action if action.changes_mail() && is_everything && !all => {
                 Err(format!("\"{name}\" needs ids or another condition, or \"all\":true for the whole queue"))
             }
@@ -338,7 +385,7 @@ impl Command {
             action if self.by != GroupBy::default() && action != Action::Stragglers => {
                 Err(format!("\"{name}\" adds nothing up: no \"by\""))
             }
-            action if self.reason.is_some() && !matches!(action, Action::Bounce | Action::Hold) => {
+            action if self.reason.is_some() && action != Action::Bounce && !action.holds() => {
                 Err(format!("\"{name}\" tells nobody: no \"reason\""))
             }
             Action::Reroute if self.destination.is_none() => Err("\"reroute\" needs \"new_destination\"".to_owned()),
@@ -352,7 +399,7 @@ impl Command {
             action if self.forward_to.is_some() && action != Action::Forward => {
                 Err(format!("\"{name}\" forwards nothing: no \"forward_to\""))
             }
-            action if self.hold_time.is_some() && action != Action::Hold => {
+            action if self.hold_time.is_some() && !action.holds() => {
                 Err(format!("\"{name}\" holds nothing: no \"for\""))
             }
             _ if self.hold_time.is_some_and(|time| time.is_zero() || time > HOLD_TIME_MAX) => Err(format!(
@@ -460,6 +507,7 @@ mod tests {
                 ..Selection::default()
             },
             Selection { quarantined: true, held_by: Some("chinese_*".into()), ..Selection::default() },
+            Selection { held_by: Some("suspension-3".into()), ..Selection::default() },
             Selection { expression: Expression::parse("age>2h reply~\"too busy\"").ok(), ..Selection::default() },
         ];
         for (action, selection) in
@@ -469,9 +517,9 @@ mod tests {
                 let dry_run = flag && action.changes_mail();
                 let headers = flag && action == Action::Show;
                 let by = if action == Action::Stragglers { by } else { GroupBy::Destination };
-                let takes_reason = matches!(action, Action::Bounce | Action::Hold);
+                let takes_reason = action == Action::Bounce || action.holds();
                 let reason = (flag && takes_reason).then(|| "the list is closed".into());
-                let hold_time = (flag && action == Action::Hold).then(|| Duration::from_secs(3_600));
+                let hold_time = (flag && action.holds()).then(|| Duration::from_secs(3_600));
                 let recipients = if flag && action == Action::List { LISTED_RECIPIENTS_MAX } else { LISTED_RECIPIENTS };
                 let selection = selection.clone();
                 let command = Command {
@@ -487,9 +535,17 @@ mod tests {
                     hold_time,
                     destination: (action == Action::Reroute).then(|| "[192.0.2.1]".into()),
                     forward_to: (action == Action::Forward).then(|| Address::parse(b"abuse@b.test").unwrap()),
+                    keep_held: flag && action == Action::Resume,
                 };
                 let again = Command::from_fields(command.to_fields());
-                if action == Action::Destinations && !selection.is_everything()
+                let is_wrong = match action {
+                    Action::HoldRule | Action::Suspend => !selection.is_expression_alone() || limit.is_some(),
+                    Action::Resume => !selection.is_holder_alone() || limit.is_some(),
+                    Action::Rules => !selection.is_everything(),
+                    _ => false,
+                };
+                if is_wrong
+                    || action == Action::Destinations && !selection.is_everything()
                     || matches!(action, Action::Show | Action::Content) && selection.ids.is_empty()
                     || action == Action::Forward && !selection.quarantined
                 {
@@ -540,6 +596,10 @@ mod tests {
             (r#"{"action":"reroute","all":true}"#, "needs \"new_destination\""),
             (r#"{"action":"retry","all":true,"new_destination":"b.test"}"#, "sends nothing elsewhere"),
             (r#"{"action":"release","all":true,"for":60}"#, "holds nothing"),
+            (r#"{"action":"suspend","all":true}"#, "needs \"expression\""),
+            (r#"{"action":"hold-rule","expression":"to:@b.test","limit":3}"#, "takes no \"limit\""),
+            (r#"{"action":"resume","expression":"to:@b.test"}"#, "needs \"held_by\""),
+            (r#"{"action":"hold","all":true,"keep_held":true}"#, "ends no rule"),
             (r#"{"action":"hold","all":true,"for":0}"#, "from 1 to 315360000"),
             (r#"{"action":"hold","all":true,"for":315360001}"#, "from 1 to 315360000"),
             (r#"{"action":"list","expression":"age:2h"}"#, "\"expression\": \"age:2h\": age takes no ':'"),

@@ -4,10 +4,13 @@
 //! the spool does not keep: the last reply of a next hop, and the attempts in progress. Every function except `bounce`
 //! returns at once, and any thread may call it.
 
+use super::steering::Steering;
+use crate::answers::LimitLine;
 use bytes::Bytes;
 use mail::{Address, QueueId};
 use os::clock;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Names the destinations whose recipients a command changed.
@@ -61,12 +64,28 @@ pub trait DeliveryControl: Send + Sync + fmt::Debug + 'static {
     /// on the recipient takes effect after it.
     fn is_active(&self, id: QueueId, recipient: u32) -> bool;
 
+    /// Returns the orders of operators that stay in force.
+    fn steering(&self) -> Arc<Steering> {
+        Arc::default()
+    }
+
+    /// Replaces the orders by what `change` makes of the present ones. On return they are durable, and every message
+    /// that was stored by the old ones shows in the spool.
+    ///
+    /// Blocks: call it on a thread that may wait.
+    ///
+    /// # Errors
+    /// The reason of `change`, or why they cannot be stored; nothing has changed.
+    fn change_steering(&self, _: &mut dyn FnMut(&Steering) -> Result<Steering, String>) -> Result<(), String> {
+        Err("the server does not deliver".to_owned())
+    }
+
     /// Fails recipients for this reason, as if a host had refused them for good, and sends the DSNs that senders asked
     /// for. Recipients in delivery are left alone. The changes that it returns are durable. `None`: the dispatcher has
     /// ended.
     ///
     /// Blocks until the changes are durable: call it on a thread that may wait.
-    fn bounce(&self, meant: Vec<RecipientSelection>, why: &str) -> Option<Vec<Bounced>>;
+    fn bounce(&self, meant: Vec<RecipientSelection>, why: &GiveUpReason) -> Option<Vec<Bounced>>;
 
     /// Reads the name of a destination as an operator writes it, and returns it as the spool has it.
     ///
@@ -99,6 +118,15 @@ pub trait DeliveryControl: Send + Sync + fmt::Debug + 'static {
 
     /// How a destination is, if the dispatcher has anything to do with it now.
     fn destination(&self, name: &[u8]) -> Option<DestinationState>;
+}
+
+/// Why an operator gives recipients up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GiveUpReason {
+    /// For this reason, in words for the sender.
+    Postmaster(Arc<str>),
+    /// They have waited for long enough: as mail that is older than `delivery.give_up_after`.
+    Expired,
 }
 
 /// Recipients that were given another destination.
@@ -194,6 +222,8 @@ pub struct DestinationState {
     pub rate: Option<u32>,
     /// The same, as learned from refusals of its hosts with 421 or 4xx, while that pace applies.
     pub pace: Option<u32>,
+    /// The limit that an operator has set for it.
+    pub set_limit: Option<LimitLine>,
     /// The cause why mail that is due is not attempted, if there is such mail.
     pub waits: Option<WaitCause>,
     /// Messages that are in memory and wait for a connection.
@@ -244,7 +274,7 @@ impl DeliveryControl for NoDelivery {
         false
     }
 
-    fn bounce(&self, _: Vec<RecipientSelection>, _: &str) -> Option<Vec<Bounced>> {
+    fn bounce(&self, _: Vec<RecipientSelection>, _: &GiveUpReason) -> Option<Vec<Bounced>> {
         None
     }
 

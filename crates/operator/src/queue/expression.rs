@@ -152,6 +152,25 @@ impl Expression {
         about.all(|holds| holds)
     }
 
+    /// Returns a term that mail cannot be compared by when it comes: its outcome, its age and its state show later.
+    pub(super) fn term_of_old_mail(&self) -> Option<&'static str> {
+        self.terms.iter().find_map(|term| match term.condition {
+            Condition::Host(_) => Some("host:"),
+            Condition::Held(_) => Some("held:"),
+            Condition::Reason(_) => Some("reason:"),
+            Condition::Reply(_) => Some("reply~"),
+            Condition::State(_) => Some("state:"),
+            Condition::Age(..) => Some("age"),
+            Condition::Size(..) => Some("size"),
+            Condition::Tries(..) => Some("tries"),
+            Condition::From(_)
+            | Condition::To(_)
+            | Condition::Destination(_)
+            | Condition::Client(_)
+            | Condition::Class(_) => None,
+        })
+    }
+
     /// Returns whether a term asks for something that only the envelope knows.
     pub(super) fn needs_envelope(&self) -> bool {
         self.terms.iter().any(|term| term.condition.needs_envelope())

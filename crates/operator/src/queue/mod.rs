@@ -10,6 +10,7 @@
 //!   fail, `reroute` sends them elsewhere, `resubmit` sends copies out of quarantine;
 //! - `view` shows messages, `content` shows what they hold;
 //! - `ended_holds` releases what was held for a time;
+//! - `hold_rule` holds mail that comes; `steering` has all orders that stay in force, `run_rules` sets and ends them;
 //! - `stragglers` adds up recipients that have been waiting for long;
 //! - `delivery_control`: the questions and commands to the dispatcher.
 //!
@@ -25,13 +26,16 @@ mod content;
 mod delivery_control;
 mod ended_holds;
 mod expression;
+mod hold_rule;
 mod pattern;
 mod recipient_status;
 mod reroute;
 mod resubmit;
 mod run;
+mod run_rules;
 mod scan;
 mod selection;
+mod steering;
 mod stragglers;
 mod view;
 
@@ -40,18 +44,21 @@ pub use command::{
     parse_reason,
 };
 pub use delivery_control::{
-    BounceError, Bounced, DeliveryControl, DestinationState, Destinations, DownState, NoDelivery, RecipientSelection,
-    Rerouted, Resubmission, ResubmitError, Resubmitted, WaitCause,
+    BounceError, Bounced, DeliveryControl, DestinationState, Destinations, DownState, GiveUpReason, NoDelivery,
+    RecipientSelection, Rerouted, Resubmission, ResubmitError, Resubmitted, WaitCause,
 };
 pub use ended_holds::{EndedHold, release_ended_holds};
 pub use expression::{Expression, ExpressionError, age};
 pub(crate) use expression::{expression_words, hosts_match};
-pub(crate) use pattern::glob;
-pub use pattern::{Pattern, PatternError};
+pub use hold_rule::{HoldRule, NewMail, RuleKind};
+pub use pattern::{Pattern, PatternError, glob};
 pub use recipient_status::RecipientStatus;
 pub use run::{COMMANDS_MAX, ChangeListener, QueueChange, QueueCommands};
 pub use selection::Selection;
+pub use steering::{EndedOrders, HOLD_RULES_MAX, NewRule, SET_LIMITS_MAX, STEERING_BYTES_MAX, Steering};
 
+#[cfg(test)]
+mod long_queue_tests;
 #[cfg(test)]
 mod test_spool;
 #[cfg(test)]

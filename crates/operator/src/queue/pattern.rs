@@ -79,7 +79,8 @@ impl fmt::Display for PatternError {
 impl std::error::Error for PatternError {}
 
 /// Whether `text` is `pattern`, in which `*` stands for any text. Time is at most the product of their lengths.
-pub(crate) fn glob(pattern: &str, text: &str) -> bool {
+#[must_use]
+pub fn glob(pattern: &str, text: &str) -> bool {
     let Some((first, pattern)) = pattern.split_once('*') else { return pattern == text };
     let Some(rest) = text.strip_prefix(first) else { return false };
     let (middle, last) = pattern.rsplit_once('*').unwrap_or(("", pattern));

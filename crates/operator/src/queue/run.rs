@@ -8,7 +8,8 @@ use super::bounce::{BounceResult, Bounces, remove_active};
 use super::change::{ChangeBatcher, ChangeTotals, changed_state};
 use super::command::{Action, Command, GroupBy};
 use super::content::ContentPieces;
-use super::delivery_control::{DeliveryControl, ResubmitError};
+use super::delivery_control::{DeliveryControl, GiveUpReason, ResubmitError};
+use super::hold_rule::HoldRule;
 use super::reroute::Reroutes;
 use super::resubmit::Resubmissions;
 use super::scan::{FoundMessage, FoundRecipient, QueueScan, ScanResult};
@@ -34,7 +35,7 @@ const GUEST_TIME_MAX: Duration = Duration::from_secs(20);
 /// Lines that wait for the control socket to take them.
 const LINES_WAITING_MAX: usize = 64;
 /// A command that finds nothing says so often that it is at work.
-const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Describes a change that a command made, for the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +75,20 @@ pub enum QueueChange<'a> {
         /// How many of its recipients are not done.
         recipients: usize,
         /// The client whose command it was.
+        by: &'a Requester,
+    },
+    /// A hold rule or a suspension was set.
+    RuleSet {
+        /// The rule.
+        rule: &'a HoldRule,
+        /// The party that asked.
+        by: &'a Requester,
+    },
+    /// A hold rule or a suspension was ended by a command.
+    RuleEnded {
+        /// The rule.
+        rule: &'a HoldRule,
+        /// The party that asked.
         by: &'a Requester,
     },
     /// A command that changed something came to its end.
@@ -195,16 +210,16 @@ fn destination(view: &QueueView<'_>, (name, recipients): &(bytes::Bytes, u64)) -
 }
 
 /// Reports that the peer closed its connection.
-struct PeerGone;
+pub(super) struct PeerGone;
 
 /// Runs one command.
-struct CommandRun<'a> {
-    spool: &'a Spool,
-    delivery: &'a dyn DeliveryControl,
-    command: &'a Command,
-    by: &'a Requester,
-    on_change: &'a ChangeListener,
-    to: &'a mpsc::Sender<ListPart>,
+pub(super) struct CommandRun<'a> {
+    pub(super) spool: &'a Spool,
+    pub(super) delivery: &'a dyn DeliveryControl,
+    pub(super) command: &'a Command,
+    pub(super) by: &'a Requester,
+    pub(super) on_change: &'a ChangeListener,
+    pub(super) to: &'a mpsc::Sender<ListPart>,
 }
 
 impl fmt::Debug for CommandRun<'_> {
@@ -222,12 +237,16 @@ impl CommandRun<'_> {
             Action::List | Action::Show => self.list(now_us),
             Action::Count => self.count(now_us),
             Action::Content => self.content(now_us),
+            Action::Rules => self.rules(),
+            Action::HoldRule => self.set_hold_rule(now_us),
+            Action::Suspend => self.suspend(now_us),
+            Action::Resume => self.resume(now_us),
             action if self.command.dry_run => self.preview(action, now_us),
-            Action::Bounce => self.bounce(now_us),
+            Action::Bounce | Action::Expire => self.bounce(now_us),
             Action::Reroute => self.reroute(now_us),
             Action::Forward => self.resubmit(now_us),
             Action::Release if self.command.selection.quarantined => self.resubmit(now_us),
-            action => self.change(action, now_us),
+            action => self.change(action, now_us, self.hold(now_us)),
         };
         // A client that has disconnected gets no last line.
         if let Ok(mut last) = last {
@@ -240,7 +259,7 @@ impl CommandRun<'_> {
         }
     }
 
-    fn send(&self, line: &QueueLine) -> Result<(), PeerGone> {
+    pub(super) fn send(&self, line: &QueueLine) -> Result<(), PeerGone> {
         self.to.blocking_send(ListPart::Line(line.to_fields())).map_err(|_| PeerGone)
     }
 
@@ -405,13 +424,13 @@ impl CommandRun<'_> {
     }
 
     /// Shows what a command would change.
-    fn preview(&self, action: Action, now_us: u64) -> Result<ListPart, PeerGone> {
+    pub(super) fn preview(&self, action: Action, now_us: u64) -> Result<ListPart, PeerGone> {
         let (view, now_s) = (QueueView { delivery: self.delivery, now_us }, seconds(now_us));
         let (mut unchanged, mut kept, mut active, mut unscreened) = (0, 0, 0, 0);
         let totals = self.each(now_us, true, &mut |mut found| {
             unscreened += self.keep_unscreened(action, &mut found);
             kept += self.keep(action, &mut found, now_us);
-            if matches!(action, Action::Bounce | Action::Reroute) {
+            if matches!(action, Action::Bounce | Action::Expire | Action::Reroute) {
                 active += remove_active(&mut found);
             }
             let before = found.recipients.len();
@@ -428,17 +447,23 @@ impl CommandRun<'_> {
         Ok(last(QueueTotals { unchanged, kept, active, unscreened, dry_run: true, ..totals.into_totals() }))
     }
 
+    /// Returns the hold of mail that the command holds.
+    fn hold(&self, now_us: u64) -> Option<Hold> {
+        let end = self.end_of_hold(now_us).map_or(0, |end| u32::try_from(end).unwrap_or(u32::MAX));
+        let reason = self.command.reason.as_deref().unwrap_or_default();
+        let by_operator = || Hold::new(HoldKind::Operator, &self.by.name(), reason).until(end);
+        (self.command.action == Action::Hold).then(by_operator)
+    }
+
+    /// Returns when mail is released that the command holds, in seconds since 1970, if it holds for a time.
+    pub(super) fn end_of_hold(&self, now_us: u64) -> Option<u64> {
+        self.command.hold_time.map(|time| u64::from(seconds(now_us)).saturating_add(time.as_secs()).max(1))
+    }
+
     /// Changes the selected recipients. Only deleted messages have lines: they cannot be shown afterwards.
-    fn change(&self, action: Action, now_us: u64) -> Result<ListPart, PeerGone> {
+    pub(super) fn change(&self, action: Action, now_us: u64, hold: Option<Hold>) -> Result<ListPart, PeerGone> {
         let (view, now_s) = (QueueView { delivery: self.delivery, now_us }, seconds(now_us));
         let is_delete = action == Action::Delete;
-        let reason = self.command.reason.as_deref().unwrap_or_default();
-        let end = self
-            .command
-            .hold_time
-            .map(|time| u32::try_from(time.as_secs()).unwrap_or(u32::MAX).saturating_add(now_s).max(1));
-        let by_operator = || Hold::new(HoldKind::Operator, &self.by.name(), reason).until(end.unwrap_or(0));
-        let hold = (action == Action::Hold).then(by_operator);
         let mut changes = ChangeBatcher::new(self.spool, hold);
         // The deleted messages, kept until the spool has the change: they cannot be read afterwards.
         let mut deleted = Vec::new();
@@ -487,15 +512,17 @@ impl CommandRun<'_> {
     /// Fails the selected recipients, and has reports sent to their senders.
     fn bounce(&self, now_us: u64) -> Result<ListPart, PeerGone> {
         let view = QueueView { delivery: self.delivery, now_us };
-        let why = match &self.command.reason {
-            Some(reason) => format!("Given up by the postmaster: {reason}"),
-            None => "Given up by the postmaster".to_owned(),
+        let why = match (self.command.action, &self.command.reason) {
+            (Action::Expire, _) => GiveUpReason::Expired,
+            (_, Some(reason)) => GiveUpReason::Postmaster(format!("Given up by the postmaster: {reason}").into()),
+            (_, None) => GiveUpReason::Postmaster("Given up by the postmaster".into()),
         };
+        let action = self.command.action;
         let mut bounces = Bounces::new(self.delivery, &why);
         let (mut stops, mut unreadable) = (None, 0);
         let mut settle = |bounces: &mut Bounces<'_>| -> Result<bool, PeerGone> {
             let BounceResult { done, unreadable: these, stops: why } = bounces.bounce_added();
-            self.log_removed(Action::Bounce, &done);
+            self.log_removed(action, &done);
             self.show_removed(&view, &done)?;
             unreadable += these.len() as u64;
             these.iter().try_for_each(|(id, trouble)| self.send_unreadable(*id, trouble))?;
@@ -512,16 +539,11 @@ impl CommandRun<'_> {
         // Messages are not bounced for a client that has disconnected; the bounces made until then stay.
         let settled = if scanned.is_ok() { settle(&mut bounces).map(drop) } else { Ok(()) };
         let ChangeTotals { messages, recipients, unchanged, active } = bounces.totals();
-        (self.on_change)(&QueueChange::Ended {
-            action: Action::Bounce,
-            messages,
-            recipients,
-            is_unscreened: false,
-            by: self.by,
-        });
+        (self.on_change)(&QueueChange::Ended { action, messages, recipients, is_unscreened: false, by: self.by });
         if let Some(why) = stops {
             let error = format!(
-                "bounce: stopped after {recipients} recipients of {messages} messages, whose senders are told; the others stay in the queue: {why}"
+                "{}: stopped after {recipients} recipients of {messages} messages, whose senders are told; the others stay in the queue: {why}",
+                action.name()
             );
             return Ok(ListPart::Failed { reason: Reason::Failed, error });
         }
@@ -541,7 +563,7 @@ impl CommandRun<'_> {
     fn keep(&self, action: Action, found: &mut FoundMessage, now_us: u64) -> u64 {
         let status = match action {
             Action::Retry => Status::Waiting,
-            Action::Release => Status::Held,
+            Action::Release | Action::Resume => Status::Held,
             _ => return 0,
         };
         if !self.command.selection.ids.is_empty() {
@@ -557,7 +579,7 @@ impl CommandRun<'_> {
     /// Leaves recipients out that wait for filters, unless the command releases them unscreened; returns their number.
     /// A message that takes the place of another is let go by the server alone.
     fn keep_unscreened(&self, action: Action, found: &mut FoundMessage) -> u64 {
-        if !matches!(action, Action::Retry | Action::Release) {
+        if !matches!(action, Action::Retry | Action::Release | Action::Resume) {
             return 0;
         }
         let before = found.recipients.len();
@@ -712,7 +734,7 @@ impl ScanTotals {
     }
 }
 
-fn last(totals: QueueTotals) -> ListPart {
+pub(super) fn last(totals: QueueTotals) -> ListPart {
     ListPart::Last(to_fields(&totals))
 }
 
@@ -722,6 +744,6 @@ fn is_unscreened_hold(one: &FoundRecipient) -> bool {
 }
 
 /// Whole seconds since 1970, as states have them.
-fn seconds(us: u64) -> u32 {
+pub(super) fn seconds(us: u64) -> u32 {
     u32::try_from(us / 1_000_000).unwrap_or(u32::MAX)
 }

@@ -46,6 +46,18 @@ impl Selection {
         *self == Self::default()
     }
 
+    /// Whether an expression is its only condition.
+    #[must_use]
+    pub fn is_expression_alone(&self) -> bool {
+        self.expression.is_some() && Self { expression: None, ..self.clone() }.is_everything()
+    }
+
+    /// Whether the rule or person that holds mail is its only condition.
+    #[must_use]
+    pub fn is_holder_alone(&self) -> bool {
+        self.held_by.is_some() && Self { held_by: None, ..self.clone() }.is_everything()
+    }
+
     /// Whether envelopes have to be read to know the selected recipients.
     pub(super) fn needs_addresses(&self) -> bool {
         let reads = self.expression.as_ref().is_some_and(Expression::needs_envelope);

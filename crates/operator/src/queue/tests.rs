@@ -62,7 +62,11 @@ impl DeliveryControl for Dispatcher {
     }
 
     /// The last of the recipients of a message with more than one went away meanwhile.
-    fn bounce(&self, meant: Vec<RecipientSelection>, why: &str) -> Option<Vec<Bounced>> {
+    fn bounce(&self, meant: Vec<RecipientSelection>, why: &GiveUpReason) -> Option<Vec<Bounced>> {
+        let why = match why {
+            GiveUpReason::Postmaster(text) => text.to_string(),
+            GiveUpReason::Expired => "expired".to_owned(),
+        };
         self.told.lock().unwrap().push(format!("bounce {} {why}", meant.len()));
         self.bounces.lock().unwrap().push(meant.clone());
         let bounced = meant.into_iter().map(|RecipientSelection { id, recipients }| {

@@ -25,6 +25,7 @@ use smtp::server::Verdict;
 use crate::dns::ClientName;
 use dnsbl::Listings;
 pub use greet_pause::greet_pause;
+use std::sync::Arc;
 
 /// Facts by which policies judge a command.
 #[derive(Clone, Copy, Debug)]
@@ -93,14 +94,14 @@ pub struct Decision {
 }
 
 /// Policies in the order in which they are asked.
-#[derive(Debug, Default)]
-pub struct Policies(Vec<Box<dyn Policy>>);
+#[derive(Clone, Debug, Default)]
+pub struct Policies(Arc<Vec<Box<dyn Policy>>>);
 
 impl Policies {
     /// Makes a list. See the invariant at the head of this module.
     #[must_use]
     pub fn new(policies: Vec<Box<dyn Policy>>) -> Self {
-        Self(policies)
+        Self(Arc::new(policies))
     }
 
     /// Sender checks, block lists, relay rights.
@@ -108,14 +109,14 @@ impl Policies {
     pub fn usual(rights: relay::Rights, dnsbl: &crate::config::Dnsbl) -> Self {
         let sender = sender::Sender::new(rights.clone());
         let blocklist = dnsbl::Blocklist::new(dnsbl, rights.clone());
-        Self(vec![Box::new(sender), Box::new(blocklist), Box::new(rights)])
+        Self::new(vec![Box::new(sender), Box::new(blocklist), Box::new(rights)])
     }
 
     /// Sender checks and block lists. Maps have the relay rights.
     #[must_use]
     pub fn beside_maps(rights: relay::Rights, dnsbl: &crate::config::Dnsbl) -> Self {
         let sender = sender::Sender::new(rights.clone());
-        Self(vec![Box::new(sender), Box::new(dnsbl::Blocklist::new(dnsbl, rights))])
+        Self::new(vec![Box::new(sender), Box::new(dnsbl::Blocklist::new(dnsbl, rights))])
     }
 
     /// Judges HELO.
@@ -137,7 +138,7 @@ impl Policies {
     }
 
     fn first(&self, ask: impl Fn(&dyn Policy) -> Ruling) -> Decision {
-        for policy in &self.0 {
+        for policy in self.0.iter() {
             if let Ruling::Decide(verdict) = ask(&**policy) {
                 return Decision { verdict, by: Some(policy.name()) };
             }

@@ -15,6 +15,7 @@ mod tls;
 use super::Candidate;
 use super::connect_error::ConnectError;
 use super::dial::{DialError, Dialler, Raced};
+use super::dialog_tap::DialogTap;
 use super::link::{Link, Next};
 use super::peer::Peer;
 use crate::config::{Config, Delivery, EffectiveRule, RouteProtocol};
@@ -23,6 +24,7 @@ use crate::dispatch::ConnectionSignal;
 use crate::outbound::Outbound;
 use crate::routing::Routing;
 use crate::sabotage::{Sabotage, is_sabotaged};
+use crate::transcript::DialogPlace;
 use crate::transport::{Transport, Wait};
 use mail::Outcome;
 use observe::NextHop;
@@ -112,7 +114,7 @@ pub(super) async fn open<N: Future<Output = ()>>(
     let config = &live.config;
     let patience = Patience::of(&config.delivery, lane);
     let routing = context.routing.load_full();
-    let opening = ConnectionOpening { outbound, context, config, routing: &routing, rule, lane, patience };
+    let opening = ConnectionOpening { outbound, context, config, routing: &routing, rule, lane, patience, post };
     let began = clock::now();
     opening.order(&mut candidates, false);
     let all: Vec<SocketAddr> = candidates.iter().filter_map(|one| one.address.socket()).collect();
@@ -169,6 +171,7 @@ struct ConnectionOpening<'a> {
     rule: &'a EffectiveRule,
     lane: Lane,
     patience: Patience,
+    post: &'a ConnectionSignal,
 }
 
 impl ConnectionOpening<'_> {
@@ -289,6 +292,10 @@ impl ConnectionOpening<'_> {
         let session = ClientSession::new(Arc::new(settings));
         let mut link = Box::new(Link::new(session, transport, candidate.clone(), is_lmtp, lags_after));
         link.routing = Some(Arc::clone(self.routing));
+        self.post.set_host(&candidate.name);
+        let (connection, names) = (self.post.number, Arc::clone(&self.post.names));
+        let place = DialogPlace { connection, names, host: candidate.name.clone() };
+        link.tap = Some(DialogTap::new(&self.context.transcripts, place));
         let mut nobody = pin!(pending::<()>());
         loop {
             match link.next(wait, nobody.as_mut(), false, None).await {

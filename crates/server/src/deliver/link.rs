@@ -7,6 +7,7 @@
 //! the signal of dispatch.
 
 use super::Candidate;
+use super::dialog_tap::DialogTap;
 use crate::routing::Routing;
 use crate::tls::TlsInfo;
 use crate::transport::{FAR, Transport, Wait};
@@ -65,6 +66,8 @@ pub(super) struct Link {
     /// How long the peer was silent in the transaction at hand, in silences that are worth to be counted.
     silent: Duration,
     began: Instant,
+    /// Passes its dialog on to operators that watch.
+    pub(super) tap: Option<Box<DialogTap>>,
 }
 
 /// Makes a timer for a [`Wait`], set to later than the first event that will be waited for.
@@ -125,6 +128,7 @@ impl Link {
             is_silent,
             silent,
             began,
+            tap: None,
         }
     }
 
@@ -258,6 +262,9 @@ impl Link {
 
     fn move_bytes(&mut self, context: &mut Context<'_>) -> bool {
         let now = self.now();
+        if let Some(tap) = &mut self.tap {
+            tap.look(self.session.in_flight() == 0 && !self.session.has_output());
+        }
         let mut is_told = false;
         while self.session.has_output() && !self.is_deaf {
             let mut slices = [IoSlice::new(&[]); SLICES];
@@ -265,6 +272,9 @@ impl Link {
             let output = slices.get(..filled).unwrap_or_default();
             match self.transport.poll_write(context, output) {
                 Poll::Ready(Ok(octets)) => {
+                    if let Some(tap) = &mut self.tap {
+                        tap.sent(output, octets);
+                    }
                     self.session.sent(octets, now);
                     is_told = true;
                 }
@@ -275,10 +285,15 @@ impl Link {
         if !self.is_deaf && matches!(self.transport.poll_flush(context), Poll::Ready(Err(_))) {
             self.is_deaf = true;
         }
-        let session = &mut self.session;
-        let read = self.transport.poll_input(context, |input| match input {
-            [] => session.end_of_input(now),
-            _ => session.receive(input, now),
+        let (session, tap) = (&mut self.session, &mut self.tap);
+        let read = self.transport.poll_input(context, |input| {
+            if let Some(tap) = tap {
+                tap.received(input);
+            }
+            match input {
+                [] => session.end_of_input(now),
+                _ => session.receive(input, now),
+            }
         });
         match read {
             Poll::Ready(Ok(())) => true,

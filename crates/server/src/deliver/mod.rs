@@ -13,6 +13,7 @@ mod answers;
 mod connect;
 mod connect_error;
 mod dial;
+mod dialog_tap;
 mod extensions;
 mod line_length;
 mod link;

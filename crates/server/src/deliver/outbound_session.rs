@@ -187,6 +187,9 @@ impl OutboundSession<'_> {
                         }
                         Next::Rung => {
                             bell = Box::pin(post.bell.notified());
+                            if post.is_aborted.load(Ordering::Acquire) {
+                                return Box::pin(self.abort()).await;
+                            }
                             if post.is_called_off.swap(false, Ordering::AcqRel) {
                                 self.appetite = WorkState::Closing;
                                 match self.lag {
@@ -276,18 +279,37 @@ impl OutboundSession<'_> {
     /// next attempt may make a duplicate.
     async fn break_off(&mut self) {
         self.is_broken_off = true;
-        for open in std::mem::take(&mut self.open) {
-            // RFC 3463 §3.5: bad connection
-            let status = EnhancedCode::of(Outcome::Transient, 4, 2);
-            let text =
-                format!("{} is silent, and its place was needed (delivery.connections_max)", self.link.peer.name);
-            let fates = vec![AttemptOutcome::Deferred(Cause::new(status, text, None)); open.outgoing.positions.len()];
-            let xdelay = clock::now().saturating_duration_since(open.began);
-            let attempt = open.outgoing.attempt(next_hop(&self.link.peer), self.mailer(), xdelay, false);
-            let retry = self.work.settle(&open.job, &attempt, fates, Feedback::NoReply).await;
+        let text = format!("{} is silent, and its place was needed (delivery.connections_max)", self.link.peer.name);
+        for retry in self.put_off_open(&text, Feedback::NoReply).await {
             self.work.spare(&self.link.peer, self.addresses.len(), retry);
         }
         self.work.flush();
+    }
+
+    /// Ends the connection at once for an operator. It says nothing about the host. A message that the host may have
+    /// whole is sent again, perhaps as a duplicate.
+    async fn abort(&mut self) {
+        if let Some(tap) = &self.link.tap {
+            tap.tell("ended by an operator");
+        }
+        let text = format!("an operator ended the connection to {}", self.link.peer.name);
+        self.put_off_open(&text, Feedback::Neutral).await;
+        self.work.flush();
+    }
+
+    /// Defers the messages that are on their way, for this reason. Returns when each is tried again.
+    async fn put_off_open(&mut self, text: &str, feedback: Feedback) -> Vec<Option<Duration>> {
+        let mut retries = Vec::new();
+        for open in std::mem::take(&mut self.open) {
+            // RFC 3463 §3.5: bad connection
+            let status = EnhancedCode::of(Outcome::Transient, 4, 2);
+            let text = text.to_owned();
+            let fates = vec![AttemptOutcome::Deferred(Cause::new(status, text, None)); open.outgoing.positions.len()];
+            let xdelay = clock::now().saturating_duration_since(open.began);
+            let attempt = open.outgoing.attempt(next_hop(&self.link.peer), self.mailer(), xdelay, false);
+            retries.push(self.work.settle(&open.job, &attempt, fates, feedback).await);
+        }
+        retries
     }
 
     /// Returns whether more may be sent ahead: the next message, perhaps a single one, waits for no more than a

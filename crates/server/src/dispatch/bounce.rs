@@ -10,10 +10,10 @@ use super::task::Task;
 use crate::message::{LoadError, OutboundMessage};
 use crate::next_hop::smart_hosts;
 use crate::settle::{self, Attempt, AttemptOutcome, Cause};
-use mail::{EnhancedCode, Envelope, Outcome};
+use mail::{EnhancedCode, Envelope, Outcome, QueueId, Recipient};
 use observe::{NextHop, Reason};
-use operator::queue::{BounceError, Bounced, RecipientSelection};
-use spool::{Status, Store as _};
+use operator::queue::{BounceError, Bounced, GiveUpReason, RecipientSelection};
+use spool::{State, Status, Store as _};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -22,7 +22,11 @@ use tokio::task::JoinSet;
 impl Dispatch {
     /// Has recipients bounced. The receiver gets an answer when all of it is durable; none, if the server ends before
     /// it begins.
-    pub(crate) fn bounce_some(&self, meant: Vec<RecipientSelection>, why: Arc<str>) -> oneshot::Receiver<Vec<Bounced>> {
+    pub(crate) fn bounce_some(
+        &self,
+        meant: Vec<RecipientSelection>,
+        why: GiveUpReason,
+    ) -> oneshot::Receiver<Vec<Bounced>> {
         let (answer, heard) = oneshot::channel();
         self.send(Task::Bounce { meant, why, answer });
         heard
@@ -30,10 +34,14 @@ impl Dispatch {
 }
 
 /// Bounces recipients of several messages, each message for itself: their reports go to the disk together.
-pub(crate) async fn bounce(dispatch: &Arc<Dispatch>, meant: Vec<RecipientSelection>, why: &Arc<str>) -> Vec<Bounced> {
+pub(crate) async fn bounce(
+    dispatch: &Arc<Dispatch>,
+    meant: Vec<RecipientSelection>,
+    why: &GiveUpReason,
+) -> Vec<Bounced> {
     let mut tasks = JoinSet::new();
     for meant in meant {
-        let (dispatch, why) = (Arc::clone(dispatch), Arc::clone(why));
+        let (dispatch, why) = (Arc::clone(dispatch), why.clone());
         tasks.spawn(async move {
             // Closed never.
             let _permit = dispatch.tellings.acquire().await;
@@ -48,7 +56,7 @@ pub(crate) async fn bounce(dispatch: &Arc<Dispatch>, meant: Vec<RecipientSelecti
     all
 }
 
-async fn one(dispatch: &Arc<Dispatch>, meant: &RecipientSelection, why: &Arc<str>) -> Bounced {
+async fn one(dispatch: &Arc<Dispatch>, meant: &RecipientSelection, why: &GiveUpReason) -> Bounced {
     let id = meant.id;
     let claim = Reservation::by_command(dispatch, id, &meant.recipients);
     let active = (meant.recipients.len() - claim.recipients.len()) as u64;
@@ -64,16 +72,14 @@ async fn one(dispatch: &Arc<Dispatch>, meant: &RecipientSelection, why: &Arc<str
             return bounced;
         }
     };
-    // RFC 3463 §3.1: other undefined status
-    let status = EnhancedCode::of(Outcome::Permanent, 0, 0);
-    let fate = AttemptOutcome::Failed(Cause::new(status, Arc::clone(why), None).with_reason(Reason::Other));
-    let fates = vec![fate.clone(); outgoing.positions.len()];
+    let fates: Vec<AttemptOutcome> =
+        outgoing.positions.iter().map(|(position, _)| fate(dispatch, id, *position, why)).collect();
     let live = dispatch.context.live.load_full();
     let mailer = smart_hosts::mailer(&live.config.route);
     let attempt = outgoing.attempt(NextHop::None, mailer, Duration::ZERO, false);
     // Logged below, when it is known which recipients are done.
     let attempt = Attempt { is_try: false, is_told: true, ..attempt };
-    let changes = settle::settle(&dispatch.settler, &attempt, fates).await.changes;
+    let changes = settle::settle(&dispatch.settler, &attempt, fates.clone()).await.changes;
     let recorded = match dispatch.spool.record(&changes) {
         Ok(commit) => commit.await,
         Err(error) => Err(error),
@@ -83,15 +89,15 @@ async fn one(dispatch: &Arc<Dispatch>, meant: &RecipientSelection, why: &Arc<str
         return bounced;
     }
     // Changes, positions and recipients are in the same order, one for each.
-    let (mut positions, mut recipients) = (Vec::new(), Vec::new());
+    let mut done: Vec<((u32, State), Recipient, AttemptOutcome)> = Vec::new();
     let postmaster = live.config.postmaster();
-    for ((change, place), recipient) in changes.iter().zip(&outgoing.positions).zip(&outgoing.envelope.recipients) {
+    let places = outgoing.positions.iter().zip(&outgoing.envelope.recipients).zip(fates);
+    for (change, ((place, recipient), fate)) in changes.iter().zip(places) {
         let is_last = outgoing.envelope.sender.address().is_none() && recipient.address.key() == postmaster.key();
         match change.state.status {
             Status::Done => {
                 bounced.done.push(change.recipient);
-                positions.push(*place);
-                recipients.push(recipient.clone());
+                done.push((*place, recipient.clone(), fate));
             }
             // A report to the postmaster that fails is held for a person, whatever state it had before.
             Status::Held if is_last => bounced.held += 1,
@@ -101,10 +107,30 @@ async fn one(dispatch: &Arc<Dispatch>, meant: &RecipientSelection, why: &Arc<str
             }
         }
     }
-    let envelope = Envelope { recipients, ..outgoing.envelope.clone() };
-    settle::log_fate(&dispatch.settler, &Attempt { envelope: &envelope, positions: &positions, ..attempt }, &fate);
+    for same in done.chunk_by(|one, next| one.2 == next.2) {
+        let Some((_, _, fate)) = same.first() else { continue };
+        let positions: Vec<_> = same.iter().map(|(place, ..)| *place).collect();
+        let recipients = same.iter().map(|(_, recipient, _)| recipient.clone()).collect();
+        let envelope = Envelope { recipients, ..outgoing.envelope.clone() };
+        settle::log_fate(&dispatch.settler, &Attempt { envelope: &envelope, positions: &positions, ..attempt }, fate);
+    }
     if bounced.trouble.is_none() {
         claim.fulfilled();
     }
     bounced
+}
+
+/// Returns how a recipient fails that an operator gives up.
+fn fate(dispatch: &Dispatch, id: QueueId, position: u32, why: &GiveUpReason) -> AttemptOutcome {
+    let (status, text) = match why {
+        // RFC 3463 §3.1: other undefined status
+        GiveUpReason::Postmaster(text) => (EnhancedCode::of(Outcome::Permanent, 0, 0), Arc::clone(text)),
+        // RFC 3463 §3.5: delivery time expired
+        GiveUpReason::Expired => {
+            let last = dispatch.settler.reasons.get(id, position).map(|(_, text)| format!("; last: {text}"));
+            let text = format!("Delivery time expired, ended by the postmaster{}", last.unwrap_or_default());
+            (EnhancedCode::of(Outcome::Permanent, 4, 7), Arc::from(text))
+        }
+    };
+    AttemptOutcome::Failed(Cause::new(status, text, None).with_reason(Reason::Other))
 }

@@ -3,9 +3,11 @@
 use super::Dispatch;
 use crate::resolve::Site;
 use crate::sabotage::{Sabotage, is_sabotaged, let_go};
+use mail::QueueId;
+use operator::queue::glob;
 use schedule::{ConnectionId, Feedback, Job, Lag, NextJob};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
 
@@ -22,16 +24,57 @@ pub(crate) struct ConnectTarget {
     pub(crate) lane: schedule::Lane,
 }
 
-/// Where a connection waits for work.
+/// Where a connection waits for work, and what operators see of it.
 #[derive(Debug, Default)]
 pub(crate) struct ConnectionSignal {
+    /// Its number from 1; 0 in a trial.
+    pub(crate) number: u64,
+    /// Its destination and its site.
+    pub(crate) names: Arc<[String]>,
+    /// When it was opened, since 1970.
+    opened_at: Duration,
+    /// The host that it leads to, as the log names it; empty before there is one.
+    host: Mutex<Box<str>>,
+    /// An operator ends it.
+    pub(crate) is_aborted: AtomicBool,
     /// There is work, or the place is needed.
     pub(crate) bell: Notify,
     /// The place is needed: close.
     pub(crate) is_called_off: AtomicBool,
 }
 
+/// A connection as an operator sees it.
+#[derive(Clone, Debug)]
+pub(crate) struct ConnectionView {
+    pub(crate) number: u64,
+    /// Its destination and its site.
+    pub(crate) names: Arc<[String]>,
+    /// Since 1970.
+    pub(crate) opened_at: Duration,
+    pub(crate) host: Box<str>,
+    /// The messages on their way over it.
+    pub(crate) messages: Vec<QueueId>,
+}
+
 impl ConnectionSignal {
+    /// Makes the signal of a connection that opens now.
+    pub(super) fn new(connection: ConnectionId, destination: &[u8], site: &[u8], now: Duration) -> Self {
+        let names = [destination, site].map(|name| String::from_utf8_lossy(name).into_owned());
+        Self { number: connection.get() + 1, names: Arc::new(names), opened_at: now, ..Self::default() }
+    }
+
+    /// Takes the host that the connection leads to.
+    pub(crate) fn set_host(&self, host: &str) {
+        *self.host.lock().unwrap_or_else(PoisonError::into_inner) = host.into();
+    }
+
+    /// Ends the connection, whatever it does.
+    fn abort(&self) {
+        self.is_aborted.store(true, Ordering::Release);
+        self.is_called_off.store(true, Ordering::Release);
+        self.bell.notify_one();
+    }
+
     /// Resolves when the place is needed while the connection is still opening.
     ///
     /// # Cancel safety
@@ -44,6 +87,36 @@ impl ConnectionSignal {
 }
 
 impl Dispatch {
+    /// Returns the connections to destinations, sites or hosts with such a name (`*` for any text), the oldest first.
+    pub(crate) fn connection_views(&self, pattern: &str) -> Vec<ConnectionView> {
+        let pattern = pattern.to_lowercase();
+        let state = self.lock();
+        let mut views = Vec::new();
+        for (connection, post) in &state.posts {
+            let host = post.host.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let is = |name: &str| glob(&pattern, &name.to_lowercase());
+            if is(&host) || post.names.iter().any(|name| is(name)) {
+                let messages = state.scheduler.messages_of(*connection);
+                let (number, names, opened_at) = (post.number, Arc::clone(&post.names), post.opened_at);
+                views.push(ConnectionView { number, names, opened_at, host, messages });
+            }
+        }
+        drop(state);
+        views.sort_unstable_by_key(|view| view.number);
+        views
+    }
+
+    /// Ends a connection. Messages whose content the host has, and whose answer is missing, may arrive twice. `false`:
+    /// there is no such connection.
+    pub(crate) fn abort_connection(&self, number: u64) -> bool {
+        let state = self.lock();
+        let found = state.posts.values().find(|post| post.number == number);
+        found.is_some_and(|post| {
+            post.abort();
+            true
+        })
+    }
+
     /// Tells the scheduler that a connection can take work: its site is alive.
     pub(crate) fn reached(&self, way: &ConnectTarget, connection: ConnectionId) {
         self.with_scheduler(|scheduler, now| scheduler.greeted(connection, now));

@@ -5,8 +5,8 @@ use super::{Dispatch, micros};
 use bytes::Bytes;
 use mail::QueueId;
 use operator::queue::{
-    Bounced, DeliveryControl, DestinationState, Destinations, DownState, RecipientSelection, Rerouted, Resubmission,
-    ResubmitError, Resubmitted, WaitCause,
+    Bounced, DeliveryControl, DestinationState, Destinations, DownState, GiveUpReason, RecipientSelection, Rerouted,
+    Resubmission, ResubmitError, Resubmitted, Steering, WaitCause,
 };
 use route::destination::Destination;
 use schedule::{Health, SiteView};
@@ -14,6 +14,8 @@ use spool::Store as _;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// Destinations that are made due while the scheduler is locked.
+const NAMES_IN_A_ROW: usize = 200;
 /// How a destination of other hosts is written.
 const DESTINATION_FORMS: &str = "write a domain, an address in brackets, or hosts as in smtp:[192.0.2.1]:25";
 
@@ -31,12 +33,15 @@ impl DeliveryControl for Dispatch {
                 &all
             }
         };
-        self.with_scheduler(|scheduler, now| {
-            for name in names {
-                scheduler.restore(name, now);
-                scheduler.retry_now(Some(name), now);
-            }
-        });
+        // Deliveries need the scheduler too.
+        for some in names.chunks(NAMES_IN_A_ROW) {
+            self.with_scheduler(|scheduler, now| {
+                for name in some {
+                    scheduler.restore(name, now);
+                    scheduler.retry_now(Some(name), now);
+                }
+            });
+        }
     }
 
     fn now_us(&self) -> u64 {
@@ -98,8 +103,16 @@ impl DeliveryControl for Dispatch {
         Ok(rerouted)
     }
 
-    fn bounce(&self, meant: Vec<RecipientSelection>, why: &str) -> Option<Vec<Bounced>> {
-        self.bounce_some(meant, Arc::from(why)).blocking_recv().ok()
+    fn steering(&self) -> Arc<Steering> {
+        self.context.steering.orders()
+    }
+
+    fn change_steering(&self, change: &mut dyn FnMut(&Steering) -> Result<Steering, String>) -> Result<(), String> {
+        self.context.steering.change(change)
+    }
+
+    fn bounce(&self, meant: Vec<RecipientSelection>, why: &GiveUpReason) -> Option<Vec<Bounced>> {
+        self.bounce_some(meant, why.clone()).blocking_recv().ok()
     }
 
     fn resubmit(&self, order: Resubmission) -> Result<Resubmitted, ResubmitError> {
@@ -113,7 +126,9 @@ impl DeliveryControl for Dispatch {
         let view = state.scheduler.destination_view(name)?;
         let site = state.scheduler.site_view(name, now);
         let most = state.config.delivery.connections_max;
+        let set_limit = state.sites.peek(name).and_then(|site| site.rule.set_limit);
         drop(state);
+        let set_limit = set_limit.and_then(|index| self.context.steering.orders().limits().get(index).cloned());
         let has_work = view.ready > 0 || view.more;
         let waits = site.filter(|_| has_work).and_then(|site| waits_of(&site, most, now));
         let down = match view.health {
@@ -130,6 +145,7 @@ impl DeliveryControl for Dispatch {
             window: view.window.into(),
             rate: view.limits.and_then(|limits| limits.messages_per_second),
             pace: view.pace,
+            set_limit,
             waits,
             ready: count(view.ready),
             has_more: view.more,

@@ -38,7 +38,7 @@ use crate::settle::{Reasons, Settler};
 use crate::simulation::Sizes;
 pub(crate) use bounce::bounce;
 pub(crate) use connection_guard::ConnectionGuard;
-pub(crate) use connections::{ConnectTarget, ConnectionSignal};
+pub(crate) use connections::{ConnectTarget, ConnectionSignal, ConnectionView};
 use mail::{Envelope, QueueId};
 pub(crate) use overdue::answer_overdue;
 pub(crate) use renewal::Renewal;
@@ -376,8 +376,8 @@ impl Dispatch {
                     };
                     let (site, destination) = (Arc::clone(site), Arc::clone(destination));
                     let answer = state.sites.get(&destination);
+                    let post = Arc::new(ConnectionSignal::new(connection, &destination, &site, now));
                     let way = ConnectTarget { site, destination, answer, lane };
-                    let post = Arc::new(ConnectionSignal::default());
                     state.posts.insert(connection, Arc::clone(&post));
                     self.send(Task::Connect { way, connection, post });
                 }

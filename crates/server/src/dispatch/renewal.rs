@@ -46,6 +46,11 @@ impl Renewal {
         renewal
     }
 
+    /// Returns the work for limits of destinations that an operator has set: hosts are asked for anew.
+    pub(crate) fn of_limits() -> Self {
+        Self { ways: Vec::new(), has_limits: true }
+    }
+
     /// Adds a change of name servers, or of how they are asked.
     pub(crate) fn add_dns(&mut self) {
         self.ways.push("dns");

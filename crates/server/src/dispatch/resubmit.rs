@@ -112,6 +112,7 @@ fn released(dispatch: &Dispatch, original: &OutboundMessage) -> NewMessage {
         kind: MessageProperties::default(),
         class,
         held: None,
+        is_partly_held: false,
     }
 }
 

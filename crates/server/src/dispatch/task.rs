@@ -5,7 +5,7 @@
 use super::{ConnectTarget, ConnectionSignal};
 use crate::dns::NoHosts;
 use mail::QueueId;
-use operator::queue::{Bounced, RecipientSelection, Resubmission, ResubmitError, Resubmitted};
+use operator::queue::{Bounced, GiveUpReason, RecipientSelection, Resubmission, ResubmitError, Resubmitted};
 use schedule::{ConnectionId, DestinationId, Job, Overdue, Positions, QueueEntry};
 use std::future::Future;
 use std::pin::Pin;
@@ -55,7 +55,7 @@ pub(crate) enum Task {
     },
     Bounce {
         meant: Vec<RecipientSelection>,
-        why: Arc<str>,
+        why: GiveUpReason,
         answer: oneshot::Sender<Vec<Bounced>>,
     },
     Resubmit {

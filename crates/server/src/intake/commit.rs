@@ -11,126 +11,19 @@
 
 use super::Enqueue;
 use super::content::FinishedContent;
+use super::new_message::{NewMessage, Origin, report_waiting};
+use super::rule_holds::{release_others, set_rule_holds};
 use crate::context::Context;
-use crate::deadline;
 use crate::message_store::MessageStore;
-use crate::routing::expansions::{MEMBERS_AT_ONCE, PlannedMessage};
-use crate::routing::message_properties::MessageProperties;
+use crate::routing::expansions::MEMBERS_AT_ONCE;
 use crate::sabotage::{Sabotage, is_sabotaged};
-use mail::{Envelope, QueueId, Recipient};
+use mail::QueueId;
 use observe::{Event, Severity};
 use os::blocking;
-use route::resolve::HoldReason;
-use schedule::Class;
 use spool::envelope::Encoded;
-use spool::{Change, Commit, Error, Hold, HoldKind, NewBody, NewRecipient, Spool, State, Status, Store as _};
+use spool::{Change, Commit, Error, Hold, NewBody, NewRecipient, Spool, State, Status, Store as _};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
-
-/// The source of a transaction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Origin {
-    /// A client over SMTP or LMTP, or a program through the pickup directory.
-    Session,
-    /// A message that another server accepted before.
-    Import,
-    /// A report of this server. It may use the room that the spool keeps from ordinary mail, and the log has no line
-    /// that it waits.
-    Report,
-}
-
-impl Origin {
-    /// The source of the reason why a message is held.
-    const fn hold_kind(self) -> HoldKind {
-        match self {
-            Self::Session | Self::Report => HoldKind::Rule,
-            Self::Import => HoldKind::Import,
-        }
-    }
-}
-
-/// A message as it is stored.
-#[derive(Clone, Debug)]
-pub(crate) struct NewMessage {
-    pub(crate) envelope: Arc<Envelope>,
-    pub(crate) encoded: Arc<Encoded>,
-    /// The state in which its recipients begin.
-    pub(crate) first: State,
-    pub(crate) kind: MessageProperties,
-    pub(crate) class: Class,
-    /// Why it is held, where *screen* holds it.
-    pub(crate) held: Option<Hold>,
-}
-
-impl NewMessage {
-    /// Makes a message of a plan. One that is in quarantine is held; one that waits for an operator is due when it
-    /// would expire.
-    pub(crate) fn new(context: &Context, planned: PlannedMessage, class: Class) -> Self {
-        let PlannedMessage { envelope, encoded, kind } = planned;
-        let mut first = first_state(&envelope, class);
-        if kind.hold.is_some() {
-            first.status = Status::Held;
-        } else if kind.queue_only {
-            first = first.until(context.unix_now() + context.live.load().config.delivery.give_up_after);
-        }
-        Self { envelope, encoded, first, kind, class, held: None }
-    }
-
-    /// Has the message begin held, for this reason.
-    pub(crate) fn hold(&mut self, reason: Hold) {
-        self.first.status = Status::Held;
-        self.kind.hold = Some(HoldReason::new(reason.by(), reason.text()));
-        self.held = Some(reason);
-    }
-
-    /// Has the message begin held until its filters have judged it; `record` is what they are to know of it.
-    pub(crate) fn wait_for_filters(&mut self, record: &str, reason: Hold) {
-        self.first.status = Status::Held;
-        self.held = Some(reason);
-        self.encoded = Arc::new(Encoded::clone(&self.encoded).with_screening(record));
-    }
-
-    /// Returns why the message begins held.
-    pub(crate) fn hold_reason(&self, origin: Origin) -> Option<Hold> {
-        let by_kind = || self.kind.hold.as_ref().map(|why| Hold::new(origin.hold_kind(), &why.by, &why.text));
-        self.held.clone().or_else(by_kind)
-    }
-
-    /// Gives the message another class.
-    pub(crate) fn put_into(&mut self, class: Class) {
-        self.class = class;
-        self.first = self.first.of_class(class.bits(), deadline::to_come(&self.envelope).is_some());
-    }
-
-    /// Gives the message other recipients, each with its destination.
-    pub(crate) fn send_to(&mut self, recipients: Vec<(Recipient, Vec<u8>)>) {
-        let (recipients, destinations) = recipients.into_iter().unzip();
-        let envelope = Envelope { recipients, ..Envelope::clone(&self.envelope) };
-        self.encoded = Arc::new(Encoded::with(&envelope, destinations));
-        self.envelope = Arc::new(envelope);
-    }
-
-    /// Gives the message another queue id.
-    pub(crate) fn renamed(mut self, id: QueueId) -> Self {
-        let destinations = self.recipients().map(|(_, destination)| destination.to_vec()).collect();
-        let envelope = Envelope { id, ..Envelope::clone(&self.envelope) };
-        self.encoded = Arc::new(Encoded::with(&envelope, destinations));
-        self.envelope = Arc::new(envelope);
-        self
-    }
-
-    /// Returns its recipients, each with its destination.
-    pub(crate) fn recipients(&self) -> impl Iterator<Item = (&Recipient, &[u8])> {
-        let recipients = self.envelope.recipients.iter().enumerate();
-        recipients.map(|(position, one)| (one, self.encoded.destination(position)))
-    }
-
-    /// Returns whether it is attempted without a command of an operator.
-    fn is_due(&self) -> bool {
-        self.first.status == Status::Waiting && !self.kind.queue_only
-    }
-}
 
 /// The durable messages of a transaction.
 #[derive(Debug)]
@@ -183,6 +76,9 @@ pub(crate) async fn commit(
     origin: Origin,
     messages: Vec<(NewMessage, FinishedContent)>,
 ) -> Result<StoredTransaction, Error> {
+    // Held until the messages are in the spool: a suspension that is set meanwhile waits for them.
+    let orders = context.steering.orders();
+    let (messages, others) = set_rule_holds(context, &orders, messages).await;
     let message_store = &context.message_store;
     let bytes = messages.first().map_or(0, |(_, content)| content.bytes);
     let stored = store_all(message_store, &messages, (origin, context.live.load().queues_only())).await;
@@ -193,6 +89,8 @@ pub(crate) async fn commit(
         run_where_it_fits(stored, move |stored| roll_back(&context, stored)).await;
         return Err(error);
     }
+    release_others(context, &others);
+    drop(orders);
     let messages = messages.into_iter().map(|(message, _)| message).collect();
     Ok(StoredTransaction { origin, messages, bytes })
 }
@@ -266,7 +164,7 @@ fn roll_back(context: &Context, stored: &[NewMessage]) {
 
 /// Puts a durable message in line, or has it looked at when it is due.
 pub(crate) fn enqueue_stored(context: &Context, queue: &dyn Enqueue, message: &NewMessage, bytes: u64) {
-    if message.kind.queue_only && message.kind.hold.is_none() {
+    if message.is_partly_held || message.kind.queue_only && message.kind.hold.is_none() {
         queue.enqueue_later(message);
     }
     if message.is_due() && !context.live.load().queues_only() {
@@ -282,20 +180,6 @@ fn log_waiting(context: &Context, message: &NewMessage, octets: u64) {
     }
 }
 
-/// Logs that a message waits, with its priority by sendmail's formula; `class` is that of `Precedence:`.
-pub(crate) fn report_waiting(
-    context: &Context,
-    envelope: &Envelope,
-    octets: u64,
-    class: i32,
-    quarantine: Option<&str>,
-) {
-    let recipients: Vec<String> = envelope.recipients.iter().map(|one| format!("<{}>", one.address)).collect();
-    let to: Vec<&str> = recipients.iter().map(String::as_str).collect();
-    let priority = crate::log::priority(octets, to.len(), 0, class);
-    context.record(&Event::Queued { id: envelope.id, to: &to, mailer: "esmtp", priority, quarantine });
-}
-
 /// Works on messages here if they have few recipients, else on a thread where it blocks no connection.
 async fn run_where_it_fits(messages: Vec<NewMessage>, work: impl FnOnce(&[NewMessage]) + Send + 'static) {
     if messages.iter().map(|message| message.encoded.len()).sum::<usize>() <= MEMBERS_AT_ONCE {
@@ -303,18 +187,6 @@ async fn run_where_it_fits(messages: Vec<NewMessage>, work: impl FnOnce(&[NewMes
     }
     // The panic hook reports a panic.
     drop(blocking::run(move || work(&messages)).await);
-}
-
-/// Returns the state in which the recipients of a new message begin: their class, a mark if the sender gave a time by
-/// which to deliver it, and the time at which the message is released, so that a crash forgets none of it.
-// RFC 4865 §4.2: it is kept until then
-pub(crate) fn first_state(envelope: &Envelope, class: Class) -> State {
-    let state = State::default().of_class(class.bits(), deadline::to_come(envelope).is_some());
-    match envelope.release_at() {
-        // Up to the next second: never too early.
-        Some(at) => state.until(at + Duration::from_millis(999)),
-        None => state,
-    }
 }
 
 /// A message with its encoded envelope, as the spool takes it.

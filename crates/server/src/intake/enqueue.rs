@@ -1,6 +1,6 @@
 //! The queue, as far as intake uses it: *dispatch* implements it.
 
-use super::commit::NewMessage;
+use super::new_message::NewMessage;
 use super::uncommitted::UncommittedMessages;
 use mail::Envelope;
 use schedule::{Class, Positions};

@@ -10,7 +10,7 @@
 //! | plan | `routing::expansions` | | recipients, senders, the number of messages, hold |
 //! | message | [`NewMessage::new`] | large bodies are in chunks | envelope, first state |
 //! | finish | [`TransactionContent::finish`] | the last chunk is durable | header fields |
-//! | store | [`commit`] | | nothing; on failure no message of the transaction remains |
+//! | store | [`commit`] | | the first state, by rules of operators; on failure no message of the transaction remains |
 //! | enqueue | [`StoredTransaction::enqueue`] | | nothing: the message is accepted |
 //!
 //! A rule that reads or changes header fields belongs to the first step. A rule that needs the whole body (a signature
@@ -26,18 +26,22 @@ mod commit;
 mod content;
 mod enqueue;
 mod header_end;
+mod new_message;
 mod redirect;
 mod report;
+mod rule_holds;
 mod transaction_content;
 pub(crate) mod uncommitted;
 
 pub(crate) use class::{HeaderHints, class_of};
-pub(crate) use commit::{NewMessage, Origin, StoredTransaction, commit, enqueue_stored, first_state, report_waiting};
+pub(crate) use commit::{StoredTransaction, commit, enqueue_stored};
 pub(crate) use content::inline;
 pub use content::{FinishedContent, PIECE_BYTES, RAM_BYTES_MAX};
 pub(crate) use enqueue::{DownRecipients, Enqueue};
+pub(crate) use new_message::{NewMessage, Origin, first_state, report_waiting};
 pub(crate) use redirect::resolve_redirects;
 pub(crate) use report::{Reported, submit_own, submit_report};
+pub(crate) use rule_holds::sort_after_start;
 pub use transaction_content::TransactionContent;
 
 #[cfg(test)]

@@ -10,9 +10,9 @@
 //! [`MessageStore::header_bytes_max`] octets of it. Of a larger one, which `message.header_bytes_max` must allow, the
 //! fields behind that limit count to the body, as they do where header fields are rewritten.
 
-use super::commit::NewMessage;
 use super::content::{ArrivingBody, FinishedContent};
 use super::header_end::{header_end, in_memory};
+use super::new_message::NewMessage;
 use crate::message_store::MessageStore;
 use bytes::Bytes;
 use mail::QueueId;

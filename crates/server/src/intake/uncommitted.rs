@@ -278,7 +278,15 @@ pub(crate) async fn commit(
         append(&spool, &[FramedMessage::alone(&encoded, body, first)]).await?;
         if !context.live.load().queues_only() {
             let kind = crate::routing::message_properties::MessageProperties::default();
-            let message = NewMessage { envelope: Arc::new(envelope), encoded, first, kind, class, held: None };
+            let message = NewMessage {
+                envelope: Arc::new(envelope),
+                encoded,
+                first,
+                kind,
+                class,
+                held: None,
+                is_partly_held: false,
+            };
             queue.enqueue(&message, bytes, class);
         }
         return Ok(bytes);

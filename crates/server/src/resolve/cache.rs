@@ -36,6 +36,11 @@ impl SiteCache {
         None
     }
 
+    /// Returns the site of a destination as far as it is known, also if it has expired.
+    pub(crate) fn peek(&self, destination: &[u8]) -> Option<&Site> {
+        self.young.get(destination).or_else(|| self.old.get(destination)).map(|site| &**site)
+    }
+
     /// Keeps the site of a destination until it expires.
     pub(crate) fn insert(&mut self, destination: Arc<[u8]>, site: Arc<Site>) {
         if self.young.len() >= HALF_MAX {

@@ -305,10 +305,17 @@ fn of_list(
         asked.extend_from_slice(format!(" group={group}").as_bytes());
     }
     let rule = with_own(config.rule_for(&asked, &[]), own);
+    name.extend_from_slice(limit_of(config, &rule).as_bytes());
     name.extend_from_slice(manner(own).as_bytes());
     name.extend_from_slice(apart(config, own).as_bytes());
     let until = until.unwrap_or_else(|| clock::now() + CONFIGURED_FOR);
     Site { name: name.into(), rule, until, hosts: SiteHosts::Remote(blocks) }
+}
+
+/// Returns the part of a site's name for the limit that an operator has set: its mail is counted apart.
+fn limit_of(config: &Config, rule: &EffectiveRule) -> String {
+    let limit = rule.set_limit.and_then(|index| config.set_limits.get(index));
+    limit.map_or_else(String::new, |limit| format!(" limit={}", limit.next_hop))
 }
 
 /// Returns a rule with the options of the destination itself, which override those of the rule.
@@ -371,6 +378,7 @@ fn of_hosts(
     if let Some(number) = rule.index {
         name.push_str(&format!(" rule={}", number + 1));
     }
+    name.push_str(&limit_of(config, &rule));
     name.push_str(&apart(config, own));
     let until = until.unwrap_or_else(|| clock::now() + CONFIGURED_FOR);
     Site { name: name.into_bytes().into(), rule, until, hosts: SiteHosts::Remote(vec![block]) }

@@ -6,7 +6,9 @@ use super::record_changes::{record_from, released, report_dropped};
 use super::replace::replace;
 use super::waiting::WaitingMessage;
 use crate::intake::{enqueue_stored, report_waiting};
+use crate::steering::holds_of;
 use mail::Envelope;
+use schedule::Class;
 use spool::{Change, HoldKind, State, Status};
 use std::collections::HashSet;
 
@@ -30,10 +32,37 @@ pub(super) async fn apply(queue: &ScreenQueue, message: WaitingMessage, effect: 
     if numbers.is_empty() {
         return Ok(());
     }
+    let numbers = match (&changes, &others) {
+        (None, RecipientEffect::Deliver) => Box::pin(hold_by_rules(queue, &message, numbers)).await?,
+        _ => numbers,
+    };
     match changes {
+        _ if numbers.is_empty() => Ok(()),
         Some(verdict) => Box::pin(replace(queue, &message, &numbers, &verdict, others)).await,
         None => carry_out(queue, &message, &numbers, &others).await,
     }
+}
+
+/// Holds those recipients that rules of operators hold, and returns the numbers of the others.
+async fn hold_by_rules(
+    queue: &ScreenQueue,
+    message: &WaitingMessage,
+    numbers: Vec<usize>,
+) -> Result<Vec<usize>, String> {
+    // Held until all states are recorded: a suspension that is set meanwhile waits for them.
+    let orders = queue.context.steering.orders();
+    let destinations = message.recipients.iter().map(|(_, _, destination)| &**destination);
+    let class = Class::from_bits(message.first_state().class());
+    let mut holds = holds_of(&orders, &message.envelope, class, destinations, queue.context.unix_now());
+    holds.resize(message.recipients.len(), None);
+    let mut free = Vec::with_capacity(numbers.len());
+    for number in numbers {
+        match holds.get(number).cloned().flatten() {
+            None => free.push(number),
+            Some(hold) => carry_out(queue, message, &[number], &RecipientEffect::Hold(hold)).await?,
+        }
+    }
+    Ok(free)
 }
 
 /// Returns the numbers of those recipients that wait still: an operator may have released or deleted some.

@@ -46,5 +46,6 @@ pub(super) fn released(envelope: &Envelope, destinations: Vec<Vec<u8>>, state: S
         kind: MessageProperties { queue_only: state.due > 0, ..MessageProperties::default() },
         class,
         held: None,
+        is_partly_held: false,
     }
 }

@@ -11,6 +11,7 @@ use crate::intake::{
 };
 use crate::sabotage::{Sabotage, is_sabotaged};
 use crate::screen::filters::FilterVerdict;
+use crate::steering::holds_of;
 use mail::{Envelope, QueueId, Recipient};
 use observe::Event;
 use spool::{Change, Hold, HoldKind, State, Status, Store as _};
@@ -37,8 +38,8 @@ pub(super) async fn replace(
         return Ok(());
     }
     let then = if let RecipientEffect::Hold(hold) = effect { Some(hold) } else { None };
-    let stored = store(queue, message, &claimed, verdict, then.clone()).await;
-    let Some(new) = (match stored {
+    let stored = store(queue, message, &claimed, verdict, then).await;
+    let Some((new, then)) = (match stored {
         Ok(new) => new,
         Err(why) => {
             put_back(queue, old, &message.record.filters).await?;
@@ -103,14 +104,15 @@ fn claimed_recipients(queue: &ScreenQueue, id: QueueId, status: Status) -> Vec<C
     states.map(|(entry, _)| change(entry.recipient, entry.state)).collect()
 }
 
-/// Stores the changed message, held; `None`: it has no recipient. When it is durable, the verdict is.
+/// Stores the changed message, held, and returns it with the hold that follows; `None`: it has no recipient. When it is
+/// durable, the verdict is.
 async fn store(
     queue: &ScreenQueue,
     message: &WaitingMessage,
     numbers: &[usize],
     verdict: &FilterVerdict,
     then: Option<Hold>,
-) -> Result<Option<NewMessage>, String> {
+) -> Result<Option<(NewMessage, Option<Hold>)>, String> {
     let old = message.envelope.id;
     let recipients = changed_recipients(queue, message, numbers, verdict).await?;
     if recipients.is_empty() {
@@ -121,8 +123,15 @@ async fn store(
     let (recipients, destinations): (Vec<Recipient>, Vec<Vec<u8>>) = recipients.into_iter().unzip();
     let sender = verdict.sender.clone().unwrap_or_else(|| message.envelope.sender.clone());
     let envelope = Envelope { id, sender, recipients, ..message.envelope.clone() };
-    let record = ScreeningRecord { then, replaces: Some(old), ..ScreeningRecord::new(Vec::new()) };
     let waits = released(&envelope, destinations, message.first_state());
+    // A message that takes the place of another is held whole where a rule of an operator holds one recipient.
+    let by_rule = || {
+        let orders = queue.context.steering.orders();
+        let destinations = waits.recipients().map(|(_, destination)| destination);
+        holds_of(&orders, &envelope, waits.class, destinations, queue.context.unix_now()).into_iter().flatten().next()
+    };
+    let then = then.or_else(by_rule);
+    let record = ScreeningRecord { then: then.clone(), replaces: Some(old), ..ScreeningRecord::new(Vec::new()) };
     let mut new = waits.clone();
     let reason = Hold::new(HoldKind::Replacement, &message.record.filters.join(","), &format!("in place of {old}"));
     new.wait_for_filters(&record.to_text(), reason);
@@ -131,7 +140,7 @@ async fn store(
     let stored = stored.map_err(|error| error.to_string())?;
     // It is held, so there is nothing to put in line yet.
     drop(commit(&queue.context, Origin::Session, stored).await.map_err(|error| error.to_string())?);
-    Ok(Some(waits))
+    Ok(Some((waits, then)))
 }
 
 /// Ends a message whose place another has taken: its claimed recipients are done.

@@ -289,6 +289,7 @@ impl Connection {
                 && only.encoded.len() <= MEMBERS_AT_ONCE
                 && only.kind == MessageProperties::default()
                 && only.held.is_none()
+                && self.context.steering.orders().rules().is_empty()
                 && !live.queues_only()
                 && self.context.message_store.pressure() == Pressure::None
                 && uncommitted::may_be_early(&only.envelope);

@@ -1,8 +1,8 @@
 //! Checks around a configuration that `mailrace setup` makes: what the DNS says of this host and its domains, and
 //! whether port 25 can be listened on and reached.
 //!
-//! Every result is a [`Finding`]: its state, a sentence with the next step, and the record to publish as a line of a
-//! zone file. Nothing is sent but DNS questions, connections to port 25 and QUIT. Each step has a time limit.
+//! Every result is a [`SetupFinding`]: its state, a sentence with the next step, and the record to publish as a line of
+//! a zone file. Nothing is sent but DNS questions, connections to port 25 and QUIT. Each step has a time limit.
 
 mod names;
 mod ports;
@@ -39,7 +39,7 @@ impl FindingState {
 
 /// The result of one check.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
+pub struct SetupFinding {
     /// The kind: `address`, `ptr`, `mx`, `spf`, `listen`, `connect`.
     pub check: &'static str,
     /// The name or address that was looked at.
@@ -52,7 +52,7 @@ pub struct Finding {
     pub publish: Option<String>,
 }
 
-impl Finding {
+impl SetupFinding {
     fn new(check: &'static str, object: &str, state: FindingState, text: impl Into<String>) -> Self {
         Self { check, object: object.to_owned(), state, text: text.into(), publish: None }
     }
@@ -70,7 +70,7 @@ impl Finding {
 ///
 /// # Errors
 /// There is no runtime or no resolver.
-pub fn check(config: &Config, domains: &[String], probe: Option<&str>) -> Result<Vec<Finding>, String> {
+pub fn check(config: &Config, domains: &[String], probe: Option<&str>) -> Result<Vec<SetupFinding>, String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| format!("the runtime: {error}"))?;
     runtime.block_on(async {

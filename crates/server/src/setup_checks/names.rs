@@ -1,6 +1,6 @@
-//! What the DNS says: addresses of the host's name, their names, MX and SPF records of its domains.
+//! The answers of the DNS: addresses of the host's name, their names, MX and SPF records of its domains.
 
-use super::{Finding, FindingState};
+use super::{FindingState, SetupFinding};
 use crate::config::Config;
 use crate::dns::{ClientName, Resolver};
 use filter::dns_question::{DnsAnswer, DnsAnswers, DnsQuestion, DnsRecord, RecordKind};
@@ -12,7 +12,7 @@ const ELSEWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2
 /// Questions of one SPF record.
 const QUESTIONS_MAX: usize = 50;
 
-pub(super) async fn check(config: &Config, resolver: &Resolver, domains: &[String], now: u64) -> Vec<Finding> {
+pub(super) async fn check(config: &Config, resolver: &Resolver, domains: &[String], now: u64) -> Vec<SetupFinding> {
     let name = config.hostname.as_str();
     let mut found = Vec::new();
     let addresses = match addresses(resolver, name).await {
@@ -55,15 +55,15 @@ async fn ask(resolver: &Resolver, kind: RecordKind, name: &str) -> Result<Vec<Dn
     }
 }
 
-fn no_answer(check: &'static str, name: &str) -> Finding {
+fn no_answer(check: &'static str, name: &str) -> SetupFinding {
     let text = "the DNS gives no answer now; run setup again with --dry-run, and see dns.servers or /etc/resolv.conf";
-    Finding::new(check, name, FindingState::Unknown, text)
+    SetupFinding::new(check, name, FindingState::Unknown, text)
 }
 
-fn address_finding(name: &str, addresses: &[IpAddr]) -> Finding {
+fn address_finding(name: &str, addresses: &[IpAddr]) -> SetupFinding {
     if !addresses.is_empty() {
         let text = addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-        return Finding::new("address", name, FindingState::Ok, format!("has {text}"));
+        return SetupFinding::new("address", name, FindingState::Ok, format!("has {text}"));
     }
     let (record, hint) = match own_address() {
         Some(ip) if !is_private(ip) => (address_record(name, ip), ""),
@@ -73,7 +73,7 @@ fn address_finding(name: &str, addresses: &[IpAddr]) -> Finding {
         ),
     };
     let text = format!("has no address: other servers refuse mail of such a host{hint}");
-    Finding::new("address", name, FindingState::Missing, text).publish(record)
+    SetupFinding::new("address", name, FindingState::Missing, text).publish(record)
 }
 
 fn address_record(name: &str, ip: IpAddr) -> String {
@@ -98,25 +98,26 @@ fn is_private(ip: IpAddr) -> bool {
     }
 }
 
-async fn pointer(resolver: &Resolver, name: &str, ip: IpAddr) -> Finding {
+async fn pointer(resolver: &Resolver, name: &str, ip: IpAddr) -> SetupFinding {
     let record = format!("{} IN PTR {name}.", reverse_name(ip));
     let object = ip.to_string();
     let owner = "whoever gave you the address sets the record";
     match resolver.reverse(ip).await {
         ClientName::Verified(found) if found.eq_ignore_ascii_case(name) => {
-            Finding::new("ptr", &object, FindingState::Ok, format!("has the name {found}"))
+            SetupFinding::new("ptr", &object, FindingState::Ok, format!("has the name {found}"))
         }
         ClientName::Verified(found) => {
             let text = format!("has the name {found}, not {name}; many servers accept that, some do not; {owner}");
-            Finding::new("ptr", &object, FindingState::Differs, text).publish(record)
+            SetupFinding::new("ptr", &object, FindingState::Differs, text).publish(record)
         }
         ClientName::Forged(found) => {
-            let text = format!("has the name {found}, which does not lead back to it: many servers refuse that; {owner}");
-            Finding::new("ptr", &object, FindingState::Differs, text).publish(record)
+            let text =
+                format!("has the name {found}, which does not lead back to it: many servers refuse that; {owner}");
+            SetupFinding::new("ptr", &object, FindingState::Differs, text).publish(record)
         }
         ClientName::None => {
             let text = format!("has no name: many servers refuse mail from it; {owner}");
-            Finding::new("ptr", &object, FindingState::Missing, text).publish(record)
+            SetupFinding::new("ptr", &object, FindingState::Missing, text).publish(record)
         }
         ClientName::Unknown => no_answer("ptr", &object),
     }
@@ -136,7 +137,7 @@ fn reverse_name(ip: IpAddr) -> String {
     }
 }
 
-async fn exchange(resolver: &Resolver, name: &str, domain: &str) -> Finding {
+async fn exchange(resolver: &Resolver, name: &str, domain: &str) -> SetupFinding {
     let record = format!("{domain}. IN MX 10 {name}.");
     let Ok(records) = ask(resolver, RecordKind::Mx, domain).await else { return no_answer("mx", domain) };
     let hosts: Vec<String> = records
@@ -144,14 +145,14 @@ async fn exchange(resolver: &Resolver, name: &str, domain: &str) -> Finding {
         .filter_map(|record| if let DnsRecord::Exchange(host) = record { Some(host) } else { None })
         .collect();
     if hosts.iter().any(|host| host.eq_ignore_ascii_case(name)) {
-        return Finding::new("mx", domain, FindingState::Ok, format!("its mail comes to {name}"));
+        return SetupFinding::new("mx", domain, FindingState::Ok, format!("its mail comes to {name}"));
     }
     // RFC 5321 §5.1
     let found = match hosts.as_slice() {
         [] => (FindingState::Missing, "has no MX record: its mail goes to the address of the domain".to_owned()),
         hosts => (FindingState::Differs, format!("its mail goes to {}, not to {name}", hosts.join(", "))),
     };
-    Finding::new("mx", domain, found.0, found.1).publish(record)
+    SetupFinding::new("mx", domain, found.0, found.1).publish(record)
 }
 
 /// Checks that the SPF record of a domain lets this host send. A smart host sends in its place, and its addresses are
@@ -162,7 +163,7 @@ async fn sender_policy(
     domain: &str,
     addresses: &[IpAddr],
     now: u64,
-) -> Finding {
+) -> SetupFinding {
     let is_direct = config.route.smart_host.is_empty();
     let Ok(records) = ask(resolver, RecordKind::Txt, domain).await else { return no_answer("spf", domain) };
     let texts = records.into_iter().filter_map(|one| if let DnsRecord::Text(text) = one { Some(text) } else { None });
@@ -171,11 +172,11 @@ async fn sender_policy(
     let record = format!("{domain}. IN TXT \"v=spf1 mx {}-all\"", if is_direct { "" } else { "include:<smart host> " });
     let Some(policy) = policies.first() else {
         let text = "has no SPF record: large providers refuse or mark its mail";
-        return Finding::new("spf", domain, FindingState::Missing, text).publish(record);
+        return SetupFinding::new("spf", domain, FindingState::Missing, text).publish(record);
     };
     if !is_direct {
         let text = format!("has {policy:?}; it must name the addresses of the smart host");
-        return Finding::new("spf", domain, FindingState::Ok, text);
+        return SetupFinding::new("spf", domain, FindingState::Ok, text);
     }
     for ip in addresses {
         let sender = format!("postmaster@{domain}");
@@ -186,14 +187,23 @@ async fn sender_policy(
             SpfCode::Pass => {}
             SpfCode::TempError => return no_answer("spf", domain),
             other => {
-                let text = format!("{policy:?} gives {} for {ip} ({reason}); add \"a:{}\" or \"mx\"", other.name(), config.hostname);
-                return Finding::new("spf", domain, FindingState::Differs, text);
+                let text = format!(
+                    "{policy:?} gives {} for {ip} ({reason}); add \"a:{}\" or \"mx\"",
+                    other.name(),
+                    config.hostname
+                );
+                return SetupFinding::new("spf", domain, FindingState::Differs, text);
             }
         }
     }
     match addresses {
-        [] => Finding::new("spf", domain, FindingState::Unknown, format!("has {policy:?}; this host has no address yet")),
-        _ => Finding::new("spf", domain, FindingState::Ok, format!("{policy:?} lets this host send")),
+        [] => SetupFinding::new(
+            "spf",
+            domain,
+            FindingState::Unknown,
+            format!("has {policy:?}; this host has no address yet"),
+        ),
+        _ => SetupFinding::new("spf", domain, FindingState::Ok, format!("{policy:?} lets this host send")),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Whether the listeners' ports are free, and whether a mail host can be reached.
 
-use super::{Finding, FindingState};
+use super::{FindingState, SetupFinding};
 use crate::config::{Config, Host, HostPort};
 use crate::dns::{Family, LocalIdentity, Resolver};
 use mail::DomainName;
@@ -23,7 +23,7 @@ const GREETING_BYTES_MAX: usize = 200;
 const ADDRESSES_MAX: usize = 4;
 
 /// Checks each listener: its port is free, or a server has it, which is named by its greeting.
-pub(super) async fn listen(config: &Config) -> Vec<Finding> {
+pub(super) async fn listen(config: &Config) -> Vec<SetupFinding> {
     let mut found = Vec::new();
     for listener in &config.listen {
         found.push(listen_on(&config.hostname, listener.address).await);
@@ -31,11 +31,10 @@ pub(super) async fn listen(config: &Config) -> Vec<Finding> {
     found
 }
 
-async fn listen_on(hostname: &str, address: SocketAddr) -> Finding {
+async fn listen_on(hostname: &str, address: SocketAddr) -> SetupFinding {
     let object = address.to_string();
-    let error = match TcpListener::bind(address).await {
-        Ok(_) => return Finding::new("listen", &object, FindingState::Ok, "is free"),
-        Err(error) => error,
+    let Err(error) = TcpListener::bind(address).await else {
+        return SetupFinding::new("listen", &object, FindingState::Ok, "is free");
     };
     match error.kind() {
         io::ErrorKind::AddrInUse => {
@@ -45,17 +44,19 @@ async fn listen_on(hostname: &str, address: SocketAddr) -> Finding {
             let (state, text) = match greeting {
                 Ok(text) if is_ours => (FindingState::Ok, format!("is in use, by a server of this name: \"{text}\"")),
                 Ok(text) => (FindingState::Differs, format!("is in use: \"{text}\"; stop that server first")),
-                Err(_) => (FindingState::Differs, "is in use; \"ss -ltnp\" shows the program; stop it first".to_owned()),
+                Err(_) => {
+                    (FindingState::Differs, "is in use; \"ss -ltnp\" shows the program; stop it first".to_owned())
+                }
             };
-            Finding::new("listen", &object, state, text)
+            SetupFinding::new("listen", &object, state, text)
         }
         io::ErrorKind::PermissionDenied => {
             let text = "needs root or systemd to be opened; run setup as root to see whether it is free";
-            Finding::new("listen", &object, FindingState::Unknown, text)
+            SetupFinding::new("listen", &object, FindingState::Unknown, text)
         }
         _ => {
             let text = format!("cannot be opened: {}; name an address of this machine", words(&error));
-            Finding::new("listen", &object, FindingState::Differs, text)
+            SetupFinding::new("listen", &object, FindingState::Differs, text)
         }
     }
 }
@@ -66,7 +67,7 @@ fn loopback(address: SocketAddr) -> SocketAddr {
 }
 
 /// Checks that mail can leave: connects to the first smart host, or to a mail host of `probe`.
-pub(super) async fn connect(config: &Config, resolver: &Resolver, probe: Option<&str>) -> Option<Finding> {
+pub(super) async fn connect(config: &Config, resolver: &Resolver, probe: Option<&str>) -> Option<SetupFinding> {
     let smart_host = config.route.smart_host.iter().flatten().next();
     let (object, found) = match (smart_host, probe) {
         (Some(host), _) => (host.to_string(), smart_host_addresses(resolver, host).await),
@@ -75,7 +76,7 @@ pub(super) async fn connect(config: &Config, resolver: &Resolver, probe: Option<
     };
     let addresses = match found {
         Ok(addresses) => addresses,
-        Err(why) => return Some(Finding::new("connect", &object, FindingState::Unknown, why)),
+        Err(why) => return Some(SetupFinding::new("connect", &object, FindingState::Unknown, why)),
     };
     let advice = match smart_host {
         Some(_) => "see route.smart_host and the firewall",
@@ -85,13 +86,18 @@ pub(super) async fn connect(config: &Config, resolver: &Resolver, probe: Option<
     for address in addresses.into_iter().take(ADDRESSES_MAX) {
         match greeting(address, GREETING_TIME_MAX).await {
             Ok(text) if text.starts_with("220") => {
-                return Some(Finding::new("connect", &object, FindingState::Ok, format!("{address} answers \"{text}\"")));
+                return Some(SetupFinding::new(
+                    "connect",
+                    &object,
+                    FindingState::Ok,
+                    format!("{address} answers \"{text}\""),
+                ));
             }
             Ok(text) => last = format!("{address} answers \"{text}\""),
             Err(why) => last = format!("{address}: {why}; {advice}"),
         }
     }
-    Some(Finding::new("connect", &object, FindingState::Differs, last))
+    Some(SetupFinding::new("connect", &object, FindingState::Differs, last))
 }
 
 async fn smart_host_addresses(resolver: &Resolver, host: &HostPort) -> Result<Vec<SocketAddr>, String> {

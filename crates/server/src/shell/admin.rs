@@ -3,16 +3,19 @@
 //! The queue commands are in [`operator::queue`]. This file chooses what a peer may do and collects the numbers of
 //! `hosts` and `mailers`; `status` collects those of `status`.
 
-use super::explain::{ExplainedSender, read_address, route_json, trace_route};
+use super::explain::{ExplainedSender, deliver_test, read_address, route_json, trace_route};
+use super::orders::{command_by, rule_event, text_of};
 use super::server::{Server, lock};
 use crate::config;
+use crate::context::Context;
+use crate::delivery_test::TestSetup;
 use crate::listener_profile::ListenerProfile;
 use crate::session::{Connection, Opening, process_listen};
 use crate::stop::ConnectionCount;
 use crate::transport::Transport;
 use mail::{Address, Client, DomainName, ReversePath};
+use observe::Event;
 use observe::counters::Counter;
-use observe::{CommandBy, Event};
 use operator::answers::{ConfigAnswer, Host, HostsAnswer, MailersAnswer, to_fields};
 use operator::control::{self, Answer, ControlSocket, Gate, Handler, Reason, Request, Rights, RouteQuestion};
 use operator::history::History;
@@ -30,6 +33,8 @@ use tokio::net::UnixStream;
 const NAMING_TIME_MAX: Duration = Duration::from_secs(5);
 /// The longest wait for sources that the route of an address asks.
 const EXPLAIN_TIME_MAX: Duration = Duration::from_secs(20);
+/// The longest time of a trial of a delivery; the client waits for two minutes.
+const DELIVER_TEST_TIME_MAX: Duration = Duration::from_secs(110);
 /// Destinations that `status` names.
 const FULLEST: usize = 5;
 /// Recipients that a next hop has taken.
@@ -63,6 +68,12 @@ impl Handler for AdminHandler {
             Request::Errors => Answer::Done(to_fields(&server.context.recent_errors.answer())),
             Request::Config => server.answer_config(),
             Request::History(question) => server.answer_history(*question).await,
+            Request::DeliverTest(to) => server.answer_deliver_test(&to).await,
+            Request::Connections(pattern) => server.answer_connections(&pattern),
+            Request::Abort(number) => server.answer_abort(number, &by),
+            Request::Transcript(order) => server.answer_transcript(&order, &by),
+            Request::Limits => server.answer_limits(),
+            Request::Limit(order) => server.answer_limit(*order, by).await,
             Request::Explain(question) => server.answer_explain(&question).await,
             Request::Smtp => match by {
                 Requester::User(uid) => server.process_session(uid),
@@ -121,6 +132,24 @@ impl Server {
         match route_json(&live.config, &recipient, &sender, &trace, &[]) {
             Value::Object(fields) => Answer::Done(fields),
             other => Answer::refused(Reason::Failed, format!("the route is no object: {other}")),
+        }
+    }
+
+    /// Tries a delivery without mail.
+    async fn answer_deliver_test(&self, to: &str) -> Answer {
+        let (live, routing) = (self.context.live.load_full(), self.context.routing.load_full());
+        let resolver = self.context.resolver.load_full();
+        let setup = TestSetup {
+            config: &live.config,
+            routing: &routing,
+            resolver: &resolver,
+            us: &live.local_identity,
+            connector: &self.outbound.connector,
+        };
+        match tokio::time::timeout(DELIVER_TEST_TIME_MAX, Box::pin(deliver_test(setup, to))).await {
+            Ok(Ok(fields)) => Answer::Done(fields),
+            Ok(Err(error)) => Answer::refused(Reason::Request, error),
+            Err(_) => Answer::refused(Reason::Failed, "the hosts took too long; try a single one"),
         }
     }
 
@@ -189,7 +218,7 @@ impl Server {
             };
         }
         let context = Arc::clone(&self.context);
-        let on_change = move |change: &queue::QueueChange<'_>| context.record(&queue_event(change));
+        let on_change = move |change: &queue::QueueChange<'_>| record_change(&context, change);
         commands.answer(command, by, Arc::new(on_change))
     }
 
@@ -243,15 +272,27 @@ fn read_question(question: &RouteQuestion, config: &config::Config) -> Result<(E
     Ok((sender, read("to", &question.to)?))
 }
 
+/// Logs a change that a command on the queue has made.
+fn record_change(context: &Context, change: &queue::QueueChange<'_>) {
+    let (what, rule, by) = match *change {
+        queue::QueueChange::RuleSet { rule, by } => ("set", rule, by),
+        queue::QueueChange::RuleEnded { rule, by } => ("ended", rule, by),
+        _ => return context.record(&queue_event(change)),
+    };
+    context.record(&rule_event(what, Some(command_by(by)), &text_of(rule)));
+}
+
 /// Returns the log line of a command on the queue.
 fn queue_event<'a>(change: &queue::QueueChange<'a>) -> Event<'a> {
     let number = |recipients| u64::try_from(recipients).unwrap_or(u64::MAX);
-    let event = |id, what, messages, recipients, by: &'a Requester, copy, to| {
-        let by = match by {
-            Requester::User(uid) => CommandBy::User(*uid),
-            Requester::Token(name) => CommandBy::Token(name),
-        };
-        Event::QueueCommand { id, what, messages, recipients, by, copy, to }
+    let event = |id, what, messages, recipients, by: &'a Requester, copy, to| Event::QueueCommand {
+        id,
+        what,
+        messages,
+        recipients,
+        by: command_by(by),
+        copy,
+        to,
     };
     match *change {
         queue::QueueChange::Removed { action, id, recipients, by, .. } => {
@@ -262,6 +303,9 @@ fn queue_event<'a>(change: &queue::QueueChange<'a>) -> Event<'a> {
         }
         queue::QueueChange::ContentShown { id, recipients, by } => {
             event(Some(id), queue::Action::Content.name(), 1, number(recipients), by, None, None)
+        }
+        queue::QueueChange::RuleSet { by, .. } | queue::QueueChange::RuleEnded { by, .. } => {
+            event(None, "rule", 0, 0, by, None, None)
         }
         queue::QueueChange::Ended { action, messages, recipients, is_unscreened, by } => {
             let what = if is_unscreened { "release_unscreened" } else { action.name() };

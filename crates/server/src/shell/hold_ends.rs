@@ -1,6 +1,7 @@
 //! Releases mail that was held for a time, when that is over, and deletes mail whose time in quarantine is over.
 
 use crate::context::Context;
+use crate::intake::sort_after_start;
 use crate::outbound::Outbound;
 use observe::{Event, ScreenVerdict, Severity};
 use operator::queue::{EndedHold, release_ended_holds};
@@ -13,11 +14,22 @@ const INTERVAL: Duration = Duration::from_secs(5);
 
 /// Looks for holds that have ended until the server stops.
 pub(crate) async fn release_periodically(outbound: Arc<Outbound>) {
+    sort_held(&outbound).await;
     loop {
         tokio::select! {
             () = outbound.context.stop.begun() => return,
             () = tokio::time::sleep(INTERVAL) => release(&outbound).await,
         }
+    }
+}
+
+/// Sorts mail that a crash left before the rules of operators were applied, and has it delivered.
+async fn sort_held(outbound: &Arc<Outbound>) {
+    let context = Arc::clone(&outbound.context);
+    // A panic is reported where it happens.
+    let Ok(sorted) = blocking::run(move || sort_after_start(&context)).await else { return };
+    if let Some(dispatch) = &outbound.dispatch {
+        sorted.into_iter().for_each(|id| dispatch.look_at(id));
     }
 }
 

@@ -6,7 +6,8 @@
 //! - `load` reads certificates, password files and thread counts for the start and for reloads;
 //! - `server` owns the listeners and the tasks until the end;
 //! - `map_files` puts files of maps that have changed in force, `state_files` writes what helps and may be lost;
-//! - `hold_ends` releases mail that was held for a time;
+//! - `hold_ends` releases mail that was held for a time, `orders` sets limits of destinations and ends them;
+//! - `connections` shows and ends connections to next hops, and passes their dialogs on;
 //! - `notes` logs the notes that spool, resolver and certificates collect;
 //! - `reload` puts a changed configuration in force, whole or not at all;
 //! - `admin` answers the requests of the control socket, `status` collects the answer to `status`;
@@ -14,6 +15,7 @@
 //! - [`explain`] traces the route of one recipient without a running server.
 
 pub(crate) mod admin;
+mod connections;
 pub mod explain;
 mod history;
 mod history_search;
@@ -23,6 +25,7 @@ mod http_tls;
 mod load;
 mod map_files;
 mod notes;
+mod orders;
 mod reload;
 mod server;
 mod source;

@@ -184,6 +184,7 @@ impl Server {
         if let Some(dispatch) = &self.outbound.dispatch {
             lock(&self.tasks).spawn(digest::send_digests(Arc::clone(dispatch)));
         }
+        lock(&self.tasks).spawn(Arc::clone(self).end_orders_periodically());
         if let Some(screen_queue) = &self.inbound.screen_queue {
             lock(&self.tasks).spawn(Arc::clone(screen_queue).run());
         }

@@ -44,6 +44,7 @@ use crate::server_clock::ServerClock;
 use crate::settle::Reasons;
 use crate::signing::SigningKeys;
 use crate::sink::Behaviour;
+use crate::steering::{SteeringTable, limits_of};
 use crate::tls::{Acceptor, Connector};
 use crate::webhook::{self, Webhook};
 use mail::{Node, QueueId, QueueIds};
@@ -290,6 +291,10 @@ impl Prepared {
             Some(_) => HostTable::open(config),
             None => (HostTable::in_memory(config), None),
         };
+        let (steering, steering_note) = match opened {
+            Some(_) => SteeringTable::open(config),
+            None => (SteeringTable::default(), None),
+        };
         let (server_clock, clock_texts) = server_clock(config, opened);
         let message_store = message_store(opened, server_clock.now()).timed_by(&server_clock);
         let reasons = config::read_safe_reasons(config.delivery.classes.as_deref(), &routing::load::trust(config))
@@ -298,13 +303,15 @@ impl Prepared {
         let maps = self.load_maps()?;
         let screen = screen::load(config, &routing::load::trust(config))
             .map_err(|faults| StartError::Config(lines(&with_places(self.loaded.as_deref(), faults))))?;
-        let live = ActiveConfig::new(config.clone(), self.authenticator.take());
+        let limited = Config { set_limits: limits_of(&steering.orders()), ..config.clone() };
+        let live = ActiveConfig::new(limited, self.authenticator.take());
         let live = live.with_reasons(reasons).with_screen(screen).with_signing(Arc::clone(&self.signing));
         let live = live.with_http(Arc::clone(&self.http_access)).with_loaded(self.loaded.clone());
         let clock = opened.map(|_| Arc::clone(&server_clock));
         let history = if opened.is_some() { start_history(config, &log)? } else { None };
         let (secret, unsafe_secret) = secret_key(config, opened);
         let mut context = Context::new(message_store, log, live, maps.routing, resolver, clock, secret);
+        context = context.with_steering(steering);
         if let Some((history, earlier)) = history {
             context.live_statistics.add_earlier(&earlier.windows);
             context.recent_errors.remember_earlier(earlier.errors);
@@ -340,7 +347,11 @@ impl Prepared {
             inbound: Arc::new(inbound),
             outbound: Arc::new(outbound),
             texts_of_maps: maps.notes,
-            texts_of_spool: forgotten.into_iter().chain(unsafe_secret).chain(unknown).chain(clock_texts).collect(),
+            texts_of_spool: [forgotten, steering_note, unsafe_secret, unknown]
+                .into_iter()
+                .flatten()
+                .chain(clock_texts)
+                .collect(),
         })
     }
 

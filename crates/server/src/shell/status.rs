@@ -18,6 +18,7 @@ use operator::answers::{
     StatusAnswer, StopStatus,
 };
 use operator::history::History;
+use operator::queue;
 use os::{clock, machine};
 use spool::Statistics;
 use std::sync::Arc;
@@ -168,6 +169,7 @@ impl Server {
 
     fn queue_status(&self, spool: &Statistics, on_command: bool, fullest: usize) -> QueueStatus {
         let commands = self.queue.as_ref().filter(|_| fullest > 0);
+        let orders = self.context.steering.orders();
         QueueStatus {
             messages: spool.messages,
             recipients: spool.recipients,
@@ -176,6 +178,8 @@ impl Server {
             destinations: spool.destinations,
             on_command,
             fullest: commands.map(|commands| commands.fullest_destinations(fullest)).unwrap_or_default(),
+            rules: orders.rules().iter().map(queue::HoldRule::to_line).collect(),
+            limits: orders.limits().to_vec(),
         }
     }
 

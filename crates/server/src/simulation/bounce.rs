@@ -8,7 +8,7 @@ use super::scene::Scene;
 use crate::dispatch::Dispatch;
 use crate::sabotage::Sabotage;
 use mail::QueueId;
-use operator::queue::RecipientSelection;
+use operator::queue::{GiveUpReason, RecipientSelection};
 use spool::{Status, Store as _};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -38,7 +38,7 @@ fn bounce_all(dispatch: &Dispatch) -> Receiver<Vec<operator::queue::Bounced>> {
     let positions = |id: QueueId| dispatch.spool.states(id).iter().map(|(entry, _)| entry.recipient).collect();
     let ids = dispatch.spool.messages().into_iter().filter(of_senders);
     let meant = ids.map(|id| RecipientSelection { id, recipients: positions(id) }).collect();
-    dispatch.bounce_some(meant, Arc::from("Given up by the postmaster"))
+    dispatch.bounce_some(meant, GiveUpReason::Postmaster(Arc::from("Given up by the postmaster")))
 }
 
 /// Counts how often a report named each recipient.

@@ -263,6 +263,19 @@ fn host_lines(id: QueueId) -> Vec<(Event<'static>, &'static str)> {
             "ID: digest=stored, messages=3, to=<b@example.com>",
         ),
         (
+            Event::StandingOrder {
+                what: "set",
+                name: "suspension-4",
+                text: "they are moving: to:@slow.example",
+                by: Some(observe::CommandBy::User(0)),
+            },
+            "order=set, name=suspension-4, uid=0, why=they are moving: to:@slow.example",
+        ),
+        (
+            Event::StandingOrder { what: "ended", name: "limit slow.example", text: "connections=2", by: None },
+            "order=ended, name=limit slow.example, why=connections=2",
+        ),
+        (
             Event::QueueCommand {
                 id: None,
                 what: "retry",

@@ -5,12 +5,19 @@ import { el, fill, note, number, visible } from "./dom.js";
 export const ACTIONS = {
   retry: { title: "Retry", text: ["is tried now", "are tried now"] },
   hold: { title: "Hold", text: ["is kept until it is released", "are kept until they are released"], fields: [["reason", "Reason (kept with the mail)"]] },
+  suspend: { title: "Suspend", text: ["and all that comes is kept until it is resumed", "and all that come are kept until they are resumed"], fields: [["reason", "Reason (kept with the mail)"], ["for", "For, as 2h; empty: until it is resumed"]] },
   release: { title: "Release", text: ["waits for delivery again", "wait for delivery again"] },
   reroute: { title: "Reroute", text: ["is sent elsewhere", "are sent elsewhere"], fields: [["new_destination", "New destination, as smtp:[192.0.2.1]:25 or example.org", true]] },
   forward: { title: "Forward", text: ["is sent as a copy", "are sent as copies"], fields: [["forward_to", "Address that gets a copy", true]] },
   bounce: { title: "Bounce", text: ["fails now, with a report to its sender", "fail now, with reports to their senders"], danger: true, fields: [["reason", "Reason (the sender reads it)"]] },
   delete: { title: "Delete", text: ["is removed for ever, without a report", "are removed for ever, without reports"], danger: true },
 };
+
+/** 90s, 15m, 2h, 1d as seconds; another text as it is, which the server refuses. */
+export function seconds(text) {
+  const found = /^(\d+)\s*([smhd])$/.exec(text.trim());
+  return found ? Number(found[1]) * { s: 1, m: 60, h: 3600, d: 86400 }[found[2]] : text.trim();
+}
 
 const plural = (count, word) => number(count) + " " + word + (count === 1 ? "" : "s");
 
@@ -41,7 +48,7 @@ export async function ask(name, selection, done) {
     event.preventDefault();
     go.disabled = true;
     const fields = { ...selection };
-    for (const [field, , input] of inputs) if (input.value.trim()) fields[field] = input.value.trim();
+    for (const [field, , input] of inputs) if (input.value.trim()) fields[field] = field === "for" ? seconds(input.value) : input.value.trim();
     const far = el("span", { class: "soft" }, "at work …");
     fill(bar, el("progress", {}), far);
     let lines = 0;

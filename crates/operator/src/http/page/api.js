@@ -47,8 +47,11 @@ export async function get(path, fields = {}) {
 }
 
 /** Carries out a change; tells of every line of the answer and returns the last. */
-export async function change(path, fields, onLine = () => {}) {
-  const options = { method: "POST", headers: headers({ "Content-Type": "application/json", "X-Mailrace": "1" }), body: JSON.stringify(fields) };
+export function change(path, fields, onLine = () => {}) { return stream(path, fields, onLine); }
+
+/** The same until `signal` ends it. */
+export async function stream(path, fields, onLine, signal) {
+  const options = { method: "POST", signal, headers: headers({ "Content-Type": "application/json", "X-Mailrace": "1" }), body: JSON.stringify(fields) };
   const response = await request("/api/v1/" + path, options);
   if (!response.ok) throw await refused(response);
   let last = {};

@@ -270,6 +270,9 @@ impl ConnectionOpening<'_> {
         let TlsInfo { version, cipher, bits, verify, .. } = &info;
         let relay = next_hop(&link.peer);
         self.context.record(&Event::StartTlsClient { relay, version, cipher, bits: *bits, verify });
+        if let Some(tap) = &link.tap {
+            tap.tell(&format!("{} {}, verify={}", info.version, info.cipher, info.verify));
+        }
         link.transport = Transport::TlsOut(Box::new(stream));
         let is_verified = info.is_verified_for(&name);
         link.tls = Some(Box::new(info));

@@ -4,13 +4,17 @@
 
 pub mod aliases;
 mod answer;
+mod deliver_test;
 
 pub use answer::route_json;
+pub(crate) use deliver_test::deliver_test;
 
 use crate::config::{Config, EffectiveRule, Loaded};
-use crate::dns::overrides;
+use crate::delivery_test::TestSetup;
+use crate::dns::{LocalIdentity, Resolver, overrides};
 use crate::next_hop::smart_hosts;
 use crate::routing::{Admission, Routing, load};
+use crate::tls::Connector;
 use mail::{Address, DomainName, ForwardPath, ReversePath};
 use route::access::{Client, ClientName, Ruling};
 use route::destination::{Hosts, To};
@@ -133,6 +137,26 @@ impl Explainer {
     #[must_use]
     pub fn route(&self, sender: &ExplainedSender, recipient: &Address) -> RouteTrace {
         self.runtime.block_on(trace_route(&self.config, &self.routing, sender, recipient))
+    }
+
+    /// Tries a delivery to an address or a domain without mail, and returns the fields of the answer. Waits for hosts,
+    /// half a minute at most for each step.
+    ///
+    /// # Errors
+    /// It is none, no mail goes there, or the name servers or the CAs of the configuration cannot be used.
+    pub fn deliver_test(&self, to: &str) -> Result<serde_json::Map<String, serde_json::Value>, String> {
+        self.runtime.block_on(async {
+            let resolver = Resolver::new(&self.config.dns).map_err(|error| error.to_string())?;
+            let connector = Connector::new(&self.config.tls).map_err(|error| error.to_string())?;
+            let us = LocalIdentity {
+                names: vec![self.config.hostname.as_str().into()],
+                listeners: self.config.listen.iter().map(|listen| listen.address).collect(),
+                addresses: os::addresses::of_this_machine(),
+            };
+            let (config, routing) = (&self.config, &self.routing);
+            let setup = TestSetup { config, routing, resolver: &resolver, us: &us, connector: &connector };
+            deliver_test(setup, to).await
+        })
     }
 
     /// Returns the configuration.

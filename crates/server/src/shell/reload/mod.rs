@@ -20,6 +20,7 @@ use crate::lookup::Lookups;
 use crate::routing;
 use crate::screen::{self, Screen};
 use crate::signing::{KeyFileError, SigningKeys};
+use crate::steering::limits_of;
 use crate::tls::{Acceptor, TlsProblem};
 use observe::Event;
 use observe::reason::Rules;
@@ -83,7 +84,8 @@ impl Server {
         if let Some(why) = hardening.and_then(|hardening| hardening.refuses(&loaded.config, source.path.as_deref())) {
             return Err(Refused::because(why));
         }
-        let config = loaded.config.clone();
+        let mut config = loaded.config.clone();
+        config.set_limits = limits_of(&self.context.steering.orders());
         let authenticator = open_authenticator(&config).map_err(|error| Refused::because(error.to_string()))?;
         let reasons = config::read_safe_reasons(config.delivery.classes.as_deref(), &routing::load::trust(&config));
         let reasons = reasons.map_err(|faults| Refused::because(lines(&faults)))?;
