@@ -34,8 +34,8 @@ fn held(server: &Server) -> Vec<String> {
         .map(|one| {
             format!(
                 "{} {}",
-                one["to"].as_str().unwrap(),
-                one["hold"]["by"].as_str().unwrap_or(one["state"].as_str().unwrap())
+                one["to"].as_str().expect("text"),
+                one["hold"]["by"].as_str().unwrap_or_else(|| one["state"].as_str().expect("text"))
             )
         })
         .collect();

@@ -16,7 +16,7 @@ const CONTENT: &[u8] = b"Subject: x\r\n\r\na secret line\r\n";
 fn json(server: &Server, words: &[&str], exit: i32) -> Value {
     let output = server.control(&[words, &["--json"]].concat(), b"");
     assert_eq!(output.status.code(), Some(exit), "{words:?}: {}", text(&output));
-    serde_json::from_slice(output.stdout.split(|octet| *octet == b'\n').next().unwrap()).expect("JSON")
+    serde_json::from_slice(output.stdout.split(|octet| *octet == b'\n').next().expect("a line")).expect("JSON")
 }
 
 #[test]
