@@ -2,7 +2,7 @@
 
 use crate::hop::{Act, At, Hop, Manners};
 use crate::wire::tls_config;
-use crate::world::{any_line, by_literal, ends_empty, relay, send};
+use crate::world::{any_line, by_literal, ends_empty, relay, send, wait_line};
 use serde_json::Value;
 use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
@@ -105,7 +105,10 @@ fn a_transcript_shows_the_dialog_and_no_content() {
         .map(|_| {
             let mut command = program();
             command.args(["transcript", "x.test", "--control"]).arg(server.setup.path("control"));
-            command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it runs")
+            let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it runs");
+            // Before the probe below takes the last place.
+            wait_line(&mut server, &["queue=transcript"]);
+            child
         })
         .collect();
     let refused = || {
