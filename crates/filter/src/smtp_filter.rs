@@ -1,77 +1,14 @@
-//! A filter that takes mail by SMTP and gives it back by SMTP, as amavisd-new: its replies, its offers, and the
-//! commands of one message.
+//! A filter that takes mail by SMTP and gives it back by SMTP, as amavisd-new: its offers, and the commands
+//! of one message.
 //!
 //! The filter hears of the client by XFORWARD where it offers that (Postfix's XFORWARD_README). Not here: the
 //! connection, and the mail that comes back.
 
 use mail::{Address, Reply, encode_xtext};
-use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
-/// Octets of one reply.
-const REPLY_BYTES_MAX: usize = 16 << 10;
 /// Octets of a value of XFORWARD.
 const VALUE_BYTES_MAX: usize = 255;
-/// Octets of a greeting that are shown.
-const SHOWN_BYTES: usize = 32;
-
-/// The answer of a filter makes no sense.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NoSmtpError(String);
-
-impl fmt::Display for NoSmtpError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "this is no SMTP server: it begins with \"{}\"", self.0)
-    }
-}
-
-impl std::error::Error for NoSmtpError {}
-
-/// Replies of a filter, in whatever pieces they come.
-#[derive(Clone, Debug, Default)]
-pub struct SmtpReplyReader {
-    octets: Vec<u8>,
-}
-
-impl SmtpReplyReader {
-    /// Takes octets that have come.
-    pub fn push(&mut self, octets: &[u8]) {
-        self.octets.extend_from_slice(octets);
-    }
-
-    /// Returns the next whole reply, if there is one.
-    ///
-    /// # Errors
-    /// No reply of SMTP comes here.
-    // RFC 5321 §4.2.1
-    pub fn next_reply(&mut self) -> Result<Option<Reply>, NoSmtpError> {
-        let is_digit = |octet: Option<&u8>| octet.is_none_or(u8::is_ascii_digit);
-        if !(0..3).all(|at| is_digit(self.octets.get(at))) {
-            return Err(self.fault());
-        }
-        let mut end = 0;
-        loop {
-            let rest = self.octets.get(end..).unwrap_or_default();
-            let Some(length) = memchr::memchr(b'\n', rest) else {
-                return if self.octets.len() > REPLY_BYTES_MAX { Err(self.fault()) } else { Ok(None) };
-            };
-            end += length + 1;
-            if rest.get(3) != Some(&b'-') {
-                break;
-            }
-        }
-        let reply = self.octets.get(..end).unwrap_or_default();
-        let reply = Reply::parse(reply, REPLY_BYTES_MAX).map_err(|_| self.fault())?;
-        self.octets.drain(..end);
-        Ok(Some(reply))
-    }
-
-    fn fault(&self) -> NoSmtpError {
-        let shown = self.octets.get(..SHOWN_BYTES).unwrap_or(&self.octets);
-        NoSmtpError(shown.escape_ascii().to_string())
-    }
-}
-
 /// Extensions that a filter offers in its answer to EHLO.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SmtpOffers {
@@ -172,56 +109,9 @@ pub fn mail_command(offers: &SmtpOffers, sender: &str, recipients: &[Address], m
     command
 }
 
-/// Writes a message for DATA, with its end.
-// RFC 5321 §4.5.2: a dot is put in front of a line that begins with one
-pub fn write_data(message: &[u8], out: &mut Vec<u8>) {
-    if message.starts_with(b".") {
-        out.push(b'.');
-    }
-    let mut written = 0;
-    for hit in memchr::memmem::find_iter(message, b"\r\n.") {
-        out.extend_from_slice(message.get(written..hit + 2).unwrap_or_default());
-        out.push(b'.');
-        written = hit + 2;
-    }
-    out.extend_from_slice(message.get(written..).unwrap_or_default());
-    let ends_line = message.is_empty() || message.ends_with(b"\r\n");
-    out.extend_from_slice(if ends_line { b".\r\n" } else { b"\r\n.\r\n" });
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn replies_are_read_in_any_pieces() {
-        let text = b"220 mx ESMTP\r\n250-mx\r\n250-8BITMIME\r\n250 XFORWARD NAME addr\r\n250 2.0.0 Ok\r\n";
-        for piece in 1..text.len() {
-            let (mut reader, mut found) = (SmtpReplyReader::default(), Vec::new());
-            for octets in text.chunks(piece) {
-                reader.push(octets);
-                while let Some(reply) = reader.next_reply().expect("a reply") {
-                    found.push(reply);
-                }
-            }
-            assert_eq!(found.len(), 3, "{piece}");
-            let offers = SmtpOffers::of(&found[1]);
-            assert!(offers.eight_bit && !offers.size && offers.xforward == ["NAME", "ADDR"], "{offers:?}");
-        }
-    }
-
-    #[test]
-    fn another_protocol_is_named() {
-        for text in ["UNKNOWN COMMAND\n", "\0\0\0\rO", "22x hello\r\n", "220-a\r\n250 b\r\n"] {
-            let mut reader = SmtpReplyReader::default();
-            reader.push(text.as_bytes());
-            let error = reader.next_reply().expect_err("no reply").to_string();
-            assert!(error.starts_with("this is no SMTP server: it begins with \""), "{error}");
-        }
-        let mut reader = SmtpReplyReader::default();
-        reader.push(&[b'2'; REPLY_BYTES_MAX + 1]);
-        assert!(reader.next_reply().is_err(), "a line without end");
-    }
 
     #[test]
     fn the_client_is_named_as_far_as_the_filter_wants() {

@@ -16,7 +16,7 @@ const FILE: &str = "secret";
 /// Octets of the key.
 const KEY_OCTETS: usize = 32;
 /// Octets of a tag.
-pub(crate) const TAG_OCTETS: usize = 32;
+const TAG_OCTETS: usize = 32;
 
 /// The key of this server.
 pub(crate) struct SecretKey(hmac::Key);
@@ -58,16 +58,21 @@ impl SecretKey {
         Self::of(&random())
     }
 
-    /// Returns the tag of some data for a purpose. The same data has another tag for another purpose.
-    pub(crate) fn tag(&self, purpose: &str, data: &[u8]) -> [u8; TAG_OCTETS] {
-        let mut tag = [0; TAG_OCTETS];
-        tag.copy_from_slice(hmac::sign(&self.0, &joined(purpose, data)).as_ref());
-        tag
+    /// Returns a text with its tag behind a separator. The same text has another tag for another purpose.
+    pub(crate) fn sign(&self, purpose: &str, text: &str, separator: char) -> String {
+        let tag = hmac::sign(&self.0, &joined(purpose, text.as_bytes()));
+        let tag: String = tag.as_ref().iter().map(|octet| format!("{octet:02x}")).collect();
+        format!("{text}{separator}{tag}")
     }
 
-    /// Returns whether this is the tag of the data for the purpose. Takes the same time for each wrong tag.
-    pub(crate) fn is_tag(&self, purpose: &str, data: &[u8], tag: &[u8]) -> bool {
-        hmac::verify(&self.0, &joined(purpose, data), tag).is_ok()
+    /// Returns the text that [`sign`](Self::sign) has signed for the purpose; `None`: it is forged, or damaged. Takes
+    /// the same time for each wrong tag.
+    pub(crate) fn signed<'a>(&self, purpose: &str, text: &'a str, separator: char) -> Option<&'a str> {
+        let (signed, tag) = text.rsplit_once(separator)?;
+        let octet = |pair: &[u8]| u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok();
+        let tag: Vec<u8> =
+            (tag.len() == 2 * TAG_OCTETS).then(|| tag.as_bytes().chunks(2).map(octet).collect::<Option<_>>())??;
+        hmac::verify(&self.0, &joined(purpose, signed.as_bytes()), &tag).is_ok().then_some(signed)
     }
 
     fn of(octets: &[u8]) -> Self {
@@ -120,12 +125,14 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let (first, problem) = SecretKey::open(directory.path());
         assert_eq!(problem, None);
-        let tag = first.tag("digest", b"data");
+        let text = first.sign("digest", "data", '.');
         let (second, problem) = SecretKey::open(directory.path());
-        assert!(problem.is_none() && second.is_tag("digest", b"data", &tag));
-        assert!(!second.is_tag("trace", b"data", &tag) && !second.is_tag("digest", b"date", &tag));
-        assert!(!second.is_tag("digest", b"data", &tag[..16]) && !second.is_tag("digest", b"data", b""));
-        assert!(!SecretKey::of_process().is_tag("digest", b"data", &tag));
+        assert_eq!((problem, second.signed("digest", &text, '.')), (None, Some("data")));
+        assert_eq!((second.signed("trace", &text, '.'), second.signed("digest", &text, ' ')), (None, None));
+        for forged in [text.replace("data", "date").as_str(), &text[..text.len() - 32], "data.", "data"] {
+            assert_eq!(second.signed("digest", forged, '.'), None, "{forged}");
+        }
+        assert_eq!(SecretKey::of_process().signed("digest", &text, '.'), None);
         let mode = std::fs::metadata(directory.path().join(FILE)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
     }

@@ -3,7 +3,7 @@
 //! The layout is sendmail's, which log readers and filters know. The name that the client gave cannot leave its place:
 //! a name that is no plain token is written as `unknown` is by others, with every dangerous character replaced.
 
-use mail::decimal::{push_decimal, push_ip, push_two_digits};
+use mail::decimal::push_ip;
 use mail::{Address, Client, MtPriority, QueueId, Received};
 use std::borrow::Cow;
 
@@ -29,8 +29,6 @@ pub struct Trace<'a> {
 
 /// Octets of a line without CRLF that folding aims at; a longer name stands on a line of its own.
 const LINE_OCTETS: usize = 78;
-const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
-const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
 impl Trace<'_> {
     /// Appends the field with its CRLF. The time is written for a zone `zone` seconds east of UTC, of which whole
@@ -88,7 +86,7 @@ impl Trace<'_> {
             line.word("PRIORITY");
             line.word(&format!("{priority};"));
         }
-        let date = date(self.received.at_us / 1_000_000, zone);
+        let date = mail::submission::date(self.received.at_us, zone);
         if line.column + 1 + date.len() > LINE_OCTETS {
             line.fold();
         }
@@ -140,49 +138,6 @@ fn harmless(name: &str) -> Cow<'_, str> {
         return Cow::Borrowed(name);
     }
     name.chars().map(|c| if is_safe(c) { c } else { '?' }).collect()
-}
-
-/// `Fri, 20 Nov 2026 13:00:00 +0000`
-// RFC 5322 §3.3
-fn date(unix: u64, zone: i32) -> String {
-    // Clocks are before the year 9999, and a zone that is none counts as UTC.
-    let zone = if zone.unsigned_abs() < 86_400 { zone / 60 * 60 } else { 0 };
-    let local = i64::try_from(unix).unwrap_or(0).min(253_402_214_400) + i64::from(zone);
-    let (days, of_day) = (local.div_euclid(86_400), local.rem_euclid(86_400));
-    let (year, month, day) = civil(days);
-    let name =
-        |names: &[&'static str], at: i64| usize::try_from(at).ok().and_then(|at| names.get(at).copied()).unwrap_or("?");
-    let sign = if zone < 0 { '-' } else { '+' };
-    let minutes = zone.unsigned_abs() / 60;
-    let (day, of_day) = (day.unsigned_abs(), of_day.unsigned_abs());
-    let mut text = String::with_capacity("Fri, 20 Nov 2026 13:00:00 +0000".len());
-    text.push_str(name(&DAYS, days.rem_euclid(7)));
-    text.push_str(", ");
-    push_decimal(&mut text, day);
-    text.push(' ');
-    text.push_str(name(&MONTHS, month - 1));
-    text.push(' ');
-    push_decimal(&mut text, year.unsigned_abs());
-    for (separator, number) in [(' ', of_day / 3_600), (':', of_day / 60 % 60), (':', of_day % 60)] {
-        text.push(separator);
-        push_two_digits(&mut text, number);
-    }
-    text.push(' ');
-    text.push(sign);
-    push_two_digits(&mut text, (minutes / 60).into());
-    push_two_digits(&mut text, (minutes % 60).into());
-    text
-}
-
-/// Year, month and day of a day counted from 1970-01-01. Years begin in March here, so that the leap day is the last.
-fn civil(days: i64) -> (i64, i64, i64) {
-    let shifted = days + 719_468;
-    let (era, of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
-    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let from_march = (5 * of_year + 2) / 153;
-    let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
-    (era * 400 + year_of_era + i64::from(month <= 2), month, of_year - (153 * from_march + 2) / 5 + 1)
 }
 
 #[cfg(test)]
@@ -242,15 +197,6 @@ mod tests {
             Received { client: Client::Process { uid: 7 }, helo: None, protocol: Protocol::Local, ..received };
         let text = write(&Trace { received: &process, tls: None, ..trace }, 0);
         assert!(text.starts_with("Received: (from uid 7)\r\n\tby mx.example (mailrace) with local id"), "{text}");
-    }
-
-    #[test]
-    fn dates() {
-        assert_eq!(date(0, 0), "Thu, 1 Jan 1970 00:00:00 +0000");
-        assert_eq!(date(951_782_399, 1), "Mon, 28 Feb 2000 23:59:59 +0000");
-        assert_eq!(date(951_782_400, 3_600), "Tue, 29 Feb 2000 01:00:00 +0100");
-        assert_eq!(date(0, -60), "Wed, 31 Dec 1969 23:59:00 -0001");
-        assert_eq!(date(u64::MAX, i32::MAX), date(0, 0));
     }
 
     proptest! {

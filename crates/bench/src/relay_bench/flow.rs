@@ -38,6 +38,8 @@ pub(super) enum Load {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Amount {
     pub(super) messages: u64,
+    /// Seconds from the start of a server to its first mail.
+    pub(super) settle: f64,
     pub(super) seconds: f64,
     pub(super) postal_seconds: f64,
 }
@@ -99,6 +101,9 @@ pub(super) fn sample(
         Load::Source { .. } | Load::Postal { .. } => Hop::sink(&site.memory)?,
     };
     let server = kind.map(|kind| RunningServer::start(site, kind, Task::Relay { to: hop.at() })).transpose()?;
+    if server.is_some() {
+        clock::pause(Duration::from_secs_f64(amount.settle.max(0.0)));
+    }
     let run = RelayRun { site, hop: &hop, server: server.as_ref(), load };
     let sample = match load {
         Load::Postal { processes } => run.postal(processes, amount.postal_seconds),

@@ -49,6 +49,9 @@ pub struct RelayBenchArguments {
     /// The most messages of a sample
     #[arg(long, default_value_t = 20_000)]
     messages: u64,
+    /// Seconds from the start of a server to its first mail: time to fill segments ahead
+    #[arg(long, default_value_t = 0.0)]
+    settle: f64,
     /// A slow server gets as many messages as it passes on in this time, in seconds
     #[arg(long, default_value_t = 15.0)]
     seconds: f64,

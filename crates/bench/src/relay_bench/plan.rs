@@ -26,10 +26,10 @@ pub(super) fn run(arguments: &RelayBenchArguments) -> Result<(), String> {
     let site = site.with_before(arguments.before.clone())?;
     let servers = servers(&site, &arguments.servers)?;
     let (rounds, amount) = if arguments.quick {
-        (1, Amount { messages: 600, seconds: 2.0, postal_seconds: 2.0 })
+        (1, Amount { messages: 600, settle: 0.0, seconds: 2.0, postal_seconds: 2.0 })
     } else {
-        let RelayBenchArguments { messages, seconds, postal_seconds, .. } = *arguments;
-        (arguments.rounds.max(1), Amount { messages: messages.max(1), seconds, postal_seconds })
+        let RelayBenchArguments { messages, settle, seconds, postal_seconds, .. } = *arguments;
+        (arguments.rounds.max(1), Amount { messages: messages.max(1), settle, seconds, postal_seconds })
     };
     let mut report =
         RelayReport { machine: Machine::look(), file_system: machine::file_system(&arguments.dir), tables: Vec::new() };

@@ -1,6 +1,7 @@
 //! Moments as the header of a report and its reader want them, in local time.
 
 use crate::civil::CivilTime;
+use crate::decimal::{push_decimal, push_two_digits};
 
 const DAYS: [&str; 7] = ["Thursday", "Friday", "Saturday", "Sunday", "Monday", "Tuesday", "Wednesday"];
 const MONTHS: [&str; 12] = [
@@ -49,19 +50,24 @@ impl Local {
 // RFC 5322 §3.3
 pub(crate) fn for_field(unix_us: u64, offset_seconds: i32) -> String {
     let Local { civil, day, month, zone_minutes } = Local::new(unix_us, offset_seconds);
-    let sign = if zone_minutes < 0 { '-' } else { '+' };
-    format!(
-        "{:.3}, {} {:.3} {:04} {:02}:{:02}:{:02} {sign}{:02}{:02}",
-        day,
-        civil.day,
-        month,
-        civil.year,
-        civil.hour,
-        civil.minute,
-        civil.second,
-        zone_minutes.abs() / 60,
-        zone_minutes.abs() % 60,
-    )
+    // Each trace field has one: written without `core::fmt`.
+    let mut text = String::with_capacity("Fri, 20 Nov 2026 16:35:11 +0100".len());
+    let short = |name: &'static str| name.get(..3).unwrap_or(name);
+    text.push_str(short(day));
+    text.push_str(", ");
+    push_decimal(&mut text, civil.day.unsigned_abs());
+    text.push(' ');
+    text.push_str(short(month));
+    text.push(' ');
+    push_decimal(&mut text, civil.year.unsigned_abs());
+    for (separator, number) in [(' ', civil.hour), (':', civil.minute), (':', civil.second)] {
+        text.push(separator);
+        push_two_digits(&mut text, number.unsigned_abs());
+    }
+    text.push_str(if zone_minutes < 0 { " -" } else { " +" });
+    push_two_digits(&mut text, zone_minutes.unsigned_abs() / 60);
+    push_two_digits(&mut text, zone_minutes.unsigned_abs() % 60);
+    text
 }
 
 /// As the `From ` line of a mailbox file has it, in local time: `Fri Nov 20 16:35:11 2026`.

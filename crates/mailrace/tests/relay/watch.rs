@@ -2,10 +2,10 @@
 
 use crate::hop::{Act, At, Hop, Manners};
 use crate::wire::tls_config;
-use crate::world::{any_line, by_literal, ends_empty, relay, send, wait_line};
+use crate::world::{any_line, by_literal, ends_empty, relay, send};
 use serde_json::Value;
 use std::io::{BufRead as _, BufReader};
-use std::process::Stdio;
+use std::process::{Child, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use testkit::harness::{Server, poll, program, text};
@@ -67,6 +67,18 @@ fn a_delivery_is_tried_without_mail() {
     ends_empty(server);
 }
 
+/// Starts a transcript of a name that no destination has. `None`: the client that has gone still has its place.
+fn watching(server: &mut Server) -> Option<Child> {
+    let mut command = program();
+    command.args(["transcript", "x.test", "--control"]).arg(server.setup.path("control"));
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it runs");
+    let is_refused = poll("it is taken or refused", || {
+        let ended = child.try_wait().expect("it is a child").map(|_| true);
+        ended.or_else(|| server.has_logged("queue=transcript").then_some(false))
+    });
+    (!is_refused).then_some(child)
+}
+
 #[test]
 fn a_transcript_shows_the_dialog_and_no_content() {
     let hop = Hop::good();
@@ -101,16 +113,7 @@ fn a_transcript_shows_the_dialog_and_no_content() {
     }
     assert!(!lines.iter().any(|line| line.contains("secret") || line.contains("Subject")), "{lines:#?}");
     // Nothing is watched for a name that no destination has; places are limited.
-    let mut others: Vec<_> = (0..8)
-        .map(|_| {
-            let mut command = program();
-            command.args(["transcript", "x.test", "--control"]).arg(server.setup.path("control"));
-            let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it runs");
-            // Before the probe below takes the last place.
-            wait_line(&mut server, &["queue=transcript"]);
-            child
-        })
-        .collect();
+    let mut others: Vec<_> = (0..8).map(|_| poll("there is a place", || watching(&mut server))).collect();
     let refused = || {
         let output = server.control(&["transcript", "x.test", "--for", "1s"], b"");
         (output.status.code() == Some(75)).then(|| text(&output))

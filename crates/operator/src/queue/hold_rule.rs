@@ -211,7 +211,7 @@ mod tests {
         let hold = rule.hold();
         assert_eq!((hold.by(), hold.ends_at()), ("suspension-3", Some(1_000_003_600)));
         let text = "they are moving; set by ann at Sun, 9 Sep 2001 01:46:40 +0000: to:@slow.example";
-        assert_eq!(hold.text().replace(", 09 ", ", 9 "), text);
+        assert_eq!(hold.text(), text);
         assert!(!rule.is_over(1_000_003_599) && rule.is_over(1_000_003_600));
         assert_eq!(HoldRule::from_line(&rule.to_line()), Ok(rule));
     }

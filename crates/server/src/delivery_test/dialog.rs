@@ -9,6 +9,7 @@ use mail::{Reply, ReplyClass};
 use os::clock;
 use os::error::words;
 use serde_json::{Map, Value, json};
+use smtp::client::{ClientLimits, ReplyFault, ReplyStream};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -174,11 +175,16 @@ impl HostTest<'_> {
 
     /// Reads a reply, and keeps its time.
     async fn reply<S: AsyncRead + Unpin>(&mut self, phase: &'static str, stream: &mut S) -> Result<Reply, FailedPhase> {
-        let octets = self.timed(phase, read_reply(stream)).await?;
-        Reply::parse(&octets, REPLY_BYTES_MAX).map_err(|error| {
-            let said = plain(String::from_utf8_lossy(&octets).lines().next().unwrap_or_default());
-            FailedPhase { phase, why: format!("it speaks no SMTP ({error}): {said:?}") }
-        })
+        let limits = ClientLimits { reply_octets: REPLY_BYTES_MAX, ..ClientLimits::default() };
+        let mut replies = ReplyStream::lenient(limits);
+        let read = self.timed(phase, read_reply(stream, &mut replies)).await;
+        let fault = match read {
+            Ok(Ok(reply)) => return Ok(reply),
+            Ok(Err(fault)) => fault,
+            // The host that says something else says more than that it is silent.
+            Err(failed) => replies.noise().ok_or(failed)?,
+        };
+        Err(FailedPhase { phase, why: plain(&fault.to_string()) })
     }
 }
 
@@ -193,25 +199,20 @@ async fn connect(address: SocketAddr, rule: &EffectiveRule) -> io::Result<TcpStr
     socket.connect(address).await
 }
 
-/// Reads up to the end of a reply: a line without a hyphen behind its code.
-async fn read_reply<S: AsyncRead + Unpin>(stream: &mut S) -> io::Result<Vec<u8>> {
-    let mut octets = Vec::new();
+/// Reads a reply as deliveries do.
+async fn read_reply<S: AsyncRead + Unpin>(
+    stream: &mut S,
+    replies: &mut ReplyStream,
+) -> io::Result<Result<Reply, ReplyFault>> {
     // One at a time, since what follows the reply to STARTTLS belongs to TLS; replies are short.
     let mut octet = [0];
     loop {
         if stream.read(&mut octet).await? == 0 {
             return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "closed the connection"));
         }
-        octets.extend_from_slice(&octet);
-        if octets.len() > REPLY_BYTES_MAX {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "the reply has no end"));
-        }
-        if octet == *b"\n" {
-            let line = octets.strip_suffix(b"\n").unwrap_or_default();
-            let start = line.iter().rposition(|octet| *octet == b'\n').map_or(0, |end| end + 1);
-            if line.get(start + 3) != Some(&b'-') {
-                return Ok(octets);
-            }
+        replies.push(&octet);
+        if let Some(found) = replies.next_reply().transpose() {
+            return Ok(found);
         }
     }
 }

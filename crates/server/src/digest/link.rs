@@ -1,7 +1,7 @@
 //! The signed text of a link: `ID.POSITION.END.TAG`. It names a message, the position of the recipient in it, and the
 //! end of its time in quarantine.
 
-use crate::secret_key::{SecretKey, TAG_OCTETS};
+use crate::secret_key::SecretKey;
 use mail::QueueId;
 
 /// The purpose of the tag.
@@ -20,20 +20,12 @@ impl ReleaseLink {
     /// Returns the text with its tag.
     pub(super) fn to_text(self, key: &SecretKey) -> String {
         let Self { id, position, ends } = self;
-        let text = format!("{id}.{position}.{ends}");
-        let tag: String = key.tag(PURPOSE, text.as_bytes()).iter().map(|octet| format!("{octet:02x}")).collect();
-        format!("{text}.{tag}")
+        key.sign(PURPOSE, &format!("{id}.{position}.{ends}"), '.')
     }
 
     /// Reads a text; `None`: it is forged, or damaged.
     pub(super) fn parse(text: &str, key: &SecretKey) -> Option<Self> {
-        let (signed, tag) = text.rsplit_once('.')?;
-        let octet = |pair: &[u8]| u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok();
-        let tag: Vec<u8> =
-            (tag.len() == 2 * TAG_OCTETS).then(|| tag.as_bytes().chunks(2).map(octet).collect::<Option<_>>())??;
-        if !key.is_tag(PURPOSE, signed.as_bytes(), &tag) {
-            return None;
-        }
+        let signed = key.signed(PURPOSE, text, '.')?;
         let mut parts = signed.split('.');
         let (id, position, ends) = (parts.next()?, parts.next()?, parts.next()?);
         Some(Self { id: id.parse().ok()?, position: position.parse().ok()?, ends: ends.parse().ok()? })

@@ -137,7 +137,8 @@ fn report_unsorted(context: &Context, id: QueueId, error: &Error) {
 
 /// Sorts messages that a crash left unsorted, by the rules in force. Returns their ids; durable on return. Blocks.
 pub(crate) fn sort_after_start(context: &Context) -> Vec<QueueId> {
-    let Some(spool) = context.spool() else { return Vec::new() };
+    // Without held mail there is none to sort, and a long queue is not read through.
+    let Some(spool) = context.spool().filter(|spool| spool.statistics().held > 0) else { return Vec::new() };
     let orders = context.steering.orders();
     let mut sorted = Vec::new();
     for id in spool.messages() {

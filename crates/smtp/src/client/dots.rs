@@ -57,23 +57,25 @@ impl Dots {
     }
 }
 
+/// Returns content as DATA sends it, with its end. `pieces`: the content, cut anywhere.
+// RFC 5321 §4.5.2
+#[must_use]
+pub fn data_octets(pieces: impl IntoIterator<Item = Bytes>) -> Vec<u8> {
+    let (mut out, mut dots) = (Output::default(), Dots::default());
+    for piece in pieces {
+        dots.write(&piece, &mut out);
+    }
+    dots.end(&mut out);
+    out.into_octets()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
 
     fn written(pieces: &[&[u8]]) -> Vec<u8> {
-        let mut out = Output::default();
-        let mut dots = Dots::default();
-        for piece in pieces {
-            dots.write(&Bytes::copy_from_slice(piece), &mut out);
-        }
-        dots.end(&mut out);
-        let mut slices = vec![std::io::IoSlice::new(&[]); 10_000];
-        let count = out.slices(&mut slices);
-        let octets: Vec<u8> = slices[..count].iter().flat_map(|slice| slice.iter().copied()).collect();
-        assert_eq!(octets.len() as u64, out.written());
-        octets
+        data_octets(pieces.iter().map(|piece| Bytes::copy_from_slice(piece)))
     }
 
     // RFC 5321 §4.5.2 (test)

@@ -90,6 +90,14 @@ impl Output {
         into.iter_mut().zip(waiting).map(|(slot, octets)| *slot = IoSlice::new(octets)).count()
     }
 
+    /// Returns all that waits, in one piece.
+    pub(super) fn into_octets(mut self) -> Vec<u8> {
+        let mut octets = Vec::with_capacity(usize::try_from(self.waiting()).unwrap_or_default());
+        std::mem::take(&mut self.pieces).iter().for_each(|piece| octets.extend_from_slice(piece));
+        octets.extend_from_slice(&self.tail);
+        octets
+    }
+
     /// So many octets have left.
     pub(super) fn sent(&mut self, octets: usize) {
         let mut left = octets;

@@ -29,6 +29,11 @@ impl Room {
     /// Octets that the replies to single recipients of a transaction may have; the others have little.
     const ALL_OCTETS: usize = 64 << 10;
 
+    /// For a reply whose every line counts, as far as the reader keeps it.
+    pub(super) const fn all(limits: &ClientLimits) -> Self {
+        Self { lines: limits.reply_lines, octets: limits.reply_octets }
+    }
+
     /// For one more reply to a recipient, when those before have so many octets.
     pub(super) const fn beside(octets: usize) -> Self {
         if octets < Self::ALL_OCTETS { Self::USUAL } else { Self::LITTLE }

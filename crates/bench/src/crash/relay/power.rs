@@ -88,29 +88,33 @@ fn cut_again_and_again(context: &Context, case: &mut CrashCase, cuts: u64) -> Re
 
 /// Mail counts as promised that was acknowledged after the image.
 fn image_too_old(context: &Context, case: &mut CrashCase) -> Result<(), Stop> {
-    let mut power = PoweredStage::new(context, STALLED.1)?;
-    let mut random = Random::new(context.seed ^ 0x3333);
-    for _ in 0..CONTROL_CUTS {
-        // Mail is on its way when the server is killed.
-        power.stage.receiver.behave(Manners { delay: SLOW, ..Manners::default() });
-        power.storm_and_cut(&mut random, TOO_LATE)?;
-        let server = power.stage.drain()?;
-        power.stage.end(server)?;
-        if case.count(power.stage.books.check()) {
-            break;
-        }
-    }
-    power.leave();
-    Ok(())
+    let power = PoweredStage::new(context, STALLED.1)?;
+    // Mail is on its way when the server is killed.
+    let slow = Manners { delay: SLOW, ..Manners::default() };
+    cut_until_caught(power, case, Some(&slow), TOO_LATE, context.seed ^ 0x3333)
 }
 
 /// The configuration has the filter, and the listener does not name it.
 fn without_asking_its_filter(context: &Context, case: &mut CrashCase) -> Result<(), Stop> {
     let mut power = PoweredStage::new(context, STALLED.1)?;
     power.stage.is_asked = false;
-    let mut random = Random::new(context.seed ^ 0x4444);
+    cut_until_caught(power, case, None, Duration::ZERO, context.seed ^ 0x4444)
+}
+
+/// Cuts until the books show the fault that a control has, a bounded number of times.
+fn cut_until_caught(
+    mut power: PoweredStage,
+    case: &mut CrashCase,
+    manners: Option<&Manners>,
+    too_late: Duration,
+    seed: u64,
+) -> Result<(), Stop> {
+    let mut random = Random::new(seed);
     for _ in 0..CONTROL_CUTS {
-        power.storm_and_cut(&mut random, Duration::ZERO)?;
+        if let Some(manners) = manners {
+            power.stage.receiver.behave(*manners);
+        }
+        power.storm_and_cut(&mut random, too_late)?;
         let server = power.stage.drain()?;
         power.stage.end(server)?;
         if case.count(power.stage.books.check()) {

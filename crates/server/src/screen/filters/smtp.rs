@@ -24,8 +24,10 @@ use super::trace_token::TRACE_FIELD;
 use super::verdict::FilterVerdict;
 use crate::config::FilterKind;
 use filter::milter::Edit;
-use filter::smtp_filter::{ForwardedClient, SmtpOffers, SmtpReplyReader, mail_command, write_data, xforward};
+use filter::smtp_filter::{ForwardedClient, SmtpOffers, mail_command, xforward};
 use mail::{Address, QueueId, Reply, ReplyClass, ReversePath};
+use smtp::client::{ClientLimits, ReplyStream, data_octets};
+use bytes::Bytes;
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -42,6 +44,9 @@ pub(super) struct HandedMessage<'a> {
     /// It is in the spool, so that each recipient may have an answer of its own.
     pub(super) is_stored: bool,
 }
+
+/// Octets of one reply.
+const REPLY_BYTES_MAX: usize = 16 << 10;
 
 /// A recipient and its refusal; `None`: its mail was taken.
 type RecipientAnswer = (Address, Option<Reply>);
@@ -83,7 +88,7 @@ pub(super) async fn hand_over(
 ) -> Result<FilterOutcome, FilterError> {
     let mut dialog = FilterDialog::open(&filter.settings, &message.facts.hostname).await?;
     filter.note_opened();
-    let content = message.content.whole();
+    let content = Bytes::from(message.content.whole());
     let mut answers = dialog.envelope(message, &content).await?;
     let is_partial = answers.iter().any(|(_, answer)| answer.is_some());
     let is_for_none = answers.iter().all(|(_, answer)| answer.is_some());
@@ -94,7 +99,7 @@ pub(super) async fn hand_over(
     let accepted: Vec<Address> = taken(&answers).cloned().collect();
     let id = message.facts.queue_id.parse().unwrap_or(QueueId::MIN);
     let question = reinjections.begin(id, &message.filters, &accepted);
-    dialog.content(&mut answers, &question, &content).await?;
+    dialog.content(&mut answers, &question, content).await?;
     // A message that comes back from now on is mail of its own.
     let returned = if taken(&answers).next().is_some() { question.end() } else { Vec::new() };
     dialog.quit().await;
@@ -110,6 +115,10 @@ pub(super) async fn ping(settings: &FilterSettings, hostname: &str) -> Result<()
     Ok(())
 }
 
+fn reply_limits() -> ClientLimits {
+    ClientLimits { reply_octets: REPLY_BYTES_MAX, ..ClientLimits::default() }
+}
+
 fn taken(answers: &[RecipientAnswer]) -> impl Iterator<Item = &Address> {
     answers.iter().filter(|(_, answer)| answer.is_none()).map(|(address, _)| address)
 }
@@ -118,7 +127,7 @@ fn taken(answers: &[RecipientAnswer]) -> impl Iterator<Item = &Address> {
 #[derive(Debug)]
 struct FilterDialog {
     connection: FilterConnection,
-    replies: SmtpReplyReader,
+    replies: ReplyStream,
     offers: SmtpOffers,
     is_lmtp: bool,
 }
@@ -127,7 +136,7 @@ impl FilterDialog {
     async fn open(settings: &FilterSettings, hostname: &str) -> Result<Self, FilterError> {
         let is_lmtp = settings.kind == FilterKind::Lmtp;
         let connection = FilterConnection::open(settings).await?;
-        let (replies, offers) = (SmtpReplyReader::default(), SmtpOffers::default());
+        let (replies, offers) = (ReplyStream::strict(reply_limits()), SmtpOffers::default());
         let mut dialog = Self { connection, replies, offers, is_lmtp };
         let greeting = dialog.reply("greeting").await?;
         expect("greeting", &greeting, 220)?;
@@ -174,7 +183,7 @@ impl FilterDialog {
         &mut self,
         answers: &mut [RecipientAnswer],
         question: &FilterQuestion,
-        content: &[u8],
+        content: Bytes,
     ) -> Result<(), FilterError> {
         let reply = self.command("data", "DATA").await?;
         let accepted = answers.iter_mut().filter(|(_, answer)| answer.is_none());
@@ -183,11 +192,8 @@ impl FilterDialog {
             accepted.for_each(|(_, answer)| *answer = Some(refused.clone()));
             return Ok(());
         }
-        let mut octets = Vec::with_capacity(content.len() + 4_096);
         let field = format!("{TRACE_FIELD}: {}\r\n", question.token);
-        write_data(&[field.as_bytes(), content].concat(), &mut octets);
-        self.connection.write("data", &octets).await?;
-        drop(octets);
+        self.connection.write("data", &data_octets([Bytes::from(field), content])).await?;
         if self.is_lmtp {
             // RFC 2033 §4.2: one reply for each recipient that was accepted
             for (_, answer) in accepted {
@@ -225,7 +231,7 @@ impl FilterDialog {
     }
 }
 
-/// Returns the refusal that a reply is; a reply that is neither 2yz, 4yz nor 5yz is one for now.
+/// Returns the reply if it refuses: 4yz or 5yz. A 3yz, which answers no command but DATA, becomes a 451. `None`: 2yz.
 fn refusal(reply: Reply) -> Option<Reply> {
     match reply.code().class() {
         ReplyClass::Success => None,

@@ -5,7 +5,7 @@
 //! X-Mailrace-Trace: 6AK9BQPE592284 9f86d081884c7d65 rules,amavis 3b0c…
 //! ```
 
-use crate::secret_key::{SecretKey, TAG_OCTETS};
+use crate::secret_key::SecretKey;
 use mail::QueueId;
 use mail::header::{HeaderSection, Item, LineEnd};
 
@@ -29,27 +29,17 @@ impl TraceToken {
     /// Returns the text with its tag.
     pub(super) fn to_text(&self, key: &SecretKey) -> String {
         let text = format!("{} {:016x} {}", self.id, self.question, self.filters.join(","));
-        let tag = key.tag(PURPOSE, text.as_bytes());
-        let tag: String = tag.iter().map(|octet| format!("{octet:02x}")).collect();
-        format!("{text} {tag}")
+        key.sign(PURPOSE, &text, ' ')
     }
 
-    /// Reads a text; `None`: it is forged, or damaged.
+    /// Reads a text, folded or not; `None`: it is forged, or damaged.
     pub(super) fn parse(text: &str, key: &SecretKey) -> Option<Self> {
-        let words: Vec<&str> = text.split_ascii_whitespace().collect();
-        let [id, question, filters, tag] = words.as_slice() else { return None };
-        let signed = format!("{id} {question} {filters}");
-        if !key.is_tag(PURPOSE, signed.as_bytes(), &tag_octets(tag)?) {
-            return None;
-        }
+        let text = text.split_ascii_whitespace().collect::<Vec<_>>().join(" ");
+        let words: Vec<&str> = key.signed(PURPOSE, &text, ' ')?.split(' ').collect();
+        let [id, question, filters] = words.as_slice() else { return None };
         let filters = filters.split(',').map(str::to_owned).collect();
         Some(Self { id: id.parse().ok()?, question: u64::from_str_radix(question, 16).ok()?, filters })
     }
-}
-
-fn tag_octets(text: &str) -> Option<Vec<u8>> {
-    let octet = |pair: &[u8]| u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok();
-    (text.len() == 2 * TAG_OCTETS).then(|| text.as_bytes().chunks(2).map(octet).collect())?
 }
 
 /// Returns the values of all trace fields of a message, the first one first.
