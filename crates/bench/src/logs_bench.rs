@@ -259,6 +259,7 @@ fn delivered<'a>(id: mail::QueueId, to: &'a [&'a str], host: &'a str) -> Event<'
         controller: None,
         delay: Duration::from_secs(2),
         xdelay: Duration::from_secs(1),
+        phases: mail::PhaseTimes::default(),
         mailer: "esmtp",
         priority: 34_211,
         relay: NextHop::Host { name: Some(host), address: [198, 51, 100, 9].into() },

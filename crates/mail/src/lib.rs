@@ -34,6 +34,7 @@
 #![forbid(unsafe_code)]
 
 mod address;
+mod attempt_phase;
 pub mod base64;
 mod charset;
 mod civil;
@@ -61,6 +62,7 @@ pub use address::{
     Address, AddressError, AddressKey, AddressLiteral, AddressReason, Domain, DomainName, ForwardPath, GeneralLiteral,
     LocalPart, ReversePath,
 };
+pub use attempt_phase::{AttemptPhase, PhaseTimes};
 pub use charset::Charset;
 pub use civil::CivilTime;
 pub use enhanced_code::{EnhancedCode, EnhancedCodeError, Outcome};

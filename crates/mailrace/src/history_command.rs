@@ -191,12 +191,19 @@ fn print_head(output: &mut Output, message: &HistoryMessage) {
     row("state", format!("{}; recipients {all}, sent {sent}, failed {failed}", plain(&message.status)));
 }
 
+/// Writes how long the phases took: `connect 12 ms, greeting 40 ms`; those below a millisecond in microseconds.
+fn phases(step: &HistoryStep) -> String {
+    let time = |us: u64| if us < 1_000 { format!("{us} µs") } else { format!("{} ms", thousands(us / 1_000)) };
+    let texts: Vec<String> = step.phases.iter().map(|one| format!("{} {}", plain(&one.phase), time(one.us))).collect();
+    texts.join(", ")
+}
+
 fn print_step(output: &mut Output, step: &HistoryStep) {
     let took = step.took_ms.map(|ms| format!(" in {}.{:03} s", ms / 1_000, ms % 1_000)).unwrap_or_default();
     let host = if step.host.is_empty() { String::new() } else { format!(" by {}", plain(&step.host)) };
     let (time, kind) = (local_time(step.time_ms), plain(&step.kind));
     output.print_line(format_args!("  {time}  {kind}{took}{host}"));
-    for text in [recipients(step, 20), plain(&step.reply)] {
+    for text in [phases(step), recipients(step, 20), plain(&step.reply)] {
         if !text.is_empty() {
             output.print_line(format_args!("{:INDENT$}{text}", ""));
         }

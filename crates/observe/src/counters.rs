@@ -598,6 +598,7 @@ mod tests {
             controller: None,
             delay: Duration::from_millis(1_250),
             xdelay: Duration::from_micros(7_900),
+            phases: mail::PhaseTimes::default(),
             mailer: "esmtp",
             priority: 0,
             relay: crate::NextHop::None,

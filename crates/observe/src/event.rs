@@ -8,7 +8,7 @@ use crate::{
     CheckMethod, CheckResult, Fate, Limit, NextHop, Reason, Relay, ReportKind, Ruleset, SaslError, ScreenVerdict,
     SignatureKind, Stat,
 };
-use mail::{Body, EnhancedCode, MtPriority, Protocol, QueueId, Reply};
+use mail::{Body, EnhancedCode, MtPriority, PhaseTimes, Protocol, QueueId, Reply};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
@@ -455,6 +455,8 @@ pub enum Event<'a> {
         delay: Duration,
         /// Of this attempt.
         xdelay: Duration,
+        /// How long each of its phases took, as far as it came.
+        phases: PhaseTimes,
         /// `esmtp`, `smtp`, `lmtp`
         mailer: &'a str,
         /// size − class·1800 + nrcpts·30000, + 90000 for each attempt before.

@@ -116,6 +116,7 @@ mod tests {
             controller: None,
             delay: Duration::ZERO,
             xdelay: Duration::ZERO,
+            phases: mail::PhaseTimes::default(),
             mailer: "esmtp",
             priority: 0,
             relay: NextHop::None,

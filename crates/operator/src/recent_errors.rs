@@ -68,6 +68,7 @@ mod tests {
             controller: None,
             delay: Duration::ZERO,
             xdelay: Duration::ZERO,
+            phases: mail::PhaseTimes::default(),
             mailer: "esmtp",
             priority: 0,
             relay: NextHop::Host { name: Some("mx.test"), address: [192, 0, 2, 1].into() },

@@ -76,6 +76,10 @@ fn past_mail_is_found_with_every_attempt_also_after_a_kill() {
     // A search waits until the entries are on the disk.
     let server = killed(server).start();
     let way = &found(&server, &[&late])[0];
+    let first = &way["steps"].as_array().expect("steps").iter().find(|one| one["kind"] == "deferred").expect("a try");
+    let phases: Vec<&str> =
+        first["phases"].as_array().expect("phases").iter().filter_map(|one| one["phase"].as_str()).collect();
+    assert!(phases.ends_with(&["connect", "greeting", "ehlo", "mail", "rcpt", "content"]), "{first}");
     let steps = way["steps"].as_array().expect("steps").iter();
     let steps: Vec<(&str, &str)> =
         steps.filter_map(|one| Some((one["kind"].as_str()?, one["reply"].as_str()?))).collect();
@@ -85,6 +89,8 @@ fn past_mail_is_found_with_every_attempt_also_after_a_kill() {
     );
     assert_eq!(steps.iter().filter(|(kind, _)| *kind == "sent").count(), 2, "{steps:?}");
     assert_eq!((way["status"].as_str(), way["message_id"].as_str()), (Some("sent"), Some("<one@client.test>")));
+    let shown = text(&ask(&server, &[&late]));
+    assert!(shown.contains(" greeting ") && shown.contains(" rcpt "), "{shown}");
     let shown = text(&ask(&server, &[&failed]));
     assert!(shown.contains("never@d.test") && shown.contains("550 5.1.1 no such user here"), "{shown}");
     let listed = text(&ask(&server, &["after:1h", "greylisted"]));

@@ -193,6 +193,7 @@ fn a_delivery_fits_into_its_line() {
         to: &to,
         delay: std::time::Duration::MAX,
         xdelay: std::time::Duration::MAX,
+        phases: mail::PhaseTimes::default(),
         mailer: &long,
         priority: i64::MIN,
         relay: observe::NextHop::Host { name: Some(&long), address: IpAddr::V6(std::net::Ipv6Addr::from(u128::MAX)) },

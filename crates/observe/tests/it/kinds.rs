@@ -204,6 +204,7 @@ fn delivery_event<'a>(kind: usize, v: &'a Values, to: &'a [&'a str]) -> Event<'a
             to,
             delay: time,
             xdelay: Duration::MAX,
+            phases: mail::PhaseTimes::default(),
             mailer: b,
             priority: i64::MIN,
             relay,

@@ -204,6 +204,7 @@ proptest! {
             controller: None,
             delay: Duration::from_secs(seconds),
             xdelay: Duration::ZERO,
+            phases: mail::PhaseTimes::default(),
             mailer: "esmtp",
             priority: 0,
             relay: NextHop::Host { name: Some(&host), address: [10, 0, 0, 2].into() },

@@ -81,6 +81,19 @@ pub struct HistoryStep {
     /// How long the attempt took, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub took_ms: Option<u64>,
+    /// How long its phases took, in their order. An attempt over a connection that was open begins with `mail`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub phases: Vec<PhaseTime>,
+}
+
+/// A phase of an attempt.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PhaseTime {
+    /// `dns`, `connect`, `greeting`, `ehlo`, `tls`, `auth`, `mail`, `rcpt` or `content`.
+    pub phase: String,
+    /// Microseconds.
+    pub us: u64,
 }
 
 /// The state of the history.

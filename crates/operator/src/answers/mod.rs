@@ -19,7 +19,7 @@ mod steering;
 mod storms;
 
 pub use connections::{ConnectionLine, ConnectionsAnswer, TranscriptLine};
-pub use history::{BestWindow, HistoryAnswer, HistoryMessage, HistoryStatus, HistoryStep};
+pub use history::{BestWindow, HistoryAnswer, HistoryMessage, HistoryStatus, HistoryStep, PhaseTime};
 pub use hosts::{Host, HostsAnswer};
 pub use live::{ConfigAnswer, ErrorLine, ErrorsAnswer, LiveSample};
 pub use mailers::{MailerCounts, MailersAnswer};

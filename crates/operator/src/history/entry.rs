@@ -2,7 +2,7 @@
 //!
 //! Text of clients and of other servers is cut to named lengths, so that the size of an entry is bounded.
 
-use mail::QueueId;
+use mail::{PhaseTimes, QueueId};
 use observe::stats::Counts;
 use observe::{CommandBy, Event, NextHop, Relay, Stat};
 use std::time::Duration;
@@ -67,6 +67,8 @@ pub(super) struct StepEntry {
     pub(super) text: Box<str>,
     /// How long the attempt took.
     pub(super) took: Option<Duration>,
+    /// How long its phases took.
+    pub(super) phases: PhaseTimes,
 }
 
 /// The kind of a step.
@@ -142,14 +144,14 @@ impl StepEntry {
     fn new(id: QueueId, time_us: u64, kind: StepKind) -> Self {
         let none = || Box::<str>::default();
         let (to, host, mailer, status, text) = (none(), none(), none(), none(), none());
-        Self { id, time_us, kind, to, recipients: 0, host, mailer, status, text, took: None }
+        Self { id, time_us, kind, to, recipients: 0, host, mailer, status, text, took: None, phases: PhaseTimes::default() }
     }
 
     fn of_event(event: &Event<'_>, time_us: u64) -> Option<Self> {
         let step = |id, kind| Self::new(id, time_us, kind);
         let with = |id, kind, text: &str| Self { text: cut(text, TEXT_BYTES_MAX), ..step(id, kind) };
         Some(match *event {
-            Event::Delivery { id, to, xdelay, mailer, relay, dsn, reply, stat, .. } => {
+            Event::Delivery { id, to, xdelay, phases, mailer, relay, dsn, reply, stat, .. } => {
                 let (kind, text) = match stat {
                     Stat::Sent(text) => (StepKind::Sent, text),
                     Stat::Deferred(text) => (StepKind::Deferred, text),
@@ -163,6 +165,7 @@ impl StepEntry {
                     mailer: cut(mailer, NAME_BYTES_MAX),
                     status: dsn.to_string().into(),
                     took: Some(xdelay),
+                    phases,
                     ..with(id, kind, &text)
                 }
             }

@@ -7,8 +7,8 @@ use super::search::{HistoryExpression, MessageFacts, StepFacts};
 use super::storage::{StorageError, open_to_read};
 use super::tables::{message_number, number_at, queue_id, read_counts};
 use super::{HistoryWindow, entry};
-use crate::answers::{BestWindow, ErrorLine, HistoryAnswer, HistoryMessage, HistoryStep};
-use mail::QueueId;
+use crate::answers::{BestWindow, ErrorLine, HistoryAnswer, HistoryMessage, HistoryStep, PhaseTime};
+use mail::{AttemptPhase, QueueId};
 use os::clock;
 use rusqlite::{Connection, Row, params};
 use std::path::Path;
@@ -35,10 +35,10 @@ const MESSAGES: &str = "
     SELECT id, sender, size, recipients, client, message_id, sent, failed, dropped, last, last_us FROM message
     WHERE id < ?1 AND id >= ?2 ORDER BY id DESC";
 const STEPS: &str = "
-    SELECT time_us, kind, addresses, recipients, host, mailer, status, reply, took_us FROM step
+    SELECT time_us, kind, addresses, recipients, host, mailer, status, reply, took_us, phases FROM step
     WHERE message = ?1 ORDER BY time_us, n LIMIT ?2";
 const ERRORS: &str = "
-    SELECT time_us, kind, addresses, recipients, host, mailer, status, reply, took_us, message FROM step
+    SELECT time_us, kind, addresses, recipients, host, mailer, status, reply, took_us, phases, message FROM step
     WHERE message >= coalesce((SELECT id FROM message ORDER BY id DESC LIMIT 1 OFFSET ?1), 0)
         AND kind IN ('deferred', 'failed')
     ORDER BY time_us DESC LIMIT ?2";
@@ -95,6 +95,8 @@ struct StepRow {
     status: String,
     reply: String,
     took_us: Option<u64>,
+    /// As [`read_phases`] reads it.
+    phases: String,
 }
 
 /// Finds the messages of a question.
@@ -207,7 +209,7 @@ pub(super) fn read_errors(connection: &Connection) -> rusqlite::Result<Vec<Error
     let mut statement = connection.prepare(ERRORS)?;
     let error = |row: &Row<'_>| {
         let step = StepRow::read(row)?;
-        let id = queue_id(row.get(9)?).map(|id| id.to_string()).unwrap_or_default();
+        let id = queue_id(row.get(10)?).map(|id| id.to_string()).unwrap_or_default();
         let to = step.addresses.lines().next().map(|address| format!("<{address}>")).unwrap_or_default();
         Ok(ErrorLine {
             time: step.time_us / 1_000_000,
@@ -299,6 +301,7 @@ impl StepRow {
             status: row.get(6)?,
             reply: row.get(7)?,
             took_us: row.get::<_, Option<i64>>(8)?.map(unsigned),
+            phases: row.get(9)?,
         })
     }
 
@@ -318,6 +321,17 @@ impl StepRow {
             status: self.status.clone(),
             reply: self.reply.clone(),
             took_ms: self.took_us.map(|took| took / 1_000),
+            phases: read_phases(&self.phases),
         }
     }
+}
+
+/// Reads times of phases: `connect=812 greeting=40211`, in microseconds. Phases of another version are left out.
+fn read_phases(text: &str) -> Vec<PhaseTime> {
+    let phase = |part: &str| {
+        let (name, us) = part.split_once('=')?;
+        let phase = AttemptPhase::of_name(name)?.name().to_owned();
+        Some(PhaseTime { phase, us: us.parse().ok()? })
+    };
+    text.split(' ').filter_map(phase).collect()
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 /// `MRhi`, by which the file is known as ours (<https://sqlite.org/pragma.html#pragma_application_id>).
 const APPLICATION_ID: i64 = 0x4d52_6869;
 /// The version of the tables.
-const VERSION: i64 = 1;
+const VERSION: i64 = 2;
 /// The longest wait for another reader or writer.
 const BUSY_TIME_MAX: Duration = Duration::from_secs(3);
 /// The tables, and settings that hold for the life of the file.
@@ -24,7 +24,8 @@ const CREATE: &str = "
     CREATE TABLE step (
         message INTEGER NOT NULL, time_us INTEGER NOT NULL, n INTEGER NOT NULL, kind TEXT NOT NULL,
         addresses TEXT NOT NULL, recipients INTEGER NOT NULL, host TEXT NOT NULL, mailer TEXT NOT NULL,
-        status TEXT NOT NULL, reply TEXT NOT NULL, took_us INTEGER, PRIMARY KEY (message, time_us, n)
+        status TEXT NOT NULL, reply TEXT NOT NULL, took_us INTEGER, phases TEXT NOT NULL,
+        PRIMARY KEY (message, time_us, n)
     ) WITHOUT ROWID;
     CREATE TABLE window_counts (
         seconds INTEGER NOT NULL, begin INTEGER NOT NULL, counts TEXT NOT NULL, PRIMARY KEY (seconds, begin)

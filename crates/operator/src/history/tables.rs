@@ -5,7 +5,8 @@
 
 use super::entry::{HistoryEntry, HistoryWindow, MessageEntry, StepEntry, StepKind};
 use super::storage::number;
-use mail::QueueId;
+use mail::decimal::push_decimal;
+use mail::{PhaseTimes, QueueId};
 use observe::stats::Counts;
 use rusqlite::{Connection, Transaction, params};
 use std::collections::HashMap;
@@ -27,7 +28,7 @@ const UPDATE_MESSAGE: &str = "
     ON CONFLICT (id) DO UPDATE SET
         sent = sent + excluded.sent, failed = failed + excluded.failed, dropped = dropped + excluded.dropped,
         last = CASE excluded.last WHEN '' THEN last ELSE excluded.last END, last_us = excluded.last_us";
-const INSERT_STEP: &str = "INSERT OR REPLACE INTO step VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
+const INSERT_STEP: &str = "INSERT OR REPLACE INTO step VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)";
 const INSERT_WINDOW: &str = "INSERT OR REPLACE INTO window_counts VALUES (?1, ?2, ?3)";
 const INSERT_BEST: &str = "
     INSERT INTO best_window VALUES (?1, ?2, ?3)
@@ -105,9 +106,24 @@ fn write_step(transaction: &Transaction<'_>, step: &StepEntry, n: i64) -> rusqli
         step.mailer,
         step.status,
         step.text,
-        took
+        took,
+        phases_text(&step.phases)
     ])?;
     Ok(())
+}
+
+/// Writes times of phases: `connect=812 greeting=40211`, in microseconds.
+fn phases_text(phases: &PhaseTimes) -> String {
+    let mut text = String::new();
+    for (phase, took) in phases.iter() {
+        if !text.is_empty() {
+            text.push(' ');
+        }
+        text.push_str(phase.name());
+        text.push('=');
+        push_decimal(&mut text, u64::try_from(took.as_micros()).unwrap_or(u64::MAX));
+    }
+    text
 }
 
 fn write_window(transaction: &Transaction<'_>, window: &HistoryWindow) -> rusqlite::Result<()> {

@@ -26,7 +26,7 @@ use crate::routing::Routing;
 use crate::sabotage::{Sabotage, is_sabotaged};
 use crate::transcript::DialogPlace;
 use crate::transport::{Transport, Wait};
-use mail::Outcome;
+use mail::{AttemptPhase, Outcome};
 use observe::NextHop;
 use os::clock;
 use schedule::{AvoidedExtensions, Failure, Hosts, Lane};
@@ -206,11 +206,13 @@ impl ConnectionOpening<'_> {
         let mut began = clock::now();
         self.learn(&candidate, Hosts::trying);
         let (candidate, transport) = self.connect(candidate, left).await?;
+        let connected = since(began);
         let said = Peer::ask(self.routing, self.config, &candidate).await?;
         let peer = candidate.clone();
-        let greeted = self.greet_and_log_in(candidate, transport, said, &mut began, wait).await;
-        match &greeted {
-            Ok(_) => {
+        let mut greeted = self.greet_and_log_in(candidate, transport, said, &mut began, wait).await;
+        match &mut greeted {
+            Ok(link) => {
+                link.phases.add(AttemptPhase::Connect, connected);
                 let took = since(began);
                 self.learn(&peer, |hosts, address, now| hosts.greeted(address, took, now));
             }

@@ -11,6 +11,7 @@ use super::dialog_tap::DialogTap;
 use crate::routing::Routing;
 use crate::tls::TlsInfo;
 use crate::transport::{FAR, Transport, Wait};
+use mail::PhaseTimes;
 use os::clock;
 use smtp::client::{ClientSession, ClientStep, Loss, Stage};
 use std::future::{Future, poll_fn};
@@ -66,6 +67,8 @@ pub(super) struct Link {
     /// How long the peer was silent in the transaction at hand, in silences that are worth to be counted.
     silent: Duration,
     began: Instant,
+    /// How long the phases took that no attempt has been told of.
+    pub(super) phases: PhaseTimes,
     /// Passes its dialog on to operators that watch.
     pub(super) tap: Option<Box<DialogTap>>,
 }
@@ -128,6 +131,7 @@ impl Link {
             is_silent,
             silent,
             began,
+            phases: PhaseTimes::default(),
             tap: None,
         }
     }

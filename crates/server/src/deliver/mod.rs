@@ -39,7 +39,7 @@ use crate::transport::Wait;
 use connect::next_hop;
 use connect_error::ConnectError;
 use link::Link;
-use mail::MailParams;
+use mail::{AttemptPhase, MailParams};
 use observe::{Event, NextHop, Severity};
 use outbound_session::OutboundSession;
 use schedule::{ConnectionId, Failure, Feedback, Hosts, Job, NextJob};
@@ -88,7 +88,10 @@ pub(crate) async fn run(
     let addresses: Vec<SocketAddr> = candidates.iter().filter_map(|one| one.address.socket()).collect();
     let opened = Box::pin(connect::open(&outbound, candidates, way.lane, &site.rule, &post, &mut wait)).await;
     let ended = match opened {
-        Ok(link) => {
+        Ok(mut link) => {
+            if let Some(took) = site.lookup_time.take() {
+                link.phases.add(AttemptPhase::Dns, took);
+            }
             dispatch.reached(&way, connection);
             Box::pin(deliver_over(link, work, &post, addresses, &mut wait)).await
         }

@@ -575,6 +575,7 @@ impl OutboundSession<'_> {
     /// A transaction is over.
     async fn finish(&mut self, finished: Finished) {
         let token = finished.token;
+        self.link.phases.add_all(&finished.times);
         let Some(at) = self.open.iter().position(|open| open.token == token) else { return };
         let Some(mut open) = self.open.remove(at) else { return };
         // One behind it may be withdrawn.
@@ -602,6 +603,7 @@ impl OutboundSession<'_> {
         let is_put_off = finished.outcomes.iter().all(|outcome| answers::is_put_off(outcome.stage, &outcome.answer));
         let lost_at = finished.outcomes.iter().find(|one| matches!(one.answer, Answer::Lost(_))).map(|one| one.stage);
         let behind = lost_at.and_then(|stage| self.loses(&open.job, stage));
+        let phases = std::mem::take(&mut self.link.phases);
         let (mut fates, feedback) = self.judge(finished, behind);
         self.tried += 1;
         self.answered += u64::from(is_answered);
@@ -624,7 +626,7 @@ impl OutboundSession<'_> {
         // A host that delivers at once is in time.
         let passes_by = self.link.is_lmtp || self.link.session.offers().deliverby.is_some();
         let attempt = open.outgoing.attempt(next_hop(&self.link.peer), self.mailer(), xdelay, passes_dsn);
-        let attempt = Attempt { passes_by, ..attempt };
+        let attempt = Attempt { passes_by, phases, ..attempt };
         let retry = self.work.settle(&open.job, &attempt, fates, feedback).await;
         if is_put_off {
             self.work.spare(&self.link.peer, self.addresses.len(), retry);

@@ -81,7 +81,7 @@ mod tests {
     fn site(seconds: u64) -> Arc<Site> {
         let rule = Config::default().rule_for(b"d.test", &[]);
         let until = clock::now() + Duration::from_secs(seconds);
-        Arc::new(Site { name: b"s".as_slice().into(), rule, until, hosts: SiteHosts::Remote(Vec::new()) })
+        Arc::new(Site { name: b"s".as_slice().into(), rule, until, hosts: SiteHosts::Remote(Vec::new()), lookup_time: LookupTime::default() })
     }
 
     fn name(number: usize) -> Arc<[u8]> {

@@ -209,7 +209,7 @@ fn no_host(destination: &[u8]) -> NoHosts {
 pub(crate) fn nowhere(config: &Config, destination: &[u8], no: NoHosts) -> Site {
     let name = [b"!", destination].concat().into();
     let until = clock::now() + NOWHERE_FOR;
-    Site { name, rule: config.rule_for(destination, &[]), until, hosts: SiteHosts::Refused(no) }
+    Site { name, rule: config.rule_for(destination, &[]), until, hosts: SiteHosts::Refused(no), lookup_time: LookupTime::default() }
 }
 
 /// Finds where the mail of a destination goes now.
@@ -275,7 +275,7 @@ fn here(config: &Config, destination: &[u8], to: To) -> Site {
     // One at a time: the result of one is recorded before the next is begun.
     rule.recipients_per_transaction = 1;
     rule.connections = local::connections(config, &to);
-    Site { name: destination.into(), rule, until: clock::now() + CONFIGURED_FOR, hosts: SiteHosts::Local(to) }
+    Site { name: destination.into(), rule, until: clock::now() + CONFIGURED_FOR, hosts: SiteHosts::Local(to), lookup_time: LookupTime::default() }
 }
 
 /// The resolver for names, and its parameters.
@@ -309,7 +309,7 @@ fn of_list(
     name.extend_from_slice(manner(own).as_bytes());
     name.extend_from_slice(apart(config, own).as_bytes());
     let until = until.unwrap_or_else(|| clock::now() + CONFIGURED_FOR);
-    Site { name: name.into(), rule, until, hosts: SiteHosts::Remote(blocks) }
+    Site { name: name.into(), rule, until, hosts: SiteHosts::Remote(blocks), lookup_time: LookupTime::default() }
 }
 
 /// Returns the part of a site's name for the limit that an operator has set: its mail is counted apart.
@@ -381,7 +381,7 @@ fn of_hosts(
     name.push_str(&limit_of(config, &rule));
     name.push_str(&apart(config, own));
     let until = until.unwrap_or_else(|| clock::now() + CONFIGURED_FOR);
-    Site { name: name.into_bytes().into(), rule, until, hosts: SiteHosts::Remote(vec![block]) }
+    Site { name: name.into_bytes().into(), rule, until, hosts: SiteHosts::Remote(vec![block]), lookup_time: LookupTime::default() }
 }
 
 /// Finds the addresses of hosts that are named one by one, and how long they hold.

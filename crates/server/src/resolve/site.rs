@@ -10,13 +10,17 @@ use crate::next_hop::Endpoint;
 use os::clock;
 use route::destination::To;
 use std::net::SocketAddr;
-use std::time::Instant;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 /// The most addresses that one connection tries, one after the other.
 const CANDIDATES_MAX: usize = 16;
 
+/// A look-up that takes less asked no name server.
+const ASKED_FROM: Duration = Duration::from_micros(100);
+
 /// A place where the mail of some destinations goes: hosts and rule.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Site {
     /// The same for all destinations that go there.
     pub(crate) name: Box<[u8]>,
@@ -25,6 +29,28 @@ pub(crate) struct Site {
     /// When it has to be asked for again.
     pub(crate) until: Instant,
     pub(crate) hosts: SiteHosts,
+    pub(crate) lookup_time: LookupTime,
+}
+
+/// How long the look-up of a site took. The first attempt after it is told, and no other.
+#[derive(Debug, Default)]
+pub(crate) struct LookupTime(AtomicU32);
+
+impl LookupTime {
+    /// Sets the time. An answer from memory has none.
+    pub(crate) fn set(&self, took: Duration) {
+        if took >= ASKED_FROM {
+            self.0.store(u32::try_from(took.as_micros()).unwrap_or(u32::MAX), Ordering::Relaxed);
+        }
+    }
+
+    /// Takes the time, if no attempt has been told.
+    pub(crate) fn take(&self) -> Option<Duration> {
+        // Most connections find none, and write nothing.
+        let is_there = self.0.load(Ordering::Relaxed) > 0;
+        let us = if is_there { self.0.swap(0, Ordering::Relaxed) } else { 0 };
+        (us > 0).then(|| Duration::from_micros(u64::from(us)))
+    }
 }
 
 /// The hosts that take the mail of a site.
@@ -115,7 +141,6 @@ mod tests {
     use super::*;
     use crate::resolve::named;
     use std::collections::BTreeMap;
-    use std::time::Duration;
 
     fn host(name: &str, preference: u16, addresses: &[&str]) -> HostCandidates {
         let candidates = addresses.iter().map(|one| named(name, one.parse().unwrap(), preference)).collect();
@@ -125,7 +150,7 @@ mod tests {
     fn site(blocks: Vec<HostBlock>) -> Site {
         let rule = crate::config::Config::default().rule_for(b"d.test", &[]);
         let until = clock::now() + Duration::from_secs(60);
-        Site { name: b"s".as_slice().into(), rule, until, hosts: SiteHosts::Remote(blocks) }
+        Site { name: b"s".as_slice().into(), rule, until, hosts: SiteHosts::Remote(blocks), lookup_time: LookupTime::default() }
     }
 
     fn names(site: &Site, turn: u64) -> Vec<String> {

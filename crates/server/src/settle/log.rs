@@ -87,6 +87,7 @@ fn log_one(settler: &Settler, attempt: &Attempt<'_>, to: &[&str], one: &Recipien
         controller,
         delay,
         xdelay: attempt.xdelay,
+        phases: attempt.phases,
         mailer: attempt.mailer,
         priority: crate::log::priority(
             attempt.content_bytes,

@@ -41,7 +41,7 @@ use crate::sabotage::{Sabotage, is_sabotaged};
 use ::local::loops::is_from_outside;
 use dsn_batcher::Gathered;
 use mail::report::{Kind, wants};
-use mail::{EnhancedCode, Envelope, Outcome, Recipient, Reply};
+use mail::{EnhancedCode, Envelope, Outcome, PhaseTimes, Recipient, Reply};
 use observe::reason::{Case, Rules, Stage, words_of};
 use observe::{NextHop, Reason};
 use os::clock;
@@ -71,6 +71,8 @@ pub(crate) struct Attempt<'a> {
     pub(crate) mailer: &'a str,
     /// The time that the attempt took.
     pub(crate) xdelay: Duration,
+    /// How long each phase took.
+    pub(crate) phases: PhaseTimes,
     /// The next hop sends the reports that the sender asked for (RFC 3461 §5.2.1).
     pub(crate) passes_dsn: bool,
     /// The next hop knows by when the message is to be delivered (RFC 2852).

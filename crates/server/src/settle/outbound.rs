@@ -2,6 +2,7 @@
 
 use super::Attempt;
 use crate::message::OutboundMessage;
+use mail::PhaseTimes;
 use observe::NextHop;
 use std::time::Duration;
 
@@ -22,6 +23,7 @@ impl OutboundMessage {
             next_hop,
             mailer,
             xdelay,
+            phases: PhaseTimes::default(),
             passes_dsn,
             passes_by: false,
             is_try: true,

@@ -98,7 +98,7 @@ impl ClientSession {
 
     fn finish_first(&mut self) {
         if let Some(open) = self.open.pop_front() {
-            self.finished.push_back(open.finish());
+            self.finished.push_back(open.finish(std::mem::take(&mut self.times)));
             // By the reply that has just come.
             self.turn_began = self.progress;
         }

@@ -38,7 +38,7 @@ impl ClientSession {
         let has_rset = std::mem::take(&mut self.needs_rset) || behind_bdat;
         let utf8 = commands::uses_utf8(&transaction, &self.offers);
         if self.open.is_empty() {
-            self.turn_began = now;
+            (self.turn_began, self.phase_began) = (now, now);
         }
         let open = PendingTransaction::new(transaction, self.out.written());
         self.open.push_back(open.with(uses_bdat, is_ahead, has_rset, utf8));

@@ -3,7 +3,7 @@
 //! A recipient is pending until it is decided: by a refusal of itself, or of the whole, or at the end. A decision is
 //! never changed.
 
-use mail::Reply;
+use mail::{PhaseTimes, Reply};
 
 use super::dots::Dots;
 use super::replies::{Raw, Room};
@@ -188,8 +188,8 @@ impl PendingTransaction {
         self.pending = 0;
     }
 
-    pub(super) fn finish(self) -> Finished {
+    pub(super) fn finish(self, times: PhaseTimes) -> Finished {
         let stopped_content = self.left.is_some();
-        Finished { token: self.transaction.token, outcomes: self.outcomes, stopped_content }
+        Finished { token: self.transaction.token, outcomes: self.outcomes, stopped_content, times }
     }
 }

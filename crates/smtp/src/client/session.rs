@@ -15,7 +15,7 @@ use std::io::IoSlice;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mail::{Reply, ReplyClass};
+use mail::{AttemptPhase, PhaseTimes, Reply, ReplyClass};
 
 use super::commands;
 use super::exchange::LoginExchange;
@@ -80,6 +80,9 @@ pub struct ClientSession {
     pub(super) progress: Duration,
     /// When the first of the open transactions was begun, or the one before it was over.
     pub(super) turn_began: Duration,
+    /// How long the phases since the end of the last transaction took, and when the phase at hand began.
+    pub(super) times: PhaseTimes,
+    pub(super) phase_began: Duration,
     /// The server may have a transaction open that is none here.
     pub(super) needs_rset: bool,
     /// Messages whose end was answered.
@@ -113,6 +116,8 @@ impl ClientSession {
             noise_since: None,
             progress: Duration::ZERO,
             turn_began: Duration::ZERO,
+            times: PhaseTimes::default(),
+            phase_began: Duration::ZERO,
             needs_rset: false,
             messages: 0,
             wants_quit: false,
@@ -217,6 +222,7 @@ impl ClientSession {
         self.peer_name = None;
         self.reader = ReplyReader::default();
         self.progress = self.progress.max(now);
+        self.end_phase(AttemptPhase::Tls, now);
         self.say_hello();
     }
 
@@ -285,12 +291,21 @@ impl ClientSession {
         }
     }
 
+    /// Adds the time of a phase that ends now; the next one begins.
+    fn end_phase(&mut self, phase: AttemptPhase, now: Duration) {
+        self.times.add(phase, now.saturating_sub(self.phase_began));
+        self.phase_began = now;
+    }
+
     /// A reply has come.
     fn take(&mut self, raw: &Raw<'_>, now: Duration) {
         let is_early = !self.out.is_empty();
         if self.is_spare(raw, is_early) {
             self.spare_replies += 1;
             return;
+        }
+        if let Some(phase) = self.stage().phase() {
+            self.end_phase(phase, now);
         }
         match self.phase {
             // A reply before the command has left: it waits there for the command, to be taken for the answer.

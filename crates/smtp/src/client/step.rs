@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use mail::{MailParams, Recipient, Reply, ReversePath};
+use mail::{AttemptPhase, MailParams, PhaseTimes, Recipient, Reply, ReversePath};
 
 /// A message for some of its recipients, without its content.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,6 +79,9 @@ pub struct Finished {
     pub outcomes: Vec<Outcome>,
     /// The content had begun, and the rest of it is not wanted.
     pub stopped_content: bool,
+    /// How long each phase took, from the reply before it to its last reply; for the first transaction also those that
+    /// opened the conversation.
+    pub times: PhaseTimes,
 }
 
 /// The result for a recipient.
@@ -168,6 +171,20 @@ pub enum Stage {
 }
 
 impl Stage {
+    /// The phase of an attempt that a reply at this stage ends.
+    pub(super) const fn phase(self) -> Option<AttemptPhase> {
+        match self {
+            Self::Greeting => Some(AttemptPhase::Greeting),
+            Self::Hello => Some(AttemptPhase::Hello),
+            Self::StartTls => Some(AttemptPhase::Tls),
+            Self::Auth => Some(AttemptPhase::Auth),
+            Self::Rset | Self::Mail => Some(AttemptPhase::Mail),
+            Self::Rcpt => Some(AttemptPhase::Rcpt),
+            Self::Data | Self::Content | Self::End => Some(AttemptPhase::Content),
+            Self::Quit | Self::Idle => None,
+        }
+    }
+
     /// As sendmail's log names the phase of a client: `client MAIL`.
     #[must_use]
     pub const fn as_str(self) -> &'static str {

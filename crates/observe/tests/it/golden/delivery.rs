@@ -24,6 +24,7 @@ fn delivery(
         controller: None,
         delay: Duration::ZERO,
         xdelay: Duration::ZERO,
+        phases: mail::PhaseTimes::default(),
         mailer: "esmtp",
         priority: 30_238,
         relay: HOP,

@@ -1,7 +1,7 @@
 //! The history as a whole: what is recorded is found, bounds hold, and a file that cannot be used costs no mail.
 
 use super::*;
-use mail::{EnhancedCode, Node, Outcome, Protocol, QueueId};
+use mail::{AttemptPhase, EnhancedCode, Node, Outcome, PhaseTimes, Protocol, QueueId};
 use observe::stats::Counts;
 use observe::{NextHop, Relay, Stat};
 use std::sync::mpsc::Receiver;
@@ -49,12 +49,16 @@ impl HistoryTrial {
     }
 
     fn deliver(&self, id: QueueId, to: &[&str], stat: Stat<'_>) {
+        let mut phases = PhaseTimes::default();
+        phases.add(AttemptPhase::Connect, Duration::from_micros(812));
+        phases.add(AttemptPhase::Content, Duration::from_millis(1_400));
         self.history.record(&Event::Delivery {
             id,
             to,
             controller: None,
             delay: Duration::from_secs(3),
             xdelay: Duration::from_millis(1_500),
+            phases,
             mailer: "esmtp",
             priority: 0,
             relay: NextHop::Host { name: Some("mx.slow.test"), address: [192, 0, 2, 1].into() },
@@ -111,6 +115,8 @@ fn a_message_is_found_with_every_attempt_also_after_a_restart() {
         [("deferred", 2, "451 4.7.1 greylisted"), ("sent", 1, "ok"), ("failed", 1, "550 5.1.1 no such user")]
     );
     assert_eq!(shown.steps[0].took_ms, Some(1_500));
+    let phases: Vec<(&str, u64)> = shown.steps[0].phases.iter().map(|one| (one.phase.as_str(), one.us)).collect();
+    assert_eq!(phases, [("connect", 812), ("content", 1_400_000)]);
     let errors: Vec<&str> = trial.earlier.errors.iter().map(|error| error.text.as_str()).collect();
     assert_eq!(errors, ["550 5.1.1 no such user", "451 4.7.1 greylisted"]);
     assert_eq!(trial.show(young).from.as_deref(), Some(""));

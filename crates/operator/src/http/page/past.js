@@ -51,6 +51,13 @@ function recipients(step, most) {
   return [step.to.slice(0, most).map((to) => el("div", {}, visible(to))), more > 0 ? el("div", { class: "soft" }, (step.to.length > 0 ? "and " : "") + number(more) + (step.to.length > 0 ? " more" : " recipients")) : null];
 }
 
+/** How long the phases of an attempt took. */
+function phases(step) {
+  if (!step.phases || step.phases.length === 0) return null;
+  const time = (us) => (us < 1000 ? us + " µs" : number(Math.round(us / 1000)) + " ms");
+  return el("div", { class: "soft small" }, step.phases.map((one) => visible(one.phase) + " " + time(one.us)).join(", "));
+}
+
 /** The steps of a message, the oldest first, with the time since its arrival. */
 export function timeline(message) {
   if (message.steps.length === 0) return el("p", { class: "empty" }, "Nothing has happened to it yet.");
@@ -58,7 +65,7 @@ export function timeline(message) {
     el("div", {}, el("span", { class: "tag " + (KINDS[step.kind] || "") }, visible(step.kind)), " ", el("strong", {}, clock(step.time_ms / 1000)),
       el("span", { class: "soft small" }, " after " + age((step.time_ms - message.arrived_ms) / 1000) + (step.took_ms === undefined ? "" : ", took " + (step.took_ms / 1000).toFixed(3) + " s"))),
     step.host ? el("div", {}, "by " + visible(step.host) + (step.mailer ? ", " + visible(step.mailer) : "")) : null,
-    recipients(step, 20), step.reply ? el("div", { class: "reply" }, visible(step.reply)) : null))),
+    phases(step), recipients(step, 20), step.reply ? el("div", { class: "reply" }, visible(step.reply)) : null))),
     message.more_steps ? el("p", { class: "soft" }, "and " + number(message.more_steps) + " more steps") : null];
 }
 

@@ -80,11 +80,15 @@ impl Dispatch {
             };
             let (live, resolver) = (context.live.load_full(), context.resolver.load_full());
             let routing = context.routing.load_full();
+            let began = clock::now();
             let found = resolve::site(&live.config, &routing, &resolver, name, &live.local_identity, seed).await;
             let found = match found {
                 Err(no) if no.permanent => Ok(resolve::nowhere(&live.config, name, no)),
                 found => found,
             };
+            if let Ok(site) = &found {
+                site.lookup_time.set(clock::now().saturating_duration_since(began));
+            }
             if let Some(answer) = self.learn_site(name, found.map(Arc::new), generation) {
                 return answer;
             }
