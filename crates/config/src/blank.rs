@@ -258,7 +258,8 @@ fn arc(n: u8) -> ArcSealing {
 }
 
 fn history(n: u8) -> History {
-    History { path: (n == 1).then(|| PathBuf::from("x")), days: n.into(), size_max: n.into() }
+    let path = (n == 1).then(|| PathBuf::from("x"));
+    History { path, days: n.into(), messages_max: n.into(), size_max: n.into() }
 }
 
 /// A webhook.

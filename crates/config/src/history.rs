@@ -9,6 +9,8 @@ pub struct History {
     pub path: Option<PathBuf>,
     /// Days for which finished messages are kept.
     pub days: u32,
+    /// Messages in the file.
+    pub messages_max: u64,
     /// Octets of the file.
     pub size_max: u64,
 }

@@ -30,6 +30,16 @@ pub(super) static HISTORY: Section = Section {
         )
         .restart(),
         fixed(
+            "history.messages_max",
+            at!(history.messages_max),
+            Kind::Number { min: 1_000, max: 1_000_000_000, unit: "messages" },
+            "2000000",
+            "20000000",
+            "most messages in the file",
+            "Beyond it the oldest messages go.",
+        )
+        .restart(),
+        fixed(
             "history.size_max",
             at!(history.size_max),
             Kind::Bytes { min: 16 << 20, max: 1 << 40 },

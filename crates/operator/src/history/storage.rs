@@ -30,9 +30,13 @@ const CREATE: &str = "
     CREATE TABLE window_counts (
         seconds INTEGER NOT NULL, begin INTEGER NOT NULL, counts TEXT NOT NULL, PRIMARY KEY (seconds, begin)
     ) WITHOUT ROWID;
-    CREATE TABLE best_window (seconds INTEGER PRIMARY KEY, begin INTEGER NOT NULL, sent INTEGER NOT NULL);";
-/// Number of the tables above.
-const TABLES: i64 = 4;
+    CREATE TABLE best_window (seconds INTEGER PRIMARY KEY, begin INTEGER NOT NULL, sent INTEGER NOT NULL);
+    CREATE TABLE total (messages INTEGER NOT NULL);
+    INSERT INTO total VALUES (0);
+    CREATE TRIGGER message_added AFTER INSERT ON message BEGIN UPDATE total SET messages = messages + 1; END;
+    CREATE TRIGGER message_removed AFTER DELETE ON message BEGIN UPDATE total SET messages = messages - 1; END;";
+/// Number of the tables and triggers above.
+const TABLES: i64 = 7;
 /// Settings of a connection that writes. A power cut may lose the last entries and damages nothing; temporary data
 /// stays in memory, because the server may write to no other directory.
 const WRITE_SETTINGS: &str = "

@@ -194,6 +194,8 @@ impl MessageChange<'_> {
 pub(super) struct TableBounds {
     /// Messages that ended before this time, in microseconds since 1970, are removed.
     pub(super) oldest_us: u64,
+    /// Messages.
+    pub(super) messages_max: u64,
     /// Octets.
     pub(super) size_max: u64,
     /// The present in civil seconds, by which windows age.
@@ -216,8 +218,11 @@ pub(super) fn prune(connection: &mut Connection, bounds: &TableBounds) -> rusqli
     let mut removed =
         transaction.prepare_cached(DELETE_OLD_MESSAGES)?.execute(params![oldest, oldest_us, PRUNED_AT_ONCE])?;
     // A little room is left for the entries that come until the next look.
-    if used > bounds.size_max / 10 * 9 {
-        let all = params![i64::MAX, i64::MAX, PRUNED_AT_ONCE];
+    let is_large = used > bounds.size_max / 10 * 9;
+    let messages: i64 = transaction.prepare_cached("SELECT messages FROM total")?.query_row([], |row| row.get(0))?;
+    let surplus = messages - signed(bounds.messages_max);
+    if is_large || surplus > 0 {
+        let all = params![i64::MAX, i64::MAX, if is_large { PRUNED_AT_ONCE } else { surplus.min(PRUNED_AT_ONCE) }];
         transaction.prepare_cached(DELETE_OLD_STEPS)?.execute(all)?;
         removed = removed.max(transaction.prepare_cached(DELETE_OLD_MESSAGES)?.execute(all)?);
     }

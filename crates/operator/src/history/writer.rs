@@ -45,6 +45,8 @@ pub struct HistorySettings {
     pub path: PathBuf,
     /// Days for which finished messages are kept.
     pub days: u64,
+    /// Messages in the file.
+    pub messages_max: u64,
     /// Octets of the file.
     pub size_max: u64,
 }
@@ -292,6 +294,7 @@ impl HistoryWriter {
         let unix_us = clock::unix_us();
         let bounds = TableBounds {
             oldest_us: unix_us.saturating_sub(self.settings.days.saturating_mul(DAY_US)),
+            messages_max: self.settings.messages_max,
             size_max: self.settings.size_max,
             civil_now: i64::try_from(unix_us / 1_000_000).unwrap_or(0)
                 + i64::from(clock::local_offset_seconds(unix_us)),

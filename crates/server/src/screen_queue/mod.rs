@@ -84,6 +84,7 @@ use crate::dispatch::{Dispatch, FilterFailures};
 use backlog::{Backlog, BacklogLimits};
 use mail::QueueId;
 use observe::Limit;
+use rest::ProcessorShortage;
 use spool::{Hold, HoldKind};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -97,6 +98,7 @@ pub(crate) struct ScreenQueue {
     backlog: Mutex<Backlog>,
     /// A message was added, or one may be due earlier.
     bell: Notify,
+    shortage: ProcessorShortage,
 }
 
 impl fmt::Debug for ScreenQueue {
@@ -139,6 +141,7 @@ impl ScreenQueue {
             dispatch: Arc::clone(dispatch),
             backlog: Mutex::default(),
             bell: Notify::new(),
+            shortage: ProcessorShortage::default(),
         });
         let failures: Weak<Self> = Arc::downgrade(&queue);
         dispatch.know_filter_failures(failures);

@@ -19,7 +19,9 @@ const WINDOWS_INTERVAL: Duration = Duration::from_secs(5);
 /// The system gives no thread.
 pub(super) fn start_history(config: &Config, log: &Log) -> Result<Option<(History, EarlierRuns)>, StartError> {
     let Some(path) = config.history.path.clone() else { return Ok(None) };
-    let settings = HistorySettings { path, days: config.history.days.into(), size_max: config.history.size_max };
+    let bounds = &config.history;
+    let (days, messages_max, size_max) = (bounds.days.into(), bounds.messages_max, bounds.size_max);
+    let settings = HistorySettings { path, days, messages_max, size_max };
     let log = log.clone();
     let notify = move |text: &str| log.event(&Event::Spool { severity: Severity::Warning, text });
     let started = History::start(settings, notify);

@@ -15,7 +15,7 @@ struct HistoryTrial {
 }
 
 fn begin(place: TempDir, size_max: u64) -> HistoryTrial {
-    let settings = HistorySettings { path: place.path().join("history.sqlite"), days: 7, size_max };
+    let settings = HistorySettings { path: place.path().join("history.sqlite"), days: 7, messages_max: 1_000_000, size_max };
     let (tell, notes) = mpsc::channel();
     let (history, earlier) = History::start(settings, move |text| drop(tell.send(text.to_owned()))).unwrap();
     HistoryTrial { place, history, earlier, notes }
@@ -257,12 +257,19 @@ fn old_messages_and_those_beyond_the_size_go() {
     };
     tables::write(&mut connection, &entries(now - 9 * day, 3_000), &mut steps).unwrap();
     tables::write(&mut connection, &entries(now - 3 * day, 3_000), &mut steps).unwrap();
-    let mut bounds = TableBounds { oldest_us: now - 7 * day, size_max: 1 << 30, civil_now: 0 };
+    let mut bounds =
+        TableBounds { oldest_us: now - 7 * day, messages_max: 1_000_000, size_max: 1 << 30, civil_now: 0 };
     let count = |connection: &Connection, table: &str| {
         storage::number(connection, &format!("SELECT count(*) FROM {table}")).unwrap()
     };
     while tables::prune(&mut connection, &bounds).unwrap() {}
     assert_eq!((count(&connection, "message"), count(&connection, "step")), (3_000, 3_000));
+    // A message that is written again is the same message.
+    tables::write(&mut connection, &entries(now - 3 * day, 10), &mut steps).unwrap();
+    assert_eq!(storage::number(&connection, "SELECT messages FROM total").unwrap(), 3_000);
+    bounds.messages_max = 2_500;
+    while tables::prune(&mut connection, &bounds).unwrap() {}
+    assert_eq!((count(&connection, "message"), count(&connection, "step")), (2_500, 2_500));
     // The size of some pages.
     bounds.size_max = 100_000;
     while tables::prune(&mut connection, &bounds).unwrap() {}
