@@ -7,7 +7,7 @@ use super::{
     Ldap, LdapDetail, LdapReferrals, Listen, ListenProtocol, ListenTls, Local, Log, LogFormat, LogPath, Mailbox, Mailq,
     MapSource, Maps, Message, Precedence, Quarantine, Rate, Relay, RelayDomain, Route, RouteProtocol, RouteRule,
     RouteTls, RuleAcknowledge, RuleAt, Screen, SenderCheck, SenderFailure, SenderTempError, Server, Smtp, Spool,
-    Sqlite, Submit, Tls, Unknown, Webhook,
+    Sqlite, Submit, Tls, Unknown, Webhook, WebhookFormat,
 };
 use mail::DomainName;
 use smtp::server::{BareNewline, Forgiving};
@@ -267,6 +267,7 @@ pub(super) fn webhook() -> Webhook {
     Webhook {
         name: String::new(),
         url: String::new(),
+        format: WebhookFormat::Json,
         events: Vec::new(),
         secret_file: PathBuf::new(),
         queue_max: 0,

@@ -6,7 +6,7 @@ use super::{
     Acknowledge, AddressFamily, BadLine, CopyDsn, DelayChecks, DeliveryMode, FilterFailure, FilterKind, FilterReject,
     FilterStage, HttpRole, LdapDetail, LdapReferrals, ListenProtocol, ListenTls, LogFormat, Mailq, Precedence,
     RouteProtocol, RouteTls, RuleAcknowledge, RuleAt, SenderCheck, SenderFailure, SenderTempError, Unknown,
-    WebhookEvent,
+    WebhookEvent, WebhookFormat,
 };
 use smtp::server::{BareNewline, Forgiving};
 
@@ -146,6 +146,10 @@ choices! {
         QueueCommand = "queue_command": "an operator has changed the queue",
         DestinationDown = "destination_down": "a destination cannot be reached",
         DestinationUp = "destination_up": "a destination is reached again",
+    }
+    WebhookFormat {
+        Json = "json": "a list of events as the log has them, signed",
+        Otlp = "otlp": "spans of OTLP/JSON, for the path /v1/traces of a collector of OpenTelemetry",
     }
     SenderCheck {
         Iprev = "iprev": "the address of the client has a name that leads back to it",

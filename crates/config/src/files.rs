@@ -267,7 +267,8 @@ impl Check<'_> {
         let files = self.files;
         for (index, webhook) in config.webhooks.iter().enumerate() {
             let at = ("webhook.secret_file", index);
-            if self.readable_at(at, &webhook.secret_file, true) {
+            let is_signed = !webhook.secret_file.as_os_str().is_empty();
+            if is_signed && self.readable_at(at, &webhook.secret_file, true) {
                 self.refuse(at.0, index, files.unsafe_secret(config, &webhook.secret_file));
             }
         }

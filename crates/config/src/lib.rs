@@ -87,7 +87,7 @@ pub use screen::{
     DigestTime, Filter, FilterAddress, FilterFailure, FilterKind, FilterReject, FilterStage, NoDigestTimeError,
     NoFilterAddressError, Quarantine, Screen,
 };
-pub use webhook::{Webhook, WebhookEvent};
+pub use webhook::{Webhook, WebhookEvent, WebhookFormat};
 
 use ipnet::IpNet;
 use mail::{Address, DomainName};

@@ -10,9 +10,11 @@ pub struct Webhook {
     pub name: String,
     /// Where requests go.
     pub url: String,
+    /// The form of its requests.
+    pub format: WebhookFormat,
     /// The events that it gets.
     pub events: Vec<WebhookEvent>,
-    /// The file whose first line is the secret of signatures.
+    /// The file whose first line is the secret of signatures; empty: none, for traces.
     pub secret_file: PathBuf,
     /// Events that may wait.
     pub queue_max: u32,
@@ -20,6 +22,15 @@ pub struct Webhook {
     pub give_up_after: Duration,
     /// How long a request may take.
     pub request_time_max: Duration,
+}
+
+/// The form of the requests of a webhook.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WebhookFormat {
+    /// A list of events, as the log has them in the form `json`.
+    Json,
+    /// Spans for a collector of OpenTelemetry.
+    Otlp,
 }
 
 /// An event that a webhook may get.

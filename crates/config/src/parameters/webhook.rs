@@ -2,8 +2,8 @@
 
 use super::super::choice::Choice as _;
 use super::super::parameter::{Group, Preset, Section, at};
-use super::super::{WebhookEvent, blank};
-use super::{DAY, Kind, PATH, count_from_1, fixed, list, seconds};
+use super::super::{WebhookEvent, WebhookFormat, blank};
+use super::{DAY, Kind, count_from_1, fixed, list, seconds};
 
 pub(super) static WEBHOOK: Section = Section {
     key: "webhook",
@@ -39,15 +39,24 @@ pub(super) static WEBHOOK: Section = Section {
         .preset(Preset::Required)
         .restart(),
         fixed(
+            "webhook.format",
+            at!(webhooks[].format),
+            Kind::Choice(WebhookFormat::WORDS),
+            "json",
+            "otlp",
+            "the form of requests",
+            "",
+        )
+        .restart(),
+        fixed(
             "webhook.secret_file",
             at!(webhooks[].secret_file),
-            PATH,
+            Kind::Path { empty: true },
             "",
             "/etc/mailrace/webhook-ops.secret",
             "file whose first line is the secret of signatures, 16 characters or more",
-            "openssl rand -hex 32 makes one.",
+            "openssl rand -hex 32 makes one. The form json needs it.",
         )
-        .preset(Preset::Required)
         .restart(),
         fixed(
             "webhook.events",
@@ -56,7 +65,7 @@ pub(super) static WEBHOOK: Section = Section {
             "[\"sent\", \"failed\"]",
             "[\"failed\", \"reported\"]",
             "the events that it gets",
-            "Each is the object of the log in the form json.",
+            "Each is the object of the log in the form json. Of these, accepted, sent, deferred and failed have spans.",
         )
         .restart(),
         fixed(

@@ -152,6 +152,29 @@ fn outcomes_arrive_signed_and_are_sent_again_until_they_are_taken() {
 }
 
 #[test]
+fn traces_go_to_a_collector() {
+    let receiver = Receiving::new(&[Some(200)]);
+    let hop = Hop::good();
+    let more = ", format = \"otlp\", events = [\"accepted\", \"sent\", \"queue_command\"]";
+    let server = with_webhook(relay(&[&hop]), &receiver, more).start();
+    let id: mail::QueueId = send(&server, "ann@client.test", &["bob@d.test"], CONTENT).parse().expect("an id");
+    let mut spans: Vec<Value> = Vec::new();
+    while !spans.iter().any(|span| span["name"] == "deliver") {
+        let body: Value = serde_json::from_str(&receiver.next().body).expect("JSON");
+        let found = &body["resourceSpans"][0]["scopeSpans"][0]["spans"];
+        spans.extend(found.as_array().expect("spans").iter().cloned());
+    }
+    let named = |name: &str| spans.iter().find(|span| span["name"] == name).unwrap_or_else(|| panic!("{name}: {spans:?}"));
+    assert_eq!(named("deliver")["parentSpanId"], named("accept")["spanId"]);
+    for phase in ["connect", "greeting", "ehlo", "mail", "rcpt", "content"] {
+        assert_eq!(named(phase)["parentSpanId"], named("deliver")["spanId"]);
+    }
+    let trace = format!("6d61696c72616365{:016x}", id.to_u64());
+    assert!(spans.iter().all(|span| span["traceId"] == trace.as_str()), "{spans:?}");
+    ends_empty(server);
+}
+
+#[test]
 fn a_receiver_that_never_answers_costs_events_beyond_the_bound_and_no_mail() {
     let receiver = Receiving::new(&[None]);
     let hop = Hop::good();

@@ -7,11 +7,12 @@
 
 mod request;
 mod signature;
+mod spans;
 mod target;
 
 pub(crate) use target::WebhookTarget;
 
-use crate::config::Config;
+use crate::config::{Config, Webhook as WebhookSettings, WebhookFormat};
 use crate::log::utc_text;
 use crate::tls::Connector;
 use observe::{Event, json};
@@ -43,7 +44,9 @@ pub(crate) struct Webhook {
     name: String,
     target: WebhookTarget,
     events: Vec<&'static str>,
-    secret: SigningSecret,
+    secret: Option<SigningSecret>,
+    format: WebhookFormat,
+    hostname: String,
     queue_max: usize,
     give_up_after: Duration,
     ca_files: Vec<PathBuf>,
@@ -68,13 +71,15 @@ pub(crate) fn load(config: &Config) -> Result<Vec<Arc<Webhook>>, WebhookFaults> 
     for settings in &config.webhooks {
         let target = WebhookTarget::parse(&settings.url);
         let target = target.map_err(|why| format!("webhook.url: \"{}\" {why}", settings.url));
-        let secret = SigningSecret::read(config, &settings.secret_file);
+        let secret = secret(config, settings);
         match (target, secret) {
             (Ok(target), Ok(secret)) => found.push(Arc::new(Webhook {
                 name: settings.name.clone(),
                 target,
                 events: settings.events.iter().map(|event| event.event()).collect(),
                 secret,
+                format: settings.format,
+                hostname: config.hostname.clone(),
                 queue_max: usize::try_from(settings.queue_max).unwrap_or(usize::MAX),
                 give_up_after: settings.give_up_after,
                 ca_files: config.tls.ca_files.clone(),
@@ -97,7 +102,19 @@ pub(crate) fn record(webhooks: &[Arc<Webhook>], event: &Event<'_>) {
     if wanted.peek().is_none() {
         return;
     }
-    let time = utc_text(clock::unix_us());
+    let now_us = clock::unix_us();
+    let (mut objects, mut spans) = (None, None);
+    for webhook in wanted {
+        webhook.push(match webhook.format {
+            WebhookFormat::Json => objects.get_or_insert_with(|| objects_of(event, now_us)),
+            WebhookFormat::Otlp => spans.get_or_insert_with(|| Vec::from_iter(spans::spans(event, now_us))),
+        });
+    }
+}
+
+/// Returns an event as objects of the log.
+fn objects_of(event: &Event<'_>, now_us: u64) -> Vec<String> {
+    let time = utc_text(now_us);
     let mut lines = Vec::new();
     let mut rest = Some(*event);
     while let Some(event) = rest {
@@ -106,7 +123,21 @@ pub(crate) fn record(webhooks: &[Arc<Webhook>], event: &Event<'_>) {
         rest = json::write(&event, &time, &mut line);
         lines.push(line);
     }
-    wanted.for_each(|webhook| webhook.push(&lines));
+    lines
+}
+
+/// Reads the secret of a webhook; only traces go without one.
+fn secret(config: &Config, settings: &WebhookSettings) -> Result<Option<SigningSecret>, String> {
+    if !settings.secret_file.as_os_str().is_empty() {
+        return SigningSecret::read(config, &settings.secret_file).map(Some);
+    }
+    match settings.format {
+        WebhookFormat::Otlp => Ok(None),
+        WebhookFormat::Json => Err(format!(
+            "webhook.secret_file: webhook {} has none; name a file with a secret, as openssl rand -hex 32 makes one",
+            settings.name
+        )),
+    }
 }
 
 impl Webhook {
@@ -138,14 +169,17 @@ impl Webhook {
 
     /// Sends a batch, again and again until it is taken or its time is over. Its events stay in the queue until then.
     async fn deliver(&self, connector: &Connector, batch: &[String], number: u64, notify: &(impl Fn(&str) + Send)) {
-        let body = format!("[{}]", batch.join(",\n"));
+        let body = match self.format {
+            WebhookFormat::Json => format!("[{}]", batch.join(",\n")),
+            WebhookFormat::Otlp => spans::request_body(&self.hostname, batch),
+        };
         let batch_name = format!("{}-{number}", std::process::id());
         let gives_up_at = clock::now() + self.give_up_after;
         let mut pause = RETRY_FIRST;
         loop {
             let settings = PostSettings {
                 target: &self.target,
-                secret: &self.secret,
+                secret: self.secret.as_ref(),
                 batch: &batch_name,
                 ca_files: &self.ca_files,
                 time_max: self.request_time_max,
@@ -250,7 +284,9 @@ mod tests {
             name: "ops".to_owned(),
             target: WebhookTarget::parse("https://ops.test/hook").unwrap(),
             events: vec!["stopping"],
-            secret: SigningSecret::of(b"0123456789abcdef"),
+            secret: Some(SigningSecret::of(b"0123456789abcdef")),
+            format: WebhookFormat::Json,
+            hostname: "mx.test".to_owned(),
             queue_max,
             give_up_after: Duration::from_secs(60),
             ca_files: Vec::new(),

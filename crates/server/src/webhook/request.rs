@@ -21,7 +21,7 @@ const BATCH: &str = "Mailrace-Batch";
 #[derive(Debug)]
 pub(super) struct PostSettings<'a> {
     pub(super) target: &'a WebhookTarget,
-    pub(super) secret: &'a SigningSecret,
+    pub(super) secret: Option<&'a SigningSecret>,
     /// The name of the batch.
     pub(super) batch: &'a str,
     pub(super) ca_files: &'a [PathBuf],
@@ -88,7 +88,7 @@ where
 
 fn request(settings: &PostSettings<'_>, body: String) -> Result<Request<String>, String> {
     let target = settings.target;
-    let signature = settings.secret.sign(clock::unix_us() / 1_000_000, &body);
+    let signature = settings.secret.map(|secret| secret.sign(clock::unix_us() / 1_000_000, &body));
     let agent = HeaderValue::from_static(concat!("mailrace/", env!("CARGO_PKG_VERSION")));
     let built = Request::builder()
         .method(Method::POST)
@@ -96,8 +96,8 @@ fn request(settings: &PostSettings<'_>, body: String) -> Result<Request<String>,
         .header(HOST, target.authority())
         .header(USER_AGENT, agent)
         .header(CONTENT_TYPE, "application/json")
-        .header(BATCH, settings.batch)
-        .header(SIGNATURE, signature)
-        .body(body);
+        .header(BATCH, settings.batch);
+    let built = signature.into_iter().fold(built, |built, signature| built.header(SIGNATURE, signature));
+    let built = built.body(body);
     built.map_err(|error| format!("the request cannot be made: {error}"))
 }
