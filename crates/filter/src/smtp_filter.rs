@@ -138,20 +138,6 @@ mod tests {
     }
 
     #[test]
-    fn content_ends_once_and_dots_are_doubled() {
-        for (message, wanted) in [
-            ("a\r\n.\r\nb", "a\r\n..\r\nb\r\n.\r\n"),
-            (".\r\n", "..\r\n.\r\n"),
-            ("", ".\r\n"),
-            ("a\r\n.b\r\n..c\r\n", "a\r\n..b\r\n...c\r\n.\r\n"),
-        ] {
-            let mut out = Vec::new();
-            write_data(message.as_bytes(), &mut out);
-            assert_eq!(String::from_utf8_lossy(&out), wanted, "{message:?}");
-        }
-    }
-
-    #[test]
     fn mail_has_the_parameters_that_are_offered() {
         let offers = SmtpOffers { eight_bit: true, size: true, smtputf8: true, xforward: Vec::new() };
         let to = vec![Address::parse("ü@example.com".as_bytes()).expect("an address")];

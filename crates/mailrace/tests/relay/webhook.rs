@@ -164,7 +164,8 @@ fn traces_go_to_a_collector() {
         let found = &body["resourceSpans"][0]["scopeSpans"][0]["spans"];
         spans.extend(found.as_array().expect("spans").iter().cloned());
     }
-    let named = |name: &str| spans.iter().find(|span| span["name"] == name).unwrap_or_else(|| panic!("{name}: {spans:?}"));
+    let named =
+        |name: &str| spans.iter().find(|span| span["name"] == name).unwrap_or_else(|| panic!("{name}: {spans:?}"));
     assert_eq!(named("deliver")["parentSpanId"], named("accept")["spanId"]);
     for phase in ["connect", "greeting", "ehlo", "mail", "rcpt", "content"] {
         assert_eq!(named(phase)["parentSpanId"], named("deliver")["spanId"]);

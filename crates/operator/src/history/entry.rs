@@ -144,7 +144,19 @@ impl StepEntry {
     fn new(id: QueueId, time_us: u64, kind: StepKind) -> Self {
         let none = || Box::<str>::default();
         let (to, host, mailer, status, text) = (none(), none(), none(), none(), none());
-        Self { id, time_us, kind, to, recipients: 0, host, mailer, status, text, took: None, phases: PhaseTimes::default() }
+        Self {
+            id,
+            time_us,
+            kind,
+            to,
+            recipients: 0,
+            host,
+            mailer,
+            status,
+            text,
+            took: None,
+            phases: PhaseTimes::default(),
+        }
     }
 
     fn of_event(event: &Event<'_>, time_us: u64) -> Option<Self> {

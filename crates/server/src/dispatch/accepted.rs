@@ -178,7 +178,7 @@ impl Dispatch {
                 controller,
                 delay: Duration::ZERO,
                 xdelay: Duration::ZERO,
-            phases: mail::PhaseTimes::default(),
+                phases: mail::PhaseTimes::default(),
                 mailer: smart_hosts::mailer(&live.config.route),
                 priority: crate::log::priority(bytes, envelope.recipients.len(), 0, 0),
                 relay: observe::NextHop::None,

@@ -75,13 +75,20 @@ mod tests {
     use super::*;
     use crate::config::Config;
     use crate::resolve::SiteHosts;
+    use crate::resolve::site::LookupTime;
     use os::clock;
     use std::time::Duration;
 
     fn site(seconds: u64) -> Arc<Site> {
         let rule = Config::default().rule_for(b"d.test", &[]);
         let until = clock::now() + Duration::from_secs(seconds);
-        Arc::new(Site { name: b"s".as_slice().into(), rule, until, hosts: SiteHosts::Remote(Vec::new()), lookup_time: LookupTime::default() })
+        Arc::new(Site {
+            name: b"s".as_slice().into(),
+            rule,
+            until,
+            hosts: SiteHosts::Remote(Vec::new()),
+            lookup_time: LookupTime::default(),
+        })
     }
 
     fn name(number: usize) -> Arc<[u8]> {

@@ -27,7 +27,7 @@ use os::clock;
 use route::destination::{Destination, Hosts, NextHost, Protocol, To};
 use route::{Answers, Ask, Stop};
 pub(crate) use site::{Candidate, Site, SiteHosts};
-use site::{HostBlock, HostCandidates};
+use site::{HostBlock, HostCandidates, LookupTime};
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
@@ -209,7 +209,13 @@ fn no_host(destination: &[u8]) -> NoHosts {
 pub(crate) fn nowhere(config: &Config, destination: &[u8], no: NoHosts) -> Site {
     let name = [b"!", destination].concat().into();
     let until = clock::now() + NOWHERE_FOR;
-    Site { name, rule: config.rule_for(destination, &[]), until, hosts: SiteHosts::Refused(no), lookup_time: LookupTime::default() }
+    Site {
+        name,
+        rule: config.rule_for(destination, &[]),
+        until,
+        hosts: SiteHosts::Refused(no),
+        lookup_time: LookupTime::default(),
+    }
 }
 
 /// Finds where the mail of a destination goes now.
@@ -275,7 +281,13 @@ fn here(config: &Config, destination: &[u8], to: To) -> Site {
     // One at a time: the result of one is recorded before the next is begun.
     rule.recipients_per_transaction = 1;
     rule.connections = local::connections(config, &to);
-    Site { name: destination.into(), rule, until: clock::now() + CONFIGURED_FOR, hosts: SiteHosts::Local(to), lookup_time: LookupTime::default() }
+    Site {
+        name: destination.into(),
+        rule,
+        until: clock::now() + CONFIGURED_FOR,
+        hosts: SiteHosts::Local(to),
+        lookup_time: LookupTime::default(),
+    }
 }
 
 /// The resolver for names, and its parameters.
@@ -381,7 +393,13 @@ fn of_hosts(
     name.push_str(&limit_of(config, &rule));
     name.push_str(&apart(config, own));
     let until = until.unwrap_or_else(|| clock::now() + CONFIGURED_FOR);
-    Site { name: name.into_bytes().into(), rule, until, hosts: SiteHosts::Remote(vec![block]), lookup_time: LookupTime::default() }
+    Site {
+        name: name.into_bytes().into(),
+        rule,
+        until,
+        hosts: SiteHosts::Remote(vec![block]),
+        lookup_time: LookupTime::default(),
+    }
 }
 
 /// Finds the addresses of hosts that are named one by one, and how long they hold.

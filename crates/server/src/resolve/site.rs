@@ -150,7 +150,13 @@ mod tests {
     fn site(blocks: Vec<HostBlock>) -> Site {
         let rule = crate::config::Config::default().rule_for(b"d.test", &[]);
         let until = clock::now() + Duration::from_secs(60);
-        Site { name: b"s".as_slice().into(), rule, until, hosts: SiteHosts::Remote(blocks), lookup_time: LookupTime::default() }
+        Site {
+            name: b"s".as_slice().into(),
+            rule,
+            until,
+            hosts: SiteHosts::Remote(blocks),
+            lookup_time: LookupTime::default(),
+        }
     }
 
     fn names(site: &Site, turn: u64) -> Vec<String> {

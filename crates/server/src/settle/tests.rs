@@ -88,7 +88,7 @@ impl Trial {
             next_hop: NextHop::None,
             mailer: "esmtp",
             xdelay: Duration::ZERO,
-            phases: mail::PhaseTimes::default(),
+            phases: PhaseTimes::default(),
             passes_dsn: false,
             passes_by: false,
             is_try: true,

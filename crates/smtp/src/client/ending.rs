@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use mail::ReplyClass;
+use mail::{PhaseTimes, ReplyClass};
 
 use super::open::Awaits;
 use super::replies::Raw;
@@ -74,7 +74,7 @@ impl ClientSession {
         if whole == 0 || whole == self.open.len() || self.pending_close.is_some() || self.phase != ClientPhase::Up {
             return;
         }
-        self.finished.extend(self.open.drain(whole..).map(super::open::PendingTransaction::finish));
+        self.finished.extend(self.open.drain(whole..).map(|open| open.finish(PhaseTimes::default())));
         self.out.clear();
         self.is_cut = true;
     }
@@ -222,7 +222,7 @@ impl ClientSession {
         if self.phase == ClientPhase::Closed {
             return;
         }
-        self.finished.extend(self.open.drain(..).map(super::open::PendingTransaction::finish));
+        self.finished.extend(self.open.drain(..).map(|open| open.finish(std::mem::take(&mut self.times))));
         self.out.clear();
         self.pending_close = None;
         self.phase = ClientPhase::Closed;

@@ -18,10 +18,10 @@ mod session;
 mod settings;
 mod step;
 
+pub use dots::data_octets;
 pub use login::{FailedMechanism, Login, Security, UNVERIFIED};
 pub use mechanism::{Mechanism, Mechanisms};
 pub use offers::{Offers, PeerLimits};
-pub use dots::data_octets;
 pub use reply_stream::{ReplyFault, ReplyStream};
 pub use session::ClientSession;
 pub use settings::{ClientDialect, ClientLimits, ClientSettings, TlsUse};

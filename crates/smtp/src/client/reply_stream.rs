@@ -70,10 +70,8 @@ impl ReplyStream {
         if self.form == Form::Strict && self.beginning.iter().take(3).any(|octet| !octet.is_ascii_digit()) {
             return Err(fault(&self.beginning, "there is no reply code"));
         }
-        let (used, raw) = self
-            .reader
-            .read(&self.input, self.form, &self.limits)
-            .map_err(|why| fault(&self.beginning, why))?;
+        let (used, raw) =
+            self.reader.read(&self.input, self.form, &self.limits).map_err(|why| fault(&self.beginning, why))?;
         let reply = raw.map(|raw| raw.reply_in(Room::all(&self.limits)));
         self.input.drain(..used);
         if reply.is_some() {

@@ -47,7 +47,21 @@ fn reason(reply: Option<&Reply>, stat: Stat<'_>) -> Option<Reason> {
 fn with(event: Event<'static>, to: &'static [&'static str], delay: u64, relay: NextHop<'static>) -> Event<'static> {
     let Event::Delivery { id, xdelay, mailer, dsn, reply, stat, reason, .. } = event else { panic!("{event:?}") };
     let (delay, priority) = (Duration::from_secs(delay), 120_240);
-    Event::Delivery { id, to, controller: None, delay, xdelay, mailer, priority, relay, dsn, reply, stat, reason }
+    Event::Delivery {
+        id,
+        to,
+        controller: None,
+        delay,
+        xdelay,
+        phases: mail::PhaseTimes::default(),
+        mailer,
+        priority,
+        relay,
+        dsn,
+        reply,
+        stat,
+        reason,
+    }
 }
 
 pub(super) fn lines(id: QueueId) -> Vec<(Event<'static>, &'static str)> {
@@ -61,7 +75,21 @@ fn of_program(id: QueueId, controller: &'static str) -> Event<'static> {
     let (to, controller): (&[&str], _) =
         (&["\"|/bin/cat\""], Some(Controller { address: controller, owner: Some((1, 0)) }));
     let (mailer, relay, priority) = ("prog", NextHop::None, 30_417);
-    Event::Delivery { id, to, controller, delay, xdelay, mailer, priority, relay, dsn, reply, stat, reason }
+    Event::Delivery {
+        id,
+        to,
+        controller,
+        delay,
+        xdelay,
+        phases: mail::PhaseTimes::default(),
+        mailer,
+        priority,
+        relay,
+        dsn,
+        reply,
+        stat,
+        reason,
+    }
 }
 
 fn to_lines(id: QueueId) -> Vec<(Event<'static>, &'static str)> {
@@ -340,8 +368,21 @@ fn a_long_delivery_is_counted_once_and_told_in_several_lines() {
         panic!("no delivery")
     };
     let controller = None;
-    let whole =
-        Event::Delivery { id, to: &to, controller, delay, xdelay, mailer, priority, relay, dsn, reply, stat, reason };
+    let whole = Event::Delivery {
+        id,
+        to: &to,
+        controller,
+        delay,
+        xdelay,
+        phases: mail::PhaseTimes::default(),
+        mailer,
+        priority,
+        relay,
+        dsn,
+        reply,
+        stat,
+        reason,
+    };
     assert_eq!(
         increments(&whole).collect::<Vec<_>>(),
         [

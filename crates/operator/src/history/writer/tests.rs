@@ -15,7 +15,8 @@ struct HistoryTrial {
 }
 
 fn begin(place: TempDir, size_max: u64) -> HistoryTrial {
-    let settings = HistorySettings { path: place.path().join("history.sqlite"), days: 7, messages_max: 1_000_000, size_max };
+    let settings =
+        HistorySettings { path: place.path().join("history.sqlite"), days: 7, messages_max: 1_000_000, size_max };
     let (tell, notes) = mpsc::channel();
     let (history, earlier) = History::start(settings, move |text| drop(tell.send(text.to_owned()))).unwrap();
     HistoryTrial { place, history, earlier, notes }
@@ -257,8 +258,7 @@ fn old_messages_and_those_beyond_the_size_go() {
     };
     tables::write(&mut connection, &entries(now - 9 * day, 3_000), &mut steps).unwrap();
     tables::write(&mut connection, &entries(now - 3 * day, 3_000), &mut steps).unwrap();
-    let mut bounds =
-        TableBounds { oldest_us: now - 7 * day, messages_max: 1_000_000, size_max: 1 << 30, civil_now: 0 };
+    let mut bounds = TableBounds { oldest_us: now - 7 * day, messages_max: 1_000_000, size_max: 1 << 30, civil_now: 0 };
     let count = |connection: &Connection, table: &str| {
         storage::number(connection, &format!("SELECT count(*) FROM {table}")).unwrap()
     };

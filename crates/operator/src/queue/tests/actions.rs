@@ -1,22 +1,17 @@
 //! Commands that change mail: hold, release, retry, delete, bounce, reroute.
 
-use super::super::change::ChangeBatcher;
 use super::super::command::Action;
-use super::super::scan::{FoundMessage, FoundRecipient};
-use super::super::test_spool::spool_with;
 use super::super::view::destination_text;
 use super::super::*;
-use crate::answers::reply::{Answer, ListPart, Reason};
+use super::trial::*;
+use crate::answers::reply::{Answer, ListPart};
 use crate::requester::Requester;
-use bytes::Bytes;
-use mail::{Address, Client, Envelope, MailParams, Protocol, QueueId, Received, Recipient, ReversePath};
+use mail::{Client, Envelope, QueueId};
 use os::test_deadline::TestDeadline;
 use serde_json::{Map, Value, json};
-use spool::{Change, Hold, HoldKind, NewBody, NewMessage, Spool, State, Status, Store as _};
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use spool::{NewBody, State, Status, Store as _};
+use std::sync::Arc;
 use std::time::Duration;
-use super::trial::*;
 
 #[tokio::test]
 async fn mail_is_sent_elsewhere() {

@@ -1,22 +1,11 @@
 //! What commands answer: lists, one message, destinations, stragglers.
 
-use super::super::change::ChangeBatcher;
-use super::super::command::Action;
-use super::super::scan::{FoundMessage, FoundRecipient};
-use super::super::test_spool::spool_with;
-use super::super::view::destination_text;
 use super::super::*;
-use crate::answers::reply::{Answer, ListPart, Reason};
-use crate::requester::Requester;
-use bytes::Bytes;
-use mail::{Address, Client, Envelope, MailParams, Protocol, QueueId, Received, Recipient, ReversePath};
-use os::test_deadline::TestDeadline;
-use serde_json::{Map, Value, json};
-use spool::{Change, Hold, HoldKind, NewBody, NewMessage, Spool, State, Status, Store as _};
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
 use super::trial::*;
+use crate::answers::reply::{Answer, Reason};
+use mail::{Client, QueueId};
+use serde_json::{Map, Value, json};
+use spool::{State, Status, Store as _};
 #[tokio::test]
 async fn a_list_shows_the_oldest_first_and_counts_the_rest() {
     let trial = Trial::filled();

@@ -3,20 +3,15 @@
 use super::super::change::ChangeBatcher;
 use super::super::command::Action;
 use super::super::scan::{FoundMessage, FoundRecipient};
-use super::super::test_spool::spool_with;
-use super::super::view::destination_text;
 use super::super::*;
-use crate::answers::reply::{Answer, ListPart, Reason};
+use super::trial::*;
+use crate::answers::reply::{Answer, ListPart};
 use crate::requester::Requester;
 use bytes::Bytes;
-use mail::{Address, Client, Envelope, MailParams, Protocol, QueueId, Received, Recipient, ReversePath};
-use os::test_deadline::TestDeadline;
-use serde_json::{Map, Value, json};
-use spool::{Change, Hold, HoldKind, NewBody, NewMessage, Spool, State, Status, Store as _};
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
-use super::trial::*;
+use mail::Client;
+use serde_json::{Value, json};
+use spool::{Change, Hold, HoldKind, State, Status};
+use std::sync::Arc;
 
 #[tokio::test]
 async fn what_is_held_says_by_whom_and_why_until_it_is_released() {

@@ -1,17 +1,12 @@
 //! A real spool on a simulated disk, and a dispatcher that records its commands.
 
-use super::super::change::ChangeBatcher;
-use super::super::command::Action;
-use super::super::scan::{FoundMessage, FoundRecipient};
 use super::super::test_spool::spool_with;
-use super::super::view::destination_text;
 use super::super::*;
-use crate::answers::reply::{Answer, ListPart, Reason};
+use crate::answers::reply::{Answer, ListPart};
 use crate::requester::Requester;
 use bytes::Bytes;
 use mail::{Address, Client, Envelope, MailParams, Protocol, QueueId, Received, Recipient, ReversePath};
-use os::test_deadline::TestDeadline;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use spool::{Change, Hold, HoldKind, NewBody, NewMessage, Spool, State, Status, Store as _};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};

@@ -23,11 +23,11 @@ use super::settings::FilterSettings;
 use super::trace_token::TRACE_FIELD;
 use super::verdict::FilterVerdict;
 use crate::config::FilterKind;
+use bytes::Bytes;
 use filter::milter::Edit;
 use filter::smtp_filter::{ForwardedClient, SmtpOffers, mail_command, xforward};
 use mail::{Address, QueueId, Reply, ReplyClass, ReversePath};
 use smtp::client::{ClientLimits, ReplyStream, data_octets};
-use bytes::Bytes;
 use std::collections::HashSet;
 use std::sync::Arc;
 
