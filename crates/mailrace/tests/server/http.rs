@@ -1,8 +1,9 @@
 //! HTTP with raw sockets: metrics, health and API, and the clients that must get nothing.
 
 use serde_json::{Value, json};
-use std::io::{Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 use testkit::client::greeted;
 use testkit::harness::{SOON, Server, Setup, needs, poll, run_with_input, text};
@@ -364,6 +365,52 @@ fn slow_clients_are_cut_off() {
     let limit = "mailrace_http_refused_total{limit=\"http.request_time_max\"} ";
     let count = metrics.lines().find_map(|line| line.strip_prefix(limit)).expect("a count");
     assert_ne!(count, "0");
+}
+
+/// Opens connections in a process of its own, which has its own limit of descriptors, and says half a request on each.
+const SLOW_CLIENTS: &str = "
+import resource, socket, sys
+_, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+wanted = min(int(sys.argv[2]), hard - 100)
+host, port = sys.argv[1].rsplit(':', 1)
+held = []
+for _ in range(wanted):
+    held.append(socket.create_connection((host, int(port))))
+    held[-1].send(b'GET /metr')
+print(len(held), flush=True)
+sys.stdin.read()
+";
+
+#[test]
+fn ten_thousand_slow_clients_cost_little_memory_and_no_mail() {
+    let Some(python) = needs::program("python3") else { return };
+    let setup = setup().set("http.connections_max", "20000").set("http.request_time_max", "\"1h\"");
+    let server = setup.start();
+    let address = http_address(&server);
+    assert_eq!(get(address, "/healthz/live").0, 200);
+    let before = server.memory_kib("VmRSS");
+    let mut clients = Command::new(python)
+        .args(["-c", SLOW_CLIENTS, &address.to_string(), "10000"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("it runs");
+    let mut line = String::new();
+    BufReader::new(clients.stdout.take().expect("piped")).read_line(&mut line).expect("a line");
+    let held: u64 = line.trim().parse().expect("a number");
+    poll("the clients are not held", || {
+        let (_, _, metrics) = get(address, "/metrics");
+        metrics.contains(&format!("\nmailrace_http_connections {}\n", held + 1)).then_some(())
+    });
+    let each = server.memory_kib("VmRSS").saturating_sub(before) * 1_024 / held;
+    println!("{held} slow clients, {each} octets each");
+    assert!(held >= 500 && each < 32 << 10, "{held} clients with {each} octets each");
+    greeted(server.address()).message(b"Subject: x\r\n\r\nhello\r\n");
+    assert_eq!(get(address, "/healthz/live").0, 200);
+    drop(clients.stdin.take());
+    drop(clients.wait());
+    poll("places stay taken", || get(address, "/metrics").2.contains("\nmailrace_http_connections 1\n").then_some(()));
 }
 
 #[test]

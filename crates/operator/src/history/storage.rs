@@ -184,7 +184,7 @@ mod tests {
 
         open(&path).unwrap().execute_batch("PRAGMA user_version = 99").unwrap();
         assert!(why(&path).contains("its version is 99"));
-        open_to_write(&path).execute_batch("PRAGMA user_version = 1; DROP TABLE step").unwrap();
+        open_to_write(&path).execute_batch("PRAGMA user_version = 2; DROP TABLE step").unwrap();
         assert!(why(&path).contains("tables are missing"));
     }
 
