@@ -10,7 +10,7 @@ use super::settings::ClientLimits;
 /// Octets of a greeting that an error shows.
 const SHOWN_BYTES: usize = 32;
 
-/// What came is no reply of SMTP, or is longer than a reply may be.
+/// The octets are no reply of SMTP, or more than a reply may have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReplyFault {
     why: &'static str,

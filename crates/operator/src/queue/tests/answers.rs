@@ -1,4 +1,4 @@
-//! What commands answer: lists, one message, destinations, stragglers.
+//! The answers to commands: lists, one message, destinations, stragglers.
 
 use super::super::*;
 use super::trial::*;
