@@ -56,12 +56,13 @@ pub(super) fn spans(event: &Event<'_>, now_us: u64) -> Option<String> {
             let number = random_number();
             let took = xdelay.max(phases.iter().map(|(_, took)| took).sum());
             let times = (now_us.saturating_sub(micros(took)), now_us);
-            let mut deliver =
-                span(id, (number, Some(id.to_u64())), ("deliver", CLIENT), times, &Value::Array(attributes));
-            deliver["status"] = match stat {
+            let status = match stat {
                 Stat::Sent(_) => json!({ "code": OK }),
                 Stat::Deferred(_) | Stat::Failed(_) => json!({ "code": ERROR, "message": reply }),
             };
+            let names = (number, Some(id.to_u64()));
+            let deliver = span(id, names, ("deliver", CLIENT), times, &Value::Array(attributes));
+            let deliver = with(deliver, "status", status);
             std::iter::once(deliver).chain(phase_spans(id, number, &phases, now_us)).collect()
         }
         _ => return None,
@@ -105,7 +106,7 @@ fn span(
     attributes: &Value,
 ) -> Value {
     let nanos = |us: u64| (u128::from(us) * 1_000).to_string();
-    let mut span = json!({
+    let span = json!({
         "traceId": format!("{TRACE_PREFIX:016x}{:016x}", id.to_u64()),
         "spanId": format!("{:016x}", number.max(1)),
         "name": name,
@@ -114,10 +115,18 @@ fn span(
         "endTimeUnixNano": nanos(ends),
         "attributes": attributes,
     });
-    if let Some(parent) = parent {
-        span["parentSpanId"] = json!(format!("{:016x}", parent.max(1)));
+    match parent {
+        Some(parent) => with(span, "parentSpanId", json!(format!("{:016x}", parent.max(1)))),
+        None => span,
     }
-    span
+}
+
+/// Adds a field to an object.
+fn with(mut object: Value, key: &str, value: Value) -> Value {
+    if let Some(fields) = object.as_object_mut() {
+        fields.insert(key.to_owned(), value);
+    }
+    object
 }
 
 fn text(key: &str, value: &str) -> Value {
