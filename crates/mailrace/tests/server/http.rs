@@ -123,11 +123,11 @@ fn health_and_metrics() {
     let (status, _, nothing) = exchange(address, &request("HEAD", "/metrics", "", ""));
     assert_eq!((status, nothing.as_str()), (200, ""));
     if let Some(promtool) = needs::program("promtool") {
-        let output = run_with_input(std::process::Command::new(promtool).args(["check", "metrics"]), &metrics);
+        let output = run_with_input(Command::new(promtool).args(["check", "metrics"]), &metrics);
         assert!(output.status.success(), "{}{}", text(&output), String::from_utf8_lossy(&output.stderr));
         // Negative control: it complains about a family without a description.
         let bad = "mailrace_things_total 1\n";
-        let output = run_with_input(std::process::Command::new("promtool").args(["check", "metrics"]), bad);
+        let output = run_with_input(Command::new("promtool").args(["check", "metrics"]), bad);
         assert!(!output.status.success());
     }
 }
@@ -152,8 +152,7 @@ fn the_packaged_rules_and_dashboard_fit_the_metrics() {
     }
     assert!(found > 20, "{found}");
     if let Some(promtool) = needs::program("promtool") {
-        let output =
-            std::process::Command::new(promtool).args(["check", "rules"]).arg(rules).output().expect("it runs");
+        let output = Command::new(promtool).args(["check", "rules"]).arg(rules).output().expect("it runs");
         assert!(output.status.success(), "{}", text(&output));
     }
 }
