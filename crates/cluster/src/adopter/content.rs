@@ -1,0 +1,160 @@
+//! What an adopter knows of a fenced stream: the messages that live in it, in the order of the stream.
+//!
+//! A first pass over all blocks collects ids, completions and earlier adoptions. The bodies are read in a second pass,
+//! part by part, so that memory does not grow with the size of the mail.
+
+use crate::block::{Block, BlockError};
+use crate::claim::Claim;
+use crate::identity::{ClusterId, Epoch, Incarnation, Lane, StreamId};
+use crate::record::{Completion, Record, Twin};
+use bytes::Bytes;
+use mail::QueueId;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A message that lives in the stream.
+#[derive(Clone, Debug)]
+pub(super) struct LiveMessage {
+    pub(super) sequence: u64,
+    epoch: Epoch,
+    pub(super) hops: u16,
+    recipients: u32,
+    pub(super) finished: BTreeSet<u32>,
+    twin: Option<Twin>,
+}
+
+/// The content of a stream under adoption.
+#[derive(Debug, Default)]
+pub(super) struct StreamContent {
+    live: BTreeMap<QueueId, LiveMessage>,
+    /// All mail up to here was dealt with by adoptions that the stream records as finished.
+    pub(super) finished_upto: u64,
+    /// The first fence of an adopter behind the owner's last block.
+    pub(super) first_fence: u64,
+    /// The owner's last block gave the stream up as planned.
+    pub(super) is_released: bool,
+    /// The life of the owner's log that wrote its last block.
+    pub(super) owner: Option<Incarnation>,
+}
+
+/// The next part of an adoption.
+#[derive(Debug, Default)]
+pub(super) struct Part {
+    pub(super) upto: u64,
+    pub(super) is_last: bool,
+    /// Its messages with their sequences.
+    pub(super) messages: BTreeMap<QueueId, u64>,
+}
+
+impl StreamContent {
+    /// Reads a block of the first pass.
+    ///
+    /// # Errors
+    /// The block cannot be read; its mail is passed over.
+    pub(super) fn read(
+        &mut self,
+        cluster: ClusterId,
+        stream: StreamId,
+        sequence: u64,
+        octets: &Bytes,
+        applies_done: bool,
+    ) -> Result<(), BlockError> {
+        let block = Block::read_of(cluster, stream, Lane::Messages, octets)?;
+        let is_owners = block.header.writer == stream.owner;
+        if is_owners {
+            self.is_released = false;
+            self.owner = Some(block.header.incarnation);
+            self.first_fence = 0;
+        }
+        for record in block.records {
+            match record {
+                Record::Accept(accepted) => {
+                    let message = LiveMessage {
+                        sequence,
+                        epoch: block.header.epoch,
+                        hops: accepted.hops,
+                        recipients: accepted.recipients,
+                        finished: accepted.finished.into_iter().collect(),
+                        twin: accepted.twin,
+                    };
+                    self.live.insert(accepted.id, message);
+                }
+                Record::Done(list) if applies_done => list.iter().for_each(|one| self.complete(one)),
+                Record::Fence(_) if !is_owners && self.first_fence == 0 => self.first_fence = sequence,
+                Record::Release => self.is_released = true,
+                Record::Adopted(adopted) => {
+                    self.finished_upto = self.finished_upto.max(adopted.upto);
+                    self.live.retain(|_, message| message.sequence > adopted.upto);
+                }
+                Record::Done(_) | Record::Fence(_) | Record::Heartbeat { .. } | Record::Piece(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn complete(&mut self, completion: &Completion) {
+        let Some(message) = self.live.get_mut(&completion.id) else { return };
+        match completion.recipient {
+            Some(recipient) => drop(message.finished.insert(recipient)),
+            None => message.finished.extend(0..message.recipients),
+        }
+        if message.finished.len() >= message.recipients as usize {
+            self.live.remove(&completion.id);
+        }
+    }
+
+    pub(super) fn get(&self, id: QueueId) -> Option<&LiveMessage> {
+        self.live.get(&id)
+    }
+
+    /// Streams with first copies of messages whose second copy is here.
+    pub(super) fn first_streams(&self) -> BTreeSet<StreamId> {
+        let second = |message: &LiveMessage| message.twin.filter(|twin| !twin.is_first).map(|twin| twin.stream);
+        self.live.values().filter_map(second).collect()
+    }
+
+    /// Chooses the next part: all mail of the blocks behind the last part, up to a number of messages.
+    ///
+    /// `firsts` has the claims of other streams with first copies, and whether their mail is taken from here.
+    pub(super) fn part(
+        &self,
+        claim: &Claim,
+        firsts: &BTreeMap<StreamId, (Claim, bool)>,
+        fence: u64,
+        messages_max: usize,
+    ) -> Part {
+        let mut in_order: Vec<(u64, QueueId)> = self
+            .live
+            .iter()
+            .filter(|(_, message)| message.sequence > self.finished_upto && message.is_wanted(claim, firsts))
+            .map(|(id, message)| (message.sequence, *id))
+            .collect();
+        in_order.sort_unstable();
+        let mut part = Part { upto: fence, is_last: true, messages: BTreeMap::new() };
+        let mut last = 0;
+        for (sequence, id) in in_order {
+            if part.messages.len() >= messages_max && sequence != last {
+                part.upto = last;
+                part.is_last = false;
+                break;
+            }
+            last = sequence;
+            part.messages.insert(id, sequence);
+        }
+        part
+    }
+}
+
+impl LiveMessage {
+    fn is_wanted(&self, claim: &Claim, firsts: &BTreeMap<StreamId, (Claim, bool)>) -> bool {
+        if self.epoch <= claim.moved_epoch {
+            return false;
+        }
+        match self.twin {
+            None => true,
+            Some(twin) if twin.is_first => !claim.seconds_taken,
+            Some(twin) => {
+                firsts.get(&twin.stream).is_some_and(|(first, is_taken)| *is_taken || twin.epoch <= first.moved_epoch)
+            }
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! The block: the unit of group commit, of the wire and of the shadow stream.
+//!
+//! A header of fixed size and records behind it. The checksum covers both, and each block has the checksum of the block
+//! before it, so that a reader notices a block that is missing or foreign. Blocks hold at most [`BLOCK_BYTES_MAX`]
+//! octets; records that are larger by themselves go into blocks of their own, up to [`BLOCK_BYTES_LIMIT`].
+//!
+//! [`Chain`] checks a sequence of blocks, as recovery and adoption read them.
+
+use crate::identity::{ClusterId, Epoch, Incarnation, Lane, NodeId, StreamId};
+use crate::record::{Cursor, Record};
+use bytes::{Bytes, BytesMut};
+use std::fmt;
+
+/// The format version that this program writes, and the highest that it reads.
+pub const BLOCK_VERSION: u16 = 1;
+/// Octets at which a block is full.
+pub const BLOCK_BYTES_MAX: usize = 256 << 10;
+/// Octets that a reader takes at most: one record of that size and the header.
+pub const BLOCK_BYTES_LIMIT: usize = 1 << 20;
+/// Octets of the header.
+pub const BLOCK_HEADER: usize = 88;
+
+const MAGIC: &[u8; 4] = b"MRCB";
+/// The offset of the checksum, the last field of the header.
+const CRC_AT: usize = BLOCK_HEADER - 4;
+
+/// The head of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockHeader {
+    /// The cluster.
+    pub cluster: ClusterId,
+    /// The stream it is written to.
+    pub stream: StreamId,
+    /// The lane of the stream.
+    pub lane: Lane,
+    /// The node that wrote it: the owner, or an adopter.
+    pub writer: NodeId,
+    /// The life of the writer's local log.
+    pub incarnation: Incarnation,
+    /// The reign under which it was written.
+    pub epoch: Epoch,
+    /// Number in the stream. It grows from block to block; a block that was given up leaves a gap.
+    pub number: u64,
+    /// The first and last local sequence of its records: (0, 0) when none of them has one.
+    pub local: (u64, u64),
+    /// The checksum of the block before it in the stream; 0 for the first.
+    pub previous_crc: u32,
+    /// Records behind the header.
+    pub records: u32,
+}
+
+/// A block that was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// Its head.
+    pub header: BlockHeader,
+    /// Its checksum, which the next block repeats.
+    pub crc: u32,
+    /// Its content.
+    pub records: Vec<Record>,
+}
+
+/// The reason why octets are not a block of this stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BlockError {
+    /// Not a block, or one that changed after it was written: nothing of it can be used.
+    Corrupt {
+        /// The part that does not fit.
+        part: &'static str,
+    },
+    /// A later version of the program wrote it; this version must not write behind it.
+    NewerVersion {
+        /// Its format version.
+        version: u16,
+    },
+    /// It belongs to another cluster.
+    OtherCluster {
+        /// The cluster in the block.
+        found: ClusterId,
+        /// Our cluster.
+        ours: ClusterId,
+    },
+    /// It belongs to another stream.
+    OtherStream {
+        /// The stream in the block.
+        found: StreamId,
+        /// The stream it was read from.
+        expected: StreamId,
+    },
+    /// Blocks before it are missing, or it was written behind a block that is not there.
+    Gap {
+        /// The number of the block.
+        number: u64,
+        /// The number of the block read before it.
+        after: u64,
+    },
+    /// Its epoch is lower than that of the block before it: the fence did not hold.
+    EpochFell {
+        /// The epoch of the block.
+        found: Epoch,
+        /// The epoch of the block before it.
+        after: Epoch,
+    },
+}
+
+impl fmt::Display for BlockError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Corrupt { part } => {
+                write!(f, "a block is corrupt ({part}); the owner copies its mail anew, check the holder's disk")
+            }
+            Self::NewerVersion { version } => write!(
+                f,
+                "a block has format version {version}, this program reads up to {BLOCK_VERSION}; upgrade this node"
+            ),
+            Self::OtherCluster { found, ours } => write!(
+                f,
+                "a block belongs to cluster {found}, this one is {ours}; check which engine the node is connected to"
+            ),
+            Self::OtherStream { found, expected } => write!(
+                f,
+                "a block of {found} lies in {expected}; two clusters may share an engine account, give each its own"
+            ),
+            Self::Gap { number, after } => write!(
+                f,
+                "block {number} does not follow block {after}: blocks are missing; the owner copies its mail anew"
+            ),
+            Self::EpochFell { found, after } => write!(
+                f,
+                "a block of epoch {} follows epoch {}: the fence did not hold; report this with the stream's content",
+                found.0, after.0
+            ),
+        }
+    }
+}
+
+impl std::error::Error for BlockError {}
+
+impl BlockHeader {
+    /// Writes a block with these records. `records` of the header is set from them.
+    ///
+    /// Returns the octets and their checksum.
+    #[must_use]
+    pub fn write(&self, records: &[Record]) -> (Bytes, u32) {
+        let mut out = BytesMut::with_capacity(BLOCK_HEADER + records.iter().map(Record::octets).sum::<usize>());
+        out.extend_from_slice(MAGIC);
+        out.extend_from_slice(&BLOCK_VERSION.to_le_bytes());
+        out.extend_from_slice(&[u8::from(self.lane == Lane::Bodies), 0]);
+        out.extend_from_slice(&self.cluster.0);
+        for node in [self.stream.owner, self.stream.holder, self.writer] {
+            out.extend_from_slice(&node.0.to_le_bytes());
+        }
+        out.extend_from_slice(&[0; 2]);
+        out.extend_from_slice(&self.stream.generation.to_le_bytes());
+        for number in [self.incarnation.0, self.epoch.0, self.number, self.local.0, self.local.1] {
+            out.extend_from_slice(&number.to_le_bytes());
+        }
+        out.extend_from_slice(&self.previous_crc.to_le_bytes());
+        out.extend_from_slice(&u32::try_from(records.len()).unwrap_or(u32::MAX).to_le_bytes());
+        out.extend_from_slice(&[0; 4]);
+        debug_assert_eq!(out.len(), BLOCK_HEADER);
+        records.iter().for_each(|record| record.write(&mut out));
+        let crc = checksum(&out);
+        if let Some(field) = out.get_mut(CRC_AT..BLOCK_HEADER) {
+            field.copy_from_slice(&crc.to_le_bytes());
+        }
+        (out.freeze(), crc)
+    }
+
+    fn read(from: &mut Cursor) -> Option<Self> {
+        let lane = match from.octets()? {
+            [0, 0] => Lane::Messages,
+            [1, 0] => Lane::Bodies,
+            _ => return None,
+        };
+        let cluster = ClusterId(from.octets()?);
+        let (owner, holder, writer) = (NodeId(from.u16()?), NodeId(from.u16()?), NodeId(from.u16()?));
+        if from.u16()? != 0 {
+            return None;
+        }
+        let stream = StreamId { owner, holder, generation: from.u32()? };
+        let (incarnation, epoch, number) = (Incarnation(from.u64()?), Epoch(from.u64()?), from.u64()?);
+        let local = (from.u64()?, from.u64()?);
+        let (previous_crc, records) = (from.u32()?, from.u32()?);
+        Some(Self { cluster, stream, lane, writer, incarnation, epoch, number, local, previous_crc, records })
+    }
+}
+
+/// CRC-32C of all octets but the field of the checksum itself.
+fn checksum(block: &[u8]) -> u32 {
+    let crc = crc32c::crc32c(block.get(..CRC_AT).unwrap_or_default());
+    crc32c::crc32c_append(crc, block.get(BLOCK_HEADER..).unwrap_or_default())
+}
+
+impl Block {
+    /// Reads a block of any stream of the cluster.
+    ///
+    /// # Errors
+    /// `Corrupt`, `NewerVersion` and `OtherCluster`.
+    pub fn read(ours: ClusterId, octets: &Bytes) -> Result<Self, BlockError> {
+        let corrupt = |part| BlockError::Corrupt { part };
+        if octets.len() > BLOCK_BYTES_LIMIT {
+            return Err(corrupt("length"));
+        }
+        let mut from = Cursor(octets.clone());
+        if from.octets().as_ref() != Some(MAGIC) {
+            return Err(corrupt("magic"));
+        }
+        let version = from.u16().ok_or(corrupt("header"))?;
+        // A later version may lay out all that follows in another way, so the version comes before the checksum.
+        if version > BLOCK_VERSION {
+            return Err(BlockError::NewerVersion { version });
+        }
+        let header = BlockHeader::read(&mut from).ok_or(corrupt("header"))?;
+        let crc = from.u32().ok_or(corrupt("header"))?;
+        if version == 0 || crc != checksum(octets) {
+            return Err(corrupt("checksum"));
+        }
+        if header.cluster != ours {
+            return Err(BlockError::OtherCluster { found: header.cluster, ours });
+        }
+        let mut records = Vec::with_capacity((header.records as usize).min(from.len()));
+        while from.len() > 0 {
+            records.push(Record::read(&mut from).ok_or(corrupt("record"))?);
+        }
+        if records.len() != header.records as usize {
+            return Err(corrupt("number of records"));
+        }
+        Ok(Self { header, crc, records })
+    }
+
+    /// Reads a block of one lane of a stream.
+    ///
+    /// # Errors
+    /// As [`Block::read`], and `OtherStream`.
+    pub fn read_of(ours: ClusterId, stream: StreamId, lane: Lane, octets: &Bytes) -> Result<Self, BlockError> {
+        let block = Self::read(ours, octets)?;
+        let is_same = block.header.stream == stream && block.header.lane == lane;
+        if is_same { Ok(block) } else { Err(BlockError::OtherStream { found: block.header.stream, expected: stream }) }
+    }
+}
+
+/// Checks that blocks follow each other, from any first block on.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Chain {
+    last: Option<(u64, u32, Epoch)>,
+}
+
+impl Chain {
+    /// Takes the next block of the stream.
+    ///
+    /// # Errors
+    /// `Gap` and `EpochFell`; the chain stays as it was.
+    pub const fn follow(&mut self, block: &Block) -> Result<(), BlockError> {
+        let header = &block.header;
+        if let Some((number, crc, epoch)) = self.last {
+            if header.previous_crc != crc || header.number <= number {
+                return Err(BlockError::Gap { number: header.number, after: number });
+            }
+            if header.epoch.0 < epoch.0 {
+                return Err(BlockError::EpochFell { found: header.epoch, after: epoch });
+            }
+        }
+        self.last = Some((header.number, block.crc, header.epoch));
+        Ok(())
+    }
+}

@@ -1,0 +1,64 @@
+//! Keeps queued mail alive when a machine dies: copies, ownership, adoption, shared limits, membership.
+//!
+//! The server reports events to a [`Node`] and carries out its actions. Copies go into *shadow streams* of an engine
+//! (a durable log with compare-and-append), and coordination into its replicated key-value store; both are seams of
+//! requests and answers. The crate has no consensus and no replication of its own: the tail of a shadow stream says which
+//! node owns its mail (`docs/cluster.md` describes all of it).
+//!
+//! The crate is pure: no clock, disk, socket, async, thread, lock or global. The same calls give the same answers.
+//!
+//! | File | What it holds |
+//! |---|---|
+//! | `identity` | cluster, nodes, streams, epochs |
+//! | `record`, `block` | the bytes of blocks and records, their reader and writer |
+//! | `replica_log`, `coordination` | the two seams to the engine |
+//! | `claim` | the key that decides between owner and adopter |
+//! | `stream_writer` | writes one lane of a stream with one block in flight |
+//! | `owner` | accepts mail, places copies, says what may be delivered |
+//! | `adopter` | takes over the mail of a node that is gone |
+//! | `membership`, `engine` | who takes part, and the reasons to refuse a node or an engine |
+//! | `node` | all of these behind one interface |
+//! | `rendezvous` | the order of holders |
+//! | `share`, `share_table` | shares of limits that all nodes keep together |
+//! | `host_status` | hosts that are down, told to the other nodes |
+//! | `settings`, `action` | the values that go in and out |
+
+#![forbid(unsafe_code)]
+
+mod action;
+mod adopter;
+mod block;
+mod claim;
+mod coordination;
+mod engine;
+mod identity;
+mod membership;
+mod node;
+mod owner;
+mod record;
+mod rendezvous;
+mod replica_log;
+mod settings;
+mod stream_writer;
+
+pub use action::{AcceptAnswer, Action, Content, LocalMessage, NewMessage, OnNoReplica, Report, Token};
+pub use block::{
+    BLOCK_BYTES_LIMIT, BLOCK_BYTES_MAX, BLOCK_HEADER, BLOCK_VERSION, Block, BlockError, BlockHeader, Chain,
+};
+pub use claim::{Claim, ClaimError};
+pub use coordination::{CoordinationReply, CoordinationRequest, KeyValue};
+pub use engine::{ENGINE_VERSION_MIN, EngineError, EngineFacts, check_engine};
+pub use identity::{ClusterId, Epoch, Incarnation, Lane, NodeId, StreamId};
+pub use membership::{
+    CLOCK_DIFFERENCE_MAX, MembershipError, NODE_PREFIX, NodeEntry, OwnEntryDecision, judge_node, judge_own_entry,
+};
+pub use node::Node;
+pub use owner::OwnerCounts;
+pub use record::{
+    Accepted, Adopted, Completion, Fence, Outcome, Piece, PieceList, RECIPIENTS_MAX, Record, StoredBody, Twin,
+};
+pub use rendezvous::holders_of;
+pub use replica_log::{LogOperation, LogReply, LogRequest};
+#[doc(hidden)]
+pub use settings::Sabotage;
+pub use settings::Settings;

@@ -1,0 +1,294 @@
+//! A node of the cluster: owner, adopters and membership behind one interface for the server.
+//!
+//! The driver reports events with the time, carries out the actions of [`Node::poll`], and calls it again at
+//! [`Node::wake_at`]. It asks [`Node::may_start_delivery`] before a delivery begins and [`Node::may_send_final_dot`]
+//! immediately before it sends the end of the content.
+//!
+//! Time is of a clock that never steps and also runs while the machine is suspended (`CLOCK_BOOTTIME`), from any fixed
+//! point.
+
+use crate::action::{Action, LocalMessage, NewMessage, OnNoReplica, Purpose, Token};
+use crate::adopter::Adopter;
+use crate::coordination::CoordinationReply;
+use crate::identity::{NodeId, StreamId};
+use crate::membership::{Membership, MembershipError, NodeEntry};
+use crate::owner::{Owner, OwnerCounts};
+use crate::record::{Completion, Outcome};
+use crate::rendezvous::holders_of;
+use crate::replica_log::LogReply;
+use crate::settings::Settings;
+use bytes::Bytes;
+use mail::QueueId;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// A node of the cluster.
+#[derive(Debug)]
+pub struct Node {
+    settings: Settings,
+    owner: Owner,
+    membership: Membership,
+    adopters: BTreeMap<StreamId, Adopter>,
+    /// Streams that the engine lists.
+    streams: BTreeSet<StreamId>,
+}
+
+impl Node {
+    /// Begins with the mail of the local log.
+    ///
+    /// `streams` are the streams that the engine lists, or listed when it was last reached; `local` is all live mail of
+    /// the log. Mail is delivered once the node knows where its copies are.
+    #[must_use]
+    pub fn new(now: Duration, settings: Settings, name: String, streams: &[StreamId], local: Vec<LocalMessage>) -> Self {
+        let mut newest: BTreeMap<NodeId, StreamId> = BTreeMap::new();
+        for stream in streams.iter().filter(|stream| stream.owner == settings.node) {
+            let entry = newest.entry(stream.holder).or_insert(*stream);
+            *entry = (*entry).max(*stream);
+        }
+        let newest: Vec<StreamId> = if settings.copies > 1 { newest.into_values().collect() } else { Vec::new() };
+        let mut node = Self {
+            owner: Owner::new(now, settings.clone(), &newest, local),
+            membership: Membership::new(now, settings.clone(), name),
+            adopters: BTreeMap::new(),
+            streams: BTreeSet::new(),
+            settings,
+        };
+        node.known_streams(streams);
+        node
+    }
+
+    /// Tells the node of the streams that the engine lists; the driver asks for them every few seconds.
+    pub fn known_streams(&mut self, streams: &[StreamId]) {
+        self.streams = streams.iter().copied().collect();
+    }
+
+    /// Returns the next action. The driver calls it after each event, and at [`Node::wake_at`], until it returns `None`.
+    ///
+    /// `wall_us` is the clock in microseconds since 1970; it goes into the node's entry only.
+    pub fn poll(&mut self, now: Duration, wall_us: u64) -> Option<Action> {
+        if self.membership.refusal().is_some() {
+            return None;
+        }
+        if let Some(action) = self.membership.poll(now, wall_us) {
+            return Some(action);
+        }
+        self.choose_adopters(now);
+        loop {
+            if let Some(action) = self.owner.poll(now) {
+                return Some(action);
+            }
+            for adopter in self.adopters.values_mut() {
+                if let Some(action) = adopter.poll(now, &self.membership) {
+                    return Some(action);
+                }
+            }
+            if !self.pass_adopted(now) {
+                return None;
+            }
+        }
+    }
+
+    /// Passes messages between adopters and owner; true when there was something.
+    fn pass_adopted(&mut self, now: Duration) -> bool {
+        let mut is_busy = false;
+        for (stream, adopter) in &mut self.adopters {
+            for accepted in adopter.take_adopted() {
+                is_busy = true;
+                self.owner.adopt(accepted, *stream);
+            }
+            let released = adopter.take_released();
+            is_busy |= !released.is_empty();
+            self.owner.release_adopted(now, released, *stream);
+        }
+        for (stream, id) in self.owner.take_safe() {
+            is_busy = true;
+            if let Some(adopter) = self.adopters.get_mut(&stream) {
+                adopter.is_safe(now, id);
+            }
+        }
+        is_busy
+    }
+
+    /// Keeps an adopter for each stream that this node may have to adopt.
+    fn choose_adopters(&mut self, now: Duration) {
+        let me = self.settings.node;
+        let foreign: BTreeSet<StreamId> = self.owner.foreign_streams().collect();
+        let members = &self.membership;
+        let is_fresh = members.is_fresh(now);
+        let is_gone = |node| is_fresh && members.entry(node).is_none();
+        let is_wanted = |stream: &StreamId| {
+            let is_deputy = stream.owner != me && is_gone(stream.owner) && is_gone(stream.holder);
+            stream.holder == me && stream.owner != me || foreign.contains(stream) || is_deputy
+        };
+        self.adopters.retain(|stream, adopter| adopter.is_active() || is_wanted(stream));
+        for stream in self.streams.iter().filter(|stream| is_wanted(stream)) {
+            if !self.adopters.contains_key(stream) {
+                self.adopters.insert(*stream, Adopter::new(now, &self.settings, *stream));
+            }
+        }
+    }
+
+    /// The next time at which [`Node::poll`] has something to do, if no event comes before.
+    #[must_use]
+    pub fn wake_at(&self) -> Option<Duration> {
+        let adopters = self.adopters.values().map(Adopter::wake_at).min();
+        [adopters, self.owner.wake_at(), self.membership.wake_at()].into_iter().flatten().min()
+    }
+
+    /// Takes an answer of the engine's log. A driver that gets none need not call it.
+    pub fn log_answered(&mut self, now: Duration, token: Token, reply: LogReply) {
+        match token.purpose {
+            Purpose::AdopterWrite(stream) | Purpose::AdopterScan(stream) | Purpose::AdopterTrim(stream) => {
+                if let Some(adopter) = self.adopters.get_mut(&stream) {
+                    adopter.log_answered(now, &self.membership, token, reply);
+                }
+            }
+            _ => self.owner.log_answered(now, token, reply),
+        }
+    }
+
+    /// Takes an answer of the key-value store. A driver that gets none need not call it.
+    pub fn coordination_answered(&mut self, now: Duration, wall_us: u64, token: Token, reply: CoordinationReply) {
+        match token.purpose {
+            Purpose::AdopterClaim(stream) => {
+                if let Some(adopter) = self.adopters.get_mut(&stream) {
+                    adopter.claim_answered(now, &self.membership, token, reply);
+                }
+            }
+            Purpose::OwnerClaim(_) => self.owner.claim_answered(now, token, reply),
+            _ => {
+                self.membership.answered(now, wall_us, token, reply);
+                self.choose_holders(now);
+            }
+        }
+    }
+
+    fn choose_holders(&mut self, now: Duration) {
+        // Without a majority the last view stays: copies need none.
+        if self.membership.is_fresh(now) {
+            let nodes = self.membership.entries().filter(|entry| !entry.is_draining).map(|entry| entry.node);
+            self.owner.set_holders(now, holders_of(self.settings.node, nodes));
+        }
+    }
+
+    /// Begins to accept a message. The answer comes as [`Action::Answer`]; at the same time the caller stores the
+    /// message in the local log and calls [`Node::stored`] when it is durable.
+    pub fn accept(&mut self, now: Duration, message: NewMessage, policy: OnNoReplica) {
+        self.owner.accept(now, message, policy);
+    }
+
+    /// Sends a piece of a large body while it arrives; [`Node::accept`] with `Content::Streamed` ends it.
+    pub fn stream_body(&mut self, now: Duration, id: QueueId, octets: Bytes) {
+        self.owner.stream_body(now, id, octets);
+    }
+
+    /// Ends a body whose transaction failed.
+    pub fn abort_body(&mut self, id: QueueId) {
+        self.owner.abort_body(id);
+    }
+
+    /// The local log has the message on stable storage.
+    pub fn stored(&mut self, now: Duration, id: QueueId) {
+        self.owner.stored(now, id);
+    }
+
+    /// The local log could not store a new message, or need not store an adopted one ([`Action::Store`]).
+    pub fn store_refused(&mut self, now: Duration, id: QueueId) {
+        self.owner.store_refused(now, id);
+    }
+
+    /// Answers [`Action::Read`].
+    pub fn read(&mut self, now: Duration, id: QueueId, message: Option<NewMessage>) {
+        self.owner.read(now, id, message);
+    }
+
+    /// Answers [`Action::Forget`]: the messages are gone for good.
+    pub fn forgotten(&mut self, now: Duration, stream: StreamId) {
+        self.owner.forgotten(now, stream);
+    }
+
+    /// Takes the end of a recipient; the local log has it already or has it soon.
+    pub fn completed(&mut self, now: Duration, id: QueueId, recipient: Option<u32>, outcome: Outcome) {
+        self.owner.completed(now, Completion { id, recipient, outcome });
+    }
+
+    /// True if a delivery of this message may start now.
+    ///
+    /// Besides ownership this looks at completions that the holders do not have yet: while they are many or old, nothing
+    /// starts, since all of them would be repeated after an adoption.
+    #[must_use]
+    pub fn may_start_delivery(&self, now: Duration, id: QueueId) -> bool {
+        self.membership.refusal().is_none() && self.owner.may_start_delivery(now, id)
+    }
+
+    /// True if a transaction with this message may be completed now: asked immediately before the end of the content is
+    /// sent. On false the transaction is broken off and the message waits.
+    #[must_use]
+    pub fn may_send_final_dot(&self, now: Duration, id: QueueId) -> bool {
+        self.membership.refusal().is_none() && self.owner.may_send_final_dot(now, id)
+    }
+
+    /// Stops new mail, new copies of other nodes, and new deliveries; transactions in flight go on.
+    pub fn drain(&mut self, now: Duration) {
+        self.owner.drain();
+        self.membership.set_draining(now);
+    }
+
+    /// Gives the mail of this node up, after the last transaction ended. [`Node::is_released`] says when all holders
+    /// know it; they adopt without waiting, and nothing is delivered twice.
+    pub const fn release(&mut self) {
+        self.owner.release();
+    }
+
+    /// True when the node may exit.
+    #[must_use]
+    pub fn is_released(&self) -> bool {
+        self.owner.is_released()
+    }
+
+    /// Removes the node's entry, as the last step before it exits.
+    pub const fn leave(&mut self, now: Duration) {
+        self.membership.leave(now);
+    }
+
+    /// True for a live message of this node.
+    #[must_use]
+    pub fn has(&self, id: QueueId) -> bool {
+        self.owner.has(id)
+    }
+
+    /// Copies of a live message that are known to be stored at holders, the local log aside.
+    #[must_use]
+    pub fn copies(&self, id: QueueId) -> usize {
+        self.owner.copies(id)
+    }
+
+    /// Counts for status and metrics.
+    #[must_use]
+    pub fn counts(&self, now: Duration) -> OwnerCounts {
+        self.owner.counts(now)
+    }
+
+    /// Adoptions under way.
+    #[must_use]
+    pub fn adoptions(&self) -> usize {
+        self.adopters.values().filter(|adopter| adopter.is_active()).count()
+    }
+
+    /// The other nodes as this one sees them.
+    pub fn members(&self) -> impl Iterator<Item = &NodeEntry> {
+        self.membership.entries()
+    }
+
+    /// True once the node's own entry is written.
+    #[must_use]
+    pub fn is_member(&self) -> bool {
+        self.membership.is_member()
+    }
+
+    /// The reason why this node must not run, if there is one; it does nothing any more.
+    #[must_use]
+    pub const fn refusal(&self) -> Option<&MembershipError> {
+        self.membership.refusal()
+    }
+}

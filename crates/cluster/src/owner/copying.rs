@@ -1,0 +1,327 @@
+//! New mail, copies that are made anew, and compaction: everything that writes ACCEPT.
+
+use super::slot::{Phase, Slot, Upload};
+use super::{CopyPlace, Gate, Message, Owner, ReadPurpose};
+use crate::action::{AcceptAnswer, Action, Content, NewMessage, OnNoReplica, Report};
+use crate::identity::StreamId;
+use crate::record::{Accepted, Piece, PieceList, Record, StoredBody, Twin};
+use bytes::Bytes;
+use mail::QueueId;
+use std::time::Duration;
+
+impl Owner {
+    /// Begins the copies of a new message. The answer comes as an action, also for a refusal.
+    ///
+    /// The caller stores the message in the local log at the same time and calls `stored`.
+    pub(crate) fn accept(&mut self, now: Duration, new: NewMessage, policy: OnNoReplica) {
+        let id = new.id;
+        if self.is_draining || self.messages.contains_key(&id) {
+            self.actions.push_back(Action::Answer { id, answer: AcceptAnswer::TempFail });
+            return;
+        }
+        let is_alone = self.settings.copies <= 1;
+        let message = Message {
+            hops: 0,
+            recipients: new.recipients,
+            finished: std::collections::BTreeSet::new(),
+            octets: 0,
+            copies: Vec::new(),
+            is_local: false,
+            gate: Gate::Client { policy, needs_copies: !is_alone },
+            is_uncertain: false,
+        };
+        self.messages.insert(id, message);
+        if is_alone {
+            return;
+        }
+        let is_placed = match new.content {
+            Content::Whole(_) => self.place(now, &accepted_of(&new, 0, Vec::new())) > 0,
+            Content::Streamed => self.end_upload(now, &new),
+        };
+        if !is_placed {
+            self.accept_without_copy(now, id);
+        }
+    }
+
+    /// Applies the client's rule to a message that no holder takes.
+    pub(super) fn accept_without_copy(&mut self, now: Duration, id: QueueId) {
+        let Some(message) = self.messages.get_mut(&id) else { return };
+        match &mut message.gate {
+            Gate::Client { policy: OnNoReplica::TempFail, .. } => {
+                self.actions.push_back(Action::Answer { id, answer: AcceptAnswer::TempFail });
+                self.withdraw(now, id);
+            }
+            Gate::Client { needs_copies, .. } => {
+                *needs_copies = false;
+                if message.copies.is_empty() {
+                    self.needs_copy.insert(id);
+                }
+                self.settle(id);
+            }
+            Gate::Open | Gate::Adoption { .. } => {
+                if message.copies.is_empty() {
+                    self.needs_copy.insert(id);
+                }
+                self.settle(id);
+            }
+        }
+    }
+
+    /// Writes the message to as many streams as are wanted and found; returns their number.
+    pub(super) fn place(&mut self, now: Duration, accepted: &Accepted) -> usize {
+        let wanted = self.settings.copies.saturating_sub(1);
+        let is_large = body_of(accepted).is_some_and(|body| body.len() > self.settings.inline_body_max);
+        let takes = |slot: &Slot| {
+            slot.takes_mail(now, &self.settings) && (!is_large || slot.bodies.is_flowing())
+        };
+        let slots = self.holders.iter().filter_map(|holder| self.slot_of(*holder)).filter(|slot| takes(slot));
+        let targets: Vec<(StreamId, crate::identity::Epoch)> =
+            slots.take(wanted).map(|slot| (slot.stream, slot.messages.epoch())).collect();
+        for (number, (stream, _)) in targets.iter().enumerate() {
+            let mut accepted = accepted.clone();
+            let other = targets.iter().find(|(other, _)| other != stream);
+            accepted.twin = other.map(|(other, epoch)| Twin { stream: *other, epoch: *epoch, is_first: number == 0 });
+            self.push_copy(*stream, accepted);
+        }
+        targets.len()
+    }
+
+    fn push_copy(&mut self, stream: StreamId, accepted: Accepted) {
+        let (Some(slot), Some(message)) = (self.slots.get_mut(&stream), self.messages.get_mut(&accepted.id)) else {
+            return;
+        };
+        let id = accepted.id;
+        if message.copies.iter().all(|copy| copy.stream != stream) {
+            message.copies.push(CopyPlace { stream, sequence: None });
+        }
+        message.octets = Record::Accept(accepted.clone()).octets();
+        self.needs_copy.remove(&id);
+        match &accepted.body {
+            StoredBody::Whole(body) if body.len() > self.settings.inline_body_max => {
+                let mut upload = slot.new_upload(&self.settings);
+                for octets in body.chunks(self.settings.piece_octets) {
+                    push_piece(slot, &mut upload, body.slice_ref(octets));
+                }
+                upload.accepted = Some(accepted);
+                slot.uploads.insert(id, upload);
+            }
+            _ => slot.messages.push(Record::Accept(accepted), id.to_u64()),
+        }
+    }
+
+    /// Sends a piece of a body that still arrives. Without a holder nothing happens: the whole goes later.
+    pub(crate) fn stream_body(&mut self, now: Duration, id: QueueId, octets: Bytes) {
+        let has_upload = |slot: &&mut Slot| slot.uploads.contains_key(&id);
+        let under_way = self.slots.values_mut().find(has_upload).map(|slot| slot.stream);
+        let takes = |slot: &&Slot| slot.takes_mail(now, &self.settings) && slot.bodies.is_flowing();
+        let first = || self.holders.iter().filter_map(|holder| self.slot_of(*holder)).find(takes).map(|slot| slot.stream);
+        let Some(slot) = under_way.or_else(first).and_then(|stream| self.slots.get_mut(&stream)) else { return };
+        let mut upload = slot.uploads.remove(&id).unwrap_or_else(|| slot.new_upload(&self.settings));
+        let mut rest = octets;
+        while !rest.is_empty() {
+            let piece = rest.split_to(rest.len().min(self.settings.piece_octets));
+            push_piece(slot, &mut upload, piece);
+        }
+        slot.uploads.insert(id, upload);
+    }
+
+    /// Drops the pieces of a body whose transaction failed.
+    pub(crate) fn abort_body(&mut self, id: QueueId) {
+        for slot in self.slots.values_mut() {
+            slot.uploads.remove(&id);
+        }
+    }
+
+    /// Lets the record follow the pieces; false when they did not all go to one holder.
+    fn end_upload(&mut self, now: Duration, new: &NewMessage) -> bool {
+        let id = new.id;
+        let place = self.slots.values_mut().find(|slot| slot.uploads.contains_key(&id));
+        let Some(slot) = place else { return false };
+        if !slot.takes_mail(now, &self.settings) {
+            slot.uploads.remove(&id);
+            return false;
+        }
+        let stream = slot.stream;
+        if let Some(upload) = slot.uploads.get_mut(&id) {
+            upload.accepted = Some(accepted_of(new, 0, Vec::new()));
+        }
+        if let Some(message) = self.messages.get_mut(&id) {
+            message.copies.push(CopyPlace { stream, sequence: None });
+        }
+        self.finish_upload(stream, id);
+        true
+    }
+
+    /// Writes the record of a body whose pieces are all stored.
+    pub(super) fn finish_upload(&mut self, stream: StreamId, id: QueueId) {
+        let Some(slot) = self.slots.get_mut(&stream) else { return };
+        let is_whole = |upload: &Upload| upload.stored == upload.pieces && upload.accepted.is_some();
+        if !slot.uploads.get(&id).is_some_and(is_whole) {
+            return;
+        }
+        let Some(upload) = slot.uploads.remove(&id) else { return };
+        let Some(mut accepted) = upload.accepted else { return };
+        let Some(message) = self.messages.get_mut(&id) else { return };
+        let sequences = upload.sequences.unwrap_or_default();
+        accepted.finished = message.finished.iter().copied().collect();
+        accepted.body = StoredBody::Pieces(PieceList {
+            body: upload.body,
+            pieces: upload.pieces,
+            octets: upload.octets,
+            crc: upload.crc,
+            sequences,
+        });
+        message.octets = Record::Accept(accepted.clone()).octets();
+        slot.body_index.insert(sequences.0, id);
+        slot.messages.push(Record::Accept(accepted), id.to_u64());
+    }
+
+    /// Moves mail that was not sent yet to other holders, and ends the wait of clients whose mail was.
+    pub(super) fn leave_stalled(&mut self, now: Duration, stream: StreamId, is_full: bool) {
+        let Some(slot) = self.slots.get_mut(&stream) else { return };
+        if !slot.is_stalled {
+            slot.is_stalled = true;
+            self.actions.push_back(Action::Report(Report::HolderStalled { stream, is_full }));
+        }
+        let wait = if is_full { 10 } else { 1 };
+        slot.stalled_until = now + self.settings.tail_interval * wait;
+        let mut unsent = Vec::new();
+        for record in slot.messages.take_unsent() {
+            match record {
+                Record::Accept(accepted) => unsent.push(accepted),
+                Record::Done(list) => slot.done.splice(0..0, list).for_each(drop),
+                Record::Release => slot.is_release_sent = false,
+                _ => {}
+            }
+        }
+        if !slot.done.is_empty() {
+            slot.done_since.get_or_insert(now);
+        }
+        let uploads = std::mem::take(&mut slot.uploads);
+        drop(slot.bodies.take_unsent());
+        unsent.extend(uploads.into_values().filter_map(|upload| upload.accepted));
+        for accepted in unsent {
+            self.place_again(now, stream, accepted);
+        }
+        let in_flight = self.messages.iter().filter(|(_, message)| {
+            let is_here = |copy: &CopyPlace| copy.stream == stream && copy.sequence.is_none();
+            matches!(message.gate, Gate::Client { needs_copies: true, .. }) && message.copies.iter().any(is_here)
+        });
+        let in_flight: Vec<QueueId> = in_flight.map(|(id, _)| *id).collect();
+        for id in in_flight {
+            self.accept_without_copy(now, id);
+        }
+    }
+
+    fn place_again(&mut self, now: Duration, from: StreamId, accepted: Accepted) {
+        let id = accepted.id;
+        if let Some(slot) = self.slots.get_mut(&from) {
+            slot.body_index.retain(|_, one| *one != id);
+        }
+        let Some(message) = self.messages.get_mut(&id) else { return };
+        // A record that replaces one in the same stream was not needed yet; compaction asks again.
+        message.copies.retain(|copy| copy.stream != from || copy.sequence.is_some());
+        if !message.copies.is_empty() {
+            self.settle(id);
+            return;
+        }
+        let is_whole = matches!(accepted.body, StoredBody::Whole(_)) && body_of(&accepted).is_some_and(|b| !b.is_empty());
+        let accepted = Accepted { finished: message.finished.iter().copied().collect(), ..accepted };
+        if !is_whole || self.place(now, &accepted) == 0 {
+            self.accept_without_copy(now, id);
+        }
+    }
+
+    /// Asks for messages that need a copy, as many as may be read at a time.
+    pub(super) fn read_for_copies(&mut self, now: Duration) {
+        let has_target = self.holders.iter().filter_map(|h| self.slot_of(*h)).any(|s| s.takes_mail(now, &self.settings));
+        if !has_target || self.settings.copies <= 1 {
+            return;
+        }
+        let room = self.settings.reads_max.saturating_sub(self.reading.len());
+        let wanted = self.needs_copy.iter().filter(|id| {
+            let is_local = self.messages.get(id).is_some_and(|message| message.is_local && !message.is_uncertain);
+            is_local && !self.reading.contains_key(id)
+        });
+        let wanted: Vec<QueueId> = wanted.copied().take(room).collect();
+        for id in wanted {
+            self.reading.insert(id, ReadPurpose::Copy);
+            self.actions.push_back(Action::Read { id });
+        }
+    }
+
+    /// Asks for the live messages at the front of a stream most of which is dead.
+    pub(super) fn read_for_compaction(&mut self, now: Duration) {
+        for slot in self.slots.values() {
+            let octets: usize = slot.index.values().map(|block| block.octets).sum();
+            let is_wasteful = octets > self.settings.compaction_octets_min && slot.live_octets * 2 < octets;
+            if !is_wasteful || !slot.takes_mail(now, &self.settings) {
+                continue;
+            }
+            let room = self.settings.reads_max.saturating_sub(self.reading.len());
+            let front = slot.index.values().flat_map(|block| &block.ids);
+            let front: Vec<QueueId> = front.filter(|id| !self.reading.contains_key(id)).take(room).copied().collect();
+            for id in front {
+                self.reading.insert(id, ReadPurpose::Compact(slot.stream));
+                self.actions.push_back(Action::Read { id });
+            }
+        }
+    }
+
+    /// Takes a message that was read from the local log; `None` when the log has it no more.
+    pub(crate) fn read(&mut self, now: Duration, id: QueueId, found: Option<NewMessage>) {
+        let Some(purpose) = self.reading.remove(&id) else { return };
+        let (Some(new), Some(message)) = (found, self.messages.get(&id)) else { return };
+        let finished = message.finished.iter().copied().collect();
+        let mut accepted = accepted_of(&new, message.hops, finished);
+        // Another owner may have delivered it before; adopters say so again.
+        accepted.may_be_duplicate = message.hops > 0;
+        match purpose {
+            ReadPurpose::Copy if message.copies.is_empty() => {
+                if self.place(now, &accepted) == 0 {
+                    self.needs_copy.insert(id);
+                }
+            }
+            ReadPurpose::Copy => {}
+            ReadPurpose::Compact(stream) => {
+                let is_single = message.copies.len() == 1;
+                let is_open = self.slots.get(&stream).is_some_and(|slot| slot.phase == Phase::Open);
+                if is_single && is_open && message.copies.iter().any(|copy| copy.stream == stream) {
+                    self.push_copy(stream, accepted);
+                }
+            }
+        }
+    }
+}
+
+fn body_of(accepted: &Accepted) -> Option<&Bytes> {
+    match &accepted.body {
+        StoredBody::Whole(body) => Some(body),
+        StoredBody::Pieces(_) => None,
+    }
+}
+
+fn push_piece(slot: &mut Slot, upload: &mut Upload, octets: Bytes) {
+    upload.crc = crc32c::crc32c_append(upload.crc, &octets);
+    upload.octets += octets.len() as u64;
+    slot.bodies.push(Record::Piece(Piece { body: upload.body, number: upload.pieces, octets }), 0);
+    upload.pieces += 1;
+}
+
+fn accepted_of(new: &NewMessage, hops: u16, finished: Vec<u32>) -> Accepted {
+    Accepted {
+        id: new.id,
+        hops,
+        may_be_duplicate: false,
+        queued_at_us: new.queued_at_us,
+        expires_at_us: new.expires_at_us,
+        recipients: new.recipients,
+        finished,
+        twin: None,
+        envelope: new.envelope.clone(),
+        body: StoredBody::Whole(match &new.content {
+            Content::Whole(body) => body.clone(),
+            Content::Streamed => Bytes::new(),
+        }),
+    }
+}

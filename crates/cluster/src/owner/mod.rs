@@ -1,0 +1,377 @@
+//! The owner of mail: gives each message its copies, answers clients, and says which mail may be delivered.
+//!
+//! Each stream of this node is a slot. A message counts as accepted when the local log and all its copies are on stable
+//! storage. It may be delivered while every stream with a copy of it proves that no other node took it over; mail
+//! without a copy may always be delivered, because no other node can have it.
+//!
+//! | File | What it holds |
+//! |---|---|
+//! | `slot` | one stream: phase, index, completions that wait |
+//! | `copying` | new mail, copies made anew, compaction |
+//! | `streams` | events of the writers, scans of own and of fenced streams, claims, trims |
+
+mod copying;
+mod slot;
+mod streams;
+
+use crate::action::{AcceptAnswer, Action, LocalMessage, OnNoReplica, Report};
+use crate::identity::{NodeId, StreamId};
+use crate::record::{Accepted, Completion, Outcome, Record};
+use crate::settings::Settings;
+use mail::QueueId;
+use slot::{Phase, Slot};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+/// What a message waits for before it counts as accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Gate {
+    Open,
+    /// A client waits for its answer.
+    Client {
+        policy: OnNoReplica,
+        /// False once the local log alone is enough.
+        needs_copies: bool,
+    },
+    /// The adoption of this stream takes it over.
+    Adoption {
+        from: StreamId,
+        is_safe: bool,
+    },
+}
+
+/// A copy of a message.
+#[derive(Clone, Copy, Debug)]
+struct CopyPlace {
+    stream: StreamId,
+    /// Where it is stored, once that is known.
+    sequence: Option<u64>,
+}
+
+/// A live message of this node.
+#[derive(Debug)]
+struct Message {
+    hops: u16,
+    recipients: u32,
+    finished: BTreeSet<u32>,
+    octets: usize,
+    copies: Vec<CopyPlace>,
+    is_local: bool,
+    gate: Gate,
+    /// Its copies are not known since the start: any stream that was not read may have one.
+    is_uncertain: bool,
+}
+
+/// The reason why a message is read from the local log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ReadPurpose {
+    Copy,
+    /// Its record moves to the end of this stream.
+    Compact(StreamId),
+}
+
+/// Counts for status and metrics.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OwnerCounts {
+    /// Live messages.
+    pub messages: usize,
+    /// Without a copy, although one is wanted (`mr_unreplicated_messages`).
+    pub unreplicated: usize,
+    /// With a copy in a stream that may have another owner now.
+    pub waiting_for_stream: usize,
+    /// Blocks in all streams of this node, as far as they are known.
+    pub blocks: usize,
+}
+
+/// The owner's part of a node.
+#[derive(Debug)]
+pub(crate) struct Owner {
+    settings: Settings,
+    slots: BTreeMap<StreamId, Slot>,
+    messages: BTreeMap<QueueId, Message>,
+    needs_copy: BTreeSet<QueueId>,
+    reading: BTreeMap<QueueId, ReadPurpose>,
+    /// Adopted messages on their way into the local log.
+    adopted: BTreeMap<QueueId, Accepted>,
+    /// Holders that may take new mail, best first.
+    holders: Vec<NodeId>,
+    has_uncertain: bool,
+    is_draining: bool,
+    is_releasing: bool,
+    /// Messages that an adoption can tick off.
+    safe: Vec<(StreamId, QueueId)>,
+    actions: VecDeque<Action>,
+}
+
+impl Owner {
+    /// Begins with the mail of the local log. `streams` are the newest generations of this node's streams.
+    pub(crate) fn new(now: Duration, settings: Settings, streams: &[StreamId], local: Vec<LocalMessage>) -> Self {
+        let mut owner = Self {
+            settings,
+            slots: BTreeMap::new(),
+            messages: BTreeMap::new(),
+            needs_copy: BTreeSet::new(),
+            reading: BTreeMap::new(),
+            adopted: BTreeMap::new(),
+            holders: Vec::new(),
+            has_uncertain: false,
+            is_draining: false,
+            is_releasing: false,
+            safe: Vec::new(),
+            actions: VecDeque::new(),
+        };
+        for stream in streams.iter().filter(|stream| stream.owner == owner.settings.node) {
+            owner.slots.insert(*stream, Slot::new(&owner.settings, *stream, now));
+        }
+        for message in local {
+            let id = message.id;
+            let message = Message {
+                hops: message.hops,
+                recipients: message.recipients,
+                finished: message.finished.into_iter().collect(),
+                octets: 0,
+                copies: Vec::new(),
+                is_local: true,
+                gate: Gate::Open,
+                is_uncertain: !owner.slots.is_empty(),
+            };
+            if message.is_uncertain {
+                owner.has_uncertain = true;
+            } else {
+                owner.needs_copy.insert(id);
+            }
+            owner.messages.insert(id, message);
+        }
+        owner
+    }
+
+    /// Sets the holders that may take new mail, best first. One that has no stream yet gets one.
+    pub(crate) fn set_holders(&mut self, now: Duration, holders: Vec<NodeId>) {
+        for holder in &holders {
+            if self.slot_of(*holder).is_none() && self.settings.copies > 1 {
+                let stream = StreamId { owner: self.settings.node, holder: *holder, generation: 0 };
+                self.slots.insert(stream, Slot::new(&self.settings, stream, now));
+            }
+        }
+        self.holders = holders;
+    }
+
+    fn slot_of(&self, holder: NodeId) -> Option<&Slot> {
+        self.slots.values().rev().find(|slot| slot.stream.holder == holder)
+    }
+
+    /// True if a delivery of this message may start now.
+    pub(crate) fn may_start_delivery(&self, now: Duration, id: QueueId) -> bool {
+        let is_current = |copy: &CopyPlace| {
+            self.slots.get(&copy.stream).is_some_and(|slot| slot.is_current(now, &self.settings))
+        };
+        !self.is_draining
+            && self.may_send_final_dot(now, id)
+            && self.messages.get(&id).is_some_and(|message| message.copies.iter().all(is_current))
+    }
+
+    /// True if a transaction with this message may be completed now.
+    pub(crate) fn may_send_final_dot(&self, now: Duration, id: QueueId) -> bool {
+        let is_owned = |copy: &CopyPlace| {
+            self.slots.get(&copy.stream).is_some_and(|slot| slot.is_owned(now, &self.settings))
+        };
+        self.messages.get(&id).is_some_and(|message| {
+            message.is_local
+                && message.gate == Gate::Open
+                && !message.is_uncertain
+                && message.copies.iter().all(is_owned)
+        })
+    }
+
+    /// Takes the end of a recipient.
+    pub(crate) fn completed(&mut self, now: Duration, completion: Completion) {
+        let Some(message) = self.messages.get_mut(&completion.id) else { return };
+        match completion.recipient {
+            Some(recipient) => drop(message.finished.insert(recipient)),
+            None => message.finished.extend(0..message.recipients),
+        }
+        let is_over = message.finished.len() >= message.recipients as usize;
+        for copy in message.copies.clone() {
+            if let Some(slot) = self.slots.get_mut(&copy.stream) {
+                slot.complete(now, completion);
+            }
+        }
+        if is_over {
+            self.remove(completion.id);
+        }
+    }
+
+    /// Takes the message out of all lists, without a completion.
+    fn remove(&mut self, id: QueueId) -> Option<Message> {
+        let message = self.messages.remove(&id)?;
+        for copy in &message.copies {
+            let Some(slot) = self.slots.get_mut(&copy.stream) else { continue };
+            slot.body_index.retain(|_, one| *one != id);
+            if let Some(sequence) = copy.sequence {
+                slot.unindex_message(sequence, id, message.octets);
+            }
+        }
+        self.needs_copy.remove(&id);
+        self.reading.remove(&id);
+        self.adopted.remove(&id);
+        Some(message)
+    }
+
+    /// Removes a message that counts as never accepted.
+    fn withdraw(&mut self, now: Duration, id: QueueId) {
+        self.completed(now, Completion { id, recipient: None, outcome: Outcome::Withdrawn });
+    }
+
+    /// The local log has the message on stable storage.
+    pub(crate) fn stored(&mut self, now: Duration, id: QueueId) {
+        let Some(message) = self.messages.get_mut(&id) else { return };
+        message.is_local = true;
+        if let Some(accepted) = self.adopted.remove(&id)
+            && self.place(now, &accepted) == 0
+        {
+            self.needs_copy.insert(id);
+        }
+        self.settle(id);
+    }
+
+    /// The local log could not store a client's message, or knows an adopted message already.
+    pub(crate) fn store_refused(&mut self, now: Duration, id: QueueId) {
+        let Some(message) = self.messages.get(&id) else { return };
+        match message.gate {
+            Gate::Adoption { from, .. } => {
+                self.remove(id);
+                self.safe.push((from, id));
+            }
+            _ => {
+                self.actions.push_back(Action::Answer { id, answer: AcceptAnswer::TempFail });
+                self.withdraw(now, id);
+            }
+        }
+    }
+
+    /// Answers the client, or reports to the adoption, once all is stored.
+    fn settle(&mut self, id: QueueId) {
+        let Some(message) = self.messages.get_mut(&id) else { return };
+        let is_copied = message.copies.iter().all(|copy| copy.sequence.is_some());
+        match &mut message.gate {
+            Gate::Client { needs_copies, .. } if message.is_local => {
+                let has_copies = is_copied && !message.copies.is_empty();
+                if has_copies || !*needs_copies {
+                    let answer = if has_copies { AcceptAnswer::Replicated } else { AcceptAnswer::LocalOnly };
+                    message.gate = Gate::Open;
+                    self.actions.push_back(Action::Answer { id, answer });
+                }
+            }
+            Gate::Adoption { from, is_safe } if message.is_local && is_copied && !*is_safe => {
+                *is_safe = true;
+                self.safe.push((*from, id));
+            }
+            _ => {}
+        }
+    }
+
+    /// Takes a message of another node; its hops are already one more. It stays undelivered until `release_adopted`.
+    pub(crate) fn adopt(&mut self, mut accepted: Accepted, from: StreamId) {
+        let id = accepted.id;
+        let known = self.messages.get(&id);
+        if let Some(known) = known
+            && known.hops >= accepted.hops
+        {
+            if known.gate != (Gate::Adoption { from, is_safe: false }) {
+                self.safe.push((from, id));
+            }
+            return;
+        }
+        if let Some(earlier) = self.remove(id) {
+            let finished: BTreeSet<u32> = accepted.finished.iter().copied().chain(earlier.finished).collect();
+            accepted.finished = finished.into_iter().collect();
+        }
+        accepted.twin = None;
+        let message = Message {
+            hops: accepted.hops,
+            recipients: accepted.recipients,
+            finished: accepted.finished.iter().copied().collect(),
+            octets: Record::Accept(accepted.clone()).octets(),
+            copies: Vec::new(),
+            is_local: false,
+            gate: Gate::Adoption { from, is_safe: false },
+            is_uncertain: false,
+        };
+        self.messages.insert(id, message);
+        self.adopted.insert(id, accepted.clone());
+        self.actions.push_back(Action::Store(Box::new(accepted)));
+    }
+
+    /// Lets adopted messages be delivered.
+    pub(crate) fn release_adopted(&mut self, now: Duration, ids: Vec<QueueId>, from: StreamId) {
+        for id in ids {
+            if let Some(message) = self.messages.get_mut(&id)
+                && matches!(message.gate, Gate::Adoption { from: own, .. } if own == from)
+            {
+                message.gate = Gate::Open;
+                if message.finished.len() >= message.recipients as usize {
+                    self.completed(now, Completion { id, recipient: None, outcome: Outcome::Delivered });
+                }
+            }
+        }
+    }
+
+    /// Messages that adoptions can tick off since the last call.
+    pub(crate) fn take_safe(&mut self) -> Vec<(StreamId, QueueId)> {
+        std::mem::take(&mut self.safe)
+    }
+
+    /// Stops new mail and new deliveries.
+    pub(crate) const fn drain(&mut self) {
+        self.is_draining = true;
+    }
+
+    /// Gives up all streams; no transaction may be in flight.
+    pub(crate) const fn release(&mut self) {
+        self.is_draining = true;
+        self.is_releasing = true;
+    }
+
+    /// True when every open stream says that it is given up and no live message lies elsewhere.
+    pub(crate) fn is_released(&self) -> bool {
+        let is_out = |slot: &Slot| slot.phase != Phase::Open || slot.is_release_sent && slot.messages.is_drained();
+        self.is_releasing && self.needs_copy.is_empty() && self.slots.values().all(is_out)
+    }
+
+    /// Streams that another node fenced and whose adoption is not over.
+    pub(crate) fn foreign_streams(&self) -> impl Iterator<Item = StreamId> {
+        let is_foreign = |slot: &&Slot| matches!(slot.phase, Phase::Foreign { is_over: false, .. });
+        self.slots.values().filter(is_foreign).map(|slot| slot.stream)
+    }
+
+    /// True for a live message of this node.
+    pub(crate) fn has(&self, id: QueueId) -> bool {
+        self.messages.contains_key(&id)
+    }
+
+    /// Copies of a message that are known to be stored.
+    pub(crate) fn copies(&self, id: QueueId) -> usize {
+        let copies = self.messages.get(&id).map(|message| &message.copies);
+        copies.map_or(0, |copies| copies.iter().filter(|copy| copy.sequence.is_some()).count())
+    }
+
+    /// Counts for status.
+    pub(crate) fn counts(&self, now: Duration) -> OwnerCounts {
+        let waits = |message: &&Message| {
+            let is_away = |copy: &CopyPlace| {
+                self.slots.get(&copy.stream).is_none_or(|slot| !slot.is_owned(now, &self.settings))
+            };
+            message.is_uncertain || message.copies.iter().any(is_away)
+        };
+        OwnerCounts {
+            messages: self.messages.len(),
+            unreplicated: self.messages.values().filter(|m| m.copies.is_empty() && self.settings.copies > 1).count(),
+            waiting_for_stream: self.messages.values().filter(waits).count(),
+            blocks: self.slots.values().map(|slot| slot.index.len()).sum(),
+        }
+    }
+
+    fn report(&mut self, report: Report) {
+        self.actions.push_back(Action::Report(report));
+    }
+}

@@ -1,0 +1,292 @@
+//! One shadow stream of this node as the owner sees it: its writers, its phase, the index of its blocks, completions
+//! that wait.
+
+use crate::identity::{Epoch, Lane, StreamId};
+use crate::record::{Accepted, Completion, Record};
+use crate::settings::Settings;
+use crate::stream_writer::{StreamTail, StreamWriter, WriterSettings};
+use mail::QueueId;
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+/// The state of a stream of this node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Its tail was not read since the start: mail of an earlier start may be in it.
+    Unread,
+    /// The own fence is stored; blocks of earlier starts are read, up to it.
+    Scanning {
+        /// The next sequence to read.
+        next: u64,
+        /// The sequence of the fence.
+        fence: u64,
+    },
+    /// Mail may be written and delivered.
+    Open,
+    /// Another node fenced it; its records of adoption are read.
+    Foreign {
+        /// The next sequence to read.
+        next: u64,
+        /// The messages taken by adopters.
+        taken: Vec<(QueueId, u16)>,
+        /// The last record read says that the adoption is over.
+        is_over: bool,
+    },
+    /// The adoption is over; the local log drops the messages that were taken.
+    Forgetting,
+    /// Its mail was taken back. It is opened again when it can be reached.
+    Abandoned,
+}
+
+impl Phase {
+    /// True when no message of an earlier start can turn up in the stream.
+    pub(super) const fn is_resolved(&self) -> bool {
+        matches!(self, Self::Open | Self::Abandoned)
+    }
+}
+
+/// A stored block.
+#[derive(Clone, Debug, Default)]
+pub(super) struct IndexedBlock {
+    pub(super) octets: usize,
+    /// Messages that live and whose record is here.
+    pub(super) ids: Vec<QueueId>,
+}
+
+/// A large body on its way to the lane of bodies.
+#[derive(Clone, Debug)]
+pub(super) struct Upload {
+    pub(super) body: u64,
+    pub(super) pieces: u32,
+    pub(super) stored: u32,
+    pub(super) octets: u64,
+    pub(super) crc: u32,
+    pub(super) sequences: Option<(u64, u64)>,
+    /// The record that waits for the pieces; `None` while the body arrives.
+    pub(super) accepted: Option<Accepted>,
+}
+
+/// A stream of this node.
+#[derive(Debug)]
+pub(super) struct Slot {
+    pub(super) stream: StreamId,
+    pub(super) phase: Phase,
+    pub(super) messages: StreamWriter,
+    pub(super) bodies: StreamWriter,
+    /// The tail behind which the next fence goes, while the phase is `Forgetting`.
+    pub(super) foreign_tail: Option<StreamTail>,
+    pub(super) index: BTreeMap<u64, IndexedBlock>,
+    /// First sequences of large bodies that live.
+    pub(super) body_index: BTreeMap<u64, QueueId>,
+    pub(super) uploads: BTreeMap<QueueId, Upload>,
+    pub(super) bodies_begun: u64,
+    pub(super) done: Vec<Completion>,
+    pub(super) done_since: Option<Duration>,
+    /// Completions that are not stored: how many of each time.
+    pub(super) unstored: VecDeque<(Duration, usize)>,
+    pub(super) unstored_count: usize,
+    /// Octets of live messages.
+    pub(super) live_octets: usize,
+    pub(super) live: u64,
+    /// When a block was last stored, or when the slot began.
+    pub(super) stored_at: Duration,
+    pub(super) is_stalled: bool,
+    pub(super) stalled_until: Duration,
+    pub(super) scan_asked: Option<Duration>,
+    pub(super) scan_at: Duration,
+    pub(super) scan_attempt: u64,
+    pub(super) trimmed: (u64, u64),
+    pub(super) trim_at: Duration,
+
+    pub(super) claim_attempt: u64,
+    pub(super) claim_goal: Option<ClaimGoal>,
+    pub(super) claim_at: Duration,
+    pub(super) is_release_sent: bool,
+    pub(super) is_hostage_reported: bool,
+    /// The engine said that the stream does not exist although it had blocks.
+    pub(super) had_blocks: bool,
+    /// The epoch of the own fence that was stored last since the start; 0 for none.
+    pub(super) held: Epoch,
+    /// Messages of adopted parts: live set found by a scan.
+    pub(super) found: BTreeMap<QueueId, Found>,
+}
+
+/// The change of the claim that a slot wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ClaimGoal {
+    TakeBack,
+    /// As `TakeBack`, and the next generation takes the place of the stream.
+    Replace,
+    Reopen,
+}
+
+/// A message that a scan of the own stream found.
+#[derive(Clone, Debug)]
+pub(super) struct Found {
+    pub(super) sequence: u64,
+    pub(super) accepted: Accepted,
+    pub(super) completions: Vec<Completion>,
+}
+
+impl Slot {
+    pub(super) fn new(settings: &Settings, stream: StreamId, now: Duration) -> Self {
+        let writer = |lane, heartbeat| {
+            StreamWriter::new(WriterSettings {
+                cluster: settings.cluster,
+                stream,
+                lane,
+                writer: settings.node,
+                incarnation: settings.incarnation,
+                append_timeout: settings.append_timeout,
+                tail_interval: settings.tail_interval,
+                heartbeat,
+                window: 1 + settings.sabotage.window_extra,
+            })
+        };
+        let mut slot = Self {
+            stream,
+            phase: Phase::Unread,
+            messages: writer(Lane::Messages, Some(settings.heartbeat)),
+            bodies: writer(Lane::Bodies, None),
+            foreign_tail: None,
+            index: BTreeMap::new(),
+            body_index: BTreeMap::new(),
+            uploads: BTreeMap::new(),
+            bodies_begun: 0,
+            done: Vec::new(),
+            done_since: None,
+            unstored: VecDeque::new(),
+            unstored_count: 0,
+            live_octets: 0,
+            live: 0,
+            stored_at: now,
+            is_stalled: false,
+            stalled_until: now,
+            scan_asked: None,
+            scan_at: now,
+            scan_attempt: 0,
+            trimmed: (0, 0),
+            trim_at: now,
+            claim_attempt: 0,
+            claim_goal: None,
+            claim_at: now,
+            is_release_sent: false,
+            is_hostage_reported: false,
+            had_blocks: false,
+            held: Epoch(0),
+            found: BTreeMap::new(),
+        };
+        slot.messages.read_tail(now);
+        slot.bodies.read_tail(now);
+        slot
+    }
+
+    /// True while its mail may have to be taken back because the stream is out of reach.
+    pub(super) fn is_away(&self) -> bool {
+        match self.phase {
+            Phase::Open => !self.messages.is_flowing(),
+            Phase::Unread | Phase::Scanning { .. } | Phase::Foreign { .. } => true,
+            Phase::Forgetting | Phase::Abandoned => false,
+        }
+    }
+
+    /// True while no other node can have taken over the mail of this stream.
+    pub(super) fn is_owned(&self, now: Duration, settings: &Settings) -> bool {
+        self.phase == Phase::Open && self.messages.proven_at().is_some_and(|at| now < at + settings.own_time)
+    }
+
+    /// True while few completions would be repeated if the stream were adopted now.
+    pub(super) fn is_current(&self, now: Duration, settings: &Settings) -> bool {
+        let oldest = self.unstored.front().map(|(at, _)| *at);
+        self.unstored_count < settings.done_unstored_max && oldest.is_none_or(|at| now < at + settings.done_lag_max)
+    }
+
+    /// True when new mail may be written to it.
+    pub(super) fn takes_mail(&self, now: Duration, settings: &Settings) -> bool {
+        self.phase == Phase::Open
+            && self.messages.is_flowing()
+            && now >= self.stalled_until
+            && !self.is_release_sent
+            && self.messages.waiting_octets() < settings.waiting_octets_max
+    }
+
+    /// Notes completions that the holder must learn.
+    pub(super) fn complete(&mut self, now: Duration, completion: Completion) {
+        self.done.push(completion);
+        self.done_since.get_or_insert(now);
+        self.unstored_count += 1;
+        match self.unstored.back_mut() {
+            Some((at, count)) if *at == now => *count += 1,
+            _ => self.unstored.push_back((now, 1)),
+        }
+    }
+
+    /// Hands completions to the writer when they are many or old enough.
+    pub(super) fn flush_done(&mut self, now: Duration, settings: &Settings, is_urgent: bool) {
+        let is_due = self.done_since.is_some_and(|since| now >= since + settings.done_delay);
+        while !self.done.is_empty() && (is_due || is_urgent || self.done.len() >= settings.done_batch) {
+            let count = self.done.len().min(settings.done_batch);
+            let batch = self.done.drain(..count).collect();
+            self.messages.push(Record::Done(batch), 0);
+        }
+        if self.done.is_empty() {
+            self.done_since = None;
+        }
+    }
+
+    /// Notes that completions are stored.
+    pub(super) fn done_stored(&mut self, mut count: usize) {
+        self.unstored_count = self.unstored_count.saturating_sub(count);
+        while let Some((_, first)) = self.unstored.front_mut() {
+            if *first > count {
+                *first -= count;
+                break;
+            }
+            count -= *first;
+            self.unstored.pop_front();
+        }
+    }
+
+    /// Begins a body under a number that no other body of the stream has.
+    pub(super) fn new_upload(&mut self, settings: &Settings) -> Upload {
+        self.bodies_begun += 1;
+        let body = u64::from(settings.start) << 32 | self.bodies_begun;
+        Upload { body, pieces: 0, stored: 0, octets: 0, crc: 0, sequences: None, accepted: None }
+    }
+
+    /// Enters a message at its place.
+    pub(super) fn index_message(&mut self, sequence: u64, id: QueueId, octets: usize) {
+        self.index.entry(sequence).or_default().ids.push(id);
+        self.live_octets += octets;
+        self.live += 1;
+        self.messages.set_live(self.live);
+    }
+
+    /// Removes a message from its place.
+    pub(super) fn unindex_message(&mut self, sequence: u64, id: QueueId, octets: usize) {
+        let Some(block) = self.index.get_mut(&sequence) else { return };
+        let Some(place) = block.ids.iter().position(|one| *one == id) else { return };
+        block.ids.swap_remove(place);
+        self.live_octets = self.live_octets.saturating_sub(octets);
+        self.live = self.live.saturating_sub(1);
+        self.messages.set_live(self.live);
+    }
+
+    /// Forgets all content, after it was adopted or taken back.
+    pub(super) fn clear(&mut self) {
+        self.index.clear();
+        self.body_index.clear();
+        self.uploads.clear();
+        self.found.clear();
+        self.done.clear();
+        self.done_since = None;
+        self.unstored.clear();
+        self.unstored_count = 0;
+        self.live_octets = 0;
+        self.live = 0;
+        self.messages.set_live(0);
+        drop(self.messages.take_unsent());
+        drop(self.bodies.take_unsent());
+        self.is_hostage_reported = false;
+    }
+}

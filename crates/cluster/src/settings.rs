@@ -1,0 +1,115 @@
+//! Time limits, sizes and identity of a node.
+
+use crate::identity::{ClusterId, Incarnation, NodeId};
+use std::time::Duration;
+
+/// The settings of a node. [`Settings::new`] has the defaults; all nodes of a cluster must have the same
+/// [`Settings::own_time`].
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The cluster.
+    pub cluster: ClusterId,
+    /// This node.
+    pub node: NodeId,
+    /// The life of the local log.
+    pub incarnation: Incarnation,
+    /// Number of this start of the local log, counted by the log itself from 1.
+    pub start: u32,
+    /// Copies of a message that the 250 waits for, the local log included: 1, 2 or 3.
+    pub copies: usize,
+    /// Time from the sending of the last stored append in which the owner may deliver mail of a stream. Adopters wait
+    /// it out.
+    pub own_time: Duration,
+    /// What an adopter waits beyond [`Settings::own_time`]: for clocks of different speed, and for the way of a final
+    /// dot.
+    pub adoption_margin: Duration,
+    /// Time between heartbeats of an idle stream.
+    pub heartbeat: Duration,
+    /// Time without an answer after which an append counts as unknown.
+    pub append_timeout: Duration,
+    /// Time between questions for the tail of a stream that is out of reach.
+    pub tail_interval: Duration,
+    /// Time without a stored block after which the owner takes the mail of a stream back and copies it elsewhere.
+    pub reshadow_after: Duration,
+    /// Time without a block before a stream is adopted.
+    pub silence: Duration,
+    /// Completions in one record.
+    pub done_batch: usize,
+    /// Time that a completion waits for others.
+    pub done_delay: Duration,
+    /// Completions that are not yet stored at the holder above which no delivery starts: they would be repeated after
+    /// an adoption.
+    pub done_unstored_max: usize,
+    /// Age of the oldest of them above which no delivery starts.
+    pub done_lag_max: Duration,
+    /// Octets that may wait for one stream; beyond it new mail goes to another holder.
+    pub waiting_octets_max: usize,
+    /// Messages that are read from the local log at a time, to be copied anew.
+    pub reads_max: usize,
+    /// Octets of a body above which it goes in pieces.
+    pub inline_body_max: usize,
+    /// Octets of a piece.
+    pub piece_octets: usize,
+    /// Octets of a stream below which it is not compacted.
+    pub compaction_octets_min: usize,
+    /// Octets asked for in one scan.
+    pub scan_octets: usize,
+    /// Messages of one part of an adoption.
+    pub part_messages_max: usize,
+    /// Time between puts of the node's entry, and between looks at the other entries.
+    pub membership_interval: Duration,
+    /// Time to live of the entry.
+    pub membership_ttl: Duration,
+    /// Rules that a test may leave out to see that it notices.
+    #[doc(hidden)]
+    pub sabotage: Sabotage,
+}
+
+/// Rules to leave out.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Sabotage {
+    /// Blocks in flight beyond the first.
+    pub window_extra: usize,
+    /// An adopter does not wait for the end of the owner's time.
+    pub no_wait: bool,
+    /// An adopter does not apply DONE records.
+    pub no_done: bool,
+    /// An adopter and an owner change the claim without looking at its content.
+    pub no_claim: bool,
+}
+
+impl Settings {
+    /// The defaults.
+    #[must_use]
+    pub fn new(cluster: ClusterId, node: NodeId, incarnation: Incarnation, start: u32) -> Self {
+        Self {
+            cluster,
+            node,
+            incarnation,
+            start,
+            copies: 2,
+            own_time: Duration::from_secs(12),
+            adoption_margin: Duration::from_secs(1),
+            heartbeat: Duration::from_secs(2),
+            append_timeout: Duration::from_secs(3),
+            tail_interval: Duration::from_secs(1),
+            reshadow_after: Duration::from_secs(60),
+            silence: Duration::from_secs(15),
+            done_batch: 256,
+            done_delay: Duration::from_millis(100),
+            done_unstored_max: 512,
+            done_lag_max: Duration::from_secs(3),
+            waiting_octets_max: 2 << 20,
+            reads_max: 64,
+            inline_body_max: 192 << 10,
+            piece_octets: 240 << 10,
+            compaction_octets_min: 4 << 20,
+            scan_octets: 1 << 20,
+            part_messages_max: 1_024,
+            membership_interval: Duration::from_secs(2),
+            membership_ttl: Duration::from_secs(15),
+            sabotage: Sabotage::default(),
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! The faults of a run: what begins, and what heals.
+
+use super::world::World;
+use crate::chance::Chance;
+
+/// A fault that lasts for a time.
+#[derive(Clone, Debug)]
+pub(super) struct Fault {
+    pub(super) begin_s: u64,
+    pub(super) seconds: u64,
+    pub(super) node: usize,
+    pub(super) kind: FaultKind,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum FaultKind {
+    /// The mail process ends, the engine stays.
+    Crash,
+    /// Process and engine end.
+    CrashMachine,
+    /// The engine ends.
+    CrashEngine,
+    /// The process stands still: beyond `own_time` it is a zombie owner.
+    Pause,
+    /// The machine is cut off from all others.
+    Isolate,
+    /// One pair of machines is cut.
+    CutPair(usize),
+    /// One direction between two machines.
+    CutOneWay(usize),
+    /// The mail process cannot reach the key-value store.
+    CutStore,
+    /// The engine answers late.
+    SlowEngine,
+    /// Requests and answers everywhere are lost and late.
+    Noise,
+    /// The engine has no room.
+    FullEngine,
+    /// The engine loses all streams that it holds.
+    LoseEngineData,
+    /// The disk of the local log is new; the engine's too if it says so.
+    ReplaceDisk { with_engine: bool },
+    /// The clock of the day steps.
+    ClockStep,
+    /// A planned exit.
+    Drain,
+    /// All machines lose power; this one comes back with a new disk for its local log.
+    PowerCutAndDisk,
+    /// All engines end.
+    NoEngines,
+}
+
+impl FaultKind {
+    fn loses_data(&self) -> bool {
+        matches!(self, Self::LoseEngineData | Self::ReplaceDisk { .. } | Self::PowerCutAndDisk)
+    }
+}
+
+/// One to four faults. At most one of them loses a disk.
+pub(super) fn choose(chance: &mut Chance, nodes: usize, busy_s: u64) -> Vec<Fault> {
+    let mut faults = Vec::new();
+    let mut has_lost = false;
+    for _ in 0..chance.between(1, 4) {
+        let node = chance.below(nodes as u64) as usize;
+        let other = (node + 1 + chance.below(nodes as u64 - 1) as usize) % nodes;
+        let kind = match chance.below(20) {
+            0 | 1 => FaultKind::Crash,
+            2 | 3 => FaultKind::CrashMachine,
+            4 => FaultKind::CrashEngine,
+            5 | 6 => FaultKind::Pause,
+            7 | 8 => FaultKind::Isolate,
+            9 => FaultKind::CutPair(other),
+            10 | 11 => FaultKind::CutOneWay(other),
+            12 => FaultKind::CutStore,
+            13 => FaultKind::SlowEngine,
+            14 => FaultKind::Noise,
+            15 => FaultKind::FullEngine,
+            16 => FaultKind::LoseEngineData,
+            17 => FaultKind::ReplaceDisk { with_engine: chance.percent(50) },
+            18 => FaultKind::Drain,
+            _ => chance.pick(&[0, 1, 2, 2]).into(),
+        };
+        if kind.loses_data() && std::mem::replace(&mut has_lost, true) {
+            continue;
+        }
+        let seconds = match chance.below(4) {
+            0 => chance.between(1, 5),
+            1 => chance.between(10, 30),
+            2 => chance.between(20, 50),
+            _ => chance.between(50, 110),
+        };
+        faults.push(Fault { begin_s: chance.between(4, busy_s), seconds, node, kind });
+    }
+    faults
+}
+
+impl From<u8> for FaultKind {
+    fn from(number: u8) -> Self {
+        match number {
+            0 => Self::ClockStep,
+            1 => Self::NoEngines,
+            _ => Self::PowerCutAndDisk,
+        }
+    }
+}
+
+impl World {
+    pub(super) fn begin_fault(&mut self, fault: &Fault) {
+        let node = fault.node;
+        match fault.kind {
+            FaultKind::Crash => self.crash(node),
+            FaultKind::CrashMachine => {
+                self.crash(node);
+                self.stop_engine(node);
+            }
+            FaultKind::CrashEngine => self.stop_engine(node),
+            FaultKind::Pause => {
+                let until = self.now + fault.seconds * super::world::SECOND;
+                self.machines[node].paused_until = until;
+            }
+            FaultKind::Isolate => {
+                for other in (0..self.plan.nodes).filter(|other| *other != node) {
+                    self.cut.extend([(node, other), (other, node)]);
+                }
+            }
+            FaultKind::CutPair(other) => self.cut.extend([(node, other), (other, node)]),
+            FaultKind::CutOneWay(other) => drop(self.cut.insert((node, other))),
+            FaultKind::CutStore => drop(self.without_store.insert(node)),
+            FaultKind::SlowEngine => self.engines[node].is_slow = true,
+            FaultKind::Noise => self.is_noisy = true,
+            FaultKind::FullEngine => self.engines[node].is_full = true,
+            FaultKind::LoseEngineData => self.engines[node].lose_all(),
+            FaultKind::ReplaceDisk { with_engine } => {
+                self.excuse_unreplicated(node);
+                self.crash(node);
+                self.replace_disk(node);
+                if with_engine {
+                    self.engines[node].lose_all();
+                }
+            }
+            FaultKind::ClockStep => self.machines[node].wall_step += 50 * super::world::SECOND as i64,
+            FaultKind::Drain => self.drain(node),
+            FaultKind::PowerCutAndDisk => {
+                self.excuse_unreplicated(node);
+                for machine in 0..self.plan.nodes {
+                    self.crash(machine);
+                    self.stop_engine(machine);
+                }
+                self.replace_disk(node);
+            }
+            FaultKind::NoEngines => (0..self.plan.nodes).for_each(|engine| self.stop_engine(engine)),
+        }
+    }
+
+    fn stop_engine(&mut self, engine: usize) {
+        self.engines[engine].is_up = false;
+        if !self.plan.is_sync_always {
+            self.engines[engine].lose_unsynced();
+        }
+    }
+
+    pub(super) fn heal_fault(&mut self, fault: &Fault) {
+        let node = fault.node;
+        match fault.kind {
+            FaultKind::Crash | FaultKind::ReplaceDisk { .. } | FaultKind::Drain => self.start_again(node),
+            FaultKind::CrashMachine => {
+                self.engines[node].is_up = true;
+                self.start_again(node);
+            }
+            FaultKind::CrashEngine => self.engines[node].is_up = true,
+            FaultKind::Pause | FaultKind::LoseEngineData | FaultKind::ClockStep => {}
+            FaultKind::Isolate => self.cut.retain(|(a, b)| *a != node && *b != node),
+            FaultKind::CutPair(other) | FaultKind::CutOneWay(other) => {
+                self.cut.remove(&(node, other));
+                self.cut.remove(&(other, node));
+            }
+            FaultKind::CutStore => drop(self.without_store.remove(&node)),
+            FaultKind::SlowEngine => self.engines[node].is_slow = false,
+            FaultKind::Noise => self.is_noisy = false,
+            FaultKind::FullEngine => self.engines[node].is_full = false,
+            FaultKind::PowerCutAndDisk | FaultKind::NoEngines => {
+                for machine in 0..self.plan.nodes {
+                    self.engines[machine].is_up = true;
+                    self.start_again(machine);
+                }
+            }
+        }
+    }
+
+    /// Starts a process that a fault ended, also one whose planned exit did not come to its end.
+    fn start_again(&mut self, node: usize) {
+        if self.machines[node].is_draining {
+            self.crash(node);
+        }
+        self.start(node);
+    }
+}
