@@ -278,7 +278,13 @@ impl Adopter {
                 }
             }
             WriterEvent::Fenced { .. } => self.watch(now, self.settings.tail_interval),
-            WriterEvent::Missing | WriterEvent::Damaged { .. } => self.watch(now, self.settings.heartbeat * 5),
+            WriterEvent::Missing | WriterEvent::Damaged { .. } => {
+                // The stream is lost, and its owner too knows that recipients may get mail twice.
+                if std::mem::take(&mut self.has_open_part) {
+                    self.released.extend(std::mem::take(&mut self.part).messages.into_keys());
+                }
+                self.watch(now, self.settings.heartbeat * 5);
+            }
             WriterEvent::Stalled { .. } => {}
         }
     }

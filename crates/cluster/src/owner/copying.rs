@@ -185,6 +185,7 @@ impl Owner {
         }
         let wait = if is_full { 10 } else { 1 };
         slot.stalled_until = now + self.settings.tail_interval * wait;
+        slot.compacting.clear();
         let mut unsent = Vec::new();
         for record in slot.messages.take_unsent() {
             match record {
@@ -252,18 +253,19 @@ impl Owner {
 
     /// Asks for the live messages at the front of a stream most of which is dead.
     pub(super) fn read_for_compaction(&mut self, now: Duration) {
-        for slot in self.slots.values() {
-            let octets: usize = slot.index.values().map(|block| block.octets).sum();
-            let is_wasteful = octets > self.settings.compaction_octets_min && slot.live_octets * 2 < octets;
-            if !is_wasteful || !slot.takes_mail(now, &self.settings) {
+        for slot in self.slots.values_mut() {
+            if !slot.takes_mail(now, &self.settings) {
                 continue;
             }
             let room = self.settings.reads_max.saturating_sub(self.reading.len());
-            let front = slot.index.values().flat_map(|block| &block.ids);
-            let front: Vec<QueueId> = front.filter(|id| !self.reading.contains_key(id)).take(room).copied().collect();
-            for id in front {
-                self.reading.insert(id, ReadPurpose::Compact(slot.stream));
-                self.actions.push_back(Action::Read { id });
+            let front = slot.to_compact(self.settings.compaction_octets_min);
+            let new: Vec<QueueId> = front.into_iter().filter(|id| !slot.compacting.contains(id)).take(room).collect();
+            for id in new {
+                slot.compacting.insert(id);
+                if !self.reading.contains_key(&id) {
+                    self.reading.insert(id, ReadPurpose::Compact(slot.stream));
+                    self.actions.push_back(Action::Read { id });
+                }
             }
         }
     }

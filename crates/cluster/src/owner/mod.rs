@@ -121,7 +121,9 @@ impl Owner {
             actions: VecDeque::new(),
         };
         for stream in streams.iter().filter(|stream| stream.owner == owner.settings.node) {
-            owner.slots.insert(*stream, Slot::new(&owner.settings, *stream, now));
+            let mut slot = Slot::new(&owner.settings, *stream, now);
+            slot.was_listed = true;
+            owner.slots.insert(*stream, slot);
         }
         for message in local {
             let id = message.id;
@@ -175,7 +177,7 @@ impl Owner {
         let is_owned = |copy: &CopyPlace| {
             self.slots.get(&copy.stream).is_some_and(|slot| slot.is_owned(now, &self.settings))
         };
-        self.messages.get(&id).is_some_and(|message| {
+        !self.is_releasing && self.messages.get(&id).is_some_and(|message| {
             message.is_local
                 && message.gate == Gate::Open
                 && !message.is_uncertain

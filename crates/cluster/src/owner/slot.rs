@@ -6,7 +6,7 @@ use crate::record::{Accepted, Completion, Record};
 use crate::settings::Settings;
 use crate::stream_writer::{StreamTail, StreamWriter, WriterSettings};
 use mail::QueueId;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 /// The state of a stream of this node.
@@ -105,6 +105,14 @@ pub(super) struct Slot {
     pub(super) is_hostage_reported: bool,
     /// The engine said that the stream does not exist although it had blocks.
     pub(super) had_blocks: bool,
+    /// The engine listed it when this node started: it had blocks, at least the own fence of an earlier start.
+    pub(super) was_listed: bool,
+    /// The last claim was written over an adopter's, since the stream with its records is lost.
+    pub(super) is_forced: bool,
+    /// A compaction moves the messages up to here.
+    pub(super) compact_upto: u64,
+    /// Messages that it has read and not yet stored again.
+    pub(super) compacting: BTreeSet<QueueId>,
     /// The epoch of the own fence that was stored last since the start; 0 for none.
     pub(super) held: Epoch,
     /// Messages of adopted parts: live set found by a scan.
@@ -173,6 +181,10 @@ impl Slot {
             is_release_sent: false,
             is_hostage_reported: false,
             had_blocks: false,
+            was_listed: false,
+            is_forced: false,
+            compact_upto: 0,
+            compacting: BTreeSet::new(),
             held: Epoch(0),
             found: BTreeMap::new(),
         };
@@ -257,6 +269,7 @@ impl Slot {
     /// Enters a message at its place.
     pub(super) fn index_message(&mut self, sequence: u64, id: QueueId, octets: usize) {
         self.index.entry(sequence).or_default().ids.push(id);
+        self.compacting.remove(&id);
         self.live_octets += octets;
         self.live += 1;
         self.messages.set_live(self.live);
@@ -267,9 +280,35 @@ impl Slot {
         let Some(block) = self.index.get_mut(&sequence) else { return };
         let Some(place) = block.ids.iter().position(|one| *one == id) else { return };
         block.ids.swap_remove(place);
+        self.compacting.remove(&id);
         self.live_octets = self.live_octets.saturating_sub(octets);
         self.live = self.live.saturating_sub(1);
         self.messages.set_live(self.live);
+    }
+
+    /// Removes blocks without live messages from the front of the index; the last block stays.
+    pub(super) fn drop_dead_front(&mut self) {
+        let last = self.messages.last_sequence();
+        while let Some(first) = self.index.first_entry() {
+            if !first.get().ids.is_empty() || *first.key() >= last {
+                break;
+            }
+            first.remove();
+        }
+    }
+
+    /// Returns the messages to write again at the end, so that a stream most of which is dead can be trimmed.
+    pub(super) fn to_compact(&mut self, octets_min: usize) -> Vec<QueueId> {
+        self.drop_dead_front();
+        let Some(first) = self.index.keys().next().copied() else { return Vec::new() };
+        if first > self.compact_upto {
+            let octets: usize = self.index.values().map(|block| block.octets).sum();
+            if octets <= octets_min || self.live_octets * 2 >= octets {
+                return Vec::new();
+            }
+            self.compact_upto = self.messages.last_sequence();
+        }
+        self.index.range(..=self.compact_upto).flat_map(|(_, block)| &block.ids).copied().collect()
     }
 
     /// Forgets all content, after it was adopted or taken back.
@@ -277,6 +316,7 @@ impl Slot {
         self.index.clear();
         self.body_index.clear();
         self.uploads.clear();
+        self.compacting.clear();
         self.found.clear();
         self.done.clear();
         self.done_since = None;

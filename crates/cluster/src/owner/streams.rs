@@ -147,6 +147,10 @@ impl Owner {
         let Some(slot) = self.slots.get_mut(&stream) else { return };
         slot.had_blocks |= tail.sequence > 0;
         let own = (self.settings.node, self.settings.incarnation);
+        if tail.sequence == 0 && slot.was_listed && slot.phase == Phase::Unread {
+            let why = format!("{stream} is empty, it had blocks of an earlier start");
+            return self.damaged(now, stream, why);
+        }
         let is_own = tail.block.as_ref().is_none_or(|block| (block.header.writer, block.header.incarnation) == own);
         if is_own {
             slot.messages.fence(&tail, tail.epoch().next_at_start(self.settings.start));
@@ -237,7 +241,7 @@ impl Owner {
 
     fn stream_missing(&mut self, now: Duration, stream: StreamId, lane: Lane) {
         let Some(slot) = self.slots.get_mut(&stream) else { return };
-        if slot.had_blocks && lane == Lane::Messages {
+        if (slot.had_blocks || slot.was_listed && slot.phase == Phase::Unread) && lane == Lane::Messages {
             self.damaged(now, stream, format!("the engine has no {stream} any more"));
             return;
         }
@@ -313,13 +317,13 @@ impl Owner {
         };
         match wanted {
             Ok(wanted) if wanted == claim => self.claim_written(now, stream, goal),
-            Ok(wanted) => {
-                slot.claim_attempt += 1;
-                slot.claim_at = now + self.settings.append_timeout;
-                let token = Token { purpose: Purpose::OwnerClaim(stream), attempt: slot.claim_attempt };
-                let (key, value) = (stream.claim_key(), wanted.write());
-                let request = CoordinationRequest::Put { key, value, expected: revision, ttl: None };
-                self.actions.push_back(Action::Coordinate { token, request });
+            Ok(wanted) => self.put_claim(now, stream, wanted, revision),
+            Err(_) if goal == ClaimGoal::Replace => {
+                // The stream is lost with the adopter's list of what it took: rather twice than never.
+                slot.is_forced = true;
+                let moved_epoch = moved.max(claim.epoch);
+                let wanted = Claim { epoch: claim.epoch.next(), adopter: None, moved_epoch, ..claim };
+                self.put_claim(now, stream, wanted, revision);
             }
             Err(ClaimError::Superseded { .. } | ClaimError::PartOpen { .. }) => {
                 // An adopter has it: only the stream itself says which mail, so it must be read.
@@ -335,11 +339,26 @@ impl Owner {
         }
     }
 
+    fn put_claim(&mut self, now: Duration, stream: StreamId, claim: Claim, expected: u64) {
+        let Some(slot) = self.slots.get_mut(&stream) else { return };
+        slot.claim_attempt += 1;
+        slot.claim_at = now + self.settings.append_timeout;
+        let token = Token { purpose: Purpose::OwnerClaim(stream), attempt: slot.claim_attempt };
+        let request = CoordinationRequest::Put { key: stream.claim_key(), value: claim.write(), expected, ttl: None };
+        self.actions.push_back(Action::Coordinate { token, request });
+    }
+
     fn claim_written(&mut self, now: Duration, stream: StreamId, goal: ClaimGoal) {
         let Some(slot) = self.slots.get_mut(&stream) else { return };
         slot.claim_goal = None;
         if goal == ClaimGoal::Reopen {
             return;
+        }
+        if std::mem::take(&mut slot.is_forced) {
+            let is_here = |copy: &CopyPlace| copy.stream == stream;
+            let may = self.messages.iter().filter(|(_, one)| one.is_uncertain || one.copies.iter().any(is_here));
+            let reports = may.map(|(id, _)| Action::Report(Report::PossibleDuplicate { id: *id }));
+            self.actions.extend(reports);
         }
         slot.clear();
         slot.phase = Phase::Abandoned;
@@ -588,13 +607,8 @@ impl Owner {
         if slot.phase != Phase::Open || now < slot.trim_at {
             return;
         }
+        slot.drop_dead_front();
         let last = slot.messages.last_sequence();
-        while let Some(first) = slot.index.first_entry() {
-            if !first.get().ids.is_empty() || *first.key() >= last {
-                break;
-            }
-            first.remove();
-        }
         let first_kept = slot.index.keys().next().copied().unwrap_or(last);
         let first_body = slot.body_index.keys().next().copied().unwrap_or_else(|| slot.bodies.last_sequence());
         let first_upload = slot.uploads.values().map(|upload| upload.sequences.map_or(0, |(first, _)| first)).min();

@@ -69,8 +69,13 @@ impl EngineServer {
         self.lanes = self.synced.clone();
     }
 
-    pub(super) fn lose_all(&mut self) {
-        self.lanes.clear();
+    /// Loses all blocks. The engine may make the streams anew, as it does from its replicated list of streams.
+    pub(super) fn lose_all(&mut self, keeps_names: bool) {
+        if keeps_names {
+            self.lanes.values_mut().for_each(|lane| *lane = LaneStore::default());
+        } else {
+            self.lanes.clear();
+        }
         self.synced.clear();
     }
 }

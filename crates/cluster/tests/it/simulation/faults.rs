@@ -129,13 +129,17 @@ impl World {
             FaultKind::SlowEngine => self.engines[node].is_slow = true,
             FaultKind::Noise => self.is_noisy = true,
             FaultKind::FullEngine => self.engines[node].is_full = true,
-            FaultKind::LoseEngineData => self.engines[node].lose_all(),
+            FaultKind::LoseEngineData => {
+                let keeps_names = self.chance.percent(50);
+                self.engines[node].lose_all(keeps_names);
+            }
             FaultKind::ReplaceDisk { with_engine } => {
                 self.excuse_unreplicated(node);
                 self.crash(node);
                 self.replace_disk(node);
                 if with_engine {
-                    self.engines[node].lose_all();
+                    let keeps_names = self.chance.percent(50);
+                    self.engines[node].lose_all(keeps_names);
                 }
             }
             FaultKind::ClockStep => self.machines[node].wall_step += 50 * super::world::SECOND as i64,

@@ -125,6 +125,17 @@ impl LocalLog {
         lost
     }
 
+    /// Notes that a recipient may have the message already.
+    pub(super) fn flag(&mut self, id: QueueId) {
+        if let Some(entry) = self.entries.get_mut(&id) {
+            entry.may_be_duplicate = true;
+        }
+    }
+
+    pub(super) fn live_count(&self) -> usize {
+        self.entries.values().filter(|entry| entry.state == State::Live).count()
+    }
+
     pub(super) fn live(&self) -> Vec<LocalMessage> {
         let live = self.entries.iter().filter(|(_, entry)| entry.state == State::Live);
         live.map(|(id, entry)| LocalMessage {

@@ -141,6 +141,7 @@ pub(super) struct World {
     pub(super) history: History,
     submitted: u64,
     is_logged: bool,
+    asked: BTreeMap<String, u64>,
 }
 
 impl World {
@@ -179,6 +180,7 @@ impl World {
             streams: BTreeSet::new(),
             history: History::default(),
             submitted: 0,
+            asked: BTreeMap::new(),
             is_logged: std::env::var("SIM_LOG").is_ok(),
             plan,
         };
@@ -225,6 +227,9 @@ impl World {
             self.now = self.now.max(at);
             events += 1;
             if events > EVENTS_MAX {
+                for (what, count) in self.asked.iter().filter(|(_, count)| **count > 3000) {
+                    println!("{count} {what}");
+                }
                 let wakes = |node: usize| self.machines[node].node.as_ref().map(|n| (n.wake_at(), self.local(node)));
                 let wakes: Vec<_> = (0..self.plan.nodes).map(wakes).collect();
                 return Err(format!("{EVENTS_MAX} events: something turns in circles: {wakes:?}"));
@@ -446,6 +451,10 @@ impl World {
     }
 
     fn act(&mut self, node: usize, action: Action) {
+        if self.is_logged {
+            let text = format!("{action:?}");
+            *self.asked.entry(format!("mx{node} {}", text.chars().take(90).collect::<String>())).or_default() += 1;
+        }
         let life = self.machines[node].life;
         match action {
             Action::Log { token, request } => {
@@ -484,6 +493,9 @@ impl World {
             Action::Report(report) => {
                 self.log(|| format!("mx{node} {report:?}"));
                 self.history.report(&report);
+                if let Report::PossibleDuplicate { id } = report {
+                    self.machines[node].log.flag(id);
+                }
                 if let Report::AdoptionBegan { .. } = report {
                     // The owner's results that the stream does not have, and its transactions.
                     self.history.may_repeat += self.settings(node).done_unstored_max + 3 * IN_FLIGHT_MAX;
@@ -603,16 +615,18 @@ impl World {
 
     fn tick(&mut self, node: usize, life: u32) {
         self.machines[node].log.results_synced();
-        let streams: Vec<StreamId> = self.streams.iter().copied().collect();
-        if self.store_engine(node).is_some()
+        if self.chance.percent(4)
+            && self.store_engine(node).is_some()
             && let Some(machine) = &mut self.machines[node].node
         {
+            let streams: Vec<StreamId> = self.streams.iter().copied().collect();
             machine.known_streams(&streams);
         }
         self.start_deliveries(node, life);
         self.drain_on(node);
-        let at = self.now + self.chance.between(20 * MILLI, 50 * MILLI);
-        self.push(at, Event::Tick { node, life });
+        let is_busy = self.machines[node].log.live_count() > 0 || self.machines[node].is_draining;
+        let wait = if is_busy { self.chance.between(20 * MILLI, 100 * MILLI) } else { 500 * MILLI };
+        self.push(self.now + wait, Event::Tick { node, life });
     }
 
     fn start_deliveries(&mut self, node: usize, life: u32) {
