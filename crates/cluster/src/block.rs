@@ -206,13 +206,13 @@ impl Block {
         if from.octets().as_ref() != Some(MAGIC) {
             return Err(corrupt("magic"));
         }
-        let version = from.u16().ok_or(corrupt("header"))?;
+        let version = from.u16().ok_or_else(|| corrupt("header"))?;
         // A later version may lay out all that follows in another way, so the version comes before the checksum.
         if version > BLOCK_VERSION {
             return Err(BlockError::NewerVersion { version });
         }
-        let header = BlockHeader::read(&mut from).ok_or(corrupt("header"))?;
-        let crc = from.u32().ok_or(corrupt("header"))?;
+        let header = BlockHeader::read(&mut from).ok_or_else(|| corrupt("header"))?;
+        let crc = from.u32().ok_or_else(|| corrupt("header"))?;
         if version == 0 || crc != checksum(octets) {
             return Err(corrupt("checksum"));
         }
@@ -221,7 +221,7 @@ impl Block {
         }
         let mut records = Vec::with_capacity((header.records as usize).min(from.len()));
         while from.len() > 0 {
-            records.push(Record::read(&mut from).ok_or(corrupt("record"))?);
+            records.push(Record::read(&mut from).ok_or_else(|| corrupt("record"))?);
         }
         if records.len() != header.records as usize {
             return Err(corrupt("number of records"));

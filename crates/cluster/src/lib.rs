@@ -22,6 +22,7 @@
 //! | `share`, `share_table` | shares of limits that all nodes keep together |
 //! | `host_status` | hosts that are down, told to the other nodes |
 //! | `settings`, `action` | the values that go in and out |
+//! | `fuzz` | bodies for fuzzers |
 
 #![forbid(unsafe_code)]
 
@@ -31,6 +32,7 @@ mod block;
 mod claim;
 mod coordination;
 mod engine;
+pub mod fuzz;
 mod identity;
 mod membership;
 mod node;

@@ -252,8 +252,10 @@ pub(crate) struct Membership {
     viewed_at: Option<Duration>,
     refusal: Option<MembershipError>,
     is_leaving: bool,
-    /// The last put was answered, so a conflict means another writer.
+    /// The last put was answered.
     is_confirmed: bool,
+    /// The one before the put under way was answered, so a conflict means another writer.
+    would_be_rival: bool,
     rivals: u32,
 }
 
@@ -288,6 +290,7 @@ impl Membership {
             refusal: None,
             is_leaving: false,
             is_confirmed: false,
+            would_be_rival: false,
             rivals: 0,
         }
     }
@@ -356,7 +359,6 @@ impl Membership {
         self.put_at = now + self.settings.membership_interval;
         self.attempt += 1;
         self.put_attempt = self.attempt;
-        let was_confirmed = std::mem::take(&mut self.is_confirmed);
         self.entry.clock_us = wall_us;
         let key = NodeEntry::key(self.entry.node);
         let expected = self.revision.unwrap_or(0);
@@ -368,7 +370,7 @@ impl Membership {
         let ttl = Some(self.settings.membership_ttl);
         let request = CoordinationRequest::Put { key, value, expected, ttl };
         // An entry that expired is no rival; a conflict soon after an answered put is one.
-        self.is_confirmed = was_confirmed && expected != 0;
+        self.would_be_rival = std::mem::take(&mut self.is_confirmed) && expected != 0;
         Some(self.coordinate(Purpose::MemberPut, self.put_attempt, request))
     }
 
@@ -385,7 +387,7 @@ impl Membership {
             }
             (Purpose::MemberPut, CoordinationReply::Conflict) if token.attempt == self.put_attempt => {
                 // Expired, written by an attempt without an answer, or another node: the next look says which.
-                self.rivals += u32::from(std::mem::take(&mut self.is_confirmed));
+                self.rivals += u32::from(std::mem::take(&mut self.would_be_rival));
                 self.revision = None;
                 self.seen = Some(0);
                 self.list_at = now;

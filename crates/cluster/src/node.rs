@@ -131,6 +131,9 @@ impl Node {
     /// The next time at which [`Node::poll`] has something to do, if no event comes before.
     #[must_use]
     pub fn wake_at(&self) -> Option<Duration> {
+        if self.membership.refusal().is_some() {
+            return None;
+        }
         let adopters = self.adopters.values().map(Adopter::wake_at).min();
         [adopters, self.owner.wake_at(), self.membership.wake_at()].into_iter().flatten().min()
     }

@@ -559,7 +559,7 @@ impl Adopter {
     fn judge_first(&mut self, now: Duration, members: &Membership, found: Option<KeyValue>) {
         let Some(first) = self.firsts_left.front().copied() else { return };
         let revision = found.as_ref().map_or(0, |kv| kv.revision);
-        let Some(claim) = found.map_or(Some(Claim::default()), |kv| Claim::read(&kv.value)) else { return };
+        let Some(claim) = read_claim(found.as_ref()) else { return };
         let is_settled = claim.adopter.is_some() || claim.seconds_taken;
         if is_settled || members.entry(first.holder).is_some() || !members.is_fresh(now) {
             self.firsts.insert(first, (claim, claim.seconds_taken));
@@ -580,7 +580,7 @@ impl Adopter {
 
     fn choose_part(&mut self, now: Duration, members: &Membership, fence: u64, found: Option<KeyValue>) {
         let revision = found.as_ref().map_or(0, |kv| kv.revision);
-        let Some(claim) = found.map_or(Some(Claim::default()), |kv| Claim::read(&kv.value)) else { return };
+        let Some(claim) = read_claim(found.as_ref()) else { return };
         self.is_handing_back = self.is_owner_back(members);
         self.part = if self.is_handing_back {
             Part { upto: self.content.finished_upto, is_last: true, messages: BTreeMap::new() }
@@ -610,5 +610,13 @@ impl Adopter {
                 self.watch(now, self.settings.heartbeat * OPEN_PART_HEARTBEATS);
             }
         }
+    }
+}
+
+/// The claim in a key; the default for a key that does not exist, `None` for a value of another version.
+fn read_claim(found: Option<&KeyValue>) -> Option<Claim> {
+    match found {
+        Some(kv) => Claim::read(&kv.value),
+        None => Some(Claim::default()),
     }
 }

@@ -258,12 +258,12 @@ impl Owner {
                 continue;
             }
             let room = self.settings.reads_max.saturating_sub(self.reading.len());
-            let front = slot.to_compact(self.settings.compaction_octets_min);
+            let front = slot.choose_to_compact(self.settings.compaction_octets_min);
             let new: Vec<QueueId> = front.into_iter().filter(|id| !slot.compacting.contains(id)).take(room).collect();
             for id in new {
                 slot.compacting.insert(id);
-                if !self.reading.contains_key(&id) {
-                    self.reading.insert(id, ReadPurpose::Compact(slot.stream));
+                if let std::collections::btree_map::Entry::Vacant(entry) = self.reading.entry(id) {
+                    entry.insert(ReadPurpose::Compact(slot.stream));
                     self.actions.push_back(Action::Read { id });
                 }
             }

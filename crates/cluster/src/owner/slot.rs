@@ -298,7 +298,7 @@ impl Slot {
     }
 
     /// Returns the messages to write again at the end, so that a stream most of which is dead can be trimmed.
-    pub(super) fn to_compact(&mut self, octets_min: usize) -> Vec<QueueId> {
+    pub(super) fn choose_to_compact(&mut self, octets_min: usize) -> Vec<QueueId> {
         self.drop_dead_front();
         let Some(first) = self.index.keys().next().copied() else { return Vec::new() };
         if first > self.compact_upto {

@@ -293,9 +293,14 @@ impl Owner {
         let Some(goal) = slot.claim_goal.filter(|_| slot.claim_attempt == token.attempt) else { return };
         match reply {
             CoordinationReply::Found(found) => {
-                let (claim, revision) = found.map_or((Some(Claim::default()), 0), |kv| (Claim::read(&kv.value), kv.revision));
-                let Some(claim) = claim else { return };
-                self.change_claim(now, stream, goal, claim, revision);
+                let revision = found.as_ref().map_or(0, |kv| kv.revision);
+                let claim = match &found {
+                    Some(kv) => Claim::read(&kv.value),
+                    None => Some(Claim::default()),
+                };
+                if let Some(claim) = claim {
+                    self.change_claim(now, stream, goal, claim, revision);
+                }
             }
             CoordinationReply::Written { .. } => self.claim_written(now, stream, goal),
             CoordinationReply::Conflict | CoordinationReply::Unknown => slot.claim_at = now + self.settings.tail_interval,

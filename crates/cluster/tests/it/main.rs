@@ -9,4 +9,5 @@
 )]
 
 mod chance;
+mod format;
 mod simulation;

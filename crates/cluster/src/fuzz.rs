@@ -1,0 +1,208 @@
+//! One body per reader of foreign octets: it takes any octets, and asserts what must hold for all.
+//!
+//! The tests of this module drive the bodies with mutated seeds in every run; targets of a fuzzer call the same
+//! functions. Since a checksum turns away nearly all that is mutated, records are also read without one, and blocks are
+//! written from the input and then damaged.
+
+#![expect(clippy::missing_panics_doc, reason = "a body panics when a property does not hold")]
+
+use crate::block::{Block, BlockHeader};
+use crate::claim::Claim;
+use crate::identity::{ClusterId, Epoch, Incarnation, Lane, NodeId, StreamId};
+use crate::membership::NodeEntry;
+use crate::record::{Cursor, Record};
+use bytes::{Bytes, BytesMut};
+
+/// A body and its name.
+pub type Body = (&'static str, fn(&[u8]));
+
+/// All bodies.
+pub const BODIES: [Body; 4] = [("block", block), ("records", records), ("claim", claim), ("node_entry", node_entry)];
+
+const CLUSTER: ClusterId = ClusterId(*b"fuzzing a stream");
+
+/// A block as it is, and one of the records in the input, with one bit inverted.
+pub fn block(data: &[u8]) {
+    let whole = Bytes::copy_from_slice(data);
+    if let Ok(read) = Block::read(CLUSTER, &whole) {
+        assert_eq!(read.header.write(&read.records).0, whole, "a block has one spelling");
+    }
+    let (list, rest) = read_all(&whole);
+    let number = |at: usize| data.get(at).copied().map_or(0, u64::from);
+    let header = BlockHeader {
+        cluster: CLUSTER,
+        stream: StreamId { owner: NodeId(1), holder: NodeId(2), generation: 0 },
+        lane: if number(0) % 2 == 0 { Lane::Messages } else { Lane::Bodies },
+        writer: NodeId(1),
+        incarnation: Incarnation(number(1)),
+        epoch: Epoch(number(2)),
+        number: number(3),
+        local: (0, 0),
+        previous_crc: 7,
+        records: u32::try_from(list.len()).unwrap_or(0),
+    };
+    let (octets, crc) = header.write(&list);
+    let read = Block::read(CLUSTER, &octets).expect("a block as written is read");
+    assert!(read.header == header && read.crc == crc && read.records == list);
+    let mut damaged = octets.to_vec();
+    let bit = usize::try_from(number(4) << 8 | number(5)).unwrap_or(0) + rest % 8;
+    let at = bit / 8 % damaged.len();
+    if let Some(octet) = damaged.get_mut(at) {
+        *octet ^= 1 << (bit % 8);
+    }
+    let damaged = Block::read(CLUSTER, &Bytes::from(damaged));
+    assert!(damaged.is_err(), "a damaged block is noticed");
+}
+
+/// Records one behind the other.
+pub fn records(data: &[u8]) {
+    let whole = Bytes::copy_from_slice(data);
+    let (list, rest) = read_all(&whole);
+    let mut out = BytesMut::new();
+    list.iter().for_each(|record| record.write(&mut out));
+    assert_eq!(Some(out.as_ref()), data.get(..data.len() - rest), "a record has one spelling");
+    assert!(list.iter().map(Record::octets).sum::<usize>() + 64 * list.len() >= data.len() - rest);
+}
+
+/// The records at the front, and the number of octets behind them.
+fn read_all(whole: &Bytes) -> (Vec<Record>, usize) {
+    let (mut from, mut list, mut rest) = (Cursor(whole.clone()), Vec::new(), whole.len());
+    while let Some(record) = Record::read(&mut from) {
+        list.push(record);
+        rest = from.len();
+    }
+    (list, rest)
+}
+
+/// The value of a claim.
+pub fn claim(data: &[u8]) {
+    let whole = Bytes::copy_from_slice(data);
+    if let Some(claim) = Claim::read(&whole) {
+        assert_eq!(claim.write(), whole);
+    }
+}
+
+/// The entry of a node.
+pub fn node_entry(data: &[u8]) {
+    if let Some(entry) = NodeEntry::parse(data) {
+        assert_eq!(NodeEntry::parse(entry.to_string().as_bytes()), Some(entry));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{Accepted, Adopted, Completion, Fence, Outcome, Piece, PieceList, StoredBody, Twin};
+    use mail::QueueId;
+
+    fn samples() -> Vec<Vec<u8>> {
+        let stream = StreamId { owner: NodeId(1), holder: NodeId(2), generation: 0 };
+        let accepted = Accepted {
+            id: QueueId::MIN,
+            hops: 1,
+            may_be_duplicate: true,
+            queued_at_us: 1,
+            expires_at_us: 2,
+            recipients: 9,
+            finished: vec![1, 3, 8],
+            twin: Some(Twin { stream, epoch: Epoch(4), is_first: false }),
+            envelope: Bytes::from_static(b"envelope"),
+            body: StoredBody::Whole(Bytes::from_static(b"Subject: x\r\n\r\n")),
+        };
+        let list = PieceList { body: 1, pieces: 2, octets: 3, crc: 4, sequences: (5, 6) };
+        let large = Accepted { body: StoredBody::Pieces(list), twin: None, ..accepted.clone() };
+        let done = Completion { id: QueueId::MAX, recipient: Some(7), outcome: Outcome::Failed };
+        let taken = vec![(QueueId::MIN, 0)];
+        let adopted = Adopted { epoch: Epoch(3), by: NodeId(2), upto: 9, is_last: true, taken };
+        let records = vec![
+            Record::Accept(accepted),
+            Record::Accept(large),
+            Record::Done(vec![done, Completion { recipient: None, ..done }]),
+            Record::Heartbeat { live: 3 },
+            Record::Fence(Fence { epoch: Epoch(9), by: NodeId(2) }),
+            Record::Release,
+            Record::Adopted(adopted),
+            Record::Piece(Piece { body: 1, number: 2, octets: Bytes::from_static(b"piece") }),
+        ];
+        let mut all = BytesMut::new();
+        records.iter().for_each(|record| record.write(&mut all));
+        let header = BlockHeader {
+            cluster: CLUSTER,
+            stream,
+            lane: Lane::Messages,
+            writer: NodeId(1),
+            incarnation: Incarnation(1),
+            epoch: Epoch(2),
+            number: 3,
+            local: (4, 5),
+            previous_crc: 6,
+            records: 8,
+        };
+        let entry = NodeEntry {
+            cluster: CLUSTER,
+            node: NodeId(3),
+            name: "mx1".into(),
+            incarnation: Incarnation(1),
+            start: 2,
+            block_version: 1,
+            is_draining: false,
+            clock_us: 5,
+        };
+        let claim = Claim { adopter: Some(NodeId(2)), ..Claim::default() };
+        let mut samples = vec![
+            all.to_vec(),
+            header.write(&records).0.to_vec(),
+            entry.to_string().into_bytes(),
+            claim.write().to_vec(),
+        ];
+        for record in records {
+            let mut out = BytesMut::new();
+            record.write(&mut out);
+            samples.push(out.to_vec());
+        }
+        samples
+    }
+
+    fn run(data: &[u8]) {
+        for (name, body) in BODIES {
+            let result = std::panic::catch_unwind(|| body(data));
+            assert!(result.is_ok(), "{name} on \"{}\"", data.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn bodies_take_samples_and_their_beginnings() {
+        for sample in samples() {
+            (0..=sample.len()).for_each(|end| run(&sample[..end]));
+        }
+    }
+
+    #[test]
+    fn bodies_take_mutations() {
+        let samples = samples();
+        let mut state = 1_u64;
+        let mut next = |end: usize| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            usize::try_from(state >> 33).unwrap() % end.max(1)
+        };
+        for _ in 0..20_000 {
+            let mut data = samples[next(samples.len())].clone();
+            for _ in 0..1 + next(4) {
+                let at = next(data.len());
+                match next(5) {
+                    0 => data.truncate(at),
+                    1 => data.insert(at, u8::try_from(next(256)).unwrap()),
+                    2 if !data.is_empty() => drop(data.remove(at)),
+                    3 => {
+                        let value = [0, 1, 0x7f, 0x80, 0xff][next(5)];
+                        let count = 1 + next(8);
+                        data.iter_mut().skip(at).take(count).for_each(|octet| *octet = value);
+                    }
+                    _ if !data.is_empty() => data[at] ^= 1 << next(8),
+                    _ => data.push(0),
+                }
+            }
+            run(&data);
+        }
+    }
+}
