@@ -198,6 +198,12 @@ pub enum Report {
         /// The message.
         id: QueueId,
     },
+    /// The owner delivers a message that another node may have adopted: the stream with the list of what was taken is
+    /// lost. Recipients may get it twice (`X-class: dup-possible`).
+    AdoptionUnknown {
+        /// The message.
+        id: QueueId,
+    },
     /// A block of a stream under adoption cannot be read; its mail stays with the former owner.
     BlockPassedOver {
         /// The stream.

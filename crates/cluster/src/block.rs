@@ -229,6 +229,16 @@ impl Block {
         Ok(Self { header, crc, records })
     }
 
+    /// True for a block by which a node adopts the stream, also if that node is its owner.
+    #[must_use]
+    pub fn is_of_adoption(&self) -> bool {
+        self.records.iter().any(|record| match record {
+            Record::Fence(fence) => fence.is_adoption,
+            Record::Adopted(_) => true,
+            _ => false,
+        })
+    }
+
     /// Reads a block of one lane of a stream.
     ///
     /// # Errors

@@ -119,7 +119,7 @@ mod tests {
             Record::Accept(large),
             Record::Done(vec![done, Completion { recipient: None, ..done }]),
             Record::Heartbeat { live: 3 },
-            Record::Fence(Fence { epoch: Epoch(9), by: NodeId(2) }),
+            Record::Fence(Fence { epoch: Epoch(9), by: NodeId(2), is_adoption: true }),
             Record::Release,
             Record::Adopted(adopted),
             Record::Piece(Piece { body: 1, number: 2, octets: Bytes::from_static(b"piece") }),

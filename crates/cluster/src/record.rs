@@ -136,6 +136,8 @@ pub struct Fence {
     pub epoch: Epoch,
     /// The node that raised it.
     pub by: NodeId,
+    /// An adoption begins; false for the fence by which an owner opens its own stream.
+    pub is_adoption: bool,
 }
 
 /// The content of ADOPTED.
@@ -176,6 +178,7 @@ impl Record {
             Self::Fence(fence) => {
                 put(out, &fence.epoch.0.to_le_bytes());
                 put(out, &fence.by.0.to_le_bytes());
+                put(out, &[u8::from(fence.is_adoption)]);
             }
             Self::Release => {}
             Self::Adopted(adopted) => adopted.write(out),
@@ -238,7 +241,11 @@ impl Record {
                 Self::Done((0..count).map(|_| Completion::read(content)).collect::<Option<_>>()?)
             }
             TAG_HEARTBEAT => Self::Heartbeat { live: content.u64()? },
-            TAG_FENCE => Self::Fence(Fence { epoch: Epoch(content.u64()?), by: NodeId(content.u16()?) }),
+            TAG_FENCE => Self::Fence(Fence {
+                epoch: Epoch(content.u64()?),
+                by: NodeId(content.u16()?),
+                is_adoption: content.flag()?,
+            }),
             TAG_RELEASE => Self::Release,
             TAG_ADOPTED => Self::Adopted(Adopted::read(content)?),
             TAG_PIECE => {
@@ -381,11 +388,7 @@ impl Adopted {
 
     fn read(from: &mut Cursor) -> Option<Self> {
         let (epoch, by, upto) = (Epoch(from.u64()?), NodeId(from.u16()?), from.u64()?);
-        let is_last = match from.u8()? {
-            0 => false,
-            1 => true,
-            _ => return None,
-        };
+        let is_last = from.flag()?;
         if !from.len().is_multiple_of(10) {
             return None;
         }
@@ -424,6 +427,15 @@ impl Cursor {
 
     pub(crate) fn u8(&mut self) -> Option<u8> {
         self.array().map(u8::from_le_bytes)
+    }
+
+    /// 0 or 1.
+    fn flag(&mut self) -> Option<bool> {
+        match self.u8()? {
+            0 => Some(false),
+            1 => Some(true),
+            _ => None,
+        }
     }
 
     pub(crate) fn u16(&mut self) -> Option<u16> {

@@ -180,14 +180,14 @@ impl StreamWriter {
     }
 
     /// Writes a fence of this epoch behind the tail. Events: `Opened`, or `TailRead` when another block came first.
-    pub(crate) fn fence(&mut self, tail: &StreamTail, epoch: Epoch) {
+    pub(crate) fn fence(&mut self, tail: &StreamTail, epoch: Epoch, is_adoption: bool) {
         let header = tail.block.as_ref().map(|block| (block.header.number, block.crc));
         let (number, crc) = header.unwrap_or_default();
         self.last = Position { sequence: tail.sequence, number, crc };
         self.epoch = epoch;
         self.is_fencing = true;
         self.state = State::Ready;
-        let fence = Record::Fence(Fence { epoch, by: self.settings.writer });
+        let fence = Record::Fence(Fence { epoch, by: self.settings.writer, is_adoption });
         self.filling_octets += fence.octets();
         self.filling.push_front((fence, 0));
     }

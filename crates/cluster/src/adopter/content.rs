@@ -59,7 +59,7 @@ impl StreamContent {
         applies_done: bool,
     ) -> Result<(), BlockError> {
         let block = Block::read_of(cluster, stream, Lane::Messages, octets)?;
-        let is_owners = block.header.writer == stream.owner;
+        let is_owners = block.header.writer == stream.owner && !block.is_of_adoption();
         if is_owners {
             self.is_released = false;
             self.owner = Some(block.header.incarnation);

@@ -197,6 +197,7 @@ impl Adopter {
     fn is_due(&self, now: Duration, tail: &StreamTail, since: Duration, members: &Membership) -> bool {
         let (Some(block), StreamId { owner, holder, .. }) = (&tail.block, self.stream) else { return false };
         let writer = block.header.writer;
+        let is_of_adopter = writer != owner || block.is_of_adoption();
         let is_over = |record: &Record| matches!(record, Record::Adopted(adopted) if adopted.is_last);
         if !members.is_fresh(now) || block.records.iter().any(is_over) {
             return false;
@@ -210,14 +211,14 @@ impl Adopter {
         if !is_candidate {
             return false;
         }
-        if writer != owner {
+        if is_of_adopter {
             // An adoption that stands still. The own one goes on at once, that of another when that node is gone, or
             // when it does not move.
             let is_stuck = now >= since + self.settings.silence * STUCK_SILENCES;
             return writer == me || self.has_open_part || is_silent && !is_alive(writer) || is_stuck;
         }
-        if owner == me {
-            return false;
+        if self.has_open_part || owner == me {
+            return self.has_open_part;
         }
         if block.records.last() == Some(&Record::Release) {
             return members.entry(owner).is_none_or(|entry| entry.is_draining);
@@ -231,7 +232,7 @@ impl Adopter {
     /// True when the owner is back with the log that has this mail.
     fn is_owner_back(&self, members: &Membership) -> bool {
         if self.stream.owner == self.settings.node {
-            return true;
+            return self.content.owner == Some(self.settings.incarnation);
         }
         let entry = members.entry(self.stream.owner);
         entry.is_some_and(|entry| Some(entry.incarnation) == self.content.owner && !entry.is_draining)
@@ -246,7 +247,7 @@ impl Adopter {
                 };
                 self.seen = Some((tail.sequence, since));
                 if self.step == Step::Opening(tail.sequence) {
-                    self.writer.fence(&tail, tail.epoch().next());
+                    self.writer.fence(&tail, tail.epoch().next(), true);
                     let is_planned = tail.block.as_ref().is_some_and(|b| b.records.last() == Some(&Record::Release));
                     if is_planned || self.settings.sabotage.no_wait {
                         self.seen = Some((tail.sequence, Duration::ZERO));

@@ -102,7 +102,8 @@ impl Owner {
             }
             Purpose::OwnerScan(stream) => self.scanned(now, stream, token.attempt, reply),
             Purpose::OwnerCreate(stream) => {
-                if let (LogReply::Created, Some(slot)) = (reply, self.slots.get_mut(&stream)) {
+                let slot = self.slots.get_mut(&stream).filter(|slot| !slot.had_blocks);
+                if let (LogReply::Created, Some(slot)) = (reply, slot) {
                     slot.messages.read_tail(now);
                     slot.bodies.read_tail(now);
                 }
@@ -128,7 +129,7 @@ impl Owner {
             (Lane::Bodies, WriterEvent::TailRead(tail)) => {
                 let start = self.settings.start;
                 if let Some(slot) = self.slots.get_mut(&stream) {
-                    slot.bodies.fence(&tail, tail.epoch().next_at_start(start));
+                    slot.bodies.fence(&tail, tail.epoch().next_at_start(start), false);
                 }
             }
             (Lane::Bodies, WriterEvent::Opened { .. }) => {}
@@ -151,9 +152,11 @@ impl Owner {
             let why = format!("{stream} is empty, it had blocks of an earlier start");
             return self.damaged(now, stream, why);
         }
-        let is_own = tail.block.as_ref().is_none_or(|block| (block.header.writer, block.header.incarnation) == own);
+        let is_own = tail.block.as_ref().is_none_or(|block| {
+            (block.header.writer, block.header.incarnation) == own && !block.is_of_adoption()
+        });
         if is_own {
-            slot.messages.fence(&tail, tail.epoch().next_at_start(self.settings.start));
+            slot.messages.fence(&tail, tail.epoch().next_at_start(self.settings.start), false);
         } else {
             slot.foreign_tail = Some(tail);
             self.begin_foreign(now, stream);
@@ -241,7 +244,8 @@ impl Owner {
 
     fn stream_missing(&mut self, now: Duration, stream: StreamId, lane: Lane) {
         let Some(slot) = self.slots.get_mut(&stream) else { return };
-        if (slot.had_blocks || slot.was_listed && slot.phase == Phase::Unread) && lane == Lane::Messages {
+        let was_used = slot.was_listed && slot.phase == Phase::Unread && lane == Lane::Messages;
+        if slot.had_blocks || was_used {
             self.damaged(now, stream, format!("the engine has no {stream} any more"));
             return;
         }
@@ -362,7 +366,7 @@ impl Owner {
         if std::mem::take(&mut slot.is_forced) {
             let is_here = |copy: &CopyPlace| copy.stream == stream;
             let may = self.messages.iter().filter(|(_, one)| one.is_uncertain || one.copies.iter().any(is_here));
-            let reports = may.map(|(id, _)| Action::Report(Report::PossibleDuplicate { id: *id }));
+            let reports = may.map(|(id, _)| Action::Report(Report::AdoptionUnknown { id: *id }));
             self.actions.extend(reports);
         }
         slot.clear();
@@ -604,7 +608,7 @@ impl Owner {
         slot.phase = Phase::Unread;
         slot.stored_at = now;
         let Some(tail) = slot.foreign_tail.take() else { return slot.messages.read_tail(now) };
-        slot.messages.fence(&tail, tail.epoch().next_at_start(self.settings.start));
+        slot.messages.fence(&tail, tail.epoch().next_at_start(self.settings.start), false);
     }
 
     fn trim(&mut self, now: Duration, stream: StreamId) {

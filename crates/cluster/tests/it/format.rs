@@ -180,7 +180,9 @@ fn any_record() -> impl Strategy<Value = Record> {
         any_accepted().prop_map(Record::Accept),
         prop::collection::vec(done, 1..9).prop_map(Record::Done),
         any::<u64>().prop_map(|live| Record::Heartbeat { live }),
-        any::<(u64, u16)>().prop_map(|(epoch, by)| Record::Fence(Fence { epoch: Epoch(epoch), by: NodeId(by) })),
+        any::<(u64, u16, bool)>().prop_map(|(epoch, by, is_adoption)| {
+            Record::Fence(Fence { epoch: Epoch(epoch), by: NodeId(by), is_adoption })
+        }),
         Just(Record::Release),
         adopted.prop_map(Record::Adopted),
         (any::<(u64, u32)>(), any_octets()).prop_map(|((body, number), octets)| {

@@ -28,6 +28,8 @@ pub(super) struct History {
     pub(super) on_lost_disk: BTreeSet<QueueId>,
     /// Of them those without a copy.
     pub(super) excused: BTreeSet<QueueId>,
+    /// Messages whose owner returned after the list of adopted mail was lost with the holder's disk.
+    pub(super) unknown: BTreeSet<QueueId>,
     /// Deliveries that may be repeated: past the dot at a crash, or not yet recorded.
     pub(super) may_repeat: usize,
     pub(super) violation: Option<String>,
@@ -68,7 +70,7 @@ impl History {
         }
         let list = self.deliveries.entry((id, recipient)).or_default();
         if let Some(earlier) = list.last().copied() {
-            self.duplicates += 1;
+            self.duplicates += usize::from(!self.unknown.contains(&id));
             // A restart of the same node repeats what its local log did not have yet.
             let is_restart = earlier.node == node && earlier.life != life;
             if !is_flagged && !is_restart {

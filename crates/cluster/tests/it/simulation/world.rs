@@ -493,8 +493,11 @@ impl World {
             Action::Report(report) => {
                 self.log(|| format!("mx{node} {report:?}"));
                 self.history.report(&report);
-                if let Report::PossibleDuplicate { id } = report {
+                if let Report::PossibleDuplicate { id } | Report::AdoptionUnknown { id } = report {
                     self.machines[node].log.flag(id);
+                }
+                if let Report::AdoptionUnknown { id } = report {
+                    self.history.unknown.insert(id);
                 }
                 if let Report::AdoptionBegan { .. } = report {
                     // The owner's results that the stream does not have, and its transactions.
@@ -660,6 +663,9 @@ impl World {
 
     /// No other node may be able to deliver the message now.
     fn check_sole(&mut self, node: usize, id: QueueId, what: &str) {
+        if self.history.unknown.contains(&id) {
+            return;
+        }
         for other in (0..self.plan.nodes).filter(|other| *other != node) {
             let now = self.local(other);
             let can = self.machines[other].node.as_ref().is_some_and(|other| other.may_send_final_dot(now, id));
