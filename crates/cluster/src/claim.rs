@@ -128,7 +128,10 @@ mod tests {
             Err(ClaimError::Superseded { epoch: Epoch(6), by: Some(OTHER) })
         );
         assert!(adopted.reopened(Epoch(7)).taken_back(OWNER, Epoch(7), Epoch(7)).is_ok());
-        assert!(adopted.taken_back(OWNER, Epoch(0), Epoch(99)).is_err(), "an epoch that was not reached proves nothing");
+        assert!(
+            adopted.taken_back(OWNER, Epoch(0), Epoch(99)).is_err(),
+            "an epoch that was not reached proves nothing"
+        );
     }
 
     #[test]

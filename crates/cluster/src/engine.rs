@@ -54,10 +54,9 @@ impl fmt::Display for EngineError {
                 "engine {address} answers before data is on the disk, a power cut would lose copies of mail; \
                  set \"jetstream {{ sync_interval: always }}\" in its configuration and restart it"
             ),
-            Self::NoStreams { address } => write!(
-                f,
-                "engine {address} has JetStream disabled for this account; enable it in its configuration"
-            ),
+            Self::NoStreams { address } => {
+                write!(f, "engine {address} has JetStream disabled for this account; enable it in its configuration")
+            }
         }
     }
 }
@@ -106,7 +105,8 @@ mod tests {
 
     #[track_caller]
     fn check(version: &str, is_sync_always: bool, has_streams: bool, says: Option<&str>) {
-        let facts = EngineFacts { address: "10.0.0.2:4222".into(), version: version.into(), is_sync_always, has_streams };
+        let facts =
+            EngineFacts { address: "10.0.0.2:4222".into(), version: version.into(), is_sync_always, has_streams };
         match (check_engine(&facts), says) {
             (Ok(()), None) => {}
             (Err(error), Some(says)) => assert!(error.to_string().contains(says), "{error}"),

@@ -71,8 +71,7 @@ impl StreamId {
             _ => return None,
         };
         let number = |text: &str| text.parse().ok().map(NodeId);
-        let stream =
-            Self { owner: number(owner)?, holder: number(holder)?, generation: generation.parse().ok()? };
+        let stream = Self { owner: number(owner)?, holder: number(holder)?, generation: generation.parse().ok()? };
         (parts.next().is_none() && stream.name(lane) == name).then_some((stream, lane))
     }
 
@@ -139,7 +138,8 @@ mod tests {
         for lane in [Lane::Messages, Lane::Bodies] {
             assert_eq!(StreamId::parse(&stream.name(lane)), Some((stream, lane)));
         }
-        for name in ["", "MRS_3_7_0", "MRS_3_7_0_x", "MRS_03_7_0_s", "MRS_3_7_0_s_s", "MRS_3_70000_0_s", "mrs_3_7_0_s"] {
+        for name in ["", "MRS_3_7_0", "MRS_3_7_0_x", "MRS_03_7_0_s", "MRS_3_7_0_s_s", "MRS_3_70000_0_s", "mrs_3_7_0_s"]
+        {
             assert_eq!(StreamId::parse(name), None, "{name}");
         }
     }

@@ -2,8 +2,8 @@
 //!
 //! The server reports events to a [`Node`] and carries out its actions. Copies go into *shadow streams* of an engine
 //! (a durable log with compare-and-append), and coordination into its replicated key-value store; both are seams of
-//! requests and answers. The crate has no consensus and no replication of its own: the tail of a shadow stream says which
-//! node owns its mail (`docs/cluster.md` describes all of it).
+//! requests and answers. The crate has no consensus and no replication of its own: the tail of a shadow stream says
+//! which node owns its mail (`docs/cluster.md` describes all of it).
 //!
 //! The crate is pure: no clock, disk, socket, async, thread, lock or global. The same calls give the same answers.
 //!
@@ -19,8 +19,6 @@
 //! | `membership`, `engine` | who takes part, and the reasons to refuse a node or an engine |
 //! | `node` | all of these behind one interface |
 //! | `rendezvous` | the order of holders |
-//! | `share`, `share_table` | shares of limits that all nodes keep together |
-//! | `host_status` | hosts that are down, told to the other nodes |
 //! | `settings`, `action` | the values that go in and out |
 //! | `fuzz` | bodies for fuzzers |
 

@@ -39,7 +39,13 @@ impl Node {
     /// `streams` are the streams that the engine lists, or listed when it was last reached; `local` is all live mail of
     /// the log. Mail is delivered once the node knows where its copies are.
     #[must_use]
-    pub fn new(now: Duration, settings: Settings, name: String, streams: &[StreamId], local: Vec<LocalMessage>) -> Self {
+    pub fn new(
+        now: Duration,
+        settings: Settings,
+        name: String,
+        streams: &[StreamId],
+        local: Vec<LocalMessage>,
+    ) -> Self {
         let mut newest: BTreeMap<NodeId, StreamId> = BTreeMap::new();
         for stream in streams.iter().filter(|stream| stream.owner == settings.node) {
             let entry = newest.entry(stream.holder).or_insert(*stream);
@@ -62,7 +68,7 @@ impl Node {
         self.streams = streams.iter().copied().collect();
     }
 
-    /// Returns the next action. The driver calls it after each event, and at [`Node::wake_at`], until it returns `None`.
+    /// Returns the next action. The driver calls it after each event and at [`Node::wake_at`], until it returns `None`.
     ///
     /// `wall_us` is the clock in microseconds since 1970; it goes into the node's entry only.
     pub fn poll(&mut self, now: Duration, wall_us: u64) -> Option<Action> {
@@ -217,8 +223,8 @@ impl Node {
 
     /// True if a delivery of this message may start now.
     ///
-    /// Besides ownership this looks at completions that the holders do not have yet: while they are many or old, nothing
-    /// starts, since all of them would be repeated after an adoption.
+    /// Besides ownership this looks at completions that the holders do not have yet: while they are many or old,
+    /// nothing starts, since all of them would be repeated after an adoption.
     #[must_use]
     pub fn may_start_delivery(&self, now: Duration, id: QueueId) -> bool {
         self.membership.refusal().is_none() && self.owner.may_start_delivery(now, id)

@@ -340,7 +340,18 @@ impl Accepted {
             })
         };
         let may_be_duplicate = flags & 1 != 0;
-        Some(Self { id, hops, may_be_duplicate, queued_at_us, expires_at_us, recipients, finished, twin, envelope, body })
+        Some(Self {
+            id,
+            hops,
+            may_be_duplicate,
+            queued_at_us,
+            expires_at_us,
+            recipients,
+            finished,
+            twin,
+            envelope,
+            body,
+        })
     }
 }
 

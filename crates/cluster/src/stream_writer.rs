@@ -435,9 +435,8 @@ impl StreamWriter {
 
     fn look_at_tail(&mut self, now: Duration, sequence: u64, block: Option<Bytes>, events: &mut Vec<WriterEvent>) {
         let settings = &self.settings;
-        let block = block
-            .map(|octets| Block::read_of(settings.cluster, settings.stream, settings.lane, &octets))
-            .transpose();
+        let block =
+            block.map(|octets| Block::read_of(settings.cluster, settings.stream, settings.lane, &octets)).transpose();
         let block = match block {
             Ok(block) if block.is_some() == (sequence != 0) => block,
             Ok(_) => return self.damage(format!("block {sequence} of {} is gone", settings.stream), events),

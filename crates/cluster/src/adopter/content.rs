@@ -1,4 +1,4 @@
-//! What an adopter knows of a fenced stream: the messages that live in it, in the order of the stream.
+//! The content of a fenced stream as an adopter knows it: the messages that live in it, in the order of the stream.
 //!
 //! A first pass over all blocks collects ids, completions and earlier adoptions. The bodies are read in a second pass,
 //! part by part, so that memory does not grow with the size of the mail.

@@ -39,13 +39,28 @@ enum Step {
     Watching,
     /// The fence is wanted if the tail still has this sequence.
     Opening(u64),
-    Waiting { until: Duration, fence: u64 },
-    Scanning { next: u64, fence: u64 },
+    Waiting {
+        until: Duration,
+        fence: u64,
+    },
+    Scanning {
+        next: u64,
+        fence: u64,
+    },
     /// The claims of other streams are asked for, one after the other.
-    Firsts { fence: u64 },
-    Claiming { fence: u64 },
-    Taking { next: u64, fence: u64 },
-    Marking { fence: u64 },
+    Firsts {
+        fence: u64,
+    },
+    Claiming {
+        fence: u64,
+    },
+    Taking {
+        next: u64,
+        fence: u64,
+    },
+    Marking {
+        fence: u64,
+    },
 }
 
 /// A large body that is read.
@@ -206,7 +221,11 @@ impl Adopter {
         // The holder has the bytes on its own disk; when it is gone too, the owner itself or the next node in order.
         let me = self.settings.node;
         let deputy = || holders_of(owner, members.entries().map(|entry| entry.node)).first().copied();
-        let is_candidate = holder == me || writer == me || self.has_open_part || owner == me || !is_alive(holder) && !is_alive(owner) && deputy() == Some(me);
+        let is_candidate = holder == me
+            || writer == me
+            || self.has_open_part
+            || owner == me
+            || !is_alive(holder) && !is_alive(owner) && deputy() == Some(me);
         let is_silent = now >= since + self.settings.silence || self.settings.sabotage.no_wait;
         if !is_candidate {
             return false;
@@ -606,7 +625,8 @@ impl Adopter {
             Ok(wanted) => self.put_claim(now, self.stream, wanted, revision),
             Err(ClaimError::Superseded { .. }) => self.watch(now, self.settings.heartbeat),
             Err(ClaimError::PartOpen { by }) => {
-                let why = if by == self.stream.owner { "its owner adopts it" } else { "an adopter stopped within a part" };
+                let why =
+                    if by == self.stream.owner { "its owner adopts it" } else { "an adopter stopped within a part" };
                 self.outbox.push_back(Action::Report(Report::Hostage { stream: self.stream, why }));
                 self.watch(now, self.settings.heartbeat * OPEN_PART_HEARTBEATS);
             }

@@ -71,9 +71,7 @@ impl Owner {
     pub(super) fn place(&mut self, now: Duration, accepted: &Accepted) -> usize {
         let wanted = self.settings.copies.saturating_sub(1);
         let is_large = body_of(accepted).is_some_and(|body| body.len() > self.settings.inline_body_max);
-        let takes = |slot: &Slot| {
-            slot.takes_mail(now, &self.settings) && (!is_large || slot.bodies.is_flowing())
-        };
+        let takes = |slot: &Slot| slot.takes_mail(now, &self.settings) && (!is_large || slot.bodies.is_flowing());
         let slots = self.holders.iter().filter_map(|holder| self.slot_of(*holder)).filter(|slot| takes(slot));
         let targets: Vec<(StreamId, crate::identity::Epoch)> =
             slots.take(wanted).map(|slot| (slot.stream, slot.messages.epoch())).collect();
@@ -114,7 +112,8 @@ impl Owner {
         let has_upload = |slot: &&mut Slot| slot.uploads.contains_key(&id);
         let under_way = self.slots.values_mut().find(has_upload).map(|slot| slot.stream);
         let takes = |slot: &&Slot| slot.takes_mail(now, &self.settings) && slot.bodies.is_flowing();
-        let first = || self.holders.iter().filter_map(|holder| self.slot_of(*holder)).find(takes).map(|slot| slot.stream);
+        let first =
+            || self.holders.iter().filter_map(|holder| self.slot_of(*holder)).find(takes).map(|slot| slot.stream);
         let Some(slot) = under_way.or_else(first).and_then(|stream| self.slots.get_mut(&stream)) else { return };
         let mut upload = slot.uploads.remove(&id).unwrap_or_else(|| slot.new_upload(&self.settings));
         let mut rest = octets;
@@ -226,7 +225,8 @@ impl Owner {
             self.settle(id);
             return;
         }
-        let is_whole = matches!(accepted.body, StoredBody::Whole(_)) && body_of(&accepted).is_some_and(|b| !b.is_empty());
+        let is_whole =
+            matches!(accepted.body, StoredBody::Whole(_)) && body_of(&accepted).is_some_and(|b| !b.is_empty());
         let accepted = Accepted { finished: message.finished.iter().copied().collect(), ..accepted };
         if !is_whole || self.place(now, &accepted) == 0 {
             self.accept_without_copy(now, id);
@@ -235,7 +235,8 @@ impl Owner {
 
     /// Asks for messages that need a copy, as many as may be read at a time.
     pub(super) fn read_for_copies(&mut self, now: Duration) {
-        let has_target = self.holders.iter().filter_map(|h| self.slot_of(*h)).any(|s| s.takes_mail(now, &self.settings));
+        let has_target =
+            self.holders.iter().filter_map(|h| self.slot_of(*h)).any(|s| s.takes_mail(now, &self.settings));
         if !has_target || self.settings.copies <= 1 {
             return;
         }

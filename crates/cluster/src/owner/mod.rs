@@ -23,7 +23,7 @@ use slot::{Phase, Slot};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-/// What a message waits for before it counts as accepted.
+/// The condition under which a message counts as accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Gate {
     Open,
@@ -164,9 +164,8 @@ impl Owner {
 
     /// True if a delivery of this message may start now.
     pub(crate) fn may_start_delivery(&self, now: Duration, id: QueueId) -> bool {
-        let is_current = |copy: &CopyPlace| {
-            self.slots.get(&copy.stream).is_some_and(|slot| slot.is_current(now, &self.settings))
-        };
+        let is_current =
+            |copy: &CopyPlace| self.slots.get(&copy.stream).is_some_and(|slot| slot.is_current(now, &self.settings));
         !self.is_draining
             && self.may_send_final_dot(now, id)
             && self.messages.get(&id).is_some_and(|message| message.copies.iter().all(is_current))
@@ -174,15 +173,15 @@ impl Owner {
 
     /// True if a transaction with this message may be completed now.
     pub(crate) fn may_send_final_dot(&self, now: Duration, id: QueueId) -> bool {
-        let is_owned = |copy: &CopyPlace| {
-            self.slots.get(&copy.stream).is_some_and(|slot| slot.is_owned(now, &self.settings))
-        };
-        !self.is_releasing && self.messages.get(&id).is_some_and(|message| {
-            message.is_local
-                && message.gate == Gate::Open
-                && !message.is_uncertain
-                && message.copies.iter().all(is_owned)
-        })
+        let is_owned =
+            |copy: &CopyPlace| self.slots.get(&copy.stream).is_some_and(|slot| slot.is_owned(now, &self.settings));
+        !self.is_releasing
+            && self.messages.get(&id).is_some_and(|message| {
+                message.is_local
+                    && message.gate == Gate::Open
+                    && !message.is_uncertain
+                    && message.copies.iter().all(is_owned)
+            })
     }
 
     /// Takes the end of a recipient.
@@ -360,9 +359,8 @@ impl Owner {
     /// Counts for status.
     pub(crate) fn counts(&self, now: Duration) -> OwnerCounts {
         let waits = |message: &&Message| {
-            let is_away = |copy: &CopyPlace| {
-                self.slots.get(&copy.stream).is_none_or(|slot| !slot.is_owned(now, &self.settings))
-            };
+            let is_away =
+                |copy: &CopyPlace| self.slots.get(&copy.stream).is_none_or(|slot| !slot.is_owned(now, &self.settings));
             message.is_uncertain || message.copies.iter().any(is_away)
         };
         OwnerCounts {

@@ -152,9 +152,10 @@ impl Owner {
             let why = format!("{stream} is empty, it had blocks of an earlier start");
             return self.damaged(now, stream, why);
         }
-        let is_own = tail.block.as_ref().is_none_or(|block| {
-            (block.header.writer, block.header.incarnation) == own && !block.is_of_adoption()
-        });
+        let is_own = tail
+            .block
+            .as_ref()
+            .is_none_or(|block| (block.header.writer, block.header.incarnation) == own && !block.is_of_adoption());
         if is_own {
             slot.messages.fence(&tail, tail.epoch().next_at_start(self.settings.start), false);
         } else {
@@ -265,7 +266,8 @@ impl Owner {
     /// Begins to take back the mail of a stream that has been out of reach for long.
     fn want_claim(&mut self, now: Duration, stream: StreamId) {
         let Some(slot) = self.slots.get_mut(&stream) else { return };
-        let is_due = slot.is_away() && slot.claim_goal.is_none() && now >= slot.stored_at + self.settings.reshadow_after;
+        let is_due =
+            slot.is_away() && slot.claim_goal.is_none() && now >= slot.stored_at + self.settings.reshadow_after;
         if !is_due {
             return;
         }
@@ -307,7 +309,9 @@ impl Owner {
                 }
             }
             CoordinationReply::Written { .. } => self.claim_written(now, stream, goal),
-            CoordinationReply::Conflict | CoordinationReply::Unknown => slot.claim_at = now + self.settings.tail_interval,
+            CoordinationReply::Conflict | CoordinationReply::Unknown => {
+                slot.claim_at = now + self.settings.tail_interval
+            }
             CoordinationReply::Listed(_) => {}
         }
     }
@@ -342,7 +346,10 @@ impl Owner {
                     slot.stored_at = now;
                 }
                 if !std::mem::replace(&mut slot.is_hostage_reported, true) {
-                    self.report(Report::Hostage { stream, why: "another node adopts it and its holder is out of reach" });
+                    self.report(Report::Hostage {
+                        stream,
+                        why: "another node adopts it and its holder is out of reach",
+                    });
                 }
             }
         }
@@ -399,7 +406,8 @@ impl Owner {
             }
         }
         for id in &detached {
-            if self.messages.get(id).is_some_and(|message| message.copies.is_empty()) && !self.adopted.contains_key(id) {
+            if self.messages.get(id).is_some_and(|message| message.copies.is_empty()) && !self.adopted.contains_key(id)
+            {
                 self.needs_copy.insert(*id);
             }
             self.settle(*id);
@@ -517,7 +525,8 @@ impl Owner {
             message.is_uncertain = false;
             message.copies.retain(|copy| copy.stream != stream);
             message.copies.push(CopyPlace { stream, sequence: Some(sequence) });
-            let twin = accepted.twin.map(|twin| twin.stream).filter(|twin| message.copies.iter().all(|c| c.stream != *twin));
+            let twin =
+                accepted.twin.map(|twin| twin.stream).filter(|twin| message.copies.iter().all(|c| c.stream != *twin));
             if let Some(twin) = twin.filter(|twin| self.slots.get(twin).is_some_and(|slot| !slot.phase.is_resolved())) {
                 // The other copy counts until its stream was read.
                 message.copies.push(CopyPlace { stream: twin, sequence: None });
@@ -534,7 +543,9 @@ impl Owner {
             for recipient in message.finished.difference(&in_copy) {
                 slot.complete(now, Completion { id, recipient: Some(*recipient), outcome: Outcome::Delivered });
             }
-            lost.extend(completions.into_iter().filter(|one| one.recipient.is_none_or(|r| !message.finished.contains(&r))));
+            lost.extend(
+                completions.into_iter().filter(|one| one.recipient.is_none_or(|r| !message.finished.contains(&r))),
+            );
         }
         self.detach_unfound(stream);
         for completion in &lost {

@@ -160,14 +160,11 @@ fn any_accepted() -> impl Strategy<Value = Accepted> {
 }
 
 fn any_record() -> impl Strategy<Value = Record> {
-    let outcome = prop_oneof![
-        Just(Outcome::Delivered),
-        Just(Outcome::Failed),
-        Just(Outcome::Moved),
-        Just(Outcome::Withdrawn)
-    ];
+    let outcome =
+        prop_oneof![Just(Outcome::Delivered), Just(Outcome::Failed), Just(Outcome::Moved), Just(Outcome::Withdrawn)];
     let recipient = prop::option::of(0..u32::MAX);
-    let done = (any_id(), recipient, outcome).prop_map(|(id, recipient, outcome)| Completion { id, recipient, outcome });
+    let done =
+        (any_id(), recipient, outcome).prop_map(|(id, recipient, outcome)| Completion { id, recipient, outcome });
     let taken = prop::collection::vec((any_id(), any::<u16>()), 0..9);
     let adopted = (any::<(u64, u16, u64, bool)>(), taken).prop_map(|((epoch, by, upto, is_last), taken)| Adopted {
         epoch: Epoch(epoch),
@@ -185,9 +182,8 @@ fn any_record() -> impl Strategy<Value = Record> {
         }),
         Just(Record::Release),
         adopted.prop_map(Record::Adopted),
-        (any::<(u64, u32)>(), any_octets()).prop_map(|((body, number), octets)| {
-            Record::Piece(Piece { body, number, octets })
-        }),
+        (any::<(u64, u32)>(), any_octets())
+            .prop_map(|((body, number), octets)| { Record::Piece(Piece { body, number, octets }) }),
     ]
 }
 

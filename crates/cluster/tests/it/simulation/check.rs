@@ -73,7 +73,7 @@ impl History {
             self.duplicates += usize::from(!self.unknown.contains(&id));
             // A restart of the same node repeats what its local log did not have yet.
             let is_restart = earlier.node == node && earlier.life != life;
-            if !is_flagged && !is_restart {
+            if !is_flagged && !is_restart && !self.unknown.contains(&id) {
                 let text = format!("{id}/{recipient} went out twice, by {earlier:?} and mx{node}, unnoticed");
                 self.violation.get_or_insert(text);
             }
@@ -99,14 +99,15 @@ impl History {
         self.submitted.values().filter(|message| message.is_acknowledged).count()
     }
 
-    /// What is wrong at the end, when all mail must have gone.
+    /// Lists the faults at the end, when all mail must have gone.
     pub(super) fn problems(&self) -> Vec<String> {
         let mut problems = Vec::new();
         for (id, message) in self.submitted.iter().filter(|(_, message)| message.is_acknowledged) {
             let is_excused = self.excused.contains(id) || self.on_lost_disk.contains(id) && !message.is_replicated;
             let missing = (0..message.recipients).filter(|one| !self.deliveries.contains_key(&(*id, *one))).count();
             if missing > 0 && !is_excused {
-                problems.push(format!("{id} ({} recipients) was acknowledged, {missing} got nothing", message.recipients));
+                problems
+                    .push(format!("{id} ({} recipients) was acknowledged, {missing} got nothing", message.recipients));
             }
         }
         if self.duplicates > self.may_repeat {

@@ -1,7 +1,7 @@
 //! The engine in memory: streams that lie on one server each, and a key-value store that needs a majority.
 
-use cluster::{CoordinationReply, CoordinationRequest, KeyValue, Lane, LogOperation, LogReply, StreamId};
 use bytes::Bytes;
+use cluster::{CoordinationReply, CoordinationRequest, KeyValue, Lane, LogOperation, LogReply, StreamId};
 use std::collections::BTreeMap;
 
 /// One lane of a stream.
@@ -15,7 +15,7 @@ pub(super) struct LaneStore {
 #[derive(Clone, Debug, Default)]
 pub(super) struct EngineServer {
     pub(super) lanes: BTreeMap<(StreamId, Lane), LaneStore>,
-    /// What a power cut leaves; kept only when the server does not sync before its answers.
+    /// The streams that a power cut leaves; kept only when the server does not sync before its answers.
     pub(super) synced: BTreeMap<(StreamId, Lane), LaneStore>,
     pub(super) is_up: bool,
     pub(super) is_full: bool,

@@ -94,6 +94,12 @@ pub(super) fn choose(chance: &mut Chance, nodes: usize, busy_s: u64) -> Vec<Faul
     faults
 }
 
+/// All machines lose power within the busy time, and one comes back with a new disk.
+pub(super) fn power_cut_and_disk(chance: &mut Chance, nodes: usize, busy_s: u64) -> Fault {
+    let node = chance.below(nodes as u64) as usize;
+    Fault { begin_s: chance.between(10, busy_s), seconds: 40, node, kind: FaultKind::PowerCutAndDisk }
+}
+
 impl From<u8> for FaultKind {
     fn from(number: u8) -> Self {
         match number {

@@ -27,7 +27,7 @@ pub(super) const IN_FLIGHT_MAX: usize = 6;
 /// Events of a run; more are a loop.
 const EVENTS_MAX: u64 = 500_000;
 
-/// What a run plays.
+/// The conditions of a run.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     pub(super) nodes: usize,
@@ -363,7 +363,9 @@ impl World {
         }
         match event {
             Event::Submit { node } => self.submit(node),
-            Event::AtEngine { from, life, engine, token, request } => self.at_engine(from, life, engine, token, request),
+            Event::AtEngine { from, life, engine, token, request } => {
+                self.at_engine(from, life, engine, token, request)
+            }
             Event::AtStore { from, life, engine, token, request } => self.at_store(from, life, engine, token, request),
             Event::LogAnswer { node, engine, token, reply, .. } => {
                 if !self.is_cut(engine, node) {
@@ -762,9 +764,8 @@ impl World {
                 problems.push(format!("mx{node} refuses: {refusal}"));
             }
         }
-        let newest = |stream: &StreamId| {
-            !self.streams.contains(&StreamId { generation: stream.generation + 1, ..*stream })
-        };
+        let newest =
+            |stream: &StreamId| !self.streams.contains(&StreamId { generation: stream.generation + 1, ..*stream });
         for (number, engine) in self.engines.iter().enumerate() {
             for ((stream, lane), store) in engine.lanes.iter().filter(|((stream, _), _)| newest(stream)) {
                 if store.blocks.len() > 6 {
