@@ -20,8 +20,8 @@ pub struct Settings {
     /// Time from the sending of the last stored append in which the owner may deliver mail of a stream. Adopters wait
     /// it out.
     pub own_time: Duration,
-    /// Time that an adopter waits beyond [`Settings::own_time`]: for clocks of different speed, and for the way of a final
-    /// dot.
+    /// Time that an adopter waits beyond [`Settings::own_time`]: for clocks of different speed, and for the way of a
+    /// final dot.
     pub adoption_margin: Duration,
     /// Time between heartbeats of an idle stream.
     pub heartbeat: Duration,
