@@ -21,6 +21,7 @@ pub(crate) enum Purpose {
     OwnerWrite(StreamId, Lane),
     OwnerScan(StreamId),
     OwnerTrim(StreamId),
+    OwnerTrimBodies(StreamId),
     OwnerCreate(StreamId),
     OwnerClaim(StreamId),
     AdopterWrite(StreamId),

@@ -257,6 +257,8 @@ pub(crate) struct Membership {
     /// The one before the put under way was answered, so a conflict means another writer.
     would_be_rival: bool,
     rivals: u32,
+    /// Writes of others to the own entry that were seen before the first own one.
+    changes: u32,
 }
 
 /// Foreign writes to the own entry above which another node must be running under its name.
@@ -292,6 +294,7 @@ impl Membership {
             is_confirmed: false,
             would_be_rival: false,
             rivals: 0,
+            changes: 0,
         }
     }
 
@@ -393,7 +396,11 @@ impl Membership {
                 self.list_at = now;
             }
             (Purpose::MemberDelete, CoordinationReply::Written { .. }) => self.revision = None,
-            (Purpose::MemberList, CoordinationReply::Listed(list)) if token.attempt == self.list_attempt => {
+            (Purpose::MemberList, CoordinationReply::Listed(list))
+                // A process that stood still gets answers that are old.
+                if token.attempt == self.list_attempt
+                    && now < self.list_sent_at + self.settings.membership_interval * VIEW_INTERVALS_MAX =>
+            {
                 self.viewed_at = Some(self.list_sent_at);
                 self.look(wall_us, &list);
             }
@@ -415,7 +422,7 @@ impl Membership {
         self.entry.clock_us = wall_us;
         let others: Vec<NodeEntry> = self.view.values().cloned().collect();
         match judge_node(&self.entry, &others) {
-            Err(error) if is_joining => self.refusal = Some(error),
+            Err(error) if is_joining && !self.is_leaving => self.refusal = Some(error),
             _ => {}
         }
         match own {
@@ -431,7 +438,9 @@ impl Membership {
                     (self.revision, self.seen) = (Some(revision), None);
                     return;
                 }
-                let has_changed = self.seen.is_some_and(|seen| seen != 0 && seen != revision);
+                // One change may be a late write of the process before this one.
+                self.changes += u32::from(self.seen.is_some_and(|seen| seen != 0 && seen != revision));
+                let has_changed = self.changes > 1;
                 match judge_own_entry(&self.entry, &found, has_changed) {
                     OwnEntryDecision::Take => (self.revision, self.seen) = (Some(revision), None),
                     OwnEntryDecision::Wait => self.seen = Some(revision),

@@ -89,8 +89,9 @@ impl Owner {
             return;
         };
         let id = accepted.id;
-        if message.copies.iter().all(|copy| copy.stream != stream) {
-            message.copies.push(CopyPlace { stream, sequence: None });
+        match message.copies.iter_mut().find(|copy| copy.stream == stream) {
+            Some(copy) => copy.pending += 1,
+            None => message.copies.push(CopyPlace { stream, sequence: None, pending: 1 }),
         }
         message.octets = Record::Accept(accepted.clone()).octets();
         self.needs_copy.remove(&id);
@@ -145,7 +146,7 @@ impl Owner {
             upload.accepted = Some(accepted_of(new, 0, Vec::new()));
         }
         if let Some(message) = self.messages.get_mut(&id) {
-            message.copies.push(CopyPlace { stream, sequence: None });
+            message.copies.push(CopyPlace { stream, sequence: None, pending: 1 });
         }
         self.finish_upload(stream, id);
         true
@@ -204,7 +205,7 @@ impl Owner {
             self.place_again(now, stream, accepted);
         }
         let in_flight = self.messages.iter().filter(|(_, message)| {
-            let is_here = |copy: &CopyPlace| copy.stream == stream && copy.sequence.is_none();
+            let is_here = |copy: &CopyPlace| copy.stream == stream && !copy.is_stored();
             matches!(message.gate, Gate::Client { needs_copies: true, .. }) && message.copies.iter().any(is_here)
         });
         let in_flight: Vec<QueueId> = in_flight.map(|(id, _)| *id).collect();
@@ -219,15 +220,21 @@ impl Owner {
             slot.body_index.retain(|_, one| *one != id);
         }
         let Some(message) = self.messages.get_mut(&id) else { return };
-        // A record that replaces one in the same stream was not needed yet; compaction asks again.
-        message.copies.retain(|copy| copy.stream != from || copy.sequence.is_some());
-        if !message.copies.is_empty() {
-            self.settle(id);
-            return;
+        if let Some(copy) = message.copies.iter_mut().find(|copy| copy.stream == from) {
+            copy.pending = copy.pending.saturating_sub(1);
         }
-        let is_whole =
-            matches!(accepted.body, StoredBody::Whole(_)) && body_of(&accepted).is_some_and(|b| !b.is_empty());
-        let accepted = Accepted { finished: message.finished.iter().copied().collect(), ..accepted };
+        message.copies.retain(|copy| copy.stream != from || copy.sequence.is_some() || copy.pending > 0);
+        let finished = message.finished.iter().copied().collect();
+        let accepted = Accepted { finished, twin: None, ..accepted };
+        if let Some(copy) = message.copies.first() {
+            // Its record promises another copy, whose adopter it would leave the message to.
+            let stream = copy.stream;
+            if stream != from {
+                self.push_copy(stream, accepted);
+            }
+            return self.settle(id);
+        }
+        let is_whole = body_of(&accepted).is_some_and(|body| !body.is_empty());
         if !is_whole || self.place(now, &accepted) == 0 {
             self.accept_without_copy(now, id);
         }

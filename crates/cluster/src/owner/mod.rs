@@ -46,6 +46,14 @@ struct CopyPlace {
     stream: StreamId,
     /// Where it is stored, once that is known.
     sequence: Option<u64>,
+    /// Records on their way; the last one counts.
+    pending: u32,
+}
+
+impl CopyPlace {
+    const fn is_stored(&self) -> bool {
+        self.sequence.is_some() && self.pending == 0
+    }
 }
 
 /// A live message of this node.
@@ -209,7 +217,7 @@ impl Owner {
             let Some(slot) = self.slots.get_mut(&copy.stream) else { continue };
             slot.body_index.retain(|_, one| *one != id);
             if let Some(sequence) = copy.sequence {
-                slot.unindex_message(sequence, id, message.octets);
+                slot.unindex_message(sequence, id);
             }
         }
         self.needs_copy.remove(&id);
@@ -253,7 +261,7 @@ impl Owner {
     /// Answers the client, or reports to the adoption, once all is stored.
     fn settle(&mut self, id: QueueId) {
         let Some(message) = self.messages.get_mut(&id) else { return };
-        let is_copied = message.copies.iter().all(|copy| copy.sequence.is_some());
+        let is_copied = message.copies.iter().all(CopyPlace::is_stored);
         match &mut message.gate {
             Gate::Client { needs_copies, .. } if message.is_local => {
                 let has_copies = is_copied && !message.copies.is_empty();
@@ -353,7 +361,7 @@ impl Owner {
     /// Copies of a message that are known to be stored.
     pub(crate) fn copies(&self, id: QueueId) -> usize {
         let copies = self.messages.get(&id).map(|message| &message.copies);
-        copies.map_or(0, |copies| copies.iter().filter(|copy| copy.sequence.is_some()).count())
+        copies.map_or(0, |copies| copies.iter().filter(|copy| copy.is_stored()).count())
     }
 
     /// Counts for status.

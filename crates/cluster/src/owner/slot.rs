@@ -49,8 +49,8 @@ impl Phase {
 #[derive(Clone, Debug, Default)]
 pub(super) struct IndexedBlock {
     pub(super) octets: usize,
-    /// Messages that live and whose record is here.
-    pub(super) ids: Vec<QueueId>,
+    /// Messages that live and whose record is here, with its octets.
+    pub(super) ids: Vec<(QueueId, usize)>,
 }
 
 /// A large body on its way to the lane of bodies.
@@ -95,6 +95,7 @@ pub(super) struct Slot {
     pub(super) scan_asked: Option<Duration>,
     pub(super) scan_at: Duration,
     pub(super) scan_attempt: u64,
+    /// Ends of what the engine has removed, of both lanes.
     pub(super) trimmed: (u64, u64),
     pub(super) trim_at: Duration,
 
@@ -268,7 +269,7 @@ impl Slot {
 
     /// Enters a message at its place.
     pub(super) fn index_message(&mut self, sequence: u64, id: QueueId, octets: usize) {
-        self.index.entry(sequence).or_default().ids.push(id);
+        self.index.entry(sequence).or_default().ids.push((id, octets));
         self.compacting.remove(&id);
         self.live_octets += octets;
         self.live += 1;
@@ -276,10 +277,10 @@ impl Slot {
     }
 
     /// Removes a message from its place.
-    pub(super) fn unindex_message(&mut self, sequence: u64, id: QueueId, octets: usize) {
+    pub(super) fn unindex_message(&mut self, sequence: u64, id: QueueId) {
         let Some(block) = self.index.get_mut(&sequence) else { return };
-        let Some(place) = block.ids.iter().position(|one| *one == id) else { return };
-        block.ids.swap_remove(place);
+        let Some(place) = block.ids.iter().position(|(one, _)| *one == id) else { return };
+        let (_, octets) = block.ids.swap_remove(place);
         self.compacting.remove(&id);
         self.live_octets = self.live_octets.saturating_sub(octets);
         self.live = self.live.saturating_sub(1);
@@ -308,7 +309,7 @@ impl Slot {
             }
             self.compact_upto = self.messages.last_sequence();
         }
-        self.index.range(..=self.compact_upto).flat_map(|(_, block)| &block.ids).copied().collect()
+        self.index.range(..=self.compact_upto).flat_map(|(_, block)| &block.ids).map(|(id, _)| *id).collect()
     }
 
     /// Forgets all content, after it was adopted or taken back.

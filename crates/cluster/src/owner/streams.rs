@@ -108,6 +108,16 @@ impl Owner {
                     slot.bodies.read_tail(now);
                 }
             }
+            Purpose::OwnerTrim(stream) => {
+                if let (LogReply::Trimmed, Some(slot)) = (reply, self.slots.get_mut(&stream)) {
+                    slot.trimmed.0 = slot.trimmed.0.max(token.attempt);
+                }
+            }
+            Purpose::OwnerTrimBodies(stream) => {
+                if let (LogReply::Trimmed, Some(slot)) = (reply, self.slots.get_mut(&stream)) {
+                    slot.trimmed.1 = slot.trimmed.1.max(token.attempt);
+                }
+            }
             _ => {}
         }
     }
@@ -217,8 +227,9 @@ impl Owner {
         let (Some(slot), Some(message)) = (self.slots.get_mut(&stream), self.messages.get_mut(&id)) else { return };
         let octets = message.octets;
         let Some(copy) = message.copies.iter_mut().find(|copy| copy.stream == stream) else { return };
+        copy.pending = copy.pending.saturating_sub(1);
         if let Some(earlier) = copy.sequence.replace(sequence) {
-            slot.unindex_message(earlier, id, octets);
+            slot.unindex_message(earlier, id);
         }
         slot.index_message(sequence, id, octets);
         self.settle(id);
@@ -524,12 +535,12 @@ impl Owner {
             message.octets = octets;
             message.is_uncertain = false;
             message.copies.retain(|copy| copy.stream != stream);
-            message.copies.push(CopyPlace { stream, sequence: Some(sequence) });
+            message.copies.push(CopyPlace { stream, sequence: Some(sequence), pending: 0 });
             let twin =
                 accepted.twin.map(|twin| twin.stream).filter(|twin| message.copies.iter().all(|c| c.stream != *twin));
             if let Some(twin) = twin.filter(|twin| self.slots.get(twin).is_some_and(|slot| !slot.phase.is_resolved())) {
                 // The other copy counts until its stream was read.
-                message.copies.push(CopyPlace { stream: twin, sequence: None });
+                message.copies.push(CopyPlace { stream: twin, sequence: None, pending: 0 });
             }
             let Some(slot) = self.slots.get_mut(&stream) else { return };
             slot.index_message(sequence, id, octets);
@@ -633,18 +644,19 @@ impl Owner {
         let first_body = slot.body_index.keys().next().copied().unwrap_or_else(|| slot.bodies.last_sequence());
         let first_upload = slot.uploads.values().map(|upload| upload.sequences.map_or(0, |(first, _)| first)).min();
         let first_body = first_body.min(first_upload.unwrap_or(first_body));
-        let before = slot.trimmed;
-        slot.trimmed = (before.0.max(first_kept.saturating_sub(1)), before.1.max(first_body.saturating_sub(1)));
-        let after = slot.trimmed;
-        if after == before {
+        let wanted = (first_kept.saturating_sub(1), first_body.saturating_sub(1));
+        let trimmed = slot.trimmed;
+        if wanted.0 <= trimmed.0 && wanted.1 <= trimmed.1 {
             return;
         }
         slot.trim_at = now + TRIM_INTERVAL;
-        if after.0 > before.0 {
-            self.ask(Purpose::OwnerTrim(stream), 0, stream, Lane::Messages, LogOperation::Trim { upto: after.0 });
+        if wanted.0 > trimmed.0 {
+            let (purpose, operation) = (Purpose::OwnerTrim(stream), LogOperation::Trim { upto: wanted.0 });
+            self.ask(purpose, wanted.0, stream, Lane::Messages, operation);
         }
-        if after.1 > before.1 {
-            self.ask(Purpose::OwnerTrim(stream), 0, stream, Lane::Bodies, LogOperation::Trim { upto: after.1 });
+        if wanted.1 > trimmed.1 {
+            let (purpose, operation) = (Purpose::OwnerTrimBodies(stream), LogOperation::Trim { upto: wanted.1 });
+            self.ask(purpose, wanted.1, stream, Lane::Bodies, operation);
         }
     }
 }
