@@ -94,6 +94,12 @@ pub(super) fn choose(chance: &mut Chance, nodes: usize, busy_s: u64) -> Vec<Faul
     faults
 }
 
+/// A process stands still until after its mail was adopted, and goes on with what piled up meanwhile.
+pub(super) fn zombie(chance: &mut Chance, nodes: usize) -> Fault {
+    let node = chance.below(nodes as u64) as usize;
+    Fault { begin_s: chance.between(10, 25), seconds: chance.between(16, 35), node, kind: FaultKind::Pause }
+}
+
 /// All machines lose power within the busy time, and one comes back with a new disk.
 pub(super) fn power_cut_and_disk(chance: &mut Chance, nodes: usize, busy_s: u64) -> Fault {
     let node = chance.below(nodes as u64) as usize;

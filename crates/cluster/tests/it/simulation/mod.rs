@@ -104,7 +104,12 @@ fn an_engine_that_syncs_late_is_noticed() {
 
 #[test]
 fn several_blocks_in_flight_are_noticed() {
-    control(1_000, |seed| Plan { sabotage: Sabotage { window_extra: 7, ..Sabotage::default() }, ..plan(seed) });
+    control(100, |seed| {
+        let mut plan = Plan { sabotage: Sabotage { window_extra: 7, ..Sabotage::default() }, ..plan(seed) };
+        (plan.busy_s, plan.messages) = (60, 200);
+        plan.faults = vec![faults::zombie(&mut Chance::new(seed), plan.nodes)];
+        plan
+    });
 }
 
 #[test]
@@ -119,5 +124,5 @@ fn completions_left_out_are_noticed() {
 
 #[test]
 fn claims_left_out_are_noticed() {
-    control(1_000, |seed| Plan { sabotage: Sabotage { no_claim: true, ..Sabotage::default() }, ..plan(seed) });
+    control(100, |seed| Plan { sabotage: Sabotage { no_claim: true, ..Sabotage::default() }, ..plan(seed) });
 }

@@ -10,8 +10,9 @@ use super::local_log::{LocalLog, State};
 use crate::chance::Chance;
 use bytes::Bytes;
 use cluster::{
-    AcceptAnswer, Accepted, Action, ClusterId, Content, CoordinationReply, CoordinationRequest, Incarnation, LogReply,
-    LogRequest, NewMessage, Node, NodeId, OnNoReplica, Outcome, Report, Settings, StoredBody, StreamId, Token,
+    AcceptAnswer, Accepted, Action, Block, Chain, ClusterId, Content, CoordinationReply, CoordinationRequest,
+    Incarnation, Lane, LogReply, LogRequest, NewMessage, Node, NodeId, OnNoReplica, Outcome, Report, Settings,
+    StoredBody, StreamId, Token,
 };
 use mail::QueueId;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -547,12 +548,28 @@ impl World {
                 return;
             }
         }
-        let reply = self.engines[engine].perform(request.stream, request.lane, request.operation);
+        let (stream, lane) = (request.stream, request.lane);
+        let reply = self.engines[engine].perform(stream, lane, request.operation);
+        if let LogReply::Appended { sequence } = reply {
+            self.check_chain(engine, stream, lane, sequence);
+        }
         if self.is_lost(engine, from) {
             return;
         }
         let at = self.now + self.chance.between(300, 4 * MILLI) + self.travel(engine, from);
         self.push(at, Event::LogAnswer { node: from, life, engine, token, reply });
+    }
+
+    /// Each block must follow the one before it, in number, checksum and epoch.
+    fn check_chain(&mut self, engine: usize, stream: StreamId, lane: Lane, sequence: u64) {
+        let store = &self.engines[engine].lanes[&(stream, lane)];
+        let mut chain = Chain::default();
+        for (_, octets) in store.blocks.range(sequence.saturating_sub(1)..=sequence) {
+            let checked = Block::read_of(CLUSTER, stream, lane, octets).and_then(|block| chain.follow(&block));
+            if let Err(error) = checked {
+                return self.history.violate(error.to_string());
+            }
+        }
     }
 
     fn at_store(&mut self, from: usize, life: u32, engine: usize, token: Token, request: CoordinationRequest) {
@@ -570,8 +587,12 @@ impl World {
     }
 
     fn submit(&mut self, node: usize) {
-        let is_here = self.machines[node].node.is_some() && self.now >= self.machines[node].paused_until;
-        if !is_here {
+        if self.now < self.machines[node].paused_until {
+            // The connection waits.
+            let at = self.machines[node].paused_until;
+            return self.push(at, Event::Submit { node });
+        }
+        if self.machines[node].node.is_none() {
             return;
         }
         self.submitted += 1;
