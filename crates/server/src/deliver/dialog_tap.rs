@@ -25,8 +25,8 @@ impl DialogTap {
         Box::new(tap)
     }
 
-    /// Looks whether anybody watches. Begins only where `is_between`: no transaction is open, and nothing is being
-    /// sent, so that no content is taken for commands.
+    /// Looks whether anybody watches. Begins only where `is_between`: no transaction is open, no login goes on, and
+    /// nothing is being sent, so that neither content nor a secret is taken for commands.
     pub(super) fn look(&mut self, is_between: bool) {
         if !self.transcripts.is_on() {
             self.filter = None;

@@ -267,7 +267,7 @@ impl Link {
     fn move_bytes(&mut self, context: &mut Context<'_>) -> bool {
         let now = self.now();
         if let Some(tap) = &mut self.tap {
-            tap.look(self.session.in_flight() == 0 && !self.session.has_output());
+            tap.look(is_between(&self.session));
         }
         let mut is_told = false;
         while self.session.has_output() && !self.is_deaf {
@@ -308,6 +308,11 @@ impl Link {
             Poll::Pending => is_told,
         }
     }
+}
+
+/// Returns whether a transcript may begin: no content is on its way, and no dialog of AUTH goes on.
+fn is_between(session: &ClientSession) -> bool {
+    session.in_flight() == 0 && !session.has_output() && session.mechanism_in_use().is_none()
 }
 
 #[cfg(test)]

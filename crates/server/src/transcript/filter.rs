@@ -1,9 +1,9 @@
 //! Turns the octets of a dialog into lines that may be shown: commands and replies, without the content of messages and
 //! without what AUTH says.
 //!
-//! It begins between two transactions, where no content is on its way. It knows where content is by the commands: DATA
-//! up to the line with a dot, once the server has asked for it; BDAT by its number of octets. A line that it cannot
-//! place is not shown.
+//! It begins between two transactions and outside of AUTH, where neither content nor a secret is on its way. It knows
+//! where content is by the commands: DATA up to the line with a dot, once the server has asked for it; BDAT by its
+//! number of octets. A line that it cannot place is not shown.
 
 /// The longest line that is kept; of a longer one the beginning.
 const LINE_BYTES_MAX: usize = 1_000;

@@ -4,7 +4,7 @@ use super::*;
 use crate::context::Context;
 use crate::resolve::named;
 use mail::{MailParams, Recipient};
-use smtp::client::{Answer, ClientSettings, ClientTransaction, Finished};
+use smtp::client::{Answer, ClientSettings, ClientTransaction, Finished, Login, Mechanism, Security};
 use std::future::pending;
 use std::pin::pin;
 use std::sync::Arc;
@@ -182,4 +182,31 @@ async fn silences_of_a_transaction_are_counted_together() {
         assert!(took >= Duration::from_secs(each * recipients as u64), "{took:?}");
         assert_eq!((lags > 0, silences), (late, usize::from(each > 0)), "{recipients}: {lags}");
     }
+}
+
+#[test]
+fn a_transcript_begins_neither_in_a_login_nor_in_front_of_output() {
+    let mut settings = ClientSettings::new("mx.test");
+    settings.login = Some(Arc::new(Login {
+        user: "ann".into(),
+        on_behalf_of: None,
+        password: b"secret".to_vec().into_boxed_slice().into(),
+        mechanisms: vec![Mechanism::Login],
+        password_needs: Security::Clear,
+        is_required: true,
+    }));
+    let mut session = ClientSession::new(Arc::new(settings));
+    let mut found = vec![is_between(&session)];
+    for reply in ["220 mx.test", "250-mx.test\r\n250 AUTH LOGIN", "334 VXNlcm5hbWU6", "334 UGFzc3dvcmQ6", "235 ok"] {
+        session.receive(format!("{reply}\r\n").as_bytes(), Duration::ZERO);
+        let mut slices = [IoSlice::new(&[]); SLICES];
+        let filled = session.output_slices(&mut slices);
+        let octets = slices[..filled].iter().map(|slice| slice.len()).sum();
+        if octets > 0 {
+            assert!(!is_between(&session), "{reply}: there is output");
+        }
+        session.sent(octets, Duration::ZERO);
+        found.push(is_between(&session));
+    }
+    assert_eq!(found, [true, true, false, false, false, true]);
 }
