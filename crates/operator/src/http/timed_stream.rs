@@ -7,7 +7,8 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
-/// A connection whose writes have a time limit. Reads have none: the limit for a request is that of the protocol.
+/// A connection whose writes have a time limit, and so have flush and shutdown: TLS takes octets before its peer does.
+/// Reads have none: the limit for a request is that of the protocol.
 #[derive(Debug)]
 pub(super) struct TimedStream<S> {
     stream: S,
@@ -47,11 +48,15 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for TimedStream<S> {
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_flush(cx)
+        let this = self.get_mut();
+        let result = Pin::new(&mut this.stream).poll_flush(cx);
+        this.poll_timed(cx, result)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_shutdown(cx)
+        let this = self.get_mut();
+        let result = Pin::new(&mut this.stream).poll_shutdown(cx);
+        this.poll_timed(cx, result)
     }
 
     fn poll_write_vectored(
@@ -66,5 +71,37 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for TimedStream<S> {
 
     fn is_write_vectored(&self) -> bool {
         self.stream.is_write_vectored()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::AsyncWriteExt as _;
+
+    /// Takes octets as TLS does whose peer reads nothing: they are buffered, and never leave.
+    struct FullPeer;
+
+    impl AsyncWrite for FullPeer {
+        fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, from: &[u8]) -> Poll<io::Result<usize>> {
+            Poll::Ready(Ok(from.len()))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Pending
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Pending
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_peer_that_takes_nothing_ends_the_connection_at_each_step() {
+        let mut stream = TimedStream::new(FullPeer, Duration::from_secs(30));
+        stream.write_all(b"an answer").await.unwrap();
+        assert_eq!(stream.flush().await.unwrap_err().kind(), io::ErrorKind::TimedOut);
+        let mut stream = TimedStream::new(FullPeer, Duration::from_secs(30));
+        assert_eq!(stream.shutdown().await.unwrap_err().kind(), io::ErrorKind::TimedOut);
     }
 }
