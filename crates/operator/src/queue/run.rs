@@ -428,6 +428,7 @@ impl CommandRun<'_> {
         let (view, now_s) = (QueueView { delivery: self.delivery, now_us }, seconds(now_us));
         let (mut unchanged, mut kept, mut active, mut unscreened) = (0, 0, 0, 0);
         let totals = self.each(now_us, true, &mut |mut found| {
+            keep_rule_holds(action, &mut found);
             unscreened += self.keep_unscreened(action, &mut found);
             kept += self.keep(action, &mut found, now_us);
             if matches!(action, Action::Bounce | Action::Expire | Action::Reroute) {
@@ -471,6 +472,7 @@ impl CommandRun<'_> {
         let (mut kept, mut unscreened) = (0, 0);
         let mut is_unscreened = false;
         let scanned = self.each(now_us, is_delete, &mut |mut found| {
+            keep_rule_holds(action, &mut found);
             unscreened += self.keep_unscreened(action, &mut found);
             is_unscreened |= action == Action::Release && found.recipients.iter().any(is_unscreened_hold);
             kept += self.keep(action, &mut found, now_us);
@@ -736,6 +738,15 @@ impl ScanTotals {
 
 pub(super) fn last(totals: QueueTotals) -> ListPart {
     ListPart::Last(to_fields(&totals))
+}
+
+/// Leaves out recipients that a content rule or a filter of the same name holds: the end of a rule of operators is not
+/// about them.
+fn keep_rule_holds(action: Action, found: &mut FoundMessage) {
+    if action == Action::Resume {
+        let is_of_rule = |hold: &Hold| hold.kind() == HoldKind::Operator;
+        found.recipients.retain(|one| one.hold.as_ref().is_some_and(is_of_rule));
+    }
 }
 
 /// Whether a recipient is held since its filters have not judged the message.

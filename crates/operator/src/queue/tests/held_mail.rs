@@ -188,3 +188,23 @@ async fn a_release_leaves_a_recipient_alone_whose_verdict_came_first() {
     assert_eq!(statuses, [Status::Waiting, Status::Held, Status::Waiting]);
     assert_eq!((changes.totals.recipients, changes.totals.unchanged), (1, 1));
 }
+
+/// A content rule may have the name of a rule of operators.
+#[tokio::test]
+async fn the_end_of_a_rule_releases_what_that_rule_holds_and_nothing_else() {
+    let trial = Trial::filled();
+    let (_, set) = trial.run(r#"{"action":"hold-rule","expression":"to:@one.test"}"#).await;
+    assert_eq!(set["rule"], "rule-1");
+    trial.hold_by(4, 0, HoldKind::Operator, "rule-1");
+    trial.hold_by(4, 1, HoldKind::Rule, "rule-1");
+    trial.hold_by(2, 0, HoldKind::Quarantine, "rule-1");
+    for command in
+        [r#"{"action":"resume","held_by":"rule-1","dry_run":true}"#, r#"{"action":"resume","held_by":"rule-1"}"#]
+    {
+        let (_, last) = trial.run(command).await;
+        assert_eq!((&last["messages"], &last["recipients"]), (&json!(1), &json!(1)), "{command}");
+    }
+    let statuses = |hours| trial.states(hours).iter().map(|state| state.0).collect::<Vec<_>>();
+    assert_eq!(statuses(4), [Status::Waiting, Status::Held, Status::Waiting]);
+    assert_eq!(statuses(2), [Status::Held]);
+}

@@ -22,6 +22,7 @@ pub(super) struct Dispatcher {
     pub(super) bounces: Mutex<Vec<Vec<RecipientSelection>>>,
     pub(super) troubles: Mutex<HashMap<QueueId, BounceError>>,
     pub(super) resubmit_errors: Mutex<HashMap<QueueId, ResubmitError>>,
+    steering: Mutex<Arc<Steering>>,
 }
 
 impl Dispatcher {
@@ -54,6 +55,16 @@ impl DeliveryControl for Dispatcher {
 
     fn is_active(&self, id: QueueId, recipient: u32) -> bool {
         *self.active.lock().unwrap() == Some((id, recipient))
+    }
+
+    fn steering(&self) -> Arc<Steering> {
+        Arc::clone(&self.steering.lock().unwrap())
+    }
+
+    fn change_steering(&self, change: &mut dyn FnMut(&Steering) -> Result<Steering, String>) -> Result<(), String> {
+        let mut steering = self.steering.lock().unwrap();
+        *steering = Arc::new(change(&steering)?);
+        Ok(())
     }
 
     /// The last of the recipients of a message with more than one went away meanwhile.
@@ -210,9 +221,13 @@ impl Trial {
     }
 
     pub(super) fn hold(&self, hours: u64, recipient: u32, kind: HoldKind) {
+        self.hold_by(hours, recipient, kind, "clamav");
+    }
+
+    pub(super) fn hold_by(&self, hours: u64, recipient: u32, kind: HoldKind, by: &str) {
         let state = State { status: Status::Held, ..State::default() };
         let change = Change { id: id(hours), recipient, state, destination: None };
-        self.spool.record_hold(&[change], &Hold::new(kind, "clamav", "")).unwrap().wait().unwrap();
+        self.spool.record_hold(&[change], &Hold::new(kind, by, "")).unwrap().wait().unwrap();
     }
 
     /// Status, tries and due of every recipient.
