@@ -21,48 +21,50 @@ use std::collections::HashSet;
 pub(super) async fn apply(queue: &ScreenQueue, message: WaitingMessage, effect: MessageEffect) -> Result<(), String> {
     let MessageEffect::Judged { refused, undecided, others, changes } = effect else { return Ok(()) };
     let waiting = still_waiting(queue, &message);
-    let is_other = |number: &usize| refused.iter().all(|(one, _)| one != number) && !undecided.contains(number);
-    for (number, effect) in &refused {
-        if waiting.contains(number) {
-            carry_out(queue, &message, &[*number], effect).await?;
-        }
-    }
-    let is_meant = |number: &usize| waiting.contains(number) && is_other(number);
+    let apart: HashSet<usize> = refused.iter().map(|(number, _)| *number).chain(undecided).collect();
+    let refused = refused.into_iter().filter(|(number, _)| waiting.contains(number));
+    carry_out_each(queue, &message, refused).await?;
+    let is_meant = |number: &usize| waiting.contains(number) && !apart.contains(number);
     let numbers: Vec<usize> = (0..message.recipients.len()).filter(is_meant).collect();
-    if numbers.is_empty() {
-        return Ok(());
-    }
-    let numbers = match (&changes, &others) {
-        (None, RecipientEffect::Deliver) => Box::pin(hold_by_rules(queue, &message, numbers)).await?,
-        _ => numbers,
-    };
     match changes {
         _ if numbers.is_empty() => Ok(()),
         Some(verdict) => Box::pin(replace(queue, &message, &numbers, &verdict, others)).await,
+        None if others == RecipientEffect::Deliver => Box::pin(let_pass(queue, &message, numbers)).await,
         None => carry_out(queue, &message, &numbers, &others).await,
     }
 }
 
-/// Holds those recipients that rules of operators hold, and returns the numbers of the others.
-async fn hold_by_rules(
+/// Carries out the effect on each recipient; those with the same effect share a record.
+async fn carry_out_each(
     queue: &ScreenQueue,
     message: &WaitingMessage,
-    numbers: Vec<usize>,
-) -> Result<Vec<usize>, String> {
+    effects: impl Iterator<Item = (usize, RecipientEffect)>,
+) -> Result<(), String> {
+    let mut groups: Vec<(RecipientEffect, Vec<usize>)> = Vec::new();
+    for (number, effect) in effects {
+        match groups.iter_mut().find(|(known, _)| *known == effect) {
+            Some((_, numbers)) => numbers.push(number),
+            None => groups.push((effect, vec![number])),
+        }
+    }
+    for (effect, numbers) in &groups {
+        carry_out(queue, message, numbers, effect).await?;
+    }
+    Ok(())
+}
+
+/// Lets recipients pass, but for those that rules of operators hold.
+async fn let_pass(queue: &ScreenQueue, message: &WaitingMessage, numbers: Vec<usize>) -> Result<(), String> {
     // Held until all states are recorded: a suspension that is set meanwhile waits for them.
     let orders = queue.context.steering.orders();
     let destinations = message.recipients.iter().map(|(_, _, destination)| &**destination);
     let class = Class::from_bits(message.first_state().class());
-    let mut holds = holds_of(&orders, &message.envelope, class, destinations, queue.context.unix_now());
-    holds.resize(message.recipients.len(), None);
-    let mut free = Vec::with_capacity(numbers.len());
-    for number in numbers {
-        match holds.get(number).cloned().flatten() {
-            None => free.push(number),
-            Some(hold) => carry_out(queue, message, &[number], &RecipientEffect::Hold(hold)).await?,
-        }
-    }
-    Ok(free)
+    let holds = holds_of(&orders, &message.envelope, class, destinations, queue.context.unix_now());
+    let effects = numbers.into_iter().map(|number| {
+        let hold = holds.get(number).cloned().flatten();
+        (number, hold.map_or(RecipientEffect::Deliver, RecipientEffect::Hold))
+    });
+    carry_out_each(queue, message, effects).await
 }
 
 /// Returns the numbers of those recipients that wait still: an operator may have released or deleted some.

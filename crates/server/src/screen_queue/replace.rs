@@ -14,7 +14,9 @@ use crate::screen::filters::FilterVerdict;
 use crate::steering::holds_of;
 use mail::{Envelope, QueueId, Recipient};
 use observe::Event;
+use operator::queue::Steering;
 use spool::{Change, Hold, HoldKind, State, Status, Store as _};
+use std::sync::Arc;
 
 /// Octets of a stored body that are read at once.
 const BODY_PIECE_BYTES: u64 = 256 << 10;
@@ -39,7 +41,7 @@ pub(super) async fn replace(
     }
     let then = if let RecipientEffect::Hold(hold) = effect { Some(hold) } else { None };
     let stored = store(queue, message, &claimed, verdict, then).await;
-    let Some((new, then)) = (match stored {
+    let Some(StoredReplacement { new, then, orders }) = (match stored {
         Ok(new) => new,
         Err(why) => {
             put_back(queue, old, &message.record.filters).await?;
@@ -65,7 +67,18 @@ pub(super) async fn replace(
             Some(hold) => report_waiting(&queue.context, envelope, message.size, 0, Some(hold.text())),
         },
     }
+    drop(orders);
     Ok(())
+}
+
+/// The changed message in the spool.
+struct StoredReplacement {
+    new: NewMessage,
+    /// The hold that follows.
+    then: Option<Hold>,
+    /// The orders of operators that decide about that. Held until the message is let go: a suspension that is set
+    /// meanwhile waits for it.
+    orders: Arc<Steering>,
 }
 
 /// Ends the wait of these recipients for the verdict, so that no operator ends it in another way from here on. Returns
@@ -104,15 +117,14 @@ fn claimed_recipients(queue: &ScreenQueue, id: QueueId, status: Status) -> Vec<C
     states.map(|(entry, _)| change(entry.recipient, entry.state)).collect()
 }
 
-/// Stores the changed message, held, and returns it with the hold that follows; `None`: it has no recipient. When it is
-/// durable, the verdict is.
+/// Stores the changed message, held, and returns it; `None`: it has no recipient. When it is durable, the verdict is.
 async fn store(
     queue: &ScreenQueue,
     message: &WaitingMessage,
     numbers: &[usize],
     verdict: &FilterVerdict,
     then: Option<Hold>,
-) -> Result<Option<(NewMessage, Option<Hold>)>, String> {
+) -> Result<Option<StoredReplacement>, String> {
     let old = message.envelope.id;
     let recipients = changed_recipients(queue, message, numbers, verdict).await?;
     if recipients.is_empty() {
@@ -124,9 +136,10 @@ async fn store(
     let sender = verdict.sender.clone().unwrap_or_else(|| message.envelope.sender.clone());
     let envelope = Envelope { id, sender, recipients, ..message.envelope.clone() };
     let waits = released(&envelope, destinations, message.first_state());
+    let content = changed_content(queue, message, id, verdict).await?;
+    let orders = queue.context.steering.orders();
     // A message that takes the place of another is held whole where a rule of an operator holds one recipient.
     let by_rule = || {
-        let orders = queue.context.steering.orders();
         let destinations = waits.recipients().map(|(_, destination)| destination);
         holds_of(&orders, &envelope, waits.class, destinations, queue.context.unix_now()).into_iter().flatten().next()
     };
@@ -135,12 +148,11 @@ async fn store(
     let mut new = waits.clone();
     let reason = Hold::new(HoldKind::Replacement, &message.record.filters.join(","), &format!("in place of {old}"));
     new.wait_for_filters(&record.to_text(), reason);
-    let content = changed_content(queue, message, id, verdict).await?;
     let stored = content.finish(&queue.context.message_store, vec![new], content_rest(message, verdict)).await;
     let stored = stored.map_err(|error| error.to_string())?;
     // It is held, so there is nothing to put in line yet.
     drop(commit(&queue.context, Origin::Session, stored).await.map_err(|error| error.to_string())?);
-    Ok(Some((waits, then)))
+    Ok(Some(StoredReplacement { new: waits, then, orders }))
 }
 
 /// Ends a message whose place another has taken: its claimed recipients are done.

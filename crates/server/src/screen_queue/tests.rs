@@ -57,6 +57,11 @@ impl Trial {
 
     /// Stores a message that waits for its filter.
     async fn store(&self) -> QueueId {
+        self.store_for(&["c@d.test"]).await
+    }
+
+    async fn store_for(&self, recipients: &[&str]) -> QueueId {
+        let recipient = |text: &&str| Recipient::new(mail::Address::parse(text.as_bytes()).unwrap());
         let context = &self.queue.context;
         let id = context.message_store.next_id();
         let envelope = Envelope {
@@ -64,7 +69,7 @@ impl Trial {
             sender: ReversePath::parse(OLD.as_bytes()).unwrap(),
             params: MailParams::default(),
             received: Received { at_us: 1, client: Client::Internal, helo: None, protocol: Protocol::Local },
-            recipients: vec![Recipient::new(mail::Address::parse(b"c@d.test").unwrap())],
+            recipients: recipients.iter().map(recipient).collect(),
         };
         let encoded = Arc::new(Encoded::new(&envelope));
         let kind = MessageProperties::default();
@@ -311,4 +316,65 @@ async fn a_message_that_is_released_unscreened_is_noticed() {
 async fn mail_for_a_filter_that_is_gone_waits() {
     let (found, waiting) = screened(Config::default()).await;
     assert_eq!((found.waiting.as_slice(), waiting), (&[OLD.to_owned()][..], 1));
+}
+
+/// Whether the orders of operators are in use at each pause of a verdict.
+async fn uses_of_orders(trial: &Trial, verdict: impl Future<Output = Result<(), String>>) -> Vec<bool> {
+    let orders = trial.queue.context.steering.orders();
+    let unused = Arc::strong_count(&orders);
+    let (mut verdict, mut uses) = (std::pin::pin!(verdict), Vec::new());
+    std::future::poll_fn(|context| {
+        let polled = verdict.as_mut().poll(context);
+        if polled.is_pending() {
+            uses.push(Arc::strong_count(&orders) > unused);
+        }
+        polled
+    })
+    .await
+    .unwrap();
+    assert_eq!(Arc::strong_count(&orders), unused, "given back at the end");
+    uses
+}
+
+/// A suspension is in force when no message is stored by the orders before; the walk over the queue that follows finds
+/// the mail that a verdict has let go.
+#[tokio::test]
+async fn a_suspension_waits_for_mail_that_a_verdict_lets_go() {
+    let trial = Trial::on(SimDisk::new(1), Config::default());
+    let (mut passed, mut changed) = (Vec::new(), Vec::new());
+    // The disk may be as quick as the verdict, which has no pause then.
+    while passed.is_empty() || changed.is_empty() {
+        let id = trial.store().await;
+        let message = WaitingMessage::read(&trial.queue, id).await.unwrap();
+        let (refused, undecided) = (Vec::new(), Vec::new());
+        let effect = MessageEffect::Judged { refused, undecided, others: RecipientEffect::Deliver, changes: None };
+        passed = uses_of_orders(&trial, apply(&trial.queue, message, effect)).await;
+        let id = trial.store().await;
+        changed = uses_of_orders(&trial, trial.change_sender(id)).await;
+    }
+    assert!(passed.iter().all(|is_used| *is_used), "{passed:?}");
+    assert!(changed.last() == Some(&true) && changed.is_sorted(), "from the record on: {changed:?}");
+}
+
+#[tokio::test]
+async fn recipients_that_one_rule_holds_share_a_record_and_others_pass() {
+    let trial = Trial::on(SimDisk::new(1), Config::default());
+    let expression = operator::queue::Expression::parse("to:@d.test").unwrap();
+    let new = operator::queue::NewRule {
+        kind: operator::queue::RuleKind::Suspension,
+        expression,
+        reason: None,
+        set_by: "ann".to_owned(),
+        until: None,
+    };
+    trial.queue.context.steering.change(&mut |orders| orders.with_rule(new.clone(), 7)).unwrap();
+    let id = trial.store_for(&["a@d.test", "b@e.test", "c@d.test", "d@d.test"]).await;
+    let message = WaitingMessage::read(&trial.queue, id).await.unwrap();
+    let (refused, undecided) = (Vec::new(), Vec::new());
+    let effect = MessageEffect::Judged { refused, undecided, others: RecipientEffect::Deliver, changes: None };
+    let pauses = uses_of_orders(&trial, apply(&trial.queue, message, effect)).await;
+    assert!(pauses.len() <= 2, "a record for each effect: {pauses:?}");
+    let statuses: Vec<Status> = trial.spool.states(id).iter().map(|(entry, _)| entry.state.status).collect();
+    assert_eq!(statuses, [Status::Held, Status::Waiting, Status::Held, Status::Held]);
+    assert_eq!(trial.spool.hold(id, 3).unwrap().by(), "suspension-1");
 }

@@ -283,13 +283,15 @@ impl Connection {
     ) -> Result<Option<StoredTransaction>, Error> {
         let live = self.context.live.load_full();
         if let ([only], 1) = (messages.as_slice(), content.ids().count()) {
+            // Held until the message is in line: a suspension that is set meanwhile waits for it.
+            let orders = self.context.steering.orders();
             let is_early = how != Acknowledge::Durable
                 && judged.is_none_or(JudgedMessage::is_nothing)
                 && content.is_small()
                 && only.encoded.len() <= MEMBERS_AT_ONCE
                 && only.kind == MessageProperties::default()
                 && only.held.is_none()
-                && self.context.steering.orders().rules().is_empty()
+                && orders.rules().is_empty()
                 && !live.queues_only()
                 && self.context.message_store.pressure() == Pressure::None
                 && uncommitted::may_be_early(&only.envelope);
