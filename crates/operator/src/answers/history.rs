@@ -38,7 +38,7 @@ pub struct HistoryMessage {
     pub client: String,
     /// `Message-ID:`; empty if there is none.
     pub message_id: String,
-    /// `waiting`, `held`, `sent`, `failed`, `discarded` or `deleted`.
+    /// `waiting`, `held`, `sent`, `failed`, `discarded`, `deleted`, or `moved`: it goes on as another message.
     pub status: String,
     /// Recipients that a next hop has taken.
     pub sent: u64,
@@ -59,7 +59,7 @@ pub struct HistoryMessage {
 pub struct HistoryStep {
     /// When, in milliseconds since 1970.
     pub time_ms: u64,
-    /// `sent`, `deferred`, `failed`, `held`, `released`, `discarded`, `screened`, `report`, `split`, `deleted`,
+    /// `sent`, `deferred`, `failed`, `held`, `released`, `discarded`, `screened`, `report`, `split`, `moved`, `deleted`,
     /// `bounced` or `command`.
     pub kind: String,
     /// The recipients.

@@ -4,7 +4,7 @@
 
 use mail::{PhaseTimes, QueueId};
 use observe::stats::Counts;
-use observe::{CommandBy, Event, NextHop, Relay, Stat};
+use observe::{CommandBy, Event, NextHop, Relay, ScreenVerdict, Stat};
 use std::time::Duration;
 
 /// Octets of the list of recipients of one attempt; the number of recipients is kept in full.
@@ -13,6 +13,8 @@ const RECIPIENTS_BYTES_MAX: usize = 16 << 10;
 const TEXT_BYTES_MAX: usize = 1_024;
 /// Octets of an address or a name.
 const NAME_BYTES_MAX: usize = 512;
+/// The place of the decision that deletes mail whose time in quarantine is over.
+const QUARANTINE_KEEP: &str = "quarantine.keep";
 
 /// Counts of a window of the statistics, for charts after a restart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +71,8 @@ pub(super) struct StepEntry {
     pub(super) took: Option<Duration>,
     /// How long its phases took.
     pub(super) phases: PhaseTimes,
+    /// The message that was made of this one, and its recipients as far as they are known.
+    pub(super) made: Option<(QueueId, u64)>,
 }
 
 /// The kind of a step.
@@ -83,6 +87,8 @@ pub(super) enum StepKind {
     Screened,
     Reported,
     Cloned,
+    /// Recipients go on in another message.
+    Moved,
     /// A command of an operator, by its name.
     Deleted,
     Bounced,
@@ -102,6 +108,7 @@ impl StepKind {
             Self::Screened => "screened",
             Self::Reported => "report",
             Self::Cloned => "split",
+            Self::Moved => "moved",
             Self::Deleted => "deleted",
             Self::Bounced => "bounced",
             Self::Command => "command",
@@ -156,7 +163,14 @@ impl StepEntry {
             text,
             took: None,
             phases: PhaseTimes::default(),
+            made: None,
         }
+    }
+
+    /// Another message was stored in place of these recipients of a message, since filters have changed it.
+    pub(super) fn replaced(id: QueueId, by: QueueId, recipients: u64, time_us: u64) -> Self {
+        let text = cut(&format!("changed by filters, goes on as {by}"), TEXT_BYTES_MAX);
+        Self { text, recipients, made: Some((by, recipients)), ..Self::new(id, time_us, StepKind::Moved) }
     }
 
     fn of_event(event: &Event<'_>, time_us: u64) -> Option<Self> {
@@ -188,25 +202,35 @@ impl StepEntry {
             Event::RecipientsDiscarded { id, to } => {
                 Self { to: addresses(to), recipients: number(to.len()), ..step(id, StepKind::Discarded) }
             }
+            Event::Screened { id, verdict: ScreenVerdict::Discard, by, place: QUARANTINE_KEEP, to, action } => {
+                let to: Vec<&str> = to.split(',').collect();
+                let text = format!("{by}: {action}");
+                Self { to: addresses(&to), recipients: number(to.len()), ..with(id, StepKind::Deleted, &text) }
+            }
             Event::Screened { id, by, action, .. } => with(id, StepKind::Screened, &format!("{by}: {action}")),
-            Event::Cloned { first, id, .. } => with(first, StepKind::Cloned, &id.to_string()),
+            Event::Cloned { first, id, .. } => {
+                Self { made: Some((id, 0)), ..with(first, StepKind::Cloned, &id.to_string()) }
+            }
             Event::Reported { id, report, text, .. } => with(id, StepKind::Reported, &format!("{report}: {text}")),
             Event::HoldEnded { id, recipients, by, why } => {
                 Self { recipients, ..with(id, StepKind::Released, &format!("hold by {by} ended: {why}")) }
             }
             Event::QueueCommand { id: Some(id), what, recipients, by, copy, .. } => {
-                let kind = match what {
-                    "delete" => StepKind::Deleted,
-                    "bounce" | "expire" => StepKind::Bounced,
+                let kind = match (what, copy) {
+                    ("delete", _) => StepKind::Deleted,
+                    ("bounce" | "expire", _) => StepKind::Bounced,
+                    ("release", Some(_)) => StepKind::Moved,
                     _ => StepKind::Command,
                 };
+                // A copy for another address has recipients of its own.
+                let made = copy.map(|copy| (copy, if kind == StepKind::Moved { recipients } else { 0 }));
                 let by = match by {
                     CommandBy::User(uid) => format!("user {uid}"),
                     CommandBy::Token("") => "HTTP".to_owned(),
                     CommandBy::Token(name) => format!("HTTP, {name}"),
                 };
                 let copy = copy.map(|copy| format!(", copy {copy}")).unwrap_or_default();
-                Self { recipients, ..with(id, kind, &format!("{what} by {by}{copy}")) }
+                Self { recipients, made, ..with(id, kind, &format!("{what} by {by}{copy}")) }
             }
             _ => return None,
         })

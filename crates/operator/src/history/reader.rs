@@ -114,7 +114,7 @@ pub(super) fn search(
         Some(id) => (message_number(id), message_number(id).saturating_add(1)),
         None => {
             let (from, to) = question.expression.span();
-            let to = if to == u64::MAX { i64::MAX } else { number_at(to) };
+            let to = number_at(to);
             (number_at(from), question.after.map_or(to, |after| to.min(message_number(after))))
         }
     };
@@ -257,6 +257,7 @@ impl MessageRow {
             _ if self.failed > 0 => "failed",
             _ if self.sent > 0 => "sent",
             last if last == entry::StepKind::Deleted.name() => "deleted",
+            last if last == entry::StepKind::Moved.name() => "moved",
             _ => "discarded",
         }
     }

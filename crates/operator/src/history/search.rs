@@ -22,7 +22,7 @@ const TERMS: [(&str, &str); 9] = [
     ("reply", "reply~\"mailbox full\""),
 ];
 /// The states of a message in the history.
-pub(super) const STATUSES: [&str; 6] = ["waiting", "held", "sent", "failed", "discarded", "deleted"];
+pub(super) const STATUSES: [&str; 7] = ["waiting", "held", "sent", "failed", "discarded", "deleted", "moved"];
 
 /// Conditions on messages, all of which must hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

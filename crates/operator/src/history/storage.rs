@@ -128,8 +128,13 @@ pub(super) fn number(connection: &Connection, statement: &str) -> rusqlite::Resu
 ///
 /// # Errors
 /// It cannot be renamed.
-pub(super) fn put_aside(path: &Path, unix_seconds: u64) -> io::Result<PathBuf> {
-    let aside = beside(path, &format!(".bad-{unix_seconds}"));
+pub(super) fn put_aside(path: &Path, mut unix_seconds: u64) -> io::Result<PathBuf> {
+    let name = |seconds: u64| beside(path, &format!(".bad-{seconds}"));
+    // One that was put aside in the same second stays.
+    while name(unix_seconds).exists() {
+        unix_seconds = unix_seconds.saturating_add(1);
+    }
+    let aside = name(unix_seconds);
     rustix::fs::rename(path, &aside)?;
     for end in ["-wal", "-shm"] {
         // They exist only after a crash.
@@ -175,6 +180,8 @@ mod tests {
         assert!(why(&path).contains("damaged"), "{}", why(&path));
         let aside = put_aside(&path, 7).unwrap();
         assert!(aside.to_str().unwrap().ends_with("history.sqlite.bad-7") && aside.exists() && !path.exists());
+        std::fs::write(&path, "another one").unwrap();
+        assert!(put_aside(&path, 7).unwrap().to_str().unwrap().ends_with("history.sqlite.bad-8") && aside.exists());
 
         let other = Connection::open(&path).unwrap();
         other.execute_batch("CREATE TABLE t (a)").unwrap();

@@ -28,6 +28,12 @@ const UPDATE_MESSAGE: &str = "
     ON CONFLICT (id) DO UPDATE SET
         sent = sent + excluded.sent, failed = failed + excluded.failed, dropped = dropped + excluded.dropped,
         last = CASE excluded.last WHEN '' THEN last ELSE excluded.last END, last_us = excluded.last_us";
+/// Gives a message that was made of another one its facts.
+const COPY_MESSAGE: &str = "
+    INSERT INTO message SELECT ?1, sender, size, ?3, client, message_id, 0, 0, 0, '', ?4 FROM message WHERE id = ?2
+    ON CONFLICT (id) DO UPDATE SET
+        sender = excluded.sender, size = excluded.size, recipients = excluded.recipients, client = excluded.client,
+        message_id = excluded.message_id";
 const INSERT_STEP: &str = "INSERT OR REPLACE INTO step VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)";
 const INSERT_WINDOW: &str = "INSERT OR REPLACE INTO window_counts VALUES (?1, ?2, ?3)";
 const INSERT_BEST: &str = "
@@ -50,7 +56,11 @@ pub(super) fn queue_id(number: i64) -> Option<QueueId> {
 
 /// Returns the least number of messages that came at this time, in microseconds since 1970, or later.
 pub(super) fn number_at(unix_us: u64) -> i64 {
-    QueueId::new(unix_us, mail::Node::default()).map_or(0, message_number)
+    match QueueId::new(unix_us, mail::Node::default()) {
+        Some(id) => message_number(id),
+        None if unix_us > QueueId::MIN.unix_us() => i64::MAX,
+        None => 0,
+    }
 }
 
 fn signed(number: u64) -> i64 {
@@ -89,6 +99,15 @@ pub(super) fn write(connection: &mut Connection, entries: &[HistoryEntry], n: &m
     }
     for (id, change) in &changes {
         change.write(&transaction, *id)?;
+    }
+    for entry in entries {
+        if let HistoryEntry::Step(step) = entry
+            && let Some((made, recipients)) = step.made
+        {
+            let values =
+                params![message_number(made), message_number(step.id), signed(recipients), signed(step.time_us)];
+            transaction.prepare_cached(COPY_MESSAGE)?.execute(values)?;
+        }
     }
     transaction.commit()
 }
@@ -146,12 +165,16 @@ impl MessageChange<'_> {
     fn add(&mut self, step: &StepEntry) {
         match step.kind {
             StepKind::Sent => self.sent += step.recipients,
-            StepKind::Failed | StepKind::Bounced => self.failed += step.recipients,
-            StepKind::Deleted => self.dropped += step.recipients,
+            StepKind::Failed => self.failed += step.recipients,
+            StepKind::Deleted | StepKind::Moved => self.dropped += step.recipients,
             StepKind::Discarded if step.recipients == 0 => self.is_discarded = true,
             StepKind::Discarded => self.dropped += step.recipients,
-            // These say nothing about the end of the message.
-            StepKind::Screened | StepKind::Reported | StepKind::Cloned | StepKind::Command => {
+            // These say nothing about the end of the message; a recipient that is bounced has failed in a step before.
+            StepKind::Screened
+            | StepKind::Reported
+            | StepKind::Cloned
+            | StepKind::Bounced
+            | StepKind::Command => {
                 self.last_us = self.last_us.max(step.time_us);
                 return;
             }

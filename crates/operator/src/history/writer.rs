@@ -4,12 +4,13 @@
 //! threads where processors are short. A damaged or foreign file gets another name and a new one is made; while the
 //! disk is full or the directory cannot be written, entries are dropped and counted, and it is tried again later.
 
-use super::entry::{HistoryEntry, HistoryWindow};
+use super::entry::{HistoryEntry, HistoryWindow, StepEntry};
 use super::entry_queue::EntryQueue;
 use super::reader::{self, SearchLimits, SearchQuestion};
 use super::storage::{self, StorageError};
 use super::tables::{self, TableBounds};
 use crate::answers::{BestWindow, ErrorLine, HistoryAnswer, HistoryStatus};
+use mail::QueueId;
 use observe::Event;
 use os::clock;
 use rusqlite::Connection;
@@ -27,6 +28,8 @@ const BATCH: usize = 5_000;
 const RETRY_TIME: Duration = Duration::from_secs(30);
 /// Time between two looks at the bounds of the file.
 const PRUNE_INTERVAL: Duration = Duration::from_secs(20);
+/// How long old messages are removed until entries that have come are written.
+const PRUNE_TIME_MAX: Duration = Duration::from_millis(250);
 /// How far the thread stands back behind others.
 const NICENESS: i32 = 15;
 /// How long a search waits for entries that are being written.
@@ -66,6 +69,8 @@ struct WriterShared {
     queue: EntryQueue,
     written: AtomicU64,
     bytes: AtomicU64,
+    /// Files that were put aside.
+    files_aside: AtomicU64,
     /// Why nothing is written at present.
     failing: Mutex<Option<String>>,
 }
@@ -75,8 +80,8 @@ struct WriterShared {
 enum WriterOrder {
     /// Write what there is, and say so.
     Flush(SyncSender<()>),
-    /// A reader has found damage.
-    PutAside(String),
+    /// A reader has found this damage in the file that was there after so many were put aside.
+    PutAside(String, u64),
     /// Write what there is, say so and end.
     Close(SyncSender<()>),
 }
@@ -127,6 +132,12 @@ impl History {
         }
     }
 
+    /// Keeps that another message takes the place of a message for so many recipients. It waits for nothing.
+    pub fn record_replaced(&self, id: QueueId, by: QueueId, recipients: u64) {
+        let step = StepEntry::replaced(id, by, recipients, clock::unix_us());
+        self.shared.queue.push(HistoryEntry::Step(Box::new(step)));
+    }
+
     /// Keeps the counts of windows. A window that is given again replaces the one before.
     pub fn record_windows(&self, windows: Vec<HistoryWindow>) {
         let mut best = self.best.lock().unwrap_or_else(PoisonError::into_inner);
@@ -154,17 +165,18 @@ impl History {
     /// The file cannot be read; the text is for the operator.
     pub fn search(&self, question: &SearchQuestion, limits: SearchLimits) -> Result<HistoryAnswer, String> {
         self.flush();
+        let files_aside = self.shared.files_aside.load(Ordering::Acquire);
         let found = reader::search(&self.settings.path, question, limits);
-        let mut answer = found.map_err(|error| self.failed_search(error))?;
+        let mut answer = found.map_err(|error| self.failed_search(error, files_aside))?;
         answer.dropped = self.shared.queue.dropped();
         Ok(answer)
     }
 
-    fn failed_search(&self, error: StorageError) -> String {
+    fn failed_search(&self, error: StorageError, files_aside: u64) -> String {
         let path = self.settings.path.display();
         match error {
             StorageError::Foreign(why) => {
-                self.send(WriterOrder::PutAside(why.clone()));
+                self.send(WriterOrder::PutAside(why.clone(), files_aside));
                 format!("history {path}: {why}; it is put aside, the history begins anew")
             }
             StorageError::Unavailable(why) => format!("history {path} cannot be read: {why}; the log says more"),
@@ -242,8 +254,14 @@ impl HistoryWriter {
                     self.write_waiting();
                     // The searcher may have gone.
                     tell.send(()).ok();
+                    self.prune();
                 }
-                Ok(WriterOrder::PutAside(why)) => self.fail(StorageError::Foreign(why)),
+                // Of searches that find the same damage the first counts.
+                Ok(WriterOrder::PutAside(why, files_aside)) => {
+                    if files_aside == self.shared.files_aside.load(Ordering::Relaxed) {
+                        self.fail(StorageError::Foreign(why));
+                    }
+                }
                 Ok(WriterOrder::Close(tell)) => {
                     self.write_waiting();
                     drop(self.connection.take());
@@ -300,8 +318,11 @@ impl HistoryWriter {
                 + i64::from(clock::local_offset_seconds(unix_us)),
         };
         let Some(connection) = self.open() else { return };
-        let pruned = tables::prune(connection, &bounds).and_then(|more| Ok((more, tables::bytes_used(connection)?)));
-        match pruned {
+        let mut has_more = Ok(true);
+        while matches!(has_more, Ok(true)) && clock::now() < now + PRUNE_TIME_MAX {
+            has_more = tables::prune(connection, &bounds);
+        }
+        match has_more.and_then(|more| Ok((more, tables::bytes_used(connection)?))) {
             Ok((has_more, bytes)) => {
                 self.shared.bytes.store(bytes, Ordering::Relaxed);
                 self.prune_at = if has_more { now } else { now + PRUNE_INTERVAL };
@@ -335,11 +356,14 @@ impl HistoryWriter {
         let path = self.settings.path.clone();
         match error {
             StorageError::Foreign(why) => match storage::put_aside(&path, clock::unix_us() / 1_000_000) {
-                Ok(aside) => self.say(&format!(
-                    "history {}: {why}; it is put aside as {}, a new one is made, and mail goes on: look at it, or remove it",
-                    path.display(),
-                    aside.display()
-                )),
+                Ok(aside) => {
+                    self.shared.files_aside.fetch_add(1, Ordering::Release);
+                    self.say(&format!(
+                        "history {}: {why}; it is put aside as {}, a new one is made, and mail goes on: look at it, or remove it",
+                        path.display(),
+                        aside.display()
+                    ));
+                }
                 Err(error) => self.wait(&path, &format!("{why}, and it cannot be renamed: {error}")),
             },
             StorageError::Unavailable(why) => self.wait(&path, &why),

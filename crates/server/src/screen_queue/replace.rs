@@ -58,6 +58,9 @@ pub(super) async fn replace(
     let owner = owner.trim_matches(['<', '>']);
     queue.context.record(&Event::Cloned { first: old, id: envelope.id, owner });
     end_replaced(queue, old).await?;
+    if let Some(history) = &queue.context.history {
+        history.record_replaced(old, envelope.id, u64::try_from(claimed.len()).unwrap_or(u64::MAX));
+    }
     let positions: Vec<(u32, State)> = (0..).zip(&envelope.recipients).map(|(at, _)| (at, new.first)).collect();
     match let_go(queue, envelope.id, &positions, then.as_ref()).await? {
         // An operator has deleted some.

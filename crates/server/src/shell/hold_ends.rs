@@ -58,6 +58,7 @@ async fn release(outbound: &Arc<Outbound>) {
 fn report(context: &Context, ended: &EndedHold) {
     let EndedHold { id, recipients, hold, deleted } = ended;
     if !deleted.is_empty() {
+        // The history knows by the place that the recipients are deleted.
         return context.record(&Event::Screened {
             id: *id,
             verdict: ScreenVerdict::Discard,

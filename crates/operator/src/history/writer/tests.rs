@@ -173,6 +173,68 @@ fn states_follow_from_the_ends_of_recipients() {
 }
 
 #[test]
+fn recipients_that_go_on_elsewhere_or_end_without_an_attempt_are_counted_once() {
+    let trial = trial();
+    let ids: Vec<QueueId> = (0..4).map(|number| id(100 + number)).collect();
+    let [bounced, released, kept_over, changed] = ids[..] else { unreachable!() };
+    ids.iter().for_each(|id| trial.accept(*id, "<a@b.test>", 2));
+    let by = observe::CommandBy::User(0);
+    let command =
+        |id, what, copy| Event::QueueCommand { id: Some(id), what, messages: 1, recipients: 1, by, copy, to: None };
+    let both = ["<x@y.test>", "<z@y.test>"];
+    let hold = |id| Event::Queued { id, to: &both, mailer: "esmtp", priority: 0, quarantine: Some("spam") };
+
+    // A bounce has the line of the attempt, and that of the command.
+    trial.deliver(bounced, &["<x@y.test>"], Stat::Failed("given up"));
+    trial.history.record(&command(bounced, "bounce", None));
+    // A release from quarantine is a copy, once for each recipient.
+    trial.history.record(&hold(released));
+    let copies = [id(50), id(49)];
+    copies.iter().for_each(|copy| trial.history.record(&command(released, "release", Some(*copy))));
+    // The end of the time in quarantine.
+    trial.history.record(&hold(kept_over));
+    trial.history.record(&Event::Screened {
+        id: kept_over,
+        verdict: observe::ScreenVerdict::Discard,
+        by: "a_rule",
+        place: "quarantine.keep",
+        to: "<x@y.test>,<z@y.test>",
+        action: "deleted",
+    });
+    // Filters have changed it after its 250.
+    let by = id(48);
+    trial.history.record(&Event::Cloned { first: changed, id: by, owner: "a@b.test" });
+    trial.history.record_replaced(changed, by, 2);
+    trial.deliver(by, &both, Stat::Sent("ok"));
+
+    let shown: Vec<_> = ids.iter().map(|id| trial.show(*id)).collect();
+    let states: Vec<(&str, u64)> = shown.iter().map(|one| (one.status.as_str(), one.failed)).collect();
+    assert_eq!(states, [("waiting", 1), ("moved", 0), ("deleted", 0), ("moved", 0)]);
+    assert_eq!(shown[2].steps[1].to, ["x@y.test", "z@y.test"]);
+    for (made, recipients, status) in [(copies[0], 1, "waiting"), (by, 2, "sent")] {
+        let made = trial.show(made);
+        assert_eq!(
+            (made.from.as_deref(), made.size, made.recipients, made.status.as_str()),
+            (Some("a@b.test"), 1_000, recipients, status),
+            "it has the facts of the message that it was made of"
+        );
+    }
+}
+
+#[test]
+fn a_time_beyond_every_queue_id_bounds_a_search() {
+    let trial = trial();
+    let some = id(10);
+    trial.accept(some, "<a@b.test>", 1);
+    for text in ["before:9999-01-01", "after:1971-01-01"] {
+        assert_eq!(trial.ids(text), [some.to_string()], "{text}");
+    }
+    for text in ["after:9999-01-01", "before:1971-01-01"] {
+        assert_eq!(trial.ids(text), [""; 0], "{text}");
+    }
+}
+
+#[test]
 fn results_of_messages_that_came_before_are_kept() {
     let trial = trial();
     let before = id(100);
@@ -275,4 +337,34 @@ fn old_messages_and_those_beyond_the_size_go() {
     while tables::prune(&mut connection, &bounds).unwrap() {}
     assert!(tables::bytes_used(&connection).unwrap() <= 100_000);
     assert_eq!(count(&connection, "message"), count(&connection, "step"));
+}
+
+#[test]
+fn the_size_holds_while_searches_and_entries_come_all_the_time() {
+    let trial = begin(tempfile::tempdir().unwrap(), 200_000);
+    (0..20_000).for_each(|number| trial.history.record(&Event::Discarded { id: id(100_000 - number) }));
+    let is_small = || (1..=200_000).contains(&trial.history.status().bytes);
+    // Each flush is an order to the writer, without a pause in between.
+    for _ in 0..50 {
+        trial.history.flush();
+        if is_small() {
+            break;
+        }
+    }
+    assert!(is_small(), "{:?}", trial.history.status());
+}
+
+#[test]
+fn damage_that_two_searches_find_puts_one_file_aside() {
+    let trial = trial();
+    let some = id(1);
+    trial.history.send(WriterOrder::PutAside("it is damaged".to_owned(), 0));
+    trial.accept(some, "<a@b.test>", 1);
+    trial.history.flush();
+    trial.history.send(WriterOrder::PutAside("it is damaged".to_owned(), 0));
+    assert_eq!(trial.ids(""), [some.to_string()], "the new file stays");
+    let names = std::fs::read_dir(trial.place.path()).unwrap().map(|entry| entry.unwrap().file_name());
+    let ends_in_number = |name: &std::ffi::OsString| name.to_string_lossy().ends_with(|end: char| end.is_ascii_digit());
+    let aside: Vec<_> = names.filter(ends_in_number).collect();
+    assert_eq!(aside.len(), 1, "{aside:?}");
 }
