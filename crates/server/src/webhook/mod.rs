@@ -14,6 +14,7 @@ pub(crate) use target::WebhookTarget;
 
 use crate::config::{Config, Webhook as WebhookSettings, WebhookFormat};
 use crate::log::utc_text;
+use crate::secret_key::random_number;
 use crate::tls::Connector;
 use observe::{Event, json};
 use operator::answers::WebhookStatus;
@@ -42,6 +43,9 @@ const RETRY_MAX: Duration = Duration::from_secs(300);
 #[derive(Debug)]
 pub(crate) struct Webhook {
     name: String,
+    /// The beginning of the names of its batches. No other run of the server has it, so that no receiver takes a new
+    /// batch for one that it knows: in a container every run may have the same process id.
+    run: u64,
     target: WebhookTarget,
     events: Vec<&'static str>,
     secret: Option<SigningSecret>,
@@ -75,6 +79,7 @@ pub(crate) fn load(config: &Config) -> Result<Vec<Arc<Webhook>>, WebhookFaults> 
         match (target, secret) {
             (Ok(target), Ok(secret)) => found.push(Arc::new(Webhook {
                 name: settings.name.clone(),
+                run: random_number(),
                 target,
                 events: settings.events.iter().map(|event| event.event()).collect(),
                 secret,
@@ -173,7 +178,7 @@ impl Webhook {
             WebhookFormat::Json => format!("[{}]", batch.join(",\n")),
             WebhookFormat::Otlp => spans::request_body(&self.hostname, batch),
         };
-        let batch_name = format!("{}-{number}", std::process::id());
+        let batch_name = self.batch_name(number);
         let gives_up_at = clock::now() + self.give_up_after;
         let mut pause = RETRY_FIRST;
         loop {
@@ -210,6 +215,11 @@ impl Webhook {
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(RETRY_MAX);
         }
+    }
+
+    /// Returns the name of a batch, the same when it is sent again.
+    fn batch_name(&self, number: u64) -> String {
+        format!("{:016x}-{number}", self.run)
     }
 
     /// Tells the operator of the first failure after a success.
@@ -282,6 +292,7 @@ mod tests {
     fn webhook(queue_max: usize) -> Webhook {
         Webhook {
             name: "ops".to_owned(),
+            run: random_number(),
             target: WebhookTarget::parse("https://ops.test/hook").unwrap(),
             events: vec!["stopping"],
             secret: Some(SigningSecret::of(b"0123456789abcdef")),
@@ -313,6 +324,13 @@ mod tests {
         assert!(batch[0].contains("\"event\":\"stopping\"") && batch[0].contains("\"connections\":0"), "{batch:?}");
         hook[0].finish(2);
         assert_eq!((hook[0].status().waiting, hook[0].batch().len()), (0, 0));
+    }
+
+    #[test]
+    fn batches_of_two_runs_have_different_names() {
+        let (first, second) = (webhook(1), webhook(1));
+        assert_eq!(first.batch_name(1), first.batch_name(1));
+        assert!(first.batch_name(1) != second.batch_name(1) && first.batch_name(1) != first.batch_name(2));
     }
 
     #[test]
