@@ -12,6 +12,7 @@ use clap::Args;
 use operator::answers::{QueueLine, QueueTotals, StatusAnswer};
 use operator::control::Request;
 use operator::queue::{Action, Command, Selection};
+use os::clock;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use serde_json::Value;
 use state::{Snapshot, TopOrder, TopState};
@@ -76,13 +77,17 @@ fn show(
     interval: Duration,
 ) -> Result<(), Failure> {
     let failed = |error: io::Error| Failure::io("the terminal", &error);
+    let (mut looked_at, mut is_behind) = (clock::now(), false);
     loop {
         terminal.draw(|frame| draw::draw(frame, state)).map_err(failed)?;
-        // A key is shown at once, and does not put the next look off for ever.
-        let mut left = interval;
-        while !left.is_zero() {
-            let slice = left.min(Duration::from_millis(100));
-            if event::poll(slice).map_err(failed)? {
+        // A key is shown at once, and neither puts the next look off nor brings it forward.
+        let next_at = clock::now() + interval;
+        loop {
+            let left = next_at.saturating_duration_since(clock::now());
+            if left.is_zero() {
+                break;
+            }
+            if event::poll(left).map_err(failed)? {
                 match event::read().map_err(failed)? {
                     Event::Key(key) if key.kind == KeyEventKind::Press => match state.press(key) {
                         TopOrder::Nothing => {}
@@ -95,10 +100,25 @@ fn show(
                 }
                 terminal.draw(|frame| draw::draw(frame, state)).map_err(failed)?;
             }
-            left = left.saturating_sub(slice);
         }
-        if !state.is_paused {
-            state.update(look(path)?, interval);
+        if state.is_paused {
+            continue;
+        }
+        match look(path) {
+            Ok(next) => {
+                // On a long queue a look takes a while, and none is made in a pause.
+                let now = clock::now();
+                state.update(next, now.saturating_duration_since(looked_at));
+                looked_at = now;
+                if std::mem::take(&mut is_behind) {
+                    state.message = None;
+                }
+            }
+            // Others ask about the queue: the next look may find room.
+            Err(failure) if failure.exit == Exit::TryLater => {
+                (is_behind, state.message) = (true, Some(failure.to_string()));
+            }
+            Err(failure) => return Err(failure),
         }
     }
 }

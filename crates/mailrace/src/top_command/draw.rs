@@ -62,7 +62,7 @@ fn draw_chart(frame: &mut Frame<'_>, state: &TopState, area: Rect) {
     let skip = state.chart.len().saturating_sub(width);
     let shown: Vec<u64> = state.chart.iter().skip(skip).copied().collect();
     let most = shown.iter().max().copied().unwrap_or(0);
-    let title = format!(" recipients sent at each look, {} at most ", thousands(most));
+    let title = format!(" recipients sent a second, {} at most ", thousands(most));
     frame.render_widget(Sparkline::default().data(&shown).block(Block::bordered().title(title)), area);
 }
 

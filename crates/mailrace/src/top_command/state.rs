@@ -92,7 +92,8 @@ impl TopState {
             deferred: rate(old.deferred, new.deferred),
             failed: rate(old.failed, new.failed),
         };
-        self.chart.push_back(new.sent.saturating_sub(old.sent));
+        let sent = u128::from(new.sent.saturating_sub(old.sent)) * 1_000 / after.as_millis().max(1);
+        self.chart.push_back(u64::try_from(sent).unwrap_or(u64::MAX));
         while self.chart.len() > CHART_MAX {
             self.chart.pop_front();
         }
@@ -208,7 +209,10 @@ mod tests {
         assert!((state.rates.sent - 100.0).abs() < 0.01);
         state.update(snapshot(5, &[]), Duration::from_secs(2));
         assert!(state.rates.sent.abs() < 0.01, "a restart");
-        assert_eq!(state.chart, [200, 0]);
+        assert_eq!(state.chart, [100, 0]);
+        // The next look came late, or after a pause.
+        state.update(snapshot(605, &[]), Duration::from_secs(60));
+        assert!((state.rates.sent - 10.0).abs() < 0.01 && state.chart == [100, 0, 10]);
     }
 
     #[test]
