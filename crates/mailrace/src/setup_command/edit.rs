@@ -33,7 +33,7 @@ pub(super) fn edited(text: &str, config: &Config, answers: &SetupAnswers) -> Res
             set(&mut document, key, value(new.iter().collect::<Array>()), about)?;
         }
     }
-    set_listeners(&mut document, answers);
+    set_listeners(&mut document, config, answers)?;
     let has_address = document.get("http").and_then(|http| http.get("address")).is_some();
     if config.http.address.is_empty() && !has_address {
         set(&mut document, "http.address", value(HTTP_ADDRESS), "Page, metrics and API, for this machine alone.")?;
@@ -102,12 +102,21 @@ fn replace(old: &mut Item, mut new: Item) {
 }
 
 /// Changes listeners: to those that were named, or from this machine alone to every address where others hand mail in.
-fn set_listeners(document: &mut DocumentMut, answers: &SetupAnswers) {
+///
+/// # Errors
+/// They have to be changed, and are not written as tables.
+fn set_listeners(document: &mut DocumentMut, config: &Config, answers: &SetupAnswers) -> Result<(), String> {
     let has_none = document.get("listen").is_none();
     if has_none && answers.listen.is_some() {
         document.insert("listen", Item::ArrayOfTables(ArrayOfTables::new()));
     }
-    let Some(tables) = document.get_mut("listen").and_then(Item::as_array_of_tables_mut) else { return };
+    let Some(tables) = document.get_mut("listen").and_then(Item::as_array_of_tables_mut) else {
+        let is_closed = config.listen.iter().any(|one| is_for_this_machine(&one.address.to_string()));
+        return match answers.listen.is_some() || !has_none && is_closed && answers.is_for_others() {
+            true => Err("listen: a list in one line; write each listener as a table [[listen]]".to_owned()),
+            false => Ok(()),
+        };
+    };
     let present: Vec<String> = tables.iter().map(address).collect();
     let mut wanted = match &answers.listen {
         Some(listen) => listen.clone(),
@@ -115,7 +124,7 @@ fn set_listeners(document: &mut DocumentMut, answers: &SetupAnswers) {
             let opened = |one: &String| if is_for_this_machine(one) { EVERYWHERE.to_owned() } else { one.clone() };
             present.iter().map(opened).collect()
         }
-        None => return,
+        None => return Ok(()),
     };
     let mut seen = Vec::new();
     wanted.retain(|one| {
@@ -142,6 +151,7 @@ fn set_listeners(document: &mut DocumentMut, answers: &SetupAnswers) {
         table.insert("address", value(new));
         tables.push(table);
     }
+    Ok(())
 }
 
 fn address(table: &Table) -> String {
@@ -194,6 +204,19 @@ mod tests {
         let other = SetupAnswers { hostname: "b.example".to_owned(), ..answers };
         let new = edited(text, &config, &other).unwrap();
         assert!(new.starts_with("hostname = \"b.example\" # ours\nrelay.from = [ \"192.0.2.0/24\" ]\n"), "{new}");
+    }
+
+    #[test]
+    fn listeners_in_one_line_are_no_reason_to_leave_an_answer_out() {
+        let text = "listen = [{ address = \"127.0.0.1:25\" }]\n";
+        let config = read(text);
+        let present = SetupAnswers::of_config(&config, Some(text));
+        assert!(edited(text, &config, &present).is_ok(), "nothing is to be changed");
+        let named = SetupAnswers { listen: Some(texts(&["192.0.2.1:25"])), ..present.clone() };
+        let for_others = SetupAnswers { relay_from: texts(&["192.0.2.0/24"]), ..present };
+        for answers in [named, for_others] {
+            assert!(edited(text, &config, &answers).unwrap_err().starts_with("listen: "));
+        }
     }
 
     #[test]

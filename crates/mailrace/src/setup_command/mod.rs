@@ -39,6 +39,7 @@ Exit status:
    0  done; also when you said no, and when the DNS lacks records
   64  wrong arguments, or no answer to a question
   74  reading or writing failed
+  75  another setup is at work, or the file changed meanwhile
   77  no permission
   78  the file would have an error; nothing was written";
 
