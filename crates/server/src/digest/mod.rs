@@ -42,7 +42,7 @@ use mail::{
 };
 use observe::{Event, Severity};
 use os::{blocking, clock};
-use schedule::{next_time, read_time, time_text};
+use schedule::{is_believed, next_time, read_time, time_text};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -65,22 +65,26 @@ pub(crate) async fn send_digests(dispatch: Arc<Dispatch>) {
     let file = Arc::new(StateFile::new(&directory, FILE, "the time of the last digest"));
     let reader = Arc::clone(&file);
     let last = blocking::run(move || reader.read(FILE_BYTES_MAX)).await;
-    let last = last.ok().and_then(Result::ok).flatten().and_then(|text| read_time(&text));
-    // Of a server that sent none, the first digest comes with the next period.
-    let mut last = last.unwrap_or_else(now_s);
+    let mut last = last.ok().and_then(Result::ok).flatten().and_then(|text| read_time(&text));
     loop {
         let time = context.live.load().config.quarantine.digest.parse::<DigestTime>().ok();
         let now = now_s();
-        let pause = match time {
-            None => {
-                last = now;
+        let pause = match (time, last.filter(|last| is_believed(*last, now))) {
+            (None, _) => {
+                last = None;
                 SLEEP_MAX
             }
-            Some(time) => {
-                let next = next_time(time, last, clock::local_offset_seconds(now * 1_000_000));
+            (Some(_), None) => {
+                // The first period begins now. Kept, so that restarts do not put its end off.
+                last = Some(now);
+                save(&context, &file, now).await;
+                continue;
+            }
+            (Some(time), Some(before)) => {
+                let next = next_time(time, before, clock::local_offset_seconds(now * 1_000_000));
                 if next <= now {
-                    last = now;
-                    save(&context, &file, last).await;
+                    last = Some(now);
+                    save(&context, &file, now).await;
                     send_all(&dispatch).await;
                     continue;
                 }

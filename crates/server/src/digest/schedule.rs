@@ -4,6 +4,8 @@ use crate::config::DigestTime;
 
 /// Seconds of a day.
 const DAY: u64 = 86_400;
+/// How far the time of the last digest may lie ahead: the clock may have been set back a little since.
+const AHEAD_MAX: u64 = 3_600;
 /// The first words of the file.
 const HEAD: &str = "mailrace digest 1 ";
 
@@ -19,6 +21,12 @@ pub(super) fn next_time(time: DigestTime, last: u64, offset: i32) -> u64 {
             next.saturating_add_signed(-i64::from(offset))
         }
     }
+}
+
+/// Returns whether the time of the last digest can be right. One far ahead is of a clock that was wrong, and no digest
+/// would come until then.
+pub(super) const fn is_believed(last: u64, now: u64) -> bool {
+    last <= now.saturating_add(AHEAD_MAX)
 }
 
 /// Returns the content of the file.
@@ -53,6 +61,13 @@ mod tests {
             assert_eq!(next_time(eight, last, offset), next, "{last} {offset}");
         }
         assert_eq!(next_time(DigestTime::Every(Duration::from_secs(90)), day, 3_600), day + 90);
+    }
+
+    #[test]
+    fn a_time_of_a_wrong_clock_puts_no_digest_off() {
+        let now = 20_000 * DAY;
+        assert!(is_believed(0, now) && is_believed(now, now) && is_believed(now + 60, now), "a small step back");
+        assert!(!is_believed(now + DAY, now) && !is_believed(u64::MAX, now));
     }
 
     #[test]
