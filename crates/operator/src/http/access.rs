@@ -127,6 +127,7 @@ pub(super) struct Caller {
     /// The name of its token or certificate; empty for a client without one.
     pub(super) token: Arc<str>,
     pub(super) rights: HttpRights,
+    is_by_certificate: bool,
 }
 
 impl HttpAccess {
@@ -183,12 +184,15 @@ impl HttpAccess {
         if caller.token.is_empty() {
             let next = match !self.has_credentials() {
                 true => "set http.without_token, or add an [[http.token]] and send it",
+                false if self.tokens.is_empty() => "come with the certificate of an [[http.client]]",
                 false => "send a token: Authorization: Bearer …",
             };
             return Err(Refusal::unauthorized(format!("this needs the right \"{}\"; {next}", needed.name())));
         }
+        let (what, key) =
+            if caller.is_by_certificate { ("client", "http.client.role") } else { ("token", "http.token.role") };
         let text = format!(
-            "token \"{}\" has the right \"{}\", this needs \"{}\"; use another token, or change http.token.role",
+            "{what} \"{}\" has the right \"{}\", this needs \"{}\"; come as another one, or change {key}",
             caller.token,
             caller.rights.name(),
             needed.name()
@@ -203,10 +207,10 @@ impl HttpAccess {
     fn caller(&self, headers: &HeaderMap, certificate: Option<&str>) -> Result<Caller, Refusal> {
         let Some(given) = headers.get(AUTHORIZATION) else {
             if let Some(client) = self.clients.iter().find(|client| certificate == Some(&*client.name)) {
-                return Ok(Caller { token: Arc::clone(&client.name), rights: client.rights });
+                return Ok(Caller { token: Arc::clone(&client.name), rights: client.rights, is_by_certificate: true });
             }
             let rights = if self.has_credentials() { HttpRights::None } else { self.without_token };
-            return Ok(Caller { token: "".into(), rights });
+            return Ok(Caller { token: "".into(), rights, is_by_certificate: false });
         };
         let secret = bearer(given).unwrap_or_default();
         // Every token is compared, in the same time whatever is given.
@@ -219,7 +223,7 @@ impl HttpAccess {
         let Some(token) = found else {
             return Err(Refusal::unauthorized("this is none of the tokens of [[http.token]]"));
         };
-        Ok(Caller { token: Arc::clone(&token.name), rights: token.rights })
+        Ok(Caller { token: Arc::clone(&token.name), rights: token.rights, is_by_certificate: false })
     }
 }
 
@@ -333,7 +337,7 @@ mod tests {
         };
         assert_eq!(ask(None, HttpRights::View), Err(401), "tokens exist, so one is needed");
         assert_eq!(ask(None, HttpRights::None).unwrap().rights, HttpRights::None);
-        let ann = Caller { token: "ann".into(), rights: HttpRights::Operate };
+        let ann = Caller { token: "ann".into(), rights: HttpRights::Operate, is_by_certificate: false };
         assert_eq!(ask(Some(&format!("Bearer {SECRET}")), HttpRights::Operate), Ok(ann.clone()));
         assert_eq!(ask(Some(&format!("bearer  {SECRET}")), HttpRights::View), Ok(ann));
         assert_eq!(ask(Some("Bearer fedcba9876543210"), HttpRights::Operate), Err(403));
@@ -359,6 +363,14 @@ mod tests {
             |name| access.authorize(&HeaderMap::new(), name, HttpRights::View).map(|caller| caller.token.to_string());
         assert_eq!(ask(Some("ann")).ok().as_deref(), Some("ann"));
         assert!(ask(Some("bob")).is_err() && ask(None).is_err(), "a name without rights is as none");
+        let refused = |access: &HttpAccess, name| {
+            let refusal = access.authorize(&HeaderMap::new(), name, HttpRights::Operate).unwrap_err();
+            format!("{refusal:?}")
+        };
+        assert!(refused(&access, None).contains("certificate of an [[http.client]]"));
+        let clients = vec![HttpClient { name: "ann".into(), rights: HttpRights::View }];
+        let text = refused(&HttpAccess { clients, ..HttpAccess::default() }, Some("ann"));
+        assert!(text.contains("client") && text.contains("http.client.role"), "{text}");
     }
 
     #[test]
