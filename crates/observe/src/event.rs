@@ -541,7 +541,8 @@ pub enum Event<'a> {
         by: CommandBy<'a>,
         /// The copy that was sent out of quarantine.
         copy: Option<QueueId>,
-        /// The address that gets the copy, if it is not for the recipients.
+        /// The address that gets the copy, if it is not for the recipients; the connection that `abort` has ended, the
+        /// destination that `transcript` shows.
         to: Option<&'a str>,
     },
 

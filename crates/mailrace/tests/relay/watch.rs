@@ -89,7 +89,7 @@ fn a_transcript_shows_the_dialog_and_no_content() {
         .stdout(Stdio::piped())
         .spawn()
         .expect("it runs");
-    any_line(&mut server, &["queue=transcript"]);
+    any_line(&mut server, &["queue=transcript", "to=*"]);
     send(&server, "a@client.test", &["b@d.test"], CONTENT);
     hop.wait(1);
     let stdout = BufReader::new(child.stdout.take().expect("piped"));
@@ -145,7 +145,7 @@ fn a_connection_is_ended_and_its_message_tried_again() {
     let said = text(&server.control(&["destination", "abort", &number], b""));
     assert!(said.contains("is ended"), "{said}");
     any_line(&mut server, &["b@", "stat=Deferred: an operator ended the connection"]);
-    any_line(&mut server, &["queue=abort"]);
+    any_line(&mut server, &["queue=abort", &format!("to=connection {number} of {domain}")]);
     hop.wait(1);
     let output = server.control(&["destination", "abort", &number], b"");
     assert!(output.status.code() == Some(64) && text(&output).contains("there is no connection"), "{}", text(&output));

@@ -106,15 +106,13 @@ impl Dispatch {
         views
     }
 
-    /// Ends a connection. Messages whose content the host has, and whose answer is missing, may arrive twice. `false`:
-    /// there is no such connection.
-    pub(crate) fn abort_connection(&self, number: u64) -> bool {
+    /// Ends a connection, and returns the destination for which it was opened. Messages whose content the host has, and
+    /// whose answer is missing, may arrive twice. `None`: there is no such connection.
+    pub(crate) fn abort_connection(&self, number: u64) -> Option<String> {
         let state = self.lock();
-        let found = state.posts.values().find(|post| post.number == number);
-        found.is_some_and(|post| {
-            post.abort();
-            true
-        })
+        let post = state.posts.values().find(|post| post.number == number)?;
+        post.abort();
+        Some(post.names.first().cloned().unwrap_or_default())
     }
 
     /// Tells the scheduler that a connection can take work: its site is alive.

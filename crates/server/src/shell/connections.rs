@@ -1,8 +1,9 @@
 //! Shows and ends connections to next hops, and passes transcripts of their dialogs on.
 
+use super::orders::command_by;
 use super::server::Server;
 use crate::transcript::{TranscriptLines, WATCHERS_MAX};
-use observe::{CommandBy, Event};
+use observe::Event;
 use operator::answers::{ConnectionLine, ConnectionsAnswer, TranscriptLine, to_fields};
 use operator::control::{Answer, ListPart, Reason, TranscriptOrder};
 use operator::requester::Requester;
@@ -36,13 +37,13 @@ impl Server {
 
     /// Ends a connection.
     pub(super) fn answer_abort(&self, number: u64, by: &Requester) -> Answer {
-        let is_there = self.outbound.dispatch.as_ref().is_some_and(|dispatch| dispatch.abort_connection(number));
-        if !is_there {
+        let aborted = self.outbound.dispatch.as_ref().and_then(|dispatch| dispatch.abort_connection(number));
+        let Some(destination) = aborted else {
             let error =
                 format!("there is no connection {number} any more; \"mailrace destination connections\" shows them");
             return Answer::refused(Reason::Request, error);
-        }
-        self.record_command("abort", by);
+        };
+        self.record_command("abort", &format!("connection {number} of {destination}"), by);
         Answer::done()
     }
 
@@ -52,7 +53,7 @@ impl Server {
             let error = format!("{WATCHERS_MAX} transcripts are open; wait for one to end, and ask again");
             return Answer::refused(Reason::Busy, error);
         };
-        self.record_command("transcript", by);
+        self.record_command("transcript", &order.destination, by);
         let (to, answer) = mpsc::channel(LINES_WAITING_MAX);
         let (context, until) = (std::sync::Arc::clone(&self.context), Instant::now() + order.time);
         let limit = order.lines;
@@ -66,13 +67,9 @@ impl Server {
         Answer::List(answer)
     }
 
-    fn record_command(&self, what: &str, by: &Requester) {
-        let by = match by {
-            Requester::User(uid) => CommandBy::User(*uid),
-            Requester::Token(name) => CommandBy::Token(name),
-        };
-        let (messages, recipients) = (0, 0);
-        let event = Event::QueueCommand { id: None, what, messages, recipients, by, copy: None, to: None };
+    fn record_command(&self, what: &str, to: &str, by: &Requester) {
+        let (messages, recipients, by) = (0, 0, command_by(by));
+        let event = Event::QueueCommand { id: None, what, messages, recipients, by, copy: None, to: Some(to) };
         self.context.record(&event);
     }
 }
