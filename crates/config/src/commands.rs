@@ -44,13 +44,21 @@ pub fn show(loaded: &Loaded, keys: &[String], form: Form) -> Result<String, Stri
     })
 }
 
-/// Every value in force, its default and where it was set, for other programs.
+/// Every value in force, its default and where it was set, for other programs. Addresses of webhooks lack their query,
+/// which may hold a secret: clients that may only look get the values, too.
 #[must_use]
 pub fn values(loaded: &Loaded) -> Vec<Value> {
-    match show::json_list(loaded, &[]) {
-        Value::Array(values) => values,
-        other => vec![other],
+    let Value::Array(mut values) = show::json_list(loaded, &[]) else { return Vec::new() };
+    for fields in values.iter_mut().filter_map(Value::as_object_mut) {
+        let is_url = |key: &str| key.starts_with("webhook") && key.ends_with(".url");
+        if fields.get("key").and_then(Value::as_str).is_some_and(is_url)
+            && let Some(Value::String(url)) = fields.get_mut("value")
+            && let Some(at) = url.find('?')
+        {
+            url.truncate(at);
+        }
     }
+    values
 }
 
 /// `config explain KEY`: everything about a key; of a table, a line for each of its keys.

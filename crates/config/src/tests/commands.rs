@@ -1,6 +1,6 @@
 //! Texts of the commands, overrides, and the files that are named.
 
-use super::super::commands::{Form, check, defaults, explain, show};
+use super::super::commands::{Form, check, defaults, explain, show, values};
 use super::super::{FileStatus, Files, Loaded, Machine, Problem, Severity, check_files, load, render};
 use serde_json::Value;
 use std::path::Path;
@@ -190,4 +190,13 @@ fn root_needs_neither_a_named_user_nor_a_directory_of_the_control_socket() {
     assert_eq!(said(&Machine { has_own_user: true, ..root.clone() }), Vec::<String>::new());
     assert_eq!(said(&root), ["the server would stay root after it has bound its ports"]);
     assert_eq!(said(&Machine::default()), ["control.path: there is no directory /missing"]);
+}
+
+#[test]
+fn the_values_for_programs_lack_the_query_of_a_webhook() {
+    let text = "hostname = 'a.test'\n[[webhook]]\nname = 'ops'\nurl = 'https://ops.test/hook?key=secret'\n\
+                secret_file = '/ops.secret'\n";
+    let loaded = load(text, None, &[], &Machine::default()).unwrap();
+    let all = serde_json::to_string(&values(&loaded)).unwrap();
+    assert!(all.contains("\"https://ops.test/hook\"") && !all.contains("key=secret"), "{all}");
 }
