@@ -44,8 +44,8 @@ pub fn differences(old: &Config, new: &Config) -> Vec<Difference> {
             let needs_restart = section.parameters.iter().any(|parameter| parameter.change == Change::Restart);
             let one = |from: &str, to: &str| Difference {
                 key: section.key.to_owned(),
-                from: from.to_owned(),
-                to: to.to_owned(),
+                from: shown(section.key, from),
+                to: shown(section.key, to),
                 needs_restart,
             };
             let (gone, come) = (without(&before, &after), without(&after, &before));
@@ -70,6 +70,22 @@ pub fn differences(old: &Config, new: &Config) -> Vec<Difference> {
         }
     }
     found
+}
+
+/// Returns the text of tables without the queries in addresses of webhooks: they may hold a secret, and a reload logs
+/// the differences.
+fn shown(section: &str, tables: &str) -> String {
+    if section != "webhook" {
+        return tables.to_owned();
+    }
+    let mut parts = tables.split("url = \"");
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (url, rest) = part.split_once('"').unwrap_or((part, ""));
+        let shown = url.split_once('?').map_or_else(|| url.to_owned(), |(shown, _)| format!("{shown}?..."));
+        text.push_str(&format!("url = \"{shown}\"{rest}"));
+    }
+    text
 }
 
 /// Returns the elements of `these` that are not in `those`, counting equal ones.
