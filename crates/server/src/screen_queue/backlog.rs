@@ -170,14 +170,15 @@ impl Backlog {
         }
     }
 
-    /// The message waits no more.
+    /// The message waits no more. With the last one its chain is forgotten, failure included: nobody waits for it, and
+    /// its filters may be no part of the configuration any more.
     pub(super) fn remove(&mut self, id: QueueId) {
         let _chain = self.stop_running(id);
         let Some(entry) = self.entries.remove(&id) else { return };
         self.bytes = self.bytes.saturating_sub(entry.bytes);
         if let Some(chain) = self.chains.get_mut(&entry.chain) {
             chain.waiting.remove(&(entry.due, id));
-            if chain.waiting.is_empty() && chain.running == 0 && chain.failures == 0 {
+            if chain.waiting.is_empty() && chain.running == 0 {
                 self.chains.remove(&entry.chain);
             }
         }
@@ -332,6 +333,18 @@ mod tests {
         }
         assert_eq!(passed, 39);
         assert!(now <= 10 && fatal <= 3, "{now} s, {fatal} failures");
+    }
+
+    #[test]
+    fn a_failure_is_forgotten_when_nobody_waits_for_the_filter() {
+        let mut backlog = Backlog::default();
+        backlog.add(id(0), "gone", 1, at(0));
+        let first = backlog.next(at(0), 1).unwrap();
+        backlog.later(first, Some("there is no [[filter]] with this name"), at(0));
+        assert!(backlog.views()[0].error.is_some());
+        // An operator has released the message.
+        backlog.remove(first);
+        assert!(backlog.views().is_empty() && backlog.next_time(1).is_none());
     }
 
     #[test]
