@@ -76,7 +76,12 @@ impl SteeringTable {
         let _turn = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
         let next = change(&self.orders())?;
         if let Some(path) = &self.path {
-            replace_synced(path, next.to_text().as_bytes()).map_err(|error| {
+            let text = next.to_text();
+            // The next start reads no more of it.
+            if text.len() >= STEERING_BYTES_MAX {
+                return Err(format!("rules and limits take {} octets, {STEERING_BYTES_MAX} are the most", text.len()));
+            }
+            replace_synced(path, text.as_bytes()).map_err(|error| {
                 format!("{} cannot be written: {error}; make room, or see who owns the directory", path.display())
             })?;
         }
@@ -201,6 +206,17 @@ mod tests {
         let table = SteeringTable::open(&config(&gone)).0;
         assert!(set(&table, None).unwrap_err().contains("gone/steering cannot be written"));
         assert!(table.orders().rules().is_empty());
+    }
+
+    #[test]
+    fn orders_that_the_next_start_could_not_read_are_refused() {
+        let place = tempfile::tempdir().unwrap();
+        let table = SteeringTable::open(&config(place.path())).0;
+        set(&table, None).unwrap();
+        let long = LimitLine { destination: "x".repeat(STEERING_BYTES_MAX), ..LimitLine::default() };
+        assert!(table.change(&mut |orders| orders.with_limit(long.clone())).unwrap_err().contains("are the most"));
+        assert_eq!(SteeringTable::open(&config(place.path())).0.orders(), table.orders());
+        assert_eq!(table.orders().rules().len(), 1);
     }
 
     #[test]
