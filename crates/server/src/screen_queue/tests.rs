@@ -322,7 +322,8 @@ async fn mail_for_a_filter_that_is_gone_waits() {
 async fn uses_of_orders(trial: &Trial, verdict: impl Future<Output = Result<(), String>>) -> Vec<bool> {
     let orders = trial.queue.context.steering.orders();
     let unused = Arc::strong_count(&orders);
-    let (mut verdict, mut uses) = (std::pin::pin!(verdict), Vec::new());
+    let mut verdict = std::pin::pin!(verdict);
+    let mut uses = Vec::new();
     std::future::poll_fn(|context| {
         let polled = verdict.as_mut().poll(context);
         if polled.is_pending() {

@@ -88,35 +88,44 @@ impl Server {
 
     /// Ends orders whose time is over, until the server stops.
     pub(super) async fn end_orders_periodically(self: Arc<Self>) {
+        let mut is_told = false;
         loop {
             tokio::select! {
                 () = self.context.stop.begun() => return,
                 () = tokio::time::sleep(INTERVAL) => {}
             }
+            let now_s = self.context.unix_now().as_secs();
+            let nothing_over = self.context.steering.orders().without_ended(now_s).is_none();
+            // The configuration in force is replaced by one at a time.
+            if nothing_over || self.reloading.swap(true, Ordering::SeqCst) {
+                continue;
+            }
             let server = Arc::clone(&self);
-            // A panic is reported where it happens.
-            drop(tokio::task::spawn_blocking(move || server.end_orders()).await);
+            let ended = tokio::task::spawn_blocking(move || server.end_orders(now_s)).await;
+            self.reloading.store(false, Ordering::SeqCst);
+            match ended {
+                Ok(Ok(())) => is_told = false,
+                Ok(Err(text)) if !std::mem::replace(&mut is_told, true) => {
+                    self.context.record(&Event::Spool { severity: Severity::Error, text: &text });
+                }
+                // The operator knows it, or a panic is reported where it happens.
+                _ => {}
+            }
         }
     }
 
-    fn end_orders(&self) {
-        let now_s = self.context.unix_now().as_secs();
-        let nothing_over = self.context.steering.orders().without_ended(now_s).is_none();
-        // The configuration in force is replaced by one at a time.
-        if nothing_over || self.reloading.swap(true, Ordering::SeqCst) {
-            return;
+    /// Ends orders whose time is over. Blocks.
+    ///
+    /// # Errors
+    /// They end later, for this reason.
+    fn end_orders(&self, now_s: u64) -> Result<(), String> {
+        let ended = self.context.steering.end_overdue(now_s)?;
+        ended.rules.iter().for_each(|rule| self.context.record(&rule_event("ended", None, &text_of(rule))));
+        ended.limits.iter().for_each(|limit| record_limit(self, "ended", limit, None));
+        if !ended.limits.is_empty() {
+            self.renew_limits();
         }
-        match self.context.steering.end_overdue(now_s) {
-            Ok(ended) => {
-                ended.rules.iter().for_each(|rule| self.context.record(&rule_event("ended", None, &text_of(rule))));
-                ended.limits.iter().for_each(|limit| record_limit(self, "ended", limit, None));
-                if !ended.limits.is_empty() {
-                    self.renew_limits();
-                }
-            }
-            Err(text) => self.context.record(&Event::Spool { severity: Severity::Error, text: &text }),
-        }
-        self.reloading.store(false, Ordering::SeqCst);
+        Ok(())
     }
 }
 
