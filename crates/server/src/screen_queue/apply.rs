@@ -6,11 +6,17 @@ use super::record_changes::{record_from, released, report_dropped};
 use super::replace::replace;
 use super::waiting::WaitingMessage;
 use crate::intake::{enqueue_stored, report_waiting};
+use crate::routing::expansions::MEMBERS_AT_ONCE;
 use crate::steering::holds_of;
+use bytes::Bytes;
 use mail::Envelope;
+use operator::queue::Steering;
+use os::blocking;
 use schedule::Class;
-use spool::{Change, HoldKind, State, Status};
+use spool::{Change, Hold, HoldKind, State, Status};
 use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
 
 /// Carries out the effect on a message.
 ///
@@ -57,9 +63,7 @@ async fn carry_out_each(
 async fn let_pass(queue: &ScreenQueue, message: &WaitingMessage, numbers: Vec<usize>) -> Result<(), String> {
     // Held until all states are recorded: a suspension that is set meanwhile waits for them.
     let orders = queue.context.steering.orders();
-    let destinations = message.recipients.iter().map(|(_, _, destination)| &**destination);
-    let class = Class::from_bits(message.first_state().class());
-    let holds = holds_of(&orders, &message.envelope, class, destinations, queue.context.unix_now());
+    let holds = holds_by_rules(&orders, message, queue.context.unix_now()).await?;
     let effects = numbers.into_iter().map(|number| {
         let hold = holds.get(number).cloned().flatten();
         (number, hold.map_or(RecipientEffect::Deliver, RecipientEffect::Hold))
@@ -67,10 +71,30 @@ async fn let_pass(queue: &ScreenQueue, message: &WaitingMessage, numbers: Vec<us
     carry_out_each(queue, message, effects).await
 }
 
+/// Returns the hold of each recipient by rules of operators, as [`holds_of`]; of many recipients on a thread where that
+/// blocks no connection.
+async fn holds_by_rules(
+    orders: &Arc<Steering>,
+    message: &WaitingMessage,
+    now: Duration,
+) -> Result<Vec<Option<Hold>>, String> {
+    if orders.rules().is_empty() {
+        return Ok(Vec::new());
+    }
+    let (orders, envelope) = (Arc::clone(orders), message.envelope.clone());
+    let class = Class::from_bits(message.first_state().class());
+    let destinations: Vec<Bytes> = message.recipients.iter().map(|(_, _, destination)| destination.clone()).collect();
+    let compare = move || holds_of(&orders, &envelope, class, destinations.iter().map(|name| &**name), now);
+    match message.recipients.len() > MEMBERS_AT_ONCE {
+        true => blocking::run(compare).await.map_err(|_| "comparing it with hold rules broke off".to_owned()),
+        false => Ok(compare()),
+    }
+}
+
 /// Returns the numbers of those recipients that wait still: an operator may have released or deleted some.
 fn still_waiting(queue: &ScreenQueue, message: &WaitingMessage) -> HashSet<usize> {
     let (spool, id) = (&queue.dispatch.spool, message.envelope.id);
-    let waits = |(position, ..): &(u32, State, bytes::Bytes)| {
+    let waits = |(position, ..): &(u32, State, Bytes)| {
         spool.hold(id, *position).is_some_and(|hold| hold.kind() == HoldKind::Screen)
     };
     message.recipients.iter().enumerate().filter(|(_, one)| waits(one)).map(|(number, _)| number).collect()
@@ -90,7 +114,7 @@ async fn carry_out(
         RecipientEffect::Hold(_) => (Status::Held, None),
         RecipientEffect::Drop => (Status::Done, None),
     };
-    let change = |(recipient, state, _): &(u32, State, bytes::Bytes)| {
+    let change = |(recipient, state, _): &(u32, State, Bytes)| {
         // A report does not wait for the time that the sender gave.
         let due = if destination.is_some() { 0 } else { state.due };
         let state = State { status, due, ..*state };
