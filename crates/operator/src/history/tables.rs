@@ -170,11 +170,7 @@ impl MessageChange<'_> {
             StepKind::Discarded if step.recipients == 0 => self.is_discarded = true,
             StepKind::Discarded => self.dropped += step.recipients,
             // These say nothing about the end of the message; a recipient that is bounced has failed in a step before.
-            StepKind::Screened
-            | StepKind::Reported
-            | StepKind::Cloned
-            | StepKind::Bounced
-            | StepKind::Command => {
+            StepKind::Screened | StepKind::Reported | StepKind::Cloned | StepKind::Bounced | StepKind::Command => {
                 self.last_us = self.last_us.max(step.time_us);
                 return;
             }
