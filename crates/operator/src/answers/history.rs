@@ -59,8 +59,8 @@ pub struct HistoryMessage {
 pub struct HistoryStep {
     /// When, in milliseconds since 1970.
     pub time_ms: u64,
-    /// `sent`, `deferred`, `failed`, `held`, `released`, `discarded`, `screened`, `report`, `split`, `moved`, `deleted`,
-    /// `bounced` or `command`.
+    /// `sent`, `deferred`, `failed`, `held`, `released`, `discarded`, `screened`, `report`, `split`, `moved`,
+    /// `deleted`, `bounced` or `command`.
     pub kind: String,
     /// The recipients.
     pub to: Vec<String>,
