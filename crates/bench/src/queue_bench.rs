@@ -253,8 +253,8 @@ fn start(site: &mut QueueSite, program: &Path, receiver: SocketAddr) -> Result<S
         "hostname = \"bench.test\"\n[server]\nuser = \"{}\"\n[spool]\npath = {:?}\nsize_max = \"64GiB\"\n\
          [[listen]]\naddress = \"127.0.0.1:0\"\n[relay]\nfrom = [\"127.0.0.0/8\"]\n[control]\npath = {:?}\n[log]\npath = {:?}\nlevel = 6\n\
          [route]\nport = {}\n[dns]\nservers = [\"127.0.0.1:1\"]\n[accept]\nreverse_dns = false\n\
-         [[dns.override]]\nmatch = [\"probe.test\"]\naddress = [\"127.0.0.1\"]\n\
-         [[dns.override]]\nmatch = [\".queue.test\"]\naddress = [\"127.9.9.9\"]\n",
+         [[dns.override]]\ndomain = \"probe.test\"\naddress = [\"127.0.0.1\"]\n\
+         [[dns.override]]\ndomain = \".queue.test\"\naddress = [\"127.9.9.9\"]\n",
         if rustix::process::geteuid().is_root() { "root" } else { "" },
         dir.join("spool"),
         dir.join("control"),
