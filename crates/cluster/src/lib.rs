@@ -19,6 +19,8 @@
 //! | `membership`, `engine` | who takes part, and the reasons to refuse a node or an engine |
 //! | `node` | all of these behind one interface |
 //! | `rendezvous` | the order of holders |
+//! | `share`, `share_table` | shares of limits that all nodes keep together |
+//! | `host_status` | hosts that are down, told to the other nodes |
 //! | `settings`, `action` | the values that go in and out |
 //! | `fuzz` | bodies for fuzzers |
 
@@ -31,6 +33,7 @@ mod claim;
 mod coordination;
 mod engine;
 pub mod fuzz;
+mod host_status;
 mod identity;
 mod membership;
 mod node;
@@ -39,6 +42,8 @@ mod record;
 mod rendezvous;
 mod replica_log;
 mod settings;
+mod share;
+mod share_table;
 mod stream_writer;
 
 pub use action::{AcceptAnswer, Action, Content, LocalMessage, NewMessage, OnNoReplica, Report, Token};
@@ -48,6 +53,7 @@ pub use block::{
 pub use claim::{Claim, ClaimError};
 pub use coordination::{CoordinationReply, CoordinationRequest, KeyValue};
 pub use engine::{ENGINE_VERSION_MIN, EngineError, EngineFacts, check_engine};
+pub use host_status::{HostState, HostStatus, HostStatusBoard, PUBLISH_INTERVAL, STATUS_DESTINATIONS_MAX, STATUS_TTL};
 pub use identity::{ClusterId, Epoch, Incarnation, Lane, NodeId, StreamId};
 pub use membership::{
     CLOCK_DIFFERENCE_MAX, MembershipError, NODE_PREFIX, NodeEntry, OwnEntryDecision, judge_node, judge_own_entry,
@@ -62,3 +68,5 @@ pub use replica_log::{LogOperation, LogReply, LogRequest};
 #[doc(hidden)]
 pub use settings::Sabotage;
 pub use settings::Settings;
+pub use share::{LEASE, LEASE_MARGIN, RENEW_INTERVAL, ROTATE_IDLE, ROTATE_MESSAGES, Share, ShareRequest, SharedRate};
+pub use share_table::{ShareRow, ShareTable};

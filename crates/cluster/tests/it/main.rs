@@ -10,4 +10,5 @@
 
 mod chance;
 mod format;
+mod shares;
 mod simulation;

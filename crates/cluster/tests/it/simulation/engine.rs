@@ -82,14 +82,14 @@ impl EngineServer {
 
 /// The key-value store.
 #[derive(Debug, Default)]
-pub(super) struct KeyValueStore {
+pub(crate) struct KeyValueStore {
     keys: BTreeMap<String, (Bytes, u64, Option<u64>)>,
     revision: u64,
 }
 
 impl KeyValueStore {
     /// Carries out a request at this time, in microseconds.
-    pub(super) fn perform(&mut self, now: u64, request: CoordinationRequest) -> CoordinationReply {
+    pub(crate) fn perform(&mut self, now: u64, request: CoordinationRequest) -> CoordinationReply {
         self.keys.retain(|_, (_, _, until)| until.is_none_or(|until| now < until));
         let found = |key: &str, entry: &(Bytes, u64, Option<u64>)| KeyValue {
             key: key.to_owned(),

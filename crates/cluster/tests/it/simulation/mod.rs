@@ -5,7 +5,7 @@
 //! failed goes into `KEPT` of its test and stays there.
 
 mod check;
-mod engine;
+pub(crate) mod engine;
 mod faults;
 mod local_log;
 mod world;

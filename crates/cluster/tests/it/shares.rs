@@ -1,0 +1,179 @@
+//! Shares of a limit over nodes that lose the store, crash and come back: the sum in use never exceeds the limit.
+
+use crate::chance::Chance;
+use crate::simulation::engine::KeyValueStore;
+use cluster::{CoordinationReply, NodeId, Share};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+const TICK_MS: u64 = 50;
+
+struct User {
+    share: Option<Share>,
+    in_use: u32,
+    demand: u32,
+    /// Answers on their way, with the time in ms at which they come.
+    answers: Vec<(u64, u64, CoordinationReply)>,
+    is_cut: bool,
+    rate_ppm: u64,
+    served: u64,
+    restart_at: Option<u64>,
+}
+
+struct Plan {
+    nodes: u16,
+    limit: u32,
+    seconds: u64,
+    has_faults: bool,
+}
+
+struct World {
+    chance: Chance,
+    store: KeyValueStore,
+    users: Vec<User>,
+    plan: Plan,
+    now_ms: u64,
+    most: u32,
+}
+
+impl World {
+    fn new(seed: u64, plan: Plan) -> Self {
+        let mut chance = Chance::new(seed);
+        let user = |chance: &mut Chance| User {
+            share: None,
+            in_use: 0,
+            demand: 30,
+            answers: Vec::new(),
+            is_cut: false,
+            rate_ppm: chance.below(10_000),
+            served: 0,
+            restart_at: Some(chance.below(2_000)),
+        };
+        let users = (0..plan.nodes).map(|_| user(&mut chance)).collect();
+        Self { chance, store: KeyValueStore::default(), users, plan, now_ms: 0, most: 0 }
+    }
+
+    fn members(&self) -> BTreeSet<NodeId> {
+        (1..=self.plan.nodes).map(NodeId).collect()
+    }
+
+    fn local(&self, user: usize) -> Duration {
+        Duration::from_micros(self.now_ms * (1_000_000 + self.users[user].rate_ppm) / 1_000)
+    }
+
+    fn run(&mut self) -> Result<(), String> {
+        while self.now_ms < self.plan.seconds * 1_000 {
+            self.now_ms += TICK_MS;
+            for user in 0..self.users.len() {
+                self.tick(user);
+            }
+            let sum: u32 = self.users.iter().map(|user| user.in_use).sum();
+            self.most = self.most.max(sum);
+            if sum > self.plan.limit {
+                let uses: Vec<u32> = self.users.iter().map(|user| user.in_use).collect();
+                return Err(format!("at {} ms {uses:?} in use, the limit is {}", self.now_ms, self.plan.limit));
+            }
+        }
+        Ok(())
+    }
+
+    fn tick(&mut self, at: usize) {
+        let now = self.local(at);
+        if self.plan.has_faults {
+            if self.chance.below(1_200) == 0 {
+                self.users[at].is_cut = !self.users[at].is_cut;
+            }
+            if self.chance.below(3_000) == 0 {
+                let restart = self.now_ms + self.chance.below(40_000);
+                let user = &mut self.users[at];
+                (user.share, user.in_use, user.restart_at) = (None, 0, Some(restart));
+                user.answers.clear();
+            }
+        }
+        if self.plan.has_faults && self.chance.below(400) == 0 {
+            self.users[at].demand = self.chance.pick(&[0, 1, 5, 30, 30]);
+        }
+        let (limit, members) = (self.plan.limit, self.members());
+        let user = &mut self.users[at];
+        if user.restart_at.is_some_and(|restart| self.now_ms >= restart) {
+            user.restart_at = None;
+            user.share = Some(Share::new(now, "limit/x".into(), NodeId(at as u16 + 1), limit, members));
+        }
+        let Some(mut share) = user.share.take() else { return };
+        share.set_demand(user.demand);
+        let mut requests: Vec<_> = share.poll(now).into_iter().collect();
+        let (due, later) = std::mem::take(&mut user.answers).into_iter().partition(|(time, _, _)| *time <= self.now_ms);
+        user.answers = later;
+        for (_, attempt, reply) in due {
+            requests.extend(share.answered(now, attempt, reply));
+        }
+        for request in requests {
+            let is_noisy = self.plan.has_faults && self.chance.percent(5);
+            if self.users[at].is_cut || is_noisy && self.chance.percent(50) {
+                continue;
+            }
+            let reply = self.store.perform(self.now_ms * 1_000, request.request);
+            if is_noisy {
+                continue;
+            }
+            let time =
+                self.now_ms + if self.chance.percent(3) { self.chance.below(9_000) } else { self.chance.below(80) };
+            self.users[at].answers.push((time, request.attempt, reply));
+        }
+        self.use_share(at, now, &mut share);
+        self.users[at].share = Some(share);
+    }
+
+    fn use_share(&mut self, at: usize, now: Duration, share: &mut Share) {
+        let user = &mut self.users[at];
+        for _ in 0..share.excess(now) {
+            share.release(now, 0);
+            user.in_use -= 1;
+        }
+        if user.in_use > 0 && (self.chance.percent(5) || share.is_giving_back()) {
+            share.release(now, self.chance.below(60) as u32);
+            user.in_use -= 1;
+        }
+        while user.in_use < user.demand && share.acquire(now) {
+            user.in_use += 1;
+            user.served += 1;
+        }
+    }
+}
+
+#[test]
+fn the_sum_never_exceeds_the_limit() {
+    let count = std::env::var("SIM_COUNT").ok().and_then(|count| count.parse().ok()).unwrap_or(120);
+    for seed in 1..=count {
+        let mut chance = Chance::new(seed ^ 0x11);
+        let plan = Plan {
+            nodes: chance.between(2, 6) as u16,
+            limit: chance.pick(&[1, 2, 3, 7, 20, 100]),
+            seconds: 240,
+            has_faults: true,
+        };
+        World::new(seed, plan).run().unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+    }
+}
+
+#[test]
+fn the_limit_is_used_when_nodes_want_it() {
+    for (nodes, limit) in [(3, 20), (5, 100), (2, 3), (4, 4)] {
+        let mut world = World::new(7, Plan { nodes, limit, seconds: 60, has_faults: false });
+        world.run().unwrap();
+        assert!(world.most * 10 >= limit.min(30 * u32::from(nodes)) * 8, "{} of {limit} by {nodes}", world.most);
+    }
+}
+
+#[test]
+fn a_limit_below_the_number_of_nodes_goes_round() {
+    for (nodes, limit) in [(3, 2), (5, 1), (6, 2)] {
+        let mut world = World::new(3, Plan { nodes, limit, seconds: 300, has_faults: false });
+        for user in &mut world.users {
+            user.demand = 5;
+        }
+        world.run().unwrap();
+        let served: Vec<u64> = world.users.iter().map(|user| user.served).collect();
+        assert!(served.iter().all(|served| *served > 0), "{served:?} of {nodes} nodes, limit {limit}");
+    }
+}
