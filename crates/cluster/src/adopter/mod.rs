@@ -142,7 +142,7 @@ impl Adopter {
 
     /// True while an adoption is under way.
     pub(crate) fn is_active(&self) -> bool {
-        self.step != Step::Watching
+        self.step != Step::Watching || self.has_open_part
     }
 
     /// Messages to hand to the own log and the own streams.
@@ -196,6 +196,13 @@ impl Adopter {
     fn ask(&mut self, purpose: Purpose, attempt: u64, lane: Lane, operation: LogOperation) {
         let token = Token { purpose, attempt };
         self.outbox.push_back(Action::Log { token, request: LogRequest { stream: self.stream, lane, operation } });
+    }
+
+    /// Lets the messages of a part go whose record has no answer.
+    fn release_open_part(&mut self) {
+        if std::mem::take(&mut self.has_open_part) {
+            self.released.extend(std::mem::take(&mut self.part).messages.into_keys());
+        }
     }
 
     fn watch(&mut self, now: Duration, wait: Duration) {
@@ -265,6 +272,14 @@ impl Adopter {
                     _ => now,
                 };
                 self.seen = Some((tail.sequence, since));
+                let is_owners = tail.block.as_ref().is_some_and(|block| {
+                    block.header.writer == self.stream.owner && !block.is_of_adoption()
+                });
+                if is_owners {
+                    // The owner writes again, so the adoption is over: the record of the open part was stored, and only
+                    // its answer is missing.
+                    self.release_open_part();
+                }
                 if self.step == Step::Opening(tail.sequence) {
                     self.writer.fence(&tail, tail.epoch().next(), true);
                     let is_planned = tail.block.as_ref().is_some_and(|b| b.records.last() == Some(&Record::Release));
@@ -300,9 +315,7 @@ impl Adopter {
             WriterEvent::Fenced { .. } => self.watch(now, self.settings.tail_interval),
             WriterEvent::Missing | WriterEvent::Damaged { .. } => {
                 // The stream is lost, and its owner too knows that recipients may get mail twice.
-                if std::mem::take(&mut self.has_open_part) {
-                    self.released.extend(std::mem::take(&mut self.part).messages.into_keys());
-                }
+                self.release_open_part();
                 self.watch(now, self.settings.heartbeat * 5);
             }
             WriterEvent::Stalled { .. } => {}
@@ -406,6 +419,9 @@ impl Adopter {
                     }
                 }
                 if after > fence || is_end {
+                    if self.content.finished_upto >= self.part.upto {
+                        self.release_open_part();
+                    }
                     self.firsts_left = self.content.first_streams().into_iter().collect();
                     self.step = Step::Firsts { fence };
                 } else {

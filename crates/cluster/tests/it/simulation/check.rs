@@ -110,6 +110,10 @@ impl History {
                     .push(format!("{id} ({} recipients) was acknowledged, {missing} got nothing", message.recipients));
             }
         }
+        let unanswered: Vec<_> = self.submitted.iter().filter(|(_, message)| !message.is_acknowledged).collect();
+        if std::env::var("SIM_LOG").is_ok() {
+            println!("not acknowledged: {unanswered:?}");
+        }
         if self.duplicates > self.may_repeat {
             problems.push(format!("{} duplicates, {} were possible", self.duplicates, self.may_repeat));
         }
