@@ -272,9 +272,10 @@ impl Adopter {
                     _ => now,
                 };
                 self.seen = Some((tail.sequence, since));
-                let is_owners = tail.block.as_ref().is_some_and(|block| {
-                    block.header.writer == self.stream.owner && !block.is_of_adoption()
-                });
+                let is_owners = tail
+                    .block
+                    .as_ref()
+                    .is_some_and(|block| block.header.writer == self.stream.owner && !block.is_of_adoption());
                 if is_owners {
                     // The owner writes again, so the adoption is over: the record of the open part was stored, and only
                     // its answer is missing.
