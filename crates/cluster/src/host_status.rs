@@ -75,7 +75,7 @@ impl fmt::Display for HostStatus {
     }
 }
 
-/// What this node published, and what the others said.
+/// The states that this node published and those that the others did.
 #[derive(Debug, Default)]
 pub struct HostStatusBoard {
     published: BTreeMap<String, (HostState, Duration)>,

@@ -77,8 +77,9 @@ pub struct Share {
 }
 
 impl Share {
-    /// A share of nothing; the store gives the first one. `members` are all nodes that belong to the cluster, also those
-    /// that are down.
+    /// A share of nothing; the store gives the first one.
+    ///
+    /// `members` are all nodes that belong to the cluster, also those that are down.
     #[must_use]
     pub fn new(now: Duration, key: String, node: NodeId, limit: u32, members: BTreeSet<NodeId>) -> Self {
         Self {
@@ -107,8 +108,10 @@ impl Share {
         self.demand = demand;
     }
 
-    /// Sets the limit and the members. Both must be the same at all nodes: a member that is removed at one node keeps its
-    /// reserve at the others until they know it too.
+    /// Sets the limit and the members.
+    ///
+    /// Both must be the same at all nodes: a member that is removed at one node keeps its reserve at the others until
+    /// they know it too.
     pub fn set_limit(&mut self, limit: u32, members: BTreeSet<NodeId>) {
         (self.limit, self.members) = (limit, members);
     }
@@ -251,7 +254,7 @@ impl Share {
         table.limit = self.limit.max(sum);
         let fair = ShareTable { limit: self.limit, rows: table.rows.clone() };
         let mut amount = self.rotated(now, &fair).min(self.limit.saturating_sub(others));
-        // What is in use cannot be given away; what the row has not yet cannot be lost.
+        // Uses under way cannot be given away, as far as the row has them.
         amount = amount.max(self.in_use.min(held));
         let turn = table.rows.iter().map(|row| row.turn).max().unwrap_or(0) + 1;
         if let Some(row) = table.rows.get_mut(place) {
