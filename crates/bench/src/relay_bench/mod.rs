@@ -37,7 +37,7 @@ pub struct RelayBenchArguments {
     #[arg(long, default_value = "bench/peers/peer")]
     peers: PathBuf,
     /// Servers, in the order of the tables; "direct" is no server, the client sends to the receiver; "before" is the
-    /// mailrace of --before
+    /// mailrace of --before, "history" mailrace with a history, "page" the same with an open page
     #[arg(long, value_delimiter = ',', default_value = "mailrace,postfix,exim,sendmail,opensmtpd,direct")]
     servers: Vec<String>,
     /// Loads to run

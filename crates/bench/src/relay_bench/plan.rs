@@ -57,10 +57,12 @@ fn servers(site: &Site, names: &[String]) -> Result<Vec<Option<ServerKind>>, Str
     let server = |name: &String| match name.as_str() {
         "mailrace" => Ok(Some(ServerKind::Serve)),
         "before" => Ok(Some(ServerKind::Before)),
+        "history" => Ok(Some(ServerKind::Seen { page: false })),
+        "page" => Ok(Some(ServerKind::Seen { page: true })),
         "direct" => Ok(None),
         name if known.contains(&name) => Ok(Some(ServerKind::Peer(name.to_owned()))),
         name => Err(format!(
-            "--servers: there is no {name:?}; the names are: mailrace, before, direct, {}",
+            "--servers: there is no {name:?}; the names are: mailrace, before, history, page, direct, {}",
             known.join(", ")
         )),
     };

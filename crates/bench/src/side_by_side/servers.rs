@@ -12,8 +12,8 @@ use spool::{Config, Spool, Store as _};
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fs;
-use std::io::{BufRead as _, BufReader};
-use std::net::SocketAddr;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -32,6 +32,8 @@ pub(crate) enum ServerKind {
     Serve,
     /// The same of another build.
     Before,
+    /// The same with a history, and with the page open or not.
+    Seen { page: bool },
     /// The same on a tmpfs.
     ServeMemory,
     /// `mailrace sink`.
@@ -45,13 +47,15 @@ pub(crate) enum ServerKind {
 impl ServerKind {
     /// Whether it is ours, and passes mail on.
     pub(crate) fn is_mailrace(&self) -> bool {
-        matches!(self, Self::Serve | Self::Before | Self::ServeMemory)
+        matches!(self, Self::Serve | Self::Before | Self::Seen { .. } | Self::ServeMemory)
     }
 
     pub(crate) fn name(&self) -> Cow<'_, str> {
         Cow::Borrowed(match self {
             Self::Serve => "mailrace serve",
             Self::Before => "mailrace serve, --before",
+            Self::Seen { page: false } => "mailrace serve, history",
+            Self::Seen { page: true } => "mailrace serve, history, open page",
             Self::ServeMemory => "mailrace serve, tmpfs",
             Self::Sink => "mailrace sink",
             Self::Peer(name) => name,
@@ -184,7 +188,7 @@ impl<'a> RunningServer<'a> {
     pub(crate) fn start_with(site: &'a Site, kind: &ServerKind, task: Task, more: &[String]) -> Result<Self, String> {
         let parent = match kind {
             ServerKind::ServeMemory => &site.memory,
-            ServerKind::Serve | ServerKind::Before | ServerKind::Sink => &site.disk,
+            ServerKind::Serve | ServerKind::Before | ServerKind::Seen { .. } | ServerKind::Sink => &site.disk,
             ServerKind::Peer(name) => return Self::start_peer(site, name, task, &[]),
             ServerKind::Untuned(name) => {
                 return Self::start_peer(site, name, task, &[("DEFAULTS", "yes")]);
@@ -202,10 +206,21 @@ impl<'a> RunningServer<'a> {
         };
         let command = match kind {
             ServerKind::Sink => sink(site, task),
+            ServerKind::Seen { .. } => {
+                let seen =
+                    [format!("history.path={}", dir.join("history").display()), "http.address=127.0.0.1:0".to_owned()];
+                serve(program, site, &dir, task, &[more, &seen].concat())
+            }
             _ => serve(program, site, &dir, task, more),
         };
         match ready(command, &dir, address) {
-            Ok((child, at, _)) => Ok(Self { at, site, made: Made::Child { child, program: program.clone(), dir } }),
+            Ok((child, at, _)) => {
+                let server = Self { at, site, made: Made::Child { child, program: program.clone(), dir } };
+                if *kind == (ServerKind::Seen { page: true }) {
+                    server.open_page()?;
+                }
+                Ok(server)
+            }
             Err(error) => {
                 drop(fs::remove_dir_all(&dir));
                 Err(error)
@@ -264,17 +279,33 @@ impl<'a> RunningServer<'a> {
         Ok(())
     }
 
+    /// The answer to `mailrace status`.
+    fn status(&self) -> Result<Value, String> {
+        let Made::Child { program, dir, .. } = &self.made else {
+            return Err("only mailrace is asked for its status".to_owned());
+        };
+        let mut command = Command::new(program);
+        command.args(["status", "--json", "--control"]).arg(dir.join("control"));
+        serde_json::from_str(&output(&mut command)?).map_err(|e| format!("status: {e}"))
+    }
+
+    /// Takes the numbers of each second, as an open page does, until the server ends.
+    fn open_page(&self) -> Result<(), String> {
+        let status = self.status()?;
+        let address = status.get("http").and_then(Value::as_str).ok_or("status: no http")?;
+        let failed = |error: std::io::Error| format!("the page on {address}: {error}");
+        let mut stream = TcpStream::connect(address).map_err(failed)?;
+        stream.write_all(b"GET /api/v1/live HTTP/1.1\r\nHost: localhost\r\n\r\n").map_err(failed)?;
+        std::thread::spawn(move || std::io::copy(&mut stream, &mut std::io::sink()));
+        Ok(())
+    }
+
     /// Recipients that wait or are under way, as a running `mailrace serve` says.
     ///
     /// # Errors
     /// It does not say.
     pub(crate) fn waiting(&self) -> Result<u64, String> {
-        let Made::Child { program, dir, .. } = &self.made else {
-            return Err("only mailrace is asked what waits".to_owned());
-        };
-        let mut command = Command::new(program);
-        command.args(["status", "--json", "--control"]).arg(dir.join("control"));
-        let status: Value = serde_json::from_str(&output(&mut command)?).map_err(|e| format!("status: {e}"))?;
+        let status = self.status()?;
         let waiting = status.pointer("/queue/waiting").and_then(Value::as_u64);
         waiting.ok_or_else(|| "status: no /queue/waiting".to_owned())
     }
