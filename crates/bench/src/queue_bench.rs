@@ -45,6 +45,9 @@ const COMMANDS: [(&str, &str); 7] = [
 /// The time after which a command is broken off.
 const BREAK_OFF: Duration = Duration::from_millis(200);
 
+/// Messages from which on a command takes longer than [`BREAK_OFF`].
+const LONG_QUEUE: u64 = 100_000;
+
 /// Measures queue commands.
 #[derive(Clone, Debug, clap::Args)]
 pub struct QueueBenchArguments {
@@ -151,7 +154,7 @@ fn measure(arguments: &QueueBenchArguments) -> Result<(), String> {
             Ok(format!("{took:>7.2} s"))
         })?;
     }
-    break_off(&control)?;
+    break_off(&control, arguments.messages)?;
     probed("delete destination:*.queue.test", &mut || {
         let began = clock::now();
         let last = ask(&control, "delete", "destination:*.queue.test")?;
@@ -163,7 +166,7 @@ fn measure(arguments: &QueueBenchArguments) -> Result<(), String> {
 }
 
 /// Breaks a command off as Ctrl-C does, and says how far it came and how soon it ended.
-fn break_off(control: &Path) -> Result<(), String> {
+fn break_off(control: &Path, messages: u64) -> Result<(), String> {
     let held = || -> Result<u64, String> {
         Ok(ask(control, "count", "state:held")?.get("recipients").and_then(Value::as_u64).unwrap_or(0))
     };
@@ -176,6 +179,10 @@ fn break_off(control: &Path) -> Result<(), String> {
     loop {
         let now = held()?;
         if before == Some(now) {
+            // A short queue is held before the command is broken off.
+            if messages >= LONG_QUEUE && now >= messages {
+                return Err(format!("a hold that was broken off held all {now} recipients"));
+            }
             say(&format!(
                 "hold, broken off after {:.1} s: {now} held, ended {:.1} s later at most",
                 BREAK_OFF.as_secs_f64(),

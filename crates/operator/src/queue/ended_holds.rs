@@ -26,7 +26,8 @@ pub struct EndedHold {
     pub deleted: Vec<String>,
 }
 
-/// Releases recipients whose hold has ended by the clock of the server, and has them tried. Deletes those in quarantine.
+/// Releases recipients whose hold has ended by the clock of the server, and has them tried. Deletes those in
+/// quarantine.
 /// Some thousands at most; the caller asks again while it returns messages. Blocks; the changes are durable on return.
 ///
 /// # Errors

@@ -1,9 +1,9 @@
 //! The expression that selects mail: `to:@slow.example age>2h reply~"greylist" size>1M`.
 //!
 //! Terms stand side by side and must all hold; `!` before one turns it round. A term is a name, an operator and a
-//! value: `:` compares, `~` looks for text within, `>` and `<` compare numbers. A value with blanks stands in double quotes,
-//! and in quotes `\"` is a quote. The expression is text on the control socket too: server and command read it by
-//! this file.
+//! value: `:` compares, `~` looks for text within, `>` and `<` compare numbers. A value with blanks stands in double
+//! quotes, and in quotes `\"` is a quote. The expression is text on the control socket too: server and command read it
+//! by this file.
 
 use super::pattern::{self, Pattern};
 use super::recipient_status::RecipientStatus;
