@@ -2,7 +2,7 @@
 
 use super::book::Facts;
 use super::host::Mood;
-use super::machine::End;
+use super::plan::End;
 use super::run::{Life, within};
 use super::scene::Scene;
 use crate::dispatch::Dispatch;

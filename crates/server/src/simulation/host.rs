@@ -3,16 +3,11 @@
 //! A [`Host`] answers connections. Each connection finds it in a [`Mood`], by chance and by the time of the run: most
 //! moods are a fault at one point of one transaction. `talk` has its dialog.
 
-use super::book::{Book, Counted};
+use super::book::Book;
 use super::random::Random;
-use super::talk::Talk;
-use super::wire::Wire;
-use crate::transport::Transport;
-use std::io;
 use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tokio::io::duplex;
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
@@ -228,34 +223,15 @@ impl Host {
         self.manners.messages_max = 1;
     }
 
-    fn mood(&self) -> Mood {
+    /// Returns how it finds itself.
+    pub(super) fn mood(&self) -> Mood {
+        // A server that cannot stop is known by then, and the run shall come to its end.
+        if self.book.facts().taken.len() > TAKEN_MAX {
+            return Mood::Silent;
+        }
         let now = self.book.now();
         let moods = self.days.iter().find(|(until, _)| now < *until).map(|(_, moods)| moods.as_slice());
         moods.map_or(Mood::Good, |moods| self.random.lock().unwrap().pick(moods))
-    }
-
-    /// Answers a connection.
-    pub(super) async fn connect(self: Arc<Self>) -> io::Result<Transport> {
-        let counted = Counted::new(&self.book, self.number);
-        // A server that cannot stop is known by then, and the run shall come to its end.
-        let is_flooded = self.book.facts().taken.len() > TAKEN_MAX;
-        let mood = if is_flooded { Mood::Silent } else { self.mood() };
-        let number = self.number;
-        self.book.note(|| format!("host {number}: connection, {mood:?}"));
-        if !self.manners.latency.is_zero() {
-            tokio::time::sleep(self.manners.latency).await;
-        }
-        match mood {
-            Mood::Refuses => return Err(io::ErrorKind::ConnectionRefused.into()),
-            Mood::Unreachable => return Err(io::ErrorKind::HostUnreachable.into()),
-            Mood::Silent => std::future::pending().await,
-            Mood::Good | Mood::Faulty(..) => {}
-        }
-        let (ours, theirs) = duplex(64 << 10);
-        tokio::spawn(async move {
-            Talk::new(&self, Wire::new(ours), mood, counted).run().await;
-        });
-        Ok(Transport::Memory(theirs))
     }
 }
 

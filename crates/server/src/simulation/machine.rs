@@ -5,7 +5,7 @@
 //! left at this moment, and a run repeats exactly.
 
 use super::book::{Book, Facts};
-use super::plan::Plan;
+use super::plan::{End, Plan};
 use super::random::Random;
 use crate::active_config::ActiveConfig;
 use crate::config::{self, Config};
@@ -34,17 +34,6 @@ use std::time::Duration;
 use tokio::io::{DuplexStream, duplex};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
-
-/// How the server ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum End {
-    /// Power fails: writes that were not synced may be lost.
-    Power,
-    /// The process is killed: writes stay.
-    Kill,
-    /// It is asked to stop.
-    Stop,
-}
 
 /// A server that runs.
 struct Running {

@@ -3,8 +3,8 @@
 
 use super::book::EPOCH;
 use super::check::field;
-use super::machine::End;
 use super::plan::Death;
+use super::plan::End;
 use super::run;
 use super::scene::Scene;
 use crate::sabotage::Sabotage;

@@ -36,6 +36,7 @@ mod receipts;
 mod run;
 mod scene;
 mod sender;
+mod sent_mail;
 mod talk;
 mod wire;
 mod world;

@@ -1,8 +1,7 @@
 //! Mail for former smart hosts that moves while some of it is being delivered there.
 
 use super::host::{Fault, Host, Mood, Point};
-use super::machine::End;
-use super::plan::Plan;
+use super::plan::{End, Plan};
 use super::run::{Life, within};
 use super::scene::Scene;
 use crate::active_config::ActiveConfig;

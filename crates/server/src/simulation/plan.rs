@@ -2,15 +2,25 @@
 
 use super::book::Book;
 use super::host::{Host, Manners};
-use super::machine::End;
 use super::random::Random;
-use super::sender;
+use super::sent_mail;
 use crate::config::{
     Config, DnsOverride, Host as Name, HostPort, LogPath, Machine as Where, RouteProtocol, RouteTls, load,
 };
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// How the server ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// Power fails: writes that were not synced may be lost.
+    Power,
+    /// The process is killed: writes stay.
+    Kill,
+    /// It is asked to stop.
+    Stop,
+}
 
 const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -136,7 +146,7 @@ impl Plan {
         config.delivery.postmaster = Some(format!("postmaster@{home}").parse().unwrap());
         let messages = random.pick(&[1, 10, 40, 80]);
         for number in 0..messages {
-            let sent = sender::message(&mut random, number, &domains, &home, traffic);
+            let sent = sent_mail::message(&mut random, number, &domains, &home, traffic);
             book.facts().sent.push(sent);
         }
         let deaths = deaths(&mut random, &book, traffic, give_up);

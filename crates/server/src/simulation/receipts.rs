@@ -3,7 +3,7 @@
 
 use super::book::EPOCH;
 use super::check::field;
-use super::machine::End;
+use super::plan::End;
 use super::plan::{Death, Plan};
 use super::run;
 use super::scene::Scene;

@@ -3,10 +3,11 @@
 use super::book::{Book, EPOCH};
 use super::check::{self, Terms};
 use super::host::Host;
-use super::machine::{End, Machine};
-use super::plan::Plan;
+use super::machine::Machine;
+use super::plan::{End, Plan};
 use super::random::Random;
 use super::sender;
+use super::talk;
 use crate::config::{Acknowledge, DeliveryMode};
 use crate::log::{self, Log};
 use crate::sabotage::{self, Sabotage};
@@ -134,7 +135,7 @@ impl Life {
             let host = there.iter().find(|host| IpAddr::V4(host.address) == address.ip()).cloned();
             Box::pin(async move {
                 match host {
-                    Some(host) => host.connect().await,
+                    Some(host) => talk::connect(host).await,
                     None => Err(io::ErrorKind::NetworkUnreachable.into()),
                 }
             })

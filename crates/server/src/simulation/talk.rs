@@ -4,7 +4,32 @@
 use super::book::{Counted, Taken};
 use super::host::{Fault, Host, Mood, Point};
 use super::wire::Wire;
+use crate::transport::Transport;
+use std::io;
+use std::sync::Arc;
 use std::time::Duration;
+use tokio::io::duplex;
+
+/// Connects to a host, which answers in a task of its own.
+pub(super) async fn connect(host: Arc<Host>) -> io::Result<Transport> {
+    let counted = Counted::new(&host.book, host.number);
+    let (mood, number) = (host.mood(), host.number);
+    host.book.note(|| format!("host {number}: connection, {mood:?}"));
+    if !host.manners.latency.is_zero() {
+        tokio::time::sleep(host.manners.latency).await;
+    }
+    match mood {
+        Mood::Refuses => return Err(io::ErrorKind::ConnectionRefused.into()),
+        Mood::Unreachable => return Err(io::ErrorKind::HostUnreachable.into()),
+        Mood::Silent => std::future::pending().await,
+        Mood::Good | Mood::Faulty(..) => {}
+    }
+    let (ours, theirs) = duplex(64 << 10);
+    tokio::spawn(async move {
+        Talk::new(&host, Wire::new(ours), mood, counted).run().await;
+    });
+    Ok(Transport::Memory(theirs))
+}
 
 /// Turns of all tasks in which a client reads the replies.
 const TURNS: usize = 20;
@@ -42,7 +67,7 @@ enum On {
 }
 
 impl<'a> Talk<'a> {
-    pub(super) const fn new(host: &'a Host, wire: Wire, mood: Mood, counted: Counted) -> Self {
+    const fn new(host: &'a Host, wire: Wire, mood: Mood, counted: Counted) -> Self {
         Self {
             host,
             wire,

@@ -5,6 +5,7 @@
 
 use super::super::book::{Book, Counted};
 use super::super::host::Host;
+use super::super::talk;
 use crate::transport::Transport;
 use sim::character::Door;
 use sim::ledger::{How, Taken};
@@ -91,7 +92,7 @@ impl Net {
     pub(super) async fn connect(self: Arc<Self>, address: SocketAddr) -> io::Result<Transport> {
         let IpAddr::V4(ip) = address.ip() else { return Err(io::ErrorKind::NetworkUnreachable.into()) };
         if ip == self.home.address {
-            return Arc::clone(&self.home).connect().await;
+            return talk::connect(Arc::clone(&self.home)).await;
         }
         let (host, delay) = {
             let world = self.world();
