@@ -102,7 +102,12 @@ impl Owner {
                     push_piece(slot, &mut upload, body.slice_ref(octets));
                 }
                 upload.accepted = Some(accepted);
-                slot.uploads.insert(id, upload);
+                // An earlier upload of the same message does not end any more.
+                if slot.uploads.insert(id, upload).is_some()
+                    && let Some(copy) = message.copies.iter_mut().find(|copy| copy.stream == stream)
+                {
+                    copy.pending = copy.pending.saturating_sub(1);
+                }
             }
             _ => slot.messages.push(Record::Accept(accepted), id.to_u64()),
         }
