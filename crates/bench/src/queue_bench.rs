@@ -270,16 +270,15 @@ fn start(site: &mut QueueSite, program: &Path, receiver: SocketAddr) -> Result<S
     );
     let path = dir.join("mailrace.toml");
     std::fs::write(&path, config).map_err(|error| error.to_string())?;
+    // What keeps it from starting goes to the terminal.
     let mut child = Command::new(program)
         .args(["serve", "--config"])
         .arg(&path)
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
+        .stdout(Stdio::piped())
         .spawn()
         .map_err(|error| format!("{}: {error}", program.display()))?;
-    let mut lines = BufReader::new(child.stderr.take().ok_or("no standard error")?).lines();
+    let mut lines = BufReader::new(child.stdout.take().ok_or("no standard output")?).lines();
     site.server = Some(child);
-    let mut said = String::new();
     for line in lines.by_ref().map_while(Result::ok) {
         if let Some(address) = line.strip_prefix("mailrace: ready on ") {
             let address = address.parse().map_err(|_| format!("{address:?} is no address"))?;
@@ -287,10 +286,8 @@ fn start(site: &mut QueueSite, program: &Path, receiver: SocketAddr) -> Result<S
             drop(std::thread::spawn(move || lines.map_while(Result::ok).for_each(drop)));
             return Ok(address);
         }
-        said.push_str(&line);
-        said.push('\n');
     }
-    Err(format!("the server does not start: {said}"))
+    Err("the server does not start".to_owned())
 }
 
 /// Asks for a command; returns the last line of its answer.

@@ -23,6 +23,8 @@ use std::time::Duration;
 const EXCESS_MAX: u64 = 4;
 /// Dead segments of a spool with room enough wait at least so long for a LIVEMAP of their own, in microseconds.
 const MAP_US: u64 = 60_000_000;
+/// States that are looked up in one turn of the lock; intake and deliveries wait for it meanwhile.
+const STATES_AT_ONCE: usize = 1_000;
 
 /// The keeper of a shard's pool.
 #[derive(Debug)]
@@ -412,16 +414,19 @@ impl Janitor {
 
 /// The present states of the recipients of unfinished messages that some state entries are about.
 fn present<'a>(shard: &Shard, states: impl Iterator<Item = ReadState<'a>>) -> Vec<StateEntry> {
-    let book = lock(&shard.book);
     let mut seen = HashSet::new();
     let mut entries = Vec::new();
-    for ReadState { id, position, .. } in states {
-        if let Some(sequenced) = book.index.any_state(id, position)
-            && seen.insert((id, position))
-        {
-            let destination = book.index.destination_of(id, position).map(Into::into);
-            let hold = book.index.hold(id, position).cloned();
-            entries.push(StateEntry { id, position, sequenced, destination, hold });
+    let mut states = states.peekable();
+    while states.peek().is_some() {
+        let book = lock(&shard.book);
+        for ReadState { id, position, .. } in states.by_ref().take(STATES_AT_ONCE) {
+            if let Some(sequenced) = book.index.any_state(id, position)
+                && seen.insert((id, position))
+            {
+                let destination = book.index.destination_of(id, position).map(Into::into);
+                let hold = book.index.hold(id, position).cloned();
+                entries.push(StateEntry { id, position, sequenced, destination, hold });
+            }
         }
     }
     entries

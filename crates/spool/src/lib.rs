@@ -49,6 +49,7 @@ mod committer;
 mod config;
 pub mod disk;
 pub mod envelope;
+mod envelope_reader;
 mod error;
 mod event;
 mod files;
@@ -80,6 +81,7 @@ pub use commit::{Commit, Settle};
 pub use config::Config;
 #[cfg(feature = "sabotage")]
 pub use config::Sabotage;
+pub use envelope_reader::EnvelopeReader;
 pub use error::{Error, OpenError};
 pub use event::Event;
 pub use format::VERSION;

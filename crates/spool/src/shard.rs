@@ -435,7 +435,7 @@ impl Shard {
     }
 
     /// A stored envelope section with the states its recipients have now.
-    fn at_present(&self, id: QueueId, section: &Bytes, body_bytes: u64) -> Result<StoredEnvelope, Error> {
+    pub(crate) fn at_present(&self, id: QueueId, section: &Bytes, body_bytes: u64) -> Result<StoredEnvelope, Error> {
         let number = id.to_u64();
         let states = lock(&self.book).index.states(number).ok_or(Error::Unknown(id))?;
         let envelope = Envelope::parse(section)

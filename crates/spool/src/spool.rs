@@ -161,7 +161,7 @@ impl Spool {
     }
 
     /// The shard that holds the message.
-    fn holder(&self, id: QueueId) -> Result<&Arc<Shard>, Error> {
+    pub(crate) fn holder(&self, id: QueueId) -> Result<&Arc<Shard>, Error> {
         if let [only] = self.shards.as_slice() {
             return Ok(only);
         }

@@ -8,6 +8,7 @@ use super::scan::{FoundMessage, FoundRecipient, QueueScan, ScanResult};
 use super::selection::Selection;
 use mail::QueueId;
 use spool::{Error, Hold, HoldKind, Spool, Status};
+use std::cell::RefCell;
 use std::collections::{BTreeMap, HashSet};
 
 /// Recipients of a shard that are released together.
@@ -44,7 +45,8 @@ pub fn release_ended_holds(spool: &Spool, delivery: &dyn DeliveryControl) -> Res
     for (id, positions) in ended {
         let selection = Selection { ids: vec![id], state: Some(RecipientStatus::Held), ..Selection::default() };
         let reads = positions.iter().any(|at| spool.hold(id, *at).is_some_and(|hold| is_quarantine(&hold)));
-        let scan = QueueScan { spool, delivery, selection: &selection, now_us, reads };
+        let envelopes = RefCell::default();
+        let scan = QueueScan { spool, delivery, selection: &selection, now_us, reads, envelopes: &envelopes };
         let ScanResult::FoundMessage(mut found) = scan.read_message(id) else { continue };
         found.recipients.retain(|one| positions.contains(&one.position));
         let is_kept = |one: &FoundRecipient| one.hold.as_ref().is_some_and(is_quarantine);

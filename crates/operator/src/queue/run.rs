@@ -20,7 +20,8 @@ use crate::answers::{DestinationLine, MissingLine, ProgressLine, QueueLine, Queu
 use crate::requester::Requester;
 use mail::QueueId;
 use os::clock;
-use spool::{Error, Hold, HoldKind, Spool, Status, Store as _};
+use spool::{EnvelopeReader, Error, Hold, HoldKind, Spool, Status, Store as _};
+use std::cell::RefCell;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -149,8 +150,10 @@ impl QueueCommands {
         let Self { spool, delivery, .. } = self.clone();
         // Not joined: it ends by itself when its lines are not taken any more.
         drop(tokio::task::spawn_blocking(move || {
+            let envelopes = RefCell::default();
             let run = CommandRun {
                 spool: &spool,
+                envelopes: &envelopes,
                 delivery: delivery.as_ref(),
                 command: &command,
                 by: &by,
@@ -215,6 +218,7 @@ pub(super) struct PeerGone;
 /// Runs one command.
 pub(super) struct CommandRun<'a> {
     pub(super) spool: &'a Spool,
+    pub(super) envelopes: &'a RefCell<EnvelopeReader>,
     pub(super) delivery: &'a dyn DeliveryControl,
     pub(super) command: &'a Command,
     pub(super) by: &'a Requester,
@@ -269,7 +273,8 @@ impl CommandRun<'_> {
     }
 
     fn scan(&self, now_us: u64, reads: bool) -> QueueScan<'_> {
-        QueueScan { spool: self.spool, delivery: self.delivery, selection: &self.command.selection, now_us, reads }
+        let (spool, delivery, selection) = (self.spool, self.delivery, &self.command.selection);
+        QueueScan { spool, delivery, selection, now_us, reads, envelopes: self.envelopes }
     }
 
     fn destinations(&self, now_us: u64) -> Result<ListPart, PeerGone> {

@@ -11,7 +11,8 @@ use super::selection::Selection;
 use bytes::Bytes;
 use mail::{Envelope, QueueId, Recipient};
 use schedule::Class;
-use spool::{Entry, Error, Hold, Spool, State, Status, Store as _, StoredEnvelope, StoredRecipient};
+use spool::{Entry, EnvelopeReader, Error, Hold, Spool, State, Status, Store as _, StoredEnvelope, StoredRecipient};
+use std::cell::RefCell;
 use std::time::Duration;
 
 /// Holds a message with its selected recipients.
@@ -91,6 +92,8 @@ pub(super) struct QueueScan<'a> {
     pub(super) now_us: u64,
     /// Read envelopes also where nothing asks for addresses.
     pub(super) reads: bool,
+    /// Reads them one behind the other.
+    pub(super) envelopes: &'a RefCell<EnvelopeReader>,
 }
 
 impl QueueScan<'_> {
@@ -142,7 +145,7 @@ impl QueueScan<'_> {
         if !self.reads && !self.selection.needs_addresses() {
             return self.found(self.by_index(id, &states));
         }
-        let read = match self.spool.envelope(id) {
+        let read = match self.envelopes.borrow_mut().envelope(self.spool, id) {
             Ok(stored) => self.by_envelope(id, &stored),
             Err(Error::Unknown(_)) => return ScanResult::Missing,
             Err(error) => Err(error.to_string()),
@@ -167,7 +170,7 @@ impl QueueScan<'_> {
             return 0;
         }
         let read = || {
-            let stored = self.spool.envelope(found.id).ok()?;
+            let stored = self.envelopes.borrow_mut().envelope(self.spool, found.id).ok()?;
             let envelope = spool::envelope::decode_head(found.id, &stored.head).ok()?;
             Some(EnvelopeSummary { envelope, size: stored.body_bytes })
         };
