@@ -270,7 +270,7 @@ fn start(site: &mut QueueSite, program: &Path, receiver: SocketAddr) -> Result<S
     );
     let path = dir.join("mailrace.toml");
     std::fs::write(&path, config).map_err(|error| error.to_string())?;
-    // What keeps it from starting goes to the terminal.
+    // Its complaints go to the terminal.
     let mut child = Command::new(program)
         .args(["serve", "--config"])
         .arg(&path)
