@@ -5,7 +5,9 @@
 //! failed goes into `KEPT` of its test and stays there.
 
 mod check;
+mod deliveries;
 pub(crate) mod engine;
+mod event;
 mod faults;
 mod local_log;
 mod world;

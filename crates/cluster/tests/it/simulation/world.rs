@@ -5,21 +5,21 @@
 
 use super::check::History;
 use super::engine::{EngineServer, KeyValueStore};
+use super::event::{Due, Event};
 use super::faults::Fault;
 use super::local_log::{LocalLog, State};
 use crate::chance::Chance;
 use bytes::Bytes;
 use cluster::{
-    AcceptAnswer, Accepted, Action, Block, Chain, ClusterId, Content, CoordinationReply, CoordinationRequest,
-    Incarnation, Lane, LogReply, LogRequest, NewMessage, Node, NodeId, OnNoReplica, Outcome, Report, Settings,
-    StoredBody, StreamId, Token,
+    AcceptAnswer, Accepted, Action, Block, Chain, ClusterId, Content, CoordinationRequest, Incarnation, Lane, LogReply,
+    LogRequest, NewMessage, Node, NodeId, OnNoReplica, Report, Settings, StoredBody, StreamId, Token,
 };
 use mail::QueueId;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::time::Duration;
 
 pub(super) const SECOND: u64 = 1_000_000;
-const MILLI: u64 = 1_000;
+pub(super) const MILLI: u64 = 1_000;
 pub(super) const CLUSTER: ClusterId = ClusterId([7; 16]);
 /// 2026-01-01T00:00:00Z
 const EPOCH_US: u64 = 1_767_225_600_000_000;
@@ -46,62 +46,6 @@ pub(super) struct Plan {
     pub(super) sabotage: cluster::Sabotage,
 }
 
-#[derive(Debug)]
-pub(super) enum Event {
-    Submit { node: usize },
-    AtEngine { from: usize, life: u32, engine: usize, token: Token, request: LogRequest },
-    AtStore { from: usize, life: u32, engine: usize, token: Token, request: CoordinationRequest },
-    LogAnswer { node: usize, life: u32, engine: usize, token: Token, reply: LogReply },
-    StoreAnswer { node: usize, life: u32, engine: usize, token: Token, reply: CoordinationReply },
-    Wake { node: usize, life: u32, at: u64 },
-    Synced { node: usize, life: u32, id: QueueId },
-    Forgotten { node: usize, life: u32, stream: StreamId },
-    Read { node: usize, life: u32, id: QueueId },
-    Tick { node: usize, life: u32 },
-    Dot { node: usize, life: u32, id: QueueId, recipient: u32 },
-    Taken { node: usize, life: u32, id: QueueId, recipient: u32, is_delivered: bool },
-    Begin(usize),
-    Heal(usize),
-    SyncEngines,
-}
-
-impl Event {
-    /// The process that takes the event, if one does.
-    const fn process(&self) -> Option<(usize, u32)> {
-        match self {
-            Self::LogAnswer { node, life, .. }
-            | Self::StoreAnswer { node, life, .. }
-            | Self::Wake { node, life, .. }
-            | Self::Synced { node, life, .. }
-            | Self::Forgotten { node, life, .. }
-            | Self::Read { node, life, .. }
-            | Self::Tick { node, life }
-            | Self::Dot { node, life, .. }
-            | Self::Taken { node, life, .. } => Some((*node, *life)),
-            _ => None,
-        }
-    }
-}
-
-struct Due(u64, u64, Event);
-
-impl PartialEq for Due {
-    fn eq(&self, other: &Self) -> bool {
-        (self.0, self.1) == (other.0, other.1)
-    }
-}
-impl Eq for Due {}
-impl PartialOrd for Due {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-impl Ord for Due {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (other.0, other.1).cmp(&(self.0, self.1))
-    }
-}
-
 /// A machine with its mail process.
 pub(super) struct Machine {
     pub(super) node: Option<Node>,
@@ -112,7 +56,7 @@ pub(super) struct Machine {
     pub(super) paused_until: u64,
     /// Recipients in transactions, and whether the other side has the message.
     pub(super) in_flight: BTreeMap<(QueueId, u32), bool>,
-    retry_at: BTreeMap<(QueueId, u32), u64>,
+    pub(super) retry_at: BTreeMap<(QueueId, u32), u64>,
     wake: Option<u64>,
     /// Parts per million that its clock is fast, and the point it counts from.
     rate_ppm: i64,
@@ -244,7 +188,7 @@ impl World {
     }
 
     /// The clock of a machine.
-    fn local(&self, node: usize) -> Duration {
+    pub(super) fn local(&self, node: usize) -> Duration {
         let machine = &self.machines[node];
         let skew = self.now as i64 * machine.rate_ppm / 1_000_000;
         Duration::from_micros((self.now + machine.clock_base).saturating_add_signed(skew))
@@ -653,85 +597,6 @@ impl World {
         let is_busy = self.machines[node].log.live_count() > 0 || self.machines[node].is_draining;
         let wait = if is_busy { self.chance.between(20 * MILLI, 100 * MILLI) } else { 500 * MILLI };
         self.push(self.now + wait, Event::Tick { node, life });
-    }
-
-    fn start_deliveries(&mut self, node: usize, life: u32) {
-        let now = self.local(node);
-        let mut wanted = Vec::new();
-        let machine = &self.machines[node];
-        let Some(process) = &machine.node else { return };
-        for (id, entry) in machine.log.entries.iter().filter(|(_, entry)| entry.state == State::Live) {
-            if self.now < self.history.due(*id) {
-                continue;
-            }
-            for recipient in (0..entry.recipients).filter(|recipient| !entry.finished.contains(recipient)) {
-                let key = (*id, recipient);
-                let is_waiting = machine.retry_at.get(&key).is_some_and(|at| self.now < *at);
-                if !machine.in_flight.contains_key(&key) && !is_waiting && process.may_start_delivery(now, *id) {
-                    wanted.push(key);
-                }
-            }
-        }
-        for (id, recipient) in wanted {
-            if self.machines[node].in_flight.len() >= IN_FLIGHT_MAX {
-                break;
-            }
-            self.check_sole(node, id, "starts");
-            self.machines[node].in_flight.insert((id, recipient), false);
-            let wait = if self.chance.percent(10) { self.chance.below(20 * SECOND) } else { self.chance.below(SECOND) };
-            let at = self.now + 2 * MILLI + wait;
-            self.push(at, Event::Dot { node, life, id, recipient });
-        }
-    }
-
-    /// No other node may be able to deliver the message now.
-    fn check_sole(&mut self, node: usize, id: QueueId, what: &str) {
-        if self.history.unknown.contains(&id) {
-            return;
-        }
-        for other in (0..self.plan.nodes).filter(|other| *other != node) {
-            let now = self.local(other);
-            let can = self.machines[other].node.as_ref().is_some_and(|other| other.may_send_final_dot(now, id));
-            if can {
-                self.history.violate(format!("mx{node} {what} {id}, and mx{other} may deliver it too"));
-            }
-        }
-    }
-
-    fn dot(&mut self, node: usize, id: QueueId, recipient: u32) {
-        let now = self.local(node);
-        let machine = &mut self.machines[node];
-        let is_live = machine.log.entries.get(&id).is_some_and(|entry| entry.state == State::Live);
-        let may = is_live && machine.node.as_ref().is_some_and(|process| process.may_send_final_dot(now, id));
-        if !may {
-            machine.in_flight.remove(&(id, recipient));
-            return;
-        }
-        self.check_sole(node, id, "ends");
-        let is_delivered = self.chance.percent(85);
-        if is_delivered {
-            let machine = &mut self.machines[node];
-            machine.in_flight.insert((id, recipient), true);
-            let is_flagged = machine.log.entries.get(&id).is_some_and(|entry| entry.may_be_duplicate);
-            let life = machine.life;
-            self.log(|| format!("mx{node} delivers {id}/{recipient}"));
-            self.history.delivered(node, life, id, recipient, is_flagged);
-        }
-        let at = self.now + self.chance.between(MILLI, 300 * MILLI);
-        let life = self.machines[node].life;
-        self.push(at, Event::Taken { node, life, id, recipient, is_delivered });
-    }
-
-    fn taken(&mut self, node: usize, id: QueueId, recipient: u32, is_delivered: bool) {
-        let retry = self.now + self.chance.below(20 * SECOND);
-        let machine = &mut self.machines[node];
-        machine.in_flight.remove(&(id, recipient));
-        if !is_delivered {
-            machine.retry_at.insert((id, recipient), retry);
-            return;
-        }
-        machine.log.finish(id, Some(recipient));
-        self.with(node, |machine, now, _| machine.completed(now, id, Some(recipient), Outcome::Delivered));
     }
 
     /// Begins a planned exit.
