@@ -13,7 +13,6 @@ use crate::index::Place;
 use crate::shard::{ReadMessage, Shard, lock};
 use crate::spool::Spool;
 use crate::store::StoredEnvelope;
-use bytes::Bytes;
 use mail::QueueId;
 use std::fmt;
 use std::sync::Arc;
@@ -106,13 +105,7 @@ fn envelope_in(bytes: &[u8], seed: Seed, place: Place) -> Option<ReadMessage> {
         return None;
     }
     let first = bytes.get(FrameHeader::SIZE..FrameHeader::SIZE + header.lengths.0 as usize)?;
-    (crc32c::crc32c(first) == header.crcs.0).then(|| ReadMessage {
-        id: header.id,
-        envelope: Bytes::copy_from_slice(first),
-        content: Bytes::new(),
-        body_bytes: u64::from(header.lengths.1),
-        chunks: None,
-    })
+    ReadMessage::of_envelope(&header, first)
 }
 
 #[cfg(test)]

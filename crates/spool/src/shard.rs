@@ -608,17 +608,8 @@ impl Shard {
             return self.read_frame(file, generation, place, true);
         }
         let first = bytes.get(FrameHeader::SIZE..first_end).unwrap_or_default();
-        if crc32c::crc32c(first) != header.crcs.0 {
-            return Err(ReadError::Damaged("the envelope does not match its checksum"));
-        }
-        let envelope = Bytes::copy_from_slice(first);
-        let mut message = ReadMessage {
-            id: header.id,
-            envelope,
-            content: Bytes::new(),
-            body_bytes: u64::from(header.lengths.1),
-            chunks: None,
-        };
+        let message = ReadMessage::of_envelope(&header, first);
+        let mut message = message.ok_or(ReadError::Damaged("the envelope does not match its checksum"))?;
         if whole || header.has_chunk_list() {
             let Found::Whole(frame) = Frame::find(seed, bytes) else {
                 if !whole {
@@ -747,6 +738,19 @@ pub(crate) struct ReadMessage {
     /// Bytes of the whole content.
     pub(crate) body_bytes: u64,
     pub(crate) chunks: Option<ChunkList>,
+}
+
+impl ReadMessage {
+    /// Makes a message without its content of the header of its frame and the first section. `None`: they do not match.
+    pub(crate) fn of_envelope(header: &FrameHeader, first: &[u8]) -> Option<Self> {
+        (crc32c::crc32c(first) == header.crcs.0).then(|| Self {
+            id: header.id,
+            envelope: Bytes::copy_from_slice(first),
+            content: Bytes::new(),
+            body_bytes: u64::from(header.lengths.1),
+            chunks: None,
+        })
+    }
 }
 
 /// The part of some content that is in a range; `from` begins at `start` of it.
