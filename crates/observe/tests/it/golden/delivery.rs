@@ -45,23 +45,12 @@ fn reason(reply: Option<&Reply>, stat: Stat<'_>) -> Option<Reason> {
 
 /// The same with other times, recipients and next hop.
 fn with(event: Event<'static>, to: &'static [&'static str], delay: u64, relay: NextHop<'static>) -> Event<'static> {
-    let Event::Delivery { id, xdelay, mailer, dsn, reply, stat, reason, .. } = event else { panic!("{event:?}") };
-    let (delay, priority) = (Duration::from_secs(delay), 120_240);
-    Event::Delivery {
-        id,
-        to,
-        controller: None,
-        delay,
-        xdelay,
-        phases: mail::PhaseTimes::default(),
-        mailer,
-        priority,
-        relay,
-        dsn,
-        reply,
-        stat,
-        reason,
-    }
+    let mut event = event;
+    let Event::Delivery { to: recipients, delay: age, priority, relay: hop, .. } = &mut event else {
+        panic!("no delivery")
+    };
+    (*recipients, *age, *priority, *hop) = (to, Duration::from_secs(delay), 120_240, relay);
+    event
 }
 
 pub(super) fn lines(id: QueueId) -> Vec<(Event<'static>, &'static str)> {
@@ -69,27 +58,12 @@ pub(super) fn lines(id: QueueId) -> Vec<(Event<'static>, &'static str)> {
 }
 
 /// A delivery to a program, as the log of 8.17 has it but for the numbers of the user.
-fn of_program(id: QueueId, controller: &'static str) -> Event<'static> {
-    let sent = delivery(id, (Outcome::Success, 0, 0), None, Stat::Sent(""));
-    let Event::Delivery { delay, xdelay, dsn, reply, stat, reason, .. } = sent else { panic!("{sent:?}") };
-    let (to, controller): (&[&str], _) =
-        (&["\"|/bin/cat\""], Some(Controller { address: controller, owner: Some((1, 0)) }));
-    let (mailer, relay, priority) = ("prog", NextHop::None, 30_417);
-    Event::Delivery {
-        id,
-        to,
-        controller,
-        delay,
-        xdelay,
-        phases: mail::PhaseTimes::default(),
-        mailer,
-        priority,
-        relay,
-        dsn,
-        reply,
-        stat,
-        reason,
-    }
+fn of_program(id: QueueId, address: &'static str) -> Event<'static> {
+    let mut event = delivery(id, (Outcome::Success, 0, 0), None, Stat::Sent(""));
+    let Event::Delivery { to, controller, mailer, priority, relay, .. } = &mut event else { panic!("no delivery") };
+    *controller = Some(Controller { address, owner: Some((1, 0)) });
+    (*to, *mailer, *relay, *priority) = (&["\"|/bin/cat\""], "prog", NextHop::None, 30_417);
+    event
 }
 
 fn to_lines(id: QueueId) -> Vec<(Event<'static>, &'static str)> {
@@ -362,27 +336,9 @@ fn a_long_delivery_is_counted_once_and_told_in_several_lines() {
     let to: Vec<&str> = names.iter().map(String::as_str).collect();
     let answer = reply(452, &format!("4.3.1 {}, later", "no room ".repeat(80)));
     let stat = Stat::Deferred("452 4.3.1 no room");
-    let Event::Delivery { id, delay, xdelay, mailer, priority, relay, dsn, reply, reason, .. } =
-        delivery(id(), (mail::Outcome::Transient, 3, 1), Some(answer), stat)
-    else {
-        panic!("no delivery")
-    };
-    let controller = None;
-    let whole = Event::Delivery {
-        id,
-        to: &to,
-        controller,
-        delay,
-        xdelay,
-        phases: mail::PhaseTimes::default(),
-        mailer,
-        priority,
-        relay,
-        dsn,
-        reply,
-        stat,
-        reason,
-    };
+    let mut whole = delivery(id(), (mail::Outcome::Transient, 3, 1), Some(answer), stat);
+    let Event::Delivery { to: recipients, .. } = &mut whole else { panic!("no delivery") };
+    *recipients = &to;
     assert_eq!(
         increments(&whole).collect::<Vec<_>>(),
         [
