@@ -84,8 +84,10 @@ pub(crate) fn run(arguments: &WhyArguments) -> Result<Exit, Failure> {
         }
     }
     if explained == 0 {
-        let text =
-            format!("{}: no such mail is in the queue; what was delivered or failed is in the log", arguments.what);
+        let text = format!(
+            "{}: no such mail is in the queue; \"mailrace history\" or the log says what was delivered or failed",
+            arguments.what
+        );
         return Err(Failure::new(Exit::NoInput, text));
     }
     if more > 0 && !arguments.json {
