@@ -2,7 +2,8 @@
 //!
 //! Most tests wait for time limits, sockets and other programs, so that one binary after the other leaves a core idle.
 //! The output of a binary goes to a file of `target/test-output`; a failed one is printed. Skipped tests are printed
-//! with its reason.
+//! with its reason. Property tests try the same cases in each run, so that a run says something of the change and
+//! another one repeats it; `PROPTEST_RNG_SEED` chooses other cases.
 
 #![expect(clippy::disallowed_methods, reason = "it measures and limits how long programs run")]
 
@@ -22,6 +23,11 @@ use crate::Report;
 const AT_A_TIME: usize = 2;
 /// A binary that runs longer is ended: several times what the longest takes on two slow cores.
 const TIME_MAX: Duration = Duration::from_secs(25 * 60);
+/// The seed of property tests, when the environment gives none.
+const SEED: &str = "1";
+/// Lines and octets that the last words of a run show of one failed test.
+const LINES_SHOWN: usize = 40;
+const LINE_OCTETS_SHOWN: usize = 800;
 /// The ones that take longest, longest first: they begin first.
 const LONGEST: [&str; 8] = [
     "mailrace/relay",
@@ -79,13 +85,32 @@ pub(crate) fn command(root: &Path) -> Result<Report, String> {
         }
     });
     let done = done.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let failed: Vec<&str> =
-        done.iter().filter(|one| one.failure.is_some()).map(|one| one.binary.name.as_str()).collect();
-    let text = match failed.as_slice() {
-        [] => format!("{all} test binaries passed\n"),
-        names => format!("{} of {all} test binaries failed: {}\n", names.len(), names.join(", ")),
-    };
-    Ok(Report { text, failed: !failed.is_empty() })
+    let failed: Vec<&Done> = done.iter().filter(|one| one.failure.is_some()).collect();
+    Ok(Report { text: last_words(&failed, all), failed: !failed.is_empty() })
+}
+
+/// Repeats for each failed test its name and why, so that the end of a long output suffices.
+fn last_words(failed: &[&Done], all: usize) -> String {
+    if failed.is_empty() {
+        return format!("{all} test binaries passed\n");
+    }
+    let mut text = String::new();
+    for one in failed {
+        let tests = failed_tests(&one.output);
+        if tests.is_empty() {
+            text.push_str(&format!("{}: {}\n", one.binary.name, one.failure.as_deref().unwrap_or_default()));
+        }
+        for name in tests {
+            text.push_str(&format!("{} {name}\n", one.binary.name));
+            for line in output_of(&one.output, name).take(LINES_SHOWN) {
+                let end = line.floor_char_boundary(LINE_OCTETS_SHOWN);
+                text.push_str(&format!("    {}\n", line.get(..end).unwrap_or(line)));
+            }
+        }
+    }
+    let names: Vec<&str> = failed.iter().map(|one| one.binary.name.as_str()).collect();
+    text.push_str(&format!("{} of {all} test binaries failed: {}\n", names.len(), names.join(", ")));
+    text
 }
 
 fn take(queue: &Mutex<VecDeque<Binary>>) -> Option<Binary> {
@@ -163,6 +188,9 @@ fn run_into(binary: &Binary, programs: &[(String, PathBuf)], file: &Path) -> Res
         .arg("--show-output")
         .current_dir(&binary.package)
         .env("CARGO_MANIFEST_DIR", &binary.package)
+        // A panic names its file and line; a trace of it would bury the others.
+        .env("RUST_BACKTRACE", "0")
+        .env("PROPTEST_RNG_SEED", std::env::var_os("PROPTEST_RNG_SEED").unwrap_or_else(|| SEED.into()))
         .envs(programs.iter().map(|(name, path)| (format!("CARGO_BIN_EXE_{name}"), path)))
         .stdin(Stdio::null())
         .stdout(out)
@@ -202,6 +230,19 @@ fn print(done: &Done, number: usize, all: usize) {
 fn summary(output: &str) -> &str {
     let line = output.lines().rev().find_map(|line| line.strip_prefix("test result: "));
     line.map_or("no summary: not a binary of libtest", |line| line.split("; finished").next().unwrap_or(line))
+}
+
+/// The tests that failed, by the lines libtest prints while they run.
+fn failed_tests(output: &str) -> Vec<&str> {
+    output.lines().filter_map(|line| line.strip_prefix("test ")?.strip_suffix(" ... FAILED")).collect()
+}
+
+/// The lines that a test printed itself.
+fn output_of<'a>(output: &'a str, test: &str) -> impl Iterator<Item = &'a str> {
+    let head = format!("---- {test} stdout ----");
+    let mut lines = output.lines();
+    let _head = lines.find(|line| *line == head);
+    lines.filter(|line| !line.is_empty()).take_while(|line| !line.starts_with("---- ") && *line != "failures:")
 }
 
 /// The reasons of tests that showed nothing, each once.
@@ -244,6 +285,26 @@ mod tests {
         assert_eq!(summary(output), "ok. 2 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out");
         assert_eq!(skipped(output), ["skipped: nsd is not installed", "skipped: root is not who runs this"]);
         assert_eq!((summary("killed"), skipped("killed").len()), ("no summary: not a binary of libtest", 0));
+    }
+
+    #[test]
+    fn the_last_words_name_failed_tests_and_why() {
+        let output = "test a ... ok\ntest b::c ... FAILED\ntest d ... FAILED\n\nfailures:\n\n---- b::c stdout ----\n\n\
+                      thread 'b::c' panicked at src/b.rs:9:5:\nleft: 1\n\n---- d stdout ----\nno\n\n\nfailures:\n    \
+                      b::c\n    d\n\ntest result: FAILED. 1 passed; 2 failed\n";
+        let done = |name: &str, output: &str| Done {
+            binary: Binary { name: name.to_owned(), path: PathBuf::new(), package: PathBuf::new() },
+            seconds: 0,
+            failure: Some("exit status: 101".to_owned()),
+            output: output.to_owned(),
+        };
+        let (one, killed) = (done("x/it", output), done("y/lib", "test a ..."));
+        let wanted = "x/it b::c\n    thread 'b::c' panicked at src/b.rs:9:5:\n    left: 1\nx/it d\n    no\ny/lib: exit \
+                      status: 101\n2 of 7 test binaries failed: x/it, y/lib\n";
+        assert_eq!(last_words(&[&one, &killed], 7), wanted);
+        assert_eq!(last_words(&[], 7), "7 test binaries passed\n");
+        let long = done("x/it", &format!("test a ... FAILED\n---- a stdout ----\n{}\n", "ä".repeat(500)));
+        assert!(last_words(&[&long], 1).contains(&format!("    {}\n", "ä".repeat(400))));
     }
 
     /// A program that fails, hangs up or cannot be started fails the run.

@@ -1,9 +1,10 @@
 //! Orders of operators that stay in force: hold rules, suspensions, limits; over restarts, and where they are seen.
 
-use crate::hop::{Act, At, Hop, Manners};
+use crate::hop::{Act, At, Hop, Mail, Manners};
 use crate::report::Report;
 use crate::world::{any_line, by_literal, ends_empty, killed, relay, retrying, send, send_over, waiting};
 use serde_json::Value;
+use std::sync::Arc;
 use testkit::client::greeted;
 use testkit::harness::{Server, poll, text};
 
@@ -94,9 +95,10 @@ fn a_suspension_holds_what_waits_and_what_comes_and_lets_all_of_it_go() {
     let server = killed(server).start();
     send(&server, "a@client.test", &["six@slow.test"], CONTENT);
     assert!(control(&server, &["queue", "rules"]).contains("suspension-1  to:@slow.test\n    they move; set by "));
-    assert_eq!(held(&server).len(), 6);
+    // The crash may repeat what was delivered just before it; of what is held nothing has gone.
+    poll("what was repeated is done", || (held(&server).len() == 6).then_some(()));
     assert!(held(&server).contains(&"six@slow.test suspension-1".to_owned()));
-    assert_eq!(hop.count(), 2);
+    assert!(hop.mails().iter().all(|mail| !mail.all_to().iter().any(|to| to.ends_with("@slow.test"))));
     hop.behave(Manners::default());
     let ended = control(&server, &["queue", "resume", "suspension-1"]);
     assert!(
@@ -105,7 +107,8 @@ fn a_suspension_holds_what_waits_and_what_comes_and_lets_all_of_it_go() {
     );
     control(&server, &["queue", "retry", "--all"]);
     ends_empty(server);
-    assert_eq!(came(7).iter().filter(|to| to.ends_with("@slow.test")).count(), 5);
+    let slow = |mail: &Arc<Mail>| mail.all_to().iter().filter(|to| to.ends_with("@slow.test")).count();
+    assert_eq!(hop.mails().iter().map(slow).sum::<usize>(), 5);
 }
 
 #[test]
@@ -227,7 +230,7 @@ fn mail_that_was_not_sorted_is_sorted_at_the_start() {
     let id = send(&server, "a@client.test", &["one@fast.test", "two@fast.test"], CONTENT);
     let setup = killed(server);
     {
-        let disk = std::sync::Arc::new(spool::disk::real::RealDisk::new());
+        let disk = Arc::new(spool::disk::real::RealDisk::new());
         let config =
             spool::Config { segment_bytes: 1 << 20, size_max: 32 << 20, ..spool::Config::new(setup.path("spool")) };
         let (spool, _) = spool::Spool::open(config, disk).expect("a spool");

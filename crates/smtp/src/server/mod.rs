@@ -18,6 +18,7 @@ mod times;
 mod view;
 mod xclient;
 
+pub(crate) use session::NOTES_MAX;
 pub use session::Session;
 pub use settings::{AuthOffer, BareNewline, Dialect, Forgiving, Limits, Settings};
 pub use step::{Ending, Note, Question, Step, Tls, Transaction, Verdict, Xclient};

@@ -21,7 +21,7 @@ use super::times::Times;
 use super::{Dialect, Ending, Note, Question, Settings, Step, Tls, Transaction, Verdict, Xclient};
 
 /// Notes kept until they are taken.
-const NOTES_MAX: usize = 100;
+pub(crate) const NOTES_MAX: usize = 100;
 /// Room for output that is kept while there is none.
 const IDLE_OUTPUT_OCTETS: usize = 1_024;
 
