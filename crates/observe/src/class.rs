@@ -121,6 +121,7 @@ impl<'a> Event<'a> {
 
             Self::StartTls { .. } => ("starttls", 9, Info, Some(Session)),
             Self::TlsFailed { .. } => ("tls_failed", 6, Warning, Some(Session)),
+            Self::HttpCertificateRefused { .. } => ("http_certificate_refused", 6, Warning, None),
             Self::Auth { .. } => ("auth", 9, Info, Some(Session)),
             Self::AuthFailed { .. } => ("auth_failed", 1, Warning, Some(Session)),
             Self::LoginOverLimit { .. } => ("login_over_limit", 0, Critical, Some(Session)),
@@ -256,6 +257,7 @@ impl<'a> Event<'a> {
             | Self::DnsblListed { relay, .. }
             | Self::StartTls { relay, .. }
             | Self::TlsFailed { relay, .. }
+            | Self::HttpCertificateRefused { relay, .. }
             | Self::Auth { relay, .. }
             | Self::AuthFailed { relay, .. }
             | Self::LoginOverLimit { relay, .. }

@@ -472,6 +472,7 @@ pub fn increments(event: &Event<'_>) -> impl Iterator<Item = (Counter, u64)> {
         Event::HoldEnded { recipients, .. } => [Some((Counter::HoldsEnded, recipients)), None, None, None, None, None],
         Event::LogDropped { lines } => [Some((Counter::LogDropped, lines)), None, None, None, None, None],
         Event::Started { .. }
+        | Event::HttpCertificateRefused { .. }
         | Event::Hardening { .. }
         | Event::Listening { .. }
         | Event::Stopping { .. }

@@ -197,6 +197,15 @@ pub enum Event<'a> {
         /// The words of the TLS library.
         reason: &'a str,
     },
+    /// A client of HTTP presented a certificate that gives no rights.
+    HttpCertificateRefused {
+        /// The client.
+        relay: Relay<'a>,
+        /// The subject of the certificate, if it can be read.
+        subject: Option<&'a str>,
+        /// Why it gives none, with the key of the configuration.
+        why: &'a str,
+    },
     /// A user has logged in.
     Auth {
         /// The client.

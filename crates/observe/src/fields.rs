@@ -225,6 +225,12 @@ impl<'a> Event<'a> {
                 }
             }
             Self::TlsFailed { reason, .. } => v.text("reason", reason),
+            Self::HttpCertificateRefused { subject, why, .. } => {
+                if let Some(subject) = subject {
+                    v.text("cert_subject", subject);
+                }
+                v.text("reason", why);
+            }
             Self::Auth { identity, mechanism, .. } => {
                 v.text("authid", identity);
                 v.text("mech", mechanism);

@@ -112,6 +112,7 @@ const fn is_without_session(event: &Event<'_>) -> bool {
         event,
         Event::StartTls { .. }
             | Event::TlsFailed { .. }
+            | Event::HttpCertificateRefused { .. }
             | Event::Auth { .. }
             | Event::ConnectionRefused { .. }
             | Event::Rejected { ruleset: Ruleset::Relay, .. }
@@ -201,6 +202,13 @@ fn write_session(event: &Event<'_>, out: &mut String) -> bool {
             value(out, "STARTTLS=server, error: accept failed=-1, reason=", reason, PATH_MAX);
             out.push_str(TLS_ERROR);
             write_relay(", relay=", relay, out);
+        }
+        Event::HttpCertificateRefused { relay, subject, why } => {
+            write_relay("http: certificate refused, relay=", relay, out);
+            if let Some(subject) = subject {
+                value(out, ", cert_subject=", subject, PATH_MAX);
+            }
+            value(out, ", reason=", why, PATH_MAX);
         }
         Event::Auth { relay, identity, mechanism } => {
             write_relay("AUTH=server, relay=", relay, out);

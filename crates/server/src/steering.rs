@@ -47,7 +47,10 @@ impl SteeringTable {
         let why = match read(&path) {
             Ok(None) => return (table(Steering::default()), None),
             Ok(Some(text)) => match Steering::parse(&text) {
-                Ok(orders) => return (table(orders), None),
+                Ok(orders) => {
+                    let (orders, note) = with_readable_limits(orders, &path);
+                    return (table(orders), note);
+                }
                 Err(why) => why,
             },
             Err(error) => error.to_string(),
@@ -134,8 +137,25 @@ pub(crate) fn holds_of<'a>(
     recipients.map(|one| rule(one).map(operator::queue::HoldRule::hold)).collect()
 }
 
-/// Reads the limits for the resolution of destinations. A limit that cannot be read has no effect; it was checked when
-/// it was set.
+/// Leaves limits out that cannot be read, as an older or newer version may have written them, and says which.
+fn with_readable_limits(mut orders: Steering, path: &std::path::Path) -> (Steering, Option<String>) {
+    let unreadable = |line: &LimitLine| read_limit(line).err().map(|why| (line.destination.clone(), why));
+    let left_out: Vec<(String, String)> = orders.limits().iter().filter_map(unreadable).collect();
+    for (destination, _) in &left_out {
+        orders = orders.without_limit(destination).unwrap_or(orders);
+    }
+    let texts: Vec<&str> = left_out.iter().map(|(_, why)| why.as_str()).collect();
+    let note = format!(
+        "{}: {} of the limits of destinations cannot be read and are not in force: {}; set them again with \"mailrace \
+         destination limit\"",
+        path.display(),
+        texts.len(),
+        texts.join("; ")
+    );
+    (orders, (!texts.is_empty()).then_some(note))
+}
+
+/// Reads the limits for the resolution of destinations, in the order of their lines: their places name them.
 pub(crate) fn limits_of(orders: &Steering) -> Vec<SetLimit> {
     orders.limits().iter().filter_map(|line| read_limit(line).ok()).collect()
 }
@@ -183,6 +203,33 @@ mod tests {
         let expression = Expression::parse("to:@a.test").unwrap();
         let new = NewRule { kind: RuleKind::Suspension, expression, reason: None, set_by: "ann".to_owned(), until };
         table.change(&mut |orders| orders.with_rule(new.clone(), 7))
+    }
+
+    #[test]
+    fn a_limit_that_cannot_be_read_moves_no_other() {
+        let place = tempfile::tempdir().unwrap();
+        let config = config(place.path());
+        let limit = |destination: &str| LimitLine {
+            destination: destination.to_owned(),
+            connections: Some(2),
+            rate: None,
+            reason: None,
+            set_by: "ann".to_owned(),
+            set_at: 7,
+            until: None,
+        };
+        let orders = ["a.test", "no such name", "b.test"]
+            .iter()
+            .fold(Steering::default(), |orders, one| orders.with_limit(limit(one)).unwrap());
+        std::fs::create_dir_all(&config.spool.path).unwrap();
+        std::fs::write(config.spool.path.join(FILE), orders.to_text()).unwrap();
+        let (table, note) = SteeringTable::open(&config);
+        let note = note.unwrap();
+        assert!(note.contains("1 of the limits") && note.contains("\"no such name\" names no destination"), "{note}");
+        let orders = table.orders();
+        let left: Vec<&str> = orders.limits().iter().map(|line| line.destination.as_str()).collect();
+        assert_eq!(left, ["a.test", "b.test"]);
+        assert_eq!(limits_of(&orders).len(), 2);
     }
 
     #[test]

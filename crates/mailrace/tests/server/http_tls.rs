@@ -90,6 +90,8 @@ fn a_certificate_of_a_client_gives_the_rights_of_its_name() {
         assert_eq!(status(client, &get("/api/v1/status")), 401);
         assert_eq!(status(client, &get("/healthz/ready")), 200);
     }
+    server.wait_log("cert_subject=/CN=carl, reason=no [[http.client]] has the name \"carl\"");
+    server.wait_log("cert_subject=/CN=ann, reason=it is signed by none of the CAs in http.client_ca");
     // A client that speaks no TLS gets nothing, and the log names it.
     let mut clear = TcpStream::connect(http_address(&server)).expect("connected");
     clear.set_read_timeout(Some(SOON)).expect("a limit");

@@ -199,6 +199,15 @@ fn session_lines(id: QueueId) -> Vec<(Event<'static>, &'static str)> {
              cipher=TLS_AES_256_GCM_SHA384, bits=256/256",
         ),
         (
+            Event::HttpCertificateRefused {
+                relay: NAMED,
+                subject: Some("/CN=carl"),
+                why: "no [[http.client]] has the name \"carl\"",
+            },
+            "http: certificate refused, relay=mx.ext.test [192.0.2.7], cert_subject=/CN=carl, reason=no [[http.client]] has \
+             the name \"carl\"",
+        ),
+        (
             Event::TlsFailed { relay: NAMED, reason: "no cipher suites in common" },
             "STARTTLS=server, error: accept failed=-1, reason=no cipher suites in common, \
              SSL_error=1, errno=0, retry=-1, relay=mx.ext.test [192.0.2.7]",

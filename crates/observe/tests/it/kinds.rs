@@ -29,7 +29,7 @@ pub(crate) fn queue_id() -> QueueId {
 }
 
 /// How many kinds there are.
-pub(crate) const COUNT: usize = 52;
+pub(crate) const COUNT: usize = 53;
 
 /// The number of the event's kind. No `_` here: a new event has to be added below too.
 pub(crate) fn kind(event: &Event<'_>) -> usize {
@@ -84,6 +84,7 @@ pub(crate) fn kind(event: &Event<'_>) -> usize {
         Event::Screened { .. } => 47,
         Event::SenderChecked { .. } => 48,
         Event::StandingOrder { .. } => 51,
+        Event::HttpCertificateRefused { .. } => 52,
         Event::Signed { .. } => 49,
         Event::QuarantineDigest { .. } => 50,
     }
@@ -130,6 +131,7 @@ pub(crate) fn event<'a>(kind: usize, v: &'a Values, to: &'a [&'a str]) -> Event<
             why: option(a),
         },
         14 => Event::TlsFailed { relay, reason: a },
+        52 => Event::HttpCertificateRefused { relay, subject: option(a), why: b },
         15 => Event::Auth { relay, identity: a, mechanism: b },
         42 => Event::LoginOverLimit { relay, identity: a, count: number, max },
         16 => Event::AuthFailed {

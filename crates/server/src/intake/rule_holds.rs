@@ -20,6 +20,8 @@ use std::sync::Arc;
 
 /// Holds a message that is being sorted by rules.
 const SORTING: &str = "hold-rules";
+/// Holds a message whose comparison with rules panicked. The next start leaves it as it is: it would panic again.
+const FAILED: &str = "hold-rules-failed";
 
 /// A message that is stored and not sorted yet.
 #[derive(Debug)]
@@ -48,17 +50,26 @@ pub(super) async fn set_rule_holds(
             continue;
         }
         let holds = match message.encoded.len() > MEMBERS_AT_ONCE {
-            false => holds_of(orders, &message.envelope, message.class, destinations(message), now),
+            false => Some(holds_of(orders, &message.envelope, message.class, destinations(message), now)),
             true => {
                 let (orders, message) = (Arc::clone(orders), message.clone());
                 let compare = move || holds_of(&orders, &message.envelope, message.class, destinations(&message), now);
                 // The panic hook reports a panic.
-                blocking::run(compare).await.unwrap_or_default()
+                blocking::run(compare).await.ok()
             }
         };
-        unsorted.extend(set_holds(message, holds));
+        match holds {
+            Some(holds) => unsorted.extend(set_holds(message, holds)),
+            None => message.hold(failed()),
+        }
     }
     (messages, unsorted)
+}
+
+fn failed() -> Hold {
+    let text = "could not be compared with the rules of operators, by a fault of the server that its log names; \
+                \"mailrace queue release\" lets it go";
+    Hold::new(HoldKind::Server, FAILED, text)
 }
 
 fn destinations(message: &NewMessage) -> impl Iterator<Item = &[u8]> {

@@ -56,7 +56,7 @@ async fn release(outbound: &Arc<Outbound>) {
 }
 
 fn report(context: &Context, ended: &EndedHold) {
-    let EndedHold { id, recipients, hold, deleted } = ended;
+    let EndedHold { id, recipients, hold, deleted, next } = ended;
     if !deleted.is_empty() {
         // The history knows by the place that the recipients are deleted.
         return context.record(&Event::Screened {
@@ -68,5 +68,9 @@ fn report(context: &Context, ended: &EndedHold) {
             action: &format!("deleted, its time in quarantine is over: {}", hold.text()),
         });
     }
-    context.record(&Event::HoldEnded { id: *id, recipients: *recipients, by: hold.by(), why: hold.text() });
+    let why = match next {
+        Some(next) => format!("{}; held from now on by {}: {}", hold.text(), next.by(), next.text()),
+        None => hold.text().to_owned(),
+    };
+    context.record(&Event::HoldEnded { id: *id, recipients: *recipients, by: hold.by(), why: &why });
 }

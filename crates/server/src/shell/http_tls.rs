@@ -4,7 +4,7 @@ use super::server::{Server, lock};
 use super::start_error::StartError;
 use crate::config::{self, Config};
 use crate::context::Context;
-use crate::tls::{Acceptor, TlsProblem};
+use crate::tls::{Acceptor, ClientCertificate, TlsProblem};
 use observe::{Event, Relay};
 use operator::http::HttpTransport;
 use os::clock;
@@ -38,6 +38,7 @@ impl HttpTransport for ServerTransport {
         let peer = stream.peer_addr().ok()?;
         match acceptor.accept(stream, clock::now() + time_max, true).await {
             Ok((stream, _, certificate)) => {
+                self.report_refused(&certificate, Relay::address(peer.ip()));
                 let name = certificate.verified().and_then(|names| names.common_name.as_deref()).map(Arc::from);
                 Some((Box::new(stream), name))
             }
@@ -46,6 +47,26 @@ impl HttpTransport for ServerTransport {
                 self.context.record(&Event::TlsFailed { relay, reason: &format!("http: {reason}") });
                 None
             }
+        }
+    }
+}
+
+impl ServerTransport {
+    /// Logs a certificate that gives its client no rights; the connection goes on without them.
+    fn report_refused(&self, certificate: &ClientCertificate, relay: Relay<'_>) {
+        let unnamed = |common_name: Option<&str>| match common_name {
+            Some(name) if self.context.live.load().config.http.clients.iter().any(|one| one.name == name) => None,
+            Some(name) => Some(format!("no [[http.client]] has the name \"{name}\"")),
+            None => Some("it has no common name, so no [[http.client]] fits".to_owned()),
+        };
+        let (names, why) = match certificate {
+            ClientCertificate::NotAsked | ClientCertificate::Nothing => return,
+            ClientCertificate::Unverified { names, why } => (names.as_deref(), Some(why.to_string())),
+            ClientCertificate::Verified(names) => (Some(&**names), unnamed(names.common_name.as_deref())),
+        };
+        if let Some(why) = why {
+            let subject = names.map(|names| &*names.subject);
+            self.context.record(&Event::HttpCertificateRefused { relay, subject, why: &why });
         }
     }
 }
@@ -65,7 +86,7 @@ pub(super) fn load_http_tls(config: &Config) -> Result<Option<Arc<Acceptor>>, St
     if config.http.certificate.is_empty() || config.http.socket().is_none() {
         return Ok(None);
     }
-    let loaded = Acceptor::load(&settings(config));
+    let loaded = Acceptor::load_with(&settings(config), "http.client_ca");
     let refused =
         |problems: Vec<TlsProblem>| StartError::Config(problems.iter().map(told).collect::<Vec<_>>().join("\n"));
     loaded.map(|acceptor| Some(Arc::new(acceptor))).map_err(refused)

@@ -1,4 +1,4 @@
-//! Certificates of clients: the server asks for one where `tls.client_ca` names CAs, and never demands one.
+//! Certificates of clients: the server asks for one where `tls.client_ca` or `http.client_ca` names CAs, and never demands one.
 //!
 //! A handshake goes on with any certificate or none, as long as the client has the key of the one it presents: mail
 //! under a certificate that no CA has signed is no worse than mail without one. The certificate is judged after each
@@ -75,11 +75,16 @@ impl ClientCertificate {
 
 /// Verifier with the CAs for clients.
 #[derive(Clone, Debug)]
-pub(super) struct ClientAuthorities(Arc<dyn ClientCertVerifier>);
+pub(super) struct ClientAuthorities {
+    verifier: Arc<dyn ClientCertVerifier>,
+    /// The key of the configuration that names them.
+    key: &'static str,
+}
 
-/// Reads the files; `None`: there are none. Problems are added.
+/// Reads the files that `key` of the configuration names; `None`: there are none. Problems are added.
 pub(super) fn read(
     files: &[PathBuf],
+    key: &'static str,
     provider: &Arc<CryptoProvider>,
     problems: &mut Vec<TlsProblem>,
 ) -> Option<ClientAuthorities> {
@@ -93,9 +98,9 @@ pub(super) fn read(
         return None;
     }
     match WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider)).build() {
-        Ok(verifier) => Some(ClientAuthorities(verifier)),
+        Ok(verifier) => Some(ClientAuthorities { verifier, key }),
         Err(error) => {
-            problems.push(TlsProblem::new("tls.client_ca", error.to_string()));
+            problems.push(TlsProblem::new(key, error.to_string()));
             None
         }
     }
@@ -113,7 +118,7 @@ fn add(roots: &mut RootCertStore, file: &Path) -> Result<(), TlsProblem> {
 impl ClientAuthorities {
     /// Has clients asked for a certificate.
     pub(super) fn asking(&self) -> Arc<dyn ClientCertVerifier> {
-        Arc::new(OptionalClientVerifier(Arc::clone(&self.0)))
+        Arc::new(OptionalClientVerifier(Arc::clone(&self.verifier)))
     }
 
     /// Judges the certificate that the client presented, after the handshake.
@@ -122,18 +127,18 @@ impl ClientAuthorities {
             return ClientCertificate::Nothing;
         };
         let now = UnixTime::since_unix_epoch(Duration::from_micros(clock::unix_us()));
-        let verified = self.0.verify_client_cert(own, chain, now);
+        let verified = self.verifier.verify_client_cert(own, chain, now);
         match (verified, names(own).map(Box::new)) {
             (Ok(_), Some(names)) => ClientCertificate::Verified(names),
             (Ok(_), None) => ClientCertificate::Unverified { names: None, why: "its names cannot be read".into() },
-            (Err(error), names) => ClientCertificate::Unverified { names, why: reason(&error).into() },
+            (Err(error), names) => ClientCertificate::Unverified { names, why: reason(&error, self.key).into() },
         }
     }
 }
 
-fn reason(error: &Error) -> String {
+fn reason(error: &Error, key: &str) -> String {
     match error {
-        Error::InvalidCertificate(error) => format!("it {}", Flaw::of(error).text("in tls.client_ca", "clients")),
+        Error::InvalidCertificate(error) => format!("it {}", Flaw::of(error).text(&format!("in {key}"), "clients")),
         other => other.to_string(),
     }
 }

@@ -95,6 +95,8 @@ pub struct Acceptor {
     /// Kept over reloads, so that clients can go on with their tickets.
     ticketer: Arc<dyn ProducesTickets>,
     current: ArcSwap<LoadedCertificates>,
+    /// The key of the configuration with the CAs for clients, for messages.
+    client_ca_key: &'static str,
 }
 
 struct LoadedCertificates {
@@ -117,11 +119,20 @@ impl Acceptor {
     /// # Errors
     /// Everything that is wrong: no certificate, a file that cannot be read, a key that does not fit.
     pub fn load(settings: &config::Tls) -> Result<Self, Vec<TlsProblem>> {
+        Self::load_with(settings, "tls.client_ca")
+    }
+
+    /// Reads certificates and keys as [`Self::load`]; `client_ca_key` is the key of the configuration that names the
+    /// CAs for clients.
+    ///
+    /// # Errors
+    /// As for [`Self::load`].
+    pub(crate) fn load_with(settings: &config::Tls, client_ca_key: &'static str) -> Result<Self, Vec<TlsProblem>> {
         let provider = Arc::new(aws_lc_rs::default_provider());
         let ticketer = aws_lc_rs::Ticketer::new()
             .map_err(|error| vec![TlsProblem::new("tls", format!("cannot make keys for tickets: {error}"))])?;
-        let current = ArcSwap::from_pointee(load(settings, &provider, &ticketer)?);
-        Ok(Self { provider, ticketer, current })
+        let current = ArcSwap::from_pointee(load(settings, &provider, &ticketer, client_ca_key)?);
+        Ok(Self { provider, ticketer, current, client_ca_key })
     }
 
     /// Reads certificates and keys again. New connections get the new ones, open connections keep theirs. Blocks on the
@@ -130,7 +141,7 @@ impl Acceptor {
     /// # Errors
     /// As for [`Self::load`]; then everything stays as it was.
     pub fn reload(&self, settings: &config::Tls) -> Result<(), Vec<TlsProblem>> {
-        self.current.store(Arc::new(load(settings, &self.provider, &self.ticketer)?));
+        self.current.store(Arc::new(load(settings, &self.provider, &self.ticketer, self.client_ca_key)?));
         Ok(())
     }
 
@@ -185,6 +196,7 @@ fn load(
     settings: &config::Tls,
     provider: &Arc<CryptoProvider>,
     ticketer: &Arc<dyn ProducesTickets>,
+    client_ca_key: &'static str,
 ) -> Result<LoadedCertificates, Vec<TlsProblem>> {
     let mut problems = Vec::new();
     let versions = versions(&settings.version_min).unwrap_or_else(|problem| {
@@ -192,7 +204,7 @@ fn load(
         rustls::ALL_VERSIONS
     });
     let identities = certificate::read_all(settings, provider, &mut problems);
-    let authorities = client::read(&settings.client_ca, provider, &mut problems);
+    let authorities = client::read(&settings.client_ca, client_ca_key, provider, &mut problems);
     if !problems.is_empty() {
         return Err(problems);
     }

@@ -3,4 +3,4 @@
 mod actions;
 mod answers;
 mod held_mail;
-mod trial;
+pub(super) mod trial;

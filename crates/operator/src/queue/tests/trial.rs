@@ -14,7 +14,7 @@ use std::time::Duration;
 
 /// Records its commands; knows one reason, one active recipient, and one destination that is down.
 #[derive(Debug, Default)]
-pub(super) struct Dispatcher {
+pub(in crate::queue) struct Dispatcher {
     pub(super) told: Mutex<Vec<String>>,
     pub(super) active: Mutex<Option<(QueueId, u32)>>,
     /// The spool that records bounces; the calls with their recipients, and the result of a message.
