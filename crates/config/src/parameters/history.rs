@@ -46,7 +46,7 @@ pub(super) static HISTORY: Section = Section {
             "1GiB",
             "10GiB",
             "most space of the file",
-            "Beyond nine tenths of it the oldest messages go. A message takes about 500 octets.",
+            "Beyond nine tenths of it the oldest messages go. A message takes 310 octets with one recipient, 460 with five.",
         )
         .restart(),
     ],

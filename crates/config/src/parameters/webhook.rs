@@ -75,7 +75,7 @@ pub(super) static WEBHOOK: Section = Section {
             "10000",
             "100000",
             "events that may wait",
-            "More are dropped and counted. An event takes about 400 octets.",
+            "More are dropped and counted. An event of one recipient takes about 360 octets.",
         )
         .restart(),
         fixed(
