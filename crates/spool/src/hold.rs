@@ -4,6 +4,7 @@
 //! parts are bounded, so that a state entry fits into any batch.
 
 use crate::format::Reader;
+use std::sync::Arc;
 
 /// The source of a decision to hold a recipient.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -51,9 +52,12 @@ impl HoldKind {
     }
 }
 
-/// Why a recipient is held.
+/// Why a recipient is held. Copies share their texts: one command may hold a million recipients.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Hold {
+pub struct Hold(Arc<HoldParts>);
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct HoldParts {
     kind: HoldKind,
     by: Box<str>,
     text: Box<str>,
@@ -73,50 +77,54 @@ impl Hold {
     #[must_use]
     pub fn new(kind: HoldKind, by: &str, text: &str) -> Self {
         let cut = |of: &str, max| of.get(..of.floor_char_boundary(max)).unwrap_or_default().into();
-        Self { kind, by: cut(by, Self::BY_BYTES_MAX), text: cut(text, Self::TEXT_BYTES_MAX), until: 0 }
+        let (by, text) = (cut(by, Self::BY_BYTES_MAX), cut(text, Self::TEXT_BYTES_MAX));
+        Self(Arc::new(HoldParts { kind, by, text, until: 0 }))
     }
 
     /// The same, in force until a time in seconds since 1970. The spool keeps the time and does not act on it.
     #[must_use]
     pub fn until(self, seconds: u32) -> Self {
-        Self { until: seconds, ..self }
+        let mut parts = Arc::unwrap_or_clone(self.0);
+        parts.until = seconds;
+        Self(Arc::new(parts))
     }
 
     /// The source of the decision.
     #[must_use]
-    pub const fn kind(&self) -> HoldKind {
-        self.kind
+    pub fn kind(&self) -> HoldKind {
+        self.0.kind
     }
 
     /// The name of the rule or the person; may be empty.
     #[must_use]
-    pub const fn by(&self) -> &str {
-        &self.by
+    pub fn by(&self) -> &str {
+        &self.0.by
     }
 
     /// The reason in words; may be empty.
     #[must_use]
-    pub const fn text(&self) -> &str {
-        &self.text
+    pub fn text(&self) -> &str {
+        &self.0.text
     }
 
     /// The time at which it ends, in seconds since 1970, if it ends.
     #[must_use]
     pub fn ends_at(&self) -> Option<u32> {
-        (self.until > 0).then_some(self.until)
+        (self.0.until > 0).then_some(self.0.until)
     }
 
     /// Bytes that it takes in a state or an envelope.
     pub(crate) fn encoded_len(&self) -> usize {
-        FIXED + self.by.len() + self.text.len()
+        FIXED + self.0.by.len() + self.0.text.len()
     }
 
     pub(crate) fn write(&self, to: &mut Vec<u8>) {
-        to.extend_from_slice(&[self.kind as u8, u8::try_from(self.by.len()).unwrap_or(0)]);
-        to.extend_from_slice(&u16::try_from(self.text.len()).unwrap_or(0).to_le_bytes());
-        to.extend_from_slice(&self.until.to_le_bytes());
-        to.extend_from_slice(self.by.as_bytes());
-        to.extend_from_slice(self.text.as_bytes());
+        let HoldParts { kind, by, text, until } = &*self.0;
+        to.extend_from_slice(&[*kind as u8, u8::try_from(by.len()).unwrap_or(0)]);
+        to.extend_from_slice(&u16::try_from(text.len()).unwrap_or(0).to_le_bytes());
+        to.extend_from_slice(&until.to_le_bytes());
+        to.extend_from_slice(by.as_bytes());
+        to.extend_from_slice(text.as_bytes());
     }
 
     /// Reads a reason from the front; `None` where it does not make sense.
@@ -128,7 +136,7 @@ impl Hold {
         }
         let by = str::from_utf8(reader.bytes(by_len.into())?).ok()?.into();
         let text = str::from_utf8(reader.bytes(text_len.into())?).ok()?.into();
-        Some(Self { kind, by, text, until })
+        Some(Self(Arc::new(HoldParts { kind, by, text, until })))
     }
 
     fn kind_from_byte(byte: u8) -> Option<HoldKind> {

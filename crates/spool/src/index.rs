@@ -158,7 +158,11 @@ pub(crate) struct Index {
     /// Chunk lists of messages in chunks, by slot.
     chunks: HashMap<u32, ChunkList>,
     /// Why recipients are held, by slot of the recipient.
-    holds: HashMap<u32, Hold>,
+    ///
+    /// A tree, since a hash table of a million stops everything while it grows.
+    holds: BTreeMap<u32, Hold>,
+    /// Octets of [`Self::holds`], were no text shared.
+    hold_bytes: usize,
     /// Ends of holds that end, in seconds since 1970, each with the slot of the recipient.
     hold_ends: BTreeSet<(u32, u32)>,
     live_messages: u64,
@@ -170,6 +174,10 @@ fn hash_id(id: u64) -> u64 {
     // Queue ids are ours, no client can aim them at a bucket; the multiplication spreads the time in their high bits.
     let mixed = id.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     mixed ^ (mixed >> 32)
+}
+
+fn octets_of(hold: &Hold) -> usize {
+    hold.encoded_len() + 64
 }
 
 /// Makes room for more, a little at a time: a large index is not half empty, and the system moves its pages, not its
@@ -210,7 +218,7 @@ impl Index {
             + self.by_name.allocation_size()
             + self.destinations.capacity() * size_of::<Destination>()
             + self.several.len() * 2 * size_of::<(u32, u32)>()
-            + self.holds.values().map(|hold| hold.encoded_len() + 64).sum::<usize>()
+            + self.hold_bytes
             + self.hold_ends.len() * 2 * size_of::<(u32, u32)>()
             + names
             + chunks) as u64
@@ -234,9 +242,13 @@ impl Index {
         self.chunks.get(&self.find(id)?)
     }
 
-    /// Every unfinished message.
-    pub(crate) fn ids(&self) -> impl Iterator<Item = u64> {
-        self.messages.iter().filter(|message| message.has(USED)).map(Message::id)
+    /// Adds the unfinished messages of some slots from `from` on to `ids`; returns the slot to go on with, or none at
+    /// the end. A message keeps its slot while it lives.
+    pub(crate) fn ids_from(&self, from: usize, slots: usize, ids: &mut Vec<QueueId>) -> Option<usize> {
+        let end = from.saturating_add(slots).min(self.messages.len());
+        let part = self.messages.get(from..end).unwrap_or_default();
+        ids.extend(part.iter().filter(|message| message.has(USED)).filter_map(|one| QueueId::from_u64(one.id())));
+        (end < self.messages.len()).then_some(end)
     }
 
     /// Every unfinished message with its place and chunks.
@@ -429,12 +441,15 @@ impl Index {
         self.forget_hold(at);
         if let Some(hold) = hold.filter(|_| now.state.status == Status::Held) {
             self.hold_ends.extend(hold.ends_at().map(|end| (end, at)));
+            self.hold_bytes += octets_of(&hold);
             self.holds.insert(at, hold);
         }
     }
 
     fn forget_hold(&mut self, at: u32) {
-        if let Some(end) = self.holds.remove(&at).and_then(|hold| hold.ends_at()) {
+        let Some(hold) = self.holds.remove(&at) else { return };
+        self.hold_bytes -= octets_of(&hold);
+        if let Some(end) = hold.ends_at() {
             self.hold_ends.remove(&(end, at));
         }
     }
@@ -714,4 +729,31 @@ impl Index {
 
 fn place_of(message: &Message) -> Place {
     Place { segment: message.segment, offset: message.offset, size: message.size, ordinal: message.ordinal }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mail::Node;
+
+    #[test]
+    fn messages_are_listed_a_few_slots_at_a_time() {
+        let mut index = Index::default();
+        let node = Node::default();
+        let ids: Vec<QueueId> = (1..=5).map(|second| QueueId::new(1_800_000_000_000_000 + second, node).unwrap()).collect();
+        for id in &ids {
+            let sequenced = Sequenced { state: State::default(), sequence: 0 };
+            let found = FoundRecipient { sequenced, destination: Some(b"d.test"), hold: None };
+            let place = Place { segment: 0, offset: 0, size: 64, ordinal: 0 };
+            index.insert(id.to_u64(), place, None, std::iter::once(found)).unwrap();
+        }
+        index.remove(ids[1].to_u64()).unwrap();
+        for slots in 1..=6 {
+            let (mut listed, mut next) = (Vec::new(), Some(0));
+            while let Some(from) = next {
+                next = index.ids_from(from, slots, &mut listed);
+            }
+            assert_eq!(listed, [ids[0], ids[2], ids[3], ids[4]], "{slots} at a time");
+        }
+    }
 }

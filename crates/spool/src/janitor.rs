@@ -416,20 +416,25 @@ impl Janitor {
 fn present<'a>(shard: &Shard, states: impl Iterator<Item = ReadState<'a>>) -> Vec<StateEntry> {
     let mut seen = HashSet::new();
     let mut entries = Vec::new();
-    let mut states = states.peekable();
-    while states.peek().is_some() {
-        let book = lock(&shard.book);
-        for ReadState { id, position, .. } in states.by_ref().take(STATES_AT_ONCE) {
-            if let Some(sequenced) = book.index.any_state(id, position)
-                && seen.insert((id, position))
-            {
-                let destination = book.index.destination_of(id, position).map(Into::into);
-                let hold = book.index.hold(id, position).cloned();
-                entries.push(StateEntry { id, position, sequenced, destination, hold });
-            }
+    let mut states = states.map(|ReadState { id, position, .. }| (id, position)).filter(|one| seen.insert(*one));
+    let mut wanted = Vec::with_capacity(STATES_AT_ONCE);
+    let mut found = Vec::with_capacity(STATES_AT_ONCE);
+    loop {
+        // Nothing grows under the lock: to grow a list of a million takes as long as thousands of look-ups.
+        wanted.extend(states.by_ref().take(STATES_AT_ONCE));
+        if wanted.is_empty() {
+            return entries;
         }
+        let book = lock(&shard.book);
+        for (id, position) in wanted.drain(..) {
+            let Some(sequenced) = book.index.any_state(id, position) else { continue };
+            let destination = book.index.destination_of(id, position).map(Into::into);
+            let hold = book.index.hold(id, position).cloned();
+            found.push(StateEntry { id, position, sequenced, destination, hold });
+        }
+        drop(book);
+        entries.append(&mut found);
     }
-    entries
 }
 
 impl Drop for Janitor {

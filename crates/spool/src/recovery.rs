@@ -243,7 +243,7 @@ impl<'a> Builder<'a> {
         let mut report = self.reader.report;
         report.messages = self.book.index.messages();
         report.recipients = self.book.index.recipients();
-        report.largest_id = report.largest_id.max(self.book.index.ids().max().unwrap_or(0));
+        report.largest_id = report.largest_id.max(self.book.index.places().map(|(id, ..)| id).max().unwrap_or(0));
         Ok(Recovered { book: self.book, previous, closed: self.closed, foreign, report })
     }
 

@@ -26,6 +26,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
+/// Slots of the index that are read in one turn of the lock when all messages are listed.
+const SLOTS_AT_ONCE: usize = 16_384;
+
 /// Name of the lock file.
 pub(crate) const LOCK: &str = "lock";
 
@@ -504,7 +507,12 @@ impl Store for Spool {
     fn messages(&self) -> Vec<QueueId> {
         let mut ids = Vec::new();
         for shard in &self.shards {
-            ids.extend(lock(&shard.book).index.ids().filter_map(QueueId::from_u64));
+            let messages = lock(&shard.book).index.messages();
+            ids.reserve(usize::try_from(messages).unwrap_or(0));
+            let mut next = Some(0);
+            while let Some(from) = next {
+                next = lock(&shard.book).index.ids_from(from, SLOTS_AT_ONCE, &mut ids);
+            }
         }
         ids
     }
