@@ -740,7 +740,8 @@ mod tests {
     fn messages_are_listed_a_few_slots_at_a_time() {
         let mut index = Index::default();
         let node = Node::default();
-        let ids: Vec<QueueId> = (1..=5).map(|second| QueueId::new(1_800_000_000_000_000 + second, node).unwrap()).collect();
+        let ids: Vec<QueueId> =
+            (1..=5).map(|second| QueueId::new(1_800_000_000_000_000 + second, node).unwrap()).collect();
         for id in &ids {
             let sequenced = Sequenced { state: State::default(), sequence: 0 };
             let found = FoundRecipient { sequenced, destination: Some(b"d.test"), hold: None };

@@ -4,8 +4,8 @@
 use super::change::ChangeBatcher;
 use super::command::Action;
 use super::delivery_control::DeliveryControl;
-use super::recipient_status::RecipientStatus;
 use super::hold_rule::{HoldRule, NewMail};
+use super::recipient_status::RecipientStatus;
 use super::scan::{FoundMessage, FoundRecipient, QueueScan, ScanResult};
 use super::selection::Selection;
 use super::steering::Steering;
