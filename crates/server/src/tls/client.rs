@@ -1,4 +1,5 @@
-//! Certificates of clients: the server asks for one where `tls.client_ca` or `http.client_ca` names CAs, and never demands one.
+//! Certificates of clients: the server asks for one where `tls.client_ca` or `http.client_ca` names CAs, and never
+//! demands one.
 //!
 //! A handshake goes on with any certificate or none, as long as the client has the key of the one it presents: mail
 //! under a certificate that no CA has signed is no worse than mail without one. The certificate is judged after each
