@@ -87,7 +87,6 @@ pub fn release_ended_holds(spool: &Spool, delivery: &dyn DeliveryControl) -> Res
 }
 
 /// Parts the recipients that rules cover, by the hold of the rule, from the others.
-#[expect(clippy::type_complexity, reason = "two parts of one list, used by one caller")]
 fn covered_by_rules(
     orders: &Steering,
     found: &FoundMessage,
