@@ -310,18 +310,10 @@ impl Check<'_> {
             self.add(Severity::Warning, "maps.directory", text, &format!("mkdir -p {}", path.display()));
         }
         if let LogPath::File(path) = &config.log.path {
-            if self.files.look(path) == FileStatus::Directory {
-                self.add(
-                    Severity::Error,
-                    "log.path",
-                    format!("log.path: {} is a directory", path.display()),
-                    "name a file in it",
-                );
-            }
-            self.directory_of("log.path", path);
+            self.written_file("log.path", path);
         }
         if let Some(path) = &config.history.path {
-            self.directory_of("history.path", path);
+            self.written_file("history.path", path);
         }
         // A start by root makes the directory, and systemd does with RuntimeDirectory=.
         let directory = config.control.path.parent();
@@ -330,6 +322,14 @@ impl Check<'_> {
         if self.loaded.places.of("control.path", 0).is_some() && !is_made {
             self.directory_of("control.path", &config.control.path);
         }
+    }
+
+    /// Checks the place of a file that the server makes.
+    fn written_file(&mut self, key: &'static str, path: &Path) {
+        if self.files.look(path) == FileStatus::Directory {
+            self.add(Severity::Error, key, format!("{key}: {} is a directory", path.display()), "name a file in it");
+        }
+        self.directory_of(key, path);
     }
 
     fn directory_of(&mut self, key: &'static str, path: &Path) {

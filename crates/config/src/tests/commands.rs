@@ -173,6 +173,17 @@ fn files_are_looked_at() {
             (Severity::Error, "control.path: /a.file is no directory".to_owned()),
         ]
     );
+    assert_eq!(
+        said("log.path = '/var/directory'\nhistory.path = '/missing/directory'"),
+        [
+            (Severity::Error, "log.path: /var/directory is a directory".to_owned()),
+            (Severity::Error, "history.path: there is no directory /missing".to_owned()),
+        ]
+    );
+    assert_eq!(
+        said("history.path = '/var/directory'"),
+        [(Severity::Error, "history.path: /var/directory is a directory".to_owned())]
+    );
 }
 
 #[test]
