@@ -17,6 +17,7 @@ mod active_config;
 pub mod admit;
 pub mod auth;
 mod client_network;
+pub mod cluster;
 mod completion_guard;
 pub mod config;
 mod context;

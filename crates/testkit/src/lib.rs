@@ -20,5 +20,6 @@ pub mod lock_holder;
 pub mod memory_store;
 pub mod mutation;
 pub mod name_server;
+pub mod nats;
 pub mod needs;
 pub mod oracle;

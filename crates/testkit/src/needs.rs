@@ -23,14 +23,19 @@ fn is_needed(names: &str, name: &str) -> bool {
 /// Finds a program, also among those of daemons; `None`, and says so, where it is not installed.
 #[track_caller]
 pub fn program(name: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let places =
-        std::env::split_paths(&path).chain(["/usr/sbin".into(), "/usr/local/sbin".into(), "/usr/libexec".into()]);
-    let found = places.map(|place| place.join(name)).find(|file| file.is_file());
+    let found = optional_program(name);
     if found.is_none() {
         skip(name, "is not installed");
     }
     found
+}
+
+/// Finds a program that a test can do without, also among those of daemons.
+pub fn optional_program(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let places =
+        std::env::split_paths(&path).chain(["/usr/sbin".into(), "/usr/local/sbin".into(), "/usr/libexec".into()]);
+    places.map(|place| place.join(name)).find(|file| file.is_file())
 }
 
 /// Whether a file or directory is there that belongs to `name`; prints a line where it is not.

@@ -1,0 +1,34 @@
+//! The engine behind the two seams of crate `cluster`: NATS JetStream.
+//!
+//! | Part | Task |
+//! |---|---|
+//! | [`Engine`] | one connection to the engines, first of all to that of this node |
+//! | [`ask_engine`] | facts of one engine, for `cluster::check_engine` |
+//! | [`ReplicaLog`] | carries out a `cluster::LogRequest` |
+//! | [`Coordination`], [`Watch`] | carry out a `cluster::CoordinationRequest`, and tell of changed keys |
+//!
+//! All of them are cheap to clone and answer each request by itself, so that a caller has as many under way as it
+//! likes. Which requests may be under way at a time is decided by the machines of crate `cluster`, and nothing is
+//! repeated here that might be stored twice. Each request ends within [`EngineSettings::request_time_max`].
+//!
+//! JetStream is spoken by requests of its own (`api`): the error codes decide whether mail is stored.
+
+mod api;
+mod connection;
+mod coordination;
+mod error;
+mod facts;
+mod key;
+mod replica_log;
+mod settings;
+#[cfg(test)]
+mod tests;
+mod watch;
+
+pub use connection::{Engine, EngineConnection};
+pub use coordination::{Coordination, CoordinationAnswer};
+pub use error::EngineAccessError;
+pub use facts::ask_engine;
+pub use replica_log::{LogAnswer, ReplicaLog};
+pub use settings::{EngineLogin, EngineSettings};
+pub use watch::{KeyChange, Watch};

@@ -1,0 +1,139 @@
+//! Three servers: placement, and the loss of holder or majority.
+
+use super::*;
+use testkit::nats::{self, Options};
+
+const fn at_holder(holder: u16) -> StreamId {
+    StreamId { owner: NodeId(1), holder: NodeId(holder), generation: 0 }
+}
+
+async fn ask_at(log: &ReplicaLog, holder: u16, operation: LogOperation) -> LogReply {
+    log.carry_out(&LogRequest { stream: at_holder(holder), lane: Lane::Messages, operation }).await.reply
+}
+
+async fn append_at(log: &ReplicaLog, holder: u16, expected_last: u64) -> LogReply {
+    let block = Bytes::from(format!("block {expected_last}"));
+    ask_at(log, holder, LogOperation::Append { expected_last, block }).await
+}
+
+#[tokio::test]
+async fn a_lane_lies_at_its_holder_and_needs_no_majority() {
+    let Some(mut servers) = Nats::cluster(3, &Options::default()) else { return };
+    let log = ReplicaLog::new(engine(&servers).await, None);
+    let store = store(&servers).await;
+    for holder in 1..=3 {
+        assert_eq!(ask_at(&log, holder, LogOperation::Create).await, LogReply::Created, "{}", servers[0].log());
+        assert_eq!(append_at(&log, holder, 0).await, LogReply::Appended { sequence: 1 });
+        let name = at_holder(holder).name(Lane::Messages);
+        let at = servers[usize::from(holder) - 1].ask_monitor("/jsz?streams=true").unwrap().to_string();
+        assert!(at.contains(&name), "{at}");
+    }
+    let request = LogRequest { stream: at_holder(9), lane: Lane::Messages, operation: LogOperation::Create };
+    let answer = log.carry_out(&request).await;
+    assert_eq!(answer.reply, LogReply::Unknown);
+    assert!(answer.problem.as_ref().is_some_and(|why| why.contains("MRS_1_9_0_s")), "{answer:?}");
+    let written = revision(&put(&store, "node/1", "a", 0, None).await);
+
+    servers[1].kill();
+    servers[2].kill();
+    // The holder that is left goes on, whether the others are missed yet or not.
+    let mut last = 1;
+    let until = tokio::time::Instant::now() + Duration::from_secs(12);
+    while tokio::time::Instant::now() < until {
+        assert_eq!(append_at(&log, 1, last).await, LogReply::Appended { sequence: last + 1 });
+        last += 1;
+        if last % 100 == 0 {
+            let LogReply::Tail { sequence, .. } = ask_at(&log, 1, LogOperation::Tail).await else { panic!() };
+            assert_eq!(sequence, last);
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert_eq!(append_at(&log, 1, last - 1).await, LogReply::WrongLast);
+    let LogReply::Scanned { blocks, .. } = ask_at(&log, 1, LogOperation::Scan { from: 1, octets_max: 1 << 20 }).await
+    else {
+        panic!("no scan without a majority")
+    };
+    assert!(blocks.len() > 100);
+    assert_eq!(ask_at(&log, 1, LogOperation::Trim { upto: last - 1 }).await, LogReply::Trimmed);
+    assert_eq!(put(&store, "node/1", "b", written, None).await, CoordinationReply::Unknown);
+    assert_eq!(get(&store, "node/1").await, CoordinationReply::Unknown, "a read needs the majority");
+    assert_eq!(list(&store, "node/").await, CoordinationReply::Unknown);
+    // A holder that is gone is no lane that is gone, and a lane that was never made is not known to be missing.
+    assert_eq!(append_at(&log, 2, 1).await, LogReply::Unknown);
+    assert_eq!(ask_at(&log, 2, LogOperation::Tail).await, LogReply::Unknown);
+    assert_eq!(ask_at(&log, 9, LogOperation::Tail).await, LogReply::Unknown);
+    assert!(log.streams().await.is_err());
+
+    servers[1].restart();
+    servers[2].restart();
+    nats::wait_for_leader(&servers);
+    assert!(matches!(get_until_known(&store, "node/1").await, CoordinationReply::Found(Some(_))));
+    assert_eq!(append_at(&log, 1, last).await, LogReply::Appended { sequence: last + 1 });
+    let block = Some(Bytes::from_static(b"block 0"));
+    let reply = loop {
+        match ask_at(&log, 2, LogOperation::Tail).await {
+            LogReply::Unknown => tokio::time::sleep(Duration::from_millis(20)).await,
+            reply => break reply,
+        }
+    };
+    assert_eq!(reply, LogReply::Tail { sequence: 1, block });
+    assert_eq!(ask_at(&log, 9, LogOperation::Tail).await, LogReply::NoStream);
+    assert_eq!(log.streams().await, Ok((1..=3).map(at_holder).collect()));
+}
+
+#[tokio::test]
+async fn a_holder_that_is_gone_or_empty_is_told_apart() {
+    let Some(mut servers) = Nats::cluster(3, &Options::default()) else { return };
+    let log = ReplicaLog::new(engine(&servers).await, None);
+    assert_eq!(ask_at(&log, 3, LogOperation::Create).await, LogReply::Created);
+    for expected in 0..5 {
+        assert_eq!(append_at(&log, 3, expected).await, LogReply::Appended { sequence: expected + 1 });
+    }
+    servers[2].kill();
+    for _ in 0..3 {
+        assert_eq!(append_at(&log, 3, 5).await, LogReply::Unknown);
+        assert_eq!(ask_at(&log, 3, LogOperation::Tail).await, LogReply::Unknown);
+    }
+    servers[2].lose_data();
+    servers[2].restart();
+    nats::wait_for_leader(&servers);
+    let reply = tokio::time::timeout(SOON, async {
+        loop {
+            match ask_at(&log, 3, LogOperation::Tail).await {
+                LogReply::Unknown => tokio::time::sleep(Duration::from_millis(20)).await,
+                reply => return reply,
+            }
+        }
+    })
+    .await
+    .unwrap();
+    // The engine makes the stream anew; its sequences fall, which the owner sees by them.
+    assert_eq!(reply, LogReply::Tail { sequence: 0, block: None });
+    assert_eq!(append_at(&log, 3, 5).await, LogReply::WrongLast);
+}
+
+#[tokio::test]
+async fn a_store_survives_the_loss_of_a_server() {
+    let Some(mut servers) = Nats::cluster(3, &Options::default()) else { return };
+    let store = store(&servers).await;
+    let mut last = revision(&put(&store, "claim/1/2/0", "0", 0, None).await);
+    // Each in its turn, so that also the leader and the server of the connection are among them.
+    for at in 0..3 {
+        servers[at].kill();
+        let changed = async {
+            loop {
+                let CoordinationReply::Found(Some(found)) = get_until_known(&store, "claim/1/2/0").await else { panic!() };
+                assert!(found.revision >= last, "a write that was answered is lost");
+                let value = format!("{at}");
+                match put(&store, "claim/1/2/0", &value, found.revision, None).await {
+                    CoordinationReply::Written { revision } => return revision,
+                    CoordinationReply::Conflict | CoordinationReply::Unknown => {}
+                    reply => panic!("{reply:?}"),
+                }
+            }
+        };
+        last = tokio::time::timeout(SOON, changed).await.unwrap();
+        servers[at].restart();
+        nats::wait_for_leader(&servers);
+    }
+}
