@@ -134,8 +134,11 @@ impl Coordination {
             CoordinationRequest::Get { key } => Ok(CoordinationReply::Found(self.get(key).await?.and_then(live))),
             CoordinationRequest::List { prefix } => {
                 let entries = self.read(&key::subjects_with_prefix(prefix)).await?;
-                let mut keys: Vec<KeyValue> =
-                    entries.into_iter().filter_map(live).filter(|found| found.key.starts_with(prefix.as_str())).collect();
+                let mut keys: Vec<KeyValue> = entries
+                    .into_iter()
+                    .filter_map(live)
+                    .filter(|found| found.key.starts_with(prefix.as_str()))
+                    .collect();
                 keys.sort_unstable_by(|one, other| one.key.cmp(&other.key));
                 Ok(CoordinationReply::Listed(keys))
             }

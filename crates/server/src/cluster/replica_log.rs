@@ -16,6 +16,7 @@ use cluster::{Lane, LogOperation, LogReply, LogRequest, NodeId, StreamId};
 use futures_util::StreamExt as _;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 /// Octets of a block and of the headers that the engine stores with it, at most.
 const BLOCK_OCTETS_MAX: usize = (256 << 10) + 4_096;
@@ -23,6 +24,8 @@ const BLOCK_OCTETS_MAX: usize = (256 << 10) + 4_096;
 const SCAN_BLOCKS_MAX: usize = 1_024;
 /// Streams that are listed, all pages together: 64 nodes with a few generations each.
 const STREAMS_MAX: usize = 65_536;
+/// Pause before another look for a lane that was just made.
+const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(5);
 /// Looks at the tail while blocks come in between.
 const TAIL_LOOKS_MAX: usize = 3;
 
@@ -84,7 +87,8 @@ impl ReplicaLog {
         match tokio::time::timeout(limit, work).await {
             Ok(Ok(reply)) => reply.into(),
             Ok(Err(error)) => {
-                let reply = if self.is_missing(&error, stream, lane).await { LogReply::NoStream } else { LogReply::Unknown };
+                let reply =
+                    if self.is_missing(&error, stream, lane).await { LogReply::NoStream } else { LogReply::Unknown };
                 let is_told = reply != LogReply::NoStream;
                 LogAnswer { reply, problem: error.problem(&name).filter(|_| is_told) }
             }
@@ -111,21 +115,25 @@ impl ReplicaLog {
         let name = stream.name(lane);
         let config = lane_config(stream, lane, self.lane_octets_max);
         match api::call(&self.engine, &format!("STREAM.CREATE.{name}"), &config).await {
-            Ok(_) => Ok(LogReply::Created),
+            Ok(_) => {}
             // Another limit of octets, or a field that a later version has: the promises count.
             Err(error) if error.is(api::STREAM_NAME_IN_USE) => {
                 let found = api::call(&self.engine, &format!("STREAM.INFO.{name}"), &Value::Null).await?;
-                match broken_promise(&found, &config) {
-                    None => Ok(LogReply::Created),
-                    Some(field) => Err(CallError::Unreadable(format!(
+                if let Some(field) = broken_promise(&found, &config) {
+                    return Err(CallError::Unreadable(format!(
                         "another program changed \"{field}\" of this stream; set it back to {}",
                         config.get(field).unwrap_or(&Value::Null)
-                    ))),
+                    )));
                 }
             }
-            Err(error) if is_full(&error) => Ok(LogReply::Full),
-            Err(error) => Err(error),
+            Err(error) if is_full(&error) => return Ok(LogReply::Full),
+            Err(error) => return Err(error),
         }
+        // The other servers hear of a new lane a moment after its holder; the first append needs not to wait for that.
+        while self.last_block(stream, lane).await == Err(CallError::NotHeard) {
+            tokio::time::sleep(LOOK_AGAIN_AFTER).await;
+        }
+        Ok(LogReply::Created)
     }
 
     async fn append(&self, stream: StreamId, lane: Lane, expected: u64, block: Bytes) -> Result<LogReply, CallError> {
@@ -228,7 +236,9 @@ impl ReplicaLog {
     /// True when the engines know of no such lane.
     ///
     /// Silence proves nothing, since the holder may be down, nor does "not found", which a holder may also say while it
-    /// starts. The list of all streams comes from the leader of the servers, which knows them without the holder.
+    /// starts. The list of all streams comes from the leader of the servers, which knows them without the holder. One
+    /// that has lost its majority answers for 20 s more and lacks what was made meanwhile: the owner of a lane that
+    /// is wrongly missing writes its claim, for which it needs the majority, and copies its mail anew.
     async fn is_missing(&self, error: &CallError, stream: StreamId, lane: Lane) -> bool {
         if *error != CallError::NotHeard && !error.is(api::STREAM_NOT_FOUND) {
             return false;

@@ -81,7 +81,8 @@ async fn of_many_writers_one_changes_a_revision() {
 #[tokio::test]
 async fn a_key_expires_and_may_be_made_again() {
     let Some(server) = Nats::start(&Options::default()) else { return };
-    let store = store(&[server]).await;
+    let servers = [server];
+    let store = store(&servers).await;
     let ttl = Some(Duration::from_secs(1));
     let first = revision(&put(&store, "node/2", "a", 0, ttl).await);
     let kept = revision(&put(&store, "node/3", "b", 0, Some(Duration::from_secs(60))).await);
@@ -102,7 +103,8 @@ async fn a_key_expires_and_may_be_made_again() {
 #[tokio::test]
 async fn a_list_has_the_keys_with_the_prefix_by_name() {
     let Some(server) = Nats::start(&Options::default()) else { return };
-    let store = store(&[server]).await;
+    let servers = [server];
+    let store = store(&servers).await;
     assert_eq!(list(&store, "").await, CoordinationReply::Listed(Vec::new()));
     let mut revisions = Vec::new();
     for key in ["node/2", "node/10", "nodes", "claim/1/2/0", "limit/mx.example", "limit/*.a b>"] {

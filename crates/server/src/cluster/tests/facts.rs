@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::cluster::{EngineAccessError, EngineLogin, ask_engine};
-use std::net::{Ipv4Addr, TcpListener};
 use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::{Ipv4Addr, TcpListener};
 use std::path::PathBuf;
 use testkit::nats::Options;
 
@@ -22,31 +22,36 @@ fn check(result: Result<cluster::EngineFacts, EngineAccessError>, says: &[&str])
 #[tokio::test]
 async fn an_engine_that_syncs_before_it_answers_is_taken() {
     let Some(server) = Nats::start(&Options::default()) else { return };
-    check(ask_engine(&settings(&[server])).await, &[]);
+    let servers = [server];
+    check(ask_engine(&settings(&servers)).await, &[]);
 }
 
 #[tokio::test]
 async fn an_engine_that_answers_before_it_syncs_is_refused() {
     for sync_interval in [None, Some("1s")] {
         let Some(server) = Nats::start(&Options { sync_interval, ..Options::default() }) else { return };
-        check(ask_engine(&settings(&[server])).await, &["sync_interval: always", "restart it"]);
+        let servers = [server];
+        check(ask_engine(&settings(&servers)).await, &["sync_interval: always", "restart it"]);
     }
 }
 
 #[tokio::test]
 async fn an_engine_without_jetstream_is_refused() {
     let Some(server) = Nats::start(&Options { jetstream: false, ..Options::default() }) else { return };
-    check(ask_engine(&settings(&[server])).await, &["JetStream disabled"]);
+    let servers = [server];
+    check(ask_engine(&settings(&servers)).await, &["JetStream disabled"]);
     let lines = "accounts { MAIL { users: [{ user: mail, password: secret }] } }\nno_auth_user: mail\n".to_owned();
     let Some(server) = Nats::start(&Options { lines, ..Options::default() }) else { return };
-    check(ask_engine(&settings(&[server])).await, &["JetStream disabled for this account"]);
+    let servers = [server];
+    check(ask_engine(&settings(&servers)).await, &["JetStream disabled for this account"]);
 }
 
 #[tokio::test]
 async fn an_engine_is_refused_while_its_monitor_does_not_speak_for_it() {
     let Some(one) = Nats::start(&Options { monitor: false, ..Options::default() }) else { return };
     let Some(other) = Nats::start(&Options::default()) else { return };
-    let mut settings = settings(&[one]);
+    let servers = [one];
+    let mut settings = settings(&servers);
     check(ask_engine(&settings).await, &["may answer before data is on the disk", "no connection", "http: "]);
     settings.monitor = format!("127.0.0.1:{}", other.monitor_port);
     check(ask_engine(&settings).await, &["may answer before data is on the disk", "another server"]);
@@ -58,7 +63,8 @@ async fn an_engine_is_refused_while_its_monitor_does_not_speak_for_it() {
 async fn a_login_counts_and_a_wrong_one_is_named() {
     let lines = "authorization { user: mail, password: \"the secret\" }\n".to_owned();
     let Some(server) = Nats::start(&Options { lines, ..Options::default() }) else { return };
-    let mut settings = settings(&[server]);
+    let servers = [server];
+    let mut settings = settings(&servers);
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("password");
     check(ask_engine(&settings).await, &["refuses the login"]);
@@ -75,12 +81,13 @@ async fn a_login_counts_and_a_wrong_one_is_named() {
 async fn an_nkey_logs_in() {
     // A pair that was made for this test.
     let (seed, user) = (
-        "SUANQDPB2RUOE4ETUA26CNX7FUKE5ZZKFCQIIW63OX225F2CO7UEXTM7ZY",
-        "UAFHG6FUD2UU4SDFVAFUL5LDFO2XM4WYM76UNXTPJYJK7EEMYRBHT2VE",
+        "SUACSSL3UAHUDXKFSNVUZRF5UHPMWZ6BFDTJ7M6USDXIEDNPPQYYYCU3VY",
+        "UDXU4RCSJNZOIQHZNWXHXORDPRTGNJAHAHFRGZNEEJCPQTT2M7NLCNF4",
     );
     let lines = format!("authorization {{ users: [{{ nkey: {user} }}] }}\n");
     let Some(server) = Nats::start(&Options { lines, ..Options::default() }) else { return };
-    let mut settings = settings(&[server]);
+    let servers = [server];
+    let mut settings = settings(&servers);
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("seed");
     std::fs::write(&file, seed).unwrap();
@@ -104,7 +111,8 @@ async fn tls_counts_by_the_ca_of_the_settings() {
     std::fs::write(at("key"), of_server.serialize_pem()).unwrap();
     let lines = format!("tls {{ cert_file: {:?}, key_file: {:?} }}\n", at("certificate"), at("key"));
     let Some(server) = Nats::start(&Options { lines, ..Options::default() }) else { return };
-    let mut settings = settings(&[server]);
+    let servers = [server];
+    let mut settings = settings(&servers);
     settings.is_tls = true;
     check(ask_engine(&settings).await, &["is not reached", "certificate"]);
     settings.ca_file = Some(at("ca"));
@@ -117,7 +125,11 @@ async fn an_older_engine_is_refused_before_it_is_asked_more() {
     let address = listener.local_addr().unwrap().to_string();
     std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
-        stream.write_all(b"INFO {\"server_id\":\"X\",\"version\":\"2.9.10\",\"headers\":true,\"max_payload\":1048576}\r\n").unwrap();
+        stream
+            .write_all(
+                b"INFO {\"server_id\":\"X\",\"version\":\"2.9.10\",\"headers\":true,\"max_payload\":1048576}\r\n",
+            )
+            .unwrap();
         for line in BufReader::new(stream.try_clone().unwrap()).lines().map_while(Result::ok) {
             if line == "PING" {
                 stream.write_all(b"PONG\r\n").unwrap();

@@ -7,7 +7,9 @@ mod replica_log;
 
 use super::{Coordination, Engine, EngineSettings, ReplicaLog};
 use bytes::Bytes;
-use cluster::{CoordinationReply, CoordinationRequest, KeyValue, Lane, LogOperation, LogReply, LogRequest, NodeId, StreamId};
+use cluster::{
+    CoordinationReply, CoordinationRequest, KeyValue, Lane, LogOperation, LogReply, LogRequest, NodeId, StreamId,
+};
 use std::time::Duration;
 use testkit::nats::Nats;
 

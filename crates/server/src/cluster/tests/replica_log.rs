@@ -13,7 +13,8 @@ fn large(fill: u8) -> Bytes {
 #[tokio::test]
 async fn blocks_are_appended_read_and_trimmed() {
     let Some(server) = Nats::start(&Options::default()) else { return };
-    let log = log(&[server]).await;
+    let servers = [server];
+    let log = log(&servers).await;
     assert_eq!(ask(&log, LogOperation::Tail).await, LogReply::Tail { sequence: 0, block: None });
     assert_eq!(scan(&log, 0).await, scanned(&[], true));
     for (expected, block) in (0..).zip(["one", "two", "three"]) {
@@ -36,7 +37,8 @@ async fn blocks_are_appended_read_and_trimmed() {
 #[tokio::test]
 async fn a_scan_keeps_its_limit_of_octets() {
     let Some(server) = Nats::start(&Options::default()) else { return };
-    let log = log(&[server]).await;
+    let servers = [server];
+    let log = log(&servers).await;
     for expected in 0..5 {
         let block = large(u8::try_from(expected).unwrap());
         let reply = ask(&log, LogOperation::Append { expected_last: expected, block }).await;
@@ -104,7 +106,8 @@ async fn an_append_without_an_answer_is_found_by_the_tail_and_is_stored_once() {
 #[tokio::test]
 async fn an_append_whose_answer_is_given_up_is_stored_once() {
     let Some(server) = Nats::start(&Options::default()) else { return };
-    let log = log(&[server]).await;
+    let servers = [server];
+    let log = log(&servers).await;
     // The answer is lost at different moments; the writer reads the tail and goes on, as the machine does.
     let mut last = 0;
     for number in 0..60_u64 {
@@ -205,7 +208,8 @@ async fn a_full_lane_stores_nothing_until_it_is_trimmed() {
 #[tokio::test]
 async fn a_full_store_stores_nothing_until_it_is_trimmed() {
     let Some(server) = Nats::start(&Options { store_max: Some(1 << 20), ..Options::default() }) else { return };
-    let log = log(&[server]).await;
+    let servers = [server];
+    let log = log(&servers).await;
     fill(&log).await;
 }
 
