@@ -16,59 +16,73 @@ async fn append_at(log: &ReplicaLog, holder: u16, expected_last: u64) -> LogRepl
     ask_at(log, holder, LogOperation::Append { expected_last, block }).await
 }
 
-/// Appends behind `last` at holder 1, and reads the tail.
-async fn append_and_read(log: &ReplicaLog, last: u64) -> u64 {
-    assert_eq!(append_at(log, 1, last).await, LogReply::Appended { sequence: last + 1 });
-    let reply = ask_at(log, 1, LogOperation::Tail).await;
+/// Appends behind `last`, and reads the tail.
+async fn append_and_read(log: &ReplicaLog, holder: u16, last: u64) -> u64 {
+    assert_eq!(append_at(log, holder, last).await, LogReply::Appended { sequence: last + 1 });
+    let reply = ask_at(log, holder, LogOperation::Tail).await;
     assert!(matches!(reply, LogReply::Tail { sequence, .. } if sequence == last + 1), "{reply:?}");
     last + 1
 }
 
+/// The name of the server that leads the others, as this one knows it.
+fn leader(server: &Nats) -> Option<String> {
+    let leader = server.ask_monitor("/jsz")?.pointer("/meta_cluster/leader")?.as_str()?.to_owned();
+    Some(leader)
+}
+
 #[tokio::test]
-async fn a_lane_lies_at_its_holder_and_needs_no_majority() {
-    let Some(mut servers) = Nats::cluster(3, &Options::default()) else { return };
+async fn a_lane_lies_at_its_holder() {
+    let Some(servers) = Nats::cluster(3, &Options::default()) else { return };
     let log = ReplicaLog::new(engine(&servers).await, None);
-    let store = store(&servers).await;
-    for holder in 1..=3 {
-        assert_eq!(ask_at(&log, holder, LogOperation::Create).await, LogReply::Created, "{}", servers[0].log());
+    for (holder, server) in (1..).zip(&servers) {
+        assert_eq!(ask_at(&log, holder, LogOperation::Create).await, LogReply::Created);
         assert_eq!(append_at(&log, holder, 0).await, LogReply::Appended { sequence: 1 });
         let name = at_holder(holder).name(Lane::Messages);
-        let at = servers[usize::from(holder) - 1].ask_monitor("/jsz?streams=true").unwrap().to_string();
-        assert!(at.contains(&name), "{at}");
+        let streams = server.ask_monitor("/jsz?streams=true").unwrap().to_string();
+        assert!(streams.contains(&name), "{streams}");
     }
+    assert_eq!(log.streams().await, Ok((1..=3).map(at_holder).collect()));
     let request = LogRequest { stream: at_holder(9), lane: Lane::Messages, operation: LogOperation::Create };
     let answer = log.carry_out(&request).await;
     assert_eq!(answer.reply, LogReply::Unknown);
     assert!(answer.problem.as_ref().is_some_and(|why| why.contains("MRS_1_9_0_s")), "{answer:?}");
+    assert_eq!(ask_at(&log, 9, LogOperation::Tail).await, LogReply::NoStream);
+}
+
+#[tokio::test]
+async fn a_holder_needs_no_majority_and_the_store_does() {
+    let Some(mut servers) = Nats::cluster(3, &Options::default()) else { return };
+    // One that leads notices only after 20 s that the others are gone; so another one is left.
+    let (left, gone) = if leader(&servers[0]).as_deref() == Some("engine1") { (2, 1) } else { (1, 2) };
+    servers.swap(0, usize::from(left) - 1);
+    let log = ReplicaLog::new(engine(&servers).await, None);
+    let store = store(&servers).await;
+    for holder in [left, gone] {
+        assert_eq!(ask_at(&log, holder, LogOperation::Create).await, LogReply::Created);
+        assert_eq!(append_at(&log, holder, 0).await, LogReply::Appended { sequence: 1 });
+    }
     let written = revision(&put(&store, "node/1", "a", 0, None).await);
 
     servers[1].kill();
     servers[2].kill();
     // The holder that is left goes on, at once and also when it has noticed that the others are gone.
-    let mut last = 1;
-    let until = tokio::time::Instant::now() + Duration::from_secs(2);
-    while tokio::time::Instant::now() < until {
-        last = append_and_read(&log, last).await;
+    let (mut last, mut has_noticed) = (1, false);
+    let until = tokio::time::Instant::now() + SOON;
+    while !has_noticed || last < 200 {
+        assert!(tokio::time::Instant::now() < until, "it never notices");
+        has_noticed = leader(&servers[0]).is_none();
+        last = append_and_read(&log, left, last).await;
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    assert_eq!(put(&store, "node/1", "b", written, None).await, CoordinationReply::Unknown);
-    let until = tokio::time::Instant::now() + SOON;
-    let has_leader = || servers[0].ask_monitor("/jsz").is_some_and(|of| of.pointer("/meta_cluster/leader").is_some());
-    while has_leader() {
-        assert!(tokio::time::Instant::now() < until, "it never notices");
-        last = append_and_read(&log, last).await;
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-    last = append_and_read(&log, last).await;
-    assert_eq!(append_at(&log, 1, last - 1).await, LogReply::WrongLast);
-    let reply = ask_at(&log, 1, LogOperation::Scan { from: 1, octets_max: 1 << 20 }).await;
+    assert_eq!(append_at(&log, left, last - 1).await, LogReply::WrongLast);
+    let reply = ask_at(&log, left, LogOperation::Scan { from: 1, octets_max: 1 << 20 }).await;
     assert!(matches!(&reply, LogReply::Scanned { blocks, .. } if blocks.len() > 100), "{reply:?}");
-    assert_eq!(ask_at(&log, 1, LogOperation::Trim { upto: last - 1 }).await, LogReply::Trimmed);
+    assert_eq!(ask_at(&log, left, LogOperation::Trim { upto: last - 1 }).await, LogReply::Trimmed);
+    assert_eq!(put(&store, "node/1", "b", written, None).await, CoordinationReply::Unknown);
     assert_eq!(get(&store, "node/1").await, CoordinationReply::Unknown, "a read needs the majority");
-    assert_eq!(list(&store, "node/").await, CoordinationReply::Unknown);
     // A holder that is gone is no lane that is gone, and a lane that was never made is not known to be missing.
-    assert_eq!(append_at(&log, 2, 1).await, LogReply::Unknown);
-    assert_eq!(ask_at(&log, 2, LogOperation::Tail).await, LogReply::Unknown);
+    assert_eq!(append_at(&log, gone, 1).await, LogReply::Unknown);
+    assert_eq!(ask_at(&log, gone, LogOperation::Tail).await, LogReply::Unknown);
     assert_eq!(ask_at(&log, 9, LogOperation::Tail).await, LogReply::Unknown);
     assert!(log.streams().await.is_err());
 
@@ -76,17 +90,17 @@ async fn a_lane_lies_at_its_holder_and_needs_no_majority() {
     servers[2].restart();
     nats::wait_for_leader(&servers);
     assert!(matches!(get_until_known(&store, "node/1").await, CoordinationReply::Found(Some(_))));
-    assert_eq!(append_at(&log, 1, last).await, LogReply::Appended { sequence: last + 1 });
-    let block = Some(Bytes::from_static(b"block 0"));
-    let reply = loop {
-        match ask_at(&log, 2, LogOperation::Tail).await {
-            LogReply::Unknown => tokio::time::sleep(Duration::from_millis(20)).await,
-            reply => break reply,
+    assert_eq!(append_at(&log, left, last).await, LogReply::Appended { sequence: last + 1 });
+    let tail_of_gone = async {
+        loop {
+            match ask_at(&log, gone, LogOperation::Tail).await {
+                LogReply::Unknown => tokio::time::sleep(Duration::from_millis(20)).await,
+                reply => return reply,
+            }
         }
     };
-    assert_eq!(reply, LogReply::Tail { sequence: 1, block });
+    assert_eq!(tokio::time::timeout(SOON, tail_of_gone).await.unwrap(), tail(1, "block 0"));
     assert_eq!(ask_at(&log, 9, LogOperation::Tail).await, LogReply::NoStream);
-    assert_eq!(log.streams().await, Ok((1..=3).map(at_holder).collect()));
 }
 
 #[tokio::test]

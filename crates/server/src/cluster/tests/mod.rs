@@ -2,6 +2,7 @@
 
 mod cluster_of_three;
 mod coordination;
+mod cost;
 mod facts;
 mod replica_log;
 
