@@ -50,7 +50,7 @@ pub struct CoordinationAnswer {
 }
 
 /// A key as the bucket has it.
-struct Entry {
+struct StoredKey {
     /// `None` for the message of a read.
     key: Option<String>,
     revision: u64,
@@ -174,7 +174,7 @@ impl Coordination {
             // A key that must not exist may have a mark. A mark that another node replaces meanwhile is a conflict.
             let found = self.get(key).await?;
             match found {
-                Some(Entry { value: None, revision, .. }) => {
+                Some(StoredKey { value: None, revision, .. }) => {
                     reply = self.write(key, headers.clone(), value.clone(), revision).await?;
                 }
                 Some(_) => break,
@@ -202,13 +202,13 @@ impl Coordination {
         }
     }
 
-    async fn get(&self, key: &str) -> Result<Option<Entry>, CallError> {
+    async fn get(&self, key: &str) -> Result<Option<StoredKey>, CallError> {
         let entries = self.read(&key::subject(key)).await?;
         Ok(entries.into_iter().find(|entry| entry.key.as_deref() == Some(key)))
     }
 
     /// Reads all messages with such subjects, as they are after all writes that were answered before.
-    async fn read(&self, subjects: &str) -> Result<Vec<Entry>, CallError> {
+    async fn read(&self, subjects: &str) -> Result<Vec<StoredKey>, CallError> {
         let barrier = key::BARRIER_SUBJECT.to_owned();
         let written = api::publish(&self.engine, key::BUCKET_STREAM, barrier, HeaderMap::new(), Bytes::new()).await?;
         loop {
@@ -222,7 +222,7 @@ impl Coordination {
     }
 
     /// Reads what some server has.
-    async fn read_once(&self, subjects: &str) -> Result<Vec<Entry>, CallError> {
+    async fn read_once(&self, subjects: &str) -> Result<Vec<StoredKey>, CallError> {
         let mut filters = vec![subjects];
         // Two filters must not have the same subject.
         if subjects != key::BUCKET_SUBJECTS {
@@ -252,14 +252,14 @@ impl Coordination {
     }
 }
 
-fn entry(message: Message) -> Result<Entry, CallError> {
+fn entry(message: Message) -> Result<StoredKey, CallError> {
     let revision = api::number(&message, api::SEQUENCE).ok_or(CallError::Unknown)?;
     let subject = api::header(&message, api::SUBJECT).ok_or(CallError::Unknown)?;
     let is_mark = api::header(&message, OPERATION).is_some();
-    Ok(Entry { key: key::key(subject), revision, value: (!is_mark).then_some(message.payload) })
+    Ok(StoredKey { key: key::key(subject), revision, value: (!is_mark).then_some(message.payload) })
 }
 
-fn live(entry: Entry) -> Option<KeyValue> {
+fn live(entry: StoredKey) -> Option<KeyValue> {
     Some(KeyValue { key: entry.key?, value: entry.value?, revision: entry.revision })
 }
 

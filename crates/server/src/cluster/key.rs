@@ -1,7 +1,7 @@
 //! Keys of the coordination store as subjects of its bucket, and back.
 //!
-//! A key has parts between slashes, as `node/3`; a subject has tokens between dots, so that the keys below a prefix have
-//! a wildcard. An octet that a token cannot have is written as `=` and two digits, an empty part as `=`.
+//! A key has parts between slashes, as `node/3`; a subject has tokens between dots, so that a wildcard has the keys
+//! below a prefix. An octet that a token cannot have is written as `=` and two digits, an empty part as `=`.
 
 /// The bucket.
 pub(super) const BUCKET: &str = "mailrace";

@@ -5,12 +5,13 @@
 //! key that expires gives no hint.
 
 use super::api::{self, CallError};
-use super::connection::Engine;
+use super::connection::{Engine, EngineConnection};
 use super::key;
 use async_nats::{Message, Subscriber};
 use futures_util::StreamExt as _;
 use serde_json::json;
 use std::time::Duration;
+use tokio::sync::watch;
 
 /// Time between signs of life of the engine while nothing changes.
 const HEARTBEAT: Duration = Duration::from_secs(2);
@@ -42,6 +43,31 @@ struct Consumer {
     messages: Subscriber,
     /// Messages that were sent to it so far.
     received: u64,
+    connection: watch::Receiver<EngineConnection>,
+    /// The connection that it was made on.
+    made_on: u64,
+}
+
+impl Consumer {
+    /// Waits for the next message; `None` when it may have missed some.
+    ///
+    /// # Cancel safety
+    /// Yes.
+    async fn next(&mut self) -> Option<Message> {
+        let made_on = self.made_on;
+        let is_another = |connection: &EngineConnection| number(connection) != made_on;
+        tokio::select! {
+            biased;
+            // Messages that were sent between two connections are lost.
+            Ok(_) = self.connection.wait_for(is_another) => None,
+            message = tokio::time::timeout(SILENCE_MAX, self.messages.next()) => message.ok().flatten(),
+        }
+    }
+}
+
+/// The number of a connection; the first one is told a moment after it is made.
+fn number(connection: &EngineConnection) -> u64 {
+    connection.count.max(1)
 }
 
 impl Watch {
@@ -68,8 +94,7 @@ impl Watch {
                 }
                 continue;
             };
-            let message = tokio::time::timeout(SILENCE_MAX, consumer.messages.next()).await;
-            match message.ok().flatten() {
+            match consumer.next().await {
                 // A sign of life.
                 Some(message) if message.status.is_some() => {}
                 Some(message) if number_in_consumer(&message) == Some(consumer.received + 1) => {
@@ -78,7 +103,7 @@ impl Watch {
                         return KeyChange::Key(key);
                     }
                 }
-                // Silence, or a message is missing.
+                // Silence, another connection, or a message is missing.
                 _ => self.consumer = None,
             }
         }
@@ -86,6 +111,8 @@ impl Watch {
 }
 
 async fn make_consumer(engine: &Engine) -> Result<Consumer, CallError> {
+    let connection = engine.connection();
+    let made_on = number(&connection.borrow());
     let (inbox, messages) = engine.inbox().await?;
     let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
     let body = json!({
@@ -103,7 +130,7 @@ async fn make_consumer(engine: &Engine) -> Result<Consumer, CallError> {
         },
     });
     api::call(engine, &format!("CONSUMER.CREATE.{}", key::BUCKET_STREAM), &body).await?;
-    Ok(Consumer { messages, received: 0 })
+    Ok(Consumer { messages, received: 0, connection, made_on })
 }
 
 /// The number of a message among those of its consumer, from the subject for acknowledgements:

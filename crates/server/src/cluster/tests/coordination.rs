@@ -87,12 +87,8 @@ async fn a_key_expires_and_may_be_made_again() {
     let first = revision(&put(&store, "node/2", "a", 0, ttl).await);
     let kept = revision(&put(&store, "node/3", "b", 0, Some(Duration::from_secs(60))).await);
     assert_eq!(put(&store, "node/2", "again", 0, ttl).await, CoordinationReply::Conflict, "it lives");
-    let gone = async {
-        while get(&store, "node/2").await != CoordinationReply::Found(None) {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    tokio::time::timeout(SOON, gone).await.unwrap();
+    let gone = CoordinationReply::Found(None);
+    poll("it expires", async || (get(&store, "node/2").await == gone).then_some(())).await;
     let listed = CoordinationReply::Listed(vec![key_value("node/3", "b", kept)]);
     assert_eq!(list(&store, "node/").await, listed);
     assert_eq!(put(&store, "node/2", "old", first, ttl).await, CoordinationReply::Conflict);
@@ -135,12 +131,8 @@ async fn without_a_bucket_or_a_server_nothing_is_known() {
     assert!(asked.elapsed() < Duration::from_secs(4));
     servers[0].go_on();
     // It was carried out late, and a repetition is refused.
-    let arrived = async {
-        while !matches!(get(&store, "a").await, CoordinationReply::Found(Some(_))) {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    tokio::time::timeout(SOON, arrived).await.unwrap();
+    let has_arrived = |reply: CoordinationReply| matches!(reply, CoordinationReply::Found(Some(_))).then_some(());
+    poll("it arrives", async || has_arrived(get(&store, "a").await)).await;
     assert_eq!(put(&store, "a", "late", 0, None).await, CoordinationReply::Conflict);
     servers[0].kill();
     assert_eq!(list(&store, "a").await, CoordinationReply::Unknown);

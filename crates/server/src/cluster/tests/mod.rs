@@ -67,17 +67,24 @@ async fn scan(log: &ReplicaLog, from: u64) -> LogReply {
     ask(log, LogOperation::Scan { from, octets_max: 1 << 20 }).await
 }
 
-/// Asks until the answer is another one than `Unknown`: the connection comes back by itself.
-async fn ask_until_known(log: &ReplicaLog, operation: LogOperation) -> LogReply {
-    let known = async {
+/// Looks until there is something, again and again: connections come back by themselves.
+async fn poll<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
+    let mut pauses = tokio::time::interval(Duration::from_millis(20));
+    let found = async {
         loop {
-            match ask(log, operation.clone()).await {
-                LogReply::Unknown => tokio::time::sleep(Duration::from_millis(20)).await,
-                reply => return reply,
+            pauses.tick().await;
+            if let Some(found) = look().await {
+                return found;
             }
         }
     };
-    tokio::time::timeout(SOON, known).await.expect("the engine answers again")
+    tokio::time::timeout(SOON, found).await.expect(what)
+}
+
+/// Asks until the answer is another one than `Unknown`.
+async fn ask_until_known(log: &ReplicaLog, operation: LogOperation) -> LogReply {
+    let is_known = |reply: &LogReply| *reply != LogReply::Unknown;
+    poll("the engine answers again", async || Some(ask(log, operation.clone()).await).filter(is_known)).await
 }
 
 /// A store with its bucket.
@@ -117,13 +124,6 @@ fn key_value(key: &str, value: &str, revision: u64) -> KeyValue {
 
 /// Asks until the answer is another one than `Unknown`.
 async fn get_until_known(store: &Coordination, key: &str) -> CoordinationReply {
-    let known = async {
-        loop {
-            match get(store, key).await {
-                CoordinationReply::Unknown => tokio::time::sleep(Duration::from_millis(20)).await,
-                reply => return reply,
-            }
-        }
-    };
-    tokio::time::timeout(SOON, known).await.expect("the store answers again")
+    let is_known = |reply: &CoordinationReply| *reply != CoordinationReply::Unknown;
+    poll("the store answers again", async || Some(get(store, key).await).filter(is_known)).await
 }

@@ -91,13 +91,8 @@ async fn an_append_without_an_answer_is_found_by_the_tail_and_is_stored_once() {
     assert_eq!(ask(&log, LogOperation::Tail).await, LogReply::Unknown);
     assert!(asked.elapsed() < Duration::from_secs(7), "{:?} for two requests of 2 s", asked.elapsed());
     servers[0].go_on();
-    let (mut sequence, deadline) = (1, Instant::now() + SOON);
-    while sequence == 1 {
-        assert!(Instant::now() < deadline, "the late append never comes");
-        let LogReply::Tail { sequence: found, .. } = ask_until_known(&log, LogOperation::Tail).await else { panic!() };
-        sequence = found;
-    }
-    assert_eq!(ask(&log, LogOperation::Tail).await, tail(2, "late"));
+    let late = tail(2, "late");
+    poll("the late append comes", async || (ask(&log, LogOperation::Tail).await == late).then_some(())).await;
     // The writer that sends it again, not knowing, stores nothing twice.
     assert_eq!(append(&log, 1, "late").await, LogReply::WrongLast);
     assert_eq!(scan(&log, 1).await, scanned(&[(1, "first"), (2, "late")], true));
@@ -109,31 +104,22 @@ async fn an_append_whose_answer_is_given_up_is_stored_once() {
     let servers = [server];
     let log = log(&servers).await;
     // The answer is lost at different moments; the writer reads the tail and goes on, as the machine does.
-    let mut last = 0;
-    for number in 0..60_u64 {
-        let block = number.to_string();
-        loop {
-            let patience = Duration::from_micros(number * 40);
-            match tokio::time::timeout(patience, append(&log, last, &block)).await {
-                Ok(LogReply::Appended { sequence }) => {
-                    assert_eq!(sequence, last + 1);
-                    last = sequence;
-                    break;
+    for last in 0..60 {
+        let block = last.to_string();
+        let patience = Duration::from_micros(last * 40);
+        match tokio::time::timeout(patience, append(&log, last, &block)).await {
+            Ok(reply) => assert_eq!(reply, LogReply::Appended { sequence: last + 1 }),
+            Err(_) => {
+                let LogReply::Tail { sequence, block: found } = ask(&log, LogOperation::Tail).await else { panic!() };
+                if sequence == last + 1 {
+                    assert_eq!(found.as_deref(), Some(block.as_bytes()));
+                } else {
+                    // It may still be on its way, so it is sent with the same expectation again.
+                    assert_eq!(sequence, last, "only this writer writes");
+                    let reply = append(&log, last, &block).await;
+                    assert!(matches!(reply, LogReply::Appended { .. } | LogReply::WrongLast), "{reply:?}");
                 }
-                Ok(LogReply::WrongLast) | Err(_) => {}
-                Ok(reply) => panic!("{reply:?}"),
             }
-            let LogReply::Tail { sequence, block: found } = ask(&log, LogOperation::Tail).await else { panic!() };
-            if sequence == last + 1 {
-                assert_eq!(found.as_deref(), Some(block.as_bytes()));
-                last = sequence;
-                break;
-            }
-            assert_eq!(sequence, last, "only this writer writes");
-            // It may still be on its way, so it is sent with the same expectation again.
-            assert!(matches!(append(&log, last, &block).await, LogReply::Appended { .. } | LogReply::WrongLast));
-            last += 1;
-            break;
         }
     }
     let LogReply::Scanned { blocks, is_end: true } = scan(&log, 1).await else { panic!() };
