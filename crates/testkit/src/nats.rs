@@ -8,8 +8,10 @@ use crate::harness::{poll, text};
 use crate::needs;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fmt::Write as _;
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -19,6 +21,10 @@ pub const VERSION: &str = "2.15.2";
 
 /// Another program may take a port before the server does.
 const TRIES: usize = 5;
+
+/// Ports that servers get. The kernel gives those from 32,768 on to others.
+const PORTS: Range<u16> = 12_000..32_000;
+const PORTS_COUNT: u64 = 20_000;
 
 /// The time that the monitor has for an answer.
 const MONITOR_TIME: Duration = Duration::from_secs(5);
@@ -261,8 +267,14 @@ pub fn wait_for_leader(servers: &[Nats]) {
     });
 }
 
+/// Finds ports below those that the kernel gives by itself: a server that is killed must find its own free when it is
+/// started again.
 fn free_ports<const N: usize>() -> [u16; N] {
     // All are held until the last one is known, so that they differ.
-    let held = [(); N].map(|()| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port"));
+    let held = [(); N].map(|()| {
+        let random = || RandomState::new().build_hasher().finish();
+        let mut ports = std::iter::repeat_with(|| PORTS.start + u16::try_from(random() % PORTS_COUNT).expect("small"));
+        ports.find_map(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).ok()).expect("a free port")
+    });
     held.map(|socket| socket.local_addr().expect("it has one").port())
 }
