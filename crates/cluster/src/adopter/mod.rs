@@ -140,9 +140,11 @@ impl Adopter {
         adopter
     }
 
-    /// True while an adoption is under way.
+    /// True while an adoption is under way, or its results were not taken yet: the messages of a part that is recorded
+    /// must become deliverable even if this node need not watch the stream any more.
     pub(crate) fn is_active(&self) -> bool {
-        self.step != Step::Watching || self.has_open_part
+        let has_results = !self.released.is_empty() || !self.adopted.is_empty() || !self.outbox.is_empty();
+        self.step != Step::Watching || self.has_open_part || has_results
     }
 
     /// Messages to hand to the own log and the own streams.

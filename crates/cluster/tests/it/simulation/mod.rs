@@ -1,8 +1,8 @@
 //! Whole clusters over faults, by seed.
 //!
 //! `SIM_COUNT=10000 cargo test -p mailrace-cluster simulation` plays more seeds, from `SIM_FROM` on; `SIM_SEED=17
-//! SIM_LOG=1 cargo test -p mailrace-cluster simulation::faults -- --nocapture` one of them with its log. A seed that
-//! failed goes into `KEPT` of its test and stays there.
+//! SIM_LOG=1 cargo test -p mailrace-cluster simulation::faults -- --nocapture` one of them with its log, and with all
+//! requests and answers if `SIM_LOG` is 2. A seed that failed goes into `KEPT`, or into a test named after its rule.
 
 mod check;
 mod deliveries;
@@ -85,6 +85,20 @@ fn faults_lose_nothing() {
     const KEPT: &[u64] =
         &[4, 7, 29, 104, 109, 219, 226, 238, 379, 594, 3254, 4008, 5477, 5567, 7341, 7559, 12503, 13176];
     campaign(KEPT, 250, plan);
+}
+
+/// One run of [`plan`], kept for the rule that it once broke.
+#[track_caller]
+fn kept(seed: u64) {
+    if let Err(error) = play(seed, plan(seed), &mut Totals::default()) {
+        panic!("seed {seed}: {error}");
+    }
+}
+
+/// The owner is back when the answer to the deputy's last ADOPTED comes, so the deputy need not watch any more.
+#[test]
+fn a_deputy_delivers_what_it_adopted_before_the_owner_was_back() {
+    kept(12439);
 }
 
 /// Plays a run with a rule left out until a seed notices it; none does within `count` seeds if the checks are blind.

@@ -86,6 +86,8 @@ pub(super) struct World {
     pub(super) history: History,
     submitted: u64,
     is_logged: bool,
+    /// Requests and answers too.
+    is_detailed: bool,
     asked: BTreeMap<String, u64>,
 }
 
@@ -127,6 +129,7 @@ impl World {
             submitted: 0,
             asked: BTreeMap::new(),
             is_logged: std::env::var("SIM_LOG").is_ok(),
+            is_detailed: std::env::var("SIM_LOG").is_ok_and(|level| level == "2"),
             plan,
         };
         for node in 0..world.plan.nodes {
@@ -157,6 +160,13 @@ impl World {
     pub(super) fn log(&self, text: impl FnOnce() -> String) {
         if self.is_logged {
             println!("{:>12.6} {}", self.now as f64 / 1e6, text());
+        }
+    }
+
+    fn detail(&self, node: usize, what: impl std::fmt::Debug) {
+        if self.is_detailed {
+            let text: String = format!("{what:?}").chars().take(400).collect();
+            self.log(|| format!("mx{node} {text}"));
         }
     }
 
@@ -313,11 +323,13 @@ impl World {
             }
             Event::AtStore { from, life, engine, token, request } => self.at_store(from, life, engine, token, request),
             Event::LogAnswer { node, engine, token, reply, .. } => {
+                self.detail(node, (token, &reply));
                 if !self.is_cut(engine, node) {
                     self.with(node, |machine, now, _| machine.log_answered(now, token, reply));
                 }
             }
             Event::StoreAnswer { node, engine, token, reply, .. } => {
+                self.detail(node, (token, &reply));
                 if !self.is_cut(engine, node) && !self.without_store.contains(&node) {
                     self.with(node, |machine, now, wall| machine.coordination_answered(now, wall, token, reply));
                 }
@@ -402,6 +414,7 @@ impl World {
             let text = format!("{action:?}");
             *self.asked.entry(format!("mx{node} {}", text.chars().take(90).collect::<String>())).or_default() += 1;
         }
+        self.detail(node, &action);
         let life = self.machines[node].life;
         match action {
             Action::Log { token, request } => {
