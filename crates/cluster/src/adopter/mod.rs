@@ -7,21 +7,29 @@
 //! between any two steps leaves a state from which the same or another adopter goes on.
 //!
 //! An owner that returns before all is taken gets the rest back, by an ADOPTED that takes nothing.
+//!
+//! | File | What it holds |
+//! |---|---|
+//! | `watch` | the tail of the stream, and whether it calls for an adoption |
+//! | `content` | the live mail of a fenced stream |
+//! | `claims` | the claim of the stream and of streams with first copies; the next part |
+//! | `take` | the messages of a part: read, stored, recorded |
 
+mod claims;
 mod content;
+mod take;
+mod watch;
 
-use crate::action::{Action, Purpose, Report, Token};
-use crate::block::Block;
-use crate::claim::{Claim, ClaimError};
-use crate::coordination::{CoordinationReply, CoordinationRequest, KeyValue};
+use crate::action::{Action, Purpose, Token};
+use crate::claim::Claim;
+use crate::coordination::CoordinationRequest;
 use crate::identity::{Lane, StreamId};
 use crate::membership::Membership;
-use crate::record::{Accepted, Adopted, PieceList, Record, StoredBody};
-use crate::rendezvous::holders_of;
+use crate::record::{Accepted, PieceList};
 use crate::replica_log::{LogOperation, LogReply, LogRequest};
 use crate::settings::Settings;
-use crate::stream_writer::{StreamTail, StreamWriter, WriterEvent, WriterSettings};
-use bytes::{Bytes, BytesMut};
+use crate::stream_writer::{StreamWriter, WriterSettings};
+use bytes::BytesMut;
 use content::{Part, StreamContent};
 use mail::QueueId;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -29,10 +37,6 @@ use std::time::Duration;
 
 /// Messages of a part that may be on their way into the own log at a time.
 const TAKING_MAX: usize = 256;
-/// Silences after which the adoption of another node counts as stuck.
-const STUCK_SILENCES: u32 = 4;
-/// Heartbeats before an adopter looks again at a stream in which another one stopped within a part.
-const OPEN_PART_HEARTBEATS: u32 = 150;
 
 #[derive(Debug, PartialEq, Eq)]
 enum Step {
@@ -195,134 +199,9 @@ impl Adopter {
         self.outbox.pop_front()
     }
 
-    fn ask(&mut self, purpose: Purpose, attempt: u64, lane: Lane, operation: LogOperation) {
+    pub(super) fn ask(&mut self, purpose: Purpose, attempt: u64, lane: Lane, operation: LogOperation) {
         let token = Token { purpose, attempt };
         self.outbox.push_back(Action::Log { token, request: LogRequest { stream: self.stream, lane, operation } });
-    }
-
-    /// Lets the messages of a part go whose record has no answer.
-    fn release_open_part(&mut self) {
-        if std::mem::take(&mut self.has_open_part) {
-            self.released.extend(std::mem::take(&mut self.part).messages.into_keys());
-        }
-    }
-
-    fn watch(&mut self, now: Duration, wait: Duration) {
-        self.step = Step::Watching;
-        self.content = StreamContent::default();
-        self.waiting.clear();
-        self.large.clear();
-        self.fetch = None;
-        drop(self.writer.take_unsent());
-        self.writer.read_tail(now + wait);
-    }
-
-    /// Decides whether the tail calls for an adoption by this node.
-    fn is_due(&self, now: Duration, tail: &StreamTail, since: Duration, members: &Membership) -> bool {
-        let (Some(block), StreamId { owner, holder, .. }) = (&tail.block, self.stream) else { return false };
-        let writer = block.header.writer;
-        let is_of_adopter = writer != owner || block.is_of_adoption();
-        let is_over = |record: &Record| matches!(record, Record::Adopted(adopted) if adopted.is_last);
-        if !members.is_fresh(now) || block.records.iter().any(is_over) {
-            return false;
-        }
-        let is_alive = |node| members.entry(node).is_some();
-        // The holder has the bytes on its own disk; when it is gone too, the owner itself or the next node in order.
-        let me = self.settings.node;
-        let deputy = || holders_of(owner, members.entries().map(|entry| entry.node)).first().copied();
-        let is_candidate = holder == me
-            || writer == me
-            || self.has_open_part
-            || owner == me
-            || !is_alive(holder) && !is_alive(owner) && deputy() == Some(me);
-        let is_silent = now >= since + self.settings.silence || self.settings.sabotage.no_wait;
-        if !is_candidate {
-            return false;
-        }
-        if is_of_adopter {
-            // An adoption that stands still. The own one goes on at once, that of another when that node is gone, or
-            // when it does not move.
-            let is_stuck = now >= since + self.settings.silence * STUCK_SILENCES;
-            return writer == me || self.has_open_part || is_silent && !is_alive(writer) || is_stuck;
-        }
-        if self.has_open_part || owner == me {
-            return self.has_open_part;
-        }
-        if block.records.last() == Some(&Record::Release) {
-            return members.entry(owner).is_none_or(|entry| entry.is_draining);
-        }
-        match members.entry(owner) {
-            Some(entry) => entry.incarnation != block.header.incarnation,
-            None => is_silent,
-        }
-    }
-
-    /// True when the owner is back with the log that has this mail.
-    fn is_owner_back(&self, members: &Membership) -> bool {
-        if self.stream.owner == self.settings.node {
-            return self.content.owner == Some(self.settings.incarnation);
-        }
-        let entry = members.entry(self.stream.owner);
-        entry.is_some_and(|entry| Some(entry.incarnation) == self.content.owner && !entry.is_draining)
-    }
-
-    fn writer_event(&mut self, now: Duration, members: &Membership, event: WriterEvent) {
-        match event {
-            WriterEvent::TailRead(tail) => {
-                let since = match self.seen {
-                    Some((sequence, since)) if sequence == tail.sequence => since,
-                    _ => now,
-                };
-                self.seen = Some((tail.sequence, since));
-                let is_owners = tail
-                    .block
-                    .as_ref()
-                    .is_some_and(|block| block.header.writer == self.stream.owner && !block.is_of_adoption());
-                if is_owners {
-                    // The owner writes again, so the adoption is over: the record of the open part was stored, and only
-                    // its answer is missing.
-                    self.release_open_part();
-                }
-                if self.step == Step::Opening(tail.sequence) {
-                    self.writer.fence(&tail, tail.epoch().next(), true);
-                    let is_planned = tail.block.as_ref().is_some_and(|b| b.records.last() == Some(&Record::Release));
-                    if is_planned || self.settings.sabotage.no_wait {
-                        self.seen = Some((tail.sequence, Duration::ZERO));
-                    }
-                } else if self.is_due(now, &tail, since, members) {
-                    self.step = Step::Opening(tail.sequence);
-                    self.writer.read_tail(now);
-                } else {
-                    self.step = Step::Watching;
-                    self.writer.read_tail(now + self.settings.heartbeat);
-                }
-            }
-            WriterEvent::Opened { sequence } => {
-                let since = self.seen.map_or(now, |(_, since)| since);
-                let is_unwaited = since.is_zero() && self.seen.is_some();
-                let until = since + self.settings.own_time + self.settings.adoption_margin;
-                let until = if is_unwaited { now } else { until.max(now) };
-                self.seen = Some((sequence, now));
-                self.content = StreamContent::default();
-                (self.taken, self.is_handing_back) = (0, false);
-                self.firsts.clear();
-                self.step = Step::Waiting { until, fence: sequence };
-                let (stream, wait) = (self.stream, until.saturating_sub(now));
-                self.outbox.push_back(Action::Report(Report::AdoptionBegan { stream, wait }));
-            }
-            WriterEvent::Stored { records, .. } => {
-                if records.iter().any(|record| matches!(record, Record::Adopted(_))) {
-                    self.part_recorded(now);
-                }
-            }
-            WriterEvent::Fenced { .. } => self.watch(now, self.settings.tail_interval),
-            WriterEvent::Missing | WriterEvent::Damaged { .. } => {
-                // The stream is lost, and its owner too knows that recipients may get mail twice.
-                self.release_open_part();
-                self.watch(now, self.settings.heartbeat * 5);
-            }
-            WriterEvent::Stalled { .. } => {}
-        }
     }
 
     /// Takes the next step that needs no answer, or asks again for one that did not come.
@@ -368,21 +247,21 @@ impl Adopter {
         }
     }
 
-    fn ask_scan(&mut self, now: Duration, lane: Lane, from: u64) {
+    pub(super) fn ask_scan(&mut self, now: Duration, lane: Lane, from: u64) {
         self.attempt += 1;
         self.ask_at = now + self.settings.append_timeout;
         let operation = LogOperation::Scan { from, octets_max: self.settings.scan_octets };
         self.ask(Purpose::AdopterScan(self.stream), self.attempt, lane, operation);
     }
 
-    fn ask_claim(&mut self, now: Duration, of: StreamId) {
+    pub(super) fn ask_claim(&mut self, now: Duration, of: StreamId) {
         self.attempt += 1;
         self.ask_at = now + self.settings.append_timeout;
         let token = Token { purpose: Purpose::AdopterClaim(self.stream), attempt: self.attempt };
         self.outbox.push_back(Action::Coordinate { token, request: CoordinationRequest::Get { key: of.claim_key() } });
     }
 
-    fn put_claim(&mut self, now: Duration, of: StreamId, claim: Claim, expected: u64) {
+    pub(super) fn put_claim(&mut self, now: Duration, of: StreamId, claim: Claim, expected: u64) {
         self.attempt += 1;
         self.ask_at = now + self.settings.append_timeout;
         let token = Token { purpose: Purpose::AdopterClaim(self.stream), attempt: self.attempt };
@@ -406,257 +285,5 @@ impl Adopter {
             },
             _ => {}
         }
-    }
-
-    fn scanned(&mut self, now: Duration, blocks: Vec<(u64, Bytes)>, is_end: bool) {
-        self.ask_at = now;
-        match self.step {
-            Step::Scanning { next, fence } => {
-                let mut after = next;
-                for (sequence, octets) in blocks {
-                    after = after.max(sequence + 1);
-                    let (cluster, applies) = (self.settings.cluster, !self.settings.sabotage.no_done);
-                    let read = self.content.read(cluster, self.stream, sequence, &octets, applies);
-                    if let Err(error) = read {
-                        self.pass_over(sequence, error.to_string());
-                    }
-                }
-                if after > fence || is_end {
-                    if self.content.finished_upto >= self.part.upto {
-                        self.release_open_part();
-                    }
-                    self.firsts_left = self.content.first_streams().into_iter().collect();
-                    self.step = Step::Firsts { fence };
-                } else {
-                    self.step = Step::Scanning { next: after, fence };
-                }
-            }
-            Step::Taking { .. } if self.fetch.is_some() => self.pieces_read(blocks, is_end),
-            Step::Taking { next, fence } => {
-                let mut after = next;
-                for (sequence, octets) in blocks {
-                    after = after.max(sequence + 1);
-                    if sequence <= self.part.upto {
-                        self.take_block(sequence, &octets);
-                    }
-                }
-                if is_end {
-                    after = after.max(fence + 1);
-                }
-                self.step = Step::Taking { next: after, fence };
-            }
-            _ => {}
-        }
-    }
-
-    fn pass_over(&mut self, sequence: u64, why: String) {
-        let report = Report::BlockPassedOver { stream: self.stream, sequence, why };
-        self.outbox.push_back(Action::Report(report));
-    }
-
-    /// Takes the messages of the present part that a block holds.
-    fn take_block(&mut self, sequence: u64, octets: &Bytes) {
-        let block = Block::read_of(self.settings.cluster, self.stream, Lane::Messages, octets);
-        let block = match block {
-            Ok(block) => block,
-            Err(error) => return self.pass_over(sequence, error.to_string()),
-        };
-        for record in block.records {
-            let Record::Accept(accepted) = record else { continue };
-            if self.part.messages.get(&accepted.id) != Some(&sequence) {
-                continue;
-            }
-            match accepted.body {
-                StoredBody::Whole(_) => self.take_message(accepted),
-                StoredBody::Pieces(list) => self.large.push_back((accepted, list)),
-            }
-        }
-    }
-
-    fn take_message(&mut self, mut accepted: Accepted) {
-        let id = accepted.id;
-        let Some(live) = self.content.get(id) else { return };
-        accepted.finished = live.finished.iter().copied().collect();
-        accepted.may_be_duplicate |= !self.content.is_released;
-        accepted.hops = accepted.hops.saturating_add(1);
-        if accepted.may_be_duplicate {
-            self.outbox.push_back(Action::Report(Report::PossibleDuplicate { id }));
-        }
-        self.waiting.insert(id);
-        self.adopted.push(accepted);
-    }
-
-    fn pieces_read(&mut self, blocks: Vec<(u64, Bytes)>, is_end: bool) {
-        let Some(mut fetch) = self.fetch.take() else { return };
-        for (sequence, octets) in blocks {
-            fetch.next = fetch.next.max(sequence + 1);
-            let Ok(block) = Block::read_of(self.settings.cluster, self.stream, Lane::Bodies, &octets) else { continue };
-            for record in block.records {
-                if let Record::Piece(piece) = record
-                    && piece.body == fetch.list.body
-                    && piece.number == fetch.pieces
-                {
-                    fetch.pieces += 1;
-                    fetch.octets.extend_from_slice(&piece.octets);
-                }
-            }
-        }
-        if !is_end && fetch.next <= fetch.list.sequences.1 {
-            self.fetch = Some(fetch);
-            return;
-        }
-        let body = fetch.octets.freeze();
-        if fetch.pieces == fetch.list.pieces && crc32c::crc32c(&body) == fetch.list.crc {
-            self.take_message(Accepted { body: StoredBody::Whole(body), ..fetch.accepted });
-        } else {
-            let (id, sequence) = (fetch.accepted.id, fetch.list.sequences.0);
-            self.part.messages.remove(&id);
-            self.pass_over(sequence, format!("the body of {id} is incomplete"));
-        }
-    }
-
-    /// Records the part once all its messages are safe.
-    fn end_part(&mut self, fence: u64) {
-        let Step::Taking { next, .. } = self.step else { return };
-        let is_read = self.part.messages.values().all(|sequence| *sequence < next);
-        if !is_read || !self.waiting.is_empty() || !self.adopted.is_empty() {
-            return;
-        }
-        if self.fetch.is_some() || !self.large.is_empty() {
-            return;
-        }
-        let hops = |id: &QueueId| self.content.get(*id).map_or(0, |live| live.hops);
-        let adopted = Adopted {
-            epoch: self.writer.epoch(),
-            by: self.settings.node,
-            upto: self.part.upto,
-            is_last: self.part.is_last,
-            taken: self.part.messages.keys().map(|id| (*id, hops(id))).collect(),
-        };
-        self.writer.push(Record::Adopted(adopted), 0);
-        self.step = Step::Marking { fence };
-    }
-
-    fn part_recorded(&mut self, now: Duration) {
-        let Step::Marking { fence } = self.step else { return };
-        let part = std::mem::take(&mut self.part);
-        self.has_open_part = false;
-        self.taken += part.messages.len();
-        self.released.extend(part.messages.into_keys());
-        self.content.finished_upto = self.content.finished_upto.max(part.upto);
-        if !part.is_last {
-            self.step = Step::Claiming { fence };
-            self.ask_at = now;
-            return;
-        }
-        let (stream, messages, is_handed_back) = (self.stream, self.taken, self.is_handing_back);
-        self.outbox.push_back(Action::Report(Report::AdoptionEnded { stream, messages, is_handed_back }));
-        let upto = self.content.finished_upto.min(self.content.first_fence.saturating_sub(1));
-        if upto > 0 {
-            self.ask(Purpose::AdopterTrim(stream), 0, Lane::Messages, LogOperation::Trim { upto });
-        }
-        self.watch(now, self.settings.heartbeat);
-    }
-
-    /// Takes an answer about a claim.
-    pub(crate) fn claim_answered(
-        &mut self,
-        now: Duration,
-        members: &Membership,
-        token: Token,
-        reply: CoordinationReply,
-    ) {
-        if token.attempt != self.attempt {
-            return;
-        }
-        match (&self.step, reply) {
-            (Step::Firsts { .. }, CoordinationReply::Found(found)) => self.judge_first(now, members, found),
-            (Step::Firsts { .. }, CoordinationReply::Written { .. }) => {
-                if let Some(first) = self.firsts_left.pop_front()
-                    && let Some((_, is_taken)) = self.firsts.get_mut(&first)
-                {
-                    *is_taken = true;
-                }
-                self.ask_at = now;
-            }
-            (Step::Claiming { fence }, CoordinationReply::Found(found)) => {
-                let fence = *fence;
-                self.choose_part(now, members, fence, found);
-            }
-            (Step::Claiming { fence }, CoordinationReply::Written { .. }) => {
-                let fence = *fence;
-                self.begin_part(now, fence);
-            }
-            (_, CoordinationReply::Conflict | CoordinationReply::Unknown) => {
-                self.ask_at = now + self.settings.tail_interval;
-            }
-            _ => {}
-        }
-    }
-
-    /// Decides whether mail whose first copy is in another stream is taken from here.
-    fn judge_first(&mut self, now: Duration, members: &Membership, found: Option<KeyValue>) {
-        let Some(first) = self.firsts_left.front().copied() else { return };
-        let revision = found.as_ref().map_or(0, |kv| kv.revision);
-        let Some(claim) = read_claim(found.as_ref()) else { return };
-        let is_settled = claim.adopter.is_some() || claim.seconds_taken;
-        if is_settled || members.entry(first.holder).is_some() || !members.is_fresh(now) {
-            self.firsts.insert(first, (claim, claim.seconds_taken));
-            self.firsts_left.pop_front();
-            self.ask_at = now;
-        } else {
-            // Its holder is gone with the owner: from now on no adopter of that stream takes such mail.
-            self.firsts.insert(first, (claim, false));
-            self.put_claim(now, first, Claim { seconds_taken: true, ..claim }, revision);
-        }
-    }
-
-    fn begin_part(&mut self, now: Duration, fence: u64) {
-        self.has_open_part = true;
-        self.step = Step::Taking { next: 1, fence };
-        self.ask_at = now;
-    }
-
-    fn choose_part(&mut self, now: Duration, members: &Membership, fence: u64, found: Option<KeyValue>) {
-        let revision = found.as_ref().map_or(0, |kv| kv.revision);
-        let Some(claim) = read_claim(found.as_ref()) else { return };
-        self.is_handing_back = self.is_owner_back(members);
-        self.part = if self.is_handing_back {
-            Part { upto: self.content.finished_upto, is_last: true, messages: BTreeMap::new() }
-        } else {
-            self.content.part(&claim, &self.firsts, fence, self.settings.part_messages_max)
-        };
-        // A part that this node began before a crash must be ended, even if the owner is back.
-        let is_own_open = claim.adopter == Some(self.settings.node) && claim.adopted_upto > self.content.finished_upto;
-        if self.is_handing_back && is_own_open {
-            self.part = self.content.part(&claim, &self.firsts, claim.adopted_upto, usize::MAX);
-            self.part.messages.retain(|_, sequence| *sequence <= claim.adopted_upto);
-            self.part.upto = claim.adopted_upto;
-        }
-        let (me, epoch) = (self.settings.node, self.writer.epoch());
-        let wanted = claim.adopted(me, epoch, self.content.finished_upto, self.part.upto);
-        match wanted {
-            _ if self.settings.sabotage.no_claim => {
-                let claim = Claim { epoch, adopter: Some(me), adopted_upto: self.part.upto, ..claim };
-                self.put_claim(now, self.stream, claim, revision);
-            }
-            Ok(wanted) if wanted == claim => self.begin_part(now, fence),
-            Ok(wanted) => self.put_claim(now, self.stream, wanted, revision),
-            Err(ClaimError::Superseded { .. }) => self.watch(now, self.settings.heartbeat),
-            Err(ClaimError::PartOpen { by }) => {
-                let why =
-                    if by == self.stream.owner { "its owner adopts it" } else { "an adopter stopped within a part" };
-                self.outbox.push_back(Action::Report(Report::Hostage { stream: self.stream, why }));
-                self.watch(now, self.settings.heartbeat * OPEN_PART_HEARTBEATS);
-            }
-        }
-    }
-}
-
-/// The claim in a key; the default for a key that does not exist, `None` for a value of another version.
-fn read_claim(found: Option<&KeyValue>) -> Option<Claim> {
-    match found {
-        Some(kv) => Claim::read(&kv.value),
-        None => Some(Claim::default()),
     }
 }

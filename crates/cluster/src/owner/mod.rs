@@ -8,9 +8,13 @@
 //! |---|---|
 //! | `slot` | one stream: phase, index, completions that wait |
 //! | `copying` | new mail, copies made anew, compaction |
-//! | `streams` | events of the writers, scans of own and of fenced streams, claims, trims |
+//! | `streams` | requests, events of the writers, trims |
+//! | `scan` | blocks that earlier starts and other nodes wrote |
+//! | `claims` | mail that is taken back |
 
+mod claims;
 mod copying;
+mod scan;
 mod slot;
 mod streams;
 

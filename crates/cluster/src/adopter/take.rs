@@ -1,0 +1,163 @@
+//! Taking a part over: its messages are read, stored in the own log and copied, and then recorded in the stream.
+
+use super::{Adopter, Step};
+use crate::action::{Action, Purpose, Report};
+use crate::block::Block;
+use crate::identity::Lane;
+use crate::record::{Accepted, Adopted, Record, StoredBody};
+use crate::replica_log::LogOperation;
+use bytes::Bytes;
+use mail::QueueId;
+use std::time::Duration;
+
+impl Adopter {
+    pub(super) fn scanned(&mut self, now: Duration, blocks: Vec<(u64, Bytes)>, is_end: bool) {
+        self.ask_at = now;
+        match self.step {
+            Step::Scanning { next, fence } => {
+                let mut after = next;
+                for (sequence, octets) in blocks {
+                    after = after.max(sequence + 1);
+                    let (cluster, applies) = (self.settings.cluster, !self.settings.sabotage.no_done);
+                    let read = self.content.read(cluster, self.stream, sequence, &octets, applies);
+                    if let Err(error) = read {
+                        self.pass_over(sequence, error.to_string());
+                    }
+                }
+                if after > fence || is_end {
+                    if self.content.finished_upto >= self.part.upto {
+                        self.release_open_part();
+                    }
+                    self.firsts_left = self.content.first_streams().into_iter().collect();
+                    self.step = Step::Firsts { fence };
+                } else {
+                    self.step = Step::Scanning { next: after, fence };
+                }
+            }
+            Step::Taking { .. } if self.fetch.is_some() => self.pieces_read(blocks, is_end),
+            Step::Taking { next, fence } => {
+                let mut after = next;
+                for (sequence, octets) in blocks {
+                    after = after.max(sequence + 1);
+                    if sequence <= self.part.upto {
+                        self.take_block(sequence, &octets);
+                    }
+                }
+                if is_end {
+                    after = after.max(fence + 1);
+                }
+                self.step = Step::Taking { next: after, fence };
+            }
+            _ => {}
+        }
+    }
+
+    fn pass_over(&mut self, sequence: u64, why: String) {
+        let report = Report::BlockPassedOver { stream: self.stream, sequence, why };
+        self.outbox.push_back(Action::Report(report));
+    }
+
+    /// Takes the messages of the present part that a block holds.
+    fn take_block(&mut self, sequence: u64, octets: &Bytes) {
+        let block = Block::read_of(self.settings.cluster, self.stream, Lane::Messages, octets);
+        let block = match block {
+            Ok(block) => block,
+            Err(error) => return self.pass_over(sequence, error.to_string()),
+        };
+        for record in block.records {
+            let Record::Accept(accepted) = record else { continue };
+            if self.part.messages.get(&accepted.id) != Some(&sequence) {
+                continue;
+            }
+            match accepted.body {
+                StoredBody::Whole(_) => self.take_message(accepted),
+                StoredBody::Pieces(list) => self.large.push_back((accepted, list)),
+            }
+        }
+    }
+
+    fn take_message(&mut self, mut accepted: Accepted) {
+        let id = accepted.id;
+        let Some(live) = self.content.get(id) else { return };
+        accepted.finished = live.finished.iter().copied().collect();
+        accepted.may_be_duplicate |= !self.content.is_released;
+        accepted.hops = accepted.hops.saturating_add(1);
+        if accepted.may_be_duplicate {
+            self.outbox.push_back(Action::Report(Report::PossibleDuplicate { id }));
+        }
+        self.waiting.insert(id);
+        self.adopted.push(accepted);
+    }
+
+    fn pieces_read(&mut self, blocks: Vec<(u64, Bytes)>, is_end: bool) {
+        let Some(mut fetch) = self.fetch.take() else { return };
+        for (sequence, octets) in blocks {
+            fetch.next = fetch.next.max(sequence + 1);
+            let Ok(block) = Block::read_of(self.settings.cluster, self.stream, Lane::Bodies, &octets) else { continue };
+            for record in block.records {
+                if let Record::Piece(piece) = record
+                    && piece.body == fetch.list.body
+                    && piece.number == fetch.pieces
+                {
+                    fetch.pieces += 1;
+                    fetch.octets.extend_from_slice(&piece.octets);
+                }
+            }
+        }
+        if !is_end && fetch.next <= fetch.list.sequences.1 {
+            self.fetch = Some(fetch);
+            return;
+        }
+        let body = fetch.octets.freeze();
+        if fetch.pieces == fetch.list.pieces && crc32c::crc32c(&body) == fetch.list.crc {
+            self.take_message(Accepted { body: StoredBody::Whole(body), ..fetch.accepted });
+        } else {
+            let (id, sequence) = (fetch.accepted.id, fetch.list.sequences.0);
+            self.part.messages.remove(&id);
+            self.pass_over(sequence, format!("the body of {id} is incomplete"));
+        }
+    }
+
+    /// Records the part once all its messages are safe.
+    pub(super) fn end_part(&mut self, fence: u64) {
+        let Step::Taking { next, .. } = self.step else { return };
+        let is_read = self.part.messages.values().all(|sequence| *sequence < next);
+        if !is_read || !self.waiting.is_empty() || !self.adopted.is_empty() {
+            return;
+        }
+        if self.fetch.is_some() || !self.large.is_empty() {
+            return;
+        }
+        let hops = |id: &QueueId| self.content.get(*id).map_or(0, |live| live.hops);
+        let adopted = Adopted {
+            epoch: self.writer.epoch(),
+            by: self.settings.node,
+            upto: self.part.upto,
+            is_last: self.part.is_last,
+            taken: self.part.messages.keys().map(|id| (*id, hops(id))).collect(),
+        };
+        self.writer.push(Record::Adopted(adopted), 0);
+        self.step = Step::Marking { fence };
+    }
+
+    pub(super) fn part_recorded(&mut self, now: Duration) {
+        let Step::Marking { fence } = self.step else { return };
+        let part = std::mem::take(&mut self.part);
+        self.has_open_part = false;
+        self.taken += part.messages.len();
+        self.released.extend(part.messages.into_keys());
+        self.content.finished_upto = self.content.finished_upto.max(part.upto);
+        if !part.is_last {
+            self.step = Step::Claiming { fence };
+            self.ask_at = now;
+            return;
+        }
+        let (stream, messages, is_handed_back) = (self.stream, self.taken, self.is_handing_back);
+        self.outbox.push_back(Action::Report(Report::AdoptionEnded { stream, messages, is_handed_back }));
+        let upto = self.content.finished_upto.min(self.content.first_fence.saturating_sub(1));
+        if upto > 0 {
+            self.ask(Purpose::AdopterTrim(stream), 0, Lane::Messages, LogOperation::Trim { upto });
+        }
+        self.watch(now, self.settings.heartbeat);
+    }
+}

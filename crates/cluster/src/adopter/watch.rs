@@ -1,0 +1,141 @@
+//! Watching a stream: whether its tail calls for an adoption by this node, and what its writer says.
+
+use super::content::StreamContent;
+use super::{Adopter, Step};
+use crate::action::{Action, Report};
+use crate::identity::StreamId;
+use crate::membership::Membership;
+use crate::record::Record;
+use crate::rendezvous::holders_of;
+use crate::stream_writer::{StreamTail, WriterEvent};
+use std::time::Duration;
+
+/// Silences after which the adoption of another node counts as stuck.
+const STUCK_SILENCES: u32 = 4;
+
+impl Adopter {
+    /// Lets the messages of a part go whose record has no answer.
+    pub(super) fn release_open_part(&mut self) {
+        if std::mem::take(&mut self.has_open_part) {
+            self.released.extend(std::mem::take(&mut self.part).messages.into_keys());
+        }
+    }
+
+    pub(super) fn watch(&mut self, now: Duration, wait: Duration) {
+        self.step = Step::Watching;
+        self.content = StreamContent::default();
+        self.waiting.clear();
+        self.large.clear();
+        self.fetch = None;
+        drop(self.writer.take_unsent());
+        self.writer.read_tail(now + wait);
+    }
+
+    /// Decides whether the tail calls for an adoption by this node.
+    fn is_due(&self, now: Duration, tail: &StreamTail, since: Duration, members: &Membership) -> bool {
+        let (Some(block), StreamId { owner, holder, .. }) = (&tail.block, self.stream) else { return false };
+        let writer = block.header.writer;
+        let is_of_adopter = writer != owner || block.is_of_adoption();
+        let is_over = |record: &Record| matches!(record, Record::Adopted(adopted) if adopted.is_last);
+        if !members.is_fresh(now) || block.records.iter().any(is_over) {
+            return false;
+        }
+        let is_alive = |node| members.entry(node).is_some();
+        // The holder has the bytes on its own disk; when it is gone too, the owner itself or the next node in order.
+        let me = self.settings.node;
+        let deputy = || holders_of(owner, members.entries().map(|entry| entry.node)).first().copied();
+        let is_candidate = holder == me
+            || writer == me
+            || self.has_open_part
+            || owner == me
+            || !is_alive(holder) && !is_alive(owner) && deputy() == Some(me);
+        let is_silent = now >= since + self.settings.silence || self.settings.sabotage.no_wait;
+        if !is_candidate {
+            return false;
+        }
+        if is_of_adopter {
+            // An adoption that stands still. The own one goes on at once, that of another when that node is gone, or
+            // when it does not move.
+            let is_stuck = now >= since + self.settings.silence * STUCK_SILENCES;
+            return writer == me || self.has_open_part || is_silent && !is_alive(writer) || is_stuck;
+        }
+        if self.has_open_part || owner == me {
+            return self.has_open_part;
+        }
+        if block.records.last() == Some(&Record::Release) {
+            return members.entry(owner).is_none_or(|entry| entry.is_draining);
+        }
+        match members.entry(owner) {
+            Some(entry) => entry.incarnation != block.header.incarnation,
+            None => is_silent,
+        }
+    }
+
+    /// True when the owner is back with the log that has this mail.
+    pub(super) fn is_owner_back(&self, members: &Membership) -> bool {
+        if self.stream.owner == self.settings.node {
+            return self.content.owner == Some(self.settings.incarnation);
+        }
+        let entry = members.entry(self.stream.owner);
+        entry.is_some_and(|entry| Some(entry.incarnation) == self.content.owner && !entry.is_draining)
+    }
+
+    pub(super) fn writer_event(&mut self, now: Duration, members: &Membership, event: WriterEvent) {
+        match event {
+            WriterEvent::TailRead(tail) => {
+                let since = match self.seen {
+                    Some((sequence, since)) if sequence == tail.sequence => since,
+                    _ => now,
+                };
+                self.seen = Some((tail.sequence, since));
+                let is_owners = tail
+                    .block
+                    .as_ref()
+                    .is_some_and(|block| block.header.writer == self.stream.owner && !block.is_of_adoption());
+                if is_owners {
+                    // The owner writes again, so the adoption is over: the record of the open part was stored, and only
+                    // its answer is missing.
+                    self.release_open_part();
+                }
+                if self.step == Step::Opening(tail.sequence) {
+                    self.writer.fence(&tail, tail.epoch().next(), true);
+                    let is_planned = tail.block.as_ref().is_some_and(|b| b.records.last() == Some(&Record::Release));
+                    if is_planned || self.settings.sabotage.no_wait {
+                        self.seen = Some((tail.sequence, Duration::ZERO));
+                    }
+                } else if self.is_due(now, &tail, since, members) {
+                    self.step = Step::Opening(tail.sequence);
+                    self.writer.read_tail(now);
+                } else {
+                    self.step = Step::Watching;
+                    self.writer.read_tail(now + self.settings.heartbeat);
+                }
+            }
+            WriterEvent::Opened { sequence } => {
+                let since = self.seen.map_or(now, |(_, since)| since);
+                let is_unwaited = since.is_zero() && self.seen.is_some();
+                let until = since + self.settings.own_time + self.settings.adoption_margin;
+                let until = if is_unwaited { now } else { until.max(now) };
+                self.seen = Some((sequence, now));
+                self.content = StreamContent::default();
+                (self.taken, self.is_handing_back) = (0, false);
+                self.firsts.clear();
+                self.step = Step::Waiting { until, fence: sequence };
+                let (stream, wait) = (self.stream, until.saturating_sub(now));
+                self.outbox.push_back(Action::Report(Report::AdoptionBegan { stream, wait }));
+            }
+            WriterEvent::Stored { records, .. } => {
+                if records.iter().any(|record| matches!(record, Record::Adopted(_))) {
+                    self.part_recorded(now);
+                }
+            }
+            WriterEvent::Fenced { .. } => self.watch(now, self.settings.tail_interval),
+            WriterEvent::Missing | WriterEvent::Damaged { .. } => {
+                // The stream is lost, and its owner too knows that recipients may get mail twice.
+                self.release_open_part();
+                self.watch(now, self.settings.heartbeat * 5);
+            }
+            WriterEvent::Stalled { .. } => {}
+        }
+    }
+}

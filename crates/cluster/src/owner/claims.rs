@@ -1,0 +1,178 @@
+//! The owner's side of the claim: mail taken back from a stream that is out of reach or lost, and messages whose copies
+//! are known again.
+
+use super::slot::{ClaimGoal, Phase, Slot};
+use super::{CopyPlace, Owner};
+use crate::action::{Action, Purpose, Report, Token};
+use crate::claim::{Claim, ClaimError};
+use crate::coordination::{CoordinationReply, CoordinationRequest};
+use crate::identity::{Epoch, StreamId};
+use std::time::Duration;
+
+impl Owner {
+    /// Begins to take back the mail of a stream that has been out of reach for long.
+    pub(super) fn want_claim(&mut self, now: Duration, stream: StreamId) {
+        let Some(slot) = self.slots.get_mut(&stream) else { return };
+        let is_due =
+            slot.is_away() && slot.claim_goal.is_none() && now >= slot.stored_at + self.settings.reshadow_after;
+        if !is_due {
+            return;
+        }
+        let is_here = |copy: &CopyPlace| copy.stream == stream;
+        if self.messages.values().any(|message| message.is_uncertain || message.copies.iter().any(is_here)) {
+            slot.claim_goal = Some(ClaimGoal::TakeBack);
+            slot.claim_at = now;
+        } else {
+            slot.stored_at = now;
+        }
+    }
+
+    pub(super) fn poll_claim(&mut self, now: Duration, stream: StreamId) {
+        let Some(slot) = self.slots.get_mut(&stream) else { return };
+        if slot.claim_goal.is_none() || now < slot.claim_at {
+            return;
+        }
+        slot.claim_attempt += 1;
+        slot.claim_at = now + self.settings.append_timeout;
+        let token = Token { purpose: Purpose::OwnerClaim(stream), attempt: slot.claim_attempt };
+        let request = CoordinationRequest::Get { key: stream.claim_key() };
+        self.actions.push_back(Action::Coordinate { token, request });
+    }
+
+    /// Takes an answer about a claim.
+    pub(crate) fn claim_answered(&mut self, now: Duration, token: Token, reply: CoordinationReply) {
+        let Purpose::OwnerClaim(stream) = token.purpose else { return };
+        let Some(slot) = self.slots.get_mut(&stream) else { return };
+        let Some(goal) = slot.claim_goal.filter(|_| slot.claim_attempt == token.attempt) else { return };
+        match reply {
+            CoordinationReply::Found(found) => {
+                let revision = found.as_ref().map_or(0, |kv| kv.revision);
+                let claim = match &found {
+                    Some(kv) => Claim::read(&kv.value),
+                    None => Some(Claim::default()),
+                };
+                if let Some(claim) = claim {
+                    self.change_claim(now, stream, goal, claim, revision);
+                }
+            }
+            CoordinationReply::Written { .. } => self.claim_written(now, stream, goal),
+            CoordinationReply::Conflict | CoordinationReply::Unknown => {
+                slot.claim_at = now + self.settings.tail_interval
+            }
+            CoordinationReply::Listed(_) => {}
+        }
+    }
+
+    fn change_claim(&mut self, now: Duration, stream: StreamId, goal: ClaimGoal, claim: Claim, revision: u64) {
+        let Some(slot) = self.slots.get_mut(&stream) else { return };
+        let held = slot.held;
+        let moved = if held == Epoch(0) { Epoch::before_start(self.settings.start) } else { held };
+        let wanted = match goal {
+            ClaimGoal::Reopen if claim.adopter.is_none() && !claim.seconds_taken => return slot.claim_goal = None,
+            ClaimGoal::Reopen => Ok(claim.reopened(held)),
+            ClaimGoal::TakeBack | ClaimGoal::Replace if self.settings.sabotage.no_claim => {
+                Ok(Claim { adopter: None, moved_epoch: moved, ..claim })
+            }
+            ClaimGoal::TakeBack | ClaimGoal::Replace => claim.taken_back(self.settings.node, held, moved),
+        };
+        match wanted {
+            Ok(wanted) if wanted == claim => self.claim_written(now, stream, goal),
+            Ok(wanted) => self.put_claim(now, stream, wanted, revision),
+            Err(_) if goal == ClaimGoal::Replace => {
+                // The stream is lost with the adopter's list of what it took: rather twice than never.
+                slot.is_forced = true;
+                let moved_epoch = moved.max(claim.epoch);
+                let wanted = Claim { epoch: claim.epoch.next(), adopter: None, moved_epoch, ..claim };
+                self.put_claim(now, stream, wanted, revision);
+            }
+            Err(ClaimError::Superseded { .. } | ClaimError::PartOpen { .. }) => {
+                // An adopter has it: only the stream itself says which mail, so it must be read.
+                slot.claim_at = now + self.settings.tail_interval * 5;
+                if goal == ClaimGoal::TakeBack {
+                    slot.claim_goal = None;
+                    slot.stored_at = now;
+                }
+                if !std::mem::replace(&mut slot.is_hostage_reported, true) {
+                    self.report(Report::Hostage {
+                        stream,
+                        why: "another node adopts it and its holder is out of reach",
+                    });
+                }
+            }
+        }
+    }
+
+    fn put_claim(&mut self, now: Duration, stream: StreamId, claim: Claim, expected: u64) {
+        let Some(slot) = self.slots.get_mut(&stream) else { return };
+        slot.claim_attempt += 1;
+        slot.claim_at = now + self.settings.append_timeout;
+        let token = Token { purpose: Purpose::OwnerClaim(stream), attempt: slot.claim_attempt };
+        let request = CoordinationRequest::Put { key: stream.claim_key(), value: claim.write(), expected, ttl: None };
+        self.actions.push_back(Action::Coordinate { token, request });
+    }
+
+    fn claim_written(&mut self, now: Duration, stream: StreamId, goal: ClaimGoal) {
+        let Some(slot) = self.slots.get_mut(&stream) else { return };
+        slot.claim_goal = None;
+        if goal == ClaimGoal::Reopen {
+            return;
+        }
+        if std::mem::take(&mut slot.is_forced) {
+            let is_here = |copy: &CopyPlace| copy.stream == stream;
+            let may = self.messages.iter().filter(|(_, one)| one.is_uncertain || one.copies.iter().any(is_here));
+            let reports = may.map(|(id, _)| Action::Report(Report::AdoptionUnknown { id: *id }));
+            self.actions.extend(reports);
+        }
+        slot.clear();
+        slot.phase = Phase::Abandoned;
+        slot.foreign_tail = None;
+        slot.stored_at = now;
+        slot.messages.read_tail(now);
+        slot.bodies.read_tail(now);
+        if goal == ClaimGoal::Replace {
+            self.slots.remove(&stream);
+            let next = StreamId { generation: stream.generation + 1, ..stream };
+            let mut slot = Slot::new(&self.settings, next, now);
+            slot.phase = Phase::Abandoned;
+            self.slots.insert(next, slot);
+        }
+        let messages = self.detach(stream, false);
+        self.report(Report::TakenBack { stream, messages });
+    }
+
+    /// Takes the copies in a stream off all messages; returns how many there were.
+    pub(super) fn detach(&mut self, stream: StreamId, is_uncertain: bool) -> usize {
+        let mut detached = Vec::new();
+        for (id, message) in &mut self.messages {
+            let before = message.copies.len();
+            message.copies.retain(|copy| copy.stream != stream);
+            if message.copies.len() < before {
+                message.is_uncertain |= is_uncertain;
+                self.has_uncertain |= is_uncertain;
+                detached.push(*id);
+            }
+        }
+        for id in &detached {
+            if self.messages.get(id).is_some_and(|message| message.copies.is_empty()) && !self.adopted.contains_key(id)
+            {
+                self.needs_copy.insert(*id);
+            }
+            self.settle(*id);
+        }
+        detached.len()
+    }
+
+    /// Lets messages go whose copies no stream can have any more.
+    pub(super) fn resolve_uncertain(&mut self) {
+        if !self.has_uncertain || !self.slots.values().all(|slot| slot.phase.is_resolved()) {
+            return;
+        }
+        self.has_uncertain = false;
+        for (id, message) in self.messages.iter_mut().filter(|(_, message)| message.is_uncertain) {
+            message.is_uncertain = false;
+            if message.copies.is_empty() {
+                self.needs_copy.insert(*id);
+            }
+        }
+    }
+}

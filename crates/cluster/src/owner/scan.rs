@@ -1,0 +1,220 @@
+//! Reading what earlier starts and other nodes wrote into the streams of the owner.
+
+use super::slot::{ClaimGoal, Found, Phase};
+use super::{CopyPlace, Gate, Owner};
+use crate::action::{Action, Purpose, Report};
+use crate::block::Block;
+use crate::identity::{Lane, StreamId};
+use crate::record::{Adopted, Completion, Outcome, Record, StoredBody};
+use crate::replica_log::{LogOperation, LogReply};
+use crate::stream_writer::StreamTail;
+use bytes::Bytes;
+use mail::QueueId;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+impl Owner {
+    pub(super) fn begin_foreign(&mut self, now: Duration, stream: StreamId) {
+        if let Some(slot) = self.slots.get_mut(&stream) {
+            slot.phase = Phase::Foreign { next: 1, taken: Vec::new(), is_over: false };
+            slot.scan_at = now;
+            slot.scan_asked = None;
+        }
+    }
+
+    pub(super) fn poll_scan(&mut self, now: Duration, stream: StreamId) {
+        let Some(slot) = self.slots.get_mut(&stream) else { return };
+        let from = match &slot.phase {
+            Phase::Scanning { next, .. } | Phase::Foreign { next, .. } => *next,
+            _ => return,
+        };
+        if now < slot.scan_at {
+            return;
+        }
+        slot.scan_at = now + self.settings.append_timeout;
+        slot.scan_attempt += 1;
+        let (attempt, octets_max) = (slot.scan_attempt, self.settings.scan_octets);
+        let operation = LogOperation::Scan { from, octets_max };
+        self.ask(Purpose::OwnerScan(stream), attempt, stream, Lane::Messages, operation);
+    }
+
+    pub(super) fn scanned(&mut self, now: Duration, stream: StreamId, attempt: u64, reply: LogReply) {
+        let Some(slot) = self.slots.get_mut(&stream).filter(|slot| slot.scan_attempt == attempt) else { return };
+        let LogReply::Scanned { blocks, is_end } = reply else {
+            slot.scan_at = now + self.settings.tail_interval;
+            return;
+        };
+        slot.scan_at = if is_end { now + self.settings.heartbeat } else { now };
+        match slot.phase {
+            Phase::Scanning { fence, .. } => {
+                for (sequence, octets) in blocks {
+                    if sequence <= fence {
+                        self.scan_own(stream, sequence, &octets);
+                    }
+                }
+                let Some(slot) = self.slots.get_mut(&stream) else { return };
+                match &mut slot.phase {
+                    Phase::Scanning { next, fence } if *next <= *fence && !is_end => {}
+                    Phase::Scanning { .. } => self.finish_scan(now, stream),
+                    _ => {}
+                }
+            }
+            Phase::Foreign { .. } => self.scan_foreign(now, stream, blocks, is_end),
+            _ => {}
+        }
+    }
+
+    /// Reads a block of the own stream into the set of messages that live.
+    fn scan_own(&mut self, stream: StreamId, sequence: u64, octets: &Bytes) {
+        let Some(slot) = self.slots.get_mut(&stream) else { return };
+        let block = Block::read_of(self.settings.cluster, stream, Lane::Messages, octets);
+        if let Phase::Scanning { next, .. } = &mut slot.phase {
+            *next = (*next).max(sequence + 1);
+        }
+        // A block that cannot be read holds no copy that counts; its mail is copied anew.
+        let Ok(block) = block else { return };
+        slot.index.entry(sequence).or_default().octets = octets.len();
+        for record in block.records {
+            match record {
+                Record::Accept(accepted) => {
+                    let found = Found { sequence, accepted, completions: Vec::new() };
+                    slot.found.insert(found.accepted.id, found);
+                }
+                Record::Done(list) => {
+                    for one in list {
+                        if let Some(found) = slot.found.get_mut(&one.id) {
+                            found.completions.push(one);
+                        }
+                    }
+                }
+                Record::Adopted(Adopted { upto, .. }) => slot.found.retain(|_, found| found.sequence > upto),
+                _ => {}
+            }
+        }
+    }
+
+    /// Brings the local log and the copies of a stream together.
+    fn finish_scan(&mut self, now: Duration, stream: StreamId) {
+        let Some(slot) = self.slots.get_mut(&stream) else { return };
+        let found = std::mem::take(&mut slot.found);
+        slot.phase = Phase::Open;
+        slot.stored_at = now;
+        slot.claim_goal = Some(ClaimGoal::Reopen);
+        slot.claim_at = now;
+        let mut lost = Vec::new();
+        for found in found.into_values() {
+            lost.extend(self.join_found(now, stream, found));
+        }
+        self.detach_unfound(stream);
+        for completion in &lost {
+            self.completed(now, *completion);
+        }
+        if !lost.is_empty() {
+            self.actions.push_back(Action::Complete(lost));
+        }
+    }
+
+    /// Joins a copy with its message; returns the completions that the local log has lost.
+    fn join_found(&mut self, now: Duration, stream: StreamId, found: Found) -> Vec<Completion> {
+        let Found { sequence, accepted, completions } = found;
+        let id = accepted.id;
+        let octets = Record::Accept(accepted.clone()).octets();
+        let twin = accepted.twin.map(|twin| twin.stream);
+        // The other copy counts until its stream was read.
+        let twin = twin.filter(|twin| self.slots.get(twin).is_some_and(|slot| !slot.phase.is_resolved()));
+        let Some(slot) = self.slots.get_mut(&stream) else { return Vec::new() };
+        let known = self.messages.get_mut(&id).filter(|message| message.hops == accepted.hops);
+        let Some(message) = known else {
+            if completions.iter().all(|one| one.recipient.is_some()) {
+                slot.complete(now, Completion { id, recipient: None, outcome: Outcome::Withdrawn });
+            }
+            return Vec::new();
+        };
+        message.octets = octets;
+        message.is_uncertain = false;
+        message.copies.retain(|copy| copy.stream != stream);
+        message.copies.push(CopyPlace { stream, sequence: Some(sequence), pending: 0 });
+        if let Some(twin) = twin.filter(|twin| message.copies.iter().all(|copy| copy.stream != *twin)) {
+            message.copies.push(CopyPlace { stream: twin, sequence: None, pending: 0 });
+        }
+        slot.index_message(sequence, id, octets);
+        if let StoredBody::Pieces(list) = &accepted.body {
+            slot.body_index.insert(list.sequences.0, id);
+        }
+        self.needs_copy.remove(&id);
+        // Recipients that the local log knows as finished and the copy does not, and the other way round.
+        let in_copy: BTreeSet<u32> =
+            accepted.finished.iter().copied().chain(completions.iter().filter_map(|one| one.recipient)).collect();
+        for recipient in message.finished.difference(&in_copy) {
+            slot.complete(now, Completion { id, recipient: Some(*recipient), outcome: Outcome::Delivered });
+        }
+        let is_lost = |one: &Completion| one.recipient.is_none_or(|number| !message.finished.contains(&number));
+        completions.into_iter().filter(is_lost).collect()
+    }
+
+    /// Drops copies that another stream's record promised and this stream does not have.
+    fn detach_unfound(&mut self, stream: StreamId) {
+        for message in self.messages.values_mut() {
+            message.copies.retain(|copy| copy.stream != stream || copy.sequence.is_some());
+        }
+    }
+
+    /// Reads the records of adoption of a stream that another node fenced.
+    fn scan_foreign(&mut self, now: Duration, stream: StreamId, blocks: Vec<(u64, Bytes)>, is_end: bool) {
+        let Some(slot) = self.slots.get_mut(&stream) else { return };
+        let Phase::Foreign { next, taken, is_over } = &mut slot.phase else { return };
+        for (sequence, octets) in blocks {
+            *next = (*next).max(sequence + 1);
+            let Ok(block) = Block::read_of(self.settings.cluster, stream, Lane::Messages, &octets) else { continue };
+            for record in &block.records {
+                match record {
+                    Record::Adopted(adopted) => {
+                        taken.extend_from_slice(&adopted.taken);
+                        *is_over = adopted.is_last;
+                    }
+                    Record::Fence(_) => *is_over = false,
+                    _ => {}
+                }
+            }
+            slot.foreign_tail = Some(StreamTail { sequence, block: Some(block) });
+        }
+        if *is_over && is_end {
+            let messages = std::mem::take(taken);
+            slot.phase = Phase::Forgetting;
+            slot.claim_goal = None;
+            self.actions.push_back(Action::Forget { stream, messages: messages.clone() });
+            self.give_up(now, stream, &messages);
+        }
+    }
+
+    fn give_up(&mut self, now: Duration, stream: StreamId, taken: &[(QueueId, u16)]) {
+        let mut messages = 0;
+        for (id, hops) in taken {
+            if self.messages.get(id).is_none_or(|message| message.hops > *hops) {
+                continue;
+            }
+            let Some(message) = self.remove(*id) else { continue };
+            messages += 1;
+            if let Gate::Adoption { from, .. } = message.gate {
+                self.safe.push((from, *id));
+            }
+            for copy in message.copies.iter().filter(|copy| copy.stream != stream) {
+                if let Some(slot) = self.slots.get_mut(&copy.stream) {
+                    slot.complete(now, Completion { id: *id, recipient: None, outcome: Outcome::Moved });
+                }
+            }
+        }
+        self.report(Report::GivenUp { stream, messages });
+    }
+
+    /// The local log has dropped the messages for good: the stream may be opened again.
+    pub(crate) fn forgotten(&mut self, now: Duration, stream: StreamId) {
+        self.detach(stream, true);
+        let Some(slot) = self.slots.get_mut(&stream).filter(|slot| slot.phase == Phase::Forgetting) else { return };
+        slot.clear();
+        slot.phase = Phase::Unread;
+        slot.stored_at = now;
+        let Some(tail) = slot.foreign_tail.take() else { return slot.messages.read_tail(now) };
+        slot.messages.fence(&tail, tail.epoch().next_at_start(self.settings.start), false);
+    }
+}
