@@ -24,8 +24,9 @@ pub struct Claim {
     pub adopted_upto: u64,
     /// Mail in blocks of this epoch and lower ones is back with the owner: adopters pass over it.
     pub moved_epoch: Epoch,
-    /// Mail whose first copy is in this stream is adopted from its second copies: adopters of this stream pass over it.
-    pub seconds_taken: bool,
+    /// Mail whose first copy is in a block of this epoch or a lower one is adopted from its second copy: adopters of
+    /// this stream pass over it. It rises only, so an adopter that goes on with a part finds the same mail in it.
+    pub seconds_epoch: Epoch,
 }
 
 /// The reason why a claim may not be changed.
@@ -63,7 +64,7 @@ impl Claim {
     /// The value after the owner fenced the stream again behind a finished adoption.
     #[must_use]
     pub fn reopened(self, epoch: Epoch) -> Self {
-        Self { epoch: self.epoch.max(epoch), adopter: None, seconds_taken: false, ..self }
+        Self { epoch: self.epoch.max(epoch), adopter: None, ..self }
     }
 
     /// The value by which an adopter takes the part up to `upto`.
@@ -85,9 +86,9 @@ impl Claim {
     /// The octets of the value.
     #[must_use]
     pub fn write(&self) -> Bytes {
-        let mut out = vec![VERSION, u8::from(self.adopter.is_some()) | u8::from(self.seconds_taken) << 1];
+        let mut out = vec![VERSION, u8::from(self.adopter.is_some())];
         out.extend_from_slice(&self.adopter.map_or(0, |node| node.0).to_le_bytes());
-        for number in [self.epoch.0, self.adopted_upto, self.moved_epoch.0] {
+        for number in [self.epoch.0, self.adopted_upto, self.moved_epoch.0, self.seconds_epoch.0] {
             out.extend_from_slice(&number.to_le_bytes());
         }
         Bytes::from(out)
@@ -98,14 +99,15 @@ impl Claim {
     pub fn read(value: &Bytes) -> Option<Self> {
         let mut from = Cursor(value.clone());
         let (version, flags, adopter) = (from.u8()?, from.u8()?, NodeId(from.u16()?));
-        let (epoch, adopted_upto, moved_epoch) = (Epoch(from.u64()?), from.u64()?, Epoch(from.u64()?));
-        let is_plain = version == VERSION && flags & !3 == 0 && from.len() == 0;
+        let (epoch, adopted_upto) = (Epoch(from.u64()?), from.u64()?);
+        let (moved_epoch, seconds_epoch) = (Epoch(from.u64()?), Epoch(from.u64()?));
+        let is_plain = version == VERSION && flags & !1 == 0 && from.len() == 0;
         let adopter = match flags & 1 {
             0 if adopter.0 != 0 => return None,
             0 => None,
             _ => Some(adopter),
         };
-        is_plain.then_some(Self { epoch, adopter, adopted_upto, moved_epoch, seconds_taken: flags & 2 != 0 })
+        is_plain.then_some(Self { epoch, adopter, adopted_upto, moved_epoch, seconds_epoch })
     }
 }
 
@@ -150,7 +152,7 @@ mod tests {
             adopter: Some(OTHER),
             adopted_upto: 77,
             moved_epoch: Epoch(3),
-            seconds_taken: true,
+            seconds_epoch: Epoch(4),
         };
         for claim in [claim, Claim::default()] {
             assert_eq!(Claim::read(&claim.write()), Some(claim));

@@ -27,10 +27,10 @@ impl Adopter {
         match (&self.step, reply) {
             (Step::Firsts { .. }, CoordinationReply::Found(found)) => self.judge_first(now, members, found),
             (Step::Firsts { .. }, CoordinationReply::Written { .. }) => {
-                if let Some(first) = self.firsts_left.pop_front()
-                    && let Some((_, is_taken)) = self.firsts.get_mut(&first)
+                if let Some((first, epoch)) = self.firsts_left.pop_front()
+                    && let Some(claim) = self.firsts.get_mut(&first)
                 {
-                    *is_taken = true;
+                    claim.seconds_epoch = claim.seconds_epoch.max(epoch);
                 }
                 self.ask_at = now;
             }
@@ -51,18 +51,17 @@ impl Adopter {
 
     /// Decides whether mail whose first copy is in another stream is taken from here.
     fn judge_first(&mut self, now: Duration, members: &Membership, found: Option<KeyValue>) {
-        let Some(first) = self.firsts_left.front().copied() else { return };
+        let Some((first, epoch)) = self.firsts_left.front().copied() else { return };
         let revision = found.as_ref().map_or(0, |kv| kv.revision);
         let Some(claim) = read_claim(found.as_ref()) else { return };
-        let is_settled = claim.adopter.is_some() || claim.seconds_taken;
+        let is_settled = claim.adopter.is_some() || epoch <= claim.seconds_epoch;
+        self.firsts.insert(first, claim);
         if is_settled || members.entry(first.holder).is_some() || !members.is_fresh(now) {
-            self.firsts.insert(first, (claim, claim.seconds_taken));
             self.firsts_left.pop_front();
             self.ask_at = now;
         } else {
             // Its holder is gone with the owner: from now on no adopter of that stream takes such mail.
-            self.firsts.insert(first, (claim, false));
-            self.put_claim(now, first, Claim { seconds_taken: true, ..claim }, revision);
+            self.put_claim(now, first, Claim { seconds_epoch: epoch, ..claim }, revision);
         }
     }
 

@@ -106,19 +106,23 @@ impl StreamContent {
         self.live.get(&id)
     }
 
-    /// Streams with first copies of messages whose second copy is here.
-    pub(super) fn first_streams(&self) -> BTreeSet<StreamId> {
-        let second = |message: &LiveMessage| message.twin.filter(|twin| !twin.is_first).map(|twin| twin.stream);
-        self.live.values().filter_map(second).collect()
+    /// Streams with first copies of messages whose second copy is here, each with the highest epoch of these copies.
+    pub(super) fn first_streams(&self) -> BTreeMap<StreamId, Epoch> {
+        let mut firsts = BTreeMap::new();
+        for twin in self.live.values().filter_map(|message| message.twin).filter(|twin| !twin.is_first) {
+            let epoch = firsts.entry(twin.stream).or_insert(twin.epoch);
+            *epoch = twin.epoch.max(*epoch);
+        }
+        firsts
     }
 
     /// Chooses the next part: all mail of the blocks behind the last part, up to a number of messages.
     ///
-    /// `firsts` has the claims of other streams with first copies, and whether their mail is taken from here.
+    /// `firsts` has the claims of other streams with first copies.
     pub(super) fn part(
         &self,
         claim: &Claim,
-        firsts: &BTreeMap<StreamId, (Claim, bool)>,
+        firsts: &BTreeMap<StreamId, Claim>,
         fence: u64,
         messages_max: usize,
     ) -> Part {
@@ -145,15 +149,15 @@ impl StreamContent {
 }
 
 impl LiveMessage {
-    fn is_wanted(&self, claim: &Claim, firsts: &BTreeMap<StreamId, (Claim, bool)>) -> bool {
+    fn is_wanted(&self, claim: &Claim, firsts: &BTreeMap<StreamId, Claim>) -> bool {
         if self.epoch <= claim.moved_epoch {
             return false;
         }
         match self.twin {
             None => true,
-            Some(twin) if twin.is_first => !claim.seconds_taken,
+            Some(twin) if twin.is_first => self.epoch > claim.seconds_epoch,
             Some(twin) => {
-                firsts.get(&twin.stream).is_some_and(|(first, is_taken)| *is_taken || twin.epoch <= first.moved_epoch)
+                firsts.get(&twin.stream).is_some_and(|first| twin.epoch <= first.seconds_epoch.max(first.moved_epoch))
             }
         }
     }

@@ -23,7 +23,7 @@ mod watch;
 use crate::action::{Action, Purpose, Token};
 use crate::claim::Claim;
 use crate::coordination::CoordinationRequest;
-use crate::identity::{Lane, StreamId};
+use crate::identity::{Epoch, Lane, StreamId};
 use crate::membership::Membership;
 use crate::record::{Accepted, PieceList};
 use crate::replica_log::{LogOperation, LogReply, LogRequest};
@@ -87,9 +87,10 @@ pub(crate) struct Adopter {
     /// The sequence at the tail, and since when this node has seen it.
     seen: Option<(u64, Duration)>,
     content: StreamContent,
-    /// Claims of other streams, and whether their mail is taken from here.
-    firsts: BTreeMap<StreamId, (Claim, bool)>,
-    firsts_left: VecDeque<StreamId>,
+    /// Claims of other streams with first copies.
+    firsts: BTreeMap<StreamId, Claim>,
+    /// Those to ask for, each with the highest epoch of these copies.
+    firsts_left: VecDeque<(StreamId, Epoch)>,
     part: Part,
     waiting: BTreeSet<QueueId>,
     large: VecDeque<(Accepted, PieceList)>,
@@ -222,7 +223,7 @@ impl Adopter {
         match self.step {
             Step::Scanning { next, .. } => self.ask_scan(now, Lane::Messages, next),
             Step::Firsts { fence } => match self.firsts_left.front() {
-                Some(first) => self.ask_claim(now, *first),
+                Some((first, _)) => self.ask_claim(now, *first),
                 None => {
                     self.step = Step::Claiming { fence };
                     self.ask_claim(now, self.stream);

@@ -68,7 +68,7 @@ impl Owner {
         let held = slot.held;
         let moved = if held == Epoch(0) { Epoch::before_start(self.settings.start) } else { held };
         let wanted = match goal {
-            ClaimGoal::Reopen if claim.adopter.is_none() && !claim.seconds_taken => return slot.claim_goal = None,
+            ClaimGoal::Reopen if claim.adopter.is_none() => return slot.claim_goal = None,
             ClaimGoal::Reopen => Ok(claim.reopened(held)),
             ClaimGoal::TakeBack | ClaimGoal::Replace if self.settings.sabotage.no_claim => {
                 Ok(Claim { adopter: None, moved_epoch: moved, ..claim })
@@ -153,6 +153,7 @@ impl Owner {
             }
         }
         for id in &detached {
+            self.widowed.insert(*id);
             if self.messages.get(id).is_some_and(|message| message.copies.is_empty()) && !self.adopted.contains_key(id)
             {
                 self.needs_copy.insert(*id);
@@ -170,6 +171,7 @@ impl Owner {
         self.has_uncertain = false;
         for (id, message) in self.messages.iter_mut().filter(|(_, message)| message.is_uncertain) {
             message.is_uncertain = false;
+            self.widowed.insert(*id);
             if message.copies.is_empty() {
                 self.needs_copy.insert(*id);
             }

@@ -91,7 +91,7 @@ impl Owner {
         let id = accepted.id;
         match message.copies.iter_mut().find(|copy| copy.stream == stream) {
             Some(copy) => copy.pending += 1,
-            None => message.copies.push(CopyPlace { stream, sequence: None, pending: 1 }),
+            None => message.copies.push(CopyPlace::on_its_way(stream)),
         }
         message.octets = Record::Accept(accepted.clone()).octets();
         self.needs_copy.remove(&id);
@@ -151,7 +151,7 @@ impl Owner {
             upload.accepted = Some(accepted_of(new, 0, Vec::new()));
         }
         if let Some(message) = self.messages.get_mut(&id) {
-            message.copies.push(CopyPlace { stream, sequence: None, pending: 1 });
+            message.copies.push(CopyPlace::on_its_way(stream));
         }
         self.finish_upload(stream, id);
         true
@@ -280,6 +280,27 @@ impl Owner {
                     self.actions.push_back(Action::Read { id });
                 }
             }
+        }
+    }
+
+    /// Asks for messages whose record must be written again because the other copy that it names is gone.
+    pub(super) fn read_for_widowed(&mut self, now: Duration) {
+        let room = self.settings.reads_max.saturating_sub(self.reading.len());
+        let mut wanted = Vec::new();
+        let (messages, slots, reading) = (&self.messages, &self.slots, &self.reading);
+        self.widowed.retain(|id| {
+            let Some(message) = messages.get(id).filter(|message| message.is_widowed()) else { return false };
+            let Some(copy) = message.copies.first() else { return false };
+            let takes = slots.get(&copy.stream).is_some_and(|slot| slot.takes_mail(now, &self.settings));
+            let may = message.is_local && copy.is_stored() && takes && !reading.contains_key(id);
+            if may && wanted.len() < room {
+                wanted.push((*id, copy.stream));
+            }
+            true
+        });
+        for (id, stream) in wanted {
+            self.reading.insert(id, ReadPurpose::Compact(stream));
+            self.actions.push_back(Action::Read { id });
         }
     }
 

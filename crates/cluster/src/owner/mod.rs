@@ -52,9 +52,15 @@ struct CopyPlace {
     sequence: Option<u64>,
     /// Records on their way; the last one counts.
     pending: u32,
+    /// The stored record names another copy, on whose claim its adoption hangs.
+    has_twin: bool,
 }
 
 impl CopyPlace {
+    const fn on_its_way(stream: StreamId) -> Self {
+        Self { stream, sequence: None, pending: 1, has_twin: false }
+    }
+
     const fn is_stored(&self) -> bool {
         self.sequence.is_some() && self.pending == 0
     }
@@ -72,6 +78,13 @@ struct Message {
     gate: Gate,
     /// Its copies are not known since the start: any stream that was not read may have one.
     is_uncertain: bool,
+}
+
+impl Message {
+    /// True for a message with one copy whose record names another one.
+    fn is_widowed(&self) -> bool {
+        !self.is_uncertain && matches!(self.copies.as_slice(), [copy] if copy.has_twin)
+    }
 }
 
 /// The reason why a message is read from the local log.
@@ -102,6 +115,8 @@ pub(crate) struct Owner {
     slots: BTreeMap<StreamId, Slot>,
     messages: BTreeMap<QueueId, Message>,
     needs_copy: BTreeSet<QueueId>,
+    /// Messages that may have lost one of two copies: the record of the other is written again without its twin.
+    widowed: BTreeSet<QueueId>,
     reading: BTreeMap<QueueId, ReadPurpose>,
     /// Adopted messages on their way into the local log.
     adopted: BTreeMap<QueueId, Accepted>,
@@ -123,6 +138,7 @@ impl Owner {
             slots: BTreeMap::new(),
             messages: BTreeMap::new(),
             needs_copy: BTreeSet::new(),
+            widowed: BTreeSet::new(),
             reading: BTreeMap::new(),
             adopted: BTreeMap::new(),
             holders: Vec::new(),
@@ -225,6 +241,7 @@ impl Owner {
             }
         }
         self.needs_copy.remove(&id);
+        self.widowed.remove(&id);
         self.reading.remove(&id);
         self.adopted.remove(&id);
         Some(message)

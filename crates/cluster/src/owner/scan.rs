@@ -133,9 +133,17 @@ impl Owner {
         message.octets = octets;
         message.is_uncertain = false;
         message.copies.retain(|copy| copy.stream != stream);
-        message.copies.push(CopyPlace { stream, sequence: Some(sequence), pending: 0 });
+        message.copies.push(CopyPlace {
+            stream,
+            sequence: Some(sequence),
+            pending: 0,
+            has_twin: accepted.twin.is_some(),
+        });
         if let Some(twin) = twin.filter(|twin| message.copies.iter().all(|copy| copy.stream != *twin)) {
-            message.copies.push(CopyPlace { stream: twin, sequence: None, pending: 0 });
+            message.copies.push(CopyPlace { stream: twin, sequence: None, pending: 0, has_twin: true });
+        }
+        if accepted.twin.is_some() {
+            self.widowed.insert(id);
         }
         slot.index_message(sequence, id, octets);
         if let StoredBody::Pieces(list) = &accepted.body {
@@ -154,8 +162,12 @@ impl Owner {
 
     /// Drops copies that another stream's record promised and this stream does not have.
     fn detach_unfound(&mut self, stream: StreamId) {
-        for message in self.messages.values_mut() {
+        for (id, message) in &mut self.messages {
+            let before = message.copies.len();
             message.copies.retain(|copy| copy.stream != stream || copy.sequence.is_some());
+            if message.copies.len() < before {
+                self.widowed.insert(*id);
+            }
         }
     }
 

@@ -18,6 +18,7 @@ impl Owner {
     pub(crate) fn poll(&mut self, now: Duration) -> Option<Action> {
         if self.actions.is_empty() {
             self.read_for_copies(now);
+            self.read_for_widowed(now);
             self.read_for_compaction(now);
             let streams: Vec<StreamId> = self.slots.keys().copied().collect();
             for stream in streams {
@@ -207,21 +208,25 @@ impl Owner {
         let mut accepted = Vec::new();
         for record in records {
             match record {
-                Record::Accept(one) => accepted.push(one.id),
+                Record::Accept(one) => accepted.push((one.id, one.twin.is_some())),
                 Record::Done(list) => slot.done_stored(list.len()),
                 _ => {}
             }
         }
-        for id in accepted {
-            self.copy_stored(stream, sequence, id);
+        for (id, has_twin) in accepted {
+            self.copy_stored(stream, sequence, id, has_twin);
         }
     }
 
-    fn copy_stored(&mut self, stream: StreamId, sequence: u64, id: QueueId) {
+    fn copy_stored(&mut self, stream: StreamId, sequence: u64, id: QueueId, has_twin: bool) {
         let (Some(slot), Some(message)) = (self.slots.get_mut(&stream), self.messages.get_mut(&id)) else { return };
         let octets = message.octets;
         let Some(copy) = message.copies.iter_mut().find(|copy| copy.stream == stream) else { return };
         copy.pending = copy.pending.saturating_sub(1);
+        copy.has_twin = has_twin;
+        if has_twin {
+            self.widowed.insert(id);
+        }
         if let Some(earlier) = copy.sequence.replace(sequence) {
             slot.unindex_message(earlier, id);
         }

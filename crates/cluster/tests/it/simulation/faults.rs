@@ -56,10 +56,10 @@ impl FaultKind {
     }
 }
 
-/// One to four faults. At most one of them loses a disk.
+/// One to four faults. At most one of them loses a disk, and one steps a clock.
 pub(super) fn choose(chance: &mut Chance, nodes: usize, busy_s: u64) -> Vec<Fault> {
     let mut faults = Vec::new();
-    let mut has_lost = false;
+    let (mut has_lost, mut has_stepped) = (false, false);
     for _ in 0..chance.between(1, 4) {
         let node = chance.below(nodes as u64) as usize;
         let other = (node + 1 + chance.below(nodes as u64 - 1) as usize) % nodes;
@@ -83,6 +83,10 @@ pub(super) fn choose(chance: &mut Chance, nodes: usize, busy_s: u64) -> Vec<Faul
         if kind.loses_data() && std::mem::replace(&mut has_lost, true) {
             continue;
         }
+        // Two steps of one clock are more than the others tolerate.
+        if kind == FaultKind::ClockStep && std::mem::replace(&mut has_stepped, true) {
+            continue;
+        }
         let seconds = match chance.below(4) {
             0 => chance.between(1, 5),
             1 => chance.between(10, 30),
@@ -98,6 +102,29 @@ pub(super) fn choose(chance: &mut Chance, nodes: usize, busy_s: u64) -> Vec<Faul
 pub(super) fn zombie(chance: &mut Chance, nodes: usize) -> Fault {
     let node = chance.below(nodes as u64) as usize;
     Fault { begin_s: chance.between(10, 25), seconds: chance.between(16, 35), node, kind: FaultKind::Pause }
+}
+
+/// One or two machines die for a minute or two, and from their adoption on the processes of others die in turn.
+pub(super) fn dying_adopters(chance: &mut Chance, nodes: usize) -> Vec<Fault> {
+    let node = chance.below(nodes as u64) as usize;
+    let mut faults = Vec::new();
+    let kind = if chance.percent(30) { FaultKind::Crash } else { FaultKind::CrashMachine };
+    let (begin_s, seconds) = (chance.between(15, 45), chance.between(20, 120));
+    faults.push(Fault { begin_s, seconds, node, kind });
+    if chance.percent(60) {
+        let other = (node + 1 + chance.below(nodes as u64 - 1) as usize) % nodes;
+        let begin_s = begin_s + chance.below(12);
+        faults.push(Fault { begin_s, seconds: chance.between(20, 120), node: other, kind: FaultKind::CrashMachine });
+    }
+    if chance.percent(60) {
+        faults.push(Fault { begin_s: begin_s + 5, seconds: chance.between(20, 90), node, kind: FaultKind::Noise });
+    }
+    for _ in 0..chance.between(2, 8) {
+        let other = (node + 1 + chance.below(nodes as u64 - 1) as usize) % nodes;
+        let begin_s = begin_s + chance.between(14, 40);
+        faults.push(Fault { begin_s, seconds: chance.between(1, 20), node: other, kind: FaultKind::Crash });
+    }
+    faults
 }
 
 /// All machines lose power within the busy time, and one comes back with a new disk.

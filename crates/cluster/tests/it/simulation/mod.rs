@@ -87,9 +87,9 @@ fn faults_lose_nothing() {
     campaign(KEPT, 250, plan);
 }
 
-/// One run of [`plan`], kept for the rule that it once broke.
+/// One run, kept for the rule that it once broke.
 #[track_caller]
-fn kept(seed: u64) {
+fn kept(seed: u64, plan: impl Fn(u64) -> Plan) {
     if let Err(error) = play(seed, plan(seed), &mut Totals::default()) {
         panic!("seed {seed}: {error}");
     }
@@ -98,7 +98,31 @@ fn kept(seed: u64) {
 /// The owner is back when the answer to the deputy's last ADOPTED comes, so the deputy need not watch any more.
 #[test]
 fn a_deputy_delivers_what_it_adopted_before_the_owner_was_back() {
-    kept(12439);
+    kept(12439, plan);
+}
+
+/// An owner dies, often its holder too, and the nodes that adopt die again and again within their parts.
+fn dying_adopters(seed: u64) -> Plan {
+    let mut chance = Chance::new(seed ^ 0xad09);
+    let nodes = chance.pick(&[3, 4, 5]);
+    Plan {
+        nodes,
+        busy_s: 50,
+        messages: chance.between(80, 250),
+        faults: faults::dying_adopters(&mut chance, nodes),
+        ..plan(seed)
+    }
+}
+
+#[test]
+fn adopters_that_die_lose_nothing() {
+    campaign(&[], 60, dying_adopters);
+}
+
+/// The adopter of second copies dies within a part, and the owner opens the stream of the first copies meanwhile.
+#[test]
+fn a_part_of_second_copies_is_the_same_after_a_restart() {
+    kept(709, dying_adopters);
 }
 
 /// Plays a run with a rule left out until a seed notices it; none does within `count` seeds if the checks are blind.
