@@ -169,15 +169,11 @@ impl Owner {
         let Some(message) = self.messages.get_mut(&id) else { return };
         let sequences = upload.sequences.unwrap_or_default();
         accepted.finished = message.finished.iter().copied().collect();
-        accepted.body = StoredBody::Pieces(PieceList {
-            body: upload.body,
-            pieces: upload.pieces,
-            octets: upload.octets,
-            crc: upload.crc,
-            sequences,
-        });
+        let list =
+            PieceList { body: upload.body, pieces: upload.pieces, octets: upload.octets, crc: upload.crc, sequences };
+        accepted.body = StoredBody::Pieces(list);
         message.octets = Record::Accept(accepted.clone()).octets();
-        slot.body_index.insert(sequences.0, id);
+        slot.body_index.insert(id, &list);
         slot.messages.push(Record::Accept(accepted), id.to_u64());
     }
 
@@ -222,7 +218,7 @@ impl Owner {
     fn place_again(&mut self, now: Duration, from: StreamId, accepted: Accepted) {
         let id = accepted.id;
         if let Some(slot) = self.slots.get_mut(&from) {
-            slot.body_index.retain(|_, one| *one != id);
+            slot.body_index.record_given_up(id);
         }
         let Some(message) = self.messages.get_mut(&id) else { return };
         if let Some(copy) = message.copies.iter_mut().find(|copy| copy.stream == from) {
@@ -271,7 +267,7 @@ impl Owner {
                 continue;
             }
             let room = self.settings.reads_max.saturating_sub(self.reading.len());
-            let front = slot.choose_to_compact(self.settings.compaction_octets_min);
+            let front = slot.choose_to_compact(&self.settings);
             let new: Vec<QueueId> = front.into_iter().filter(|id| !slot.compacting.contains(id)).take(room).collect();
             for id in new {
                 slot.compacting.insert(id);

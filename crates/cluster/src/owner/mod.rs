@@ -7,11 +7,13 @@
 //! | File | What it holds |
 //! |---|---|
 //! | `slot` | one stream: phase, index, completions that wait |
+//! | `bodies` | the lane of bodies of one stream |
 //! | `copying` | new mail, copies made anew, compaction |
 //! | `streams` | requests, events of the writers, trims |
 //! | `scan` | blocks that earlier starts and other nodes wrote |
 //! | `claims` | mail that is taken back |
 
+mod bodies;
 mod claims;
 mod copying;
 mod scan;
@@ -235,7 +237,7 @@ impl Owner {
         let message = self.messages.remove(&id)?;
         for copy in &message.copies {
             let Some(slot) = self.slots.get_mut(&copy.stream) else { continue };
-            slot.body_index.retain(|_, one| *one != id);
+            slot.body_index.remove(id);
             if let Some(sequence) = copy.sequence {
                 slot.unindex_message(sequence, id);
             }

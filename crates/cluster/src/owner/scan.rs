@@ -147,7 +147,8 @@ impl Owner {
         }
         slot.index_message(sequence, id, octets);
         if let StoredBody::Pieces(list) = &accepted.body {
-            slot.body_index.insert(list.sequences.0, id);
+            slot.body_index.insert(id, list);
+            slot.body_index.record_stored(id, Some(list.body));
         }
         self.needs_copy.remove(&id);
         // Recipients that the local log knows as finished and the copy does not, and the other way round.

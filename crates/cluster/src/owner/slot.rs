@@ -1,6 +1,7 @@
 //! One shadow stream of this node as the owner sees it: its writers, its phase, the index of its blocks, completions
 //! that wait.
 
+use super::bodies::BodyIndex;
 use crate::identity::{Epoch, Lane, StreamId};
 use crate::record::{Accepted, Completion, Record};
 use crate::settings::Settings;
@@ -76,8 +77,7 @@ pub(super) struct Slot {
     /// The tail behind which the next fence goes, while the phase is `Forgetting`.
     pub(super) foreign_tail: Option<StreamTail>,
     pub(super) index: BTreeMap<u64, IndexedBlock>,
-    /// First sequences of large bodies that live.
-    pub(super) body_index: BTreeMap<u64, QueueId>,
+    pub(super) body_index: BodyIndex,
     pub(super) uploads: BTreeMap<QueueId, Upload>,
     pub(super) bodies_begun: u64,
     pub(super) done: Vec<Completion>,
@@ -159,7 +159,7 @@ impl Slot {
             bodies: writer(Lane::Bodies, None),
             foreign_tail: None,
             index: BTreeMap::new(),
-            body_index: BTreeMap::new(),
+            body_index: BodyIndex::default(),
             uploads: BTreeMap::new(),
             bodies_begun: 0,
             done: Vec::new(),
@@ -299,7 +299,14 @@ impl Slot {
     }
 
     /// Returns the messages to write again at the end, so that a stream most of which is dead can be trimmed.
-    pub(super) fn choose_to_compact(&mut self, octets_min: usize) -> Vec<QueueId> {
+    pub(super) fn choose_to_compact(&mut self, settings: &Settings) -> Vec<QueueId> {
+        let (octets_min, last) = (settings.compaction_octets_min, self.bodies.last_sequence());
+        let mut chosen = self.body_index.choose_to_compact(last, octets_min, settings.piece_octets);
+        chosen.extend(self.choose_records_to_compact(octets_min));
+        chosen
+    }
+
+    fn choose_records_to_compact(&mut self, octets_min: usize) -> Vec<QueueId> {
         self.drop_dead_front();
         let Some(first) = self.index.keys().next().copied() else { return Vec::new() };
         if first > self.compact_upto {
@@ -315,7 +322,7 @@ impl Slot {
     /// Forgets all content, after it was adopted or taken back.
     pub(super) fn clear(&mut self) {
         self.index.clear();
-        self.body_index.clear();
+        self.body_index = BodyIndex::default();
         self.uploads.clear();
         self.compacting.clear();
         self.found.clear();

@@ -4,7 +4,7 @@ use super::Owner;
 use super::slot::{ClaimGoal, Phase, Slot};
 use crate::action::{Action, Purpose, Report, Token};
 use crate::identity::{Lane, StreamId};
-use crate::record::Record;
+use crate::record::{Record, StoredBody};
 use crate::replica_log::{LogOperation, LogReply, LogRequest};
 use crate::stream_writer::{StreamTail, WriterEvent};
 use mail::QueueId;
@@ -145,9 +145,13 @@ impl Owner {
                     slot.bodies.fence(&tail, tail.epoch().next_at_start(start), false);
                 }
             }
-            (Lane::Bodies, WriterEvent::Opened { .. }) => {}
-            (Lane::Bodies, WriterEvent::Stored { sequence, records, .. }) => {
-                self.pieces_stored(stream, sequence, &records);
+            (Lane::Bodies, WriterEvent::Opened { sequence }) => {
+                if let Some(slot) = self.slots.get_mut(&stream) {
+                    slot.body_index.opened(sequence);
+                }
+            }
+            (Lane::Bodies, WriterEvent::Stored { sequence, octets, records }) => {
+                self.pieces_stored(stream, sequence, octets, &records);
             }
             (_, WriterEvent::Damaged { why }) => self.damaged(now, stream, why),
             (Lane::Bodies, WriterEvent::Fenced { epoch, by }) => {
@@ -208,7 +212,14 @@ impl Owner {
         let mut accepted = Vec::new();
         for record in records {
             match record {
-                Record::Accept(one) => accepted.push((one.id, one.twin.is_some())),
+                Record::Accept(one) => {
+                    let body = match &one.body {
+                        StoredBody::Pieces(list) => Some(list.body),
+                        StoredBody::Whole(_) => None,
+                    };
+                    slot.body_index.record_stored(one.id, body);
+                    accepted.push((one.id, one.twin.is_some()));
+                }
                 Record::Done(list) => slot.done_stored(list.len()),
                 _ => {}
             }
@@ -234,8 +245,9 @@ impl Owner {
         self.settle(id);
     }
 
-    fn pieces_stored(&mut self, stream: StreamId, sequence: u64, records: &[Record]) {
+    fn pieces_stored(&mut self, stream: StreamId, sequence: u64, octets: usize, records: &[Record]) {
         let Some(slot) = self.slots.get_mut(&stream) else { return };
+        slot.body_index.block_stored(sequence, octets);
         let mut whole = Vec::new();
         for record in records {
             let Record::Piece(piece) = record else { continue };
@@ -281,7 +293,7 @@ impl Owner {
         slot.drop_dead_front();
         let last = slot.messages.last_sequence();
         let first_kept = slot.index.keys().next().copied().unwrap_or(last);
-        let first_body = slot.body_index.keys().next().copied().unwrap_or_else(|| slot.bodies.last_sequence());
+        let first_body = slot.body_index.first().unwrap_or_else(|| slot.bodies.last_sequence());
         let first_upload = slot.uploads.values().map(|upload| upload.sequences.map_or(0, |(first, _)| first)).min();
         let first_body = first_body.min(first_upload.unwrap_or(first_body));
         let wanted = (first_kept.saturating_sub(1), first_body.saturating_sub(1));

@@ -95,6 +95,12 @@ fn kept(seed: u64, plan: impl Fn(u64) -> Plan) {
     }
 }
 
+/// Two large bodies begin in one block, and the first of them is done.
+#[test]
+fn a_block_of_bodies_stays_while_one_of_them_lives() {
+    kept(15732, plan);
+}
+
 /// The owner is back when the answer to the deputy's last ADOPTED comes, so the deputy need not watch any more.
 #[test]
 fn a_deputy_delivers_what_it_adopted_before_the_owner_was_back() {
