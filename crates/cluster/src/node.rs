@@ -187,7 +187,7 @@ impl Node {
     }
 
     /// Sends a piece of a large body while it arrives; [`Node::accept`] with `Content::Streamed` ends it.
-    pub fn stream_body(&mut self, now: Duration, id: QueueId, octets: Bytes) {
+    pub fn stream_body(&mut self, now: Duration, id: QueueId, octets: &Bytes) {
         self.owner.stream_body(now, id, octets);
     }
 

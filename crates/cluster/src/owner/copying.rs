@@ -3,7 +3,7 @@
 use super::slot::{Phase, Slot, Upload};
 use super::{CopyPlace, Gate, Message, Owner, ReadPurpose};
 use crate::action::{AcceptAnswer, Action, Content, NewMessage, OnNoReplica, Report};
-use crate::identity::StreamId;
+use crate::identity::{Epoch, StreamId};
 use crate::record::{Accepted, Piece, PieceList, Record, StoredBody, Twin};
 use bytes::Bytes;
 use mail::QueueId;
@@ -73,13 +73,11 @@ impl Owner {
         let is_large = body_of(accepted).is_some_and(|body| body.len() > self.settings.inline_body_max);
         let takes = |slot: &Slot| slot.takes_mail(now, &self.settings) && (!is_large || slot.bodies.is_flowing());
         let slots = self.holders.iter().filter_map(|holder| self.slot_of(*holder)).filter(|slot| takes(slot));
-        let targets: Vec<(StreamId, crate::identity::Epoch)> =
+        let targets: Vec<(StreamId, Epoch)> =
             slots.take(wanted).map(|slot| (slot.stream, slot.messages.epoch())).collect();
-        for (number, (stream, _)) in targets.iter().enumerate() {
-            let mut accepted = accepted.clone();
-            let other = targets.iter().find(|(other, _)| other != stream);
-            accepted.twin = other.map(|(other, epoch)| Twin { stream: *other, epoch: *epoch, is_first: number == 0 });
-            self.push_copy(*stream, accepted);
+        for (stream, _) in &targets {
+            let twin = twin_of(&targets, *stream);
+            self.push_copy(*stream, Accepted { twin, ..accepted.clone() });
         }
         targets.len()
     }
@@ -113,48 +111,62 @@ impl Owner {
         }
     }
 
-    /// Sends a piece of a body that still arrives. Without a holder nothing happens: the whole goes later.
-    pub(crate) fn stream_body(&mut self, now: Duration, id: QueueId, octets: Bytes) {
-        let has_upload = |slot: &&mut Slot| slot.uploads.contains_key(&id);
-        let under_way = self.slots.values_mut().find(has_upload).map(|slot| slot.stream);
-        let takes = |slot: &&Slot| slot.takes_mail(now, &self.settings) && slot.bodies.is_flowing();
-        let first =
-            || self.holders.iter().filter_map(|holder| self.slot_of(*holder)).find(takes).map(|slot| slot.stream);
-        let Some(slot) = under_way.or_else(first).and_then(|stream| self.slots.get_mut(&stream)) else { return };
-        let mut upload = slot.uploads.remove(&id).unwrap_or_else(|| slot.new_upload(&self.settings));
-        let mut rest = octets;
-        while !rest.is_empty() {
-            let piece = rest.split_to(rest.len().min(self.settings.piece_octets));
-            push_piece(slot, &mut upload, piece);
+    /// Sends a piece of a body that still arrives to as many holders as are wanted and found. Without a holder nothing
+    /// happens: the whole goes later. A holder that stalls meanwhile is left out.
+    pub(crate) fn stream_body(&mut self, now: Duration, id: QueueId, octets: &Bytes) {
+        let begun = |slot: &&Slot| slot.uploads.contains_key(&id);
+        let mut targets: Vec<StreamId> = self.slots.values().filter(begun).map(|slot| slot.stream).collect();
+        // A body that began without a holder, or lost all of them, does not begin in its middle.
+        if targets.is_empty() && self.streaming.insert(id) {
+            let takes = |slot: &&Slot| slot.takes_mail(now, &self.settings) && slot.bodies.is_flowing();
+            let slots = self.holders.iter().filter_map(|holder| self.slot_of(*holder)).filter(takes);
+            targets = slots.take(self.settings.copies.saturating_sub(1)).map(|slot| slot.stream).collect();
         }
-        slot.uploads.insert(id, upload);
+        for stream in targets {
+            let Some(slot) = self.slots.get_mut(&stream) else { continue };
+            let mut upload = slot.uploads.remove(&id).unwrap_or_else(|| slot.new_upload(&self.settings));
+            let mut rest = octets.clone();
+            while !rest.is_empty() {
+                let piece = rest.split_to(rest.len().min(self.settings.piece_octets));
+                push_piece(slot, &mut upload, piece);
+            }
+            slot.uploads.insert(id, upload);
+        }
     }
 
     /// Drops the pieces of a body whose transaction failed.
     pub(crate) fn abort_body(&mut self, id: QueueId) {
+        self.streaming.remove(&id);
         for slot in self.slots.values_mut() {
             slot.uploads.remove(&id);
         }
     }
 
-    /// Lets the record follow the pieces; false when they did not all go to one holder.
+    /// Lets the records follow the pieces; false when no holder has all of them.
     fn end_upload(&mut self, now: Duration, new: &NewMessage) -> bool {
         let id = new.id;
-        let place = self.slots.values_mut().find(|slot| slot.uploads.contains_key(&id));
-        let Some(slot) = place else { return false };
-        if !slot.takes_mail(now, &self.settings) {
-            slot.uploads.remove(&id);
-            return false;
+        self.streaming.remove(&id);
+        let mut targets: Vec<(StreamId, Epoch)> = Vec::new();
+        for slot in self.slots.values_mut().filter(|slot| slot.uploads.contains_key(&id)) {
+            if slot.takes_mail(now, &self.settings) {
+                targets.push((slot.stream, slot.messages.epoch()));
+            } else {
+                slot.uploads.remove(&id);
+            }
         }
-        let stream = slot.stream;
-        if let Some(upload) = slot.uploads.get_mut(&id) {
-            upload.accepted = Some(accepted_of(new, 0, Vec::new()));
+        for (stream, _) in &targets {
+            let twin = twin_of(&targets, *stream);
+            if let Some(upload) = self.slots.get_mut(stream).and_then(|slot| slot.uploads.get_mut(&id)) {
+                upload.accepted = Some(Accepted { twin, ..accepted_of(new, 0, Vec::new()) });
+            }
+            if let Some(message) = self.messages.get_mut(&id) {
+                message.copies.push(CopyPlace::on_its_way(*stream));
+            }
         }
-        if let Some(message) = self.messages.get_mut(&id) {
-            message.copies.push(CopyPlace::on_its_way(stream));
+        for (stream, _) in &targets {
+            self.finish_upload(*stream, id);
         }
-        self.finish_upload(stream, id);
-        true
+        !targets.is_empty()
     }
 
     /// Writes the record of a body whose pieces are all stored.
@@ -206,7 +218,7 @@ impl Owner {
             self.place_again(now, stream, accepted);
         }
         let in_flight = self.messages.iter().filter(|(_, message)| {
-            let is_here = |copy: &CopyPlace| copy.stream == stream && !copy.is_stored();
+            let is_here = |copy: &CopyPlace| copy.stream == stream && (!copy.is_stored() || message.is_widowed());
             matches!(message.gate, Gate::Client { needs_copies: true, .. }) && message.copies.iter().any(is_here)
         });
         let in_flight: Vec<QueueId> = in_flight.map(|(id, _)| *id).collect();
@@ -227,17 +239,30 @@ impl Owner {
         message.copies.retain(|copy| copy.stream != from || copy.sequence.is_some() || copy.pending > 0);
         let finished = message.finished.iter().copied().collect();
         let accepted = Accepted { finished, twin: None, ..accepted };
-        if let Some(copy) = message.copies.first() {
-            // Its record promises another copy, whose adopter it would leave the message to.
-            let stream = copy.stream;
+        let is_whole = body_of(&accepted).is_some_and(|body| !body.is_empty());
+        if let Some(stream) = message.copies.first().map(|copy| copy.stream) {
             if stream != from {
-                self.push_copy(stream, accepted);
+                self.widow(stream, accepted, is_whole);
             }
             return self.settle(id);
         }
-        let is_whole = body_of(&accepted).is_some_and(|body| !body.is_empty());
         if !is_whole || self.place(now, &accepted) == 0 {
             self.accept_without_copy(now, id);
+        }
+    }
+
+    /// Takes the twin off the record of the only copy that is left: it promises another one, whose adopter it would
+    /// leave the message to.
+    fn widow(&mut self, stream: StreamId, accepted: Accepted, is_whole: bool) {
+        let id = accepted.id;
+        let upload = self.slots.get_mut(&stream).and_then(|slot| slot.uploads.get_mut(&id));
+        if let Some(waiting) = upload.and_then(|upload| upload.accepted.as_mut()) {
+            waiting.twin = None;
+        } else if is_whole {
+            self.push_copy(stream, accepted);
+        } else {
+            // The pieces are in the other stream, so the body is read from the local log.
+            self.widowed.insert(id);
         }
     }
 
@@ -324,6 +349,13 @@ impl Owner {
             }
         }
     }
+}
+
+/// The other copy as the record in a stream names it; the first of two targets has the first copy.
+fn twin_of(targets: &[(StreamId, Epoch)], stream: StreamId) -> Option<Twin> {
+    let (other, epoch) = targets.iter().find(|(other, _)| *other != stream)?;
+    let is_first = targets.first().is_some_and(|(first, _)| *first == stream);
+    Some(Twin { stream: *other, epoch: *epoch, is_first })
 }
 
 fn body_of(accepted: &Accepted) -> Option<&Bytes> {

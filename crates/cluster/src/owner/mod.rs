@@ -122,6 +122,8 @@ pub(crate) struct Owner {
     reading: BTreeMap<QueueId, ReadPurpose>,
     /// Adopted messages on their way into the local log.
     adopted: BTreeMap<QueueId, Accepted>,
+    /// Bodies that arrive in pieces.
+    streaming: BTreeSet<QueueId>,
     /// Holders that may take new mail, best first.
     holders: Vec<NodeId>,
     has_uncertain: bool,
@@ -143,6 +145,7 @@ impl Owner {
             widowed: BTreeSet::new(),
             reading: BTreeMap::new(),
             adopted: BTreeMap::new(),
+            streaming: BTreeSet::new(),
             holders: Vec::new(),
             has_uncertain: false,
             is_draining: false,
@@ -284,7 +287,7 @@ impl Owner {
     /// Answers the client, or reports to the adoption, once all is stored.
     fn settle(&mut self, id: QueueId) {
         let Some(message) = self.messages.get_mut(&id) else { return };
-        let is_copied = message.copies.iter().all(CopyPlace::is_stored);
+        let is_copied = message.copies.iter().all(CopyPlace::is_stored) && !message.is_widowed();
         match &mut message.gate {
             Gate::Client { needs_copies, .. } if message.is_local => {
                 let has_copies = is_copied && !message.copies.is_empty();

@@ -6,18 +6,82 @@ use mail::QueueId;
 /// Happens at a moment of the run.
 #[derive(Debug)]
 pub(super) enum Event {
-    Submit { node: usize },
-    AtEngine { from: usize, life: u32, engine: usize, token: Token, request: LogRequest },
-    AtStore { from: usize, life: u32, engine: usize, token: Token, request: CoordinationRequest },
-    LogAnswer { node: usize, life: u32, engine: usize, token: Token, reply: LogReply },
-    StoreAnswer { node: usize, life: u32, engine: usize, token: Token, reply: CoordinationReply },
-    Wake { node: usize, life: u32, at: u64 },
-    Synced { node: usize, life: u32, id: QueueId },
-    Forgotten { node: usize, life: u32, stream: StreamId },
-    Read { node: usize, life: u32, id: QueueId },
-    Tick { node: usize, life: u32 },
-    Dot { node: usize, life: u32, id: QueueId, recipient: u32 },
-    Taken { node: usize, life: u32, id: QueueId, recipient: u32, is_delivered: bool },
+    Submit {
+        node: usize,
+    },
+    /// The next piece of a body that arrives, from this octet on.
+    Piece {
+        node: usize,
+        life: u32,
+        id: QueueId,
+        recipients: u32,
+        from: usize,
+    },
+    AtEngine {
+        from: usize,
+        life: u32,
+        engine: usize,
+        token: Token,
+        request: LogRequest,
+    },
+    AtStore {
+        from: usize,
+        life: u32,
+        engine: usize,
+        token: Token,
+        request: CoordinationRequest,
+    },
+    LogAnswer {
+        node: usize,
+        life: u32,
+        engine: usize,
+        token: Token,
+        reply: LogReply,
+    },
+    StoreAnswer {
+        node: usize,
+        life: u32,
+        engine: usize,
+        token: Token,
+        reply: CoordinationReply,
+    },
+    Wake {
+        node: usize,
+        life: u32,
+        at: u64,
+    },
+    Synced {
+        node: usize,
+        life: u32,
+        id: QueueId,
+    },
+    Forgotten {
+        node: usize,
+        life: u32,
+        stream: StreamId,
+    },
+    Read {
+        node: usize,
+        life: u32,
+        id: QueueId,
+    },
+    Tick {
+        node: usize,
+        life: u32,
+    },
+    Dot {
+        node: usize,
+        life: u32,
+        id: QueueId,
+        recipient: u32,
+    },
+    Taken {
+        node: usize,
+        life: u32,
+        id: QueueId,
+        recipient: u32,
+        is_delivered: bool,
+    },
     Begin(usize),
     Heal(usize),
     SyncEngines,
@@ -29,6 +93,7 @@ impl Event {
         match self {
             Self::LogAnswer { node, life, .. }
             | Self::StoreAnswer { node, life, .. }
+            | Self::Piece { node, life, .. }
             | Self::Wake { node, life, .. }
             | Self::Synced { node, life, .. }
             | Self::Forgotten { node, life, .. }

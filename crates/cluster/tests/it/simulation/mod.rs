@@ -34,6 +34,7 @@ fn plan(seed: u64) -> Plan {
         noise: chance.between(2, 20),
         policy: chance.pick(&[OnNoReplica::TempFail, OnNoReplica::AcceptLocal]),
         is_sync_always: true,
+        has_slow_clients: Chance::new(seed ^ 0xc11e).percent(50),
         sabotage: Sabotage::default(),
     }
 }

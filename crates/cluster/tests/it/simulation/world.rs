@@ -43,6 +43,8 @@ pub(super) struct Plan {
     pub(super) noise: u64,
     pub(super) policy: OnNoReplica,
     pub(super) is_sync_always: bool,
+    /// Large bodies arrive piece by piece; otherwise their pieces come at once.
+    pub(super) has_slow_clients: bool,
     pub(super) sabotage: cluster::Sabotage,
 }
 
@@ -318,6 +320,7 @@ impl World {
         }
         match event {
             Event::Submit { node } => self.submit(node),
+            Event::Piece { node, id, recipients, from, .. } => self.piece(node, id, recipients, from),
             Event::AtEngine { from, life, engine, token, request } => {
                 self.at_engine(from, life, engine, token, request)
             }
@@ -561,30 +564,46 @@ impl World {
             _ => self.chance.below(200 * SECOND),
         };
         self.history.submitted(id, recipients, self.now + delay);
+        if body_of(id).len() > 2_000 && self.chance.percent(50) {
+            self.piece(node, id, recipients, 0);
+        } else {
+            self.accept(node, id, recipients, Content::Whole(body_of(id)));
+        }
+    }
+
+    /// Passes a piece of a body on while the body arrives, and the message after the last one.
+    fn piece(&mut self, node: usize, id: QueueId, recipients: u32, from: usize) {
         let body = body_of(id);
-        let is_streamed = body.len() > 2_000 && self.chance.percent(50);
+        let until = body.len().min(from + 700);
+        let octets = body.slice(from..until);
+        self.with(node, |machine, now, _| machine.stream_body(now, id, &octets));
+        if until == body.len() {
+            return self.accept(node, id, recipients, Content::Streamed);
+        }
+        if !self.plan.has_slow_clients {
+            return self.piece(node, id, recipients, until);
+        }
+        let wait = if self.chance.percent(20) { self.chance.below(3 * SECOND) } else { self.chance.below(5 * MILLI) };
+        let (at, life) = (self.now + wait, self.machines[node].life);
+        self.push(at, Event::Piece { node, life, id, recipients, from: until });
+    }
+
+    fn accept(&mut self, node: usize, id: QueueId, recipients: u32, content: Content) {
         let mut new = NewMessage {
             id,
             queued_at_us: self.now,
             expires_at_us: 0,
             recipients,
             envelope: Bytes::from(format!("envelope of {id}")),
-            content: Content::Whole(body.clone()),
+            content: Content::Whole(body_of(id)),
         };
         self.machines[node].log.add(&new, 0, BTreeSet::new(), false);
         let life = self.machines[node].life;
         let at = self.now + self.chance.between(500, 20 * MILLI);
         self.push(at, Event::Synced { node, life, id });
         let policy = self.plan.policy;
-        self.with(node, |machine, now, _| {
-            if is_streamed {
-                for piece in body.chunks(700) {
-                    machine.stream_body(now, id, body.slice_ref(piece));
-                }
-                new.content = Content::Streamed;
-            }
-            machine.accept(now, new, policy);
-        });
+        new.content = content;
+        self.with(node, |machine, now, _| machine.accept(now, new, policy));
     }
 
     fn answer(&mut self, node: usize, id: QueueId, answer: AcceptAnswer) {
