@@ -21,6 +21,9 @@ pub const NODE_PREFIX: &str = "node/";
 /// queue ids.
 pub const CLOCK_DIFFERENCE_MAX: Duration = Duration::from_secs(60);
 
+/// Age that an entry of a node may have: of one that writes no more, its time to live.
+const ENTRY_AGE_MAX: Duration = Duration::from_secs(15);
+
 /// Intervals after which a view is too old to adopt by.
 const VIEW_INTERVALS_MAX: u32 = 3;
 
@@ -220,8 +223,12 @@ pub fn judge_node(ours: &NodeEntry, others: &[NodeEntry]) -> Result<(), Membersh
         return Err(MembershipError::BlockVersion { other: other.name.clone(), reads: other.block_version });
     }
     let difference = |other: &NodeEntry| ours.clock_us.abs_diff(other.clock_us);
-    let most = u64::try_from(CLOCK_DIFFERENCE_MAX.as_micros()).unwrap_or(u64::MAX);
-    let off: Vec<&&NodeEntry> = others.iter().filter(|other| difference(other) > most).collect();
+    let is_off = |other: &&&NodeEntry| {
+        // The clock of the entry stands still since it was written.
+        let age = if ours.clock_us > other.clock_us { ENTRY_AGE_MAX } else { Duration::ZERO };
+        Duration::from_micros(difference(other)) > CLOCK_DIFFERENCE_MAX + age
+    };
+    let off: Vec<&&NodeEntry> = others.iter().filter(is_off).collect();
     match off.first() {
         Some(other) if off.len() * 2 > others.len() => {
             let seconds = i64::try_from(difference(other) / 1_000_000).unwrap_or(i64::MAX);

@@ -4,7 +4,7 @@ use super::content::StreamContent;
 use super::{Adopter, Step};
 use crate::action::{Action, Report};
 use crate::identity::StreamId;
-use crate::membership::Membership;
+use crate::membership::{Membership, NodeEntry};
 use crate::record::Record;
 use crate::rendezvous::holders_of;
 use crate::stream_writer::{StreamTail, WriterEvent};
@@ -63,7 +63,8 @@ impl Adopter {
             return self.has_open_part;
         }
         if block.records.last() == Some(&Record::Release) {
-            return members.entry(owner).is_none_or(|entry| entry.is_draining);
+            let is_of_another_disk = |entry: &NodeEntry| entry.incarnation != block.header.incarnation;
+            return members.entry(owner).is_none_or(|entry| entry.is_draining || is_of_another_disk(entry));
         }
         match members.entry(owner) {
             Some(entry) => entry.incarnation != block.header.incarnation,
