@@ -50,7 +50,7 @@ pub use action::{AcceptAnswer, Action, Content, LocalMessage, NewMessage, OnNoRe
 pub use block::{
     BLOCK_BYTES_LIMIT, BLOCK_BYTES_MAX, BLOCK_HEADER, BLOCK_VERSION, Block, BlockError, BlockHeader, Chain,
 };
-pub use claim::{Claim, ClaimError};
+pub use claim::{AdoptedCopy, Claim, ClaimError};
 pub use coordination::{CoordinationReply, CoordinationRequest, KeyValue};
 pub use engine::{ENGINE_VERSION_MIN, EngineError, EngineFacts, check_engine};
 pub use host_status::{HostState, HostStatus, HostStatusBoard, PUBLISH_INTERVAL, STATUS_DESTINATIONS_MAX, STATUS_TTL};

@@ -3,7 +3,7 @@
 use super::content::Part;
 use super::{Adopter, Step};
 use crate::action::{Action, Report, Token};
-use crate::claim::{Claim, ClaimError};
+use crate::claim::{AdoptedCopy, Claim, ClaimError};
 use crate::coordination::{CoordinationReply, KeyValue};
 use crate::membership::Membership;
 use std::collections::BTreeMap;
@@ -30,7 +30,7 @@ impl Adopter {
                 if let Some((first, epoch)) = self.firsts_left.pop_front()
                     && let Some(claim) = self.firsts.get_mut(&first)
                 {
-                    claim.seconds_epoch = claim.seconds_epoch.max(epoch);
+                    *claim = std::mem::take(claim).decided(epoch, AdoptedCopy::Second);
                 }
                 self.ask_at = now;
             }
@@ -54,14 +54,15 @@ impl Adopter {
         let Some((first, epoch)) = self.firsts_left.front().copied() else { return };
         let revision = found.as_ref().map_or(0, |kv| kv.revision);
         let Some(claim) = read_claim(found.as_ref()) else { return };
-        let is_settled = claim.adopter.is_some() || epoch <= claim.seconds_epoch;
-        self.firsts.insert(first, claim);
+        let is_settled = claim.decision(epoch).is_some();
+        self.firsts.insert(first, claim.clone());
         if is_settled || members.entry(first.holder).is_some() || !members.is_fresh(now) {
             self.firsts_left.pop_front();
             self.ask_at = now;
         } else {
             // Its holder is gone with the owner: from now on no adopter of that stream takes such mail.
-            self.put_claim(now, first, Claim { seconds_epoch: epoch, ..claim }, revision);
+            let decided = claim.decided(epoch, AdoptedCopy::Second);
+            self.put_claim(now, first, &decided, revision);
         }
     }
 
@@ -88,14 +89,14 @@ impl Adopter {
             self.part.upto = claim.adopted_upto;
         }
         let (me, epoch) = (self.settings.node, self.writer.epoch());
-        let wanted = claim.adopted(me, epoch, self.content.finished_upto, self.part.upto);
+        let wanted = claim.clone().adopted(me, epoch, self.content.finished_upto, self.part.upto);
         match wanted {
             _ if self.settings.sabotage.no_claim => {
                 let claim = Claim { epoch, adopter: Some(me), adopted_upto: self.part.upto, ..claim };
-                self.put_claim(now, self.stream, claim, revision);
+                self.put_claim(now, self.stream, &claim, revision);
             }
             Ok(wanted) if wanted == claim => self.begin_part(now, fence),
-            Ok(wanted) => self.put_claim(now, self.stream, wanted, revision),
+            Ok(wanted) => self.put_claim(now, self.stream, &wanted, revision),
             Err(ClaimError::Superseded { .. }) => self.watch(now, self.settings.heartbeat),
             Err(ClaimError::PartOpen { by }) => {
                 let why =

@@ -4,7 +4,7 @@
 //! part by part, so that memory does not grow with the size of the mail.
 
 use crate::block::{Block, BlockError};
-use crate::claim::Claim;
+use crate::claim::{AdoptedCopy, Claim};
 use crate::identity::{ClusterId, Epoch, Incarnation, Lane, StreamId};
 use crate::record::{Completion, Record, Twin};
 use bytes::Bytes;
@@ -30,6 +30,9 @@ pub(super) struct StreamContent {
     pub(super) finished_upto: u64,
     /// The first fence of an adopter behind the owner's last block.
     pub(super) first_fence: u64,
+    /// Blocks are gone or cannot be read: completions may be lost with them.
+    pub(super) is_damaged: bool,
+    last: u64,
     /// The owner's last block gave the stream up as planned.
     pub(super) is_released: bool,
     /// The life of the owner's log that wrote its last block.
@@ -58,7 +61,9 @@ impl StreamContent {
         octets: &Bytes,
         applies_done: bool,
     ) -> Result<(), BlockError> {
-        let block = Block::read_of(cluster, stream, Lane::Messages, octets)?;
+        self.is_damaged |= self.last != 0 && sequence > self.last + 1;
+        self.last = sequence;
+        let block = Block::read_of(cluster, stream, Lane::Messages, octets).inspect_err(|_| self.is_damaged = true)?;
         let is_owners = block.header.writer == stream.owner && !block.is_of_adoption();
         if is_owners {
             self.is_released = false;
@@ -155,9 +160,10 @@ impl LiveMessage {
         }
         match self.twin {
             None => true,
-            Some(twin) if twin.is_first => self.epoch > claim.seconds_epoch,
+            Some(twin) if twin.is_first => claim.decision(self.epoch) != Some(AdoptedCopy::Second),
             Some(twin) => {
-                firsts.get(&twin.stream).is_some_and(|first| twin.epoch <= first.seconds_epoch.max(first.moved_epoch))
+                let decision = firsts.get(&twin.stream).and_then(|first| first.decision(twin.epoch));
+                decision == Some(AdoptedCopy::Second)
             }
         }
     }

@@ -262,7 +262,7 @@ impl Adopter {
         self.outbox.push_back(Action::Coordinate { token, request: CoordinationRequest::Get { key: of.claim_key() } });
     }
 
-    pub(super) fn put_claim(&mut self, now: Duration, of: StreamId, claim: Claim, expected: u64) {
+    pub(super) fn put_claim(&mut self, now: Duration, of: StreamId, claim: &Claim, expected: u64) {
         self.attempt += 1;
         self.ask_at = now + self.settings.append_timeout;
         let token = Token { purpose: Purpose::AdopterClaim(self.stream), attempt: self.attempt };

@@ -20,7 +20,8 @@ impl Owner {
         }
         let is_here = |copy: &CopyPlace| copy.stream == stream;
         if self.messages.values().any(|message| message.is_uncertain || message.copies.iter().any(is_here)) {
-            slot.claim_goal = Some(ClaimGoal::TakeBack);
+            let is_damaged = matches!(&slot.phase, Phase::Foreign(foreign) if foreign.is_damaged);
+            slot.claim_goal = Some(if is_damaged { ClaimGoal::Replace } else { ClaimGoal::TakeBack });
             slot.claim_at = now;
         } else {
             slot.stored_at = now;
@@ -69,21 +70,21 @@ impl Owner {
         let moved = if held == Epoch(0) { Epoch::before_start(self.settings.start) } else { held };
         let wanted = match goal {
             ClaimGoal::Reopen if claim.adopter.is_none() => return slot.claim_goal = None,
-            ClaimGoal::Reopen => Ok(claim.reopened(held)),
+            ClaimGoal::Reopen => Ok(claim.clone().reopened(held)),
             ClaimGoal::TakeBack | ClaimGoal::Replace if self.settings.sabotage.no_claim => {
-                Ok(Claim { adopter: None, moved_epoch: moved, ..claim })
+                Ok(Claim { adopter: None, moved_epoch: moved, ..claim.clone() })
             }
-            ClaimGoal::TakeBack | ClaimGoal::Replace => claim.taken_back(self.settings.node, held, moved),
+            ClaimGoal::TakeBack | ClaimGoal::Replace => claim.clone().taken_back(self.settings.node, held, moved),
         };
         match wanted {
             Ok(wanted) if wanted == claim => self.claim_written(now, stream, goal),
-            Ok(wanted) => self.put_claim(now, stream, wanted, revision),
+            Ok(wanted) => self.put_claim(now, stream, &wanted, revision),
             Err(_) if goal == ClaimGoal::Replace => {
                 // The stream is lost with the adopter's list of what it took: rather twice than never.
                 slot.is_forced = true;
                 let moved_epoch = moved.max(claim.epoch);
                 let wanted = Claim { epoch: claim.epoch.next(), adopter: None, moved_epoch, ..claim };
-                self.put_claim(now, stream, wanted, revision);
+                self.put_claim(now, stream, &wanted, revision);
             }
             Err(ClaimError::Superseded { .. } | ClaimError::PartOpen { .. }) => {
                 // An adopter has it: only the stream itself says which mail, so it must be read.
@@ -102,7 +103,7 @@ impl Owner {
         }
     }
 
-    fn put_claim(&mut self, now: Duration, stream: StreamId, claim: Claim, expected: u64) {
+    fn put_claim(&mut self, now: Duration, stream: StreamId, claim: &Claim, expected: u64) {
         let Some(slot) = self.slots.get_mut(&stream) else { return };
         slot.claim_attempt += 1;
         slot.claim_at = now + self.settings.append_timeout;
