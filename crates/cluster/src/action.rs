@@ -20,6 +20,7 @@ pub struct Token {
 pub(crate) enum Purpose {
     OwnerWrite(StreamId, Lane),
     OwnerScan(StreamId),
+    OwnerScrub(StreamId),
     OwnerTrim(StreamId),
     OwnerTrimBodies(StreamId),
     OwnerCreate(StreamId),

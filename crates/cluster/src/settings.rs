@@ -54,6 +54,8 @@ pub struct Settings {
     pub compaction_octets_min: usize,
     /// Octets asked for in one scan.
     pub scan_octets: usize,
+    /// Time between two looks at the blocks of a stream, [`Settings::scan_octets`] each.
+    pub scrub_interval: Duration,
     /// Messages of one part of an adoption.
     pub part_messages_max: usize,
     /// Time between puts of the node's entry, and between looks at the other entries.
@@ -106,6 +108,7 @@ impl Settings {
             piece_octets: 240 << 10,
             compaction_octets_min: 4 << 20,
             scan_octets: 1 << 20,
+            scrub_interval: Duration::from_secs(10),
             part_messages_max: 1_024,
             membership_interval: Duration::from_secs(2),
             membership_ttl: Duration::from_secs(15),

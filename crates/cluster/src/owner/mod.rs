@@ -11,12 +11,14 @@
 //! | `copying` | new mail, copies made anew, compaction |
 //! | `streams` | requests, events of the writers, trims |
 //! | `scan` | blocks that earlier starts and other nodes wrote |
+//! | `scrub` | reading stored copies again |
 //! | `claims` | mail that is taken back |
 
 mod bodies;
 mod claims;
 mod copying;
 mod scan;
+mod scrub;
 mod slot;
 mod streams;
 
@@ -375,7 +377,7 @@ impl Owner {
 
     /// Streams that another node fenced and whose adoption is not over.
     pub(crate) fn foreign_streams(&self) -> impl Iterator<Item = StreamId> {
-        let is_foreign = |slot: &&Slot| matches!(slot.phase, Phase::Foreign { is_over: false, .. });
+        let is_foreign = |slot: &&Slot| matches!(&slot.phase, Phase::Foreign(foreign) if !foreign.is_over);
         self.slots.values().filter(is_foreign).map(|slot| slot.stream)
     }
 

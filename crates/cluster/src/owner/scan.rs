@@ -1,6 +1,6 @@
 //! Reading what earlier starts and other nodes wrote into the streams of the owner.
 
-use super::slot::{ClaimGoal, Found, Phase};
+use super::slot::{ClaimGoal, Foreign, Found, Phase};
 use super::{CopyPlace, Gate, Owner};
 use crate::action::{Action, Purpose, Report};
 use crate::block::Block;
@@ -16,7 +16,7 @@ use std::time::Duration;
 impl Owner {
     pub(super) fn begin_foreign(&mut self, now: Duration, stream: StreamId) {
         if let Some(slot) = self.slots.get_mut(&stream) {
-            slot.phase = Phase::Foreign { next: 1, taken: Vec::new(), is_over: false };
+            slot.phase = Phase::Foreign(Foreign::new());
             slot.scan_at = now;
             slot.scan_asked = None;
         }
@@ -25,7 +25,8 @@ impl Owner {
     pub(super) fn poll_scan(&mut self, now: Duration, stream: StreamId) {
         let Some(slot) = self.slots.get_mut(&stream) else { return };
         let from = match &slot.phase {
-            Phase::Scanning { next, .. } | Phase::Foreign { next, .. } => *next,
+            Phase::Scanning { next, .. } => *next,
+            Phase::Foreign(foreign) => foreign.next,
             _ => return,
         };
         if now < slot.scan_at {
@@ -59,7 +60,7 @@ impl Owner {
                     _ => {}
                 }
             }
-            Phase::Foreign { .. } => self.scan_foreign(now, stream, blocks, is_end),
+            Phase::Foreign(_) => self.scan_foreign(now, stream, blocks, is_end),
             _ => {}
         }
     }
@@ -72,7 +73,10 @@ impl Owner {
             *next = (*next).max(sequence + 1);
         }
         // A block that cannot be read holds no copy that counts; its mail is copied anew.
-        let Ok(block) = block else { return };
+        let block = match block {
+            Ok(block) => block,
+            Err(error) => return self.report(Report::CopiesLost { stream, why: error.to_string() }),
+        };
         slot.index.entry(sequence).or_default().octets = octets.len();
         for record in block.records {
             match record {
@@ -174,30 +178,27 @@ impl Owner {
 
     /// Reads the records of adoption of a stream that another node fenced.
     fn scan_foreign(&mut self, now: Duration, stream: StreamId, blocks: Vec<(u64, Bytes)>, is_end: bool) {
+        let (cluster, me) = (self.settings.cluster, self.settings.node);
         let Some(slot) = self.slots.get_mut(&stream) else { return };
-        let Phase::Foreign { next, taken, is_over } = &mut slot.phase else { return };
+        let Phase::Foreign(foreign) = &mut slot.phase else { return };
         for (sequence, octets) in blocks {
-            *next = (*next).max(sequence + 1);
-            let Ok(block) = Block::read_of(self.settings.cluster, stream, Lane::Messages, &octets) else { continue };
-            for record in &block.records {
-                match record {
-                    Record::Adopted(adopted) => {
-                        taken.extend_from_slice(&adopted.taken);
-                        *is_over = adopted.is_last;
-                    }
-                    Record::Fence(_) => *is_over = false,
-                    _ => {}
-                }
+            let block = Block::read_of(cluster, stream, Lane::Messages, &octets).ok();
+            foreign.read(me, sequence, block.as_ref());
+            if block.is_some() {
+                slot.foreign_tail = Some(StreamTail { sequence, block });
             }
-            slot.foreign_tail = Some(StreamTail { sequence, block: Some(block) });
         }
-        if *is_over && is_end {
-            let messages = std::mem::take(taken);
-            slot.phase = Phase::Forgetting;
-            slot.claim_goal = None;
-            self.actions.push_back(Action::Forget { stream, messages: messages.clone() });
-            self.give_up(now, stream, &messages);
+        if !foreign.is_over || !is_end {
+            return;
         }
+        if foreign.is_damaged {
+            return self.damaged(now, stream, format!("{stream} has lost records of its adoption"));
+        }
+        let messages = std::mem::take(&mut foreign.taken);
+        slot.phase = Phase::Forgetting;
+        slot.claim_goal = None;
+        self.actions.push_back(Action::Forget { stream, messages: messages.clone() });
+        self.give_up(now, stream, &messages);
     }
 
     fn give_up(&mut self, now: Duration, stream: StreamId, taken: &[(QueueId, u16)]) {

@@ -2,7 +2,9 @@
 //! that wait.
 
 use super::bodies::BodyIndex;
-use crate::identity::{Epoch, Lane, StreamId};
+use super::scrub::Scrub;
+use crate::block::Block;
+use crate::identity::{Epoch, Lane, NodeId, StreamId};
 use crate::record::{Accepted, Completion, Record};
 use crate::settings::Settings;
 use crate::stream_writer::{StreamTail, StreamWriter, WriterSettings};
@@ -25,14 +27,7 @@ pub(super) enum Phase {
     /// Mail may be written and delivered.
     Open,
     /// Another node fenced it; its records of adoption are read.
-    Foreign {
-        /// The next sequence to read.
-        next: u64,
-        /// The messages taken by adopters.
-        taken: Vec<(QueueId, u16)>,
-        /// The last record read says that the adoption is over.
-        is_over: bool,
-    },
+    Foreign(Foreign),
     /// The adoption is over; the local log drops the messages that were taken.
     Forgetting,
     /// Its mail was taken back. It is opened again when it can be reached.
@@ -43,6 +38,52 @@ impl Phase {
     /// True when no message of an earlier start can turn up in the stream.
     pub(super) const fn is_resolved(&self) -> bool {
         matches!(self, Self::Open | Self::Abandoned)
+    }
+}
+
+/// What was read of a stream that another node fenced.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Foreign {
+    /// The next sequence to read.
+    pub(super) next: u64,
+    /// The messages taken by adopters.
+    pub(super) taken: Vec<(QueueId, u16)>,
+    /// The last record read says that the adoption is over.
+    pub(super) is_over: bool,
+    /// A block behind the fence is gone or cannot be read: it may have held a list of messages.
+    pub(super) is_damaged: bool,
+    is_behind_fence: bool,
+}
+
+impl Foreign {
+    pub(super) fn new() -> Self {
+        Self { next: 1, ..Self::default() }
+    }
+
+    /// Takes the next block; `None` for one that cannot be read.
+    pub(super) fn read(&mut self, owner: NodeId, sequence: u64, block: Option<&Block>) {
+        let is_gap = sequence > self.next;
+        self.next = self.next.max(sequence + 1);
+        // Blocks before the fence are trimmed at any time, and none behind it.
+        self.is_damaged |= self.is_behind_fence && (is_gap || block.is_none());
+        let Some(block) = block else { return };
+        if block.header.writer == owner && !block.is_of_adoption() {
+            (self.is_damaged, self.is_behind_fence) = (false, false);
+        }
+        for record in &block.records {
+            match record {
+                Record::Adopted(adopted) => {
+                    self.is_damaged |= !self.is_behind_fence;
+                    self.taken.extend_from_slice(&adopted.taken);
+                    self.is_over = adopted.is_last;
+                }
+                Record::Fence(fence) => {
+                    self.is_over = false;
+                    self.is_behind_fence |= fence.is_adoption;
+                }
+                _ => {}
+            }
+        }
     }
 }
 
@@ -95,6 +136,7 @@ pub(super) struct Slot {
     pub(super) scan_asked: Option<Duration>,
     pub(super) scan_at: Duration,
     pub(super) scan_attempt: u64,
+    pub(super) scrub: Scrub,
     /// Ends of what the engine has removed, of both lanes.
     pub(super) trimmed: (u64, u64),
     pub(super) trim_at: Duration,
@@ -174,6 +216,7 @@ impl Slot {
             scan_asked: None,
             scan_at: now,
             scan_attempt: 0,
+            scrub: Scrub::new(now),
             trimmed: (0, 0),
             trim_at: now,
             claim_attempt: 0,
@@ -198,7 +241,7 @@ impl Slot {
     pub(super) fn is_away(&self) -> bool {
         match self.phase {
             Phase::Open => !self.messages.is_flowing(),
-            Phase::Unread | Phase::Scanning { .. } | Phase::Foreign { .. } => true,
+            Phase::Unread | Phase::Scanning { .. } | Phase::Foreign(_) => true,
             Phase::Forgetting | Phase::Abandoned => false,
         }
     }

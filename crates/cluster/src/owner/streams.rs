@@ -43,6 +43,7 @@ impl Owner {
         self.want_claim(now, stream);
         self.poll_claim(now, stream);
         self.poll_scan(now, stream);
+        self.poll_scrub(now, stream);
         for lane in [Lane::Messages, Lane::Bodies] {
             loop {
                 let Some(slot) = self.slots.get_mut(&stream) else { return };
@@ -83,10 +84,14 @@ impl Owner {
             let takes_back = slot.stored_at + self.settings.reshadow_after;
             let may_take_back = slot.claim_goal.is_none() && slot.is_away();
             let takes_back = may_take_back.then_some(takes_back);
-            let scan = matches!(slot.phase, Phase::Scanning { .. } | Phase::Foreign { .. }).then_some(slot.scan_at);
+            let scan = matches!(slot.phase, Phase::Scanning { .. } | Phase::Foreign(_)).then_some(slot.scan_at);
             let done = slot.done_since.map(|since| since + self.settings.done_delay);
             let done = done.filter(|_| slot.phase == Phase::Open && slot.messages.is_flowing());
-            [slot.messages.wake_at(), slot.bodies.wake_at(), claim, takes_back, scan, done].into_iter().flatten().min()
+            let scrub = (slot.phase == Phase::Open && slot.messages.is_flowing()).then_some(slot.scrub.at);
+            [slot.messages.wake_at(), slot.bodies.wake_at(), claim, takes_back, scan, scrub, done]
+                .into_iter()
+                .flatten()
+                .min()
         };
         self.slots.values().filter_map(of_slot).min()
     }
@@ -104,6 +109,7 @@ impl Owner {
                 }
             }
             Purpose::OwnerScan(stream) => self.scanned(now, stream, token.attempt, reply),
+            Purpose::OwnerScrub(stream) => self.scrubbed(now, stream, token.attempt, reply),
             Purpose::OwnerCreate(stream) => {
                 let slot = self.slots.get_mut(&stream).filter(|slot| !slot.had_blocks);
                 if let (LogReply::Created, Some(slot)) = (reply, slot) {
@@ -276,7 +282,10 @@ impl Owner {
         self.ask(Purpose::OwnerCreate(stream), 0, stream, Lane::Bodies, LogOperation::Create);
     }
 
-    fn damaged(&mut self, now: Duration, stream: StreamId, why: String) {
+    pub(super) fn damaged(&mut self, now: Duration, stream: StreamId, why: String) {
+        if self.slots.get(&stream).is_none_or(|slot| slot.claim_goal == Some(ClaimGoal::Replace)) {
+            return;
+        }
         self.report(Report::CopiesLost { stream, why });
         self.leave_stalled(now, stream, false);
         if let Some(slot) = self.slots.get_mut(&stream) {

@@ -1,7 +1,8 @@
 //! The faults of a run: what begins, and what heals.
 
-use super::world::World;
+use super::world::{CLUSTER, World};
 use crate::chance::Chance;
+use cluster::{Block, Record};
 
 /// A fault that lasts for a time.
 #[derive(Clone, Debug)]
@@ -48,11 +49,19 @@ pub(super) enum FaultKind {
     PowerCutAndDisk,
     /// All engines end.
     NoEngines,
+    /// A bit of a stored block changes, or the engine notices that and drops the block.
+    DamageBlock,
+}
+
+impl Fault {
+    pub(super) fn loses_data(&self) -> bool {
+        self.kind.loses_data()
+    }
 }
 
 impl FaultKind {
     fn loses_data(&self) -> bool {
-        matches!(self, Self::LoseEngineData | Self::ReplaceDisk { .. } | Self::PowerCutAndDisk)
+        matches!(self, Self::LoseEngineData | Self::ReplaceDisk { .. } | Self::PowerCutAndDisk | Self::DamageBlock)
     }
 }
 
@@ -96,6 +105,18 @@ pub(super) fn choose(chance: &mut Chance, nodes: usize, busy_s: u64) -> Vec<Faul
         faults.push(Fault { begin_s: chance.between(4, busy_s), seconds, node, kind });
     }
     faults
+}
+
+/// Damages blocks at one node, if no other fault loses data.
+pub(super) fn add_damage(faults: &mut Vec<Fault>, chance: &mut Chance, nodes: usize, busy_s: u64) {
+    if faults.iter().any(|fault| fault.kind.loses_data()) {
+        return;
+    }
+    let node = chance.below(nodes as u64) as usize;
+    for _ in 0..chance.between(1, 3) {
+        let begin_s = chance.between(6, busy_s + 60);
+        faults.push(Fault { begin_s, seconds: 1, node, kind: FaultKind::DamageBlock });
+    }
 }
 
 /// A process stands still until after its mail was adopted, and goes on with what piled up meanwhile.
@@ -191,8 +212,34 @@ impl World {
                 }
                 self.replace_disk(node);
             }
+            FaultKind::DamageBlock => self.damage_block(node),
             FaultKind::NoEngines => (0..self.plan.nodes).for_each(|engine| self.stop_engine(engine)),
         }
+    }
+
+    fn damage_block(&mut self, engine: usize) {
+        let engine = &mut self.engines[engine];
+        let lanes: Vec<_> =
+            engine.lanes.iter().filter(|(_, lane)| !lane.blocks.is_empty()).map(|(key, _)| *key).collect();
+        if lanes.is_empty() {
+            return;
+        }
+        let key = self.chance.pick(&lanes);
+        let Some(lane) = engine.lanes.get_mut(&key) else { return };
+        let sequences: Vec<u64> = lane.blocks.keys().copied().collect();
+        let sequence = self.chance.pick(&sequences);
+        let Some(block) = lane.blocks.remove(&sequence) else { return };
+        let done = Block::read(CLUSTER, &block).map_or(0, |block| completions(&block));
+        if self.chance.percent(70) {
+            let mut octets = block.to_vec();
+            let bit = self.chance.below(octets.len() as u64 * 8);
+            octets[(bit / 8) as usize] ^= 1 << (bit % 8);
+            lane.blocks.insert(sequence, octets.into());
+        }
+        self.damaged.insert((key.0, key.1, sequence));
+        // Its completions may be all that an adopter has of them.
+        self.history.may_repeat += done;
+        self.log(|| format!("block {sequence} of {} is damaged", key.0.name(key.1)));
     }
 
     fn stop_engine(&mut self, engine: usize) {
@@ -211,7 +258,7 @@ impl World {
                 self.start_again(node);
             }
             FaultKind::CrashEngine => self.engines[node].is_up = true,
-            FaultKind::Pause | FaultKind::LoseEngineData | FaultKind::ClockStep => {}
+            FaultKind::Pause | FaultKind::LoseEngineData | FaultKind::ClockStep | FaultKind::DamageBlock => {}
             FaultKind::Isolate => self.cut.retain(|(a, b)| *a != node && *b != node),
             FaultKind::CutPair(other) | FaultKind::CutOneWay(other) => {
                 self.cut.remove(&(node, other));
@@ -237,4 +284,9 @@ impl World {
         }
         self.start(node);
     }
+}
+
+fn completions(block: &Block) -> usize {
+    let of_record = |record: &Record| if let Record::Done(list) = record { list.len() } else { 0 };
+    block.records.iter().map(of_record).sum()
 }

@@ -24,13 +24,22 @@ fn plan(seed: u64) -> Plan {
     let mut chance = Chance::new(seed ^ 0x5eed);
     let nodes = chance.pick(&[2, 3, 3, 3, 4, 5]);
     let busy_s = chance.between(20, 120);
+    let mut plan = plan_of(seed, &mut chance, nodes, busy_s);
+    let mut chance = Chance::new(seed ^ 0xb17);
+    if chance.percent(20) {
+        faults::add_damage(&mut plan.faults, &mut chance, nodes, busy_s);
+    }
+    plan
+}
+
+fn plan_of(seed: u64, chance: &mut Chance, nodes: usize, busy_s: u64) -> Plan {
     Plan {
         nodes,
         copies: if nodes > 2 && chance.percent(25) { 3 } else { 2 },
         messages: chance.between(10, 80),
         busy_s,
         quiet_s: 420,
-        faults: faults::choose(&mut chance, nodes, busy_s),
+        faults: faults::choose(chance, nodes, busy_s),
         noise: chance.between(2, 20),
         policy: chance.pick(&[OnNoReplica::TempFail, OnNoReplica::AcceptLocal]),
         is_sync_always: true,
@@ -106,6 +115,21 @@ fn a_block_of_bodies_stays_while_one_of_them_lives() {
 #[test]
 fn a_deputy_delivers_what_it_adopted_before_the_owner_was_back() {
     kept(12439, plan);
+}
+
+/// Blocks of one node are damaged, and one other fault happens.
+fn damage(seed: u64) -> Plan {
+    let mut chance = Chance::new(seed ^ 0xf11b);
+    let mut plan = plan(seed);
+    plan.faults.retain(|fault| !fault.loses_data());
+    plan.faults.truncate(1);
+    faults::add_damage(&mut plan.faults, &mut chance, plan.nodes, plan.busy_s);
+    plan
+}
+
+#[test]
+fn damaged_blocks_lose_nothing() {
+    campaign(&[], 150, damage);
 }
 
 /// An owner dies, often its holder too, and the nodes that adopt die again and again within their parts.

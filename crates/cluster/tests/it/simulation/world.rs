@@ -80,6 +80,8 @@ pub(super) struct World {
     store: KeyValueStore,
     /// Directed links between machines that lose everything.
     pub(super) cut: BTreeSet<(usize, usize)>,
+    /// Blocks that a fault has changed.
+    pub(super) damaged: BTreeSet<(StreamId, Lane, u64)>,
     /// Machines that cannot reach the key-value store.
     pub(super) without_store: BTreeSet<usize>,
     pub(super) is_noisy: bool,
@@ -124,6 +126,7 @@ impl World {
             engines: (0..plan.nodes).map(|_| engine()).collect(),
             store: KeyValueStore::default(),
             cut: BTreeSet::new(),
+            damaged: BTreeSet::new(),
             without_store: BTreeSet::new(),
             is_noisy: false,
             streams: BTreeSet::new(),
@@ -524,7 +527,9 @@ impl World {
     fn check_chain(&mut self, engine: usize, stream: StreamId, lane: Lane, sequence: u64) {
         let store = &self.engines[engine].lanes[&(stream, lane)];
         let mut chain = Chain::default();
-        for (_, octets) in store.blocks.range(sequence.saturating_sub(1)..=sequence) {
+        let is_whole = |at: &u64| !self.damaged.contains(&(stream, lane, *at));
+        let blocks = store.blocks.range(sequence.saturating_sub(1)..=sequence).filter(|(at, _)| is_whole(at));
+        for (_, octets) in blocks {
             let checked = Block::read_of(CLUSTER, stream, lane, octets).and_then(|block| chain.follow(&block));
             if let Err(error) = checked {
                 return self.history.violate(error.to_string());
@@ -686,6 +691,10 @@ impl World {
             |stream: &StreamId| !self.streams.contains(&StreamId { generation: stream.generation + 1, ..*stream });
         for (number, engine) in self.engines.iter().enumerate() {
             for ((stream, lane), store) in engine.lanes.iter().filter(|((stream, _), _)| newest(stream)) {
+                let is_sound = |octets: &Bytes| Block::read_of(CLUSTER, *stream, *lane, octets).is_ok();
+                if *lane == Lane::Messages && !store.blocks.values().all(is_sound) {
+                    problems.push(format!("engine {number} keeps a damaged block of {stream}"));
+                }
                 if store.blocks.len() > 6 {
                     problems.push(format!("engine {number} keeps {} blocks of {stream} {lane:?}", store.blocks.len()));
                 }

@@ -1,0 +1,101 @@
+//! Reading own copies again from time to time: a block that the holder's disk has changed or lost is found while the
+//! mail is still in the local log.
+
+use super::Owner;
+use super::slot::{Phase, Slot};
+use crate::action::Purpose;
+use crate::block::{Block, Chain};
+use crate::identity::{Lane, StreamId};
+use crate::replica_log::{LogOperation, LogReply};
+use bytes::Bytes;
+use std::time::Duration;
+
+/// The place of the reader in a stream.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Scrub {
+    lane: Lane,
+    next: u64,
+    /// The last sequence of the lane when the question left.
+    last: u64,
+    pub(super) at: Duration,
+    attempt: u64,
+}
+
+impl Scrub {
+    pub(super) const fn new(at: Duration) -> Self {
+        Self { lane: Lane::Messages, next: 1, last: 0, at, attempt: 0 }
+    }
+
+    /// Goes on with the other lane.
+    const fn turn(&mut self) {
+        self.lane = match self.lane {
+            Lane::Messages => Lane::Bodies,
+            Lane::Bodies => Lane::Messages,
+        };
+        self.next = 1;
+    }
+}
+
+impl Slot {
+    /// The first block of a lane that must be there.
+    fn first_kept(&self, lane: Lane) -> Option<u64> {
+        match lane {
+            Lane::Messages => self.index.keys().next().copied(),
+            Lane::Bodies => self.body_index.first(),
+        }
+    }
+}
+
+impl Owner {
+    /// Asks for the next blocks of a stream to look at.
+    pub(super) fn poll_scrub(&mut self, now: Duration, stream: StreamId) {
+        let interval = self.settings.scrub_interval;
+        let Some(slot) = self.slots.get_mut(&stream) else { return };
+        if slot.phase != Phase::Open || !slot.messages.is_flowing() || now < slot.scrub.at {
+            return;
+        }
+        slot.scrub.at = now + interval;
+        let lane = slot.scrub.lane;
+        let Some(first) = slot.first_kept(lane) else { return slot.scrub.turn() };
+        slot.scrub.next = slot.scrub.next.max(first);
+        slot.scrub.last = if lane == Lane::Messages { &slot.messages } else { &slot.bodies }.last_sequence();
+        slot.scrub.attempt += 1;
+        let (attempt, operation) =
+            (slot.scrub.attempt, LogOperation::Scan { from: slot.scrub.next, octets_max: self.settings.scan_octets });
+        self.ask(Purpose::OwnerScrub(stream), attempt, stream, lane, operation);
+    }
+
+    /// Looks at blocks of an own stream.
+    pub(super) fn scrubbed(&mut self, now: Duration, stream: StreamId, attempt: u64, reply: LogReply) {
+        let LogReply::Scanned { blocks, is_end } = reply else { return };
+        let cluster = self.settings.cluster;
+        let Some(slot) = self.slots.get_mut(&stream) else { return };
+        if slot.phase != Phase::Open || slot.scrub.attempt != attempt {
+            return;
+        }
+        let lane = slot.scrub.lane;
+        let Some(first) = slot.first_kept(lane) else { return };
+        let mut next = slot.scrub.next.max(first);
+        let mut chain = Chain::default();
+        let mut check = |sequence: u64, octets: &Bytes| match Block::read_of(cluster, stream, lane, octets) {
+            _ if sequence > next => Err(format!("block {next} of {} is gone", stream.name(lane))),
+            Ok(block) => {
+                next = next.max(sequence + 1);
+                chain.follow(&block).map_err(|error| error.to_string())
+            }
+            Err(error) => Err(format!("block {sequence} of {}: {error}", stream.name(lane))),
+        };
+        let kept = blocks.iter().filter(|(sequence, _)| *sequence >= first);
+        let mut found = kept.map(|(sequence, octets)| check(*sequence, octets)).find_map(Result::err);
+        if is_end && next <= slot.scrub.last {
+            found.get_or_insert_with(|| format!("block {next} of {} is gone", stream.name(lane)));
+        }
+        slot.scrub.next = next;
+        if is_end {
+            slot.scrub.turn();
+        }
+        if let Some(why) = found {
+            self.damaged(now, stream, why);
+        }
+    }
+}
