@@ -96,9 +96,13 @@ impl Claim {
         Ok(Self { adopter: None, moved_epoch: decided.moved_epoch.max(moved), ..decided })
     }
 
-    /// The value after the owner fenced the stream again behind a finished adoption.
+    /// The value after the owner fenced the stream again behind a finished adoption. An adopter that has fenced it once
+    /// more since then keeps it.
     #[must_use]
     pub fn reopened(self, epoch: Epoch) -> Self {
+        if self.epoch > epoch {
+            return self;
+        }
         Self { epoch: self.epoch.max(epoch), adopter: None, ..self }
     }
 
@@ -183,6 +187,14 @@ mod tests {
             adopted.taken_back(OWNER, Epoch(0), Epoch(99)).is_err(),
             "an epoch that was not reached proves nothing"
         );
+    }
+
+    #[test]
+    fn an_owner_that_reopens_late_leaves_the_next_adopter_its_claim() {
+        let next = Claim::default().adopted(OTHER, Epoch(6), 0, 10).unwrap().adopted(OTHER, Epoch(8), 10, 20).unwrap();
+        let late = next.clone().reopened(Epoch(7));
+        assert_eq!(late, next);
+        assert!(late.taken_back(OWNER, Epoch(7), Epoch(7)).is_err());
     }
 
     #[test]

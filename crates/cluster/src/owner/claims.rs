@@ -69,7 +69,6 @@ impl Owner {
         let held = slot.held;
         let moved = if held == Epoch(0) { Epoch::before_start(self.settings.start) } else { held };
         let wanted = match goal {
-            ClaimGoal::Reopen if claim.adopter.is_none() => return slot.claim_goal = None,
             ClaimGoal::Reopen => Ok(claim.clone().reopened(held)),
             ClaimGoal::TakeBack | ClaimGoal::Replace if self.settings.sabotage.no_claim => {
                 Ok(Claim { adopter: None, moved_epoch: moved, ..claim.clone() })
