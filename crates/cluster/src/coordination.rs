@@ -1,7 +1,7 @@
 //! The seam to the replicated key-value store: compare-and-set with revisions, time to live, and lists of keys.
 //!
 //! Reads and writes go through the majority of the engine's servers; without a majority they are not answered. A driver
-//! that watches keys may hasten a machine by `Node::coordination_changed`; no machine needs it.
+//! that watches keys under `node/` and `claim/` may hasten the machines by `Node::coordination_changed`; none needs it.
 
 use bytes::Bytes;
 use std::time::Duration;

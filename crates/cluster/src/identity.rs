@@ -80,6 +80,16 @@ impl StreamId {
     pub fn claim_key(self) -> String {
         format!("claim/{}/{}/{}", self.owner.0, self.holder.0, self.generation)
     }
+
+    /// Reads a key that [`StreamId::claim_key`] wrote; `None` for any other text.
+    #[must_use]
+    pub fn parse_claim_key(key: &str) -> Option<Self> {
+        let mut parts = key.strip_prefix("claim/")?.split('/');
+        let (owner, holder, generation) = (parts.next()?, parts.next()?, parts.next()?);
+        let number = |text: &str| text.parse().ok().map(NodeId);
+        let stream = Self { owner: number(owner)?, holder: number(holder)?, generation: generation.parse().ok()? };
+        (stream.claim_key() == key).then_some(stream)
+    }
 }
 
 impl fmt::Display for StreamId {
@@ -137,6 +147,10 @@ mod tests {
         let stream = StreamId { owner: NodeId(3), holder: NodeId(7), generation: 12 };
         for lane in [Lane::Messages, Lane::Bodies] {
             assert_eq!(StreamId::parse(&stream.name(lane)), Some((stream, lane)));
+        }
+        assert_eq!(StreamId::parse_claim_key(&stream.claim_key()), Some(stream));
+        for key in ["claim/3/7", "claim/03/7/0", "claim/3/7/0/1", "node/3"] {
+            assert_eq!(StreamId::parse_claim_key(key), None, "{key}");
         }
         for name in ["", "MRS_3_7_0", "MRS_3_7_0_x", "MRS_03_7_0_s", "MRS_3_7_0_s_s", "MRS_3_70000_0_s", "mrs_3_7_0_s"]
         {

@@ -24,6 +24,9 @@ pub const CLOCK_DIFFERENCE_MAX: Duration = Duration::from_secs(60);
 /// Age that an entry of a node may have: of one that writes no more, its time to live.
 const ENTRY_AGE_MAX: Duration = Duration::from_secs(15);
 
+/// Time between two looks that a watch asks for.
+const HASTENED_INTERVAL: Duration = Duration::from_millis(250);
+
 /// Intervals after which a view is too old to adopt by.
 const VIEW_INTERVALS_MAX: u32 = 3;
 
@@ -313,6 +316,11 @@ impl Membership {
     /// True while the own entry is written.
     pub(crate) const fn is_member(&self) -> bool {
         self.revision.is_some() && self.refusal.is_none()
+    }
+
+    /// Looks soon.
+    pub(crate) fn hasten(&mut self, now: Duration) {
+        self.list_at = self.list_at.min(now.max(self.list_sent_at + HASTENED_INTERVAL));
     }
 
     pub(crate) const fn set_draining(&mut self, now: Duration) {

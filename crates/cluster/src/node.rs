@@ -11,7 +11,7 @@ use crate::action::{Action, LocalMessage, NewMessage, OnNoReplica, Purpose, Toke
 use crate::adopter::Adopter;
 use crate::coordination::CoordinationReply;
 use crate::identity::{NodeId, StreamId};
-use crate::membership::{Membership, MembershipError, NodeEntry};
+use crate::membership::{Membership, MembershipError, NODE_PREFIX, NodeEntry};
 use crate::owner::{Owner, OwnerCounts};
 use crate::record::{Completion, Outcome};
 use crate::rendezvous::holders_of;
@@ -168,6 +168,22 @@ impl Node {
             _ => {
                 self.membership.answered(now, wall_us, token, reply);
                 self.choose_holders(now);
+            }
+        }
+    }
+
+    /// Hastens the machines that a key concerns: a driver with a watch calls it for keys that it sees appear, change or
+    /// vanish. Renewed entries of nodes need no call.
+    ///
+    /// It only moves questions forward. A change that is never told, told late, or told although nothing changed does no
+    /// harm.
+    pub fn coordination_changed(&mut self, now: Duration, key: &str) {
+        if key.starts_with(NODE_PREFIX) {
+            self.membership.hasten(now);
+        } else if let Some(stream) = StreamId::parse_claim_key(key) {
+            self.owner.hasten(now, stream);
+            if let Some(adopter) = self.adopters.get_mut(&stream) {
+                adopter.hasten(now);
             }
         }
     }

@@ -179,6 +179,13 @@ impl StreamWriter {
         self.state = State::TailWanted(at);
     }
 
+    /// Moves a question for the tail that is planned forward.
+    pub(crate) fn hasten_tail(&mut self, now: Duration) {
+        if let State::TailWanted(at) = self.state {
+            self.state = State::TailWanted(at.min(now));
+        }
+    }
+
     /// Writes a fence of this epoch behind the tail. Events: `Opened`, or `TailRead` when another block came first.
     pub(crate) fn fence(&mut self, tail: &StreamTail, epoch: Epoch, is_adoption: bool) {
         let header = tail.block.as_ref().map(|block| (block.header.number, block.crc));

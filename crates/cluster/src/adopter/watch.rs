@@ -21,6 +21,13 @@ impl Adopter {
         }
     }
 
+    /// The claim of the stream has changed: a part that was open may be over, or the owner has the stream again.
+    pub(crate) fn hasten(&mut self, now: Duration) {
+        if self.step == Step::Watching {
+            self.writer.hasten_tail(now);
+        }
+    }
+
     pub(super) fn watch(&mut self, now: Duration, wait: Duration) {
         self.step = Step::Watching;
         self.content = StreamContent::default();

@@ -9,6 +9,9 @@ use crate::coordination::{CoordinationReply, CoordinationRequest};
 use crate::identity::{Epoch, StreamId};
 use std::time::Duration;
 
+/// Time after which a question that a watch hastens is asked, so that many changes make one question.
+const HASTENED_WAIT: Duration = Duration::from_millis(50);
+
 impl Owner {
     /// Begins to take back the mail of a stream that has been out of reach for long.
     pub(super) fn want_claim(&mut self, now: Duration, stream: StreamId) {
@@ -25,6 +28,17 @@ impl Owner {
             slot.claim_at = now;
         } else {
             slot.stored_at = now;
+        }
+    }
+
+    /// The claim of a stream has changed: an adopter may have recorded more, or have ended.
+    pub(crate) fn hasten(&mut self, now: Duration, stream: StreamId) {
+        let Some(slot) = self.slots.get_mut(&stream) else { return };
+        if matches!(slot.phase, Phase::Foreign(_)) {
+            slot.scan_at = slot.scan_at.min(now + HASTENED_WAIT);
+        }
+        if slot.claim_goal.is_some() {
+            slot.claim_at = slot.claim_at.min(now + HASTENED_WAIT);
         }
     }
 

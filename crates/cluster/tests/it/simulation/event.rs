@@ -45,6 +45,12 @@ pub(super) enum Event {
         token: Token,
         reply: CoordinationReply,
     },
+    /// A watch tells a node of a key.
+    Changed {
+        node: usize,
+        life: u32,
+        key: String,
+    },
     Wake {
         node: usize,
         life: u32,
@@ -94,6 +100,7 @@ impl Event {
             Self::LogAnswer { node, life, .. }
             | Self::StoreAnswer { node, life, .. }
             | Self::Piece { node, life, .. }
+            | Self::Changed { node, life, .. }
             | Self::Wake { node, life, .. }
             | Self::Synced { node, life, .. }
             | Self::Forgotten { node, life, .. }

@@ -45,6 +45,8 @@ pub(super) struct Plan {
     pub(super) is_sync_always: bool,
     /// Large bodies arrive piece by piece; otherwise their pieces come at once.
     pub(super) has_slow_clients: bool,
+    /// A watch tells nodes of keys.
+    pub(super) has_watch: bool,
     pub(super) sabotage: cluster::Sabotage,
 }
 
@@ -340,6 +342,9 @@ impl World {
                     self.with(node, |machine, now, wall| machine.coordination_answered(now, wall, token, reply));
                 }
             }
+            Event::Changed { node, key, .. } => {
+                self.with(node, |machine, now, _| machine.coordination_changed(now, &key));
+            }
             Event::Wake { node, at, .. } => {
                 // An earlier wake took the place of some.
                 if self.machines[node].wake == Some(at) {
@@ -543,12 +548,29 @@ impl World {
             return;
         }
         let now = self.now;
+        let key = match &request {
+            CoordinationRequest::Put { key, .. } | CoordinationRequest::Delete { key, .. } => Some(key.clone()),
+            _ => None,
+        };
         let reply = self.store.perform(now, request);
+        if let Some(key) = key.filter(|_| self.plan.has_watch) {
+            self.tell_watches(&key);
+        }
         if self.is_lost(engine, from) {
             return;
         }
         let at = self.now + self.chance.between(MILLI, 8 * MILLI) + self.travel(engine, from);
         self.push(at, Event::StoreAnswer { node: from, life, engine, token, reply });
+    }
+
+    /// Some nodes learn of a key, also of one that did not change.
+    fn tell_watches(&mut self, key: &str) {
+        for node in 0..self.plan.nodes {
+            if self.chance.percent(60) {
+                let (at, life) = (self.now + self.chance.between(MILLI, SECOND), self.machines[node].life);
+                self.push(at, Event::Changed { node, life, key: key.to_owned() });
+            }
+        }
     }
 
     fn submit(&mut self, node: usize) {
