@@ -21,6 +21,7 @@
 //! | `rendezvous` | the order of holders |
 //! | `share`, `share_table` | shares of limits that all nodes keep together |
 //! | `host_status` | hosts that are down, told to the other nodes |
+//! | `status` | the state of a node as plain data |
 //! | `settings`, `action` | the values that go in and out |
 //! | `fuzz` | bodies for fuzzers |
 
@@ -44,6 +45,7 @@ mod replica_log;
 mod settings;
 mod share;
 mod share_table;
+mod status;
 mod stream_writer;
 
 pub use action::{AcceptAnswer, Action, Content, LocalMessage, NewMessage, OnNoReplica, Report, Token};
@@ -70,3 +72,4 @@ pub use settings::Sabotage;
 pub use settings::Settings;
 pub use share::{LEASE, LEASE_MARGIN, RENEW_INTERVAL, ROTATE_IDLE, ROTATE_MESSAGES, Share, ShareRequest, SharedRate};
 pub use share_table::{ShareRow, ShareTable};
+pub use status::{AdoptionStatus, ClusterStatus, HostageReason, HostageStatus, StreamState, StreamStatus};

@@ -17,6 +17,7 @@ use crate::record::{Completion, Outcome};
 use crate::rendezvous::holders_of;
 use crate::replica_log::LogReply;
 use crate::settings::Settings;
+use crate::status::{ClusterStatus, HostageReason, HostageStatus};
 use bytes::Bytes;
 use mail::QueueId;
 use std::collections::{BTreeMap, BTreeSet};
@@ -292,6 +293,53 @@ impl Node {
     #[must_use]
     pub fn counts(&self, now: Duration) -> OwnerCounts {
         self.owner.counts(now)
+    }
+
+    /// The state of the node, for people and metrics.
+    #[must_use]
+    pub fn status(&self, now: Duration) -> ClusterStatus {
+        let has_majority = self.membership.is_fresh(now);
+        let is_gone = |node: NodeId| has_majority && self.membership.entry(node).is_none();
+        let streams = self.owner.streams(now);
+        let mut at_gone_holders: BTreeMap<NodeId, usize> = BTreeMap::new();
+        for stream in streams.iter().filter(|one| one.messages > 0 && is_gone(one.stream.holder)) {
+            let messages = usize::try_from(stream.messages).unwrap_or(usize::MAX);
+            *at_gone_holders.entry(stream.stream.holder).or_default() += messages;
+        }
+        ClusterStatus {
+            node: self.settings.node,
+            is_member: self.is_member(),
+            has_majority,
+            counts: self.owner.counts(now),
+            adopted_waiting: self.owner.adopted_waiting(),
+            at_gone_holders: at_gone_holders.into_iter().collect(),
+            streams,
+            adoptions: self.adopters.values().filter_map(Adopter::status).collect(),
+            hostages: self.hostages(now),
+        }
+    }
+
+    /// Mail of absent owners that nobody can adopt now.
+    fn hostages(&self, now: Duration) -> Vec<HostageStatus> {
+        let (me, members) = (self.settings.node, &self.membership);
+        let has_majority = members.is_fresh(now);
+        let is_latest = |stream: &&StreamId| {
+            let next = StreamId { generation: stream.generation + 1, ..**stream };
+            stream.owner != me && !self.streams.contains(&next)
+        };
+        // Without a majority the last view counts, and the silence of the stream.
+        let is_silent = |stream: &StreamId| self.adopters.get(stream).is_some_and(|adopter| adopter.is_silent(now));
+        let is_absent =
+            |stream: &&StreamId| members.entry(stream.owner).is_none() || !has_majority && is_silent(stream);
+        let absent = self.streams.iter().filter(is_latest).filter(is_absent);
+        absent
+            .filter_map(|stream| {
+                let adopter = self.adopters.get(stream)?;
+                let why = if has_majority { adopter.hostage_reason(now)? } else { HostageReason::NoMajority };
+                Some(HostageStatus { stream: *stream, messages: adopter.live(), why })
+            })
+            .filter(|hostage| hostage.messages != Some(0))
+            .collect()
     }
 
     /// Adoptions under way.

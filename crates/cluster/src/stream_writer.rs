@@ -234,6 +234,13 @@ impl StreamWriter {
         self.sent.is_empty() && self.filling.is_empty()
     }
 
+    /// True when nothing but heartbeats is on its way.
+    #[must_use]
+    pub(crate) fn has_no_mail(&self) -> bool {
+        let is_plain = |record: &Record| matches!(record, Record::Heartbeat { .. });
+        self.filling.is_empty() && self.sent.iter().all(|sent| sent.records.iter().all(is_plain))
+    }
+
     /// When the last stored append was sent; no other node had fenced the stream then.
     #[must_use]
     pub(crate) const fn proven_at(&self) -> Option<Duration> {

@@ -6,6 +6,7 @@ use crate::action::{Action, Report, Token};
 use crate::claim::{AdoptedCopy, Claim, ClaimError};
 use crate::coordination::{CoordinationReply, KeyValue};
 use crate::membership::Membership;
+use crate::status::HostageReason;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -102,6 +103,7 @@ impl Adopter {
                 let why =
                     if by == self.stream.owner { "its owner adopts it" } else { "an adopter stopped within a part" };
                 self.outbox.push_back(Action::Report(Report::Hostage { stream: self.stream, why }));
+                self.stopped = Some(HostageReason::PartOpen { by });
                 self.watch(now, self.settings.heartbeat * OPEN_PART_HEARTBEATS);
             }
         }

@@ -28,6 +28,7 @@ use crate::membership::Membership;
 use crate::record::{Accepted, PieceList};
 use crate::replica_log::{LogOperation, LogReply, LogRequest};
 use crate::settings::Settings;
+use crate::status::{AdoptionStatus, HostageReason};
 use crate::stream_writer::{StreamWriter, WriterSettings};
 use bytes::BytesMut;
 use content::{Part, StreamContent};
@@ -99,6 +100,12 @@ pub(crate) struct Adopter {
     is_handing_back: bool,
     /// This node wrote a claim and has not recorded its part yet.
     has_open_part: bool,
+    /// When the tail was last read, or when this node began to watch.
+    watched_at: Duration,
+    /// Live messages by the last heartbeat that this node has seen.
+    live: Option<u64>,
+    /// The reason why the last attempt stopped.
+    stopped: Option<HostageReason>,
     ask_at: Duration,
     attempt: u64,
     outbox: VecDeque<Action>,
@@ -135,6 +142,9 @@ impl Adopter {
             taken: 0,
             is_handing_back: false,
             has_open_part: false,
+            watched_at: now,
+            live: None,
+            stopped: None,
             ask_at: now,
             attempt: 0,
             outbox: VecDeque::new(),
@@ -150,6 +160,36 @@ impl Adopter {
     pub(crate) fn is_active(&self) -> bool {
         let has_results = !self.released.is_empty() || !self.adopted.is_empty() || !self.outbox.is_empty();
         self.step != Step::Watching || self.has_open_part || has_results
+    }
+
+    /// The adoption under way, if there is one.
+    pub(crate) fn status(&self) -> Option<AdoptionStatus> {
+        let step = match self.step {
+            Step::Watching | Step::Opening(_) => return None,
+            Step::Waiting { .. } => "wait",
+            Step::Scanning { .. } => "scan",
+            Step::Firsts { .. } | Step::Claiming { .. } => "claim",
+            Step::Taking { .. } => "take",
+            Step::Marking { .. } => "record",
+        };
+        Some(AdoptionStatus { stream: self.stream, step, taken: self.taken, in_part: self.waiting.len() })
+    }
+
+    /// Live messages by the last heartbeat that this node has seen.
+    pub(crate) const fn live(&self) -> Option<u64> {
+        self.live
+    }
+
+    /// True when the tail of the stream has not moved for long.
+    pub(crate) fn is_silent(&self, now: Duration) -> bool {
+        self.seen.is_some_and(|(_, since)| now >= since + self.settings.silence)
+    }
+
+    /// The reason why the mail of an absent owner waits, if it does not wait for this node's own steps.
+    pub(crate) fn hostage_reason(&self, now: Duration) -> Option<HostageReason> {
+        let is_unread = now >= self.watched_at + self.settings.silence;
+        let reason = self.stopped.or_else(|| is_unread.then_some(HostageReason::HolderOutOfReach));
+        reason.filter(|_| self.step == Step::Watching)
     }
 
     /// Messages to hand to the own log and the own streams.

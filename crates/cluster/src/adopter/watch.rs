@@ -7,6 +7,7 @@ use crate::identity::StreamId;
 use crate::membership::{Membership, NodeEntry};
 use crate::record::Record;
 use crate::rendezvous::holders_of;
+use crate::status::HostageReason;
 use crate::stream_writer::{StreamTail, WriterEvent};
 use std::time::Duration;
 
@@ -36,6 +37,20 @@ impl Adopter {
         self.fetch = None;
         drop(self.writer.take_unsent());
         self.writer.read_tail(now + wait);
+    }
+
+    /// Keeps what the status tells of a tail.
+    fn note_tail(&mut self, now: Duration, tail: &StreamTail) {
+        self.watched_at = now;
+        if self.stopped == Some(HostageReason::Damaged) {
+            self.stopped = None;
+        }
+        let heartbeat = |record: &Record| match record {
+            Record::Heartbeat { live } => Some(*live),
+            _ => None,
+        };
+        let live = tail.block.iter().flat_map(|block| &block.records).filter_map(heartbeat).last();
+        self.live = live.or(self.live);
     }
 
     /// Decides whether the tail calls for an adoption by this node.
@@ -96,6 +111,7 @@ impl Adopter {
                     _ => now,
                 };
                 self.seen = Some((tail.sequence, since));
+                self.note_tail(now, &tail);
                 let is_owners = tail
                     .block
                     .as_ref()
@@ -126,7 +142,7 @@ impl Adopter {
                 let until = if is_unwaited { now } else { until.max(now) };
                 self.seen = Some((sequence, now));
                 self.content = StreamContent::default();
-                (self.taken, self.is_handing_back) = (0, false);
+                (self.taken, self.is_handing_back, self.stopped) = (0, false, None);
                 self.firsts.clear();
                 self.step = Step::Waiting { until, fence: sequence };
                 let (stream, wait) = (self.stream, until.saturating_sub(now));
@@ -141,6 +157,7 @@ impl Adopter {
             WriterEvent::Missing | WriterEvent::Damaged { .. } => {
                 // The stream is lost, and its owner too knows that recipients may get mail twice.
                 self.release_open_part();
+                (self.watched_at, self.stopped) = (now, Some(HostageReason::Damaged));
                 self.watch(now, self.settings.heartbeat * 5);
             }
             WriterEvent::Stalled { .. } => {}

@@ -26,6 +26,7 @@ use crate::action::{AcceptAnswer, Action, LocalMessage, OnNoReplica, Report};
 use crate::identity::{NodeId, StreamId};
 use crate::record::{Accepted, Completion, Outcome, Record};
 use crate::settings::Settings;
+use crate::status::StreamStatus;
 use mail::QueueId;
 use slot::{Phase, Slot};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -405,6 +406,16 @@ impl Owner {
             waiting_for_stream: self.messages.values().filter(waits).count(),
             blocks: self.slots.values().map(|slot| slot.index.len()).sum(),
         }
+    }
+
+    /// The states of all streams.
+    pub(crate) fn streams(&self, now: Duration) -> Vec<StreamStatus> {
+        self.slots.values().map(|slot| slot.status(now)).collect()
+    }
+
+    /// Messages whose adoption is not recorded yet.
+    pub(crate) fn adopted_waiting(&self) -> usize {
+        self.messages.values().filter(|message| matches!(message.gate, Gate::Adoption { .. })).count()
     }
 
     fn report(&mut self, report: Report) {

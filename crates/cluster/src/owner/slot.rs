@@ -7,6 +7,7 @@ use crate::block::Block;
 use crate::identity::{Epoch, Lane, NodeId, StreamId};
 use crate::record::{Accepted, Completion, Record};
 use crate::settings::Settings;
+use crate::status::{StreamState, StreamStatus};
 use crate::stream_writer::{StreamTail, StreamWriter, WriterSettings};
 use mail::QueueId;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -131,6 +132,8 @@ pub(super) struct Slot {
     pub(super) live: u64,
     /// When a block was last stored, or when the slot began.
     pub(super) stored_at: Duration,
+    /// When nothing was last on its way to the holder.
+    pub(super) agreed_at: Duration,
     pub(super) is_stalled: bool,
     pub(super) stalled_until: Duration,
     pub(super) scan_asked: Option<Duration>,
@@ -211,6 +214,7 @@ impl Slot {
             live_octets: 0,
             live: 0,
             stored_at: now,
+            agreed_at: now,
             is_stalled: false,
             stalled_until: now,
             scan_asked: None,
@@ -264,6 +268,38 @@ impl Slot {
             && now >= self.stalled_until
             && !self.is_release_sent
             && self.messages.waiting_octets() < settings.waiting_octets_max
+    }
+
+    /// Notes the time while the holder has all that the local log has.
+    pub(super) fn note_agreement(&mut self, now: Duration) {
+        if self.agrees() {
+            self.agreed_at = now;
+        }
+    }
+
+    fn agrees(&self) -> bool {
+        let is_drained = self.messages.has_no_mail() && self.done.is_empty();
+        self.phase == Phase::Open && is_drained && self.uploads.values().all(|upload| upload.accepted.is_none())
+    }
+
+    pub(super) fn status(&self, now: Duration) -> StreamStatus {
+        let state = match self.phase {
+            Phase::Unread => StreamState::Opening,
+            Phase::Scanning { .. } => StreamState::Reading,
+            Phase::Open if self.messages.is_flowing() && !self.is_stalled => StreamState::Open,
+            Phase::Open => StreamState::Stalled,
+            Phase::Foreign(_) | Phase::Forgetting => StreamState::WithAdopter,
+            Phase::Abandoned => StreamState::TakenBack,
+        };
+        StreamStatus {
+            stream: self.stream,
+            state,
+            messages: self.live,
+            stored_upto: self.messages.last_sequence(),
+            waiting_octets: self.messages.waiting_octets() + self.bodies.waiting_octets(),
+            unstored_completions: self.unstored_count,
+            lag: (!self.agrees()).then(|| now.saturating_sub(self.agreed_at)),
+        }
     }
 
     /// Notes completions that the holder must learn.

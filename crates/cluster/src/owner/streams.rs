@@ -63,6 +63,9 @@ impl Owner {
             }
         }
         self.trim(now, stream);
+        if let Some(slot) = self.slots.get_mut(&stream) {
+            slot.note_agreement(now);
+        }
     }
 
     pub(super) fn ask(

@@ -10,6 +10,7 @@ pub(crate) mod engine;
 mod event;
 mod faults;
 mod local_log;
+mod status;
 mod world;
 
 use crate::chance::Chance;
@@ -29,6 +30,14 @@ fn plan(seed: u64) -> Plan {
     if chance.percent(20) {
         faults::add_damage(&mut plan.faults, &mut chance, nodes, busy_s);
     }
+    plan
+}
+
+/// No fault and no noise.
+fn calm() -> Plan {
+    let mut plan = plan(1);
+    (plan.nodes, plan.copies, plan.messages, plan.busy_s) = (5, 2, 200, 40);
+    plan.faults.clear();
     plan
 }
 

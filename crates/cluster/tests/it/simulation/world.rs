@@ -91,6 +91,7 @@ pub(super) struct World {
     streams: BTreeSet<StreamId>,
     pub(super) history: History,
     submitted: u64,
+    events: u64,
     is_logged: bool,
     /// Requests and answers too.
     is_detailed: bool,
@@ -134,6 +135,7 @@ impl World {
             streams: BTreeSet::new(),
             history: History::default(),
             submitted: 0,
+            events: 0,
             asked: BTreeMap::new(),
             is_logged: std::env::var("SIM_LOG").is_ok(),
             is_detailed: std::env::var("SIM_LOG").is_ok_and(|level| level == "2"),
@@ -180,15 +182,17 @@ impl World {
     /// Plays the run and checks its end.
     pub(super) fn run(&mut self) -> Result<(), String> {
         let last = self.plan.faults.iter().map(|fault| fault.begin_s + fault.seconds).max().unwrap_or(0);
-        let end = (last.max(self.plan.busy_s) + self.plan.quiet_s) * SECOND;
-        let mut events = 0;
-        while let Some(Due(at, _, event)) = self.queue.pop() {
-            if at > end {
-                break;
-            }
+        self.play_until(last.max(self.plan.busy_s) + self.plan.quiet_s)?;
+        self.check_end()
+    }
+
+    /// Plays the run up to a second.
+    pub(super) fn play_until(&mut self, end_s: u64) -> Result<(), String> {
+        while self.queue.peek().is_some_and(|Due(at, ..)| *at <= end_s * SECOND) {
+            let Some(Due(at, _, event)) = self.queue.pop() else { break };
             self.now = self.now.max(at);
-            events += 1;
-            if events > EVENTS_MAX {
+            self.events += 1;
+            if self.events > EVENTS_MAX {
                 for (what, count) in self.asked.iter().filter(|(_, count)| **count > 3000) {
                     println!("{count} {what}");
                 }
@@ -201,7 +205,12 @@ impl World {
                 return Err(format!("at {:.6} s: {violation}", self.now as f64 / 1e6));
             }
         }
-        self.check_end()
+        Ok(())
+    }
+
+    /// The state of a node that runs.
+    pub(super) fn status(&self, node: usize) -> Option<cluster::ClusterStatus> {
+        Some(self.machines[node].node.as_ref()?.status(self.local(node)))
     }
 
     /// The clock of a machine.
@@ -701,6 +710,13 @@ impl World {
             let counts = process.counts(now);
             if counts.messages > 0 || counts.unreplicated > 0 || counts.waiting_for_stream > 0 {
                 problems.push(format!("mx{node} has {counts:?}"));
+            }
+            let status = process.status(now);
+            let is_calm =
+                status.adopted_waiting == 0 && status.at_gone_holders.is_empty() && status.hostages.is_empty();
+            let is_behind = |stream: &cluster::StreamStatus| stream.lag.is_some_and(|lag| lag > Duration::from_secs(5));
+            if !is_calm || status.streams.iter().any(is_behind) {
+                problems.push(format!("mx{node} has {status:?}"));
             }
             if process.adoptions() > 0 {
                 problems.push(format!("mx{node} still adopts"));
