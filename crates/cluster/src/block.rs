@@ -11,8 +11,43 @@ use crate::record::{Cursor, Record};
 use bytes::{Bytes, BytesMut};
 use std::fmt;
 
-/// The format version that this program writes, and the highest that it reads.
+/// The highest format version that this program reads and writes.
 pub const BLOCK_VERSION: u16 = 1;
+
+/// A range of format versions that a program reads. It can write each of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockVersions {
+    /// The oldest.
+    pub oldest: u16,
+    /// The newest.
+    pub newest: u16,
+}
+
+impl Default for BlockVersions {
+    fn default() -> Self {
+        Self { oldest: 1, newest: BLOCK_VERSION }
+    }
+}
+
+impl BlockVersions {
+    /// The newest version that is in both ranges.
+    #[must_use]
+    pub fn common(self, other: Self) -> Option<u16> {
+        let newest = self.newest.min(other.newest);
+        (newest >= self.oldest.max(other.oldest)).then_some(newest)
+    }
+}
+
+impl fmt::Display for BlockVersions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.oldest == self.newest {
+            write!(f, "{}", self.newest)
+        } else {
+            write!(f, "{} to {}", self.oldest, self.newest)
+        }
+    }
+}
+
 /// Octets at which a block is full.
 pub const BLOCK_BYTES_MAX: usize = 256 << 10;
 /// Octets that a reader takes at most: one record of that size and the header.
@@ -27,6 +62,8 @@ const CRC_AT: usize = BLOCK_HEADER - 4;
 /// The head of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockHeader {
+    /// The format version.
+    pub version: u16,
     /// The cluster.
     pub cluster: ClusterId,
     /// The stream it is written to.
@@ -72,6 +109,8 @@ pub enum BlockError {
     NewerVersion {
         /// Its format version.
         version: u16,
+        /// The versions that this program reads.
+        reads: BlockVersions,
     },
     /// It belongs to another cluster.
     OtherCluster {
@@ -109,10 +148,9 @@ impl fmt::Display for BlockError {
             Self::Corrupt { part } => {
                 write!(f, "a block is corrupt ({part}); the owner copies its mail anew, check the holder's disk")
             }
-            Self::NewerVersion { version } => write!(
-                f,
-                "a block has format version {version}, this program reads up to {BLOCK_VERSION}; upgrade this node"
-            ),
+            Self::NewerVersion { version, reads } => {
+                write!(f, "a block has format version {version}, this program reads {reads}; upgrade this node")
+            }
             Self::OtherCluster { found, ours } => write!(
                 f,
                 "a block belongs to cluster {found}, this one is {ours}; check which engine the node is connected to"
@@ -144,7 +182,7 @@ impl BlockHeader {
     pub fn write(&self, records: &[Record]) -> (Bytes, u32) {
         let mut out = BytesMut::with_capacity(BLOCK_HEADER + records.iter().map(Record::octets).sum::<usize>());
         out.extend_from_slice(MAGIC);
-        out.extend_from_slice(&BLOCK_VERSION.to_le_bytes());
+        out.extend_from_slice(&self.version.to_le_bytes());
         out.extend_from_slice(&[u8::from(self.lane == Lane::Bodies), 0]);
         out.extend_from_slice(&self.cluster.0);
         for node in [self.stream.owner, self.stream.holder, self.writer] {
@@ -167,7 +205,7 @@ impl BlockHeader {
         (out.freeze(), crc)
     }
 
-    fn read(from: &mut Cursor) -> Option<Self> {
+    fn read(version: u16, from: &mut Cursor) -> Option<Self> {
         let lane = match from.octets()? {
             [0, 0] => Lane::Messages,
             [1, 0] => Lane::Bodies,
@@ -182,7 +220,7 @@ impl BlockHeader {
         let (incarnation, epoch, number) = (Incarnation(from.u64()?), Epoch(from.u64()?), from.u64()?);
         let local = (from.u64()?, from.u64()?);
         let (previous_crc, records) = (from.u32()?, from.u32()?);
-        Some(Self { cluster, stream, lane, writer, incarnation, epoch, number, local, previous_crc, records })
+        Some(Self { version, cluster, stream, lane, writer, incarnation, epoch, number, local, previous_crc, records })
     }
 }
 
@@ -198,6 +236,10 @@ impl Block {
     /// # Errors
     /// `Corrupt`, `NewerVersion` and `OtherCluster`.
     pub fn read(ours: ClusterId, octets: &Bytes) -> Result<Self, BlockError> {
+        Self::read_versions(ours, BlockVersions::default(), octets)
+    }
+
+    fn read_versions(ours: ClusterId, reads: BlockVersions, octets: &Bytes) -> Result<Self, BlockError> {
         let corrupt = |part| BlockError::Corrupt { part };
         if octets.len() > BLOCK_BYTES_LIMIT {
             return Err(corrupt("length"));
@@ -208,12 +250,12 @@ impl Block {
         }
         let version = from.u16().ok_or_else(|| corrupt("header"))?;
         // A later version may lay out all that follows in another way, so the version comes before the checksum.
-        if version > BLOCK_VERSION {
-            return Err(BlockError::NewerVersion { version });
+        if version > reads.newest {
+            return Err(BlockError::NewerVersion { version, reads });
         }
-        let header = BlockHeader::read(&mut from).ok_or_else(|| corrupt("header"))?;
+        let header = BlockHeader::read(version, &mut from).ok_or_else(|| corrupt("header"))?;
         let crc = from.u32().ok_or_else(|| corrupt("header"))?;
-        if version == 0 || crc != checksum(octets) {
+        if version < reads.oldest || crc != checksum(octets) {
             return Err(corrupt("checksum"));
         }
         if header.cluster != ours {
@@ -244,7 +286,22 @@ impl Block {
     /// # Errors
     /// As [`Block::read`], and `OtherStream`.
     pub fn read_of(ours: ClusterId, stream: StreamId, lane: Lane, octets: &Bytes) -> Result<Self, BlockError> {
-        let block = Self::read(ours, octets)?;
+        Self::read_of_versions(ours, BlockVersions::default(), stream, lane, octets)
+    }
+
+    /// Reads a block of one lane of a stream by a program that reads these versions.
+    ///
+    /// # Errors
+    /// As [`Block::read_of`].
+    #[doc(hidden)]
+    pub fn read_of_versions(
+        ours: ClusterId,
+        reads: BlockVersions,
+        stream: StreamId,
+        lane: Lane,
+        octets: &Bytes,
+    ) -> Result<Self, BlockError> {
+        let block = Self::read_versions(ours, reads, octets)?;
         let is_same = block.header.stream == stream && block.header.lane == lane;
         if is_same { Ok(block) } else { Err(BlockError::OtherStream { found: block.header.stream, expected: stream }) }
     }

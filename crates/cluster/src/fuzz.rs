@@ -30,6 +30,7 @@ pub fn block(data: &[u8]) {
     let (list, rest) = read_all(&whole);
     let number = |at: usize| data.get(at).copied().map_or(0, u64::from);
     let header = BlockHeader {
+        version: crate::block::BLOCK_VERSION,
         cluster: CLUSTER,
         stream: StreamId { owner: NodeId(1), holder: NodeId(2), generation: 0 },
         lane: if number(0) % 2 == 0 { Lane::Messages } else { Lane::Bodies },
@@ -127,6 +128,7 @@ mod tests {
         let mut all = BytesMut::new();
         records.iter().for_each(|record| record.write(&mut all));
         let header = BlockHeader {
+            version: crate::block::BLOCK_VERSION,
             cluster: CLUSTER,
             stream,
             lane: Lane::Messages,
@@ -144,7 +146,8 @@ mod tests {
             name: "mx1".into(),
             incarnation: Incarnation(1),
             start: 2,
-            block_version: 1,
+            reads: crate::block::BlockVersions::default(),
+            writes: 1,
             is_draining: false,
             clock_us: 5,
         };

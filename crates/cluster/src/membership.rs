@@ -5,7 +5,7 @@
 //! does not hang on the entry but on the shadow streams.
 
 use crate::action::{Action, Purpose, Token};
-use crate::block::BLOCK_VERSION;
+use crate::block::BlockVersions;
 use crate::coordination::{CoordinationReply, CoordinationRequest, KeyValue};
 use crate::identity::{ClusterId, Incarnation, NodeId};
 use crate::settings::Settings;
@@ -43,8 +43,10 @@ pub struct NodeEntry {
     pub incarnation: Incarnation,
     /// Starts of its local log.
     pub start: u32,
-    /// The highest block version that it reads.
-    pub block_version: u16,
+    /// The block versions that it reads.
+    pub reads: BlockVersions,
+    /// The block version that it writes.
+    pub writes: u16,
     /// It takes no new mail and holds no new copies.
     pub is_draining: bool,
     /// Its clock, in microseconds since 1970, when the entry was written.
@@ -64,6 +66,8 @@ impl NodeEntry {
     pub fn parse(value: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(value).ok()?.strip_prefix("mailrace-node-1 ")?;
         let field = |name: &str| text.split(' ').find_map(|field| field.strip_prefix(name)?.strip_prefix('='));
+        // An entry without these two is of a program that knows version 1 alone.
+        let number = |name: &str| field(name).map_or(Some(1), |text| text.parse().ok());
         let mut cluster = [0; 16];
         let digits = field("cluster")?;
         if digits.len() != 32 || !digits.is_ascii() {
@@ -78,7 +82,8 @@ impl NodeEntry {
             name: field("name")?.to_owned(),
             incarnation: Incarnation(field("incarnation")?.parse().ok()?),
             start: field("start")?.parse().ok()?,
-            block_version: field("blocks")?.parse().ok()?,
+            reads: BlockVersions { oldest: number("oldest")?, newest: number("blocks")? },
+            writes: number("writes")?,
             is_draining: field("drain")? == "1",
             clock_us: field("clock")?.parse().ok()?,
         })
@@ -89,13 +94,15 @@ impl fmt::Display for NodeEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "mailrace-node-1 cluster={} node={} name={} incarnation={} start={} blocks={} drain={} clock={}",
+            "mailrace-node-1 cluster={} node={} name={} incarnation={} start={} blocks={} oldest={} writes={} drain={} clock={}",
             self.cluster,
             self.node.0,
             self.name,
             self.incarnation.0,
             self.start,
-            self.block_version,
+            self.reads.newest,
+            self.reads.oldest,
+            self.writes,
             u8::from(self.is_draining),
             self.clock_us
         )
@@ -133,12 +140,17 @@ pub enum MembershipError {
         /// A node it was compared with.
         other: String,
     },
-    /// A node of the cluster reads only older blocks than this program writes.
+    /// A node of the cluster and this one have no block version that both read, or it writes one that this one does not
+    /// read.
     BlockVersion {
         /// The node.
         other: String,
-        /// The highest version that it reads.
-        reads: u16,
+        /// The versions that it reads.
+        reads: BlockVersions,
+        /// The version that it writes.
+        writes: u16,
+        /// The versions that this program reads.
+        ours: BlockVersions,
     },
 }
 
@@ -169,11 +181,14 @@ impl fmt::Display for MembershipError {
                 if *ahead_s < 0 { "behind" } else { "ahead of" },
                 CLOCK_DIFFERENCE_MAX.as_secs()
             ),
-            Self::BlockVersion { other, reads } => write!(
-                f,
-                "node \"{other}\" reads blocks up to version {reads}, this program writes version {BLOCK_VERSION}; \
-                 upgrade that node first"
-            ),
+            Self::BlockVersion { other, reads, writes, ours } => {
+                let next = if ours.newest < reads.newest { "this node" } else { "that node first" };
+                write!(
+                    f,
+                    "node \"{other}\" writes blocks of version {writes} and reads {reads}, this program reads {ours}; \
+                     upgrade {next}"
+                )
+            }
         }
     }
 }
@@ -222,8 +237,10 @@ pub fn judge_node(ours: &NodeEntry, others: &[NodeEntry]) -> Result<(), Membersh
     if let Some(other) = others.iter().find(|other| other.cluster != ours.cluster) {
         return Err(MembershipError::OtherCluster { found: other.cluster, ours: ours.cluster });
     }
-    if let Some(other) = others.iter().find(|other| other.block_version < BLOCK_VERSION) {
-        return Err(MembershipError::BlockVersion { other: other.name.clone(), reads: other.block_version });
+    let is_strange = |other: &&&NodeEntry| ours.reads.common(other.reads).is_none() || other.writes > ours.reads.newest;
+    if let Some(other) = others.iter().find(is_strange) {
+        let (other, reads, writes) = (other.name.clone(), other.reads, other.writes);
+        return Err(MembershipError::BlockVersion { other, reads, writes, ours: ours.reads });
     }
     let difference = |other: &NodeEntry| ours.clock_us.abs_diff(other.clock_us);
     let is_off = |other: &&&NodeEntry| {
@@ -282,7 +299,8 @@ impl Membership {
             name,
             incarnation: settings.incarnation,
             start: settings.start,
-            block_version: BLOCK_VERSION,
+            reads: settings.block_versions,
+            writes: settings.block_version,
             is_draining: false,
             clock_us: 0,
         };
@@ -344,6 +362,12 @@ impl Membership {
         self.view.get(&node)
     }
 
+    /// The newest block version that all members of the last view read.
+    pub(crate) fn version(&self) -> u16 {
+        let newest = self.view.values().map(|entry| entry.reads.newest).min().unwrap_or(self.entry.reads.oldest);
+        newest.clamp(self.entry.reads.oldest, self.entry.reads.newest)
+    }
+
     /// All entries of the last view.
     pub(crate) fn entries(&self) -> impl Iterator<Item = &NodeEntry> {
         self.view.values()
@@ -378,6 +402,7 @@ impl Membership {
         self.attempt += 1;
         self.put_attempt = self.attempt;
         self.entry.clock_us = wall_us;
+        self.entry.writes = self.version();
         let key = NodeEntry::key(self.entry.node);
         let expected = self.revision.unwrap_or(0);
         if self.is_leaving {
@@ -478,7 +503,8 @@ mod tests {
             name: name.to_owned(),
             incarnation: Incarnation(0xabc),
             start: 4,
-            block_version: BLOCK_VERSION,
+            reads: BlockVersions { oldest: 1, newest: 2 },
+            writes: 1,
             is_draining: false,
             clock_us: 1_000_000_000,
         }
@@ -492,6 +518,29 @@ mod tests {
             assert!(text.contains(part), "\"{part}\" is not in: {text}");
         }
         assert!(!text.ends_with('.') && text.contains(';'), "{text}");
+    }
+
+    #[test]
+    fn versions_that_do_not_meet_are_named() {
+        let ours = entry(1, "mx1");
+        let newer = NodeEntry { reads: BlockVersions { oldest: 3, newest: 4 }, writes: 3, ..entry(2, "mx2") };
+        let error = judge_node(&ours, &[newer]).unwrap_err();
+        says(&error, &["node \"mx2\"", "version 3 and reads 3 to 4", "reads 1 to 2", "; upgrade this node"]);
+        let older = NodeEntry { reads: BlockVersions { oldest: 1, newest: 1 }, ..entry(2, "mx2") };
+        assert_eq!(judge_node(&ours, std::slice::from_ref(&older)), Ok(()), "version 1 is written while it is there");
+        let ours = NodeEntry { reads: BlockVersions { oldest: 2, newest: 3 }, ..ours };
+        let error = judge_node(&ours, &[older]).unwrap_err();
+        says(&error, &["node \"mx2\"", "version 1 and reads 1", "reads 2 to 3", "; upgrade that node first"]);
+    }
+
+    #[test]
+    fn an_entry_reads_back_and_may_lack_later_fields() {
+        let entry = entry(1, "mx1");
+        let text = entry.to_string();
+        assert_eq!(NodeEntry::parse(text.as_bytes()), Some(entry.clone()));
+        let early = text.replace(" oldest=1 writes=1", "").replace("blocks=2", "blocks=1");
+        let reads = BlockVersions { oldest: 1, newest: 1 };
+        assert_eq!(NodeEntry::parse(early.as_bytes()), Some(NodeEntry { reads, ..entry }));
     }
 
     #[test]

@@ -169,7 +169,18 @@ impl Node {
             _ => {
                 self.membership.answered(now, wall_us, token, reply);
                 self.choose_holders(now);
+                self.choose_version();
             }
+        }
+    }
+
+    /// Writes the newest block version that all members of the last view read.
+    fn choose_version(&mut self) {
+        let version = self.membership.version();
+        if version != self.settings.block_version {
+            self.settings.block_version = version;
+            self.owner.set_version(version);
+            self.adopters.values_mut().for_each(|adopter| adopter.set_version(version));
         }
     }
 

@@ -1,6 +1,8 @@
 //! Time limits, sizes and identity of a node.
 
-use crate::identity::{ClusterId, Incarnation, NodeId};
+use crate::block::{Block, BlockError, BlockVersions};
+use crate::identity::{ClusterId, Incarnation, Lane, NodeId, StreamId};
+use bytes::Bytes;
 use std::time::Duration;
 
 /// The settings of a node. [`Settings::new`] has the defaults; all nodes of a cluster must have the same
@@ -62,6 +64,12 @@ pub struct Settings {
     pub membership_interval: Duration,
     /// Time to live of the entry.
     pub membership_ttl: Duration,
+    /// Block versions that this program reads. Only a test changes them.
+    #[doc(hidden)]
+    pub block_versions: BlockVersions,
+    /// The version that it writes: the newest that all members read.
+    #[doc(hidden)]
+    pub block_version: u16,
     /// Rules that a test may leave out to see that it notices.
     #[doc(hidden)]
     pub sabotage: Sabotage,
@@ -82,6 +90,11 @@ pub struct Sabotage {
 }
 
 impl Settings {
+    /// Reads a block of a stream.
+    pub(crate) fn read_block(&self, stream: StreamId, lane: Lane, octets: &Bytes) -> Result<Block, BlockError> {
+        Block::read_of_versions(self.cluster, self.block_versions, stream, lane, octets)
+    }
+
     /// The defaults.
     #[must_use]
     pub fn new(cluster: ClusterId, node: NodeId, incarnation: Incarnation, start: u32) -> Self {
@@ -112,6 +125,8 @@ impl Settings {
             part_messages_max: 1_024,
             membership_interval: Duration::from_secs(2),
             membership_ttl: Duration::from_secs(15),
+            block_versions: BlockVersions::default(),
+            block_version: BlockVersions::default().oldest,
             sabotage: Sabotage::default(),
         }
     }

@@ -100,6 +100,11 @@ pub enum HostageReason {
         /// The adopter.
         by: NodeId,
     },
+    /// A later version of the program wrote the stream: it takes a node of that version.
+    NewerVersion {
+        /// The version of its blocks.
+        version: u16,
+    },
     /// The stream is damaged or lost: the mail goes on when the owner is back.
     Damaged,
 }

@@ -8,7 +8,7 @@
 //! States: closed → tail asked → closed (the caller looks at the tail) → fencing → ready ↔ sent → tail asked → … and
 //! from any of them fenced or damaged, which end the writer.
 
-use crate::block::{BLOCK_BYTES_MAX, BLOCK_HEADER, Block, BlockHeader};
+use crate::block::{BLOCK_BYTES_MAX, BLOCK_HEADER, Block, BlockHeader, BlockVersions};
 use crate::identity::{ClusterId, Epoch, Incarnation, Lane, NodeId, StreamId};
 use crate::record::{Fence, Record};
 use crate::replica_log::{LogOperation, LogReply};
@@ -24,6 +24,10 @@ pub(crate) struct WriterSettings {
     pub(crate) stream: StreamId,
     /// The lane.
     pub(crate) lane: Lane,
+    /// The block versions that this program reads.
+    pub(crate) reads: BlockVersions,
+    /// The block version that it writes.
+    pub(crate) version: u16,
     /// This node.
     pub(crate) writer: NodeId,
     /// The life of this node's local log.
@@ -177,6 +181,11 @@ impl StreamWriter {
         self.is_fencing = false;
         self.proven_at = None;
         self.state = State::TailWanted(at);
+    }
+
+    /// Sets the version of the blocks to come.
+    pub(crate) const fn set_version(&mut self, version: u16) {
+        self.settings.version = version;
     }
 
     /// Moves a question for the tail that is planned forward.
@@ -392,6 +401,7 @@ impl StreamWriter {
             crc: sent.crc,
         });
         let header = BlockHeader {
+            version: self.settings.version,
             cluster: self.settings.cluster,
             stream: self.settings.stream,
             lane: self.settings.lane,
@@ -449,8 +459,11 @@ impl StreamWriter {
 
     fn look_at_tail(&mut self, now: Duration, sequence: u64, block: Option<Bytes>, events: &mut Vec<WriterEvent>) {
         let settings = &self.settings;
-        let block =
-            block.map(|octets| Block::read_of(settings.cluster, settings.stream, settings.lane, &octets)).transpose();
+        let block = block
+            .map(|octets| {
+                Block::read_of_versions(settings.cluster, settings.reads, settings.stream, settings.lane, &octets)
+            })
+            .transpose();
         let block = match block {
             Ok(block) if block.is_some() == (sequence != 0) => block,
             Ok(_) => return self.damage(format!("block {sequence} of {} is gone", settings.stream), events),

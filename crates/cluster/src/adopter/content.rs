@@ -3,10 +3,11 @@
 //! A first pass over all blocks collects ids, completions and earlier adoptions. The bodies are read in a second pass,
 //! part by part, so that memory does not grow with the size of the mail.
 
-use crate::block::{Block, BlockError};
+use crate::block::BlockError;
 use crate::claim::{AdoptedCopy, Claim};
-use crate::identity::{ClusterId, Epoch, Incarnation, Lane, StreamId};
+use crate::identity::{Epoch, Incarnation, Lane, StreamId};
 use crate::record::{Completion, Record, Twin};
+use crate::settings::Settings;
 use bytes::Bytes;
 use mail::QueueId;
 use std::collections::{BTreeMap, BTreeSet};
@@ -55,15 +56,15 @@ impl StreamContent {
     /// The block cannot be read; its mail is passed over.
     pub(super) fn read(
         &mut self,
-        cluster: ClusterId,
+        settings: &Settings,
         stream: StreamId,
         sequence: u64,
         octets: &Bytes,
-        applies_done: bool,
     ) -> Result<(), BlockError> {
         self.is_damaged |= self.last != 0 && sequence > self.last + 1;
         self.last = sequence;
-        let block = Block::read_of(cluster, stream, Lane::Messages, octets).inspect_err(|_| self.is_damaged = true)?;
+        let applies_done = !settings.sabotage.no_done;
+        let block = settings.read_block(stream, Lane::Messages, octets).inspect_err(|_| self.is_damaged = true)?;
         let is_owners = block.header.writer == stream.owner && !block.is_of_adoption();
         if is_owners {
             self.is_released = false;

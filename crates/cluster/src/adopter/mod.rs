@@ -119,6 +119,8 @@ impl Adopter {
             cluster: settings.cluster,
             stream,
             lane: Lane::Messages,
+            reads: settings.block_versions,
+            version: settings.block_version,
             writer: settings.node,
             incarnation: settings.incarnation,
             append_timeout: settings.append_timeout,
@@ -160,6 +162,12 @@ impl Adopter {
     pub(crate) fn is_active(&self) -> bool {
         let has_results = !self.released.is_empty() || !self.adopted.is_empty() || !self.outbox.is_empty();
         self.step != Step::Watching || self.has_open_part || has_results
+    }
+
+    /// Sets the version of the blocks to come.
+    pub(crate) const fn set_version(&mut self, version: u16) {
+        self.settings.block_version = version;
+        self.writer.set_version(version);
     }
 
     /// The adoption under way, if there is one.

@@ -2,10 +2,11 @@
 
 use super::{Adopter, Step};
 use crate::action::{Action, Purpose, Report};
-use crate::block::Block;
+use crate::block::BlockError;
 use crate::identity::Lane;
 use crate::record::{Accepted, Adopted, Record, StoredBody};
 use crate::replica_log::LogOperation;
+use crate::status::HostageReason;
 use bytes::Bytes;
 use mail::QueueId;
 use std::time::Duration;
@@ -18,10 +19,10 @@ impl Adopter {
                 let mut after = next;
                 for (sequence, octets) in blocks {
                     after = after.max(sequence + 1);
-                    let (cluster, applies) = (self.settings.cluster, !self.settings.sabotage.no_done);
-                    let read = self.content.read(cluster, self.stream, sequence, &octets, applies);
-                    if let Err(error) = read {
-                        self.pass_over(sequence, error.to_string());
+                    match self.content.read(&self.settings, self.stream, sequence, &octets) {
+                        Err(BlockError::NewerVersion { version, .. }) => return self.stop_at_newer(now, version),
+                        Err(error) => self.pass_over(sequence, error.to_string()),
+                        Ok(()) => {}
                     }
                 }
                 if after > fence || is_end {
@@ -52,6 +53,14 @@ impl Adopter {
         }
     }
 
+    /// Leaves mail to a later version of the program.
+    fn stop_at_newer(&mut self, now: Duration, version: u16) {
+        self.stopped = Some(HostageReason::NewerVersion { version });
+        let why = "a later version of the program wrote it";
+        self.outbox.push_back(Action::Report(Report::Hostage { stream: self.stream, why }));
+        self.watch(now, self.settings.silence * 20);
+    }
+
     fn pass_over(&mut self, sequence: u64, why: String) {
         let report = Report::BlockPassedOver { stream: self.stream, sequence, why };
         self.outbox.push_back(Action::Report(report));
@@ -59,7 +68,7 @@ impl Adopter {
 
     /// Takes the messages of the present part that a block holds.
     fn take_block(&mut self, sequence: u64, octets: &Bytes) {
-        let block = Block::read_of(self.settings.cluster, self.stream, Lane::Messages, octets);
+        let block = self.settings.read_block(self.stream, Lane::Messages, octets);
         let block = match block {
             Ok(block) => block,
             Err(error) => return self.pass_over(sequence, error.to_string()),
@@ -93,7 +102,7 @@ impl Adopter {
         let Some(mut fetch) = self.fetch.take() else { return };
         for (sequence, octets) in blocks {
             fetch.next = fetch.next.max(sequence + 1);
-            let Ok(block) = Block::read_of(self.settings.cluster, self.stream, Lane::Bodies, &octets) else { continue };
+            let Ok(block) = self.settings.read_block(self.stream, Lane::Bodies, &octets) else { continue };
             for record in block.records {
                 if let Record::Piece(piece) = record
                     && piece.body == fetch.list.body

@@ -408,6 +408,15 @@ impl Owner {
         }
     }
 
+    /// Sets the version of the blocks to come.
+    pub(crate) fn set_version(&mut self, version: u16) {
+        self.settings.block_version = version;
+        for slot in self.slots.values_mut() {
+            slot.messages.set_version(version);
+            slot.bodies.set_version(version);
+        }
+    }
+
     /// The states of all streams.
     pub(crate) fn streams(&self, now: Duration) -> Vec<StreamStatus> {
         self.slots.values().map(|slot| slot.status(now)).collect()

@@ -3,7 +3,6 @@
 use super::slot::{ClaimGoal, Foreign, Found, Phase};
 use super::{CopyPlace, Gate, Owner};
 use crate::action::{Action, Purpose, Report};
-use crate::block::Block;
 use crate::identity::{Lane, StreamId};
 use crate::record::{Adopted, Completion, Outcome, Record, StoredBody};
 use crate::replica_log::{LogOperation, LogReply};
@@ -68,7 +67,7 @@ impl Owner {
     /// Reads a block of the own stream into the set of messages that live.
     fn scan_own(&mut self, stream: StreamId, sequence: u64, octets: &Bytes) {
         let Some(slot) = self.slots.get_mut(&stream) else { return };
-        let block = Block::read_of(self.settings.cluster, stream, Lane::Messages, octets);
+        let block = self.settings.read_block(stream, Lane::Messages, octets);
         if let Phase::Scanning { next, .. } = &mut slot.phase {
             *next = (*next).max(sequence + 1);
         }
@@ -178,11 +177,11 @@ impl Owner {
 
     /// Reads the records of adoption of a stream that another node fenced.
     fn scan_foreign(&mut self, now: Duration, stream: StreamId, blocks: Vec<(u64, Bytes)>, is_end: bool) {
-        let (cluster, me) = (self.settings.cluster, self.settings.node);
+        let me = self.settings.node;
         let Some(slot) = self.slots.get_mut(&stream) else { return };
         let Phase::Foreign(foreign) = &mut slot.phase else { return };
         for (sequence, octets) in blocks {
-            let block = Block::read_of(cluster, stream, Lane::Messages, &octets).ok();
+            let block = self.settings.read_block(stream, Lane::Messages, &octets).ok();
             foreign.read(me, sequence, block.as_ref());
             if block.is_some() {
                 slot.foreign_tail = Some(StreamTail { sequence, block });

@@ -4,7 +4,7 @@
 use super::Owner;
 use super::slot::{Phase, Slot};
 use crate::action::Purpose;
-use crate::block::{Block, Chain};
+use crate::block::Chain;
 use crate::identity::{Lane, StreamId};
 use crate::replica_log::{LogOperation, LogReply};
 use bytes::Bytes;
@@ -68,7 +68,7 @@ impl Owner {
     /// Looks at blocks of an own stream.
     pub(super) fn scrubbed(&mut self, now: Duration, stream: StreamId, attempt: u64, reply: LogReply) {
         let LogReply::Scanned { blocks, is_end } = reply else { return };
-        let cluster = self.settings.cluster;
+        let settings = &self.settings;
         let Some(slot) = self.slots.get_mut(&stream) else { return };
         if slot.phase != Phase::Open || slot.scrub.attempt != attempt {
             return;
@@ -77,7 +77,7 @@ impl Owner {
         let Some(first) = slot.first_kept(lane) else { return };
         let mut next = slot.scrub.next.max(first);
         let mut chain = Chain::default();
-        let mut check = |sequence: u64, octets: &Bytes| match Block::read_of(cluster, stream, lane, octets) {
+        let mut check = |sequence: u64, octets: &Bytes| match settings.read_block(stream, lane, octets) {
             _ if sequence > next => Err(format!("block {next} of {} is gone", stream.name(lane))),
             Ok(block) => {
                 next = next.max(sequence + 1);

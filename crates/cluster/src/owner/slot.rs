@@ -189,6 +189,8 @@ impl Slot {
                 cluster: settings.cluster,
                 stream,
                 lane,
+                reads: settings.block_versions,
+                version: settings.block_version,
                 writer: settings.node,
                 incarnation: settings.incarnation,
                 append_timeout: settings.append_timeout,

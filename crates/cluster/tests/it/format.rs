@@ -13,6 +13,7 @@ const STREAM: StreamId = StreamId { owner: NodeId(1), holder: NodeId(2), generat
 
 fn header(number: u64, previous_crc: u32, records: &[Record]) -> BlockHeader {
     BlockHeader {
+        version: cluster::BLOCK_VERSION,
         cluster: CLUSTER,
         stream: STREAM,
         lane: Lane::Messages,
@@ -86,7 +87,7 @@ fn a_reader_says_why_it_refuses() {
         changed
     };
     refuses(&changed(0, b'X'), "corrupt (magic)");
-    refuses(&changed(4, 2), "format version 2, this program reads up to 1; upgrade this node");
+    refuses(&changed(4, 2), "format version 2, this program reads 1; upgrade this node");
     refuses(&changed(4, 0), "corrupt (checksum)");
     refuses(&changed(51, 77), "corrupt (checksum)");
     refuses(&octets[..octets.len() - 1], "corrupt (checksum)");

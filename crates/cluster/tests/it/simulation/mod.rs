@@ -11,6 +11,7 @@ mod event;
 mod faults;
 mod local_log;
 mod status;
+mod upgrade;
 mod world;
 
 use crate::chance::Chance;
@@ -52,6 +53,7 @@ fn plan_of(seed: u64, chance: &mut Chance, nodes: usize, busy_s: u64) -> Plan {
         noise: chance.between(2, 20),
         policy: chance.pick(&[OnNoReplica::TempFail, OnNoReplica::AcceptLocal]),
         is_sync_always: true,
+        has_upgrade: false,
         has_watch: Chance::new(seed ^ 0x3a7c).percent(30),
         has_slow_clients: Chance::new(seed ^ 0xc11e).percent(50),
         sabotage: Sabotage::default(),

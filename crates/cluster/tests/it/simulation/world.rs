@@ -11,14 +11,17 @@ use super::local_log::{LocalLog, State};
 use crate::chance::Chance;
 use bytes::Bytes;
 use cluster::{
-    AcceptAnswer, Accepted, Action, Block, Chain, ClusterId, Content, CoordinationRequest, Incarnation, Lane, LogReply,
-    LogRequest, NewMessage, Node, NodeId, OnNoReplica, Report, Settings, StoredBody, StreamId, Token,
+    AcceptAnswer, Accepted, Action, Block, BlockVersions, Chain, ClusterId, Content, CoordinationRequest, Incarnation,
+    Lane, LogReply, LogRequest, NewMessage, Node, NodeId, OnNoReplica, Report, Settings, StoredBody, StreamId, Token,
 };
 use mail::QueueId;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::time::Duration;
 
 pub(super) const SECOND: u64 = 1_000_000;
+/// A version that only the simulation has.
+const NEWER: u16 = cluster::BLOCK_VERSION + 1;
+pub(super) const READS: BlockVersions = BlockVersions { oldest: 1, newest: NEWER };
 pub(super) const MILLI: u64 = 1_000;
 pub(super) const CLUSTER: ClusterId = ClusterId([7; 16]);
 /// 2026-01-01T00:00:00Z
@@ -45,6 +48,8 @@ pub(super) struct Plan {
     pub(super) is_sync_always: bool,
     /// Large bodies arrive piece by piece; otherwise their pieces come at once.
     pub(super) has_slow_clients: bool,
+    /// A node that starts again is of a program that reads and writes one more block version.
+    pub(super) has_upgrade: bool,
     /// A watch tells nodes of keys.
     pub(super) has_watch: bool,
     pub(super) sabotage: cluster::Sabotage,
@@ -208,6 +213,17 @@ impl World {
         Ok(())
     }
 
+    /// The versions of the last blocks of all streams.
+    pub(super) fn versions(&self) -> BTreeSet<u16> {
+        let mut versions = BTreeSet::new();
+        for ((stream, lane), store) in self.engines.iter().flat_map(|engine| &engine.lanes) {
+            let last = store.blocks.values().last().filter(|_| *lane == Lane::Messages);
+            let block = last.map(|octets| Block::read_of_versions(CLUSTER, READS, *stream, *lane, octets));
+            versions.extend(block.into_iter().flatten().map(|block| block.header.version));
+        }
+        versions
+    }
+
     /// The state of a node that runs.
     pub(super) fn status(&self, node: usize) -> Option<cluster::ClusterStatus> {
         Some(self.machines[node].node.as_ref()?.status(self.local(node)))
@@ -235,6 +251,7 @@ impl World {
         settings.compaction_octets_min = 6_000;
         settings.scan_octets = 2_000;
         settings.part_messages_max = 5;
+        settings.block_versions.newest = if machine.life > 0 && self.plan.has_upgrade { NEWER } else { 1 };
         settings.sabotage = self.plan.sabotage;
         settings
     }
@@ -544,7 +561,8 @@ impl World {
         let is_whole = |at: &u64| !self.damaged.contains(&(stream, lane, *at));
         let blocks = store.blocks.range(sequence.saturating_sub(1)..=sequence).filter(|(at, _)| is_whole(at));
         for (_, octets) in blocks {
-            let checked = Block::read_of(CLUSTER, stream, lane, octets).and_then(|block| chain.follow(&block));
+            let checked =
+                Block::read_of_versions(CLUSTER, READS, stream, lane, octets).and_then(|block| chain.follow(&block));
             if let Err(error) = checked {
                 return self.history.violate(error.to_string());
             }
@@ -729,7 +747,7 @@ impl World {
             |stream: &StreamId| !self.streams.contains(&StreamId { generation: stream.generation + 1, ..*stream });
         for (number, engine) in self.engines.iter().enumerate() {
             for ((stream, lane), store) in engine.lanes.iter().filter(|((stream, _), _)| newest(stream)) {
-                let is_sound = |octets: &Bytes| Block::read_of(CLUSTER, *stream, *lane, octets).is_ok();
+                let is_sound = |octets: &Bytes| Block::read_of_versions(CLUSTER, READS, *stream, *lane, octets).is_ok();
                 if *lane == Lane::Messages && !store.blocks.values().all(is_sound) {
                     problems.push(format!("engine {number} keeps a damaged block of {stream}"));
                 }
