@@ -8,8 +8,8 @@
 //! - an adopter writes [`Claim::adopted_upto`] before it takes over the next part of a fenced stream.
 //!
 //! A message with two copies is adopted by one of them. The claim of the stream with the first copy decides by which,
-//! for all blocks up to an epoch at a time, and a decision is never changed: an adopter that goes on with a part after a
-//! crash finds the same mail in it.
+//! for all blocks up to an epoch at a time, and a decision is never changed: an adopter that goes on with a part after
+//! a crash finds the same mail in it.
 
 use crate::identity::{Epoch, NodeId};
 use crate::record::Cursor;

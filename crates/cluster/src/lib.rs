@@ -62,7 +62,6 @@ pub use membership::{
     CLOCK_DIFFERENCE_MAX, MembershipError, NODE_PREFIX, NodeEntry, OwnEntryDecision, judge_node, judge_own_entry,
 };
 pub use node::Node;
-pub use owner::OwnerCounts;
 pub use record::{
     Accepted, Adopted, Completion, Fence, Outcome, Piece, PieceList, RECIPIENTS_MAX, Record, StoredBody, Twin,
 };
@@ -73,4 +72,4 @@ pub use settings::Sabotage;
 pub use settings::Settings;
 pub use share::{LEASE, LEASE_MARGIN, RENEW_INTERVAL, ROTATE_IDLE, ROTATE_MESSAGES, Share, ShareRequest, SharedRate};
 pub use share_table::{ShareRow, ShareTable};
-pub use status::{AdoptionStatus, ClusterStatus, HostageReason, HostageStatus, StreamState, StreamStatus};
+pub use status::{AdoptionStatus, ClusterStatus, HostageReason, HostageStatus, OwnerCounts, StreamState, StreamStatus};

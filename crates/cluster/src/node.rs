@@ -12,12 +12,12 @@ use crate::adopter::Adopter;
 use crate::coordination::CoordinationReply;
 use crate::identity::{NodeId, StreamId};
 use crate::membership::{Membership, MembershipError, NODE_PREFIX, NodeEntry};
-use crate::owner::{Owner, OwnerCounts};
+use crate::owner::Owner;
 use crate::record::{Completion, Outcome};
 use crate::rendezvous::holders_of;
 use crate::replica_log::LogReply;
 use crate::settings::Settings;
-use crate::status::{ClusterStatus, HostageReason, HostageStatus};
+use crate::status::{ClusterStatus, HostageReason, HostageStatus, OwnerCounts};
 use bytes::Bytes;
 use mail::QueueId;
 use std::collections::{BTreeMap, BTreeSet};
@@ -187,8 +187,8 @@ impl Node {
     /// Hastens the machines that a key concerns: a driver with a watch calls it for keys that it sees appear, change or
     /// vanish. Renewed entries of nodes need no call.
     ///
-    /// It only moves questions forward. A change that is never told, told late, or told although nothing changed does no
-    /// harm.
+    /// It only moves questions forward. A change that is never told, told late, or told although nothing changed does
+    /// no harm.
     pub fn coordination_changed(&mut self, now: Duration, key: &str) {
         if key.starts_with(NODE_PREFIX) {
             self.membership.hasten(now);

@@ -1,8 +1,20 @@
 //! The state of a node in the cluster as plain data, for `mailrace cluster status`, the page and metrics.
 
 use crate::identity::{NodeId, StreamId};
-use crate::owner::OwnerCounts;
 use std::time::Duration;
+
+/// Counts for status and metrics.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OwnerCounts {
+    /// Live messages.
+    pub messages: usize,
+    /// Without a copy, although one is wanted (`mr_unreplicated_messages`).
+    pub unreplicated: usize,
+    /// With a copy in a stream that may have another owner now.
+    pub waiting_for_stream: usize,
+    /// Blocks in all streams of this node, as far as they are known.
+    pub blocks: usize,
+}
 
 /// The state of a node in the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,8 +23,8 @@ pub struct ClusterStatus {
     pub node: NodeId,
     /// The node's own entry is written.
     pub is_member: bool,
-    /// The view of the members is fresh: the key-value store has a majority and this node reaches it. Without it nothing
-    /// is adopted or taken back.
+    /// The view of the members is fresh: the key-value store has a majority and this node reaches it. Without it
+    /// nothing is adopted or taken back.
     pub has_majority: bool,
     /// Counts over all mail of this node.
     pub counts: OwnerCounts,

@@ -1,7 +1,7 @@
 //! The lane of bodies of one stream: where the bodies of live messages are, and which of them keep dead ones alive.
 //!
-//! A lane is trimmed up to its first live body. Bodies of messages that stay for days would keep everything behind them,
-//! so they are written again at the end once most of the lane is dead.
+//! A lane is trimmed up to its first live body. Bodies of messages that stay for days would keep everything behind
+//! them, so they are written again at the end once most of the lane is dead.
 
 use crate::record::PieceList;
 use mail::QueueId;

@@ -26,7 +26,7 @@ use crate::action::{AcceptAnswer, Action, LocalMessage, OnNoReplica, Report};
 use crate::identity::{NodeId, StreamId};
 use crate::record::{Accepted, Completion, Outcome, Record};
 use crate::settings::Settings;
-use crate::status::StreamStatus;
+use crate::status::{OwnerCounts, StreamStatus};
 use mail::QueueId;
 use slot::{Phase, Slot};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -98,19 +98,6 @@ enum ReadPurpose {
     Copy,
     /// Its record moves to the end of this stream.
     Compact(StreamId),
-}
-
-/// Counts for status and metrics.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct OwnerCounts {
-    /// Live messages.
-    pub messages: usize,
-    /// Without a copy, although one is wanted (`mr_unreplicated_messages`).
-    pub unreplicated: usize,
-    /// With a copy in a stream that may have another owner now.
-    pub waiting_for_stream: usize,
-    /// Blocks in all streams of this node, as far as they are known.
-    pub blocks: usize,
 }
 
 /// The owner's part of a node.

@@ -2,49 +2,13 @@
 //! mail is still in the local log.
 
 use super::Owner;
-use super::slot::{Phase, Slot};
+use super::slot::Phase;
 use crate::action::Purpose;
 use crate::block::Chain;
 use crate::identity::{Lane, StreamId};
 use crate::replica_log::{LogOperation, LogReply};
 use bytes::Bytes;
 use std::time::Duration;
-
-/// The place of the reader in a stream.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Scrub {
-    lane: Lane,
-    next: u64,
-    /// The last sequence of the lane when the question left.
-    last: u64,
-    pub(super) at: Duration,
-    attempt: u64,
-}
-
-impl Scrub {
-    pub(super) const fn new(at: Duration) -> Self {
-        Self { lane: Lane::Messages, next: 1, last: 0, at, attempt: 0 }
-    }
-
-    /// Goes on with the other lane.
-    const fn turn(&mut self) {
-        self.lane = match self.lane {
-            Lane::Messages => Lane::Bodies,
-            Lane::Bodies => Lane::Messages,
-        };
-        self.next = 1;
-    }
-}
-
-impl Slot {
-    /// The first block of a lane that must be there.
-    fn first_kept(&self, lane: Lane) -> Option<u64> {
-        match lane {
-            Lane::Messages => self.index.keys().next().copied(),
-            Lane::Bodies => self.body_index.first(),
-        }
-    }
-}
 
 impl Owner {
     /// Asks for the next blocks of a stream to look at.

@@ -2,7 +2,6 @@
 //! that wait.
 
 use super::bodies::BodyIndex;
-use super::scrub::Scrub;
 use crate::block::Block;
 use crate::identity::{Epoch, Lane, NodeId, StreamId};
 use crate::record::{Accepted, Completion, Record};
@@ -42,7 +41,7 @@ impl Phase {
     }
 }
 
-/// What was read of a stream that another node fenced.
+/// The blocks that were read of a stream that another node fenced.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Foreign {
     /// The next sequence to read.
@@ -85,6 +84,32 @@ impl Foreign {
                 _ => {}
             }
         }
+    }
+}
+
+/// The place of the reader that looks at stored copies again.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Scrub {
+    pub(super) lane: Lane,
+    pub(super) next: u64,
+    /// The last sequence of the lane when the question left.
+    pub(super) last: u64,
+    pub(super) at: Duration,
+    pub(super) attempt: u64,
+}
+
+impl Scrub {
+    pub(super) const fn new(at: Duration) -> Self {
+        Self { lane: Lane::Messages, next: 1, last: 0, at, attempt: 0 }
+    }
+
+    /// Goes on with the other lane.
+    pub(super) const fn turn(&mut self) {
+        self.lane = match self.lane {
+            Lane::Messages => Lane::Bodies,
+            Lane::Bodies => Lane::Messages,
+        };
+        self.next = 1;
     }
 }
 
@@ -398,6 +423,14 @@ impl Slot {
             self.compact_upto = self.messages.last_sequence();
         }
         self.index.range(..=self.compact_upto).flat_map(|(_, block)| &block.ids).map(|(id, _)| *id).collect()
+    }
+
+    /// The first block of a lane that must be there.
+    pub(super) fn first_kept(&self, lane: Lane) -> Option<u64> {
+        match lane {
+            Lane::Messages => self.index.keys().next().copied(),
+            Lane::Bodies => self.body_index.first(),
+        }
     }
 
     /// Forgets all content, after it was adopted or taken back.

@@ -5,7 +5,9 @@
 //! requests and answers if `SIM_LOG` is 2. A seed that failed goes into `KEPT`, or into a test named after its rule.
 
 mod check;
+mod clients;
 mod deliveries;
+mod end;
 pub(crate) mod engine;
 mod event;
 mod faults;

@@ -1,4 +1,4 @@
-//! What nodes tell of their mail while others are gone.
+//! The state that nodes tell of their mail while others are gone.
 
 use super::calm;
 use super::faults::{Fault, FaultKind};

@@ -4,15 +4,15 @@
 //! microseconds.
 
 use super::check::History;
+use super::clients::body_of;
 use super::engine::{EngineServer, KeyValueStore};
 use super::event::{Due, Event};
 use super::faults::Fault;
 use super::local_log::{LocalLog, State};
 use crate::chance::Chance;
-use bytes::Bytes;
 use cluster::{
-    AcceptAnswer, Accepted, Action, Block, BlockVersions, Chain, ClusterId, Content, CoordinationRequest, Incarnation,
-    Lane, LogReply, LogRequest, NewMessage, Node, NodeId, OnNoReplica, Report, Settings, StoredBody, StreamId, Token,
+    Accepted, Action, BlockVersions, ClusterId, Content, CoordinationRequest, Incarnation, Lane, LogReply, LogRequest,
+    NewMessage, Node, NodeId, OnNoReplica, Report, Settings, StoredBody, StreamId, Token,
 };
 use mail::QueueId;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -25,7 +25,7 @@ pub(super) const READS: BlockVersions = BlockVersions { oldest: 1, newest: NEWER
 pub(super) const MILLI: u64 = 1_000;
 pub(super) const CLUSTER: ClusterId = ClusterId([7; 16]);
 /// 2026-01-01T00:00:00Z
-const EPOCH_US: u64 = 1_767_225_600_000_000;
+pub(super) const EPOCH_US: u64 = 1_767_225_600_000_000;
 /// Transactions of a node at a time.
 pub(super) const IN_FLIGHT_MAX: usize = 6;
 /// Events of a run; more are a loop.
@@ -93,9 +93,9 @@ pub(super) struct World {
     pub(super) without_store: BTreeSet<usize>,
     pub(super) is_noisy: bool,
     /// All streams that were ever made.
-    streams: BTreeSet<StreamId>,
+    pub(super) streams: BTreeSet<StreamId>,
     pub(super) history: History,
-    submitted: u64,
+    pub(super) submitted: u64,
     events: u64,
     is_logged: bool,
     /// Requests and answers too.
@@ -211,22 +211,6 @@ impl World {
             }
         }
         Ok(())
-    }
-
-    /// The versions of the last blocks of all streams.
-    pub(super) fn versions(&self) -> BTreeSet<u16> {
-        let mut versions = BTreeSet::new();
-        for ((stream, lane), store) in self.engines.iter().flat_map(|engine| &engine.lanes) {
-            let last = store.blocks.values().last().filter(|_| *lane == Lane::Messages);
-            let block = last.map(|octets| Block::read_of_versions(CLUSTER, READS, *stream, *lane, octets));
-            versions.extend(block.into_iter().flatten().map(|block| block.header.version));
-        }
-        versions
-    }
-
-    /// The state of a node that runs.
-    pub(super) fn status(&self, node: usize) -> Option<cluster::ClusterStatus> {
-        Some(self.machines[node].node.as_ref()?.status(self.local(node)))
     }
 
     /// The clock of a machine.
@@ -554,21 +538,6 @@ impl World {
         self.push(at, Event::LogAnswer { node: from, life, engine, token, reply });
     }
 
-    /// Each block must follow the one before it, in number, checksum and epoch.
-    fn check_chain(&mut self, engine: usize, stream: StreamId, lane: Lane, sequence: u64) {
-        let store = &self.engines[engine].lanes[&(stream, lane)];
-        let mut chain = Chain::default();
-        let is_whole = |at: &u64| !self.damaged.contains(&(stream, lane, *at));
-        let blocks = store.blocks.range(sequence.saturating_sub(1)..=sequence).filter(|(at, _)| is_whole(at));
-        for (_, octets) in blocks {
-            let checked =
-                Block::read_of_versions(CLUSTER, READS, stream, lane, octets).and_then(|block| chain.follow(&block));
-            if let Err(error) = checked {
-                return self.history.violate(error.to_string());
-            }
-        }
-    }
-
     fn at_store(&mut self, from: usize, life: u32, engine: usize, token: Token, request: CoordinationRequest) {
         let is_reached = self.store_engine(from).is_some() && self.engines[engine].is_up && !self.is_cut(from, engine);
         if !is_reached {
@@ -597,75 +566,6 @@ impl World {
                 let (at, life) = (self.now + self.chance.between(MILLI, SECOND), self.machines[node].life);
                 self.push(at, Event::Changed { node, life, key: key.to_owned() });
             }
-        }
-    }
-
-    fn submit(&mut self, node: usize) {
-        if self.now < self.machines[node].paused_until {
-            // The connection waits.
-            let at = self.machines[node].paused_until;
-            return self.push(at, Event::Submit { node });
-        }
-        if self.machines[node].node.is_none() {
-            return;
-        }
-        self.submitted += 1;
-        let id = QueueId::new(EPOCH_US + self.submitted, mail::Node::new(1).unwrap()).unwrap();
-        let recipients = self.chance.between(1, 3) as u32;
-        let delay = match self.chance.below(10) {
-            0..6 => 0,
-            6..8 => self.chance.below(30 * SECOND),
-            _ => self.chance.below(200 * SECOND),
-        };
-        self.history.submitted(id, recipients, self.now + delay);
-        if body_of(id).len() > 2_000 && self.chance.percent(50) {
-            self.piece(node, id, recipients, 0);
-        } else {
-            self.accept(node, id, recipients, Content::Whole(body_of(id)));
-        }
-    }
-
-    /// Passes a piece of a body on while the body arrives, and the message after the last one.
-    fn piece(&mut self, node: usize, id: QueueId, recipients: u32, from: usize) {
-        let body = body_of(id);
-        let until = body.len().min(from + 700);
-        let octets = body.slice(from..until);
-        self.with(node, |machine, now, _| machine.stream_body(now, id, &octets));
-        if until == body.len() {
-            return self.accept(node, id, recipients, Content::Streamed);
-        }
-        if !self.plan.has_slow_clients {
-            return self.piece(node, id, recipients, until);
-        }
-        let wait = if self.chance.percent(20) { self.chance.below(3 * SECOND) } else { self.chance.below(5 * MILLI) };
-        let (at, life) = (self.now + wait, self.machines[node].life);
-        self.push(at, Event::Piece { node, life, id, recipients, from: until });
-    }
-
-    fn accept(&mut self, node: usize, id: QueueId, recipients: u32, content: Content) {
-        let mut new = NewMessage {
-            id,
-            queued_at_us: self.now,
-            expires_at_us: 0,
-            recipients,
-            envelope: Bytes::from(format!("envelope of {id}")),
-            content: Content::Whole(body_of(id)),
-        };
-        self.machines[node].log.add(&new, 0, BTreeSet::new(), false);
-        let life = self.machines[node].life;
-        let at = self.now + self.chance.between(500, 20 * MILLI);
-        self.push(at, Event::Synced { node, life, id });
-        let policy = self.plan.policy;
-        new.content = content;
-        self.with(node, |machine, now, _| machine.accept(now, new, policy));
-    }
-
-    fn answer(&mut self, node: usize, id: QueueId, answer: AcceptAnswer) {
-        self.log(|| format!("mx{node} answers {id}: {answer:?}"));
-        match answer {
-            AcceptAnswer::TempFail => self.machines[node].log.finish(id, None),
-            AcceptAnswer::Replicated => self.history.acknowledged(id, true),
-            AcceptAnswer::LocalOnly => self.history.acknowledged(id, false),
         }
     }
 
@@ -715,70 +615,4 @@ impl World {
             self.poll(node);
         }
     }
-
-    fn check_end(&mut self) -> Result<(), String> {
-        let mut problems = Vec::new();
-        for node in 0..self.plan.nodes {
-            let now = self.local(node);
-            let machine = &self.machines[node];
-            let Some(process) = &machine.node else {
-                problems.push(format!("mx{node} does not run"));
-                continue;
-            };
-            let counts = process.counts(now);
-            if counts.messages > 0 || counts.unreplicated > 0 || counts.waiting_for_stream > 0 {
-                problems.push(format!("mx{node} has {counts:?}"));
-            }
-            let status = process.status(now);
-            let is_calm =
-                status.adopted_waiting == 0 && status.at_gone_holders.is_empty() && status.hostages.is_empty();
-            let is_behind = |stream: &cluster::StreamStatus| stream.lag.is_some_and(|lag| lag > Duration::from_secs(5));
-            if !is_calm || status.streams.iter().any(is_behind) {
-                problems.push(format!("mx{node} has {status:?}"));
-            }
-            if process.adoptions() > 0 {
-                problems.push(format!("mx{node} still adopts"));
-            }
-            if let Some(refusal) = process.refusal() {
-                problems.push(format!("mx{node} refuses: {refusal}"));
-            }
-        }
-        let newest =
-            |stream: &StreamId| !self.streams.contains(&StreamId { generation: stream.generation + 1, ..*stream });
-        for (number, engine) in self.engines.iter().enumerate() {
-            for ((stream, lane), store) in engine.lanes.iter().filter(|((stream, _), _)| newest(stream)) {
-                let is_sound = |octets: &Bytes| Block::read_of_versions(CLUSTER, READS, *stream, *lane, octets).is_ok();
-                if *lane == Lane::Messages && !store.blocks.values().all(is_sound) {
-                    problems.push(format!("engine {number} keeps a damaged block of {stream}"));
-                }
-                if store.blocks.len() > 6 {
-                    problems.push(format!("engine {number} keeps {} blocks of {stream} {lane:?}", store.blocks.len()));
-                }
-            }
-        }
-        problems.extend(self.history.problems());
-        if problems.is_empty() { Ok(()) } else { Err(problems.join("\n")) }
-    }
-
-    /// Messages of a machine whose loss with its disk is not the cluster's fault: no copy of them is known.
-    pub(super) fn excuse_unreplicated(&mut self, node: usize) {
-        let machine = &self.machines[node];
-        let Some(process) = &machine.node else { return };
-        for (id, entry) in &machine.log.entries {
-            if entry.state == State::Live && process.copies(*id) == 0 {
-                self.history.excused.insert(*id);
-            }
-        }
-    }
-}
-
-/// The content of a message, which follows from its id. Some are larger than a record takes.
-fn body_of(id: QueueId) -> Bytes {
-    let length = match id.unix_us() % 10 {
-        0 => 4_000,
-        1 => 1_900,
-        _ => 150,
-    };
-    let text = id.to_string();
-    Bytes::from(text.bytes().cycle().take(length).collect::<Vec<u8>>())
 }

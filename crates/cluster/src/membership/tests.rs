@@ -1,0 +1,88 @@
+//! Reasons to refuse a node, and their texts.
+
+use super::*;
+
+fn entry(node: u16, name: &str) -> NodeEntry {
+    NodeEntry {
+        cluster: ClusterId([7; 16]),
+        node: NodeId(node),
+        name: name.to_owned(),
+        incarnation: Incarnation(0xabc),
+        start: 4,
+        reads: BlockVersions { oldest: 1, newest: 2 },
+        writes: 1,
+        is_draining: false,
+        clock_us: 1_000_000_000,
+    }
+}
+
+/// The text names the object, both values and the next step.
+#[track_caller]
+fn says(error: &MembershipError, parts: &[&str]) {
+    let text = error.to_string();
+    for part in parts {
+        assert!(text.contains(part), "\"{part}\" is not in: {text}");
+    }
+    assert!(!text.ends_with('.') && text.contains(';'), "{text}");
+}
+
+#[test]
+fn versions_that_do_not_meet_are_named() {
+    let ours = entry(1, "mx1");
+    let newer = NodeEntry { reads: BlockVersions { oldest: 3, newest: 4 }, writes: 3, ..entry(2, "mx2") };
+    let error = judge_node(&ours, &[newer]).unwrap_err();
+    says(&error, &["node \"mx2\"", "version 3 and reads 3 to 4", "reads 1 to 2", "; upgrade this node"]);
+    let older = NodeEntry { reads: BlockVersions { oldest: 1, newest: 1 }, ..entry(2, "mx2") };
+    assert_eq!(judge_node(&ours, std::slice::from_ref(&older)), Ok(()), "version 1 is written while it is there");
+    let ours = NodeEntry { reads: BlockVersions { oldest: 2, newest: 3 }, ..ours };
+    let error = judge_node(&ours, &[older]).unwrap_err();
+    says(&error, &["node \"mx2\"", "version 1 and reads 1", "reads 2 to 3", "; upgrade that node first"]);
+}
+
+#[test]
+fn an_entry_reads_back_and_may_lack_later_fields() {
+    let entry = entry(1, "mx1");
+    let text = entry.to_string();
+    assert_eq!(NodeEntry::parse(text.as_bytes()), Some(entry.clone()));
+    let early = text.replace(" oldest=1 writes=1", "").replace("blocks=2", "blocks=1");
+    let reads = BlockVersions { oldest: 1, newest: 1 };
+    assert_eq!(NodeEntry::parse(early.as_bytes()), Some(NodeEntry { reads, ..entry }));
+}
+
+#[test]
+fn another_cluster_is_named() {
+    let found = NodeEntry { cluster: ClusterId([9; 16]), ..entry(2, "mx2") };
+    let error = judge_node(&entry(1, "mx1"), &[found]).unwrap_err();
+    let (ours, other) = ("07".repeat(16), "09".repeat(16));
+    says(&error, &[&ours, &other, "; point the node to its own engine", "join the other cluster"]);
+}
+
+#[test]
+fn two_nodes_of_one_name_are_named() {
+    let found = NodeEntry { start: 9, ..entry(1, "mx1") };
+    let OwnEntryDecision::Refuse(error) = judge_own_entry(&entry(1, "mx1"), &found, true) else {
+        panic!("a node that lives is no earlier start")
+    };
+    says(&error, &["node \"mx1\" with number 1", "start 9", "; stop it, or give this node a name"]);
+}
+
+#[test]
+fn a_number_of_another_name_is_named() {
+    let OwnEntryDecision::Refuse(error) = judge_own_entry(&entry(1, "mx1"), &entry(1, "old"), false) else {
+        panic!("the number is taken")
+    };
+    says(&error, &["number 1", "node \"old\"", "this node is \"mx1\"", "; join the cluster again"]);
+}
+
+#[test]
+fn a_wrong_clock_is_named_with_its_direction() {
+    let ours = entry(1, "mx1");
+    let with = |seconds: u64| NodeEntry { clock_us: seconds * 1_000_000, ..entry(2, "mx2") };
+    let error = judge_node(&ours, &[with(1_061)]).unwrap_err();
+    says(&error, &["61 s behind", "node \"mx2\"", "60 s are allowed", "; set the clock (chronyc makestep)"]);
+    let error = judge_node(&ours, &[with(900)]).unwrap_err();
+    says(&error, &["100 s ahead of", "node \"mx2\""]);
+    assert_eq!(judge_node(&ours, &[with(930)]), Ok(()), "an entry may be some seconds old");
+    let others = [with(1_061), NodeEntry { node: NodeId(3), ..ours.clone() }];
+    assert_eq!(judge_node(&ours, &others), Ok(()), "one of two others is no majority");
+}

@@ -1,0 +1,96 @@
+//! Checks of a run while it goes on and at its end.
+
+use super::local_log::State;
+use super::world::{CLUSTER, READS, World};
+use bytes::Bytes;
+use cluster::{Block, Chain, Lane, StreamId};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+impl World {
+    /// The versions of the last blocks of all streams.
+    pub(super) fn versions(&self) -> BTreeSet<u16> {
+        let mut versions = BTreeSet::new();
+        for ((stream, lane), store) in self.engines.iter().flat_map(|engine| &engine.lanes) {
+            let last = store.blocks.values().last().filter(|_| *lane == Lane::Messages);
+            let block = last.map(|octets| Block::read_of_versions(CLUSTER, READS, *stream, *lane, octets));
+            versions.extend(block.into_iter().flatten().map(|block| block.header.version));
+        }
+        versions
+    }
+
+    /// The state of a node that runs.
+    pub(super) fn status(&self, node: usize) -> Option<cluster::ClusterStatus> {
+        Some(self.machines[node].node.as_ref()?.status(self.local(node)))
+    }
+
+    /// Each block must follow the one before it, in number, checksum and epoch.
+    pub(super) fn check_chain(&mut self, engine: usize, stream: StreamId, lane: Lane, sequence: u64) {
+        let store = &self.engines[engine].lanes[&(stream, lane)];
+        let mut chain = Chain::default();
+        let is_whole = |at: &u64| !self.damaged.contains(&(stream, lane, *at));
+        let blocks = store.blocks.range(sequence.saturating_sub(1)..=sequence).filter(|(at, _)| is_whole(at));
+        for (_, octets) in blocks {
+            let checked =
+                Block::read_of_versions(CLUSTER, READS, stream, lane, octets).and_then(|block| chain.follow(&block));
+            if let Err(error) = checked {
+                return self.history.violate(error.to_string());
+            }
+        }
+    }
+
+    pub(super) fn check_end(&mut self) -> Result<(), String> {
+        let mut problems = Vec::new();
+        for node in 0..self.plan.nodes {
+            let now = self.local(node);
+            let machine = &self.machines[node];
+            let Some(process) = &machine.node else {
+                problems.push(format!("mx{node} does not run"));
+                continue;
+            };
+            let counts = process.counts(now);
+            if counts.messages > 0 || counts.unreplicated > 0 || counts.waiting_for_stream > 0 {
+                problems.push(format!("mx{node} has {counts:?}"));
+            }
+            let status = process.status(now);
+            let is_calm =
+                status.adopted_waiting == 0 && status.at_gone_holders.is_empty() && status.hostages.is_empty();
+            let is_behind = |stream: &cluster::StreamStatus| stream.lag.is_some_and(|lag| lag > Duration::from_secs(5));
+            if !is_calm || status.streams.iter().any(is_behind) {
+                problems.push(format!("mx{node} has {status:?}"));
+            }
+            if process.adoptions() > 0 {
+                problems.push(format!("mx{node} still adopts"));
+            }
+            if let Some(refusal) = process.refusal() {
+                problems.push(format!("mx{node} refuses: {refusal}"));
+            }
+        }
+        let newest =
+            |stream: &StreamId| !self.streams.contains(&StreamId { generation: stream.generation + 1, ..*stream });
+        for (number, engine) in self.engines.iter().enumerate() {
+            for ((stream, lane), store) in engine.lanes.iter().filter(|((stream, _), _)| newest(stream)) {
+                let is_sound = |octets: &Bytes| Block::read_of_versions(CLUSTER, READS, *stream, *lane, octets).is_ok();
+                if *lane == Lane::Messages && !store.blocks.values().all(is_sound) {
+                    problems.push(format!("engine {number} keeps a damaged block of {stream}"));
+                }
+                if store.blocks.len() > 6 {
+                    problems.push(format!("engine {number} keeps {} blocks of {stream} {lane:?}", store.blocks.len()));
+                }
+            }
+        }
+        problems.extend(self.history.problems());
+        if problems.is_empty() { Ok(()) } else { Err(problems.join("\n")) }
+    }
+
+    /// Messages of a machine whose loss with its disk is not the cluster's fault: no copy of them is known.
+    pub(super) fn excuse_unreplicated(&mut self, node: usize) {
+        let machine = &self.machines[node];
+        let Some(process) = &machine.node else { return };
+        for (id, entry) in &machine.log.entries {
+            if entry.state == State::Live && process.copies(*id) == 0 {
+                self.history.excused.insert(*id);
+            }
+        }
+    }
+}
