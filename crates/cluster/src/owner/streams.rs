@@ -281,6 +281,9 @@ impl Owner {
             self.damaged(now, stream, format!("the engine has no {stream} any more"));
             return;
         }
+        // Asked again when no answer comes.
+        let again = now + self.settings.append_timeout;
+        if lane == Lane::Messages { &mut slot.messages } else { &mut slot.bodies }.read_tail(again);
         self.ask(Purpose::OwnerCreate(stream), 0, stream, Lane::Messages, LogOperation::Create);
         self.ask(Purpose::OwnerCreate(stream), 0, stream, Lane::Bodies, LogOperation::Create);
     }

@@ -121,6 +121,12 @@ fn kept(seed: u64, plan: impl Fn(u64) -> Plan) {
     }
 }
 
+/// The request for a new generation of a lost stream gets no answer.
+#[test]
+fn a_stream_is_made_even_if_the_first_request_is_lost() {
+    kept(10070, plan);
+}
+
 /// Two large bodies begin in one block, and the first of them is done.
 #[test]
 fn a_block_of_bodies_stays_while_one_of_them_lives() {
