@@ -228,7 +228,7 @@ mod tests {
         assert!(note.contains("1 of the limits") && note.contains("\"no such name\" names no destination"), "{note}");
         let orders = table.orders();
         let left: Vec<&str> = orders.limits().iter().map(|line| line.destination.as_str()).collect();
-        assert_eq!(left, ["a.test", "b.test"]);
+        assert_eq!(left, ["b.test", "a.test"], "the newest first");
         assert_eq!(limits_of(&orders).len(), 2);
     }
 
