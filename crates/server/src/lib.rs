@@ -31,6 +31,7 @@ pub mod file_system;
 pub mod fuzz;
 pub mod hardening;
 mod hosts;
+mod http_exchange;
 mod inbound;
 pub mod intake;
 mod listener_profile;

@@ -9,11 +9,11 @@ use super::api;
 use super::connection::{self, Engine, EngineConnection};
 use super::error::EngineAccessError;
 use super::settings::EngineSettings;
+use crate::http_exchange::exchange;
 use cluster::{EngineFacts, check_engine};
 use hyper::Request;
 use hyper::body::{Body as _, Incoming};
 use hyper::header::HOST;
-use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use std::pin::Pin;
 use tokio::net::TcpStream;
@@ -83,25 +83,9 @@ async fn is_sync_always(settings: &EngineSettings, server_id: &str) -> Result<bo
 
 async fn ask_monitor(monitor: &str, path: &str) -> Result<Vec<u8>, String> {
     let stream = TcpStream::connect(monitor).await.map_err(|error| format!("no connection: {error}"))?;
-    let failed = |error: hyper::Error| format!("the exchange broke off: {error}");
-    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(failed)?;
     let request = Request::builder().uri(path).header(HOST, monitor).body(String::new());
     let request = request.map_err(|error| format!("\"{monitor}\" is no address: {error}; write host:port"))?;
-    let asked = async move {
-        let response = sender.send_request(request).await.map_err(failed)?;
-        match response.status() {
-            status if status.is_success() => collect(response.into_body()).await,
-            status => Err(format!("the answer is {status}")),
-        }
-    };
-    tokio::pin!(connection);
-    tokio::pin!(asked);
-    tokio::select! {
-        biased;
-        result = &mut asked => result,
-        // The answer may have come with the last octets of the connection.
-        _ = &mut connection => asked.await,
-    }
+    exchange(stream, request, async |response| collect(response.into_body()).await).await
 }
 
 async fn collect(mut body: Incoming) -> Result<Vec<u8>, String> {

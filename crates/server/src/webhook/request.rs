@@ -2,14 +2,13 @@
 
 use super::signature::SigningSecret;
 use super::target::WebhookTarget;
+use crate::http_exchange::exchange;
 use crate::tls::Connector;
 use hyper::header::{CONTENT_TYPE, HOST, HeaderValue, USER_AGENT};
 use hyper::{Method, Request};
-use hyper_util::rt::TokioIo;
 use os::clock;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
 /// The field with the signature.
@@ -38,20 +37,22 @@ pub(super) struct PostSettings<'a> {
 pub(super) async fn post(connector: &Connector, settings: &PostSettings<'_>, body: String) -> Result<(), String> {
     let deadline = clock::now() + settings.time_max;
     let timed_out = |_| format!("no answer within {} s (webhook.request_time_max)", settings.time_max.as_secs());
-    tokio::time::timeout_at(deadline.into(), exchange(connector, settings, body, deadline)).await.map_err(timed_out)?
+    tokio::time::timeout_at(deadline.into(), connect_and_post(connector, settings, body, deadline))
+        .await
+        .map_err(timed_out)?
 }
 
-async fn exchange(
+async fn connect_and_post(
     connector: &Connector,
     settings: &PostSettings<'_>,
     body: String,
     deadline: Instant,
 ) -> Result<(), String> {
-    let target = settings.target;
+    let (target, request) = (settings.target, request(settings, body)?);
     let connected = TcpStream::connect((target.host.as_str(), target.port)).await;
     let stream = connected.map_err(|error| format!("no connection: {error}"))?;
     if !target.is_tls {
-        return send(stream, settings, body).await;
+        return exchange(stream, request, async |_| Ok(())).await;
     }
     let shaken = connector.connect_and_judge(stream, &target.host, deadline, settings.ca_files).await;
     let (stream, info) = shaken.map_err(|error| format!("no TLS: {error}"))?;
@@ -59,31 +60,7 @@ async fn exchange(
         let why = info.fault.map_or_else(|| format!("it is not for {}", target.host), |fault| fault.text.to_string());
         return Err(format!("its certificate is not good: {why}; tls.ca_files names further CAs"));
     }
-    send(stream, settings, body).await
-}
-
-async fn send<S>(stream: S, settings: &PostSettings<'_>, body: String) -> Result<(), String>
-where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
-    let request = request(settings, body)?;
-    let failed = |error: hyper::Error| format!("the exchange broke off: {error}");
-    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(failed)?;
-    let asked = async move {
-        let status = sender.send_request(request).await.map_err(failed)?.status();
-        match status.is_success() {
-            true => Ok(()),
-            false => Err(format!("the answer is {status}")),
-        }
-    };
-    tokio::pin!(connection);
-    tokio::pin!(asked);
-    tokio::select! {
-        biased;
-        result = &mut asked => result,
-        // The answer may have come with the last octets of the connection.
-        _ = &mut connection => asked.await,
-    }
+    exchange(stream, request, async |_| Ok(())).await
 }
 
 fn request(settings: &PostSettings<'_>, body: String) -> Result<Request<String>, String> {
