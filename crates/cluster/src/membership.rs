@@ -436,6 +436,11 @@ impl Membership {
                 self.list_at = now;
             }
             (Purpose::MemberDelete, CoordinationReply::Written { .. }) => self.revision = None,
+            (Purpose::MemberDelete, CoordinationReply::Conflict) => {
+                // Removed, expired, or written by a put under way: the next look says which.
+                self.revision = None;
+                self.list_at = now;
+            }
             (Purpose::MemberList, CoordinationReply::Listed(list))
                 // A process that stood still gets answers that are old.
                 if token.attempt == self.list_attempt

@@ -7,12 +7,20 @@
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use std::sync::Mutex;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// The monotonic clock: that of the timers, which tests may stop and move.
 #[must_use]
 pub fn now() -> Instant {
     tokio::time::Instant::now().into_std()
+}
+
+/// Time since the machine started, times in which it was suspended included (`CLOCK_BOOTTIME`): for promises that hold
+/// between machines. It never steps.
+#[must_use]
+pub fn since_boot() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
 /// Microseconds since 1970; 0 on a machine whose clock stands before that.

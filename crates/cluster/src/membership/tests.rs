@@ -86,3 +86,54 @@ fn a_wrong_clock_is_named_with_its_direction() {
     let others = [with(1_061), NodeEntry { node: NodeId(3), ..ours.clone() }];
     assert_eq!(judge_node(&ours, &others), Ok(()), "one of two others is no majority");
 }
+
+/// The answer to the next request of this kind.
+#[track_caller]
+fn next(
+    member: &mut Membership,
+    now: Duration,
+    is_meant: impl Fn(&CoordinationRequest) -> bool,
+) -> (Token, CoordinationRequest) {
+    for _ in 0..4 {
+        let Some(Action::Coordinate { token, request }) = member.poll(now, 1_000_000_000) else { panic!("no request") };
+        if is_meant(&request) {
+            return (token, request);
+        }
+    }
+    panic!("no such request")
+}
+
+/// A list that was read before the entry was removed shows it once more.
+#[test]
+fn a_node_leaves_although_a_late_list_has_its_entry() {
+    let settings = Settings::new(ClusterId([7; 16]), NodeId(1), Incarnation(0xabc), 4);
+    let mut member = Membership::new(Duration::ZERO, settings, "mx1".to_owned());
+    let (is_list, is_put) = (
+        |request: &CoordinationRequest| matches!(request, CoordinationRequest::List { .. }),
+        |request: &CoordinationRequest| matches!(request, CoordinationRequest::Put { .. }),
+    );
+    let is_delete = |request: &CoordinationRequest| matches!(request, CoordinationRequest::Delete { .. });
+    let mut now = Duration::ZERO;
+    let (token, _) = next(&mut member, now, is_list);
+    member.answered(now, 1_000_000_000, token, CoordinationReply::Listed(Vec::new()));
+    let (token, request) = next(&mut member, now, is_put);
+    let CoordinationRequest::Put { key, value, .. } = request else { panic!("a put") };
+    member.answered(now, 1_000_000_000, token, CoordinationReply::Written { revision: 11 });
+    assert!(member.is_member());
+
+    now += Duration::from_secs(2);
+    let (late_list, _) = next(&mut member, now, is_list);
+    member.leave(now);
+    let (token, _) = next(&mut member, now, is_delete);
+    member.answered(now, 1_000_000_000, token, CoordinationReply::Written { revision: 12 });
+    let entry = KeyValue { key, value, revision: 11 };
+    member.answered(now, 1_000_000_000, late_list, CoordinationReply::Listed(vec![entry]));
+
+    now += Duration::from_secs(2);
+    let (token, _) = next(&mut member, now, is_delete);
+    member.answered(now, 1_000_000_000, token, CoordinationReply::Conflict);
+    let (token, _) = next(&mut member, now, is_list);
+    member.answered(now, 1_000_000_000, token, CoordinationReply::Listed(Vec::new()));
+    assert!(!member.is_member());
+    assert_eq!(member.poll(now + Duration::from_millis(1), 1_000_000_000), None, "nothing is left to do");
+}

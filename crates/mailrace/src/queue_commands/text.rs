@@ -203,6 +203,8 @@ impl Printer {
             _ => "deleted",
         };
         output.print_line(match (self.dry_run, recipients) {
+            (false, 0) if action == Action::Suspend => "nothing else was to be held; new mail is".to_owned(),
+            (false, 0) if action == Action::Resume => "it held no mail".to_owned(),
             (_, 0) => "nothing to do".to_owned(),
             (true, _) => format!("dry run, nothing was changed: {what} would be {done}"),
             (false, _) => format!("{what} {done}"),

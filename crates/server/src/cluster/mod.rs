@@ -6,6 +6,7 @@
 //! | [`ask_engine`] | facts of one engine, for `cluster::check_engine` |
 //! | [`ReplicaLog`] | carries out a `cluster::LogRequest` |
 //! | [`Coordination`], [`Watch`] | carry out a `cluster::CoordinationRequest`, and tell of changed keys |
+//! | [`ClusterMember`] | runs a `cluster::Node` on them and on the local log, [`LocalMail`] |
 //!
 //! All of them are cheap to clone and answer each request by itself, so that a caller has as many under way as it
 //! likes. Which requests may be under way at a time is decided by the machines of crate `cluster`, and nothing is
@@ -16,9 +17,14 @@
 mod api;
 mod connection;
 mod coordination;
+mod engine_access;
 mod error;
 mod facts;
 mod key;
+mod local_mail;
+mod member;
+mod member_loop;
+mod member_state;
 mod replica_log;
 mod settings;
 #[cfg(test)]
@@ -29,6 +35,8 @@ pub use connection::{Engine, EngineConnection};
 pub use coordination::{Coordination, CoordinationAnswer};
 pub use error::EngineAccessError;
 pub use facts::ask_engine;
+pub use local_mail::LocalMail;
+pub use member::{ClusterMember, MemberStart, MemberStatus};
 pub use replica_log::{LogAnswer, ReplicaLog};
 pub use settings::{EngineLogin, EngineSettings};
 pub use watch::{KeyChange, Watch};

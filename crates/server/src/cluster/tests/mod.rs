@@ -4,6 +4,7 @@ mod cluster_of_three;
 mod coordination;
 mod cost;
 mod facts;
+mod member;
 mod replica_log;
 
 use super::{Coordination, Engine, EngineSettings, ReplicaLog};

@@ -1,0 +1,206 @@
+//! This node as a member of the cluster: the machines of crate `cluster`, the engine and the local log together.
+//!
+//! [`ClusterMember`] takes events from all threads and answers questions at once. One task, `member_loop`, carries out
+//! what the machines want. Requests to the engine and to the local log have tasks of their own, so that none waits for
+//! another.
+
+use super::engine_access::EngineAccess;
+use super::local_mail::LocalMail;
+use super::member_loop::MemberLoop;
+use super::member_state::MemberShared;
+use super::settings::EngineSettings;
+use bytes::Bytes;
+use cluster::{AcceptAnswer, ClusterStatus, LocalMessage, NewMessage, Node, OnNoReplica, Outcome, Settings, StreamId};
+use mail::QueueId;
+use os::clock;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::JoinHandle;
+
+/// Time that a start waits for the engine's list of streams; without it the remembered ones count.
+const LIST_TIME_MAX: Duration = Duration::from_secs(5);
+/// Time between two questions for that list while the engine is reached.
+const LIST_RETRY_TIME: Duration = Duration::from_millis(50);
+
+/// This node in the cluster. Clones share it; it runs until the last one is dropped.
+#[derive(Clone, Debug)]
+pub struct ClusterMember {
+    shared: Arc<MemberShared>,
+    _tasks: Arc<MemberTasks>,
+}
+
+/// The identity of this node, and the state of its local log.
+#[derive(Debug)]
+pub struct MemberStart {
+    /// Times, identity and number of copies.
+    pub settings: Settings,
+    /// The name of the node.
+    pub name: String,
+    /// All live mail of the local log.
+    pub mail: Vec<LocalMessage>,
+    /// Streams that [`LocalMail::keep_stream`] kept.
+    pub streams: Vec<StreamId>,
+}
+
+/// Ends the tasks with the last handle.
+#[derive(Debug)]
+struct MemberTasks([JoinHandle<()>; 2]);
+
+impl Drop for MemberTasks {
+    fn drop(&mut self) {
+        self.0.iter().for_each(JoinHandle::abort);
+    }
+}
+
+/// The state of a node and of its engine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemberStatus {
+    /// The machines.
+    pub cluster: ClusterStatus,
+    /// The reason why this node must not take part, with the next step.
+    pub refusal: Option<String>,
+    /// The reason why the engine is not in use, with the next step.
+    pub engine_problem: Option<String>,
+}
+
+impl ClusterMember {
+    /// Starts this node with the mail of its log. An engine that is out of reach or unfit keeps no mail from being
+    /// delivered that this node surely owns; the status says why it is not used.
+    ///
+    /// Waits some seconds for the engine's list of streams.
+    ///
+    /// # Cancel safety
+    /// Yes.
+    pub async fn start<L: LocalMail>(engine: EngineSettings, start: MemberStart, local: Arc<L>) -> Self {
+        let MemberStart { settings, name, mail, mut streams } = start;
+        let engine = EngineAccess::new(engine);
+        // The engine's list and the kept names: each may lack some of the other.
+        streams.extend(first_list(&engine).await);
+        streams.sort_unstable();
+        streams.dedup();
+        let node = Node::new(clock::since_boot(), settings.clone(), name, &streams, mail);
+        let shared = Arc::new(MemberShared::new(node, engine));
+        let keeper = Arc::clone(&shared);
+        let keeping = tokio::spawn(async move { keeper.engine.keep().await });
+        let machines = MemberLoop::new(Arc::clone(&shared), local, settings.node, streams);
+        let tasks = MemberTasks([keeping, tokio::spawn(machines.run())]);
+        Self { shared, _tasks: Arc::new(tasks) }
+    }
+
+    /// Begins to copy a new message; the answer comes when its copies are on stable storage, or cannot be. Meanwhile
+    /// the caller stores the message in the local log, and tells [`ClusterMember::stored`] or
+    /// [`ClusterMember::store_refused`]. With [`AcceptAnswer::TempFail`] the local log drops it without delivery.
+    ///
+    /// # Cancel safety
+    /// The message is copied all the same.
+    pub fn accept(&self, message: NewMessage, policy: OnNoReplica) -> impl Future<Output = AcceptAnswer> + use<> {
+        let told = self.shared.wait_for_answer(message.id);
+        self.shared.tell(|node, now| node.accept(now, message, policy));
+        // Without an answer the node has ended: nothing is known of a copy.
+        async { told.await.unwrap_or(AcceptAnswer::TempFail) }
+    }
+
+    /// Sends a piece of a large body while it arrives; `accept` with `Content::Streamed` ends it.
+    pub fn stream_body(&self, id: QueueId, octets: &Bytes) {
+        self.shared.tell(|node, now| node.stream_body(now, id, octets));
+    }
+
+    /// Ends a body whose transaction failed.
+    pub fn abort_body(&self, id: QueueId) {
+        self.shared.tell(|node, _| node.abort_body(id));
+    }
+
+    /// The local log has a new message on stable storage.
+    pub fn stored(&self, id: QueueId) {
+        self.shared.tell(|node, now| node.stored(now, id));
+    }
+
+    /// The local log could not store a new message.
+    pub fn store_refused(&self, id: QueueId) {
+        self.shared.tell(|node, now| node.store_refused(now, id));
+    }
+
+    /// A recipient is finished, or all that are left.
+    pub fn completed(&self, id: QueueId, recipient: Option<u32>, outcome: Outcome) {
+        self.shared.tell(|node, now| node.completed(now, id, recipient, outcome));
+    }
+
+    /// True if a delivery of this message may start now.
+    #[must_use]
+    pub fn may_start_delivery(&self, id: QueueId) -> bool {
+        self.shared.node().may_start_delivery(clock::since_boot(), id)
+    }
+
+    /// True if the end of the content may be sent now; asked immediately before it.
+    #[must_use]
+    pub fn may_send_final_dot(&self, id: QueueId) -> bool {
+        self.shared.node().may_send_final_dot(clock::since_boot(), id)
+    }
+
+    /// The state of the node and its engine.
+    #[must_use]
+    pub fn status(&self) -> MemberStatus {
+        let (cluster, refusal) = {
+            let node = self.shared.node();
+            (node.status(clock::since_boot()), node.refusal().map(ToString::to_string))
+        };
+        let engine_problem = self.shared.engine.problem().borrow().as_ref().map(ToString::to_string);
+        MemberStatus { cluster, refusal, engine_problem }
+    }
+
+    /// The number of other nodes that this one sees.
+    #[must_use]
+    pub fn members(&self) -> usize {
+        self.shared.node().members().count()
+    }
+
+    /// Stops new mail and new deliveries; transactions under way go on.
+    pub fn drain(&self) {
+        self.shared.tell(Node::drain);
+    }
+
+    /// Gives the mail of this node to its holders, after the last transaction has ended, and leaves. False if not all
+    /// holders know it within this time: they adopt as after a crash.
+    ///
+    /// # Cancel safety
+    /// The mail may be given up all the same.
+    pub async fn hand_over(&self, time_max: Duration) -> bool {
+        self.shared.tell(|node, _| node.release());
+        let is_released = tokio::time::timeout(time_max, self.until(Node::is_released)).await.is_ok();
+        self.shared.tell(Node::leave);
+        let is_gone = |node: &Node| !node.is_member();
+        is_released && tokio::time::timeout(time_max, self.until(is_gone)).await.is_ok()
+    }
+
+    /// Waits until the machines have come to this.
+    async fn until(&self, is_so: impl Fn(&Node) -> bool) {
+        loop {
+            let mut rests = std::pin::pin!(self.shared.rests.notified());
+            // Registered before the look, so that a change in between is not missed.
+            rests.as_mut().enable();
+            if is_so(&self.shared.node()) {
+                return;
+            }
+            rests.await;
+        }
+    }
+}
+
+/// Asks the engine for its streams before there are machines; none if it does not answer soon.
+async fn first_list(engine: &EngineAccess) -> Vec<StreamId> {
+    let list = async {
+        loop {
+            if let Some(in_use) = engine.in_use()
+                && let Ok(streams) = in_use.log.streams().await
+            {
+                return streams;
+            }
+            tokio::time::sleep(LIST_RETRY_TIME).await;
+        }
+    };
+    tokio::select! {
+        biased;
+        listed = tokio::time::timeout(LIST_TIME_MAX, list) => listed.unwrap_or_default(),
+        () = engine.keep() => Vec::new(),
+    }
+}
