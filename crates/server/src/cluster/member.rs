@@ -89,7 +89,8 @@ impl ClusterMember {
 
     /// Begins to copy a new message; the answer comes when its copies are on stable storage, or cannot be. Meanwhile
     /// the caller stores the message in the local log, and tells [`ClusterMember::stored`] or
-    /// [`ClusterMember::store_refused`]. With [`AcceptAnswer::TempFail`] the local log drops it without delivery.
+    /// [`ClusterMember::store_refused`]. With [`AcceptAnswer::TempFail`] the local log drops it without delivery;
+    /// a node that is refused gives no other answer.
     ///
     /// # Cancel safety
     /// The message is copied all the same.

@@ -83,11 +83,15 @@ impl<L: LocalMail> MemberLoop<L> {
     fn carry_out_all(&self) -> Duration {
         loop {
             let now = clock::since_boot();
-            let (action, wake_at) = {
+            let (action, wake_at, is_refused) = {
                 let mut node = self.shared.node();
                 let action = node.poll(now, clock::unix_us());
-                (action, node.wake_at())
+                (action, node.wake_at(), node.refusal().is_some())
             };
+            if is_refused {
+                self.shared.refuse_all();
+                return REST_MAX;
+            }
             match action {
                 Some(action) => self.carry_out(action),
                 None => return wake_at.map_or(REST_MAX, |at| at.saturating_sub(now)).min(REST_MAX),

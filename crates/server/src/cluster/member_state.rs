@@ -57,6 +57,14 @@ impl MemberShared {
         told
     }
 
+    /// Answers all clients of a node that must not take part: it has no copies and delivers nothing.
+    pub(super) fn refuse_all(&self) {
+        let waiting = std::mem::take(&mut *self.waiting());
+        for client in waiting.into_values() {
+            client.send(AcceptAnswer::TempFail).ok();
+        }
+    }
+
     pub(super) fn answer(&self, id: QueueId, answer: AcceptAnswer) {
         let waiting = self.waiting().remove(&id);
         if let Some(waiting) = waiting {

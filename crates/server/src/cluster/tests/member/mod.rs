@@ -43,14 +43,19 @@ impl TestNode {
 
     /// Starts it with what its log has; its engine is the server of its number.
     async fn start(&mut self, servers: &[Nats]) {
+        self.starts += 1;
+        let (name, settings) = (format!("mx{}", self.number), short(self.number, self.starts));
+        self.start_as(servers, &name, settings).await;
+    }
+
+    async fn start_as(&mut self, servers: &[Nats], name: &str, node: Settings) {
         let own = usize::from(self.number) - 1;
         let mut engine = settings(&servers[own..=own]);
         engine.coordination_replicas = servers.len();
         engine.request_time_max = Duration::from_secs(1);
-        self.starts += 1;
         let start = MemberStart {
-            settings: short(self.number, self.starts),
-            name: format!("mx{}", self.number),
+            settings: node,
+            name: name.to_owned(),
             mail: self.log.live(),
             streams: self.log.contents().streams.clone(),
         };
@@ -309,4 +314,31 @@ async fn a_holder_that_stands_still_costs_the_mail_under_way_and_no_other() {
     servers[usize::from(holder.0) - 1].go_on();
     let refused = answers.iter().filter(|answer| **answer != AcceptAnswer::Replicated).count();
     assert!(refused <= 1, "{answers:?}");
+}
+
+/// Starts a node that must be refused; returns the reason. Its clients get an answer.
+async fn refusal(mut node: TestNode, servers: &[Nats], change: impl FnOnce(&mut Settings)) -> String {
+    let mut settings = short(node.number, 1);
+    change(&mut settings);
+    node.start_as(servers, "another", settings).await;
+    let why = poll("it is refused", async || node.member().status().refusal).await;
+    let mail = messages(9, 1);
+    assert_eq!(node.accept(&mail[0], OnNoReplica::AcceptLocal).await, AcceptAnswer::TempFail);
+    assert!(!node.member().may_start_delivery(mail[0].id));
+    why
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_second_node_of_a_number_and_one_of_another_cluster_are_refused() {
+    let Some(server) = Nats::start(&Options::default()) else { return };
+    let servers = [server];
+    let mut first = TestNode::new(1);
+    first.start(&servers).await;
+    poll("the first is there", async || first.member().status().cluster.is_member.then_some(())).await;
+    let why = refusal(TestNode::new(1), &servers, |settings| settings.incarnation = Incarnation(77)).await;
+    assert!(why.contains("mx1") && why.contains("another"), "{why}");
+    let why = refusal(TestNode::new(1), &servers, |settings| settings.cluster = ClusterId([9; 16])).await;
+    assert!(why.contains(&"09".repeat(16)), "{why}");
+    let status = first.member().status();
+    assert!(status.refusal.is_none() && status.cluster.is_member, "the first goes on: {status:?}");
 }
