@@ -93,6 +93,7 @@ pub fn node_entry(data: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::claim::AdoptedCopy;
     use crate::record::{Accepted, Adopted, Completion, Fence, Outcome, Piece, PieceList, StoredBody, Twin};
     use mail::QueueId;
 
@@ -152,6 +153,7 @@ mod tests {
             clock_us: 5,
         };
         let claim = Claim { adopter: Some(NodeId(2)), ..Claim::default() };
+        let claim = claim.decided(Incarnation(1), Epoch(4), AdoptedCopy::First).moved(Incarnation(2), Epoch(3));
         let mut samples = vec![
             all.to_vec(),
             header.write(&records).0.to_vec(),

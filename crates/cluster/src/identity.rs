@@ -112,8 +112,9 @@ const START_SHIFT: u32 = 32;
 
 /// The number of a reign over a shadow stream; each fence raises it.
 ///
-/// The upper half is at least the number of starts of the owner's local log at its own fences. So an owner can name all
-/// epochs before its present start without having read the stream ([`Epoch::before_start`]).
+/// The upper half is the number of starts of the owner's local log at its own fences. So an owner can name all epochs
+/// of its incarnation before its present start without having read the stream ([`Epoch::before_start`]). A new disk
+/// counts its starts anew; it begins the next generation of a stream that has epochs of more starts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Epoch(pub u64);
 

@@ -53,7 +53,7 @@ pub use block::{
     BLOCK_BYTES_LIMIT, BLOCK_BYTES_MAX, BLOCK_HEADER, BLOCK_VERSION, Block, BlockError, BlockHeader, BlockVersions,
     Chain,
 };
-pub use claim::{AdoptedCopy, Claim, ClaimError};
+pub use claim::{AdoptedCopy, Claim, ClaimError, OwnerLife};
 pub use coordination::{CoordinationReply, CoordinationRequest, KeyValue};
 pub use engine::{ENGINE_VERSION_MIN, EngineError, EngineFacts, check_engine};
 pub use host_status::{HostState, HostStatus, HostStatusBoard, PUBLISH_INTERVAL, STATUS_DESTINATIONS_MAX, STATUS_TTL};

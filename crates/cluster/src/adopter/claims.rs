@@ -1,7 +1,7 @@
 //! The adopter's side of the claim: the first copies that are gone, and the next part.
 
 use super::content::Part;
-use super::{Adopter, Step};
+use super::{Adopter, FirstCopies, Step};
 use crate::action::{Action, Report, Token};
 use crate::claim::{AdoptedCopy, Claim, ClaimError};
 use crate::coordination::{CoordinationReply, KeyValue};
@@ -28,10 +28,10 @@ impl Adopter {
         match (&self.step, reply) {
             (Step::Firsts { .. }, CoordinationReply::Found(found)) => self.judge_first(now, members, found),
             (Step::Firsts { .. }, CoordinationReply::Written { .. }) => {
-                if let Some((first, epoch)) = self.firsts_left.pop_front()
-                    && let Some(claim) = self.firsts.get_mut(&first)
+                if let Some(first) = self.firsts_left.pop_front()
+                    && let Some(claim) = self.firsts.get_mut(&first.stream)
                 {
-                    *claim = std::mem::take(claim).decided(epoch, AdoptedCopy::Second);
+                    *claim = std::mem::take(claim).decided(first.incarnation, first.epoch, AdoptedCopy::Second);
                 }
                 self.ask_at = now;
             }
@@ -52,17 +52,17 @@ impl Adopter {
 
     /// Decides whether mail whose first copy is in another stream is taken from here.
     fn judge_first(&mut self, now: Duration, members: &Membership, found: Option<KeyValue>) {
-        let Some((first, epoch)) = self.firsts_left.front().copied() else { return };
+        let Some(FirstCopies { stream: first, incarnation, epoch }) = self.firsts_left.front().copied() else { return };
         let revision = found.as_ref().map_or(0, |kv| kv.revision);
         let Some(claim) = read_claim(found.as_ref()) else { return };
-        let is_settled = claim.decision(epoch).is_some();
+        let is_settled = claim.decision(incarnation, epoch).is_some();
         self.firsts.insert(first, claim.clone());
         if is_settled || members.entry(first.holder).is_some() || !members.is_fresh(now) {
             self.firsts_left.pop_front();
             self.ask_at = now;
         } else {
             // Its holder is gone with the owner: from now on no adopter of that stream takes such mail.
-            let decided = claim.decided(epoch, AdoptedCopy::Second);
+            let decided = claim.decided(incarnation, epoch, AdoptedCopy::Second);
             self.put_claim(now, first, &decided, revision);
         }
     }
@@ -90,7 +90,7 @@ impl Adopter {
             self.part.upto = claim.adopted_upto;
         }
         let (me, epoch) = (self.settings.node, self.writer.epoch());
-        let wanted = claim.clone().adopted(me, epoch, self.content.finished_upto, self.part.upto);
+        let wanted = claim.clone().adopted(me, epoch, self.content.owner, self.content.finished_upto, self.part.upto);
         match wanted {
             _ if self.settings.sabotage.no_claim => {
                 let claim = Claim { epoch, adopter: Some(me), adopted_upto: self.part.upto, ..claim };

@@ -16,6 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Clone, Debug)]
 pub(super) struct LiveMessage {
     pub(super) sequence: u64,
+    incarnation: Incarnation,
     epoch: Epoch,
     pub(super) hops: u16,
     recipients: u32,
@@ -76,6 +77,7 @@ impl StreamContent {
                 Record::Accept(accepted) => {
                     let message = LiveMessage {
                         sequence,
+                        incarnation: block.header.incarnation,
                         epoch: block.header.epoch,
                         hops: accepted.hops,
                         recipients: accepted.recipients,
@@ -112,11 +114,13 @@ impl StreamContent {
         self.live.get(&id)
     }
 
-    /// Streams with first copies of messages whose second copy is here, each with the highest epoch of these copies.
-    pub(super) fn first_streams(&self) -> BTreeMap<StreamId, Epoch> {
+    /// Streams with first copies of messages whose second copy is here, each with the incarnation that wrote them and
+    /// their highest epoch.
+    pub(super) fn first_streams(&self) -> BTreeMap<(StreamId, Incarnation), Epoch> {
         let mut firsts = BTreeMap::new();
-        for twin in self.live.values().filter_map(|message| message.twin).filter(|twin| !twin.is_first) {
-            let epoch = firsts.entry(twin.stream).or_insert(twin.epoch);
+        for message in self.live.values() {
+            let Some(twin) = message.twin.filter(|twin| !twin.is_first) else { continue };
+            let epoch = firsts.entry((twin.stream, message.incarnation)).or_insert(twin.epoch);
             *epoch = twin.epoch.max(*epoch);
         }
         firsts
@@ -156,14 +160,15 @@ impl StreamContent {
 
 impl LiveMessage {
     fn is_wanted(&self, claim: &Claim, firsts: &BTreeMap<StreamId, Claim>) -> bool {
-        if self.epoch <= claim.moved_epoch {
+        if claim.is_moved(self.incarnation, self.epoch) {
             return false;
         }
         match self.twin {
             None => true,
-            Some(twin) if twin.is_first => claim.decision(self.epoch) != Some(AdoptedCopy::Second),
+            Some(twin) if twin.is_first => claim.decision(self.incarnation, self.epoch) != Some(AdoptedCopy::Second),
             Some(twin) => {
-                let decision = firsts.get(&twin.stream).and_then(|first| first.decision(twin.epoch));
+                let first = firsts.get(&twin.stream);
+                let decision = first.and_then(|first| first.decision(self.incarnation, twin.epoch));
                 decision == Some(AdoptedCopy::Second)
             }
         }

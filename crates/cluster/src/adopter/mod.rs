@@ -23,7 +23,7 @@ mod watch;
 use crate::action::{Action, Purpose, Token};
 use crate::claim::Claim;
 use crate::coordination::CoordinationRequest;
-use crate::identity::{Epoch, Lane, StreamId};
+use crate::identity::{Epoch, Incarnation, Lane, StreamId};
 use crate::membership::Membership;
 use crate::record::{Accepted, PieceList};
 use crate::replica_log::{LogOperation, LogReply, LogRequest};
@@ -78,6 +78,16 @@ struct Fetch {
     octets: BytesMut,
 }
 
+/// First copies in another stream of messages whose second copies are in this one.
+#[derive(Clone, Copy, Debug)]
+struct FirstCopies {
+    stream: StreamId,
+    /// The life of the owner that wrote them.
+    incarnation: Incarnation,
+    /// Their highest epoch.
+    epoch: Epoch,
+}
+
 /// Adopts one stream.
 #[derive(Debug)]
 pub(crate) struct Adopter {
@@ -90,8 +100,8 @@ pub(crate) struct Adopter {
     content: StreamContent,
     /// Claims of other streams with first copies.
     firsts: BTreeMap<StreamId, Claim>,
-    /// Those to ask for, each with the highest epoch of these copies.
-    firsts_left: VecDeque<(StreamId, Epoch)>,
+    /// Those to ask for.
+    firsts_left: VecDeque<FirstCopies>,
     part: Part,
     waiting: BTreeSet<QueueId>,
     large: VecDeque<(Accepted, PieceList)>,
@@ -271,7 +281,7 @@ impl Adopter {
         match self.step {
             Step::Scanning { next, .. } => self.ask_scan(now, Lane::Messages, next),
             Step::Firsts { fence } => match self.firsts_left.front() {
-                Some((first, _)) => self.ask_claim(now, *first),
+                Some(first) => self.ask_claim(now, first.stream),
                 None => {
                     self.step = Step::Claiming { fence };
                     self.ask_claim(now, self.stream);

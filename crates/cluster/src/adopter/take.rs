@@ -1,6 +1,6 @@
 //! Taking a part over: its messages are read, stored in the own log and copied, and then recorded in the stream.
 
-use super::{Adopter, Step};
+use super::{Adopter, FirstCopies, Step};
 use crate::action::{Action, Purpose, Report};
 use crate::block::BlockError;
 use crate::identity::Lane;
@@ -29,7 +29,10 @@ impl Adopter {
                     if self.content.finished_upto >= self.part.upto {
                         self.release_open_part();
                     }
-                    self.firsts_left = self.content.first_streams().into_iter().collect();
+                    let firsts = self.content.first_streams().into_iter();
+                    let firsts =
+                        firsts.map(|((stream, incarnation), epoch)| FirstCopies { stream, incarnation, epoch });
+                    self.firsts_left = firsts.collect();
                     self.step = Step::Firsts { fence };
                 } else {
                     self.step = Step::Scanning { next: after, fence };

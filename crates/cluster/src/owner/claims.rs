@@ -80,14 +80,16 @@ impl Owner {
 
     fn change_claim(&mut self, now: Duration, stream: StreamId, goal: ClaimGoal, claim: Claim, revision: u64) {
         let Some(slot) = self.slots.get_mut(&stream) else { return };
-        let held = slot.held;
+        let (held, incarnation) = (slot.held, self.settings.incarnation);
         let moved = if held == Epoch(0) { Epoch::before_start(self.settings.start) } else { held };
         let wanted = match goal {
             ClaimGoal::Reopen => Ok(claim.clone().reopened(held)),
             ClaimGoal::TakeBack | ClaimGoal::Replace if self.settings.sabotage.no_claim => {
-                Ok(Claim { adopter: None, moved_epoch: moved, ..claim.clone() })
+                Ok(Claim { adopter: None, ..claim.clone().moved(incarnation, moved) })
             }
-            ClaimGoal::TakeBack | ClaimGoal::Replace => claim.clone().taken_back(self.settings.node, held, moved),
+            ClaimGoal::TakeBack | ClaimGoal::Replace => {
+                claim.clone().taken_back(self.settings.node, incarnation, held, moved)
+            }
         };
         match wanted {
             Ok(wanted) if wanted == claim => self.claim_written(now, stream, goal),
@@ -95,8 +97,9 @@ impl Owner {
             Err(_) if goal == ClaimGoal::Replace => {
                 // The stream is lost with the adopter's list of what it took: rather twice than never.
                 slot.is_forced = true;
-                let moved_epoch = moved.max(claim.epoch);
-                let wanted = Claim { epoch: claim.epoch.next(), adopter: None, moved_epoch, ..claim };
+                let epoch = claim.epoch;
+                let moved = claim.moved(incarnation, moved.max(epoch));
+                let wanted = Claim { epoch: epoch.next(), adopter: None, ..moved };
                 self.put_claim(now, stream, &wanted, revision);
             }
             Err(ClaimError::Superseded { .. } | ClaimError::PartOpen { .. }) => {
@@ -144,14 +147,19 @@ impl Owner {
         slot.messages.read_tail(now);
         slot.bodies.read_tail(now);
         if goal == ClaimGoal::Replace {
-            self.slots.remove(&stream);
-            let next = StreamId { generation: stream.generation + 1, ..stream };
-            let mut slot = Slot::new(&self.settings, next, now);
-            slot.phase = Phase::Abandoned;
-            self.slots.insert(next, slot);
+            self.begin_next_generation(now, stream);
         }
         let messages = self.detach(stream, false);
         self.report(Report::TakenBack { stream, messages });
+    }
+
+    /// Puts the next generation in the place of a stream that has no mail of this owner any more.
+    pub(super) fn begin_next_generation(&mut self, now: Duration, stream: StreamId) {
+        self.slots.remove(&stream);
+        let next = StreamId { generation: stream.generation + 1, ..stream };
+        let mut slot = Slot::new(&self.settings, next, now);
+        slot.phase = Phase::Abandoned;
+        self.slots.insert(next, slot);
     }
 
     /// Takes the copies in a stream off all messages; returns how many there were.

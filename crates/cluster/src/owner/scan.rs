@@ -3,7 +3,7 @@
 use super::slot::{ClaimGoal, Foreign, Found, Phase};
 use super::{CopyPlace, Gate, Owner};
 use crate::action::{Action, Purpose, Report};
-use crate::identity::{Lane, StreamId};
+use crate::identity::{Epoch, Lane, StreamId};
 use crate::record::{Adopted, Completion, Outcome, Record, StoredBody};
 use crate::replica_log::{LogOperation, LogReply};
 use crate::stream_writer::StreamTail;
@@ -177,7 +177,7 @@ impl Owner {
 
     /// Reads the records of adoption of a stream that another node fenced.
     fn scan_foreign(&mut self, now: Duration, stream: StreamId, blocks: Vec<(u64, Bytes)>, is_end: bool) {
-        let me = self.settings.node;
+        let me = (self.settings.node, self.settings.incarnation);
         let Some(slot) = self.slots.get_mut(&stream) else { return };
         let Phase::Foreign(foreign) = &mut slot.phase else { return };
         for (sequence, octets) in blocks {
@@ -194,6 +194,7 @@ impl Owner {
             return self.damaged(now, stream, format!("{stream} has lost records of its adoption"));
         }
         let messages = std::mem::take(&mut foreign.taken);
+        slot.is_of_other_life = !foreign.has_own;
         slot.phase = Phase::Forgetting;
         slot.claim_goal = None;
         self.actions.push_back(Action::Forget { stream, messages: messages.clone() });
@@ -224,6 +225,13 @@ impl Owner {
     pub(crate) fn forgotten(&mut self, now: Duration, stream: StreamId) {
         self.detach(stream, true);
         let Some(slot) = self.slots.get_mut(&stream).filter(|slot| slot.phase == Phase::Forgetting) else { return };
+        let epoch = slot.foreign_tail.as_ref().map_or(Epoch(0), StreamTail::epoch);
+        let starts = Epoch::before_start(self.settings.start);
+        if slot.is_of_other_life && slot.held == Epoch(0) && epoch > starts {
+            // The starts of an earlier disk were more: an epoch behind theirs would not tell the start it is of.
+            self.begin_next_generation(now, stream);
+            return;
+        }
         slot.clear();
         slot.phase = Phase::Unread;
         slot.stored_at = now;

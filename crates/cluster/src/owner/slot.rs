@@ -3,7 +3,7 @@
 
 use super::bodies::BodyIndex;
 use crate::block::Block;
-use crate::identity::{Epoch, Lane, NodeId, StreamId};
+use crate::identity::{Epoch, Incarnation, Lane, NodeId, StreamId};
 use crate::record::{Accepted, Completion, Record};
 use crate::settings::Settings;
 use crate::status::{StreamState, StreamStatus};
@@ -53,6 +53,8 @@ pub(super) struct Foreign {
     /// A block behind the fence is gone or cannot be read: it may have held a list of messages.
     pub(super) is_damaged: bool,
     is_behind_fence: bool,
+    /// Blocks of the present life of the owner's log are among them.
+    pub(super) has_own: bool,
 }
 
 impl Foreign {
@@ -61,14 +63,15 @@ impl Foreign {
     }
 
     /// Takes the next block; `None` for one that cannot be read.
-    pub(super) fn read(&mut self, owner: NodeId, sequence: u64, block: Option<&Block>) {
+    pub(super) fn read(&mut self, owner: (NodeId, Incarnation), sequence: u64, block: Option<&Block>) {
         let is_gap = sequence > self.next;
         self.next = self.next.max(sequence + 1);
         // Blocks before the fence are trimmed at any time, and none behind it.
         self.is_damaged |= self.is_behind_fence && (is_gap || block.is_none());
         let Some(block) = block else { return };
-        if block.header.writer == owner && !block.is_of_adoption() {
+        if block.header.writer == owner.0 && !block.is_of_adoption() {
             (self.is_damaged, self.is_behind_fence) = (false, false);
+            self.has_own |= block.header.incarnation == owner.1;
         }
         for record in &block.records {
             match record {
@@ -186,6 +189,8 @@ pub(super) struct Slot {
     pub(super) compacting: BTreeSet<QueueId>,
     /// The epoch of the own fence that was stored last since the start; 0 for none.
     pub(super) held: Epoch,
+    /// Another node fenced it, and it has no block of the present life of the local log.
+    pub(super) is_of_other_life: bool,
     /// Messages of adopted parts: live set found by a scan.
     pub(super) found: BTreeMap<QueueId, Found>,
 }
@@ -261,6 +266,7 @@ impl Slot {
             compact_upto: 0,
             compacting: BTreeSet::new(),
             held: Epoch(0),
+            is_of_other_life: false,
             found: BTreeMap::new(),
         };
         slot.messages.read_tail(now);
