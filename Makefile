@@ -17,7 +17,7 @@ FUZZ_TARGETS ?=
 export MAILRACE_TEST_TIMES := $(abspath $(TARGET_DIR))/test-times
 
 .DEFAULT_GOAL := help
-.PHONY: help run test times setup fmt tidy rfc licences clippy lint tested unit clients interop oracle crash-short crash deb package bench bench-accept bench-relay bench-filtered bench-filtered-long bench-list fuzz
+.PHONY: help run test times setup fmt tidy rfc licences clippy lint tested unit clients interop oracle crash-short crash deb image package bench bench-accept bench-relay bench-filtered bench-filtered-long bench-list fuzz
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -92,8 +92,14 @@ crash: setup $(QUICK)/mailrace $(QUICK)/mailrace-bench ## The same, a thousand t
 deb: $(RELEASE)/mailrace ## Build the Debian package into target/deb
 	@./packaging/deb/build $(RELEASE)/mailrace "$$($(CARGO) pkgid --package mailrace | sed 's/.*[@#]//')" $(TARGET_DIR)/deb
 
-package: setup tested ## Install, use, upgrade, remove and purge the Debian package in a fresh Debian root
-	@$(WITHIN) 8 package ./packaging/deb/in-clean-root $(TESTED)/mailrace
+image: $(RELEASE)/mailrace ## Build the OCI image with podman, buildah or docker
+	@./packaging/oci/build $(RELEASE)/mailrace "$$($(CARGO) pkgid --package mailrace | sed 's/.*[@#]//')"
+
+package: setup tested ## Install, use, upgrade, remove and purge the Debian package in a fresh Debian root; build and run the image
+	@rm -rf $(TARGET_DIR)/debian-root
+	@KEEP_ROOT=$(TARGET_DIR)/debian-root $(WITHIN) 8 package ./packaging/deb/in-clean-root $(TESTED)/mailrace
+	@$(WITHIN) 8 image ./packaging/oci/in-buildah $(TESTED)/mailrace $(TARGET_DIR)/debian-root
+	@rm -rf $(TARGET_DIR)/debian-root
 
 bench: bench-accept bench-relay bench-filtered bench-list ## Measure accepting, relaying, scanners and lists beside other servers
 
