@@ -44,7 +44,7 @@ pub struct Claim {
     pub adopter: Option<NodeId>,
     /// The adopter takes, or has taken, all mail up to this sequence.
     pub adopted_upto: u64,
-    /// The decision of the claim about the blocks of each incarnation of the owner, the latest last.
+    /// One part for each incarnation of the owner, the latest last.
     pub lives: Vec<OwnerLife>,
 }
 

@@ -26,7 +26,7 @@ const LIST_RETRY_TIME: Duration = Duration::from_millis(50);
 #[derive(Clone, Debug)]
 pub struct ClusterMember {
     shared: Arc<MemberShared>,
-    _tasks: Arc<MemberTasks>,
+    _tasks: Arc<[MemberTask; 2]>,
 }
 
 /// The identity of this node, and the state of its local log.
@@ -42,13 +42,13 @@ pub struct MemberStart {
     pub streams: Vec<StreamId>,
 }
 
-/// Ends the tasks with the last handle.
+/// A task that ends with its handle.
 #[derive(Debug)]
-struct MemberTasks([JoinHandle<()>; 2]);
+struct MemberTask(JoinHandle<()>);
 
-impl Drop for MemberTasks {
+impl Drop for MemberTask {
     fn drop(&mut self) {
-        self.0.iter().for_each(JoinHandle::abort);
+        self.0.abort();
     }
 }
 
@@ -73,18 +73,18 @@ impl ClusterMember {
     /// Yes.
     pub async fn start<L: LocalMail>(engine: EngineSettings, start: MemberStart, local: Arc<L>) -> Self {
         let MemberStart { settings, name, mail, mut streams } = start;
-        let engine = EngineAccess::new(engine);
+        let engine = Arc::new(EngineAccess::new(engine));
+        let keeper = Arc::clone(&engine);
+        let keeping = MemberTask(tokio::spawn(async move { keeper.keep().await }));
         // The engine's list and the kept names: each may lack some of the other.
         streams.extend(first_list(&engine).await);
         streams.sort_unstable();
         streams.dedup();
         let node = Node::new(clock::since_boot(), settings.clone(), name, &streams, mail);
         let shared = Arc::new(MemberShared::new(node, engine));
-        let keeper = Arc::clone(&shared);
-        let keeping = tokio::spawn(async move { keeper.engine.keep().await });
         let machines = MemberLoop::new(Arc::clone(&shared), local, settings.node, streams);
-        let tasks = MemberTasks([keeping, tokio::spawn(machines.run())]);
-        Self { shared, _tasks: Arc::new(tasks) }
+        let tasks = Arc::new([keeping, MemberTask(tokio::spawn(machines.run()))]);
+        Self { shared, _tasks: tasks }
     }
 
     /// Begins to copy a new message; the answer comes when its copies are on stable storage, or cannot be. Meanwhile
@@ -199,9 +199,5 @@ async fn first_list(engine: &EngineAccess) -> Vec<StreamId> {
             tokio::time::sleep(LIST_RETRY_TIME).await;
         }
     };
-    tokio::select! {
-        biased;
-        listed = tokio::time::timeout(LIST_TIME_MAX, list) => listed.unwrap_or_default(),
-        () = engine.keep() => Vec::new(),
-    }
+    tokio::time::timeout(LIST_TIME_MAX, list).await.unwrap_or_default()
 }

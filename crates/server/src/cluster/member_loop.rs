@@ -3,7 +3,6 @@
 //! It asks the machines for actions after each event and at the times that they name. The engine's list of streams is
 //! asked for every few seconds, and changed keys only hasten questions.
 
-use super::engine_access::EngineInUse;
 use super::local_mail::LocalMail;
 use super::member_state::MemberShared;
 use super::watch::{KeyChange, Watch};
@@ -105,7 +104,11 @@ impl<L: LocalMail> MemberLoop<L> {
             Action::Log { token, request } => drop(tokio::spawn(async move { this.ask_log(token, request).await })),
             Action::Coordinate { token, request } => drop(tokio::spawn(async move {
                 let reply = match this.shared.engine.in_use() {
-                    Some(engine) => this.noted(engine.store.carry_out(&request).await),
+                    Some(engine) => {
+                        let answer = engine.store.carry_out(&request).await;
+                        this.say(answer.problem);
+                        answer.reply
+                    }
                     None => CoordinationReply::Unknown,
                 };
                 this.shared.tell(|node, now| node.coordination_answered(now, clock::unix_us(), token, reply));
@@ -128,9 +131,7 @@ impl<L: LocalMail> MemberLoop<L> {
         let reply = match self.shared.engine.in_use() {
             Some(engine) if self.is_kept(&request).await => {
                 let answer = engine.log.carry_out(&request).await;
-                if let Some(problem) = &answer.problem {
-                    self.say(problem);
-                }
+                self.say(answer.problem);
                 answer.reply
             }
             _ => LogReply::Unknown,
@@ -194,20 +195,13 @@ impl<L: LocalMail> MemberLoop<L> {
         }
     }
 
-    fn noted(&self, answer: super::CoordinationAnswer) -> CoordinationReply {
-        if let Some(problem) = &answer.problem {
-            self.say(problem);
-        }
-        answer.reply
-    }
-
     /// Logs the problem of a request, once until another one comes.
-    fn say(&self, problem: &str) {
+    fn say(&self, problem: Option<String>) {
+        let Some(problem) = problem else { return };
         let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-        if said.as_deref() != Some(problem) {
-            *said = Some(problem.to_owned());
-            drop(said);
-            self.local.engine_problem(Some(problem));
+        if said.as_ref() != Some(&problem) {
+            self.local.engine_problem(Some(&problem));
+            *said = Some(problem);
         }
     }
 }
@@ -220,7 +214,7 @@ async fn next_change(watch: &mut Option<Watch>, shared: &MemberShared) -> KeyCha
     loop {
         match watch {
             Some(watch) => return watch.next().await,
-            None => match shared.engine.in_use().map(|in_use: Arc<EngineInUse>| in_use.engine.clone()) {
+            None => match shared.engine.in_use().map(|in_use| in_use.engine.clone()) {
                 Some(engine) => *watch = Some(Watch::new(engine)),
                 None => tokio::time::sleep(WATCH_RETRY_TIME).await,
             },

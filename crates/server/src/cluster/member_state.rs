@@ -5,7 +5,7 @@ use cluster::{AcceptAnswer, Node};
 use mail::QueueId;
 use os::clock;
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Notify, oneshot};
 
@@ -21,7 +21,7 @@ pub(super) struct MemberShared {
     pub(super) wake: Notify,
     /// The machines have nothing to do for now.
     pub(super) rests: Notify,
-    pub(super) engine: EngineAccess,
+    pub(super) engine: Arc<EngineAccess>,
 }
 
 impl MemberShared {
@@ -29,7 +29,7 @@ impl MemberShared {
         self.node.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn new(node: Node, engine: EngineAccess) -> Self {
+    pub(super) fn new(node: Node, engine: Arc<EngineAccess>) -> Self {
         Self {
             node: Mutex::new(node),
             waiting: Mutex::new(HashMap::with_capacity(WAITING_ANSWERS)),
